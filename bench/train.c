@@ -1,0 +1,155 @@
+/* clique bench train: images per second of whole training epochs on 1 to n of the selected devices.
+ *
+ * For each model and each number of replicas: one epoch to warm up (kernels build, caches fill), then `runs` timed ones;
+ * the median is the row. Efficiency is against n times the rate of the first device alone, in the same run. */
+#include "bench.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_DEVICES = 256, KEY_MODELS, KEY_BATCH, KEY_DATA, KEY_JSON, KEY_CSV, RUNS_MAX = 64 };
+
+typedef struct measured {
+    double seconds[RUNS_MAX];
+    unsigned count;
+    size_t samples, batches;
+} measured;
+
+static clq_status note_epoch(void *context, const clq_epoch_info *info) {
+    measured *m = context;
+    if (info->epoch == 0) return CLQ_OK; /* the warm-up */
+    m->seconds[m->count++] = info->train.seconds;
+    m->samples = info->train.samples;
+    return CLQ_OK;
+}
+
+static int by_value(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static clq_status measure(const clq_bench_options *o, const clq_model *model, const clq_devices *devices, clq_dataset *data, measured *out) {
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = o->batch;
+    config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
+    clq_trainer *trainer;
+    CLQ_TRY(clq_trainer_create(model, devices, &config, &trainer));
+    *out = (measured){.batches = clq_dataset_batches(data)};
+    clq_fit_config fit = {.epochs = o->runs + 1, .context = out, .on_epoch = note_epoch};
+    clq_status status = clq_fit(trainer, data, &fit);
+    clq_trainer_destroy(trainer);
+    if (status == CLQ_OK) qsort(out->seconds, out->count, sizeof out->seconds[0], by_value);
+    return status;
+}
+
+static clq_status measure_model(const clq_bench_options *o, const char *name, const clq_devices *devices, clq_dataset *data, clq_bench_result *result) {
+    clq_model *model;
+    CLQ_TRY(clq_model_builtin(name, &model));
+    clq_status status = CLQ_OK;
+    double alone = 0.0;
+    for (uint32_t n = 1; n <= devices->count && status == CLQ_OK; n++) {
+        clq_devices some = *devices;
+        some.count = n;
+        measured m;
+        status = measure(o, model, &some, data, &m);
+        if (status != CLQ_OK) break;
+        double seconds = m.seconds[m.count / 2], rate = (double)m.samples / seconds;
+        if (n == 1) alone = rate;
+        double efficiency = rate / (alone * n);
+        printf("%-10s %8u %7zu %12.0f %10.4f %10.2f   %.0f to %.0f\n", name, n, (size_t)o->batch, rate, seconds / (double)m.batches * 1e3, efficiency,
+               (double)m.samples / m.seconds[m.count - 1], (double)m.samples / m.seconds[0]);
+        fflush(stdout);
+        status = clq_bench_result_add(result, json_pack("{s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f}", "model", name, "replicas", (int)n, "batch", (json_int_t)o->batch,
+                                                        "images_per_s", rate, "images_per_s_least", (double)m.samples / m.seconds[m.count - 1],
+                                                        "images_per_s_most", (double)m.samples / m.seconds[0], "step_ms",
+                                                        seconds / (double)m.batches * 1e3, "efficiency", efficiency));
+    }
+    clq_model_destroy(model);
+    return status;
+}
+
+static clq_status for_each_model(const clq_bench_options *o, const clq_devices *devices, clq_dataset *data, clq_bench_result *result) {
+    char name[32];
+    for (const char *at = o->models; *at;) {
+        size_t length = strcspn(at, ",");
+        if (length == 0 || length >= sizeof name) return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", o->models);
+        memcpy(name, at, length);
+        name[length] = '\0';
+        CLQ_TRY(measure_model(o, name, devices, data, result));
+        at += length + (at[length] == ',');
+    }
+    return CLQ_OK;
+}
+
+static clq_status run(const clq_bench_options *o, int argc, char **argv, clq_system *system) {
+    clq_devices devices;
+    clq_dataset *data = NULL;
+    clq_bench_result result = {0};
+    clq_status status;
+    CLQ_TRY(clq_devices_select(system, o->devices, &devices));
+    CLQ_TRY(clq_dataset_open(o->data, "train", &data));
+    CLQ_TRY_OR(end, status, clq_dataset_shuffle(data, clq_dataset_get_info(data)->samples, 0));
+    CLQ_TRY_OR(end, status, clq_dataset_batch(data, o->batch, false));
+    CLQ_TRY_OR(end, status, clq_dataset_prefetch(data, CLQ_AUTO));
+    CLQ_TRY_OR(end, status, clq_bench_result_start("train", argc, argv, &devices, &result));
+    printf("%-10s %8s %7s %12s %10s %10s   %s\n", "model", "replicas", "batch", "images/s", "step ms", "efficiency", "spread");
+    CLQ_TRY_OR(end, status, for_each_model(o, &devices, data, &result));
+    status = clq_bench_result_write(&result, o->json, o->csv);
+end:
+    clq_bench_result_release(&result);
+    clq_dataset_destroy(data);
+    return status;
+}
+
+typedef struct parsing {
+    clq_bench_options *options;
+    clq_status status;
+} parsing;
+
+static error_t parse(int key, char *text, struct argp_state *argp) {
+    parsing *state = argp->input;
+    clq_bench_options *o = state->options;
+    switch (key) {
+    case KEY_DEVICES: o->devices = text; return 0;
+    case KEY_MODELS: o->models = text; return 0;
+    case KEY_DATA: o->data = text; return 0;
+    case KEY_JSON: o->json = text; return 0;
+    case KEY_CSV: o->csv = text; return 0;
+    case KEY_BATCH:
+        if (clq_parse_u64(text, 1, 1u << 24, &o->batch)) return 0;
+        state->status = clq_fail(CLQ_ARGUMENT, "--batch '%s': expected a whole number of at least 1", text);
+        return EINVAL;
+    case 'n':
+        if (clq_parse_u64(text, 1, RUNS_MAX, &o->runs)) return 0;
+        state->status = clq_fail(CLQ_ARGUMENT, "-n '%s': expected a whole number from 1 to %d", text, RUNS_MAX);
+        return EINVAL;
+    case ARGP_KEY_ARG: state->status = clq_fail(CLQ_ARGUMENT, "unexpected argument '%s'", text); return EINVAL;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+clq_status clq_bench_train(int argc, char **argv) {
+    static const struct argp_option table[] = {{"devices", KEY_DEVICES, "SPEC", 0, "as clique train (default auto)", 0},
+                                               {"models", KEY_MODELS, "A,B", 0, "built-in models (default mlp,cnn)", 0},
+                                               {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
+                                               {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
+                                               {"json", KEY_JSON, "FILE", 0, "the result as JSON", 0},
+                                               {"csv", KEY_CSV, "FILE", 0, "the rows as CSV", 0},
+                                               {0, 'n', "RUNS", 0, "timed epochs (default 3); the median is told", 0},
+                                               {0}};
+    const struct argp argp = {.options = table, .parser = parse, .doc = "Training speed on 1 to n of the selected devices."};
+    clq_bench_options options = {.devices = "auto", .models = "mlp,cnn", .data = "fashion-mnist", .batch = 64, .runs = 3};
+    parsing state = {.options = &options};
+    int end = 0;
+    if (argp_parse(&argp, argc, argv, ARGP_NO_ERRS, &end, &state) != 0)
+        return state.status != CLQ_OK ? state.status
+                                      : clq_fail(CLQ_ARGUMENT, "option '%s' is unknown or misses its value: --help lists the options",
+                                                 end > 1 && end <= argc ? argv[end - 1] : "");
+    clq_system *system;
+    CLQ_TRY(clq_system_open(NULL, &system));
+    clq_status status = run(&options, argc, argv, system);
+    clq_system_close(system);
+    return status;
+}

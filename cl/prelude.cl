@@ -1,0 +1,83 @@
+/* In front of every kernel file.
+ *
+ * floatv: VEC floats, as wide as the device's registers (-DCLQ_VECTOR; 16, 8 or 4). intv goes with it.
+ * Loads and stores take pointers to their first element. The _ALIGNED forms want it aligned to the vector: they are
+ * one instruction where a driver's vloadn/vstoren may be several (PoCL 3.1: vstore16 is four). */
+#ifndef CLQ_VECTOR
+#define CLQ_VECTOR 4
+#endif
+#define VEC CLQ_VECTOR
+
+#define CLQ_JOIN_(a, b) a##b
+#define CLQ_JOIN(a, b) CLQ_JOIN_(a, b)
+
+typedef CLQ_JOIN(float, VEC) floatv;
+typedef CLQ_JOIN(int, VEC) intv;
+typedef CLQ_JOIN(uint, VEC) uintv;
+typedef CLQ_JOIN(uchar, VEC) ucharv;
+
+#define LOADV(pointer) CLQ_JOIN(vload, VEC)(0, pointer)
+#define STOREV(value, pointer) CLQ_JOIN(vstore, VEC)(value, 0, pointer)
+#define LOADV_ALIGNED(pointer) (*(const global floatv *)(pointer))
+#define STOREV_ALIGNED(value, pointer) (*(global floatv *)(pointer) = (value))
+/* Conversions of whole vectors: TO_FLOATV(ucharv), TO_INTV(floatv); same bits: AS_FLOATV(intv), AS_INTV(floatv). */
+#define TO_FLOATV(value) CLQ_JOIN(convert_float, VEC)(value)
+#define TO_INTV(value) CLQ_JOIN(convert_int, VEC)(value)
+#define AS_FLOATV(value) CLQ_JOIN(as_float, VEC)(value)
+#define AS_INTV(value) CLQ_JOIN(as_int, VEC)(value)
+
+/* 0, 1, 2, ... */
+#if VEC == 16
+#define VEC_INDEX (intv)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#elif VEC == 8
+#define VEC_INDEX (intv)(0, 1, 2, 3, 4, 5, 6, 7)
+#else
+#define VEC_INDEX (intv)(0, 1, 2, 3)
+#endif
+
+/* Before a loop over accumulators: unrolled, they stay in registers. */
+#define UNROLL _Pragma("unroll")
+/* A kernel whose work-item is a whole register tile: groups of one, and no vectorising across work-items. Launched with
+ * local size 1. */
+#define TILE_KERNEL kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+
+/* Sum and maximum over a vector, by halves. */
+static inline float floatv_sum(floatv v) {
+#if VEC == 16
+    float8 w = v.lo + v.hi;
+    float4 x = w.lo + w.hi;
+#elif VEC == 8
+    float4 x = v.lo + v.hi;
+#else
+    float4 x = v;
+#endif
+    float2 y = x.lo + x.hi;
+    return y.x + y.y;
+}
+
+static inline float floatv_max(floatv v) {
+#if VEC == 16
+    float8 w = fmax(v.lo, v.hi);
+    float4 x = fmax(w.lo, w.hi);
+#elif VEC == 8
+    float4 x = fmax(v.lo, v.hi);
+#else
+    float4 x = v;
+#endif
+    float2 y = fmax(x.lo, x.hi);
+    return fmax(y.x, y.y);
+}
+
+/* Philox4x32-10 (Salmon et al., SC 2011): the numbers of clq_philox4x32 on the host. */
+static inline uint4 philox4x32(ulong key, ulong counter_low, ulong counter_high) {
+    uint k0 = (uint)key, k1 = (uint)(key >> 32);
+    uint4 c = (uint4)((uint)counter_low, (uint)(counter_low >> 32), (uint)counter_high, (uint)(counter_high >> 32));
+    for (int round = 0; round < 10; round++) {
+        uint high0 = mul_hi(0xD2511F53u, c.x), low0 = 0xD2511F53u * c.x;
+        uint high1 = mul_hi(0xCD9E8D57u, c.z), low1 = 0xCD9E8D57u * c.z;
+        c = (uint4)(high1 ^ c.y ^ k0, low1, high0 ^ c.w ^ k1, low0);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return c;
+}

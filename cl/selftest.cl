@@ -1,0 +1,68 @@
+/* Known-answer tests of a device: what they must give is computed on the host in src/device/check_compute.c. */
+
+/* Integer arithmetic of several kinds, mixed into one word per work-item. */
+kernel void integers(global uint *out) {
+    uint i = (uint)get_global_id(0);
+    uint a = i * 2654435761u + 12345u, b = (a >> 7) | 1u;
+    uint mixed = mul_hi(a, b) ^ (a / b) ^ (a % b) ^ rotate(a, 11u);
+    int s = (int)(a >> 1) - 1073741824;
+    mixed ^= (uint)(s / 3) + (uint)(s >> 5);
+    ulong wide = (ulong)a * b + i;
+    out[i] = mixed ^ (uint)(wide >> 21);
+}
+
+/* Floating point whose result is exact, or rounded here to what it must be; NaN and infinity must stay what they are. */
+kernel void floats(global const float *in, global int *out) {
+    size_t i = get_global_id(0);
+    float x = in[i], zero = in[0];
+    float square = x * x;
+    int root = (int)rint(sqrt(square)), ratio = (int)rint(square * 3.0f / (x + 1.0f + zero) * 16.0f);
+    int e = (int)rint(exp(-x * 0.01f) * 10000.0f), l = (int)rint(log(x + 1.0f) * 1000.0f);
+    int special = (isnan(zero / zero) ? 1 : 0) + (isinf((x + 1.0f) / zero) ? 2 : 0);
+    out[8 * i] = root;
+    out[8 * i + 1] = ratio;
+    out[8 * i + 2] = (int)fma(x, 3.0f, 0.5f * 4.0f);
+    out[8 * i + 3] = e;
+    out[8 * i + 4] = l;
+    out[8 * i + 5] = special;
+    out[8 * i + 6] = (int)max(x, 7.0f) - (int)min(x, 9.0f);
+    out[8 * i + 7] = convert_int_rte(x * 0.5f);
+}
+
+/* Vectors of the width that kernels use, loaded off their alignment and stored on it. */
+kernel void vectors(global const float *in, global float *out) {
+    size_t i = get_global_id(0);
+    floatv v = LOADV(in + i * VEC + 3);
+    floatv doubled = v * 2.0f + TO_FLOATV(VEC_INDEX);
+    STOREV_ALIGNED(doubled, out + (2 * i) * VEC);
+    out[(2 * i + 1) * VEC] = floatv_sum(v);
+    out[(2 * i + 1) * VEC + 1] = floatv_max(v);
+}
+
+/* A chain that no compiler can shorten; some drivers end every loop at 65,535 rounds. */
+kernel void long_loop(global uint *out, uint rounds) {
+    uint x = (uint)get_global_id(0);
+    for (uint i = 0; i < rounds; i++) x = x * 1664525u + 1013904223u + (x >> 16);
+    out[get_global_id(0)] = x;
+}
+
+/* Sum of a work-group's words through local memory. The group's size is a power of two. */
+kernel void group_sum(global const uint *in, global uint *out, local uint *shared_words) {
+    size_t me = get_local_id(0);
+    shared_words[me] = in[get_global_id(0)];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (size_t step = get_local_size(0) / 2; step > 0; step /= 2) {
+        if (me < step) shared_words[me] += shared_words[me + step];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (me == 0) out[get_group_id(0)] = shared_words[0];
+}
+
+kernel void random_words(global uint4 *out, ulong key, ulong high) {
+    size_t i = get_global_id(0);
+    out[i] = philox4x32(key, (ulong)i * 0x100000001UL, high);
+}
+
+kernel void add_words(global uint *words, uint add) {
+    words[get_global_id(0)] += add;
+}

@@ -1,0 +1,154 @@
+/* Updates over flat arenas, and the sums of squares that norms are made of. `vectors` whole vectors, then `tail` floats. */
+
+#ifdef TILE /* few work-items, each with a run of vectors */
+#define KERNEL TILE_KERNEL
+#define MY_VECTORS(i, n)                                                                            \
+    (size_t share_ = ((size_t)(n) + get_global_size(0) - 1) / get_global_size(0),                   \
+            i = min(get_global_id(0) * share_, (size_t)(n)), end_ = min(i + share_, (size_t)(n));   \
+     i < end_; i++)
+#else /* many work-items, neighbours take neighbouring vectors */
+#define KERNEL kernel
+#define MY_VECTORS(i, n) (size_t i = get_global_id(0); i < (size_t)(n); i += get_global_size(0))
+#endif
+#define MY_TAIL(i, vectors, tail)                                                                   \
+    (size_t i = (size_t)(vectors) * VEC + get_global_id(0), end_ = (size_t)(vectors) * VEC + (tail); i < end_; \
+     i += get_global_size(0))
+
+#if defined(MOMENTUM) && defined(NESTEROV)
+#define MOVE(v, g) (momentum * (v) - rate * (g))
+#elif defined(MOMENTUM)
+#define MOVE(v, g) (v)
+#endif
+
+KERNEL void update_sgd(global float *w, global const float *g, global float *v, int vectors, int tail, float rate,
+                       float momentum) {
+    global floatv *ws = (global floatv *)w, *vs = (global floatv *)v;
+    global const floatv *gs = (global const floatv *)g;
+#ifdef MOMENTUM
+    for MY_VECTORS (i, vectors) {
+        floatv gradient = gs[i], velocity = momentum * vs[i] - rate * gradient;
+        vs[i] = velocity;
+        ws[i] += MOVE(velocity, gradient);
+    }
+    for MY_TAIL (i, vectors, tail) {
+        float velocity = momentum * v[i] - rate * g[i];
+        v[i] = velocity;
+        w[i] += MOVE(velocity, g[i]);
+    }
+#else
+    for MY_VECTORS (i, vectors) ws[i] -= rate * gs[i];
+    for MY_TAIL (i, vectors, tail) w[i] -= rate * g[i];
+#endif
+}
+
+KERNEL void update_adam(global float *w, global const float *g, global float *m, global float *v, int vectors, int tail,
+                        float rate, float fresh1 /* 1 - beta1 */, float fresh2, float epsilon) {
+    global floatv *ws = (global floatv *)w, *ms = (global floatv *)m, *vs = (global floatv *)v;
+    global const floatv *gs = (global const floatv *)g;
+    for MY_VECTORS (i, vectors) {
+        floatv gradient = gs[i], m1 = ms[i], v1 = vs[i];
+        m1 += (gradient - m1) * fresh1;
+        v1 += (gradient * gradient - v1) * fresh2;
+        ms[i] = m1;
+        vs[i] = v1;
+        ws[i] -= rate * m1 / (sqrt(v1) + epsilon);
+    }
+    for MY_TAIL (i, vectors, tail) {
+        float gradient = g[i], m1 = m[i], v1 = v[i];
+        m1 += (gradient - m1) * fresh1;
+        v1 += (gradient * gradient - v1) * fresh2;
+        m[i] = m1;
+        v[i] = v1;
+        w[i] -= rate * m1 / (sqrt(v1) + epsilon);
+    }
+}
+
+/* Compensated sums (Kahan): what an addition rounds off is kept in `low` and taken from the next term. */
+static void add(float *sum, float *low, float term) {
+    float rest = term - *low, next = *sum + rest;
+    *low = (next - *sum) - rest;
+    *sum = next;
+}
+
+static void add_vec(floatv *sum, floatv *low, floatv term) {
+    floatv rest = term - *low, next = *sum + rest;
+    *low = (next - *sum) - rest;
+    *sum = next;
+}
+
+static void add_lanes(float *sum, float *low, floatv sums, floatv lows) {
+    floatv both[2] = {sums, -lows};
+    const float *lanes = (const float *)both;
+    for (int i = 0; i < 2 * VEC; i++) add(sum, low, lanes[i]);
+}
+
+#ifdef TILE
+/* Four chains hide the latency of the dependent additions. */
+static float my_squares(global const float *x, int vectors, int tail) {
+    floatv sums[4] = {0, 0, 0, 0}, lows[4] = {0, 0, 0, 0};
+    size_t share = ((size_t)vectors + get_global_size(0) - 1) / get_global_size(0);
+    size_t i = min(get_global_id(0) * share, (size_t)vectors), end = min(i + share, (size_t)vectors);
+    for (; i + 4 <= end; i += 4) {
+        UNROLL for (int k = 0; k < 4; k++) {
+            floatv v = LOADV(x + (i + k) * VEC);
+            add_vec(&sums[k], &lows[k], v * v);
+        }
+    }
+    for (; i < end; i++) {
+        floatv v = LOADV(x + i * VEC);
+        add_vec(&sums[0], &lows[0], v * v);
+    }
+    float sum = 0, low = 0;
+    for (int k = 0; k < 4; k++) add_lanes(&sum, &low, sums[k], lows[k]);
+    for MY_TAIL (j, vectors, tail) add(&sum, &low, x[j] * x[j]);
+    return sum - low;
+}
+#else
+static float my_squares(global const float *x, int vectors, int tail) {
+    floatv sums = 0, lows = 0;
+    for MY_VECTORS (i, vectors) {
+        floatv v = LOADV(x + i * VEC);
+        add_vec(&sums, &lows, v * v);
+    }
+    float sum = 0, low = 0;
+    add_lanes(&sum, &low, sums, lows);
+    for MY_TAIL (j, vectors, tail) add(&sum, &low, x[j] * x[j]);
+    return sum - low;
+}
+
+/* The sum over a work-group, as a tree. */
+static float group_sum(local float *shared, float value) {
+    int item = (int)get_local_id(0);
+    shared[item] = value;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int step = GROUP / 2; step > 0; step /= 2) {
+        if (item < step) shared[item] += shared[item + step];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    return shared[0];
+}
+#endif
+
+/* out[base + work-group] = this group's share of the sum of squares. `first` is in floats. */
+KERNEL void square_sum(global const float *x, int first, int vectors, int tail, global float *out, int base) {
+    float sum = my_squares(x + first, vectors, tail);
+#ifndef TILE
+    local float shared[GROUP];
+    sum = group_sum(shared, sum);
+    if (get_local_id(0) == 0)
+#endif
+        out[base + get_group_id(0)] = sum;
+}
+
+/* out[index] = the sum of the groups' shares. One work-group. */
+KERNEL void sum_shares(global const float *shares, int count, global float *out, int index) {
+    float sum = 0, low = 0;
+    for (int i = (int)get_global_id(0); i < count; i += (int)get_global_size(0)) add(&sum, &low, shares[i]);
+    sum -= low;
+#ifndef TILE
+    local float shared[GROUP];
+    sum = group_sum(shared, sum);
+    if (get_local_id(0) == 0)
+#endif
+        out[index] = sum;
+}

@@ -1,0 +1,40 @@
+# tests/<layer>/test_<thing>.c becomes the program test_<layer>_<thing> and the test <layer>/<thing>.
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+
+# Every test sees PoCL's single-thread devices (five of them, in their callers' threads), PoCL's own thread pool, and
+# Intel's CPU runtime where it is installed; nothing else that the machine may have.
+set(CLIQUE_VENDORS ${CMAKE_BINARY_DIR}/vendors CACHE PATH "Folder of the ICD files that the tests use")
+set(CLQ_TEST_ENVIRONMENT
+  "POCL_DEVICES=basic basic basic basic basic pthread"
+  "OCL_ICD_VENDORS=${CLIQUE_VENDORS}"
+  "CLIQUE_CACHE_DIR=${CMAKE_BINARY_DIR}/cache"
+  "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
+  "CLQ_TEST_BINARY=${CMAKE_BINARY_DIR}"
+  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0"
+  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
+  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1")
+
+foreach(layer IN LISTS CLQ_LAYERS)
+  file(GLOB test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${layer}/test_*.c)
+  file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/${layer}*.c ${PROJECT_SOURCE_DIR}/tests/ref/${layer}*.c)
+  foreach(source IN LISTS test_sources)
+    get_filename_component(name ${source} NAME_WE)
+    string(REGEX REPLACE "^test_" "" thing ${name})
+    set(target test_${layer}_${thing})
+    add_executable(${target} ${source} ${support_sources})
+    clq_compile_options(${target})
+    clq_link_layer(${target} ${layer})
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${target} PRIVATE PkgConfig::CMOCKA)
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    add_test(NAME ${layer}/${thing} COMMAND ${target})
+    set_tests_properties(${layer}/${thing} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 300)
+  endforeach()
+endforeach()
+
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+add_test(NAME law/dependencies COMMAND ${PROJECT_SOURCE_DIR}/tests/law/check ${PROJECT_SOURCE_DIR}/src)
+if(TARGET clique)
+  add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
+  set_tests_properties(cli/contract PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+endif()

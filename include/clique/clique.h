@@ -1,0 +1,25 @@
+/* clique/clique.h: everything. Read in this order: status, device, model, data, train; comm stands alone. */
+#ifndef CLIQUE_CLIQUE_H
+#define CLIQUE_CLIQUE_H
+
+#include <clique/comm.h>
+#include <clique/data.h>
+#include <clique/device.h>
+#include <clique/model.h>
+#include <clique/status.h>
+#include <clique/train.h>
+#include <clique/types.h>
+
+#include <stdio.h>
+
+/* For small programs: prints the failure's detail and leaves main. */
+#define CLQ_CHECK(call)                                                                            \
+    do {                                                                                           \
+        clq_status check_status_ = (call);                                                         \
+        if (check_status_ != CLQ_OK) {                                                             \
+            fprintf(stderr, "%s: %s\n", clq_status_text(check_status_), clq_error_detail());       \
+            return 1;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+#endif

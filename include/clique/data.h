@@ -1,0 +1,85 @@
+/* clique/data.h: datasets and their pipeline.
+ *
+ * A dataset is samples (n, …) of u8 or f32 and labels: integers (n), or soft rows (n, classes) f32.
+ * Stages are set before the first batch is taken: take, shuffle, batch, prefetch. They apply in that
+ * order, whichever was set first; one that is set later starts over at the first batch of epoch 0.
+ * One thread at a time. */
+#ifndef CLIQUE_DATA_H
+#define CLIQUE_DATA_H
+
+#include <clique/types.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CLQ_AUTO = -1, CLQ_SHAPE_MAX = 6 };
+
+typedef struct clq_dataset clq_dataset;
+
+typedef struct clq_dataset_info {
+    size_t samples;                   /* after take */
+    unsigned rank;                    /* of one sample */
+    size_t shape[CLQ_SHAPE_MAX];      /* of one sample: (28, 28) */
+    size_t sample_elements;           /* product of shape */
+    clq_dtype sample_dtype;           /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
+    bool soft_labels;                 /* (n, classes) f32; else integers */
+    size_t classes;                   /* soft: the row's length; integers: the set's largest + 1 */
+    char name[64];
+} clq_dataset_info;
+
+/* part: "train" or "test". name_or_folder:
+ * "fashion-mnist", from Debian's package dataset-fashion-mnist;
+ * "synthetic" or "synthetic:SHAPExSHAPE…/CLASSES/COUNT", which may end early and is 28x28/10/60000
+ * where it does: made up, learnable, always the same; the test part has a sixth of COUNT;
+ * a folder of IDX pairs, .npy pairs or CIFAR-10 binary: the first of these that it has for the part.
+ * f64 becomes f32.
+ * Errors name the file: NOT_FOUND, READ, FORMAT (also a label below 0, or a sample that is not
+ * finite), MISMATCH (counts differ), UNSUPPORTED (a dtype), ARGUMENT (part, or what follows
+ * "synthetic:"), MEMORY. */
+CLQ_API clq_status clq_dataset_open(const char *name_or_folder, const char *part, clq_dataset **out);
+CLQ_API clq_status clq_dataset_idx(const char *folder, const char *part, clq_dataset **out);
+CLQ_API clq_status clq_dataset_npy(const char *folder, const char *part, clq_dataset **out);
+CLQ_API clq_status clq_dataset_cifar10(const char *folder, const char *part, clq_dataset **out);
+/* From the caller's memory, copied. samples: CLQ_U8 or CLQ_F32 (n, shape…). labels: CLQ_I32 (n), or
+ * CLQ_F32 (n, classes). The same checks, but a wrong value is ARGUMENT. */
+CLQ_API clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank,
+                                      const size_t *shape, const void *labels, clq_dtype label_dtype,
+                                      size_t classes, clq_dataset **out);
+CLQ_API void clq_dataset_destroy(clq_dataset *dataset); /* takes NULL */
+CLQ_API const clq_dataset_info *clq_dataset_get_info(const clq_dataset *dataset);
+
+/* The first `samples` of the whole set, at least 1; more than there are: all. */
+CLQ_API clq_status clq_dataset_take(clq_dataset *dataset, size_t samples);
+/* Each epoch in a new order, from `seed` and the epoch's number alone. buffer >= the samples: a
+ * uniform permutation; a smaller buffer works as tf.data's does. 0: off. */
+CLQ_API clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint64_t seed);
+/* batch: 1 unless set. */
+CLQ_API clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remainder);
+/* A thread assembles up to `batches` ahead of the caller, into the next epoch too. 0: none;
+ * CLQ_AUTO: 4. The batches are the same. */
+CLQ_API clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches);
+
+/* A batch is borrowed until the next call of clq_dataset_next or clq_dataset_seek, or until a stage
+ * is set. */
+typedef struct clq_batch {
+    size_t count;           /* samples; only an epoch's last may be smaller than the batch */
+    const void *samples;    /* (count, shape…), 64-byte aligned */
+    const void *labels;     /* int32 (count), or f32 (count, classes) */
+    uint64_t epoch, index;  /* from 0; batch within the epoch */
+} clq_batch;
+/* *more is false at the end of the epoch (batch untouched); the call after that begins the next
+ * epoch. Errors: MEMORY, SYSTEM (no thread), only where the pipeline starts: at the first batch,
+ * after a seek or a stage. The call may be repeated. */
+CLQ_API clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool *more);
+/* The next call gives batch `index` of `epoch`, or for index == batches the end of `epoch`: for
+ * resuming and for evaluation. */
+CLQ_API clq_status clq_dataset_seek(clq_dataset *dataset, uint64_t epoch, uint64_t index);
+CLQ_API size_t clq_dataset_batches(const clq_dataset *dataset); /* per epoch */
+CLQ_API size_t clq_dataset_batch_size(const clq_dataset *dataset); /* of a full batch */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,78 @@
+/* clique/device.h: the machine's OpenCL devices, and choosing among them.
+ *
+ * Thread rules: a clq_system may be read from any thread once open; opening and closing it is one thread's. */
+#ifndef CLIQUE_DEVICE_H
+#define CLIQUE_DEVICE_H
+
+#include <clique/types.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CLQ_NAME_MAX = 192, CLQ_REASON_MAX = 256, CLQ_REPLICAS_MAX = 64 };
+
+typedef enum clq_device_type { CLQ_DEVICE_CPU, CLQ_DEVICE_GPU, CLQ_DEVICE_ACCELERATOR, CLQ_DEVICE_OTHER } clq_device_type;
+
+typedef struct clq_device_info {
+    uint32_t index;              /* as `clique devices` lists it */
+    char driver[16];             /* tag of the platform: nvidia amd intel pocl rusticl clover oclgrind apple … */
+    char name[CLQ_NAME_MAX], vendor[CLQ_NAME_MAX], platform[CLQ_NAME_MAX];
+    char driver_version[CLQ_NAME_MAX], opencl_version[CLQ_NAME_MAX];
+    clq_device_type type;
+    uint32_t compute_units;
+    uint32_t vector_width;       /* native float width; at least 1 */
+    uint64_t global_mem_bytes, max_alloc_bytes, local_mem_bytes;
+    size_t max_work_group;
+    bool host_unified;           /* shares the host's memory */
+    bool fine_grain_svm;         /* fine-grained buffer SVM: host and device may both touch it between commands */
+    char pci[16];                /* "0000:01:00.0", or "" where the driver does not say */
+    bool usable;                 /* passed its start-up known-answer test, or was not tested yet */
+    char reason[CLQ_REASON_MAX]; /* why it is not usable; "" where it is */
+} clq_device_info;
+
+typedef struct clq_system_config {
+    const char *cache_dir;       /* NULL: the default. "" : no cache on disk */
+    uint64_t memory_limit_bytes; /* per device; 0: what the device reports */
+} clq_system_config;
+
+typedef struct clq_system clq_system;
+
+/* Finds every platform and device; runs nothing on them yet. config may be NULL. A machine without a platform
+ * gives a system with no devices. Errors: MEMORY, DEVICE. */
+CLQ_API clq_status clq_system_open(const clq_system_config *config, clq_system **out);
+CLQ_API void clq_system_close(clq_system *system); /* takes NULL; after everything made from it */
+CLQ_API size_t clq_system_device_count(const clq_system *system);
+/* index < count; valid until the system is closed. */
+CLQ_API const clq_device_info *clq_system_device_info(const clq_system *system, size_t index);
+/* Runs the start-up known-answer test of every device that has not had it, which fills `usable` and `reason`. */
+CLQ_API clq_status clq_system_test_devices(clq_system *system);
+
+/* One entry per replica. part of parts: which sub-device; 0 of 1 is the whole device. */
+typedef struct clq_device_choice {
+    uint32_t index, part, parts;
+} clq_device_choice;
+typedef struct clq_devices {
+    clq_system *system;
+    uint32_t count;
+    clq_device_choice items[CLQ_REPLICAS_MAX];
+} clq_devices;
+
+/* SPEC: comma-separated indices, types (gpu cpu accelerator all) or driver tags (pocl, pocl:1), each with *K (K
+ * replicas) or /K (K sub-devices); "auto": every distinct usable GPU, else the fastest CPU device. Only devices
+ * that pass their known-answer test are taken. Errors: ARGUMENT (syntax), NO_DEVICE (matches nothing usable). */
+CLQ_API clq_status clq_devices_select(clq_system *system, const char *spec, clq_devices *out);
+
+/* One known-answer check of `clique doctor`. */
+typedef struct clq_check {
+    char name[32];
+    bool ok;
+    char detail[CLQ_REASON_MAX];
+    double ms;
+} clq_check;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,90 @@
+/* clique/model.h: a model, built line by line. Nothing touches a device here.
+ *
+ * Each builder call adds a layer and returns its output; the first failure is latched with its layer's name and
+ * reported by clq_model_finish, so a model reads as straight lines and is checked once. Shapes leave the batch out.
+ * Layer names are Keras's: conv2d, conv2d_1, …, dense, … unless given; a variable is `layer/kernel`, `layer/bias`.
+ * One thread at a time while building; read-only and shareable once finished. */
+#ifndef CLIQUE_MODEL_H
+#define CLIQUE_MODEL_H
+
+#include <clique/data.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct clq_model clq_model;
+typedef struct clq_tensor {
+    uint32_t id; /* 0: none (a failure was latched) */
+} clq_tensor;
+
+typedef struct clq_shape {
+    unsigned rank;
+    size_t dims[CLQ_SHAPE_MAX];
+} clq_shape;
+/* CLQ_SHAPE(28, 28, 1) */
+#define CLQ_SHAPE(...) \
+    ((clq_shape){sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), {__VA_ARGS__}})
+
+typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX } clq_activation;
+typedef enum clq_padding { CLQ_VALID, CLQ_SAME } clq_padding;
+
+typedef struct clq_conv2d_config {
+    size_t filters;
+    size_t kernel[2];         /* h, w */
+    size_t strides[2];        /* 0: 1 */
+    size_t dilation[2];       /* 0: 1 */
+    clq_padding padding;
+    clq_activation activation;
+    bool no_bias;
+    const char *name;         /* NULL: made */
+} clq_conv2d_config;
+typedef struct clq_dense_config {
+    size_t units;
+    clq_activation activation;
+    bool no_bias;
+    const char *name;
+} clq_dense_config;
+typedef struct clq_pool_config {
+    size_t size[2];           /* 0: 2 */
+    size_t strides[2];        /* 0: size */
+    clq_padding padding;
+    const char *name;
+} clq_pool_config;
+
+CLQ_API clq_status clq_model_create(const char *name, clq_model **out);
+CLQ_API void clq_model_destroy(clq_model *model); /* takes NULL */
+CLQ_API clq_tensor clq_input(clq_model *model, clq_shape shape);
+CLQ_API clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config);       /* x (h, w, c) */
+CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);     /* x (h, w, c); config may be NULL */
+CLQ_API clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
+CLQ_API clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config);         /* over the last axis */
+CLQ_API clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name);
+CLQ_API clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name);
+CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name);
+/* The first error of any line above, with its layer. Afterwards the model is fixed. */
+CLQ_API clq_status clq_model_finish(clq_model *model, clq_tensor output);
+
+/* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */
+CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
+/* A Keras 3 model.to_json() file: Sequential, or Functional where it is a chain. */
+CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);
+
+CLQ_API const char *clq_model_name(const clq_model *model);
+CLQ_API clq_shape clq_model_input_shape(const clq_model *model);
+CLQ_API clq_shape clq_model_output_shape(const clq_model *model);
+typedef struct clq_variable_info {
+    const char *name;   /* "conv2d/kernel" */
+    clq_shape shape;    /* Keras's: (kh, kw, in, out), (in, out), (out) */
+    size_t elements, fan_in, fan_out;
+    bool is_bias;
+} clq_variable_info;
+/* In the order of the layers. */
+CLQ_API size_t clq_model_variable_count(const clq_model *model);
+CLQ_API clq_status clq_model_variable(const clq_model *model, size_t index, clq_variable_info *out);
+CLQ_API size_t clq_model_parameter_count(const clq_model *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,71 @@
+/* clique/status.h: what every call that can fail returns, and where its detail is found.
+ *
+ * A function that can fail returns clq_status. Where it is not CLQ_OK, one sentence that says what failed,
+ * where, and what to do is kept for the calling thread until that thread's next failure: clq_error_detail().
+ * Outputs come last in an argument list and are written only on success. Nothing here prints or exits. */
+#ifndef CLIQUE_STATUS_H
+#define CLIQUE_STATUS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(CLQ_STATIC)
+#define CLQ_API
+#elif defined(__GNUC__)
+#define CLQ_API __attribute__((visibility("default")))
+#else
+#define CLQ_API
+#endif
+
+/* X(name, text). The order is part of the binary interface: add at the end. */
+#define CLQ_STATUS_MAP(X)                                                                          \
+    X(OK, "success")                                                                               \
+    X(ARGUMENT, "invalid argument")             /* a value that the caller chose is wrong */       \
+    X(MEMORY, "out of host memory")                                                                \
+    X(SYSTEM, "the operating system refused")   /* a thread, a lock, a clock */                    \
+    X(NOT_FOUND, "not found")                   /* a file, a tensor, a name inside a file */       \
+    X(READ, "cannot read")                                                                         \
+    X(WRITE, "cannot write")                                                                       \
+    X(FORMAT, "malformed file")                                                                    \
+    X(MISMATCH, "data do not fit the model")                                                       \
+    X(UNSUPPORTED, "not supported")                                                                \
+    X(NO_DEVICE, "no usable device")                                                               \
+    X(DEVICE, "a device failed")                                                                   \
+    X(BUILD, "a kernel did not build")                                                             \
+    X(DEVICE_MEMORY, "out of device memory")                                                       \
+    X(ABORTED, "aborted because another rank failed")                                              \
+    X(TIMEOUT, "deadline passed")                                                                  \
+    X(INTERRUPTED, "interrupted")                                                                  \
+    X(STATE, "called in the wrong state")
+
+typedef enum clq_status {
+#define CLQ_STATUS_ENUM(name, text) CLQ_##name,
+    CLQ_STATUS_MAP(CLQ_STATUS_ENUM)
+#undef CLQ_STATUS_ENUM
+    CLQ_STATUS_COUNT
+} clq_status;
+
+/* The status in words ("malformed file"); never NULL, also for values that are no status. */
+CLQ_API const char *clq_status_text(clq_status status);
+
+/* The calling thread's last failure in one line without a newline: what, where, what to do. "" if there was
+ * none. Valid until the same thread's next failure. */
+CLQ_API const char *clq_error_detail(void);
+
+typedef enum clq_log_level { CLQ_LOG_ERROR, CLQ_LOG_WARNING, CLQ_LOG_INFO, CLQ_LOG_DEBUG } clq_log_level;
+
+/* Receives what the library has to say; the line has no newline. May be called from any thread, one call at
+ * a time. */
+typedef void (*clq_log_sink)(void *context, clq_log_level level, const char *line);
+
+/* The process-wide sink; NULL (the start) drops everything. Lines above `level` are not formatted. */
+CLQ_API void clq_log_set_sink(clq_log_sink sink, void *context, clq_log_level level);
+
+/* The release as MAJOR.MINOR.PATCH. */
+CLQ_API const char *clq_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

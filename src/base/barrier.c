@@ -1,0 +1,165 @@
+/* The whole state is one word, so arrival, completion, withdrawal after a deadline and abort have one order, and the
+ * parties of one round never disagree about how it ended:
+ *
+ * - bits 63..32: the round, one more whenever all parties have arrived;
+ *
+ * - bit 31: aborted, for good;
+ *
+ * - bits 30..0: how many have arrived in this round. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+#define ABORTED_BIT (UINT64_C(1) << 31)
+#define ARRIVED_MASK (ABORTED_BIT - 1)
+
+enum { SPINS_PER_YIELD = 8 };
+static const double spin_seconds = 50e-6; /* some wake-ups by the kernel: what sleeping would cost */
+static const double endless_seconds = 1e9;
+
+struct clq_barrier {
+    _Alignas(64) _Atomic uint64_t state;
+    _Alignas(64) atomic_uint sleepers;
+    unsigned parties;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
+
+static uint64_t round_of(uint64_t state) { return state >> 32; }
+
+static clq_status create_locks(clq_barrier *barrier) {
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+    if (error) return clq_fail(CLQ_SYSTEM, "cannot make a barrier: error %d", error);
+    error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (!error) error = pthread_cond_init(&barrier->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (error) return clq_fail(CLQ_SYSTEM, "cannot make a barrier: error %d", error);
+    error = pthread_mutex_init(&barrier->lock, NULL);
+    if (!error) return CLQ_OK;
+    pthread_cond_destroy(&barrier->changed);
+    return clq_fail(CLQ_SYSTEM, "cannot make a barrier: error %d", error);
+}
+
+clq_status clq_barrier_create(unsigned parties, clq_barrier **out) {
+    if (parties == 0 || parties >= ARRIVED_MASK) return clq_fail(CLQ_ARGUMENT, "a barrier for %u threads", parties);
+    clq_barrier *barrier = clq_alloc_aligned(_Alignof(clq_barrier), sizeof(*barrier));
+    if (!barrier) return CLQ_MEMORY;
+    clq_status status = create_locks(barrier);
+    if (status != CLQ_OK) {
+        clq_free(barrier);
+        return status;
+    }
+    barrier->parties = parties;
+    *out = barrier;
+    return CLQ_OK;
+}
+
+void clq_barrier_destroy(clq_barrier *barrier) {
+    if (!barrier) return;
+    pthread_mutex_destroy(&barrier->lock);
+    pthread_cond_destroy(&barrier->changed);
+    clq_free(barrier);
+}
+
+/* A sleeper counts itself before it looks at the state for the last time, and the state is changed
+ * before the count is read (all sequentially consistent): one of the two sees the other. */
+static void wake_sleepers(clq_barrier *barrier) {
+    if (atomic_load(&barrier->sleepers) == 0) return;
+    pthread_mutex_lock(&barrier->lock);
+    pthread_cond_broadcast(&barrier->changed);
+    pthread_mutex_unlock(&barrier->lock);
+}
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static bool waiting(clq_barrier *barrier, uint64_t round) {
+    uint64_t state = atomic_load(&barrier->state);
+    return round_of(state) == round && !(state & ABORTED_BIT);
+}
+
+static void spin(clq_barrier *barrier, uint64_t round) {
+    double end = 0;
+    for (unsigned turn = 1; waiting(barrier, round); turn++) {
+        relax();
+        if (turn % SPINS_PER_YIELD) continue;
+        sched_yield(); /* whoever is awaited may want this very core */
+        double now = clq_now();
+        if (end == 0) end = now + spin_seconds;
+        if (now > end) return;
+    }
+}
+
+static struct timespec after(double seconds) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    time_t whole = (time_t)seconds;
+    time.tv_sec += whole;
+    time.tv_nsec += (long)((seconds - (double)whole) * 1e9);
+    if (time.tv_nsec >= 1000000000L) {
+        time.tv_nsec -= 1000000000L;
+        time.tv_sec++;
+    }
+    return time;
+}
+
+static void sleep_until_changed(clq_barrier *barrier, uint64_t round, const struct timespec *deadline) {
+    pthread_mutex_lock(&barrier->lock);
+    atomic_fetch_add(&barrier->sleepers, 1);
+    int error = 0;
+    while (waiting(barrier, round) && error != ETIMEDOUT)
+        error = deadline ? pthread_cond_timedwait(&barrier->changed, &barrier->lock, deadline)
+                         : pthread_cond_wait(&barrier->changed, &barrier->lock);
+    atomic_fetch_sub(&barrier->sleepers, 1);
+    pthread_mutex_unlock(&barrier->lock);
+}
+
+static clq_status fail_aborted(void) {
+    return clq_fail(CLQ_ABORTED, "the others were called off while this thread waited for them");
+}
+
+/* How the round ended for this thread; one still open is left again, so that the barrier stays
+ * usable. */
+static clq_status leave(clq_barrier *barrier, uint64_t round, double deadline_s) {
+    uint64_t state = atomic_load(&barrier->state);
+    do {
+        if (round_of(state) != round) return CLQ_OK;
+        if (state & ABORTED_BIT) return fail_aborted();
+    } while (!atomic_compare_exchange_weak(&barrier->state, &state, state - 1));
+    return clq_fail(CLQ_TIMEOUT, "after %g s only %u of %u threads had come", deadline_s,
+                    (unsigned)(state & ARRIVED_MASK), barrier->parties);
+}
+
+clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s) {
+    bool limited = deadline_s > 0 && deadline_s < endless_seconds;
+    struct timespec deadline = {0};
+    if (limited) deadline = after(deadline_s);
+    uint64_t state = atomic_load(&barrier->state), next;
+    bool last;
+    do {
+        if (state & ABORTED_BIT) return fail_aborted();
+        last = (state & ARRIVED_MASK) + 1 == barrier->parties;
+        next = last ? (round_of(state) + 1) << 32 : state + 1;
+    } while (!atomic_compare_exchange_weak(&barrier->state, &state, next));
+    if (last) {
+        wake_sleepers(barrier);
+        return CLQ_OK;
+    }
+    uint64_t round = round_of(state);
+    spin(barrier, round);
+    if (waiting(barrier, round)) sleep_until_changed(barrier, round, limited ? &deadline : NULL);
+    return leave(barrier, round, deadline_s);
+}
+
+void clq_barrier_abort(clq_barrier *barrier) {
+    atomic_fetch_or(&barrier->state, ABORTED_BIT);
+    wake_sleepers(barrier);
+}

@@ -1,0 +1,166 @@
+/* base: what every other layer stands on. Status and error detail, log, memory, threads and barriers that
+ * can be aborted, counter-based random numbers, hashing, strings, files. Knows nothing of devices or models. */
+#ifndef CLQ_BASE_H
+#define CLQ_BASE_H
+
+#include <clique/status.h>
+#include <clique/types.h>
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CLQ_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#define CLQ_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define CLQ_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define CLQ_MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* ---- errors (error.c) ---------------------------------------------------------------------------------- */
+
+enum { CLQ_DETAIL_MAX = 1024 };
+
+/* Hands a failure up unchanged. */
+#define CLQ_TRY(call)                                                                              \
+    do {                                                                                           \
+        clq_status try_status_ = (call);                                                           \
+        if (try_status_ != CLQ_OK) return try_status_;                                             \
+    } while (0)
+
+/* Hands a failure to a label that undoes what was done; `status` is the function's own variable. */
+#define CLQ_TRY_OR(label, status, call)                                                            \
+    do {                                                                                           \
+        (status) = (call);                                                                         \
+        if ((status) != CLQ_OK) goto label;                                                        \
+    } while (0)
+
+/* Sets this thread's detail and returns `status`. */
+clq_status clq_fail(clq_status status, const char *format, ...) CLQ_PRINTF(2, 3);
+/* Puts "context: " in front of this thread's detail and returns `status`: who asked, added on the way up. */
+clq_status clq_fail_within(clq_status status, const char *format, ...) CLQ_PRINTF(2, 3);
+
+/* A failure that changes threads: taken where it happened, raised where it is reported. */
+typedef struct clq_error {
+    clq_status status;
+    char detail[CLQ_DETAIL_MAX];
+} clq_error;
+void clq_error_take(clq_status status, clq_error *out);
+clq_status clq_error_raise(const clq_error *error);
+
+/* ---- log (log.c) --------------------------------------------------------------------------------------- */
+
+void clq_log(clq_log_level level, const char *format, ...) CLQ_PRINTF(2, 3);
+bool clq_log_enabled(clq_log_level level);
+
+/* ---- memory (memory.c) --------------------------------------------------------------------------------- */
+
+/* Zeroed memory for `count` elements of `size` bytes; the product is checked. NULL only on failure, with the
+ * detail set (a count of 0 gives a pointer that may be freed). */
+void *clq_alloc(size_t count, size_t size);
+/* Grows or shrinks an array; what is new is zeroed. On failure NULL and the old block stays. */
+void *clq_realloc(void *block, size_t old_count, size_t new_count, size_t size);
+/* As clq_alloc, aligned to `alignment` (a power of two, at least sizeof(void *)). */
+void *clq_alloc_aligned(size_t alignment, size_t bytes);
+void clq_free(void *block); /* any of the above; takes NULL */
+char *clq_strdup(const char *text);
+char *clq_strprintf(const char *format, ...) CLQ_PRINTF(1, 2); /* NULL on failure */
+
+/* a * b and a + b into *out; false where they do not fit. */
+static inline bool clq_mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool clq_add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline size_t clq_round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+static inline size_t clq_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
+
+/* For tests: the `nth` allocation from now (1 = the next) of any thread fails, and every later one too where
+ * `sticky`. 0 ends it. Returns how many allocations were made since the last call. */
+uint64_t clq_memory_fail_at(uint64_t nth, bool sticky);
+
+/* ---- text (text.c) ------------------------------------------------------------------------------------- */
+
+/* A string that grows; latches its first failure in `failed`. Start with {0}, end with clq_free(text). */
+typedef struct clq_text {
+    char *data; /* NUL-terminated once something was added */
+    size_t length, capacity;
+    bool failed;
+} clq_text;
+void clq_text_add(clq_text *text, const char *format, ...) CLQ_PRINTF(2, 3);
+void clq_text_add_bytes(clq_text *text, const char *bytes, size_t length);
+
+/* The whole of `text` must be the number and lie within the limits; else false and *out is unchanged.
+ * Doubles: no inf, nan or hexadecimal. */
+bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
+bool clq_parse_double(const char *text, double min, double max, double *out);
+
+/* ---- time and environment (environment.c) -------------------------------------------------------------- */
+
+double clq_now(void); /* seconds, monotonic */
+/* The folder for caches: $CLIQUE_CACHE_DIR, else $XDG_CACHE_HOME/clique, else ~/.cache/clique; made on demand.
+ * The only place, with clq_environment, where the environment is read. Caller frees. */
+clq_status clq_cache_dir(char **out);
+const char *clq_environment(const char *name); /* NULL where unset or empty */
+
+/* ---- threads (thread.c, barrier.c) --------------------------------------------------------------------- */
+
+typedef struct clq_thread clq_thread;
+/* The body runs with all signals blocked but those of faults: handlers run on the program's own threads. */
+clq_status clq_thread_start(const char *name /* at most 15 */, void (*body)(void *), void *context, clq_thread **out);
+void clq_thread_join(clq_thread *thread); /* takes NULL; frees it */
+unsigned clq_cpu_count(void);             /* cores that this process may use */
+
+/* A barrier for `parties` threads. Waiting spins for a moment, then sleeps. Once aborted it never waits again:
+ * all present and later waits return CLQ_ABORTED at once. */
+typedef struct clq_barrier clq_barrier;
+clq_status clq_barrier_create(unsigned parties, clq_barrier **out);
+void clq_barrier_destroy(clq_barrier *barrier); /* once no thread is in a call on it; takes NULL */
+/* CLQ_OK, CLQ_ABORTED, or CLQ_TIMEOUT after `deadline_s` seconds (<= 0: none). All parties of one round get the same,
+ * except that one whose deadline passed has left the round as if it had not come, and may come again. */
+clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s);
+void clq_barrier_abort(clq_barrier *barrier);
+
+/* ---- random numbers (random.c) ------------------------------------------------------------------------- */
+
+/* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): counter and key in,
+ * four words out, no state. cl/prelude.cl has the same function: the same numbers on host and device. */
+typedef struct clq_philox {
+    uint32_t word[4];
+} clq_philox;
+clq_philox clq_philox4x32(uint64_t key, uint64_t counter_low, uint64_t counter_high);
+/* A stream of numbers from one key: `stream` separates independent uses of one seed. */
+typedef struct clq_random {
+    uint64_t key, stream, counter;
+    clq_philox block;
+    unsigned used; /* words of block that are spent */
+} clq_random;
+clq_random clq_random_start(uint64_t seed, uint64_t stream);
+uint32_t clq_random_u32(clq_random *random);
+uint64_t clq_random_below(clq_random *random, uint64_t bound); /* unbiased, 0 <= x < bound, bound >= 1 */
+double clq_random_unit(clq_random *random);                    /* [0, 1) with 53 bits */
+
+/* ---- hashing (hash.c) ---------------------------------------------------------------------------------- */
+
+uint64_t clq_hash64(const void *data, size_t bytes, uint64_t seed); /* XXH3-64 */
+typedef struct clq_hash128 {
+    uint64_t low, high;
+} clq_hash128;
+clq_hash128 clq_hash128_of(const void *data, size_t bytes, uint64_t seed); /* XXH3-128 */
+
+/* ---- files (file.c) ------------------------------------------------------------------------------------ */
+
+/* The whole file; refuses one larger than `max_bytes` and anything that is not a regular file. A NUL byte
+ * follows the content (not counted). 64-byte aligned; clq_free. Errors: NOT_FOUND, READ, FORMAT (too large), MEMORY. */
+clq_status clq_file_read(const char *path, size_t max_bytes, void **out, size_t *bytes);
+bool clq_file_exists(const char *path);
+clq_status clq_make_folder(const char *path); /* with its parents; fine if it exists */
+
+/* A file that appears whole or not at all: written beside its place, synced, renamed, the folder synced. Refuses to
+ * replace what is not a regular file; a symbolic link stays and its target is replaced. After a failed put the rest is
+ * not written and commit fails too. Errors: WRITE, MEMORY. */
+typedef struct clq_file_writer clq_file_writer;
+clq_status clq_file_writer_open(const char *path, clq_file_writer **out);
+clq_status clq_file_writer_put(clq_file_writer *writer, const void *data, size_t bytes);
+clq_status clq_file_writer_commit(clq_file_writer *writer); /* frees the writer, whatever it returns */
+void clq_file_writer_cancel(clq_file_writer *writer);       /* nothing is left behind; takes NULL */
+
+#endif

@@ -1,0 +1,61 @@
+#include "base/base.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char detail[CLQ_DETAIL_MAX];
+
+const char *clq_status_text(clq_status status) {
+    switch (status) {
+#define STATUS_CASE(name, text)                                                                                        \
+    case CLQ_##name: return text;
+        CLQ_STATUS_MAP(STATUS_CASE)
+#undef STATUS_CASE
+    case CLQ_STATUS_COUNT: break;
+    }
+    return "unknown status";
+}
+
+const char *clq_error_detail(void) { return detail; }
+
+/* A detail is one line, whatever came in with a file name or a driver's message. */
+static void set_detail(const char *text) {
+    size_t length = strnlen(text, CLQ_DETAIL_MAX - 1);
+    for (size_t i = 0; i < length; i++) {
+        detail[i] = text[i];
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) detail[i] = ' ';
+    }
+    detail[length] = '\0';
+}
+
+clq_status clq_fail(clq_status status, const char *format, ...) {
+    char text[CLQ_DETAIL_MAX]; /* the arguments may point into the present detail */
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    set_detail(text);
+    return status;
+}
+
+clq_status clq_fail_within(clq_status status, const char *format, ...) {
+    char text[CLQ_DETAIL_MAX + sizeof(": ") + CLQ_DETAIL_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, CLQ_DETAIL_MAX, format, arguments);
+    va_end(arguments);
+    size_t length = strlen(text);
+    snprintf(text + length, sizeof(text) - length, ": %s", detail);
+    set_detail(text);
+    return status;
+}
+
+void clq_error_take(clq_status status, clq_error *out) {
+    out->status = status;
+    memcpy(out->detail, detail, sizeof(out->detail));
+}
+
+clq_status clq_error_raise(const clq_error *error) {
+    if (error->status != CLQ_OK) memmove(detail, error->detail, sizeof(detail));
+    return error->status;
+}

@@ -1,0 +1,107 @@
+#include "base/base.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_CAPACITY = 128 };
+
+/* Numbers are written and read with a point, whatever locale the program around the library has
+ * chosen: they go into files and kernel options. C's "C" locale is static in the C library: this
+ * allocates nothing there. */
+static locale_t enter_c_locale(locale_t *c) {
+    *c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    return *c ? uselocale(*c) : (locale_t)0;
+}
+
+static void leave_c_locale(locale_t c, locale_t before) {
+    if (!c) return;
+    uselocale(before);
+    freelocale(c);
+}
+
+static bool reserve(clq_text *text, size_t more) {
+    size_t needed;
+    if (text->failed || !clq_add_size(text->length, more, &needed) || !clq_add_size(needed, 1, &needed)) {
+        text->failed = true;
+        return false;
+    }
+    if (text->data && needed <= text->capacity) return true;
+    size_t capacity = CLQ_MAX(CLQ_MAX(needed, text->capacity + text->capacity / 2), (size_t)FIRST_CAPACITY);
+    char *grown = clq_realloc(text->data, text->capacity, capacity, 1);
+    if (!grown) {
+        text->failed = true;
+        return false;
+    }
+    text->data = grown;
+    text->capacity = capacity;
+    return true;
+}
+
+void clq_text_add_bytes(clq_text *text, const char *bytes, size_t length) {
+    if (!reserve(text, length)) return;
+    if (length) memcpy(text->data + text->length, bytes, length);
+    text->length += length;
+    text->data[text->length] = '\0';
+}
+
+static void add_formatted(clq_text *text, const char *format, va_list arguments) {
+    va_list again;
+    va_copy(again, arguments);
+    locale_t c, before = enter_c_locale(&c);
+    char first[FIRST_CAPACITY];
+    int length = vsnprintf(first, sizeof(first), format, arguments);
+    if (length < 0) {
+        text->failed = true;
+        clq_fail(CLQ_ARGUMENT, "a text could not be formatted: \"%s\"", format);
+    } else if ((size_t)length < sizeof(first)) {
+        clq_text_add_bytes(text, first, (size_t)length);
+    } else if (reserve(text, (size_t)length)) {
+        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        text->length += (size_t)length;
+    }
+    leave_c_locale(c, before);
+    va_end(again);
+}
+
+void clq_text_add(clq_text *text, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    add_formatted(text, format, arguments);
+    va_end(arguments);
+}
+
+char *clq_strprintf(const char *format, ...) {
+    clq_text text = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    add_formatted(&text, format, arguments);
+    va_end(arguments);
+    if (!text.failed) return text.data;
+    clq_free(text.data);
+    return NULL;
+}
+
+bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out) {
+    if (!*text || text[strspn(text, "0123456789")]) return false;
+    errno = 0;
+    unsigned long long value = strtoull(text, NULL, 10);
+    if (errno || value < min || value > max) return false;
+    *out = value;
+    return true;
+}
+
+bool clq_parse_double(const char *text, double min, double max, double *out) {
+    if (!*text || text[strspn(text, "0123456789+-.eE")]) return false;
+    locale_t c, before = enter_c_locale(&c);
+    char *end;
+    double value = strtod(text, &end);
+    leave_c_locale(c, before);
+    /* An underflow is a small number; an overflow is HUGE_VAL and refused here. */
+    if (*end || !isfinite(value) || !(value >= min && value <= max)) return false;
+    *out = value;
+    return true;
+}

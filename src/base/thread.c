@@ -1,0 +1,68 @@
+#define _GNU_SOURCE /* sched_getaffinity; NOLINT(bugprone-reserved-identifier) */
+#include "base/base.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
+struct clq_thread {
+    pthread_t thread;
+    void (*body)(void *);
+    void *context;
+    char name[16];
+};
+
+static void *thread_main(void *argument) {
+    clq_thread *self = argument;
+#if defined(__linux__)
+    prctl(PR_SET_NAME, self->name, 0, 0, 0);
+#endif
+    self->body(self->context);
+    return NULL;
+}
+
+/* The program's signal handlers run on the program's own threads; a fault stays with the thread
+ * that caused it. */
+static void signals_for_workers(sigset_t *blocked) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigfillset(blocked);
+    for (size_t i = 0; i < CLQ_COUNT_OF(faults); i++) sigdelset(blocked, faults[i]);
+}
+
+clq_status clq_thread_start(const char *name, void (*body)(void *), void *context, clq_thread **out) {
+    clq_thread *thread = clq_alloc(1, sizeof(*thread));
+    if (!thread) return CLQ_MEMORY;
+    thread->body = body;
+    thread->context = context;
+    memcpy(thread->name, name, strnlen(name, sizeof(thread->name) - 1));
+    sigset_t blocked, before;
+    signals_for_workers(&blocked);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    int error = pthread_create(&thread->thread, NULL, thread_main, thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) {
+        clq_free(thread);
+        return clq_fail(CLQ_SYSTEM, "cannot start the thread \"%s\": %s", name, strerror(error));
+    }
+    *out = thread;
+    return CLQ_OK;
+}
+
+void clq_thread_join(clq_thread *thread) {
+    if (!thread) return;
+    pthread_join(thread->thread, NULL);
+    clq_free(thread);
+}
+
+unsigned clq_cpu_count(void) {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return (unsigned)CPU_COUNT(&allowed);
+#endif
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (unsigned)online : 1;
+}

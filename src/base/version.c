@@ -1,0 +1,3 @@
+#include "base/base.h"
+
+const char *clq_version(void) { return CLQ_VERSION; }

@@ -1,0 +1,57 @@
+/* clique devices: what the machine has, and whether it may be used. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+static const char *type_name(clq_device_type type) {
+    switch (type) {
+    case CLQ_DEVICE_CPU: return "cpu";
+    case CLQ_DEVICE_GPU: return "gpu";
+    case CLQ_DEVICE_ACCELERATOR: return "accelerator";
+    default: return "other";
+    }
+}
+
+static json_t *describe(const clq_device_info *d) {
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:b, s:s, s:b, s:s}", "index", (int)d->index,
+                     "driver", d->driver, "name", d->name, "vendor", d->vendor, "platform", d->platform, "driver_version",
+                     d->driver_version, "type", type_name(d->type), "compute_units", (int)d->compute_units,
+                     "global_mem_bytes", (json_int_t)d->global_mem_bytes, "max_alloc_bytes", (json_int_t)d->max_alloc_bytes,
+                     "opencl_version", d->opencl_version, "host_unified", (int)d->host_unified, "pci", d->pci, "usable",
+                     (int)d->usable, "reason", d->reason);
+}
+
+static clq_status print_json(const clq_system *system) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < clq_system_device_count(system); i++)
+        json_array_append_new(list, describe(clq_system_device_info(system, i)));
+    return clq_print_json(json_pack("{s:o}", "devices", list));
+}
+
+static void print_table(const clq_system *system) {
+    printf("%-5s %-10s %-12s %5s %9s  %s\n", "index", "driver", "type", "units", "memory", "name");
+    for (size_t i = 0; i < clq_system_device_count(system); i++) {
+        const clq_device_info *d = clq_system_device_info(system, i);
+        printf("%-5u %-10s %-12s %5u %6.1f GB  %s\n", d->index, d->driver, type_name(d->type), d->compute_units,
+               (double)d->global_mem_bytes * 1e-9, d->name);
+        if (!d->usable) printf("      not used: %s\n", d->reason);
+    }
+    if (clq_system_device_count(system) == 0)
+        puts("no OpenCL device: install a driver (for the CPU: apt install pocl-opencl-icd)");
+}
+
+clq_status clq_command_devices(int argc, char **argv) {
+    static const struct argp_option table[] = {CLQ_OPTION_JSON, {0}};
+    clq_options options;
+    clq_options_start(&options);
+    CLQ_TRY(clq_options_parse(table, "Lists the machine's OpenCL devices and whether each passes its start-up test.", argc, argv, &options));
+    clq_system *system;
+    CLQ_TRY(clq_system_open(NULL, &system));
+    clq_status status = clq_system_test_devices(system);
+    if (status == CLQ_OK) {
+        if (options.json) status = print_json(system);
+        else print_table(system);
+    }
+    clq_system_close(system);
+    return status;
+}

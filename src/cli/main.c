@@ -1,0 +1,61 @@
+/* clique: finds the subcommand, runs it, and turns its status into one line and an exit code. */
+#include "cli/cli.h"
+#include "cli/exit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    clq_command_main run;
+    const char *help;
+} commands[] = {
+    {"devices", clq_command_devices, "list the machine's OpenCL devices"},
+    {"doctor", clq_command_doctor, "test each device against known answers"},
+    {"train", clq_command_train, "train a model on the devices"},
+    {"eval", clq_command_eval, "loss and accuracy of saved weights"},
+    {"predict", clq_command_predict, "a model's outputs for every sample, as .npy"},
+    {"plan", clq_command_plan, "what a model runs and holds on a device"},
+    {"bench", clq_command_bench, "run a benchmark of clique-bench"},
+};
+
+static void print_help(FILE *to) {
+    fputs("usage: clique COMMAND [OPTION…]\n\nTrains neural networks on all the OpenCL devices of a machine at once.\n\n", to);
+    for (size_t i = 0; i < CLQ_COUNT_OF(commands); i++) fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
+    fputs("\nclique COMMAND --help tells a command's options; clique --version, the version.\n", to);
+}
+
+static void log_to_stderr(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    fprintf(stderr, "clique: %s%s\n", level == CLQ_LOG_WARNING ? "warning: " : "", line);
+}
+
+static clq_status run(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return clq_fail(CLQ_ARGUMENT, "no command: name one of those above");
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return CLQ_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("clique %s (OpenCL, CLBlast, zlib, Jansson, xxHash)\n", clq_version());
+        return CLQ_OK;
+    }
+    for (size_t i = 0; i < CLQ_COUNT_OF(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    return clq_fail(CLQ_ARGUMENT, "unknown command '%s': clique --help lists them", argv[1]);
+}
+
+int main(int argc, char **argv) {
+    clq_log_set_sink(log_to_stderr, NULL, CLQ_LOG_WARNING);
+    clq_status status = run(argc, argv);
+    /* What was promised on stdout must have arrived: a full disk shows here. */
+    if (status == CLQ_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = clq_fail(CLQ_WRITE, "standard output: %s", strerror(errno));
+    if (status != CLQ_OK)
+        fprintf(stderr, "clique: error: %s\n", *clq_error_detail() ? clq_error_detail() : clq_status_text(status));
+    return clq_exit_code(status);
+}

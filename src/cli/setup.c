@@ -1,0 +1,136 @@
+/* The steps that several commands share: model, devices, data, trainer; talking and stopping. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void clq_setup_release(clq_setup *setup) {
+    clq_trainer_destroy(setup->trainer);
+    clq_dataset_destroy(setup->train);
+    clq_dataset_destroy(setup->test);
+    clq_model_destroy(setup->model);
+    clq_system_close(setup->system);
+    *setup = (clq_setup){0};
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
+    if (ends_with(options->model, ".json")) return clq_model_read_keras_json(options->model, &setup->model);
+    return clq_model_builtin(options->model, &setup->model);
+}
+
+clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
+    CLQ_TRY(clq_system_open(NULL, &setup->system));
+    CLQ_TRY(clq_devices_select(setup->system, options->devices, &setup->devices));
+    setup->global_batch = options->batch                ? options->batch
+                          : options->batch_per_replica ? options->batch_per_replica * setup->devices.count
+                                                       : 64;
+    return CLQ_OK;
+}
+
+clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out) {
+    clq_dataset *data;
+    CLQ_TRY(clq_dataset_open(options->data, part, &data));
+    clq_status status = CLQ_OK;
+    if (options->take) status = clq_dataset_take(data, options->take);
+    if (status != CLQ_OK) clq_dataset_destroy(data);
+    else *out = data;
+    return status;
+}
+
+static clq_status parse_strategy(const char *text, clq_strategy_kind *out) {
+    static const struct {
+        const char *name;
+        clq_strategy_kind kind;
+    } known[] = {{"auto", CLQ_STRATEGY_AUTO}, {"single", CLQ_STRATEGY_SINGLE}, {"mirrored", CLQ_STRATEGY_MIRRORED}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(known); i++)
+        if (strcmp(known[i].name, text) == 0) {
+            *out = known[i].kind;
+            return CLQ_OK;
+        }
+    return clq_fail(CLQ_ARGUMENT, "--strategy '%s': there are auto, single and mirrored", text);
+}
+
+static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
+    static const struct {
+        const char *name;
+        clq_algorithm algorithm;
+    } known[] = {{"auto", CLQ_ALGORITHM_AUTO}, {"ring", CLQ_ALGORITHM_RING}, {"direct", CLQ_ALGORITHM_DIRECT}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(known); i++)
+        if (strcmp(known[i].name, text) == 0) {
+            *out = known[i].algorithm;
+            return CLQ_OK;
+        }
+    return clq_fail(CLQ_ARGUMENT, "--cross-device-ops '%s': there are auto, ring and direct", text);
+}
+
+clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only) {
+    clq_trainer_config config = clq_trainer_config_default();
+    CLQ_TRY(clq_optimizer_parse(options->optimizer, &config.optimizer));
+    CLQ_TRY(clq_loss_parse(options->loss, &config.loss));
+    CLQ_TRY(parse_strategy(options->strategy, &config.strategy));
+    CLQ_TRY(parse_algorithm(options->cross_device_ops, &config.group.algorithm));
+    config.global_batch = setup->global_batch;
+    config.sample_dtype = sample_dtype;
+    config.seed = options->seed;
+    config.measure_gradient = options->log != NULL;
+    config.inference_only = inference_only;
+    CLQ_TRY(clq_trainer_create(setup->model, &setup->devices, &config, &setup->trainer));
+    const char *weights = options->weights ? options->weights : options->init;
+    return weights ? clq_trainer_load(setup->trainer, weights) : CLQ_OK;
+}
+
+FILE *clq_talk(const clq_options *options) { return options->json ? stderr : stdout; }
+
+clq_status clq_print_json(json_t *document) {
+    if (!document) return clq_fail(CLQ_MEMORY, "out of memory while building the JSON output");
+    int failed = json_dumpf(document, stdout, JSON_REAL_PRECISION(17) | JSON_INDENT(2));
+    json_decref(document);
+    if (failed || putchar('\n') == EOF) return clq_fail(CLQ_WRITE, "cannot write the JSON output: %s", strerror(errno));
+    return CLQ_OK;
+}
+
+/* /proc/self/stat gives the process's start in clock ticks since boot; elsewhere the time since the first call. */
+double clq_seconds_since_process_start(void) {
+    static double first_call = 0.0;
+    if (first_call == 0.0) first_call = clq_now();
+    FILE *stat = fopen("/proc/self/stat", "r");
+    char line[1024] = "";
+    if (stat) {
+        if (!fgets(line, sizeof line, stat)) line[0] = '\0';
+        fclose(stat);
+    }
+    unsigned long long ticks = 0;
+    const char *after_name = strrchr(line, ')');
+    struct timespec now;
+    if (!after_name || sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &ticks) != 1 ||
+        clock_gettime(CLOCK_BOOTTIME, &now) != 0)
+        return clq_now() - first_call;
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static volatile sig_atomic_t stop_asked;
+static void ask_to_stop(int signal_number) {
+    (void)signal_number;
+    stop_asked = 1;
+}
+
+bool clq_interrupted(void) {
+    static bool installed;
+    if (!installed) {
+        struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND};
+        sigemptyset(&action.sa_mask);
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        installed = true;
+    }
+    return stop_asked != 0;
+}

@@ -1,0 +1,247 @@
+/* clique train. */
+#include "cli/log.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Step times are kept for their percentiles; beyond this many steps the newest replace the oldest. */
+enum { STEPS_KEPT = 1 << 16 };
+
+typedef struct training {
+    const clq_options *options;
+    clq_setup setup;
+    clq_step_log log;
+    FILE *talk;
+    bool terminal;       /* a progress line may be redrawn */
+    size_t line_length;  /* of the progress line on the screen */
+    uint64_t epoch;
+    double last_step_at; /* when the previous step was handed over; 0 at an epoch's start */
+    double first_step_s;
+    float *step_ms;
+    uint64_t steps;
+    clq_epoch_info *epochs;
+    size_t epoch_count;
+} training;
+
+static void note_step(void *context, uint64_t step) {
+    (void)step;
+    training *t = context;
+    double now = clq_now();
+    if (t->last_step_at > 0.0) t->step_ms[t->steps++ % STEPS_KEPT] = (float)((now - t->last_step_at) * 1e3);
+    t->last_step_at = now;
+}
+
+static clq_status log_step(void *context, const clq_step_info *info) {
+    training *t = context;
+    double ms = t->steps ? (double)t->step_ms[(t->steps - 1) % STEPS_KEPT] : 0.0;
+    return clq_step_log_put(&t->log, info, t->epoch, ms);
+}
+
+static void clear_line(training *t) {
+    if (t->line_length) fprintf(t->talk, "\r%*s\r", (int)t->line_length, "");
+    t->line_length = 0;
+}
+
+static clq_status show_progress(void *context, const clq_progress *p) {
+    training *t = context;
+    if (t->first_step_s == 0.0) t->first_step_s = clq_seconds_since_process_start();
+    if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
+    if (!t->terminal) return CLQ_OK;
+    double rate = (double)p->totals.samples / CLQ_MAX(p->totals.seconds, 1e-9);
+    double left = p->batch ? p->totals.seconds / (double)p->batch * (double)(p->batches - p->batch) : 0.0;
+    clear_line(t);
+    int length = fprintf(t->talk, "epoch %llu/%llu  %3.0f%%  %.0f images/s  loss %.4f  accuracy %.4f  %.0f s left",
+                         (unsigned long long)p->epoch + 1, (unsigned long long)p->epochs, 100.0 * (double)p->batch / (double)p->batches,
+                         rate, p->totals.loss, p->totals.accuracy, left);
+    t->line_length = length > 0 ? (size_t)length : 0;
+    fflush(t->talk);
+    return CLQ_OK;
+}
+
+static clq_status show_epoch(void *context, const clq_epoch_info *info) {
+    training *t = context;
+    clq_epoch_info *grown = clq_realloc(t->epochs, t->epoch_count, t->epoch_count + 1, sizeof *grown);
+    if (!grown) return CLQ_MEMORY;
+    t->epochs = grown;
+    t->epochs[t->epoch_count++] = *info;
+    t->epoch = info->epoch + 1;
+    t->last_step_at = 0.0;
+    clear_line(t);
+    fprintf(t->talk, "epoch %llu  loss %.4f  accuracy %.4f", (unsigned long long)info->epoch + 1, info->train.loss, info->train.accuracy);
+    if (info->validation.samples)
+        fprintf(t->talk, "  test loss %.4f  test accuracy %.4f", info->validation.loss, info->validation.accuracy);
+    fprintf(t->talk, "  %.1f s  %.0f images/s\n", info->train.seconds, (double)info->train.samples / info->train.seconds);
+    fflush(t->talk);
+    return CLQ_OK;
+}
+
+/* ---- setting up ---------------------------------------------------------------------------------------------------- */
+
+static clq_status open_data(training *t) {
+    const clq_options *o = t->options;
+    clq_setup *s = &t->setup;
+    CLQ_TRY(clq_setup_data(o, "train", &s->train));
+    uint64_t buffer = clq_dataset_get_info(s->train)->samples;
+    if (o->shuffle && strcmp(o->shuffle, "off") == 0) buffer = 0;
+    else if (o->shuffle && !clq_parse_u64(o->shuffle, 1, SIZE_MAX, &buffer))
+        return clq_fail(CLQ_ARGUMENT, "--shuffle '%s': expected a buffer size of at least 1, or off", o->shuffle);
+    CLQ_TRY(clq_dataset_shuffle(s->train, (size_t)buffer, o->seed));
+    CLQ_TRY(clq_dataset_batch(s->train, s->global_batch, o->drop_remainder));
+    CLQ_TRY(clq_dataset_prefetch(s->train, CLQ_AUTO));
+    if (o->no_test) return CLQ_OK;
+    clq_status status = clq_setup_data(o, "test", &s->test);
+    if (status == CLQ_NOT_FOUND) return clq_fail_within(status, "no test set (--no-test trains without one)");
+    CLQ_TRY(status);
+    CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));
+    return clq_dataset_prefetch(s->test, CLQ_AUTO);
+}
+
+static void introduce(const training *t) {
+    const clq_setup *s = &t->setup;
+    unsigned replicas = clq_trainer_replicas(s->trainer);
+    fprintf(t->talk, "%s: %zu parameters, global batch %zu on %u %s\n", clq_model_name(s->model), clq_model_parameter_count(s->model),
+            s->global_batch, replicas, replicas == 1 ? "device" : "replicas");
+    for (unsigned r = 0; r < replicas; r++) {
+        clq_device_info device;
+        size_t share;
+        if (clq_trainer_replica(s->trainer, r, &device, &share) == CLQ_OK)
+            fprintf(t->talk, "  %u: %s (%s), %zu of each batch\n", r, device.name, device.driver, share);
+    }
+}
+
+static clq_status prepare(training *t) {
+    const clq_options *o = t->options;
+    if (o->batch && o->batch_per_replica) return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
+    if (strcmp(o->progress, "auto") != 0 && strcmp(o->progress, "off") != 0)
+        return clq_fail(CLQ_ARGUMENT, "--progress '%s': expected auto or off", o->progress);
+    t->talk = clq_talk(o);
+    t->terminal = strcmp(o->progress, "auto") == 0 && isatty(fileno(t->talk));
+    t->step_ms = clq_alloc(STEPS_KEPT, sizeof *t->step_ms);
+    if (!t->step_ms) return CLQ_MEMORY;
+    CLQ_TRY(clq_setup_model(&t->setup, o));
+    CLQ_TRY(clq_setup_devices(&t->setup, o));
+    CLQ_TRY(open_data(t));
+    CLQ_TRY(clq_setup_trainer(&t->setup, o, clq_dataset_get_info(t->setup.train)->sample_dtype, false));
+    return clq_step_log_open(o->log, &t->log);
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------------------------- */
+
+static const clq_epoch_info *best_epoch(const training *t) {
+    const clq_epoch_info *best = &t->epochs[0];
+    for (size_t i = 1; i < t->epoch_count; i++)
+        if ((double)t->epochs[i].train.samples * best->train.seconds > (double)best->train.samples * t->epochs[i].train.seconds)
+            best = &t->epochs[i];
+    return best;
+}
+
+static int by_value(const void *left, const void *right) {
+    float a = *(const float *)left, b = *(const float *)right;
+    return (a > b) - (a < b);
+}
+
+static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *describe_epoch(const clq_epoch_info *e) {
+    bool validated = e->validation.samples > 0;
+    return json_pack("{s:o, s:o, s:o, s:o, s:f, s:f}", "loss", number_or_null(e->train.loss), "accuracy", number_or_null(e->train.accuracy),
+                     "val_loss", validated ? number_or_null(e->validation.loss) : json_null(), "val_accuracy",
+                     validated ? number_or_null(e->validation.accuracy) : json_null(), "seconds", e->train.seconds, "images_per_s",
+                     (double)e->train.samples / e->train.seconds);
+}
+
+static json_t *describe_devices(const training *t) {
+    json_t *list = json_array();
+    for (unsigned r = 0; r < clq_trainer_replicas(t->setup.trainer); r++) {
+        clq_device_info device;
+        size_t share;
+        if (clq_trainer_replica(t->setup.trainer, r, &device, &share) == CLQ_OK)
+            json_array_append_new(list, json_pack("{s:i, s:s, s:I}", "index", (int)device.index, "name", device.name, "share", (json_int_t)share));
+    }
+    return list;
+}
+
+/* What the measured times say about the run's limit. */
+static void judge(const training *t, char *text, size_t bytes) {
+    const clq_totals *best = &best_epoch(t)->train;
+    double waiting = 100.0 * best->input_s / CLQ_MAX(best->seconds, 1e-9);
+    if (waiting > 20.0)
+        snprintf(text, bytes, "input: %.0f%% of the time went into waiting for data", waiting);
+    else
+        snprintf(text, bytes, "devices: they were kept busy; waiting for data took %.1f%% of the time", waiting);
+}
+
+static clq_status print_result(training *t) {
+    uint64_t kept = CLQ_MIN(t->steps, (uint64_t)STEPS_KEPT);
+    qsort(t->step_ms, kept, sizeof *t->step_ms, by_value);
+    double p50 = kept ? (double)t->step_ms[kept / 2] : 0.0, p95 = kept ? (double)t->step_ms[kept * 95 / 100] : 0.0;
+    const clq_epoch_info *best = best_epoch(t);
+    json_t *epochs = json_array();
+    for (size_t i = 0; i < t->epoch_count; i++) json_array_append_new(epochs, describe_epoch(&t->epochs[i]));
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    char verdict[160];
+    judge(t, verdict, sizeof verdict);
+    return clq_print_json(json_pack(
+        "{s:s, s:i, s:I, s:o, s:f, s:f, s:o, s:{s:f, s:f}, s:I, s:I, s:s}", "model", clq_model_name(t->setup.model), "replicas",
+        (int)clq_trainer_replicas(t->setup.trainer), "global_batch", (json_int_t)t->setup.global_batch, "devices", describe_devices(t),
+        "first_step_s", t->first_step_s, "images_per_s", (double)best->train.samples / best->train.seconds, "epochs", epochs, "step_ms",
+        "p50", p50, "p95", p95, "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
+        (json_int_t)clq_trainer_device_bytes(t->setup.trainer), "verdict", verdict));
+}
+
+static clq_status train(training *t) {
+    CLQ_TRY(prepare(t));
+    introduce(t);
+    clq_interrupted(); /* from here on Ctrl-C ends the run in order */
+    const clq_options *o = t->options;
+    clq_fit_config fit = {.epochs = o->epochs ? o->epochs : o->steps ? 0 : 3,
+                          .steps = o->steps,
+                          .validation = t->setup.test,
+                          .context = t,
+                          .on_posted = note_step,
+                          .on_step = o->log ? log_step : NULL,
+                          .on_progress = show_progress,
+                          .on_epoch = show_epoch};
+    clq_status status = clq_fit(t->setup.trainer, t->setup.train, &fit);
+    clear_line(t);
+    CLQ_TRY(status);
+    CLQ_TRY(clq_step_log_close(&t->log));
+    if (o->save) CLQ_TRY(clq_trainer_save(t->setup.trainer, o->save));
+    return o->json ? print_result(t) : CLQ_OK;
+}
+
+clq_status clq_command_train(int argc, char **argv) {
+    static const struct argp_option table[] = {
+        CLQ_OPTION_MODEL, CLQ_OPTION_DATA, CLQ_OPTION_DEVICES, CLQ_OPTION_BATCH,
+        {"batch-per-replica", CLQ_KEY_BATCH_PER_REPLICA, "N", 0, "instead of --batch: samples per replica", 0},
+        {"epochs", CLQ_KEY_EPOCHS, "N", 0, "times through the data (default 3)", 0},
+        {"steps", CLQ_KEY_STEPS, "N", 0, "updates, instead of epochs", 0},
+        {"shuffle", CLQ_KEY_SHUFFLE, "N|off", 0, "shuffle buffer (default the whole set)", 0},
+        {"seed", CLQ_KEY_SEED, "N", 0, "of initial weights and shuffling (default 0)", 0},
+        {"drop-remainder", CLQ_KEY_DROP_REMAINDER, 0, 0, "leave out an epoch's last, smaller batch", 0},
+        {"no-test", CLQ_KEY_NO_TEST, 0, 0, "no test set", 0},
+        CLQ_OPTION_TAKE,
+        {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0, "adam or sgd, e.g. sgd:lr=0.01,momentum=0.9,nesterov=1 (default adam)", 0},
+        CLQ_OPTION_LOSS,
+        {"strategy", CLQ_KEY_STRATEGY, "NAME", 0, "auto, single or mirrored", 0},
+        {"cross-device-ops", CLQ_KEY_CROSS_DEVICE_OPS, "NAME", 0, "auto, ring or direct", 0},
+        {"init", CLQ_KEY_INIT, "FILE", 0, "initial weights (safetensors)", 0},
+        {"save", CLQ_KEY_SAVE, "FILE", 0, "final weights (safetensors)", 0},
+        {"log", CLQ_KEY_LOG, "FILE", 0, "a line of JSON per update", 0},
+        {"progress", CLQ_KEY_PROGRESS, "auto|off", 0, "the line that is redrawn on a terminal", 0},
+        CLQ_OPTION_JSON, {0}};
+    clq_options options;
+    clq_options_start(&options);
+    CLQ_TRY(clq_options_parse(table, "Trains a model on the chosen devices, all at once.", argc, argv, &options));
+    training t = {.options = &options};
+    clq_status status = train(&t);
+    if (t.log.file) fclose(t.log.file); /* the failure that kept it open is the one to tell */
+    clq_setup_release(&t.setup);
+    clq_free(t.step_ms);
+    clq_free(t.epochs);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* comm: groups of ranks, links, transports, algorithms. See <clique/comm.h> for what callers see; below is what
+ * the training engine uses: the same algorithms, called by each rank's own thread.
+ *
+ * A ring (crew) is the heart: n ranks that meet; each rank's thread calls the same collective in the same order
+ * with its own buffer, as ranks of MPI do. The public calls run on threads that do just this. */
+#ifndef CLQ_COMM_INTERNAL_H
+#define CLQ_COMM_INTERNAL_H
+
+#include "device/device.h"
+#include <clique/comm.h>
+
+typedef struct clq_crew clq_crew;
+/* Devices are not owned; entries may repeat. config as for groups, may be NULL. */
+clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_crew **out);
+void clq_crew_destroy(clq_crew *crew); /* takes NULL; no rank may be inside */
+unsigned clq_crew_size(const clq_crew *crew);
+
+/* Called by rank's own thread with rank's in-order queue of its device; returns when rank's `data` holds the result.
+ * What was enqueued on `queue` before is waited for. f32, sum; in place (out == in allowed to differ). Returns ABORTED
+ * with the first failing rank's detail in every other rank, within the deadline + 1 s. */
+clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
+                               clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype);
+clq_status clq_crew_broadcast(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
+                              size_t bytes, unsigned root);
+clq_status clq_crew_barrier(clq_crew *crew, unsigned rank);
+/* Ends everybody's wait; `why` (may be NULL) becomes the first failure if there was none. From any thread. */
+void clq_crew_abort(clq_crew *crew, const clq_error *why);
+/* The first failure, or CLQ_OK. */
+clq_status clq_crew_failure(const clq_crew *crew, clq_error *out);
+/* "ring over staged slots of 1 MiB", for plans, logs and clq_group_explain. Caller frees with clq_free. */
+char *clq_crew_explain(const clq_crew *crew);
+
+#endif

@@ -1,0 +1,360 @@
+/* The public calls: one thread per rank, which does what a rank of a crew does. Calls are kept in a list; every
+ * rank walks through it at its own pace, in order. */
+#include "comm/crew.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One collective as it was issued. */
+typedef struct group_part {
+    clq_buffer *in, *out;
+    size_t in_offset, out_offset;
+    clq_event *waits[2]; /* the caller's, and what was on the rank's queue; NULL: none */
+    clq_event *done;     /* NULL: the caller did not ask */
+} group_part;
+
+typedef struct group_call {
+    struct group_call *next;
+    clq_collective collective;
+    size_t count;
+    clq_dtype dtype;
+    unsigned root, size;
+    unsigned running; /* ranks that are not done with it */
+    group_part parts[];
+} group_call;
+
+typedef struct group_rank {
+    clq_group *group;
+    unsigned index;
+    clq_device *device;
+    clq_queue *queue;         /* the thread's own: what the caller enqueues meanwhile is in nobody's way */
+    clq_queue *callers_queue; /* NULL: none */
+    group_call *next;         /* the call that it is in or comes to; NULL: it has done them all */
+    clq_thread *thread;
+} group_rank;
+
+struct clq_group {
+    unsigned size;
+    clq_crew *crew;
+    group_rank *ranks;
+    pthread_mutex_t lock; /* the list and all below */
+    pthread_cond_t issued, idle;
+    bool lock_made, issued_made, idle_made;
+    group_call *last; /* of the list; each rank knows where it stands */
+    size_t running;   /* calls that not all ranks are done with */
+    bool closing;
+};
+
+/* ---- calls ---------------------------------------------------------------------------------------------------- */
+
+static void destroy_call(group_call *call) {
+    if (!call) return;
+    for (unsigned r = 0; r < call->size; r++) {
+        group_part *part = &call->parts[r];
+        if (part->out != part->in) clq_buffer_destroy(part->out);
+        clq_buffer_destroy(part->in);
+        clq_event_destroy(part->waits[0]);
+        clq_event_destroy(part->waits[1]);
+        clq_event_destroy(part->done);
+    }
+    clq_free(call);
+}
+
+static clq_status check_range(unsigned rank, const char *what, const clq_buffer *buffer, size_t offset, size_t bytes,
+                              size_t element) {
+    size_t has = clq_buffer_bytes(buffer);
+    if (offset % element != 0)
+        return clq_fail(CLQ_ARGUMENT, "rank %u: %s: offset %zu is no multiple of an element's %zu bytes", rank, what,
+                        offset, element);
+    if (offset > has || bytes > has - offset)
+        return clq_fail(CLQ_ARGUMENT, "rank %u: %s: %zu bytes from offset %zu do not fit in a memory object of %zu",
+                        rank, what, bytes, offset, has);
+    return CLQ_OK;
+}
+
+static clq_status wrap_slices(const clq_group *group, unsigned rank, clq_slice in, clq_slice out, size_t bytes,
+                              size_t element, group_part *part) {
+    clq_device *device = group->ranks[rank].device;
+    if (!in.memory || !out.memory) return clq_fail(CLQ_ARGUMENT, "rank %u: a slice has no memory object", rank);
+    CLQ_TRY(clq_buffer_wrap(device, in.memory, &part->in));
+    if (out.memory == in.memory)
+        part->out = part->in;
+    else
+        CLQ_TRY(clq_buffer_wrap(device, out.memory, &part->out));
+    part->in_offset = in.offset;
+    part->out_offset = out.offset;
+    CLQ_TRY(check_range(rank, "input", part->in, in.offset, bytes, element));
+    return check_range(rank, "output", part->out, out.offset, bytes, element);
+}
+
+static bool overlap(clq_slice a, clq_slice b, size_t bytes) {
+    return bytes > 0 && a.memory == b.memory && a.offset < b.offset + bytes && b.offset < a.offset + bytes;
+}
+
+/* What one rank writes, another may not use, and a rank's own input and output are the same or apart. */
+static clq_status check_overlaps(const clq_group *group, const clq_slice *in, const clq_slice *out, size_t bytes) {
+    for (unsigned r = 0; r < group->size; r++)
+        for (unsigned other = 0; other < group->size; other++) {
+            bool own = r == other, in_place = own && in[r].offset == out[r].offset;
+            if (!in_place && overlap(in[other], out[r], bytes))
+                return clq_fail(CLQ_ARGUMENT, "the input of rank %u overlaps the output of rank %u", other, r);
+            if (!own && overlap(out[other], out[r], bytes))
+                return clq_fail(CLQ_ARGUMENT, "the outputs of ranks %u and %u overlap", other, r);
+        }
+    return CLQ_OK;
+}
+
+/* The events that a rank waits for and the one that it completes. */
+static clq_status add_events(group_rank *rank, group_part *part, const cl_event *waits, bool wants_done) {
+    if (waits && waits[rank->index]) CLQ_TRY(clq_event_wrap(rank->device, waits[rank->index], &part->waits[0]));
+    if (rank->callers_queue) CLQ_TRY(clq_queue_mark_quietly(rank->callers_queue, &part->waits[1]));
+    return wants_done ? clq_event_create(rank->device, &part->done) : CLQ_OK;
+}
+
+/* ---- a rank's thread -----------------------------------------------------------------------------------------------
+ */
+
+static clq_status wait_for_start(const clq_group *group, const group_part *part) {
+    const double never = 1e18;
+    for (size_t i = 0; i < CLQ_COUNT_OF(part->waits); i++)
+        if (part->waits[i]) CLQ_TRY(clq_event_wait_until(part->waits[i], never, &group->crew->failed));
+    return CLQ_OK;
+}
+
+static clq_status run_part(group_rank *rank, const group_call *call) {
+    const group_part *part = &call->parts[rank->index];
+    clq_crew *crew = rank->group->crew;
+    clq_status status = wait_for_start(rank->group, part);
+    if (status != CLQ_OK) {
+        clq_error why;
+        clq_fail_within(status, "rank %u on %s, what the collective waits for", rank->index,
+                        clq_device_label(rank->device));
+        clq_error_take(status, &why);
+        clq_crew_abort(crew, &why);
+        return status;
+    }
+    if (call->collective == CLQ_BROADCAST)
+        return clq_crew_broadcast(crew, rank->index, rank->queue, part->in, part->in_offset,
+                                  call->count * clq_dtype_bytes(call->dtype), call->root);
+    return clq_crew_all_reduce(crew, rank->index, rank->queue, part->in, part->in_offset, part->out, part->out_offset,
+                               call->count, call->dtype);
+}
+
+/* The next call of this rank; NULL when the group closes. */
+static group_call *await_call(group_rank *rank) {
+    clq_group *group = rank->group;
+    pthread_mutex_lock(&group->lock);
+    while (!rank->next && !group->closing) pthread_cond_wait(&group->issued, &group->lock);
+    group_call *call = rank->next;
+    pthread_mutex_unlock(&group->lock);
+    return call;
+}
+
+static void finish_call(group_rank *rank, group_call *call) {
+    clq_group *group = rank->group;
+    pthread_mutex_lock(&group->lock);
+    rank->next = call->next;
+    bool last_rank = --call->running == 0;
+    if (last_rank && group->last == call) group->last = NULL;
+    pthread_mutex_unlock(&group->lock);
+    if (!last_rank) return;
+    destroy_call(call); /* before the group says that it is idle: then nothing of the caller's is held any more */
+    pthread_mutex_lock(&group->lock);
+    group->running--;
+    pthread_cond_broadcast(&group->idle);
+    pthread_mutex_unlock(&group->lock);
+}
+
+static void rank_body(void *context) {
+    group_rank *rank = context;
+    for (group_call *call; (call = await_call(rank)) != NULL; finish_call(rank, call)) {
+        clq_status status = run_part(rank, call);
+        clq_event *done = call->parts[rank->index].done;
+        if (done && clq_event_complete(done, status == CLQ_OK) != CLQ_OK)
+            clq_log(CLQ_LOG_ERROR, "%s", clq_error_detail());
+    }
+}
+
+/* ---- making and ending a group --------------------------------------------------------------------------------------
+ */
+
+static clq_status make_locks(clq_group *group) {
+    group->lock_made = pthread_mutex_init(&group->lock, NULL) == 0;
+    group->issued_made = pthread_cond_init(&group->issued, NULL) == 0;
+    group->idle_made = pthread_cond_init(&group->idle, NULL) == 0;
+    if (group->lock_made && group->issued_made && group->idle_made) return CLQ_OK;
+    return clq_fail(CLQ_SYSTEM, "cannot create the locks of a group");
+}
+
+static clq_status open_rank(group_rank *rank, const clq_rank *given) {
+    if (!given->context || !given->device) return clq_fail(CLQ_ARGUMENT, "it has no context or no device");
+    CLQ_TRY(clq_device_wrap(given->context, given->device, &rank->device));
+    if (given->queue) CLQ_TRY(clq_queue_wrap(rank->device, given->queue, &rank->callers_queue));
+    return clq_queue_create(rank->device, 0, &rank->queue);
+}
+
+static clq_status make_group(clq_group *group, const clq_rank *ranks, const clq_group_config *config) {
+    clq_device *devices[CLQ_REPLICAS_MAX];
+    CLQ_TRY(make_locks(group));
+    for (unsigned r = 0; r < group->size; r++) {
+        group_rank *rank = &group->ranks[r];
+        rank->group = group;
+        rank->index = r;
+        clq_status status = open_rank(rank, &ranks[r]);
+        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", r);
+        devices[r] = rank->device;
+    }
+    CLQ_TRY(clq_crew_create(devices, group->size, config, &group->crew));
+    for (unsigned r = 0; r < group->size; r++)
+        CLQ_TRY(clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread));
+    return CLQ_OK;
+}
+
+clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config, clq_group **out) {
+    if (!ranks || count < 1 || count > CLQ_REPLICAS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, ranks ? count : 0);
+    clq_group *group = clq_alloc(1, sizeof *group);
+    if (!group) return CLQ_MEMORY;
+    group->ranks = clq_alloc(count, sizeof *group->ranks);
+    clq_status status = CLQ_MEMORY;
+    if (group->ranks) {
+        group->size = count;
+        status = make_group(group, ranks, config);
+    }
+    if (status == CLQ_OK)
+        *out = group;
+    else
+        clq_group_destroy(group);
+    return status;
+}
+
+void clq_group_destroy(clq_group *group) {
+    if (!group) return;
+    if (group->lock_made && group->issued_made) {
+        pthread_mutex_lock(&group->lock);
+        group->closing = true;
+        pthread_cond_broadcast(&group->issued);
+        pthread_mutex_unlock(&group->lock);
+    }
+    for (unsigned r = 0; r < group->size; r++) clq_thread_join(group->ranks[r].thread);
+    clq_crew_destroy(group->crew);
+    for (unsigned r = 0; r < group->size; r++) {
+        clq_queue_destroy(group->ranks[r].queue);
+        clq_queue_destroy(group->ranks[r].callers_queue);
+        clq_device_close(group->ranks[r].device);
+    }
+    if (group->issued_made) pthread_cond_destroy(&group->issued);
+    if (group->idle_made) pthread_cond_destroy(&group->idle);
+    if (group->lock_made) pthread_mutex_destroy(&group->lock);
+    clq_free(group->ranks);
+    clq_free(group);
+}
+
+/* ---- issuing -------------------------------------------------------------------------------------------------------
+ */
+
+static clq_status make_call(clq_group *group, const clq_slice *in, const clq_slice *out, size_t bytes, size_t element,
+                            const cl_event *waits, bool wants_done, group_call *call) {
+    for (unsigned r = 0; r < group->size; r++)
+        CLQ_TRY(wrap_slices(group, r, in[r], out[r], bytes, element, &call->parts[r]));
+    CLQ_TRY(check_overlaps(group, in, out, bytes));
+    for (unsigned r = 0; r < group->size; r++)
+        CLQ_TRY(add_events(&group->ranks[r], &call->parts[r], waits, wants_done));
+    return CLQ_OK;
+}
+
+static clq_status raise_failure(const clq_group *group) {
+    clq_error error;
+    return clq_crew_failure(group->crew, &error) == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
+}
+
+static void enlist(clq_group *group, group_call *call) {
+    pthread_mutex_lock(&group->lock);
+    if (group->last) group->last->next = call;
+    group->last = call;
+    group->running++;
+    for (unsigned r = 0; r < group->size; r++)
+        if (!group->ranks[r].next) group->ranks[r].next = call;
+    pthread_cond_broadcast(&group->issued);
+    pthread_mutex_unlock(&group->lock);
+}
+
+/* PoCL's basic device, which runs commands in the thread that flushes them, deadlocks (3.1) when the host completes an
+ * event that one of its commands waits for. So the events of a group with such a device are complete when the call
+ * returns, unless the caller is yet to complete what the call waits for. */
+static bool must_finish_first(const clq_group *group, const group_call *call) {
+    bool runs_in_caller = false;
+    for (unsigned r = 0; r < group->size; r++) {
+        const clq_event *wait = call->parts[r].waits[0];
+        runs_in_caller = runs_in_caller || clq_device_runs_in_caller(group->ranks[r].device);
+        if (wait && clq_event_is_hosts(wait)) return false;
+    }
+    return runs_in_caller;
+}
+
+static void wait_until_idle(clq_group *group) {
+    pthread_mutex_lock(&group->lock);
+    while (group->running > 0) pthread_cond_wait(&group->idle, &group->lock);
+    pthread_mutex_unlock(&group->lock);
+}
+
+static clq_status issue(clq_group *group, const group_call *what, const clq_slice *in, const clq_slice *out,
+                        const cl_event *waits, cl_event *done) {
+    size_t bytes, element = clq_dtype_bytes(what->dtype);
+    if (!in || !out) return clq_fail(CLQ_ARGUMENT, "there are no slices");
+    if (!clq_mul_size(what->count, element, &bytes))
+        return clq_fail(CLQ_ARGUMENT, "%zu elements are more than can be addressed", what->count);
+    CLQ_TRY(raise_failure(group));
+    group_call *call = clq_alloc(1, sizeof *call + group->size * sizeof call->parts[0]);
+    if (!call) return CLQ_MEMORY;
+    *call = *what;
+    call->size = call->running = group->size;
+    clq_status status = make_call(group, in, out, bytes, element, waits, done != NULL, call);
+    if (status != CLQ_OK) {
+        destroy_call(call);
+        return status;
+    }
+    for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
+    bool finish = !done || must_finish_first(group, call);
+    enlist(group, call);
+    if (finish) wait_until_idle(group);
+    return done ? CLQ_OK : raise_failure(group);
+}
+
+clq_status clq_all_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
+                          clq_redop op, const cl_event *waits, cl_event *done) {
+    if (dtype != CLQ_F32 || op != CLQ_SUM) return clq_fail(CLQ_UNSUPPORTED, "all-reduce: only the sum of f32 is there");
+    const group_call what = {.collective = CLQ_ALL_REDUCE, .count = count, .dtype = dtype};
+    clq_status status = issue(group, &what, in, out, waits, done);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "all-reduce");
+}
+
+clq_status clq_broadcast(clq_group *group, const clq_slice *data, size_t count, clq_dtype dtype, unsigned root,
+                         const cl_event *waits, cl_event *done) {
+    if ((unsigned)dtype >= CLQ_DTYPE_COUNT)
+        return clq_fail(CLQ_ARGUMENT, "broadcast: no element type has number %d", (int)dtype);
+    if (root >= group->size)
+        return clq_fail(CLQ_ARGUMENT, "broadcast: root %u of a group of %u ranks", root, group->size);
+    const group_call what = {.collective = CLQ_BROADCAST, .count = count, .dtype = dtype, .root = root};
+    clq_status status = issue(group, &what, data, data, waits, done);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "broadcast");
+}
+
+clq_status clq_group_wait(clq_group *group) {
+    wait_until_idle(group);
+    return raise_failure(group);
+}
+
+void clq_group_abort(clq_group *group) { clq_crew_abort(group->crew, NULL); }
+
+clq_status clq_group_explain(const clq_group *group, char **out) {
+    char *text = clq_crew_explain(group->crew);
+    if (!text) return clq_fail(CLQ_MEMORY, "no memory for the explanation");
+    size_t bytes = strlen(text) + 1;
+    char *copy = malloc(bytes); /* the caller's free() need not be the library's */
+    if (copy) memcpy(copy, text, bytes);
+    clq_free(text);
+    if (!copy) return clq_fail(CLQ_MEMORY, "no memory for the explanation");
+    *out = copy;
+    return CLQ_OK;
+}

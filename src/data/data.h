@@ -1,0 +1,47 @@
+/* data: datasets and their pipeline, and how a batch is shared out. include/clique/data.h is what users
+ * call; this page tells how it works.
+ *
+ * A dataset owns two arrays, just as a reader gave them: samples (n, …) u8 or f32, and labels, int32 (n)
+ * or f32 (n, classes). They never change again, so any thread may read them. A source (sources.h) is a
+ * name or a folder that becomes two arrays; clq_dataset_adopt (dataset.c, checks.c) checks them,
+ * converts labels to int32 and f64 to f32, and keeps the arrays themselves: there is no second copy of
+ * the samples.
+ *
+ * The pipeline (pipeline.c) is a walk over places. A place is (epoch, batch within the epoch), and what
+ * lies there follows from the stages and the place alone: the order of an epoch is drawn from (seed,
+ * epoch), a batch is a run of that order. Hence a seek is an assignment, and prefetching changes nothing
+ * but the time. A batch is assembled with one memcpy per sample into a slot of a ring. With prefetch a
+ * thread fills the ring ahead of the caller, also over the end of an epoch; without it the ring has one
+ * slot, filled when the batch is asked for. All memory is there before the thread starts and copying
+ * cannot fail: what can fail does so in clq_dataset_next. Setting a stage or seeking ends the thread;
+ * the next clq_dataset_next starts it again. */
+#ifndef CLQ_DATA_H
+#define CLQ_DATA_H
+
+#include "formats/formats.h"
+#include <clique/data.h>
+
+/* What messages and clq_dataset_info.name call the arrays. */
+typedef struct clq_data_origin {
+    const char *name;    /* "fashion-mnist (train)" */
+    const char *samples; /* the samples' file */
+    const char *labels;  /* the labels' file */
+} clq_data_origin;
+
+/* A dataset of two arrays, which it takes over: they are {0} afterwards, also on failure. Samples: u8,
+ * f32 or f64 (n, …), finite, n >= 1. Labels: any integers >= 0 in (n) or (n, 1), or f32 or f64 rows (n,
+ * classes), finite and not negative. Errors: FORMAT, MISMATCH (counts differ), UNSUPPORTED (dtype,
+ * rank), MEMORY. */
+clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels,
+                             clq_dataset **out);
+
+/* Cuts `count` samples into one run per replica: run r is [offsets[r], offsets[r] + counts[r]).
+ * weights NULL: as tf.distribute does, ceil(count / replicas) each until none are left, so the last
+ * shares may be short or empty: 8 samples over 3 are 3, 3, 2; 4 over 3 are 2, 2, 0; share 0 is the
+ * largest. Else share r is weights[r] / sum(weights) of the count to within one sample (weights finite,
+ * >= 0, not all 0; count below 2^52); a weight of 0 gets nothing, and a share of a smaller count may be
+ * one larger than that of a full one. The counts add up to `count`. */
+void clq_shares_split(size_t count, unsigned replicas, const double *weights, size_t *offsets,
+                      size_t *counts);
+
+#endif

@@ -1,0 +1,58 @@
+/* The stages of a pipeline: what is set before it runs. Setting one starts over at the first batch of
+ * epoch 0. */
+#include "data/dataset.h"
+
+static void start_over(clq_dataset *dataset) {
+    clq_pipeline_stop(dataset);
+    dataset->next = (clq_place){0};
+}
+
+clq_status clq_dataset_take(clq_dataset *dataset, size_t samples) {
+    if (samples == 0) return clq_fail(CLQ_ARGUMENT, "%s: take at least 1 sample", dataset->info.name);
+    start_over(dataset);
+    dataset->info.samples = CLQ_MIN(samples, dataset->samples.dims[0]);
+    return CLQ_OK;
+}
+
+clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint64_t seed) {
+    start_over(dataset);
+    dataset->buffer = buffer;
+    dataset->seed = seed;
+    return CLQ_OK;
+}
+
+clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remainder) {
+    if (batch == 0)
+        return clq_fail(CLQ_ARGUMENT, "%s: a batch has at least 1 sample", dataset->info.name);
+    start_over(dataset);
+    dataset->batch = batch;
+    dataset->drop_remainder = drop_remainder;
+    return CLQ_OK;
+}
+
+clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches) {
+    enum { BATCHES_AHEAD = 4 }; /* enough to ride over the drawing of a new order */
+    if (batches < 0 && batches != CLQ_AUTO)
+        return clq_fail(CLQ_ARGUMENT, "%s: %d batches ahead: 0 is none, CLQ_AUTO chooses",
+                        dataset->info.name, batches);
+    start_over(dataset);
+    dataset->ahead = batches == CLQ_AUTO ? BATCHES_AHEAD : (size_t)batches;
+    return CLQ_OK;
+}
+
+clq_status clq_dataset_seek(clq_dataset *dataset, uint64_t epoch, uint64_t index) {
+    size_t batches = clq_dataset_batches(dataset);
+    if (index > batches)
+        return clq_fail(CLQ_ARGUMENT, "%s: there is no batch %llu: an epoch has %zu", dataset->info.name,
+                        (unsigned long long)index, batches);
+    clq_pipeline_stop(dataset);
+    dataset->next = (clq_place){epoch, index};
+    return CLQ_OK;
+}
+
+size_t clq_dataset_batches(const clq_dataset *dataset) {
+    size_t samples = dataset->info.samples;
+    return dataset->drop_remainder ? samples / dataset->batch : clq_ceil_div(samples, dataset->batch);
+}
+
+size_t clq_dataset_batch_size(const clq_dataset *dataset) { return dataset->batch; }

@@ -1,0 +1,143 @@
+/* Made-up data that can be learned: each class has a blocky pattern, each sample is its class's pattern
+ * in noise. All of it is whole numbers from Philox, so it is the same everywhere. */
+#include "data/sources.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SEED = 2026,
+    CELLS = 7,      /* blocks along an axis, at most */
+    TEST_SHARE = 6, /* training samples to one test sample */
+    CLASSES_MAX = 1 << 16,
+};
+
+/* The test part's streams lie behind those of the training part; the patterns are common. */
+enum { STREAM_PATTERN, STREAM_LABEL, STREAM_NOISE, STREAMS };
+
+typedef struct recipe {
+    unsigned rank;
+    size_t dims[CLQ_ARRAY_DIMS_MAX]; /* (samples, shape…) */
+    size_t elements;                 /* of one sample */
+    size_t classes;
+    uint64_t streams; /* the part's first */
+} recipe;
+
+/* ---- "28x28/10/60000" -------------------------------------------------------------------- */
+
+static bool parse_shape(char *text, recipe *out) {
+    out->rank = 1;
+    out->elements = 1;
+    for (char *word; (word = strsep(&text, "x"));) {
+        uint64_t dim;
+        if (out->rank > CLQ_SHAPE_MAX || !clq_parse_u64(word, 1, INT32_MAX, &dim)) return false;
+        out->dims[out->rank++] = (size_t)dim;
+        if (!clq_mul_size(out->elements, (size_t)dim, &out->elements) || out->elements > INT32_MAX)
+            return false;
+    }
+    return true;
+}
+
+static bool parse_count(const char *text, uint64_t max, size_t *out) {
+    uint64_t value;
+    if (!clq_parse_u64(text, 1, max, &value)) return false;
+    *out = (size_t)value;
+    return true;
+}
+
+static clq_status parse(const char *description, bool test, recipe *out) {
+    char text[128], shape[] = "28x28";
+    *out = (recipe){.classes = 10, .dims = {60000}, .streams = test ? STREAMS : 0};
+    bool good = snprintf(text, sizeof text, "%s", description) < (int)sizeof text;
+    char *count = text, *dims = strsep(&count, "/"), *classes = strsep(&count, "/");
+    good = good && parse_shape(*description ? dims : shape, out);
+    if (classes) good = good && parse_count(classes, CLASSES_MAX, &out->classes);
+    if (count) good = good && parse_count(count, INT32_MAX, &out->dims[0]);
+    if (!good)
+        return clq_fail(CLQ_ARGUMENT,
+                        "synthetic:%s: expected synthetic, or synthetic:SHAPE/CLASSES/COUNT such as "
+                        "synthetic:32x32x3/10/60000",
+                        description);
+    if (test) out->dims[0] = clq_ceil_div(out->dims[0], TEST_SHARE);
+    return CLQ_OK;
+}
+
+/* ---- making it --------------------------------------------------------------------------- */
+
+/* The block that element `element` of a sample lies in. */
+static size_t cell_of(const recipe *r, size_t element, size_t *cells) {
+    size_t cell = 0, stride = 1;
+    for (unsigned axis = r->rank - 1; axis >= 1; axis--) {
+        size_t dim = r->dims[axis], along = CLQ_MIN(dim, (size_t)CELLS);
+        cell += element % dim * along / dim * stride;
+        stride *= along;
+        element /= dim;
+    }
+    *cells = stride;
+    return cell;
+}
+
+/* patterns (classes, elements) */
+static void make_patterns(const recipe *r, uint8_t *patterns) {
+    for (size_t element = 0; element < r->elements; element++) {
+        size_t cells, cell = cell_of(r, element, &cells);
+        for (size_t c = 0; c < r->classes; c++)
+            patterns[c * r->elements + element] =
+                (uint8_t)clq_philox4x32(SEED, c * cells + cell, STREAM_PATTERN).word[0];
+    }
+}
+
+/* noise: 0 to 255, half of it below the pattern and half above. */
+static uint8_t with_noise(uint8_t value, uint32_t noise) {
+    int sum = value + (int)noise - 128;
+    return (uint8_t)CLQ_MAX(0, CLQ_MIN(sum, 255));
+}
+
+/* One block of random numbers, 16 bytes, is the noise of 16 elements. */
+static void make_sample(const recipe *r, size_t number, const uint8_t *pattern, uint8_t *out) {
+    const size_t blocks = clq_ceil_div(r->elements, 16);
+    for (size_t block = 0; block < blocks; block++) {
+        clq_philox noise = clq_philox4x32(SEED, number * blocks + block, r->streams + STREAM_NOISE);
+        size_t first = block * 16, count = CLQ_MIN((size_t)16, r->elements - first);
+        for (size_t i = 0; i < count; i++)
+            out[first + i] = with_noise(pattern[first + i], noise.word[i / 4] >> i % 4 * 8 & 0xFF);
+    }
+}
+
+static clq_status make(const recipe *r, clq_array *samples, clq_array *labels) {
+    size_t bytes;
+    if (!clq_mul_size(r->classes, r->elements, &bytes))
+        return clq_fail(CLQ_MEMORY, "the patterns do not fit in memory");
+    CLQ_TRY(clq_array_create(CLQ_U8, r->rank, r->dims, samples));
+    CLQ_TRY(clq_array_create(CLQ_I32, 1, r->dims, labels));
+    uint8_t *patterns = clq_alloc(bytes, 1);
+    if (!patterns) return CLQ_MEMORY;
+    make_patterns(r, patterns);
+    int32_t *values = labels->data;
+    uint8_t *to = samples->data;
+    for (size_t n = 0; n < r->dims[0]; n++) {
+        size_t label = clq_philox4x32(SEED, n, r->streams + STREAM_LABEL).word[0] % r->classes;
+        values[n] = (int32_t)label;
+        make_sample(r, n, patterns + label * r->elements, to + n * r->elements);
+    }
+    clq_free(patterns);
+    return CLQ_OK;
+}
+
+clq_status clq_source_synthetic(const char *description, const char *part, clq_dataset **out) {
+    bool test = false;
+    recipe r;
+    CLQ_TRY(clq_part_parse(part, &test));
+    CLQ_TRY(parse(description, test, &r));
+    clq_array samples = {0}, labels = {0};
+    clq_status status = make(&r, &samples, &labels);
+    if (status != CLQ_OK) {
+        clq_array_release(&samples);
+        clq_array_release(&labels);
+        return clq_fail_within(status, "synthetic:%s", description);
+    }
+    const clq_data_origin origin = {.name = test ? "synthetic (test)" : "synthetic (train)",
+                                    .samples = "synthetic samples",
+                                    .labels = "synthetic labels"};
+    return clq_dataset_adopt(&origin, &samples, &labels, out);
+}

@@ -1,0 +1,231 @@
+#include "device/internal.h"
+
+#include <string.h>
+
+/* ---- the budget ---- */
+
+static double mib(uint64_t bytes) {
+    return (double)bytes / (1024.0 * 1024.0);
+}
+
+static clq_status no_room(const clq_device *device, const char *what, size_t bytes, const char *why) {
+    uint64_t used = atomic_load(&device->memory_used);
+    uint64_t left = device->memory_budget > used ? device->memory_budget - used : 0;
+    uint64_t fits = CLQ_MIN(left, device->info.max_alloc_bytes);
+    return clq_fail(CLQ_DEVICE_MEMORY, "%s: %s needs %.1f MiB: %s; %.1f MiB would fit (%.1f of %.1f MiB in use, at most %.1f a block)",
+                    device->label, what, mib(bytes), why, mib(fits), mib(used), mib(device->memory_budget),
+                    mib(device->info.max_alloc_bytes));
+}
+
+static clq_status reserve(clq_device *device, const char *what, size_t bytes) {
+    if (bytes > device->info.max_alloc_bytes) return no_room(device, what, bytes, "more than the device gives in one block");
+    uint64_t used = atomic_load(&device->memory_used);
+    do {
+        if (used > device->memory_budget || bytes > device->memory_budget - used)
+            return no_room(device, what, bytes, "more than what is left of the budget");
+    } while (!atomic_compare_exchange_weak(&device->memory_used, &used, used + bytes));
+    return CLQ_OK;
+}
+
+/* ---- the three ways to memory ---- */
+
+static clq_status created(clq_buffer *buffer, const char *what, cl_int error) {
+    if (error == CL_SUCCESS) return CLQ_OK;
+    if (error == CL_MEM_OBJECT_ALLOCATION_FAILURE || error == CL_OUT_OF_RESOURCES || error == CL_INVALID_BUFFER_SIZE)
+        return no_room(buffer->device, what, buffer->bytes, clq_cl_error_name(error));
+    return clq_cl_fail(buffer->device, error, "making the buffer of %s", what);
+}
+
+/* Shared memory belongs to the buffer over it, which may outlive clq_buffer_destroy: commands under way hold it. */
+typedef struct shared_block {
+    cl_context context; /* held */
+    void *memory;
+} shared_block;
+
+static void CL_CALLBACK free_shared(cl_mem handle, void *context) {
+    (void)handle;
+    shared_block *block = context;
+    clq_svm_free(block->context, block->memory);
+    (void)clReleaseContext(block->context);
+    clq_free(block);
+}
+
+/* Takes the block over on success. */
+static clq_status wrap_shared(clq_buffer *buffer, shared_block *block, const char *what) {
+    size_t skip = CLQ_BUFFER_ALIGN - (uintptr_t)block->memory % CLQ_BUFFER_ALIGN;
+    char *host = (char *)block->memory + skip % CLQ_BUFFER_ALIGN;
+    memset(host, 0, buffer->bytes);
+    cl_int error;
+    cl_mem handle = clCreateBuffer(block->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, buffer->bytes, host, &error);
+    CLQ_TRY(created(buffer, what, error));
+    error = clSetMemObjectDestructorCallback(handle, free_shared, block);
+    if (error != CL_SUCCESS) {
+        (void)clReleaseMemObject(handle);
+        return clq_cl_fail(buffer->device, error, "making the buffer of %s", what);
+    }
+    buffer->handle = handle;
+    buffer->host = host;
+    return CLQ_OK;
+}
+
+/* Memory of host and device alike. As a cl_mem over it, kernels take it like any other buffer. */
+static clq_status create_shared(clq_buffer *buffer, const char *what) {
+    size_t padded;
+    if (!clq_add_size(buffer->bytes, CLQ_BUFFER_ALIGN, &padded))
+        return no_room(buffer->device, what, buffer->bytes, "more than there is");
+    shared_block *block = clq_alloc(1, sizeof *block);
+    if (!block) return CLQ_MEMORY;
+    block->context = buffer->device->context;
+    block->memory = clq_svm_alloc(block->context, padded);
+    if (!block->memory) {
+        clq_free(block);
+        return no_room(buffer->device, what, buffer->bytes, "the driver has no shared memory left");
+    }
+    (void)clRetainContext(block->context);
+    clq_status status = wrap_shared(buffer, block, what);
+    if (status != CLQ_OK) free_shared(NULL, block);
+    return status;
+}
+
+static clq_status create_plain(clq_buffer *buffer, const char *what) {
+    clq_device *device = buffer->device;
+    cl_int error;
+    buffer->handle = clCreateBuffer(device->context, CL_MEM_READ_WRITE, buffer->bytes, NULL, &error);
+    CLQ_TRY(created(buffer, what, error));
+    cl_command_queue queue = NULL;
+    pthread_mutex_lock(&device->lock);
+    clq_status status = clq_device_service_queue(device, &queue);
+    if (status == CLQ_OK) {
+        const cl_uchar zero = 0;
+        error = clEnqueueFillBuffer(queue, buffer->handle, &zero, 1, 0, buffer->bytes, 0, NULL, NULL);
+        if (error == CL_SUCCESS) error = clFinish(queue);
+        status = created(buffer, what, error);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+static clq_status create_pinned(clq_buffer *buffer, const char *what) {
+    clq_device *device = buffer->device;
+    cl_int error;
+    buffer->handle = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, buffer->bytes, NULL, &error);
+    CLQ_TRY(created(buffer, what, error));
+    cl_command_queue queue = NULL;
+    pthread_mutex_lock(&device->lock);
+    clq_status status = clq_device_service_queue(device, &queue);
+    if (status == CLQ_OK) {
+        buffer->host = clEnqueueMapBuffer(queue, buffer->handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes, 0, NULL,
+                                          NULL, &error);
+        status = created(buffer, what, error);
+    }
+    pthread_mutex_unlock(&device->lock);
+    CLQ_TRY(status);
+    buffer->mapped = true;
+    memset(buffer->host, 0, buffer->bytes);
+    return CLQ_OK;
+}
+
+clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t bytes, const char *what, clq_buffer **out) {
+    CLQ_TRY(clq_device_alive(device));
+    if (bytes == 0) return clq_fail(CLQ_ARGUMENT, "%s: a buffer for %s of 0 bytes", device->label, what);
+    clq_buffer *buffer = clq_alloc(1, sizeof *buffer);
+    if (!buffer) return CLQ_MEMORY;
+    buffer->device = device;
+    buffer->bytes = bytes;
+    clq_status status;
+    /* Staging memory of a device with memory of its own lies in the host, outside the device's budget. */
+    if (kind == CLQ_MEMORY_DEVICE || device->info.host_unified) {
+        CLQ_TRY_OR(fail, status, reserve(device, what, bytes));
+        buffer->counted = bytes;
+    }
+    if (device->info.fine_grain_svm) status = create_shared(buffer, what);
+    else if (kind == CLQ_MEMORY_PINNED) status = create_pinned(buffer, what);
+    else status = create_plain(buffer, what);
+    if (status != CLQ_OK) goto fail;
+    *out = buffer;
+    return CLQ_OK;
+fail:
+    clq_buffer_destroy(buffer);
+    return status;
+}
+
+clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) {
+    CLQ_TRY(clq_device_alive(device));
+    cl_context context = NULL;
+    size_t bytes = 0;
+    cl_mem_object_type type = 0;
+    if (!memory || clGetMemObjectInfo(memory, CL_MEM_TYPE, sizeof type, &type, NULL) != CL_SUCCESS ||
+        clGetMemObjectInfo(memory, CL_MEM_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS ||
+        clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL) != CL_SUCCESS || type != CL_MEM_OBJECT_BUFFER)
+        return clq_fail(CLQ_ARGUMENT, "%s: the memory that was given is no buffer", device->label);
+    if (context != device->context)
+        return clq_fail(CLQ_ARGUMENT, "%s: the buffer that was given belongs to another context", device->label);
+    clq_buffer *buffer = clq_alloc(1, sizeof *buffer);
+    if (!buffer) return CLQ_MEMORY;
+    (void)clRetainMemObject(memory);
+    buffer->device = device;
+    buffer->handle = memory;
+    buffer->bytes = bytes;
+    *out = buffer;
+    return CLQ_OK;
+}
+
+clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_buffer **out) {
+    clq_device *device = parent->device;
+    CLQ_TRY(clq_device_alive(device));
+    if (bytes == 0 || offset > parent->bytes || bytes > parent->bytes - offset || offset % device->view_align != 0)
+        return clq_fail(CLQ_ARGUMENT, "%s: a view of %zu bytes at %zu of a buffer of %zu; offsets are multiples of %zu",
+                        device->label, bytes, offset, parent->bytes, device->view_align);
+    clq_buffer *view = clq_alloc(1, sizeof *view);
+    if (!view) return CLQ_MEMORY;
+    cl_int error;
+    const cl_buffer_region region = {offset, bytes};
+    view->device = device;
+    view->bytes = bytes;
+    view->handle = clCreateSubBuffer(parent->handle, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+    if (!view->handle) {
+        clq_free(view);
+        return clq_cl_fail(device, error, "making a view of %zu bytes at %zu", bytes, offset);
+    }
+    if (parent->host) view->host = parent->host + offset;
+    *out = view;
+    return CLQ_OK;
+}
+
+static void unmap(clq_buffer *buffer) {
+    clq_device *device = buffer->device;
+    cl_command_queue queue = NULL;
+    pthread_mutex_lock(&device->lock);
+    if (clq_device_service_queue(device, &queue) == CLQ_OK) {
+        (void)clEnqueueUnmapMemObject(queue, buffer->handle, buffer->host, 0, NULL, NULL);
+        (void)clFinish(queue);
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+void clq_buffer_destroy(clq_buffer *buffer) {
+    if (!buffer) return;
+    clq_device *device = buffer->device;
+    if (!clq_device_lost(device)) {
+        if (buffer->mapped) unmap(buffer);
+        if (buffer->handle) (void)clReleaseMemObject(buffer->handle);
+    }
+    atomic_fetch_sub(&device->memory_used, buffer->counted);
+    clq_free(buffer);
+}
+
+size_t clq_buffer_bytes(const clq_buffer *buffer) {
+    return buffer->bytes;
+}
+
+cl_mem clq_buffer_handle(const clq_buffer *buffer) {
+    return buffer->handle;
+}
+
+clq_device *clq_buffer_device(const clq_buffer *buffer) {
+    return buffer->device;
+}
+
+void *clq_buffer_host(const clq_buffer *buffer) {
+    return buffer->host;
+}

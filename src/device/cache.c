@@ -1,0 +1,79 @@
+/* One file per program. Nothing that is not what was written, whole and for this key, is ever handed to a driver:
+ * some die of it. */
+#include "device/internal.h"
+
+#include <string.h>
+
+enum { ENTRY_MAX = 1 << 28 };
+
+typedef struct entry_header {
+    char magic[8];
+    uint64_t key_low, key_high;
+    uint64_t bytes; /* of the payload, which follows */
+    uint64_t check_low, check_high;
+} entry_header;
+_Static_assert(sizeof(entry_header) == 48, "the header is written as it lies in memory");
+
+static const char magic[8] = {'C', 'L', 'Q', 'P', 'R', 'O', 'G', '1'};
+
+static char *entry_path(const char *cache_dir, clq_hash128 key) {
+    return clq_strprintf("%s/programs/%016llx%016llx.bin", cache_dir, (unsigned long long)key.high, (unsigned long long)key.low);
+}
+
+static entry_header header_of(clq_hash128 key, const void *data, size_t bytes) {
+    clq_hash128 check = clq_hash128_of(data, bytes, 0);
+    entry_header header = {.key_low = key.low, .key_high = key.high, .bytes = bytes, .check_low = check.low, .check_high = check.high};
+    memcpy(header.magic, magic, sizeof magic);
+    return header;
+}
+
+static bool entry_is_good(clq_hash128 key, const unsigned char *entry, size_t bytes) {
+    if (bytes <= sizeof(entry_header)) return false;
+    entry_header wanted = header_of(key, entry + sizeof wanted, bytes - sizeof wanted);
+    return memcmp(entry, &wanted, sizeof wanted) == 0;
+}
+
+clq_status clq_cache_load(const char *cache_dir, clq_hash128 key, void **out, size_t *bytes) {
+    *out = NULL;
+    char *path = entry_path(cache_dir, key);
+    if (!path) return CLQ_MEMORY;
+    void *entry = NULL;
+    size_t length = 0;
+    clq_status status = clq_file_exists(path) ? clq_file_read(path, ENTRY_MAX, &entry, &length) : CLQ_NOT_FOUND;
+    bool good = status == CLQ_OK && entry_is_good(key, entry, length);
+    if (status != CLQ_MEMORY && status != CLQ_NOT_FOUND && !good)
+        clq_log(CLQ_LOG_WARNING, "%s is damaged and made anew", path);
+    clq_free(path);
+    if (good) {
+        *bytes = length - sizeof(entry_header);
+        memmove(entry, (char *)entry + sizeof(entry_header), *bytes);
+        *out = entry;
+        return CLQ_OK;
+    }
+    clq_free(entry);
+    return status == CLQ_MEMORY ? status : CLQ_OK;
+}
+
+clq_status clq_cache_store(const char *cache_dir, clq_hash128 key, const void *data, size_t bytes) {
+    entry_header header = header_of(key, data, bytes);
+    char *folder = clq_strprintf("%s/programs", cache_dir);
+    char *path = entry_path(cache_dir, key);
+    clq_file_writer *writer = NULL;
+    clq_status status = folder && path ? clq_make_folder(folder) : CLQ_MEMORY;
+    if (status == CLQ_OK) status = clq_file_writer_open(path, &writer);
+    if (status == CLQ_OK) status = clq_file_writer_put(writer, &header, sizeof header);
+    if (status == CLQ_OK) status = clq_file_writer_put(writer, data, bytes);
+    if (status == CLQ_OK) status = clq_file_writer_commit(writer);
+    else clq_file_writer_cancel(writer);
+    clq_free(path);
+    clq_free(folder);
+    return status;
+}
+
+bool clq_cache_has(const char *cache_dir, clq_hash128 key) {
+    void *data = NULL;
+    size_t bytes = 0;
+    bool has = clq_cache_load(cache_dir, key, &data, &bytes) == CLQ_OK && data;
+    clq_free(data);
+    return has;
+}

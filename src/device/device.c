@@ -1,0 +1,236 @@
+#include "device/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Constant build options. Denormals cost a CPU a hundred cycles each, and Adam's moments decay into them. NaN and
+ * infinity must survive, so nothing of the "fast math" kind. */
+static const char build_options[] = "-cl-denorms-are-zero -cl-mad-enable -cl-no-signed-zeros";
+
+static size_t view_align_of(cl_device_id id) {
+    cl_uint bits = 0;
+    (void)clq_cl_device_value(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, &bits, sizeof bits);
+    size_t align = 64;
+    while (align < bits / 8) align *= 2;
+    return align;
+}
+
+uint32_t clq_device_vector(const clq_device *device) {
+    if (clq_device_family(device) != CLQ_FAMILY_TILE) return 4;
+    return device->info.vector_width >= 16 ? 16 : device->info.vector_width >= 8 ? 8 : 4;
+}
+
+/* What depends on the device alone; the context comes from the caller. */
+static clq_status device_create(cl_platform_id platform, cl_device_id id, const clq_device_info *info, const char *cache_dir,
+                                uint64_t memory_limit, clq_device **out) {
+    clq_device *device = clq_alloc(1, sizeof *device);
+    if (!device) return CLQ_MEMORY;
+    if (pthread_mutex_init(&device->lock, NULL) != 0) {
+        clq_free(device);
+        return clq_fail(CLQ_SYSTEM, "a lock could not be made");
+    }
+    atomic_flag_clear(&device->loss_claimed);
+    device->info = *info;
+    device->id = id;
+    device->view_align = view_align_of(id);
+    clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
+    (void)snprintf(device->options, sizeof device->options, "%s -DCLQ_VECTOR=%u", build_options,
+                   (unsigned)clq_device_vector(device));
+    device->memory_budget = memory_limit ? memory_limit : info->global_mem_bytes;
+    if (cache_dir) {
+        device->cache_dir = clq_strdup(cache_dir);
+        if (!device->cache_dir) {
+            clq_device_close(device);
+            return CLQ_MEMORY;
+        }
+    }
+    *out = device;
+    return CLQ_OK;
+}
+
+/* Parts get the cores evenly: 5 cores in 3 parts are 2, 2, 1. */
+static clq_status split(const clq_device_entry *entry, clq_device_choice choice, cl_device_id *out) {
+    enum { PARTS_MAX = CLQ_REPLICAS_MAX };
+    uint32_t units = entry->info.compute_units, most = CLQ_MIN(clq_device_parts_max(entry->id), units);
+    if (choice.parts > PARTS_MAX || choice.parts > most || choice.part >= choice.parts)
+        return clq_fail(CLQ_NO_DEVICE, "%s:%u cannot be split into %u parts; at most %u", entry->info.driver,
+                        (unsigned)entry->ordinal, (unsigned)choice.parts, (unsigned)most);
+    cl_device_partition_property wanted[PARTS_MAX + 3];
+    wanted[0] = CL_DEVICE_PARTITION_BY_COUNTS;
+    for (uint32_t i = 0; i < choice.parts; i++)
+        wanted[1 + i] = (cl_device_partition_property)(units / choice.parts + (i < units % choice.parts));
+    wanted[1 + choice.parts] = CL_DEVICE_PARTITION_BY_COUNTS_LIST_END;
+    wanted[2 + choice.parts] = 0;
+    cl_device_id parts[PARTS_MAX];
+    cl_int error = clCreateSubDevices(entry->id, wanted, choice.parts, parts, NULL);
+    if (error != CL_SUCCESS)
+        return clq_fail(CLQ_DEVICE, "%s:%u: splitting it into %u parts: %s (%d)", entry->info.driver, (unsigned)entry->ordinal,
+                        (unsigned)choice.parts, clq_cl_error_name(error), (int)error);
+    for (uint32_t i = 0; i < choice.parts; i++)
+        if (i != choice.part) (void)clReleaseDevice(parts[i]);
+    *out = parts[choice.part];
+    return CLQ_OK;
+}
+
+/* A device without a context. */
+static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_device **out) {
+    if (choice.index >= system->count)
+        return clq_fail(CLQ_NO_DEVICE, "there is no device %u: the machine has %zu", (unsigned)choice.index, system->count);
+    const clq_device_entry *entry = &system->entries[choice.index];
+    cl_device_id id = entry->id;
+    clq_device_info info = entry->info;
+    if (choice.parts > 1) {
+        CLQ_TRY(split(entry, choice, &id));
+        cl_uint units = 1;
+        (void)clq_cl_device_value(id, CL_DEVICE_MAX_COMPUTE_UNITS, &units, sizeof units);
+        info.compute_units = CLQ_MAX(units, 1u);
+    }
+    clq_device *device;
+    clq_status status = device_create(entry->platform, id, &info, system->cache_dir, system->memory_limit, &device);
+    if (status != CLQ_OK) {
+        if (choice.parts > 1) (void)clReleaseDevice(id);
+        return status;
+    }
+    device->sub_device = choice.parts > 1;
+    clq_entry_label(entry, device->label, sizeof device->label);
+    if (device->sub_device)
+        (void)snprintf(device->label, sizeof device->label, "%s:%u part %u of %u (%.120s)", info.driver, (unsigned)entry->ordinal,
+                       (unsigned)choice.part + 1, (unsigned)choice.parts, info.name);
+    *out = device;
+    return CLQ_OK;
+}
+
+clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count, clq_device **out) {
+    clq_device *opened[CLQ_REPLICAS_MAX] = {NULL};
+    cl_device_id ids[CLQ_REPLICAS_MAX] = {NULL};
+    cl_uint distinct = 0;
+    clq_status status;
+    for (uint32_t i = 0; i < count; i++) {
+        CLQ_TRY_OR(fail, status, open_choice(system, choices[i], &opened[i]));
+        cl_uint k = 0;
+        while (k < distinct && ids[k] != opened[i]->id) k++;
+        if (k == distinct) ids[distinct++] = opened[i]->id;
+    }
+    cl_int error;
+    cl_context context = clCreateContext(NULL, distinct, ids, NULL, NULL, &error);
+    if (!context) {
+        status = clq_cl_fail(opened[0], error, "making a context of %u devices", (unsigned)distinct);
+        goto fail;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (i > 0) (void)clRetainContext(context);
+        opened[i]->context = context;
+        out[i] = opened[i];
+    }
+    return CLQ_OK;
+fail:
+    for (uint32_t i = 0; i < count; i++) clq_device_close(opened[i]);
+    return status;
+}
+
+clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_device **out) {
+    return clq_devices_open_shared(system, &choice, 1, out);
+}
+
+clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out) {
+    cl_platform_id platform = NULL;
+    cl_int error = context && id ? clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) : CL_INVALID_DEVICE;
+    if (error != CL_SUCCESS)
+        return clq_fail(CLQ_ARGUMENT, "the context or device that was given is none: %s (%d)", clq_cl_error_name(error), (int)error);
+    clq_device_info info;
+    clq_describe_device(platform, id, &info);
+    char *cache_dir = NULL;
+    clq_status status = clq_cache_dir(&cache_dir);
+    if (status == CLQ_MEMORY) return status;
+    if (status != CLQ_OK) cache_dir = NULL; /* works without */
+    clq_device *device;
+    status = device_create(platform, id, &info, cache_dir, 0, &device);
+    clq_free(cache_dir);
+    CLQ_TRY(status);
+    (void)snprintf(device->label, sizeof device->label, "%s (%.160s)", info.driver, info.name);
+    error = clRetainContext(context);
+    if (error != CL_SUCCESS) {
+        status = clq_cl_fail(device, error, "retaining the context");
+        clq_device_close(device);
+        return status;
+    }
+    device->context = context;
+    *out = device;
+    return CLQ_OK;
+}
+
+void clq_device_close(clq_device *device) {
+    if (!device) return;
+    clq_programs_close(device);
+    if (!clq_device_lost(device)) {
+        if (device->service) (void)clReleaseCommandQueue(device->service);
+        if (device->context) (void)clReleaseContext(device->context);
+        if (device->sub_device) (void)clReleaseDevice(device->id);
+    }
+    (void)pthread_mutex_destroy(&device->lock);
+    clq_free(device->cache_dir);
+    clq_free(device);
+}
+
+const clq_device_info *clq_device_get_info(const clq_device *device) {
+    return &device->info;
+}
+
+const char *clq_device_label(const clq_device *device) {
+    return device->label;
+}
+
+cl_context clq_device_context(const clq_device *device) {
+    return device->context;
+}
+
+cl_device_id clq_device_id(const clq_device *device) {
+    return device->id;
+}
+
+bool clq_device_same_context(const clq_device *a, const clq_device *b) {
+    return a->context == b->context;
+}
+
+clq_kernel_family clq_device_family(const clq_device *device) {
+    return device->info.type == CLQ_DEVICE_CPU ? CLQ_FAMILY_TILE : CLQ_FAMILY_LOCAL;
+}
+
+static bool starts_with(const char *text, const char *start) {
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+bool clq_device_runs_in_caller(const clq_device *device) {
+    if (strcmp(device->info.driver, "pocl") != 0) return false;
+    return starts_with(device->info.name, "basic") || starts_with(device->info.name, "cpu-minimal");
+}
+
+uint32_t clq_device_min_groups(const clq_device *device) {
+    if (clq_device_runs_in_caller(device)) return 1;
+    bool pool = strcmp(device->info.driver, "pocl") == 0 && device->info.type == CLQ_DEVICE_CPU;
+    return device->info.compute_units * (pool ? 32 : 4);
+}
+
+size_t clq_device_view_align(const clq_device *device) {
+    return device->view_align;
+}
+
+uint64_t clq_device_memory_used(const clq_device *device) {
+    return atomic_load(&device->memory_used);
+}
+
+uint64_t clq_device_memory_budget(const clq_device *device) {
+    return device->memory_budget;
+}
+
+clq_status clq_device_service_queue(clq_device *device, cl_command_queue *out) {
+    CLQ_TRY(clq_device_alive(device));
+    if (!device->service) {
+        cl_int error;
+        cl_command_queue queue = clCreateCommandQueue(device->context, device->id, 0, &error);
+        if (!queue) return clq_cl_fail(device, error, "making a queue");
+        device->service = queue;
+    }
+    *out = device->service;
+    return CLQ_OK;
+}

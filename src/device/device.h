@@ -1,0 +1,174 @@
+/* device: everything that calls OpenCL. Platforms, devices and their quirks; queues, buffers, programs with
+ * their cache on disk, kernels, launches, profiling. The layers above see the types below and never a cl* call
+ * (the one file of ops that hands queues to CLBlast, and comm's callers' cl_mem, come through the accessors).
+ *
+ * OpenCL 1.2 is the baseline; whatever is newer is probed per device. In every call a failure names the device
+ * and the OpenCL error by name ("CL_OUT_OF_RESOURCES"). */
+#ifndef CLQ_DEVICE_INTERNAL_H
+#define CLQ_DEVICE_INTERNAL_H
+
+#include "base/base.h"
+#include <clique/device.h>
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 120
+#endif
+#include <CL/cl.h>
+
+/* ---- opened devices (device.c, island.c) ----------------------------------------------------------------- */
+
+/* A device with its context, its budget and its built programs. Safe to use from several threads, each with its
+ * own queues and kernels. */
+typedef struct clq_device clq_device;
+
+/* Opens one entry of a selection in a context of its own. */
+clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_device **out);
+/* Wraps what a caller of the library owns (retained, not owned). Used by comm's public calls. */
+clq_status clq_device_wrap(cl_context context, cl_device_id device, clq_device **out);
+/* Opens several devices of ONE platform in one shared context (an island) and tests copies between each pair;
+ * fails with UNSUPPORTED where the driver or the test says no. */
+clq_status clq_island_open(clq_system *system, const clq_device_choice *choices, uint32_t count, clq_device **out);
+void clq_device_close(clq_device *device); /* takes NULL; after its queues, buffers and kernels */
+
+const clq_device_info *clq_device_get_info(const clq_device *device);
+const char *clq_device_label(const clq_device *device); /* "pocl:0 (pthread-…)", for messages and tables */
+cl_context clq_device_context(const clq_device *device);
+cl_device_id clq_device_id(const clq_device *device);
+/* Whether the device failed in a way that means it is gone: every further call on it fails with DEVICE at once and
+ * nothing of it is released, since a driver may hang on that. */
+bool clq_device_lost(const clq_device *device);
+bool clq_device_same_context(const clq_device *a, const clq_device *b);
+/* How kernels are to be written for it: register tiles with explicit vectors, or work-groups with local memory. */
+typedef enum clq_kernel_family { CLQ_FAMILY_TILE, CLQ_FAMILY_LOCAL } clq_kernel_family;
+clq_kernel_family clq_device_family(const clq_device *device);
+/* Floats in the prelude's `floatv`: 16, 8 or 4. */
+uint32_t clq_device_vector(const clq_device *device);
+/* Work-groups that a kernel should have at least so that every core of the device has work (PoCL's pthread
+ * device hands groups out in runs of 32: 64 or more for two cores; 1 for a device that runs in its caller). */
+uint32_t clq_device_min_groups(const clq_device *device);
+/* Whether commands run in the thread that flushes them (PoCL's basic device). */
+bool clq_device_runs_in_caller(const clq_device *device);
+
+/* ---- queues (queue.c) -------------------------------------------------------------------------------------- */
+
+/* An in-order command queue. One thread at a time. */
+typedef struct clq_queue clq_queue;
+enum { CLQ_QUEUE_PROFILE = 1 };
+clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out);
+clq_status clq_queue_wrap(clq_device *device, cl_command_queue queue, clq_queue **out); /* retained */
+void clq_queue_destroy(clq_queue *queue);                                              /* takes NULL */
+cl_command_queue clq_queue_handle(const clq_queue *queue);
+clq_device *clq_queue_device(const clq_queue *queue);
+clq_status clq_queue_flush(clq_queue *queue);
+/* Waits until everything enqueued is done and reports a command that failed on the way (event status, not only
+ * return codes). */
+clq_status clq_queue_finish(clq_queue *queue);
+
+/* A point in a queue that another thread or queue of the same context can wait for. */
+typedef struct clq_event clq_event;
+clq_status clq_queue_mark(clq_queue *queue, clq_event **out);            /* flushes */
+clq_status clq_event_wait(clq_event *event);                             /* blocks; a negative status is an error */
+/* The queue waits, not the host; but on a device that runs in its caller the host does. Whether a failure of the event
+ * fails the queue's commands too is the driver's choice (PoCL: yes, Intel: no): who needs to know asks the event. */
+clq_status clq_queue_wait(clq_queue *queue, const clq_event *event);
+void clq_event_destroy(clq_event *event);                                /* takes NULL */
+
+/* ---- for comm and its callers (queue.c, foreign.c) ------------------------------------------------------------ */
+
+cl_event clq_event_handle(const clq_event *event);
+/* The same, with a hold that the caller releases. */
+cl_event clq_event_give(const clq_event *event);
+/* An event that exists (retained), of any kind: two of these may stand for one. */
+clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out);
+/* An event that the host completes, with success or CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST. PoCL 3.1's devices
+ * that run in their caller hang when commands of their queues wait for one (not by clq_queue_wait): give their users
+ * an event of a queue instead. */
+clq_status clq_event_create(clq_device *device, clq_event **out);
+clq_status clq_event_complete(clq_event *event, bool ok);
+bool clq_event_is_hosts(const clq_event *event); /* completed by the host, not by a command */
+/* As clq_queue_mark, without flushing: who waits for it flushes. */
+clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out);
+/* As clq_event_wait, but gives up: CLQ_TIMEOUT at `until` (clq_now's time), CLQ_ABORTED once *cancel (may be NULL).
+ * Flushes the event's queue first: the commands of a device that runs in its caller run here. */
+clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel);
+
+/* ---- buffers (buffer.c) ------------------------------------------------------------------------------------ */
+
+typedef enum clq_memory_kind {
+    CLQ_MEMORY_DEVICE, /* the device's own. On a device that shares host memory and has fine-grained SVM the
+                          host sees it through clq_buffer_host between commands, with no mapping */
+    CLQ_MEMORY_PINNED  /* host-resident staging memory, mapped once for its life: clq_buffer_host */
+} clq_memory_kind;
+
+typedef struct clq_buffer clq_buffer;
+/* Zero-filled and touched, so that lazy allocation fails here; counted against the device's budget.
+ * `what` names it in messages ("activations"). bytes >= 1; start aligned to CLQ_BUFFER_ALIGN. */
+enum { CLQ_BUFFER_ALIGN = 4096 };
+clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t bytes, const char *what, clq_buffer **out);
+clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out); /* retained */
+void clq_buffer_destroy(clq_buffer *buffer);                                    /* takes NULL */
+size_t clq_buffer_bytes(const clq_buffer *buffer);
+cl_mem clq_buffer_handle(const clq_buffer *buffer);
+clq_device *clq_buffer_device(const clq_buffer *buffer);
+/* A pointer that stays valid and coherent between commands, or NULL where the device has no such memory. */
+void *clq_buffer_host(const clq_buffer *buffer);
+/* A view of a range as a buffer of its own (offset aligned to clq_device_view_align). Destroy before the parent. */
+clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_buffer **out);
+size_t clq_device_view_align(const clq_device *device); /* bytes; a power of two, at least 64 */
+
+/* bytes in use and the budget of the device */
+uint64_t clq_device_memory_used(const clq_device *device);
+uint64_t clq_device_memory_budget(const clq_device *device);
+
+/* Where a transfer does not block, the host's memory (a buffer's clq_buffer_host too) must live until the queue has got
+ * past it: after a failure as well, so finish the queue before giving such memory back. */
+clq_status clq_queue_write(clq_queue *q, clq_buffer *to, size_t offset, const void *from, size_t bytes, bool blocking);
+clq_status clq_queue_read(clq_queue *q, const clq_buffer *from, size_t offset, void *to, size_t bytes, bool blocking);
+/* Both buffers in the queue's context; ranges must not overlap within one buffer. */
+clq_status clq_queue_copy(clq_queue *q, const clq_buffer *from, size_t from_offset, clq_buffer *to, size_t to_offset, size_t bytes);
+clq_status clq_queue_fill_zero(clq_queue *q, clq_buffer *to, size_t offset, size_t bytes);
+/* Blocking map of a range for the host, for devices whose memory the host can reach. */
+clq_status clq_queue_map(clq_queue *q, clq_buffer *buffer, size_t offset, size_t bytes, bool write, void **out);
+clq_status clq_queue_unmap(clq_queue *q, clq_buffer *buffer, void *pointer);
+
+/* ---- programs and kernels (program.c, cache.c) -------------------------------------------------------------- */
+
+/* A kernel object of its own (arguments are not shared). `file`: base name of a source in cl/ ("gemm_tile"; the
+ * prelude is put in front by itself). `options`: -D… and so on, "" for none. The program is built once per
+ * (device, file, options), from the checksummed binary cache where it holds a good entry. Thread-safe.
+ * Errors: BUILD with file, device, driver and the first lines of the log. */
+typedef struct clq_kernel clq_kernel;
+clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function, clq_kernel **out);
+void clq_kernel_destroy(clq_kernel *kernel); /* takes NULL */
+const char *clq_kernel_name(const clq_kernel *kernel);
+clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer);
+clq_status clq_kernel_set_bytes(clq_kernel *kernel, uint32_t index, const void *value, size_t bytes); /* scalars */
+clq_status clq_kernel_set_local(clq_kernel *kernel, uint32_t index, size_t bytes);
+clq_status clq_kernel_max_group(const clq_kernel *kernel, size_t *out);
+
+/* Enqueues. local may be NULL. A global size of 0 in any dimension enqueues nothing. With a profiling queue the
+ * launch is recorded under the kernel's name. */
+clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global, const size_t *local);
+
+/* What a profiling queue recorded since the last call: per name, launches and device seconds (sum and least). */
+typedef struct clq_profile_row {
+    char name[64];
+    uint64_t launches;
+    double total_s, least_s;
+} clq_profile_row;
+/* Waits for the queue first. At most `capacity` rows are written, those with the most time, longest first; *count
+ * is how many. STATE on a queue without CLQ_QUEUE_PROFILE. */
+clq_status clq_queue_profile(clq_queue *queue, clq_profile_row *rows, size_t capacity, size_t *count);
+
+/* The embedded sources (made at build time from cl/): for tests and messages. NULL where there is none. */
+const char *clq_source_text(const char *file);
+
+/* ---- known-answer tests (doctor.c) --------------------------------------------------------------------------- */
+
+/* The quick ones that a device must pass before it is used: arithmetic, a loop beyond 65,535 iterations, a
+ * barrier with local memory, copies. *ok and reason tell; the status is for failures of the test itself. */
+clq_status clq_device_self_test(clq_device *device, bool *ok, char *reason, size_t reason_bytes);
+/* All of the device layer's checks, for `clique doctor`; up to capacity rows. The layers above add theirs. */
+clq_status clq_device_checks(clq_device *device, clq_check *rows, size_t capacity, size_t *count);
+
+#endif

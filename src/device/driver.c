@@ -1,0 +1,132 @@
+/* What is known about drivers: their tags, and what they say about a device. */
+#include "device/internal.h"
+
+#include <CL/cl_ext.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct driver_tag {
+    const char *platform; /* a part of the platform's name */
+    const char *tag;
+} driver_tag;
+
+static const driver_tag driver_tags[] = {
+    {"Portable Computing Language", "pocl"},
+    {"Intel", "intel"},
+    {"NVIDIA", "nvidia"},
+    {"AMD Accelerated Parallel Processing", "amd"},
+    {"rusticl", "rusticl"},
+    {"Clover", "clover"},
+    {"Oclgrind", "oclgrind"},
+    {"Apple", "apple"},
+};
+
+/* Drivers that are not listed get the first word of their platform's name. */
+static void tag_of(const char *platform, char *out, size_t bytes) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(driver_tags); i++) {
+        if (!strstr(platform, driver_tags[i].platform)) continue;
+        (void)snprintf(out, bytes, "%s", driver_tags[i].tag);
+        return;
+    }
+    size_t length = 0;
+    for (const char *at = platform; *at && length + 1 < bytes; at++) {
+        bool letter = isalpha((unsigned char)*at) || (length > 0 && isdigit((unsigned char)*at));
+        if (letter) out[length++] = (char)tolower((unsigned char)*at);
+        else if (length > 0) break;
+    }
+    out[length] = '\0';
+    if (length == 0) (void)snprintf(out, bytes, "unknown");
+}
+
+static clq_device_type type_of(cl_device_id id) {
+    cl_device_type type = 0;
+    (void)clq_cl_device_value(id, CL_DEVICE_TYPE, &type, sizeof type);
+    if (type & CL_DEVICE_TYPE_CPU) return CLQ_DEVICE_CPU;
+    if (type & CL_DEVICE_TYPE_GPU) return CLQ_DEVICE_GPU;
+    if (type & CL_DEVICE_TYPE_ACCELERATOR) return CLQ_DEVICE_ACCELERATOR;
+    return CLQ_DEVICE_OTHER;
+}
+
+/* From cl_nv_device_attribute_query and cl_amd_device_attribute_query, which not all headers have. */
+enum { PCI_BUS_NV = 0x4008, PCI_SLOT_NV = 0x4009, PCI_DOMAIN_NV = 0x400A, TOPOLOGY_AMD = 0x4037, TOPOLOGY_PCIE_AMD = 1 };
+typedef struct topology_amd {
+    cl_uint type;
+    unsigned char unused[17], bus, device, function;
+} topology_amd;
+
+static void pci_of(cl_device_id id, char *out, size_t bytes) {
+    out[0] = '\0';
+    if (clq_cl_has_extension(id, "cl_khr_pci_bus_info")) {
+        cl_uint at[4]; /* domain, bus, device, function */
+        if (clq_cl_device_value(id, CL_DEVICE_PCI_BUS_INFO_KHR, at, sizeof at))
+            (void)snprintf(out, bytes, "%04x:%02x:%02x.%x", at[0] & 0xffffu, at[1] & 0xffu, at[2] & 0xffu, at[3] & 0xfu);
+    } else if (clq_cl_has_extension(id, "cl_nv_device_attribute_query")) {
+        cl_uint domain = 0, bus = 0, slot = 0; /* slot: device * 8 + function */
+        (void)clq_cl_device_value(id, PCI_DOMAIN_NV, &domain, sizeof domain);
+        if (clq_cl_device_value(id, PCI_BUS_NV, &bus, sizeof bus) &&
+            clq_cl_device_value(id, PCI_SLOT_NV, &slot, sizeof slot))
+            (void)snprintf(out, bytes, "%04x:%02x:%02x.%x", domain & 0xffffu, bus & 0xffu, (slot >> 3) & 0xffu, slot & 7u);
+    } else if (clq_cl_has_extension(id, "cl_amd_device_attribute_query")) {
+        topology_amd at;
+        memset(&at, 0, sizeof at);
+        if (clq_cl_device_value(id, TOPOLOGY_AMD, &at, sizeof at) && at.type == TOPOLOGY_PCIE_AMD)
+            (void)snprintf(out, bytes, "0000:%02x:%02x.%x", at.bus, at.device, at.function & 0xfu);
+    }
+}
+
+static void describe_limits(cl_device_id id, clq_device_info *info) {
+    cl_uint units = 1, width = 1;
+    cl_ulong global = 0, largest = 0, local = 0;
+    size_t group = 1;
+    (void)clq_cl_device_value(id, CL_DEVICE_MAX_COMPUTE_UNITS, &units, sizeof units);
+    (void)clq_cl_device_value(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, &width, sizeof width);
+    (void)clq_cl_device_value(id, CL_DEVICE_GLOBAL_MEM_SIZE, &global, sizeof global);
+    (void)clq_cl_device_value(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &largest, sizeof largest);
+    (void)clq_cl_device_value(id, CL_DEVICE_LOCAL_MEM_SIZE, &local, sizeof local);
+    (void)clq_cl_device_value(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, &group, sizeof group);
+    info->compute_units = CLQ_MAX(units, 1u);
+    info->vector_width = CLQ_MAX(width, 1u);
+    info->global_mem_bytes = global;
+    info->max_alloc_bytes = largest;
+    info->local_mem_bytes = local;
+    info->max_work_group = CLQ_MAX(group, (size_t)1);
+}
+
+static void describe_availability(cl_device_id id, clq_device_info *info) {
+    cl_bool available = CL_FALSE, compiler = CL_FALSE;
+    (void)clq_cl_device_value(id, CL_DEVICE_AVAILABLE, &available, sizeof available);
+    (void)clq_cl_device_value(id, CL_DEVICE_COMPILER_AVAILABLE, &compiler, sizeof compiler);
+    info->usable = available && compiler;
+    if (!available) (void)snprintf(info->reason, sizeof info->reason, "the driver says that it is not available");
+    else if (!compiler) (void)snprintf(info->reason, sizeof info->reason, "the driver has no compiler for it");
+}
+
+void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_info *info) {
+    memset(info, 0, sizeof *info);
+    clq_cl_platform_text(platform, CL_PLATFORM_NAME, info->platform, sizeof info->platform);
+    tag_of(info->platform, info->driver, sizeof info->driver);
+    clq_cl_device_text(id, CL_DEVICE_NAME, info->name, sizeof info->name);
+    clq_cl_device_text(id, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
+    clq_cl_device_text(id, CL_DRIVER_VERSION, info->driver_version, sizeof info->driver_version);
+    clq_cl_device_text(id, CL_DEVICE_VERSION, info->opencl_version, sizeof info->opencl_version);
+    info->type = type_of(id);
+    describe_limits(id, info);
+    cl_bool unified = CL_FALSE;
+    (void)clq_cl_device_value(id, CL_DEVICE_HOST_UNIFIED_MEMORY, &unified, sizeof unified);
+    info->host_unified = unified != CL_FALSE;
+    info->fine_grain_svm = info->host_unified && clq_svm_probe(platform, id);
+    pci_of(id, info->pci, sizeof info->pci);
+    describe_availability(id, info);
+}
+
+uint32_t clq_device_parts_max(cl_device_id id) {
+    cl_device_partition_property kinds[16] = {0};
+    size_t bytes = 0;
+    if (clGetDeviceInfo(id, CL_DEVICE_PARTITION_PROPERTIES, sizeof kinds, kinds, &bytes) != CL_SUCCESS) return 1;
+    cl_uint most = 1;
+    (void)clq_cl_device_value(id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, &most, sizeof most);
+    for (size_t i = 0; i < bytes / sizeof kinds[0]; i++)
+        if (kinds[i] == CL_DEVICE_PARTITION_BY_COUNTS) return CLQ_MAX(most, 1u);
+    return 1;
+}

@@ -1,0 +1,128 @@
+/* Events that cross borders: between ranks of comm, and between the library and its callers. */
+#include "device/internal.h"
+
+cl_event clq_event_give(const clq_event *event) {
+    cl_event handle = clq_event_handle(event);
+    (void)clRetainEvent(handle);
+    return handle;
+}
+
+bool clq_event_is_hosts(const clq_event *event) {
+    cl_command_type type = 0;
+    return clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL) == CL_SUCCESS &&
+           type == CL_COMMAND_USER;
+}
+
+clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out) {
+    CLQ_TRY(clq_device_alive(queue->device));
+    cl_event handle = NULL;
+    cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &handle);
+    if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "enqueueing a marker");
+    clq_status status = clq_event_wrap(queue->device, handle, out);
+    (void)clReleaseEvent(handle);
+    return status;
+}
+
+/* ---- waiting with a limit --------------------------------------------------------------------------------------- */
+
+/* How long to look again and again before going to sleep: about what a short command takes. */
+static const double look_s = 20e-6;
+/* The deadline and *cancel are looked at this often. */
+static const double nap_s = 20e-3;
+
+/* Shared by who waits and the driver's callback, which may come long after the wait was given up. */
+typedef struct waiter {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool fired;
+    atomic_uint holders;
+} waiter;
+
+static void waiter_drop(waiter *w) {
+    if (atomic_fetch_sub(&w->holders, 1) != 1) return;
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    clq_free(w);
+}
+
+/* NULL on failure, with the detail set. */
+static waiter *waiter_create(void) {
+    waiter *w = clq_alloc(1, sizeof *w);
+    if (!w) return NULL;
+    atomic_init(&w->holders, 1);
+    pthread_condattr_t attributes;
+    bool ok = pthread_condattr_init(&attributes) == 0;
+    if (ok) {
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        ok = pthread_cond_init(&w->changed, &attributes) == 0;
+        pthread_condattr_destroy(&attributes);
+    }
+    if (ok && pthread_mutex_init(&w->lock, NULL) == 0) return w;
+    if (ok) pthread_cond_destroy(&w->changed);
+    clq_free(w);
+    clq_fail(CLQ_MEMORY, "no lock to wait for an event with");
+    return NULL;
+}
+
+static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *context) {
+    (void)event;
+    (void)status; /* looked at by who waits */
+    waiter *w = context;
+    pthread_mutex_lock(&w->lock);
+    w->fired = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    waiter_drop(w);
+}
+
+static void waiter_nap(waiter *w, double until) {
+    double at = CLQ_MIN(until, clq_now() + nap_s);
+    struct timespec time = {.tv_sec = (time_t)at};
+    time.tv_nsec = (long)((at - (double)time.tv_sec) * 1e9);
+    pthread_mutex_lock(&w->lock);
+    if (!w->fired) pthread_cond_timedwait(&w->changed, &w->lock, &time);
+    w->fired = false; /* the event's own status decides; a driver that calls early costs one more look */
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Whether the wait is over, and how. */
+static bool look(cl_event event, double until, const atomic_bool *cancel, clq_status *status) {
+    cl_int state = CL_SUBMITTED;
+    cl_int error = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (error != CL_SUCCESS || state <= CL_COMPLETE)
+        *status = CLQ_OK;
+    else if (cancel && atomic_load(cancel))
+        *status = CLQ_ABORTED;
+    else if (clq_now() >= until)
+        *status = CLQ_TIMEOUT;
+    else
+        return false;
+    return true;
+}
+
+/* CLQ_OK: the event is complete or has failed. */
+static clq_status wait_with_limits(cl_event event, double until, const atomic_bool *cancel) {
+    clq_status status;
+    if (look(event, until, cancel, &status)) return status;
+    cl_command_queue queue = NULL; /* of a user event: none */
+    clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
+    if (queue) clFlush(queue);
+    double sleep_at = clq_now() + look_s;
+    do {
+        if (look(event, until, cancel, &status)) return status;
+    } while (clq_now() < sleep_at);
+
+    waiter *w = waiter_create();
+    if (!w) return CLQ_MEMORY;
+    atomic_fetch_add(&w->holders, 1);
+    if (clSetEventCallback(event, CL_COMPLETE, on_complete, w) != CL_SUCCESS) waiter_drop(w); /* then naps do */
+    while (!look(event, until, cancel, &status)) waiter_nap(w, until);
+    waiter_drop(w);
+    return status;
+}
+
+clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel) {
+    CLQ_TRY(clq_device_alive(clq_event_device(event)));
+    CLQ_TRY(wait_with_limits(clq_event_handle(event), until, cancel));
+    return clq_event_wait(event); /* at once; it knows how to tell of a failure */
+}

@@ -1,0 +1,144 @@
+/* Shared by the files of src/device only. */
+#ifndef CLQ_DEVICE_PRIVATE_H
+#define CLQ_DEVICE_PRIVATE_H
+
+#include "device/device.h"
+
+enum { CLQ_LABEL_MAX = CLQ_NAME_MAX + 48, CLQ_OPTIONS_MAX = 160 };
+
+/* ---- OpenCL's answers in words (opencl.c) -------------------------------------------------------------------- */
+
+const char *clq_cl_error_name(cl_int error); /* "CL_OUT_OF_RESOURCES", or "an unknown error" */
+/* Fails with "LABEL: what: CL_NAME (-n)". */
+clq_status clq_cl_fail(const clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
+/* The same for errors that a command met while it ran: those that mean that the device is gone quarantine it. */
+clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
+/* CLQ_OK, or the failure of every call on a device that is quarantined. */
+clq_status clq_device_alive(const clq_device *device);
+/* A string property, cut to fit, with blanks at its ends removed; "" where the driver does not answer. */
+void clq_cl_device_text(cl_device_id id, cl_device_info what, char *out, size_t bytes);
+void clq_cl_platform_text(cl_platform_id id, cl_platform_info what, char *out, size_t bytes);
+bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t bytes);
+bool clq_cl_has_extension(cl_device_id id, const char *extension);
+
+/* ---- the table of devices (system.c, driver.c) ------------------------------------------------------------------- */
+
+typedef struct clq_device_entry {
+    clq_device_info info;
+    cl_platform_id platform;
+    cl_device_id id;
+    uint32_t ordinal; /* among the devices of its driver: the 1 of pocl:1 */
+    bool tested;
+} clq_device_entry;
+
+struct clq_system {
+    char *cache_dir; /* NULL: no cache on disk */
+    uint64_t memory_limit;
+    size_t count;
+    clq_device_entry *entries;
+};
+
+/* Fills `info` but for its index. */
+void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_info *info);
+/* Runs the self-test of one device if it had none. The status is for failures outside the device. */
+clq_status clq_system_test_device(clq_system *system, size_t index);
+/* "pocl:0 (name)" */
+void clq_entry_label(const clq_device_entry *entry, char *out, size_t bytes);
+/* How many equal parts the device can be split into at most; 1 where it cannot be split. */
+uint32_t clq_device_parts_max(cl_device_id id);
+
+/* What "auto" chooses: at most `capacity` indices (auto.c). */
+clq_status clq_select_auto(clq_system *system, uint32_t *out, uint32_t capacity, uint32_t *count);
+
+/* ---- fine-grained shared memory, an OpenCL 2.0 call behind a probe (svm.c) ------------------------------------------ */
+
+bool clq_svm_probe(cl_platform_id platform, cl_device_id id);
+void *clq_svm_alloc(cl_context context, size_t bytes); /* NULL on failure */
+void clq_svm_free(cl_context context, void *block);
+
+/* ---- opened devices ----------------------------------------------------------------------------------------------------- */
+
+/* A built program of a device (program.c). */
+typedef struct clq_program {
+    struct clq_program *next;
+    clq_hash128 key;
+    cl_program program;
+    bool unsaved; /* built from source, not in the cache yet */
+} clq_program;
+
+struct clq_device {
+    clq_device_info info;
+    char label[CLQ_LABEL_MAX];
+    char platform_version[CLQ_NAME_MAX];
+    cl_device_id id;
+    cl_context context;
+    bool sub_device;  /* made by us: released with the device */
+    size_t view_align;
+    char options[CLQ_OPTIONS_MAX]; /* what every program is built with */
+    char *cache_dir;               /* NULL: none */
+    uint64_t memory_budget;
+    _Atomic uint64_t memory_used;
+    atomic_flag loss_claimed;
+    atomic_bool lost;
+    char loss[CLQ_REASON_MAX]; /* why; written once, before `lost` is set */
+    pthread_mutex_t lock;      /* programs, service */
+    clq_program *programs;
+    cl_command_queue service; /* for the layer's own fills; made on first use */
+};
+
+/* Releases the program table, saving what the cache does not hold yet. */
+void clq_programs_close(clq_device *device);
+/* The program of an embedded source, built on first use. The device's table owns it. */
+clq_status clq_program_get(clq_device *device, const char *file, const char *options, cl_program *out);
+
+/* Opens `count` choices in one shared context; clq_device_open is the case of one. */
+clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count, clq_device **out);
+
+/* ---- the cache of program binaries on disk (cache.c) ------------------------------------------------------------------------ */
+
+/* The payload of the entry `key`, if the file is whole and is that entry. *out NULL where there is none. */
+clq_status clq_cache_load(const char *cache_dir, clq_hash128 key, void **out, size_t *bytes);
+clq_status clq_cache_store(const char *cache_dir, clq_hash128 key, const void *data, size_t bytes);
+bool clq_cache_has(const char *cache_dir, clq_hash128 key);
+
+/* ---- queues ------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct clq_profile clq_profile; /* profile.c */
+
+struct clq_queue {
+    clq_device *device;
+    cl_command_queue handle;
+    cl_event last_wait;   /* of clq_queue_wait; may be NULL */
+    clq_profile *profile; /* NULL unless CLQ_QUEUE_PROFILE */
+};
+
+clq_status clq_profile_create(clq_profile **out);
+void clq_profile_destroy(clq_profile *profile, bool release_events); /* takes NULL */
+/* Takes the event over, whatever it returns. */
+clq_status clq_profile_add(clq_profile *profile, clq_device *device, const char *name, cl_event event);
+
+clq_device *clq_event_device(const clq_event *event);
+/* The execution status of an event that should be complete, as a status. */
+clq_status clq_event_check(clq_device *device, cl_event event, const char *what);
+
+/* ---- buffers -------------------------------------------------------------------------------------------------------------------- */
+
+struct clq_buffer {
+    clq_device *device;
+    cl_mem handle;
+    size_t bytes;
+    char *host;        /* NULL where the host cannot reach it between commands */
+    bool mapped;       /* host came from a map that is to be undone */
+    uint64_t counted;  /* bytes that count against the budget */
+};
+
+struct clq_kernel {
+    clq_device *device;
+    cl_kernel handle;
+    char name[64];
+};
+
+/* A queue of the device for the layer's own use; hold device->lock while using it. */
+clq_status clq_device_service_queue(clq_device *device, cl_command_queue *out);
+
+#endif

@@ -1,0 +1,186 @@
+/* Programs: built once per device, source and options; from the cache where it holds a good entry. */
+#include "device/internal.h"
+#include "device/sources.h"
+
+#include <string.h>
+
+const char *clq_source_text(const char *file) {
+    for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
+        if (strcmp(source->name, file) == 0) return source->text;
+    return NULL;
+}
+
+/* Everything that the compiled program depends on. */
+static clq_status program_key(const clq_device *device, const char *source, const char *options, clq_hash128 *out) {
+    const clq_device_info *info = &device->info;
+    clq_text text = {0};
+    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s %s\n", clq_version(), info->platform, device->platform_version,
+                 info->vendor, info->name, info->driver_version, info->opencl_version, info->driver,
+                 (unsigned)info->vector_width, device->options, options);
+    const char *prelude = clq_source_text("prelude");
+    clq_text_add_bytes(&text, prelude, strlen(prelude));
+    clq_text_add_bytes(&text, source, strlen(source));
+    if (text.failed) {
+        clq_free(text.data);
+        return CLQ_MEMORY;
+    }
+    *out = clq_hash128_of(text.data, text.length, 0);
+    clq_free(text.data);
+    return CLQ_OK;
+}
+
+/* The first lines of the build log as one line. */
+static void log_excerpt(const clq_device *device, cl_program program, char *out, size_t bytes) {
+    out[0] = '\0';
+    size_t length = 0;
+    if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &length) != CL_SUCCESS || length < 2) return;
+    char *log = clq_alloc(length + 1, 1);
+    if (!log) return;
+    if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, length, log, NULL) == CL_SUCCESS) {
+        size_t end = 0;
+        for (const char *at = log; *at && end + 3 < bytes; at++) {
+            if (*at != '\n') out[end++] = *at == '\r' || *at == '\t' ? ' ' : *at;
+            else if (end > 0 && out[end - 1] != ' ') out[end++] = ';', out[end++] = ' ';
+        }
+        while (end > 0 && (out[end - 1] == ' ' || out[end - 1] == ';')) end--;
+        out[end] = '\0';
+    }
+    clq_free(log);
+}
+
+static cl_int build(const clq_device *device, cl_program program, const char *options) {
+    return clBuildProgram(program, 1, &device->id, options, NULL, NULL);
+}
+
+/* *out stays NULL where the cache has nothing that the driver takes. */
+static clq_status build_from_cache(const clq_device *device, clq_hash128 key, const char *options, cl_program *out) {
+    if (!device->cache_dir) return CLQ_OK;
+    void *binary = NULL;
+    size_t bytes = 0;
+    CLQ_TRY(clq_cache_load(device->cache_dir, key, &binary, &bytes));
+    if (!binary) return CLQ_OK;
+    const unsigned char *binaries[1] = {binary};
+    cl_int state = CL_INVALID_BINARY, error;
+    cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, binaries, &state, &error);
+    clq_free(binary);
+    if (program && state == CL_SUCCESS && build(device, program, options) == CL_SUCCESS) {
+        *out = program;
+        return CLQ_OK;
+    }
+    clq_log(CLQ_LOG_INFO, "%s does not take its own binary of a program; it is built from source", device->label);
+    if (program) (void)clReleaseProgram(program);
+    return CLQ_OK;
+}
+
+static clq_status build_from_source(const clq_device *device, const char *file, const char *source, const char *options, cl_program *out) {
+    char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file);
+    if (!line) return CLQ_MEMORY;
+    const char *parts[3] = {clq_source_text("prelude"), line, source};
+    cl_int error;
+    cl_program program = clCreateProgramWithSource(device->context, 3, parts, NULL, &error);
+    clq_free(line);
+    if (!program) return clq_cl_fail(device, error, "making the program %s.cl", file);
+    error = build(device, program, options);
+    if (error == CL_SUCCESS) {
+        *out = program;
+        return CLQ_OK;
+    }
+    char log[CLQ_DETAIL_MAX / 2];
+    log_excerpt(device, program, log, sizeof log);
+    (void)clReleaseProgram(program);
+    return clq_fail(CLQ_BUILD, "%s.cl does not build on %s, driver %s: %s (%d): %s; options: %.120s", file, device->label,
+                    device->info.driver_version, clq_cl_error_name(error), (int)error, log[0] ? log : "the driver gave no log",
+                    options);
+}
+
+static clq_status program_add(clq_device *device, const char *file, const char *source, const char *options, clq_hash128 key,
+                              clq_program **out) {
+    clq_program *entry = clq_alloc(1, sizeof *entry);
+    char *all = clq_strprintf("%s %s", device->options, options);
+    clq_status status = entry && all ? CLQ_OK : CLQ_MEMORY;
+    if (status == CLQ_OK) status = build_from_cache(device, key, all, &entry->program);
+    if (status == CLQ_OK && !entry->program) {
+        entry->unsaved = true;
+        status = build_from_source(device, file, source, all, &entry->program);
+    }
+    clq_free(all);
+    if (status != CLQ_OK) {
+        clq_free(entry);
+        return status;
+    }
+    entry->key = key;
+    entry->next = device->programs;
+    device->programs = entry;
+    *out = entry;
+    return CLQ_OK;
+}
+
+clq_status clq_program_get(clq_device *device, const char *file, const char *options, cl_program *out) {
+    CLQ_TRY(clq_device_alive(device));
+    const char *source = clq_source_text(file);
+    if (!source) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", file);
+    clq_hash128 key;
+    CLQ_TRY(program_key(device, source, options, &key));
+    clq_status status = CLQ_OK;
+    pthread_mutex_lock(&device->lock);
+    clq_program *entry = device->programs;
+    while (entry && (entry->key.low != key.low || entry->key.high != key.high)) entry = entry->next;
+    if (!entry) status = program_add(device, file, source, options, key, &entry);
+    if (status == CLQ_OK) *out = entry->program;
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+/* A program of an island is built for one device of its context: the others' binaries are empty. */
+static clq_status binary_of(const clq_device *device, cl_program program, unsigned char **out, size_t *bytes) {
+    enum { MOST = CLQ_REPLICAS_MAX };
+    cl_uint count = 0;
+    cl_device_id ids[MOST];
+    size_t sizes[MOST];
+    unsigned char *binaries[MOST] = {NULL};
+    cl_int error = clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL);
+    if (error == CL_SUCCESS && count > MOST) error = CL_INVALID_VALUE;
+    if (error == CL_SUCCESS) error = clGetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, NULL);
+    if (error == CL_SUCCESS) error = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL);
+    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for a program's binary");
+    cl_uint mine = 0;
+    while (mine < count && ids[mine] != device->id) mine++;
+    if (mine == count || sizes[mine] == 0) return clq_fail(CLQ_DEVICE, "%s gives no binary of a program", device->label);
+    binaries[mine] = clq_alloc(sizes[mine], 1);
+    if (!binaries[mine]) return CLQ_MEMORY;
+    error = clGetProgramInfo(program, CL_PROGRAM_BINARIES, count * sizeof binaries[0], binaries, NULL);
+    if (error != CL_SUCCESS) {
+        clq_free(binaries[mine]);
+        return clq_cl_fail(device, error, "asking for a program's binary");
+    }
+    *out = binaries[mine];
+    *bytes = sizes[mine];
+    return CLQ_OK;
+}
+
+/* The cache is a convenience: what cannot be saved is compiled again next time. */
+static void save(const clq_device *device, const clq_program *entry) {
+    if (clq_cache_has(device->cache_dir, entry->key)) return; /* a twin of this device was first */
+    unsigned char *binary = NULL;
+    size_t bytes = 0;
+    clq_status status = binary_of(device, entry->program, &binary, &bytes);
+    if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, entry->key, binary, bytes);
+    if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail());
+    clq_free(binary);
+}
+
+/* Saved only now, after the kernels ran: PoCL specialises a kernel for its work-group at the first launch, and a
+ * binary taken later holds that too. */
+void clq_programs_close(clq_device *device) {
+    clq_program *entry = device->programs;
+    while (entry) {
+        clq_program *next = entry->next;
+        if (!clq_device_lost(device)) {
+            if (entry->unsaved && device->cache_dir) save(device, entry);
+            (void)clReleaseProgram(entry->program);
+        }
+        clq_free(entry);
+        entry = next;
+    }
+    device->programs = NULL;
+}

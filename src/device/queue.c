@@ -1,0 +1,199 @@
+#include "device/internal.h"
+
+struct clq_event {
+    clq_device *device;
+    cl_event handle;
+};
+
+/* ---- queues ---- */
+
+clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out) {
+    CLQ_TRY(clq_device_alive(device));
+    clq_queue *queue = clq_alloc(1, sizeof *queue);
+    if (!queue) return CLQ_MEMORY;
+    queue->device = device;
+    clq_status status;
+    bool profile = (flags & CLQ_QUEUE_PROFILE) != 0;
+    if (profile) CLQ_TRY_OR(fail, status, clq_profile_create(&queue->profile));
+    cl_int error;
+    queue->handle = clCreateCommandQueue(device->context, device->id, profile ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
+    if (!queue->handle) {
+        status = clq_cl_fail(device, error, "making a queue");
+        goto fail;
+    }
+    *out = queue;
+    return CLQ_OK;
+fail:
+    clq_queue_destroy(queue);
+    return status;
+}
+
+clq_status clq_queue_wrap(clq_device *device, cl_command_queue handle, clq_queue **out) {
+    CLQ_TRY(clq_device_alive(device));
+    cl_context context = NULL;
+    cl_device_id id = NULL;
+    cl_command_queue_properties properties = 0;
+    if (!handle || clGetCommandQueueInfo(handle, CL_QUEUE_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS ||
+        clGetCommandQueueInfo(handle, CL_QUEUE_DEVICE, sizeof id, &id, NULL) != CL_SUCCESS ||
+        clGetCommandQueueInfo(handle, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL) != CL_SUCCESS)
+        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given is none", device->label);
+    if (context != device->context || id != device->id)
+        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given belongs to another context or device", device->label);
+    if (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given is out-of-order; an in-order one is needed", device->label);
+    clq_queue *queue = clq_alloc(1, sizeof *queue);
+    if (!queue) return CLQ_MEMORY;
+    queue->device = device;
+    (void)clRetainCommandQueue(handle);
+    queue->handle = handle;
+    *out = queue;
+    return CLQ_OK;
+}
+
+void clq_queue_destroy(clq_queue *queue) {
+    if (!queue) return;
+    bool alive = !clq_device_lost(queue->device);
+    clq_profile_destroy(queue->profile, alive);
+    if (queue->last_wait && alive) (void)clReleaseEvent(queue->last_wait);
+    if (queue->handle && alive) (void)clReleaseCommandQueue(queue->handle);
+    clq_free(queue);
+}
+
+cl_command_queue clq_queue_handle(const clq_queue *queue) {
+    return queue->handle;
+}
+
+clq_device *clq_queue_device(const clq_queue *queue) {
+    return queue->device;
+}
+
+clq_status clq_queue_flush(clq_queue *queue) {
+    CLQ_TRY(clq_device_alive(queue->device));
+    cl_int error = clFlush(queue->handle);
+    return error == CL_SUCCESS ? CLQ_OK : clq_cl_fail_running(queue->device, error, "handing over commands");
+}
+
+clq_status clq_event_check(clq_device *device, cl_event event, const char *what) {
+    cl_int state = CL_COMPLETE;
+    cl_int error = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (error != CL_SUCCESS) return clq_cl_fail_running(device, error, "asking how %s ended", what);
+    if (state < 0) return clq_cl_fail_running(device, state, "%s", what);
+    return CLQ_OK;
+}
+
+/* Drivers return success from clFinish after a command failed. A marker behind it carries the failure, where the command
+ * failed after the marker came; where it failed before, the mark of what the queue waited for does. */
+clq_status clq_queue_finish(clq_queue *queue) {
+    clq_device *device = queue->device;
+    CLQ_TRY(clq_device_alive(device));
+    cl_event marker = NULL;
+    cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &marker);
+    if (error != CL_SUCCESS) return clq_cl_fail_running(device, error, "enqueueing a marker");
+    error = clFinish(queue->handle);
+    clq_status status = error == CL_SUCCESS ? clq_event_check(device, marker, "a command of the queue")
+                                            : clq_cl_fail_running(device, error, "waiting for the queue");
+    if (status == CLQ_OK && queue->last_wait) status = clq_event_check(device, queue->last_wait, "what the queue waited for");
+    if (clq_device_lost(device)) return status;
+    (void)clReleaseEvent(marker);
+    if (queue->last_wait) (void)clReleaseEvent(queue->last_wait);
+    queue->last_wait = NULL;
+    return status;
+}
+
+/* ---- events ---- */
+
+static clq_status event_create(clq_device *device, cl_event handle, clq_event **out) {
+    clq_event *event = clq_alloc(1, sizeof *event);
+    if (!event) {
+        (void)clReleaseEvent(handle);
+        return CLQ_MEMORY;
+    }
+    event->device = device;
+    event->handle = handle;
+    *out = event;
+    return CLQ_OK;
+}
+
+clq_status clq_queue_mark(clq_queue *queue, clq_event **out) {
+    CLQ_TRY(clq_device_alive(queue->device));
+    cl_event handle = NULL;
+    cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &handle);
+    if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "enqueueing a marker");
+    clq_event *event;
+    CLQ_TRY(event_create(queue->device, handle, &event));
+    clq_status status = clq_queue_flush(queue);
+    if (status != CLQ_OK) {
+        clq_event_destroy(event);
+        return status;
+    }
+    *out = event;
+    return CLQ_OK;
+}
+
+clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) {
+    CLQ_TRY(clq_device_alive(device));
+    cl_context context = NULL;
+    if (!handle || clGetEventInfo(handle, CL_EVENT_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS)
+        return clq_fail(CLQ_ARGUMENT, "%s: the event that was given is none", device->label);
+    if (context != device->context)
+        return clq_fail(CLQ_ARGUMENT, "%s: the event that was given belongs to another context", device->label);
+    (void)clRetainEvent(handle);
+    return event_create(device, handle, out);
+}
+
+clq_status clq_event_create(clq_device *device, clq_event **out) {
+    CLQ_TRY(clq_device_alive(device));
+    cl_int error;
+    cl_event handle = clCreateUserEvent(device->context, &error);
+    if (!handle) return clq_cl_fail(device, error, "making an event");
+    return event_create(device, handle, out);
+}
+
+clq_status clq_event_complete(clq_event *event, bool ok) {
+    CLQ_TRY(clq_device_alive(event->device));
+    cl_int error = clSetUserEventStatus(event->handle, ok ? CL_COMPLETE : CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    return error == CL_SUCCESS ? CLQ_OK : clq_cl_fail(event->device, error, "completing an event");
+}
+
+cl_event clq_event_handle(const clq_event *event) {
+    return event->handle;
+}
+
+clq_device *clq_event_device(const clq_event *event) {
+    return event->device;
+}
+
+clq_status clq_event_wait(clq_event *event) {
+    clq_device *device = event->device;
+    CLQ_TRY(clq_device_alive(device));
+    cl_int error = clWaitForEvents(1, &event->handle);
+    /* A failed command shows as this error; its own status says more. */
+    if (error != CL_SUCCESS && error != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+        return clq_cl_fail_running(device, error, "waiting for an event");
+    CLQ_TRY(clq_event_check(device, event->handle, "a command that was waited for"));
+    return error == CL_SUCCESS ? CLQ_OK : clq_cl_fail_running(device, error, "waiting for an event");
+}
+
+clq_status clq_queue_wait(clq_queue *queue, const clq_event *event) {
+    CLQ_TRY(clq_device_alive(queue->device));
+    /* PoCL 3.1 hangs, or runs ahead, where a queue that runs in its caller's thread has to wait for an event that is not
+     * complete. Its commands run in this thread anyway: so this thread waits. */
+    if (clq_device_runs_in_caller(queue->device)) {
+        cl_int error = clWaitForEvents(1, &event->handle);
+        if (error == CL_SUCCESS) return clq_event_check(queue->device, event->handle, "a command that the queue waits for");
+        return clq_cl_fail_running(queue->device, error, "waiting for an event");
+    }
+    cl_event marker = NULL;
+    cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 1, &event->handle, &marker);
+    if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "making the queue wait");
+    /* Held: PoCL 3.1 aborts the process when a command fails whose event nobody holds. */
+    if (queue->last_wait) (void)clReleaseEvent(queue->last_wait);
+    queue->last_wait = marker;
+    return CLQ_OK;
+}
+
+void clq_event_destroy(clq_event *event) {
+    if (!event) return;
+    if (!clq_device_lost(event->device)) (void)clReleaseEvent(event->handle);
+    clq_free(event);
+}

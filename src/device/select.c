@@ -1,0 +1,197 @@
+/* The device SPEC: ITEM[,ITEM]... with ITEM = WHAT[:k][*K | /K] and WHAT an index, a type, a driver's tag, or auto. */
+#include "device/internal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WORD_MAX = 32, LIST_MAX = 640 };
+
+typedef struct spec_item {
+    char text[2 * WORD_MAX]; /* as written, for messages */
+    char word[WORD_MAX];     /* "" where it is an index */
+    uint32_t index;          /* where word is "" */
+    bool has_ordinal;        /* word:ordinal */
+    uint32_t ordinal, replicas, parts;
+} spec_item;
+
+/* ---- what exists, for messages ---- */
+
+static void list_devices(const clq_system *system, char *out, size_t bytes) {
+    if (system->count == 0) {
+        (void)snprintf(out, bytes, "no OpenCL device was found; install a driver, for a CPU for example pocl-opencl-icd");
+        return;
+    }
+    size_t used = (size_t)snprintf(out, bytes, "there are");
+    for (size_t i = 0; i < system->count && used < bytes; i++) {
+        const clq_device_entry *entry = &system->entries[i];
+        used += (size_t)snprintf(out + used, bytes - used, "%s %zu = %s:%u (%.40s)", i ? "," : "", i, entry->info.driver,
+                                 (unsigned)entry->ordinal, entry->info.name);
+    }
+}
+
+static clq_status no_match(const clq_system *system, const char *what) {
+    char list[LIST_MAX];
+    list_devices(system, list, sizeof list);
+    return clq_fail(CLQ_NO_DEVICE, "no device matches \"%s\": %s", what, list);
+}
+
+static clq_status bad_syntax(const clq_system *system, const char *what, const char *why) {
+    char list[LIST_MAX];
+    list_devices(system, list, sizeof list);
+    return clq_fail(CLQ_ARGUMENT, "devices \"%.60s\": %s; give indices, gpu, cpu, accelerator, all, driver tags or auto: %s", what, why,
+                    list);
+}
+
+/* ---- parsing ---- */
+
+/* Decimal digits at *at, which is moved behind them. */
+static bool read_number(const char **at, uint32_t max, uint32_t *out) {
+    const char *start = *at;
+    uint64_t value = 0;
+    while (isdigit((unsigned char)**at) && *at - start < 10) value = value * 10 + (uint64_t)(*(*at)++ - '0');
+    if (*at == start || value > max || isdigit((unsigned char)**at)) return false;
+    *out = (uint32_t)value;
+    return true;
+}
+
+static void read_word(const char **at, char *out) {
+    size_t length = 0;
+    if (!isalpha((unsigned char)**at)) return;
+    while ((isalnum((unsigned char)**at) || **at == '_' || **at == '-') && length + 1 < WORD_MAX)
+        out[length++] = (char)tolower((unsigned char)*(*at)++);
+    out[length] = '\0';
+}
+
+/* NULL, or what is wrong with it. */
+static const char *parse_item(const char *text, spec_item *out) {
+    const char *at = text;
+    if (*at == '\0') return "an item is empty";
+    if (isdigit((unsigned char)*at)) {
+        if (!read_number(&at, UINT32_MAX, &out->index)) return "an index is too large";
+    } else {
+        read_word(&at, out->word);
+        if (out->word[0] == '\0') return "an item is neither an index nor a word";
+        if (*at == ':') {
+            at++;
+            out->has_ordinal = true;
+            if (strcmp(out->word, "auto") == 0) return "auto takes no :k";
+            if (!read_number(&at, UINT32_MAX, &out->ordinal)) return "behind ':' belongs a number from 0";
+        }
+    }
+    char suffix = *at;
+    if (suffix == '*' || suffix == '/') {
+        at++;
+        uint32_t *count = suffix == '*' ? &out->replicas : &out->parts;
+        if (!read_number(&at, CLQ_REPLICAS_MAX, count) || *count == 0) return "behind '*' and '/' belongs a number from 1 to 64";
+    }
+    return *at == '\0' ? NULL : "there is something behind an item that does not belong there";
+}
+
+/* The item at *at, which is moved to the next one or to NULL. */
+static clq_status next_item(const clq_system *system, const char *spec, const char **at, spec_item *out) {
+    memset(out, 0, sizeof *out);
+    out->replicas = out->parts = 1;
+    const char *start = *at + strspn(*at, " \t"), *end = start + strcspn(start, ",");
+    *at = *end == ',' ? end + 1 : NULL;
+    while (end > start && strchr(" \t", end[-1])) end--;
+    if ((size_t)(end - start) >= sizeof out->text) return bad_syntax(system, spec, "an item is too long");
+    memcpy(out->text, start, (size_t)(end - start));
+    const char *wrong = parse_item(out->text, out);
+    return wrong ? bad_syntax(system, spec, wrong) : CLQ_OK;
+}
+
+/* ---- matching ---- */
+
+static bool matches_word(const clq_device_entry *entry, const char *word) {
+    if (strcmp(word, "all") == 0) return true;
+    if (strcmp(word, "gpu") == 0) return entry->info.type == CLQ_DEVICE_GPU;
+    if (strcmp(word, "cpu") == 0) return entry->info.type == CLQ_DEVICE_CPU;
+    if (strcmp(word, "accelerator") == 0) return entry->info.type == CLQ_DEVICE_ACCELERATOR;
+    return strcmp(word, entry->info.driver) == 0;
+}
+
+static clq_status append(clq_devices *devices, uint32_t index, const spec_item *item) {
+    uint32_t more = item->replicas * item->parts; /* one of them is 1 */
+    if (more > CLQ_REPLICAS_MAX - devices->count)
+        return clq_fail(CLQ_ARGUMENT, "devices \"%s\": more than %d replicas in all", item->text, (int)CLQ_REPLICAS_MAX);
+    const clq_device_entry *entry = &devices->system->entries[index];
+    uint32_t most = item->parts > 1 ? CLQ_MIN(clq_device_parts_max(entry->id), entry->info.compute_units) : 1;
+    if (item->parts > most)
+        return clq_fail(CLQ_NO_DEVICE, "devices \"%s\": %s:%u (%.60s) can be split into %u parts at most", item->text,
+                        entry->info.driver, (unsigned)entry->ordinal, entry->info.name, (unsigned)most);
+    for (uint32_t i = 0; i < more; i++)
+        devices->items[devices->count++] = (clq_device_choice){index, item->parts > 1 ? i : 0, item->parts};
+    return CLQ_OK;
+}
+
+static clq_status not_usable(const clq_device_entry *entry, const spec_item *item) {
+    return clq_fail(CLQ_NO_DEVICE, "devices \"%s\": %s:%u (%.60s) cannot be used: %s", item->text, entry->info.driver,
+                    (unsigned)entry->ordinal, entry->info.name, entry->info.reason);
+}
+
+/* A device that was named alone must work. */
+static clq_status append_named(clq_devices *devices, uint32_t index, const spec_item *item) {
+    CLQ_TRY(clq_system_test_device(devices->system, index));
+    const clq_device_entry *entry = &devices->system->entries[index];
+    return entry->info.usable ? append(devices, index, item) : not_usable(entry, item);
+}
+
+/* Of several, those that work are taken. */
+static clq_status append_matching(clq_devices *devices, const spec_item *item) {
+    clq_system *system = devices->system;
+    uint32_t seen = 0, taken = 0;
+    const clq_device_entry *failed = NULL;
+    for (uint32_t i = 0; i < system->count; i++) {
+        const clq_device_entry *entry = &system->entries[i];
+        if (!matches_word(entry, item->word)) continue;
+        if (item->has_ordinal) {
+            if (seen++ == item->ordinal) return append_named(devices, i, item);
+            continue;
+        }
+        CLQ_TRY(clq_system_test_device(system, i));
+        if (!entry->info.usable) {
+            failed = entry;
+            continue;
+        }
+        CLQ_TRY(append(devices, i, item));
+        taken++;
+    }
+    if (taken > 0) return CLQ_OK;
+    return failed ? not_usable(failed, item) : no_match(system, item->text);
+}
+
+static clq_status append_auto(clq_devices *devices, const spec_item *item) {
+    uint32_t indices[CLQ_REPLICAS_MAX], count = 0;
+    CLQ_TRY(clq_select_auto(devices->system, indices, CLQ_REPLICAS_MAX, &count));
+    if (count == 0) {
+        const clq_system *system = devices->system; /* all were tried, and failed */
+        return system->count > 0 ? not_usable(&system->entries[0], item) : no_match(system, item->text);
+    }
+    for (uint32_t i = 0; i < count; i++) CLQ_TRY(append(devices, indices[i], item));
+    return CLQ_OK;
+}
+
+static clq_status append_item(clq_devices *devices, const spec_item *item) {
+    if (strcmp(item->word, "auto") == 0) return append_auto(devices, item);
+    if (item->word[0] != '\0') return append_matching(devices, item);
+    if (item->index >= devices->system->count) return no_match(devices->system, item->text);
+    return append_named(devices, item->index, item);
+}
+
+clq_status clq_devices_select(clq_system *system, const char *spec, clq_devices *out) {
+    clq_devices devices = {.system = system};
+    const char *at = spec ? spec : "auto";
+    /* All of the syntax before the first device is touched. */
+    for (const char *check = at; check;) {
+        spec_item unused;
+        CLQ_TRY(next_item(system, at, &check, &unused));
+    }
+    for (const char *rest = at; rest;) {
+        spec_item item;
+        CLQ_TRY(next_item(system, at, &rest, &item));
+        CLQ_TRY(append_item(&devices, &item));
+    }
+    *out = devices;
+    return CLQ_OK;
+}

@@ -1,0 +1,129 @@
+#include "device/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PLATFORMS_MAX = 32, DEVICES_MAX = 64 /* of one platform */, NO_PLATFORM = -1001 /* cl_khr_icd */ };
+
+static clq_status list_platforms(cl_platform_id *platforms, cl_uint *count) {
+    *count = 0;
+    cl_int error = clGetPlatformIDs(PLATFORMS_MAX, platforms, count);
+    if (error == NO_PLATFORM) {
+        *count = 0;
+        return CLQ_OK;
+    }
+    if (error != CL_SUCCESS)
+        return clq_fail(CLQ_DEVICE, "listing the OpenCL platforms: %s (%d)", clq_cl_error_name(error), (int)error);
+    *count = CLQ_MIN(*count, (cl_uint)PLATFORMS_MAX);
+    return CLQ_OK;
+}
+
+static void add_device(clq_system *system, cl_platform_id platform, cl_device_id id) {
+    clq_device_entry *entry = &system->entries[system->count];
+    entry->platform = platform;
+    entry->id = id;
+    clq_describe_device(platform, id, &entry->info);
+    entry->info.index = (uint32_t)system->count;
+    entry->tested = !entry->info.usable;
+    for (size_t i = 0; i < system->count; i++)
+        if (strcmp(system->entries[i].info.driver, entry->info.driver) == 0) entry->ordinal++;
+    system->count++;
+}
+
+static clq_status add_platform(clq_system *system, cl_platform_id platform) {
+    cl_device_id ids[DEVICES_MAX];
+    cl_uint count = 0;
+    cl_int error = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES_MAX, ids, &count);
+    if (error != CL_SUCCESS || count == 0) {
+        /* A driver without hardware answers CL_DEVICE_NOT_FOUND, a broken one anything: the others still serve. */
+        if (error != CL_DEVICE_NOT_FOUND) {
+            char name[CLQ_NAME_MAX];
+            clq_cl_platform_text(platform, CL_PLATFORM_NAME, name, sizeof name);
+            clq_log(CLQ_LOG_INFO, "OpenCL platform %s lists no device: %s (%d)", name, clq_cl_error_name(error), (int)error);
+        }
+        return CLQ_OK;
+    }
+    count = CLQ_MIN(count, (cl_uint)DEVICES_MAX);
+    clq_device_entry *entries = clq_realloc(system->entries, system->count, system->count + count, sizeof *entries);
+    if (!entries) return CLQ_MEMORY;
+    system->entries = entries;
+    for (cl_uint i = 0; i < count; i++) add_device(system, platform, ids[i]);
+    return CLQ_OK;
+}
+
+static clq_status choose_cache(const clq_system_config *config, char **out) {
+    *out = NULL;
+    if (config && config->cache_dir) {
+        if (config->cache_dir[0] == '\0') return CLQ_OK;
+        *out = clq_strdup(config->cache_dir);
+        return *out ? CLQ_OK : CLQ_MEMORY;
+    }
+    clq_status status = clq_cache_dir(out);
+    if (status == CLQ_OK || status == CLQ_MEMORY) return status;
+    *out = NULL;
+    clq_log(CLQ_LOG_WARNING, "programs are compiled anew each time, there is no cache: %s", clq_error_detail());
+    return CLQ_OK;
+}
+
+clq_status clq_system_open(const clq_system_config *config, clq_system **out) {
+    clq_system *system = clq_alloc(1, sizeof *system);
+    if (!system) return CLQ_MEMORY;
+    system->memory_limit = config ? config->memory_limit_bytes : 0;
+    clq_status status;
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_uint count;
+    CLQ_TRY_OR(fail, status, choose_cache(config, &system->cache_dir));
+    CLQ_TRY_OR(fail, status, list_platforms(platforms, &count));
+    for (cl_uint i = 0; i < count; i++) CLQ_TRY_OR(fail, status, add_platform(system, platforms[i]));
+    *out = system;
+    return CLQ_OK;
+fail:
+    clq_system_close(system);
+    return status;
+}
+
+void clq_system_close(clq_system *system) {
+    if (!system) return;
+    clq_free(system->entries);
+    clq_free(system->cache_dir);
+    clq_free(system);
+}
+
+size_t clq_system_device_count(const clq_system *system) {
+    return system->count;
+}
+
+const clq_device_info *clq_system_device_info(const clq_system *system, size_t index) {
+    return index < system->count ? &system->entries[index].info : NULL;
+}
+
+void clq_entry_label(const clq_device_entry *entry, char *out, size_t bytes) {
+    (void)snprintf(out, bytes, "%s:%u (%.160s)", entry->info.driver, (unsigned)entry->ordinal, entry->info.name);
+}
+
+clq_status clq_system_test_device(clq_system *system, size_t index) {
+    clq_device_entry *entry = &system->entries[index];
+    if (entry->tested) return CLQ_OK;
+    bool ok = false;
+    char reason[CLQ_REASON_MAX] = "";
+    clq_device *device = NULL;
+    clq_status status = clq_device_open(system, (clq_device_choice){(uint32_t)index, 0, 1}, &device);
+    if (status == CLQ_OK) status = clq_device_self_test(device, &ok, reason, sizeof reason);
+    clq_device_close(device);
+    if (status == CLQ_MEMORY) return status;
+    /* Whatever else went wrong went wrong on the device, which is then not one to use. */
+    if (status != CLQ_OK) {
+        ok = false;
+        (void)snprintf(reason, sizeof reason, "%s", clq_error_detail());
+    }
+    entry->tested = true;
+    entry->info.usable = ok;
+    (void)snprintf(entry->info.reason, sizeof entry->info.reason, "%s", ok ? "" : reason);
+    if (!ok) clq_log(CLQ_LOG_WARNING, "%s:%u is not used: %s", entry->info.driver, (unsigned)entry->ordinal, reason);
+    return CLQ_OK;
+}
+
+clq_status clq_system_test_devices(clq_system *system) {
+    for (size_t i = 0; i < system->count; i++) CLQ_TRY(clq_system_test_device(system, i));
+    return CLQ_OK;
+}

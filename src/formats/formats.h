@@ -1,0 +1,81 @@
+/* formats: other people's files as such. Bytes in, checked structures out; knows no datasets and no models.
+ * Every reader treats its input as hostile: sizes are checked before they are multiplied, allocated or read. */
+#ifndef CLQ_FORMATS_H
+#define CLQ_FORMATS_H
+
+#include "base/base.h"
+
+/* ---- arrays (array.c): what the readers give ----------------------------------------------------------- */
+
+enum { CLQ_ARRAY_DIMS_MAX = 8 };
+/* A dense array, C order, host byte order, 64-byte aligned data that the array owns. */
+typedef struct clq_array {
+    clq_dtype dtype;
+    unsigned rank;
+    size_t dims[CLQ_ARRAY_DIMS_MAX];
+    size_t count; /* product of dims; 1 for rank 0 */
+    void *data;
+} clq_array;
+clq_status clq_array_create(clq_dtype dtype, unsigned rank, const size_t *dims, clq_array *out); /* zeroed */
+void clq_array_release(clq_array *array);                                                        /* takes {0} */
+/* "(60000, 28, 28) u8" into text, for messages. */
+void clq_array_describe(const clq_array *array, char *text, size_t bytes);
+
+/* ---- gz (gz.c) ----------------------------------------------------------------------------------------- */
+
+/* A file's content, inflated where it starts with the gzip magic, else as it is. Refuses more than max_bytes
+ * inflated, truncated streams, bad checksums and trailing garbage. The data are 64-byte aligned; clq_free. */
+clq_status clq_gz_read(const char *path, size_t max_bytes, void **out, size_t *bytes);
+
+/* ---- IDX (idx.c): MNIST's format, http://yann.lecun.com/exdb/mnist --------------------------------------- */
+/* Plain or gz; big-endian values are swapped. A dimension may be 0. At most 16 GiB, as for NPY and safetensors. */
+clq_status clq_idx_read(const char *path, clq_array *out);
+
+/* ---- NPY (npy.c): numpy's format, versions 1.0 to 3.0, C or Fortran order, either byte order --------------- */
+clq_status clq_npy_read(const char *path, clq_array *out);
+clq_status clq_npy_write(const char *path, const clq_array *array); /* version 1.0, by rename */
+
+/* ---- CIFAR-10 binary (cifar.c): records of 1 label byte and 3 x 32 x 32 planes ----------------------------- */
+/* Reads `count` files one after another into images (n, 32, 32, 3) u8 and labels (n) u8. */
+clq_status clq_cifar10_read(const char *const *paths, size_t count, clq_array *images, clq_array *labels);
+
+/* ---- safetensors (safetensors.c): https://github.com/huggingface/safetensors ----------------------------- */
+
+typedef struct clq_safetensors clq_safetensors;
+/* Reads and checks a whole file (mapped, one cut short meanwhile would end the process): header at most 100 MB, no
+ * holes, no overlap, no duplicate keys, every shape product checked. */
+clq_status clq_safetensors_open(const char *path, clq_safetensors **out);
+void clq_safetensors_close(clq_safetensors *file);
+size_t clq_safetensors_count(const clq_safetensors *file);
+typedef struct clq_safetensors_entry {
+    const char *name;
+    clq_dtype dtype;
+    unsigned rank;
+    size_t dims[CLQ_ARRAY_DIMS_MAX];
+    size_t count, bytes;
+    const void *data; /* the file's until it is closed; may be unaligned */
+} clq_safetensors_entry;
+/* In the order of their data. NULL from `count` on. */
+const clq_safetensors_entry *clq_safetensors_at(const clq_safetensors *file, size_t index);
+const clq_safetensors_entry *clq_safetensors_find(const clq_safetensors *file, const char *name); /* or NULL */
+const char *clq_safetensors_metadata(const clq_safetensors *file, const char *key);               /* or NULL */
+
+typedef struct clq_safetensors_source {
+    const char *name;
+    clq_dtype dtype;
+    unsigned rank;
+    size_t dims[CLQ_ARRAY_DIMS_MAX];
+    const void *data;
+} clq_safetensors_source;
+/* Writes by rename, the tensors in the order given. metadata: `metadata_count` pairs key, value; may be NULL with 0. */
+clq_status clq_safetensors_write(const char *path, const clq_safetensors_source *tensors, size_t count,
+                                 const char *const *metadata, size_t metadata_count);
+
+/* ---- JSON (json.c): Jansson with limits ------------------------------------------------------------------ */
+#include <jansson.h>
+/* Parses an object or array with at most max_depth nested containers; duplicate keys are refused. The message
+ * names `where` (a path), line and column. Caller: json_decref. */
+clq_status clq_json_parse(const char *text, size_t bytes, size_t max_depth, const char *where, json_t **out);
+clq_status clq_json_read(const char *path, size_t max_bytes, size_t max_depth, json_t **out);
+
+#endif

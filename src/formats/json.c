@@ -1,0 +1,47 @@
+#include "formats/private.h"
+
+/* Jansson recurses once per nested container; the stack that this may take is the caller's to
+ * bound. */
+static clq_status check_depth(const char *text, size_t bytes, size_t max_depth, const char *where) {
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < bytes; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > max_depth)
+                return clq_fail(CLQ_FORMAT, "%s: more than %zu nested objects and arrays, at offset %zu", where,
+                                max_depth, i);
+        } else if ((c == '}' || c == ']') && depth) {
+            depth--;
+        }
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_json_parse(const char *text, size_t bytes, size_t max_depth, const char *where, json_t **out) {
+    CLQ_TRY(check_depth(text, bytes, max_depth, where));
+    json_error_t error;
+    json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    /* Where an allocation fails, Jansson mostly says nothing. */
+    if (!parsed && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))
+        return clq_fail(CLQ_MEMORY, "%s: out of host memory for %zu bytes of JSON", where, bytes);
+    if (!parsed) return clq_fail(CLQ_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
+    *out = parsed;
+    return CLQ_OK;
+}
+
+clq_status clq_json_read(const char *path, size_t max_bytes, size_t max_depth, json_t **out) {
+    void *text;
+    size_t bytes;
+    CLQ_TRY(clq_file_read(path, max_bytes, &text, &bytes));
+    clq_status status = clq_json_parse(text, bytes, max_depth, path, out);
+    clq_free(text);
+    return status;
+}

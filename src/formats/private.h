@@ -1,0 +1,17 @@
+/* What the readers share. */
+#ifndef CLQ_FORMATS_PRIVATE_H
+#define CLQ_FORMATS_PRIVATE_H
+
+#include "formats/formats.h"
+
+/* The most that one file may hold, inflated: a bound for what a small hostile file can make us
+ * allocate. */
+#define CLQ_FORMATS_FILE_MAX ((size_t)16 << 30)
+
+/* count and *bytes from dtype, rank and dims; false where a product does not fit in memory. */
+bool clq_array_measure(clq_array *array, size_t *bytes);
+
+/* Turns `count` elements of `size` bytes (1, 2, 4 or 8) around. */
+void clq_swap_bytes(void *data, size_t count, size_t size);
+
+#endif

@@ -1,0 +1,188 @@
+#include "formats/safetensors.h"
+#include "formats/private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADER_DEPTH = 4 };
+
+struct clq_safetensors {
+    const char *path; /* while it is opened: for messages */
+    char *content;
+    json_t *header; /* owns the names and the metadata */
+    clq_safetensors_entry *entries;
+    size_t count;
+};
+
+static clq_status fail_tensor(const clq_safetensors *file, const char *name, const char *what) {
+    return clq_fail(CLQ_FORMAT, "%s: tensor \"%.200s\": %s", file->path, name, what);
+}
+
+static clq_status parse_dtype(const clq_safetensors *file, const json_t *info, clq_safetensors_entry *entry) {
+    const char *name = json_string_value(json_object_get(info, "dtype"));
+    if (!name) return fail_tensor(file, entry->name, "no \"dtype\"");
+    for (size_t i = 0; i < CLQ_COUNT_OF(clq_safetensors_types); i++) {
+        if (strcmp(clq_safetensors_types[i].name, name) != 0) continue;
+        entry->dtype = clq_safetensors_types[i].dtype;
+        return CLQ_OK;
+    }
+    return clq_fail(CLQ_UNSUPPORTED, "%s: tensor \"%.200s\": unknown type \"%.40s\"", file->path, entry->name, name);
+}
+
+static bool size_value(const json_t *value, size_t *out) {
+    if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
+    uintmax_t whole = (uintmax_t)json_integer_value(value);
+    if (whole > SIZE_MAX) return false;
+    *out = (size_t)whole;
+    return true;
+}
+
+static clq_status parse_shape(const clq_safetensors *file, const json_t *info, clq_safetensors_entry *entry) {
+    const json_t *shape = json_object_get(info, "shape");
+    if (!json_is_array(shape)) return fail_tensor(file, entry->name, "no \"shape\"");
+    if (json_array_size(shape) > CLQ_ARRAY_DIMS_MAX)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: tensor \"%.200s\": %zu dimensions; %d is the most", file->path,
+                        entry->name, json_array_size(shape), CLQ_ARRAY_DIMS_MAX);
+    clq_array array = {.dtype = entry->dtype, .rank = (unsigned)json_array_size(shape)};
+    for (unsigned i = 0; i < array.rank; i++)
+        if (!size_value(json_array_get(shape, i), &array.dims[i]))
+            return fail_tensor(file, entry->name, "a dimension that is no size");
+    if (!clq_array_measure(&array, &entry->bytes))
+        return fail_tensor(file, entry->name, "a shape that does not fit in memory");
+    entry->rank = array.rank;
+    memcpy(entry->dims, array.dims, sizeof(entry->dims));
+    entry->count = array.count;
+    return CLQ_OK;
+}
+
+/* The entry's data, `values` being the part of the file behind the header. */
+static clq_status parse_offsets(const clq_safetensors *file, const json_t *info, const char *values, size_t bytes,
+                                clq_safetensors_entry *entry) {
+    const json_t *offsets = json_object_get(info, "data_offsets");
+    size_t begin, end;
+    if (json_array_size(offsets) != 2 || !size_value(json_array_get(offsets, 0), &begin) ||
+        !size_value(json_array_get(offsets, 1), &end))
+        return fail_tensor(file, entry->name, "no \"data_offsets\" of two sizes");
+    if (begin > end || end > bytes)
+        return clq_fail(CLQ_FORMAT, "%s: tensor \"%.200s\": offsets %zu to %zu in %zu bytes of data", file->path,
+                        entry->name, begin, end, bytes);
+    if (end - begin != entry->bytes)
+        return clq_fail(CLQ_FORMAT, "%s: tensor \"%.200s\": %zu bytes of data for a shape of %zu bytes", file->path,
+                        entry->name, end - begin, entry->bytes);
+    entry->data = values + begin;
+    return CLQ_OK;
+}
+
+static clq_status check_metadata(const clq_safetensors *file, json_t *metadata) {
+    if (!json_is_object(metadata))
+        return clq_fail(CLQ_FORMAT, "%s: " CLQ_SAFETENSORS_METADATA " is no object", file->path);
+    const char *key;
+    json_t *value;
+    json_object_foreach(metadata, key, value) {
+        if (!json_is_string(value))
+            return clq_fail(CLQ_FORMAT, "%s: metadata \"%.200s\" is no string", file->path, key);
+    }
+    return CLQ_OK;
+}
+
+static clq_status parse_entries(clq_safetensors *file, const char *values, size_t bytes) {
+    file->entries = clq_alloc(json_object_size(file->header), sizeof(*file->entries));
+    if (!file->entries) return CLQ_MEMORY;
+    const char *name;
+    json_t *info;
+    json_object_foreach(file->header, name, info) {
+        if (strcmp(name, CLQ_SAFETENSORS_METADATA) == 0) {
+            CLQ_TRY(check_metadata(file, info));
+            continue;
+        }
+        clq_safetensors_entry *entry = &file->entries[file->count];
+        entry->name = name;
+        if (!json_is_object(info)) return fail_tensor(file, name, "is no object");
+        CLQ_TRY(parse_dtype(file, info, entry));
+        CLQ_TRY(parse_shape(file, info, entry));
+        CLQ_TRY(parse_offsets(file, info, values, bytes, entry));
+        file->count++;
+    }
+    return CLQ_OK;
+}
+
+/* By place; of several at one place, all but one are empty and come first. */
+static int compare_places(const void *a, const void *b) {
+    const clq_safetensors_entry *left = a, *right = b;
+    if (left->data != right->data) return (const char *)left->data < (const char *)right->data ? -1 : 1;
+    return (left->bytes > right->bytes) - (left->bytes < right->bytes);
+}
+
+/* Nothing may be hidden between tensors, and no byte may belong to two. */
+static clq_status check_places(clq_safetensors *file, const char *values, size_t bytes) {
+    if (file->count) qsort(file->entries, file->count, sizeof(*file->entries), compare_places);
+    size_t at = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        size_t begin = (size_t)((const char *)file->entries[i].data - values);
+        if (begin != at)
+            return fail_tensor(file, file->entries[i].name, begin > at ? "a hole before its data" : "overlaps another");
+        at += file->entries[i].bytes;
+    }
+    if (at != bytes)
+        return clq_fail(CLQ_FORMAT, "%s: %zu bytes of data behind the last tensor", file->path, bytes - at);
+    return CLQ_OK;
+}
+
+static clq_status parse_file(clq_safetensors *file, size_t size) {
+    if (size < CLQ_SAFETENSORS_LENGTH_BYTES)
+        return clq_fail(CLQ_FORMAT, "%s: no safetensors file: only %zu bytes", file->path, size);
+    uint64_t length;
+    memcpy(&length, file->content, sizeof(length));
+    size_t rest = size - CLQ_SAFETENSORS_LENGTH_BYTES;
+    if (length > CLQ_SAFETENSORS_HEADER_MAX || length > rest)
+        return clq_fail(CLQ_FORMAT, "%s: no safetensors file or truncated: a header of %ju bytes in %zu", file->path,
+                        (uintmax_t)length, size);
+    const char *header = file->content + CLQ_SAFETENSORS_LENGTH_BYTES, *values = header + length;
+    if (length == 0 || *header != '{')
+        return clq_fail(CLQ_FORMAT, "%s: no safetensors file: its header does not start with '{'", file->path);
+    CLQ_TRY(clq_json_parse(header, (size_t)length, HEADER_DEPTH, file->path, &file->header));
+    CLQ_TRY(parse_entries(file, values, rest - (size_t)length));
+    return check_places(file, values, rest - (size_t)length);
+}
+
+clq_status clq_safetensors_open(const char *path, clq_safetensors **out) {
+    clq_safetensors *file = clq_alloc(1, sizeof(*file));
+    if (!file) return CLQ_MEMORY;
+    file->path = path;
+    size_t size;
+    void *content;
+    clq_status status;
+    CLQ_TRY_OR(fail, status, clq_file_read(path, CLQ_FORMATS_FILE_MAX, &content, &size));
+    file->content = content;
+    CLQ_TRY_OR(fail, status, parse_file(file, size));
+    file->path = NULL;
+    *out = file;
+    return CLQ_OK;
+fail:
+    clq_safetensors_close(file);
+    return status;
+}
+
+void clq_safetensors_close(clq_safetensors *file) {
+    if (!file) return;
+    json_decref(file->header);
+    clq_free(file->entries);
+    clq_free(file->content);
+    clq_free(file);
+}
+
+size_t clq_safetensors_count(const clq_safetensors *file) { return file->count; }
+
+const clq_safetensors_entry *clq_safetensors_at(const clq_safetensors *file, size_t index) {
+    return index < file->count ? &file->entries[index] : NULL;
+}
+
+const clq_safetensors_entry *clq_safetensors_find(const clq_safetensors *file, const char *name) {
+    for (size_t i = 0; i < file->count; i++)
+        if (strcmp(file->entries[i].name, name) == 0) return &file->entries[i];
+    return NULL;
+}
+
+const char *clq_safetensors_metadata(const clq_safetensors *file, const char *key) {
+    return json_string_value(json_object_get(json_object_get(file->header, CLQ_SAFETENSORS_METADATA), key));
+}

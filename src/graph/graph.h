@@ -1,0 +1,133 @@
+/* graph: a model as nodes, and a plan: the model for one device, a capacity and a purpose, as one launch list with one
+ * memory layout. The builder (model.c, layers.c) fills nodes; plan.c turns them into launches, forward and backward;
+ * place.c gives every value its memory. See <clique/model.h> for what users see. */
+#ifndef CLQ_GRAPH_H
+#define CLQ_GRAPH_H
+
+#include "ops/ops.h"
+#include <clique/model.h>
+#include <clique/train.h> /* clq_optimizer_kind */
+
+/* ---- the model (model.c, layers.c, builtin.c) ------------------------------------------------------------------ */
+
+typedef enum clq_node_kind {
+    CLQ_NODE_INPUT,
+    CLQ_NODE_DENSE,
+    CLQ_NODE_CONV2D,
+    CLQ_NODE_POOL2D,
+    CLQ_NODE_ACTIVATION,
+    CLQ_NODE_RESHAPE /* also flatten: same memory, other shape */
+} clq_node_kind;
+
+enum { CLQ_LAYER_NAME_MAX = 64 };
+
+typedef struct clq_node {
+    clq_node_kind kind;
+    char name[CLQ_LAYER_NAME_MAX];
+    const char *type;      /* Keras's class name, for tables: "Conv2D" */
+    uint32_t input;        /* id of the node it reads; 0 for the input */
+    clq_shape shape;       /* of its output, without the batch */
+    size_t elements;       /* product of shape */
+    clq_activation activation; /* of dense, conv2d and activation nodes; softmax included */
+    uint32_t kernel, bias; /* index of the variable + 1; 0: none */
+    union {
+        clq_dense_problem dense;   /* .activation is LINEAR where the node's is softmax */
+        clq_conv2d_problem conv2d;
+        clq_pool2d_problem pool2d;
+    };
+} clq_node;
+
+typedef struct clq_variable {
+    char name[CLQ_LAYER_NAME_MAX + 16]; /* "conv2d/kernel" */
+    clq_shape shape;
+    size_t elements, fan_in, fan_out;
+    bool is_bias;
+    uint32_t node;                      /* id */
+} clq_variable;
+
+struct clq_model {
+    char name[CLQ_LAYER_NAME_MAX];
+    clq_node *nodes; /* id - 1 is the index; inputs come before their users */
+    uint32_t node_count, node_capacity;
+    clq_variable *variables; /* in the order of the layers */
+    uint32_t variable_count, variable_capacity;
+    uint32_t input, output; /* ids */
+    bool finished;
+    clq_error error; /* the builder's first failure */
+};
+
+/* ---- the plan (plan.c, place.c, report.c) ------------------------------------------------------------------------ */
+
+/* What the update launches need; rates come step by step as CLQ_PARAM_RATE. */
+typedef struct clq_update_problem {
+    clq_optimizer_kind kind;
+    double momentum;
+    bool nesterov;
+    double beta1, beta2, epsilon;
+} clq_update_problem;
+
+typedef struct clq_plan_config {
+    uint32_t capacity;            /* examples that one run can hold; at least 1 */
+    clq_dtype sample_dtype;       /* CLQ_U8 or CLQ_F32, as they are uploaded */
+    const clq_loss_problem *loss; /* NULL: inference only. from_logits is about the model's output as it stands */
+    const clq_update_problem *update; /* NULL: no backward, no update. Needs loss */
+    bool gradient_norms;          /* also launches that measure the gradient (segment NORM) */
+    uint32_t metric_slots;        /* rows of the metrics buffer; at least 1 */
+    clq_product_variant product;  /* tests force variants */
+} clq_plan_config;
+
+/* The launch list's parts, in order. */
+typedef enum clq_segment {
+    CLQ_SEGMENT_FORWARD,  /* input conversion to the model's output (or, with a loss, to what the loss reads) */
+    CLQ_SEGMENT_LOSS,
+    CLQ_SEGMENT_BACKWARD,
+    CLQ_SEGMENT_NORM,
+    CLQ_SEGMENT_UPDATE,
+    CLQ_SEGMENT_COUNT
+} clq_segment;
+
+typedef struct clq_plan clq_plan;
+clq_status clq_plan_create(const clq_model *model, clq_device *device, const clq_plan_config *config, clq_plan **out);
+void clq_plan_destroy(clq_plan *plan); /* takes NULL */
+
+clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment segment);
+void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale); /* scale = 1 / global count */
+void clq_plan_set_slot(clq_plan *plan, uint32_t slot);
+void clq_plan_set_rate(clq_plan *plan, float rate);
+
+/* Its memory. Every flat arena (parameters, gradient, optimizer slots) has the same layout on every device:
+ * variables in the order in which backward finishes their gradients, each aligned to CLQ_VARIABLE_ALIGN bytes, the
+ * gaps zero. */
+enum { CLQ_VARIABLE_ALIGN = 512 };
+size_t clq_plan_arena_bytes(const clq_plan *plan);
+clq_buffer *clq_plan_parameters(const clq_plan *plan);
+clq_buffer *clq_plan_gradient(const clq_plan *plan); /* NULL without update */
+size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable); /* bytes into the arena */
+clq_buffer *clq_plan_samples(const clq_plan *plan);  /* (capacity, sample), sample_dtype */
+clq_buffer *clq_plan_labels(const clq_plan *plan);   /* i32 (capacity) or f32 (capacity, classes); NULL without loss */
+clq_buffer *clq_plan_output(const clq_plan *plan);   /* f32 (capacity, output): filled by FORWARD of an inference plan; NULL with loss */
+clq_buffer *clq_plan_metrics(const clq_plan *plan);  /* f32 (slots, 2): loss sum, right answers */
+clq_buffer *clq_plan_norms(const clq_plan *plan);    /* f32 (variables): sum of squares per variable, in the model's order */
+
+/* Memory for what lives inside one run of a launch list: every activation and scratch value of the list is given its
+ * range of the chunks, which are made here. For plans, and for whoever runs a list of single operations. */
+typedef struct clq_placement {
+    clq_buffer **chunks; /* each at most what the device allocates at once */
+    size_t chunk_count;
+    size_t bytes;           /* of all chunks */
+    size_t unplanned_bytes; /* the values' bytes added up: without sharing */
+} clq_placement;
+clq_status clq_placement_create(clq_list *list, clq_placement *out);
+void clq_placement_release(clq_placement *placement); /* takes {0} */
+
+/* What it costs and holds, for `clique plan` and for planning capacities. */
+typedef struct clq_plan_memory {
+    size_t activation_bytes;           /* the arena, with lifetimes shared */
+    size_t activation_bytes_unplanned; /* if every value had memory of its own */
+    size_t parameter_bytes, gradient_bytes, optimizer_bytes, io_bytes;
+} clq_plan_memory;
+void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out);
+const clq_list *clq_plan_list(const clq_plan *plan);
+void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *first, size_t *end);
+
+#endif

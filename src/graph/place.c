@@ -1,0 +1,118 @@
+/* Gives activations and scratch their memory: values whose lifetimes do not overlap share bytes. Largest first, each at
+ * the lowest offset that is free over its whole life ("greedy by size", Pisarchyk and Lee, "Efficient memory
+ * management for deep neural net inference", 2020). Cut into chunks that the device can allocate. */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+
+typedef struct placed {
+    clq_value value;
+    clq_value_info info;
+    size_t chunk, offset;
+} placed;
+
+static int by_size(const void *left, const void *right) {
+    const placed *a = left, *b = right;
+    if (a->info.bytes != b->info.bytes) return a->info.bytes < b->info.bytes ? 1 : -1;
+    return a->value < b->value ? -1 : 1; /* the same plan on every run */
+}
+
+static bool lives_overlap(const clq_value_info *a, const clq_value_info *b) {
+    return a->first_use <= b->last_use && b->first_use <= a->last_use;
+}
+
+/* The lowest offset in `chunk` where `item` fits below every placed value that lives at the same time. */
+static size_t lowest_offset(const placed *items, size_t count, const placed *item, size_t chunk) {
+    size_t offset = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t i = 0; i < count; i++) {
+            const placed *other = &items[i];
+            if (other->chunk != chunk || !lives_overlap(&other->info, &item->info)) continue;
+            if (offset < other->offset + other->info.bytes && other->offset < offset + item->info.bytes) {
+                offset = other->offset + other->info.bytes;
+                moved = true;
+            }
+        }
+    }
+    return offset;
+}
+
+static clq_status collect(const clq_list *list, size_t align, size_t chunk_max, placed **out, size_t *count,
+                          clq_placement *result) {
+    size_t values = clq_list_value_count(list);
+    placed *items = clq_alloc(values, sizeof *items);
+    if (!items) return CLQ_MEMORY;
+    size_t used = 0;
+    for (size_t v = 1; v <= values; v++) {
+        placed *item = &items[used];
+        item->value = (clq_value)v;
+        clq_list_value_info(list, item->value, &item->info);
+        if (item->info.kind == CLQ_VALUE_EXTERNAL || item->info.first_use > item->info.last_use) continue;
+        item->info.bytes = clq_round_up(CLQ_MAX(item->info.bytes, (size_t)1), align);
+        if (item->info.bytes > chunk_max) {
+            clq_status status = clq_fail(CLQ_DEVICE_MEMORY, "%s needs %zu bytes in one piece and the device allocates at most %zu: use a smaller batch",
+                                         item->info.name, item->info.bytes, chunk_max);
+            clq_free(items);
+            return status;
+        }
+        result->unplanned_bytes += item->info.bytes;
+        used++;
+    }
+    qsort(items, used, sizeof *items, by_size);
+    *out = items;
+    *count = used;
+    return CLQ_OK;
+}
+
+static clq_status create_chunks(clq_device *device, const placed *items, size_t count, clq_placement *result) {
+    size_t chunks = 0;
+    for (size_t i = 0; i < count; i++) chunks = CLQ_MAX(chunks, items[i].chunk + 1);
+    result->chunks = clq_alloc(chunks, sizeof *result->chunks);
+    size_t *bytes = clq_alloc(chunks, sizeof *bytes);
+    clq_status status = result->chunks && bytes ? CLQ_OK : CLQ_MEMORY;
+    if (status == CLQ_OK) {
+        result->chunk_count = chunks;
+        for (size_t i = 0; i < count; i++)
+            bytes[items[i].chunk] = CLQ_MAX(bytes[items[i].chunk], items[i].offset + items[i].info.bytes);
+    }
+    for (size_t c = 0; c < chunks && status == CLQ_OK; c++) {
+        status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes[c], "activations", &result->chunks[c]);
+        result->bytes += bytes[c];
+    }
+    clq_free(bytes);
+    return status;
+}
+
+clq_status clq_placement_create(clq_list *list, clq_placement *out) {
+    clq_placement result = {0};
+    placed *items = NULL;
+    size_t count = 0;
+    clq_device *device = clq_list_device(list);
+    size_t chunk_max = (size_t)clq_device_get_info(device)->max_alloc_bytes;
+    clq_status status;
+    CLQ_TRY_OR(fail, status, collect(list, clq_device_view_align(device), chunk_max, &items, &count, &result));
+    for (size_t i = 0; i < count; i++) {
+        placed *item = &items[i];
+        for (item->chunk = 0;; item->chunk++) {
+            item->offset = lowest_offset(items, i, item, item->chunk);
+            if (item->offset + item->info.bytes <= chunk_max) break;
+        }
+    }
+    CLQ_TRY_OR(fail, status, create_chunks(device, items, count, &result));
+    for (size_t i = 0; i < count; i++)
+        clq_list_place(list, items[i].value, result.chunks[items[i].chunk], items[i].offset);
+    clq_free(items);
+    *out = result;
+    return CLQ_OK;
+fail:
+    clq_free(items);
+    clq_placement_release(&result);
+    return status;
+}
+
+void clq_placement_release(clq_placement *placement) {
+    for (size_t c = 0; c < placement->chunk_count; c++) clq_buffer_destroy(placement->chunks[c]);
+    clq_free(placement->chunks);
+    *placement = (clq_placement){0};
+}

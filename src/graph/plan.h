@@ -1,0 +1,38 @@
+/* A plan's inside, shared by plan.c (life and memory) and emit.c (launches). Private to graph. */
+#ifndef CLQ_GRAPH_PLAN_H
+#define CLQ_GRAPH_PLAN_H
+
+#include "graph/graph.h"
+
+enum { CLQ_OPTIMIZER_SLOTS_MAX = 2 };
+
+struct clq_plan {
+    const clq_model *model; /* outlives the plan */
+    clq_device *device;
+    clq_plan_config config;
+    clq_loss_problem loss;       /* copies of what config points to */
+    clq_update_problem update;
+    clq_list *list;
+    size_t segment_end[CLQ_SEGMENT_COUNT];
+    clq_placement placement;
+
+    /* flat arenas of arena_bytes each; offsets[i] is where variable i lies in every one */
+    size_t arena_bytes;
+    size_t *offsets;
+    clq_buffer *parameters, *gradient, *optimizer[CLQ_OPTIMIZER_SLOTS_MAX];
+    unsigned optimizer_slots;
+    clq_buffer *samples, *labels, *output, *metrics, *norms;
+
+    /* the same as values of the list */
+    clq_value v_samples, v_labels, v_output, v_metrics, v_norms;
+    clq_value v_parameters, v_gradient, v_optimizer[CLQ_OPTIMIZER_SLOTS_MAX];
+    clq_value *v_weight, *v_weight_gradient; /* per variable */
+    struct clq_node_values {                 /* per node id */
+        clq_value y, winner;
+    } *nodes;
+};
+
+/* Adds all launches and notes where each segment ends. */
+clq_status clq_plan_emit(clq_plan *plan);
+
+#endif

@@ -1,0 +1,92 @@
+/* CLBlast's matrix products. The only file that calls it. */
+#include "ops/list.h"
+#include "ops/product.h"
+
+#include <clblast_c.h>
+#include <pthread.h>
+#include <stdio.h>
+
+typedef struct gemm {
+    CLBlastTranspose a, b;
+    size_t m, n, k;
+    bool m_grows, k_grows; /* with the count: m, or k, is for one example */
+    uint32_t warm;         /* the last count that was run */
+} gemm;
+
+/* CLBlast builds a kernel when a shape first needs it, and fails now and then where two devices' threads do so at the
+ * same time: a call that may be the first of its kind runs alone. */
+static pthread_mutex_t cold = PTHREAD_MUTEX_INITIALIZER;
+
+static clq_status call(const gemm *g, clq_queue *queue, size_t m, size_t k, clq_buffer *const *buffers) {
+    cl_command_queue handle = clq_queue_handle(queue);
+    size_t a_stride = g->a == CLBlastTransposeYes ? m : k, b_stride = g->b == CLBlastTransposeYes ? k : g->n;
+    CLBlastStatusCode code =
+        CLBlastSgemm(CLBlastLayoutRowMajor, g->a, g->b, m, g->n, k, 1.0f, clq_buffer_handle(buffers[0]), 0, a_stride,
+                     clq_buffer_handle(buffers[1]), 0, b_stride, 0.0f, clq_buffer_handle(buffers[2]), 0, g->n, &handle, NULL);
+    if (code == CLBlastSuccess) return CLQ_OK;
+    return clq_fail(CLQ_DEVICE, "%s: CLBlast's Sgemm of (%zu, %zu) by (%zu, %zu) failed with its code %d",
+                    clq_device_label(clq_queue_device(queue)), m, k, k, g->n, (int)code);
+}
+
+/* buffers: A, B, C */
+static clq_status run(void *context, clq_queue *queue, uint32_t count, clq_buffer *const *buffers) {
+    gemm *g = context;
+    size_t m = g->m_grows ? g->m * count : g->m, k = g->k_grows ? g->k * count : g->k;
+    if (m == 0) return CLQ_OK;
+    if (k == 0) return clq_queue_fill_zero(queue, buffers[2], 0, m * g->n * sizeof(float));
+    if (g->warm == count) return call(g, queue, m, k, buffers);
+    if (pthread_mutex_lock(&cold) != 0) return clq_fail(CLQ_SYSTEM, "CLBlast's lock could not be taken");
+    clq_status status = call(g, queue, m, k, buffers);
+    (void)pthread_mutex_unlock(&cold);
+    if (status == CLQ_OK) g->warm = count;
+    return status;
+}
+
+static void add(clq_list *list, const char *label, const gemm *wanted, clq_value a, clq_value b, clq_value c) {
+    gemm *g = clq_alloc(1, sizeof *g);
+    if (!g) {
+        clq_list_latch(list, CLQ_MEMORY);
+        return;
+    }
+    *g = *wanted;
+    clq_launch_value(list, a, CLQ_READS);
+    clq_launch_value(list, b, CLQ_READS);
+    clq_launch_value(list, c, CLQ_WRITES);
+    clq_launch_call(list, label, run, g);
+}
+
+static void finish(clq_list *list, const clq_rows_product *p) {
+    size_t group = clq_list_family(list) == CLQ_FAMILY_TILE ? 1 : 64;
+    char options[CLQ_PRODUCT_OPTIONS];
+    (void)snprintf(options, sizeof options, "-DFINISH -DCOLUMNS=%zu -DACT=%d%s", p->columns, (int)p->activation, p->b ? " -DBIAS" : "");
+    clq_launch_begin(list, "finish", "product_support", options, "product_finish");
+    clq_launch_value(list, p->y, CLQ_READS_WRITES);
+    clq_launch_value(list, p->b, CLQ_READS);
+    clq_launch_work(list, 2, (size_t[]){group, 0}, (size_t[]){group, 1}, 1, p->patches.rows, 1);
+    clq_launch_cost(list, 0, 0, 0, (double)(p->patches.rows * p->columns) * 2 * sizeof(float));
+}
+
+void clq_product_rows_clblast(clq_list *list, const clq_rows_product *p) {
+    add(list, p->label,
+        &(gemm){.a = CLBlastTransposeNo,
+                .b = p->transposed ? CLBlastTransposeYes : CLBlastTransposeNo,
+                .m = p->patches.rows,
+                .m_grows = true,
+                .n = p->columns,
+                .k = p->patches.channels},
+        p->x, p->w, p->y);
+    clq_product_cost(list, &p->patches, p->columns);
+    if (p->b || p->activation != CLQ_LINEAR) finish(list, p);
+}
+
+void clq_product_outer_clblast(clq_list *list, const clq_outer_product *p) {
+    add(list, p->label,
+        &(gemm){.a = CLBlastTransposeYes,
+                .b = CLBlastTransposeNo,
+                .m = p->patches.channels,
+                .n = p->columns,
+                .k = p->patches.rows,
+                .k_grows = true},
+        p->x, p->dz, p->dw);
+    clq_product_cost(list, &p->patches, p->columns);
+}

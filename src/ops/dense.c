@@ -1,0 +1,70 @@
+/* Dense layers and plain matrix products. */
+#include "ops/product.h"
+
+#include <stdio.h>
+
+void clq_dense_forward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value b, clq_value y) {
+    clq_product_rows(list, &(clq_rows_product){
+                               .label = "forward",
+                               .patches = clq_patches_of_matrix(p->rows_per_example, p->in),
+                               .columns = p->out,
+                               .activation = p->activation,
+                               .x = x,
+                               .w = w,
+                               .b = b,
+                               .y = y,
+                           });
+}
+
+void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw) {
+    if (dw)
+        clq_product_outer(list, &(clq_outer_product){
+                                    .label = "weight gradient",
+                                    .patches = clq_patches_of_matrix(p->rows_per_example, p->in),
+                                    .columns = p->out,
+                                    .x = x,
+                                    .dz = dz,
+                                    .dw = dw,
+                                });
+    if (dx)
+        clq_product_rows(list, &(clq_rows_product){
+                                   .label = "input gradient",
+                                   .patches = clq_patches_of_matrix(p->rows_per_example, p->out),
+                                   .columns = p->in,
+                                   .transposed = true,
+                                   .x = dz,
+                                   .w = w,
+                                   .y = dx,
+                               });
+}
+
+/* (rows, columns) to (columns, rows) */
+static clq_value transpose(clq_list *list, size_t rows, size_t columns, clq_value from) {
+    char options[CLQ_PRODUCT_OPTIONS];
+    (void)snprintf(options, sizeof options, "-DTRANSPOSE -DROWS=%zu -DCOLUMNS=%zu", rows, columns);
+    double bytes = (double)(rows * columns * sizeof(float));
+    clq_value to = clq_list_value(list, CLQ_VALUE_SCRATCH, "transposed", rows * columns * sizeof(float), 0);
+    clq_launch_begin(list, "transpose", "product_support", options, "product_transpose");
+    clq_launch_value(list, from, CLQ_READS);
+    clq_launch_value(list, to, CLQ_WRITES);
+    clq_launch_work(list, 1, (size_t[]){columns}, (size_t[]){1}, -1, 0, 0);
+    clq_launch_cost(list, 0, 0, 2 * bytes, 0);
+    return to;
+}
+
+void clq_gemm(clq_list *list, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, clq_value a, clq_value b, clq_value c) {
+    if (transpose_a) {
+        if (transpose_b) b = transpose(list, n, k, b);
+        clq_product_outer(list, &(clq_outer_product){.label = "product", .patches = clq_patches_of_matrix(k, m), .columns = n, .x = a, .dz = b, .dw = c});
+        return;
+    }
+    clq_product_rows(list, &(clq_rows_product){
+                               .label = "product",
+                               .patches = clq_patches_of_matrix(m, k),
+                               .columns = n,
+                               .transposed = transpose_b,
+                               .x = a,
+                               .w = b,
+                               .y = c,
+                           });
+}

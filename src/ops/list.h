@@ -1,0 +1,90 @@
+/* The inside of a launch list, shared by list.c (building, reading) and list_run.c (placing, binding, running). */
+#ifndef CLQ_OPS_LIST_H
+#define CLQ_OPS_LIST_H
+
+#include "ops/ops.h"
+
+typedef enum clq_argument_kind { CLQ_ARGUMENT_VALUE, CLQ_ARGUMENT_BYTES, CLQ_ARGUMENT_PARAM, CLQ_ARGUMENT_LOCAL } clq_argument_kind;
+
+/* Four bytes that are an int or a float: a number among the arguments, or a parameter's setting. */
+typedef union clq_word {
+    int32_t as_int;
+    float as_float;
+    uint32_t bits;
+} clq_word;
+
+typedef struct clq_argument {
+    clq_argument_kind kind;
+    clq_value value;      /* VALUE; NO_VALUE for the placeholder */
+    size_t offset, bytes; /* VALUE: the part of it; LOCAL: bytes */
+    clq_param param;
+    clq_word word; /* BYTES; PARAM: what the kernel was last given */
+} clq_argument;
+
+typedef struct clq_launch {
+    char *scope, *label, *file, *function, *options; /* file NULL for a call */
+    size_t first_argument, argument_count;
+    uint32_t dims;
+    size_t global[3], local[3]; /* global for a full batch */
+    bool has_local;
+    int batch_dim; /* -1: none */
+    size_t rows_per_example, rows_per_group;
+    double flops, flops_per_example, bytes, bytes_per_example;
+    clq_call call;
+    void *context;
+    clq_kernel *kernel;    /* once bound; NULL for a call */
+    clq_buffer **buffers;  /* once bound: a call's values */
+    bool has_params;
+} clq_launch;
+
+typedef struct clq_value_slot {
+    char *name;
+    clq_value_kind kind;
+    size_t bytes, first_use, last_use;
+    bool keep;
+    clq_buffer *buffer; /* once placed; not owned */
+    size_t offset;
+} clq_value_slot;
+
+/* A range of a placed buffer as a buffer of its own. */
+typedef struct clq_list_view {
+    const clq_buffer *parent;
+    size_t offset, bytes;
+    clq_buffer *view;
+} clq_list_view;
+
+struct clq_list {
+    clq_device *device;
+    uint32_t capacity;
+    clq_kernel_family family;
+    clq_product_variant product;
+    clq_error error; /* the first failure */
+    char *scope;
+    bool open;  /* a launch was begun and has no work yet */
+    bool bound;
+    clq_value_slot *values; /* value - 1 is the index */
+    size_t value_count, value_capacity;
+    clq_launch *launches;
+    size_t launch_count, launch_capacity;
+    clq_argument *arguments; /* of all launches, one after the other */
+    size_t argument_count, argument_capacity;
+    size_t pending; /* arguments at the end that wait for clq_launch_call */
+    clq_word params[CLQ_PARAM_COUNT_OF];
+    clq_list_view *views;
+    size_t view_count, view_capacity;
+    size_t zero_bytes;       /* of the placeholder */
+    clq_buffer *placeholder; /* zeros: what NO_VALUE stands for */
+};
+
+/* Keeps the list's first failure. */
+void clq_list_latch(clq_list *list, clq_status status);
+/* Room for one more element; an array keeps its place on failure, which is latched. */
+#define CLQ_LIST_GROW(list, array, count, capacity)                                                 \
+    clq_list_grow((list), (void **)&(list)->array, (list)->count, &(list)->capacity, sizeof *(list)->array)
+bool clq_list_grow(clq_list *list, void **array, size_t count, size_t *capacity, size_t size);
+/* Undoes clq_list_bind. */
+void clq_list_unbind(clq_list *list);
+/* The size in dimension `batch_dim` for this many examples. */
+size_t clq_launch_batch_size(const clq_launch *launch, size_t count);
+
+#endif

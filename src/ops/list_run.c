@@ -1,0 +1,174 @@
+/* Placing, binding and running launch lists. */
+#include "ops/list.h"
+
+#include <string.h>
+
+enum { PLACEHOLDER_BYTES = 64 };
+
+void clq_list_place(clq_list *list, clq_value value, clq_buffer *buffer, size_t offset) {
+    if (value == CLQ_NO_VALUE || value > list->value_count) return; /* its adding has latched the reason */
+    clq_value_slot *slot = &list->values[value - 1];
+    size_t bytes = clq_buffer_bytes(buffer), align = clq_device_view_align(list->device);
+    if (list->bound) {
+        clq_list_latch(list, clq_fail(CLQ_STATE, "%s is placed in a launch list that is bound", slot->name));
+    } else if (offset % align || offset > bytes || slot->bytes > bytes - offset) {
+        clq_list_latch(list, clq_fail(CLQ_ARGUMENT, "%s with %zu bytes has no place at %zu of a buffer of %zu (multiples of %zu)", slot->name,
+                                      slot->bytes, offset, bytes, align));
+    } else {
+        slot->buffer = buffer;
+        slot->offset = offset;
+    }
+}
+
+/* ---- binding ---- */
+
+void clq_list_unbind(clq_list *list) {
+    for (size_t i = 0; i < list->launch_count; i++) {
+        clq_kernel_destroy(list->launches[i].kernel);
+        clq_free(list->launches[i].buffers);
+        list->launches[i].kernel = NULL;
+        list->launches[i].buffers = NULL;
+    }
+    for (size_t i = 0; i < list->view_count; i++) clq_buffer_destroy(list->views[i].view);
+    list->view_count = 0;
+    clq_buffer_destroy(list->placeholder);
+    list->placeholder = NULL;
+    list->bound = false;
+}
+
+/* The memory of an argument: the placed buffer where it is all of it, else a view, made once per range. */
+static clq_status argument_buffer(clq_list *list, const clq_argument *argument, clq_buffer **out) {
+    if (argument->value == CLQ_NO_VALUE) {
+        size_t bytes = CLQ_MAX(list->zero_bytes, (size_t)PLACEHOLDER_BYTES);
+        if (!list->placeholder) CLQ_TRY(clq_buffer_create(list->device, CLQ_MEMORY_DEVICE, bytes, "placeholder", &list->placeholder));
+        *out = list->placeholder;
+        return CLQ_OK;
+    }
+    const clq_value_slot *slot = &list->values[argument->value - 1];
+    if (!slot->buffer) return clq_fail(CLQ_STATE, "%s has no place", slot->name);
+    size_t offset = slot->offset + argument->offset, bytes = argument->bytes;
+    if (offset == 0 && bytes == clq_buffer_bytes(slot->buffer)) {
+        *out = slot->buffer;
+        return CLQ_OK;
+    }
+    for (size_t i = 0; i < list->view_count; i++) {
+        const clq_list_view *view = &list->views[i];
+        if (view->parent != slot->buffer || view->offset != offset || view->bytes != bytes) continue;
+        *out = view->view;
+        return CLQ_OK;
+    }
+    if (!CLQ_LIST_GROW(list, views, view_count, view_capacity)) return clq_list_status(list);
+    clq_list_view *view = &list->views[list->view_count];
+    CLQ_TRY(clq_buffer_view(slot->buffer, offset, bytes, &view->view));
+    view->parent = slot->buffer;
+    view->offset = offset;
+    view->bytes = bytes;
+    list->view_count++;
+    *out = view->view;
+    return CLQ_OK;
+}
+
+static clq_status bind_call(clq_list *list, clq_launch *launch) {
+    launch->buffers = clq_alloc(launch->argument_count, sizeof *launch->buffers);
+    if (!launch->buffers) return CLQ_MEMORY;
+    for (size_t i = 0; i < launch->argument_count; i++)
+        CLQ_TRY(argument_buffer(list, &list->arguments[launch->first_argument + i], &launch->buffers[i]));
+    return CLQ_OK;
+}
+
+static clq_status check_group(const clq_launch *launch) {
+    size_t items = 1, most;
+    for (uint32_t d = 0; d < launch->dims && launch->has_local; d++) items *= launch->local[d];
+    if (items == 1) return CLQ_OK;
+    CLQ_TRY(clq_kernel_max_group(launch->kernel, &most));
+    if (items <= most) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "%s takes work-groups of %zu items at most here, not of %zu", launch->function, most, items);
+}
+
+static clq_status bind_kernel(clq_list *list, clq_launch *launch) {
+    CLQ_TRY(clq_kernel_create(list->device, launch->file, launch->options, launch->function, &launch->kernel));
+    CLQ_TRY(check_group(launch));
+    for (size_t i = 0; i < launch->argument_count; i++) {
+        clq_argument *argument = &list->arguments[launch->first_argument + i];
+        uint32_t index = (uint32_t)i;
+        clq_buffer *buffer;
+        switch (argument->kind) {
+        case CLQ_ARGUMENT_VALUE:
+            CLQ_TRY(argument_buffer(list, argument, &buffer));
+            CLQ_TRY(clq_kernel_set_buffer(launch->kernel, index, buffer));
+            break;
+        case CLQ_ARGUMENT_PARAM:
+            argument->word = list->params[argument->param];
+            CLQ_TRY(clq_kernel_set_bytes(launch->kernel, index, &argument->word, sizeof argument->word));
+            break;
+        case CLQ_ARGUMENT_BYTES:
+            CLQ_TRY(clq_kernel_set_bytes(launch->kernel, index, &argument->word, sizeof argument->word));
+            break;
+        case CLQ_ARGUMENT_LOCAL:
+            CLQ_TRY(clq_kernel_set_local(launch->kernel, index, argument->bytes));
+            break;
+        }
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_list_bind(clq_list *list) {
+    CLQ_TRY(clq_list_status(list));
+    if (list->bound) return CLQ_OK;
+    if (list->open || list->pending) return clq_fail(CLQ_STATE, "%s: the last launch was not given its work", list->scope);
+    for (size_t i = 0; i < list->launch_count; i++) {
+        clq_launch *launch = &list->launches[i];
+        clq_status status = launch->file ? bind_kernel(list, launch) : bind_call(list, launch);
+        if (status == CLQ_OK) continue;
+        status = clq_fail_within(status, "%s, %s", launch->scope, launch->label);
+        clq_list_unbind(list);
+        return status;
+    }
+    list->bound = true;
+    return CLQ_OK;
+}
+
+/* ---- running ---- */
+
+void clq_list_set_int(clq_list *list, clq_param param, int value) { list->params[param].as_int = value; }
+void clq_list_set_float(clq_list *list, clq_param param, float value) { list->params[param].as_float = value; }
+
+/* Hands a kernel the parameters that changed since it last ran. */
+static clq_status set_params(clq_list *list, clq_launch *launch) {
+    for (size_t i = 0; i < launch->argument_count; i++) {
+        clq_argument *argument = &list->arguments[launch->first_argument + i];
+        if (argument->kind != CLQ_ARGUMENT_PARAM) continue;
+        clq_word now = list->params[argument->param];
+        if (argument->word.bits == now.bits) continue;
+        CLQ_TRY(clq_kernel_set_bytes(launch->kernel, (uint32_t)i, &now, sizeof now));
+        argument->word = now;
+    }
+    return CLQ_OK;
+}
+
+static clq_status run_launch(clq_list *list, clq_launch *launch, clq_queue *queue, uint32_t count) {
+    if (launch->call) return launch->call(launch->context, queue, count, launch->buffers);
+    size_t global[3];
+    memcpy(global, launch->global, sizeof global);
+    if (launch->batch_dim >= 0) {
+        global[launch->batch_dim] = clq_launch_batch_size(launch, count);
+        if (global[launch->batch_dim] == 0) return CLQ_OK;
+    }
+    if (launch->has_params) CLQ_TRY(set_params(list, launch));
+    return clq_queue_launch(queue, launch->kernel, launch->dims, global, launch->has_local ? launch->local : NULL);
+}
+
+clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end) {
+    int32_t count = list->params[CLQ_PARAM_COUNT].as_int;
+    if (!list->bound) return clq_fail(CLQ_STATE, "a launch list is run before it is bound");
+    if (count < 0 || (uint32_t)count > list->capacity)
+        return clq_fail(CLQ_ARGUMENT, "a launch list for 0 to %u examples is run with %d", list->capacity, count);
+    if (first > end || end > list->launch_count)
+        return clq_fail(CLQ_ARGUMENT, "launches %zu to %zu of a list of %zu", first, end, list->launch_count);
+    for (size_t i = first; i < end; i++) {
+        clq_launch *launch = &list->launches[i];
+        clq_status status = run_launch(list, launch, queue, (uint32_t)count);
+        if (status != CLQ_OK) return clq_fail_within(status, "%s, %s", launch->scope, launch->label);
+    }
+    return CLQ_OK;
+}

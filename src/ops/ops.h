@@ -1,0 +1,192 @@
+/* ops: operations as launches. An operation turns a problem (shapes, attributes) and values (names for memory)
+ * into launches in a launch list; it chooses among its variants by device and shape. Nothing runs here until the
+ * list has been placed (graph gives every value its memory), bound (kernels built, arguments set) and run.
+ *
+ * The batch is a number: a list is made for a capacity, and runs any count from 0 up to it. Kernels get the count
+ * as an argument, touch no row beyond it, and sums over 0 examples write zeros. Work that grows with the batch is
+ * launched for the count, not for the capacity. Shapes below leave the batch out: (h, w, c) is one example.
+ *
+ * Layouts (Keras's): activations NHWC, convolution kernels (kh, kw, in, out), Dense (in, out). float32.
+ * Every sum has one fixed order for one count, list and device: results are bitwise repeatable. */
+#ifndef CLQ_OPS_H
+#define CLQ_OPS_H
+
+#include "device/device.h"
+#include <clique/train.h> /* clq_activation, clq_loss_kind */
+
+/* ---- launch lists (list.c) ---------------------------------------------------------------------------------- */
+
+typedef struct clq_list clq_list;
+
+/* Memory that launches read and write, before it has a place. 0 is none. */
+typedef uint32_t clq_value;
+enum { CLQ_NO_VALUE = 0 };
+
+/* Where a value lives. SCRATCH and ACTIVATION values share one arena by lifetime (first to last launch that uses
+ * them); the others are given a buffer by the caller (clq_list_place). */
+typedef enum clq_value_kind { CLQ_VALUE_ACTIVATION, CLQ_VALUE_SCRATCH, CLQ_VALUE_EXTERNAL } clq_value_kind;
+
+/* Parameters of a step: 4-byte kernel arguments that change between runs of a list. */
+typedef enum clq_param {
+    CLQ_PARAM_COUNT,       /* int: examples in this run */
+    CLQ_PARAM_SCALE,       /* float: 1 / global count, the weight of one example's loss */
+    CLQ_PARAM_SLOT,        /* int: which row of the metrics buffer this step writes */
+    CLQ_PARAM_RATE,        /* float: learning rate, or Adam's bias-corrected rate */
+    CLQ_PARAM_COUNT_OF
+} clq_param;
+
+typedef enum clq_access { CLQ_READS = 1, CLQ_WRITES = 2, CLQ_READS_WRITES = 3 } clq_access; /* (CLQ_READ is a status) */
+
+/* A list for one device and at most `capacity` examples. Adding latches the first failure (clq_list_status). */
+clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out);
+void clq_list_destroy(clq_list *list); /* takes NULL; before the buffers that its values were placed in */
+clq_status clq_list_status(const clq_list *list);
+clq_device *clq_list_device(const clq_list *list);
+uint32_t clq_list_capacity(const clq_list *list);
+/* The kernel family that operations use: the device's (clq_device_family) unless set. Tests force each. Before the
+ * first operation. */
+void clq_list_set_family(clq_list *list, clq_kernel_family family);
+clq_kernel_family clq_list_family(const clq_list *list);
+
+/* bytes = fixed + capacity * per_example. The name is copied; shown by clique plan. */
+clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes, size_t bytes_per_example);
+/* What follows belongs to this layer, in tables and messages ("conv2d_1"); copied. */
+void clq_list_scope(clq_list *list, const char *scope);
+
+/* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. */
+void clq_launch_begin(clq_list *list, const char *label /* "forward" */, const char *file, const char *options, const char *function);
+void clq_launch_value(clq_list *list, clq_value value, clq_access access); /* a NO_VALUE passes a 1-line dummy */
+/* A part of a value, at a byte offset that is a multiple of clq_device_view_align. */
+void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access);
+void clq_launch_int(clq_list *list, int value);
+void clq_launch_float(clq_list *list, float value);
+void clq_launch_param(clq_list *list, clq_param param);
+void clq_launch_zeros(clq_list *list, size_t bytes); /* memory to read at least this many zero bytes from */
+void clq_launch_local(clq_list *list, size_t bytes);
+/* Global and local sizes for a full batch; local NULL leaves it to the driver (tile kernels pass {1,1,1}). If
+ * batch_dim >= 0, that dimension is in fact local * ceil(count * rows_per_example / rows_per_group), its value in
+ * `global` being ignored; with a count of 0 the launch is skipped. */
+void clq_launch_work(clq_list *list, uint32_t dims, const size_t *global, const size_t *local, int batch_dim,
+                     size_t rows_per_example, size_t rows_per_group);
+/* What it costs: arithmetic and memory traffic, fixed and per example. */
+void clq_launch_cost(clq_list *list, double flops, double flops_per_example, double bytes, double bytes_per_example);
+/* A launch that is a library call (CLBlast): run is called at its place with the count, also with 0; the values it uses
+ * are named by clq_launch_value before, with no begin. buffers[i] is the i-th named value's, NO_VALUE's a placeholder.
+ * context is freed with clq_free, also where adding fails. */
+typedef clq_status (*clq_call)(void *context, clq_queue *queue, uint32_t count, clq_buffer *const *buffers);
+void clq_launch_call(clq_list *list, const char *label, clq_call run, void *context);
+
+/* Reading a list, for placing and printing. */
+typedef struct clq_launch_info {
+    const char *scope, *label, *file, *function, *options; /* file NULL for a call */
+    size_t global[3], local[3];                            /* for a full batch */
+    uint32_t dims;
+    double flops, bytes;                                   /* for a full batch */
+} clq_launch_info;
+size_t clq_list_launch_count(const clq_list *list);
+void clq_list_launch_info(const clq_list *list, size_t index, clq_launch_info *out);
+typedef struct clq_value_info {
+    const char *name;
+    clq_value_kind kind;
+    size_t bytes;
+    size_t first_use, last_use; /* launch indices; first > last where no launch uses it */
+} clq_value_info;
+size_t clq_list_value_count(const clq_list *list);
+void clq_list_value_info(const clq_list *list, clq_value value, clq_value_info *out);
+
+/* Placing: every value that a launch uses gets a range of a buffer (offset aligned to clq_device_view_align). */
+void clq_list_place(clq_list *list, clq_value value, clq_buffer *buffer, size_t offset);
+/* Keeps a value out of lifetime sharing beyond its uses: it must survive the whole list (an output). */
+void clq_list_keep(clq_list *list, clq_value value);
+/* Builds kernels and sets all arguments. After it the list is fixed. */
+clq_status clq_list_bind(clq_list *list);
+void clq_list_set_int(clq_list *list, clq_param param, int value);
+void clq_list_set_float(clq_list *list, clq_param param, float value);
+/* Enqueues launches [first, end) on an in-order queue of the list's device for COUNT examples. No allocation, no
+ * look-up; arguments are touched only where a parameter changed. */
+clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end);
+
+/* ---- products: Dense and Conv2D (product.c picks tile, local or CLBlast; dense.c, conv2d.c) -------------------- */
+
+typedef struct clq_dense_problem {
+    size_t in, out;
+    clq_activation activation; /* not softmax */
+    size_t rows_per_example;           /* 1 unless the input has more than one axis: (r, in) -> (r, out) */
+} clq_dense_problem;
+/* y = act(x w + b). x (rows, in), w (in, out), b (out) or none, y (rows, out). */
+void clq_dense_forward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value b, clq_value y);
+/* From dz, the gradient before the activation (see clq_activation_backward): dx = dz w^T, dw = x^T dz; either may
+ * be none. dw is overwritten. */
+void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw);
+
+typedef struct clq_conv2d_problem {
+    size_t in_h, in_w, in_c, out_h, out_w, out_c;
+    size_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
+    size_t pad_top, pad_left; /* zeros in front; those behind follow from the output size */
+    clq_activation activation; /* not softmax */
+} clq_conv2d_problem;
+/* Cross-correlation as in Keras. x (in_h, in_w, in_c), w (kh, kw, in_c, out_c), b (out_c) or none. */
+void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value b, clq_value y);
+void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw);
+
+/* C (m, n) = op(A) op(B), row-major, for bench and doctor: transpose flags; lists with capacity 1 and count 1. */
+void clq_gemm(clq_list *list, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, clq_value a, clq_value b, clq_value c);
+
+/* Which product kernels are used: AUTO by device; the others are forced by tests. Per list, before the first op. */
+typedef enum clq_product_variant { CLQ_PRODUCT_AUTO, CLQ_PRODUCT_TILE, CLQ_PRODUCT_LOCAL, CLQ_PRODUCT_CLBLAST } clq_product_variant;
+void clq_list_set_product(clq_list *list, clq_product_variant variant);
+clq_product_variant clq_list_product(const clq_list *list);
+
+/* ---- elementwise (activation.c) -------------------------------------------------------------------------------- */
+
+/* y = act(x) over `elements` per example; softmax over rows of `channels`. x and y may be one value. */
+void clq_activation_forward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value x, clq_value y);
+/* dz = dy * act'(z), written in terms of the output y (for softmax: y * (dy - sum(dy * y)) per row), and, unless none,
+ * db (channels) = the sums of dz over all rows. dz may be dy's own value. With LINEAR, dz none and db given, only
+ * the sums are made. */
+void clq_activation_backward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y, clq_value dy, clq_value dz, clq_value db);
+
+/* ---- pooling (pool2d.c) ----------------------------------------------------------------------------------------- */
+
+typedef struct clq_pool2d_problem {
+    size_t in_h, in_w, channels, out_h, out_w;
+    size_t size_h, size_w, stride_h, stride_w, pad_top, pad_left;
+    bool average; /* padding is left out of the average's count; a maximum never picks padding */
+} clq_pool2d_problem;
+/* winner: which element of its window each maximum was (u8 where the window has at most 256, else i32; bytes from
+ * clq_pool2d_winner_bytes per example; the first of equals wins, as in TensorFlow). None for averages or inference. */
+size_t clq_pool2d_winner_bytes(const clq_pool2d_problem *p);
+void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x, clq_value y, clq_value winner);
+void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value dy, clq_value winner, clq_value dx); /* gathers; no atomics */
+
+/* ---- input (input.c) ----------------------------------------------------------------------------------------------- */
+
+/* y = (float)x * (1/255), u8 to f32, `elements` per example. */
+void clq_input_u8(clq_list *list, size_t elements, clq_value x, clq_value y);
+
+/* ---- losses (loss.c) -------------------------------------------------------------------------------------------------- */
+
+typedef struct clq_loss_problem {
+    clq_loss_kind kind;
+    size_t classes;
+    bool from_logits;       /* else x are probabilities: row-normalised, clipped to [1e-7, 1 - 1e-7] as Keras does */
+    float label_smoothing;  /* categorical only: t * (1 - s) + s / classes */
+} clq_loss_problem;
+/* Loss, gradient and metrics at once (clq_loss is train.h's type). x (classes) logits or probabilities; labels: i32 (1)
+ * where sparse, else f32 (classes). dx = SCALE * dloss/dx unless none; it may be x's own value. metrics: row SLOT of a
+ * (slots, 2) f32 buffer gets the sum of the examples' losses and the number of right answers (argmax of x against label
+ * or argmax of the target; the first of equals). A count of 0 writes zeros. Labels outside [0, classes) make the loss
+ * NaN (the data layer refuses them). */
+void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value labels, clq_value dx, clq_value metrics);
+
+/* ---- updates over a flat arena (update.c), all by the count of floats, launched once ------------------------------------ */
+
+/* Keras SGD: mu = 0: w -= RATE * g. Else v = mu v - RATE g; w += v, or with nesterov w += mu v - RATE g. */
+void clq_update_sgd(clq_list *list, size_t floats, float momentum, bool nesterov, clq_value w, clq_value g, clq_value v);
+/* Keras Adam: m += (g - m)(1 - b1); v += (g^2 - v)(1 - b2); w -= RATE * m / (sqrt(v) + epsilon), where the caller's
+ * RATE is lr * sqrt(1 - b2^t) / (1 - b1^t), in double on the host. */
+void clq_update_adam(clq_list *list, size_t floats, double beta1, double beta2, double epsilon, clq_value w, clq_value g, clq_value m, clq_value v);
+/* out[index] (f32) = sum of squares of x, summed pairwise in a fixed order. */
+void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index);
+
+#endif

@@ -1,0 +1,125 @@
+/* Matrix products in all their forms: which variant makes them, and what the variants share. */
+#include "ops/product.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+
+/* CLBlast is tuned for many GPUs, and its own cost per call pays only for large matrices. */
+enum { CLBLAST_SIDE_LEAST = 256 };
+
+/* Partial sums may take this much memory. */
+enum { PARTIAL_BYTES_MOST = 32 << 20 };
+
+clq_patches clq_patches_of_matrix(size_t rows, size_t columns) {
+    clq_axis one = {.in = 1, .out = 1, .taps = 1, .step = 1, .first = 0, .tap = 1, .divide = 1};
+    return (clq_patches){.rows = rows, .channels = columns, .h = one, .w = one};
+}
+
+static bool is_point(const clq_axis *axis) { return axis->in == 1 && axis->out == 1 && axis->taps == 1 && axis->first == 0; }
+
+bool clq_patches_are_matrix(const clq_patches *p) { return is_point(&p->h) && is_point(&p->w); }
+
+size_t clq_patches_depth(const clq_patches *p) { return p->h.taps * p->w.taps * p->channels; }
+
+bool clq_axis_padded(const clq_axis *axis) {
+    long taps = ((long)axis->taps - 1) * axis->tap, outs = ((long)axis->out - 1) * axis->step + axis->first;
+    long least = axis->first + CLQ_MIN(taps, 0L), most = outs + CLQ_MAX(taps, 0L);
+    return least < 0 || most >= (long)axis->in * axis->divide;
+}
+
+static clq_product_variant variant_of(const clq_list *list, const clq_patches *p, size_t columns) {
+    clq_product_variant variant = clq_list_product(list);
+    bool matrix = clq_patches_are_matrix(p), tile = clq_list_family(list) == CLQ_FAMILY_TILE;
+    if (variant == CLQ_PRODUCT_AUTO && !tile && matrix) {
+        double rows = (double)p->rows * clq_list_capacity(list);
+        bool large = rows >= CLBLAST_SIDE_LEAST && p->channels >= CLBLAST_SIDE_LEAST && columns >= CLBLAST_SIDE_LEAST;
+        if (large) variant = CLQ_PRODUCT_CLBLAST;
+    }
+    if (variant == CLQ_PRODUCT_AUTO || (variant == CLQ_PRODUCT_CLBLAST && !matrix))
+        variant = tile ? CLQ_PRODUCT_TILE : CLQ_PRODUCT_LOCAL;
+    return variant;
+}
+
+void clq_product_rows(clq_list *list, const clq_rows_product *p) {
+    switch (variant_of(list, &p->patches, p->columns)) {
+    case CLQ_PRODUCT_LOCAL: clq_product_rows_local(list, p); break;
+    case CLQ_PRODUCT_CLBLAST: clq_product_rows_clblast(list, p); break;
+    default: clq_product_rows_tile(list, p); break;
+    }
+}
+
+void clq_product_outer(clq_list *list, const clq_outer_product *p) {
+    switch (variant_of(list, &p->patches, p->columns)) {
+    case CLQ_PRODUCT_LOCAL: clq_product_outer_local(list, p); break;
+    case CLQ_PRODUCT_CLBLAST: clq_product_outer_clblast(list, p); break;
+    default: clq_product_outer_tile(list, p); break;
+    }
+}
+
+/* ---- shared by the variants ---- */
+
+size_t clq_patches_options(const clq_patches *p, size_t columns, char *out, size_t bytes) {
+    const clq_axis *h = &p->h, *w = &p->w;
+    int length = snprintf(out, bytes,
+                          "-DCOLUMNS=%zu -DDEPTH=%zu -DROWS_PER_EXAMPLE=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu "
+                          "-DTAPS_H=%zu -DTAPS_W=%zu -DSTEP_H=%d -DSTEP_W=%d -DFIRST_H=%d -DFIRST_W=%d -DTAP_H=%d -DTAP_W=%d "
+                          "-DDIVIDE_H=%d -DDIVIDE_W=%d ",
+                          columns, clq_patches_depth(p), p->rows, h->in, w->in, p->channels, h->out, w->out, h->taps, w->taps,
+                          h->step, w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
+    assert(length > 0 && (size_t)length < bytes);
+    return (size_t)length;
+}
+
+void clq_product_cost(clq_list *list, const clq_patches *p, size_t columns) {
+    double pixels = (double)(p->rows * p->h.out * p->w.out), depth = (double)clq_patches_depth(p), n = (double)columns;
+    double in = (double)(p->rows * p->h.in * p->w.in * p->channels);
+    clq_launch_cost(list, 0, 2 * pixels * depth * n / (p->h.divide * p->w.divide), depth * n * sizeof(float),
+                    (in + pixels * n) * sizeof(float));
+}
+
+void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
+    size_t frame_h = (p->h.out - 1) * (size_t)p->h.step + (p->h.taps - 1) * (size_t)p->h.tap + 1;
+    size_t frame_w = (p->w.out - 1) * (size_t)p->w.step + (p->w.taps - 1) * (size_t)p->w.tap + 1;
+    size_t in_floats = p->h.in * p->w.in * p->channels, floats = frame_h * frame_w * p->channels;
+    char options[CLQ_PRODUCT_OPTIONS];
+    (void)snprintf(options, sizeof options, "-DPAD -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DFRAME_H=%zu -DFRAME_W=%zu -DTOP=%d -DLEFT=%d",
+                   p->h.in, p->w.in, p->channels, frame_h, frame_w, -p->h.first, -p->w.first);
+    clq_value frames = clq_list_value(list, CLQ_VALUE_SCRATCH, "padded input", 0, floats * sizeof(float));
+    clq_launch_begin(list, "pad", "product_support", options, "product_pad");
+    clq_launch_value(list, *x, CLQ_READS);
+    clq_launch_value(list, frames, CLQ_WRITES);
+    clq_launch_work(list, 2, (size_t[]){frame_h, 0}, (size_t[]){1, 1}, 1, 1, 1);
+    clq_launch_cost(list, 0, 0, 0, (double)(in_floats + floats) * sizeof(float));
+    p->h.in = frame_h;
+    p->w.in = frame_w;
+    p->h.first = p->w.first = 0;
+    *x = frames;
+}
+
+size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted, size_t terms_least) {
+    double images = (double)p->rows * clq_list_capacity(list), terms = images * (double)(p->h.out * p->w.out);
+    double bytes = (double)clq_patches_depth(p) * (double)columns * sizeof(float);
+    double most = CLQ_MIN(CLQ_MIN(images, terms / (double)terms_least), PARTIAL_BYTES_MOST / bytes);
+    return most < 1 ? 1 : CLQ_MIN(CLQ_MAX(wanted, (size_t)1), (size_t)most);
+}
+
+clq_value clq_product_partial(clq_list *list, const clq_outer_product *p, size_t slices) {
+    if (slices == 1) return p->dw;
+    size_t floats = clq_patches_depth(&p->patches) * p->columns;
+    return clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", slices * floats * sizeof(float), 0);
+}
+
+void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices) {
+    if (slices == 1) return;
+    size_t floats = clq_patches_depth(&p->patches) * p->columns, vector = clq_device_vector(clq_list_device(list));
+    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
+    size_t group = tile ? 1 : 64, share = tile ? 32 * vector : vector;
+    char options[CLQ_PRODUCT_OPTIONS];
+    (void)snprintf(options, sizeof options, "-DREDUCE -DFLOATS=%zu -DSLICES=%zu -DSHARE=%zu", floats, slices, share);
+    clq_launch_begin(list, "reduce", "product_support", options, "product_reduce");
+    clq_launch_value(list, partial, CLQ_READS);
+    clq_launch_value(list, p->dw, CLQ_WRITES);
+    clq_launch_work(list, 1, (size_t[]){clq_round_up(clq_ceil_div(floats, share), group)}, (size_t[]){group}, -1, 0, 0);
+    clq_launch_cost(list, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float), 0);
+}

@@ -1,0 +1,175 @@
+/* Products as register tiles (cl/product_tile.cl): the shape of the tiles, and what is packed or padded before. */
+#include "ops/product.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+enum {
+    BLOCK_TERMS = 512,      /* of a long sum before it is put aside */
+    LONG_SUM = 1024,
+    FEW_CHANNELS = 16,      /* with fewer, zeros around a whole image cost less than asking at every tap */
+    MATRIX_ROWS = 8,        /* of a tile: divides usual batches */
+    TILE_ROWS_MOST = 14,
+    TERMS_LEAST = 64,       /* of a slice, for more work-groups */
+    CACHED_TERMS_LEAST = 512, /* of a slice, for the cache's sake */
+    CACHED_BYTES = 512 << 10  /* what one slice may read: about half of a core's second-level cache */
+};
+
+typedef struct tile {
+    size_t rows, vectors, width; /* width: vectors as floats */
+    size_t panels;               /* of `width` columns */
+} tile;
+
+static size_t registers(size_t vector) { return vector >= 16 ? 32 : 16; }
+
+/* Most rows of a tile whose accumulators, row of B and one number of A stay in registers. */
+static size_t rows_most(size_t vector, size_t vectors) {
+    return CLQ_MIN((registers(vector) - 1) / vectors - 1, (size_t)TILE_ROWS_MOST);
+}
+
+/* Two vectors across are enough for as many multiplications per load as a core can do; three where that wastes less, four
+ * where rows are few. */
+static size_t vectors_across(size_t all, size_t rows_there) {
+    if (all <= 3) return all;
+    if (rows_there <= 4 && all % 4 == 0) return 4;
+    return all % 2 != 0 && all % 3 == 0 ? 3 : 2;
+}
+
+/* n in equal parts of at most `most`. */
+static size_t even_part(size_t n, size_t most) { return clq_ceil_div(n, clq_ceil_div(n, most)); }
+
+static void set_vectors(tile *t, size_t vector, size_t vectors, size_t columns) {
+    t->vectors = vectors;
+    t->width = vectors * vector;
+    t->panels = clq_ceil_div(columns, t->width);
+}
+
+/* pixels: that a row of tiles covers. others: rows of pixels. */
+static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, double others, bool matrix) {
+    clq_device *device = clq_list_device(list);
+    size_t vector = clq_device_vector(device), all = clq_ceil_div(columns, vector), groups = clq_device_min_groups(device);
+    tile t = {0};
+    set_vectors(&t, vector, CLQ_MIN(vectors_across(all, pixels), registers(vector) / 4), columns);
+    size_t most = rows_most(vector, t.vectors);
+    t.rows = matrix ? CLQ_MIN(CLQ_MIN((size_t)MATRIX_ROWS, most), pixels) : even_part(pixels, most);
+    while (matrix && (double)(t.panels * clq_ceil_div(pixels, t.rows)) * others < (double)groups) {
+        if (t.vectors > 1) set_vectors(&t, vector, t.vectors / 2, columns);
+        else if (t.rows > 4) t.rows = clq_ceil_div(t.rows, 2);
+        else break;
+    }
+    return t;
+}
+
+static void add_option(char *options, size_t *used, const char *format, ...) CLQ_PRINTF(3, 4);
+static void add_option(char *options, size_t *used, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(options + *used, CLQ_PRODUCT_OPTIONS - *used, format, arguments);
+    va_end(arguments);
+    assert(length > 0 && *used + (size_t)length < CLQ_PRODUCT_OPTIONS);
+    *used += (size_t)length;
+}
+
+/* ---- rows ---- */
+
+static clq_value pack(clq_list *list, const clq_rows_product *p, const tile *t) {
+    size_t depth = clq_patches_depth(&p->patches), taps = p->patches.h.taps * p->patches.w.taps;
+    size_t vector = clq_device_vector(clq_list_device(list)), bytes = t->panels * depth * t->width * sizeof(float);
+    char options[CLQ_PRODUCT_OPTIONS];
+    size_t used = 0;
+    add_option(options, &used, "-DPACK -DNR=%zu -DTAPS=%zu -DDEPTH=%zu -DCOLUMNS=%zu%s", t->vectors, taps, p->patches.channels, p->columns,
+               p->transposed ? " -DTRANSPOSED" : "");
+    clq_value packed = clq_list_value(list, CLQ_VALUE_SCRATCH, "packed weights", bytes, 0);
+    clq_launch_begin(list, "pack", "product_support", options, "product_pack");
+    clq_launch_value(list, p->w, CLQ_READS);
+    clq_launch_value(list, packed, CLQ_WRITES);
+    clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(p->patches.channels, vector), t->panels}, (size_t[]){1, 1}, -1, 0, 0);
+    clq_launch_cost(list, 0, 0, (double)(depth * p->columns * sizeof(float) + bytes), 0);
+    return packed;
+}
+
+/* Whether the taps of a row of an image are one run of floats, all inside. */
+static bool taps_are_runs(const clq_axis *w) { return (w->tap == 1 || w->taps == 1) && w->divide == 1 && !clq_axis_padded(w); }
+
+static void rows_options(const clq_rows_product *p, const tile *t, bool packed, char *options) {
+    const clq_patches *q = &p->patches;
+    size_t used = clq_patches_options(q, p->columns, options, CLQ_PRODUCT_OPTIONS), depth = clq_patches_depth(q);
+    bool matrix = clq_patches_are_matrix(q);
+    add_option(options, &used, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation, p->b ? " -DBIAS" : "",
+               packed ? " -DPACKED" : "");
+    if (depth > LONG_SUM) add_option(options, &used, " -DBLOCKED=%d", BLOCK_TERMS);
+    if (matrix) {
+        add_option(options, &used, " -DMATRIX");
+        return;
+    }
+    size_t divide = (size_t)q->w.divide, tiles = clq_ceil_div(clq_ceil_div(q->w.out, divide), t->rows);
+    add_option(options, &used, " -DPATCHES -DTILES=%zu", tiles);
+    if (taps_are_runs(&q->w)) add_option(options, &used, " -DRUNS");
+    else if (clq_axis_padded(&q->w)) add_option(options, &used, tiles == 1 && divide == 1 ? " -DFOLDED" : " -DPADDED");
+}
+
+void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
+    clq_rows_product p = *product;
+    clq_patches *q = &p.patches;
+    bool matrix = clq_patches_are_matrix(q), divides = q->h.divide > 1 || q->w.divide > 1;
+    if (q->channels < FEW_CHANNELS && !divides && q->h.tap > 0 && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
+        clq_patches_pad(list, q, &p.x);
+    double capacity = clq_list_capacity(list);
+    size_t divide = (size_t)q->w.divide, pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
+    tile t = choose_tile(list, p.columns, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix);
+    bool packed = p.transposed;
+    if (packed) p.w = pack(list, &p, &t);
+    char options[CLQ_PRODUCT_OPTIONS];
+    rows_options(&p, &t, packed, options);
+    clq_launch_begin(list, p.label, "product_tile", options, "product_rows");
+    clq_launch_value(list, p.x, CLQ_READS);
+    clq_launch_value(list, p.w, CLQ_READS);
+    clq_launch_value(list, p.b, CLQ_READS);
+    clq_launch_value(list, p.y, CLQ_WRITES);
+    clq_launch_zeros(list, q->channels * sizeof(float));
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    if (matrix) {
+        clq_launch_work(list, 2, (size_t[]){0, t.panels}, (size_t[]){1, 1}, 0, q->rows, t.rows);
+    } else {
+        size_t tiles = clq_ceil_div(clq_ceil_div(q->w.out, divide), t.rows) * divide;
+        clq_launch_work(list, 3, (size_t[]){tiles * q->h.out, 0, t.panels}, (size_t[]){1, 1, 1}, 1, 1, 1);
+    }
+    clq_product_cost(list, q, p.columns);
+}
+
+/* ---- outer ---- */
+
+void clq_product_outer_tile(clq_list *list, const clq_outer_product *product) {
+    clq_outer_product p = *product;
+    clq_patches *q = &p.patches;
+    if (q->channels < FEW_CHANNELS && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w))) clq_patches_pad(list, q, &p.x);
+    bool runs = taps_are_runs(&q->w);
+    size_t run = (runs ? q->w.taps : 1) * q->channels, across = runs ? 1 : q->w.taps;
+    clq_device *device = clq_list_device(list);
+    size_t vector = clq_device_vector(device), all = clq_ceil_div(p.columns, vector), groups = clq_device_min_groups(device);
+    tile t = {0};
+    set_vectors(&t, vector, CLQ_MIN(vectors_across(all, SIZE_MAX), registers(vector) / 4), p.columns);
+    size_t most = rows_most(vector, t.vectors), length = even_part(run, most);
+    size_t stacked = runs && length == run ? even_part(q->h.taps, CLQ_MAX(most / run, (size_t)1)) : 1;
+    t.rows = stacked * length;
+    size_t tiles = clq_ceil_div(run, length) * across * clq_ceil_div(q->h.taps, stacked);
+    double read = (double)clq_list_capacity(list) * (double)(q->rows * sizeof(float)) *
+                  (double)(q->h.in * q->w.in * q->channels + q->h.out * q->w.out * p.columns);
+    size_t for_cache = clq_product_slices(list, q, p.columns, (size_t)(read / CACHED_BYTES) + 1, CACHED_TERMS_LEAST);
+    size_t for_groups = clq_product_slices(list, q, p.columns, clq_ceil_div(groups, tiles * t.panels), TERMS_LEAST);
+    size_t slices = CLQ_MAX(for_cache, for_groups), terms = q->rows * clq_list_capacity(list) * q->h.out * q->w.out / slices;
+    char options[CLQ_PRODUCT_OPTIONS];
+    size_t used = clq_patches_options(q, p.columns, options, sizeof options);
+    add_option(options, &used, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", t.rows, length, t.vectors, slices, runs ? " -DRUNS" : "");
+    if (terms > LONG_SUM) add_option(options, &used, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
+    clq_value partial = clq_product_partial(list, &p, slices);
+    clq_launch_begin(list, p.label, "product_tile", options, "product_outer");
+    clq_launch_value(list, p.x, CLQ_READS);
+    clq_launch_value(list, p.dz, CLQ_READS);
+    clq_launch_value(list, partial, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_work(list, 3, (size_t[]){tiles, t.panels, slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
+    clq_product_cost(list, q, p.columns);
+    clq_product_reduce(list, &p, partial, slices);
+}

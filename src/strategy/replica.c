@@ -1,0 +1,185 @@
+/* One replica's life, its queue of commands, and what each command does on its device. */
+#include "strategy/replica.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- commands, in order ---------------------------------------------------------------------------------------- */
+
+void clq_replica_post(clq_replica *replica, const clq_command *command) {
+    pthread_mutex_lock(&replica->mutex);
+    while (replica->posted - replica->taken == CLQ_COMMANDS_MAX) pthread_cond_wait(&replica->changed, &replica->mutex);
+    replica->commands[replica->posted++ % CLQ_COMMANDS_MAX] = *command;
+    pthread_cond_signal(&replica->changed);
+    pthread_mutex_unlock(&replica->mutex);
+}
+
+static clq_command take(clq_replica *replica) {
+    pthread_mutex_lock(&replica->mutex);
+    while (replica->posted == replica->taken) pthread_cond_wait(&replica->changed, &replica->mutex);
+    clq_command command = replica->commands[replica->taken % CLQ_COMMANDS_MAX];
+    bool was_full = replica->posted - replica->taken == CLQ_COMMANDS_MAX;
+    replica->taken++;
+    if (was_full) pthread_cond_signal(&replica->changed);
+    pthread_mutex_unlock(&replica->mutex);
+    return command;
+}
+
+void clq_latch_count_down(clq_latch *latch) {
+    if (!latch) return;
+    pthread_mutex_lock(&latch->mutex);
+    if (--latch->remaining == 0) pthread_cond_signal(&latch->zero);
+    pthread_mutex_unlock(&latch->mutex);
+}
+
+/* ---- rows to the device ------------------------------------------------------------------------------------------ */
+
+static clq_status stage(clq_queue *queue, clq_buffer *pinned, clq_buffer *to, const void *rows, size_t bytes) {
+    memcpy(clq_buffer_host(pinned), rows, bytes);
+    return clq_queue_write(queue, to, 0, clq_buffer_host(pinned), bytes, false);
+}
+
+/* Copies this replica's rows into the next staging slot, lets the poster go on, and enqueues the upload. */
+static clq_status upload(clq_replica *replica, clq_command *command) {
+    const clq_strategy_config *config = &replica->strategy->config;
+    clq_staging *staging = &replica->staging[replica->next_staging++ % CLQ_STAGING_SLOTS];
+    if (command->count == 0) return CLQ_OK;
+    if (staging->uploaded) {
+        clq_status status = clq_event_wait(staging->uploaded);
+        clq_event_destroy(staging->uploaded);
+        staging->uploaded = NULL;
+        CLQ_TRY(status);
+    }
+    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
+    CLQ_TRY(stage(replica->queue, staging->samples, clq_plan_samples(replica->plan), command->samples, command->count * sample_bytes));
+    if (staging->labels && command->labels)
+        CLQ_TRY(stage(replica->queue, staging->labels, clq_plan_labels(replica->plan), command->labels, command->count * config->label_bytes));
+    clq_latch_count_down(command->latch);
+    command->latch = NULL;
+    return clq_queue_mark(replica->queue, &staging->uploaded);
+}
+
+/* ---- what commands do ---------------------------------------------------------------------------------------------- */
+
+static clq_status forward(clq_replica *replica, clq_command *command) {
+    CLQ_TRY(upload(replica, command));
+    clq_plan_set_count(replica->plan, command->count, command->scale);
+    clq_plan_set_slot(replica->plan, command->slot);
+    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD));
+    return clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_LOSS);
+}
+
+static clq_status gradients(clq_replica *replica, clq_command *command) {
+    CLQ_TRY(forward(replica, command));
+    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_BACKWARD));
+    return clq_queue_flush(replica->queue);
+}
+
+static clq_status reduce(clq_replica *replica) {
+    clq_crew *crew = replica->strategy->crew;
+    if (!crew) return CLQ_OK;
+    clq_buffer *gradient = clq_plan_gradient(replica->plan);
+    return clq_crew_all_reduce(crew, replica->index, replica->queue, gradient, 0, gradient, 0,
+                               clq_plan_arena_bytes(replica->plan) / sizeof(float), CLQ_F32);
+}
+
+static clq_status apply(clq_replica *replica, const clq_command *command) {
+    clq_plan_set_rate(replica->plan, command->rate);
+    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_NORM));
+    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_UPDATE));
+    return clq_queue_flush(replica->queue);
+}
+
+static clq_status predict(clq_replica *replica, clq_command *command) {
+    CLQ_TRY(forward(replica, command));
+    if (command->count == 0) return CLQ_OK;
+    return clq_queue_read(replica->queue, clq_plan_output(replica->plan), 0, command->to, command->bytes, true);
+}
+
+static clq_status carry_out(clq_replica *replica, clq_command *command) {
+    switch (command->kind) {
+    case CLQ_COMMAND_GRADIENTS: return gradients(replica, command);
+    case CLQ_COMMAND_FORWARD: CLQ_TRY(forward(replica, command)); return clq_queue_flush(replica->queue);
+    case CLQ_COMMAND_REDUCE: return reduce(replica);
+    case CLQ_COMMAND_APPLY: return apply(replica, command);
+    case CLQ_COMMAND_PREDICT: return predict(replica, command);
+    case CLQ_COMMAND_READ:
+        return clq_queue_read(replica->queue, command->buffer, command->offset, command->to, command->bytes, true);
+    case CLQ_COMMAND_WRITE:
+        return clq_queue_write(replica->queue, command->buffer, command->offset, command->from, command->bytes, true);
+    case CLQ_COMMAND_SYNC:
+    case CLQ_COMMAND_STOP: return clq_queue_finish(replica->queue);
+    }
+    return CLQ_OK;
+}
+
+static void drive(void *context) {
+    clq_replica *replica = context;
+    for (;;) {
+        clq_command command = take(replica);
+        if (!atomic_load(&replica->strategy->failed)) {
+            clq_status status = carry_out(replica, &command);
+            if (status != CLQ_OK) clq_strategy_fail(replica->strategy, status, replica);
+        }
+        clq_latch_count_down(command.latch);
+        if (command.kind == CLQ_COMMAND_STOP) return;
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------- */
+
+static clq_status open_staging(clq_replica *replica) {
+    const clq_strategy_config *config = &replica->strategy->config;
+    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
+    for (unsigned i = 0; i < CLQ_STAGING_SLOTS; i++) {
+        clq_staging *staging = &replica->staging[i];
+        CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * sample_bytes, "sample staging", &staging->samples));
+        if (config->plan.loss)
+            CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * config->label_bytes, "label staging",
+                                      &staging->labels));
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_replica_open(clq_replica *replica, clq_system *system, clq_device_choice choice) {
+    clq_plan_config plan = replica->strategy->config.plan;
+    plan.capacity = (uint32_t)replica->share;
+    CLQ_TRY(clq_device_open(system, choice, &replica->device));
+    CLQ_TRY(clq_queue_create(replica->device, 0, &replica->queue));
+    CLQ_TRY(clq_plan_create(replica->strategy->model, replica->device, &plan, &replica->plan));
+    return open_staging(replica);
+}
+
+clq_status clq_replica_start(clq_replica *replica) {
+    if (pthread_mutex_init(&replica->mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
+    if (pthread_cond_init(&replica->changed, NULL) != 0) {
+        pthread_mutex_destroy(&replica->mutex);
+        return clq_fail(CLQ_SYSTEM, "cannot create a condition variable");
+    }
+    replica->ready = true;
+    char name[16];
+    snprintf(name, sizeof name, "replica %u", replica->index % 1000u);
+    return clq_thread_start(name, drive, replica, &replica->thread);
+}
+
+void clq_replica_stop(clq_replica *replica) {
+    if (!replica->thread) return;
+    clq_replica_post(replica, &(clq_command){.kind = CLQ_COMMAND_STOP});
+    clq_thread_join(replica->thread);
+    replica->thread = NULL;
+}
+
+void clq_replica_close(clq_replica *replica) {
+    if (replica->ready) {
+        pthread_cond_destroy(&replica->changed);
+        pthread_mutex_destroy(&replica->mutex);
+    }
+    for (unsigned i = 0; i < CLQ_STAGING_SLOTS; i++) {
+        clq_event_destroy(replica->staging[i].uploaded);
+        clq_buffer_destroy(replica->staging[i].samples);
+        clq_buffer_destroy(replica->staging[i].labels);
+    }
+    clq_plan_destroy(replica->plan);
+    clq_queue_destroy(replica->queue);
+    clq_device_close(replica->device);
+}

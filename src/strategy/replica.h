@@ -1,0 +1,91 @@
+/* A replica: a device, its plan and the thread that drives it. Private to strategy.
+ *
+ * The poster adds commands in order; the replica's thread takes them one by one. A command that reads a batch counts
+ * down its latch once the rows it needs are in the replica's own staging memory. After a failure anywhere the remaining
+ * commands are answered, not carried out. */
+#ifndef CLQ_STRATEGY_REPLICA_H
+#define CLQ_STRATEGY_REPLICA_H
+
+#include "strategy/strategy.h"
+
+enum { CLQ_COMMANDS_MAX = 16, CLQ_STAGING_SLOTS = 4 };
+
+/* Lets a poster wait until `remaining` parties have counted down. */
+typedef struct clq_latch {
+    pthread_mutex_t mutex;
+    pthread_cond_t zero;
+    unsigned remaining;
+} clq_latch;
+
+typedef enum clq_command_kind {
+    CLQ_COMMAND_GRADIENTS,
+    CLQ_COMMAND_FORWARD,
+    CLQ_COMMAND_REDUCE,
+    CLQ_COMMAND_APPLY,
+    CLQ_COMMAND_PREDICT,
+    CLQ_COMMAND_READ,
+    CLQ_COMMAND_WRITE,
+    CLQ_COMMAND_SYNC,
+    CLQ_COMMAND_STOP
+} clq_command_kind;
+
+typedef struct clq_command {
+    clq_command_kind kind;
+    const char *samples, *labels; /* this replica's rows of the batch */
+    uint32_t count, slot;
+    float scale, rate;
+    clq_latch *latch;             /* GRADIENTS, FORWARD, PREDICT: rows taken; the others: done. May be NULL */
+    clq_buffer *buffer;           /* READ, WRITE */
+    size_t offset, bytes;
+    void *to;                     /* READ, PREDICT */
+    const void *from;             /* WRITE */
+} clq_command;
+
+/* Rows on their way to the device. */
+typedef struct clq_staging {
+    clq_buffer *samples, *labels; /* pinned */
+    clq_event *uploaded;          /* NULL: free */
+} clq_staging;
+
+typedef struct clq_replica {
+    struct clq_strategy *strategy;
+    unsigned index;
+    size_t share;
+    clq_device *device;
+    clq_queue *queue;
+    clq_plan *plan;
+    clq_staging staging[CLQ_STAGING_SLOTS];
+    unsigned next_staging;
+    clq_thread *thread;
+    bool ready; /* mutex and condition exist */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    clq_command commands[CLQ_COMMANDS_MAX];
+    uint64_t posted, taken;
+} clq_replica;
+
+struct clq_strategy {
+    const clq_model *model;
+    clq_strategy_config config;
+    unsigned count;
+    clq_replica *replicas;
+    clq_crew *crew; /* NULL for one replica */
+    clq_latch latch;
+    bool latch_ready;
+    pthread_mutex_t failure_mutex;
+    bool failure_mutex_ready;
+    atomic_bool failed;
+    clq_error failure;
+    size_t *offsets, *counts; /* the split of the batch at hand */
+};
+
+clq_status clq_replica_open(clq_replica *replica, clq_system *system, clq_device_choice choice);
+clq_status clq_replica_start(clq_replica *replica);
+void clq_replica_stop(clq_replica *replica); /* ends its thread, after what was posted */
+void clq_replica_close(clq_replica *replica);
+void clq_replica_post(clq_replica *replica, const clq_command *command);
+
+void clq_latch_count_down(clq_latch *latch);
+void clq_strategy_fail(struct clq_strategy *strategy, clq_status status, const clq_replica *replica);
+
+#endif

@@ -1,0 +1,253 @@
+/* Posts a step's parts to every replica, splits batches, gathers results, keeps the first failure. */
+#include "strategy/replica.h"
+
+#include <string.h>
+
+void clq_strategy_fail(clq_strategy *strategy, clq_status status, const clq_replica *replica) {
+    /* A replica that was only told to give up is not the cause. */
+    if (strategy->count > 1 && status != CLQ_ABORTED)
+        clq_fail_within(status, "replica %u on %s", replica->index, clq_device_label(replica->device));
+    clq_error error;
+    clq_error_take(status, &error);
+    pthread_mutex_lock(&strategy->failure_mutex);
+    bool first = !atomic_load(&strategy->failed) || (strategy->failure.status == CLQ_ABORTED && status != CLQ_ABORTED);
+    if (first) {
+        strategy->failure = error;
+        atomic_store(&strategy->failed, true);
+    }
+    pthread_mutex_unlock(&strategy->failure_mutex);
+    if (strategy->crew) clq_crew_abort(strategy->crew, &error);
+}
+
+static clq_status failure(clq_strategy *strategy) {
+    if (!atomic_load(&strategy->failed)) return CLQ_OK;
+    pthread_mutex_lock(&strategy->failure_mutex);
+    clq_error error = strategy->failure;
+    pthread_mutex_unlock(&strategy->failure_mutex);
+    return clq_error_raise(&error);
+}
+
+/* ---- posting --------------------------------------------------------------------------------------------------- */
+
+static void expect(clq_strategy *strategy, unsigned parties) {
+    pthread_mutex_lock(&strategy->latch.mutex);
+    strategy->latch.remaining = parties;
+    pthread_mutex_unlock(&strategy->latch.mutex);
+}
+
+static clq_status await(clq_strategy *strategy) {
+    pthread_mutex_lock(&strategy->latch.mutex);
+    while (strategy->latch.remaining > 0) pthread_cond_wait(&strategy->latch.zero, &strategy->latch.mutex);
+    pthread_mutex_unlock(&strategy->latch.mutex);
+    return failure(strategy);
+}
+
+static void post_all(clq_strategy *strategy, const clq_command *command) {
+    for (unsigned r = 0; r < strategy->count; r++) clq_replica_post(&strategy->replicas[r], command);
+}
+
+/* One command to every replica with its rows of the batch. */
+static clq_status post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
+    const clq_strategy_config *config = &strategy->config;
+    CLQ_TRY(failure(strategy));
+    if (batch->count > config->global_batch)
+        return clq_fail(CLQ_ARGUMENT, "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
+                        batch->count, config->global_batch);
+    clq_shares_split(batch->count, strategy->count, NULL, strategy->offsets, strategy->counts);
+    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
+    size_t output_bytes = command.bytes;
+    char *out = command.to;
+    command.scale = batch->count ? (float)(1.0 / (double)batch->count) : 0.0f;
+    command.latch = &strategy->latch;
+    expect(strategy, strategy->count);
+    for (unsigned r = 0; r < strategy->count; r++) {
+        size_t offset = strategy->offsets[r], count = strategy->counts[r];
+        command.count = (uint32_t)count;
+        command.samples = (const char *)batch->samples + offset * sample_bytes;
+        command.labels = batch->labels ? (const char *)batch->labels + offset * config->label_bytes : NULL;
+        if (out) {
+            command.to = out + offset * output_bytes;
+            command.bytes = count * output_bytes;
+        }
+        clq_replica_post(&strategy->replicas[r], &command);
+    }
+    return await(strategy);
+}
+
+clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
+    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_GRADIENTS, .slot = slot}, batch);
+}
+
+clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
+    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_FORWARD, .slot = slot}, batch);
+}
+
+clq_status clq_strategy_reduce(clq_strategy *strategy) {
+    CLQ_TRY(failure(strategy));
+    if (strategy->crew) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_REDUCE});
+    return CLQ_OK;
+}
+
+clq_status clq_strategy_apply(clq_strategy *strategy, float rate) {
+    CLQ_TRY(failure(strategy));
+    post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_APPLY, .rate = rate});
+    return CLQ_OK;
+}
+
+clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out) {
+    size_t bytes = strategy->model->nodes[strategy->model->output - 1].elements * sizeof(float);
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_PREDICT, .to = out, .bytes = bytes}, batch));
+    return clq_strategy_wait(strategy);
+}
+
+/* ---- waiting and reading ------------------------------------------------------------------------------------------ */
+
+clq_status clq_strategy_wait(clq_strategy *strategy) {
+    expect(strategy, strategy->count);
+    post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_SYNC, .latch = &strategy->latch});
+    return await(strategy);
+}
+
+static clq_status transfer(clq_strategy *strategy, unsigned replica, clq_command command) {
+    CLQ_TRY(failure(strategy));
+    command.latch = &strategy->latch;
+    expect(strategy, 1);
+    clq_replica_post(&strategy->replicas[replica], &command);
+    return await(strategy);
+}
+
+clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double (*rows)[2]) {
+    float *host = clq_alloc((size_t)count * 2, sizeof *host);
+    if (!host) return CLQ_MEMORY;
+    for (uint32_t i = 0; i < count; i++) rows[i][0] = rows[i][1] = 0.0;
+    clq_status status = CLQ_OK;
+    for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++) {
+        status = transfer(strategy, r, (clq_command){.kind = CLQ_COMMAND_READ,
+                                                     .buffer = clq_plan_metrics(strategy->replicas[r].plan),
+                                                     .offset = (size_t)first * 2 * sizeof(float),
+                                                     .to = host,
+                                                     .bytes = (size_t)count * 2 * sizeof(float)});
+        for (uint32_t i = 0; i < count && status == CLQ_OK; i++) {
+            rows[i][0] += (double)host[2 * i];
+            rows[i][1] += (double)host[2 * i + 1];
+        }
+    }
+    clq_free(host);
+    return status;
+}
+
+clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares) {
+    clq_buffer *norms = clq_plan_norms(strategy->replicas[0].plan);
+    if (!norms) return clq_fail(CLQ_STATE, "this trainer does not measure its gradient: set measure_gradient");
+    return transfer(strategy, 0, (clq_command){.kind = CLQ_COMMAND_READ, .buffer = norms, .to = squares,
+                                               .bytes = strategy->model->variable_count * sizeof(float)});
+}
+
+clq_status clq_strategy_write_parameters(clq_strategy *strategy, size_t offset, const void *from, size_t bytes) {
+    for (unsigned r = 0; r < strategy->count; r++)
+        CLQ_TRY(transfer(strategy, r, (clq_command){.kind = CLQ_COMMAND_WRITE,
+                                                    .buffer = clq_plan_parameters(strategy->replicas[r].plan),
+                                                    .offset = offset, .from = from, .bytes = bytes}));
+    return CLQ_OK;
+}
+
+clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes) {
+    return transfer(strategy, replica, (clq_command){.kind = CLQ_COMMAND_READ,
+                                                     .buffer = clq_plan_parameters(strategy->replicas[replica].plan),
+                                                     .offset = offset, .to = to, .bytes = bytes});
+}
+
+clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes) {
+    clq_buffer *gradient = clq_plan_gradient(strategy->replicas[replica].plan);
+    if (!gradient) return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
+    return transfer(strategy, replica, (clq_command){.kind = CLQ_COMMAND_READ, .buffer = gradient, .offset = offset, .to = to, .bytes = bytes});
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------------- */
+
+static clq_status create_locks(clq_strategy *strategy) {
+    if (pthread_mutex_init(&strategy->failure_mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
+    strategy->failure_mutex_ready = true;
+    if (pthread_mutex_init(&strategy->latch.mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
+    if (pthread_cond_init(&strategy->latch.zero, NULL) != 0) {
+        pthread_mutex_destroy(&strategy->latch.mutex);
+        return clq_fail(CLQ_SYSTEM, "cannot create a condition variable");
+    }
+    strategy->latch_ready = true;
+    return CLQ_OK;
+}
+
+static clq_status create_crew(clq_strategy *strategy) {
+    if (strategy->count == 1) return CLQ_OK;
+    clq_device *devices[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < strategy->count; r++) devices[r] = strategy->replicas[r].device;
+    return clq_crew_create(devices, strategy->count, &strategy->config.group, &strategy->crew);
+}
+
+static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
+    unsigned count = devices->count;
+    strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
+    strategy->offsets = clq_alloc(count, sizeof *strategy->offsets);
+    strategy->counts = clq_alloc(count, sizeof *strategy->counts);
+    if (!strategy->replicas || !strategy->offsets || !strategy->counts) return CLQ_MEMORY;
+    strategy->count = count;
+    clq_shares_split(strategy->config.global_batch, count, NULL, strategy->offsets, strategy->counts);
+    for (unsigned r = 0; r < count; r++) {
+        clq_replica *replica = &strategy->replicas[r];
+        replica->strategy = strategy;
+        replica->index = r;
+        /* Every replica can take the largest share, so that any split of a batch fits. */
+        replica->share = strategy->counts[0];
+        clq_status status = clq_replica_open(replica, devices->system, devices->items[r]);
+        if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
+    }
+    CLQ_TRY(create_crew(strategy));
+    for (unsigned r = 0; r < count; r++) CLQ_TRY(clq_replica_start(&strategy->replicas[r]));
+    return CLQ_OK;
+}
+
+clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
+                               clq_strategy **out) {
+    if (devices->count < 1) return clq_fail(CLQ_NO_DEVICE, "no device was selected");
+    if (config->global_batch < devices->count)
+        return clq_fail(CLQ_ARGUMENT, "a global batch of %zu is smaller than the %u replicas: use a batch of at least %u or fewer devices",
+                        config->global_batch, devices->count, devices->count);
+    if (config->global_batch > INT32_MAX) return clq_fail(CLQ_ARGUMENT, "a batch of %zu is too large", config->global_batch);
+    clq_strategy *strategy = clq_alloc(1, sizeof *strategy);
+    if (!strategy) return CLQ_MEMORY;
+    strategy->model = model;
+    strategy->config = *config;
+    clq_status status;
+    CLQ_TRY_OR(fail, status, create_locks(strategy));
+    CLQ_TRY_OR(fail, status, open_replicas(strategy, devices));
+    *out = strategy;
+    return CLQ_OK;
+fail:
+    clq_strategy_destroy(strategy);
+    return status;
+}
+
+void clq_strategy_destroy(clq_strategy *strategy) {
+    if (!strategy) return;
+    for (unsigned r = 0; r < strategy->count; r++) clq_replica_stop(&strategy->replicas[r]);
+    clq_crew_destroy(strategy->crew); /* nobody is inside now; its memory lies on the devices that close next */
+    for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
+    if (strategy->latch_ready) {
+        pthread_cond_destroy(&strategy->latch.zero);
+        pthread_mutex_destroy(&strategy->latch.mutex);
+    }
+    if (strategy->failure_mutex_ready) pthread_mutex_destroy(&strategy->failure_mutex);
+    clq_free(strategy->replicas);
+    clq_free(strategy->offsets);
+    clq_free(strategy->counts);
+    clq_free(strategy);
+}
+
+unsigned clq_strategy_replicas(const clq_strategy *strategy) { return strategy->count; }
+clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) { return strategy->replicas[replica].device; }
+const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica) { return strategy->replicas[replica].plan; }
+size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
+    size_t per_replica = strategy->replicas[0].share, before = replica * per_replica;
+    size_t batch = strategy->config.global_batch;
+    return before >= batch ? 0 : CLQ_MIN(per_replica, batch - before);
+}

@@ -1,0 +1,51 @@
+/* strategy: how replicas work together. A replica is a device, its queue, its plan, its staging memory and the thread
+ * that drives it (replica.c). A strategy (strategy.c) posts commands to all replicas, in one order; each replica works
+ * through its own queue of commands, so the poster runs ahead by a step while devices compute. Replicas meet only in
+ * the crew's collectives.
+ *
+ * The first failure of any replica aborts the others' collectives; every later call returns it. */
+#ifndef CLQ_STRATEGY_H
+#define CLQ_STRATEGY_H
+
+#include "comm/comm.h"
+#include "data/data.h"
+#include "graph/graph.h"
+
+typedef struct clq_strategy_config {
+    clq_plan_config plan;        /* capacity is made from global_batch and the shares */
+    size_t global_batch;
+    size_t sample_elements;      /* of one sample */
+    size_t label_bytes;          /* of one sample's label */
+    clq_group_config group;
+} clq_strategy_config;
+
+typedef struct clq_strategy clq_strategy;
+/* One replica per entry of devices. The parameters are zero until clq_strategy_write_parameters. */
+clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config, clq_strategy **out);
+void clq_strategy_destroy(clq_strategy *strategy); /* takes NULL; ends what is under way */
+
+unsigned clq_strategy_replicas(const clq_strategy *strategy);
+clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
+const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
+size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of a full global batch */
+
+/* Each of these posts work and returns when the batch may be reused (not when the work is done). slot: the metrics row. */
+clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot);
+clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, uint32_t slot); /* with loss, for evaluation */
+clq_status clq_strategy_reduce(clq_strategy *strategy);
+clq_status clq_strategy_apply(clq_strategy *strategy, float rate);
+
+/* These wait for all that was posted. */
+clq_status clq_strategy_wait(clq_strategy *strategy);
+/* Sums over replicas of metrics rows [first, first + count): loss sum and right answers per row, in double. */
+clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double (*rows)[2]);
+/* Outputs of an inference plan for one batch, in the batch's order. */
+clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out);
+/* Squared norm per variable of the reduced gradient, from replica 0. */
+clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares);
+/* A range of the flat arena: to every replica; from one. */
+clq_status clq_strategy_write_parameters(clq_strategy *strategy, size_t offset, const void *from, size_t bytes);
+clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes);
+clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes);
+
+#endif

@@ -1,0 +1,189 @@
+/* fit, evaluate, predict: loops over a dataset. */
+#include "train/trainer.h"
+
+#include <string.h>
+
+/* Turns a batch's integer labels into one-hot rows where the loss wants rows. */
+typedef struct one_hot {
+    float *rows; /* (batch, classes); NULL: labels pass as they are */
+    size_t classes;
+} one_hot;
+
+static clq_status one_hot_start(const clq_trainer *trainer, const clq_dataset *data, one_hot *out) {
+    *out = (one_hot){.classes = trainer->loss.classes};
+    if (trainer->loss.kind != CLQ_LOSS_CATEGORICAL || clq_dataset_get_info(data)->soft_labels) return CLQ_OK;
+    out->rows = clq_alloc(trainer->config.global_batch, out->classes * sizeof *out->rows);
+    return out->rows ? CLQ_OK : CLQ_MEMORY;
+}
+
+/* The batch must be at most the trainer's global batch. */
+static void one_hot_apply(const one_hot *labels, clq_batch *batch) {
+    if (!labels->rows) return;
+    const int32_t *classes = batch->labels;
+    memset(labels->rows, 0, batch->count * labels->classes * sizeof *labels->rows);
+    for (size_t i = 0; i < batch->count; i++) labels->rows[i * labels->classes + (size_t)classes[i]] = 1.0f;
+    batch->labels = labels->rows;
+}
+
+/* How often progress is told and metrics are collected for it. */
+static const double progress_every_s = 0.25;
+
+typedef struct run {
+    clq_trainer *trainer;
+    clq_dataset *data;
+    const clq_fit_config *config;
+    one_hot labels;
+    clq_metrics metrics;
+    double started, input_s;
+    double told; /* when progress was last told; 0: not yet */
+    uint64_t epoch, epochs, batch;
+} run;
+
+static clq_totals totals_of(const clq_metrics *metrics, double seconds, double input_s) {
+    double samples = metrics->samples ? (double)metrics->samples : 1.0;
+    return (clq_totals){.loss = metrics->loss / samples, .accuracy = metrics->correct / samples,
+                        .samples = metrics->samples, .seconds = seconds, .input_s = input_s};
+}
+
+static clq_status tell_progress(run *r) {
+    double now = clq_now();
+    if (!r->config->on_progress || (r->told > 0.0 && now - r->told < progress_every_s)) return CLQ_OK;
+    CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
+    r->told = now;
+    clq_progress progress = {.epoch = r->epoch, .epochs = r->epochs, .batch = r->batch, .batches = clq_dataset_batches(r->data),
+                             .step = r->trainer->step, .totals = totals_of(&r->metrics, now - r->started, r->input_s)};
+    return r->config->on_progress(r->config->context, &progress);
+}
+
+static clq_status tell_step(run *r) {
+    if (!r->config->on_step) return CLQ_OK;
+    clq_step_info info;
+    CLQ_TRY(clq_step_read(r->trainer, &info));
+    return r->config->on_step(r->config->context, &info);
+}
+
+static clq_status train_batch(run *r, const clq_batch *batch) {
+    CLQ_TRY(clq_step_gradients(r->trainer, batch));
+    CLQ_TRY(clq_step_reduce(r->trainer));
+    CLQ_TRY(clq_step_apply(r->trainer));
+    r->batch++;
+    if (r->config->on_posted) r->config->on_posted(r->config->context, r->trainer->step);
+    CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, batch->count));
+    CLQ_TRY(tell_step(r));
+    return tell_progress(r);
+}
+
+static clq_status train_epoch(run *r, uint64_t last_step) {
+    clq_metrics_start(&r->metrics, r->trainer);
+    r->started = clq_now();
+    r->batch = 0;
+    r->input_s = 0.0;
+    for (;;) {
+        clq_batch batch;
+        bool more;
+        if (last_step && r->trainer->step >= last_step) break;
+        double asked = clq_now();
+        CLQ_TRY(clq_dataset_next(r->data, &batch, &more));
+        r->input_s += clq_now() - asked;
+        if (!more) break;
+        one_hot_apply(&r->labels, &batch);
+        CLQ_TRY(train_batch(r, &batch));
+    }
+    return clq_metrics_collect(&r->metrics, r->trainer);
+}
+
+static clq_status end_epoch(run *r, double seconds) {
+    clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(&r->metrics, seconds, r->input_s)};
+    if (r->config->validation) CLQ_TRY(clq_evaluate(r->trainer, r->config->validation, &info.validation));
+    return r->config->on_epoch ? r->config->on_epoch(r->config->context, &info) : CLQ_OK;
+}
+
+static clq_status check_batch(const clq_trainer *trainer, const clq_dataset *data) {
+    CLQ_TRY(clq_trainer_check_dataset(trainer, data));
+    size_t batch = clq_dataset_batch_size(data), most = trainer->config.global_batch;
+    if (batch > most)
+        return clq_fail(CLQ_ARGUMENT, "%s is cut into batches of %zu and the trainer was made for a global batch of %zu",
+                        clq_dataset_get_info(data)->name, batch, most);
+    return CLQ_OK;
+}
+
+static clq_status train_epochs(run *r) {
+    clq_trainer *trainer = r->trainer;
+    uint64_t last_step = r->config->steps ? trainer->step + r->config->steps : 0;
+    for (r->epoch = 0; r->epoch < r->epochs && !(last_step && trainer->step >= last_step); r->epoch++) {
+        CLQ_TRY(train_epoch(r, last_step));
+        CLQ_TRY(end_epoch(r, clq_now() - r->started));
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
+    CLQ_TRY(check_batch(trainer, train));
+    if (config->validation) CLQ_TRY(check_batch(trainer, config->validation));
+    uint64_t batches = clq_dataset_batches(train);
+    if (batches == 0)
+        return clq_fail(CLQ_ARGUMENT, "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
+                        clq_dataset_get_info(train)->name);
+    run r = {.trainer = trainer, .data = train, .config = config, };
+    r.epochs = config->epochs ? config->epochs : (config->steps + batches - 1) / batches;
+    CLQ_TRY(one_hot_start(trainer, train, &r.labels));
+    clq_status status = train_epochs(&r);
+    clq_free(r.labels.rows);
+    return status;
+}
+
+/* Walks a dataset once, from its start, in order. */
+static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset,
+                                 clq_status (*each)(clq_trainer *trainer, const clq_batch *batch, void *context), void *context) {
+    one_hot labels;
+    CLQ_TRY(check_batch(trainer, dataset));
+    CLQ_TRY(clq_dataset_seek(dataset, 0, 0));
+    CLQ_TRY(one_hot_start(trainer, dataset, &labels));
+    clq_status status;
+    for (bool more = true;;) {
+        clq_batch batch;
+        status = clq_dataset_next(dataset, &batch, &more);
+        if (status != CLQ_OK || !more) break;
+        one_hot_apply(&labels, &batch);
+        status = each(trainer, &batch, context);
+        if (status != CLQ_OK) break;
+    }
+    clq_free(labels.rows);
+    return status;
+}
+
+static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
+    CLQ_TRY(clq_strategy_forward(trainer->strategy, batch, (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS)));
+    trainer->rows++;
+    return clq_metrics_note(context, trainer, batch->count);
+}
+
+clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out) {
+    clq_metrics metrics;
+    clq_metrics_start(&metrics, trainer);
+    double started = clq_now();
+    CLQ_TRY(for_each_batch(trainer, dataset, evaluate_batch, &metrics));
+    CLQ_TRY(clq_metrics_collect(&metrics, trainer));
+    *out = totals_of(&metrics, clq_now() - started, 0.0);
+    return CLQ_OK;
+}
+
+typedef struct predictions {
+    clq_strategy *predictor;
+    float *next;
+    size_t outputs;
+} predictions;
+
+static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
+    (void)trainer;
+    predictions *p = context;
+    CLQ_TRY(clq_strategy_predict(p->predictor, batch, p->next));
+    p->next += batch->count * p->outputs;
+    return CLQ_OK;
+}
+
+clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {
+    predictions p = {.next = out, .outputs = trainer->loss.classes};
+    CLQ_TRY(clq_trainer_predictor(trainer, &p.predictor));
+    return for_each_batch(trainer, dataset, predict_batch, &p);
+}

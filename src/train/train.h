@@ -1,0 +1,24 @@
+/* train: losses, optimizers, metrics, the step, fit, evaluate, predict, weights in files. See <clique/train.h> for what
+ * users see; below is what the command line and the importers use besides. */
+#ifndef CLQ_TRAIN_INTERNAL_H
+#define CLQ_TRAIN_INTERNAL_H
+
+#include "formats/formats.h"
+#include "strategy/strategy.h"
+#include <clique/train.h>
+
+/* "name:key=value,key=value" cut into words, for --optimizer and --loss. */
+enum { CLQ_WORDS_MAX = 16, CLQ_WORD_MAX = 48 };
+typedef struct clq_words {
+    char name[CLQ_WORD_MAX];
+    struct {
+        char key[CLQ_WORD_MAX], value[CLQ_WORD_MAX];
+    } options[CLQ_WORDS_MAX];
+    unsigned count;
+} clq_words;
+clq_status clq_words_parse(const char *what, const char *text, clq_words *out);
+
+const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica);
+const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer);
+
+#endif

@@ -1,0 +1,43 @@
+/* A trainer's inside. Private to train. */
+#ifndef CLQ_TRAIN_TRAINER_H
+#define CLQ_TRAIN_TRAINER_H
+
+#include "train/train.h"
+
+/* Rows of the metrics buffer: how many steps may pass before the host must read them. */
+enum { CLQ_METRIC_SLOTS = 64 };
+
+struct clq_trainer {
+    const clq_model *model;
+    clq_trainer_config config;
+    clq_loss_problem loss;
+    clq_devices devices;
+    clq_strategy *strategy;
+    clq_strategy *predictor; /* the same model without loss and update; made when first asked for */
+    uint64_t step;        /* updates so far */
+    uint64_t rows;        /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
+    size_t last_count;    /* samples of the last gradients */
+    bool has_gradient;    /* gradients were made since the last update */
+};
+
+/* Checks that batches of a dataset fit the model and the trainer. */
+clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset);
+/* The inference strategy, with the trainer's present weights. Owned by the trainer. */
+clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out);
+clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
+/* The rate of update `step` (from 1) as the update kernels take it. */
+float clq_optimizer_rate(const clq_optimizer *optimizer, uint64_t step);
+
+/* Metrics of the steps since they were last collected, summed in double. */
+typedef struct clq_metrics {
+    uint64_t first; /* the first row not yet collected */
+    double loss, correct;
+    size_t samples; /* the collected rows' samples */
+    size_t pending[CLQ_METRIC_SLOTS];
+} clq_metrics;
+void clq_metrics_start(clq_metrics *metrics, const clq_trainer *trainer);
+/* After each batch: notes its samples; collects when all rows are in use. */
+clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t samples);
+clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer);
+
+#endif

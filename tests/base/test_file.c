@@ -1,0 +1,357 @@
+#include "support/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* What the kernel is to answer instead of doing its work: the library's calls come through here. */
+static struct {
+    int read_error, write_error, sync_error, rename_error; /* errno, 0 for none */
+    unsigned after;                                        /* calls that succeed before it */
+    bool once, brief;                                      /* brief: reads and writes of 3 bytes at most */
+} fault;
+
+/* A letter for each call that writes, syncs or renames. */
+static char calls[64];
+
+static void note(char letter) {
+    size_t length = strlen(calls);
+    if (length + 1 < sizeof(calls)) calls[length] = letter;
+}
+
+static bool strikes(int error) {
+    if (!error) return false;
+    if (fault.after > 0) return fault.after--, false;
+    errno = error;
+    if (fault.once) fault.read_error = fault.write_error = fault.sync_error = fault.rename_error = 0;
+    return true;
+}
+
+ssize_t read(int fd, void *data, size_t bytes) {
+    if (strikes(fault.read_error)) return -1;
+    return syscall(SYS_read, fd, data, fault.brief && bytes > 3 ? 3 : bytes);
+}
+
+ssize_t write(int fd, const void *data, size_t bytes) {
+    note('w');
+    if (strikes(fault.write_error)) return -1;
+    return syscall(SYS_write, fd, data, fault.brief && bytes > 3 ? 3 : bytes);
+}
+
+int fsync(int fd) {
+    note('s');
+    return strikes(fault.sync_error) ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int rename(const char *from, const char *to) {
+    note('r');
+    return strikes(fault.rename_error) ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+static int heal(void **state) {
+    (void)state;
+    memset(&fault, 0, sizeof(fault));
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static void reads_whole_files(void **state) {
+    (void)state;
+    void *data;
+    size_t bytes;
+    assert_ok(clq_file_read(files_put("a", "hello\0there", 11), 11, &data, &bytes));
+    assert_int_equal(bytes, 11);
+    assert_memory_equal(data, "hello\0there", 12); /* with the NUL that follows */
+    assert_int_equal((uintptr_t)data % 64, 0);
+    clq_free(data);
+    assert_ok(clq_file_read(files_put("empty", "", 0), 0, &data, &bytes));
+    assert_int_equal(bytes, 0);
+    assert_string_equal(data, "");
+    clq_free(data);
+}
+
+static void refuses_what_it_should(void **state) {
+    (void)state;
+    void *data = NULL;
+    size_t bytes = 99;
+    assert_fails(CLQ_NOT_FOUND, "missing", clq_file_read(files_path("missing"), 100, &data, &bytes));
+    files_put("a", "hello", 5);
+    assert_fails(CLQ_NOT_FOUND, "a/b", clq_file_read(files_path("a/b"), 100, &data, &bytes));
+    assert_fails(CLQ_FORMAT, "the most that is read here is 4", clq_file_read(files_path("a"), 4, &data, &bytes));
+    assert_fails(CLQ_READ, "not a regular file", clq_file_read(files_folder, 100, &data, &bytes));
+    assert_fails(CLQ_READ, "not a regular file", clq_file_read("/dev/zero", 100, &data, &bytes));
+    assert_int_equal(mkfifo(files_path("pipe"), 0600), 0);
+    assert_fails(CLQ_READ, "not a regular file", clq_file_read(files_path("pipe"), 100, &data, &bytes));
+    fault.read_error = EIO;
+    assert_fails(CLQ_READ, "offset 0", clq_file_read(files_path("a"), 100, &data, &bytes));
+    fault.after = 1;
+    fault.brief = true;
+    assert_fails(CLQ_READ, "offset 3", clq_file_read(files_path("a"), 100, &data, &bytes));
+    assert_null(data);
+    assert_int_equal(bytes, 99);
+}
+
+static void short_reads_and_interruptions(void **state) {
+    (void)state;
+    void *data;
+    size_t bytes;
+    files_put("a", "hello there", 11);
+    for (unsigned after = 0; after < 4; after++) {
+        fault.read_error = EINTR;
+        fault.after = after;
+        fault.once = fault.brief = true;
+        assert_ok(clq_file_read(files_path("a"), 100, &data, &bytes));
+        assert_int_equal(fault.read_error, 0); /* it did strike */
+        assert_string_equal(data, "hello there");
+        clq_free(data);
+    }
+}
+
+static void folders(void **state) {
+    (void)state;
+    assert_ok(clq_make_folder(files_path("x/y/z")));
+    assert_ok(clq_make_folder(files_path("x/y/z")));
+    assert_ok(clq_make_folder(files_path("x//q/")));
+    assert_ok(clq_make_folder("/"));
+    assert_false(clq_file_exists(files_path("x/q")));
+    files_put("x/q/f", "", 0);
+    assert_true(clq_file_exists(files_path("x/q/f")));
+    assert_false(clq_file_exists(files_path("x/q/g")));
+    assert_fails(CLQ_WRITE, "Not a directory", clq_make_folder(files_path("x/q/f")));
+    assert_fails(CLQ_WRITE, "x/q/f", clq_make_folder(files_path("x/q/f/g")));
+    assert_fails(CLQ_WRITE, "cannot make the folder", clq_make_folder(""));
+}
+
+/* ---- writing ---- */
+
+/* Writes "new content" in two puts. */
+static clq_status save(void *path) {
+    clq_file_writer *writer;
+    CLQ_TRY(clq_file_writer_open(path, &writer));
+    clq_status status = clq_file_writer_put(writer, "new ", 4);
+    if (status == CLQ_OK) status = clq_file_writer_put(writer, "content", 7);
+    if (status == CLQ_OK) return clq_file_writer_commit(writer);
+    clq_file_writer_cancel(writer);
+    return status;
+}
+
+static void expect_content(const char *path, const char *expected) {
+    size_t bytes;
+    char *data = files_get(path, &bytes);
+    assert_string_equal(data, expected);
+    free(data);
+}
+
+static char *own_folder(const char *name) {
+    static char folder[512];
+    snprintf(folder, sizeof(folder), "%s", files_path(name));
+    assert_ok(clq_make_folder(folder));
+    return folder;
+}
+
+static char *within(const char *folder, const char *name) {
+    static char path[600];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+static void appears_whole(void **state) {
+    (void)state;
+    char *folder = own_folder("whole"), *path = within(folder, "f");
+    clq_file_writer *writer;
+    assert_ok(clq_file_writer_open(path, &writer));
+    assert_ok(clq_file_writer_put(writer, "first", 5));
+    assert_ok(clq_file_writer_put(writer, NULL, 0));
+    assert_false(clq_file_exists(path));
+    assert_ok(clq_file_writer_commit(writer));
+    expect_content(path, "first");
+    mode_t mask = umask(0);
+    umask(mask);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0666 & ~mask);
+    assert_ok(clq_file_writer_open(path, &writer));
+    assert_ok(clq_file_writer_put(writer, "second", 6));
+    expect_content(path, "first");
+    clq_file_writer_cancel(writer);
+    expect_content(path, "first");
+    assert_int_equal(files_count(folder), 1);
+    fault.brief = true;
+    assert_ok(save(path));
+    fault.brief = false;
+    expect_content(path, "new content");
+    assert_int_equal(files_count(folder), 1);
+    clq_file_writer_cancel(NULL);
+}
+
+static void survives_a_crash(void **state) {
+    (void)state;
+    memset(calls, 0, sizeof(calls));
+    assert_ok(save(within(own_folder("crash"), "f")));
+    assert_string_equal(calls, "wwsrs"); /* the content is safe before its name is, then the name */
+}
+
+static void two_writers_at_once(void **state) {
+    (void)state;
+    char *folder = own_folder("two"), *path = within(folder, "f");
+    clq_file_writer *one, *two;
+    assert_ok(clq_file_writer_open(path, &one));
+    assert_ok(clq_file_writer_open(path, &two));
+    assert_ok(clq_file_writer_put(one, "one", 3));
+    assert_ok(clq_file_writer_put(two, "two", 3));
+    assert_ok(clq_file_writer_commit(one));
+    expect_content(path, "one");
+    assert_ok(clq_file_writer_commit(two));
+    expect_content(path, "two");
+    assert_int_equal(files_count(folder), 1);
+}
+
+/* Every call that the kernel may refuse: the old file stays, and nothing else. */
+static void faults_leave_the_old_file(void **state) {
+    (void)state;
+    static const struct {
+        int write, sync, rename;
+        unsigned after;
+        const char *says;
+    } cases[] = {
+        {ENOSPC, 0, 0, 0, "No space left"}, {ENOSPC, 0, 0, 1, "No space left"}, {EIO, 0, 0, 0, "cannot write"},
+        {EDQUOT, 0, 0, 1, "cannot write"},  {0, EIO, 0, 0, "cannot sync"},      {0, 0, EACCES, 0, "in place"},
+    };
+    char *folder = own_folder("faults"), *path = within(folder, "f");
+    files_put("faults/f", "old", 3);
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        fault.write_error = cases[i].write;
+        fault.sync_error = cases[i].sync;
+        fault.rename_error = cases[i].rename;
+        fault.after = cases[i].after;
+        assert_fails(CLQ_WRITE, cases[i].says, save(path));
+        assert_non_null(strstr(clq_error_detail(), "faults/f"));
+        heal(NULL);
+        expect_content(path, "old");
+        assert_int_equal(files_count(folder), 1);
+    }
+    fault.sync_error = EIO; /* of the folder, when the file is in place */
+    fault.after = 1;
+    assert_fails(CLQ_WRITE, "cannot sync", save(path));
+    heal(NULL);
+    expect_content(path, "new content");
+    for (int i = 0; i < 2; i++) {
+        fault.write_error = i ? 0 : EINTR;
+        fault.sync_error = i ? EINTR : 0;
+        fault.once = true;
+        assert_ok(save(path));
+    }
+    assert_int_equal(files_count(folder), 1);
+}
+
+static void a_failed_put_is_remembered(void **state) {
+    (void)state;
+    char *folder = own_folder("latched");
+    clq_file_writer *writer;
+    assert_ok(clq_file_writer_open(within(folder, "f"), &writer));
+    fault.write_error = ENOSPC;
+    fault.once = true;
+    assert_fails(CLQ_WRITE, "No space", clq_file_writer_put(writer, "abc", 3));
+    clq_fail(CLQ_ARGUMENT, "something else");
+    assert_fails(CLQ_WRITE, "No space", clq_file_writer_put(writer, "def", 3));
+    clq_fail(CLQ_ARGUMENT, "something else");
+    assert_fails(CLQ_WRITE, "No space", clq_file_writer_commit(writer));
+    assert_int_equal(files_count(folder), 0);
+}
+
+static void a_real_limit(void **state) {
+    (void)state;
+    char *folder = own_folder("limit");
+    struct rlimit before, limit;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 6;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    clq_status status = save(within(folder, "f"));
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, CLQ_WRITE);
+    assert_int_equal(files_count(folder), 0);
+}
+
+static void targets(void **state) {
+    (void)state;
+    char *folder = own_folder("targets");
+    clq_file_writer *writer = NULL;
+    assert_fails(CLQ_WRITE, "no-such", clq_file_writer_open(within(folder, "no-such/f"), &writer));
+    assert_fails(CLQ_WRITE, "not a regular file", clq_file_writer_open(folder, &writer));
+    assert_fails(CLQ_WRITE, "not a regular file", clq_file_writer_open("/dev/null", &writer));
+    assert_fails(CLQ_WRITE, "names no file", clq_file_writer_open("", &writer));
+    assert_fails(CLQ_WRITE, "names no file", clq_file_writer_open(within(folder, "no-such/"), &writer));
+    assert_null(writer);
+    /* A link stays, what it points to is replaced. */
+    files_put("targets/real", "old", 3);
+    assert_int_equal(symlink("real", files_path("targets/link")), 0);
+    assert_ok(save(within(folder, "link")));
+    struct stat info;
+    assert_int_equal(lstat(files_path("targets/link"), &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    expect_content(files_path("targets/real"), "new content");
+    /* The longest name that a file can have, and a path without a folder. */
+    char name[256];
+    memset(name, 'n', 255);
+    name[255] = '\0';
+    assert_ok(save(within(folder, name)));
+    assert_int_equal(chdir(folder), 0);
+    assert_ok(save((char[]){"here"}));
+    expect_content(files_path("targets/here"), "new content");
+    assert_int_equal(files_count(folder), 4);
+}
+
+static void a_leftover_is_no_obstacle(void **state) {
+    (void)state;
+    char *folder = own_folder("leftover");
+    for (unsigned i = 0; i < 40; i++) { /* whatever this process would use next, a killed one left it */
+        char name[64];
+        snprintf(name, sizeof(name), "leftover/.clique-%ld-%u.tmp", (long)getpid(), i);
+        files_put(name, "", 0);
+    }
+    assert_ok(save(within(folder, "f")));
+    assert_int_equal(files_count(folder), 41);
+}
+
+static clq_status read_back(void *path) {
+    void *data = NULL;
+    size_t bytes;
+    clq_status status = clq_file_read(path, 100, &data, &bytes);
+    assert_int_equal(data != NULL, status == CLQ_OK);
+    clq_free(data);
+    return status;
+}
+
+static void without_memory(void **state) {
+    (void)state;
+    char *folder = own_folder("memory"), *path = within(folder, "f");
+    assert_true(walk_allocations(save, path) >= 4);
+    assert_int_equal(files_count(folder), 1);
+    assert_int_equal(walk_allocations(read_back, path), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_whole_files),
+        cmocka_unit_test_teardown(refuses_what_it_should, heal),
+        cmocka_unit_test_teardown(short_reads_and_interruptions, heal),
+        cmocka_unit_test(folders),
+        cmocka_unit_test_teardown(appears_whole, heal),
+        cmocka_unit_test(survives_a_crash),
+        cmocka_unit_test(two_writers_at_once),
+        cmocka_unit_test_teardown(faults_leave_the_old_file, heal),
+        cmocka_unit_test_teardown(a_failed_put_is_remembered, heal),
+        cmocka_unit_test(a_real_limit),
+        cmocka_unit_test(targets),
+        cmocka_unit_test(a_leftover_is_no_obstacle),
+        cmocka_unit_test(without_memory),
+    };
+    return cmocka_run_group_tests(tests, files_begin, files_end);
+}

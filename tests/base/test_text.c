@@ -1,0 +1,103 @@
+#include "support/check.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+
+static void grows(void **state) {
+    (void)state;
+    clq_text text = {0};
+    char expected[20000] = "";
+    size_t length = 0;
+    for (int i = 0; i < 2000; i++) {
+        clq_text_add(&text, "%d,", i);
+        length += (size_t)sprintf(expected + length, "%d,", i);
+    }
+    assert_false(text.failed);
+    assert_int_equal(text.length, length);
+    assert_string_equal(text.data, expected);
+    clq_text_add(&text, "%-3000s|", "wide"); /* longer than any first guess */
+    assert_int_equal(text.length, length + 3001);
+    assert_int_equal(strlen(text.data), text.length);
+    clq_text_add_bytes(&text, "a\0b", 3);
+    assert_memory_equal(text.data + length + 3001, "a\0b", 4);
+    clq_free(text.data);
+    clq_text empty = {0};
+    clq_text_add_bytes(&empty, NULL, 0);
+    assert_string_equal(empty.data, "");
+    clq_free(empty.data);
+}
+
+static clq_status build(void *context) {
+    (void)context;
+    clq_text text = {0};
+    for (int i = 0; i < 100; i++) clq_text_add(&text, "some line %d\n", i);
+    char *printed = clq_strprintf("%0*d", 500, 1);
+    clq_status status = text.failed || !printed ? CLQ_MEMORY : CLQ_OK;
+    if (!text.failed) assert_int_equal(text.length, 10 * 12 + 90 * 13);
+    if (printed) assert_int_equal(strlen(printed), 500);
+    clq_free(printed);
+    clq_free(text.data);
+    return status;
+}
+
+static void without_memory(void **state) {
+    (void)state;
+    assert_true(walk_allocations(build, NULL) > 3);
+    clq_text text = {0};
+    clq_memory_fail_at(1, false);
+    clq_text_add(&text, "lost");
+    clq_memory_fail_at(0, false);
+    clq_text_add(&text, "after");
+    assert_true(text.failed); /* latched: a text with a hole is no text */
+    assert_int_equal(text.length, 0);
+    clq_free(text.data);
+}
+
+static void whole_numbers(void **state) {
+    (void)state;
+    uint64_t value = 99;
+    static const char *const bad[] = {"", " 1", "1 ", "-1", "+1", "0x10", "1.0", "1e3", "18446744073709551616", "12a"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++) assert_false(clq_parse_u64(bad[i], 0, UINT64_MAX, &value));
+    assert_false(clq_parse_u64("4", 5, 10, &value));
+    assert_false(clq_parse_u64("11", 5, 10, &value));
+    assert_int_equal(value, 99);
+    assert_true(clq_parse_u64("5", 5, 10, &value));
+    assert_int_equal(value, 5);
+    assert_true(clq_parse_u64("0010", 5, 10, &value));
+    assert_int_equal(value, 10);
+    assert_true(clq_parse_u64("18446744073709551615", 0, UINT64_MAX, &value));
+    assert_true(value == UINT64_MAX);
+}
+
+static void decimal_numbers(void **state) {
+    (void)state;
+    double value = 99;
+    static const char *const bad[] = {"",    " 1",   "1 ", "inf", "nan", "0x1p3", "1e999", "-1e999",
+                                      "1,5", "1.5f", ".",  "1e",  "--1", "1e5.5", "-",     "infinity"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++) {
+        if (clq_parse_double(bad[i], -DBL_MAX, DBL_MAX, &value)) fail_msg("\"%s\" was taken", bad[i]);
+    }
+    assert_false(clq_parse_double("1.5", 2, 3, &value));
+    assert_false(clq_parse_double("1.5", 0, 1, &value));
+    assert_false(clq_parse_double("1e999", 0, INFINITY, &value));
+    assert_true(value == 99);
+    assert_true(clq_parse_double("1.5", 1.5, 1.5, &value));
+    assert_true(value == 1.5);
+    assert_true(clq_parse_double("-2.5e-3", -1, 1, &value));
+    assert_true(value == -2.5e-3);
+    assert_true(clq_parse_double("1e-400", 0, 1, &value)); /* smaller than any double: 0 or nearly */
+    assert_true(value >= 0 && value < 1e-300);
+    assert_true(clq_parse_double("+.5", 0, 1, &value));
+    assert_true(value == 0.5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grows),
+        cmocka_unit_test(without_memory),
+        cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(decimal_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

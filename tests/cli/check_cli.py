@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""The command line as docs/contract.md has it: outputs, exit codes, one clear line per failure, nothing left behind.
+
+usage: check_cli.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
+"""
+import gzip
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
+CLIQUE = str(BIN / "clique")
+SMALL = ["--model", "mlp", "--data", "synthetic", "--take", "640", "--devices", "pocl:0"]
+
+
+def run(*args, **kwargs):
+    return subprocess.run([CLIQUE, *map(str, args)], capture_output=True, text=True, timeout=240, **kwargs)
+
+
+def npy(path, shape, dtype, data):
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (63 - (len(header) + 10) % 64) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def fails(self, code, *args, says=()):
+        result = run(*args)
+        lines = [line for line in result.stderr.splitlines() if line.startswith("clique: error: ")]
+        self.assertEqual(result.returncode, code, f"{args}: {result.stderr}")
+        self.assertEqual(len(lines), 1, f"{args}: {result.stderr}")
+        for word in says:
+            self.assertIn(word, lines[0])
+        return lines[0]
+
+    def train(self, *args):
+        result = run("train", *args, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    # ---- what works ----
+
+    def test_version_and_help(self):
+        self.assertRegex(run("--version").stdout, r"^clique \d+\.\d+\.\d+")
+        for command in ("devices", "doctor", "train", "eval", "predict", "plan"):
+            result = run(command, "--help")
+            self.assertEqual(result.returncode, 0, command)
+            self.assertIn("--", result.stdout)
+
+    def test_devices(self):
+        devices = json.loads(run("devices", "--json").stdout)["devices"]
+        self.assertGreaterEqual(len(devices), 6)
+        keys = {"index", "driver", "name", "vendor", "platform", "driver_version", "type", "compute_units", "global_mem_bytes",
+                "max_alloc_bytes", "opencl_version", "host_unified", "pci", "usable", "reason"}
+        for i, device in enumerate(devices):
+            self.assertLessEqual(keys, device.keys())
+            self.assertEqual(device["index"], i)
+            self.assertTrue(device["usable"], device)
+        self.assertIn("pocl", {d["driver"] for d in devices})
+        if os.uname().machine == "x86_64":
+            self.assertIn("intel", {d["driver"] for d in devices})
+
+    def test_doctor(self):
+        result = run("doctor", "--devices", "pocl:0,pocl:1", "--json")
+        report = json.loads(result.stdout)
+        self.assertEqual(result.returncode, 0)
+        self.assertTrue(report["ok"])
+        self.assertEqual(len(report["devices"]), 2)
+        for device in report["devices"]:
+            self.assertGreaterEqual(len(device["checks"]), 5)
+            for check in device["checks"]:
+                self.assertLessEqual({"name", "ok", "detail", "ms"}, check.keys())
+
+    def test_train_json(self):
+        report = self.train(*SMALL, "--epochs", 2)
+        self.assertEqual(report["model"], "mlp")
+        self.assertEqual(report["replicas"], 1)
+        self.assertEqual(len(report["epochs"]), 2)
+        self.assertLess(report["epochs"][1]["loss"], report["epochs"][0]["loss"])
+        self.assertGreater(report["images_per_s"], 0)
+        self.assertGreater(report["first_step_s"], 0)
+        self.assertLess(0, report["step_ms"]["p50"])
+        self.assertLessEqual(report["step_ms"]["p50"], report["step_ms"]["p95"])
+        self.assertGreater(report["device_bytes"], 784 * 128 * 4)
+        self.assertTrue(report["verdict"])
+
+    def test_log_save_init_eval_predict(self):
+        log, weights, out = (self.folder / n for n in ("run.jsonl", "w.safetensors", "p.npy"))
+        report = self.train(*SMALL, "--epochs", 2, "--log", log, "--save", weights)
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual([row["step"] for row in rows], list(range(1, 21)))
+        self.assertEqual(sum(row["samples"] for row in rows), 1280)
+        self.assertEqual([row["epoch"] for row in rows], [0] * 10 + [1] * 10)
+        mean = sum(row["loss"] * row["samples"] for row in rows[10:]) / 640
+        self.assertAlmostEqual(mean, report["epochs"][1]["loss"], delta=1e-6 * mean)
+        self.assertTrue(all(row["grad_norm"] > 0 for row in rows))
+        common = ["--model", "mlp", "--data", "synthetic", "--take", "640", "--devices", "pocl:0", "--weights", weights]
+        result = json.loads(run("eval", *common, "--json").stdout)
+        self.assertEqual(result["samples"], 640)
+        self.assertAlmostEqual(result["loss"], report["epochs"][1]["val_loss"], delta=1e-5)
+        self.assertEqual(run("predict", *common, "--out", out).returncode, 0)
+        self.assertIn(b"(640, 10)", out.read_bytes()[:128])
+        again = self.train(*SMALL, "--epochs", 1, "--init", weights)
+        self.assertLess(again["epochs"][0]["loss"], report["epochs"][0]["loss"])
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["p.npy", "run.jsonl", "w.safetensors"])
+
+    def test_same_seed_same_run(self):
+        runs = []
+        for i in range(2):
+            log = self.folder / f"{i}.jsonl"
+            self.train("--model", "mlp", "--data", "synthetic", "--take", 640, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", log)
+            runs.append([{k: v for k, v in json.loads(line).items() if k != "ms"} for line in log.read_text().splitlines()])
+        self.assertEqual(runs[0], runs[1])
+        other = self.folder / "other.jsonl"
+        self.train("--model", "mlp", "--data", "synthetic", "--take", 640, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", other, "--seed", 5)
+        self.assertNotEqual(runs[0][0]["loss"], json.loads(other.read_text().splitlines()[0])["loss"])
+
+    def test_plan(self):
+        plan = json.loads(run("plan", "--model", "cnn", "--batch", 16, "--devices", "pocl:0", "--json").stdout)
+        self.assertLess(plan["activation_bytes"], plan["activation_bytes_unplanned"])
+        self.assertGreaterEqual(plan["param_bytes"], 34826 * 4)
+        self.assertEqual({l["segment"] for l in plan["launches"]}, {"forward", "loss", "backward", "update"})
+
+    # ---- what is refused ----
+
+    def test_wrong_usage(self):
+        self.fails(2)
+        self.fails(2, "fly", says=["fly"])
+        self.fails(2, "train", "--frobnicate", says=["--frobnicate"])
+        self.fails(2, "train", "--batch", says=["--batch"])
+        self.fails(2, "train", "extra", says=["extra"])
+        self.fails(2, "train", *SMALL, "--batch", "0", says=["--batch"])
+        self.fails(2, "train", *SMALL, "--batch", "12x", says=["12x"])
+        self.fails(2, "train", "--model", "resnet9000", says=["resnet9000", "mlp"])
+        self.fails(2, "train", *SMALL, "--optimizer", "adam:lr=fast", says=["lr"])
+        self.fails(2, "train", *SMALL, "--optimizer", "adam:speed=1", says=["speed"])
+        self.fails(2, "train", *SMALL, "--loss", "hinge", says=["hinge"])
+        self.fails(2, "train", *SMALL, "--strategy", "telepathy", says=["telepathy"])
+        self.fails(2, "train", *SMALL, "--shuffle", "x", says=["--shuffle"])
+        self.fails(2, "train", *SMALL, "--checkpoint", self.folder, says=["--checkpoint"])
+        self.fails(2, "train", *SMALL, "--devices", "pocl:0*3", "--batch", 2, says=["replicas"])
+        self.fails(2, "train", *SMALL, "--devices", "pocl:0*x", says=["pocl:0*x"])
+
+    def test_no_such_device(self):
+        self.fails(4, "train", *SMALL, "--devices", "99", says=["99"])
+        self.fails(4, "train", *SMALL, "--devices", "nvidia", says=["nvidia"])
+
+    def test_bad_data(self):
+        self.fails(3, "train", *SMALL, "--data", self.folder / "nowhere", says=["nowhere"])
+        self.fails(3, "train", *SMALL, "--data", self.folder)
+        self.fails(3, "train", *SMALL, "--model", self.folder / "none.json", says=["none.json"])
+        self.fails(3, "train", *SMALL, "--init", self.folder / "none.safetensors", says=["none.safetensors"])
+
+    def data_folder(self, images, labels):
+        folder = self.folder / "data"
+        folder.mkdir(exist_ok=True)
+        (folder / "train-images-idx3-ubyte.gz").write_bytes(images)
+        (folder / "train-labels-idx1-ubyte").write_bytes(labels)
+        return folder
+
+    def idx(self, dims, data):
+        return struct.pack(">HBB", 0, 8, len(dims)) + b"".join(struct.pack(">I", d) for d in dims) + data
+
+    def test_bad_idx(self):
+        images = gzip.compress(self.idx([4, 28, 28], bytes(4 * 784)))
+        labels = self.idx([4], bytes([0, 1, 2, 3]))
+        common = ["train", "--model", "mlp", "--devices", "pocl:0", "--no-test", "--batch", 2, "--epochs", 1, "--data"]
+        self.assertEqual(run(*common, self.data_folder(images, labels)).returncode, 0)
+        self.fails(3, *common, self.data_folder(images[:-9], labels), says=["train-images"])
+        self.fails(3, *common, self.data_folder(images, labels[:-1]), says=["train-labels"])
+        self.fails(3, *common, self.data_folder(images, labels + b"x"), says=["train-labels"])
+        self.fails(3, *common, self.data_folder(b"", labels), says=["train-images"])
+        self.fails(3, *common, self.data_folder(images, self.idx([3], bytes(3))), says=["3", "4"])
+        self.fails(3, *common, self.data_folder(images, self.idx([4], bytes([0, 1, 2, 10]))), says=["10"])
+        self.fails(3, *common, self.data_folder(gzip.compress(self.idx([4, 20, 20], bytes(1600))), labels), says=["400", "784"])
+        self.fails(3, *common, self.data_folder(gzip.compress(self.idx([2**31, 2**31, 28], bytes(8))), labels))
+
+    def test_bad_weights(self):
+        good = self.folder / "good.safetensors"
+        self.train(*SMALL, "--steps", 1, "--save", good)
+        content, bad = good.read_bytes(), self.folder / "bad.safetensors"
+        for damage in (content[:-1], content[:7], content[:100], b"", content + b"x", struct.pack("<Q", 2**60) + content[8:]):
+            bad.write_bytes(damage)
+            self.fails(3, "eval", *SMALL, "--weights", bad, says=["bad.safetensors"])
+        self.fails(3, "eval", "--model", "cnn1", "--data", "synthetic", "--devices", "pocl:0", "--weights", good, says=["tensor"])
+
+    def test_nothing_half_written(self):
+        target = self.folder / "missing" / "w.safetensors"
+        self.fails(1, "train", *SMALL, "--steps", 1, "--save", target, says=["w.safetensors"])
+        if os.path.exists("/dev/full"):
+            self.fails(1, "train", *SMALL, "--steps", 1, "--log", "/dev/full", says=["/dev/full"])
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

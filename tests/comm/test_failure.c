@@ -1,0 +1,309 @@
+/* One rank's failure ends the collective of all, soon, and says who, where and what. */
+#include "support/comm_ranks.h"
+
+#include <setjmp.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 5000 };
+
+typedef struct plan {
+    clq_buffer *buffers[CLQ_REPLICAS_MAX];
+    size_t offset[CLQ_REPLICAS_MAX], count[CLQ_REPLICAS_MAX];
+    unsigned absent; /* a rank that does not come; beyond the last: none */
+    bool broadcasts[CLQ_REPLICAS_MAX];
+    double seconds[CLQ_REPLICAS_MAX];
+} plan;
+
+static clq_status act(ranks *all, unsigned rank, void *context) {
+    plan *p = context;
+    double start = clq_now();
+    clq_status status = CLQ_OK;
+    if (rank == p->absent) return CLQ_OK;
+    if (p->broadcasts[rank])
+        status = clq_crew_broadcast(all->crew, rank, all->queues[rank], p->buffers[rank], 0, p->count[rank], 0);
+    else
+        status = clq_crew_all_reduce(all->crew, rank, all->queues[rank], p->buffers[rank], p->offset[rank],
+                                     p->buffers[rank], p->offset[rank], p->count[rank], CLQ_F32);
+    p->seconds[rank] = clq_now() - start;
+    return status;
+}
+
+static void start(ranks *all, const char *kinds, clq_group_config config, plan *p) {
+    ranks_open(all, kinds, false, &config);
+    *p = (plan){.absent = CLQ_REPLICAS_MAX};
+    for (unsigned r = 0; r < all->count; r++) {
+        p->count[r] = COUNT;
+        assert_int_equal(clq_buffer_create(all->devices[r], CLQ_MEMORY_DEVICE, COUNT * 4, "test", &p->buffers[r]),
+                         CLQ_OK);
+    }
+}
+
+static void end(ranks *all, plan *p) {
+    for (unsigned r = 0; r < all->count; r++) clq_buffer_destroy(p->buffers[r]);
+    ranks_close(all);
+}
+
+static void expect_text(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
+/* `first` failed with `status`; all others were told so. */
+static void expect_failure(const ranks *all, const plan *p, unsigned first, clq_status status, const char *part,
+                           double limit_s) {
+    for (unsigned r = 0; r < all->count; r++) {
+        if (r == p->absent) continue;
+        const clq_error *result = &all->results[r];
+        assert_int_equal(result->status, r == first ? status : CLQ_ABORTED);
+        expect_text(result->detail, part);
+        assert_true(p->seconds[r] < limit_s);
+    }
+    clq_error failure;
+    assert_int_equal(clq_crew_failure(all->crew, &failure), status);
+    expect_text(failure.detail, part);
+}
+
+static unsigned who_has(const ranks *all, clq_status status) {
+    for (unsigned r = 0; r < all->count; r++)
+        if (all->results[r].status == status) return r;
+    fail_msg("no rank says %s", clq_status_text(status));
+    return 0;
+}
+
+static const clq_group_config direct_1s = {.algorithm = CLQ_ALGORITHM_DIRECT, .deadline_s = 1};
+static const clq_group_config ring_1s = {.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 256, .deadline_s = 1};
+
+static void check_absent(clq_group_config config) {
+    ranks all;
+    plan p;
+    start(&all, "bbb", config, &p);
+    p.absent = 1;
+    ranks_run(&all, act, &p);
+    expect_failure(&all, &p, who_has(&all, CLQ_TIMEOUT), CLQ_TIMEOUT, "rank 1 on pocl:1", 2);
+    /* It stays so, at once, for the late one too. */
+    p.absent = CLQ_REPLICAS_MAX;
+    ranks_run(&all, act, &p);
+    for (unsigned r = 0; r < all.count; r++) {
+        assert_int_equal(all.results[r].status, CLQ_ABORTED);
+        assert_true(p.seconds[r] < 0.9);
+    }
+    end(&all, &p);
+}
+
+static void test_absent_rank(void **state) {
+    (void)state;
+    check_absent(direct_1s);
+    check_absent(ring_1s);
+}
+
+static void test_bad_range(void **state) {
+    (void)state;
+    ranks all;
+    plan p;
+    start(&all, "bbb", ring_1s, &p);
+    p.offset[2] = 8;
+    ranks_run(&all, act, &p);
+    expect_failure(&all, &p, 2, CLQ_ARGUMENT, "rank 2 on pocl:2", 1);
+    end(&all, &p);
+
+    start(&all, "bb", direct_1s, &p);
+    p.offset[1] = 6;
+    p.count[0] = p.count[1] = 3;
+    ranks_run(&all, act, &p);
+    expect_failure(&all, &p, 1, CLQ_ARGUMENT, "6", 1);
+    end(&all, &p);
+
+    start(&all, "bb", direct_1s, &p);
+    p.count[0] = (size_t)-1 / 2;
+    ranks_run(&all, act, &p);
+    expect_failure(&all, &p, 0, CLQ_ARGUMENT, "do not fit", 1);
+    end(&all, &p);
+}
+
+static void test_disagreement(void **state) {
+    (void)state;
+    ranks all;
+    plan p;
+    for (int kind = 0; kind < 2; kind++) {
+        start(&all, "bbb", kind ? direct_1s : ring_1s, &p);
+        if (kind)
+            p.broadcasts[1] = true;
+        else
+            p.count[1] = COUNT - 1;
+        ranks_run(&all, act, &p);
+        expect_failure(&all, &p, who_has(&all, CLQ_STATE), CLQ_STATE, "all-reduce", 1);
+        end(&all, &p);
+    }
+}
+
+/* A device that refuses in the middle: a buffer of another context, which only the transfer notices. */
+static void test_device_error_in_the_ring(void **state) {
+    (void)state;
+    ranks all;
+    plan p;
+    start(&all, "bbb", ring_1s, &p);
+    clq_buffer *mine = p.buffers[1];
+    p.buffers[1] = p.buffers[2];
+    ranks_run(&all, act, &p);
+    expect_failure(&all, &p, 1, CLQ_DEVICE, "rank 1 on pocl:1", 2);
+    expect_text(all.results[0].detail, "step 1 chunk 0");
+    p.buffers[1] = mine;
+    end(&all, &p);
+}
+
+/* Work before the collective that never ends: the others come back, and so does the rank itself. */
+static void check_queue_that_hangs(const char *kinds) {
+    ranks all;
+    plan p;
+    clq_event *event;
+    start(&all, kinds, (clq_group_config){.deadline_s = 0.5}, &p);
+    assert_int_equal(clq_event_create(all.devices[1], &event), CLQ_OK);
+    assert_int_equal(clq_queue_wait(all.queues[1], event), CLQ_OK);
+    ranks_run(&all, act, &p);
+    unsigned first = who_has(&all, CLQ_TIMEOUT);
+    for (unsigned r = 0; r < all.count; r++) {
+        assert_int_equal(all.results[r].status, r == first ? CLQ_TIMEOUT : CLQ_ABORTED);
+        assert_true(p.seconds[r] < 1.5);
+    }
+    expect_text(all.results[first].detail, "rank 1 on pocl:5");
+    assert_int_equal(clq_event_complete(event, true), CLQ_OK);
+    clq_event_destroy(event);
+    end(&all, &p);
+}
+
+static void test_queue_that_hangs(void **state) {
+    (void)state;
+    check_queue_that_hangs("bp");
+    check_queue_that_hangs("bpi");
+}
+
+typedef struct aborter {
+    clq_crew *crew;
+    const clq_error *why;
+} aborter;
+
+static void abort_soon(void *context) {
+    aborter *a = context;
+    struct timespec soon = {.tv_nsec = 50000000};
+    nanosleep(&soon, NULL);
+    clq_crew_abort(a->crew, a->why);
+}
+
+static void test_abort_from_outside(void **state) {
+    (void)state;
+    const clq_error why = {CLQ_INTERRUPTED, "the user pressed the key"};
+    for (int named = 0; named < 2; named++) {
+        ranks all;
+        plan p;
+        clq_thread *thread;
+        start(&all, "bbb", (clq_group_config){0}, &p);
+        p.absent = 0;
+        aborter a = {all.crew, named ? &why : NULL};
+        assert_int_equal(clq_thread_start("aborter", abort_soon, &a, &thread), CLQ_OK);
+        ranks_run(&all, act, &p);
+        clq_thread_join(thread);
+        for (unsigned r = 1; r < all.count; r++) {
+            assert_int_equal(all.results[r].status, CLQ_ABORTED);
+            expect_text(all.results[r].detail, named ? "pressed the key" : "aborted by its owner");
+            assert_true(p.seconds[r] < 1);
+        }
+        assert_int_equal(clq_crew_failure(all.crew, NULL), named ? CLQ_INTERRUPTED : CLQ_ABORTED);
+        end(&all, &p);
+    }
+}
+
+/* Configurations that cannot be. */
+static void test_bad_configurations(void **state) {
+    (void)state;
+    ranks all;
+    clq_crew *crew = NULL;
+    ranks_open(&all, "bb", false, NULL);
+    const struct {
+        clq_group_config config;
+        clq_status status;
+    } cases[] = {
+        {{.transport = CLQ_TRANSPORT_PEER}, CLQ_UNSUPPORTED},
+        {{.algorithm = CLQ_ALGORITHM_DIRECT, .transport = CLQ_TRANSPORT_STAGED}, CLQ_UNSUPPORTED},
+        {{.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_MAPPED}, CLQ_UNSUPPORTED},
+        {{.algorithm = (clq_algorithm)77}, CLQ_ARGUMENT},
+        {{.transport = (clq_transport)77}, CLQ_ARGUMENT},
+        {{.slots = 1000}, CLQ_ARGUMENT},
+        {{.chunk_bytes = (size_t)1 << 40}, CLQ_ARGUMENT},
+        {{.deadline_s = -1}, CLQ_ARGUMENT},
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        assert_int_equal(clq_crew_create(all.devices, 2, &cases[i].config, &crew), cases[i].status);
+        assert_null(crew);
+        assert_true(strlen(clq_error_detail()) > 0);
+    }
+    assert_int_equal(clq_crew_create(all.devices, 0, NULL, &crew), CLQ_ARGUMENT);
+    assert_int_equal(clq_crew_create(all.devices, CLQ_REPLICAS_MAX + 1, NULL, &crew), CLQ_ARGUMENT);
+    assert_int_equal(clq_crew_all_reduce(all.crew, 2, all.queues[0], NULL, 0, NULL, 0, 1, CLQ_F32), CLQ_ARGUMENT);
+    clq_crew_destroy(NULL);
+    ranks_close(&all);
+}
+
+/* Each allocation of making a crew fails once; nothing leaks and nothing is half made. */
+static void test_allocation_failures(void **state) {
+    (void)state;
+    const clq_group_config configs[] = {{0},
+                                        {.transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 256},
+                                        {.transport = CLQ_TRANSPORT_PEER, .chunk_bytes = 256}};
+    for (size_t c = 0; c < CLQ_COUNT_OF(configs); c++) {
+        ranks all;
+        ranks_open(&all, "bb", true, NULL);
+        clq_status status = CLQ_MEMORY;
+        for (uint64_t nth = 1; status != CLQ_OK; nth++) {
+            clq_crew *crew = NULL;
+            clq_memory_fail_at(nth, false);
+            status = clq_crew_create(all.devices, 2, &configs[c], &crew);
+            clq_memory_fail_at(0, false);
+            assert_true(nth < 1000);
+            assert_true(status == CLQ_OK || (status == CLQ_MEMORY && crew == NULL));
+            clq_crew_destroy(crew);
+        }
+        ranks_close(&all);
+    }
+}
+
+/* Each allocation of a ring's run fails once: all ranks come back, one of them saying why. */
+static void test_allocation_failures_in_a_ring(void **state) {
+    (void)state;
+    bool succeeded = false;
+    for (uint64_t nth = 1; !succeeded; nth += 3) {
+        ranks all;
+        plan p;
+        start(&all, "bb", (clq_group_config){.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 4096, .deadline_s = 5},
+              &p);
+        assert_int_equal(clq_memory_fail_at(0, false) > 0, true);
+        clq_memory_fail_at(nth + 4, false); /* beyond the threads' own */
+        ranks_run(&all, act, &p);
+        clq_memory_fail_at(0, false);
+        clq_status first = clq_crew_failure(all.crew, NULL);
+        assert_true(first == CLQ_OK || first == CLQ_MEMORY);
+        succeeded = first == CLQ_OK;
+        for (unsigned r = 0; r < all.count; r++) {
+            clq_status status = all.results[r].status;
+            assert_true(succeeded ? status == CLQ_OK : status == CLQ_MEMORY || status == CLQ_ABORTED);
+        }
+        assert_true(nth < 1000);
+        end(&all, &p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_absent_rank),
+        cmocka_unit_test(test_bad_range),
+        cmocka_unit_test(test_disagreement),
+        cmocka_unit_test(test_device_error_in_the_ring),
+        cmocka_unit_test(test_queue_that_hangs),
+        cmocka_unit_test(test_abort_from_outside),
+        cmocka_unit_test(test_bad_configurations),
+        cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_allocation_failures_in_a_ring),
+    };
+    return cmocka_run_group_tests_name("comm/failure", tests, NULL, NULL);
+}

@@ -1,0 +1,69 @@
+/* What the tests of this layer share: the devices that they run on. */
+#ifndef CLQ_TEST_DEVICE_FIXTURE_H
+#define CLQ_TEST_DEVICE_FIXTURE_H
+
+#include "device/device.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define CHECK_OK(call)                                                                             \
+    do {                                                                                           \
+        clq_status check_status_ = (call);                                                         \
+        if (check_status_ != CLQ_OK)                                                               \
+            fail_msg("%s: %s: %s", #call, clq_status_text(check_status_), clq_error_detail());     \
+    } while (0)
+#define CHECK_FAILS(status, call) assert_string_equal(clq_status_text(status), clq_status_text(call))
+#define CHECK_DETAIL(part)                                                                         \
+    do {                                                                                           \
+        if (!strstr(clq_error_detail(), part)) fail_msg("\"%s\" does not say \"%s\"", clq_error_detail(), part); \
+    } while (0)
+
+/* One device of each sort that the tests' environment has: PoCL in its caller's thread, PoCL's thread pool, and
+ * Intel's runtime, which an x86-64 machine must have. */
+enum { TEST_DEVICES = 3 };
+static inline size_t find_devices(clq_system *system, uint32_t indices[TEST_DEVICES]) {
+    const char *const starts[TEST_DEVICES] = {"basic", "pthread", ""};
+    const char *const drivers[TEST_DEVICES] = {"pocl", "pocl", "intel"};
+    size_t found = 0;
+    for (size_t k = 0; k < TEST_DEVICES; k++)
+        for (size_t i = 0; i < clq_system_device_count(system); i++) {
+            const clq_device_info *info = clq_system_device_info(system, i);
+            if (strcmp(info->driver, drivers[k]) != 0 || strncmp(info->name, starts[k], strlen(starts[k])) != 0) continue;
+            indices[found++] = (uint32_t)i;
+            break;
+        }
+#if defined(__x86_64__)
+    assert_int_equal(found, TEST_DEVICES);
+#else
+    assert_true(found >= 2);
+#endif
+    return found;
+}
+
+/* Runs `body` on each of them, opened, with an in-order queue. */
+static inline void on_each_device(void (*body)(clq_device *device, clq_queue *queue)) {
+    clq_system *system;
+    CHECK_OK(clq_system_open(NULL, &system));
+    uint32_t indices[TEST_DEVICES];
+    size_t count = find_devices(system, indices);
+    for (size_t i = 0; i < count; i++) {
+        clq_device *device;
+        clq_queue *queue;
+        CHECK_OK(clq_device_open(system, (clq_device_choice){indices[i], 0, 1}, &device));
+        CHECK_OK(clq_queue_create(device, 0, &queue));
+        body(device, queue);
+        clq_queue_destroy(queue);
+        assert_int_equal(clq_device_memory_used(device), 0); /* whatever the body made, it destroyed */
+        clq_device_close(device);
+    }
+    clq_system_close(system);
+}
+
+#endif

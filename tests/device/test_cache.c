@@ -1,0 +1,249 @@
+/* The cache of program binaries: a good entry is used; whatever is not one never reaches a driver. */
+#include "fixture.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+enum { HEADER = 48 }; /* magic, key, length, checksum */
+
+static char folder[256];
+
+static int make_folder(void **state) {
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "%s/clique-cache-XXXXXX", P_tmpdir);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static void remove_below(const char *path) {
+    DIR *dir = opendir(path);
+    if (!dir) return;
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        char file[1024];
+        if (entry->d_name[0] == '.') continue;
+        (void)snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        if (unlink(file) != 0) remove_below(file);
+    }
+    (void)closedir(dir);
+    (void)rmdir(path);
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    remove_below(folder);
+    return 0;
+}
+
+static char logged[4096];
+static void keep_log(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)snprintf(logged, sizeof logged, "%s", line);
+}
+
+/* The only entry's path; how many there are. */
+static size_t entries(char *path, size_t bytes) {
+    char programs[512];
+    (void)snprintf(programs, sizeof programs, "%s/programs", folder);
+    size_t count = 0;
+    DIR *dir = opendir(programs);
+    if (!dir) return 0;
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        if (entry->d_name[0] == '.') continue;
+        count++;
+        (void)snprintf(path, bytes, "%s/%s", programs, entry->d_name);
+    }
+    (void)closedir(dir);
+    return count;
+}
+
+static unsigned char *read_all(const char *path, size_t *bytes) {
+    void *data;
+    CHECK_OK(clq_file_read(path, 1 << 26, &data, bytes));
+    return data;
+}
+
+static void write_all(const char *path, const void *data, size_t bytes) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Opens device `index` with the cache, runs one kernel, checks its answer. */
+static void use_device(uint32_t index, const char *options) {
+    clq_system *system;
+    clq_device *device;
+    clq_queue *queue;
+    clq_buffer *buffer;
+    clq_kernel *kernel;
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+    CHECK_OK(clq_device_open(system, (clq_device_choice){index, 0, 1}, &device));
+    CHECK_OK(clq_queue_create(device, 0, &queue));
+    CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "words", &buffer));
+    CHECK_OK(clq_kernel_create(device, "selftest", options, "add_words", &kernel));
+    uint32_t add = 41, words[16];
+    size_t count = 16;
+    CHECK_OK(clq_kernel_set_buffer(kernel, 0, buffer));
+    CHECK_OK(clq_kernel_set_bytes(kernel, 1, &add, sizeof add));
+    CHECK_OK(clq_queue_launch(queue, kernel, 1, &count, NULL));
+    CHECK_OK(clq_queue_read(queue, buffer, 0, words, sizeof words, true));
+    for (size_t i = 0; i < count; i++) assert_int_equal(words[i], 41);
+    clq_kernel_destroy(kernel);
+    clq_buffer_destroy(buffer);
+    clq_queue_destroy(queue);
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
+/* One damaged entry: the answer is right, the damage is told, and the file is made anew. Drivers do not always give the
+ * same bytes for one source, so the new file is judged by its being used without a word afterwards. */
+static void expect_rebuilt(uint32_t index, const char *path, const unsigned char *damaged, size_t bytes, const char *what) {
+    write_all(path, damaged, bytes);
+    logged[0] = '\0';
+    use_device(index, "");
+    if (!strstr(logged, "damaged")) fail_msg("%s went unnoticed (\"%s\")", what, logged);
+    logged[0] = '\0';
+    use_device(index, "");
+    if (logged[0]) fail_msg("after %s: %s", what, logged);
+}
+
+static void damage_all(uint32_t index) {
+    char path[1024] = "";
+    remove_below(folder);
+    use_device(index, "");
+    assert_int_equal(entries(path, sizeof path), 1);
+    size_t bytes;
+    unsigned char *good = read_all(path, &bytes);
+    assert_true(bytes > HEADER);
+    logged[0] = '\0';
+    use_device(index, "");
+    assert_string_equal(logged, ""); /* a good entry is used, and stays */
+
+    /* One bit of each field of the header and of the payload's start, middle and end. */
+    const size_t spots[] = {0, 7, 8, 23, 24, 31, 32, 47, HEADER, HEADER + (bytes - HEADER) / 2, bytes - 1};
+    for (size_t i = 0; i < CLQ_COUNT_OF(spots); i++) {
+        unsigned char *bad = read_all(path, &bytes);
+        bad[spots[i]] ^= 4;
+        char what[64];
+        (void)snprintf(what, sizeof what, "a flipped bit in byte %zu", spots[i]);
+        expect_rebuilt(index, path, bad, bytes, what);
+        clq_free(bad);
+    }
+    clq_free(good);
+    good = read_all(path, &bytes);
+    const size_t lengths[] = {0, 1, HEADER - 1, HEADER, HEADER + 1, bytes / 2, bytes - 1};
+    for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++) {
+        char what[64];
+        (void)snprintf(what, sizeof what, "a file cut to %zu bytes", lengths[i]);
+        expect_rebuilt(index, path, good, lengths[i], what);
+    }
+    unsigned char *longer = clq_alloc(bytes + 1, 1);
+    memcpy(longer, good, bytes);
+    expect_rebuilt(index, path, longer, bytes + 1, "a byte too much");
+    clq_free(longer);
+    clq_free(good);
+}
+
+static void each_index(void (*body)(uint32_t index)) {
+    clq_system *system;
+    CHECK_OK(clq_system_open(NULL, &system));
+    uint32_t indices[TEST_DEVICES];
+    size_t count = find_devices(system, indices);
+    clq_system_close(system);
+    for (size_t i = 0; i < count; i++)
+        if (i != 1) body(indices[i]); /* PoCL's two kinds of device share their cache code */
+}
+
+static void test_damage(void **state) {
+    (void)state;
+    clq_log_set_sink(keep_log, NULL, CLQ_LOG_WARNING);
+    each_index(damage_all);
+    clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
+}
+
+/* A whole and sound entry, but of another program: in the wrong place it is foreign. */
+static void foreign(uint32_t index) {
+    char path[1024] = "", other[1024] = "";
+    size_t bytes, other_bytes;
+    remove_below(folder);
+    use_device(index, "-DOTHER");
+    assert_int_equal(entries(other, sizeof other), 1);
+    unsigned char *data = read_all(other, &other_bytes);
+    remove_below(folder);
+    use_device(index, "");
+    assert_int_equal(entries(path, sizeof path), 1);
+    assert_string_not_equal(path, other); /* options are part of the key */
+    unsigned char *own = read_all(path, &bytes);
+    clq_free(own);
+    expect_rebuilt(index, path, data, other_bytes, "a foreign entry");
+    clq_free(data);
+}
+
+static void test_foreign(void **state) {
+    (void)state;
+    clq_log_set_sink(keep_log, NULL, CLQ_LOG_WARNING);
+    each_index(foreign);
+    clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
+}
+
+/* A well-formed entry whose payload the driver refuses: built from source all the same. */
+static void refused(uint32_t index) {
+    char path[1024] = "";
+    remove_below(folder);
+    use_device(index, "");
+    assert_int_equal(entries(path, sizeof path), 1);
+    size_t bytes;
+    unsigned char *entry = read_all(path, &bytes);
+    const char junk[] = "this is no program binary of any driver at all";
+    uint64_t length = sizeof junk;
+    clq_hash128 check = clq_hash128_of(junk, sizeof junk, 0);
+    memcpy(entry + 24, &length, 8);
+    memcpy(entry + 32, &check.low, 8);
+    memcpy(entry + 40, &check.high, 8);
+    memcpy(entry + HEADER, junk, sizeof junk);
+    write_all(path, entry, HEADER + sizeof junk);
+    clq_free(entry);
+    use_device(index, "");
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    each_index(refused);
+}
+
+static void test_no_cache(void **state) {
+    (void)state;
+    char path[1024];
+    remove_below(folder);
+    clq_system *system;
+    clq_device *device;
+    clq_kernel *kernel;
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = ""}, &system));
+    CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
+    CHECK_OK(clq_kernel_create(device, "selftest", "", "add_words", &kernel));
+    clq_kernel_destroy(kernel);
+    clq_device_close(device);
+    clq_system_close(system);
+    assert_int_equal(entries(path, sizeof path), 0);
+}
+
+/* A cache that cannot be written costs time, nothing else. */
+static void test_unwritable(void **state) {
+    (void)state;
+    remove_below(folder);
+    write_all(folder, "a file where the folder should be", 10);
+    logged[0] = '\0';
+    clq_log_set_sink(keep_log, NULL, CLQ_LOG_WARNING);
+    use_device(0, "");
+    clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
+    assert_non_null(strstr(logged, "not kept"));
+    assert_int_equal(unlink(folder), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_damage),   cmocka_unit_test(test_foreign),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_cache), cmocka_unit_test(test_unwritable),
+    };
+    return cmocka_run_group_tests_name("cache", tests, make_folder, remove_folder);
+}

@@ -1,0 +1,206 @@
+/* Whole training runs against traces of Keras in float64 (tests/golden/README.md): the loss of every step, the first
+ * step's gradient norm of every variable, and the initial model's predictions, on each driver alone and mirrored. */
+#include "interop/interop.h"
+#include "train/train.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct golden {
+    char name[128], folder[1024];
+    json_t *json;
+    clq_trainer_config config;
+    size_t batch, steps;
+    bool drop_remainder;
+} golden;
+
+static clq_system *sys;
+
+static void must(clq_status status) {
+    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
+}
+
+static char *path_in(const golden *g, const char *file) {
+    char *path = clq_strprintf("%s/%s", g->folder, file);
+    assert_non_null(path);
+    return path;
+}
+
+/* The case's options as the command line has them. */
+static void read_options(golden *g) {
+    json_t *args = json_object_get(g->json, "args");
+    assert_true(json_is_array(args));
+    g->config = clq_trainer_config_default();
+    for (size_t i = 0; i < json_array_size(args); i++) {
+        const char *option = json_string_value(json_array_get(args, i));
+        assert_non_null(option);
+        if (strcmp(option, "--no-test") == 0) continue;
+        if (strcmp(option, "--drop-remainder") == 0) {
+            g->drop_remainder = true;
+            continue;
+        }
+        const char *value = json_string_value(json_array_get(args, ++i));
+        assert_non_null(value);
+        if (strcmp(option, "--batch") == 0) g->batch = strtoul(value, NULL, 10);
+        else if (strcmp(option, "--steps") == 0) g->steps = strtoul(value, NULL, 10);
+        else if (strcmp(option, "--optimizer") == 0) must(clq_optimizer_parse(value, &g->config.optimizer));
+        else if (strcmp(option, "--loss") == 0) must(clq_loss_parse(value, &g->config.loss));
+        else if (strcmp(option, "--shuffle") == 0) assert_string_equal(value, "off");
+        else fail_msg("%s: option %s is not known to this test", g->name, option);
+    }
+    g->config.global_batch = g->batch;
+    g->config.measure_gradient = true;
+}
+
+static double number(const golden *g, const char *key, const char *inner) {
+    json_t *value = json_object_get(g->json, key);
+    if (inner) value = json_object_get(value, inner);
+    if (!json_is_number(value)) fail_msg("%s: %s.%s is missing", g->name, key, inner ? inner : "");
+    return json_number_value(value);
+}
+
+static void check_near(const golden *g, const char *spec, const char *what, size_t step, double got, double want, double tolerance) {
+    double error = fabs(got - want) / fmax(fabs(want), 1e-12);
+    if (!(error <= tolerance))
+        fail_msg("%s on %s: %s at step %zu is %.10g and Keras's is %.10g: %.2g relative, allowed %.2g", g->name, spec, what, step, got, want,
+                 error, tolerance);
+}
+
+/* The norm of each variable's reduced gradient, on every replica. */
+static void check_gradient_norms(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model) {
+    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
+        clq_variable_info variable;
+        must(clq_model_variable(model, i, &variable));
+        float *gradient = clq_alloc(variable.elements, sizeof *gradient);
+        for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
+            double squares = 0.0;
+            must(clq_trainer_get_gradient(trainer, r, i, gradient));
+            for (size_t k = 0; k < variable.elements; k++) squares += (double)gradient[k] * (double)gradient[k];
+            check_near(g, spec, variable.name, 1, sqrt(squares), number(g, "first_grad_norms", variable.name), number(g, "tolerance", "grad_norm"));
+        }
+        clq_free(gradient);
+    }
+}
+
+static void check_predictions(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data, size_t outputs) {
+    size_t samples = clq_dataset_get_info(data)->samples;
+    float *out = clq_alloc(samples * outputs, sizeof *out);
+    assert_non_null(out);
+    must(clq_predict(trainer, data, out));
+    json_t *rows = json_object_get(g->json, "predictions_first4");
+    assert_int_equal(json_array_size(rows), 4);
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < outputs; k++) {
+            double want = json_number_value(json_array_get(json_array_get(rows, i), k));
+            if (!(fabs((double)out[i * outputs + k] - want) <= 2e-6 * fmax(1.0, fabs(want))))
+                fail_msg("%s on %s: output %zu of sample %zu is %.9g and Keras's is %.9g", g->name, spec, k, i, (double)out[i * outputs + k], want);
+        }
+    clq_free(out);
+}
+
+static void train(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model, clq_dataset *data) {
+    json_t *losses = json_object_get(g->json, "loss"), *norms = json_object_get(g->json, "grad_norm");
+    assert_int_equal(json_array_size(losses), g->steps);
+    must(clq_dataset_seek(data, 0, 0));
+    for (size_t step = 1; step <= g->steps;) {
+        clq_batch batch;
+        bool more;
+        must(clq_dataset_next(data, &batch, &more));
+        if (!more) continue; /* the next epoch */
+        must(clq_step_gradients(trainer, &batch));
+        must(clq_step_reduce(trainer));
+        if (step == 1) check_gradient_norms(g, spec, trainer, model);
+        must(clq_step_apply(trainer));
+        clq_step_info info;
+        must(clq_step_read(trainer, &info));
+        assert_int_equal(info.step, step);
+        check_near(g, spec, "loss", step, info.loss, json_number_value(json_array_get(losses, step - 1)), number(g, "tolerance", "loss"));
+        if (step == 1)
+            check_near(g, spec, "gradient norm", step, info.grad_norm, json_number_value(json_array_get(norms, 0)), number(g, "tolerance", "grad_norm"));
+        step++;
+    }
+}
+
+static void run_case(golden *g, const char *spec) {
+    clq_devices devices;
+    clq_model *model;
+    clq_dataset *data;
+    clq_trainer *trainer;
+    char *model_path = path_in(g, "model.json"), *weights = path_in(g, "init.safetensors");
+    must(clq_devices_select(sys, spec, &devices));
+    must(clq_model_read_keras_json(model_path, &model));
+    must(clq_dataset_npy(g->folder, "train", &data));
+    must(clq_dataset_batch(data, g->batch, g->drop_remainder));
+    g->config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
+    must(clq_trainer_create(model, &devices, &g->config, &trainer));
+    must(clq_trainer_load(trainer, weights));
+    clq_totals totals;
+    must(clq_evaluate(trainer, data, &totals));
+    assert_true(fabs(totals.accuracy - number(g, "accuracy_initial", NULL)) < 1e-9 || g->drop_remainder);
+    check_predictions(g, spec, trainer, data, clq_model_output_shape(model).dims[0]);
+    train(g, spec, trainer, model, data);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+    clq_free(model_path);
+    clq_free(weights);
+}
+
+static void run_all(const char *spec) {
+    char *root = clq_strprintf("%s/tests/golden", getenv("CLQ_TEST_SOURCE"));
+    DIR *folder = opendir(root);
+    assert_non_null(folder);
+    unsigned cases = 0;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        golden g = {0};
+        snprintf(g.name, sizeof g.name, "%.100s", entry->d_name);
+        snprintf(g.folder, sizeof g.folder, "%s/%s", root, g.name);
+        char *path = path_in(&g, "case.json");
+        if (entry->d_name[0] != '.' && clq_file_exists(path)) {
+            must(clq_json_read(path, 1 << 24, 32, &g.json));
+            read_options(&g);
+            run_case(&g, spec);
+            json_decref(g.json);
+            cases++;
+        }
+        clq_free(path);
+    }
+    closedir(folder);
+    clq_free(root);
+    assert_true(cases >= 8); /* an empty folder must not pass */
+}
+
+static void on_pocl_basic(void **state) { (void)state; run_all("pocl:0"); }
+static void on_pocl_pthread(void **state) { (void)state; run_all("pocl:5"); }
+static void on_intel(void **state) { (void)state; run_all("intel"); }
+static void mirrored_on_two(void **state) { (void)state; run_all("pocl:0,pocl:1"); }
+static void mirrored_on_both_vendors(void **state) { (void)state; run_all("pocl:0,intel,pocl:1"); }
+
+static int open_system(void **state) {
+    (void)state;
+    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+}
+static int close_system(void **state) {
+    (void)state;
+    clq_system_close(sys);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_pocl_basic),
+        cmocka_unit_test(on_pocl_pthread),
+        cmocka_unit_test(mirrored_on_two),
+#if defined(__x86_64__)
+        cmocka_unit_test(on_intel),
+        cmocka_unit_test(mirrored_on_both_vendors),
+#endif
+    };
+    return cmocka_run_group_tests(tests, open_system, close_system);
+}

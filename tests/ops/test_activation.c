@@ -1,0 +1,255 @@
+#include "ref/ref_elementwise.h"
+#include "support/ops_rig.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct shape {
+    size_t rows_per_example, channels;
+    uint32_t capacity, count;
+} shape;
+
+static const shape shapes[] = {
+    {1, 1, 1, 1},   {1, 10, 64, 64},  {1, 10, 64, 63},   {3, 16, 5, 4},    {1, 17, 9, 8},     {7, 1, 5, 5},    {49, 32, 6, 5},
+    {1, 128, 5, 5}, {2, 15, 33, 32},  {1, 1009, 3, 2},   {5, 31, 7, 0},    {121, 64, 4, 3},   {1, 33, 40, 40}, {1, 1024, 2, 1},
+    {200, 48, 20, 19}, {1, 2056, 40, 39}, /* enough for several work-items, by rows and by columns */
+};
+
+static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX};
+
+static size_t size_of(shape s) { return s.rows_per_example * s.channels * s.capacity; }
+
+/* ---- forward ---- */
+
+static void check_forward(rig *r, clq_activation act, shape s, bool in_place) {
+    clq_random random = clq_random_start(1, s.channels);
+    size_t elements = s.rows_per_example * s.channels, n = elements * s.count, bytes = n * sizeof(float);
+    float *x, *y = rig_alloc(n + 1, sizeof(float));
+    double *dx, *want = rig_alloc(n + 1, sizeof(double));
+    rig_numbers(&random, n, -6, 6, &x, &dx);
+    ref_activation(act, s.rows_per_example * s.count, s.channels, dx, want);
+    rig_begin(r, s.capacity);
+    clq_value vx = rig_value(r, "x", 0, elements * sizeof(float)), vy = in_place ? vx : rig_value(r, "y", 0, elements * sizeof(float));
+    clq_activation_forward(r->list, act, elements, s.channels, vx, vy);
+    rig_bind(r);
+    rig_fill(r, vx, x, bytes);
+    rig_run(r, s.count);
+    rig_read(r, vy, y, bytes);
+    rig_check_close(r, "y", y, want, n, 1e-6, 0);
+    rig_check_untouched(r, vy, bytes);
+    rig_end(r);
+    clq_free(x);
+    clq_free(dx);
+    clq_free(y);
+    clq_free(want);
+}
+
+static void forward(rig *r) {
+    for (size_t a = 0; a < CLQ_COUNT_OF(all); a++)
+        for (size_t i = 0; i < CLQ_COUNT_OF(shapes); i++)
+            if (rig_affords(r, size_of(shapes[i]))) check_forward(r, all[a], shapes[i], i % 3 == 2);
+}
+
+/* ---- backward ---- */
+
+typedef struct backward_case {
+    shape s;
+    size_t elements, n, rows;
+    float *y, *dy;           /* as the device gets them */
+    double *x, *d_dy;        /* x gave y */
+    double *want, *want_db;
+} backward_case;
+
+static backward_case make_backward(clq_activation act, shape s) {
+    clq_random random = clq_random_start(2, s.channels * 7 + (size_t)act);
+    backward_case c = {.s = s, .elements = s.rows_per_example * s.channels, .rows = s.rows_per_example * s.count};
+    c.n = c.elements * s.count;
+    float *x;
+    rig_numbers(&random, c.n, -2, 2, &x, &c.x);
+    rig_numbers(&random, c.n, -1, 1, &c.dy, &c.d_dy);
+    c.y = x; /* its memory */
+    double *y = rig_alloc(c.n + 1, sizeof(double));
+    ref_activation(act, c.rows, s.channels, c.x, y);
+    for (size_t i = 0; i < c.n; i++) c.y[i] = (float)y[i];
+    c.want = rig_alloc(c.n + 1, sizeof(double));
+    c.want_db = rig_alloc(s.channels, sizeof(double));
+    ref_activation_gradient(act, c.rows, s.channels, c.x, c.d_dy, c.want, c.want_db);
+    clq_free(y);
+    return c;
+}
+
+static void free_backward(backward_case *c) {
+    clq_free(c->y);
+    clq_free(c->dy);
+    clq_free(c->x);
+    clq_free(c->d_dy);
+    clq_free(c->want);
+    clq_free(c->want_db);
+}
+
+typedef enum where { APART, IN_PLACE, NOWHERE } where;
+
+static void check_backward(rig *r, clq_activation act, shape s, where dz, bool sums) {
+    backward_case c = make_backward(act, s);
+    size_t bytes = c.n * sizeof(float), per_example = c.elements * sizeof(float), db_bytes = s.channels * sizeof(float);
+    float *got = rig_alloc(c.n + 1, sizeof(float)), *db = rig_alloc(s.channels, sizeof(float)), *again = rig_alloc(s.channels, sizeof(float));
+    rig_begin(r, s.capacity);
+    clq_value vy = rig_value(r, "y", 0, per_example), vdy = rig_value(r, "dy", 0, per_example);
+    clq_value vdb = sums ? rig_value(r, "db", db_bytes, 0) : CLQ_NO_VALUE;
+    clq_value vdz = dz == IN_PLACE ? vdy : dz == APART ? rig_value(r, "dz", 0, per_example) : CLQ_NO_VALUE;
+    clq_activation_backward(r->list, act, c.elements, s.channels, vy, vdy, vdz, vdb);
+    rig_bind(r);
+    for (int run = 0; run < 2; run++) {
+        rig_fill(r, vy, c.y, bytes);
+        rig_fill(r, vdy, c.dy, bytes);
+        rig_run(r, s.count);
+        if (sums) rig_read(r, vdb, run ? again : db, db_bytes);
+    }
+    if (vdz) {
+        rig_read(r, vdz, got, bytes);
+        rig_check_close(r, "dz", got, c.want, c.n, 1e-6, 1e-6);
+        rig_check_untouched(r, vdz, bytes);
+    }
+    if (sums) {
+        rig_check_close(r, "db", db, c.want_db, s.channels, 1e-6, 1e-7 * (double)(c.rows + 10));
+        assert_memory_equal(db, again, db_bytes);
+    }
+    rig_end(r);
+    free_backward(&c);
+    clq_free(got);
+    clq_free(db);
+    clq_free(again);
+}
+
+static void backward(rig *r) {
+    for (size_t a = 0; a < CLQ_COUNT_OF(all); a++) {
+        for (size_t i = 0; i < CLQ_COUNT_OF(shapes); i++) {
+            where dz = (where)(i % 2);
+            if (!rig_affords(r, size_of(shapes[i]))) continue;
+            check_backward(r, all[a], shapes[i], dz, i % 4 != 3);
+            if (i % 4 == 0) check_backward(r, all[a], shapes[i], NOWHERE, true);
+        }
+    }
+}
+
+/* A bias gradient over 100,000 rows, all of one sign so that rounding adds up. */
+static void long_sums(rig *r) {
+    const uint32_t rows = rig_affords(r, 1000000) ? 100003 : 503;
+    static const size_t widths[] = {3, 16};
+    for (size_t w = 0; w < CLQ_COUNT_OF(widths); w++) {
+        size_t channels = widths[w], n = rows * channels;
+        clq_random random = clq_random_start(5, channels);
+        float *dy, *db = rig_alloc(channels, sizeof(float));
+        double *d_dy, *want = rig_alloc(channels, sizeof(double));
+        rig_numbers(&random, n, 0.5, 1, &dy, &d_dy);
+        for (size_t i = 0; i < n; i++) want[i % channels] += d_dy[i];
+        rig_begin(r, rows);
+        clq_value vdy = rig_value(r, "dy", 0, channels * sizeof(float)), vdb = rig_value(r, "db", channels * sizeof(float), 0);
+        clq_activation_backward(r->list, CLQ_LINEAR, channels, channels, CLQ_NO_VALUE, vdy, CLQ_NO_VALUE, vdb);
+        rig_bind(r);
+        rig_fill(r, vdy, dy, n * sizeof(float));
+        rig_run(r, rows);
+        rig_read(r, vdb, db, channels * sizeof(float));
+        rig_check_close(r, "db", db, want, channels, 1e-6, 0);
+        rig_end(r);
+        clq_free(dy);
+        clq_free(d_dy);
+        clq_free(db);
+        clq_free(want);
+    }
+}
+
+/* NaN is not lost, infinities end where they should. */
+static void extremes(rig *r) {
+    static const struct {
+        clq_activation act;
+        float x, y;
+    } cases[] = {
+        {CLQ_RELU, NAN, NAN},          {CLQ_RELU, -INFINITY, 0},    {CLQ_RELU, INFINITY, INFINITY}, {CLQ_SIGMOID, NAN, NAN},
+        {CLQ_SIGMOID, 200, 1},         {CLQ_SIGMOID, -200, 0},      {CLQ_SIGMOID, INFINITY, 1},     {CLQ_SIGMOID, -INFINITY, 0},
+        {CLQ_TANH, NAN, NAN},          {CLQ_TANH, 100, 1},          {CLQ_TANH, -INFINITY, -1},      {CLQ_LINEAR, NAN, NAN},
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        float x[19], y[19];
+        double want[19];
+        for (size_t k = 0; k < 19; k++) x[k] = cases[i].x, want[k] = (double)cases[i].y;
+        rig_begin(r, 1);
+        clq_value vx = rig_value(r, "x", 0, sizeof x), vy = rig_value(r, "y", 0, sizeof y);
+        clq_activation_forward(r->list, cases[i].act, 19, 19, vx, vy);
+        rig_bind(r);
+        rig_fill(r, vx, x, sizeof x);
+        rig_run(r, 1);
+        rig_read(r, vy, y, sizeof y);
+        rig_check_close(r, "y", y, want, 19, 1e-7, 0);
+        rig_end(r);
+    }
+}
+
+/* Logits that overflow exp, and rows of equal ones. */
+static void softmax_extremes(rig *r) {
+    const float x[4][3] = {{1000, 999, -1000}, {-1000, -1000, -1000}, {88, 0, -88}, {0, -INFINITY, 0}};
+    float y[12];
+    double in[12], want[12];
+    for (size_t i = 0; i < 12; i++) in[i] = (double)x[i / 3][i % 3];
+    ref_activation(CLQ_SOFTMAX, 4, 3, in, want);
+    rig_begin(r, 4);
+    clq_value vx = rig_value(r, "x", 0, 12), vy = rig_value(r, "y", 0, 12);
+    clq_activation_forward(r->list, CLQ_SOFTMAX, 3, 3, vx, vy);
+    rig_bind(r);
+    rig_fill(r, vx, x, sizeof x);
+    rig_run(r, 4);
+    rig_read(r, vy, y, sizeof y);
+    rig_check_close(r, "y", y, want, 12, 1e-6, 1e-37);
+    rig_end(r);
+}
+
+/* ---- the reference itself ---- */
+
+static void test_reference_by_differences(void **state) {
+    (void)state;
+    enum { ROWS = 3, CHANNELS = 5, N = ROWS * CHANNELS };
+    clq_random random = clq_random_start(3, 0);
+    double x[N], dy[N], dx[N], db[CHANNELS];
+    for (size_t i = 0; i < N; i++) x[i] = rig_uniform(&random, 0.1, 2) * (i % 2 ? 1 : -1), dy[i] = rig_uniform(&random, -1, 1);
+    for (size_t a = 0; a < CLQ_COUNT_OF(all); a++) {
+        ref_activation_gradient(all[a], ROWS, CHANNELS, x, dy, dx, db);
+        for (size_t i = 0; i < N; i++) {
+            double h = 1e-5, kept = x[i], y[2][N], slope = 0;
+            x[i] = kept + h;
+            ref_activation(all[a], ROWS, CHANNELS, x, y[1]);
+            x[i] = kept - h;
+            ref_activation(all[a], ROWS, CHANNELS, x, y[0]);
+            x[i] = kept;
+            for (size_t k = 0; k < N; k++) slope += dy[k] * (y[1][k] - y[0][k]) / (2 * h);
+            assert_true(fabs(slope - dx[i]) < 1e-8);
+        }
+        for (size_t c = 0; c < CHANNELS; c++) {
+            double sum = 0;
+            for (size_t row = 0; row < ROWS; row++) sum += dx[row * CHANNELS + c];
+            assert_true(fabs(sum - db[c]) < 1e-14);
+        }
+    }
+}
+
+#define ON_DEVICES(name)                                                                            \
+    static void test_##name(void **state) {                                                         \
+        (void)state;                                                                                \
+        rig_each(name);                                                                             \
+    }
+ON_DEVICES(forward)
+ON_DEVICES(backward)
+ON_DEVICES(long_sums)
+ON_DEVICES(extremes)
+ON_DEVICES(softmax_extremes)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference_by_differences), cmocka_unit_test(test_forward),  cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_long_sums),                cmocka_unit_test(test_extremes), cmocka_unit_test(test_softmax_extremes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,71 @@
+/* Building the operations that are no products: every allocation fails once, and the list says so. */
+#include "support/ops_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false};
+static const clq_loss_problem loss = {CLQ_LOSS_SPARSE_CATEGORICAL, 10, true, 0};
+enum { IN = 26 * 26 * 32, OUT = 13 * 13 * 32, FLOATS = 200000 };
+
+static clq_value floats(clq_list *list, size_t per_example) {
+    return clq_list_value(list, CLQ_VALUE_ACTIVATION, "floats", 0, per_example * sizeof(float));
+}
+
+static clq_status build(const rig *r, clq_list **out) {
+    clq_list *list;
+    CLQ_TRY(clq_list_create(r->device, 64, &list));
+    clq_list_set_family(list, r->family);
+    clq_value bytes = clq_list_value(list, CLQ_VALUE_EXTERNAL, "bytes", 0, IN), x = floats(list, IN), y = floats(list, OUT);
+    clq_value winner = clq_list_value(list, CLQ_VALUE_ACTIVATION, "winner", 0, OUT), labels = floats(list, 1), dx = floats(list, IN);
+    clq_value flat[4], metrics = clq_list_value(list, CLQ_VALUE_EXTERNAL, "metrics", 64, 0);
+    for (size_t i = 0; i < 4; i++) flat[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "flat", FLOATS * sizeof(float), 0);
+    clq_input_u8(list, IN, bytes, x);
+    clq_activation_forward(list, CLQ_TANH, IN, 32, x, x);
+    clq_pool2d_forward(list, &pool, x, y, winner);
+    clq_activation_forward(list, CLQ_SOFTMAX, OUT, 32, y, y);
+    clq_cross_entropy(list, &loss, y, labels, y, metrics);
+    clq_activation_backward(list, CLQ_SOFTMAX, OUT, 32, y, y, CLQ_NO_VALUE, metrics);
+    clq_pool2d_backward(list, &pool, y, winner, dx);
+    clq_activation_backward(list, CLQ_RELU, IN, 32, x, dx, dx, metrics);
+    clq_square_sum(list, FLOATS, flat[1], 0, metrics, 0);
+    clq_update_sgd(list, FLOATS, 0.9f, true, flat[0], flat[1], flat[2]);
+    clq_update_adam(list, FLOATS, 0.9, 0.999, 1e-7, flat[0], flat[1], flat[2], flat[3]);
+    clq_status status = clq_list_status(list);
+    if (status == CLQ_OK) *out = list;
+    else clq_list_destroy(list);
+    return status;
+}
+
+static void allocations(rig *r) {
+    clq_list *list = NULL;
+    clq_status status = CLQ_MEMORY;
+    uint64_t nth = 0;
+    while (status == CLQ_MEMORY && nth < 1000) {
+        clq_memory_fail_at(++nth, false);
+        status = build(r, &list);
+    }
+    clq_memory_fail_at(0, false);
+    assert_int_equal(status, CLQ_OK);
+    assert_true(nth > 50);
+    /* what it costs is told for every launch */
+    for (size_t i = 0; i < clq_list_launch_count(list); i++) {
+        clq_launch_info info;
+        clq_list_launch_info(list, i, &info);
+        assert_non_null(info.file);
+        assert_true(info.bytes > 0 && info.flops > 0);
+    }
+    clq_list_destroy(list);
+}
+
+static void test_allocations(void **state) {
+    (void)state;
+    rig_each(allocations);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocations)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+#include "ref/ref_elementwise.h"
+#include "support/ops_rig.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const size_t lengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 1009, 60013};
+
+enum { STEPS = 5 };
+typedef enum optimizer { SGD, MOMENTUM, NESTEROV, ADAM, OPTIMIZERS } optimizer;
+
+static void add_update(rig *r, optimizer kind, size_t n, clq_value w, clq_value g, clq_value m, clq_value v) {
+    if (kind == ADAM) clq_update_adam(r->list, n, 0.9, 0.999, 1e-7, w, g, m, v);
+    else clq_update_sgd(r->list, n, kind == SGD ? 0 : 0.9f, kind == NESTEROV, w, g, kind == SGD ? CLQ_NO_VALUE : m);
+}
+
+static void step_reference(optimizer kind, size_t n, double rate, double *w, const double *g, double *m, double *v) {
+    if (kind == ADAM) ref_adam(n, rate, 0.9, 0.999, 1e-7, w, g, m, v);
+    else ref_sgd(n, rate, kind == SGD ? 0 : (double)0.9f, kind == NESTEROV, w, g, m);
+}
+
+/* The rate of step t as the caller makes it. */
+static double rate_of(optimizer kind, int t) { return kind == ADAM ? 1e-3 * sqrt(1 - pow(0.999, t)) / (1 - pow(0.9, t)) : 0.01; }
+
+static void check_update(rig *r, optimizer kind, size_t n) {
+    clq_random random = clq_random_start(7, n);
+    float *w, *g, *got = rig_alloc(n, sizeof(float));
+    double *want_w, *want_g, *want_m = rig_alloc(n, sizeof(double)), *want_v = rig_alloc(n, sizeof(double));
+    float *zeros = rig_alloc(n, sizeof(float));
+    size_t bytes = n * sizeof(float);
+    rig_numbers(&random, n, -1, 1, &w, &want_w);
+    rig_begin(r, 1);
+    clq_value vw = rig_value(r, "w", bytes, 0), vg = rig_value(r, "g", bytes, 0), vm = rig_value(r, "m", bytes, 0), vv = rig_value(r, "v", bytes, 0);
+    add_update(r, kind, n, vw, vg, vm, vv);
+    rig_bind(r);
+    rig_fill(r, vw, w, bytes);
+    rig_fill(r, vm, zeros, bytes);
+    rig_fill(r, vv, zeros, bytes);
+    for (int t = 1; t <= STEPS; t++) {
+        rig_numbers(&random, n, -0.5, 0.5, &g, &want_g);
+        if (t > 1) g[0] = 0, want_g[0] = 0;
+        rig_fill(r, vg, g, bytes);
+        float rate = (float)rate_of(kind, t);
+        clq_list_set_float(r->list, CLQ_PARAM_RATE, rate);
+        rig_run(r, 1);
+        step_reference(kind, n, (double)rate, want_w, want_g, want_m, want_v);
+        clq_free(g);
+        clq_free(want_g);
+    }
+    rig_read(r, vw, got, bytes);
+    rig_check_close(r, "w", got, want_w, n, 1e-6, 2e-7);
+    if (kind != SGD) {
+        rig_read(r, vm, got, bytes);
+        rig_check_close(r, "m", got, want_m, n, 2e-6, 1e-7);
+    }
+    if (kind == ADAM) {
+        rig_read(r, vv, got, bytes);
+        rig_check_close(r, "v", got, want_v, n, 2e-6, 0);
+    }
+    rig_end(r);
+    clq_free(w);
+    clq_free(want_w);
+    clq_free(want_m);
+    clq_free(want_v);
+    clq_free(zeros);
+    clq_free(got);
+}
+
+static void updates(rig *r) {
+    for (optimizer kind = SGD; kind < OPTIMIZERS; kind++)
+        for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++)
+            if (rig_affords(r, lengths[i])) check_update(r, kind, lengths[i]);
+}
+
+/* Epsilon is outside the root: with a gradient of 1e-9 it decides the step. */
+static void adam_epsilon(rig *r) {
+    float w = 1, g = 1e-9f, zero = 0;
+    double want_w = 1, want_g = (double)g, want_m = 0, want_v = 0;
+    rig_begin(r, 1);
+    clq_value vw = rig_value(r, "w", 4, 0), vg = rig_value(r, "g", 4, 0), vm = rig_value(r, "m", 4, 0), vv = rig_value(r, "v", 4, 0);
+    add_update(r, ADAM, 1, vw, vg, vm, vv);
+    rig_bind(r);
+    rig_fill(r, vw, &w, 4);
+    rig_fill(r, vg, &g, 4);
+    rig_fill(r, vm, &zero, 4);
+    rig_fill(r, vv, &zero, 4);
+    clq_list_set_float(r->list, CLQ_PARAM_RATE, 100);
+    rig_run(r, 1);
+    ref_adam(1, 100, 0.9, 0.999, 1e-7, &want_w, &want_g, &want_m, &want_v);
+    rig_read(r, vw, &w, 4);
+    rig_check_close(r, "w", &w, &want_w, 1, 1e-6, 0);
+    rig_end(r);
+}
+
+static void check_square_sum(rig *r, size_t n, size_t offset, double low, double high) {
+    clq_random random = clq_random_start(11, n + offset);
+    float *x, got[2], again[2];
+    double *unused;
+    rig_numbers(&random, n + offset, low, high, &x, &unused);
+    rig_begin(r, 1);
+    clq_value vx = rig_value(r, "x", (n + offset) * sizeof(float), 0), out = rig_value(r, "out", 3 * sizeof(float), 0);
+    clq_square_sum(r->list, n, vx, offset * sizeof(float), out, 1);
+    rig_bind(r);
+    rig_fill(r, vx, x, (n + offset) * sizeof(float));
+    rig_run(r, 1);
+    rig_read(r, out, got, sizeof got);
+    double want = ref_square_sum(n, x + offset);
+    rig_check_close(r, "square sum", &got[1], &want, 1, 2e-7, 0);
+    rig_check_untouched(r, out, 2 * sizeof(float));
+    rig_run(r, 1);
+    rig_read(r, out, again, sizeof again);
+    assert_memory_equal(got, again, sizeof got);
+    rig_fill(r, out, NULL, 0);
+    rig_run(r, 1);
+    rig_read(r, out, again, sizeof again);
+    assert_memory_equal(&got[1], &again[1], sizeof(float));
+    rig_end(r);
+    clq_free(x);
+    clq_free(unused);
+}
+
+static void square_sums(rig *r) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++)
+        if (rig_affords(r, lengths[i])) check_square_sum(r, lengths[i], i % 3 ? 0 : 5, -1, 1);
+    if (!rig_affords(r, 300007)) return;
+    check_square_sum(r, 300007, 16, 0.9, 1.1);
+    check_square_sum(r, 100000, 0, 0.1, 0.1000001);
+}
+
+static void test_updates(void **state) {
+    (void)state;
+    rig_each(updates);
+}
+static void test_adam_epsilon(void **state) {
+    (void)state;
+    rig_each(adam_epsilon);
+}
+static void test_square_sums(void **state) {
+    (void)state;
+    rig_each(square_sums);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates), cmocka_unit_test(test_adam_epsilon), cmocka_unit_test(test_square_sums)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

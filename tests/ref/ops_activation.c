@@ -1,0 +1,68 @@
+#include "ref/ref_elementwise.h"
+
+#include <math.h>
+
+static void softmax_row(size_t n, const double *x, double *y) {
+    double most = x[0], sum = 0;
+    for (size_t i = 1; i < n; i++) most = fmax(most, x[i]);
+    for (size_t i = 0; i < n; i++) sum += exp(x[i] - most);
+    for (size_t i = 0; i < n; i++) y[i] = exp(x[i] - most) / sum;
+}
+
+static double activate(clq_activation act, double x) {
+    switch (act) {
+    case CLQ_RELU: return x > 0 ? x : 0;
+    case CLQ_SIGMOID: return 1 / (1 + exp(-x));
+    case CLQ_TANH: return tanh(x);
+    case CLQ_LINEAR:
+    case CLQ_SOFTMAX: break;
+    }
+    return x;
+}
+
+static double slope(clq_activation act, double x) {
+    switch (act) {
+    case CLQ_RELU: return x > 0;
+    case CLQ_SIGMOID: return 1 / ((1 + exp(-x)) * (1 + exp(x)));
+    case CLQ_TANH: return 1 / (cosh(x) * cosh(x));
+    case CLQ_LINEAR:
+    case CLQ_SOFTMAX: break;
+    }
+    return 1;
+}
+
+void ref_activation(clq_activation act, size_t rows, size_t channels, const double *x, double *y) {
+    for (size_t r = 0; r < rows; r++) {
+        if (act == CLQ_SOFTMAX) {
+            softmax_row(channels, x + r * channels, y + r * channels);
+            continue;
+        }
+        for (size_t c = 0; c < channels; c++) y[r * channels + c] = activate(act, x[r * channels + c]);
+    }
+}
+
+/* dx_j = sum over i of dy_i y_i ([i = j] - y_j) */
+static void softmax_gradient_row(size_t n, const double *x, const double *dy, double *dx) {
+    double most = x[0], sum = 0;
+    for (size_t i = 1; i < n; i++) most = fmax(most, x[i]);
+    for (size_t i = 0; i < n; i++) sum += exp(x[i] - most);
+    for (size_t j = 0; j < n; j++) {
+        double yj = exp(x[j] - most) / sum;
+        dx[j] = 0;
+        for (size_t i = 0; i < n; i++) dx[j] += dy[i] * exp(x[i] - most) / sum * ((i == j) - yj);
+    }
+}
+
+void ref_activation_gradient(clq_activation act, size_t rows, size_t channels, const double *x, const double *dy, double *dx, double *db) {
+    for (size_t r = 0; r < rows; r++) {
+        if (act == CLQ_SOFTMAX) {
+            softmax_gradient_row(channels, x + r * channels, dy + r * channels, dx + r * channels);
+            continue;
+        }
+        for (size_t i = r * channels; i < (r + 1) * channels; i++) dx[i] = dy[i] * slope(act, x[i]);
+    }
+    for (size_t c = 0; db && c < channels; c++) {
+        db[c] = 0;
+        for (size_t r = 0; r < rows; r++) db[c] += dx[r * channels + c];
+    }
+}

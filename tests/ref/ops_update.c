@@ -1,0 +1,28 @@
+#include "ref/ref_elementwise.h"
+
+#include <math.h>
+
+void ref_sgd(size_t n, double rate, double momentum, bool nesterov, double *w, const double *g, double *v) {
+    for (size_t i = 0; i < n; i++) {
+        if (momentum == 0) {
+            w[i] -= rate * g[i];
+            continue;
+        }
+        v[i] = momentum * v[i] - rate * g[i];
+        w[i] += nesterov ? momentum * v[i] - rate * g[i] : v[i];
+    }
+}
+
+void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon, double *w, const double *g, double *m, double *v) {
+    for (size_t i = 0; i < n; i++) {
+        m[i] = beta1 * m[i] + (1 - beta1) * g[i];
+        v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
+        w[i] -= rate * m[i] / (sqrt(v[i]) + epsilon);
+    }
+}
+
+double ref_square_sum(size_t n, const float *x) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    return sum;
+}

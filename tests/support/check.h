@@ -1,0 +1,53 @@
+/* What most tests need around cmocka. */
+#ifndef CLQ_TEST_CHECK_H
+#define CLQ_TEST_CHECK_H
+
+#include "base/base.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define assert_ok(call)                                                                                                \
+    do {                                                                                                               \
+        clq_status assert_status_ = (call);                                                                            \
+        if (assert_status_ != CLQ_OK)                                                                                  \
+            fail_msg("%s: %s: %s", #call, clq_status_text(assert_status_), clq_error_detail());                        \
+    } while (0)
+
+/* The call fails so, and its detail says `word`. */
+#define assert_fails(expected, word, call)                                                                             \
+    do {                                                                                                               \
+        clq_status assert_status_ = (call);                                                                            \
+        if (assert_status_ != (expected))                                                                              \
+            fail_msg("%s: \"%s\", not \"%s\": %s", #call, clq_status_text(assert_status_), clq_status_text(expected),  \
+                     clq_error_detail());                                                                              \
+        if (!strstr(clq_error_detail(), word))                                                                         \
+            fail_msg("%s: no \"%s\" in: %s", #call, (const char *)(word), clq_error_detail());                         \
+    } while (0)
+
+/* Fails each allocation of the call in turn, once and from then on: it must say MEMORY with a detail, or succeed. The
+ * call undoes what it did; the leak sanitizer watches. Returns how many allocations it makes. */
+static inline uint64_t walk_allocations(clq_status (*call)(void *), void *context) {
+    uint64_t total = 0;
+    for (int sticky = 0; sticky < 2; sticky++) {
+        for (uint64_t nth = 1;; nth++) {
+            clq_fail(CLQ_OK, "%s", "");
+            clq_memory_fail_at(nth, sticky);
+            clq_status status = call(context);
+            uint64_t made = clq_memory_fail_at(0, false);
+            if (made < nth) {
+                if (status != CLQ_OK) fail_msg("fails without a failing allocation: %s", clq_error_detail());
+                total = made;
+                break;
+            }
+            if (status != CLQ_OK && (status != CLQ_MEMORY || !*clq_error_detail()))
+                fail_msg("allocation %d: %s: \"%s\"", (int)nth, clq_status_text(status), clq_error_detail());
+        }
+    }
+    return total;
+}
+
+#endif

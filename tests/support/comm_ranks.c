@@ -1,0 +1,74 @@
+#include "support/comm_ranks.h"
+
+#include <setjmp.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void must(clq_status status) {
+    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
+}
+
+uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth) {
+    for (size_t i = 0; i < clq_system_device_count(system); i++) {
+        const clq_device_info *info = clq_system_device_info(system, i);
+        bool pocl = strcmp(info->driver, "pocl") == 0, basic = strncmp(info->name, "basic", 5) == 0;
+        bool matches = kind == 'i' ? strcmp(info->driver, "intel") == 0 : pocl && basic == (kind == 'b' || kind == 'c');
+        if (matches && nth-- == 0) return (uint32_t)i;
+    }
+    fail_msg("there is no device of the kind '%c'", kind);
+    return 0;
+}
+
+void ranks_open(ranks *all, const char *kinds, bool island, const clq_group_config *config) {
+    memset(all, 0, sizeof *all);
+    must(clq_system_open(NULL, &all->system));
+    all->count = (unsigned)strlen(kinds);
+    clq_device_choice choices[CLQ_REPLICAS_MAX];
+    unsigned basics = 0;
+    for (unsigned r = 0; r < all->count; r++)
+        choices[r] =
+            (clq_device_choice){ranks_device_index(all->system, kinds[r], kinds[r] == 'b' ? basics++ : 0), 0, 1};
+    if (island)
+        must(clq_island_open(all->system, choices, all->count, all->devices));
+    else
+        for (unsigned r = 0; r < all->count; r++) must(clq_device_open(all->system, choices[r], &all->devices[r]));
+    for (unsigned r = 0; r < all->count; r++) must(clq_queue_create(all->devices[r], 0, &all->queues[r]));
+    must(clq_crew_create(all->devices, all->count, config, &all->crew));
+}
+
+void ranks_close(ranks *all) {
+    clq_crew_destroy(all->crew);
+    for (unsigned r = 0; r < all->count; r++) clq_queue_destroy(all->queues[r]);
+    for (unsigned r = 0; r < all->count; r++) clq_device_close(all->devices[r]);
+    clq_system_close(all->system);
+}
+
+typedef struct job {
+    ranks *all;
+    unsigned rank;
+    ranks_body *body;
+    void *context;
+} job;
+
+static void run_job(void *context) {
+    job *mine = context;
+    clq_status status = mine->body(mine->all, mine->rank, mine->context);
+    clq_error_take(status, &mine->all->results[mine->rank]);
+    if (status == CLQ_OK) mine->all->results[mine->rank].status = CLQ_OK;
+}
+
+void ranks_run(ranks *all, ranks_body *body, void *context) {
+    job jobs[CLQ_REPLICAS_MAX];
+    clq_thread *threads[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < all->count; r++) {
+        jobs[r] = (job){all, r, body, context};
+        must(clq_thread_start("rank", run_job, &jobs[r], &threads[r]));
+    }
+    for (unsigned r = 0; r < all->count; r++) clq_thread_join(threads[r]);
+}
+
+void ranks_expect_ok(const ranks *all) {
+    for (unsigned r = 0; r < all->count; r++)
+        if (all->results[r].status != CLQ_OK) fail_msg("rank %u: %s", r, all->results[r].detail);
+}

@@ -1,0 +1,28 @@
+/* A crew for tests: devices by kind, a queue each, and a thread per rank for the length of a call. */
+#ifndef CLQ_TEST_COMM_RANKS_H
+#define CLQ_TEST_COMM_RANKS_H
+
+#include "comm/comm.h"
+
+typedef struct ranks {
+    clq_system *system;
+    unsigned count;
+    clq_device *devices[CLQ_REPLICAS_MAX];
+    clq_queue *queues[CLQ_REPLICAS_MAX];
+    clq_crew *crew;
+    clq_error results[CLQ_REPLICAS_MAX]; /* of the last ranks_run */
+} ranks;
+
+/* kinds: a letter per rank: b and c PoCL's basic devices, the next one of them each time or (c) always the first; p
+ * PoCL's pool; i Intel's. island: all in one context. Fails the test where something is missing. */
+void ranks_open(ranks *all, const char *kinds, bool island, const clq_group_config *config);
+void ranks_close(ranks *all);
+/* body(all, rank, context) on a thread per rank; what each returns is in results, with its detail. */
+typedef clq_status ranks_body(ranks *all, unsigned rank, void *context);
+void ranks_run(ranks *all, ranks_body *body, void *context);
+void ranks_expect_ok(const ranks *all);
+
+/* The index of a device of a kind in the system's list. */
+uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth);
+
+#endif

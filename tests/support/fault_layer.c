@@ -1,0 +1,125 @@
+/* An OpenCL layer (OPENCL_LAYERS names the library) that fails calls on order. It counts the calls that can fail;
+ * fault_arm(n, error, sticky) makes the n-th from then on fail, and with `sticky` all after it. Releases never fail:
+ * a failed release is a leak and nothing else. */
+#undef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include <CL/cl_layer.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static struct _cl_icd_dispatch driver, layer;
+static atomic_uint calls, fail_at;
+static atomic_int fail_with;
+static atomic_bool fail_on;
+
+/* Returns how many calls were made since the last fault_arm. n = 0: none fails. */
+EXPORT unsigned fault_arm(unsigned n, cl_int error, bool sticky);
+unsigned fault_arm(unsigned n, cl_int error, bool sticky) {
+    atomic_store(&fail_at, n);
+    atomic_store(&fail_with, error);
+    atomic_store(&fail_on, sticky);
+    return atomic_exchange(&calls, 0);
+}
+
+static cl_int fault(void) {
+    unsigned call = atomic_fetch_add(&calls, 1) + 1, at = atomic_load(&fail_at);
+    bool hit = at != 0 && (call == at || (call > at && atomic_load(&fail_on)));
+    return hit ? atomic_load(&fail_with) : CL_SUCCESS;
+}
+
+/* X(name, parameters, arguments): calls that return their error. */
+#define STATUS_CALLS(X)                                                                            \
+    X(clGetPlatformIDs, (cl_uint a, cl_platform_id *b, cl_uint *c), (a, b, c))                     \
+    X(clGetPlatformInfo, (cl_platform_id a, cl_platform_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
+    X(clGetDeviceIDs, (cl_platform_id a, cl_device_type b, cl_uint c, cl_device_id *d, cl_uint *e), (a, b, c, d, e)) \
+    X(clGetDeviceInfo, (cl_device_id a, cl_device_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
+    X(clBuildProgram, (cl_program a, cl_uint b, const cl_device_id *c, const char *d,              \
+                       void(CL_CALLBACK *e)(cl_program, void *), void *f), (a, b, c, d, e, f))     \
+    X(clGetProgramInfo, (cl_program a, cl_program_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
+    X(clSetKernelArg, (cl_kernel a, cl_uint b, size_t c, const void *d), (a, b, c, d))             \
+    X(clGetKernelWorkGroupInfo, (cl_kernel a, cl_device_id b, cl_kernel_work_group_info c, size_t d, void *e, size_t *f), \
+      (a, b, c, d, e, f))                                                                          \
+    X(clWaitForEvents, (cl_uint a, const cl_event *b), (a, b))                                     \
+    X(clGetEventInfo, (cl_event a, cl_event_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
+    X(clGetEventProfilingInfo, (cl_event a, cl_profiling_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
+    X(clFlush, (cl_command_queue a), (a))                                                          \
+    X(clFinish, (cl_command_queue a), (a))                                                         \
+    X(clEnqueueReadBuffer, (cl_command_queue a, cl_mem b, cl_bool c, size_t d, size_t e, void *f, cl_uint g, \
+                            const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i))          \
+    X(clEnqueueWriteBuffer, (cl_command_queue a, cl_mem b, cl_bool c, size_t d, size_t e, const void *f, cl_uint g, \
+                             const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i))         \
+    X(clEnqueueCopyBuffer, (cl_command_queue a, cl_mem b, cl_mem c, size_t d, size_t e, size_t f, cl_uint g, \
+                            const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i))          \
+    X(clEnqueueFillBuffer, (cl_command_queue a, cl_mem b, const void *c, size_t d, size_t e, size_t f, cl_uint g, \
+                            const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i))          \
+    X(clEnqueueNDRangeKernel, (cl_command_queue a, cl_kernel b, cl_uint c, const size_t *d, const size_t *e, const size_t *f, \
+                               cl_uint g, const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i)) \
+    X(clEnqueueMarkerWithWaitList, (cl_command_queue a, cl_uint b, const cl_event *c, cl_event *d), (a, b, c, d))
+
+/* X(type, name, parameters, arguments): calls that return an object, and their error through `error`. */
+#define OBJECT_CALLS(X)                                                                            \
+    X(cl_context, clCreateContext, (const cl_context_properties *a, cl_uint b, const cl_device_id *c, \
+                                    void(CL_CALLBACK *d)(const char *, const void *, size_t, void *), void *e, cl_int *error), \
+      (a, b, c, d, e, error))                                                                      \
+    X(cl_command_queue, clCreateCommandQueue, (cl_context a, cl_device_id b, cl_command_queue_properties c, cl_int *error), \
+      (a, b, c, error))                                                                            \
+    X(cl_mem, clCreateBuffer, (cl_context a, cl_mem_flags b, size_t c, void *d, cl_int *error), (a, b, c, d, error)) \
+    X(cl_mem, clCreateSubBuffer, (cl_mem a, cl_mem_flags b, cl_buffer_create_type c, const void *d, cl_int *error), \
+      (a, b, c, d, error))                                                                         \
+    X(cl_program, clCreateProgramWithSource, (cl_context a, cl_uint b, const char **c, const size_t *d, cl_int *error), \
+      (a, b, c, d, error))                                                                         \
+    X(cl_program, clCreateProgramWithBinary, (cl_context a, cl_uint b, const cl_device_id *c, const size_t *d, \
+                                              const unsigned char **e, cl_int *f, cl_int *error), (a, b, c, d, e, f, error)) \
+    X(cl_kernel, clCreateKernel, (cl_program a, const char *b, cl_int *error), (a, b, error))      \
+    X(cl_event, clCreateUserEvent, (cl_context a, cl_int *error), (a, error))                      \
+    X(void *, clEnqueueMapBuffer, (cl_command_queue a, cl_mem b, cl_bool c, cl_map_flags d, size_t e, size_t f, cl_uint g, \
+                                   const cl_event *h, cl_event *i, cl_int *error), (a, b, c, d, e, f, g, h, i, error))
+
+#define STATUS_CALL(name, parameters, arguments)                                                   \
+    static cl_int CL_API_CALL fault_##name parameters {                                            \
+        cl_int failed = fault();                                                                   \
+        return failed != CL_SUCCESS ? failed : driver.name arguments;                              \
+    }
+#define OBJECT_CALL(type, name, parameters, arguments)                                             \
+    static type CL_API_CALL fault_##name parameters {                                              \
+        cl_int failed = fault();                                                                   \
+        if (failed == CL_SUCCESS) return driver.name arguments;                                    \
+        if (error) *error = failed;                                                                \
+        return NULL;                                                                               \
+    }
+STATUS_CALLS(STATUS_CALL)
+OBJECT_CALLS(OBJECT_CALL)
+
+static void *CL_API_CALL fault_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t bytes, cl_uint align) {
+    return fault() != CL_SUCCESS ? NULL : driver.clSVMAlloc(context, flags, bytes, align);
+}
+
+EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t bytes, void *out, size_t *needed) {
+    const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+    if (what != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
+    if (out && bytes < sizeof version) return CL_INVALID_VALUE;
+    if (out) memcpy(out, &version, sizeof version);
+    if (needed) *needed = sizeof version;
+    return CL_SUCCESS;
+}
+
+EXPORT cl_int CL_API_CALL clInitLayer(cl_uint count, const struct _cl_icd_dispatch *target, cl_uint *count_out,
+                                      const struct _cl_icd_dispatch **out) {
+    const size_t most = sizeof driver / sizeof(void *);
+    if (!target || !count_out || !out) return CL_INVALID_VALUE;
+    memcpy(&driver, target, (count < most ? count : most) * sizeof(void *));
+    layer = driver;
+#define OVERRIDE_STATUS(name, parameters, arguments) layer.name = fault_##name;
+#define OVERRIDE_OBJECT(type, name, parameters, arguments) layer.name = fault_##name;
+    STATUS_CALLS(OVERRIDE_STATUS)
+    OBJECT_CALLS(OVERRIDE_OBJECT)
+    layer.clSVMAlloc = fault_clSVMAlloc;
+    *count_out = (cl_uint)most;
+    *out = &layer;
+    return CL_SUCCESS;
+}

@@ -1,0 +1,159 @@
+#include "support/ops_rig.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { GUARD_BYTES = 512, BLANK = 0xFF };
+
+static void must(const rig *r, clq_status status) {
+    if (status != CLQ_OK) fail_msg("%s: %s: %s", r ? r->name : "rig", clq_status_text(status), clq_error_detail());
+}
+
+void *rig_alloc(size_t count, size_t size) {
+    void *block = clq_alloc(count, size);
+    if (!block) fail_msg("no memory");
+    return block;
+}
+
+/* ---- devices ---- */
+
+static bool is_intel(const clq_device_info *info) { return strcmp(info->driver, "intel") == 0; }
+static bool is_basic(const clq_device_info *info) { return strcmp(info->driver, "pocl") == 0 && strstr(info->name, "basic"); }
+static bool is_pthread(const clq_device_info *info) { return strcmp(info->driver, "pocl") == 0 && strstr(info->name, "pthread"); }
+
+static bool is_simulator(const clq_device_info *info) { return strcmp(info->driver, "oclgrind") == 0; }
+
+bool rig_affords(const rig *r, size_t floats) { return floats <= 3000 || !is_simulator(clq_device_get_info(r->device)); }
+
+static void run_on(clq_system *system, uint32_t index, void (*body)(rig *r)) {
+    rig r = {0};
+    must(NULL, clq_device_open(system, (clq_device_choice){.index = index, .parts = 1}, &r.device));
+    must(NULL, clq_queue_create(r.device, 0, &r.queue));
+    for (int family = 0; family < 2; family++) {
+        r.family = family ? CLQ_FAMILY_LOCAL : CLQ_FAMILY_TILE;
+        snprintf(r.name, sizeof r.name, "%.100s %s", clq_device_label(r.device), family ? "local" : "tile");
+        body(&r);
+    }
+    clq_queue_destroy(r.queue);
+    clq_device_close(r.device);
+}
+
+void rig_each(void (*body)(rig *r)) {
+    bool (*const wanted[])(const clq_device_info *) = {is_basic, is_pthread, is_intel};
+    const char *const names[] = {"PoCL's basic device", "PoCL's pthread device", "Intel's CPU device"};
+    clq_system *system;
+    must(NULL, clq_system_open(NULL, &system));
+    if (clq_system_device_count(system) > 0 && is_simulator(clq_system_device_info(system, 0))) {
+        run_on(system, 0, body);
+        clq_system_close(system);
+        return;
+    }
+    for (size_t w = 0; w < CLQ_COUNT_OF(wanted); w++) {
+        size_t i = 0, count = clq_system_device_count(system);
+        while (i < count && !wanted[w](clq_system_device_info(system, i))) i++;
+        if (i < count) run_on(system, (uint32_t)i, body);
+#ifndef __x86_64__
+        else if (wanted[w] == is_intel) print_message("no Intel OpenCL on this processor\n");
+#endif
+        else fail_msg("%s is missing", names[w]);
+    }
+    clq_system_close(system);
+}
+
+/* ---- one list ---- */
+
+void rig_begin(rig *r, uint32_t capacity) {
+    must(r, clq_list_create(r->device, capacity, &r->list));
+    clq_list_set_family(r->list, r->family);
+    clq_list_scope(r->list, "test");
+}
+
+clq_value rig_value(rig *r, const char *name, size_t fixed_bytes, size_t bytes_per_example) {
+    clq_value value = clq_list_value(r->list, CLQ_VALUE_EXTERNAL, name, fixed_bytes + GUARD_BYTES, bytes_per_example);
+    must(r, clq_list_status(r->list));
+    assert_true(value <= RIG_VALUES);
+    r->bytes[value] = fixed_bytes + bytes_per_example * clq_list_capacity(r->list);
+    return value;
+}
+
+void rig_fill(rig *r, clq_value value, const void *data, size_t bytes) {
+    size_t whole = clq_buffer_bytes(r->buffers[value]);
+    assert_true(bytes <= r->bytes[value]);
+    unsigned char *content = rig_alloc(whole, 1);
+    memset(content, BLANK, whole);
+    if (bytes) memcpy(content, data, bytes);
+    must(r, clq_queue_write(r->queue, r->buffers[value], 0, content, whole, true));
+    clq_free(content);
+}
+
+void rig_bind(rig *r) {
+    must(r, clq_list_status(r->list));
+    size_t count = clq_list_value_count(r->list);
+    assert_true(count <= RIG_VALUES);
+    for (clq_value v = 1; v <= count; v++) {
+        clq_value_info info;
+        clq_list_value_info(r->list, v, &info);
+        if (r->bytes[v] == 0) r->bytes[v] = info.bytes;
+        must(r, clq_buffer_create(r->device, CLQ_MEMORY_DEVICE, info.bytes, "test", &r->buffers[v]));
+        clq_list_place(r->list, v, r->buffers[v], 0);
+        rig_fill(r, v, NULL, 0);
+    }
+    must(r, clq_list_bind(r->list));
+}
+
+void rig_run(rig *r, uint32_t count) {
+    clq_list_set_int(r->list, CLQ_PARAM_COUNT, (int)count);
+    must(r, clq_list_run(r->list, r->queue, 0, clq_list_launch_count(r->list)));
+    must(r, clq_queue_finish(r->queue));
+}
+
+void rig_read(rig *r, clq_value value, void *out, size_t bytes) {
+    if (bytes) must(r, clq_queue_read(r->queue, r->buffers[value], 0, out, bytes, true));
+}
+
+void rig_check_untouched(rig *r, clq_value value, size_t from) {
+    size_t whole = clq_buffer_bytes(r->buffers[value]);
+    unsigned char *content = rig_alloc(whole, 1);
+    rig_read(r, value, content, whole);
+    for (size_t i = from; i < whole; i++)
+        if (content[i] != BLANK) fail_msg("%s: byte %zu of value %u (%zu bytes) was written", r->name, i, value, r->bytes[value]);
+    clq_free(content);
+}
+
+void rig_end(rig *r) {
+    for (clq_value v = 1; v <= clq_list_value_count(r->list); v++) rig_check_untouched(r, v, r->bytes[v]);
+    clq_list_destroy(r->list);
+    r->list = NULL;
+    for (size_t v = 0; v <= RIG_VALUES; v++) {
+        clq_buffer_destroy(r->buffers[v]);
+        r->buffers[v] = NULL;
+        r->bytes[v] = 0;
+    }
+}
+
+/* ---- numbers ---- */
+
+void rig_check_close(const rig *r, const char *what, const float *got, const double *want, size_t n, double relative, double absolute) {
+    for (size_t i = 0; i < n; i++) {
+        double error = fabs((double)got[i] - want[i]);
+        if (error <= relative * fabs(want[i]) + absolute || (isnan(want[i]) && isnan(got[i])) || (double)got[i] == want[i]) continue;
+        fail_msg("%s: %s[%zu of %zu] is %.9g, should be %.9g: off by %.3g", r->name, what, i, n, (double)got[i], want[i], error);
+    }
+}
+
+double rig_uniform(clq_random *random, double low, double high) { return low + (high - low) * clq_random_unit(random); }
+size_t rig_below(clq_random *random, size_t bound) { return (size_t)clq_random_below(random, bound); }
+
+void rig_numbers(clq_random *random, size_t n, double low, double high, float **floats, double **doubles) {
+    *floats = rig_alloc(n + 1, sizeof(float));
+    *doubles = rig_alloc(n + 1, sizeof(double));
+    for (size_t i = 0; i < n; i++) {
+        (*floats)[i] = (float)rig_uniform(random, low, high);
+        (*doubles)[i] = (double)(*floats)[i];
+    }
+}

@@ -1,0 +1,51 @@
+/* Runs operations on every kind of device with both kernel families, on values with guarded memory of their own.
+ *
+ * All memory that a test did not fill holds 0xFF bytes (NaN): beyond the count, behind each value's end, and in
+ * scratch. So reading there shows in results, and rig_check_untouched finds writes. Failures end the test. */
+#ifndef OPS_RIG_H
+#define OPS_RIG_H
+
+#include "ops/ops.h"
+
+enum { RIG_VALUES = 24 };
+
+typedef struct rig {
+    clq_device *device;
+    clq_queue *queue;
+    clq_kernel_family family;
+    char name[160]; /* device and family, for messages */
+    clq_list *list;
+    clq_buffer *buffers[RIG_VALUES + 1]; /* by value */
+    size_t bytes[RIG_VALUES + 1];        /* without the guard behind them; scratch has none */
+} rig;
+
+/* Calls body for PoCL's basic device, PoCL's pthread device, Intel's (on x86-64; elsewhere where there is one), each
+ * as TILE and as LOCAL. Under oclgrind for its device alone. */
+void rig_each(void (*body)(rig *r));
+/* Whether a case of this size runs on the device: the simulator takes a second for what others do in a millisecond. */
+bool rig_affords(const rig *r, size_t floats);
+
+/* A list of the rig's device and family; the ops are then added to r->list. */
+void rig_begin(rig *r, uint32_t capacity);
+clq_value rig_value(rig *r, const char *name, size_t fixed_bytes, size_t bytes_per_example);
+/* Gives every value memory and binds. */
+void rig_bind(rig *r);
+/* 0xFF everywhere in the value, then the data. */
+void rig_fill(rig *r, clq_value value, const void *data, size_t bytes);
+void rig_run(rig *r, uint32_t count);
+void rig_read(rig *r, clq_value value, void *out, size_t bytes);
+/* Nothing was written from byte `from` on, nor behind the value. */
+void rig_check_untouched(rig *r, clq_value value, size_t from);
+void rig_end(rig *r);
+
+/* |got - want| <= relative * |want| + absolute for all; equal infinities and NaN for NaN are fine. */
+void rig_check_close(const rig *r, const char *what, const float *got, const double *want, size_t n, double relative, double absolute);
+
+/* Numbers for tests. */
+double rig_uniform(clq_random *random, double low, double high);
+size_t rig_below(clq_random *random, size_t bound);
+/* Random floats in [low, high) as floats and as the same numbers in double. Free with clq_free. */
+void rig_numbers(clq_random *random, size_t n, double low, double high, float **floats, double **doubles);
+void *rig_alloc(size_t count, size_t size);
+
+#endif
