@@ -4,8 +4,8 @@
  * the median is the row. Efficiency is against n times the rate of the first device alone, in the same run. */
 #include "bench.h"
 
-#include <argp.h>
-#include <errno.h>
+#include "cli/arguments.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,30 +103,20 @@ end:
     return status;
 }
 
-typedef struct parsing {
-    clq_bench_options *options;
-    clq_status status;
-} parsing;
-
-static error_t parse(int key, char *text, struct argp_state *argp) {
-    parsing *state = argp->input;
-    clq_bench_options *o = state->options;
-    switch (key) {
-    case KEY_DEVICES: o->devices = text; return 0;
-    case KEY_MODELS: o->models = text; return 0;
-    case KEY_DATA: o->data = text; return 0;
-    case KEY_JSON: o->json = text; return 0;
-    case KEY_CSV: o->csv = text; return 0;
+static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+    clq_bench_options *o = context;
+    switch (option->key) {
+    case KEY_DEVICES: o->devices = text; return CLQ_OK;
+    case KEY_MODELS: o->models = text; return CLQ_OK;
+    case KEY_DATA: o->data = text; return CLQ_OK;
+    case KEY_JSON: o->json = text; return CLQ_OK;
+    case KEY_CSV: o->csv = text; return CLQ_OK;
     case KEY_BATCH:
-        if (clq_parse_u64(text, 1, 1u << 24, &o->batch)) return 0;
-        state->status = clq_fail(CLQ_ARGUMENT, "--batch '%s': expected a whole number of at least 1", text);
-        return EINVAL;
-    case 'n':
-        if (clq_parse_u64(text, 1, RUNS_MAX, &o->runs)) return 0;
-        state->status = clq_fail(CLQ_ARGUMENT, "-n '%s': expected a whole number from 1 to %d", text, RUNS_MAX);
-        return EINVAL;
-    case ARGP_KEY_ARG: state->status = clq_fail(CLQ_ARGUMENT, "unexpected argument '%s'", text); return EINVAL;
-    default: return ARGP_ERR_UNKNOWN;
+        if (clq_parse_u64(text, 1, 1u << 24, &o->batch)) return CLQ_OK;
+        return clq_fail(CLQ_ARGUMENT, "--batch '%s': expected a whole number of at least 1", text);
+    default:
+        if (clq_parse_u64(text, 1, RUNS_MAX, &o->runs)) return CLQ_OK;
+        return clq_fail(CLQ_ARGUMENT, "-n '%s': expected a whole number from 1 to %d", text, RUNS_MAX);
     }
 }
 
@@ -139,14 +129,8 @@ clq_status clq_bench_train(int argc, char **argv) {
                                                {"csv", KEY_CSV, "FILE", 0, "the rows as CSV", 0},
                                                {0, 'n', "RUNS", 0, "timed epochs (default 3); the median is told", 0},
                                                {0}};
-    const struct argp argp = {.options = table, .parser = parse, .doc = "Training speed on 1 to n of the selected devices."};
     clq_bench_options options = {.devices = "auto", .models = "mlp,cnn", .data = "fashion-mnist", .batch = 64, .runs = 3};
-    parsing state = {.options = &options};
-    int end = 0;
-    if (argp_parse(&argp, argc, argv, ARGP_NO_ERRS, &end, &state) != 0)
-        return state.status != CLQ_OK ? state.status
-                                      : clq_fail(CLQ_ARGUMENT, "option '%s' is unknown or misses its value: --help lists the options",
-                                                 end > 1 && end <= argc ? argv[end - 1] : "");
+    CLQ_TRY(clq_arguments_parse("clique bench train", "Training speed on 1 to n of the selected devices.", table, argc, argv, set_option, &options));
     clq_system *system;
     CLQ_TRY(clq_system_open(NULL, &system));
     clq_status status = run(&options, argc, argv, system);

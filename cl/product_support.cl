@@ -57,14 +57,14 @@ TILE_KERNEL void product_pack(global const float *from, global float *to) {
 /* Images (IN_H, IN_W, IN_C) into frames (FRAME_H, FRAME_W, IN_C) of zeros, TOP and LEFT from their corner; what does
  * not fit is left out. (rows of a frame, images) */
 TILE_KERNEL void product_pad(global const float *from, global float *to) {
-    int y = (int)get_global_id(0) - TOP;
+    const int floats = FRAME_W * IN_C, left = LEFT * IN_C;
+    int y = (int)get_global_id(0) - TOP, right = y >= 0 && y < IN_H ? min(left + IN_W * IN_C, floats) : left;
     size_t image = get_global_id(1);
     from += (image * IN_H + y) * IN_W * IN_C;
-    to += (image * FRAME_H + y + TOP) * FRAME_W * IN_C;
-    for (int i = 0; i < FRAME_W * IN_C; i++) {
-        int place = i - LEFT * IN_C;
-        to[i] = y >= 0 && y < IN_H && place >= 0 && place < IN_W * IN_C ? from[place] : 0.0f;
-    }
+    to += (image * FRAME_H + y + TOP) * floats;
+    for (int i = 0; i < left; i++) to[i] = 0;
+    for (int i = left; i < right; i++) to[i] = from[i - left];
+    for (int i = right; i < floats; i++) to[i] = 0;
 }
 #endif
 

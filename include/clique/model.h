@@ -1,8 +1,10 @@
 /* clique/model.h: a model, built line by line. Nothing touches a device here.
  *
  * Each builder call adds a layer and returns its output; the first failure is latched with its layer's name and
- * reported by clq_model_finish, so a model reads as straight lines and is checked once. Shapes leave the batch out.
- * Layer names are Keras's: conv2d, conv2d_1, …, dense, … unless given; a variable is `layer/kernel`, `layer/bias`.
+ * reported by clq_model_finish, so a model reads as straight lines and is checked once. Shapes leave the batch out and
+ * have 1 to CLQ_SHAPE_MAX dimensions of at least 1.
+ * Layer names are Keras's: conv2d, conv2d_1, …, dense, … unless given; a given one is unique, has 1 to 63 bytes and no
+ * '/'. A variable is `layer/kernel`, `layer/bias`.
  * One thread at a time while building; read-only and shareable once finished. */
 #ifndef CLIQUE_MODEL_H
 #define CLIQUE_MODEL_H
@@ -15,7 +17,8 @@ extern "C" {
 
 typedef struct clq_model clq_model;
 typedef struct clq_tensor {
-    uint32_t id; /* 0: none (a failure was latched) */
+    const clq_model *model; /* whose it is */
+    uint32_t id;            /* 0: none (a failure was latched) */
 } clq_tensor;
 
 typedef struct clq_shape {
@@ -33,7 +36,7 @@ typedef struct clq_conv2d_config {
     size_t filters;
     size_t kernel[2];         /* h, w */
     size_t strides[2];        /* 0: 1 */
-    size_t dilation[2];       /* 0: 1 */
+    size_t dilation[2];       /* 0: 1. Above 1 only without strides */
     clq_padding padding;
     clq_activation activation;
     bool no_bias;
@@ -61,13 +64,17 @@ CLQ_API clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_
 CLQ_API clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config);         /* over the last axis */
 CLQ_API clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name);
 CLQ_API clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name);
-CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name);
-/* The first error of any line above, with its layer. Afterwards the model is fixed. */
+CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name); /* softmax: over the last axis */
+/* The first error of any line above, with its layer. Afterwards the model is fixed: what is added is refused with STATE.
+ * Layers that do not lead to the output are left out, as in Keras. Errors: ARGUMENT (also a tensor of another model),
+ * UNSUPPORTED (a second input), MEMORY, STATE (finished already). */
 CLQ_API clq_status clq_model_finish(clq_model *model, clq_tensor output);
 
 /* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */
 CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
-/* A Keras 3 model.to_json() file: Sequential, or Functional where it is a chain. */
+/* A Keras 3 model.to_json() file: Sequential, or Functional where it is a chain. An attribute that training here would
+ * not honour is refused by its path in the file. Errors: NOT_FOUND, READ, FORMAT (malformed), UNSUPPORTED (what Keras
+ * may read and this does not, yet), MEMORY. */
 CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);
 
 CLQ_API const char *clq_model_name(const clq_model *model);
@@ -76,7 +83,8 @@ CLQ_API clq_shape clq_model_output_shape(const clq_model *model);
 typedef struct clq_variable_info {
     const char *name;   /* "conv2d/kernel" */
     clq_shape shape;    /* Keras's: (kh, kw, in, out), (in, out), (out) */
-    size_t elements, fan_in, fan_out;
+    size_t elements;
+    size_t fan_in, fan_out; /* Keras's: kh * kw * in and kh * kw * out */
     bool is_bias;
 } clq_variable_info;
 /* In the order of the layers. */

@@ -3,10 +3,11 @@
 #ifndef CLQ_CLI_H
 #define CLQ_CLI_H
 
+#include "cli/arguments.h"
 #include "interop/interop.h"
 #include "train/train.h"
 
-#include <argp.h>
+#include <stdio.h>
 
 /* Each takes its own arguments (argv[0] is the subcommand's name). */
 typedef clq_status (*clq_command_main)(int argc, char **argv);

@@ -6,7 +6,8 @@
 
 /* One physical device may be seen through several drivers; and of CPU devices of equal width one has to be chosen.
  * In both cases the maker's own driver comes first, and tools for testing last. */
-static const char *const driver_order[] = {"nvidia", "amd", "intel", "apple", "*", "pocl", "rusticl", "clover", "oclgrind"};
+static const char *const driver_order[] = {"nvidia", "amd",     "intel",  "apple",   "*",
+                                           "pocl",   "rusticl", "clover", "oclgrind"};
 
 static size_t rank_of(const clq_device_entry *entry) {
     size_t other = 0;
@@ -51,7 +52,8 @@ static bool same_device(const clq_system *system, const clq_device_entry *a, con
     return a->platform != b->platform && same_kind(a, b) && same_before(system, a) == same_before(system, b);
 }
 
-static clq_status choose(clq_system *system, const clq_device_entry *const *order, uint32_t *out, uint32_t capacity, uint32_t *count) {
+static clq_status choose(clq_system *system, const clq_device_entry *const *order, uint32_t *out, uint32_t capacity,
+                         uint32_t *count) {
     uint32_t taken = 0;
     for (size_t i = 0; i < system->count && taken < capacity; i++) {
         const clq_device_entry *entry = order[i];

@@ -4,21 +4,21 @@
 
 /* ---- the budget ---- */
 
-static double mib(uint64_t bytes) {
-    return (double)bytes / (1024.0 * 1024.0);
-}
+static double mib(uint64_t bytes) { return (double)bytes / (1024.0 * 1024.0); }
 
 static clq_status no_room(const clq_device *device, const char *what, size_t bytes, const char *why) {
     uint64_t used = atomic_load(&device->memory_used);
     uint64_t left = device->memory_budget > used ? device->memory_budget - used : 0;
     uint64_t fits = CLQ_MIN(left, device->info.max_alloc_bytes);
-    return clq_fail(CLQ_DEVICE_MEMORY, "%s: %s needs %.1f MiB: %s; %.1f MiB would fit (%.1f of %.1f MiB in use, at most %.1f a block)",
+    return clq_fail(CLQ_DEVICE_MEMORY,
+                    "%s: %s needs %.1f MiB: %s; %.1f MiB would fit (%.1f of %.1f MiB in use, at most %.1f a block)",
                     device->label, what, mib(bytes), why, mib(fits), mib(used), mib(device->memory_budget),
                     mib(device->info.max_alloc_bytes));
 }
 
 static clq_status reserve(clq_device *device, const char *what, size_t bytes) {
-    if (bytes > device->info.max_alloc_bytes) return no_room(device, what, bytes, "more than the device gives in one block");
+    if (bytes > device->info.max_alloc_bytes)
+        return no_room(device, what, bytes, "more than the device gives in one block");
     uint64_t used = atomic_load(&device->memory_used);
     do {
         if (used > device->memory_budget || bytes > device->memory_budget - used)
@@ -56,7 +56,8 @@ static clq_status wrap_shared(clq_buffer *buffer, shared_block *block, const cha
     char *host = (char *)block->memory + skip % CLQ_BUFFER_ALIGN;
     memset(host, 0, buffer->bytes);
     cl_int error;
-    cl_mem handle = clCreateBuffer(block->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, buffer->bytes, host, &error);
+    cl_mem handle =
+        clCreateBuffer(block->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, buffer->bytes, host, &error);
     CLQ_TRY(created(buffer, what, error));
     error = clSetMemObjectDestructorCallback(handle, free_shared, block);
     if (error != CL_SUCCESS) {
@@ -108,14 +109,15 @@ static clq_status create_plain(clq_buffer *buffer, const char *what) {
 static clq_status create_pinned(clq_buffer *buffer, const char *what) {
     clq_device *device = buffer->device;
     cl_int error;
-    buffer->handle = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, buffer->bytes, NULL, &error);
+    buffer->handle =
+        clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, buffer->bytes, NULL, &error);
     CLQ_TRY(created(buffer, what, error));
     cl_command_queue queue = NULL;
     pthread_mutex_lock(&device->lock);
     clq_status status = clq_device_service_queue(device, &queue);
     if (status == CLQ_OK) {
-        buffer->host = clEnqueueMapBuffer(queue, buffer->handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes, 0, NULL,
-                                          NULL, &error);
+        buffer->host = clEnqueueMapBuffer(queue, buffer->handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes,
+                                          0, NULL, NULL, &error);
         status = created(buffer, what, error);
     }
     pthread_mutex_unlock(&device->lock);
@@ -125,7 +127,8 @@ static clq_status create_pinned(clq_buffer *buffer, const char *what) {
     return CLQ_OK;
 }
 
-clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t bytes, const char *what, clq_buffer **out) {
+clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t bytes, const char *what,
+                             clq_buffer **out) {
     CLQ_TRY(clq_device_alive(device));
     if (bytes == 0) return clq_fail(CLQ_ARGUMENT, "%s: a buffer for %s of 0 bytes", device->label, what);
     clq_buffer *buffer = clq_alloc(1, sizeof *buffer);
@@ -138,9 +141,12 @@ clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t by
         CLQ_TRY_OR(fail, status, reserve(device, what, bytes));
         buffer->counted = bytes;
     }
-    if (device->info.fine_grain_svm) status = create_shared(buffer, what);
-    else if (kind == CLQ_MEMORY_PINNED) status = create_pinned(buffer, what);
-    else status = create_plain(buffer, what);
+    if (device->info.fine_grain_svm)
+        status = create_shared(buffer, what);
+    else if (kind == CLQ_MEMORY_PINNED)
+        status = create_pinned(buffer, what);
+    else
+        status = create_plain(buffer, what);
     if (status != CLQ_OK) goto fail;
     *out = buffer;
     return CLQ_OK;
@@ -156,7 +162,8 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) 
     cl_mem_object_type type = 0;
     if (!memory || clGetMemObjectInfo(memory, CL_MEM_TYPE, sizeof type, &type, NULL) != CL_SUCCESS ||
         clGetMemObjectInfo(memory, CL_MEM_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS ||
-        clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL) != CL_SUCCESS || type != CL_MEM_OBJECT_BUFFER)
+        clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL) != CL_SUCCESS ||
+        type != CL_MEM_OBJECT_BUFFER)
         return clq_fail(CLQ_ARGUMENT, "%s: the memory that was given is no buffer", device->label);
     if (context != device->context)
         return clq_fail(CLQ_ARGUMENT, "%s: the buffer that was given belongs to another context", device->label);
@@ -214,18 +221,10 @@ void clq_buffer_destroy(clq_buffer *buffer) {
     clq_free(buffer);
 }
 
-size_t clq_buffer_bytes(const clq_buffer *buffer) {
-    return buffer->bytes;
-}
+size_t clq_buffer_bytes(const clq_buffer *buffer) { return buffer->bytes; }
 
-cl_mem clq_buffer_handle(const clq_buffer *buffer) {
-    return buffer->handle;
-}
+cl_mem clq_buffer_handle(const clq_buffer *buffer) { return buffer->handle; }
 
-clq_device *clq_buffer_device(const clq_buffer *buffer) {
-    return buffer->device;
-}
+clq_device *clq_buffer_device(const clq_buffer *buffer) { return buffer->device; }
 
-void *clq_buffer_host(const clq_buffer *buffer) {
-    return buffer->host;
-}
+void *clq_buffer_host(const clq_buffer *buffer) { return buffer->host; }

@@ -17,12 +17,14 @@ _Static_assert(sizeof(entry_header) == 48, "the header is written as it lies in 
 static const char magic[8] = {'C', 'L', 'Q', 'P', 'R', 'O', 'G', '1'};
 
 static char *entry_path(const char *cache_dir, clq_hash128 key) {
-    return clq_strprintf("%s/programs/%016llx%016llx.bin", cache_dir, (unsigned long long)key.high, (unsigned long long)key.low);
+    return clq_strprintf("%s/programs/%016llx%016llx.bin", cache_dir, (unsigned long long)key.high,
+                         (unsigned long long)key.low);
 }
 
 static entry_header header_of(clq_hash128 key, const void *data, size_t bytes) {
     clq_hash128 check = clq_hash128_of(data, bytes, 0);
-    entry_header header = {.key_low = key.low, .key_high = key.high, .bytes = bytes, .check_low = check.low, .check_high = check.high};
+    entry_header header = {
+        .key_low = key.low, .key_high = key.high, .bytes = bytes, .check_low = check.low, .check_high = check.high};
     memcpy(header.magic, magic, sizeof magic);
     return header;
 }
@@ -63,8 +65,10 @@ clq_status clq_cache_store(const char *cache_dir, clq_hash128 key, const void *d
     if (status == CLQ_OK) status = clq_file_writer_open(path, &writer);
     if (status == CLQ_OK) status = clq_file_writer_put(writer, &header, sizeof header);
     if (status == CLQ_OK) status = clq_file_writer_put(writer, data, bytes);
-    if (status == CLQ_OK) status = clq_file_writer_commit(writer);
-    else clq_file_writer_cancel(writer);
+    if (status == CLQ_OK)
+        status = clq_file_writer_commit(writer);
+    else
+        clq_file_writer_cancel(writer);
     clq_free(path);
     clq_free(folder);
     return status;

@@ -18,7 +18,8 @@ static void trial_close(trial *t) {
     clq_buffer_destroy(t->out);
 }
 
-static clq_status trial_open(clq_queue *queue, const char *function, const void *in, size_t in_bytes, size_t out_bytes, trial *t) {
+static clq_status trial_open(clq_queue *queue, const char *function, const void *in, size_t in_bytes, size_t out_bytes,
+                             trial *t) {
     clq_device *device = clq_queue_device(queue);
     *t = (trial){.queue = queue};
     clq_status status;
@@ -62,7 +63,8 @@ static clq_status check_integers(clq_queue *queue, clq_verdict *out) {
     CLQ_TRY(trial_run(&t, ITEMS, NULL, got, sizeof got));
     for (uint32_t i = 0; i < ITEMS && out->ok; i++)
         if (got[i] != integers_answer(i))
-            clq_verdict_wrong(out, "integer %u is %#x and should be %#x", (unsigned)i, (unsigned)got[i], (unsigned)integers_answer(i));
+            clq_verdict_wrong(out, "integer %u is %#x and should be %#x", (unsigned)i, (unsigned)got[i],
+                              (unsigned)integers_answer(i));
     return CLQ_OK;
 }
 
@@ -125,7 +127,8 @@ clq_status clq_check_vectors(clq_queue *queue, clq_verdict *out) {
                 clq_verdict_wrong(out, "lane %zu of vector %zu is %g", k, i, (double)row[k]);
         }
         if (row[width] != sum || row[width + 1] != most)
-            clq_verdict_wrong(out, "vector %zu has sum %g and maximum %g", i, (double)row[width], (double)row[width + 1]);
+            clq_verdict_wrong(out, "vector %zu has sum %g and maximum %g", i, (double)row[width],
+                              (double)row[width + 1]);
     }
     return CLQ_OK;
 }
@@ -167,7 +170,8 @@ clq_status clq_check_barrier(clq_queue *queue, clq_verdict *out) {
     for (uint32_t group = 0; group < ITEMS / local; group++) {
         uint32_t sum = 0;
         for (uint32_t i = 0; i < local; i++) sum += in[group * local + i];
-        if (got[group] != sum) clq_verdict_wrong(out, "a work-group's sum is %u and should be %u", (unsigned)got[group], (unsigned)sum);
+        if (got[group] != sum)
+            clq_verdict_wrong(out, "a work-group's sum is %u and should be %u", (unsigned)got[group], (unsigned)sum);
     }
     return CLQ_OK;
 }

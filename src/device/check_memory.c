@@ -4,9 +4,7 @@
 
 enum { BYTES = 100003, SHIFT_A = 4099, SHIFT_B = 517, WORDS = 4096 };
 
-static unsigned char pattern(size_t i, unsigned seed) {
-    return (unsigned char)(i * 131 + (i >> 8) * 17 + seed);
-}
+static unsigned char pattern(size_t i, unsigned seed) { return (unsigned char)(i * 131 + (i >> 8) * 17 + seed); }
 
 static void fill_pattern(unsigned char *bytes, size_t count, unsigned seed) {
     for (size_t i = 0; i < count; i++) bytes[i] = pattern(i, seed);
@@ -40,8 +38,10 @@ static clq_status pair_open(clq_queue *queue, pair *p) {
     *p = (pair){0};
     p->host = clq_alloc(BYTES, 1);
     clq_status status = p->host ? CLQ_OK : CLQ_MEMORY;
-    if (status == CLQ_OK) status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, 3 * BYTES, "a known-answer test", &p->device);
-    if (status == CLQ_OK) status = clq_buffer_create(device, CLQ_MEMORY_PINNED, 2 * BYTES, "a known-answer test", &p->staging);
+    if (status == CLQ_OK)
+        status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, 3 * BYTES, "a known-answer test", &p->device);
+    if (status == CLQ_OK)
+        status = clq_buffer_create(device, CLQ_MEMORY_PINNED, 2 * BYTES, "a known-answer test", &p->staging);
     if (status != CLQ_OK) pair_close(queue, p);
     return status;
 }
@@ -57,7 +57,8 @@ static clq_status copy_through_device(clq_queue *queue, pair *p, clq_verdict *ou
     return CLQ_OK;
 }
 
-/* The way of staged transfers: written by the host into pinned memory, to the device, and back to other pinned memory. */
+/* The way of staged transfers: written by the host into pinned memory, to the device, and back to other pinned memory.
+ */
 static clq_status copy_through_staging(clq_queue *queue, pair *p, clq_verdict *out) {
     unsigned char *slots = clq_buffer_host(p->staging);
     fill_pattern(slots, BYTES, 2);
@@ -131,7 +132,8 @@ static clq_status offsets(clq_queue *queue, clq_buffer *whole, uint32_t *words, 
     for (size_t i = 0; i < WORDS; i++) {
         uint32_t wanted = i >= first && i < first + count ? 7 : 0;
         if (words[i] == wanted) continue;
-        clq_verdict_wrong(out, "word %zu beside or in a view is %u and should be %u", i, (unsigned)words[i], (unsigned)wanted);
+        clq_verdict_wrong(out, "word %zu beside or in a view is %u and should be %u", i, (unsigned)words[i],
+                          (unsigned)wanted);
         return CLQ_OK;
     }
     return CLQ_OK;
@@ -173,7 +175,8 @@ clq_status clq_check_offsets(clq_queue *queue, clq_verdict *out) {
     uint32_t *words = clq_alloc(WORDS, sizeof *words);
     if (!words) return CLQ_MEMORY;
     clq_buffer *buffer = NULL;
-    clq_status status = clq_buffer_create(clq_queue_device(queue), CLQ_MEMORY_DEVICE, bytes, "a known-answer test", &buffer);
+    clq_status status =
+        clq_buffer_create(clq_queue_device(queue), CLQ_MEMORY_DEVICE, bytes, "a known-answer test", &buffer);
     if (status == CLQ_OK) status = offsets(queue, buffer, words, out);
     clq_buffer_destroy(buffer);
     clq_free(words);

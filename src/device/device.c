@@ -21,8 +21,8 @@ uint32_t clq_device_vector(const clq_device *device) {
 }
 
 /* What depends on the device alone; the context comes from the caller. */
-static clq_status device_create(cl_platform_id platform, cl_device_id id, const clq_device_info *info, const char *cache_dir,
-                                uint64_t memory_limit, clq_device **out) {
+static clq_status device_create(cl_platform_id platform, cl_device_id id, const clq_device_info *info,
+                                const char *cache_dir, uint64_t memory_limit, clq_device **out) {
     clq_device *device = clq_alloc(1, sizeof *device);
     if (!device) return CLQ_MEMORY;
     if (pthread_mutex_init(&device->lock, NULL) != 0) {
@@ -64,8 +64,8 @@ static clq_status split(const clq_device_entry *entry, clq_device_choice choice,
     cl_device_id parts[PARTS_MAX];
     cl_int error = clCreateSubDevices(entry->id, wanted, choice.parts, parts, NULL);
     if (error != CL_SUCCESS)
-        return clq_fail(CLQ_DEVICE, "%s:%u: splitting it into %u parts: %s (%d)", entry->info.driver, (unsigned)entry->ordinal,
-                        (unsigned)choice.parts, clq_cl_error_name(error), (int)error);
+        return clq_fail(CLQ_DEVICE, "%s:%u: splitting it into %u parts: %s (%d)", entry->info.driver,
+                        (unsigned)entry->ordinal, (unsigned)choice.parts, clq_cl_error_name(error), (int)error);
     for (uint32_t i = 0; i < choice.parts; i++)
         if (i != choice.part) (void)clReleaseDevice(parts[i]);
     *out = parts[choice.part];
@@ -75,7 +75,8 @@ static clq_status split(const clq_device_entry *entry, clq_device_choice choice,
 /* A device without a context. */
 static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_device **out) {
     if (choice.index >= system->count)
-        return clq_fail(CLQ_NO_DEVICE, "there is no device %u: the machine has %zu", (unsigned)choice.index, system->count);
+        return clq_fail(CLQ_NO_DEVICE, "there is no device %u: the machine has %zu", (unsigned)choice.index,
+                        system->count);
     const clq_device_entry *entry = &system->entries[choice.index];
     cl_device_id id = entry->id;
     clq_device_info info = entry->info;
@@ -94,13 +95,14 @@ static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_
     device->sub_device = choice.parts > 1;
     clq_entry_label(entry, device->label, sizeof device->label);
     if (device->sub_device)
-        (void)snprintf(device->label, sizeof device->label, "%s:%u part %u of %u (%.120s)", info.driver, (unsigned)entry->ordinal,
-                       (unsigned)choice.part + 1, (unsigned)choice.parts, info.name);
+        (void)snprintf(device->label, sizeof device->label, "%s:%u part %u of %u (%.120s)", info.driver,
+                       (unsigned)entry->ordinal, (unsigned)choice.part + 1, (unsigned)choice.parts, info.name);
     *out = device;
     return CLQ_OK;
 }
 
-clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count, clq_device **out) {
+clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,
+                                   clq_device **out) {
     clq_device *opened[CLQ_REPLICAS_MAX] = {NULL};
     cl_device_id ids[CLQ_REPLICAS_MAX] = {NULL};
     cl_uint distinct = 0;
@@ -134,9 +136,11 @@ clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_dev
 
 clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out) {
     cl_platform_id platform = NULL;
-    cl_int error = context && id ? clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) : CL_INVALID_DEVICE;
+    cl_int error =
+        context && id ? clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) : CL_INVALID_DEVICE;
     if (error != CL_SUCCESS)
-        return clq_fail(CLQ_ARGUMENT, "the context or device that was given is none: %s (%d)", clq_cl_error_name(error), (int)error);
+        return clq_fail(CLQ_ARGUMENT, "the context or device that was given is none: %s (%d)", clq_cl_error_name(error),
+                        (int)error);
     clq_device_info info;
     clq_describe_device(platform, id, &info);
     char *cache_dir = NULL;
@@ -172,33 +176,21 @@ void clq_device_close(clq_device *device) {
     clq_free(device);
 }
 
-const clq_device_info *clq_device_get_info(const clq_device *device) {
-    return &device->info;
-}
+const clq_device_info *clq_device_get_info(const clq_device *device) { return &device->info; }
 
-const char *clq_device_label(const clq_device *device) {
-    return device->label;
-}
+const char *clq_device_label(const clq_device *device) { return device->label; }
 
-cl_context clq_device_context(const clq_device *device) {
-    return device->context;
-}
+cl_context clq_device_context(const clq_device *device) { return device->context; }
 
-cl_device_id clq_device_id(const clq_device *device) {
-    return device->id;
-}
+cl_device_id clq_device_id(const clq_device *device) { return device->id; }
 
-bool clq_device_same_context(const clq_device *a, const clq_device *b) {
-    return a->context == b->context;
-}
+bool clq_device_same_context(const clq_device *a, const clq_device *b) { return a->context == b->context; }
 
 clq_kernel_family clq_device_family(const clq_device *device) {
     return device->info.type == CLQ_DEVICE_CPU ? CLQ_FAMILY_TILE : CLQ_FAMILY_LOCAL;
 }
 
-static bool starts_with(const char *text, const char *start) {
-    return strncmp(text, start, strlen(start)) == 0;
-}
+static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
 
 bool clq_device_runs_in_caller(const clq_device *device) {
     if (strcmp(device->info.driver, "pocl") != 0) return false;
@@ -211,17 +203,11 @@ uint32_t clq_device_min_groups(const clq_device *device) {
     return device->info.compute_units * (pool ? 32 : 4);
 }
 
-size_t clq_device_view_align(const clq_device *device) {
-    return device->view_align;
-}
+size_t clq_device_view_align(const clq_device *device) { return device->view_align; }
 
-uint64_t clq_device_memory_used(const clq_device *device) {
-    return atomic_load(&device->memory_used);
-}
+uint64_t clq_device_memory_used(const clq_device *device) { return atomic_load(&device->memory_used); }
 
-uint64_t clq_device_memory_budget(const clq_device *device) {
-    return device->memory_budget;
-}
+uint64_t clq_device_memory_budget(const clq_device *device) { return device->memory_budget; }
 
 clq_status clq_device_service_queue(clq_device *device, cl_command_queue *out) {
     CLQ_TRY(clq_device_alive(device));

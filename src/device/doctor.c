@@ -9,10 +9,14 @@ typedef struct check_row {
 } check_row;
 
 static const check_row check_rows[] = {
-    {"arithmetic", clq_check_arithmetic, true},    {"vectors", clq_check_vectors, false},
-    {"long loop", clq_check_long_loop, true},      {"barrier", clq_check_barrier, true},
-    {"random numbers", clq_check_random, false},   {"copies", clq_check_copies, true},
-    {"fills", clq_check_fills, false},             {"offsets", clq_check_offsets, false},
+    {"arithmetic", clq_check_arithmetic, true},
+    {"vectors", clq_check_vectors, false},
+    {"long loop", clq_check_long_loop, true},
+    {"barrier", clq_check_barrier, true},
+    {"random numbers", clq_check_random, false},
+    {"copies", clq_check_copies, true},
+    {"fills", clq_check_fills, false},
+    {"offsets", clq_check_offsets, false},
     {"host memory", clq_check_host_memory, false},
 };
 

@@ -32,8 +32,10 @@ static void tag_of(const char *platform, char *out, size_t bytes) {
     size_t length = 0;
     for (const char *at = platform; *at && length + 1 < bytes; at++) {
         bool letter = isalpha((unsigned char)*at) || (length > 0 && isdigit((unsigned char)*at));
-        if (letter) out[length++] = (char)tolower((unsigned char)*at);
-        else if (length > 0) break;
+        if (letter)
+            out[length++] = (char)tolower((unsigned char)*at);
+        else if (length > 0)
+            break;
     }
     out[length] = '\0';
     if (length == 0) (void)snprintf(out, bytes, "unknown");
@@ -49,7 +51,13 @@ static clq_device_type type_of(cl_device_id id) {
 }
 
 /* From cl_nv_device_attribute_query and cl_amd_device_attribute_query, which not all headers have. */
-enum { PCI_BUS_NV = 0x4008, PCI_SLOT_NV = 0x4009, PCI_DOMAIN_NV = 0x400A, TOPOLOGY_AMD = 0x4037, TOPOLOGY_PCIE_AMD = 1 };
+enum {
+    PCI_BUS_NV = 0x4008,
+    PCI_SLOT_NV = 0x4009,
+    PCI_DOMAIN_NV = 0x400A,
+    TOPOLOGY_AMD = 0x4037,
+    TOPOLOGY_PCIE_AMD = 1
+};
 typedef struct topology_amd {
     cl_uint type;
     unsigned char unused[17], bus, device, function;
@@ -60,13 +68,15 @@ static void pci_of(cl_device_id id, char *out, size_t bytes) {
     if (clq_cl_has_extension(id, "cl_khr_pci_bus_info")) {
         cl_uint at[4]; /* domain, bus, device, function */
         if (clq_cl_device_value(id, CL_DEVICE_PCI_BUS_INFO_KHR, at, sizeof at))
-            (void)snprintf(out, bytes, "%04x:%02x:%02x.%x", at[0] & 0xffffu, at[1] & 0xffu, at[2] & 0xffu, at[3] & 0xfu);
+            (void)snprintf(out, bytes, "%04x:%02x:%02x.%x", at[0] & 0xffffu, at[1] & 0xffu, at[2] & 0xffu,
+                           at[3] & 0xfu);
     } else if (clq_cl_has_extension(id, "cl_nv_device_attribute_query")) {
         cl_uint domain = 0, bus = 0, slot = 0; /* slot: device * 8 + function */
         (void)clq_cl_device_value(id, PCI_DOMAIN_NV, &domain, sizeof domain);
         if (clq_cl_device_value(id, PCI_BUS_NV, &bus, sizeof bus) &&
             clq_cl_device_value(id, PCI_SLOT_NV, &slot, sizeof slot))
-            (void)snprintf(out, bytes, "%04x:%02x:%02x.%x", domain & 0xffffu, bus & 0xffu, (slot >> 3) & 0xffu, slot & 7u);
+            (void)snprintf(out, bytes, "%04x:%02x:%02x.%x", domain & 0xffffu, bus & 0xffu, (slot >> 3) & 0xffu,
+                           slot & 7u);
     } else if (clq_cl_has_extension(id, "cl_amd_device_attribute_query")) {
         topology_amd at;
         memset(&at, 0, sizeof at);
@@ -98,8 +108,10 @@ static void describe_availability(cl_device_id id, clq_device_info *info) {
     (void)clq_cl_device_value(id, CL_DEVICE_AVAILABLE, &available, sizeof available);
     (void)clq_cl_device_value(id, CL_DEVICE_COMPILER_AVAILABLE, &compiler, sizeof compiler);
     info->usable = available && compiler;
-    if (!available) (void)snprintf(info->reason, sizeof info->reason, "the driver says that it is not available");
-    else if (!compiler) (void)snprintf(info->reason, sizeof info->reason, "the driver has no compiler for it");
+    if (!available)
+        (void)snprintf(info->reason, sizeof info->reason, "the driver says that it is not available");
+    else if (!compiler)
+        (void)snprintf(info->reason, sizeof info->reason, "the driver has no compiler for it");
 }
 
 void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_info *info) {

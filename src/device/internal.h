@@ -13,6 +13,8 @@ const char *clq_cl_error_name(cl_int error); /* "CL_OUT_OF_RESOURCES", or "an un
 clq_status clq_cl_fail(const clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
 /* The same for errors that a command met while it ran: those that mean that the device is gone quarantine it. */
 clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
+/* The same where nobody can know any more what the device still does: it is quarantined, whatever the error. */
+clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
 /* CLQ_OK, or the failure of every call on a device that is quarantined. */
 clq_status clq_device_alive(const clq_device *device);
 /* A string property, cut to fit, with blanks at its ends removed; "" where the driver does not answer. */
@@ -50,13 +52,15 @@ uint32_t clq_device_parts_max(cl_device_id id);
 /* What "auto" chooses: at most `capacity` indices (auto.c). */
 clq_status clq_select_auto(clq_system *system, uint32_t *out, uint32_t capacity, uint32_t *count);
 
-/* ---- fine-grained shared memory, an OpenCL 2.0 call behind a probe (svm.c) ------------------------------------------ */
+/* ---- fine-grained shared memory, an OpenCL 2.0 call behind a probe (svm.c) ------------------------------------------
+ */
 
 bool clq_svm_probe(cl_platform_id platform, cl_device_id id);
 void *clq_svm_alloc(cl_context context, size_t bytes); /* NULL on failure */
 void clq_svm_free(cl_context context, void *block);
 
-/* ---- opened devices ----------------------------------------------------------------------------------------------------- */
+/* ---- opened devices
+ * ----------------------------------------------------------------------------------------------------- */
 
 /* A built program of a device (program.c). */
 typedef struct clq_program {
@@ -72,7 +76,7 @@ struct clq_device {
     char platform_version[CLQ_NAME_MAX];
     cl_device_id id;
     cl_context context;
-    bool sub_device;  /* made by us: released with the device */
+    bool sub_device; /* made by us: released with the device */
     size_t view_align;
     char options[CLQ_OPTIONS_MAX]; /* what every program is built with */
     char *cache_dir;               /* NULL: none */
@@ -92,16 +96,20 @@ void clq_programs_close(clq_device *device);
 clq_status clq_program_get(clq_device *device, const char *file, const char *options, cl_program *out);
 
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */
-clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count, clq_device **out);
+clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,
+                                   clq_device **out);
 
-/* ---- the cache of program binaries on disk (cache.c) ------------------------------------------------------------------------ */
+/* ---- the cache of program binaries on disk (cache.c)
+ * ------------------------------------------------------------------------ */
 
 /* The payload of the entry `key`, if the file is whole and is that entry. *out NULL where there is none. */
 clq_status clq_cache_load(const char *cache_dir, clq_hash128 key, void **out, size_t *bytes);
 clq_status clq_cache_store(const char *cache_dir, clq_hash128 key, const void *data, size_t bytes);
 bool clq_cache_has(const char *cache_dir, clq_hash128 key);
 
-/* ---- queues ------------------------------------------------------------------------------------------------------------------- */
+/* ---- queues
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct clq_profile clq_profile; /* profile.c */
 
@@ -121,15 +129,17 @@ clq_device *clq_event_device(const clq_event *event);
 /* The execution status of an event that should be complete, as a status. */
 clq_status clq_event_check(clq_device *device, cl_event event, const char *what);
 
-/* ---- buffers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- buffers
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 struct clq_buffer {
     clq_device *device;
     cl_mem handle;
     size_t bytes;
-    char *host;        /* NULL where the host cannot reach it between commands */
-    bool mapped;       /* host came from a map that is to be undone */
-    uint64_t counted;  /* bytes that count against the budget */
+    char *host;       /* NULL where the host cannot reach it between commands */
+    bool mapped;      /* host came from a map that is to be undone */
+    uint64_t counted; /* bytes that count against the budget */
 };
 
 struct clq_kernel {

@@ -5,9 +5,7 @@
 
 enum { PROBE_WORDS = 16384 };
 
-static uint32_t probe_word(uint32_t seed, uint32_t i) {
-    return (i * 2654435761u) ^ (seed * 40503u + 1u);
-}
+static uint32_t probe_word(uint32_t seed, uint32_t i) { return (i * 2654435761u) ^ (seed * 40503u + 1u); }
 
 typedef struct peer {
     clq_queue *queue;
@@ -22,7 +20,8 @@ static void peer_close(peer *p) {
 
 static clq_status peer_open(clq_device *device, peer *out) {
     CLQ_TRY(clq_queue_create(device, 0, &out->queue));
-    return clq_buffer_create(device, CLQ_MEMORY_DEVICE, PROBE_WORDS * sizeof(uint32_t), "the test of an island", &out->buffer);
+    return clq_buffer_create(device, CLQ_MEMORY_DEVICE, PROBE_WORDS * sizeof(uint32_t), "the test of an island",
+                             &out->buffer);
 }
 
 /* Written on one device, copied by the other device's queue after an event of the first, read back there. */
@@ -42,7 +41,8 @@ static clq_status test_copy(peer *from, peer *to, uint32_t seed, uint32_t *words
     for (uint32_t i = 0; i < PROBE_WORDS; i++)
         if (words[i] != probe_word(seed, i))
             return clq_fail(CLQ_UNSUPPORTED, "word %u of a copy from %s to %s arrived wrong", (unsigned)i,
-                            clq_device_label(clq_queue_device(from->queue)), clq_device_label(clq_queue_device(to->queue)));
+                            clq_device_label(clq_queue_device(from->queue)),
+                            clq_device_label(clq_queue_device(to->queue)));
     return CLQ_OK;
 }
 
@@ -61,10 +61,12 @@ static clq_status test_pairs(clq_device *const *devices, uint32_t count) {
 }
 
 static clq_status check_platform(const clq_system *system, const clq_device_choice *choices, uint32_t count) {
-    if (count == 0 || count > CLQ_REPLICAS_MAX) return clq_fail(CLQ_ARGUMENT, "an island of %u devices", (unsigned)count);
+    if (count == 0 || count > CLQ_REPLICAS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "an island of %u devices", (unsigned)count);
     for (uint32_t i = 0; i < count; i++) {
         if (choices[i].index >= system->count)
-            return clq_fail(CLQ_NO_DEVICE, "there is no device %u: the machine has %zu", (unsigned)choices[i].index, system->count);
+            return clq_fail(CLQ_NO_DEVICE, "there is no device %u: the machine has %zu", (unsigned)choices[i].index,
+                            system->count);
         const clq_device_entry *entry = &system->entries[choices[i].index];
         if (entry->platform != system->entries[choices[0].index].platform)
             return clq_fail(CLQ_UNSUPPORTED, "devices of several platforms cannot share a context");
@@ -84,6 +86,7 @@ clq_status clq_island_open(clq_system *system, const clq_device_choice *choices,
         return CLQ_OK;
     }
     for (uint32_t i = 0; i < count; i++) clq_device_close(devices[i]);
-    if (status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY) status = clq_fail_within(CLQ_UNSUPPORTED, "testing an island");
+    if (status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY)
+        status = clq_fail_within(CLQ_UNSUPPORTED, "testing an island");
     return status;
 }

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function, clq_kernel **out) {
+clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function,
+                             clq_kernel **out) {
     cl_program program;
     CLQ_TRY(clq_program_get(device, file, options, &program));
     clq_kernel *kernel = clq_alloc(1, sizeof *kernel);
@@ -13,7 +14,8 @@ clq_status clq_kernel_create(clq_device *device, const char *file, const char *o
     if (!kernel->handle) {
         clq_free(kernel);
         if (error == CL_INVALID_KERNEL_NAME)
-            return clq_fail(CLQ_BUILD, "%s.cl has no kernel %s on %s with the options \"%s\"", file, function, device->label, options);
+            return clq_fail(CLQ_BUILD, "%s.cl has no kernel %s on %s with the options \"%s\"", file, function,
+                            device->label, options);
         return clq_cl_fail(device, error, "making the kernel %s of %s.cl", function, file);
     }
     (void)snprintf(kernel->name, sizeof kernel->name, "%s", function);
@@ -27,14 +29,13 @@ void clq_kernel_destroy(clq_kernel *kernel) {
     clq_free(kernel);
 }
 
-const char *clq_kernel_name(const clq_kernel *kernel) {
-    return kernel->name;
-}
+const char *clq_kernel_name(const clq_kernel *kernel) { return kernel->name; }
 
 static clq_status set_argument(clq_kernel *kernel, uint32_t index, size_t bytes, const void *value) {
     CLQ_TRY(clq_device_alive(kernel->device));
     cl_int error = clSetKernelArg(kernel->handle, index, bytes, value);
-    return error == CL_SUCCESS ? CLQ_OK : clq_cl_fail(kernel->device, error, "argument %u of %s", (unsigned)index, kernel->name);
+    return error == CL_SUCCESS ? CLQ_OK
+                               : clq_cl_fail(kernel->device, error, "argument %u of %s", (unsigned)index, kernel->name);
 }
 
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer) {
@@ -53,13 +54,16 @@ clq_status clq_kernel_set_local(clq_kernel *kernel, uint32_t index, size_t bytes
 clq_status clq_kernel_max_group(const clq_kernel *kernel, size_t *out) {
     CLQ_TRY(clq_device_alive(kernel->device));
     size_t most = 0;
-    cl_int error = clGetKernelWorkGroupInfo(kernel->handle, kernel->device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
-    if (error != CL_SUCCESS) return clq_cl_fail(kernel->device, error, "asking for the largest work-group of %s", kernel->name);
+    cl_int error = clGetKernelWorkGroupInfo(kernel->handle, kernel->device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
+                                            &most, NULL);
+    if (error != CL_SUCCESS)
+        return clq_cl_fail(kernel->device, error, "asking for the largest work-group of %s", kernel->name);
     *out = most;
     return CLQ_OK;
 }
 
-clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global, const size_t *local) {
+clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
+                            const size_t *local) {
     clq_device *device = queue->device;
     CLQ_TRY(clq_device_alive(device));
     for (uint32_t i = 0; i < dims; i++)

@@ -90,17 +90,31 @@ static bool means_lost(cl_int error) {
     return error == CL_OUT_OF_RESOURCES || error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE;
 }
 
-clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *format, ...) {
+static clq_status fail_running(clq_device *device, cl_int error, bool lost, const char *format, va_list arguments) {
     char what[CLQ_REASON_MAX];
-    va_list arguments;
-    va_start(arguments, format);
     (void)vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    if (means_lost(error) && !atomic_flag_test_and_set(&device->loss_claimed)) {
-        (void)snprintf(device->loss, sizeof device->loss, "%.200s: %s (%d)", what, clq_cl_error_name(error), (int)error);
+    if (lost && !atomic_flag_test_and_set(&device->loss_claimed)) {
+        (void)snprintf(device->loss, sizeof device->loss, "%.200s: %s (%d)", what, clq_cl_error_name(error),
+                       (int)error);
         atomic_store(&device->lost, true);
     }
     return clq_fail(status_of(error), "%s: %s: %s (%d)", device->label, what, clq_cl_error_name(error), (int)error);
+}
+
+clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    clq_status status = fail_running(device, error, means_lost(error), format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    clq_status status = fail_running(device, error, true, format, arguments);
+    va_end(arguments);
+    return status;
 }
 
 clq_status clq_device_alive(const clq_device *device) {
@@ -108,9 +122,7 @@ clq_status clq_device_alive(const clq_device *device) {
     return clq_fail(CLQ_DEVICE, "%s is not used any more since it failed (%s)", device->label, device->loss);
 }
 
-bool clq_device_lost(const clq_device *device) {
-    return atomic_load(&device->lost);
-}
+bool clq_device_lost(const clq_device *device) { return atomic_load(&device->lost); }
 
 static void trim(char *text) {
     size_t start = strspn(text, " \t\r\n");

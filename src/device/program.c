@@ -14,9 +14,9 @@ const char *clq_source_text(const char *file) {
 static clq_status program_key(const clq_device *device, const char *source, const char *options, clq_hash128 *out) {
     const clq_device_info *info = &device->info;
     clq_text text = {0};
-    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s %s\n", clq_version(), info->platform, device->platform_version,
-                 info->vendor, info->name, info->driver_version, info->opencl_version, info->driver,
-                 (unsigned)info->vector_width, device->options, options);
+    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s %s\n", clq_version(), info->platform,
+                 device->platform_version, info->vendor, info->name, info->driver_version, info->opencl_version,
+                 info->driver, (unsigned)info->vector_width, device->options, options);
     const char *prelude = clq_source_text("prelude");
     clq_text_add_bytes(&text, prelude, strlen(prelude));
     clq_text_add_bytes(&text, source, strlen(source));
@@ -33,14 +33,17 @@ static clq_status program_key(const clq_device *device, const char *source, cons
 static void log_excerpt(const clq_device *device, cl_program program, char *out, size_t bytes) {
     out[0] = '\0';
     size_t length = 0;
-    if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &length) != CL_SUCCESS || length < 2) return;
+    if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &length) != CL_SUCCESS || length < 2)
+        return;
     char *log = clq_alloc(length + 1, 1);
     if (!log) return;
     if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, length, log, NULL) == CL_SUCCESS) {
         size_t end = 0;
         for (const char *at = log; *at && end + 3 < bytes; at++) {
-            if (*at != '\n') out[end++] = *at == '\r' || *at == '\t' ? ' ' : *at;
-            else if (end > 0 && out[end - 1] != ' ') out[end++] = ';', out[end++] = ' ';
+            if (*at != '\n')
+                out[end++] = *at == '\r' || *at == '\t' ? ' ' : *at;
+            else if (end > 0 && out[end - 1] != ' ')
+                out[end++] = ';', out[end++] = ' ';
         }
         while (end > 0 && (out[end - 1] == ' ' || out[end - 1] == ';')) end--;
         out[end] = '\0';
@@ -72,7 +75,8 @@ static clq_status build_from_cache(const clq_device *device, clq_hash128 key, co
     return CLQ_OK;
 }
 
-static clq_status build_from_source(const clq_device *device, const char *file, const char *source, const char *options, cl_program *out) {
+static clq_status build_from_source(const clq_device *device, const char *file, const char *source, const char *options,
+                                    cl_program *out) {
     char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file);
     if (!line) return CLQ_MEMORY;
     const char *parts[3] = {clq_source_text("prelude"), line, source};
@@ -88,13 +92,13 @@ static clq_status build_from_source(const clq_device *device, const char *file, 
     char log[CLQ_DETAIL_MAX / 2];
     log_excerpt(device, program, log, sizeof log);
     (void)clReleaseProgram(program);
-    return clq_fail(CLQ_BUILD, "%s.cl does not build on %s, driver %s: %s (%d): %s; options: %.120s", file, device->label,
-                    device->info.driver_version, clq_cl_error_name(error), (int)error, log[0] ? log : "the driver gave no log",
-                    options);
+    return clq_fail(CLQ_BUILD, "%s.cl does not build on %s, driver %s: %s (%d): %s; options: %.120s", file,
+                    device->label, device->info.driver_version, clq_cl_error_name(error), (int)error,
+                    log[0] ? log : "the driver gave no log", options);
 }
 
-static clq_status program_add(clq_device *device, const char *file, const char *source, const char *options, clq_hash128 key,
-                              clq_program **out) {
+static clq_status program_add(clq_device *device, const char *file, const char *source, const char *options,
+                              clq_hash128 key, clq_program **out) {
     clq_program *entry = clq_alloc(1, sizeof *entry);
     char *all = clq_strprintf("%s %s", device->options, options);
     clq_status status = entry && all ? CLQ_OK : CLQ_MEMORY;
@@ -145,7 +149,8 @@ static clq_status binary_of(const clq_device *device, cl_program program, unsign
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for a program's binary");
     cl_uint mine = 0;
     while (mine < count && ids[mine] != device->id) mine++;
-    if (mine == count || sizes[mine] == 0) return clq_fail(CLQ_DEVICE, "%s gives no binary of a program", device->label);
+    if (mine == count || sizes[mine] == 0)
+        return clq_fail(CLQ_DEVICE, "%s gives no binary of a program", device->label);
     binaries[mine] = clq_alloc(sizes[mine], 1);
     if (!binaries[mine]) return CLQ_MEMORY;
     error = clGetProgramInfo(program, CL_PROGRAM_BINARIES, count * sizeof binaries[0], binaries, NULL);

@@ -38,9 +38,11 @@ clq_status clq_queue_wrap(clq_device *device, cl_command_queue handle, clq_queue
         clGetCommandQueueInfo(handle, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL) != CL_SUCCESS)
         return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given is none", device->label);
     if (context != device->context || id != device->id)
-        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given belongs to another context or device", device->label);
+        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given belongs to another context or device",
+                        device->label);
     if (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
-        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given is out-of-order; an in-order one is needed", device->label);
+        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given is out-of-order; an in-order one is needed",
+                        device->label);
     clq_queue *queue = clq_alloc(1, sizeof *queue);
     if (!queue) return CLQ_MEMORY;
     queue->device = device;
@@ -59,13 +61,9 @@ void clq_queue_destroy(clq_queue *queue) {
     clq_free(queue);
 }
 
-cl_command_queue clq_queue_handle(const clq_queue *queue) {
-    return queue->handle;
-}
+cl_command_queue clq_queue_handle(const clq_queue *queue) { return queue->handle; }
 
-clq_device *clq_queue_device(const clq_queue *queue) {
-    return queue->device;
-}
+clq_device *clq_queue_device(const clq_queue *queue) { return queue->device; }
 
 clq_status clq_queue_flush(clq_queue *queue) {
     CLQ_TRY(clq_device_alive(queue->device));
@@ -81,22 +79,29 @@ clq_status clq_event_check(clq_device *device, cl_event event, const char *what)
     return CLQ_OK;
 }
 
-/* Drivers return success from clFinish after a command failed. A marker behind it carries the failure, where the command
- * failed after the marker came; where it failed before, the mark of what the queue waited for does. */
+static void release_events(clq_queue *queue, cl_event marker) {
+    if (clq_device_lost(queue->device)) return;
+    if (marker) (void)clReleaseEvent(marker);
+    if (queue->last_wait) (void)clReleaseEvent(queue->last_wait);
+    queue->last_wait = NULL;
+}
+
+/* Drivers return success from clFinish after a command failed. A marker behind it carries the failure, where the
+ * command failed after the marker came; where it failed before, the mark of what the queue waited for does. */
 clq_status clq_queue_finish(clq_queue *queue) {
     clq_device *device = queue->device;
     CLQ_TRY(clq_device_alive(device));
+    clq_status status = CLQ_OK;
     cl_event marker = NULL;
     cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &marker);
-    if (error != CL_SUCCESS) return clq_cl_fail_running(device, error, "enqueueing a marker");
-    error = clFinish(queue->handle);
-    clq_status status = error == CL_SUCCESS ? clq_event_check(device, marker, "a command of the queue")
-                                            : clq_cl_fail_running(device, error, "waiting for the queue");
-    if (status == CLQ_OK && queue->last_wait) status = clq_event_check(device, queue->last_wait, "what the queue waited for");
+    if (error != CL_SUCCESS) status = clq_cl_fail_running(device, error, "enqueueing a marker");
     if (clq_device_lost(device)) return status;
-    (void)clReleaseEvent(marker);
-    if (queue->last_wait) (void)clReleaseEvent(queue->last_wait);
-    queue->last_wait = NULL;
+    error = clFinish(queue->handle); /* in any case: the caller gives memory back after this */
+    if (error != CL_SUCCESS) return clq_cl_fail_lost(device, error, "waiting for the queue");
+    if (marker && status == CLQ_OK) status = clq_event_check(device, marker, "a command of the queue");
+    if (status == CLQ_OK && queue->last_wait)
+        status = clq_event_check(device, queue->last_wait, "what the queue waited for");
+    release_events(queue, marker);
     return status;
 }
 
@@ -155,13 +160,9 @@ clq_status clq_event_complete(clq_event *event, bool ok) {
     return error == CL_SUCCESS ? CLQ_OK : clq_cl_fail(event->device, error, "completing an event");
 }
 
-cl_event clq_event_handle(const clq_event *event) {
-    return event->handle;
-}
+cl_event clq_event_handle(const clq_event *event) { return event->handle; }
 
-clq_device *clq_event_device(const clq_event *event) {
-    return event->device;
-}
+clq_device *clq_event_device(const clq_event *event) { return event->device; }
 
 clq_status clq_event_wait(clq_event *event) {
     clq_device *device = event->device;
@@ -176,11 +177,12 @@ clq_status clq_event_wait(clq_event *event) {
 
 clq_status clq_queue_wait(clq_queue *queue, const clq_event *event) {
     CLQ_TRY(clq_device_alive(queue->device));
-    /* PoCL 3.1 hangs, or runs ahead, where a queue that runs in its caller's thread has to wait for an event that is not
-     * complete. Its commands run in this thread anyway: so this thread waits. */
+    /* PoCL 3.1 hangs, or runs ahead, where a queue that runs in its caller's thread has to wait for an event that is
+     * not complete. Its commands run in this thread anyway: so this thread waits. */
     if (clq_device_runs_in_caller(queue->device)) {
         cl_int error = clWaitForEvents(1, &event->handle);
-        if (error == CL_SUCCESS) return clq_event_check(queue->device, event->handle, "a command that the queue waits for");
+        if (error == CL_SUCCESS)
+            return clq_event_check(queue->device, event->handle, "a command that the queue waits for");
         return clq_cl_fail_running(queue->device, error, "waiting for an event");
     }
     cl_event marker = NULL;

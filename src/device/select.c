@@ -19,14 +19,15 @@ typedef struct spec_item {
 
 static void list_devices(const clq_system *system, char *out, size_t bytes) {
     if (system->count == 0) {
-        (void)snprintf(out, bytes, "no OpenCL device was found; install a driver, for a CPU for example pocl-opencl-icd");
+        (void)snprintf(out, bytes,
+                       "no OpenCL device was found; install a driver, for a CPU for example pocl-opencl-icd");
         return;
     }
     size_t used = (size_t)snprintf(out, bytes, "there are");
     for (size_t i = 0; i < system->count && used < bytes; i++) {
         const clq_device_entry *entry = &system->entries[i];
-        used += (size_t)snprintf(out + used, bytes - used, "%s %zu = %s:%u (%.40s)", i ? "," : "", i, entry->info.driver,
-                                 (unsigned)entry->ordinal, entry->info.name);
+        used += (size_t)snprintf(out + used, bytes - used, "%s %zu = %s:%u (%.40s)", i ? "," : "", i,
+                                 entry->info.driver, (unsigned)entry->ordinal, entry->info.name);
     }
 }
 
@@ -39,8 +40,9 @@ static clq_status no_match(const clq_system *system, const char *what) {
 static clq_status bad_syntax(const clq_system *system, const char *what, const char *why) {
     char list[LIST_MAX];
     list_devices(system, list, sizeof list);
-    return clq_fail(CLQ_ARGUMENT, "devices \"%.60s\": %s; give indices, gpu, cpu, accelerator, all, driver tags or auto: %s", what, why,
-                    list);
+    return clq_fail(CLQ_ARGUMENT,
+                    "devices \"%.60s\": %s; give indices, gpu, cpu, accelerator, all, driver tags or auto: %s", what,
+                    why, list);
 }
 
 /* ---- parsing ---- */
@@ -83,7 +85,8 @@ static const char *parse_item(const char *text, spec_item *out) {
     if (suffix == '*' || suffix == '/') {
         at++;
         uint32_t *count = suffix == '*' ? &out->replicas : &out->parts;
-        if (!read_number(&at, CLQ_REPLICAS_MAX, count) || *count == 0) return "behind '*' and '/' belongs a number from 1 to 64";
+        if (!read_number(&at, CLQ_REPLICAS_MAX, count) || *count == 0)
+            return "behind '*' and '/' belongs a number from 1 to 64";
     }
     return *at == '\0' ? NULL : "there is something behind an item that does not belong there";
 }
@@ -114,7 +117,8 @@ static bool matches_word(const clq_device_entry *entry, const char *word) {
 static clq_status append(clq_devices *devices, uint32_t index, const spec_item *item) {
     uint32_t more = item->replicas * item->parts; /* one of them is 1 */
     if (more > CLQ_REPLICAS_MAX - devices->count)
-        return clq_fail(CLQ_ARGUMENT, "devices \"%s\": more than %d replicas in all", item->text, (int)CLQ_REPLICAS_MAX);
+        return clq_fail(CLQ_ARGUMENT, "devices \"%s\": more than %d replicas in all", item->text,
+                        (int)CLQ_REPLICAS_MAX);
     const clq_device_entry *entry = &devices->system->entries[index];
     uint32_t most = item->parts > 1 ? CLQ_MIN(clq_device_parts_max(entry->id), entry->info.compute_units) : 1;
     if (item->parts > most)

@@ -28,6 +28,4 @@ void *clq_svm_alloc(cl_context context, size_t bytes) {
     return clSVMAlloc(context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes, 0);
 }
 
-void clq_svm_free(cl_context context, void *block) {
-    clSVMFree(context, block);
-}
+void clq_svm_free(cl_context context, void *block) { clSVMFree(context, block); }

@@ -39,7 +39,8 @@ static clq_status add_platform(clq_system *system, cl_platform_id platform) {
         if (error != CL_DEVICE_NOT_FOUND) {
             char name[CLQ_NAME_MAX];
             clq_cl_platform_text(platform, CL_PLATFORM_NAME, name, sizeof name);
-            clq_log(CLQ_LOG_INFO, "OpenCL platform %s lists no device: %s (%d)", name, clq_cl_error_name(error), (int)error);
+            clq_log(CLQ_LOG_INFO, "OpenCL platform %s lists no device: %s (%d)", name, clq_cl_error_name(error),
+                    (int)error);
         }
         return CLQ_OK;
     }
@@ -89,9 +90,7 @@ void clq_system_close(clq_system *system) {
     clq_free(system);
 }
 
-size_t clq_system_device_count(const clq_system *system) {
-    return system->count;
-}
+size_t clq_system_device_count(const clq_system *system) { return system->count; }
 
 const clq_device_info *clq_system_device_info(const clq_system *system, size_t index) {
     return index < system->count ? &system->entries[index].info : NULL;

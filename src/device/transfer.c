@@ -1,10 +1,11 @@
 #include "device/internal.h"
 
-static clq_status check_range(const clq_queue *queue, const clq_buffer *buffer, size_t offset, size_t bytes, const char *what) {
+static clq_status check_range(const clq_queue *queue, const clq_buffer *buffer, size_t offset, size_t bytes,
+                              const char *what) {
     CLQ_TRY(clq_device_alive(queue->device));
     if (offset <= buffer->bytes && bytes <= buffer->bytes - offset) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s: %s %zu bytes at %zu of a buffer of %zu", queue->device->label, what, bytes, offset,
-                    buffer->bytes);
+    return clq_fail(CLQ_ARGUMENT, "%s: %s %zu bytes at %zu of a buffer of %zu", queue->device->label, what, bytes,
+                    offset, buffer->bytes);
 }
 
 /* A blocking call reports the failure of the commands before it too, with luck. */
@@ -14,14 +15,17 @@ static clq_status ended(clq_queue *queue, cl_int error, bool blocking, const cha
     return clq_cl_fail(queue->device, error, "%s %zu bytes", what, bytes);
 }
 
-clq_status clq_queue_write(clq_queue *queue, clq_buffer *to, size_t offset, const void *from, size_t bytes, bool blocking) {
+clq_status clq_queue_write(clq_queue *queue, clq_buffer *to, size_t offset, const void *from, size_t bytes,
+                           bool blocking) {
     CLQ_TRY(check_range(queue, to, offset, bytes, "writing"));
     if (bytes == 0) return blocking ? clq_queue_finish(queue) : CLQ_OK;
-    cl_int error = clEnqueueWriteBuffer(queue->handle, to->handle, blocking ? CL_TRUE : CL_FALSE, offset, bytes, from, 0, NULL, NULL);
+    cl_int error = clEnqueueWriteBuffer(queue->handle, to->handle, blocking ? CL_TRUE : CL_FALSE, offset, bytes, from,
+                                        0, NULL, NULL);
     return ended(queue, error, blocking, "writing", bytes);
 }
 
-clq_status clq_queue_read(clq_queue *queue, const clq_buffer *from, size_t offset, void *to, size_t bytes, bool blocking) {
+clq_status clq_queue_read(clq_queue *queue, const clq_buffer *from, size_t offset, void *to, size_t bytes,
+                          bool blocking) {
     CLQ_TRY(check_range(queue, from, offset, bytes, "reading"));
     if (bytes == 0) return blocking ? clq_queue_finish(queue) : CLQ_OK;
     if (!blocking) {
@@ -37,11 +41,13 @@ clq_status clq_queue_read(clq_queue *queue, const clq_buffer *from, size_t offse
     return status;
 }
 
-clq_status clq_queue_copy(clq_queue *queue, const clq_buffer *from, size_t from_offset, clq_buffer *to, size_t to_offset, size_t bytes) {
+clq_status clq_queue_copy(clq_queue *queue, const clq_buffer *from, size_t from_offset, clq_buffer *to,
+                          size_t to_offset, size_t bytes) {
     CLQ_TRY(check_range(queue, from, from_offset, bytes, "copying from"));
     CLQ_TRY(check_range(queue, to, to_offset, bytes, "copying to"));
     if (bytes == 0) return CLQ_OK;
-    cl_int error = clEnqueueCopyBuffer(queue->handle, from->handle, to->handle, from_offset, to_offset, bytes, 0, NULL, NULL);
+    cl_int error =
+        clEnqueueCopyBuffer(queue->handle, from->handle, to->handle, from_offset, to_offset, bytes, 0, NULL, NULL);
     return ended(queue, error, false, "copying", bytes);
 }
 
@@ -60,7 +66,8 @@ clq_status clq_queue_map(clq_queue *queue, clq_buffer *buffer, size_t offset, si
     if (bytes == 0) return clq_fail(CLQ_ARGUMENT, "%s: mapping 0 bytes", queue->device->label);
     cl_int error;
     cl_map_flags flags = write ? CL_MAP_READ | CL_MAP_WRITE : CL_MAP_READ;
-    void *pointer = clEnqueueMapBuffer(queue->handle, buffer->handle, CL_TRUE, flags, offset, bytes, 0, NULL, NULL, &error);
+    void *pointer =
+        clEnqueueMapBuffer(queue->handle, buffer->handle, CL_TRUE, flags, offset, bytes, 0, NULL, NULL, &error);
     if (!pointer) return ended(queue, error, true, "mapping", bytes);
     *out = pointer;
     return CLQ_OK;

@@ -8,7 +8,7 @@
 #include <clique/model.h>
 #include <clique/train.h> /* clq_optimizer_kind */
 
-/* ---- the model (model.c, layers.c, builtin.c) ------------------------------------------------------------------ */
+/* ---- the model (model.c, variables.c, layers.c, builtin.c) ------------------------------------------------------------------ */
 
 typedef enum clq_node_kind {
     CLQ_NODE_INPUT,
@@ -24,6 +24,7 @@ enum { CLQ_LAYER_NAME_MAX = 64 };
 typedef struct clq_node {
     clq_node_kind kind;
     char name[CLQ_LAYER_NAME_MAX];
+    bool named;            /* by the model's maker; else the name was made from the type */
     const char *type;      /* Keras's class name, for tables: "Conv2D" */
     uint32_t input;        /* id of the node it reads; 0 for the input */
     clq_shape shape;       /* of its output, without the batch */
@@ -55,6 +56,9 @@ struct clq_model {
     bool finished;
     clq_error error; /* the builder's first failure */
 };
+
+/* As clq_input, with a name for the layer (NULL: made). */
+clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
 
 /* ---- the plan (plan.c, place.c, report.c) ------------------------------------------------------------------------ */
 

@@ -1,174 +1,213 @@
 /* The layers that can be added: shape inference and checks. */
 #include "graph/model.h"
 
-static clq_tensor refuse(clq_model *model, const char *name, const char *stem, clq_status status) {
-    return clq_model_latch(model, status, name ? name : stem);
+static size_t or_default(size_t value, size_t otherwise) { return value ? value : otherwise; }
+
+static clq_status check_activation(clq_activation activation) {
+    if ((unsigned)activation <= CLQ_SOFTMAX) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "activation %d is none of clq_activation", (int)activation);
 }
 
-clq_tensor clq_input(clq_model *model, clq_shape shape) {
-    if (model->error.status != CLQ_OK) return (clq_tensor){0};
-    if (model->finished) return clq_model_latch(model, clq_fail(CLQ_STATE, "model %s is finished: no input can be added", model->name), NULL);
-    if (model->input) return clq_model_latch(model, clq_fail(CLQ_UNSUPPORTED, "model %s has an input already: one is supported", model->name), NULL);
-    clq_tensor x = clq_model_add_node(model, (clq_node){.kind = CLQ_NODE_INPUT, .type = "InputLayer", .shape = shape}, "input", NULL);
-    model->input = x.id;
-    return x;
-}
+/* What the product's own launch applies; a softmax is one of its own. */
+static clq_activation fused(clq_activation activation) { return activation == CLQ_SOFTMAX ? CLQ_LINEAR : activation; }
 
-/* ---- windows: convolutions and pools -------------------------------------------------------------------------------- */
+/* ---- windows: convolutions and pools -------------------------------------------------------------------------- */
 
 typedef struct window {
-    size_t out, pad; /* positions of the window; zeros in front */
+    const char *axis; /* "height" */
+    size_t in, size, stride, dilation;
+    size_t out, pad; /* found: positions of the window; zeros in front */
 } window;
 
 /* TensorFlow's rule: 'same' gives ceil(in / stride) positions and puts the odd zero behind. */
-static clq_status place_window(const char *axis, size_t in, size_t kernel, size_t stride, size_t dilation, clq_padding padding, window *out) {
+static clq_status place_window(window *w, clq_padding padding) {
     size_t extent;
-    if (!clq_mul_size(kernel - 1, dilation, &extent) || !clq_add_size(extent, 1, &extent) || extent > INT32_MAX)
-        return clq_fail(CLQ_ARGUMENT, "its %s window is too large", axis);
-    if (padding == CLQ_SAME) {
-        size_t positions = clq_ceil_div(in, stride), needed;
-        if (!clq_mul_size(positions - 1, stride, &needed) || !clq_add_size(needed, extent, &needed))
-            return clq_fail(CLQ_ARGUMENT, "its %s window is too large", axis);
-        *out = (window){.out = positions, .pad = needed > in ? (needed - in) / 2 : 0};
+    if (padding != CLQ_VALID && padding != CLQ_SAME)
+        return clq_fail(CLQ_ARGUMENT, "padding %d is none of clq_padding", (int)padding);
+    /* Kernels compute positions up to the input's size plus the window's in 32-bit integers. */
+    if (w->stride > INT32_MAX || !clq_mul_size(w->size - 1, w->dilation, &extent) || extent > INT32_MAX ||
+        extent + w->in >= INT32_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a window of %zu with stride %zu and dilation %zu along its %s is too large",
+                        w->size, w->stride, w->dilation, w->axis);
+    extent += 1;
+    if (padding == CLQ_VALID) {
+        if (extent > w->in)
+            return clq_fail(CLQ_ARGUMENT,
+                            "its window covers %zu values of the input's %s, which is %zu: use a smaller window or "
+                            "padding same",
+                            extent, w->axis, w->in);
+        w->out = (w->in - extent) / w->stride + 1;
         return CLQ_OK;
     }
-    if (extent > in)
-        return clq_fail(CLQ_ARGUMENT, "its window covers %zu values of the input's %s and there are %zu: use a smaller window or padding same", extent, axis, in);
-    *out = (window){.out = (in - extent) / stride + 1};
+    w->out = clq_ceil_div(w->in, w->stride);
+    size_t covered = (w->out - 1) * w->stride + extent;
+    w->pad = covered > w->in ? (covered - w->in) / 2 : 0;
     return CLQ_OK;
 }
 
 static clq_status check_image(const clq_node *x) {
+    char text[CLQ_SHAPE_TEXT_MAX];
     if (x->shape.rank == 3) return CLQ_OK;
-    char shape[96];
-    clq_shape_describe(&x->shape, shape);
-    return clq_fail(CLQ_ARGUMENT, "it takes (h, w, channels) and its input is %s: reshape it first", shape);
+    return clq_fail(CLQ_ARGUMENT, "it takes (height, width, channels) and its input is %s: reshape it first",
+                    clq_shape_describe(&x->shape, text));
 }
 
-static size_t or_default(size_t value, size_t otherwise) { return value ? value : otherwise; }
-
-static clq_status plan_conv2d(const clq_node *x, const clq_conv2d_config *config, clq_conv2d_problem *out) {
+static clq_status fill_conv2d(const clq_node *x, const clq_conv2d_config *config, clq_node *node) {
+    if (!config || !config->filters || !config->kernel[0] || !config->kernel[1])
+        return clq_fail(CLQ_ARGUMENT, "filters and both sides of kernel must be at least 1");
+    CLQ_TRY(check_activation(config->activation));
     CLQ_TRY(check_image(x));
-    if (config->filters == 0 || config->kernel[0] == 0 || config->kernel[1] == 0)
-        return clq_fail(CLQ_ARGUMENT, "filters and kernel must be at least 1");
-    clq_conv2d_problem p = {.in_h = x->shape.dims[0], .in_w = x->shape.dims[1], .in_c = x->shape.dims[2], .out_c = config->filters,
-                            .kernel_h = config->kernel[0], .kernel_w = config->kernel[1],
-                            .stride_h = or_default(config->strides[0], 1), .stride_w = or_default(config->strides[1], 1),
-                            .dilation_h = or_default(config->dilation[0], 1), .dilation_w = or_default(config->dilation[1], 1),
-                            .activation = config->activation == CLQ_SOFTMAX ? CLQ_LINEAR : config->activation};
-    if ((p.stride_h > 1 || p.stride_w > 1) && (p.dilation_h > 1 || p.dilation_w > 1))
-        return clq_fail(CLQ_ARGUMENT, "strides and dilation cannot both be above 1");
-    window h, w;
-    CLQ_TRY(place_window("height", p.in_h, p.kernel_h, p.stride_h, p.dilation_h, config->padding, &h));
-    CLQ_TRY(place_window("width", p.in_w, p.kernel_w, p.stride_w, p.dilation_w, config->padding, &w));
-    p.out_h = h.out;
-    p.out_w = w.out;
-    p.pad_top = h.pad;
-    p.pad_left = w.pad;
-    *out = p;
+    window h = {.axis = "height",
+                .in = x->shape.dims[0],
+                .size = config->kernel[0],
+                .stride = or_default(config->strides[0], 1),
+                .dilation = or_default(config->dilation[0], 1)};
+    window w = {.axis = "width",
+                .in = x->shape.dims[1],
+                .size = config->kernel[1],
+                .stride = or_default(config->strides[1], 1),
+                .dilation = or_default(config->dilation[1], 1)};
+    if ((h.stride > 1 || w.stride > 1) && (h.dilation > 1 || w.dilation > 1))
+        return clq_fail(CLQ_ARGUMENT, "strides (%zu, %zu) and dilation (%zu, %zu) cannot both be above 1: drop one",
+                        h.stride, w.stride, h.dilation, w.dilation);
+    CLQ_TRY(place_window(&h, config->padding));
+    CLQ_TRY(place_window(&w, config->padding));
+    node->activation = config->activation;
+    node->shape = CLQ_SHAPE(h.out, w.out, config->filters);
+    node->conv2d = (clq_conv2d_problem){.in_h = h.in,
+                                        .in_w = w.in,
+                                        .in_c = x->shape.dims[2],
+                                        .out_h = h.out,
+                                        .out_w = w.out,
+                                        .out_c = config->filters,
+                                        .kernel_h = h.size,
+                                        .kernel_w = w.size,
+                                        .stride_h = h.stride,
+                                        .stride_w = w.stride,
+                                        .dilation_h = h.dilation,
+                                        .dilation_w = w.dilation,
+                                        .pad_top = h.pad,
+                                        .pad_left = w.pad,
+                                        .activation = fused(config->activation)};
     return CLQ_OK;
 }
 
 clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config) {
-    const clq_node *source = clq_model_source(model, x, "a convolution");
+    clq_node node = {.kind = CLQ_NODE_CONV2D, .type = "Conv2D"};
+    const clq_node *source = clq_model_begin(model, x, "conv2d", config ? config->name : NULL, &node);
     if (!source) return (clq_tensor){0};
-    clq_conv2d_problem p;
-    clq_status status = plan_conv2d(source, config, &p);
-    if (status != CLQ_OK) return refuse(model, config->name, "conv2d", status);
-    clq_node node = {.kind = CLQ_NODE_CONV2D, .type = "Conv2D", .input = x.id, .activation = config->activation,
-                     .shape = CLQ_SHAPE(p.out_h, p.out_w, p.out_c), .conv2d = p};
-    clq_tensor y = clq_model_add_node(model, node, "conv2d", config->name);
-    size_t window_size = 0, fan_in, fan_out;
-    if (!clq_mul_size(p.kernel_h, p.kernel_w, &window_size) || !clq_mul_size(window_size, p.in_c, &fan_in) || !clq_mul_size(window_size, p.out_c, &fan_out))
-        return refuse(model, config->name, "conv2d", clq_fail(CLQ_ARGUMENT, "its kernel is too large"));
-    uint32_t kernel = clq_model_add_variable(model, "kernel", CLQ_SHAPE(p.kernel_h, p.kernel_w, p.in_c, p.out_c), fan_in, fan_out);
-    uint32_t bias = config->no_bias ? 0 : clq_model_add_variable(model, "bias", CLQ_SHAPE(p.out_c), fan_in, p.out_c);
-    if (model->error.status != CLQ_OK) return (clq_tensor){0};
-    model->nodes[y.id - 1].kernel = kernel;
-    model->nodes[y.id - 1].bias = bias;
-    return y;
+    clq_status status = fill_conv2d(source, config, &node);
+    if (status != CLQ_OK) return clq_model_latch(model, status, node.name);
+    const clq_conv2d_problem *p = &node.conv2d;
+    clq_tensor y = clq_model_add_node(model, &node);
+    return clq_model_add_weights(model, y, CLQ_SHAPE(p->kernel_h, p->kernel_w, p->in_c, p->out_c), !config->no_bias);
 }
 
-static clq_status plan_pool2d(const clq_node *x, const clq_pool_config *config, bool average, clq_pool2d_problem *out) {
+static clq_status fill_pool2d(const clq_node *x, const clq_pool_config *config, clq_node *node) {
     CLQ_TRY(check_image(x));
-    clq_pool2d_problem p = {.in_h = x->shape.dims[0], .in_w = x->shape.dims[1], .channels = x->shape.dims[2],
-                            .size_h = or_default(config->size[0], 2), .size_w = or_default(config->size[1], 2), .average = average};
-    p.stride_h = or_default(config->strides[0], p.size_h);
-    p.stride_w = or_default(config->strides[1], p.size_w);
-    window h, w;
-    CLQ_TRY(place_window("height", p.in_h, p.size_h, p.stride_h, 1, config->padding, &h));
-    CLQ_TRY(place_window("width", p.in_w, p.size_w, p.stride_w, 1, config->padding, &w));
-    p.out_h = h.out;
-    p.out_w = w.out;
-    p.pad_top = h.pad;
-    p.pad_left = w.pad;
-    *out = p;
+    window h = {.axis = "height", .in = x->shape.dims[0], .size = or_default(config->size[0], 2), .dilation = 1};
+    window w = {.axis = "width", .in = x->shape.dims[1], .size = or_default(config->size[1], 2), .dilation = 1};
+    h.stride = or_default(config->strides[0], h.size);
+    w.stride = or_default(config->strides[1], w.size);
+    CLQ_TRY(place_window(&h, config->padding));
+    CLQ_TRY(place_window(&w, config->padding));
+    size_t area;
+    if (!clq_mul_size(h.size, w.size, &area) || area > INT32_MAX)
+        return clq_fail(CLQ_ARGUMENT, "its window of %zu x %zu is too large", h.size, w.size);
+    size_t channels = x->shape.dims[2];
+    node->shape = CLQ_SHAPE(h.out, w.out, channels);
+    node->pool2d = (clq_pool2d_problem){.in_h = h.in,
+                                        .in_w = w.in,
+                                        .channels = channels,
+                                        .out_h = h.out,
+                                        .out_w = w.out,
+                                        .size_h = h.size,
+                                        .size_w = w.size,
+                                        .stride_h = h.stride,
+                                        .stride_w = w.stride,
+                                        .pad_top = h.pad,
+                                        .pad_left = w.pad};
     return CLQ_OK;
 }
 
 static clq_tensor add_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config, bool average) {
     static const clq_pool_config defaults;
-    const char *stem = average ? "average_pooling2d" : "max_pooling2d";
-    const clq_node *source = clq_model_source(model, x, "a pool");
-    if (!source) return (clq_tensor){0};
     if (!config) config = &defaults;
-    clq_pool2d_problem p;
-    clq_status status = plan_pool2d(source, config, average, &p);
-    if (status != CLQ_OK) return refuse(model, config->name, stem, status);
-    clq_node node = {.kind = CLQ_NODE_POOL2D, .type = average ? "AveragePooling2D" : "MaxPooling2D", .input = x.id,
-                     .shape = CLQ_SHAPE(p.out_h, p.out_w, p.channels), .pool2d = p};
-    return clq_model_add_node(model, node, stem, config->name);
+    clq_node node = {.kind = CLQ_NODE_POOL2D, .type = average ? "AveragePooling2D" : "MaxPooling2D"};
+    const char *stem = average ? "average_pooling2d" : "max_pooling2d";
+    const clq_node *source = clq_model_begin(model, x, stem, config->name, &node);
+    if (!source) return (clq_tensor){0};
+    clq_status status = fill_pool2d(source, config, &node);
+    if (status != CLQ_OK) return clq_model_latch(model, status, node.name);
+    node.pool2d.average = average;
+    return clq_model_add_node(model, &node);
 }
 
-clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config) { return add_pool2d(model, x, config, false); }
-clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config) { return add_pool2d(model, x, config, true); }
+clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config) {
+    return add_pool2d(model, x, config, false);
+}
 
-/* ---- dense, shapes, activations ----------------------------------------------------------------------------------------- */
+clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config) {
+    return add_pool2d(model, x, config, true);
+}
+
+/* ---- dense, shapes, activations ------------------------------------------------------------------------------- */
+
+static clq_status fill_dense(const clq_node *x, const clq_dense_config *config, clq_node *node) {
+    if (!config || !config->units) return clq_fail(CLQ_ARGUMENT, "units must be at least 1");
+    CLQ_TRY(check_activation(config->activation));
+    unsigned last = x->shape.rank - 1;
+    size_t in = x->shape.dims[last];
+    node->activation = config->activation;
+    node->shape = x->shape;
+    node->shape.dims[last] = config->units;
+    node->dense = (clq_dense_problem){
+        .in = in, .out = config->units, .rows_per_example = x->elements / in, .activation = fused(config->activation)};
+    return CLQ_OK;
+}
 
 clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config) {
-    const clq_node *source = clq_model_source(model, x, "a dense layer");
+    clq_node node = {.kind = CLQ_NODE_DENSE, .type = "Dense"};
+    const clq_node *source = clq_model_begin(model, x, "dense", config ? config->name : NULL, &node);
     if (!source) return (clq_tensor){0};
-    if (config->units == 0) return refuse(model, config->name, "dense", clq_fail(CLQ_ARGUMENT, "units must be at least 1"));
-    if (source->shape.rank == 0) return refuse(model, config->name, "dense", clq_fail(CLQ_ARGUMENT, "its input has no axis: reshape it to (1)"));
-    size_t in = source->shape.dims[source->shape.rank - 1];
-    clq_node node = {.kind = CLQ_NODE_DENSE, .type = "Dense", .input = x.id, .activation = config->activation, .shape = source->shape,
-                     .dense = {.in = in, .out = config->units, .rows_per_example = source->elements / in,
-                               .activation = config->activation == CLQ_SOFTMAX ? CLQ_LINEAR : config->activation}};
-    node.shape.dims[node.shape.rank - 1] = config->units;
-    clq_tensor y = clq_model_add_node(model, node, "dense", config->name);
-    uint32_t kernel = clq_model_add_variable(model, "kernel", CLQ_SHAPE(in, config->units), in, config->units);
-    uint32_t bias = config->no_bias ? 0 : clq_model_add_variable(model, "bias", CLQ_SHAPE(config->units), in, config->units);
-    if (model->error.status != CLQ_OK) return (clq_tensor){0};
-    model->nodes[y.id - 1].kernel = kernel;
-    model->nodes[y.id - 1].bias = bias;
-    return y;
+    clq_status status = fill_dense(source, config, &node);
+    if (status != CLQ_OK) return clq_model_latch(model, status, node.name);
+    clq_tensor y = clq_model_add_node(model, &node);
+    return clq_model_add_weights(model, y, CLQ_SHAPE(node.dense.in, node.dense.out), !config->no_bias);
 }
 
 clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name) {
-    const clq_node *source = clq_model_source(model, x, "a flattening");
+    clq_node node = {.kind = CLQ_NODE_RESHAPE, .type = "Flatten"};
+    const clq_node *source = clq_model_begin(model, x, "flatten", name, &node);
     if (!source) return (clq_tensor){0};
-    return clq_model_add_node(model, (clq_node){.kind = CLQ_NODE_RESHAPE, .type = "Flatten", .input = x.id, .shape = CLQ_SHAPE(source->elements)}, "flatten", name);
+    node.shape = CLQ_SHAPE(source->elements);
+    return clq_model_add_node(model, &node);
+}
+
+static clq_status check_reshape(const clq_node *x, const clq_shape *shape) {
+    size_t elements;
+    CLQ_TRY(clq_shape_elements(shape, &elements));
+    if (elements == x->elements) return CLQ_OK;
+    char to[CLQ_SHAPE_TEXT_MAX], from[CLQ_SHAPE_TEXT_MAX];
+    return clq_fail(CLQ_ARGUMENT, "%s has %zu values and its input, %s, has %zu", clq_shape_describe(shape, to),
+                    elements, clq_shape_describe(&x->shape, from), x->elements);
 }
 
 clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name) {
-    const clq_node *source = clq_model_source(model, x, "a reshaping");
+    clq_node node = {.kind = CLQ_NODE_RESHAPE, .type = "Reshape", .shape = shape};
+    const clq_node *source = clq_model_begin(model, x, "reshape", name, &node);
     if (!source) return (clq_tensor){0};
-    clq_node node = {.kind = CLQ_NODE_RESHAPE, .type = "Reshape", .input = x.id, .shape = shape};
-    size_t elements = source->elements;
-    clq_shape from = source->shape;
-    clq_tensor y = clq_model_add_node(model, node, "reshape", name);
-    if (y.id == 0 || model->nodes[y.id - 1].elements == elements) return y;
-    char old_shape[96], new_shape[96];
-    clq_shape_describe(&from, old_shape);
-    clq_shape_describe(&shape, new_shape);
-    return refuse(model, name, "reshape", clq_fail(CLQ_ARGUMENT, "%s has another number of values than its input, %s", new_shape, old_shape));
+    clq_status status = check_reshape(source, &shape);
+    return status == CLQ_OK ? clq_model_add_node(model, &node) : clq_model_latch(model, status, node.name);
 }
 
 clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name) {
-    const clq_node *source = clq_model_source(model, x, "an activation");
+    bool softmax = activation == CLQ_SOFTMAX; /* a class of its own in Keras */
+    clq_node node = {.kind = CLQ_NODE_ACTIVATION, .type = softmax ? "Softmax" : "Activation", .activation = activation};
+    const clq_node *source = clq_model_begin(model, x, softmax ? "softmax" : "activation", name, &node);
     if (!source) return (clq_tensor){0};
-    bool softmax = activation == CLQ_SOFTMAX;
-    if (softmax && source->shape.rank == 0) return refuse(model, name, "softmax", clq_fail(CLQ_ARGUMENT, "its input has no axis"));
-    clq_node node = {.kind = CLQ_NODE_ACTIVATION, .type = softmax ? "Softmax" : "Activation", .input = x.id, .shape = source->shape, .activation = activation};
-    return clq_model_add_node(model, node, softmax ? "softmax" : "activation", name);
+    clq_status status = check_activation(activation);
+    if (status != CLQ_OK) return clq_model_latch(model, status, node.name);
+    node.shape = source->shape;
+    return clq_model_add_node(model, &node);
 }

@@ -1,4 +1,4 @@
-/* A model: nodes, variables, names, and the first failure of building. */
+/* A model: its nodes, their names, and the first failure of building. */
 #include "graph/model.h"
 
 #include <stdio.h>
@@ -6,10 +6,10 @@
 
 clq_status clq_model_create(const char *name, clq_model **out) {
     if (!name || !*name || strlen(name) >= CLQ_LAYER_NAME_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a model's name has 1 to %d characters", CLQ_LAYER_NAME_MAX - 1);
-    clq_model *model = clq_alloc(1, sizeof *model);
+        return clq_fail(CLQ_ARGUMENT, "a model's name has 1 to %d bytes", CLQ_LAYER_NAME_MAX - 1);
+    clq_model *model = clq_alloc(1, sizeof(*model));
     if (!model) return CLQ_MEMORY;
-    snprintf(model->name, sizeof model->name, "%s", name);
+    memcpy(model->name, name, strlen(name) + 1);
     *out = model;
     return CLQ_OK;
 }
@@ -22,34 +22,41 @@ void clq_model_destroy(clq_model *model) {
 }
 
 clq_tensor clq_model_latch(clq_model *model, clq_status status, const char *layer) {
-    if (model->error.status == CLQ_OK) {
-        if (layer) clq_fail_within(status, "layer '%s'", layer);
-        clq_error_take(status, &model->error);
-    }
+    clq_fail_within(status, "layer '%s'", layer);
+    clq_error_take(status, &model->error);
     return (clq_tensor){0};
 }
 
-const clq_node *clq_model_source(clq_model *model, clq_tensor x, const char *what) {
-    if (model->error.status != CLQ_OK) return NULL;
-    if (model->finished) {
-        clq_model_latch(model, clq_fail(CLQ_STATE, "model %s is finished: no %s can be added", model->name, what), NULL);
-        return NULL;
-    }
-    if (x.id == 0 || x.id > model->node_count) {
-        clq_model_latch(model, clq_fail(CLQ_ARGUMENT, "model %s: %s is given a tensor that is not of this model", model->name, what), NULL);
-        return NULL;
-    }
-    return &model->nodes[x.id - 1];
+/* ---- shapes --------------------------------------------------------------------------------------------------- */
+
+const char *clq_shape_describe(const clq_shape *shape, char text[CLQ_SHAPE_TEXT_MAX]) {
+    int used = snprintf(text, CLQ_SHAPE_TEXT_MAX, "(");
+    for (unsigned d = 0; d < CLQ_MIN(shape->rank, (unsigned)CLQ_SHAPE_MAX); d++)
+        used += snprintf(text + used, (size_t)(CLQ_SHAPE_TEXT_MAX - used), "%s%zu", d ? ", " : "", shape->dims[d]);
+    snprintf(text + used, (size_t)(CLQ_SHAPE_TEXT_MAX - used), ")");
+    return text;
+}
+/* Six numbers of 20 digits with what is between them. */
+_Static_assert(CLQ_SHAPE_MAX * 22 + 2 < CLQ_SHAPE_TEXT_MAX, "a shape's text fits");
+
+clq_status clq_shape_elements(const clq_shape *shape, size_t *out) {
+    char text[CLQ_SHAPE_TEXT_MAX];
+    size_t elements = 1;
+    if (shape->rank < 1 || shape->rank > CLQ_SHAPE_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a shape has 1 to %d dimensions, not %u", CLQ_SHAPE_MAX, shape->rank);
+    for (unsigned d = 0; d < shape->rank; d++)
+        if (shape->dims[d] == 0)
+            return clq_fail(CLQ_ARGUMENT, "a dimension of %s is 0; each is at least 1",
+                            clq_shape_describe(shape, text));
+    for (unsigned d = 0; d < shape->rank; d++)
+        if (!clq_mul_size(elements, shape->dims[d], &elements) || elements > INT32_MAX)
+            return clq_fail(CLQ_ARGUMENT, "%s has more than the %d values that are supported: make it smaller",
+                            clq_shape_describe(shape, text), INT32_MAX);
+    *out = elements;
+    return CLQ_OK;
 }
 
-void clq_shape_describe(const clq_shape *shape, char text[96]) {
-    int used = snprintf(text, 96, "(");
-    for (unsigned d = 0; d < shape->rank && used > 0 && used < 96; d++)
-        used += snprintf(text + used, (size_t)(96 - used), "%s%zu", d ? ", " : "", shape->dims[d]);
-    if (used > 0 && used < 96) snprintf(text + used, (size_t)(96 - used), ")");
-}
-
-/* ---- names, as Keras makes them: dense, dense_1, … ------------------------------------------------------------------ */
+/* ---- names, as Keras makes them: dense, dense_1, … ------------------------------------------------------------ */
 
 static bool name_taken(const clq_model *model, const char *name) {
     for (uint32_t i = 0; i < model->node_count; i++)
@@ -57,108 +64,135 @@ static bool name_taken(const clq_model *model, const char *name) {
     return false;
 }
 
-static clq_status choose_name(const clq_model *model, const char *stem, const char *name, char out[CLQ_LAYER_NAME_MAX]) {
-    if (name) {
-        size_t length = strlen(name);
-        if (length == 0 || length >= CLQ_LAYER_NAME_MAX || strchr(name, '/'))
-            return clq_fail(CLQ_ARGUMENT, "model %s: a layer's name has 1 to %d characters and no '/': '%.80s'", model->name, CLQ_LAYER_NAME_MAX - 1, name);
-        if (name_taken(model, name)) return clq_fail(CLQ_ARGUMENT, "model %s: two layers have the name '%s'", model->name, name);
-        memcpy(out, name, length + 1);
-        return CLQ_OK;
-    }
-    snprintf(out, CLQ_LAYER_NAME_MAX, "%s", stem);
-    for (uint32_t i = 1; name_taken(model, out); i++) snprintf(out, CLQ_LAYER_NAME_MAX, "%s_%u", stem, i);
+static clq_status take_name(const clq_model *model, const char *name, clq_node *node) {
+    size_t length = strlen(name);
+    bool printable = true;
+    for (const char *c = name; *c; c++) printable = printable && (unsigned char)*c >= 0x20 && *c != 0x7f;
+    if (length == 0 || length >= CLQ_LAYER_NAME_MAX || strchr(name, '/') || !printable)
+        return clq_fail(CLQ_ARGUMENT, "its name must have 1 to %d bytes, no '/' and no control characters",
+                        CLQ_LAYER_NAME_MAX - 1);
+    if (name_taken(model, name)) return clq_fail(CLQ_ARGUMENT, "two layers have this name: give one of them another");
+    memcpy(node->name, name, length + 1);
+    node->named = true;
     return CLQ_OK;
 }
 
-/* ---- nodes and variables ---------------------------------------------------------------------------------------------- */
-
-static clq_status count_elements(const clq_shape *shape, size_t *out) {
-    size_t elements = 1;
-    if (shape->rank > CLQ_SHAPE_MAX) return clq_fail(CLQ_ARGUMENT, "a shape has at most %d dimensions, not %u", CLQ_SHAPE_MAX, shape->rank);
-    for (unsigned d = 0; d < shape->rank; d++) {
-        if (shape->dims[d] == 0) return clq_fail(CLQ_ARGUMENT, "dimension %u of its output is 0", d);
-        /* Kernels index an example with 32-bit integers. */
-        if (!clq_mul_size(elements, shape->dims[d], &elements) || elements > INT32_MAX)
-            return clq_fail(CLQ_ARGUMENT, "its output has more than %d values", INT32_MAX);
-    }
-    *out = elements;
-    return CLQ_OK;
+/* Keras counts the layers of a class that it named; one that the caller has used meanwhile is passed over. */
+static void make_name(const clq_model *model, const char *stem, clq_node *node) {
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < model->node_count; i++)
+        if (!model->nodes[i].named && strcmp(model->nodes[i].type, node->type) == 0) number++;
+    do {
+        if (number == 0)
+            snprintf(node->name, sizeof(node->name), "%s", stem);
+        else
+            snprintf(node->name, sizeof(node->name), "%s_%u", stem, number);
+        number++;
+    } while (name_taken(model, node->name));
 }
 
-clq_tensor clq_model_add_node(clq_model *model, clq_node node, const char *stem, const char *name) {
-    if (model->error.status != CLQ_OK) return (clq_tensor){0};
-    clq_status status = choose_name(model, stem, name, node.name);
-    if (status != CLQ_OK) return clq_model_latch(model, status, NULL);
-    status = count_elements(&node.shape, &node.elements);
-    if (status != CLQ_OK) return clq_model_latch(model, status, node.name);
-    if (model->node_count == model->node_capacity) {
+/* ---- nodes ---------------------------------------------------------------------------------------------------- */
+
+/* Whether a layer can be added; gives it its name. */
+static bool begin(clq_model *model, const char *stem, const char *name, clq_node *node) {
+    if (model->error.status != CLQ_OK) return false;
+    if (model->finished) { /* others may be reading it: it is not touched */
+        clq_fail(CLQ_STATE, "model %s is finished: no %s can be added", model->name, stem);
+        return false;
+    }
+    clq_status status = CLQ_OK;
+    if (name)
+        status = take_name(model, name, node);
+    else
+        make_name(model, stem, node);
+    if (status != CLQ_OK) clq_model_latch(model, status, name);
+    return status == CLQ_OK;
+}
+
+const clq_node *clq_model_begin(clq_model *model, clq_tensor x, const char *stem, const char *name, clq_node *node) {
+    if (!begin(model, stem, name, node)) return NULL;
+    clq_status status = CLQ_OK;
+    if (x.id == 0)
+        status = clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");
+    else if (x.model != model || x.id > model->node_count)
+        status = clq_fail(CLQ_ARGUMENT, "its input is a tensor of another model than %s", model->name);
+    if (status != CLQ_OK) {
+        clq_model_latch(model, status, node->name);
+        return NULL;
+    }
+    node->input = x.id;
+    return &model->nodes[x.id - 1];
+}
+
+clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name) {
+    clq_node node = {.kind = CLQ_NODE_INPUT, .type = "InputLayer", .shape = shape};
+    if (!begin(model, "input_layer", name, &node)) return (clq_tensor){0};
+    if (model->input)
+        return clq_model_latch(
+            model, clq_fail(CLQ_UNSUPPORTED, "model %s has an input already, and only one is supported", model->name),
+            node.name);
+    clq_tensor x = clq_model_add_node(model, &node);
+    model->input = x.id;
+    return x;
+}
+
+clq_tensor clq_input(clq_model *model, clq_shape shape) { return clq_model_add_input(model, shape, NULL); }
+
+clq_tensor clq_model_add_node(clq_model *model, const clq_node *node) {
+    size_t elements;
+    clq_status status = clq_shape_elements(&node->shape, &elements);
+    if (status == CLQ_OK && model->node_count == model->node_capacity) {
         uint32_t capacity = model->node_capacity ? model->node_capacity * 2 : 16;
-        clq_node *nodes = clq_realloc(model->nodes, model->node_capacity, capacity, sizeof *nodes);
-        if (!nodes) return clq_model_latch(model, CLQ_MEMORY, node.name);
-        model->nodes = nodes;
-        model->node_capacity = capacity;
-    }
-    model->nodes[model->node_count++] = node;
-    return (clq_tensor){model->node_count};
-}
-
-uint32_t clq_model_add_variable(clq_model *model, const char *what, clq_shape shape, size_t fan_in, size_t fan_out) {
-    if (model->error.status != CLQ_OK) return 0;
-    const clq_node *node = &model->nodes[model->node_count - 1];
-    clq_variable variable = {.shape = shape, .fan_in = fan_in, .fan_out = fan_out, .is_bias = shape.rank == 1, .node = model->node_count};
-    snprintf(variable.name, sizeof variable.name, "%s/%s", node->name, what);
-    clq_status status = count_elements(&shape, &variable.elements);
-    if (status == CLQ_OK && model->variable_count == model->variable_capacity) {
-        uint32_t capacity = model->variable_capacity ? model->variable_capacity * 2 : 16;
-        clq_variable *variables = clq_realloc(model->variables, model->variable_capacity, capacity, sizeof *variables);
-        if (variables) {
-            model->variables = variables;
-            model->variable_capacity = capacity;
+        clq_node *nodes = clq_realloc(model->nodes, model->node_capacity, capacity, sizeof(*nodes));
+        if (nodes) {
+            model->nodes = nodes;
+            model->node_capacity = capacity;
         } else {
             status = CLQ_MEMORY;
         }
     }
-    if (status != CLQ_OK) {
-        clq_model_latch(model, status, node->name);
-        return 0;
-    }
-    model->variables[model->variable_count++] = variable;
-    return model->variable_count;
+    if (status != CLQ_OK) return clq_model_latch(model, status, node->name);
+    model->nodes[model->node_count] = *node;
+    model->nodes[model->node_count].elements = elements;
+    return (clq_tensor){.model = model, .id = ++model->node_count};
 }
 
-/* ---- finishing and reading ----------------------------------------------------------------------------------------------- */
+/* ---- finishing and reading ------------------------------------------------------------------------------------ */
 
-static clq_status check_finish(clq_model *model, clq_tensor output) {
-    if (model->error.status != CLQ_OK) return clq_error_raise(&model->error);
-    if (model->finished) return clq_fail(CLQ_STATE, "model %s is finished already", model->name);
-    if (output.id == 0 || output.id > model->node_count)
-        return clq_fail(CLQ_ARGUMENT, "model %s: the output is not a tensor of this model", model->name);
-    return CLQ_OK;
+/* Leaves the chain from the input to the output. What is off it would never be trained, yet be asked for in files. */
+static void drop_unused(clq_model *model, uint32_t output) {
+    uint32_t first = model->node_count;
+    for (uint32_t id = output; id;) { /* gathered at the array's end, where no unread node of the chain can be */
+        clq_node node = model->nodes[id - 1];
+        id = node.input;
+        model->nodes[--first] = node;
+    }
+    model->node_count -= first;
+    memmove(model->nodes, model->nodes + first, model->node_count * sizeof(*model->nodes));
+    for (uint32_t i = 0; i < model->node_count; i++) model->nodes[i].input = i;
+    clq_model_keep_variables(model);
+    model->input = 1;
+    model->output = model->node_count;
 }
 
 clq_status clq_model_finish(clq_model *model, clq_tensor output) {
-    clq_status status = check_finish(model, output);
-    if (status != CLQ_OK) return status;
-    model->output = output.id;
+    if (model->error.status != CLQ_OK) return clq_error_raise(&model->error);
+    if (model->finished) return clq_fail(CLQ_STATE, "model %s is finished already", model->name);
+    if (output.id == 0)
+        return clq_fail(CLQ_ARGUMENT, "model %s has no output: finish it with the last layer's tensor", model->name);
+    if (output.model != model || output.id > model->node_count)
+        return clq_fail(CLQ_ARGUMENT, "model %s: the output is a tensor of another model", model->name);
+    drop_unused(model, output.id);
     model->finished = true;
     return CLQ_OK;
 }
 
 const char *clq_model_name(const clq_model *model) { return model->name; }
-clq_shape clq_model_input_shape(const clq_model *model) { return model->input ? model->nodes[model->input - 1].shape : (clq_shape){0}; }
-clq_shape clq_model_output_shape(const clq_model *model) { return model->output ? model->nodes[model->output - 1].shape : (clq_shape){0}; }
-size_t clq_model_variable_count(const clq_model *model) { return model->variable_count; }
 
-clq_status clq_model_variable(const clq_model *model, size_t index, clq_variable_info *out) {
-    if (index >= model->variable_count) return clq_fail(CLQ_ARGUMENT, "variable %zu: model %s has %u", index, model->name, model->variable_count);
-    const clq_variable *v = &model->variables[index];
-    *out = (clq_variable_info){.name = v->name, .shape = v->shape, .elements = v->elements, .fan_in = v->fan_in, .fan_out = v->fan_out, .is_bias = v->is_bias};
-    return CLQ_OK;
+clq_shape clq_model_input_shape(const clq_model *model) {
+    return model->input ? model->nodes[model->input - 1].shape : (clq_shape){0};
 }
 
-size_t clq_model_parameter_count(const clq_model *model) {
-    size_t count = 0;
-    for (uint32_t i = 0; i < model->variable_count; i++) count += model->variables[i].elements;
-    return count;
+clq_shape clq_model_output_shape(const clq_model *model) {
+    return model->output ? model->nodes[model->output - 1].shape : (clq_shape){0};
 }

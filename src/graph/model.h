@@ -4,15 +4,22 @@
 
 #include "graph/graph.h"
 
-/* Notes the model's first failure: this thread's detail, with the layer's name in front unless NULL. Gives no tensor. */
+/* Starts a layer that reads x: its name (NULL: made from `stem`) and its input go into `node`. Gives the node that x is
+ * the output of, good until a node is added; NULL with a failure noted where there is none or no layer can be added. */
+const clq_node *clq_model_begin(clq_model *model, clq_tensor x, const char *stem, const char *name, clq_node *node);
+/* Adds a node that has its name and shape; computes its elements. */
+clq_tensor clq_model_add_node(clq_model *model, const clq_node *node);
+/* Gives the model's last node, y, a kernel (…, in, out) and, where `bias`, a bias (out). */
+clq_tensor clq_model_add_weights(clq_model *model, clq_tensor y, clq_shape kernel, bool bias);
+/* Notes the model's first failure: this thread's detail, with the layer's name in front. Gives no tensor. */
 clq_tensor clq_model_latch(clq_model *model, clq_status status, const char *layer);
-/* The node of a tensor, or NULL with a latched failure where it is none of this model's or the model is not open. */
-const clq_node *clq_model_source(clq_model *model, clq_tensor x, const char *what);
-/* Adds a node (name NULL: made from `stem`). The node's shape is set; its elements are computed here. */
-clq_tensor clq_model_add_node(clq_model *model, clq_node node, const char *stem, const char *name);
-/* Adds `layer/what` to the model's last node; index + 1, or 0 after a failure. */
-uint32_t clq_model_add_variable(clq_model *model, const char *what, clq_shape shape, size_t fan_in, size_t fan_out);
+
+/* After nodes were dropped: leaves the variables of those that are there. */
+void clq_model_keep_variables(clq_model *model);
+/* The product of the dimensions, each at least 1: at most INT32_MAX, as kernels index with 32-bit integers. */
+clq_status clq_shape_elements(const clq_shape *shape, size_t *out);
 /* "(28, 28, 1)" */
-void clq_shape_describe(const clq_shape *shape, char text[96]);
+enum { CLQ_SHAPE_TEXT_MAX = 144 };
+const char *clq_shape_describe(const clq_shape *shape, char text[CLQ_SHAPE_TEXT_MAX]);
 
 #endif

@@ -13,16 +13,16 @@
 
 #include <cmocka.h>
 
-#define CHECK_OK(call)                                                                             \
-    do {                                                                                           \
-        clq_status check_status_ = (call);                                                         \
-        if (check_status_ != CLQ_OK)                                                               \
-            fail_msg("%s: %s: %s", #call, clq_status_text(check_status_), clq_error_detail());     \
+#define CHECK_OK(call)                                                                                                 \
+    do {                                                                                                               \
+        clq_status check_status_ = (call);                                                                             \
+        if (check_status_ != CLQ_OK)                                                                                   \
+            fail_msg("%s: %s: %s", #call, clq_status_text(check_status_), clq_error_detail());                         \
     } while (0)
 #define CHECK_FAILS(status, call) assert_string_equal(clq_status_text(status), clq_status_text(call))
-#define CHECK_DETAIL(part)                                                                         \
-    do {                                                                                           \
-        if (!strstr(clq_error_detail(), part)) fail_msg("\"%s\" does not say \"%s\"", clq_error_detail(), part); \
+#define CHECK_DETAIL(part)                                                                                             \
+    do {                                                                                                               \
+        if (!strstr(clq_error_detail(), part)) fail_msg("\"%s\" does not say \"%s\"", clq_error_detail(), part);       \
     } while (0)
 
 /* One device of each sort that the tests' environment has: PoCL in its caller's thread, PoCL's thread pool, and
@@ -35,7 +35,8 @@ static inline size_t find_devices(clq_system *system, uint32_t indices[TEST_DEVI
     for (size_t k = 0; k < TEST_DEVICES; k++)
         for (size_t i = 0; i < clq_system_device_count(system); i++) {
             const clq_device_info *info = clq_system_device_info(system, i);
-            if (strcmp(info->driver, drivers[k]) != 0 || strncmp(info->name, starts[k], strlen(starts[k])) != 0) continue;
+            if (strcmp(info->driver, drivers[k]) != 0 || strncmp(info->name, starts[k], strlen(starts[k])) != 0)
+                continue;
             indices[found++] = (uint32_t)i;
             break;
         }

@@ -15,7 +15,8 @@ static void zeroed_and_aligned(clq_device *device, clq_queue *queue) {
         void *host = clq_buffer_host(buffer);
         if (kinds[k] == CLQ_MEMORY_PINNED || clq_device_get_info(device)->fine_grain_svm) assert_non_null(host);
         if (host) assert_int_equal((uintptr_t)host % 64, 0);
-        if (host && clq_device_get_info(device)->fine_grain_svm) assert_int_equal((uintptr_t)host % CLQ_BUFFER_ALIGN, 0);
+        if (host && clq_device_get_info(device)->fine_grain_svm)
+            assert_int_equal((uintptr_t)host % CLQ_BUFFER_ALIGN, 0);
         clq_buffer_destroy(buffer);
     }
 }
@@ -92,7 +93,7 @@ static void host_is_coherent(clq_device *device, clq_queue *queue) {
         for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(words[i], i * round + round + 1);
     }
     assert_int_equal(((uint32_t *)clq_buffer_host(whole))[align / 4 - 1], 19); /* the view touched nothing in front */
-    assert_int_equal(clq_device_memory_used(device), align + WORDS * 4);         /* views cost nothing */
+    assert_int_equal(clq_device_memory_used(device), align + WORDS * 4);       /* views cost nothing */
     CHECK_FAILS(CLQ_ARGUMENT, clq_buffer_view(whole, align, WORDS * 4 + 1, &inner));
     CHECK_FAILS(CLQ_ARGUMENT, clq_buffer_view(whole, align / 2, 4, &inner));
     CHECK_FAILS(CLQ_ARGUMENT, clq_buffer_view(whole, 0, 0, &inner));
@@ -112,7 +113,8 @@ static void maps(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_queue_unmap(queue, buffer, pointer));
     add_words(queue, buffer, 1, WORDS);
     CHECK_OK(clq_queue_map(queue, buffer, 0, WORDS * 4, false, &pointer));
-    for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(((uint32_t *)pointer)[i], i >= 16 && i < 48 ? 101 + i - 16 : 1);
+    for (uint32_t i = 0; i < WORDS; i++)
+        assert_int_equal(((uint32_t *)pointer)[i], i >= 16 && i < 48 ? 101 + i - 16 : 1);
     CHECK_OK(clq_queue_unmap(queue, buffer, pointer));
     CHECK_OK(clq_queue_finish(queue));
     CHECK_FAILS(CLQ_ARGUMENT, clq_queue_map(queue, buffer, 0, WORDS * 4 + 1, true, &pointer));
@@ -143,11 +145,26 @@ static void wraps(clq_device *device, clq_queue *queue) {
     assert_null(unset);
 }
 
-static void test_zeroed(void **state) { (void)state; on_each_device(zeroed_and_aligned); }
-static void test_budget(void **state) { (void)state; on_each_device(budget_counts); }
-static void test_coherent(void **state) { (void)state; on_each_device(host_is_coherent); }
-static void test_maps(void **state) { (void)state; on_each_device(maps); }
-static void test_wraps(void **state) { (void)state; on_each_device(wraps); }
+static void test_zeroed(void **state) {
+    (void)state;
+    on_each_device(zeroed_and_aligned);
+}
+static void test_budget(void **state) {
+    (void)state;
+    on_each_device(budget_counts);
+}
+static void test_coherent(void **state) {
+    (void)state;
+    on_each_device(host_is_coherent);
+}
+static void test_maps(void **state) {
+    (void)state;
+    on_each_device(maps);
+}
+static void test_wraps(void **state) {
+    (void)state;
+    on_each_device(wraps);
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {

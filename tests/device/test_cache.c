@@ -97,7 +97,8 @@ static void use_device(uint32_t index, const char *options) {
 
 /* One damaged entry: the answer is right, the damage is told, and the file is made anew. Drivers do not always give the
  * same bytes for one source, so the new file is judged by its being used without a word afterwards. */
-static void expect_rebuilt(uint32_t index, const char *path, const unsigned char *damaged, size_t bytes, const char *what) {
+static void expect_rebuilt(uint32_t index, const char *path, const unsigned char *damaged, size_t bytes,
+                           const char *what) {
     write_all(path, damaged, bytes);
     logged[0] = '\0';
     use_device(index, "");

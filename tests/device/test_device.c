@@ -73,7 +73,10 @@ static void wrap_again(clq_device *device, clq_queue *queue) {
     CHECK_FAILS(CLQ_ARGUMENT, clq_device_wrap(clq_device_context(device), NULL, &unset));
     assert_null(unset);
 }
-static void test_wrap(void **state) { (void)state; on_each_device(wrap_again); }
+static void test_wrap(void **state) {
+    (void)state;
+    on_each_device(wrap_again);
+}
 
 static void all_checks(clq_device *device, clq_queue *queue) {
     (void)queue;
@@ -88,7 +91,10 @@ static void all_checks(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_device_checks(device, rows, 2, &count));
     assert_int_equal(count, 2);
 }
-static void test_checks(void **state) { (void)state; on_each_device(all_checks); }
+static void test_checks(void **state) {
+    (void)state;
+    on_each_device(all_checks);
+}
 
 static void test_start_up(void **state) {
     (void)state;
@@ -164,8 +170,10 @@ static void test_allocation_failures(void **state) {
             (void)clq_memory_fail_at(nth, sticky);
             clq_status status = whole_life("pocl:0", &answer);
             uint64_t made = clq_memory_fail_at(0, false);
-            if (status == CLQ_OK) assert_int_equal(answer, 5);
-            else CHECK_FAILS(CLQ_MEMORY, status);
+            if (status == CLQ_OK)
+                assert_int_equal(answer, 5);
+            else
+                CHECK_FAILS(CLQ_MEMORY, status);
             failures += status != CLQ_OK;
             if (status == CLQ_OK && made < nth) break;
         }
@@ -175,8 +183,12 @@ static void test_allocation_failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open),     cmocka_unit_test(test_parts),  cmocka_unit_test(test_wrap),
-        cmocka_unit_test(test_checks),   cmocka_unit_test(test_start_up), cmocka_unit_test(test_island),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_wrap),
+        cmocka_unit_test(test_checks),
+        cmocka_unit_test(test_start_up),
+        cmocka_unit_test(test_island),
         cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests_name("device", tests, NULL, NULL);

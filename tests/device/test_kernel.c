@@ -151,7 +151,7 @@ static void profiles(clq_device *device, clq_queue *plain) {
     for (size_t i = 0; i < 2; i++)
         assert_true(rows[i].least_s * (double)rows[i].launches <= rows[i].total_s * (1.0 + 1e-9));
     CHECK_OK(clq_queue_profile(queue, rows, 4, &count));
-    assert_int_equal(count, 0); /* since the last call */
+    assert_int_equal(count, 0);                              /* since the last call */
     CHECK_OK(clq_queue_launch(queue, add, 1, &items, NULL)); /* left behind for destroy */
     clq_kernel_destroy(add);
     clq_kernel_destroy(loop);
@@ -159,11 +159,26 @@ static void profiles(clq_device *device, clq_queue *plain) {
     clq_buffer_destroy(buffer);
 }
 
-static void test_arguments(void **state) { (void)state; on_each_device(arguments_are_own); }
-static void test_wrong_use(void **state) { (void)state; on_each_device(wrong_use); }
-static void test_failing_build(void **state) { (void)state; on_each_device(failing_build); }
-static void test_philox(void **state) { (void)state; on_each_device(philox_answers); }
-static void test_profile(void **state) { (void)state; on_each_device(profiles); }
+static void test_arguments(void **state) {
+    (void)state;
+    on_each_device(arguments_are_own);
+}
+static void test_wrong_use(void **state) {
+    (void)state;
+    on_each_device(wrong_use);
+}
+static void test_failing_build(void **state) {
+    (void)state;
+    on_each_device(failing_build);
+}
+static void test_philox(void **state) {
+    (void)state;
+    on_each_device(philox_answers);
+}
+static void test_profile(void **state) {
+    (void)state;
+    on_each_device(profiles);
+}
 
 static void test_sources(void **state) {
     (void)state;

@@ -108,7 +108,8 @@ static void gates(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_queue_read(queue, a, 0, out, sizeof out, false));
     CHECK_OK(clq_queue_mark(queue, &point));
     cl_int state = CL_COMPLETE;
-    assert_int_equal(clGetEventInfo(clq_event_handle(point), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL), 0);
+    assert_int_equal(
+        clGetEventInfo(clq_event_handle(point), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL), 0);
     assert_true(state > CL_COMPLETE);
     assert_int_equal(out[3], 9);
     CHECK_OK(clq_event_complete(gate, true));
@@ -141,12 +142,27 @@ static void wraps(clq_device *device, clq_queue *queue) {
     clq_queue_destroy(NULL);
 }
 
-static void test_copies(void **state) { (void)state; on_each_device(copies); }
-static void test_ranges(void **state) { (void)state; on_each_device(ranges); }
-static void test_events(void **state) { (void)state; on_each_device(events); }
-static void test_wraps(void **state) { (void)state; on_each_device(wraps); }
+static void test_copies(void **state) {
+    (void)state;
+    on_each_device(copies);
+}
+static void test_ranges(void **state) {
+    (void)state;
+    on_each_device(ranges);
+}
+static void test_events(void **state) {
+    (void)state;
+    on_each_device(events);
+}
+static void test_wraps(void **state) {
+    (void)state;
+    on_each_device(wraps);
+}
 
-static void test_gates(void **state) { (void)state; on_each_device(gates); }
+static void test_gates(void **state) {
+    (void)state;
+    on_each_device(gates);
+}
 
 /* Waiting for the queue tells of a command that failed, where the driver's own clFinish returns success (PoCL; Intel's
  * runtime runs what waits for a failed event as if nothing had happened). The failure is not the device's. */
@@ -180,7 +196,10 @@ static void failed_dependency(clq_device *device, clq_queue *queue) {
     clq_buffer_destroy(a);
 }
 
-static void test_failed_dependency(void **state) { (void)state; on_each_device(failed_dependency); }
+static void test_failed_dependency(void **state) {
+    (void)state;
+    on_each_device(failed_dependency);
+}
 
 /* A command that ends with CL_OUT_OF_RESOURCES means a lost device: every call after that fails at once, by name, and
  * nothing hangs. */
@@ -224,9 +243,9 @@ static void test_lost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies), cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_events), cmocka_unit_test(test_wraps),
-        cmocka_unit_test(test_gates), cmocka_unit_test(test_failed_dependency), cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_copies), cmocka_unit_test(test_ranges), cmocka_unit_test(test_events),
+        cmocka_unit_test(test_wraps),  cmocka_unit_test(test_gates),  cmocka_unit_test(test_failed_dependency),
+        cmocka_unit_test(test_lost),
     };
     return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }

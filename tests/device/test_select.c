@@ -32,8 +32,9 @@ static void expect(const char *spec, uint32_t count, const clq_device_choice *it
         assert_int_equal(got.items[i].parts, items[i].parts);
     }
 }
-#define EXPECT(spec, ...) \
-    expect(spec, (uint32_t)(sizeof((clq_device_choice[]){__VA_ARGS__}) / sizeof(clq_device_choice)), (clq_device_choice[]){__VA_ARGS__})
+#define EXPECT(spec, ...)                                                                                              \
+    expect(spec, (uint32_t)(sizeof((clq_device_choice[]){__VA_ARGS__}) / sizeof(clq_device_choice)),                   \
+           (clq_device_choice[]){__VA_ARGS__})
 
 static void test_table(void **state) {
     (void)state;
@@ -46,7 +47,8 @@ static void test_table(void **state) {
     assert_int_equal(strncmp(pool->name, "pthread", 7), 0);
     assert_int_equal(pool->type, CLQ_DEVICE_CPU);
     assert_true(pool->global_mem_bytes > 0 && pool->max_alloc_bytes > 0 && pool->local_mem_bytes > 0);
-    assert_true(pool->host_unified && pool->compute_units >= 1 && pool->max_work_group >= 64 && pool->vector_width >= 4);
+    assert_true(pool->host_unified && pool->compute_units >= 1 && pool->max_work_group >= 64 &&
+                pool->vector_width >= 4);
     assert_int_equal(strncmp(pool->opencl_version, "OpenCL ", 7), 0);
     assert_true(pool->vendor[0] && pool->driver_version[0]);
 }
@@ -115,10 +117,17 @@ static void test_auto(void **state) {
 static void test_syntax(void **state) {
     (void)state;
     static const char *const wrong[] = {
-        "",      ",",       "0,",     ",0",        "0,,1",    "0*",        "0*0",      "0/0",     "0*65",  "0*2/2", "0/2*2",
-        "0*x",   "pocl:",   "pocl:x", "pocl:-1",   "po cl",   "0 1",       "0x1",      "1.5",     "-1",    "gpu=1", "*2",
-        "auto:0", "0*2*2",  "pocl::1", "99999999999", "0*99999999999999999999", "pocl:0:0", "0;1", "0*33,0*32", "\xff", "[0]",
-        "averyveryveryverylongworddoesnotmatchanydriveratallandgoesonandon",
+        "",         ",",           "0,",
+        ",0",       "0,,1",        "0*",
+        "0*0",      "0/0",         "0*65",
+        "0*2/2",    "0/2*2",       "0*x",
+        "pocl:",    "pocl:x",      "pocl:-1",
+        "po cl",    "0 1",         "0x1",
+        "1.5",      "-1",          "gpu=1",
+        "*2",       "auto:0",      "0*2*2",
+        "pocl::1",  "99999999999", "0*99999999999999999999",
+        "pocl:0:0", "0;1",         "0*33,0*32",
+        "\xff",     "[0]",         "averyveryveryverylongworddoesnotmatchanydriveratallandgoesonandon",
     };
     clq_devices got = {.count = 77};
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++) {
@@ -133,7 +142,8 @@ static void test_syntax(void **state) {
 
 static void test_no_match(void **state) {
     (void)state;
-    static const char *const none[] = {"gpu", "nvidia", "accelerator", "99", "pocl:6", "pocl:4000000000", "foo", "0,gpu", "gpu*2"};
+    static const char *const none[] = {"gpu", "nvidia", "accelerator", "99", "pocl:6", "pocl:4000000000",
+                                       "foo", "0,gpu",  "gpu*2"};
     clq_devices got = {.count = 77};
     for (size_t i = 0; i < CLQ_COUNT_OF(none); i++) {
         clq_status status = clq_devices_select(sys, none[i], &got);
@@ -153,8 +163,8 @@ static void test_limits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),  cmocka_unit_test(test_indices), cmocka_unit_test(test_tags),
-        cmocka_unit_test(test_parts),  cmocka_unit_test(test_auto),    cmocka_unit_test(test_syntax),
+        cmocka_unit_test(test_table),    cmocka_unit_test(test_indices), cmocka_unit_test(test_tags),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_auto),    cmocka_unit_test(test_syntax),
         cmocka_unit_test(test_no_match), cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests_name("select", tests, open_system, close_system);

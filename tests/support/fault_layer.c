@@ -33,64 +33,81 @@ static cl_int fault(void) {
 }
 
 /* X(name, parameters, arguments): calls that return their error. */
-#define STATUS_CALLS(X)                                                                            \
-    X(clGetPlatformIDs, (cl_uint a, cl_platform_id *b, cl_uint *c), (a, b, c))                     \
-    X(clGetPlatformInfo, (cl_platform_id a, cl_platform_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
-    X(clGetDeviceIDs, (cl_platform_id a, cl_device_type b, cl_uint c, cl_device_id *d, cl_uint *e), (a, b, c, d, e)) \
-    X(clGetDeviceInfo, (cl_device_id a, cl_device_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
-    X(clBuildProgram, (cl_program a, cl_uint b, const cl_device_id *c, const char *d,              \
-                       void(CL_CALLBACK *e)(cl_program, void *), void *f), (a, b, c, d, e, f))     \
-    X(clGetProgramInfo, (cl_program a, cl_program_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
-    X(clSetKernelArg, (cl_kernel a, cl_uint b, size_t c, const void *d), (a, b, c, d))             \
-    X(clGetKernelWorkGroupInfo, (cl_kernel a, cl_device_id b, cl_kernel_work_group_info c, size_t d, void *e, size_t *f), \
-      (a, b, c, d, e, f))                                                                          \
-    X(clWaitForEvents, (cl_uint a, const cl_event *b), (a, b))                                     \
-    X(clGetEventInfo, (cl_event a, cl_event_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
-    X(clGetEventProfilingInfo, (cl_event a, cl_profiling_info b, size_t c, void *d, size_t *e), (a, b, c, d, e)) \
-    X(clFlush, (cl_command_queue a), (a))                                                          \
-    X(clFinish, (cl_command_queue a), (a))                                                         \
-    X(clEnqueueReadBuffer, (cl_command_queue a, cl_mem b, cl_bool c, size_t d, size_t e, void *f, cl_uint g, \
-                            const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i))          \
-    X(clEnqueueWriteBuffer, (cl_command_queue a, cl_mem b, cl_bool c, size_t d, size_t e, const void *f, cl_uint g, \
-                             const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i))         \
-    X(clEnqueueCopyBuffer, (cl_command_queue a, cl_mem b, cl_mem c, size_t d, size_t e, size_t f, cl_uint g, \
-                            const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i))          \
-    X(clEnqueueFillBuffer, (cl_command_queue a, cl_mem b, const void *c, size_t d, size_t e, size_t f, cl_uint g, \
-                            const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i))          \
-    X(clEnqueueNDRangeKernel, (cl_command_queue a, cl_kernel b, cl_uint c, const size_t *d, const size_t *e, const size_t *f, \
-                               cl_uint g, const cl_event *h, cl_event *i), (a, b, c, d, e, f, g, h, i)) \
+#define STATUS_CALLS(X)                                                                                                \
+    X(clGetPlatformIDs, (cl_uint a, cl_platform_id * b, cl_uint * c), (a, b, c))                                       \
+    X(clGetPlatformInfo, (cl_platform_id a, cl_platform_info b, size_t c, void *d, size_t *e), (a, b, c, d, e))        \
+    X(clGetDeviceIDs, (cl_platform_id a, cl_device_type b, cl_uint c, cl_device_id * d, cl_uint * e), (a, b, c, d, e)) \
+    X(clGetDeviceInfo, (cl_device_id a, cl_device_info b, size_t c, void *d, size_t *e), (a, b, c, d, e))              \
+    X(clBuildProgram,                                                                                                  \
+      (cl_program a, cl_uint b, const cl_device_id *c, const char *d, void(CL_CALLBACK * e)(cl_program, void *),       \
+       void *f),                                                                                                       \
+      (a, b, c, d, e, f))                                                                                              \
+    X(clGetProgramInfo, (cl_program a, cl_program_info b, size_t c, void *d, size_t *e), (a, b, c, d, e))              \
+    X(clSetKernelArg, (cl_kernel a, cl_uint b, size_t c, const void *d), (a, b, c, d))                                 \
+    X(clGetKernelWorkGroupInfo,                                                                                        \
+      (cl_kernel a, cl_device_id b, cl_kernel_work_group_info c, size_t d, void *e, size_t *f), (a, b, c, d, e, f))    \
+    X(clWaitForEvents, (cl_uint a, const cl_event *b), (a, b))                                                         \
+    X(clGetEventInfo, (cl_event a, cl_event_info b, size_t c, void *d, size_t *e), (a, b, c, d, e))                    \
+    X(clGetEventProfilingInfo, (cl_event a, cl_profiling_info b, size_t c, void *d, size_t *e), (a, b, c, d, e))       \
+    X(clFlush, (cl_command_queue a), (a))                                                                              \
+    X(clFinish, (cl_command_queue a), (a))                                                                             \
+    X(clEnqueueReadBuffer,                                                                                             \
+      (cl_command_queue a, cl_mem b, cl_bool c, size_t d, size_t e, void *f, cl_uint g, const cl_event *h,             \
+       cl_event *i),                                                                                                   \
+      (a, b, c, d, e, f, g, h, i))                                                                                     \
+    X(clEnqueueWriteBuffer,                                                                                            \
+      (cl_command_queue a, cl_mem b, cl_bool c, size_t d, size_t e, const void *f, cl_uint g, const cl_event *h,       \
+       cl_event *i),                                                                                                   \
+      (a, b, c, d, e, f, g, h, i))                                                                                     \
+    X(clEnqueueCopyBuffer,                                                                                             \
+      (cl_command_queue a, cl_mem b, cl_mem c, size_t d, size_t e, size_t f, cl_uint g, const cl_event *h,             \
+       cl_event *i),                                                                                                   \
+      (a, b, c, d, e, f, g, h, i))                                                                                     \
+    X(clEnqueueFillBuffer,                                                                                             \
+      (cl_command_queue a, cl_mem b, const void *c, size_t d, size_t e, size_t f, cl_uint g, const cl_event *h,        \
+       cl_event *i),                                                                                                   \
+      (a, b, c, d, e, f, g, h, i))                                                                                     \
+    X(clEnqueueNDRangeKernel,                                                                                          \
+      (cl_command_queue a, cl_kernel b, cl_uint c, const size_t *d, const size_t *e, const size_t *f, cl_uint g,       \
+       const cl_event *h, cl_event *i),                                                                                \
+      (a, b, c, d, e, f, g, h, i))                                                                                     \
     X(clEnqueueMarkerWithWaitList, (cl_command_queue a, cl_uint b, const cl_event *c, cl_event *d), (a, b, c, d))
 
 /* X(type, name, parameters, arguments): calls that return an object, and their error through `error`. */
-#define OBJECT_CALLS(X)                                                                            \
-    X(cl_context, clCreateContext, (const cl_context_properties *a, cl_uint b, const cl_device_id *c, \
-                                    void(CL_CALLBACK *d)(const char *, const void *, size_t, void *), void *e, cl_int *error), \
-      (a, b, c, d, e, error))                                                                      \
-    X(cl_command_queue, clCreateCommandQueue, (cl_context a, cl_device_id b, cl_command_queue_properties c, cl_int *error), \
-      (a, b, c, error))                                                                            \
-    X(cl_mem, clCreateBuffer, (cl_context a, cl_mem_flags b, size_t c, void *d, cl_int *error), (a, b, c, d, error)) \
-    X(cl_mem, clCreateSubBuffer, (cl_mem a, cl_mem_flags b, cl_buffer_create_type c, const void *d, cl_int *error), \
-      (a, b, c, d, error))                                                                         \
-    X(cl_program, clCreateProgramWithSource, (cl_context a, cl_uint b, const char **c, const size_t *d, cl_int *error), \
-      (a, b, c, d, error))                                                                         \
-    X(cl_program, clCreateProgramWithBinary, (cl_context a, cl_uint b, const cl_device_id *c, const size_t *d, \
-                                              const unsigned char **e, cl_int *f, cl_int *error), (a, b, c, d, e, f, error)) \
-    X(cl_kernel, clCreateKernel, (cl_program a, const char *b, cl_int *error), (a, b, error))      \
-    X(cl_event, clCreateUserEvent, (cl_context a, cl_int *error), (a, error))                      \
-    X(void *, clEnqueueMapBuffer, (cl_command_queue a, cl_mem b, cl_bool c, cl_map_flags d, size_t e, size_t f, cl_uint g, \
-                                   const cl_event *h, cl_event *i, cl_int *error), (a, b, c, d, e, f, g, h, i, error))
+#define OBJECT_CALLS(X)                                                                                                \
+    X(cl_context, clCreateContext,                                                                                     \
+      (const cl_context_properties *a, cl_uint b, const cl_device_id *c,                                               \
+       void(CL_CALLBACK * d)(const char *, const void *, size_t, void *), void *e, cl_int *error),                     \
+      (a, b, c, d, e, error))                                                                                          \
+    X(cl_command_queue, clCreateCommandQueue,                                                                          \
+      (cl_context a, cl_device_id b, cl_command_queue_properties c, cl_int * error), (a, b, c, error))                 \
+    X(cl_mem, clCreateBuffer, (cl_context a, cl_mem_flags b, size_t c, void *d, cl_int *error), (a, b, c, d, error))   \
+    X(cl_mem, clCreateSubBuffer, (cl_mem a, cl_mem_flags b, cl_buffer_create_type c, const void *d, cl_int *error),    \
+      (a, b, c, d, error))                                                                                             \
+    X(cl_program, clCreateProgramWithSource,                                                                           \
+      (cl_context a, cl_uint b, const char **c, const size_t *d, cl_int *error), (a, b, c, d, error))                  \
+    X(cl_program, clCreateProgramWithBinary,                                                                           \
+      (cl_context a, cl_uint b, const cl_device_id *c, const size_t *d, const unsigned char **e, cl_int *f,            \
+       cl_int *error),                                                                                                 \
+      (a, b, c, d, e, f, error))                                                                                       \
+    X(cl_kernel, clCreateKernel, (cl_program a, const char *b, cl_int *error), (a, b, error))                          \
+    X(cl_event, clCreateUserEvent, (cl_context a, cl_int * error), (a, error))                                         \
+    X(void *, clEnqueueMapBuffer,                                                                                      \
+      (cl_command_queue a, cl_mem b, cl_bool c, cl_map_flags d, size_t e, size_t f, cl_uint g, const cl_event *h,      \
+       cl_event *i, cl_int *error),                                                                                    \
+      (a, b, c, d, e, f, g, h, i, error))
 
-#define STATUS_CALL(name, parameters, arguments)                                                   \
-    static cl_int CL_API_CALL fault_##name parameters {                                            \
-        cl_int failed = fault();                                                                   \
-        return failed != CL_SUCCESS ? failed : driver.name arguments;                              \
+#define STATUS_CALL(name, parameters, arguments)                                                                       \
+    static cl_int CL_API_CALL fault_##name parameters {                                                                \
+        cl_int failed = fault();                                                                                       \
+        return failed != CL_SUCCESS ? failed : driver.name arguments;                                                  \
     }
-#define OBJECT_CALL(type, name, parameters, arguments)                                             \
-    static type CL_API_CALL fault_##name parameters {                                              \
-        cl_int failed = fault();                                                                   \
-        if (failed == CL_SUCCESS) return driver.name arguments;                                    \
-        if (error) *error = failed;                                                                \
-        return NULL;                                                                               \
+#define OBJECT_CALL(type, name, parameters, arguments)                                                                 \
+    static type CL_API_CALL fault_##name parameters {                                                                  \
+        cl_int failed = fault();                                                                                       \
+        if (failed == CL_SUCCESS) return driver.name arguments;                                                        \
+        if (error) *error = failed;                                                                                    \
+        return NULL;                                                                                                   \
     }
 STATUS_CALLS(STATUS_CALL)
 OBJECT_CALLS(OBJECT_CALL)

@@ -1,0 +1,86 @@
+#include "ref/ref_product.h"
+#include "support/ops_product.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+typedef struct dense_case {
+    clq_dense_problem p;
+    uint32_t capacity;
+    bool bias;
+} dense_case;
+
+/* in, out, activation, rows per example; capacity; bias. Tiles are 8 rows and 14 inputs by 32 outputs, blocks 64 by 64. */
+static const dense_case cases[] = {
+    {{1, 1, CLQ_LINEAR, 1}, 1, true},
+    {{784, 128, CLQ_RELU, 1}, 9, true},        /* whole vectors; one row behind a tile */
+    {{128, 10, CLQ_LINEAR, 1}, 16, true},      /* less than a vector */
+    {{65, 33, CLQ_TANH, 1}, 7, true},          /* one behind two vectors, behind a block */
+    {{13, 31, CLQ_SIGMOID, 1}, 17, false},
+    {{31, 1, CLQ_LINEAR, 1}, 65, true},        /* one column: the vector reaches over many rows */
+    {{3, 48, CLQ_RELU, 1}, 23, false},         /* three vectors, few inputs */
+    {{97, 83, CLQ_RELU, 5}, 3, true},          /* primes; several rows per example */
+    {{2500, 5, CLQ_LINEAR, 1}, 3, false},      /* long sums forward */
+    {{3, 7, CLQ_LINEAR, 700}, 30, false},      /* long sums for the weights */
+};
+
+static void forward(clq_list *list, const void *p, clq_value x, clq_value w, clq_value b, clq_value y) { clq_dense_forward(list, p, x, w, b, y); }
+static void backward(clq_list *list, const void *p, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw) {
+    clq_dense_backward(list, p, x, w, dz, dx, dw);
+}
+static void ref(const void *p, size_t count, const double *x, const double *w, const double *b, double *z) { ref_dense(p, count, x, w, b, z); }
+static void ref_gradients(const void *p, size_t count, const double *x, const double *w, const double *dz, double *dx, double *dw) {
+    ref_dense_gradients(p, count, x, w, dz, dx, dw);
+}
+
+static void check(rig *r, const dense_case *c, clq_product_variant variant) {
+    product_layer layer = {
+        .in = c->p.in * c->p.rows_per_example,
+        .out = c->p.out * c->p.rows_per_example,
+        .weights = c->p.in * c->p.out,
+        .biases = c->bias ? c->p.out : 0,
+        .rows = c->p.rows_per_example,
+        .activation = c->p.activation,
+        .problem = &c->p,
+        .forward = forward,
+        .backward = backward,
+        .ref = ref,
+        .ref_gradients = ref_gradients,
+    };
+    product_check(r, &layer, c->capacity, variant);
+}
+
+static void check_family(rig *r) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) check(r, &cases[i], CLQ_PRODUCT_AUTO);
+}
+
+static void matches_reference(void **state) {
+    (void)state;
+    rig_each(check_family);
+}
+
+/* Variants are forced whatever the family is; CLBlast's kernels are built once per device, which takes its time. */
+static void check_variants(rig *r) {
+    if (r->family == CLQ_FAMILY_LOCAL) {
+        check(r, &cases[2], CLQ_PRODUCT_TILE);
+        check(r, &cases[3], CLQ_PRODUCT_CLBLAST);
+    } else {
+        check(r, &cases[2], CLQ_PRODUCT_LOCAL);
+        check(r, &cases[4], CLQ_PRODUCT_CLBLAST);
+    }
+}
+
+static void variants_match_reference(void **state) {
+    (void)state;
+    rig_each(check_variants);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matches_reference),
+        cmocka_unit_test(variants_match_reference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

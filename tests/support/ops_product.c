@@ -1,0 +1,130 @@
+#include "support/ops_product.h"
+
+#include "ref/ref_elementwise.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void must(const rig *r, clq_status status) {
+    if (status != CLQ_OK) fail_msg("%s: %s: %s", r->name, clq_status_text(status), clq_error_detail());
+}
+
+void product_check_numbers(const rig *r, const char *what, const float *got, const double *want, const double *sizes, size_t n, size_t terms) {
+    const double unit = ldexp(1, -24);
+    double error_square = 0, square = 0, steps = (double)terms + 8; /* a sum in any order, and what follows it */
+    for (size_t i = 0; i < n; i++) {
+        double error = fabs((double)got[i] - want[i]), most = steps * unit * sizes[i] + 1e-6 * fabs(want[i]) + 1e-30;
+        error_square += error * error;
+        square += want[i] * want[i];
+        if (!(error <= most)) fail_msg("%s: %s[%zu of %zu] is %.9g, should be %.9g: off by %.3g", r->name, what, i, n, (double)got[i], want[i], error);
+    }
+    if (!(sqrt(error_square) <= 1e-6 * sqrt(square))) fail_msg("%s: %s is off by %.3g (relative, L2) over %zu sums of %zu", r->name, what, sqrt(error_square / square), n, terms);
+}
+
+/* One random input, its sizes, and what the reference makes of both. */
+typedef struct arrays {
+    float *x, *w, *b, *dz;
+    double *d_x, *d_w, *d_b, *d_dz;
+    double *y, *dx, *dw, *y_size, *dx_size, *dw_size;
+} arrays;
+
+static void make_sizes(double *numbers, size_t n) {
+    for (size_t i = 0; i < n; i++) numbers[i] = fabs(numbers[i]);
+}
+
+static arrays make_arrays(const product_layer *l, size_t count) {
+    clq_random random = clq_random_start(77, l->in * 1009 + l->weights);
+    arrays a = {0};
+    rig_numbers(&random, count * l->in, -1, 1, &a.x, &a.d_x);
+    rig_numbers(&random, l->weights, -1, 1, &a.w, &a.d_w);
+    rig_numbers(&random, l->biases, -1, 1, &a.b, &a.d_b);
+    rig_numbers(&random, count * l->out, -1, 1, &a.dz, &a.d_dz);
+    double **const results[] = {&a.y, &a.dx, &a.dw, &a.y_size, &a.dx_size, &a.dw_size};
+    const size_t sizes[] = {count * l->out, count * l->in, l->weights};
+    for (size_t i = 0; i < CLQ_COUNT_OF(results); i++) *results[i] = rig_alloc(sizes[i % 3] + 1, sizeof(double));
+    const double *b = l->biases ? a.d_b : NULL;
+    double *z = rig_alloc(count * l->out + 1, sizeof(double));
+    l->ref(l->problem, count, a.d_x, a.d_w, b, z);
+    ref_activation(l->activation, count * l->out, 1, z, a.y);
+    l->ref_gradients(l->problem, count, a.d_x, a.d_w, a.d_dz, a.dx, a.dw);
+    make_sizes(a.d_x, count * l->in);
+    make_sizes(a.d_w, l->weights);
+    make_sizes(a.d_b, l->biases);
+    make_sizes(a.d_dz, count * l->out);
+    l->ref(l->problem, count, a.d_x, a.d_w, b, a.y_size);
+    l->ref_gradients(l->problem, count, a.d_x, a.d_w, a.d_dz, a.dx_size, a.dw_size);
+    clq_free(z);
+    return a;
+}
+
+static void free_arrays(arrays *a) {
+    void *const all[] = {a->x, a->w, a->b, a->dz, a->d_x, a->d_w, a->d_b, a->d_dz, a->y, a->dx, a->dw, a->y_size, a->dx_size, a->dw_size};
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
+}
+
+typedef struct values {
+    clq_value x, w, b, y, dz, dx, dw;
+} values;
+
+/* What a run left in a value, twice the same. */
+static float *read_both(rig *r, const char *what, clq_value value, size_t n, uint32_t count) {
+    float *first = rig_alloc(n + 1, sizeof(float)), *second = rig_alloc(n + 1, sizeof(float));
+    rig_read(r, value, first, n * sizeof(float));
+    rig_fill(r, value, NULL, 0);
+    rig_run(r, count);
+    rig_read(r, value, second, n * sizeof(float));
+    if (memcmp(first, second, n * sizeof(float)) != 0) fail_msg("%s: %s of two runs differs", r->name, what);
+    rig_check_untouched(r, value, n * sizeof(float));
+    clq_free(second);
+    return first;
+}
+
+static void check_count(rig *r, const product_layer *l, const values *v, uint32_t count) {
+    arrays a = make_arrays(l, count);
+    rig_fill(r, v->x, a.x, count * l->in * sizeof(float));
+    rig_fill(r, v->w, a.w, l->weights * sizeof(float));
+    if (v->b) rig_fill(r, v->b, a.b, l->biases * sizeof(float));
+    rig_fill(r, v->dz, a.dz, count * l->out * sizeof(float));
+    rig_fill(r, v->y, NULL, 0);
+    rig_fill(r, v->dx, NULL, 0);
+    rig_fill(r, v->dw, NULL, 0);
+    rig_run(r, count);
+    size_t n_y = count * l->out, n_dx = count * l->in, columns = l->out / l->rows;
+    float *y = read_both(r, "y", v->y, n_y, count), *dx = read_both(r, "dx", v->dx, n_dx, count);
+    float *dw = read_both(r, "dw", v->dw, l->weights, count);
+    product_check_numbers(r, "y", y, a.y, a.y_size, n_y, l->weights / columns + 1);
+    product_check_numbers(r, "dx", dx, a.dx, a.dx_size, n_dx, l->weights);
+    product_check_numbers(r, "dw", dw, a.dw, a.dw_size, l->weights, count * l->rows);
+    clq_free(y);
+    clq_free(dx);
+    clq_free(dw);
+    free_arrays(&a);
+}
+
+void product_check(rig *r, const product_layer *l, uint32_t capacity, clq_product_variant variant) {
+    if (!rig_affords(r, capacity * (l->in + l->out) + l->weights)) return;
+    rig_begin(r, capacity);
+    clq_list_set_product(r->list, variant);
+    values v = {
+        .x = rig_value(r, "x", 0, l->in * sizeof(float)),
+        .w = rig_value(r, "w", l->weights * sizeof(float), 0),
+        .b = l->biases ? rig_value(r, "b", l->biases * sizeof(float), 0) : CLQ_NO_VALUE,
+        .y = rig_value(r, "y", 0, l->out * sizeof(float)),
+        .dz = rig_value(r, "dz", 0, l->out * sizeof(float)),
+        .dx = rig_value(r, "dx", 0, l->in * sizeof(float)),
+        .dw = rig_value(r, "dw", l->weights * sizeof(float), 0),
+    };
+    l->forward(r->list, l->problem, v.x, v.w, v.b, v.y);
+    l->backward(r->list, l->problem, v.x, v.w, v.dz, v.dx, v.dw);
+    must(r, clq_list_status(r->list));
+    rig_bind(r);
+    const uint32_t counts[] = {capacity, 0, 1, capacity - 1};
+    for (size_t i = 0; i < CLQ_COUNT_OF(counts); i++)
+        if (i < 3 || counts[i] > 1) check_count(r, l, &v, counts[i]);
+    rig_end(r);
+}
