@@ -30,20 +30,25 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
         return clq_fail(CLQ_SYSTEM, "a lock could not be made");
     }
     atomic_flag_clear(&device->loss_claimed);
+    device->twin = -1;
     device->info = *info;
     device->id = id;
     device->view_align = view_align_of(id);
     clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
-    (void)snprintf(device->options, sizeof device->options, "%s -DCLQ_VECTOR=%u", build_options,
-                   (unsigned)clq_device_vector(device));
     device->memory_budget = memory_limit ? memory_limit : info->global_mem_bytes;
-    if (cache_dir) {
+    clq_status status = clq_twin_take(device, &device->twin);
+    if (status == CLQ_OK && cache_dir) {
         device->cache_dir = clq_strdup(cache_dir);
-        if (!device->cache_dir) {
-            clq_device_close(device);
-            return CLQ_MEMORY;
-        }
+        if (!device->cache_dir) status = CLQ_MEMORY;
     }
+    if (status != CLQ_OK) {
+        clq_device_close(device);
+        return status;
+    }
+    char twin[24] = "";
+    if (device->twin > 0) (void)snprintf(twin, sizeof twin, " -DCLQ_TWIN=%d", device->twin);
+    (void)snprintf(device->options, sizeof device->options, "%s -DCLQ_VECTOR=%u%s", build_options,
+                   (unsigned)clq_device_vector(device), twin);
     *out = device;
     return CLQ_OK;
 }
@@ -171,6 +176,7 @@ void clq_device_close(clq_device *device) {
         if (device->context) (void)clReleaseContext(device->context);
         if (device->sub_device) (void)clReleaseDevice(device->id);
     }
+    clq_twin_return(device->twin);
     (void)pthread_mutex_destroy(&device->lock);
     clq_free(device->cache_dir);
     clq_free(device);
