@@ -131,7 +131,7 @@ DEFINE_STRIP(4)
 /* Work-items (g, s): group g of the columns in slice s of the long rows. A block of rows stays in the first cache while
  * its strips are added. Where there is one work-item, it makes db; else fold_columns does. */
 KERNEL void activation_backward_sums(global const float *y, global const float *dy, global float *dz, global float *shares,
-                                     global float *db, int count, int rows_per_example, int channels, int fold) {
+                                     global float *db, int count, int rows_per_example, int channels, int fold, local float *shared) {
     size_t slice = get_global_id(1), slices = get_global_size(1), width = (size_t)fold * channels, pitch = width / VEC;
     size_t rows = (size_t)count * rows_per_example, long_rows = rows / fold, share = (long_rows + slices - 1) / slices;
     size_t row = min(slice * share, long_rows), end = min(row + share, long_rows);
@@ -170,8 +170,7 @@ KERNEL void fold_columns(global float *shares, global float *db, int slices, int
 
 /* Work-groups of (COLUMNS, ROWS) items: one per slice (dimension 1) and COLUMNS columns. db is made by fold_columns. */
 KERNEL void activation_backward_sums(global const float *y, global const float *dy, global float *dz, global float *shares,
-                                     global float *db, int count, int rows_per_example, int channels, int fold) {
-    local float shared_sum[ROWS][COLUMNS], shared_low[ROWS][COLUMNS];
+                                     global float *db, int count, int rows_per_example, int channels, int fold, local float *shared) {
     size_t slice = get_group_id(1), slices = get_num_groups(1), width = (size_t)fold * channels;
     size_t rows = (size_t)count * rows_per_example, long_rows = rows / fold, share = (long_rows + slices - 1) / slices;
     size_t row = min(slice * share, long_rows), end = min(row + share, long_rows), column = get_global_id(0);
@@ -182,13 +181,13 @@ KERNEL void activation_backward_sums(global const float *y, global const float *
         size_t last = long_rows * width + column;
         if (slice == slices - 1 && r == 0 && last < rows * channels) add(&sum, &low, slope(y, dy, dz, last));
     }
-    shared_sum[r][c] = sum;
-    shared_low[r][c] = low;
+    shared[r * COLUMNS + c] = sum;
+    shared[(ROWS + r) * COLUMNS + c] = low;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (r == 0 && column < width) {
         for (int k = 1; k < ROWS; k++) {
-            add(&sum, &low, shared_sum[k][c]);
-            low += shared_low[k][c];
+            add(&sum, &low, shared[k * COLUMNS + c]);
+            low += shared[(ROWS + k) * COLUMNS + c];
         }
         shares[2 * slice * width + column] = sum;
         shares[(2 * slice + 1) * width + column] = low;

@@ -59,7 +59,8 @@ typedef int ilanes_t;
 static lanes_t row_load(global const float *row, int i, int classes, size_t room, float fill) { return row[i + LANE]; }
 static void row_store(global float *row, int i, int classes, lanes_t v) { row[i + LANE] = v; }
 
-/* A tree over the group's items. The first barrier is for those who still read the previous result. */
+/* A tree over the group's items. The first barrier is for those who still read the previous result. (Local memory comes
+ * as an argument: arrays in kernels can end up shared by the threads of PoCL 3.1's pthread device.) */
 #define DEFINE_ALL(name, type, pick)                                                                \
     static type name(local float *shared, type v) {                              \
         local type *lanes = (local type *)shared;                                                   \

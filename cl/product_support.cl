@@ -1,10 +1,8 @@
-/* What products need around them. The program is one of PACK, PAD, REDUCE, FINISH, TRANSPOSE. */
+/* What products need around them. Shapes are arguments: one program serves all layers. */
 
-#ifdef PACK
-/* Weights to the panels that product_tile.cl reads: (panels, TAPS * DEPTH, NR * VEC), zeros behind the last column, from
- * (TAPS * DEPTH, COLUMNS), or TRANSPOSED: from (TAPS, COLUMNS, DEPTH). */
-#define WIDTH (NR * VEC)
-#define BLOCKS ((DEPTH + VEC - 1) / VEC)
+#ifndef ACT /* only product_finish has one */
+#define ACT 0
+#endif
 
 typedef floatv floatv_anywhere __attribute__((aligned(4)));
 
@@ -16,76 +14,60 @@ static floatv load_some(global const float *p, int there) {
     return CLQ_JOIN(vload, VEC)(0, lanes);
 }
 
-/* A square of VEC rows, transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
-static void transpose(floatv v[VEC]) {
-    UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
-        floatv t[VEC];
-        UNROLL for (int i = 0; i < VEC / 2; i++) {
-            floatv a = v[i], b = v[i + VEC / 2];
-            t[2 * i].even = a.lo;
-            t[2 * i].odd = b.lo;
-            t[2 * i + 1].even = a.hi;
-            t[2 * i + 1].odd = b.hi;
-        }
-        UNROLL for (int i = 0; i < VEC; i++) v[i] = t[i];
-    }
-}
-
-/* (blocks of VEC rows of one tap, panels) */
-TILE_KERNEL void product_pack(global const float *from, global float *to) {
-    int id = (int)get_global_id(0), panel = (int)get_global_id(1), tap = id / BLOCKS, first = id % BLOCKS * VEC;
-    int rows = min(VEC, DEPTH - first);
-    to += (((size_t)panel * TAPS + tap) * DEPTH + first) * WIDTH;
-    for (int j = 0; j < NR; j++) {
-        int column = panel * WIDTH + j * VEC;
+/* Weights (taps, columns, depth) to the panels that product_tile.cl reads: (panels, taps * depth, width), zeros behind
+ * the last column; width is a multiple of VEC. (blocks of VEC rows of a tap by taps, panels) */
+TILE_KERNEL void product_pack(global const float *from, global float *to, int taps, int depth, int columns, int width) {
+    int blocks = (depth + VEC - 1) / VEC, id = (int)get_global_id(0), panel = (int)get_global_id(1);
+    int tap = id / blocks, first = id % blocks * VEC, rows = min(VEC, depth - first);
+    from += (size_t)tap * columns * depth + first;
+    to += (((size_t)panel * taps + tap) * depth + first) * width;
+    for (int j = 0; j < width; j += VEC) {
+        int column = panel * width + j;
         floatv square[VEC];
-#ifdef TRANSPOSED
-        for (int l = 0; l < VEC; l++) {
-            bool there = column + l < COLUMNS;
-            square[l] = load_some(from + ((size_t)tap * COLUMNS + column + l) * DEPTH + first, there ? rows : 0);
+        for (int l = 0; l < VEC; l++) square[l] = load_some(from + (size_t)(column + l) * depth, column + l < columns ? rows : 0);
+        /* Transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
+        UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
+            floatv shuffled[VEC];
+            UNROLL for (int i = 0; i < VEC / 2; i++) {
+                floatv a = square[i], b = square[i + VEC / 2];
+                shuffled[2 * i].even = a.lo;
+                shuffled[2 * i].odd = b.lo;
+                shuffled[2 * i + 1].even = a.hi;
+                shuffled[2 * i + 1].odd = b.hi;
+            }
+            UNROLL for (int i = 0; i < VEC; i++) square[i] = shuffled[i];
         }
-        transpose(square);
-#else
-        for (int l = 0; l < rows; l++) square[l] = load_some(from + ((size_t)tap * DEPTH + first + l) * COLUMNS + column, COLUMNS - column);
-#endif
-        for (int l = 0; l < rows; l++) STOREV_ALIGNED(square[l], to + l * WIDTH + j * VEC);
+        for (int l = 0; l < rows; l++) STOREV_ALIGNED(square[l], to + (size_t)l * width + j);
     }
 }
-#endif
 
-#ifdef PAD
-/* Images (IN_H, IN_W, IN_C) into frames (FRAME_H, FRAME_W, IN_C) of zeros, TOP and LEFT from their corner; what does
+/* Images of in_rows rows of in_floats into frames of zeros, `top` rows and `left` floats from their corner; what does
  * not fit is left out. (rows of a frame, images) */
-TILE_KERNEL void product_pad(global const float *from, global float *to) {
-    const int floats = FRAME_W * IN_C, left = LEFT * IN_C;
-    int y = (int)get_global_id(0) - TOP, right = y >= 0 && y < IN_H ? min(left + IN_W * IN_C, floats) : left;
+TILE_KERNEL void product_pad(global const float *from, global float *to, int in_rows, int in_floats, int floats, int top, int left) {
+    int y = (int)get_global_id(0) - top, right = y >= 0 && y < in_rows ? min(left + in_floats, floats) : left;
     size_t image = get_global_id(1);
-    from += (image * IN_H + y) * IN_W * IN_C;
-    to += (image * FRAME_H + y + TOP) * floats;
+    from += (image * in_rows + y) * in_floats;
+    to += (image * get_global_size(0) + y + top) * floats;
     for (int i = 0; i < left; i++) to[i] = 0;
     for (int i = left; i < right; i++) to[i] = from[i - left];
     for (int i = right; i < floats; i++) to[i] = 0;
 }
-#endif
 
-#ifdef REDUCE
-/* to (FLOATS) = the sum of SLICES arrays, in order. A work-item takes SHARE floats. */
-kernel void product_reduce(global const float *from, global float *to) {
-    size_t i = min(get_global_id(0) * SHARE, (size_t)FLOATS), end = min(i + SHARE, (size_t)FLOATS);
+/* to (floats) = the sum of as many arrays as there are slices, in order. A work-item takes `share` floats. */
+kernel void product_reduce(global const float *from, global float *to, int floats, int slices, int share) {
+    size_t i = min(get_global_id(0) * share, (size_t)floats), end = min(i + share, (size_t)floats);
     for (; i + VEC <= end; i += VEC) {
         floatv sum = LOADV(from + i);
-        for (int s = 1; s < SLICES; s++) sum += LOADV(from + (size_t)s * FLOATS + i);
+        for (int s = 1; s < slices; s++) sum += LOADV(from + (size_t)s * floats + i);
         STOREV(sum, to + i);
     }
     for (; i < end; i++) {
         float sum = from[i];
-        for (int s = 1; s < SLICES; s++) sum += from[(size_t)s * FLOATS + i];
+        for (int s = 1; s < slices; s++) sum += from[(size_t)s * floats + i];
         to[i] = sum;
     }
 }
-#endif
 
-#ifdef FINISH
 static float activate(float x) {
 #if ACT == 1
     return x <= 0.0f ? 0.0f : x; /* NaN stays NaN */
@@ -98,23 +80,14 @@ static float activate(float x) {
 #endif
 }
 
-/* c (rows, COLUMNS) = act(c + bias), in place, for products of others. (items of a row, rows) */
-kernel void product_finish(global float *c, global const float *bias) {
-    c += get_global_id(1) * COLUMNS;
-    for (size_t j = get_global_id(0); j < COLUMNS; j += get_global_size(0)) {
-#ifdef BIAS
-        c[j] = activate(c[j] + bias[j]);
-#else
-        c[j] = activate(c[j]);
-#endif
-    }
+/* c (rows, columns) = act(c + bias), in place, for products of others. (items of a row, rows) */
+kernel void product_finish(global float *c, global const float *bias, int columns, int has_bias) {
+    c += get_global_id(1) * columns;
+    for (int j = (int)get_global_id(0); j < columns; j += (int)get_global_size(0)) c[j] = activate(has_bias ? c[j] + bias[j] : c[j]);
 }
-#endif
 
-#ifdef TRANSPOSE
-/* to (COLUMNS, ROWS) from (ROWS, COLUMNS). (rows of to) */
-kernel void product_transpose(global const float *from, global float *to) {
+/* to (columns, rows) from (rows, columns). (columns) */
+kernel void product_transpose(global const float *from, global float *to, int rows, int columns) {
     size_t column = get_global_id(0);
-    for (size_t row = 0; row < ROWS; row++) to[column * ROWS + row] = from[row * COLUMNS + column];
+    for (int row = 0; row < rows; row++) to[column * rows + row] = from[(size_t)row * columns + column];
 }
-#endif

@@ -116,7 +116,8 @@ static float my_squares(global const float *x, int vectors, int tail) {
     return sum - low;
 }
 
-/* The sum over a work-group, as a tree. */
+/* The sum over a work-group, as a tree. (Local memory comes as an argument: arrays in kernels can end up shared by the
+ * threads of PoCL 3.1's pthread device.) */
 static float group_sum(local float *shared, float value) {
     int item = (int)get_local_id(0);
     shared[item] = value;
@@ -130,10 +131,10 @@ static float group_sum(local float *shared, float value) {
 #endif
 
 /* out[base + work-group] = this group's share of the sum of squares. `first` is in floats. */
-KERNEL void square_sum(global const float *x, int first, int vectors, int tail, global float *out, int base) {
+KERNEL void square_sum(global const float *x, int first, int vectors, int tail, global float *out, int base,
+                       local float *shared) {
     float sum = my_squares(x + first, vectors, tail);
 #ifndef TILE
-    local float shared[GROUP];
     sum = group_sum(shared, sum);
     if (get_local_id(0) == 0)
 #endif
@@ -141,12 +142,11 @@ KERNEL void square_sum(global const float *x, int first, int vectors, int tail, 
 }
 
 /* out[index] = the sum of the groups' shares. One work-group. */
-KERNEL void sum_shares(global const float *shares, int count, global float *out, int index) {
+KERNEL void sum_shares(global const float *shares, int count, global float *out, int index, local float *shared) {
     float sum = 0, low = 0;
     for (int i = (int)get_global_id(0); i < count; i += (int)get_global_size(0)) add(&sum, &low, shares[i]);
     sum -= low;
 #ifndef TILE
-    local float shared[GROUP];
     sum = group_sum(shared, sum);
     if (get_local_id(0) == 0)
 #endif

@@ -128,6 +128,7 @@ static void backward_sums(clq_list *list, clq_activation act, size_t elements, s
     clq_launch_int(list, clq_cut_int(elements / channels));
     clq_launch_int(list, clq_cut_int(channels));
     clq_launch_int(list, clq_cut_int(c.fold));
+    clq_launch_local(list, 2 * c.columns * c.rows * sizeof(float));
     clq_launch_work(list, 2, (size_t[]){c.column_groups * c.columns, c.slices * c.rows}, (size_t[]){c.columns, c.rows}, -1, 0, 0);
     clq_launch_cost(list, 0, (double)elements * (has_weight(act) ? 4 : 2), 0, bytes);
     if (!c.cut.tile || c.slices * c.column_groups > 1) fold_columns(list, &c, options, channels, shares, db);

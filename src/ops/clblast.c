@@ -57,11 +57,13 @@ static void add(clq_list *list, const char *label, const gemm *wanted, clq_value
 
 static void finish(clq_list *list, const clq_rows_product *p) {
     size_t group = clq_list_family(list) == CLQ_FAMILY_TILE ? 1 : 64;
-    char options[CLQ_PRODUCT_OPTIONS];
-    (void)snprintf(options, sizeof options, "-DFINISH -DCOLUMNS=%zu -DACT=%d%s", p->columns, (int)p->activation, p->b ? " -DBIAS" : "");
+    char options[16];
+    (void)snprintf(options, sizeof options, "-DACT=%d", (int)p->activation);
     clq_launch_begin(list, "finish", "product_support", options, "product_finish");
     clq_launch_value(list, p->y, CLQ_READS_WRITES);
     clq_launch_value(list, p->b, CLQ_READS);
+    clq_launch_int(list, (int)p->columns);
+    clq_launch_int(list, p->b != CLQ_NO_VALUE);
     clq_launch_work(list, 2, (size_t[]){group, 0}, (size_t[]){group, 1}, 1, p->patches.rows, 1);
     clq_launch_cost(list, 0, 0, 0, (double)(p->patches.rows * p->columns) * 2 * sizeof(float));
 }

@@ -1,8 +1,6 @@
 /* Dense layers and plain matrix products. */
 #include "ops/product.h"
 
-#include <stdio.h>
-
 void clq_dense_forward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value b, clq_value y) {
     clq_product_rows(list, &(clq_rows_product){
                                .label = "forward",
@@ -40,13 +38,13 @@ void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x,
 
 /* (rows, columns) to (columns, rows) */
 static clq_value transpose(clq_list *list, size_t rows, size_t columns, clq_value from) {
-    char options[CLQ_PRODUCT_OPTIONS];
-    (void)snprintf(options, sizeof options, "-DTRANSPOSE -DROWS=%zu -DCOLUMNS=%zu", rows, columns);
     double bytes = (double)(rows * columns * sizeof(float));
     clq_value to = clq_list_value(list, CLQ_VALUE_SCRATCH, "transposed", rows * columns * sizeof(float), 0);
-    clq_launch_begin(list, "transpose", "product_support", options, "product_transpose");
+    clq_launch_begin(list, "transpose", "product_support", "", "product_transpose");
     clq_launch_value(list, from, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);
+    clq_launch_int(list, (int)rows);
+    clq_launch_int(list, (int)columns);
     clq_launch_work(list, 1, (size_t[]){columns}, (size_t[]){1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, 2 * bytes, 0);
     return to;

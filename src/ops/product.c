@@ -82,13 +82,15 @@ void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
     size_t frame_h = (p->h.out - 1) * (size_t)p->h.step + (p->h.taps - 1) * (size_t)p->h.tap + 1;
     size_t frame_w = (p->w.out - 1) * (size_t)p->w.step + (p->w.taps - 1) * (size_t)p->w.tap + 1;
     size_t in_floats = p->h.in * p->w.in * p->channels, floats = frame_h * frame_w * p->channels;
-    char options[CLQ_PRODUCT_OPTIONS];
-    (void)snprintf(options, sizeof options, "-DPAD -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DFRAME_H=%zu -DFRAME_W=%zu -DTOP=%d -DLEFT=%d",
-                   p->h.in, p->w.in, p->channels, frame_h, frame_w, -p->h.first, -p->w.first);
     clq_value frames = clq_list_value(list, CLQ_VALUE_SCRATCH, "padded input", 0, floats * sizeof(float));
-    clq_launch_begin(list, "pad", "product_support", options, "product_pad");
+    clq_launch_begin(list, "pad", "product_support", "", "product_pad");
     clq_launch_value(list, *x, CLQ_READS);
     clq_launch_value(list, frames, CLQ_WRITES);
+    clq_launch_int(list, (int)p->h.in);
+    clq_launch_int(list, (int)(p->w.in * p->channels));
+    clq_launch_int(list, (int)(frame_w * p->channels));
+    clq_launch_int(list, -p->h.first);
+    clq_launch_int(list, -p->w.first * (int)p->channels);
     clq_launch_work(list, 2, (size_t[]){frame_h, 0}, (size_t[]){1, 1}, 1, 1, 1);
     clq_launch_cost(list, 0, 0, 0, (double)(in_floats + floats) * sizeof(float));
     p->h.in = frame_h;
@@ -115,11 +117,12 @@ void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value pa
     size_t floats = clq_patches_depth(&p->patches) * p->columns, vector = clq_device_vector(clq_list_device(list));
     bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     size_t group = tile ? 1 : 64, share = tile ? 32 * vector : vector;
-    char options[CLQ_PRODUCT_OPTIONS];
-    (void)snprintf(options, sizeof options, "-DREDUCE -DFLOATS=%zu -DSLICES=%zu -DSHARE=%zu", floats, slices, share);
-    clq_launch_begin(list, "reduce", "product_support", options, "product_reduce");
+    clq_launch_begin(list, "reduce", "product_support", "", "product_reduce");
     clq_launch_value(list, partial, CLQ_READS);
     clq_launch_value(list, p->dw, CLQ_WRITES);
+    clq_launch_int(list, (int)floats);
+    clq_launch_int(list, (int)slices);
+    clq_launch_int(list, (int)share);
     clq_launch_work(list, 1, (size_t[]){clq_round_up(clq_ceil_div(floats, share), group)}, (size_t[]){group}, -1, 0, 0);
     clq_launch_cost(list, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float), 0);
 }

@@ -73,18 +73,20 @@ static void add_option(char *options, size_t *used, const char *format, ...) {
 
 /* ---- rows ---- */
 
+/* Transposed weights as panels. */
 static clq_value pack(clq_list *list, const clq_rows_product *p, const tile *t) {
-    size_t depth = clq_patches_depth(&p->patches), taps = p->patches.h.taps * p->patches.w.taps;
-    size_t vector = clq_device_vector(clq_list_device(list)), bytes = t->panels * depth * t->width * sizeof(float);
-    char options[CLQ_PRODUCT_OPTIONS];
-    size_t used = 0;
-    add_option(options, &used, "-DPACK -DNR=%zu -DTAPS=%zu -DDEPTH=%zu -DCOLUMNS=%zu%s", t->vectors, taps, p->patches.channels, p->columns,
-               p->transposed ? " -DTRANSPOSED" : "");
+    const clq_patches *q = &p->patches;
+    size_t depth = clq_patches_depth(q), taps = q->h.taps * q->w.taps, vector = clq_device_vector(clq_list_device(list));
+    size_t bytes = t->panels * depth * t->width * sizeof(float);
     clq_value packed = clq_list_value(list, CLQ_VALUE_SCRATCH, "packed weights", bytes, 0);
-    clq_launch_begin(list, "pack", "product_support", options, "product_pack");
+    clq_launch_begin(list, "pack", "product_support", "", "product_pack");
     clq_launch_value(list, p->w, CLQ_READS);
     clq_launch_value(list, packed, CLQ_WRITES);
-    clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(p->patches.channels, vector), t->panels}, (size_t[]){1, 1}, -1, 0, 0);
+    clq_launch_int(list, (int)taps);
+    clq_launch_int(list, (int)q->channels);
+    clq_launch_int(list, (int)p->columns);
+    clq_launch_int(list, (int)t->width);
+    clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(q->channels, vector), t->panels}, (size_t[]){1, 1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, (double)(depth * p->columns * sizeof(float) + bytes), 0);
     return packed;
 }
@@ -92,12 +94,12 @@ static clq_value pack(clq_list *list, const clq_rows_product *p, const tile *t) 
 /* Whether the taps of a row of an image are one run of floats, all inside. */
 static bool taps_are_runs(const clq_axis *w) { return (w->tap == 1 || w->taps == 1) && w->divide == 1 && !clq_axis_padded(w); }
 
-static void rows_options(const clq_rows_product *p, const tile *t, bool packed, char *options) {
+static void rows_options(const clq_rows_product *p, const tile *t, char *options) {
     const clq_patches *q = &p->patches;
     size_t used = clq_patches_options(q, p->columns, options, CLQ_PRODUCT_OPTIONS), depth = clq_patches_depth(q);
     bool matrix = clq_patches_are_matrix(q);
     add_option(options, &used, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation, p->b ? " -DBIAS" : "",
-               packed ? " -DPACKED" : "");
+               p->transposed ? " -DPACKED" : "");
     if (depth > LONG_SUM) add_option(options, &used, " -DBLOCKED=%d", BLOCK_TERMS);
     if (matrix) {
         add_option(options, &used, " -DMATRIX");
@@ -118,10 +120,9 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
     double capacity = clq_list_capacity(list);
     size_t divide = (size_t)q->w.divide, pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
     tile t = choose_tile(list, p.columns, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix);
-    bool packed = p.transposed;
-    if (packed) p.w = pack(list, &p, &t);
+    if (p.transposed) p.w = pack(list, &p, &t);
     char options[CLQ_PRODUCT_OPTIONS];
-    rows_options(&p, &t, packed, options);
+    rows_options(&p, &t, options);
     clq_launch_begin(list, p.label, "product_tile", options, "product_rows");
     clq_launch_value(list, p.x, CLQ_READS);
     clq_launch_value(list, p.w, CLQ_READS);

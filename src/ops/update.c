@@ -62,6 +62,7 @@ void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_by
     flat_size(list, &cut, floats);
     clq_launch_value(list, shares, CLQ_WRITES);
     clq_launch_int(list, whole ? clq_cut_int(index) : 0);
+    clq_launch_local(list, cut.group * sizeof(float));
     clq_cut_work(list, &cut);
     clq_launch_cost(list, (double)floats * 2, 0, (double)floats * sizeof(float), 0);
     if (whole) return;
@@ -70,6 +71,7 @@ void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_by
     clq_launch_int(list, clq_cut_int(cut.groups));
     clq_launch_value(list, out, CLQ_WRITES);
     clq_launch_int(list, clq_cut_int(index));
+    clq_launch_local(list, cut.group * sizeof(float));
     clq_cut_work_one(list, &cut);
     clq_launch_cost(list, (double)cut.groups, 0, (double)cut.groups * sizeof(float), 0);
 }
