@@ -10,6 +10,8 @@ install(TARGETS clique_shared clique_static
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/clique DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
+# The tree may be installed or moved anywhere: paths in clique.pc are relative to the file.
+file(RELATIVE_PATH CLIQUE_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/clique.pc.in ${CMAKE_BINARY_DIR}/generated/clique.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/generated/clique.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

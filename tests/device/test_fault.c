@@ -1,0 +1,87 @@
+/* Fails each OpenCL call of a whole life in turn, once and from then on: always a clean, named error or, where the work
+ * can go on without, the right answer; and the next life, with nothing failing, is right. */
+#include "whole_life.h"
+
+#include <dlfcn.h>
+
+enum { CALLS_MAX = 2000 };
+
+static unsigned (*fault_arm)(unsigned n, cl_int error, bool sticky);
+
+/* The loader reads OPENCL_LAYERS at the first OpenCL call, and ignores a layer that it cannot load. */
+static int load_layer(void **state) {
+    (void)state;
+    const char *folder = clq_environment("CLQ_TEST_BINARY");
+    char path[1024];
+    if (!folder) return -1;
+    (void)snprintf(path, sizeof path, "%s/tests/clq_fault_layer.so", folder);
+    if (setenv("OPENCL_LAYERS", path, 1) != 0) return -1;
+    void *library = dlopen(path, RTLD_NOW);
+    if (!library) return -1;
+    void *symbol = dlsym(library, "fault_arm");
+    memcpy(&fault_arm, &symbol, sizeof symbol);
+    return fault_arm ? 0 : -1;
+}
+
+static bool documented(clq_status status) {
+    return status == CLQ_MEMORY || status == CLQ_NO_DEVICE || status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY ||
+           status == CLQ_BUILD;
+}
+
+static void fail_each_call(const char *spec, cl_int error, bool sticky) {
+    uint32_t answer = 0;
+    (void)fault_arm(0, 0, false);
+    CHECK_OK(whole_life(spec, &answer));
+    assert_int_equal(answer, 5);
+    unsigned calls = fault_arm(0, 0, false), failures = 0;
+    assert_true(calls > 50 && calls < CALLS_MAX); /* the layer is really there */
+    for (unsigned n = 1; n <= calls; n++) {
+        (void)fault_arm(n, error, sticky);
+        answer = 0;
+        (void)alarm(10);
+        clq_status status = whole_life(spec, &answer);
+        (void)alarm(0);
+        (void)fault_arm(0, 0, false);
+        if (status == CLQ_OK && answer != 5)
+            fail_msg("call %u with %d: the answer is %u", n, (int)error, (unsigned)answer);
+        if (status == CLQ_OK) continue;
+        failures++;
+        if (!documented(status))
+            fail_msg("call %u with %d: %s: %s", n, (int)error, clq_status_text(status), clq_error_detail());
+        assert_true(strlen(clq_error_detail()) > 10);
+    }
+    assert_true(failures > 20);
+    CHECK_OK(whole_life(spec, &answer));
+    assert_int_equal(answer, 5);
+}
+
+static void test_in_caller(void **state) {
+    (void)state;
+    fail_each_call("pocl:0", CL_OUT_OF_RESOURCES, false);
+    fail_each_call("pocl:0", CL_OUT_OF_RESOURCES, true);
+    fail_each_call("pocl:0", CL_MEM_OBJECT_ALLOCATION_FAILURE, false);
+    fail_each_call("pocl:0", CL_MEM_OBJECT_ALLOCATION_FAILURE, true);
+}
+
+static void test_pool(void **state) {
+    (void)state;
+    fail_each_call("pocl:5", CL_OUT_OF_RESOURCES, false);
+    fail_each_call("pocl:5", CL_MEM_OBJECT_ALLOCATION_FAILURE, true);
+}
+
+static void test_intel(void **state) {
+    (void)state;
+#if defined(__x86_64__)
+    fail_each_call("intel:0", CL_OUT_OF_RESOURCES, true);
+    fail_each_call("intel:0", CL_MEM_OBJECT_ALLOCATION_FAILURE, false);
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_in_caller),
+        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_intel),
+    };
+    return cmocka_run_group_tests_name("fault", tests, load_layer, NULL);
+}
