@@ -50,14 +50,13 @@ static void CL_CALLBACK free_shared(cl_mem handle, void *context) {
     clq_free(block);
 }
 
-/* Takes the block over on success. */
+/* Takes the block over on success. The buffer begins where the block does: where it does not, Intel's runtime (2026.2)
+ * lays views of it as if it did. */
 static clq_status wrap_shared(clq_buffer *buffer, shared_block *block, const char *what) {
-    size_t skip = CLQ_BUFFER_ALIGN - (uintptr_t)block->memory % CLQ_BUFFER_ALIGN;
-    char *host = (char *)block->memory + skip % CLQ_BUFFER_ALIGN;
-    memset(host, 0, buffer->bytes);
+    memset(block->memory, 0, buffer->bytes);
     cl_int error;
-    cl_mem handle =
-        clCreateBuffer(block->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, buffer->bytes, host, &error);
+    cl_mem handle = clCreateBuffer(block->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, buffer->bytes,
+                                   block->memory, &error);
     CLQ_TRY(created(buffer, what, error));
     error = clSetMemObjectDestructorCallback(handle, free_shared, block);
     if (error != CL_SUCCESS) {
@@ -65,19 +64,16 @@ static clq_status wrap_shared(clq_buffer *buffer, shared_block *block, const cha
         return clq_cl_fail(buffer->device, error, "making the buffer of %s", what);
     }
     buffer->handle = handle;
-    buffer->host = host;
+    buffer->host = block->memory;
     return CLQ_OK;
 }
 
 /* Memory of host and device alike. As a cl_mem over it, kernels take it like any other buffer. */
 static clq_status create_shared(clq_buffer *buffer, const char *what) {
-    size_t padded;
-    if (!clq_add_size(buffer->bytes, CLQ_BUFFER_ALIGN, &padded))
-        return no_room(buffer->device, what, buffer->bytes, "more than there is");
     shared_block *block = clq_alloc(1, sizeof *block);
     if (!block) return CLQ_MEMORY;
     block->context = buffer->device->context;
-    block->memory = clq_svm_alloc(block->context, padded);
+    block->memory = clq_svm_alloc(block->context, buffer->bytes);
     if (!block->memory) {
         clq_free(block);
         return no_room(buffer->device, what, buffer->bytes, "the driver has no shared memory left");

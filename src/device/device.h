@@ -102,8 +102,9 @@ typedef enum clq_memory_kind {
 
 typedef struct clq_buffer clq_buffer;
 /* Zero-filled and touched, so that lazy allocation fails here; counted against the device's budget.
- * `what` names it in messages ("activations"). bytes >= 1; start aligned to CLQ_BUFFER_ALIGN. */
-enum { CLQ_BUFFER_ALIGN = 4096 };
+ * `what` names it in messages ("activations"). bytes >= 1; start aligned to CLQ_BUFFER_ALIGN: any
+ * vector's. */
+enum { CLQ_BUFFER_ALIGN = 128 };
 clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t bytes, const char *what, clq_buffer **out);
 clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out); /* retained */
 void clq_buffer_destroy(clq_buffer *buffer);                                    /* takes NULL */

@@ -25,7 +25,7 @@ bool clq_svm_probe(cl_platform_id platform, cl_device_id id) {
 }
 
 void *clq_svm_alloc(cl_context context, size_t bytes) {
-    return clSVMAlloc(context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes, 0);
+    return clSVMAlloc(context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes, CLQ_BUFFER_ALIGN);
 }
 
 void clq_svm_free(cl_context context, void *block) { clSVMFree(context, block); }

@@ -21,6 +21,33 @@ static void zeroed_and_aligned(clq_device *device, clq_queue *queue) {
     }
 }
 
+/* What a view, its buffer and the host's pointer show of one buffer is the same, whatever its size. */
+static void views_lie_where_they_say(clq_device *device, clq_queue *queue) {
+    enum { MOST = 20000 };
+    static unsigned char bytes[MOST];
+    const size_t align = clq_device_view_align(device), sizes[] = {2 * align, 3 * align + 24, 1000, 4096, 5000, MOST};
+    for (size_t i = 0; i < CLQ_COUNT_OF(sizes); i++) {
+        clq_buffer *buffer, *view;
+        size_t size = sizes[i], rest = size - align;
+        CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, size, "a test", &buffer));
+        CHECK_OK(clq_buffer_view(buffer, align, rest, &view));
+        for (size_t k = 0; k < size; k++) bytes[k] = (unsigned char)(k % 251);
+        CHECK_OK(clq_queue_write(queue, buffer, 0, bytes, size, true));
+        memset(bytes, 0, sizeof bytes);
+        CHECK_OK(clq_queue_read(queue, view, 0, bytes, rest, true));
+        for (size_t k = 0; k < rest; k++) assert_int_equal(bytes[k], (k + align) % 251);
+        for (size_t k = 0; k < rest; k++) bytes[k] = (unsigned char)(k % 199);
+        CHECK_OK(clq_queue_write(queue, view, 0, bytes, rest, true));
+        CHECK_OK(clq_queue_finish(queue));
+        const unsigned char *host = clq_buffer_host(buffer);
+        for (size_t k = 0; host && k < size; k++) assert_int_equal(host[k], k < align ? k % 251 : (k - align) % 199);
+        CHECK_OK(clq_queue_read(queue, buffer, 0, bytes, size, true));
+        for (size_t k = 0; k < size; k++) assert_int_equal(bytes[k], k < align ? k % 251 : (k - align) % 199);
+        clq_buffer_destroy(view);
+        clq_buffer_destroy(buffer);
+    }
+}
+
 static void budget_counts(clq_device *device, clq_queue *queue) {
     (void)queue;
     uint64_t budget = clq_device_memory_budget(device);
@@ -149,6 +176,10 @@ static void test_zeroed(void **state) {
     (void)state;
     on_each_device(zeroed_and_aligned);
 }
+static void test_views(void **state) {
+    (void)state;
+    on_each_device(views_lie_where_they_say);
+}
 static void test_budget(void **state) {
     (void)state;
     on_each_device(budget_counts);
@@ -168,8 +199,8 @@ static void test_wraps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_zeroed),   cmocka_unit_test(test_budget), cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_coherent), cmocka_unit_test(test_maps),   cmocka_unit_test(test_wraps),
+        cmocka_unit_test(test_zeroed),   cmocka_unit_test(test_views), cmocka_unit_test(test_budget), cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_coherent), cmocka_unit_test(test_maps),  cmocka_unit_test(test_wraps),
     };
     return cmocka_run_group_tests_name("buffer", tests, NULL, NULL);
 }
