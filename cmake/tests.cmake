@@ -45,4 +45,6 @@ set_tests_properties(install/examples PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRON
 add_library(clq_fault_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/fault_layer.c)
 clq_compile_options(clq_fault_layer)
 set_target_properties(clq_fault_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_dependencies(test_device_fault clq_fault_layer)
+foreach(target test_device_fault test_train_failure)
+  add_dependencies(${target} clq_fault_layer)
+endforeach()

@@ -62,11 +62,15 @@ CLQ_API clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool dr
 CLQ_API clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches);
 
 /* A batch is borrowed until the next call of clq_dataset_next or clq_dataset_seek, or until a stage
- * is set. */
+ * is set. A caller's own batch says the same of itself; its samples need no alignment. */
 typedef struct clq_batch {
     size_t count;           /* samples; only an epoch's last may be smaller than the batch */
     const void *samples;    /* (count, shape…), 64-byte aligned */
+    size_t sample_elements; /* product of shape */
+    clq_dtype sample_dtype; /* CLQ_U8 or CLQ_F32 */
     const void *labels;     /* int32 (count), or f32 (count, classes) */
+    bool soft_labels;       /* the latter */
+    size_t classes;         /* as clq_dataset_info.classes */
     uint64_t epoch, index;  /* from 0; batch within the epoch */
 } clq_batch;
 /* *more is false at the end of the epoch (batch untouched); the call after that begins the next

@@ -206,7 +206,11 @@ clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool *more) 
     const slot *taken = take(dataset->ring);
     *batch = (clq_batch){.count = taken->count,
                          .samples = taken->samples,
+                         .sample_elements = dataset->info.sample_elements,
+                         .sample_dtype = dataset->info.sample_dtype,
                          .labels = taken->labels,
+                         .soft_labels = dataset->info.soft_labels,
+                         .classes = dataset->info.classes,
                          .epoch = dataset->next.epoch,
                          .index = dataset->next.index};
     *more = true;

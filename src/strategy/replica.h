@@ -15,6 +15,7 @@ typedef struct clq_latch {
     pthread_mutex_t mutex;
     pthread_cond_t zero;
     unsigned remaining;
+    bool ready; /* mutex and condition exist */
 } clq_latch;
 
 typedef enum clq_command_kind {
@@ -70,10 +71,8 @@ struct clq_strategy {
     unsigned count;
     clq_replica *replicas;
     clq_crew *crew; /* NULL for one replica */
-    clq_latch latch;
-    bool latch_ready;
-    pthread_mutex_t failure_mutex;
-    bool failure_mutex_ready;
+    clq_latch latch; /* what the poster waits for */
+    clq_latch cause; /* open until the first replica has said why it failed */
     atomic_bool failed;
     clq_error failure;
     size_t *offsets, *counts; /* the split of the batch at hand */

@@ -4,27 +4,31 @@
 #include <string.h>
 
 void clq_strategy_fail(clq_strategy *strategy, clq_status status, const clq_replica *replica) {
-    /* A replica that was only told to give up is not the cause. */
-    if (strategy->count > 1 && status != CLQ_ABORTED)
-        clq_fail_within(status, "replica %u on %s", replica->index, clq_device_label(replica->device));
+    clq_latch *cause = &strategy->cause;
+    if (status == CLQ_ABORTED) {
+        /* Told to give up by the replica that failed, which is about to say why. */
+        pthread_mutex_lock(&cause->mutex);
+        while (cause->remaining > 0) pthread_cond_wait(&cause->zero, &cause->mutex);
+        pthread_mutex_unlock(&cause->mutex);
+        return;
+    }
+    if (strategy->count > 1) clq_fail_within(status, "replica %u on %s", replica->index, clq_device_label(replica->device));
     clq_error error;
     clq_error_take(status, &error);
-    pthread_mutex_lock(&strategy->failure_mutex);
-    bool first = !atomic_load(&strategy->failed) || (strategy->failure.status == CLQ_ABORTED && status != CLQ_ABORTED);
-    if (first) {
+    pthread_mutex_lock(&cause->mutex);
+    if (cause->remaining > 0) {
         strategy->failure = error;
         atomic_store(&strategy->failed, true);
+        cause->remaining = 0;
+        pthread_cond_broadcast(&cause->zero);
     }
-    pthread_mutex_unlock(&strategy->failure_mutex);
+    pthread_mutex_unlock(&cause->mutex);
     if (strategy->crew) clq_crew_abort(strategy->crew, &error);
 }
 
-static clq_status failure(clq_strategy *strategy) {
+clq_status clq_strategy_failure(clq_strategy *strategy) {
     if (!atomic_load(&strategy->failed)) return CLQ_OK;
-    pthread_mutex_lock(&strategy->failure_mutex);
-    clq_error error = strategy->failure;
-    pthread_mutex_unlock(&strategy->failure_mutex);
-    return clq_error_raise(&error);
+    return clq_error_raise(&strategy->failure); /* written once, before `failed` */
 }
 
 /* ---- posting --------------------------------------------------------------------------------------------------- */
@@ -39,7 +43,7 @@ static clq_status await(clq_strategy *strategy) {
     pthread_mutex_lock(&strategy->latch.mutex);
     while (strategy->latch.remaining > 0) pthread_cond_wait(&strategy->latch.zero, &strategy->latch.mutex);
     pthread_mutex_unlock(&strategy->latch.mutex);
-    return failure(strategy);
+    return clq_strategy_failure(strategy);
 }
 
 static void post_all(clq_strategy *strategy, const clq_command *command) {
@@ -49,7 +53,7 @@ static void post_all(clq_strategy *strategy, const clq_command *command) {
 /* One command to every replica with its rows of the batch. */
 static clq_status post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
     const clq_strategy_config *config = &strategy->config;
-    CLQ_TRY(failure(strategy));
+    CLQ_TRY(clq_strategy_failure(strategy));
     if (batch->count > config->global_batch)
         return clq_fail(CLQ_ARGUMENT, "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
                         batch->count, config->global_batch);
@@ -83,13 +87,13 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, 
 }
 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
-    CLQ_TRY(failure(strategy));
+    CLQ_TRY(clq_strategy_failure(strategy));
     if (strategy->crew) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_REDUCE});
     return CLQ_OK;
 }
 
 clq_status clq_strategy_apply(clq_strategy *strategy, float rate) {
-    CLQ_TRY(failure(strategy));
+    CLQ_TRY(clq_strategy_failure(strategy));
     post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_APPLY, .rate = rate});
     return CLQ_OK;
 }
@@ -109,7 +113,7 @@ clq_status clq_strategy_wait(clq_strategy *strategy) {
 }
 
 static clq_status transfer(clq_strategy *strategy, unsigned replica, clq_command command) {
-    CLQ_TRY(failure(strategy));
+    CLQ_TRY(clq_strategy_failure(strategy));
     command.latch = &strategy->latch;
     expect(strategy, 1);
     clq_replica_post(&strategy->replicas[replica], &command);
@@ -165,16 +169,21 @@ clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, 
 
 /* ---- life --------------------------------------------------------------------------------------------------------- */
 
-static clq_status create_locks(clq_strategy *strategy) {
-    if (pthread_mutex_init(&strategy->failure_mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
-    strategy->failure_mutex_ready = true;
-    if (pthread_mutex_init(&strategy->latch.mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
-    if (pthread_cond_init(&strategy->latch.zero, NULL) != 0) {
-        pthread_mutex_destroy(&strategy->latch.mutex);
+static clq_status create_latch(clq_latch *latch, unsigned parties) {
+    if (pthread_mutex_init(&latch->mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
+    if (pthread_cond_init(&latch->zero, NULL) != 0) {
+        pthread_mutex_destroy(&latch->mutex);
         return clq_fail(CLQ_SYSTEM, "cannot create a condition variable");
     }
-    strategy->latch_ready = true;
+    latch->remaining = parties;
+    latch->ready = true;
     return CLQ_OK;
+}
+
+static void destroy_latch(clq_latch *latch) {
+    if (!latch->ready) return;
+    pthread_cond_destroy(&latch->zero);
+    pthread_mutex_destroy(&latch->mutex);
 }
 
 static clq_status create_crew(clq_strategy *strategy) {
@@ -218,7 +227,8 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     strategy->model = model;
     strategy->config = *config;
     clq_status status;
-    CLQ_TRY_OR(fail, status, create_locks(strategy));
+    CLQ_TRY_OR(fail, status, create_latch(&strategy->latch, 0));
+    CLQ_TRY_OR(fail, status, create_latch(&strategy->cause, 1));
     CLQ_TRY_OR(fail, status, open_replicas(strategy, devices));
     *out = strategy;
     return CLQ_OK;
@@ -232,11 +242,8 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_stop(&strategy->replicas[r]);
     clq_crew_destroy(strategy->crew); /* nobody is inside now; its memory lies on the devices that close next */
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
-    if (strategy->latch_ready) {
-        pthread_cond_destroy(&strategy->latch.zero);
-        pthread_mutex_destroy(&strategy->latch.mutex);
-    }
-    if (strategy->failure_mutex_ready) pthread_mutex_destroy(&strategy->failure_mutex);
+    destroy_latch(&strategy->latch);
+    destroy_latch(&strategy->cause);
     clq_free(strategy->replicas);
     clq_free(strategy->offsets);
     clq_free(strategy->counts);

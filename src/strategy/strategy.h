@@ -35,6 +35,9 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, 
 clq_status clq_strategy_reduce(clq_strategy *strategy);
 clq_status clq_strategy_apply(clq_strategy *strategy, float rate);
 
+/* The first failure of any replica so far, or OK. Waits for nothing. */
+clq_status clq_strategy_failure(clq_strategy *strategy);
+
 /* These wait for all that was posted. */
 clq_status clq_strategy_wait(clq_strategy *strategy);
 /* Sums over replicas of metrics rows [first, first + count): loss sum and right answers per row, in double. */

@@ -1,30 +1,6 @@
 /* fit, evaluate, predict: loops over a dataset. */
 #include "train/trainer.h"
 
-#include <string.h>
-
-/* Turns a batch's integer labels into one-hot rows where the loss wants rows. */
-typedef struct one_hot {
-    float *rows; /* (batch, classes); NULL: labels pass as they are */
-    size_t classes;
-} one_hot;
-
-static clq_status one_hot_start(const clq_trainer *trainer, const clq_dataset *data, one_hot *out) {
-    *out = (one_hot){.classes = trainer->loss.classes};
-    if (trainer->loss.kind != CLQ_LOSS_CATEGORICAL || clq_dataset_get_info(data)->soft_labels) return CLQ_OK;
-    out->rows = clq_alloc(trainer->config.global_batch, out->classes * sizeof *out->rows);
-    return out->rows ? CLQ_OK : CLQ_MEMORY;
-}
-
-/* The batch must be at most the trainer's global batch. */
-static void one_hot_apply(const one_hot *labels, clq_batch *batch) {
-    if (!labels->rows) return;
-    const int32_t *classes = batch->labels;
-    memset(labels->rows, 0, batch->count * labels->classes * sizeof *labels->rows);
-    for (size_t i = 0; i < batch->count; i++) labels->rows[i * labels->classes + (size_t)classes[i]] = 1.0f;
-    batch->labels = labels->rows;
-}
-
 /* How often progress is told and metrics are collected for it. */
 static const double progress_every_s = 0.25;
 
@@ -32,7 +8,6 @@ typedef struct run {
     clq_trainer *trainer;
     clq_dataset *data;
     const clq_fit_config *config;
-    one_hot labels;
     clq_metrics metrics;
     double started, input_s;
     double told; /* when progress was last told; 0: not yet */
@@ -86,7 +61,6 @@ static clq_status train_epoch(run *r, uint64_t last_step) {
         CLQ_TRY(clq_dataset_next(r->data, &batch, &more));
         r->input_s += clq_now() - asked;
         if (!more) break;
-        one_hot_apply(&r->labels, &batch);
         CLQ_TRY(train_batch(r, &batch));
     }
     return clq_metrics_collect(&r->metrics, r->trainer);
@@ -124,36 +98,29 @@ clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_confi
     if (batches == 0)
         return clq_fail(CLQ_ARGUMENT, "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
                         clq_dataset_get_info(train)->name);
-    run r = {.trainer = trainer, .data = train, .config = config, };
+    run r = {.trainer = trainer, .data = train, .config = config};
     r.epochs = config->epochs ? config->epochs : (config->steps + batches - 1) / batches;
-    CLQ_TRY(one_hot_start(trainer, train, &r.labels));
-    clq_status status = train_epochs(&r);
-    clq_free(r.labels.rows);
-    return status;
+    return train_epochs(&r);
 }
 
 /* Walks a dataset once, from its start, in order. */
 static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset,
                                  clq_status (*each)(clq_trainer *trainer, const clq_batch *batch, void *context), void *context) {
-    one_hot labels;
     CLQ_TRY(check_batch(trainer, dataset));
     CLQ_TRY(clq_dataset_seek(dataset, 0, 0));
-    CLQ_TRY(one_hot_start(trainer, dataset, &labels));
-    clq_status status;
-    for (bool more = true;;) {
+    for (;;) {
         clq_batch batch;
-        status = clq_dataset_next(dataset, &batch, &more);
-        if (status != CLQ_OK || !more) break;
-        one_hot_apply(&labels, &batch);
-        status = each(trainer, &batch, context);
-        if (status != CLQ_OK) break;
+        bool more;
+        CLQ_TRY(clq_dataset_next(dataset, &batch, &more));
+        if (!more) return CLQ_OK;
+        CLQ_TRY(each(trainer, &batch, context));
     }
-    clq_free(labels.rows);
-    return status;
 }
 
 static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
-    CLQ_TRY(clq_strategy_forward(trainer->strategy, batch, (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS)));
+    clq_batch taken;
+    CLQ_TRY(clq_trainer_take_batch(trainer, batch, true, &taken));
+    CLQ_TRY(clq_strategy_forward(trainer->strategy, &taken, (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS)));
     trainer->rows++;
     return clq_metrics_note(context, trainer, batch->count);
 }
@@ -175,9 +142,10 @@ typedef struct predictions {
 } predictions;
 
 static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
-    (void)trainer;
     predictions *p = context;
-    CLQ_TRY(clq_strategy_predict(p->predictor, batch, p->next));
+    clq_batch taken;
+    CLQ_TRY(clq_trainer_take_batch(trainer, batch, false, &taken));
+    CLQ_TRY(clq_strategy_predict(p->predictor, &taken, p->next));
     p->next += batch->count * p->outputs;
     return CLQ_OK;
 }

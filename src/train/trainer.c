@@ -60,6 +60,7 @@ void clq_trainer_destroy(clq_trainer *trainer) {
     if (!trainer) return;
     clq_strategy_destroy(trainer->predictor);
     clq_strategy_destroy(trainer->strategy);
+    clq_free(trainer->one_hot);
     clq_free(trainer);
 }
 
@@ -124,8 +125,11 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
     if (trainer->config.inference_only) return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients");
+    CLQ_TRY(clq_strategy_failure(trainer->strategy));
     uint32_t slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS);
-    CLQ_TRY(clq_strategy_gradients(trainer->strategy, batch, slot));
+    clq_batch taken;
+    CLQ_TRY(clq_trainer_take_batch(trainer, batch, true, &taken));
+    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, slot));
     trainer->rows++;
     trainer->last_count = batch->count;
     trainer->has_gradient = true;
@@ -133,11 +137,13 @@ clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
 }
 
 clq_status clq_step_reduce(clq_trainer *trainer) {
+    CLQ_TRY(clq_strategy_failure(trainer->strategy));
     if (!trainer->has_gradient) return clq_fail(CLQ_STATE, "clq_step_reduce comes after clq_step_gradients");
     return clq_strategy_reduce(trainer->strategy);
 }
 
 clq_status clq_step_apply(clq_trainer *trainer) {
+    CLQ_TRY(clq_strategy_failure(trainer->strategy));
     if (!trainer->has_gradient) return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce");
     CLQ_TRY(clq_strategy_apply(trainer->strategy, clq_optimizer_rate(&trainer->config.optimizer, trainer->step + 1)));
     trainer->step++;

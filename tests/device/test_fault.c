@@ -2,25 +2,15 @@
  * can go on without, the right answer; and the next life, with nothing failing, is right. */
 #include "whole_life.h"
 
-#include <dlfcn.h>
+#include "support/faults.h"
 
 enum { CALLS_MAX = 2000 };
 
-static unsigned (*fault_arm)(unsigned n, cl_int error, bool sticky);
+static faults layer;
 
-/* The loader reads OPENCL_LAYERS at the first OpenCL call, and ignores a layer that it cannot load. */
 static int load_layer(void **state) {
     (void)state;
-    const char *folder = clq_environment("CLQ_TEST_BINARY");
-    char path[1024];
-    if (!folder) return -1;
-    (void)snprintf(path, sizeof path, "%s/tests/clq_fault_layer.so", folder);
-    if (setenv("OPENCL_LAYERS", path, 1) != 0) return -1;
-    void *library = dlopen(path, RTLD_NOW);
-    if (!library) return -1;
-    void *symbol = dlsym(library, "fault_arm");
-    memcpy(&fault_arm, &symbol, sizeof symbol);
-    return fault_arm ? 0 : -1;
+    return faults_load(&layer);
 }
 
 static bool documented(clq_status status) {
@@ -30,18 +20,18 @@ static bool documented(clq_status status) {
 
 static void fail_each_call(const char *spec, cl_int error, bool sticky) {
     uint32_t answer = 0;
-    (void)fault_arm(0, 0, false);
+    (void)layer.arm(0, 0, false);
     CHECK_OK(whole_life(spec, &answer));
     assert_int_equal(answer, 5);
-    unsigned calls = fault_arm(0, 0, false), failures = 0;
+    unsigned calls = layer.arm(0, 0, false), failures = 0;
     assert_true(calls > 50 && calls < CALLS_MAX); /* the layer is really there */
     for (unsigned n = 1; n <= calls; n++) {
-        (void)fault_arm(n, error, sticky);
+        (void)layer.arm(n, error, sticky);
         answer = 0;
         (void)alarm(10);
         clq_status status = whole_life(spec, &answer);
         (void)alarm(0);
-        (void)fault_arm(0, 0, false);
+        (void)layer.arm(0, 0, false);
         if (status == CLQ_OK && answer != 5)
             fail_msg("call %u with %d: the answer is %u", n, (int)error, (unsigned)answer);
         if (status == CLQ_OK) continue;

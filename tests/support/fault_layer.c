@@ -1,6 +1,6 @@
-/* An OpenCL layer (OPENCL_LAYERS names the library) that fails calls on order. It counts the calls that can fail;
- * fault_arm(n, error, sticky) makes the n-th from then on fail, and with `sticky` all after it. Releases never fail:
- * a failed release is a leak and nothing else. */
+/* An OpenCL layer (OPENCL_LAYERS names the library) that fails calls on order. It counts the calls that can fail, of the
+ * thread that fault_only named or of all; fault_arm(n, error, sticky) makes the n-th from then on fail, and with `sticky`
+ * all after it. Releases never fail: a failed release is a leak and nothing else. */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
@@ -8,7 +8,9 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -16,6 +18,8 @@ static struct _cl_icd_dispatch driver, layer;
 static atomic_uint calls, fail_at;
 static atomic_int fail_with;
 static atomic_bool fail_on;
+enum { THREAD_NAME_MAX = 16 };
+static char only[THREAD_NAME_MAX];
 
 /* Returns how many calls were made since the last fault_arm. n = 0: none fails. */
 EXPORT unsigned fault_arm(unsigned n, cl_int error, bool sticky);
@@ -26,7 +30,17 @@ unsigned fault_arm(unsigned n, cl_int error, bool sticky) {
     return atomic_exchange(&calls, 0);
 }
 
+/* Set while nothing runs. */
+EXPORT void fault_only(const char *thread);
+void fault_only(const char *thread) { (void)snprintf(only, sizeof only, "%s", thread ? thread : ""); }
+
+static bool concerns_us(void) {
+    char name[THREAD_NAME_MAX] = "";
+    return only[0] == '\0' || (prctl(PR_GET_NAME, name, 0, 0, 0) == 0 && strcmp(name, only) == 0);
+}
+
 static cl_int fault(void) {
+    if (!concerns_us()) return CL_SUCCESS;
     unsigned call = atomic_fetch_add(&calls, 1) + 1, at = atomic_load(&fail_at);
     bool hit = at != 0 && (call == at || (call > at && atomic_load(&fail_on)));
     return hit ? atomic_load(&fail_with) : CL_SUCCESS;

@@ -1,0 +1,121 @@
+/* Custom loops: what a step refuses, and that categorical and sparse losses agree on the same labels. */
+#include "support/check.h"
+#include "train/train.h"
+
+#include <math.h>
+
+enum { INPUTS = 4, CLASSES = 3, BATCH = 6 };
+
+static clq_system *sys;
+static const float samples[BATCH][INPUTS] = {{1, 2, 3, 4}, {0, 1, 0, 1}, {2, 0, 0, 1}, {3, 1, 2, 0}, {1, 1, 1, 1}, {0, 0, 2, 2}};
+static const int32_t labels[BATCH] = {0, 2, 1, 1, 0, 2};
+
+static clq_batch good_batch(void) {
+    return (clq_batch){.count = BATCH, .samples = samples, .sample_elements = INPUTS, .sample_dtype = CLQ_F32,
+                       .labels = labels, .classes = CLASSES};
+}
+
+static void open_trainer(clq_loss_kind loss, clq_model **model, clq_trainer **trainer) {
+    clq_devices devices;
+    assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));
+    assert_ok(clq_model_create("small", model));
+    clq_tensor x = clq_input(*model, CLQ_SHAPE(INPUTS));
+    assert_ok(clq_model_finish(*model, clq_dense(*model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = BATCH;
+    config.sample_dtype = CLQ_F32;
+    config.loss.kind = loss;
+    assert_ok(clq_trainer_create(*model, &devices, &config, trainer));
+}
+
+static void refused(void **state) {
+    (void)state;
+    clq_model *model;
+    clq_trainer *trainer;
+    clq_step_info info;
+    const int32_t too_large[BATCH] = {0, 1, 2, 3, 0, 0}, negative[BATCH] = {0, 1, 2, 0, 0, -1};
+    float rows[BATCH][CLASSES + 1] = {{0}};
+    open_trainer(CLQ_LOSS_SPARSE_CATEGORICAL, &model, &trainer);
+    assert_fails(CLQ_STATE, "after clq_step_gradients", clq_step_reduce(trainer));
+    assert_fails(CLQ_STATE, "after clq_step_gradients", clq_step_apply(trainer));
+    assert_fails(CLQ_STATE, "no step", clq_step_read(trainer, &info));
+    clq_batch b = good_batch();
+    b.count = 0;
+    assert_fails(CLQ_ARGUMENT, "no samples", clq_step_gradients(trainer, &b));
+    b.count = BATCH + 1;
+    assert_fails(CLQ_ARGUMENT, "larger than the global batch of 6", clq_step_gradients(trainer, &b));
+    b = good_batch();
+    b.sample_elements = INPUTS + 1;
+    assert_fails(CLQ_MISMATCH, "5 values and model small takes 4", clq_step_gradients(trainer, &b));
+    b = good_batch();
+    b.sample_dtype = CLQ_U8;
+    assert_fails(CLQ_MISMATCH, "u8 and the trainer was made for f32", clq_step_gradients(trainer, &b));
+    b = good_batch();
+    b.labels = NULL;
+    assert_fails(CLQ_MISMATCH, "no labels", clq_step_gradients(trainer, &b));
+    b.labels = too_large;
+    assert_fails(CLQ_MISMATCH, "label 3 of the batch is 3", clq_step_gradients(trainer, &b));
+    b.labels = negative;
+    assert_fails(CLQ_MISMATCH, "label 5 of the batch is -1", clq_step_gradients(trainer, &b));
+    b.labels = rows;
+    b.soft_labels = true;
+    assert_fails(CLQ_MISMATCH, "categorical_crossentropy", clq_step_gradients(trainer, &b));
+    b = good_batch(); /* and nothing of that has done harm */
+    assert_ok(clq_step_gradients(trainer, &b));
+    assert_ok(clq_step_reduce(trainer));
+    assert_ok(clq_step_apply(trainer));
+    assert_ok(clq_step_read(trainer, &info));
+    assert_true(info.step == 1 && info.samples == BATCH && isfinite(info.loss));
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+    open_trainer(CLQ_LOSS_CATEGORICAL, &model, &trainer);
+    b.labels = rows;
+    b.soft_labels = true;
+    b.classes = CLASSES + 1;
+    assert_fails(CLQ_MISMATCH, "4 classes and model small has 3 outputs", clq_step_gradients(trainer, &b));
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
+static double loss_of(clq_loss_kind kind, bool soft) {
+    clq_model *model;
+    clq_trainer *trainer;
+    clq_step_info info = {0};
+    float rows[BATCH][CLASSES] = {{0}};
+    for (int i = 0; i < BATCH; i++) rows[i][labels[i]] = 1.0f;
+    clq_batch b = good_batch();
+    if (soft) b.labels = rows, b.soft_labels = true;
+    open_trainer(kind, &model, &trainer);
+    for (int step = 0; step < 3; step++) {
+        assert_ok(clq_step_gradients(trainer, &b));
+        assert_ok(clq_step_reduce(trainer));
+        assert_ok(clq_step_apply(trainer));
+    }
+    assert_ok(clq_step_read(trainer, &info));
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+    return info.loss;
+}
+
+/* Integer labels become rows where the loss wants rows. */
+static void losses_agree(void **state) {
+    (void)state;
+    double sparse = loss_of(CLQ_LOSS_SPARSE_CATEGORICAL, false);
+    assert_true(fabs(loss_of(CLQ_LOSS_CATEGORICAL, false) - sparse) <= 1e-6 * sparse);
+    assert_true(fabs(loss_of(CLQ_LOSS_CATEGORICAL, true) - sparse) <= 1e-6 * sparse);
+}
+
+static int open_system(void **state) {
+    (void)state;
+    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+}
+static int close_system(void **state) {
+    (void)state;
+    clq_system_close(sys);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refused), cmocka_unit_test(losses_agree)};
+    return cmocka_run_group_tests(tests, open_system, close_system);
+}

@@ -1,0 +1,231 @@
+/* Training when something fails: a device that vanishes in the middle, any call of any replica, any allocation. Always a
+ * named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
+#include "support/check.h"
+#include "support/faults.h"
+#include "train/train.h"
+
+#include <math.h>
+#include <unistd.h>
+
+enum { STEPS = 3, BATCH = 8, SAMPLES = 20, INPUTS = 6, CLASSES = 3, SECONDS_MOST = 20 };
+
+static faults layer;
+static clq_system *sys;
+static float samples[SAMPLES][INPUTS];
+static int32_t labels[SAMPLES];
+
+typedef struct training {
+    const char *spec;
+    double loss;          /* out: of the last step */
+    const char *fail_in;  /* thread whose calls count, once the trainer exists; NULL: nothing is armed */
+    unsigned fail_at;
+    bool sticky;
+    unsigned calls;       /* out: that could have failed */
+} training;
+
+static clq_status make_model(clq_model **out) {
+    clq_model *model;
+    CLQ_TRY(clq_model_create("small", &model));
+    clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
+    x = clq_dense(model, x, &(clq_dense_config){.units = 5, .activation = CLQ_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    clq_status status = clq_model_finish(model, x);
+    if (status != CLQ_OK) clq_model_destroy(model);
+    else *out = model;
+    return status;
+}
+
+static clq_status make_data(clq_dataset **out) {
+    clq_dataset *data;
+    size_t shape[] = {INPUTS};
+    CLQ_TRY(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, CLASSES, &data));
+    clq_status status = clq_dataset_batch(data, BATCH, false);
+    if (status != CLQ_OK) clq_dataset_destroy(data);
+    else *out = data;
+    return status;
+}
+
+static clq_status note_loss(void *context, const clq_step_info *info) {
+    ((training *)context)->loss = info->loss;
+    return CLQ_OK;
+}
+
+static clq_status train(void *context) {
+    training *t = context;
+    clq_devices devices;
+    clq_model *model = NULL;
+    clq_dataset *data = NULL;
+    clq_trainer *trainer = NULL;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = BATCH;
+    config.sample_dtype = CLQ_F32;
+    config.measure_gradient = true;
+    clq_fit_config fit = {.steps = STEPS, .context = t, .on_step = note_loss};
+    clq_status status = clq_devices_select(sys, t->spec, &devices);
+    if (status == CLQ_OK) status = make_model(&model);
+    if (status == CLQ_OK) status = make_data(&data);
+    if (status == CLQ_OK) status = clq_trainer_create(model, &devices, &config, &trainer);
+    if (status == CLQ_OK) {
+        layer.only(t->fail_in);
+        if (t->fail_in) (void)layer.arm(t->fail_at, CL_OUT_OF_RESOURCES, t->sticky);
+        status = clq_fit(trainer, data, &fit);
+        if (t->fail_in) t->calls = layer.arm(0, 0, false);
+        layer.only(NULL);
+    }
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+    return status;
+}
+
+static clq_status train_in_time(training *t) {
+    (void)alarm(SECONDS_MOST);
+    clq_status status = train(t);
+    (void)alarm(0);
+    return status;
+}
+
+static double clean_loss(const char *spec) {
+    training t = {.spec = spec};
+    assert_ok(train_in_time(&t));
+    assert_true(isfinite(t.loss) && t.loss > 0.0);
+    return t.loss;
+}
+
+static const char *const specs[] = {
+    "pocl:0,pocl:1", "pocl:5*2",
+#if defined(__x86_64__)
+    "pocl:0,intel", "intel*2",
+#endif
+};
+
+/* Every call of one replica's thread in turn, once and from then on: the error names the replica and its device. */
+static void one_replica_fails(void **state) {
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
+        double clean = clean_loss(specs[i]);
+        training t = {.spec = specs[i], .fail_in = "replica 1"};
+        assert_ok(train_in_time(&t));
+        unsigned calls = t.calls, failures = 0;
+        assert_true(calls >= 10 * STEPS); /* the layer is really there, and it is that thread */
+        for (unsigned n = 1; n <= calls; n += 3) {
+            t.fail_at = n;
+            t.sticky = n % 2;
+            clq_status status = train_in_time(&t);
+            /* Waiting asks as often as it takes: not every run gets as far, and one question more may do. */
+            if (status == CLQ_OK && t.loss == clean && (t.calls < n || !t.sticky)) continue;
+            failures++;
+            if (status == CLQ_OK) fail_msg("%s, call %u of %u: no error, and the loss is %.9g, not %.9g", specs[i], n, t.calls, t.loss, clean);
+            if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY)
+                fail_msg("%s, call %u of %u: %s: %s", specs[i], n, calls, clq_status_text(status), clq_error_detail());
+            if (!strstr(clq_error_detail(), "replica 1 on "))
+                fail_msg("%s, call %u: who failed is not in: %s", specs[i], n, clq_error_detail());
+        }
+        assert_true(failures >= 3 * STEPS);
+        assert_true(clean == clean_loss(specs[i]));
+    }
+}
+
+/* The steps by hand after a failure: each says the same again. */
+static void failure_stays(void **state) {
+    (void)state;
+    clq_devices devices;
+    clq_model *model;
+    clq_dataset *data;
+    clq_trainer *trainer;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = BATCH;
+    config.sample_dtype = CLQ_F32;
+    assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));
+    assert_ok(make_model(&model));
+    assert_ok(make_data(&data));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    clq_batch batch;
+    bool more;
+    float weights[INPUTS * 5];
+    assert_ok(clq_dataset_next(data, &batch, &more));
+    layer.only("replica 0");
+    (void)layer.arm(1, CL_OUT_OF_RESOURCES, true);
+    (void)clq_step_gradients(trainer, &batch);
+    assert_fails(CLQ_DEVICE, "replica 0 on pocl:0", clq_trainer_wait(trainer));
+    (void)layer.arm(0, 0, false);
+    layer.only(NULL);
+    assert_fails(CLQ_DEVICE, "replica 0 on pocl:0", clq_step_gradients(trainer, &batch));
+    assert_fails(CLQ_DEVICE, "replica 0 on pocl:0", clq_step_reduce(trainer));
+    assert_fails(CLQ_DEVICE, "replica 0 on pocl:0", clq_step_apply(trainer));
+    assert_fails(CLQ_DEVICE, "replica 0 on pocl:0", clq_trainer_get_variable(trainer, 0, weights));
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+/* Every call of every thread, from opening the devices to the last step. */
+static void any_call_fails(const char *spec) {
+    training t = {.spec = spec};
+    double clean = clean_loss(spec);
+    (void)layer.arm(0, 0, false);
+    assert_ok(train_in_time(&t));
+    unsigned calls = layer.arm(0, 0, false), failures = 0;
+    assert_true(calls > 100);
+    for (unsigned n = 1; n <= calls; n += 7) {
+        (void)layer.arm(n, CL_OUT_OF_RESOURCES, n % 2);
+        clq_status status = train_in_time(&t);
+        (void)layer.arm(0, 0, false);
+        if (status == CLQ_OK && t.loss != clean) fail_msg("%s, call %u: the loss is %g, not %g", spec, n, t.loss, clean);
+        if (status == CLQ_OK) continue;
+        failures++;
+        if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY && status != CLQ_BUILD)
+            fail_msg("%s, call %u: %s: %s", spec, n, clq_status_text(status), clq_error_detail());
+        assert_true(strlen(clq_error_detail()) > 10);
+    }
+    assert_true(failures > calls / 14);
+    assert_true(clean == clean_loss(spec));
+}
+
+static void any_call_of_one_device(void **state) {
+    (void)state;
+    any_call_fails("pocl:0");
+}
+static void any_call_of_two_devices(void **state) {
+    (void)state;
+    any_call_fails("pocl:0,pocl:5");
+}
+
+static void any_allocation_fails(void **state) {
+    (void)state;
+    double clean = clean_loss("pocl:0,pocl:1");
+    for (uint64_t n = 1, made = 1; n <= made; n += 5) {
+        training t = {.spec = "pocl:0,pocl:1"};
+        (void)clq_memory_fail_at(n, n % 2);
+        clq_status status = train_in_time(&t);
+        made = clq_memory_fail_at(0, false);
+        if (status != CLQ_OK && (status != CLQ_MEMORY || !strstr(clq_error_detail(), "memory")))
+            fail_msg("allocation %d: %s: %s", (int)n, clq_status_text(status), clq_error_detail());
+        if (status == CLQ_OK && t.loss != clean) fail_msg("allocation %d: the loss is %g, not %g", (int)n, t.loss, clean);
+    }
+    assert_true(clean == clean_loss("pocl:0,pocl:1"));
+}
+
+static int start(void **state) {
+    (void)state;
+    for (int i = 0; i < SAMPLES; i++) {
+        labels[i] = i % CLASSES;
+        for (int k = 0; k < INPUTS; k++) samples[i][k] = (float)((i * 7 + k * 3) % 11) / 11.0f;
+    }
+    if (faults_load(&layer) != 0) return -1;
+    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+}
+static int stop(void **state) {
+    (void)state;
+    clq_system_close(sys);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_replica_fails),      cmocka_unit_test(failure_stays),
+        cmocka_unit_test(any_call_of_one_device), cmocka_unit_test(any_call_of_two_devices),
+        cmocka_unit_test(any_allocation_fails),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
