@@ -101,11 +101,10 @@ static clq_status fail_as(clq_crew *crew, unsigned rank, clq_status status) {
     const clq_member *member = &crew->members[rank];
     if (atomic_load(&crew->failed)) return raise_aborted(crew);
     if (member->step == 0)
-        clq_fail_within(status, "rank %u on %s, %s", rank, clq_device_label(member->device),
-                        collective_name[member->call.collective]);
+        clq_fail_on(status, member->device, "rank %u, %s", rank, collective_name[member->call.collective]);
     else
-        clq_fail_within(status, "rank %u on %s, %s step %u chunk %zu", rank, clq_device_label(member->device),
-                        collective_name[member->call.collective], member->step, member->chunk);
+        clq_fail_on(status, member->device, "rank %u, %s step %u chunk %zu", rank,
+                    collective_name[member->call.collective], member->step, member->chunk);
     clq_error mine;
     clq_error_take(status, &mine);
     return latch_failure(crew, &mine) ? clq_error_raise(&mine) : raise_aborted(crew);

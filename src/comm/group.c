@@ -127,8 +127,7 @@ static clq_status run_part(group_rank *rank, const group_call *call) {
     clq_status status = wait_for_start(rank->group, part);
     if (status != CLQ_OK) {
         clq_error why;
-        clq_fail_within(status, "rank %u on %s, what the collective waits for", rank->index,
-                        clq_device_label(rank->device));
+        clq_fail_on(status, rank->device, "rank %u, what the collective waits for", rank->index);
         clq_error_take(status, &why);
         clq_crew_abort(crew, &why);
         return status;

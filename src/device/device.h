@@ -31,6 +31,8 @@ clq_status clq_island_open(clq_system *system, const clq_device_choice *choices,
 void clq_device_close(clq_device *device); /* takes NULL; after its queues, buffers and kernels */
 
 const clq_device_info *clq_device_get_info(const clq_device *device);
+/* As clq_fail_within, and names the device, unless what failed names it already. */
+clq_status clq_fail_on(clq_status status, const clq_device *device, const char *format, ...) CLQ_PRINTF(3, 4);
 const char *clq_device_label(const clq_device *device); /* "pocl:0 (pthread-…)", for messages and tables */
 cl_context clq_device_context(const clq_device *device);
 cl_device_id clq_device_id(const clq_device *device);

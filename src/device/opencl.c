@@ -85,6 +85,16 @@ clq_status clq_cl_fail(const clq_device *device, cl_int error, const char *forma
     return clq_fail(status_of(error), "%s: %s: %s (%d)", device->label, what, clq_cl_error_name(error), (int)error);
 }
 
+clq_status clq_fail_on(clq_status status, const clq_device *device, const char *format, ...) {
+    char who[CLQ_REASON_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(who, sizeof who, format, arguments);
+    va_end(arguments);
+    if (strstr(clq_error_detail(), device->label)) return clq_fail_within(status, "%s", who);
+    return clq_fail_within(status, "%s, on %s", who, device->label);
+}
+
 /* A lost device shows itself by these once its commands run; calls after that may hang. */
 static bool means_lost(cl_int error) {
     return error == CL_OUT_OF_RESOURCES || error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE;

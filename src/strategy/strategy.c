@@ -12,7 +12,7 @@ void clq_strategy_fail(clq_strategy *strategy, clq_status status, const clq_repl
         pthread_mutex_unlock(&cause->mutex);
         return;
     }
-    if (strategy->count > 1) clq_fail_within(status, "replica %u on %s", replica->index, clq_device_label(replica->device));
+    if (strategy->count > 1) clq_fail_on(status, replica->device, "replica %u", replica->index);
     clq_error error;
     clq_error_take(status, &error);
     pthread_mutex_lock(&cause->mutex);

@@ -105,7 +105,7 @@ static void test_bad_range(void **state) {
     start(&all, "bbb", ring_1s, &p);
     p.offset[2] = 8;
     ranks_run(&all, act, &p);
-    expect_failure(&all, &p, 2, CLQ_ARGUMENT, "rank 2 on pocl:2", 1);
+    expect_failure(&all, &p, 2, CLQ_ARGUMENT, "rank 2, all-reduce, on pocl:2", 1);
     end(&all, &p);
 
     start(&all, "bb", direct_1s, &p);
@@ -147,7 +147,7 @@ static void test_device_error_in_the_ring(void **state) {
     clq_buffer *mine = p.buffers[1];
     p.buffers[1] = p.buffers[2];
     ranks_run(&all, act, &p);
-    expect_failure(&all, &p, 1, CLQ_DEVICE, "rank 1 on pocl:1", 2);
+    expect_failure(&all, &p, 1, CLQ_DEVICE, "rank 1, all-reduce step 1 chunk 0: pocl:1", 2);
     expect_text(all.results[0].detail, "step 1 chunk 0");
     p.buffers[1] = mine;
     end(&all, &p);
@@ -167,7 +167,7 @@ static void check_queue_that_hangs(const char *kinds) {
         assert_int_equal(all.results[r].status, r == first ? CLQ_TIMEOUT : CLQ_ABORTED);
         assert_true(p.seconds[r] < 1.5);
     }
-    expect_text(all.results[first].detail, "rank 1 on pocl:5");
+    expect_text(all.results[first].detail, "rank 1, all-reduce, on pocl:5");
     assert_int_equal(clq_event_complete(event, true), CLQ_OK);
     clq_event_destroy(event);
     end(&all, &p);
