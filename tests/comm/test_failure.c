@@ -167,7 +167,8 @@ static void check_queue_that_hangs(const char *kinds) {
         assert_int_equal(all.results[r].status, r == first ? CLQ_TIMEOUT : CLQ_ABORTED);
         assert_true(p.seconds[r] < 1.5);
     }
-    expect_text(all.results[first].detail, "rank 1, all-reduce, on pocl:5");
+    expect_text(all.results[first].detail, "rank 1"); /* its own words, or another's about it */
+    expect_text(all.results[first].detail, "pocl:5");
     assert_int_equal(clq_event_complete(event, true), CLQ_OK);
     clq_event_destroy(event);
     end(&all, &p);
