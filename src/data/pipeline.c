@@ -38,7 +38,7 @@ struct clq_data_ring {
  * to i, the one that was at i takes the hole, and the next sample of the source comes in at the range's
  * end. With a buffer of all samples this is Fisher and Yates's shuffle. */
 static void draw_order(size_t *order, size_t samples, size_t buffer, uint64_t seed, uint64_t epoch) {
-    clq_random random = clq_random_start(seed, epoch);
+    clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_SHUFFLE, epoch));
     for (size_t i = 0; i < samples; i++) order[i] = i;
     for (size_t i = 0; i < samples; i++) {
         size_t drawn = i + (size_t)clq_random_below(&random, CLQ_MIN(buffer, samples - i));

@@ -49,7 +49,7 @@ static clq_status create_buffers(clq_plan *plan) {
     bool sparse = plan->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
     size_t label_bytes = sparse ? sizeof(int32_t) : plan->loss.classes * sizeof(float);
     CLQ_TRY(create_buffer(plan, capacity * label_bytes, "labels", &plan->labels));
-    CLQ_TRY(create_buffer(plan, config->metric_slots * 2 * sizeof(float), "metrics", &plan->metrics));
+    CLQ_TRY(create_buffer(plan, (size_t)config->metric_slots * 2 * sizeof(float), "metrics", &plan->metrics));
     if (!config->update) return CLQ_OK;
     CLQ_TRY(create_buffer(plan, plan->arena_bytes, "gradient", &plan->gradient));
     plan->optimizer_slots = optimizer_slots(&plan->update);

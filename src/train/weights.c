@@ -8,7 +8,7 @@
  * sqrt(6 / (fan_in + fan_out)). Each variable has a stream of its own, so a layer's values do not depend on the others. */
 static void glorot_uniform(const clq_variable *variable, uint64_t seed, uint32_t index, float *out) {
     double limit = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
-    clq_random random = clq_random_start(seed, index);
+    clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_WEIGHTS, index));
     for (size_t i = 0; i < variable->elements; i++) out[i] = (float)((2.0 * clq_random_unit(&random) - 1.0) * limit);
 }
 

@@ -199,7 +199,7 @@ static void shuffle_is_uniform(void **state) {
 static void model_of_a_buffer(size_t samples, size_t buffer, uint64_t seed, uint64_t epoch,
                               size_t *out) {
     size_t queue[SAMPLES_MAX * 2], begin = 0, end = 0, source = 0;
-    clq_random random = clq_random_start(seed, epoch);
+    clq_random random = clq_random_start(seed, (uint64_t)2 << 56 | epoch);
     for (size_t i = 0; i < samples; i++) {
         while (source < samples && end - begin < buffer) queue[end++] = source++;
         size_t drawn = begin + (size_t)clq_random_below(&random, end - begin);
