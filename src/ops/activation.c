@@ -122,7 +122,7 @@ static void backward_sums(clq_list *list, clq_activation act, size_t elements, s
     clq_launch_value(list, act == CLQ_LINEAR ? CLQ_NO_VALUE : y, CLQ_READS);
     clq_launch_value(list, dy, CLQ_READS);
     clq_launch_value(list, store ? dz : CLQ_NO_VALUE, CLQ_WRITES);
-    clq_launch_value(list, shares, CLQ_READS_WRITES);
+    clq_launch_value(list, shares, CLQ_WRITES);
     clq_launch_value(list, db, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_int(list, clq_cut_int(elements / channels));

@@ -140,7 +140,6 @@ static void add_argument(clq_list *list, clq_argument argument) {
 }
 
 void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access) {
-    (void)access; /* who reads what is in the order of the launches; kept for the reader */
     if (!can_add(list)) return;
     if (value > list->value_count) {
         clq_list_latch(list, clq_fail(CLQ_ARGUMENT, "%s: there is no value %u", list->scope, value));
@@ -154,6 +153,11 @@ void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t 
                                           offset, bytes, slot->name, slot->bytes, align));
             return;
         }
+        if ((access & CLQ_READS) && !slot->written && slot->kind != CLQ_VALUE_EXTERNAL) {
+            clq_list_latch(list, clq_fail(CLQ_STATE, "%s: %s is read before any launch has written it", list->scope, slot->name));
+            return;
+        }
+        if (access & CLQ_WRITES) slot->written = true;
         size_t index = list->launch_count - (list->open ? 1 : 0); /* a call's launch is the next one */
         slot->first_use = CLQ_MIN(slot->first_use, index);
         slot->last_use = CLQ_MAX(slot->last_use, index);

@@ -35,7 +35,8 @@ typedef enum clq_param {
     CLQ_PARAM_COUNT_OF
 } clq_param;
 
-typedef enum clq_access { CLQ_READS = 1, CLQ_WRITES = 2, CLQ_READS_WRITES = 3 } clq_access; /* (CLQ_READ is a status) */
+/* What a launch does with a value. Memory of the arena is of use to nobody before a launch has written it. */
+typedef enum clq_access { CLQ_READS = 1, CLQ_WRITES = 2, CLQ_READS_WRITES = 3 } clq_access;
 
 /* A list for one device and at most `capacity` examples. Adding latches the first failure (clq_list_status). */
 clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out);
@@ -55,7 +56,7 @@ void clq_list_scope(clq_list *list, const char *scope);
 
 /* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. */
 void clq_launch_begin(clq_list *list, const char *label /* "forward" */, const char *file, const char *options, const char *function);
-void clq_launch_value(clq_list *list, clq_value value, clq_access access); /* a NO_VALUE passes a 1-line dummy */
+void clq_launch_value(clq_list *list, clq_value value, clq_access access); /* NO_VALUE: a placeholder that the kernel leaves alone */
 /* A part of a value, at a byte offset that is a multiple of clq_device_view_align. */
 void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access);
 void clq_launch_int(clq_list *list, int value);
