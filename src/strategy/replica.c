@@ -141,10 +141,9 @@ static clq_status open_staging(clq_replica *replica) {
     return CLQ_OK;
 }
 
-clq_status clq_replica_open(clq_replica *replica, clq_system *system, clq_device_choice choice) {
+clq_status clq_replica_open(clq_replica *replica) {
     clq_plan_config plan = replica->strategy->config.plan;
     plan.capacity = (uint32_t)replica->share;
-    CLQ_TRY(clq_device_open(system, choice, &replica->device));
     CLQ_TRY(clq_queue_create(replica->device, 0, &replica->queue));
     CLQ_TRY(clq_plan_create(replica->strategy->model, replica->device, &plan, &replica->plan));
     return open_staging(replica);

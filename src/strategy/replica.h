@@ -78,12 +78,15 @@ struct clq_strategy {
     size_t *offsets, *counts; /* the split of the batch at hand */
 };
 
-clq_status clq_replica_open(clq_replica *replica, clq_system *system, clq_device_choice choice);
+/* Makes what it needs on its device, which is open. */
+clq_status clq_replica_open(clq_replica *replica);
 clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_stop(clq_replica *replica); /* ends its thread, after what was posted */
 void clq_replica_close(clq_replica *replica);
 void clq_replica_post(clq_replica *replica, const clq_command *command);
 
+/* Opens every replica's device (contexts.c). */
+clq_status clq_strategy_open_devices(struct clq_strategy *strategy, const clq_devices *devices);
 void clq_latch_count_down(clq_latch *latch);
 void clq_strategy_fail(struct clq_strategy *strategy, clq_status status, const clq_replica *replica);
 

@@ -201,13 +201,14 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     if (!strategy->replicas || !strategy->offsets || !strategy->counts) return CLQ_MEMORY;
     strategy->count = count;
     clq_shares_split(strategy->config.global_batch, count, NULL, strategy->offsets, strategy->counts);
+    CLQ_TRY(clq_strategy_open_devices(strategy, devices));
     for (unsigned r = 0; r < count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         replica->strategy = strategy;
         replica->index = r;
         /* Every replica can take the largest share, so that any split of a batch fits. */
         replica->share = strategy->counts[0];
-        clq_status status = clq_replica_open(replica, devices->system, devices->items[r]);
+        clq_status status = clq_replica_open(replica);
         if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
     }
     CLQ_TRY(create_crew(strategy));

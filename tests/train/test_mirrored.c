@@ -17,6 +17,7 @@ typedef struct trace {
     float *gradient; /* of the first step, all variables */
     size_t elements;
     float *weights;  /* at the end */
+    bool one_context; /* of the first two replicas */
 } trace;
 
 static clq_system *sys;
@@ -46,7 +47,7 @@ static void read_gradient(clq_trainer *trainer, const clq_model *model, float *o
     }
 }
 
-static trace run(const char *model_name, const char *optimizer, const char *spec) {
+static trace run_with(const char *model_name, const char *optimizer, const char *spec, clq_group_config group) {
     trace t = {0};
     clq_devices devices;
     clq_model *model;
@@ -55,6 +56,7 @@ static trace run(const char *model_name, const char *optimizer, const char *spec
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = BATCH;
     config.seed = 7;
+    config.group = group;
     must(clq_optimizer_parse(optimizer, &config.optimizer));
     must(clq_devices_select(sys, spec, &devices));
     must(clq_model_builtin(model_name, &model));
@@ -63,6 +65,8 @@ static trace run(const char *model_name, const char *optimizer, const char *spec
     must(clq_dataset_shuffle(data, 1000, 3));
     must(clq_dataset_batch(data, BATCH, false));
     must(clq_trainer_create(model, &devices, &config, &trainer));
+    const clq_strategy *strategy = clq_trainer_strategy(trainer);
+    t.one_context = devices.count > 1 && clq_device_same_context(clq_strategy_device(strategy, 0), clq_strategy_device(strategy, 1));
     t.elements = clq_model_parameter_count(model);
     t.gradient = clq_alloc(t.elements, sizeof *t.gradient);
     t.weights = clq_alloc(t.elements, sizeof *t.weights);
@@ -90,6 +94,10 @@ static trace run(const char *model_name, const char *optimizer, const char *spec
     clq_dataset_destroy(data);
     clq_model_destroy(model);
     return t;
+}
+
+static trace run(const char *model_name, const char *optimizer, const char *spec) {
+    return run_with(model_name, optimizer, spec, (clq_group_config){0});
 }
 
 static void check_equal(const trace *one, const trace *many, const char *spec, double tolerance) {
@@ -140,6 +148,27 @@ static void cnn_with_sgd(void **state) {
     check_model("cnn", "sgd:lr=0.01", 1e-4);
 }
 
+/* The ring, which devices without shared memory use: between contexts, and inside one, where copies are direct. */
+static void over_a_ring(void **state) {
+    (void)state;
+    const char *const ring_specs[] = {"pocl:0,pocl:1,pocl:2", "pocl:5*2",
+#if defined(__x86_64__)
+                                      "pocl:0,intel,pocl:1",
+#endif
+    };
+    const clq_group_config ring = {.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 1 << 14};
+    trace one = run("mlp", "adam", "pocl:0");
+    for (size_t i = 0; i < CLQ_COUNT_OF(ring_specs); i++) {
+        trace many = run_with("mlp", "adam", ring_specs[i], ring), again = run_with("mlp", "adam", ring_specs[i], ring);
+        check_equal(&one, &many, ring_specs[i], 1e-5);
+        check_identical(&many, &again);
+        assert_true(many.one_context == (i == 0));
+        release(&many);
+        release(&again);
+    }
+    release(&one);
+}
+
 static void a_batch_smaller_than_the_replicas_is_refused(void **state) {
     (void)state;
     clq_devices devices;
@@ -168,6 +197,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mlp_with_adam),
         cmocka_unit_test(cnn_with_sgd),
+        cmocka_unit_test(over_a_ring),
         cmocka_unit_test(a_batch_smaller_than_the_replicas_is_refused),
     };
     return cmocka_run_group_tests(tests, open_system, close_system);
