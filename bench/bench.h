@@ -9,7 +9,7 @@
 
 typedef struct clq_bench_options {
     const char *devices, *models, *data, *json, *csv;
-    uint64_t batch, epochs, runs;
+    uint64_t batch, warm_ups, runs;
 } clq_bench_options;
 
 clq_status clq_bench_train(int argc, char **argv);

@@ -62,6 +62,8 @@ CLQ_API unsigned clq_trainer_replicas(const clq_trainer *trainer);
 /* Share and label of a replica: how many of a full global batch it takes. */
 CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device, size_t *share);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
+/* Seconds that the steps so far spent in the all-reduce, from when the last replica came to it; 0 for one replica. */
+CLQ_API double clq_trainer_comm_seconds(const clq_trainer *trainer);
 
 /* ---- a step in its three parts ---------------------------------------------------------------------------------- */
 

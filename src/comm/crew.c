@@ -110,6 +110,8 @@ static clq_status fail_as(clq_crew *crew, unsigned rank, clq_status status) {
     return latch_failure(crew, &mine) ? clq_error_raise(&mine) : raise_aborted(crew);
 }
 
+double clq_crew_busy_s(const clq_crew *crew) { return (double)atomic_load(&crew->members[0].busy_ns) * 1e-9; }
+
 /* ---- waiting ------------------------------------------------------------------------------------------------- */
 
 static clq_status late(clq_crew *crew, unsigned rank, const char *what) {
@@ -196,6 +198,7 @@ clq_status clq_crew_begin(clq_crew *crew, unsigned rank, const clq_call *call) {
     if (call->queue) CLQ_TRY(clq_member_drain(crew, rank, call->queue));
     if (crew->algorithm == CLQ_ALGORITHM_DIRECT) CLQ_TRY(clq_direct_acquire(crew, rank));
     CLQ_TRY(clq_crew_meet(crew, rank, collective_name[call->collective]));
+    member->begun = clq_now();
     return check_agreement(crew, rank);
 }
 
@@ -235,6 +238,7 @@ clq_status clq_crew_end(clq_crew *crew, unsigned rank, clq_status status) {
         return clq_error_raise(&mine);
     }
     atomic_fetch_sub(&crew->inside, 1);
+    atomic_fetch_add(&member->busy_ns, (uint64_t)((clq_now() - member->begun) * 1e9));
     status = clq_direct_release(crew, rank);
     return status == CLQ_OK ? CLQ_OK : fail_as(crew, rank, status);
 }

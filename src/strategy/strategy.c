@@ -259,3 +259,4 @@ size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
     size_t batch = strategy->config.global_batch;
     return before >= batch ? 0 : CLQ_MIN(per_replica, batch - before);
 }
+double clq_strategy_comm_s(const clq_strategy *strategy) { return strategy->crew ? clq_crew_busy_s(strategy->crew) : 0.0; }

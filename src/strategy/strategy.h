@@ -29,6 +29,9 @@ clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of a full global batch */
 
+/* Seconds spent in all-reduces so far; 0 for one replica. */
+double clq_strategy_comm_s(const clq_strategy *strategy);
+
 /* Each of these posts work and returns when the batch may be reused (not when the work is done). slot: the metrics row. */
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot);
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, uint32_t slot); /* with loss, for evaluation */

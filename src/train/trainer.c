@@ -100,6 +100,8 @@ uint64_t clq_trainer_device_bytes(const clq_trainer *trainer) {
     return bytes;
 }
 
+double clq_trainer_comm_seconds(const clq_trainer *trainer) { return clq_strategy_comm_s(trainer->strategy); }
+
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset) {
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
     size_t elements = trainer->model->nodes[trainer->model->input - 1].elements;
