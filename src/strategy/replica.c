@@ -34,34 +34,56 @@ void clq_latch_count_down(clq_latch *latch) {
 
 /* ---- rows to the device ------------------------------------------------------------------------------------------ */
 
-static clq_status stage(clq_queue *queue, clq_buffer *pinned, clq_buffer *to, const void *rows, size_t bytes) {
-    memcpy(clq_buffer_host(pinned), rows, bytes);
-    return clq_queue_write(queue, to, 0, clq_buffer_host(pinned), bytes, false);
+clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count) {
+    const clq_strategy_config *config = &replica->strategy->config;
+    pthread_mutex_lock(&replica->mutex);
+    while (replica->filled - replica->freed == CLQ_STAGING_SLOTS) pthread_cond_wait(&replica->changed, &replica->mutex);
+    clq_staging *staging = &replica->staging[replica->filled++ % CLQ_STAGING_SLOTS];
+    pthread_mutex_unlock(&replica->mutex);
+    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
+    memcpy(clq_buffer_host(staging->samples), samples, count * sample_bytes);
+    if (labels && staging->labels) memcpy(clq_buffer_host(staging->labels), labels, count * config->label_bytes);
+    return staging;
 }
 
-/* Copies this replica's rows into the next staging slot, lets the poster go on, and enqueues the upload. */
-static clq_status upload(clq_replica *replica, clq_command *command) {
+static void free_oldest_slot(clq_replica *replica) {
+    pthread_mutex_lock(&replica->mutex);
+    if (replica->filled - replica->freed++ == CLQ_STAGING_SLOTS) pthread_cond_signal(&replica->changed);
+    pthread_mutex_unlock(&replica->mutex);
+}
+
+/* Frees the slot whose upload was the last to be enqueued: by now, a step later, the device has most likely got past it. */
+static clq_status finish_upload(clq_replica *replica) {
+    clq_staging *staging = replica->uploading;
+    if (!staging) return CLQ_OK;
+    replica->uploading = NULL;
+    clq_status status = staging->uploaded ? clq_event_wait(staging->uploaded) : CLQ_OK;
+    clq_event_destroy(staging->uploaded);
+    staging->uploaded = NULL;
+    free_oldest_slot(replica);
+    return status;
+}
+
+static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buffer *pinned, size_t bytes) {
+    return clq_queue_write(replica->queue, to, 0, clq_buffer_host(pinned), bytes, false);
+}
+
+static clq_status upload(clq_replica *replica, const clq_command *command) {
     const clq_strategy_config *config = &replica->strategy->config;
-    clq_staging *staging = &replica->staging[replica->next_staging++ % CLQ_STAGING_SLOTS];
-    if (command->count == 0) return CLQ_OK;
-    if (staging->uploaded) {
-        clq_status status = clq_event_wait(staging->uploaded);
-        clq_event_destroy(staging->uploaded);
-        staging->uploaded = NULL;
-        CLQ_TRY(status);
-    }
+    clq_staging *staging = command->rows;
+    clq_status status = finish_upload(replica);
+    replica->uploading = staging;
+    if (status != CLQ_OK || !staging) return status;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
-    CLQ_TRY(stage(replica->queue, staging->samples, clq_plan_samples(replica->plan), command->samples, command->count * sample_bytes));
-    if (staging->labels && command->labels)
-        CLQ_TRY(stage(replica->queue, staging->labels, clq_plan_labels(replica->plan), command->labels, command->count * config->label_bytes));
-    clq_latch_count_down(command->latch);
-    command->latch = NULL;
+    CLQ_TRY(write_rows(replica, clq_plan_samples(replica->plan), staging->samples, command->count * sample_bytes));
+    if (staging->labels)
+        CLQ_TRY(write_rows(replica, clq_plan_labels(replica->plan), staging->labels, command->count * config->label_bytes));
     return clq_queue_mark(replica->queue, &staging->uploaded);
 }
 
 /* ---- what commands do ---------------------------------------------------------------------------------------------- */
 
-static clq_status forward(clq_replica *replica, clq_command *command) {
+static clq_status forward(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(upload(replica, command));
     clq_plan_set_count(replica->plan, command->count, command->scale);
     clq_plan_set_slot(replica->plan, command->slot);
@@ -69,7 +91,7 @@ static clq_status forward(clq_replica *replica, clq_command *command) {
     return clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_LOSS);
 }
 
-static clq_status gradients(clq_replica *replica, clq_command *command) {
+static clq_status gradients(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(forward(replica, command));
     CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_BACKWARD));
     return clq_queue_flush(replica->queue);
@@ -90,13 +112,13 @@ static clq_status apply(clq_replica *replica, const clq_command *command) {
     return clq_queue_flush(replica->queue);
 }
 
-static clq_status predict(clq_replica *replica, clq_command *command) {
+static clq_status predict(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(forward(replica, command));
     if (command->count == 0) return CLQ_OK;
     return clq_queue_read(replica->queue, clq_plan_output(replica->plan), 0, command->to, command->bytes, true);
 }
 
-static clq_status carry_out(clq_replica *replica, clq_command *command) {
+static clq_status carry_out(clq_replica *replica, const clq_command *command) {
     switch (command->kind) {
     case CLQ_COMMAND_GRADIENTS: return gradients(replica, command);
     case CLQ_COMMAND_FORWARD: CLQ_TRY(forward(replica, command)); return clq_queue_flush(replica->queue);
@@ -120,6 +142,8 @@ static void drive(void *context) {
         if (!atomic_load(&replica->strategy->failed)) {
             clq_status status = carry_out(replica, &command);
             if (status != CLQ_OK) clq_strategy_fail(replica->strategy, status, replica);
+        } else if (command.rows) {
+            free_oldest_slot(replica); /* the poster may be waiting for one */
         }
         clq_latch_count_down(command.latch);
         if (command.kind == CLQ_COMMAND_STOP) return;

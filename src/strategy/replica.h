@@ -1,8 +1,9 @@
 /* A replica: a device, its plan and the thread that drives it. Private to strategy.
  *
- * The poster adds commands in order; the replica's thread takes them one by one. A command that reads a batch counts
- * down its latch once the rows it needs are in the replica's own staging memory. After a failure anywhere the remaining
- * commands are answered, not carried out. */
+ * The poster adds commands in order; the replica's thread takes them one by one. Rows of a batch travel in staging
+ * slots: the poster fills the next free one and posts, the replica's thread uploads from it and frees it, so the poster
+ * runs ahead by as many steps as there are slots. After a failure anywhere the remaining commands are answered, not
+ * carried out. */
 #ifndef CLQ_STRATEGY_REPLICA_H
 #define CLQ_STRATEGY_REPLICA_H
 
@@ -32,10 +33,10 @@ typedef enum clq_command_kind {
 
 typedef struct clq_command {
     clq_command_kind kind;
-    const char *samples, *labels; /* this replica's rows of the batch */
+    struct clq_staging *rows;     /* GRADIENTS, FORWARD, PREDICT: where they lie; NULL where count is 0 */
     uint32_t count, slot;
     float scale, rate;
-    clq_latch *latch;             /* GRADIENTS, FORWARD, PREDICT: rows taken; the others: done. May be NULL */
+    clq_latch *latch;             /* counted down when the command is done. May be NULL */
     clq_buffer *buffer;           /* READ, WRITE */
     size_t offset, bytes;
     void *to;                     /* READ, PREDICT */
@@ -45,7 +46,7 @@ typedef struct clq_command {
 /* Rows on their way to the device. */
 typedef struct clq_staging {
     clq_buffer *samples, *labels; /* pinned */
-    clq_event *uploaded;          /* NULL: free */
+    clq_event *uploaded;          /* once it has been enqueued, until the slot is freed */
 } clq_staging;
 
 typedef struct clq_replica {
@@ -55,8 +56,9 @@ typedef struct clq_replica {
     clq_device *device;
     clq_queue *queue;
     clq_plan *plan;
-    clq_staging staging[CLQ_STAGING_SLOTS];
-    unsigned next_staging;
+    clq_staging staging[CLQ_STAGING_SLOTS]; /* used round and round */
+    uint64_t filled, freed;                 /* slots, so far; with the mutex */
+    clq_staging *uploading;                 /* the last one that was enqueued; by the replica's thread */
     clq_thread *thread;
     bool ready; /* mutex and condition exist */
     pthread_mutex_t mutex;
@@ -84,6 +86,8 @@ clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_stop(clq_replica *replica); /* ends its thread, after what was posted */
 void clq_replica_close(clq_replica *replica);
 void clq_replica_post(clq_replica *replica, const clq_command *command);
+/* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. */
+clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
 
 /* Opens every replica's device (contexts.c). */
 clq_status clq_strategy_open_devices(struct clq_strategy *strategy, const clq_devices *devices);

@@ -62,20 +62,22 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
     size_t output_bytes = command.bytes;
     char *out = command.to;
     command.scale = batch->count ? (float)(1.0 / (double)batch->count) : 0.0f;
-    command.latch = &strategy->latch;
-    expect(strategy, strategy->count);
     for (unsigned r = 0; r < strategy->count; r++) {
+        clq_replica *replica = &strategy->replicas[r];
         size_t offset = strategy->offsets[r], count = strategy->counts[r];
+        const char *samples = batch->samples, *labels = batch->labels;
         command.count = (uint32_t)count;
-        command.samples = (const char *)batch->samples + offset * sample_bytes;
-        command.labels = batch->labels ? (const char *)batch->labels + offset * config->label_bytes : NULL;
+        command.rows = NULL;
+        if (count > 0)
+            command.rows = clq_replica_stage(replica, samples + offset * sample_bytes,
+                                             labels ? labels + offset * config->label_bytes : NULL, count);
         if (out) {
             command.to = out + offset * output_bytes;
             command.bytes = count * output_bytes;
         }
-        clq_replica_post(&strategy->replicas[r], &command);
+        clq_replica_post(replica, &command);
     }
-    return await(strategy);
+    return CLQ_OK;
 }
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
