@@ -4,10 +4,11 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 # Every test sees PoCL's single-thread devices (five of them, in their callers' threads), PoCL's own thread pool, and
 # Intel's CPU runtime where it is installed; nothing else that the machine may have.
 set(CLIQUE_VENDORS ${CMAKE_BINARY_DIR}/vendors CACHE PATH "Folder of the ICD files that the tests use")
+set(CLIQUE_TEST_CACHE ${CMAKE_BINARY_DIR}/cache CACHE PATH "Where tests keep built kernels; builds may share it")
 set(CLQ_TEST_ENVIRONMENT
   "POCL_DEVICES=basic basic basic basic basic pthread"
   "OCL_ICD_VENDORS=${CLIQUE_VENDORS}"
-  "CLIQUE_CACHE_DIR=${CMAKE_BINARY_DIR}/cache"
+  "CLIQUE_CACHE_DIR=${CLIQUE_TEST_CACHE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
   "CLQ_TEST_BINARY=${CMAKE_BINARY_DIR}"
   "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0"
