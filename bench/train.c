@@ -12,7 +12,8 @@
 enum { KEY_DEVICES = 256, KEY_MODELS, KEY_BATCH, KEY_DATA, KEY_JSON, KEY_CSV, RUNS_MAX = 64 };
 
 typedef struct epoch {
-    double seconds, comm_s;
+    double seconds;
+    clq_comm_times comm;
 } epoch;
 
 typedef struct measured {
@@ -21,15 +22,16 @@ typedef struct measured {
     epoch epochs[RUNS_MAX];
     unsigned count;
     size_t samples, batches;
-    double comm_before; /* seconds of all-reduce until the last epoch's end */
+    clq_comm_times before; /* the all-reduces until the last epoch's end */
 } measured;
 
 static clq_status note_epoch(void *context, const clq_epoch_info *info) {
     measured *m = context;
-    double comm = clq_trainer_comm_seconds(m->trainer);
+    clq_comm_times now = clq_trainer_comm_times(m->trainer);
+    clq_comm_times comm = {now.total_s - m->before.total_s, now.exposed_s - m->before.exposed_s};
     if (info->epoch >= m->options->warm_ups)
-        m->epochs[m->count++] = (epoch){.seconds = info->train.seconds, .comm_s = comm - m->comm_before};
-    m->comm_before = comm;
+        m->epochs[m->count++] = (epoch){.seconds = info->train.seconds, .comm = comm};
+    m->before = now;
     m->samples = info->train.samples;
     return CLQ_OK;
 }
@@ -65,10 +67,10 @@ static clq_status measure_model(const clq_bench_options *o, const char *name, co
         if (status != CLQ_OK) break;
         const epoch *median = &m.epochs[m.count / 2];
         double samples = (double)m.samples, batches = (double)m.batches, rate = samples / median->seconds;
-        double step_ms = median->seconds / batches * 1e3, comm_ms = median->comm_s / batches * 1e3;
+        double step_ms = median->seconds / batches * 1e3, comm_ms = median->comm.total_s / batches * 1e3;
         double least = samples / m.epochs[m.count - 1].seconds, most = samples / m.epochs[0].seconds;
-        /* No step begins its all-reduce before its own backward has ended: nothing of it is hidden. */
-        const double overlap = 0.0;
+        /* The part of the all-reduce that hid behind backward. */
+        double hidden = median->comm.total_s - median->comm.exposed_s, overlap = hidden > 0 ? hidden / median->comm.total_s : 0.0;
         if (n == 1) alone = rate;
         double efficiency = rate / (alone * n);
         printf("%-10s %8u %7zu %12.0f %10.4f %10.4f %10.2f   %.0f to %.0f\n", name, n, (size_t)o->batch, rate, step_ms, comm_ms, efficiency,

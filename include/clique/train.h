@@ -48,6 +48,8 @@ typedef struct clq_trainer_config {
     bool measure_gradient;           /* clq_step_info.grad_norm is filled in */
     bool inference_only;             /* no gradient, no optimizer: evaluate with a loss, predict */
     clq_group_config group;          /* of the all-reduce */
+    size_t bucket_bytes;             /* clq_step exchanges the gradient in buckets of at least so many bytes while
+                                        backward goes on; 0: where it pays; SIZE_MAX: never */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. */
 CLQ_API clq_trainer_config clq_trainer_config_default(void);
@@ -62,8 +64,12 @@ CLQ_API unsigned clq_trainer_replicas(const clq_trainer *trainer);
 /* Share and label of a replica: how many of a full global batch it takes. */
 CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device, size_t *share);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
-/* Seconds that the steps so far spent in the all-reduce, from when the last replica came to it; 0 for one replica. */
-CLQ_API double clq_trainer_comm_seconds(const clq_trainer *trainer);
+/* Seconds that the steps so far spent in the all-reduce, from when the last replica came to it, and how many of these
+ * backward was not at work meanwhile. 0 for one replica. */
+typedef struct clq_comm_times {
+    double total_s, exposed_s;
+} clq_comm_times;
+CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
 
 /* ---- a step in its three parts ---------------------------------------------------------------------------------- */
 
@@ -74,6 +80,10 @@ CLQ_API clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *bat
 CLQ_API clq_status clq_step_reduce(clq_trainer *trainer);
 /* The optimizer's update, on every replica. Counts as one step. */
 CLQ_API clq_status clq_step_apply(clq_trainer *trainer);
+
+/* The three parts in one, and the fastest way through them: the all-reduce of a bucket begins when backward has
+ * finished it. The same numbers as from the parts, up to the rounding of other sums in the all-reduce. */
+CLQ_API clq_status clq_step(clq_trainer *trainer, const clq_batch *batch);
 
 typedef struct clq_step_info {
     uint64_t step;      /* updates so far: 1 after the first */

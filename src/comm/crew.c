@@ -110,7 +110,9 @@ static clq_status fail_as(clq_crew *crew, unsigned rank, clq_status status) {
     return latch_failure(crew, &mine) ? clq_error_raise(&mine) : raise_aborted(crew);
 }
 
-double clq_crew_busy_s(const clq_crew *crew) { return (double)atomic_load(&crew->members[0].busy_ns) * 1e-9; }
+bool clq_crew_is_direct(const clq_crew *crew) { return crew->algorithm == CLQ_ALGORITHM_DIRECT; }
+
+uint64_t clq_crew_busy_ns(const clq_crew *crew) { return atomic_load(&crew->members[0].busy_ns); }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------- */
 

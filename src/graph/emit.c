@@ -195,8 +195,10 @@ clq_status clq_plan_emit(clq_plan *plan) {
     clq_value dy = CLQ_NO_VALUE;
     if (plan->config.loss) emit_loss(plan, &dy);
     end_segment(plan, CLQ_SEGMENT_LOSS);
-    for (uint32_t i = length; plan->config.update && dy && i-- > 0 && trains(plan, path[i]);)
+    for (uint32_t i = length; plan->config.update && dy && i-- > 0 && trains(plan, path[i]);) {
         dy = emit_backward(plan, path[i], dy);
+        plan->nodes[path[i]].done = clq_list_launch_count(plan->list);
+    }
     end_segment(plan, CLQ_SEGMENT_BACKWARD);
     if (plan->config.update && plan->config.gradient_norms) emit_norms(plan);
     end_segment(plan, CLQ_SEGMENT_NORM);

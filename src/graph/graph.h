@@ -99,6 +99,18 @@ void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale); /* scale =
 void clq_plan_set_slot(clq_plan *plan, uint32_t slot);
 void clq_plan_set_rate(clq_plan *plan, float rate);
 
+/* Part `first` to `end` of the launches of a segment: clq_plan_segment_range's numbers, or a bucket's. */
+clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end);
+
+/* A run of the gradient arena that is whole once launch `done` - 1 has run. Buckets lie one behind the other, in the
+ * order in which backward finishes them, and each but the last has at least `bytes`: they are cut between layers, alike
+ * for every device. Caller frees with clq_free; at least one. For a plan with update. */
+typedef struct clq_bucket {
+    size_t begin, end; /* bytes of the arena */
+    size_t done;
+} clq_bucket;
+clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out, size_t *count);
+
 /* Its memory. Every flat arena (parameters, gradient, optimizer slots) has the same layout on every device:
  * variables in the order in which backward finishes their gradients, each aligned to CLQ_VARIABLE_ALIGN bytes, the
  * gaps zero. */

@@ -157,10 +157,43 @@ void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *f
     *end = plan->segment_end[segment];
 }
 
+clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end) {
+    return clq_list_run(plan->list, queue, first, end);
+}
+
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment segment) {
     size_t first, end;
     clq_plan_segment_range(plan, segment, &first, &end);
-    return clq_list_run(plan->list, queue, first, end);
+    return clq_plan_run_part(plan, queue, first, end);
+}
+
+/* What the variables of node `id` take of the arena. */
+static size_t node_bytes(const clq_plan *plan, uint32_t id) {
+    const clq_node *node = &plan->model->nodes[id - 1];
+    const uint32_t variables[2] = {node->bias, node->kernel};
+    size_t bytes = 0;
+    for (unsigned i = 0; i < 2; i++)
+        if (variables[i])
+            bytes += clq_round_up(plan->model->variables[variables[i] - 1].elements * sizeof(float), CLQ_VARIABLE_ALIGN);
+    return bytes;
+}
+
+clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out, size_t *count) {
+    clq_bucket *buckets = clq_alloc(plan->model->node_count, sizeof *buckets);
+    if (!buckets) return CLQ_MEMORY;
+    size_t used = 0, end = 0, done = plan->segment_end[CLQ_SEGMENT_LOSS];
+    for (uint32_t id = plan->model->node_count; id >= 1; id--) {
+        end += node_bytes(plan, id);
+        done = CLQ_MAX(done, plan->nodes[id].done);
+        size_t begin = used ? buckets[used - 1].end : 0;
+        bool last = id == 1;
+        if (end > begin && (end - begin >= bytes || last)) buckets[used++] = (clq_bucket){begin, end, done};
+    }
+    if (used == 0) buckets[used++] = (clq_bucket){0, plan->arena_bytes, done};
+    buckets[used - 1].end = plan->arena_bytes;
+    *out = buckets;
+    *count = used;
+    return CLQ_OK;
 }
 
 void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale) {

@@ -29,6 +29,7 @@ struct clq_plan {
     clq_value *v_weight, *v_weight_gradient; /* per variable */
     struct clq_node_values {                 /* per node id */
         clq_value y, winner;
+        size_t done; /* launches after which the gradients of its variables are whole */
     } *nodes;
 };
 

@@ -101,8 +101,35 @@ static clq_status reduce(clq_replica *replica) {
     clq_crew *crew = replica->strategy->crew;
     if (!crew) return CLQ_OK;
     clq_buffer *gradient = clq_plan_gradient(replica->plan);
-    return clq_crew_all_reduce(crew, replica->index, replica->queue, gradient, 0, gradient, 0,
-                               clq_plan_arena_bytes(replica->plan) / sizeof(float), CLQ_F32);
+    uint64_t before = clq_crew_busy_ns(crew);
+    CLQ_TRY(clq_crew_all_reduce(crew, replica->index, replica->queue, gradient, 0, gradient, 0,
+                                clq_plan_arena_bytes(replica->plan) / sizeof(float), CLQ_F32));
+    if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
+    return CLQ_OK;
+}
+
+/* Backward in parts; each bucket is handed to the reducer when the device has been told to finish it. */
+static clq_status backward_and_reduce(clq_replica *replica) {
+    size_t next, end;
+    clq_event *backward_done = NULL;
+    clq_plan_segment_range(replica->plan, CLQ_SEGMENT_BACKWARD, &next, &end);
+    for (size_t i = 0; i < replica->bucket_count; i++) {
+        const clq_bucket *bucket = &replica->buckets[i];
+        clq_event *whole;
+        CLQ_TRY(clq_plan_run_part(replica->plan, replica->queue, next, bucket->done));
+        CLQ_TRY(clq_queue_mark(replica->queue, &whole));
+        CLQ_TRY(clq_queue_flush(replica->queue));
+        clq_reducer_post(replica->reducer, bucket, whole);
+        next = bucket->done;
+    }
+    CLQ_TRY(clq_plan_run_part(replica->plan, replica->queue, next, end));
+    CLQ_TRY(clq_queue_mark(replica->queue, &backward_done));
+    clq_status status = clq_event_wait(backward_done);
+    clq_event_destroy(backward_done);
+    double ended = clq_now();
+    clq_reducer_wait(replica->reducer);
+    atomic_fetch_add(&replica->exposed_ns, (uint64_t)((clq_now() - ended) * 1e9));
+    return status;
 }
 
 static clq_status apply(clq_replica *replica, const clq_command *command) {
@@ -110,6 +137,17 @@ static clq_status apply(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_NORM));
     CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_UPDATE));
     return clq_queue_flush(replica->queue);
+}
+
+static clq_status step(clq_replica *replica, const clq_command *command) {
+    if (replica->reducer) {
+        CLQ_TRY(forward(replica, command));
+        CLQ_TRY(backward_and_reduce(replica));
+    } else {
+        CLQ_TRY(gradients(replica, command));
+        CLQ_TRY(reduce(replica));
+    }
+    return apply(replica, command);
 }
 
 static clq_status predict(clq_replica *replica, const clq_command *command) {
@@ -120,6 +158,7 @@ static clq_status predict(clq_replica *replica, const clq_command *command) {
 
 static clq_status carry_out(clq_replica *replica, const clq_command *command) {
     switch (command->kind) {
+    case CLQ_COMMAND_STEP: return step(replica, command);
     case CLQ_COMMAND_GRADIENTS: return gradients(replica, command);
     case CLQ_COMMAND_FORWARD: CLQ_TRY(forward(replica, command)); return clq_queue_flush(replica->queue);
     case CLQ_COMMAND_REDUCE: return reduce(replica);
@@ -202,6 +241,7 @@ void clq_replica_close(clq_replica *replica) {
         clq_buffer_destroy(replica->staging[i].samples);
         clq_buffer_destroy(replica->staging[i].labels);
     }
+    clq_free(replica->buckets);
     clq_plan_destroy(replica->plan);
     clq_queue_destroy(replica->queue);
     clq_device_close(replica->device);

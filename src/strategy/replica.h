@@ -20,6 +20,7 @@ typedef struct clq_latch {
 } clq_latch;
 
 typedef enum clq_command_kind {
+    CLQ_COMMAND_STEP, /* gradients, reduce and apply in one: the exchange may begin before backward ends */
     CLQ_COMMAND_GRADIENTS,
     CLQ_COMMAND_FORWARD,
     CLQ_COMMAND_REDUCE,
@@ -33,7 +34,7 @@ typedef enum clq_command_kind {
 
 typedef struct clq_command {
     clq_command_kind kind;
-    struct clq_staging *rows;     /* GRADIENTS, FORWARD, PREDICT: where they lie; NULL where count is 0 */
+    struct clq_staging *rows;     /* STEP, GRADIENTS, FORWARD, PREDICT: where they lie; NULL where count is 0 */
     uint32_t count, slot;
     float scale, rate;
     clq_latch *latch;             /* counted down when the command is done. May be NULL */
@@ -49,6 +50,8 @@ typedef struct clq_staging {
     clq_event *uploaded;          /* once it has been enqueued, until the slot is freed */
 } clq_staging;
 
+typedef struct clq_reducer clq_reducer;
+
 typedef struct clq_replica {
     struct clq_strategy *strategy;
     unsigned index;
@@ -56,6 +59,10 @@ typedef struct clq_replica {
     clq_device *device;
     clq_queue *queue;
     clq_plan *plan;
+    clq_reducer *reducer; /* NULL: a step exchanges its gradient at once, when backward has ended */
+    clq_bucket *buckets;
+    size_t bucket_count;
+    atomic_uint_fast64_t exposed_ns; /* of exchanges, in which backward had nothing more to do; for replica 0 */
     clq_staging staging[CLQ_STAGING_SLOTS]; /* used round and round */
     uint64_t filled, freed;                 /* slots, so far; with the mutex */
     clq_staging *uploading;                 /* the last one that was enqueued; by the replica's thread */
@@ -92,6 +99,13 @@ clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const 
 /* Opens every replica's device (contexts.c). */
 clq_status clq_strategy_open_devices(struct clq_strategy *strategy, const clq_devices *devices);
 void clq_latch_count_down(clq_latch *latch);
+
+/* reducer.c */
+clq_status clq_reducer_create(clq_replica *replica, clq_reducer **out); /* the replica's device and plan exist */
+void clq_reducer_destroy(clq_reducer *reducer);                         /* takes NULL; before the crew */
+/* All replicas post the same buckets in the same order. Takes the event over. */
+void clq_reducer_post(clq_reducer *reducer, const clq_bucket *bucket, clq_event *after);
+void clq_reducer_wait(clq_reducer *reducer); /* until all that was posted is exchanged, or has failed */
 void clq_strategy_fail(struct clq_strategy *strategy, clq_status status, const clq_replica *replica);
 
 #endif

@@ -84,6 +84,10 @@ clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch
     return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_GRADIENTS, .slot = slot}, batch);
 }
 
+clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate) {
+    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate}, batch);
+}
+
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
     return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_FORWARD, .slot = slot}, batch);
 }
@@ -195,6 +199,26 @@ static clq_status create_crew(clq_strategy *strategy) {
     return clq_crew_create(devices, strategy->count, &strategy->config.group, &strategy->crew);
 }
 
+/* Where memory is the host's own an exchange takes the cores that backward needs; elsewhere it pays from some size on. */
+static const size_t overlap_bytes_least = 1 << 20, bucket_bytes_default = 4 << 20;
+
+static bool overlaps(const clq_strategy *strategy) {
+    if (!strategy->crew || !strategy->config.plan.update || strategy->config.bucket_bytes == SIZE_MAX) return false;
+    if (strategy->config.bucket_bytes) return true;
+    return !clq_crew_is_direct(strategy->crew) && clq_plan_arena_bytes(strategy->replicas[0].plan) >= overlap_bytes_least;
+}
+
+static clq_status create_reducers(clq_strategy *strategy) {
+    if (!overlaps(strategy)) return CLQ_OK;
+    size_t bytes = strategy->config.bucket_bytes ? strategy->config.bucket_bytes : bucket_bytes_default;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        clq_replica *replica = &strategy->replicas[r];
+        CLQ_TRY(clq_plan_buckets(replica->plan, bytes, &replica->buckets, &replica->bucket_count));
+        CLQ_TRY(clq_reducer_create(replica, &replica->reducer));
+    }
+    return CLQ_OK;
+}
+
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
     unsigned count = devices->count;
     strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
@@ -214,6 +238,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
         if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
     }
     CLQ_TRY(create_crew(strategy));
+    CLQ_TRY(create_reducers(strategy));
     for (unsigned r = 0; r < count; r++) CLQ_TRY(clq_replica_start(&strategy->replicas[r]));
     return CLQ_OK;
 }
@@ -243,6 +268,7 @@ fail:
 void clq_strategy_destroy(clq_strategy *strategy) {
     if (!strategy) return;
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_stop(&strategy->replicas[r]);
+    for (unsigned r = 0; r < strategy->count; r++) clq_reducer_destroy(strategy->replicas[r].reducer);
     clq_crew_destroy(strategy->crew); /* nobody is inside now; its memory lies on the devices that close next */
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
     destroy_latch(&strategy->latch);
@@ -261,4 +287,9 @@ size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
     size_t batch = strategy->config.global_batch;
     return before >= batch ? 0 : CLQ_MIN(per_replica, batch - before);
 }
-double clq_strategy_comm_s(const clq_strategy *strategy) { return strategy->crew ? clq_crew_busy_s(strategy->crew) : 0.0; }
+
+clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy) {
+    if (!strategy->crew) return (clq_comm_times){0};
+    return (clq_comm_times){.total_s = (double)clq_crew_busy_ns(strategy->crew) * 1e-9,
+                            .exposed_s = (double)atomic_load(&strategy->replicas[0].exposed_ns) * 1e-9};
+}

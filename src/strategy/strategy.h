@@ -10,6 +10,7 @@
 #include "comm/comm.h"
 #include "data/data.h"
 #include "graph/graph.h"
+#include <clique/train.h>
 
 typedef struct clq_strategy_config {
     clq_plan_config plan;        /* capacity is made from global_batch and the shares */
@@ -17,6 +18,7 @@ typedef struct clq_strategy_config {
     size_t sample_elements;      /* of one sample */
     size_t label_bytes;          /* of one sample's label */
     clq_group_config group;
+    size_t bucket_bytes;         /* as clq_trainer_config's */
 } clq_strategy_config;
 
 typedef struct clq_strategy clq_strategy;
@@ -29,10 +31,12 @@ clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of a full global batch */
 
-/* Seconds spent in all-reduces so far; 0 for one replica. */
-double clq_strategy_comm_s(const clq_strategy *strategy);
+/* Seconds spent in exchanges so far. */
+clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy);
 
 /* Each of these posts work and returns when the batch may be reused (not when the work is done). slot: the metrics row. */
+/* The whole step: gradients, reduce and apply in one, which overlap where that pays. */
+clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate);
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot);
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, uint32_t slot); /* with loss, for evaluation */
 clq_status clq_strategy_reduce(clq_strategy *strategy);

@@ -38,9 +38,7 @@ static clq_status tell_step(run *r) {
 }
 
 static clq_status train_batch(run *r, const clq_batch *batch) {
-    CLQ_TRY(clq_step_gradients(r->trainer, batch));
-    CLQ_TRY(clq_step_reduce(r->trainer));
-    CLQ_TRY(clq_step_apply(r->trainer));
+    CLQ_TRY(clq_step(r->trainer, batch));
     r->batch++;
     if (r->config->on_posted) r->config->on_posted(r->config->context, r->trainer->step);
     CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, batch->count));

@@ -45,7 +45,8 @@ clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices
         .global_batch = config->global_batch,
         .sample_elements = model->nodes[model->input - 1].elements,
         .label_bytes = sparse ? sizeof(int32_t) : classes * sizeof(float),
-        .group = config->group};
+        .group = config->group,
+        .bucket_bytes = config->bucket_bytes};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
@@ -100,7 +101,7 @@ uint64_t clq_trainer_device_bytes(const clq_trainer *trainer) {
     return bytes;
 }
 
-double clq_trainer_comm_seconds(const clq_trainer *trainer) { return clq_strategy_comm_s(trainer->strategy); }
+clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer) { return clq_strategy_comm_times(trainer->strategy); }
 
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset) {
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
@@ -125,16 +126,44 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
 
 /* ---- the step -------------------------------------------------------------------------------------------------- */
 
-clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
+/* What a step's batch must be, and the metrics row that it writes. */
+static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_batch *taken, uint32_t *slot) {
     if (trainer->config.inference_only) return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients");
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
-    uint32_t slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS);
-    clq_batch taken;
-    CLQ_TRY(clq_trainer_take_batch(trainer, batch, true, &taken));
-    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, slot));
+    CLQ_TRY(clq_trainer_take_batch(trainer, batch, true, taken));
+    *slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS);
+    return CLQ_OK;
+}
+
+static void end_gradients(clq_trainer *trainer, const clq_batch *batch) {
     trainer->rows++;
     trainer->last_count = batch->count;
     trainer->has_gradient = true;
+}
+
+static void end_update(clq_trainer *trainer) {
+    trainer->step++;
+    trainer->has_gradient = false;
+}
+
+static float next_rate(const clq_trainer *trainer) { return clq_optimizer_rate(&trainer->config.optimizer, trainer->step + 1); }
+
+clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
+    uint32_t slot;
+    clq_batch taken;
+    CLQ_TRY(begin_step(trainer, batch, &taken, &slot));
+    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, slot));
+    end_gradients(trainer, batch);
+    return CLQ_OK;
+}
+
+clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
+    uint32_t slot;
+    clq_batch taken;
+    CLQ_TRY(begin_step(trainer, batch, &taken, &slot));
+    CLQ_TRY(clq_strategy_step(trainer->strategy, &taken, slot, next_rate(trainer)));
+    end_gradients(trainer, batch);
+    end_update(trainer);
     return CLQ_OK;
 }
 
@@ -147,9 +176,8 @@ clq_status clq_step_reduce(clq_trainer *trainer) {
 clq_status clq_step_apply(clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
     if (!trainer->has_gradient) return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce");
-    CLQ_TRY(clq_strategy_apply(trainer->strategy, clq_optimizer_rate(&trainer->config.optimizer, trainer->step + 1)));
-    trainer->step++;
-    trainer->has_gradient = false;
+    CLQ_TRY(clq_strategy_apply(trainer->strategy, next_rate(trainer)));
+    end_update(trainer);
     return CLQ_OK;
 }
 

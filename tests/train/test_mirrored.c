@@ -47,7 +47,8 @@ static void read_gradient(clq_trainer *trainer, const clq_model *model, float *o
     }
 }
 
-static trace run_with(const char *model_name, const char *optimizer, const char *spec, clq_group_config group) {
+/* bucket_bytes 0: the step by its parts; else in one, in buckets. */
+static trace run_with(const char *model_name, const char *optimizer, const char *spec, clq_group_config group, size_t bucket_bytes) {
     trace t = {0};
     clq_devices devices;
     clq_model *model;
@@ -57,6 +58,7 @@ static trace run_with(const char *model_name, const char *optimizer, const char 
     config.global_batch = BATCH;
     config.seed = 7;
     config.group = group;
+    config.bucket_bytes = bucket_bytes;
     must(clq_optimizer_parse(optimizer, &config.optimizer));
     must(clq_devices_select(sys, spec, &devices));
     must(clq_model_builtin(model_name, &model));
@@ -75,10 +77,15 @@ static trace run_with(const char *model_name, const char *optimizer, const char 
         bool more;
         must(clq_dataset_next(data, &batch, &more));
         if (!more) continue;
-        must(clq_step_gradients(trainer, &batch));
-        must(clq_step_reduce(trainer));
-        if (step == 0) read_gradient(trainer, model, t.gradient);
-        must(clq_step_apply(trainer));
+        if (bucket_bytes) {
+            must(clq_step(trainer, &batch));
+            if (step == 0) read_gradient(trainer, model, t.gradient);
+        } else {
+            must(clq_step_gradients(trainer, &batch));
+            must(clq_step_reduce(trainer));
+            if (step == 0) read_gradient(trainer, model, t.gradient);
+            must(clq_step_apply(trainer));
+        }
         clq_step_info info;
         must(clq_step_read(trainer, &info));
         t.losses[step++] = info.loss;
@@ -97,7 +104,7 @@ static trace run_with(const char *model_name, const char *optimizer, const char 
 }
 
 static trace run(const char *model_name, const char *optimizer, const char *spec) {
-    return run_with(model_name, optimizer, spec, (clq_group_config){0});
+    return run_with(model_name, optimizer, spec, (clq_group_config){0}, 0);
 }
 
 static void check_equal(const trace *one, const trace *many, const char *spec, double tolerance) {
@@ -159,10 +166,28 @@ static void over_a_ring(void **state) {
     const clq_group_config ring = {.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 1 << 14};
     trace one = run("mlp", "adam", "pocl:0");
     for (size_t i = 0; i < CLQ_COUNT_OF(ring_specs); i++) {
-        trace many = run_with("mlp", "adam", ring_specs[i], ring), again = run_with("mlp", "adam", ring_specs[i], ring);
+        trace many = run_with("mlp", "adam", ring_specs[i], ring, 0), again = run_with("mlp", "adam", ring_specs[i], ring, 0);
         check_equal(&one, &many, ring_specs[i], 1e-5);
         check_identical(&many, &again);
         assert_true(many.one_context == (i == 0));
+        release(&many);
+        release(&again);
+    }
+    release(&one);
+}
+
+/* Whole steps whose all-reduce runs bucket by bucket beside backward: over both algorithms, many and few buckets. */
+static void in_buckets(void **state) {
+    (void)state;
+    const size_t sizes[] = {1, 50000, SIZE_MAX / 2, SIZE_MAX};
+    const clq_group_config ring = {.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 1 << 14}, direct = {0};
+    trace one = run("cnn", "sgd:lr=0.01", "pocl:0");
+    for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
+        size_t bytes = sizes[i % CLQ_COUNT_OF(sizes)];
+        clq_group_config group = i % 2 ? direct : ring;
+        trace many = run_with("cnn", "sgd:lr=0.01", specs[i], group, bytes), again = run_with("cnn", "sgd:lr=0.01", specs[i], group, bytes);
+        check_equal(&one, &many, specs[i], 1e-4);
+        check_identical(&many, &again);
         release(&many);
         release(&again);
     }
@@ -198,6 +223,7 @@ int main(void) {
         cmocka_unit_test(mlp_with_adam),
         cmocka_unit_test(cnn_with_sgd),
         cmocka_unit_test(over_a_ring),
+        cmocka_unit_test(in_buckets),
         cmocka_unit_test(a_batch_smaller_than_the_replicas_is_refused),
     };
     return cmocka_run_group_tests(tests, open_system, close_system);
