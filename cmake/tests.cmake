@@ -37,7 +37,10 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME law/dependencies COMMAND ${PROJECT_SOURCE_DIR}/tests/law/check ${PROJECT_SOURCE_DIR}/src)
 add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/contract PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
-add_test(NAME install/examples COMMAND ${PROJECT_SOURCE_DIR}/tests/install/check ${CMAKE_BINARY_DIR})
+if(CLIQUE_SANITIZE)
+  set(CLQ_USERS_FLAGS -fsanitize=${CLIQUE_SANITIZE})
+endif()
+add_test(NAME install/examples COMMAND ${PROJECT_SOURCE_DIR}/tests/install/check ${CMAKE_BINARY_DIR} ${CLQ_USERS_FLAGS})
 set_tests_properties(install/examples PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 
 # A layer between loader and driver that makes calls fail.
