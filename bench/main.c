@@ -15,13 +15,15 @@ static const struct {
 
 static clq_status run(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
-        for (size_t i = 0; i < CLQ_COUNT_OF(benches); i++) printf("clique bench %-8s %s\n", benches[i].name, benches[i].help);
+        for (size_t i = 0; i < CLQ_COUNT_OF(benches); i++)
+            printf("clique bench %-8s %s\n", benches[i].name, benches[i].help);
         return CLQ_OK;
     }
     for (size_t i = 0; argc >= 2 && i < CLQ_COUNT_OF(benches); i++)
         if (strcmp(argv[1], benches[i].name) == 0) return benches[i].run(argc - 1, argv + 1);
-    return clq_fail(CLQ_ARGUMENT, "%s%s%s: clique bench --help lists the benchmarks", argc >= 2 ? "unknown benchmark '" : "no benchmark is named",
-                    argc >= 2 ? argv[1] : "", argc >= 2 ? "'" : "");
+    return clq_fail(CLQ_ARGUMENT, "%s%s%s: clique bench --help lists the benchmarks",
+                    argc >= 2 ? "unknown benchmark '" : "no benchmark is named", argc >= 2 ? argv[1] : "",
+                    argc >= 2 ? "'" : "");
 }
 
 int main(int argc, char **argv) {

@@ -41,7 +41,8 @@ static int by_seconds(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-static clq_status measure(const clq_bench_options *o, const clq_model *model, const clq_devices *devices, clq_dataset *data, measured *out) {
+static clq_status measure(const clq_bench_options *o, const clq_model *model, const clq_devices *devices,
+                          clq_dataset *data, measured *out) {
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = o->batch;
     config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
@@ -54,7 +55,8 @@ static clq_status measure(const clq_bench_options *o, const clq_model *model, co
     return status;
 }
 
-static clq_status measure_model(const clq_bench_options *o, const char *name, const clq_devices *devices, clq_dataset *data, clq_bench_result *result) {
+static clq_status measure_model(const clq_bench_options *o, const char *name, const clq_devices *devices,
+                                clq_dataset *data, clq_bench_result *result) {
     clq_model *model;
     CLQ_TRY(clq_model_builtin(name, &model));
     clq_status status = CLQ_OK;
@@ -70,26 +72,30 @@ static clq_status measure_model(const clq_bench_options *o, const char *name, co
         double step_ms = median->seconds / batches * 1e3, comm_ms = median->comm.total_s / batches * 1e3;
         double least = samples / m.epochs[m.count - 1].seconds, most = samples / m.epochs[0].seconds;
         /* The part of the all-reduce that hid behind backward. */
-        double hidden = median->comm.total_s - median->comm.exposed_s, overlap = hidden > 0 ? hidden / median->comm.total_s : 0.0;
+        double hidden = median->comm.total_s - median->comm.exposed_s,
+               overlap = hidden > 0 ? hidden / median->comm.total_s : 0.0;
         if (n == 1) alone = rate;
         double efficiency = rate / (alone * n);
-        printf("%-10s %8u %7zu %12.0f %10.4f %10.4f %10.2f   %.0f to %.0f\n", name, n, (size_t)o->batch, rate, step_ms, comm_ms, efficiency,
-               least, most);
+        printf("%-10s %8u %7zu %12.0f %10.4f %10.4f %10.2f   %.0f to %.0f\n", name, n, (size_t)o->batch, rate, step_ms,
+               comm_ms, efficiency, least, most);
         fflush(stdout);
-        status = clq_bench_result_add(result, json_pack("{s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model", name, "replicas", (int)n,
-                                                        "batch", (json_int_t)o->batch, "images_per_s", rate, "images_per_s_least", least,
-                                                        "images_per_s_most", most, "step_ms", step_ms, "comm_ms", comm_ms, "overlap", overlap,
-                                                        "efficiency", efficiency));
+        status = clq_bench_result_add(result, json_pack("{s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model",
+                                                        name, "replicas", (int)n, "batch", (json_int_t)o->batch,
+                                                        "images_per_s", rate, "images_per_s_least", least,
+                                                        "images_per_s_most", most, "step_ms", step_ms, "comm_ms",
+                                                        comm_ms, "overlap", overlap, "efficiency", efficiency));
     }
     clq_model_destroy(model);
     return status;
 }
 
-static clq_status for_each_model(const clq_bench_options *o, const clq_devices *devices, clq_dataset *data, clq_bench_result *result) {
+static clq_status for_each_model(const clq_bench_options *o, const clq_devices *devices, clq_dataset *data,
+                                 clq_bench_result *result) {
     char name[32];
     for (const char *at = o->models; *at;) {
         size_t length = strcspn(at, ",");
-        if (length == 0 || length >= sizeof name) return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", o->models);
+        if (length == 0 || length >= sizeof name)
+            return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", o->models);
         memcpy(name, at, length);
         name[length] = '\0';
         CLQ_TRY(measure_model(o, name, devices, data, result));
@@ -109,7 +115,8 @@ static clq_status run(const clq_bench_options *o, int argc, char **argv, clq_sys
     CLQ_TRY_OR(end, status, clq_dataset_batch(data, o->batch, false));
     CLQ_TRY_OR(end, status, clq_dataset_prefetch(data, CLQ_AUTO));
     CLQ_TRY_OR(end, status, clq_bench_result_start("train", argc, argv, &devices, &result));
-    printf("%-10s %8s %7s %12s %10s %10s %10s   %s\n", "model", "replicas", "batch", "images/s", "step ms", "comm ms", "efficiency", "spread");
+    printf("%-10s %8s %7s %12s %10s %10s %10s   %s\n", "model", "replicas", "batch", "images/s", "step ms", "comm ms",
+           "efficiency", "spread");
     CLQ_TRY_OR(end, status, for_each_model(o, &devices, data, &result));
     status = clq_bench_result_write(&result, o->json, o->csv);
 end:
@@ -139,17 +146,20 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 }
 
 clq_status clq_bench_train(int argc, char **argv) {
-    static const struct argp_option table[] = {{"devices", KEY_DEVICES, "SPEC", 0, "as clique train (default auto)", 0},
-                                               {"models", KEY_MODELS, "A,B", 0, "built-in models (default mlp,cnn)", 0},
-                                               {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
-                                               {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
-                                               {"json", KEY_JSON, "FILE", 0, "the result as JSON", 0},
-                                               {"csv", KEY_CSV, "FILE", 0, "the rows as CSV", 0},
-                                               {0, 'n', "RUNS", 0, "timed epochs (default 3); the median is told", 0},
-                                               {0, 'w', "EPOCHS", 0, "epochs before them, which count for nothing (default 1)", 0},
-                                               {0}};
-    clq_bench_options options = {.devices = "auto", .models = "mlp,cnn", .data = "fashion-mnist", .batch = 64, .warm_ups = 1, .runs = 3};
-    CLQ_TRY(clq_arguments_parse("clique bench train", "Training speed on 1 to n of the selected devices.", table, argc, argv, set_option, &options));
+    static const struct argp_option table[] = {
+        {"devices", KEY_DEVICES, "SPEC", 0, "as clique train (default auto)", 0},
+        {"models", KEY_MODELS, "A,B", 0, "built-in models (default mlp,cnn)", 0},
+        {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
+        {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
+        {"json", KEY_JSON, "FILE", 0, "the result as JSON", 0},
+        {"csv", KEY_CSV, "FILE", 0, "the rows as CSV", 0},
+        {0, 'n', "RUNS", 0, "timed epochs (default 3); the median is told", 0},
+        {0, 'w', "EPOCHS", 0, "epochs before them, which count for nothing (default 1)", 0},
+        {0}};
+    clq_bench_options options = {
+        .devices = "auto", .models = "mlp,cnn", .data = "fashion-mnist", .batch = 64, .warm_ups = 1, .runs = 3};
+    CLQ_TRY(clq_arguments_parse("clique bench train", "Training speed on 1 to n of the selected devices.", table, argc,
+                                argv, set_option, &options));
     clq_system *system;
     CLQ_TRY(clq_system_open(NULL, &system));
     clq_status status = run(&options, argc, argv, system);

@@ -2,19 +2,6 @@
  * ACT is the clq_activation: 0 linear, 1 relu, 2 sigmoid, 3 tanh. Softmax works on rows: loss.cl. FORWARD: that kernel,
  * else the backward pass, with sums where COLUMNS is given, keeping dz where WRITE_DZ is. */
 
-#ifdef TILE /* few work-items, each with a run of vectors */
-#define KERNEL TILE_KERNEL
-#define MY_VECTORS(i, n)                                                                            \
-    (size_t share_ = ((size_t)(n) + get_global_size(0) - 1) / get_global_size(0),                   \
-            i = min(get_global_id(0) * share_, (size_t)(n)), end_ = min(i + share_, (size_t)(n));   \
-     i < end_; i++)
-#else /* many work-items, neighbours take neighbouring vectors */
-#define KERNEL kernel
-#define MY_VECTORS(i, n) (size_t i = get_global_id(0); i < (size_t)(n); i += get_global_size(0))
-#endif
-#define MY_TAIL(i, total)                                                                           \
-    (size_t i = (total) / VEC * VEC + get_global_id(0); i < (total); i += get_global_size(0))
-
 /* One body for vectors (T is floatv) and for single floats. NaN passes through every forward function. */
 #if ACT == 1
 #define ACTIVATE(T, x) ((x) <= 0.0f ? (T)0 : (x))
@@ -34,11 +21,11 @@
 
 KERNEL void activation_forward(global const float *x, global float *y, int count, int elements) {
     size_t total = (size_t)count * elements;
-    for MY_VECTORS (i, total / VEC) {
+    FOR_MY (i, total / VEC) {
         floatv v = ((global const floatv *)x)[i];
         ((global floatv *)y)[i] = ACTIVATE(floatv, v);
     }
-    for MY_TAIL (i, total) {
+    FOR_MY_FROM (i, total / VEC * VEC, total) {
         float v = x[i];
         y[i] = ACTIVATE(float, v);
     }
@@ -73,10 +60,11 @@ static float slope(global const float *y, global const float *dy, global float *
 
 #ifndef COLUMNS
 
-KERNEL void activation_backward(global const float *y, global const float *dy, global float *dz, int count, int elements) {
+KERNEL void activation_backward(global const float *y, global const float *dy, global float *dz, int count,
+                                int elements) {
     size_t total = (size_t)count * elements;
-    for MY_VECTORS (i, total / VEC) slope_floatv(y, dy, dz, i);
-    for MY_TAIL (i, total) slope(y, dy, dz, i);
+    FOR_MY (i, total / VEC) slope_floatv(y, dy, dz, i);
+    FOR_MY_FROM (i, total / VEC * VEC, total) slope(y, dy, dz, i);
 }
 
 #else
@@ -113,16 +101,17 @@ static void add_floatv(global floatv *sum, global floatv *low, floatv term) {
     *sum = next;
 }
 
-/* Adds N neighbouring columns of vectors over some long rows; short plain sums, joined to the long ones by add_floatv. */
-#define DEFINE_STRIP(N)                                                                                               \
-    static void strip##N(global const float *y, global const float *dy, global float *dz, size_t at, int rows,        \
-                         size_t pitch, global floatv *sum, global floatv *low) {                                      \
-        floatv columns[N];                                                                                            \
-        UNROLL for (int k = 0; k < N; k++) columns[k] = 0;                                                            \
-        for (int r = 0; r < rows; r++, at += pitch) {                                                                 \
-            UNROLL for (int k = 0; k < N; k++) columns[k] += slope_floatv(y, dy, dz, at + k);                         \
-        }                                                                                                             \
-        UNROLL for (int k = 0; k < N; k++) add_floatv(sum + k, low + k, columns[k]);                                  \
+/* Adds N neighbouring columns of vectors over some long rows; short plain sums, joined to the long
+ * ones by add_floatv. */
+#define DEFINE_STRIP(N)                                                                                                \
+    static void strip##N(global const float *y, global const float *dy, global float *dz, size_t at, int rows,         \
+                         size_t pitch, global floatv *sum, global floatv *low) {                                       \
+        floatv columns[N];                                                                                             \
+        UNROLL for (int k = 0; k < N; k++) columns[k] = 0;                                                             \
+        for (int r = 0; r < rows; r++, at += pitch) {                                                                  \
+            UNROLL for (int k = 0; k < N; k++) columns[k] += slope_floatv(y, dy, dz, at + k);                          \
+        }                                                                                                              \
+        UNROLL for (int k = 0; k < N; k++) add_floatv(sum + k, low + k, columns[k]);                                   \
     }
 DEFINE_STRIP(1)
 DEFINE_STRIP(2)
@@ -130,8 +119,9 @@ DEFINE_STRIP(4)
 
 /* Work-items (g, s): group g of the columns in slice s of the long rows. A block of rows stays in the first cache while
  * its strips are added. Where there is one work-item, it makes db; else fold_columns does. */
-KERNEL void activation_backward_sums(global const float *y, global const float *dy, global float *dz, global float *shares,
-                                     global float *db, int count, int rows_per_example, int channels, int fold, local float *shared) {
+KERNEL void activation_backward_sums(global const float *y, global const float *dy, global float *dz,
+                                     global float *shares, global float *db, int count, int rows_per_example,
+                                     int channels, int fold, local float *shared) {
     size_t slice = get_global_id(1), slices = get_global_size(1), width = (size_t)fold * channels, pitch = width / VEC;
     size_t rows = (size_t)count * rows_per_example, long_rows = rows / fold, share = (long_rows + slices - 1) / slices;
     size_t row = min(slice * share, long_rows), end = min(row + share, long_rows);
@@ -169,8 +159,9 @@ KERNEL void fold_columns(global float *shares, global float *db, int slices, int
 #else
 
 /* Work-groups of (COLUMNS, ROWS) items: one per slice (dimension 1) and COLUMNS columns. db is made by fold_columns. */
-KERNEL void activation_backward_sums(global const float *y, global const float *dy, global float *dz, global float *shares,
-                                     global float *db, int count, int rows_per_example, int channels, int fold, local float *shared) {
+KERNEL void activation_backward_sums(global const float *y, global const float *dy, global float *dz,
+                                     global float *shares, global float *db, int count, int rows_per_example,
+                                     int channels, int fold, local float *shared) {
     size_t slice = get_group_id(1), slices = get_num_groups(1), width = (size_t)fold * channels;
     size_t rows = (size_t)count * rows_per_example, long_rows = rows / fold, share = (long_rows + slices - 1) / slices;
     size_t row = min(slice * share, long_rows), end = min(row + share, long_rows), column = get_global_id(0);

@@ -12,8 +12,7 @@
 #endif
 
 kernel void comm_add(global float *to_memory, ulong to_at, global const float *from_memory, ulong from_at,
-                     global const float *received_memory, ulong received_at, ulong count)
-{
+                     global const float *received_memory, ulong received_at, ulong count) {
     global float *to = to_memory + to_at;
     global const float *from = from_memory + from_at;
     global const float *received = received_memory + received_at;

@@ -1,22 +1,19 @@
 /* Rows of classes: softmax, and the cross-entropies with their gradients and metrics.
  *
- * One text for both families: a row is worked on by LANES lanes, which are those of a vector (TILE: few work-items, each
- * with a run of rows) or the items of a work-group (LOCAL: each group takes every so-many-th row). lanes_t is what the vector
- * of lanes, or one item, holds. FOR_LANES walks along a row; all_max, all_min and all_sum combine the lanes. */
+ * One text for both families: a row is worked on by LANES lanes, which are those of a vector (TILE: few work-items,
+ * each with a run of rows) or the items of a work-group (LOCAL: each group takes every so-many-th row). lanes_t is what
+ * the vector of lanes, or one item, holds. FOR_LANES walks along a row; all_max, all_min
+ * and all_sum combine the lanes. */
 
 #ifdef TILE
 
-#define KERNEL TILE_KERNEL
 #define LANES VEC
 typedef floatv lanes_t;
 typedef intv ilanes_t;
 #define LANE VEC_INDEX
-#define FOR_LANES(i, classes) (int i = 0; i < (classes); i += LANES)
+#define FOR_LANES(i, classes) for (int i = 0; i < (classes); i += LANES)
 #define FIRST_LANE 1
-#define FOR_MY(i, n)                                                                                \
-    (size_t share_ = ((n) + get_global_size(0) - 1) / get_global_size(0), i = min(get_global_id(0) * share_, (n)), \
-            end_ = min(i + share_, (n));                                                            \
-     i < end_; i++)
+#define FOR_MY_ROW FOR_MY
 
 /* Classes i to i + LANES of a row, `fill` beyond its end. `room` floats may be read from the row's start on. */
 static lanes_t row_load(global const float *row, int i, int classes, size_t room, float fill) {
@@ -47,32 +44,31 @@ static int all_min(local float *shared, intv v) {
 
 #else
 
-#define KERNEL kernel
 #define LANES GROUP
 typedef float lanes_t;
 typedef int ilanes_t;
 #define LANE ((int)get_local_id(0))
-#define FOR_LANES(i, classes) (int i = 0; i + LANE < (classes); i += LANES)
+#define FOR_LANES(i, classes) for (int i = 0; i + LANE < (classes); i += LANES)
 #define FIRST_LANE (get_local_id(0) == 0)
-#define FOR_MY(i, n) (size_t i = get_group_id(0); i < (n); i += get_num_groups(0))
+#define FOR_MY_ROW(i, n) for (size_t i = get_group_id(0); i < (size_t)(n); i += get_num_groups(0))
 
 static lanes_t row_load(global const float *row, int i, int classes, size_t room, float fill) { return row[i + LANE]; }
 static void row_store(global float *row, int i, int classes, lanes_t v) { row[i + LANE] = v; }
 
 /* A tree over the group's items. The first barrier is for those who still read the previous result. (Local memory comes
  * as an argument: arrays in kernels can end up shared by the threads of PoCL 3.1's pthread device.) */
-#define DEFINE_ALL(name, type, pick)                                                                \
-    static type name(local float *shared, type v) {                              \
-        local type *lanes = (local type *)shared;                                                   \
-        int lane = LANE;                                                                            \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                               \
-        lanes[lane] = v;                                                                            \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                               \
-        for (int step = GROUP / 2; step > 0; step /= 2) {                                           \
-            if (lane < step) lanes[lane] = pick(lanes[lane], lanes[lane + step]);                   \
-            barrier(CLK_LOCAL_MEM_FENCE);                                                           \
-        }                                                                                           \
-        return lanes[0];                                                                            \
+#define DEFINE_ALL(name, type, pick)                                                                                   \
+    static type name(local float *shared, type v) {                                                                    \
+        local type *lanes = (local type *)shared;                                                                      \
+        int lane = LANE;                                                                                               \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        lanes[lane] = v;                                                                                               \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        for (int step = GROUP / 2; step > 0; step /= 2) {                                                              \
+            if (lane < step) lanes[lane] = pick(lanes[lane], lanes[lane + step]);                                      \
+            barrier(CLK_LOCAL_MEM_FENCE);                                                                              \
+        }                                                                                                              \
+        return lanes[0];                                                                                               \
     }
 #define PLUS(a, b) ((a) + (b))
 DEFINE_ALL(all_max, float, fmax)
@@ -99,7 +95,7 @@ static void add(float *sum, float *low, float term) {
 static int row_top(local float *shared, global const float *row, int classes, size_t room, float *value) {
     lanes_t best = -INFINITY;
     ilanes_t where = INT_MAX;
-    for FOR_LANES (i, classes) {
+    FOR_LANES (i, classes) {
         lanes_t v = row_load(row, i, classes, room, -INFINITY);
         where = v > best ? i + LANE : where;
         best = v > best ? v : best;
@@ -115,20 +111,20 @@ static int row_top(local float *shared, global const float *row, int classes, si
 KERNEL void softmax_forward(global const float *x, global float *y, int count, int elements, int classes,
                             local float *shared) {
     size_t rows = (size_t)count * (elements / classes);
-    for FOR_MY (r, rows) {
+    FOR_MY_ROW (r, rows) {
         global const float *from = x + r * classes;
         global float *to = y + r * classes;
         size_t room = (rows - r) * classes;
         float top;
         lanes_t sum = 0, low = 0;
         row_top(shared, from, classes, room, &top);
-        for FOR_LANES (i, classes) {
+        FOR_LANES (i, classes) {
             lanes_t v = exp(row_load(from, i, classes, room, -INFINITY) - top);
             add_lanes(&sum, &low, v);
             row_store(to, i, classes, v);
         }
         float total = all_sum(shared, sum - low);
-        for FOR_LANES (i, classes) row_store(to, i, classes, row_load(to, i, classes, room, 0) / total);
+        FOR_LANES (i, classes) row_store(to, i, classes, row_load(to, i, classes, room, 0) / total);
     }
 }
 
@@ -136,13 +132,13 @@ KERNEL void softmax_forward(global const float *x, global float *y, int count, i
 KERNEL void softmax_backward(global const float *y, global const float *dy, global float *dz, int count, int elements,
                              int classes, local float *shared) {
     size_t rows = (size_t)count * (elements / classes);
-    for FOR_MY (r, rows) {
+    FOR_MY_ROW (r, rows) {
         size_t at = r * classes, room = (rows - r) * classes;
         lanes_t sum = 0, low = 0;
-        for FOR_LANES (i, classes)
+        FOR_LANES (i, classes)
             add_lanes(&sum, &low, row_load(y + at, i, classes, room, 0) * row_load(dy + at, i, classes, room, 0));
         float dot = all_sum(shared, sum - low);
-        for FOR_LANES (i, classes) {
+        FOR_LANES (i, classes) {
             lanes_t gradient = row_load(dy + at, i, classes, room, 0) - dot;
             row_store(dz + at, i, classes, row_load(y + at, i, classes, room, 0) * gradient);
         }
@@ -186,14 +182,15 @@ static lanes_t row_target(const row_args *row, int i) {
 
 #ifdef LOGITS
 
-/* With m = max(x) and rest = the sum of exp(x - m) over all classes but the largest, log(sum(exp(x))) = m + log1p(rest):
- * nothing cancels where the model is sure. T = sum(t): loss = T log1p(rest) + sum(t (m - x)), dx = T p - t. */
+/* With m = max(x) and rest = the sum of exp(x - m) over all classes but the largest,
+ * log(sum(exp(x))) = m + log1p(rest): nothing cancels where the model is sure.
+ * T = sum(t): loss = T log1p(rest) + sum(t (m - x)), dx = T p - t. */
 static float row_loss(local float *shared, const row_args *row, int *top) {
     int classes = row->classes;
     float most, whole = 1;
     *top = row_top(shared, row->x, classes, row->room, &most);
     lanes_t sum = 0, low = 0, gap = 0, mass = 0;
-    for FOR_LANES (i, classes) {
+    FOR_LANES (i, classes) {
         lanes_t x = row_load(row->x, i, classes, row->room, -INFINITY), e = exp(x - most), t = row_target(row, i);
         add_lanes(&sum, &low, i + LANE == *top ? (lanes_t)0 : e);
         gap += t == (lanes_t)0 ? (lanes_t)0 : t * (most - x);
@@ -204,10 +201,11 @@ static float row_loss(local float *shared, const row_args *row, int *top) {
     whole = all_sum(shared, mass);
 #endif
 #ifdef GRADIENT
-    for FOR_LANES (i, classes) {
+    FOR_LANES (i, classes) {
         lanes_t x = row_load(row->x, i, classes, row->room, -INFINITY), t = row_target(row, i);
         lanes_t others = exp(x - most) * (whole / (1.0f + rest)) - t;
-        lanes_t largest = ((whole - t) - t * rest) / (1.0f + rest); /* the same with exp(x - m) = 1, without cancellation */
+        /* The same with exp(x - m) = 1, without cancellation. */
+        lanes_t largest = ((whole - t) - t * rest) / (1.0f + rest);
         row_store(row->dx, i, classes, row->scale * (i + LANE == *top ? largest : others));
     }
 #endif
@@ -225,10 +223,10 @@ static float row_loss(local float *shared, const row_args *row, int *top) {
     float most;
     *top = row_top(shared, row->x, classes, row->room, &most);
     lanes_t sum = 0, low = 0;
-    for FOR_LANES (i, classes) add_lanes(&sum, &low, row_load(row->x, i, classes, row->room, 0));
+    FOR_LANES (i, classes) add_lanes(&sum, &low, row_load(row->x, i, classes, row->room, 0));
     float total = all_sum(shared, sum - low);
     lanes_t loss = 0, loss_low = 0, inside = 0;
-    for FOR_LANES (i, classes) {
+    FOR_LANES (i, classes) {
         lanes_t q = row_load(row->x, i, classes, row->room, 0) / total, t = row_target(row, i);
         lanes_t term = t * log(q < LEAST ? (lanes_t)LEAST : q > MOST ? (lanes_t)MOST : q);
         add_lanes(&loss, &loss_low, t == (lanes_t)0 ? (lanes_t)0 : -term);
@@ -237,7 +235,7 @@ static float row_loss(local float *shared, const row_args *row, int *top) {
     float result = all_sum(shared, loss - loss_low);
 #ifdef GRADIENT
     float mass = all_sum(shared, inside);
-    for FOR_LANES (i, classes) {
+    FOR_LANES (i, classes) {
         lanes_t q = row_load(row->x, i, classes, row->room, 0) / total, t = row_target(row, i);
         lanes_t slope = ((q >= LEAST) & (q <= MOST)) ? t / q : (lanes_t)0;
         row_store(row->dx, i, classes, row->scale * ((mass - slope) / total));
@@ -254,7 +252,7 @@ KERNEL void cross_entropy(global const float *x, global const int *labels, globa
     float loss = 0, low = 0;
     int right = 0;
     size_t rows = count;
-    for FOR_MY (r, rows) {
+    FOR_MY_ROW (r, rows) {
         row_args row;
         row.x = x + r * classes;
         row.dx = dx + r * classes;
@@ -281,8 +279,7 @@ KERNEL void cross_entropy(global const float *x, global const int *labels, globa
 }
 
 /* metrics[slot] = the sum of the shares. One work-group. */
-KERNEL void sum_shares(global const float2 *shares, int count, global float2 *metrics, int slot,
-                       local float *shared) {
+KERNEL void sum_shares(global const float2 *shares, int count, global float2 *metrics, int slot, local float *shared) {
     float loss = 0, low = 0, right = 0;
     for (int i = (int)get_global_id(0); i < count; i += (int)get_global_size(0)) {
         add(&loss, &low, shares[i].x);

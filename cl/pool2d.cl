@@ -1,6 +1,6 @@
-/* Max and average pooling, NHWC. Windows are SIZE_H x SIZE_W at steps of STRIDE_H, STRIDE_W. Work goes by vectors of WIDTH
- * channels, where WIDTH divides the channels: all accesses are aligned and there are no remainders. INSIDE: no window
- * reaches beyond the input. BLOCKS: INSIDE, and the windows lie side by side (size = stride). */
+/* Max and average pooling, NHWC. Windows are SIZE_H x SIZE_W at steps of STRIDE_H, STRIDE_W. Work goes by vectors of
+ * WIDTH channels, where WIDTH divides the channels: all accesses are aligned and there are no remainders. INSIDE: no
+ * window reaches beyond the input. BLOCKS: INSIDE, and the windows lie side by side (size = stride). */
 
 #if WIDTH == 1
 typedef float pack;
@@ -27,26 +27,14 @@ typedef struct shape {
     int in_h, in_w, out_h, out_w, pad_top, pad_left, vectors;
 } shape;
 #define SHAPE_ARGS int in_h, int in_w, int out_h, int out_w, int pad_top, int pad_left, int vectors
-#define SHAPE {in_h, in_w, out_h, out_w, pad_top, pad_left, vectors}
-
-/* This work-item's rows of the batch (TILE: few work-items, each with a run of rows) or its elements (LOCAL: many,
- * neighbours take neighbouring elements). */
-#ifdef TILE
-#define KERNEL TILE_KERNEL
-#define FOR_MY(i, n)                                                                                \
-    (size_t share_ = ((n) + get_global_size(0) - 1) / get_global_size(0), i = min(get_global_id(0) * share_, (n)), \
-            end_ = min(i + share_, (n));                                                            \
-     i < end_; i++)
-#else
-#define KERNEL kernel
-#define FOR_MY(i, n) (size_t i = get_global_id(0); i < (n); i += get_global_size(0))
-#endif
+#define SHAPE                                                                                                          \
+    { in_h, in_w, out_h, out_w, pad_top, pad_left, vectors }
 
 /* How many elements of one axis a window at `first` covers that are no padding. */
 static int covered(int first, int size, int length) { return min(first + size, length) - max(first, 0); }
 
-static void pool_element(global const pack *x, global pack *y, global winners_t *winner, const shape *s, size_t n, int oh, int ow,
-                         int v) {
+static void pool_element(global const pack *x, global pack *y, global winners_t *winner, const shape *s, size_t n,
+                         int oh, int ow, int v) {
     int top = oh * STRIDE_H - s->pad_top, left = ow * STRIDE_W - s->pad_left;
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;
     long at = (((long)n * s->in_h + top) * s->in_w + left) * s->vectors + v;
@@ -88,16 +76,17 @@ KERNEL void pool2d_forward(global const float *x, global float *y, global WINNER
     global pack *to = (global pack *)y;
     global winners_t *keep = (global winners_t *)winner;
 #ifdef TILE
-    for FOR_MY (row, (size_t)count * out_h) {
+    FOR_MY (row, (size_t)count * out_h) {
         size_t n = row / out_h;
         int oh = (int)(row - n * out_h);
         for (int ow = 0; ow < out_w; ow++)
             for (int v = 0; v < vectors; v++) pool_element(from, to, keep, &s, n, oh, ow, v);
     }
 #else
-    for FOR_MY (i, (size_t)count * out_h * out_w * vectors) {
+    FOR_MY (i, (size_t)count * out_h * out_w * vectors) {
         size_t pixel = i / vectors, row = pixel / out_w, n = row / out_h;
-        pool_element(from, to, keep, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w), (int)(i - pixel * vectors));
+        pool_element(from, to, keep, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w),
+                     (int)(i - pixel * vectors));
     }
 #endif
 }
@@ -105,8 +94,8 @@ KERNEL void pool2d_forward(global const float *x, global float *y, global WINNER
 #ifdef BLOCKS
 
 /* Each window owns a block of the input, written once; the last windows also zero what lies behind them. */
-static void unpool_block(global const pack *dy, global const winners_t *winner, global pack *dx, const shape *s, size_t n, int oh,
-                         int ow, int v) {
+static void unpool_block(global const pack *dy, global const winners_t *winner, global pack *dx, const shape *s,
+                         size_t n, int oh, int ow, int v) {
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;
     size_t at = ((n * s->in_h + oh * SIZE_H) * s->in_w + ow * SIZE_W) * s->vectors + v;
     pack gradient = dy[out];
@@ -130,22 +119,24 @@ static void unpool_block(global const pack *dy, global const winners_t *winner, 
         for (int w = h < SIZE_H ? SIZE_W : 0; w < columns; w++) dx[at + ((size_t)h * s->in_w + w) * s->vectors] = 0;
 }
 
-KERNEL void pool2d_backward(global const float *dy, global const WINNER *winner, global float *dx, int count, SHAPE_ARGS) {
+KERNEL void pool2d_backward(global const float *dy, global const WINNER *winner, global float *dx, int count,
+                            SHAPE_ARGS) {
     const shape s = SHAPE;
     global const pack *from = (global const pack *)dy;
     global pack *to = (global pack *)dx;
     global const winners_t *keep = (global const winners_t *)winner;
 #ifdef TILE
-    for FOR_MY (row, (size_t)count * out_h) {
+    FOR_MY (row, (size_t)count * out_h) {
         size_t n = row / out_h;
         int oh = (int)(row - n * out_h);
         for (int ow = 0; ow < out_w; ow++)
             for (int v = 0; v < vectors; v++) unpool_block(from, keep, to, &s, n, oh, ow, v);
     }
 #else
-    for FOR_MY (i, (size_t)count * out_h * out_w * vectors) {
+    FOR_MY (i, (size_t)count * out_h * out_w * vectors) {
         size_t pixel = i / vectors, row = pixel / out_w, n = row / out_h;
-        unpool_block(from, keep, to, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w), (int)(i - pixel * vectors));
+        unpool_block(from, keep, to, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w),
+                     (int)(i - pixel * vectors));
     }
 #endif
 }
@@ -160,10 +151,12 @@ static int first_window(int i, int pad, int size, int stride) {
 static int end_window(int i, int pad, int stride, int windows) { return min((i + pad) / stride + 1, windows); }
 
 /* What window (oh, ow) hands to its element number `place`. */
-static pack handed(global const pack *dy, global const winners_t *winner, const shape *s, size_t n, int oh, int ow, int v, int place) {
+static pack handed(global const pack *dy, global const winners_t *winner, const shape *s, size_t n, int oh, int ow,
+                   int v, int place) {
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;
 #ifdef AVERAGE
-    int area = covered(oh * STRIDE_H - s->pad_top, SIZE_H, s->in_h) * covered(ow * STRIDE_W - s->pad_left, SIZE_W, s->in_w);
+    int area =
+        covered(oh * STRIDE_H - s->pad_top, SIZE_H, s->in_h) * covered(ow * STRIDE_W - s->pad_left, SIZE_W, s->in_w);
     return dy[out] / (float)area;
 #else
     return TO_IPACK(winner[out]) == (ipack)place ? dy[out] : (pack)0;
@@ -171,8 +164,8 @@ static pack handed(global const pack *dy, global const winners_t *winner, const 
 }
 
 /* Each input element gathers from the windows that cover it, in their order. */
-static void unpool_element(global const pack *dy, global const winners_t *winner, global pack *dx, const shape *s, size_t n, int ih,
-                           int iw, int v) {
+static void unpool_element(global const pack *dy, global const winners_t *winner, global pack *dx, const shape *s,
+                           size_t n, int ih, int iw, int v) {
     int end_h = end_window(ih, s->pad_top, STRIDE_H, s->out_h), end_w = end_window(iw, s->pad_left, STRIDE_W, s->out_w);
     pack sum = 0;
     for (int oh = first_window(ih, s->pad_top, SIZE_H, STRIDE_H); oh < end_h; oh++) {
@@ -184,22 +177,24 @@ static void unpool_element(global const pack *dy, global const winners_t *winner
     dx[((n * s->in_h + ih) * s->in_w + iw) * s->vectors + v] = sum;
 }
 
-KERNEL void pool2d_backward(global const float *dy, global const WINNER *winner, global float *dx, int count, SHAPE_ARGS) {
+KERNEL void pool2d_backward(global const float *dy, global const WINNER *winner, global float *dx, int count,
+                            SHAPE_ARGS) {
     const shape s = SHAPE;
     global const pack *from = (global const pack *)dy;
     global pack *to = (global pack *)dx;
     global const winners_t *keep = (global const winners_t *)winner;
 #ifdef TILE
-    for FOR_MY (row, (size_t)count * in_h) {
+    FOR_MY (row, (size_t)count * in_h) {
         size_t n = row / in_h;
         int ih = (int)(row - n * in_h);
         for (int iw = 0; iw < in_w; iw++)
             for (int v = 0; v < vectors; v++) unpool_element(from, keep, to, &s, n, ih, iw, v);
     }
 #else
-    for FOR_MY (i, (size_t)count * in_h * in_w * vectors) {
+    FOR_MY (i, (size_t)count * in_h * in_w * vectors) {
         size_t pixel = i / vectors, row = pixel / in_w, n = row / in_h;
-        unpool_element(from, keep, to, &s, n, (int)(row - n * in_h), (int)(pixel - row * in_w), (int)(i - pixel * vectors));
+        unpool_element(from, keep, to, &s, n, (int)(row - n * in_h), (int)(pixel - row * in_w),
+                       (int)(i - pixel * vectors));
     }
 #endif
 }

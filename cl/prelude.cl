@@ -41,6 +41,21 @@ typedef CLQ_JOIN(uchar, VEC) ucharv;
  * local size 1. */
 #define TILE_KERNEL kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 
+/* How work-items share pieces 0 .. n - 1. TILE: few items, each with a run of pieces; else many, and neighbours take
+ * neighbouring pieces. FOR_MY_FROM: first .. end - 1, always the second way: for what is left beside whole vectors. */
+#ifdef TILE
+#define KERNEL TILE_KERNEL
+#define FOR_MY(i, n)                                                                                                   \
+    for (size_t all_ = (n), share_ = (all_ + get_global_size(0) - 1) / get_global_size(0),                             \
+                i = min(get_global_id(0) * share_, all_), end_ = min(i + share_, all_);                                \
+         i < end_; i++)
+#else
+#define KERNEL kernel
+#define FOR_MY(i, n) for (size_t i = get_global_id(0); i < (size_t)(n); i += get_global_size(0))
+#endif
+#define FOR_MY_FROM(i, first, end)                                                                                     \
+    for (size_t i = (size_t)(first) + get_global_id(0); i < (size_t)(end); i += get_global_size(0))
+
 /* Sum and maximum over a vector, by halves. */
 static inline float floatv_sum(floatv v) {
 #if VEC == 16

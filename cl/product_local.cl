@@ -64,8 +64,8 @@ static float activate(float x) {
 #endif
 }
 
-/* The block at (m0, n0), summed over k in [k0, k1): acc[r][q] is row r * SIDE + ly, column q * SIDE + lx of it. Rows and
- * columns at or behind `rows` and COLUMNS are zero. */
+/* The block at (m0, n0), summed over k in [k0, k1): acc[r][q] is row r * SIDE + ly, column q * SIDE + lx of it. Rows
+ * and columns at or behind `rows` and COLUMNS are zero. */
 static void block(global const float *a, global const float *b, int m0, int rows, int n0, int k0, int k1,
                   local float a_part[DEEP][BLOCK + 1], local float b_part[DEEP][BLOCK + 1], float acc[4][4]) {
     int lx = (int)get_local_id(0), ly = (int)get_local_id(1), item = ly * SIDE + lx;
@@ -99,8 +99,8 @@ static void block(global const float *a, global const float *b, int m0, int rows
 
 #ifndef OUTER
 /* (columns, rows) in blocks */
-kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void product_rows(global const float *a, global const float *b,
-                                                                              global const float *bias, global float *c, int count) {
+kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void
+product_rows(global const float *a, global const float *b, global const float *bias, global float *c, int count) {
     local float a_part[DEEP][BLOCK + 1], b_part[DEEP][BLOCK + 1];
     int n0 = (int)get_group_id(0) * BLOCK, m0 = (int)get_group_id(1) * BLOCK, rows = count * ROWS_PER_EXAMPLE * PIXELS;
     float acc[4][4];
@@ -121,8 +121,8 @@ kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void product_rows(gl
 
 #else
 /* (columns, rows) in blocks, slices. Slice s sums its share of the pixels: c (slices, DEPTH, COLUMNS). */
-kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void product_outer(global const float *a, global const float *b,
-                                                                               global float *c, int count) {
+kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void
+product_outer(global const float *a, global const float *b, global float *c, int count) {
     local float a_part[DEEP][BLOCK + 1], b_part[DEEP][BLOCK + 1];
     int n0 = (int)get_group_id(0) * BLOCK, m0 = (int)get_group_id(1) * BLOCK, slice = (int)get_group_id(2);
     int pixels = count * ROWS_PER_EXAMPLE * PIXELS, share = (pixels + SLICES - 1) / SLICES;

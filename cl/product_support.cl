@@ -24,7 +24,8 @@ TILE_KERNEL void product_pack(global const float *from, global float *to, int ta
     for (int j = 0; j < width; j += VEC) {
         int column = panel * width + j;
         floatv square[VEC];
-        for (int l = 0; l < VEC; l++) square[l] = load_some(from + (size_t)(column + l) * depth, column + l < columns ? rows : 0);
+        for (int l = 0; l < VEC; l++)
+            square[l] = load_some(from + (size_t)(column + l) * depth, column + l < columns ? rows : 0);
         /* Transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
         UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
             floatv shuffled[VEC];
@@ -43,7 +44,8 @@ TILE_KERNEL void product_pack(global const float *from, global float *to, int ta
 
 /* Images of in_rows rows of in_floats into frames of zeros, `top` rows and `left` floats from their corner; what does
  * not fit is left out. (rows of a frame, images) */
-TILE_KERNEL void product_pad(global const float *from, global float *to, int in_rows, int in_floats, int floats, int top, int left) {
+TILE_KERNEL void product_pad(global const float *from, global float *to, int in_rows, int in_floats, int floats,
+                             int top, int left) {
     int y = (int)get_global_id(0) - top, right = y >= 0 && y < in_rows ? min(left + in_floats, floats) : left;
     size_t image = get_global_id(1);
     from += (image * in_rows + y) * in_floats;
@@ -83,7 +85,8 @@ static float activate(float x) {
 /* c (rows, columns) = act(c + bias), in place, for products of others. (items of a row, rows) */
 kernel void product_finish(global float *c, global const float *bias, int columns, int has_bias) {
     c += get_global_id(1) * columns;
-    for (int j = (int)get_global_id(0); j < columns; j += (int)get_global_size(0)) c[j] = activate(has_bias ? c[j] + bias[j] : c[j]);
+    for (int j = (int)get_global_id(0); j < columns; j += (int)get_global_size(0))
+        c[j] = activate(has_bias ? c[j] + bias[j] : c[j]);
 }
 
 /* to (columns, rows) from (rows, columns). (columns) */

@@ -36,7 +36,8 @@ ALWAYS_INLINE floatv load_until(global const float *p, global const float *end) 
     return CLQ_JOIN(vload, VEC)(0, lanes);
 }
 
-/* NR vectors of a row of B. Where the row ends within a vector, the rest of it comes from the next row and is never stored. */
+/* NR vectors of a row of B. Where the row ends within a vector, the rest of it comes from the next row and is never
+ * stored. */
 ALWAYS_INLINE void load_b(floatv out[NR], global const float *b, global const float *end) {
     UNROLL for (int j = 0; j < NR; j++) {
 #ifdef WHOLE_PANELS
@@ -63,25 +64,24 @@ ALWAYS_INLINE void store_c(global float *row, int column, floatv value) {
 }
 
 /* acc (MR, NR) += the outer product of a column of A and a row of B. A(i) is a name of what row i has. */
-#define STEP(acc, A, b, end)                                                                  \
-    do {                                                                                            \
-        floatv b_[NR];                                                                              \
-        load_b(b_, b, end);                                                                         \
-        UNROLL for (int i = 0; i < MR; i++) {                                                   \
-            floatv a_ = (floatv)(A(i));                                                             \
-            UNROLL for (int j = 0; j < NR; j++) (acc)[i][j] += a_ * b_[j];                          \
-        }                                                                                           \
+#define STEP(acc, A, b, end)                                                                                           \
+    do {                                                                                                               \
+        floatv b_[NR];                                                                                                 \
+        load_b(b_, b, end);                                                                                            \
+        UNROLL for (int i = 0; i < MR; i++) {                                                                          \
+            floatv a_ = (floatv)(A(i));                                                                                \
+            UNROLL for (int j = 0; j < NR; j++) (acc)[i][j] += a_ * b_[j];                                             \
+        }                                                                                                              \
     } while (0)
 
-#define CLEAR(acc)                                                                            \
-    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NR; j++) (acc)[i][j] = 0
+#define CLEAR(acc) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NR; j++) (acc)[i][j] = 0
 
 /* The end of a block of a long sum. */
 #ifdef BLOCKED
-#define FLUSH(total, acc)                                                                     \
-    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NR; j++) {                   \
-        (total)[i][j] += (acc)[i][j];                                                               \
-        (acc)[i][j] = 0;                                                                            \
+#define FLUSH(total, acc)                                                                                              \
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NR; j++) {                                          \
+        (total)[i][j] += (acc)[i][j];                                                                                  \
+        (acc)[i][j] = 0;                                                                                               \
     }
 #define RESULT(total, acc) total
 #else
@@ -104,7 +104,8 @@ ALWAYS_INLINE floatv activate(floatv x) {
 }
 
 /* Rows `from` until `until` of a tile to C, where they are `stride` floats apart, with bias and activation. */
-ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, global const float *bias, global float *c, size_t stride) {
+ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, global const float *bias,
+                          global float *c, size_t stride) {
     floatv offset[NR];
     UNROLL for (int j = 0; j < NR; j++) {
 #ifdef BIAS
@@ -150,14 +151,15 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
 
 #elif defined(PATCHES)
 
-/* Output pixel x and tap kx meet at input pixel (x * STEP_W + FIRST_W + kx * TAP_W) / DIVIDE_W, where that divides and lies inside;
- * the same downwards. A tile is MR output pixels of one row, DIVIDE_W apart, so that all of them meet the same taps. */
+/* Output pixel x and tap kx meet at input pixel (x * STEP_W + FIRST_W + kx * TAP_W) / DIVIDE_W, where that divides and
+ * lies inside; the same downwards. A tile is MR output pixels of one row, DIVIDE_W apart, so that all of them meet the
+ * same taps. */
 #define A_NEAR(i) near_[(i) * STEP_W * IN_C]
 #define A_FAR(i) far_[i][k]
 
 /* One tap in all channels. x: where the tile's first pixel meets it, not always inside. */
-ALWAYS_INLINE void tap(floatv acc[MR][NR], global const float *row, int x, global const float *b, global const float *end,
-                       global const float *zeros) {
+ALWAYS_INLINE void tap(floatv acc[MR][NR], global const float *row, int x, global const float *b,
+                       global const float *end, global const float *zeros) {
 #ifdef FOLDED /* x is known here when this is compiled: what lies outside costs nothing */
     for (int k = 0; k < IN_C; k++) {
         floatv b_[NR];
@@ -176,7 +178,8 @@ ALWAYS_INLINE void tap(floatv acc[MR][NR], global const float *row, int x, globa
     }
 #ifdef PADDED
     global const float *far_[MR];
-    UNROLL for (int i = 0; i < MR; i++) far_[i] = x + i * STEP_W >= 0 && x + i * STEP_W < IN_W ? row + (x + i * STEP_W) * IN_C : zeros;
+    UNROLL for (int i = 0; i < MR; i++)
+        far_[i] = x + i * STEP_W >= 0 && x + i * STEP_W < IN_W ? row + (x + i * STEP_W) * IN_C : zeros;
     for (int k = 0; k < IN_C; k++) STEP(acc, A_FAR, b + k * B_STRIDE, end);
 #endif
 #endif
@@ -185,7 +188,8 @@ ALWAYS_INLINE void tap(floatv acc[MR][NR], global const float *row, int x, globa
 /* (tiles of a row of pixels by rows of pixels, images, panels) */
 TILE_KERNEL void product_rows(global const float *a, global const float *b, global const float *bias, global float *c,
                               global const float *zeros, int count) {
-    int id = (int)get_global_id(0), image = (int)get_global_id(1), panel = (int)get_global_id(2), column = panel * WIDTH;
+    int id = (int)get_global_id(0), image = (int)get_global_id(1), panel = (int)get_global_id(2),
+        column = panel * WIDTH;
     int part = id % (TILES * DIVIDE_W), y = id / (TILES * DIVIDE_W), phase = part % DIVIDE_W, tile = part / DIVIDE_W;
     int pixels = (OUT_W - phase + DIVIDE_W - 1) / DIVIDE_W, first = tile * MR; /* of this phase in a row */
     if (first >= pixels) return;
@@ -206,7 +210,8 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
     for (int ky = 0; ky < TAPS_H; ky++) {
         int iy = y * STEP_H + FIRST_H + ky * TAP_H;
         if (iy < 0 || iy % DIVIDE_H != 0 || iy / DIVIDE_H >= IN_H) continue;
-        global const float *row = a + (size_t)(iy / DIVIDE_H) * IN_W * IN_C, *taps = b + (size_t)ky * TAPS_W * IN_C * B_STRIDE;
+        global const float *row = a + (size_t)(iy / DIVIDE_H) * IN_W * IN_C,
+                           *taps = b + (size_t)ky * TAPS_W * IN_C * B_STRIDE;
 #ifdef RUNS /* the taps of a row lie side by side, and all are inside */
         global const float *near_ = row + (x0 * STEP_W + FIRST_W) * IN_C;
 #if TAPS_W * IN_C <= 16
@@ -252,7 +257,8 @@ ALWAYS_INLINE int inside_until(int offset, int stride, int inputs, int outputs) 
     return inputs - offset <= 0 ? 0 : min((inputs - offset + stride - 1) / stride, outputs);
 }
 
-/* (tiles of a run by taps by runs, panels, slices). Slice s sums its share of the examples: c (slices, DEPTH, COLUMNS). */
+/* (tiles of a run by taps by runs, panels, slices). Slice s sums its share of the examples: c
+ * (slices, DEPTH, COLUMNS). */
 TILE_KERNEL void product_outer(global const float *a, global const float *b, global float *c, int count) {
     int id = (int)get_global_id(0), column = (int)get_global_id(1) * WIDTH, slice = (int)get_global_id(2);
     int first = id % RUN_TILES * TL, kx = id / RUN_TILES % RUNS_ACROSS, first_ky = id / (RUN_TILES * RUNS_ACROSS) * TR;
@@ -264,7 +270,8 @@ TILE_KERNEL void product_outer(global const float *a, global const float *b, glo
 #else
     int x_from = inside_from(left, STEP_W), x_end = inside_until(left, STEP_W, IN_W, OUT_W);
 #endif
-    int share = (count * ROWS_PER_EXAMPLE + SLICES - 1) / SLICES, image = min(slice * share, count * ROWS_PER_EXAMPLE), last = min(image + share, count * ROWS_PER_EXAMPLE);
+    int share = (count * ROWS_PER_EXAMPLE + SLICES - 1) / SLICES, image = min(slice * share, count * ROWS_PER_EXAMPLE),
+        last = min(image + share, count * ROWS_PER_EXAMPLE);
     global const float *end = b + (size_t)count * ROWS_PER_EXAMPLE * OUT_H * OUT_W * COLUMNS;
     floatv acc[MR][NR];
     CLEAR(acc);
@@ -275,7 +282,8 @@ TILE_KERNEL void product_outer(global const float *a, global const float *b, glo
 #endif
     for (; image < last; image++) {
         for (int y = y_from; y < y_end; y++) {
-            global const float *pixel_ = a + (((size_t)image * IN_H + y * STEP_H + top) * IN_W + x_from * STEP_W + left) * IN_C + start;
+            global const float *pixel_ =
+                a + (((size_t)image * IN_H + y * STEP_H + top) * IN_W + x_from * STEP_W + left) * IN_C + start;
             global const float *dz = b + (((size_t)image * OUT_H + y) * OUT_W + x_from) * COLUMNS + column;
             for (int x = x_from; x < x_end; x++, pixel_ += STEP_W * IN_C, dz += COLUMNS) STEP(acc, A_PIXEL, dz, end);
 #ifdef BLOCKED

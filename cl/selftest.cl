@@ -11,7 +11,8 @@ kernel void integers(global uint *out) {
     out[i] = mixed ^ (uint)(wide >> 21);
 }
 
-/* Floating point whose result is exact, or rounded here to what it must be; NaN and infinity must stay what they are. */
+/* Floating point whose result is exact, or rounded here to what it must be; NaN and infinity must
+ * stay what they are. */
 kernel void floats(global const float *in, global int *out) {
     size_t i = get_global_id(0);
     float x = in[i], zero = in[0];
@@ -63,6 +64,4 @@ kernel void random_words(global uint4 *out, ulong key, ulong high) {
     out[i] = philox4x32(key, (ulong)i * 0x100000001UL, high);
 }
 
-kernel void add_words(global uint *words, uint add) {
-    words[get_global_id(0)] += add;
-}
+kernel void add_words(global uint *words, uint add) { words[get_global_id(0)] += add; }

@@ -1,18 +1,7 @@
-/* Updates over flat arenas, and the sums of squares that norms are made of. `vectors` whole vectors, then `tail` floats. */
+/* Updates over flat arenas, and the sums of squares that norms are made of. `vectors` whole vectors, then `tail`
+ * floats. */
 
-#ifdef TILE /* few work-items, each with a run of vectors */
-#define KERNEL TILE_KERNEL
-#define MY_VECTORS(i, n)                                                                            \
-    (size_t share_ = ((size_t)(n) + get_global_size(0) - 1) / get_global_size(0),                   \
-            i = min(get_global_id(0) * share_, (size_t)(n)), end_ = min(i + share_, (size_t)(n));   \
-     i < end_; i++)
-#else /* many work-items, neighbours take neighbouring vectors */
-#define KERNEL kernel
-#define MY_VECTORS(i, n) (size_t i = get_global_id(0); i < (size_t)(n); i += get_global_size(0))
-#endif
-#define MY_TAIL(i, vectors, tail)                                                                   \
-    (size_t i = (size_t)(vectors) * VEC + get_global_id(0), end_ = (size_t)(vectors) * VEC + (tail); i < end_; \
-     i += get_global_size(0))
+#define FOR_TAIL(i, vectors, tail) FOR_MY_FROM (i, (size_t)(vectors) * VEC, (size_t)(vectors) * VEC + (tail))
 
 #if defined(MOMENTUM) && defined(NESTEROV)
 #define MOVE(v, g) (momentum * (v) - rate * (g))
@@ -25,19 +14,19 @@ KERNEL void update_sgd(global float *w, global const float *g, global float *v, 
     global floatv *ws = (global floatv *)w, *vs = (global floatv *)v;
     global const floatv *gs = (global const floatv *)g;
 #ifdef MOMENTUM
-    for MY_VECTORS (i, vectors) {
+    FOR_MY (i, vectors) {
         floatv gradient = gs[i], velocity = momentum * vs[i] - rate * gradient;
         vs[i] = velocity;
         ws[i] += MOVE(velocity, gradient);
     }
-    for MY_TAIL (i, vectors, tail) {
+    FOR_TAIL (i, vectors, tail) {
         float velocity = momentum * v[i] - rate * g[i];
         v[i] = velocity;
         w[i] += MOVE(velocity, g[i]);
     }
 #else
-    for MY_VECTORS (i, vectors) ws[i] -= rate * gs[i];
-    for MY_TAIL (i, vectors, tail) w[i] -= rate * g[i];
+    FOR_MY (i, vectors) ws[i] -= rate * gs[i];
+    FOR_TAIL (i, vectors, tail) w[i] -= rate * g[i];
 #endif
 }
 
@@ -45,7 +34,7 @@ KERNEL void update_adam(global float *w, global const float *g, global float *m,
                         float rate, float fresh1 /* 1 - beta1 */, float fresh2, float epsilon) {
     global floatv *ws = (global floatv *)w, *ms = (global floatv *)m, *vs = (global floatv *)v;
     global const floatv *gs = (global const floatv *)g;
-    for MY_VECTORS (i, vectors) {
+    FOR_MY (i, vectors) {
         floatv gradient = gs[i], m1 = ms[i], v1 = vs[i];
         m1 += (gradient - m1) * fresh1;
         v1 += (gradient * gradient - v1) * fresh2;
@@ -53,7 +42,7 @@ KERNEL void update_adam(global float *w, global const float *g, global float *m,
         vs[i] = v1;
         ws[i] -= rate * m1 / (sqrt(v1) + epsilon);
     }
-    for MY_TAIL (i, vectors, tail) {
+    FOR_TAIL (i, vectors, tail) {
         float gradient = g[i], m1 = m[i], v1 = v[i];
         m1 += (gradient - m1) * fresh1;
         v1 += (gradient * gradient - v1) * fresh2;
@@ -100,19 +89,19 @@ static float my_squares(global const float *x, int vectors, int tail) {
     }
     float sum = 0, low = 0;
     for (int k = 0; k < 4; k++) add_lanes(&sum, &low, sums[k], lows[k]);
-    for MY_TAIL (j, vectors, tail) add(&sum, &low, x[j] * x[j]);
+    FOR_TAIL (j, vectors, tail) add(&sum, &low, x[j] * x[j]);
     return sum - low;
 }
 #else
 static float my_squares(global const float *x, int vectors, int tail) {
     floatv sums = 0, lows = 0;
-    for MY_VECTORS (i, vectors) {
+    FOR_MY (i, vectors) {
         floatv v = LOADV(x + i * VEC);
         add_vec(&sums, &lows, v * v);
     }
     float sum = 0, low = 0;
     add_lanes(&sum, &low, sums, lows);
-    for MY_TAIL (j, vectors, tail) add(&sum, &low, x[j] * x[j]);
+    FOR_TAIL (j, vectors, tail) add(&sum, &low, x[j] * x[j]);
     return sum - low;
 }
 

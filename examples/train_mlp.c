@@ -24,9 +24,9 @@ int main(int argc, char **argv) {
     clq_model *model;
     CLQ_CHECK(clq_model_create("mlp", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(28, 28));
-    x = clq_flatten(model, x, NULL);                                                          /* (784) */
-    x = clq_dense(model, x, &(clq_dense_config){.units = 128, .activation = CLQ_RELU});       /* (128) */
-    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX});     /* (10) */
+    x = clq_flatten(model, x, NULL);                                                      /* (784) */
+    x = clq_dense(model, x, &(clq_dense_config){.units = 128, .activation = CLQ_RELU});   /* (128) */
+    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX}); /* (10) */
     CLQ_CHECK(clq_model_finish(model, x)); /* the first error of any line above */
 
     clq_dataset *train, *test;
@@ -44,7 +44,8 @@ int main(int argc, char **argv) {
 
     clq_totals totals;
     CLQ_CHECK(clq_evaluate(trainer, test, &totals));
-    printf("test accuracy %.4f on %zu samples, %u replicas\n", totals.accuracy, totals.samples, clq_trainer_replicas(trainer));
+    printf("test accuracy %.4f on %zu samples, %u replicas\n", totals.accuracy, totals.samples,
+           clq_trainer_replicas(trainer));
 
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(train);

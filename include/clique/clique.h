@@ -13,13 +13,13 @@
 #include <stdio.h>
 
 /* For small programs: prints the failure's detail and leaves main. */
-#define CLQ_CHECK(call)                                                                            \
-    do {                                                                                           \
-        clq_status check_status_ = (call);                                                         \
-        if (check_status_ != CLQ_OK) {                                                             \
-            fprintf(stderr, "%s: %s\n", clq_status_text(check_status_), clq_error_detail());       \
-            return 1;                                                                              \
-        }                                                                                          \
+#define CLQ_CHECK(call)                                                                                                \
+    do {                                                                                                               \
+        clq_status check_status_ = (call);                                                                             \
+        if (check_status_ != CLQ_OK) {                                                                                 \
+            fprintf(stderr, "%s: %s\n", clq_status_text(check_status_), clq_error_detail());                           \
+            return 1;                                                                                                  \
+        }                                                                                                              \
     } while (0)
 
 #endif

@@ -19,13 +19,13 @@ enum { CLQ_AUTO = -1, CLQ_SHAPE_MAX = 6 };
 typedef struct clq_dataset clq_dataset;
 
 typedef struct clq_dataset_info {
-    size_t samples;                   /* after take */
-    unsigned rank;                    /* of one sample */
-    size_t shape[CLQ_SHAPE_MAX];      /* of one sample: (28, 28) */
-    size_t sample_elements;           /* product of shape */
-    clq_dtype sample_dtype;           /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
-    bool soft_labels;                 /* (n, classes) f32; else integers */
-    size_t classes;                   /* soft: the row's length; integers: the set's largest + 1 */
+    size_t samples;              /* after take */
+    unsigned rank;               /* of one sample */
+    size_t shape[CLQ_SHAPE_MAX]; /* of one sample: (28, 28) */
+    size_t sample_elements;      /* product of shape */
+    clq_dtype sample_dtype;      /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
+    bool soft_labels;            /* (n, classes) f32; else integers */
+    size_t classes;              /* soft: the row's length; integers: the set's largest + 1 */
     char name[64];
 } clq_dataset_info;
 
@@ -45,8 +45,8 @@ CLQ_API clq_status clq_dataset_cifar10(const char *folder, const char *part, clq
 /* From the caller's memory, copied. samples: CLQ_U8 or CLQ_F32 (n, shape…). labels: CLQ_I32 (n), or
  * CLQ_F32 (n, classes). The same checks, but a wrong value is ARGUMENT. */
 CLQ_API clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank,
-                                      const size_t *shape, const void *labels, clq_dtype label_dtype,
-                                      size_t classes, clq_dataset **out);
+                                      const size_t *shape, const void *labels, clq_dtype label_dtype, size_t classes,
+                                      clq_dataset **out);
 CLQ_API void clq_dataset_destroy(clq_dataset *dataset); /* takes NULL */
 CLQ_API const clq_dataset_info *clq_dataset_get_info(const clq_dataset *dataset);
 
@@ -80,7 +80,7 @@ CLQ_API clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool
 /* The next call gives batch `index` of `epoch`, or for index == batches the end of `epoch`: for
  * resuming and for evaluation. */
 CLQ_API clq_status clq_dataset_seek(clq_dataset *dataset, uint64_t epoch, uint64_t index);
-CLQ_API size_t clq_dataset_batches(const clq_dataset *dataset); /* per epoch */
+CLQ_API size_t clq_dataset_batches(const clq_dataset *dataset);    /* per epoch */
 CLQ_API size_t clq_dataset_batch_size(const clq_dataset *dataset); /* of a full batch */
 
 #ifdef __cplusplus

@@ -13,16 +13,21 @@ extern "C" {
 
 enum { CLQ_NAME_MAX = 192, CLQ_REASON_MAX = 256, CLQ_REPLICAS_MAX = 64 };
 
-typedef enum clq_device_type { CLQ_DEVICE_CPU, CLQ_DEVICE_GPU, CLQ_DEVICE_ACCELERATOR, CLQ_DEVICE_OTHER } clq_device_type;
+typedef enum clq_device_type {
+    CLQ_DEVICE_CPU,
+    CLQ_DEVICE_GPU,
+    CLQ_DEVICE_ACCELERATOR,
+    CLQ_DEVICE_OTHER
+} clq_device_type;
 
 typedef struct clq_device_info {
-    uint32_t index;              /* as `clique devices` lists it */
-    char driver[16];             /* tag of the platform: nvidia amd intel pocl rusticl clover oclgrind apple … */
+    uint32_t index;  /* as `clique devices` lists it */
+    char driver[16]; /* tag of the platform: nvidia amd intel pocl rusticl clover oclgrind apple … */
     char name[CLQ_NAME_MAX], vendor[CLQ_NAME_MAX], platform[CLQ_NAME_MAX];
     char driver_version[CLQ_NAME_MAX], opencl_version[CLQ_NAME_MAX];
     clq_device_type type;
     uint32_t compute_units;
-    uint32_t vector_width;       /* native float width; at least 1 */
+    uint32_t vector_width; /* native float width; at least 1 */
     uint64_t global_mem_bytes, max_alloc_bytes, local_mem_bytes;
     size_t max_work_group;
     bool host_unified;           /* shares the host's memory */

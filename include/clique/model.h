@@ -26,21 +26,20 @@ typedef struct clq_shape {
     size_t dims[CLQ_SHAPE_MAX];
 } clq_shape;
 /* CLQ_SHAPE(28, 28, 1) */
-#define CLQ_SHAPE(...) \
-    ((clq_shape){sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), {__VA_ARGS__}})
+#define CLQ_SHAPE(...) ((clq_shape){sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), {__VA_ARGS__}})
 
 typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX } clq_activation;
 typedef enum clq_padding { CLQ_VALID, CLQ_SAME } clq_padding;
 
 typedef struct clq_conv2d_config {
     size_t filters;
-    size_t kernel[2];         /* h, w */
-    size_t strides[2];        /* 0: 1 */
-    size_t dilation[2];       /* 0: 1. Above 1 only without strides */
+    size_t kernel[2];   /* h, w */
+    size_t strides[2];  /* 0: 1 */
+    size_t dilation[2]; /* 0: 1. Above 1 only without strides */
     clq_padding padding;
     clq_activation activation;
     bool no_bias;
-    const char *name;         /* NULL: made */
+    const char *name; /* NULL: made */
 } clq_conv2d_config;
 typedef struct clq_dense_config {
     size_t units;
@@ -49,8 +48,8 @@ typedef struct clq_dense_config {
     const char *name;
 } clq_dense_config;
 typedef struct clq_pool_config {
-    size_t size[2];           /* 0: 2 */
-    size_t strides[2];        /* 0: size */
+    size_t size[2];    /* 0: 2 */
+    size_t strides[2]; /* 0: size */
     clq_padding padding;
     const char *name;
 } clq_pool_config;
@@ -58,16 +57,18 @@ typedef struct clq_pool_config {
 CLQ_API clq_status clq_model_create(const char *name, clq_model **out);
 CLQ_API void clq_model_destroy(clq_model *model); /* takes NULL */
 CLQ_API clq_tensor clq_input(clq_model *model, clq_shape shape);
-CLQ_API clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config);       /* x (h, w, c) */
-CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);     /* x (h, w, c); config may be NULL */
+CLQ_API clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config); /* x (h, w, c) */
+CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x,
+                                  const clq_pool_config *config); /* x (h, w, c); config may be NULL */
 CLQ_API clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
-CLQ_API clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config);         /* over the last axis */
+CLQ_API clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config); /* over the last axis */
 CLQ_API clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name);
 CLQ_API clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name);
-CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name); /* softmax: over the last axis */
-/* The first error of any line above, with its layer. Afterwards the model is fixed: what is added is refused with STATE.
- * Layers that do not lead to the output are left out, as in Keras. Errors: ARGUMENT (also a tensor of another model),
- * UNSUPPORTED (a second input), MEMORY, STATE (finished already). */
+CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation,
+                                const char *name); /* softmax: over the last axis */
+/* The first error of any line above, with its layer. Afterwards the model is fixed: what is added is refused with
+ * STATE. Layers that do not lead to the output are left out, as in Keras. Errors: ARGUMENT (also a tensor of another
+ * model), UNSUPPORTED (a second input), MEMORY, STATE (finished already). */
 CLQ_API clq_status clq_model_finish(clq_model *model, clq_tensor output);
 
 /* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */
@@ -81,8 +82,8 @@ CLQ_API const char *clq_model_name(const clq_model *model);
 CLQ_API clq_shape clq_model_input_shape(const clq_model *model);
 CLQ_API clq_shape clq_model_output_shape(const clq_model *model);
 typedef struct clq_variable_info {
-    const char *name;   /* "conv2d/kernel" */
-    clq_shape shape;    /* Keras's: (kh, kw, in, out), (in, out), (out) */
+    const char *name; /* "conv2d/kernel" */
+    clq_shape shape;  /* Keras's: (kh, kw, in, out), (in, out), (out) */
     size_t elements;
     size_t fan_in, fan_out; /* Keras's: kh * kw * in and kh * kw * out */
     bool is_bias;

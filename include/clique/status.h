@@ -19,32 +19,34 @@ extern "C" {
 #endif
 
 /* X(name, text). The order is part of the binary interface: add at the end. */
-#define CLQ_STATUS_MAP(X)                                                                          \
-    X(OK, "success")                                                                               \
-    X(ARGUMENT, "invalid argument")             /* a value that the caller chose is wrong */       \
-    X(MEMORY, "out of host memory")                                                                \
-    X(SYSTEM, "the operating system refused")   /* a thread, a lock, a clock */                    \
-    X(NOT_FOUND, "not found")                   /* a file, a tensor, a name inside a file */       \
-    X(READ, "cannot read")                                                                         \
-    X(WRITE, "cannot write")                                                                       \
-    X(FORMAT, "malformed file")                                                                    \
-    X(MISMATCH, "data do not fit the model")                                                       \
-    X(UNSUPPORTED, "not supported")                                                                \
-    X(NO_DEVICE, "no usable device")                                                               \
-    X(DEVICE, "a device failed")                                                                   \
-    X(BUILD, "a kernel did not build")                                                             \
-    X(DEVICE_MEMORY, "out of device memory")                                                       \
-    X(ABORTED, "aborted because another rank failed")                                              \
-    X(TIMEOUT, "deadline passed")                                                                  \
-    X(INTERRUPTED, "interrupted")                                                                  \
+#define CLQ_STATUS_MAP(X)                                                                                              \
+    X(OK, "success")                                                                                                   \
+    X(ARGUMENT, "invalid argument") /* a value that the caller chose is wrong */                                       \
+    X(MEMORY, "out of host memory")                                                                                    \
+    X(SYSTEM, "the operating system refused") /* a thread, a lock, a clock */                                          \
+    X(NOT_FOUND, "not found")                 /* a file, a tensor, a name inside a file */                             \
+    X(READ, "cannot read")                                                                                             \
+    X(WRITE, "cannot write")                                                                                           \
+    X(FORMAT, "malformed file")                                                                                        \
+    X(MISMATCH, "data do not fit the model")                                                                           \
+    X(UNSUPPORTED, "not supported")                                                                                    \
+    X(NO_DEVICE, "no usable device")                                                                                   \
+    X(DEVICE, "a device failed")                                                                                       \
+    X(BUILD, "a kernel did not build")                                                                                 \
+    X(DEVICE_MEMORY, "out of device memory")                                                                           \
+    X(ABORTED, "aborted because another rank failed")                                                                  \
+    X(TIMEOUT, "deadline passed")                                                                                      \
+    X(INTERRUPTED, "interrupted")                                                                                      \
     X(STATE, "called in the wrong state")
 
+/* clang-format off */
 typedef enum clq_status {
 #define CLQ_STATUS_ENUM(name, text) CLQ_##name,
     CLQ_STATUS_MAP(CLQ_STATUS_ENUM)
 #undef CLQ_STATUS_ENUM
     CLQ_STATUS_COUNT
 } clq_status;
+/* clang-format on */
 
 /* The status in words ("malformed file"); never NULL, also for values that are no status. */
 CLQ_API const char *clq_status_text(clq_status status);

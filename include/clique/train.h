@@ -19,8 +19,8 @@ typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM } clq_op
 typedef struct clq_optimizer {
     clq_optimizer_kind kind;
     double lr;
-    double momentum; /* sgd */
-    bool nesterov;   /* sgd */
+    double momentum;              /* sgd */
+    bool nesterov;                /* sgd */
     double beta1, beta2, epsilon; /* adam; epsilon outside the root of the bias-corrected form */
 } clq_optimizer;
 CLQ_API clq_optimizer clq_optimizer_default(clq_optimizer_kind kind);
@@ -41,15 +41,15 @@ typedef enum clq_strategy_kind { CLQ_STRATEGY_AUTO, CLQ_STRATEGY_SINGLE, CLQ_STR
 typedef struct clq_trainer_config {
     clq_optimizer optimizer;
     clq_loss loss;
-    clq_strategy_kind strategy;      /* AUTO: single for one device, else mirrored */
-    size_t global_batch;             /* the largest batch that a step gets; split over the replicas */
-    clq_dtype sample_dtype;          /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
-    uint64_t seed;                   /* of the initial weights (glorot_uniform; biases 0) */
-    bool measure_gradient;           /* clq_step_info.grad_norm is filled in */
-    bool inference_only;             /* no gradient, no optimizer: evaluate with a loss, predict */
-    clq_group_config group;          /* of the all-reduce */
-    size_t bucket_bytes;             /* clq_step exchanges the gradient in buckets of at least so many bytes while
-                                        backward goes on; 0: where it pays; SIZE_MAX: never */
+    clq_strategy_kind strategy; /* AUTO: single for one device, else mirrored */
+    size_t global_batch;        /* the largest batch that a step gets; split over the replicas */
+    clq_dtype sample_dtype;     /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
+    uint64_t seed;              /* of the initial weights (glorot_uniform; biases 0) */
+    bool measure_gradient;      /* clq_step_info.grad_norm is filled in */
+    bool inference_only;        /* no gradient, no optimizer: evaluate with a loss, predict */
+    clq_group_config group;     /* of the all-reduce */
+    size_t bucket_bytes;        /* clq_step exchanges the gradient in buckets of at least so many bytes while
+                                   backward goes on; 0: where it pays; SIZE_MAX: never */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. */
 CLQ_API clq_trainer_config clq_trainer_config_default(void);
@@ -57,12 +57,13 @@ CLQ_API clq_trainer_config clq_trainer_config_default(void);
 typedef struct clq_trainer clq_trainer;
 /* Opens the devices, plans the model on each, sets the initial weights. Errors: ARGUMENT (a batch smaller than the
  * replicas), MISMATCH, DEVICE, BUILD, DEVICE_MEMORY, MEMORY, SYSTEM. */
-CLQ_API clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config,
-                                      clq_trainer **out);
+CLQ_API clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,
+                                      const clq_trainer_config *config, clq_trainer **out);
 CLQ_API void clq_trainer_destroy(clq_trainer *trainer); /* takes NULL */
 CLQ_API unsigned clq_trainer_replicas(const clq_trainer *trainer);
 /* Share and label of a replica: how many of a full global batch it takes. */
-CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device, size_t *share);
+CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device,
+                                       size_t *share);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
 /* Seconds that the steps so far spent in the all-reduce, from when the last replica came to it, and how many of these
  * backward was not at work meanwhile. 0 for one replica. */
@@ -71,7 +72,7 @@ typedef struct clq_comm_times {
 } clq_comm_times;
 CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
 
-/* ---- a step in its three parts ---------------------------------------------------------------------------------- */
+/* ---- a step in its three parts ---- */
 
 /* Forward and backward on every replica: the gradient of the mean loss over the batch, each replica's part of it. The
  * batch may be reused when the call returns. Errors: MISMATCH (shape, dtype or labels do not fit), DEVICE, … */
@@ -86,10 +87,10 @@ CLQ_API clq_status clq_step_apply(clq_trainer *trainer);
 CLQ_API clq_status clq_step(clq_trainer *trainer, const clq_batch *batch);
 
 typedef struct clq_step_info {
-    uint64_t step;      /* updates so far: 1 after the first */
-    double loss;        /* mean over the batch, before the update */
-    double accuracy;    /* of the batch */
-    double grad_norm;   /* L2 over all variables; NaN unless measure_gradient */
+    uint64_t step;    /* updates so far: 1 after the first */
+    double loss;      /* mean over the batch, before the update */
+    double accuracy;  /* of the batch */
+    double grad_norm; /* L2 over all variables; NaN unless measure_gradient */
     double lr;
     size_t samples;
 } clq_step_info;
@@ -98,19 +99,19 @@ CLQ_API clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out);
 /* Waits for all that was asked; the first failure. */
 CLQ_API clq_status clq_trainer_wait(clq_trainer *trainer);
 
-/* ---- fit, evaluate, predict -------------------------------------------------------------------------------------- */
+/* ---- fit, evaluate, predict ---- */
 
 typedef struct clq_totals {
     double loss, accuracy; /* means over the samples */
     size_t samples;
     double seconds;
-    double input_s;        /* of these, waiting for the input pipeline */
+    double input_s; /* of these, waiting for the input pipeline */
 } clq_totals;
 typedef struct clq_progress {
     uint64_t epoch, epochs;  /* from 0 */
     uint64_t batch, batches; /* done in this epoch */
     uint64_t step;
-    clq_totals totals;       /* of this epoch so far */
+    clq_totals totals; /* of this epoch so far */
 } clq_progress;
 typedef struct clq_epoch_info {
     uint64_t epoch;
@@ -118,24 +119,26 @@ typedef struct clq_epoch_info {
 } clq_epoch_info;
 
 typedef struct clq_fit_config {
-    uint64_t epochs;             /* 0: as many as `steps` needs */
-    uint64_t steps;              /* 0: no limit; else stop after so many updates */
-    clq_dataset *validation;     /* or NULL */
+    uint64_t epochs;         /* 0: as many as `steps` needs */
+    uint64_t steps;          /* 0: no limit; else stop after so many updates */
+    clq_dataset *validation; /* or NULL */
     void *context;
     /* After each step was handed to the devices, which are still at work; must not take long. May be NULL. */
     void (*on_posted)(void *context, uint64_t step);
     /* Each may be NULL. Returning other than CLQ_OK ends the fit with that status (CLQ_INTERRUPTED to stop). */
-    clq_status (*on_step)(void *context, const clq_step_info *info);         /* waits for each step: costs speed */
-    clq_status (*on_progress)(void *context, const clq_progress *progress);  /* after the first step, then now and then */
+    clq_status (*on_step)(void *context, const clq_step_info *info); /* waits for each step: costs speed */
+    clq_status (*on_progress)(void *context,
+                              const clq_progress *progress); /* after the first step, then now and then */
     clq_status (*on_epoch)(void *context, const clq_epoch_info *info);
 } clq_fit_config;
 /* The dataset's batch must be at most the trainer's global batch. */
 CLQ_API clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config);
 CLQ_API clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out);
-/* The model's output (softmax included) of every sample, in the data's order: out (samples, output) f32, the caller's. */
+/* The model's output (softmax included) of every sample, in the data's order: out (samples, output)
+ * f32, the caller's. */
 CLQ_API clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out);
 
-/* ---- weights ------------------------------------------------------------------------------------------------------- */
+/* ---- weights ---- */
 
 /* Variable `index` of the model, f32 in Keras's layout, to or from replica memory; set reaches every replica. */
 CLQ_API clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out);

@@ -18,22 +18,22 @@
 #define CLQ_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define CLQ_MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* ---- errors (error.c) ---------------------------------------------------------------------------------- */
+/* ---- errors (error.c) ---- */
 
 enum { CLQ_DETAIL_MAX = 1024 };
 
 /* Hands a failure up unchanged. */
-#define CLQ_TRY(call)                                                                              \
-    do {                                                                                           \
-        clq_status try_status_ = (call);                                                           \
-        if (try_status_ != CLQ_OK) return try_status_;                                             \
+#define CLQ_TRY(call)                                                                                                  \
+    do {                                                                                                               \
+        clq_status try_status_ = (call);                                                                               \
+        if (try_status_ != CLQ_OK) return try_status_;                                                                 \
     } while (0)
 
 /* Hands a failure to a label that undoes what was done; `status` is the function's own variable. */
-#define CLQ_TRY_OR(label, status, call)                                                            \
-    do {                                                                                           \
-        (status) = (call);                                                                         \
-        if ((status) != CLQ_OK) goto label;                                                        \
+#define CLQ_TRY_OR(label, status, call)                                                                                \
+    do {                                                                                                               \
+        (status) = (call);                                                                                             \
+        if ((status) != CLQ_OK) goto label;                                                                            \
     } while (0)
 
 /* Sets this thread's detail and returns `status`. */
@@ -49,12 +49,12 @@ typedef struct clq_error {
 void clq_error_take(clq_status status, clq_error *out);
 clq_status clq_error_raise(const clq_error *error);
 
-/* ---- log (log.c) --------------------------------------------------------------------------------------- */
+/* ---- log (log.c) ---- */
 
 void clq_log(clq_log_level level, const char *format, ...) CLQ_PRINTF(2, 3);
 bool clq_log_enabled(clq_log_level level);
 
-/* ---- memory (memory.c) --------------------------------------------------------------------------------- */
+/* ---- memory (memory.c) ---- */
 
 /* Zeroed memory for `count` elements of `size` bytes; the product is checked. NULL only on failure, with the
  * detail set (a count of 0 gives a pointer that may be freed). */
@@ -70,14 +70,16 @@ char *clq_strprintf(const char *format, ...) CLQ_PRINTF(1, 2); /* NULL on failur
 /* a * b and a + b into *out; false where they do not fit. */
 static inline bool clq_mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool clq_add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
-static inline size_t clq_round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+static inline size_t clq_round_up(size_t value, size_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
 static inline size_t clq_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
 
 /* For tests: the `nth` allocation from now (1 = the next) of any thread fails, and every later one too where
  * `sticky`. 0 ends it. Returns how many allocations were made since the last call. */
 uint64_t clq_memory_fail_at(uint64_t nth, bool sticky);
 
-/* ---- text (text.c) ------------------------------------------------------------------------------------- */
+/* ---- text (text.c) ---- */
 
 /* A string that grows; latches its first failure in `failed`. Start with {0}, end with clq_free(text). */
 typedef struct clq_text {
@@ -93,7 +95,7 @@ void clq_text_add_bytes(clq_text *text, const char *bytes, size_t length);
 bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool clq_parse_double(const char *text, double min, double max, double *out);
 
-/* ---- time and environment (environment.c) -------------------------------------------------------------- */
+/* ---- time and environment (environment.c) ---- */
 
 double clq_now(void); /* seconds, monotonic */
 /* The folder for caches: $CLIQUE_CACHE_DIR, else $XDG_CACHE_HOME/clique, else ~/.cache/clique; made on demand.
@@ -101,7 +103,7 @@ double clq_now(void); /* seconds, monotonic */
 clq_status clq_cache_dir(char **out);
 const char *clq_environment(const char *name); /* NULL where unset or empty */
 
-/* ---- threads (thread.c, barrier.c) --------------------------------------------------------------------- */
+/* ---- threads (thread.c, barrier.c) ---- */
 
 typedef struct clq_thread clq_thread;
 /* The body runs with all signals blocked but those of faults: handlers run on the program's own threads. */
@@ -119,7 +121,7 @@ void clq_barrier_destroy(clq_barrier *barrier); /* once no thread is in a call o
 clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s);
 void clq_barrier_abort(clq_barrier *barrier);
 
-/* ---- random numbers (random.c) ------------------------------------------------------------------------- */
+/* ---- random numbers (random.c) ---- */
 
 /* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): counter and key in,
  * four words out, no state. cl/prelude.cl has the same function: the same numbers on host and device. */
@@ -142,7 +144,7 @@ uint32_t clq_random_u32(clq_random *random);
 uint64_t clq_random_below(clq_random *random, uint64_t bound); /* unbiased, 0 <= x < bound, bound >= 1 */
 double clq_random_unit(clq_random *random);                    /* [0, 1) with 53 bits */
 
-/* ---- hashing (hash.c) ---------------------------------------------------------------------------------- */
+/* ---- hashing (hash.c) ---- */
 
 uint64_t clq_hash64(const void *data, size_t bytes, uint64_t seed); /* XXH3-64 */
 typedef struct clq_hash128 {
@@ -150,7 +152,7 @@ typedef struct clq_hash128 {
 } clq_hash128;
 clq_hash128 clq_hash128_of(const void *data, size_t bytes, uint64_t seed); /* XXH3-128 */
 
-/* ---- files (file.c) ------------------------------------------------------------------------------------ */
+/* ---- files (file.c) ---- */
 
 /* The whole file; refuses one larger than `max_bytes` and anything that is not a regular file. A NUL byte
  * follows the content (not counted). 64-byte aligned; clq_free. Errors: NOT_FOUND, READ, FORMAT (too large), MEMORY. */

@@ -55,8 +55,7 @@ static clq_status find_target(clq_file_writer *writer) {
     return writer->folder ? CLQ_OK : CLQ_MEMORY;
 }
 
-/* The temporary file's name does not grow with the target's, which may be as long as names can be.
- */
+/* The temporary file's name does not grow with the target's, which may be as long as names can be. */
 static clq_status open_temporary(clq_file_writer *writer) {
     static atomic_uint number;
     for (int attempt = 0;; attempt++) {

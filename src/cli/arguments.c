@@ -8,7 +8,8 @@
 static bool is_end(const struct argp_option *option) { return !option->name && !option->key; }
 
 /* The entry of --name (length characters): exact, or the only one that begins so. */
-static clq_status find_long(const char *program, const struct argp_option *table, const char *name, size_t length, const struct argp_option **out) {
+static clq_status find_long(const char *program, const struct argp_option *table, const char *name, size_t length,
+                            const struct argp_option **out) {
     const struct argp_option *found = NULL;
     bool ambiguous = false;
     for (const struct argp_option *option = table; !is_end(option); option++) {
@@ -20,22 +21,30 @@ static clq_status find_long(const char *program, const struct argp_option *table
         ambiguous = found != NULL;
         found = option;
     }
-    if (!found) return clq_fail(CLQ_ARGUMENT, "option '--%.*s' is unknown: %s --help lists the options", (int)length, name, program);
-    if (ambiguous) return clq_fail(CLQ_ARGUMENT, "option '--%.*s' is ambiguous: %s --help lists the options", (int)length, name, program);
+    if (!found)
+        return clq_fail(CLQ_ARGUMENT, "option '--%.*s' is unknown: %s --help lists the options", (int)length, name,
+                        program);
+    if (ambiguous)
+        return clq_fail(CLQ_ARGUMENT, "option '--%.*s' is ambiguous: %s --help lists the options", (int)length, name,
+                        program);
     *out = found;
     return CLQ_OK;
 }
 
-static clq_status find_option(const char *program, const struct argp_option *table, const char *argument, const struct argp_option **out) {
-    if (strncmp(argument, "--", 2) == 0 && argument[2]) return find_long(program, table, argument + 2, strcspn(argument + 2, "="), out);
+static clq_status find_option(const char *program, const struct argp_option *table, const char *argument,
+                              const struct argp_option **out) {
+    if (strncmp(argument, "--", 2) == 0 && argument[2])
+        return find_long(program, table, argument + 2, strcspn(argument + 2, "="), out);
     if (argument[0] == '-' && argument[1] && !argument[2])
         for (const struct argp_option *option = table; !is_end(option); option++)
             if (option->key == argument[1]) {
                 *out = option;
                 return CLQ_OK;
             }
-    if (argument[0] == '-') return clq_fail(CLQ_ARGUMENT, "option '%s' is unknown: %s --help lists the options", argument, program);
-    return clq_fail(CLQ_ARGUMENT, "unexpected argument '%s': every input is an option (%s --help lists them)", argument, program);
+    if (argument[0] == '-')
+        return clq_fail(CLQ_ARGUMENT, "option '%s' is unknown: %s --help lists the options", argument, program);
+    return clq_fail(CLQ_ARGUMENT, "unexpected argument '%s': every input is an option (%s --help lists them)", argument,
+                    program);
 }
 
 static void print_help(const char *program, const char *about, const struct argp_option *table) {
@@ -45,8 +54,8 @@ static void print_help(const char *program, const char *about, const struct argp
     clq_free(name);
 }
 
-clq_status clq_arguments_parse(const char *program, const char *about, const struct argp_option *table, int argc, char **argv,
-                               clq_option_handler handle, void *context) {
+clq_status clq_arguments_parse(const char *program, const char *about, const struct argp_option *table, int argc,
+                               char **argv, clq_option_handler handle, void *context) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0) {
             print_help(program, about, table);
@@ -54,8 +63,10 @@ clq_status clq_arguments_parse(const char *program, const char *about, const str
         }
         const struct argp_option *option;
         CLQ_TRY(find_option(program, table, argv[i], &option));
-        const char *equals = strncmp(argv[i], "--", 2) == 0 ? strchr(argv[i], '=') : NULL, *value = equals ? equals + 1 : NULL;
-        if (option->arg && !value && i + 1 == argc) return clq_fail(CLQ_ARGUMENT, "option '%s' misses its value, %s", argv[i], option->arg);
+        const char *equals = strncmp(argv[i], "--", 2) == 0 ? strchr(argv[i], '=') : NULL,
+                   *value = equals ? equals + 1 : NULL;
+        if (option->arg && !value && i + 1 == argc)
+            return clq_fail(CLQ_ARGUMENT, "option '%s' misses its value, %s", argv[i], option->arg);
         if (!option->arg && value) return clq_fail(CLQ_ARGUMENT, "option '--%s' takes no value", option->name);
         if (option->arg && !value) value = argv[++i];
         CLQ_TRY(handle(context, option, value));

@@ -13,7 +13,8 @@ clq_status clq_command_bench(int argc, char **argv) {
     path[length] = '\0';
     char *slash = strrchr(path, '/');
     static const char name[] = "clique-bench";
-    if (!slash || (size_t)(slash - path) + sizeof name + 1 > sizeof path) return clq_fail(CLQ_SYSTEM, "the path of this program is too long");
+    if (!slash || (size_t)(slash - path) + sizeof name + 1 > sizeof path)
+        return clq_fail(CLQ_SYSTEM, "the path of this program is too long");
     memcpy(slash + 1, name, sizeof name);
     argv[0] = path;
     execv(path, argv);

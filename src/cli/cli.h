@@ -19,7 +19,7 @@ clq_status clq_command_predict(int argc, char **argv);
 clq_status clq_command_plan(int argc, char **argv);
 clq_status clq_command_bench(int argc, char **argv);
 
-/* ---- options (options.c) ---------------------------------------------------------------------------------------- */
+/* ---- options (options.c) ---- */
 
 /* All options that some command takes; each command names those it takes by its own argp table. */
 typedef struct clq_options {
@@ -31,23 +31,59 @@ typedef struct clq_options {
 void clq_options_start(clq_options *options);
 
 typedef enum clq_option_key {
-    CLQ_KEY_MODEL = 256, CLQ_KEY_DATA, CLQ_KEY_DEVICES, CLQ_KEY_OPTIMIZER, CLQ_KEY_LOSS, CLQ_KEY_STRATEGY,
-    CLQ_KEY_CROSS_DEVICE_OPS, CLQ_KEY_INIT, CLQ_KEY_WEIGHTS, CLQ_KEY_SAVE, CLQ_KEY_LOG, CLQ_KEY_OUT, CLQ_KEY_PROGRESS,
-    CLQ_KEY_SHUFFLE, CLQ_KEY_BATCH, CLQ_KEY_BATCH_PER_REPLICA, CLQ_KEY_EPOCHS, CLQ_KEY_STEPS, CLQ_KEY_SEED, CLQ_KEY_TAKE,
-    CLQ_KEY_DROP_REMAINDER, CLQ_KEY_NO_TEST, CLQ_KEY_JSON
+    CLQ_KEY_MODEL = 256,
+    CLQ_KEY_DATA,
+    CLQ_KEY_DEVICES,
+    CLQ_KEY_OPTIMIZER,
+    CLQ_KEY_LOSS,
+    CLQ_KEY_STRATEGY,
+    CLQ_KEY_CROSS_DEVICE_OPS,
+    CLQ_KEY_INIT,
+    CLQ_KEY_WEIGHTS,
+    CLQ_KEY_SAVE,
+    CLQ_KEY_LOG,
+    CLQ_KEY_OUT,
+    CLQ_KEY_PROGRESS,
+    CLQ_KEY_SHUFFLE,
+    CLQ_KEY_BATCH,
+    CLQ_KEY_BATCH_PER_REPLICA,
+    CLQ_KEY_EPOCHS,
+    CLQ_KEY_STEPS,
+    CLQ_KEY_SEED,
+    CLQ_KEY_TAKE,
+    CLQ_KEY_DROP_REMAINDER,
+    CLQ_KEY_NO_TEST,
+    CLQ_KEY_JSON
 } clq_option_key;
-#define CLQ_OPTION_MODEL {"model", CLQ_KEY_MODEL, "NAME|FILE", 0, "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", 0}
-#define CLQ_OPTION_DATA {"data", CLQ_KEY_DATA, "NAME|DIR", 0, "fashion-mnist, synthetic, or a folder of IDX, .npy or CIFAR-10 files (default fashion-mnist)", 0}
-#define CLQ_OPTION_DEVICES {"devices", CLQ_KEY_DEVICES, "SPEC", 0, "indices, types or driver tags, e.g. 0,2 gpu pocl:1 gpu*2 cpu/2 (default auto)", 0}
-#define CLQ_OPTION_LOSS {"loss", CLQ_KEY_LOSS, "NAME[:…]", 0, "sparse_categorical_crossentropy or categorical_crossentropy, with from_logits=1, label_smoothing=0.1", 0}
-#define CLQ_OPTION_BATCH {"batch", CLQ_KEY_BATCH, "N", 0, "global batch (default 64)", 0}
-#define CLQ_OPTION_TAKE {"take", CLQ_KEY_TAKE, "N", 0, "only the first N samples", 0}
-#define CLQ_OPTION_JSON {"json", CLQ_KEY_JSON, 0, 0, "one JSON document on stdout; all else on stderr", 0}
+#define CLQ_OPTION_MODEL                                                                                               \
+    { "model", CLQ_KEY_MODEL, "NAME|FILE", 0, "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", 0 }
+#define CLQ_OPTION_DATA                                                                                                \
+    {                                                                                                                  \
+        "data", CLQ_KEY_DATA, "NAME|DIR", 0,                                                                           \
+            "fashion-mnist, synthetic, or a folder of IDX, .npy or CIFAR-10 files (default fashion-mnist)", 0          \
+    }
+#define CLQ_OPTION_DEVICES                                                                                             \
+    {                                                                                                                  \
+        "devices", CLQ_KEY_DEVICES, "SPEC", 0,                                                                         \
+            "indices, types or driver tags, e.g. 0,2 gpu pocl:1 gpu*2 cpu/2 (default auto)", 0                         \
+    }
+#define CLQ_OPTION_LOSS                                                                                                \
+    {                                                                                                                  \
+        "loss", CLQ_KEY_LOSS, "NAME[:…]", 0,                                                                           \
+            "sparse_categorical_crossentropy or categorical_crossentropy, with from_logits=1, label_smoothing=0.1", 0  \
+    }
+#define CLQ_OPTION_BATCH                                                                                               \
+    { "batch", CLQ_KEY_BATCH, "N", 0, "global batch (default 64)", 0 }
+#define CLQ_OPTION_TAKE                                                                                                \
+    { "take", CLQ_KEY_TAKE, "N", 0, "only the first N samples", 0 }
+#define CLQ_OPTION_JSON                                                                                                \
+    { "json", CLQ_KEY_JSON, 0, 0, "one JSON document on stdout; all else on stderr", 0 }
 
 /* Parses; a wrong option is an ARGUMENT failure that names it. --help prints and exits 0. */
-clq_status clq_options_parse(const struct argp_option *table, const char *about, int argc, char **argv, clq_options *options);
+clq_status clq_options_parse(const struct argp_option *table, const char *about, int argc, char **argv,
+                             clq_options *options);
 
-/* ---- what several commands do (setup.c) -------------------------------------------------------------------------- */
+/* ---- what several commands do (setup.c) ---- */
 
 /* Everything a run stands on, in the order of its making. */
 typedef struct clq_setup {

@@ -13,12 +13,12 @@ static const char *type_name(clq_device_type type) {
 }
 
 static json_t *describe(const clq_device_info *d) {
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:b, s:s, s:b, s:s}", "index", (int)d->index,
-                     "driver", d->driver, "name", d->name, "vendor", d->vendor, "platform", d->platform, "driver_version",
-                     d->driver_version, "type", type_name(d->type), "compute_units", (int)d->compute_units,
-                     "global_mem_bytes", (json_int_t)d->global_mem_bytes, "max_alloc_bytes", (json_int_t)d->max_alloc_bytes,
-                     "opencl_version", d->opencl_version, "host_unified", (int)d->host_unified, "pci", d->pci, "usable",
-                     (int)d->usable, "reason", d->reason);
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:b, s:s, s:b, s:s}", "index",
+                     (int)d->index, "driver", d->driver, "name", d->name, "vendor", d->vendor, "platform", d->platform,
+                     "driver_version", d->driver_version, "type", type_name(d->type), "compute_units",
+                     (int)d->compute_units, "global_mem_bytes", (json_int_t)d->global_mem_bytes, "max_alloc_bytes",
+                     (json_int_t)d->max_alloc_bytes, "opencl_version", d->opencl_version, "host_unified",
+                     (int)d->host_unified, "pci", d->pci, "usable", (int)d->usable, "reason", d->reason);
 }
 
 static clq_status print_json(const clq_system *system) {
@@ -44,13 +44,16 @@ clq_status clq_command_devices(int argc, char **argv) {
     static const struct argp_option table[] = {CLQ_OPTION_JSON, {0}};
     clq_options options;
     clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table, "Lists the machine's OpenCL devices and whether each passes its start-up test.", argc, argv, &options));
+    CLQ_TRY(clq_options_parse(table, "Lists the machine's OpenCL devices and whether each passes its start-up test.",
+                              argc, argv, &options));
     clq_system *system;
     CLQ_TRY(clq_system_open(NULL, &system));
     clq_status status = clq_system_test_devices(system);
     if (status == CLQ_OK) {
-        if (options.json) status = print_json(system);
-        else print_table(system);
+        if (options.json)
+            status = print_json(system);
+        else
+            print_table(system);
     }
     clq_system_close(system);
     return status;

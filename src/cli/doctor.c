@@ -7,7 +7,7 @@
 
 enum { CHECKS_MAX = 32 };
 
-/* ---- a matrix product whose exact result is known: small integers, so that no rounding happens -------------------- */
+/* ---- a matrix product whose exact result is known: small integers, so that no rounding happens ---- */
 
 static clq_status multiply(clq_device *device, clq_queue *queue, size_t m, size_t n, size_t k, float *c) {
     clq_list *list = NULL;
@@ -19,11 +19,13 @@ static clq_status multiply(clq_device *device, clq_queue *queue, size_t m, size_
     clq_status status;
     CLQ_TRY_OR(end, status, clq_list_create(device, 1, &list));
     for (int i = 0; i < 3; i++) {
-        CLQ_TRY_OR(end, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, counts[i] * sizeof(float), "a matrix", &buffers[i]));
+        CLQ_TRY_OR(end, status,
+                   clq_buffer_create(device, CLQ_MEMORY_DEVICE, counts[i] * sizeof(float), "a matrix", &buffers[i]));
         values[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "matrix", counts[i] * sizeof(float), 0);
         clq_list_place(list, values[i], buffers[i], 0);
         for (size_t e = 0; e < counts[i] && i < 2; e++) host[e] = (float)((int)(e * 7 % 5) - 2);
-        if (i < 2) CLQ_TRY_OR(end, status, clq_queue_write(queue, buffers[i], 0, host, counts[i] * sizeof(float), true));
+        if (i < 2)
+            CLQ_TRY_OR(end, status, clq_queue_write(queue, buffers[i], 0, host, counts[i] * sizeof(float), true));
     }
     clq_gemm(list, false, false, m, n, k, values[0], values[1], values[2]);
     clq_placement placement = {0};
@@ -53,13 +55,14 @@ static clq_status check_product(clq_device *device, clq_queue *queue, clq_check 
             for (size_t k = 0; k < K; k++) want += ((int)((i * K + k) * 7 % 5) - 2) * ((int)((k * N + j) * 7 % 5) - 2);
             if (c[i * N + j] == (float)want) continue;
             out->ok = false;
-            snprintf(out->detail, sizeof out->detail, "element (%zu, %zu) is %g and should be %d", i, j, (double)c[i * N + j], want);
+            snprintf(out->detail, sizeof out->detail, "element (%zu, %zu) is %g and should be %d", i, j,
+                     (double)c[i * N + j], want);
         }
     clq_free(c);
     return status;
 }
 
-/* ---- a training step: the loss of equal logits is log(classes), and it must fall ----------------------------------- */
+/* ---- a training step: the loss of equal logits is log(classes), and it must fall ---- */
 
 static clq_status train_steps(clq_system *system, clq_device_choice choice, double losses[2]) {
     clq_model *model = NULL;
@@ -100,11 +103,12 @@ static clq_status check_training(clq_system *system, clq_device_choice choice, c
     CLQ_TRY(train_steps(system, choice, losses));
     out->ok = fabs(losses[0] - log(10.0)) < 1e-5 && losses[1] < losses[0];
     if (!out->ok)
-        snprintf(out->detail, sizeof out->detail, "loss %.7f at the start (log 10 = %.7f) and %.7f after five steps", losses[0], log(10.0), losses[1]);
+        snprintf(out->detail, sizeof out->detail, "loss %.7f at the start (log 10 = %.7f) and %.7f after five steps",
+                 losses[0], log(10.0), losses[1]);
     return CLQ_OK;
 }
 
-/* ---- all checks of one device --------------------------------------------------------------------------------------- */
+/* ---- all checks of one device ---- */
 
 /* A check that could not be carried out has failed, and says why. */
 static void conclude(clq_check *check, clq_status status, double started) {
@@ -140,14 +144,16 @@ static clq_status examine(clq_system *system, clq_device_choice choice, clq_chec
 static json_t *describe(const clq_check *rows, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:f}", "name", rows[i].name, "ok", (int)rows[i].ok, "detail", rows[i].detail, "ms", rows[i].ms));
+        json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:f}", "name", rows[i].name, "ok", (int)rows[i].ok,
+                                              "detail", rows[i].detail, "ms", rows[i].ms));
     return list;
 }
 
 static void print(FILE *talk, const clq_device_info *device, const clq_check *rows, size_t count) {
     fprintf(talk, "%u: %s (%s)\n", device->index, device->name, device->driver);
     for (size_t i = 0; i < count; i++)
-        fprintf(talk, "   %-4s %-24s %8.1f ms  %s\n", rows[i].ok ? "ok" : "FAIL", rows[i].name, rows[i].ms, rows[i].detail);
+        fprintf(talk, "   %-4s %-24s %8.1f ms  %s\n", rows[i].ok ? "ok" : "FAIL", rows[i].name, rows[i].ms,
+                rows[i].detail);
 }
 
 /* Each device once, whatever the number of replicas; without --devices, all of them, usable or not. */
@@ -156,7 +162,9 @@ static clq_status choose(clq_system *system, const clq_options *options, clq_dev
     *out = (clq_devices){.system = system};
     for (size_t i = 0; i < clq_system_device_count(system) && out->count < CLQ_REPLICAS_MAX; i++)
         out->items[out->count++] = (clq_device_choice){.index = (uint32_t)i, .parts = 1};
-    return out->count ? CLQ_OK : clq_fail(CLQ_NO_DEVICE, "no OpenCL device: install a driver (for the CPU: apt install pocl-opencl-icd)");
+    return out->count ? CLQ_OK
+                      : clq_fail(CLQ_NO_DEVICE,
+                                 "no OpenCL device: install a driver (for the CPU: apt install pocl-opencl-icd)");
 }
 
 static clq_status examine_all(clq_system *system, const clq_options *options) {
@@ -176,12 +184,18 @@ static clq_status examine_all(clq_system *system, const clq_options *options) {
         for (size_t c = 0; c < count; c++) ok = ok && rows[c].ok;
         failures += !ok;
         print(clq_talk(options), clq_system_device_info(system, devices.items[i].index), rows, count);
-        json_array_append_new(list, json_pack("{s:i, s:o}", "index", (int)devices.items[i].index, "checks", describe(rows, count)));
+        json_array_append_new(
+            list, json_pack("{s:i, s:o}", "index", (int)devices.items[i].index, "checks", describe(rows, count)));
     }
-    if (options->json) CLQ_TRY(clq_print_json(json_pack("{s:o, s:b}", "devices", list, "ok", failures == 0)));
-    else json_decref(list);
-    return failures ? clq_fail(CLQ_DEVICE, "%u of %u devices failed a known-answer test: see above, and leave them out by --devices", failures, devices.count)
-                    : CLQ_OK;
+    if (options->json)
+        CLQ_TRY(clq_print_json(json_pack("{s:o, s:b}", "devices", list, "ok", failures == 0)));
+    else
+        json_decref(list);
+    return failures
+               ? clq_fail(CLQ_DEVICE,
+                          "%u of %u devices failed a known-answer test: see above, and leave them out by --devices",
+                          failures, devices.count)
+               : CLQ_OK;
 }
 
 clq_status clq_command_doctor(int argc, char **argv) {

@@ -5,7 +5,8 @@
 #include <string.h>
 
 static clq_status prepare(clq_setup *s, const clq_options *o) {
-    if (!o->weights) return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote");
+    if (!o->weights)
+        return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote");
     CLQ_TRY(clq_setup_model(s, o));
     CLQ_TRY(clq_setup_devices(s, o));
     CLQ_TRY(clq_setup_data(o, "test", &s->test));
@@ -19,7 +20,8 @@ static clq_status evaluate(clq_setup *s, const clq_options *o) {
     clq_totals totals;
     CLQ_TRY(clq_evaluate(s->trainer, s->test, &totals));
     double rate = (double)totals.samples / totals.seconds;
-    fprintf(clq_talk(o), "loss %.6f  accuracy %.4f  %zu samples  %.0f images/s\n", totals.loss, totals.accuracy, totals.samples, rate);
+    fprintf(clq_talk(o), "loss %.6f  accuracy %.4f  %zu samples  %.0f images/s\n", totals.loss, totals.accuracy,
+            totals.samples, rate);
     if (!o->json) return CLQ_OK;
     return clq_print_json(json_pack("{s:f, s:f, s:I, s:f}", "loss", totals.loss, "accuracy", totals.accuracy, "samples",
                                     (json_int_t)totals.samples, "images_per_s", rate));
@@ -38,7 +40,8 @@ static clq_status predict(clq_setup *s, const clq_options *o) {
     return status;
 }
 
-#define WEIGHTS {"weights", CLQ_KEY_WEIGHTS, "FILE", 0, "safetensors, as --save writes them", 0}
+#define WEIGHTS                                                                                                        \
+    { "weights", CLQ_KEY_WEIGHTS, "FILE", 0, "safetensors, as --save writes them", 0 }
 
 static clq_status run(const struct argp_option *table, const char *about, int argc, char **argv,
                       clq_status (*body)(clq_setup *, const clq_options *)) {
@@ -52,13 +55,20 @@ static clq_status run(const struct argp_option *table, const char *about, int ar
 }
 
 clq_status clq_command_eval(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_MODEL, WEIGHTS, CLQ_OPTION_DATA, CLQ_OPTION_DEVICES, CLQ_OPTION_BATCH,
-                                               CLQ_OPTION_TAKE, CLQ_OPTION_LOSS, CLQ_OPTION_JSON, {0}};
+    static const struct argp_option table[] = {CLQ_OPTION_MODEL,   WEIGHTS,          CLQ_OPTION_DATA,
+                                               CLQ_OPTION_DEVICES, CLQ_OPTION_BATCH, CLQ_OPTION_TAKE,
+                                               CLQ_OPTION_LOSS,    CLQ_OPTION_JSON,  {0}};
     return run(table, "Loss and accuracy of saved weights on the test set.", argc, argv, evaluate);
 }
 
 clq_status clq_command_predict(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_MODEL, WEIGHTS, CLQ_OPTION_DATA, CLQ_OPTION_DEVICES, CLQ_OPTION_BATCH, CLQ_OPTION_TAKE,
-                                               {"out", CLQ_KEY_OUT, "FILE.npy", 0, "where the outputs go", 0}, {0}};
+    static const struct argp_option table[] = {CLQ_OPTION_MODEL,
+                                               WEIGHTS,
+                                               CLQ_OPTION_DATA,
+                                               CLQ_OPTION_DEVICES,
+                                               CLQ_OPTION_BATCH,
+                                               CLQ_OPTION_TAKE,
+                                               {"out", CLQ_KEY_OUT, "FILE.npy", 0, "where the outputs go", 0},
+                                               {0}};
     return run(table, "Writes the model's output for every sample of the test set.", argc, argv, predict);
 }

@@ -15,8 +15,10 @@ clq_status clq_step_log_open(const char *path, clq_step_log *out) {
 
 /* JSON has no NaN and no infinity: null says that there was no number. */
 static void put_number(FILE *file, const char *key, double value) {
-    if (isfinite(value)) fprintf(file, "\"%s\": %.17g, ", key, value);
-    else fprintf(file, "\"%s\": null, ", key);
+    if (isfinite(value))
+        fprintf(file, "\"%s\": %.17g, ", key, value);
+    else
+        fprintf(file, "\"%s\": null, ", key);
 }
 
 clq_status clq_step_log_put(clq_step_log *log, const clq_step_info *info, uint64_t epoch, double ms) {

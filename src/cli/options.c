@@ -4,17 +4,26 @@
 #include <stdio.h>
 
 void clq_options_start(clq_options *options) {
-    *options = (clq_options){.model = "cnn", .data = "fashion-mnist", .devices = "auto", .optimizer = "adam",
-                             .loss = "sparse_categorical_crossentropy", .strategy = "auto", .cross_device_ops = "auto",
-                             .progress = "auto", .epochs = 0, .seed = 0};
+    *options = (clq_options){.model = "cnn",
+                             .data = "fashion-mnist",
+                             .devices = "auto",
+                             .optimizer = "adam",
+                             .loss = "sparse_categorical_crossentropy",
+                             .strategy = "auto",
+                             .cross_device_ops = "auto",
+                             .progress = "auto",
+                             .epochs = 0,
+                             .seed = 0};
 }
 
-static clq_status set_number(const struct argp_option *option, const char *text, uint64_t min, uint64_t max, uint64_t *out) {
+static clq_status set_number(const struct argp_option *option, const char *text, uint64_t min, uint64_t max,
+                             uint64_t *out) {
     if (clq_parse_u64(text, min, max, out)) return CLQ_OK;
     if (max == UINT64_MAX)
-        return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected a whole number of at least %llu", option->name, text, (unsigned long long)min);
-    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected a whole number from %llu to %llu", option->name, text, (unsigned long long)min,
-                    (unsigned long long)max);
+        return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected a whole number of at least %llu", option->name, text,
+                        (unsigned long long)min);
+    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected a whole number from %llu to %llu", option->name, text,
+                    (unsigned long long)min, (unsigned long long)max);
 }
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
@@ -47,7 +56,8 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     }
 }
 
-clq_status clq_options_parse(const struct argp_option *table, const char *about, int argc, char **argv, clq_options *options) {
+clq_status clq_options_parse(const struct argp_option *table, const char *about, int argc, char **argv,
+                             clq_options *options) {
     char program[64];
     snprintf(program, sizeof program, "clique %s", argv[0]);
     return clq_arguments_parse(program, about, table, argc, argv, set_option, options);

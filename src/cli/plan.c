@@ -7,7 +7,8 @@ static const char *const segment_names[CLQ_SEGMENT_COUNT] = {"forward", "loss", 
 
 static void print_launches(const clq_plan *plan) {
     const clq_list *list = clq_plan_list(plan);
-    printf("%-9s %-16s %-22s %-28s %12s %10s %10s\n", "segment", "layer", "launch", "kernel", "work-items", "MFLOP", "MB");
+    printf("%-9s %-16s %-22s %-28s %12s %10s %10s\n", "segment", "layer", "launch", "kernel", "work-items", "MFLOP",
+           "MB");
     for (int s = 0; s < CLQ_SEGMENT_COUNT; s++) {
         size_t first, end;
         clq_plan_segment_range(plan, (clq_segment)s, &first, &end);
@@ -32,9 +33,11 @@ static json_t *describe_launches(const clq_plan *plan) {
             clq_launch_info info;
             clq_list_launch_info(list, i, &info);
             json_t *global = json_array();
-            for (unsigned d = 0; d < info.dims; d++) json_array_append_new(global, json_integer((json_int_t)info.global[d]));
-            json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:f}", "segment", segment_names[s], "layer", info.scope, "launch",
-                                                  info.label, "kernel", info.file ? info.function : "CLBlast", "global", global, "flops",
+            for (unsigned d = 0; d < info.dims; d++)
+                json_array_append_new(global, json_integer((json_int_t)info.global[d]));
+            json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:f}", "segment", segment_names[s],
+                                                  "layer", info.scope, "launch", info.label, "kernel",
+                                                  info.file ? info.function : "CLBlast", "global", global, "flops",
                                                   info.flops, "bytes", info.bytes));
         }
     }
@@ -46,8 +49,9 @@ static json_t *describe_variables(const clq_setup *s, const clq_plan *plan) {
     for (size_t i = 0; i < clq_model_variable_count(s->model); i++) {
         clq_variable_info info;
         if (clq_model_variable(s->model, i, &info) != CLQ_OK) continue;
-        json_array_append_new(rows, json_pack("{s:s, s:I, s:I}", "name", info.name, "elements", (json_int_t)info.elements, "offset",
-                                              (json_int_t)clq_plan_variable_offset(plan, i)));
+        json_array_append_new(rows,
+                              json_pack("{s:s, s:I, s:I}", "name", info.name, "elements", (json_int_t)info.elements,
+                                        "offset", (json_int_t)clq_plan_variable_offset(plan, i)));
     }
     return rows;
 }
@@ -60,27 +64,37 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
     size_t share;
     CLQ_TRY(clq_trainer_replica(s->trainer, 0, &device, &share));
     if (o->json)
-        return clq_print_json(json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "model", clq_model_name(s->model), "device",
-                                        device.name, "batch", (json_int_t)share, "launches", describe_launches(plan), "variables",
-                                        describe_variables(s, plan), "activation_bytes", (json_int_t)m.activation_bytes,
-                                        "activation_bytes_unplanned", (json_int_t)m.activation_bytes_unplanned, "param_bytes",
-                                        (json_int_t)m.parameter_bytes, "gradient_bytes", (json_int_t)m.gradient_bytes, "optimizer_bytes",
-                                        (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes));
+        return clq_print_json(
+            json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "model", clq_model_name(s->model),
+                      "device", device.name, "batch", (json_int_t)share, "launches", describe_launches(plan),
+                      "variables", describe_variables(s, plan), "activation_bytes", (json_int_t)m.activation_bytes,
+                      "activation_bytes_unplanned", (json_int_t)m.activation_bytes_unplanned, "param_bytes",
+                      (json_int_t)m.parameter_bytes, "gradient_bytes", (json_int_t)m.gradient_bytes, "optimizer_bytes",
+                      (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes));
     printf("%s on %s, %zu samples\n\n", clq_model_name(s->model), device.name, share);
     print_launches(plan);
-    printf("\nactivations %.3f MB (%.3f MB without sharing by lifetime), parameters %.3f MB, gradient %.3f MB, optimizer %.3f MB, in and out %.3f MB\n",
-           (double)m.activation_bytes * 1e-6, (double)m.activation_bytes_unplanned * 1e-6, (double)m.parameter_bytes * 1e-6,
-           (double)m.gradient_bytes * 1e-6, (double)m.optimizer_bytes * 1e-6, (double)m.io_bytes * 1e-6);
+    printf("\nactivations %.3f MB (%.3f MB without sharing by lifetime), parameters %.3f MB, gradient %.3f MB, "
+           "optimizer %.3f MB, in and out %.3f MB\n",
+           (double)m.activation_bytes * 1e-6, (double)m.activation_bytes_unplanned * 1e-6,
+           (double)m.parameter_bytes * 1e-6, (double)m.gradient_bytes * 1e-6, (double)m.optimizer_bytes * 1e-6,
+           (double)m.io_bytes * 1e-6);
     return CLQ_OK;
 }
 
 clq_status clq_command_plan(int argc, char **argv) {
     static const struct argp_option table[] = {
-        CLQ_OPTION_MODEL, CLQ_OPTION_DEVICES, CLQ_OPTION_BATCH, CLQ_OPTION_LOSS,
-        {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0, "adam or sgd (default adam)", 0}, CLQ_OPTION_JSON, {0}};
+        CLQ_OPTION_MODEL,
+        CLQ_OPTION_DEVICES,
+        CLQ_OPTION_BATCH,
+        CLQ_OPTION_LOSS,
+        {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0, "adam or sgd (default adam)", 0},
+        CLQ_OPTION_JSON,
+        {0}};
     clq_options options;
     clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table, "Shows what a training step launches and how much memory it holds, on the first device.", argc, argv, &options));
+    CLQ_TRY(clq_options_parse(table,
+                              "Shows what a training step launches and how much memory it holds, on the first device.",
+                              argc, argv, &options));
     clq_setup setup = {0};
     clq_status status = clq_setup_model(&setup, &options);
     if (status == CLQ_OK) status = clq_setup_devices(&setup, &options);

@@ -30,7 +30,7 @@ clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     CLQ_TRY(clq_system_open(NULL, &setup->system));
     CLQ_TRY(clq_devices_select(setup->system, options->devices, &setup->devices));
-    setup->global_batch = options->batch                ? options->batch
+    setup->global_batch = options->batch               ? options->batch
                           : options->batch_per_replica ? options->batch_per_replica * setup->devices.count
                                                        : 64;
     return CLQ_OK;
@@ -41,8 +41,10 @@ clq_status clq_setup_data(const clq_options *options, const char *part, clq_data
     CLQ_TRY(clq_dataset_open(options->data, part, &data));
     clq_status status = CLQ_OK;
     if (options->take) status = clq_dataset_take(data, options->take);
-    if (status != CLQ_OK) clq_dataset_destroy(data);
-    else *out = data;
+    if (status != CLQ_OK)
+        clq_dataset_destroy(data);
+    else
+        *out = data;
     return status;
 }
 
@@ -72,7 +74,8 @@ static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
     return clq_fail(CLQ_ARGUMENT, "--cross-device-ops '%s': there are auto, ring and direct", text);
 }
 
-clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only) {
+clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype,
+                             bool inference_only) {
     clq_trainer_config config = clq_trainer_config_default();
     CLQ_TRY(clq_optimizer_parse(options->optimizer, &config.optimizer));
     CLQ_TRY(clq_loss_parse(options->loss, &config.loss));
@@ -111,7 +114,9 @@ double clq_seconds_since_process_start(void) {
     unsigned long long ticks = 0;
     const char *after_name = strrchr(line, ')');
     struct timespec now;
-    if (!after_name || sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &ticks) != 1 ||
+    if (!after_name ||
+        sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+               &ticks) != 1 ||
         clock_gettime(CLOCK_BOOTTIME, &now) != 0)
         return clq_now() - first_call;
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);

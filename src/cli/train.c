@@ -15,8 +15,8 @@ typedef struct training {
     clq_setup setup;
     clq_step_log log;
     FILE *talk;
-    bool terminal;       /* a progress line may be redrawn */
-    size_t line_length;  /* of the progress line on the screen */
+    bool terminal;      /* a progress line may be redrawn */
+    size_t line_length; /* of the progress line on the screen */
     uint64_t epoch;
     double last_step_at; /* when the previous step was handed over; 0 at an epoch's start */
     double first_step_s;
@@ -54,8 +54,8 @@ static clq_status show_progress(void *context, const clq_progress *p) {
     double left = p->batch ? p->totals.seconds / (double)p->batch * (double)(p->batches - p->batch) : 0.0;
     clear_line(t);
     int length = fprintf(t->talk, "epoch %llu/%llu  %3.0f%%  %.0f images/s  loss %.4f  accuracy %.4f  %.0f s left",
-                         (unsigned long long)p->epoch + 1, (unsigned long long)p->epochs, 100.0 * (double)p->batch / (double)p->batches,
-                         rate, p->totals.loss, p->totals.accuracy, left);
+                         (unsigned long long)p->epoch + 1, (unsigned long long)p->epochs,
+                         100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, p->totals.accuracy, left);
     t->line_length = length > 0 ? (size_t)length : 0;
     fflush(t->talk);
     return CLQ_OK;
@@ -70,22 +70,25 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     t->epoch = info->epoch + 1;
     t->last_step_at = 0.0;
     clear_line(t);
-    fprintf(t->talk, "epoch %llu  loss %.4f  accuracy %.4f", (unsigned long long)info->epoch + 1, info->train.loss, info->train.accuracy);
+    fprintf(t->talk, "epoch %llu  loss %.4f  accuracy %.4f", (unsigned long long)info->epoch + 1, info->train.loss,
+            info->train.accuracy);
     if (info->validation.samples)
         fprintf(t->talk, "  test loss %.4f  test accuracy %.4f", info->validation.loss, info->validation.accuracy);
-    fprintf(t->talk, "  %.1f s  %.0f images/s\n", info->train.seconds, (double)info->train.samples / info->train.seconds);
+    fprintf(t->talk, "  %.1f s  %.0f images/s\n", info->train.seconds,
+            (double)info->train.samples / info->train.seconds);
     fflush(t->talk);
     return CLQ_OK;
 }
 
-/* ---- setting up ---------------------------------------------------------------------------------------------------- */
+/* ---- setting up ---- */
 
 static clq_status open_data(training *t) {
     const clq_options *o = t->options;
     clq_setup *s = &t->setup;
     CLQ_TRY(clq_setup_data(o, "train", &s->train));
     uint64_t buffer = clq_dataset_get_info(s->train)->samples;
-    if (o->shuffle && strcmp(o->shuffle, "off") == 0) buffer = 0;
+    if (o->shuffle && strcmp(o->shuffle, "off") == 0)
+        buffer = 0;
     else if (o->shuffle && !clq_parse_u64(o->shuffle, 1, SIZE_MAX, &buffer))
         return clq_fail(CLQ_ARGUMENT, "--shuffle '%s': expected a buffer size of at least 1, or off", o->shuffle);
     CLQ_TRY(clq_dataset_shuffle(s->train, (size_t)buffer, o->seed));
@@ -102,8 +105,8 @@ static clq_status open_data(training *t) {
 static void introduce(const training *t) {
     const clq_setup *s = &t->setup;
     unsigned replicas = clq_trainer_replicas(s->trainer);
-    fprintf(t->talk, "%s: %zu parameters, global batch %zu on %u %s\n", clq_model_name(s->model), clq_model_parameter_count(s->model),
-            s->global_batch, replicas, replicas == 1 ? "device" : "replicas");
+    fprintf(t->talk, "%s: %zu parameters, global batch %zu on %u %s\n", clq_model_name(s->model),
+            clq_model_parameter_count(s->model), s->global_batch, replicas, replicas == 1 ? "device" : "replicas");
     for (unsigned r = 0; r < replicas; r++) {
         clq_device_info device;
         size_t share;
@@ -114,7 +117,8 @@ static void introduce(const training *t) {
 
 static clq_status prepare(training *t) {
     const clq_options *o = t->options;
-    if (o->batch && o->batch_per_replica) return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
+    if (o->batch && o->batch_per_replica)
+        return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
     if (strcmp(o->progress, "auto") != 0 && strcmp(o->progress, "off") != 0)
         return clq_fail(CLQ_ARGUMENT, "--progress '%s': expected auto or off", o->progress);
     t->talk = clq_talk(o);
@@ -128,12 +132,14 @@ static clq_status prepare(training *t) {
     return clq_step_log_open(o->log, &t->log);
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------------------- */
+/* ---- the end
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static const clq_epoch_info *best_epoch(const training *t) {
     const clq_epoch_info *best = &t->epochs[0];
     for (size_t i = 1; i < t->epoch_count; i++)
-        if ((double)t->epochs[i].train.samples * best->train.seconds > (double)best->train.samples * t->epochs[i].train.seconds)
+        if ((double)t->epochs[i].train.samples * best->train.seconds >
+            (double)best->train.samples * t->epochs[i].train.seconds)
             best = &t->epochs[i];
     return best;
 }
@@ -147,10 +153,11 @@ static json_t *number_or_null(double value) { return isfinite(value) ? json_real
 
 static json_t *describe_epoch(const clq_epoch_info *e) {
     bool validated = e->validation.samples > 0;
-    return json_pack("{s:o, s:o, s:o, s:o, s:f, s:f}", "loss", number_or_null(e->train.loss), "accuracy", number_or_null(e->train.accuracy),
-                     "val_loss", validated ? number_or_null(e->validation.loss) : json_null(), "val_accuracy",
-                     validated ? number_or_null(e->validation.accuracy) : json_null(), "seconds", e->train.seconds, "images_per_s",
-                     (double)e->train.samples / e->train.seconds);
+    return json_pack("{s:o, s:o, s:o, s:o, s:f, s:f}", "loss", number_or_null(e->train.loss), "accuracy",
+                     number_or_null(e->train.accuracy), "val_loss",
+                     validated ? number_or_null(e->validation.loss) : json_null(), "val_accuracy",
+                     validated ? number_or_null(e->validation.accuracy) : json_null(), "seconds", e->train.seconds,
+                     "images_per_s", (double)e->train.samples / e->train.seconds);
 }
 
 static json_t *describe_devices(const training *t) {
@@ -159,7 +166,8 @@ static json_t *describe_devices(const training *t) {
         clq_device_info device;
         size_t share;
         if (clq_trainer_replica(t->setup.trainer, r, &device, &share) == CLQ_OK)
-            json_array_append_new(list, json_pack("{s:i, s:s, s:I}", "index", (int)device.index, "name", device.name, "share", (json_int_t)share));
+            json_array_append_new(list, json_pack("{s:i, s:s, s:I}", "index", (int)device.index, "name", device.name,
+                                                  "share", (json_int_t)share));
     }
     return list;
 }
@@ -185,12 +193,13 @@ static clq_status print_result(training *t) {
     getrusage(RUSAGE_SELF, &usage);
     char verdict[160];
     judge(t, verdict, sizeof verdict);
-    return clq_print_json(json_pack(
-        "{s:s, s:i, s:I, s:o, s:f, s:f, s:o, s:{s:f, s:f}, s:I, s:I, s:s}", "model", clq_model_name(t->setup.model), "replicas",
-        (int)clq_trainer_replicas(t->setup.trainer), "global_batch", (json_int_t)t->setup.global_batch, "devices", describe_devices(t),
-        "first_step_s", t->first_step_s, "images_per_s", (double)best->train.samples / best->train.seconds, "epochs", epochs, "step_ms",
-        "p50", p50, "p95", p95, "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
-        (json_int_t)clq_trainer_device_bytes(t->setup.trainer), "verdict", verdict));
+    return clq_print_json(
+        json_pack("{s:s, s:i, s:I, s:o, s:f, s:f, s:o, s:{s:f, s:f}, s:I, s:I, s:s}", "model",
+                  clq_model_name(t->setup.model), "replicas", (int)clq_trainer_replicas(t->setup.trainer),
+                  "global_batch", (json_int_t)t->setup.global_batch, "devices", describe_devices(t), "first_step_s",
+                  t->first_step_s, "images_per_s", (double)best->train.samples / best->train.seconds, "epochs", epochs,
+                  "step_ms", "p50", p50, "p95", p95, "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024,
+                  "device_bytes", (json_int_t)clq_trainer_device_bytes(t->setup.trainer), "verdict", verdict));
 }
 
 static clq_status train(training *t) {
@@ -198,7 +207,9 @@ static clq_status train(training *t) {
     introduce(t);
     clq_interrupted(); /* from here on Ctrl-C ends the run in order */
     const clq_options *o = t->options;
-    clq_fit_config fit = {.epochs = o->epochs ? o->epochs : o->steps ? 0 : 3,
+    clq_fit_config fit = {.epochs = o->epochs  ? o->epochs
+                                    : o->steps ? 0
+                                               : 3,
                           .steps = o->steps,
                           .validation = t->setup.test,
                           .context = t,
@@ -216,7 +227,10 @@ static clq_status train(training *t) {
 
 clq_status clq_command_train(int argc, char **argv) {
     static const struct argp_option table[] = {
-        CLQ_OPTION_MODEL, CLQ_OPTION_DATA, CLQ_OPTION_DEVICES, CLQ_OPTION_BATCH,
+        CLQ_OPTION_MODEL,
+        CLQ_OPTION_DATA,
+        CLQ_OPTION_DEVICES,
+        CLQ_OPTION_BATCH,
         {"batch-per-replica", CLQ_KEY_BATCH_PER_REPLICA, "N", 0, "instead of --batch: samples per replica", 0},
         {"epochs", CLQ_KEY_EPOCHS, "N", 0, "times through the data (default 3)", 0},
         {"steps", CLQ_KEY_STEPS, "N", 0, "updates, instead of epochs", 0},
@@ -225,7 +239,8 @@ clq_status clq_command_train(int argc, char **argv) {
         {"drop-remainder", CLQ_KEY_DROP_REMAINDER, 0, 0, "leave out an epoch's last, smaller batch", 0},
         {"no-test", CLQ_KEY_NO_TEST, 0, 0, "no test set", 0},
         CLQ_OPTION_TAKE,
-        {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0, "adam or sgd, e.g. sgd:lr=0.01,momentum=0.9,nesterov=1 (default adam)", 0},
+        {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0,
+         "adam or sgd, e.g. sgd:lr=0.01,momentum=0.9,nesterov=1 (default adam)", 0},
         CLQ_OPTION_LOSS,
         {"strategy", CLQ_KEY_STRATEGY, "NAME", 0, "auto, single or mirrored", 0},
         {"cross-device-ops", CLQ_KEY_CROSS_DEVICE_OPS, "NAME", 0, "auto, ring or direct", 0},
@@ -233,7 +248,8 @@ clq_status clq_command_train(int argc, char **argv) {
         {"save", CLQ_KEY_SAVE, "FILE", 0, "final weights (safetensors)", 0},
         {"log", CLQ_KEY_LOG, "FILE", 0, "a line of JSON per update", 0},
         {"progress", CLQ_KEY_PROGRESS, "auto|off", 0, "the line that is redrawn on a terminal", 0},
-        CLQ_OPTION_JSON, {0}};
+        CLQ_OPTION_JSON,
+        {0}};
     clq_options options;
     clq_options_start(&options);
     CLQ_TRY(clq_options_parse(table, "Trains a model on the chosen devices, all at once.", argc, argv, &options));

@@ -29,7 +29,8 @@ void clq_crew_abort(clq_crew *crew, const clq_error *why);
 clq_status clq_crew_failure(const clq_crew *crew, clq_error *out);
 /* Whether its collectives are the host's own work on mapped memory. */
 bool clq_crew_is_direct(const clq_crew *crew);
-/* Nanoseconds that rank 0 spent in collectives that succeeded, each from when all ranks had come to it. From any thread. */
+/* Nanoseconds that rank 0 spent in collectives that succeeded, each from when all ranks had come to it. From any
+ * thread. */
 uint64_t clq_crew_busy_ns(const clq_crew *crew);
 /* "ring over staged slots of 1 MiB", for plans, logs and clq_group_explain. Caller frees with clq_free. */
 char *clq_crew_explain(const clq_crew *crew);

@@ -14,7 +14,7 @@ size_t clq_part_begin(unsigned part, unsigned parts, size_t bytes) {
     return CLQ_MIN(bytes, part * size);
 }
 
-/* ---- making and ending ------------------------------------------------------------------------------------ */
+/* ---- making and ending ---- */
 
 clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_crew **out) {
     if (count < 1 || count > CLQ_REPLICAS_MAX)
@@ -62,7 +62,7 @@ void clq_crew_destroy(clq_crew *crew) {
 
 unsigned clq_crew_size(const clq_crew *crew) { return crew->size; }
 
-/* ---- failing ------------------------------------------------------------------------------------------------ */
+/* ---- failing ---- */
 
 /* Whether `why` is the first failure; then all who wait are woken. */
 static bool latch_failure(clq_crew *crew, const clq_error *why) {
@@ -114,7 +114,7 @@ bool clq_crew_is_direct(const clq_crew *crew) { return crew->algorithm == CLQ_AL
 
 uint64_t clq_crew_busy_ns(const clq_crew *crew) { return atomic_load(&crew->members[0].busy_ns); }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 static clq_status late(clq_crew *crew, unsigned rank, const char *what) {
     size_t mine = atomic_load(&crew->members[rank].meetings);
@@ -154,7 +154,7 @@ clq_status clq_member_drain(clq_crew *crew, unsigned rank, clq_queue *queue) {
     return status;
 }
 
-/* ---- a collective from its first meeting to its last ---------------------------------------------------------- */
+/* ---- a collective from its first meeting to its last ---- */
 
 static clq_status check_call(const clq_call *call) {
     if (call->collective == CLQ_BARRIER) return CLQ_OK;
@@ -245,7 +245,7 @@ clq_status clq_crew_end(clq_crew *crew, unsigned rank, clq_status status) {
     return status == CLQ_OK ? CLQ_OK : fail_as(crew, rank, status);
 }
 
-/* ---- the collectives ------------------------------------------------------------------------------------------- */
+/* ---- the collectives ---- */
 
 /* The result of one rank is its input. */
 static clq_status copy_alone(clq_crew *crew, const clq_call *call) {

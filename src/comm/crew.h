@@ -28,11 +28,11 @@ typedef struct clq_call {
 typedef struct clq_member {
     _Alignas(64) clq_call call;
     clq_device *device;
-    atomic_size_t meetings; /* barriers that it has reached: who is late */
-    double until;           /* the deadline of the collective that it is in */
-    double begun;           /* when all ranks had come to it */
+    atomic_size_t meetings;       /* barriers that it has reached: who is late */
+    double until;                 /* the deadline of the collective that it is in */
+    double begun;                 /* when all ranks had come to it */
     atomic_uint_fast64_t busy_ns; /* in collectives, from there on, since the crew was made */
-    unsigned step;          /* where it is in a ring, for messages */
+    unsigned step;                /* where it is in a ring, for messages */
     size_t chunk;
     bool in_is_mapped, out_is_mapped;
 

@@ -45,7 +45,7 @@ struct clq_group {
     bool closing;
 };
 
-/* ---- calls ---------------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static void destroy_call(group_call *call) {
     if (!call) return;
@@ -111,8 +111,7 @@ static clq_status add_events(group_rank *rank, group_part *part, const cl_event 
     return wants_done ? clq_event_create(rank->device, &part->done) : CLQ_OK;
 }
 
-/* ---- a rank's thread -----------------------------------------------------------------------------------------------
- */
+/* ---- a rank's thread ---- */
 
 static clq_status wait_for_start(const clq_group *group, const group_part *part) {
     const double never = 1e18;
@@ -174,8 +173,7 @@ static void rank_body(void *context) {
     }
 }
 
-/* ---- making and ending a group --------------------------------------------------------------------------------------
- */
+/* ---- making and ending a group ---- */
 
 static clq_status make_locks(clq_group *group) {
     group->lock_made = pthread_mutex_init(&group->lock, NULL) == 0;
@@ -249,8 +247,7 @@ void clq_group_destroy(clq_group *group) {
     clq_free(group);
 }
 
-/* ---- issuing -------------------------------------------------------------------------------------------------------
- */
+/* ---- issuing ---- */
 
 static clq_status make_call(clq_group *group, const clq_slice *in, const clq_slice *out, size_t bytes, size_t element,
                             const cl_event *waits, bool wants_done, group_call *call) {

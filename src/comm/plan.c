@@ -68,8 +68,8 @@ static clq_status equip_member(const clq_crew *crew, clq_member *member) {
     return CLQ_OK;
 }
 
-/* Peer copies inside a shared context save one of two transfers, but some drivers corrupt them, so each pair is tested.
- */
+/* Peer copies inside a shared context save one of two transfers, but some drivers corrupt them, so
+ * each pair is tested. */
 static clq_status choose_transport(clq_crew *crew, clq_link *link, clq_transport wanted) {
     const clq_device *from = crew->members[link->from].device, *to = crew->members[link->to].device;
     bool shared = clq_device_same_context(from, to), arrives = false;

@@ -6,7 +6,7 @@
 
 enum { DESCRIPTION = 160 };
 
-/* ---- samples ----------------------------------------------------------------------------- */
+/* ---- samples ---- */
 
 static size_t first_not_finite(const float *values, size_t count) {
     size_t i = 0;
@@ -21,11 +21,10 @@ static clq_status check_finite(const char *where, const clq_array *samples) {
         const float *row = values + n * elements;
         size_t at = first_not_finite(row, elements);
         if (at < elements)
-            return clq_fail(
-                CLQ_FORMAT,
-                "%s: value %zu of sample %zu is %g as float32: samples must be finite; remove or "
-                "replace it",
-                where, at, n, (double)row[at]);
+            return clq_fail(CLQ_FORMAT,
+                            "%s: value %zu of sample %zu is %g as float32: samples must be finite; remove or "
+                            "replace it",
+                            where, at, n, (double)row[at]);
     }
     return CLQ_OK;
 }
@@ -46,20 +45,19 @@ clq_status clq_check_samples(const char *where, clq_array *samples) {
     char text[DESCRIPTION];
     clq_array_describe(samples, text, sizeof text);
     if (samples->rank == 0 || samples->rank > CLQ_SHAPE_MAX + 1)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: %s: samples are (n, ...) with 1 to %d dimensions in all",
-                        where, text, CLQ_SHAPE_MAX + 1);
+        return clq_fail(CLQ_UNSUPPORTED, "%s: %s: samples are (n, ...) with 1 to %d dimensions in all", where, text,
+                        CLQ_SHAPE_MAX + 1);
     if (samples->dims[0] == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no samples", where, text);
     if (samples->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: a sample has no values", where, text);
     if (samples->dtype == CLQ_U8) return CLQ_OK;
     if (samples->dtype == CLQ_F64) CLQ_TRY(narrow(samples));
     if (samples->dtype != CLQ_F32)
-        return clq_fail(CLQ_UNSUPPORTED,
-                        "%s: samples are %s: convert them to u8 (scaled by 1/255 later), f32 or f64",
+        return clq_fail(CLQ_UNSUPPORTED, "%s: samples are %s: convert them to u8 (scaled by 1/255 later), f32 or f64",
                         where, text);
     return check_finite(where, samples);
 }
 
-/* ---- labels ------------------------------------------------------------------------------ */
+/* ---- labels ---- */
 
 static bool is_integer(clq_dtype dtype) {
     return dtype != CLQ_F32 && dtype != CLQ_F64 && dtype != CLQ_F16 && dtype != CLQ_BF16;
@@ -93,11 +91,9 @@ static clq_status check_integers(const char *where, clq_array *labels, size_t *c
         if (!fits || value < 0 || value >= INT32_MAX) {
             clq_array_release(&i32);
             if (!fits)
-                return clq_fail(CLQ_FORMAT,
-                                "%s: label %zu is beyond 2^63: labels are class numbers from 0", where,
-                                i);
-            return clq_fail(CLQ_FORMAT, "%s: label %zu is %lld: labels are class numbers from 0 to %d",
-                            where, i, (long long)value, INT32_MAX - 1);
+                return clq_fail(CLQ_FORMAT, "%s: label %zu is beyond 2^63: labels are class numbers from 0", where, i);
+            return clq_fail(CLQ_FORMAT, "%s: label %zu is %lld: labels are class numbers from 0 to %d", where, i,
+                            (long long)value, INT32_MAX - 1);
         }
         to[i] = (int32_t)value;
         largest = CLQ_MAX(largest, to[i]);
@@ -114,10 +110,8 @@ static clq_status check_rows(const char *where, clq_array *labels, size_t *class
     size_t width = labels->dims[1];
     for (size_t i = 0; i < labels->count; i++)
         if (!isfinite(values[i]) || values[i] < 0.0f)
-            return clq_fail(
-                CLQ_FORMAT,
-                "%s: row %zu has %g for class %zu: probabilities are finite and not negative", where,
-                i / width, (double)values[i], i % width);
+            return clq_fail(CLQ_FORMAT, "%s: row %zu has %g for class %zu: probabilities are finite and not negative",
+                            where, i / width, (double)values[i], i % width);
     *classes = width;
     return CLQ_OK;
 }
@@ -135,7 +129,6 @@ clq_status clq_check_labels(const char *where, clq_array *labels, bool *soft, si
         *soft = true;
         return check_rows(where, labels, classes);
     }
-    return clq_fail(CLQ_UNSUPPORTED,
-                    "%s: labels are %s: they must be integers (n), or f32 or f64 rows (n, classes)",
+    return clq_fail(CLQ_UNSUPPORTED, "%s: labels are %s: they must be integers (n), or f32 or f64 rows (n, classes)",
                     where, text);
 }

@@ -32,8 +32,7 @@ typedef struct clq_data_origin {
  * f32 or f64 (n, …), finite, n >= 1. Labels: any integers >= 0 in (n) or (n, 1), or f32 or f64 rows (n,
  * classes), finite and not negative. Errors: FORMAT, MISMATCH (counts differ), UNSUPPORTED (dtype,
  * rank), MEMORY. */
-clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels,
-                             clq_dataset **out);
+clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels, clq_dataset **out);
 
 /* Cuts `count` samples into one run per replica: run r is [offsets[r], offsets[r] + counts[r]).
  * weights NULL: as tf.distribute does, ceil(count / replicas) each until none are left, so the last
@@ -41,7 +40,6 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
  * largest. Else share r is weights[r] / sum(weights) of the count to within one sample (weights finite,
  * >= 0, not all 0; count below 2^52); a weight of 0 gets nothing, and a share of a smaller count may be
  * one larger than that of a full one. The counts add up to `count`. */
-void clq_shares_split(size_t count, unsigned replicas, const double *weights, size_t *offsets,
-                      size_t *counts);
+void clq_shares_split(size_t count, unsigned replicas, const double *weights, size_t *offsets, size_t *counts);
 
 #endif

@@ -18,9 +18,8 @@ static clq_status describe(const clq_data_origin *origin, clq_dataset *d) {
     clq_dataset_info *info = &d->info;
     CLQ_TRY(clq_check_samples(origin->samples, &d->samples));
     if (d->labels.rank == 0 || d->labels.dims[0] != d->samples.dims[0])
-        return clq_fail(
-            CLQ_MISMATCH, "%s has %zu labels and %s has %zu samples: each sample needs one label",
-            origin->labels, d->labels.rank ? d->labels.dims[0] : 1, origin->samples, d->samples.dims[0]);
+        return clq_fail(CLQ_MISMATCH, "%s has %zu labels and %s has %zu samples: each sample needs one label",
+                        origin->labels, d->labels.rank ? d->labels.dims[0] : 1, origin->samples, d->samples.dims[0]);
     CLQ_TRY(clq_check_labels(origin->labels, &d->labels, &info->soft_labels, &info->classes));
 
     set_name(info, origin->name);
@@ -36,8 +35,7 @@ static clq_status describe(const clq_data_origin *origin, clq_dataset *d) {
     return CLQ_OK;
 }
 
-clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels,
-                             clq_dataset **out) {
+clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels, clq_dataset **out) {
     clq_dataset *dataset = clq_alloc(1, sizeof *dataset);
     if (!dataset) {
         clq_array_release(samples);
@@ -56,38 +54,32 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
     return CLQ_OK;
 }
 
-static clq_status copy_in(clq_dtype dtype, unsigned rank, const size_t *dims, const void *from,
-                          clq_array *out) {
+static clq_status copy_in(clq_dtype dtype, unsigned rank, const size_t *dims, const void *from, clq_array *out) {
     CLQ_TRY(clq_array_create(dtype, rank, dims, out));
     if (out->count > 0) memcpy(out->data, from, out->count * clq_dtype_bytes(dtype));
     return CLQ_OK;
 }
 
-clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank,
-                              const size_t *shape, const void *labels, clq_dtype label_dtype,
-                              size_t classes, clq_dataset **out) {
+clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank, const size_t *shape,
+                              const void *labels, clq_dtype label_dtype, size_t classes, clq_dataset **out) {
     if (sample_dtype != CLQ_U8 && sample_dtype != CLQ_F32)
         return clq_fail(CLQ_ARGUMENT, "samples in memory must be u8 or f32");
     if (label_dtype != CLQ_I32 && label_dtype != CLQ_F32)
         return clq_fail(CLQ_ARGUMENT, "labels in memory must be i32 (n) or f32 (n, classes)");
-    if (rank > CLQ_SHAPE_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a sample of rank %u: at most %d", rank, CLQ_SHAPE_MAX);
+    if (rank > CLQ_SHAPE_MAX) return clq_fail(CLQ_ARGUMENT, "a sample of rank %u: at most %d", rank, CLQ_SHAPE_MAX);
     size_t sample_dims[CLQ_SHAPE_MAX + 1] = {n}, label_dims[2] = {n, classes};
     for (unsigned i = 0; i < rank; i++) sample_dims[i + 1] = shape[i];
 
     clq_array copies[2] = {{0}};
     clq_status status = copy_in(sample_dtype, rank + 1, sample_dims, samples, &copies[0]);
-    if (status == CLQ_OK)
-        status = copy_in(label_dtype, label_dtype == CLQ_F32 ? 2 : 1, label_dims, labels, &copies[1]);
+    if (status == CLQ_OK) status = copy_in(label_dtype, label_dtype == CLQ_F32 ? 2 : 1, label_dims, labels, &copies[1]);
     if (status != CLQ_OK) {
         clq_array_release(&copies[0]);
         return status;
     }
-    const clq_data_origin origin = {
-        .name = "arrays", .samples = "samples in memory", .labels = "labels in memory"};
+    const clq_data_origin origin = {.name = "arrays", .samples = "samples in memory", .labels = "labels in memory"};
     status = clq_dataset_adopt(&origin, &copies[0], &copies[1], out);
-    return status == CLQ_FORMAT ? CLQ_ARGUMENT
-                                : status; /* there is no file: the caller chose these values */
+    return status == CLQ_FORMAT ? CLQ_ARGUMENT : status; /* there is no file: the caller chose these values */
 }
 
 void clq_dataset_destroy(clq_dataset *dataset) {

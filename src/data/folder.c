@@ -8,7 +8,7 @@
 
 enum { FILE_NAME = 256, PATH_BYTES = 4096 /* no system opens longer ones */ };
 
-/* ---- parts ------------------------------------------------------------------------------- */
+/* ---- parts ---- */
 
 clq_status clq_part_parse(const char *part, bool *test) {
     bool is_test = strcmp(part, "test") == 0;
@@ -18,7 +18,7 @@ clq_status clq_part_parse(const char *part, bool *test) {
     return CLQ_OK;
 }
 
-/* ---- folders ----------------------------------------------------------------------------- */
+/* ---- folders ---- */
 
 clq_status clq_folder_check(const char *folder) {
     DIR *entries = opendir(folder);
@@ -29,8 +29,8 @@ clq_status clq_folder_check(const char *folder) {
     if (errno == ENOTDIR && clq_file_exists(folder))
         return clq_fail(CLQ_READ, "data set '%s' is a file: give the folder that it lies in", folder);
     return clq_fail(errno == ENOENT || errno == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ,
-                    "no data set '%s': %s; give fashion-mnist, synthetic, or a folder of data files",
-                    folder, strerror(errno));
+                    "no data set '%s': %s; give fashion-mnist, synthetic, or a folder of data files", folder,
+                    strerror(errno));
 }
 
 static bool holds(const char *folder, const char *file) {
@@ -39,7 +39,7 @@ static bool holds(const char *folder, const char *file) {
     return length > 0 && (size_t)length < sizeof path && clq_file_exists(path);
 }
 
-/* ---- pairs of files ---------------------------------------------------------------------- */
+/* ---- pairs of files ---- */
 
 typedef clq_status (*array_reader)(const char *path, clq_array *out);
 
@@ -66,15 +66,14 @@ static clq_status open_pair(const char *folder, const char *part, const pair *fi
     char *labels = clq_strprintf("%s/%s", folder, files->labels);
     clq_status status = CLQ_MEMORY;
     if (name && samples && labels)
-        status =
-            read_pair(read, &(clq_data_origin){.name = name, .samples = samples, .labels = labels}, out);
+        status = read_pair(read, &(clq_data_origin){.name = name, .samples = samples, .labels = labels}, out);
     clq_free(name);
     clq_free(samples);
     clq_free(labels);
     return status;
 }
 
-/* ---- IDX --------------------------------------------------------------------------------- */
+/* ---- IDX ---- */
 
 /* train-images-idx3-ubyte, train-images-idx3-ubyte.gz; some copies have a dot before "idx". */
 static bool is_idx_name(const char *name, const char *stem) {
@@ -119,13 +118,12 @@ clq_status clq_dataset_idx(const char *folder, const char *part, clq_dataset **o
     pair files = find_idx_pair(folder, test);
     const char *missing = !files.samples[0] ? "images" : !files.labels[0] ? "labels" : NULL;
     if (missing)
-        return clq_fail(CLQ_NOT_FOUND,
-                        "%s has no %s-%s-idx*-ubyte or .gz: a pair of images and labels is needed",
+        return clq_fail(CLQ_NOT_FOUND, "%s has no %s-%s-idx*-ubyte or .gz: a pair of images and labels is needed",
                         folder, test ? "t10k" : "train", missing);
     return open_pair(folder, part, &files, clq_idx_read, out);
 }
 
-/* ---- NPY --------------------------------------------------------------------------------- */
+/* ---- NPY ---- */
 
 static pair npy_pair(bool test) {
     pair files;
@@ -148,12 +146,12 @@ clq_status clq_dataset_npy(const char *folder, const char *part, clq_dataset **o
                           : !holds(folder, files.labels) ? files.labels
                                                          : NULL;
     if (missing)
-        return clq_fail(CLQ_NOT_FOUND, "%s has no %s: %s and %s are needed", folder, missing,
-                        files.samples, files.labels);
+        return clq_fail(CLQ_NOT_FOUND, "%s has no %s: %s and %s are needed", folder, missing, files.samples,
+                        files.labels);
     return open_pair(folder, part, &files, clq_npy_read, out);
 }
 
-/* ---- CIFAR-10 ---------------------------------------------------------------------------- */
+/* ---- CIFAR-10 ---- */
 
 enum { CIFAR_TRAIN_FILES = 5 };
 
@@ -162,8 +160,7 @@ static size_t cifar_files(bool test, char names[CIFAR_TRAIN_FILES][FILE_NAME]) {
         snprintf(names[0], FILE_NAME, "test_batch.bin");
         return 1;
     }
-    for (int i = 0; i < CIFAR_TRAIN_FILES; i++)
-        snprintf(names[i], FILE_NAME, "data_batch_%d.bin", i + 1);
+    for (int i = 0; i < CIFAR_TRAIN_FILES; i++) snprintf(names[i], FILE_NAME, "data_batch_%d.bin", i + 1);
     return CIFAR_TRAIN_FILES;
 }
 
@@ -175,8 +172,7 @@ bool clq_folder_has_cifar10(const char *folder, bool test) {
     return false;
 }
 
-static clq_status read_cifar(const char *const *paths, size_t count, const clq_data_origin *origin,
-                             clq_dataset **out) {
+static clq_status read_cifar(const char *const *paths, size_t count, const clq_data_origin *origin, clq_dataset **out) {
     clq_array images = {0}, labels = {0};
     CLQ_TRY(clq_cifar10_read(paths, count, &images, &labels));
     return clq_dataset_adopt(origin, &images, &labels, out);

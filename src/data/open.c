@@ -11,8 +11,7 @@ static const char *const fashion_mnist_folders[] = {
     "/usr/local/share/datasets/fashion-mnist",
 };
 
-clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part,
-                                    clq_dataset **out) {
+clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part, clq_dataset **out) {
     clq_dataset *dataset;
     for (size_t i = 0; i < count; i++)
         if (clq_folder_check(folders[i]) == CLQ_OK) {
@@ -41,8 +40,7 @@ clq_status clq_dataset_open(const char *name_or_folder, const char *part, clq_da
     const char *name = name_or_folder, synthetic[] = "synthetic";
     size_t prefix = sizeof synthetic - 1;
     if (strcmp(name, "fashion-mnist") == 0)
-        return clq_source_fashion_mnist(fashion_mnist_folders, CLQ_COUNT_OF(fashion_mnist_folders), part,
-                                        out);
+        return clq_source_fashion_mnist(fashion_mnist_folders, CLQ_COUNT_OF(fashion_mnist_folders), part, out);
     if (strncmp(name, synthetic, prefix) == 0 && (name[prefix] == '\0' || name[prefix] == ':'))
         return clq_source_synthetic(name[prefix] ? name + prefix + 1 : "", part, out);
     return open_folder(name, part, out);

@@ -32,7 +32,7 @@ struct clq_data_ring {
     slot slot[];
 };
 
-/* ---- the order of an epoch --------------------------------------------------------------- */
+/* ---- the order of an epoch ---- */
 
 /* A shuffle buffer in place: before step i it is the range [i, i + buffer). The drawn sample leaves it
  * to i, the one that was at i takes the hole, and the next sample of the source comes in at the range's
@@ -48,7 +48,7 @@ static void draw_order(size_t *order, size_t samples, size_t buffer, uint64_t se
     }
 }
 
-/* ---- assembling -------------------------------------------------------------------------- */
+/* ---- assembling ---- */
 
 /* Fills `to` with the batch at ring->place and goes on to the next place. */
 static void assemble(clq_data_ring *ring, slot *to) {
@@ -62,13 +62,11 @@ static void assemble(clq_data_ring *ring, slot *to) {
     }
     for (size_t i = 0; i < to->count; i++) {
         size_t sample = ring->order ? ring->order[first + i] : first + i;
-        memcpy(to->samples + i * d->sample_bytes,
-               (const char *)d->samples.data + sample * d->sample_bytes, d->sample_bytes);
-        memcpy(to->labels + i * d->label_bytes, (const char *)d->labels.data + sample * d->label_bytes,
-               d->label_bytes);
+        memcpy(to->samples + i * d->sample_bytes, (const char *)d->samples.data + sample * d->sample_bytes,
+               d->sample_bytes);
+        memcpy(to->labels + i * d->label_bytes, (const char *)d->labels.data + sample * d->label_bytes, d->label_bytes);
     }
-    if (++ring->place.index == clq_dataset_batches(d))
-        ring->place = (clq_place){ring->place.epoch + 1, 0};
+    if (++ring->place.index == clq_dataset_batches(d)) ring->place = (clq_place){ring->place.epoch + 1, 0};
 }
 
 static slot *slot_of(clq_data_ring *ring, uint64_t number) { return &ring->slot[number % ring->slots]; }
@@ -90,7 +88,7 @@ static void assemble_ahead(void *context) {
     pthread_mutex_unlock(&ring->mutex);
 }
 
-/* ---- starting and stopping --------------------------------------------------------------- */
+/* ---- starting and stopping ---- */
 
 static clq_status allocate(const clq_dataset *d, clq_data_ring *ring) {
     /* A batch is no larger than the set, which is in memory: only all slots together may be too much. */
@@ -98,8 +96,7 @@ static clq_status allocate(const clq_dataset *d, clq_data_ring *ring) {
     size_t samples = clq_round_up(rows * d->sample_bytes, ALIGNMENT);
     size_t both = samples + clq_round_up(rows * d->label_bytes, ALIGNMENT);
     if (!clq_mul_size(both, ring->slots, &all))
-        return clq_fail(CLQ_MEMORY, "%s: %zu batches ahead do not fit in memory", d->info.name,
-                        d->ahead);
+        return clq_fail(CLQ_MEMORY, "%s: %zu batches ahead do not fit in memory", d->info.name, d->ahead);
     ring->memory = clq_alloc_aligned(ALIGNMENT, all);
     if (!ring->memory) return CLQ_MEMORY;
     for (size_t i = 0; i < ring->slots; i++) {
@@ -149,8 +146,7 @@ static clq_status start(clq_dataset *d) {
     CLQ_TRY_OR(fail, status, allocate(d, ring));
     CLQ_TRY_OR(fail, status, initialise_locks(ring));
     if (d->ahead > 0)
-        CLQ_TRY_OR(fail_thread, status,
-                   clq_thread_start("clq-data", assemble_ahead, ring, &ring->thread));
+        CLQ_TRY_OR(fail_thread, status, clq_thread_start("clq-data", assemble_ahead, ring, &ring->thread));
     d->ring = ring;
     return CLQ_OK;
 fail_thread:
@@ -173,7 +169,7 @@ void clq_pipeline_stop(clq_dataset *dataset) {
     free_ring(ring);
 }
 
-/* ---- taking batches ---------------------------------------------------------------------- */
+/* ---- taking batches ---- */
 
 /* Gives the lent slot back. */
 static void release(clq_data_ring *ring) {

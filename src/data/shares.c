@@ -15,8 +15,7 @@ static void split_equally(size_t count, unsigned replicas, size_t *offsets, size
 /* Rounds the running sum of the weights, not each share: what one share loses to rounding the next one
  * gets. The sum never falls, and ends at exactly `total`, which was added up in the same order: the last
  * run ends at `count`. */
-static void split_by_weight(size_t count, unsigned replicas, const double *weights, size_t *offsets,
-                            size_t *counts) {
+static void split_by_weight(size_t count, unsigned replicas, const double *weights, size_t *offsets, size_t *counts) {
     double total = 0.0, sum = 0.0;
     for (unsigned r = 0; r < replicas; r++) total += weights[r];
     assert(total > 0.0);
@@ -30,8 +29,7 @@ static void split_by_weight(size_t count, unsigned replicas, const double *weigh
     }
 }
 
-void clq_shares_split(size_t count, unsigned replicas, const double *weights, size_t *offsets,
-                      size_t *counts) {
+void clq_shares_split(size_t count, unsigned replicas, const double *weights, size_t *offsets, size_t *counts) {
     assert(replicas > 0);
     if (weights)
         split_by_weight(count, replicas, weights, offsets, counts);

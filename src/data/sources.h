@@ -17,8 +17,7 @@ bool clq_folder_has_npy(const char *folder, bool test);
 bool clq_folder_has_cifar10(const char *folder, bool test);
 
 /* From the first of `count` folders that exists. NOT_FOUND says how to install it. */
-clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part,
-                                    clq_dataset **out);
+clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part, clq_dataset **out);
 
 /* description: "" or "28x28/10/60000", as far as wanted: shape, classes, training samples. */
 clq_status clq_source_synthetic(const char *description, const char *part, clq_dataset **out);

@@ -23,7 +23,7 @@ typedef struct recipe {
     uint64_t streams; /* the part's first */
 } recipe;
 
-/* ---- "28x28/10/60000" -------------------------------------------------------------------- */
+/* ---- "28x28/10/60000" ---- */
 
 static bool parse_shape(char *text, recipe *out) {
     out->rank = 1;
@@ -32,8 +32,7 @@ static bool parse_shape(char *text, recipe *out) {
         uint64_t dim;
         if (out->rank > CLQ_SHAPE_MAX || !clq_parse_u64(word, 1, INT32_MAX, &dim)) return false;
         out->dims[out->rank++] = (size_t)dim;
-        if (!clq_mul_size(out->elements, (size_t)dim, &out->elements) || out->elements > INT32_MAX)
-            return false;
+        if (!clq_mul_size(out->elements, (size_t)dim, &out->elements) || out->elements > INT32_MAX) return false;
     }
     return true;
 }
@@ -62,7 +61,7 @@ static clq_status parse(const char *description, bool test, recipe *out) {
     return CLQ_OK;
 }
 
-/* ---- making it --------------------------------------------------------------------------- */
+/* ---- making it ---- */
 
 /* The block that element `element` of a sample lies in. */
 static size_t cell_of(const recipe *r, size_t element, size_t *cells) {

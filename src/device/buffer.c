@@ -55,8 +55,8 @@ static void CL_CALLBACK free_shared(cl_mem handle, void *context) {
 static clq_status wrap_shared(clq_buffer *buffer, shared_block *block, const char *what) {
     memset(block->memory, 0, buffer->bytes);
     cl_int error;
-    cl_mem handle = clCreateBuffer(block->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, buffer->bytes,
-                                   block->memory, &error);
+    cl_mem handle =
+        clCreateBuffer(block->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, buffer->bytes, block->memory, &error);
     CLQ_TRY(created(buffer, what, error));
     error = clSetMemObjectDestructorCallback(handle, free_shared, block);
     if (error != CL_SUCCESS) {

@@ -57,8 +57,8 @@ static clq_status copy_through_device(clq_queue *queue, pair *p, clq_verdict *ou
     return CLQ_OK;
 }
 
-/* The way of staged transfers: written by the host into pinned memory, to the device, and back to other pinned memory.
- */
+/* The way of staged transfers: written by the host into pinned memory, to the device, and back to
+ * other pinned memory. */
 static clq_status copy_through_staging(clq_queue *queue, pair *p, clq_verdict *out) {
     unsigned char *slots = clq_buffer_host(p->staging);
     fill_pattern(slots, BYTES, 2);
@@ -173,7 +173,8 @@ static clq_status mapped_pointer(clq_queue *queue, clq_buffer *buffer, clq_verdi
 /* Small and large: drivers lay them out in different ways. */
 clq_status clq_check_offsets(clq_queue *queue, clq_verdict *out) {
     clq_device *device = clq_queue_device(queue);
-    const size_t align = clq_device_view_align(device), sizes[] = {align + 64, 5 * align + 24, WORDS * sizeof(uint32_t)};
+    const size_t align = clq_device_view_align(device),
+                 sizes[] = {align + 64, 5 * align + 24, WORDS * sizeof(uint32_t)};
     uint32_t *words = clq_alloc(WORDS, sizeof *words);
     clq_status status = words ? CLQ_OK : CLQ_MEMORY;
     for (size_t i = 0; i < CLQ_COUNT_OF(sizes) && status == CLQ_OK; i++) {

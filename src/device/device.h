@@ -15,7 +15,7 @@
 #endif
 #include <CL/cl.h>
 
-/* ---- opened devices (device.c, island.c) ----------------------------------------------------------------- */
+/* ---- opened devices (device.c, island.c) ---- */
 
 /* A device with its context, its budget and its built programs. Safe to use from several threads, each with its
  * own queues and kernels. */
@@ -51,14 +51,14 @@ uint32_t clq_device_min_groups(const clq_device *device);
 /* Whether commands run in the thread that flushes them (PoCL's basic device). */
 bool clq_device_runs_in_caller(const clq_device *device);
 
-/* ---- queues (queue.c) -------------------------------------------------------------------------------------- */
+/* ---- queues (queue.c) ---- */
 
 /* An in-order command queue. One thread at a time. */
 typedef struct clq_queue clq_queue;
 enum { CLQ_QUEUE_PROFILE = 1 };
 clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out);
 clq_status clq_queue_wrap(clq_device *device, cl_command_queue queue, clq_queue **out); /* retained */
-void clq_queue_destroy(clq_queue *queue);                                              /* takes NULL */
+void clq_queue_destroy(clq_queue *queue);                                               /* takes NULL */
 cl_command_queue clq_queue_handle(const clq_queue *queue);
 clq_device *clq_queue_device(const clq_queue *queue);
 clq_status clq_queue_flush(clq_queue *queue);
@@ -68,14 +68,14 @@ clq_status clq_queue_finish(clq_queue *queue);
 
 /* A point in a queue that another thread or queue of the same context can wait for. */
 typedef struct clq_event clq_event;
-clq_status clq_queue_mark(clq_queue *queue, clq_event **out);            /* flushes */
-clq_status clq_event_wait(clq_event *event);                             /* blocks; a negative status is an error */
+clq_status clq_queue_mark(clq_queue *queue, clq_event **out); /* flushes */
+clq_status clq_event_wait(clq_event *event);                  /* blocks; a negative status is an error */
 /* The queue waits, not the host; but on a device that runs in its caller the host does. Whether a failure of the event
  * fails the queue's commands too is the driver's choice (PoCL: yes, Intel: no): who needs to know asks the event. */
 clq_status clq_queue_wait(clq_queue *queue, const clq_event *event);
-void clq_event_destroy(clq_event *event);                                /* takes NULL */
+void clq_event_destroy(clq_event *event); /* takes NULL */
 
-/* ---- for comm and its callers (queue.c, foreign.c) ------------------------------------------------------------ */
+/* ---- for comm and its callers (queue.c, foreign.c) ---- */
 
 cl_event clq_event_handle(const clq_event *event);
 /* The same, with a hold that the caller releases. */
@@ -94,7 +94,7 @@ clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out);
  * Flushes the event's queue first: the commands of a device that runs in its caller run here. */
 clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel);
 
-/* ---- buffers (buffer.c) ------------------------------------------------------------------------------------ */
+/* ---- buffers (buffer.c) ---- */
 
 typedef enum clq_memory_kind {
     CLQ_MEMORY_DEVICE, /* the device's own. On a device that shares host memory and has fine-grained SVM the
@@ -107,9 +107,10 @@ typedef struct clq_buffer clq_buffer;
  * `what` names it in messages ("activations"). bytes >= 1; start aligned to CLQ_BUFFER_ALIGN: any
  * vector's. */
 enum { CLQ_BUFFER_ALIGN = 128 };
-clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t bytes, const char *what, clq_buffer **out);
+clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t bytes, const char *what,
+                             clq_buffer **out);
 clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out); /* retained */
-void clq_buffer_destroy(clq_buffer *buffer);                                    /* takes NULL */
+void clq_buffer_destroy(clq_buffer *buffer);                                     /* takes NULL */
 size_t clq_buffer_bytes(const clq_buffer *buffer);
 cl_mem clq_buffer_handle(const clq_buffer *buffer);
 clq_device *clq_buffer_device(const clq_buffer *buffer);
@@ -128,20 +129,22 @@ uint64_t clq_device_memory_budget(const clq_device *device);
 clq_status clq_queue_write(clq_queue *q, clq_buffer *to, size_t offset, const void *from, size_t bytes, bool blocking);
 clq_status clq_queue_read(clq_queue *q, const clq_buffer *from, size_t offset, void *to, size_t bytes, bool blocking);
 /* Both buffers in the queue's context; ranges must not overlap within one buffer. */
-clq_status clq_queue_copy(clq_queue *q, const clq_buffer *from, size_t from_offset, clq_buffer *to, size_t to_offset, size_t bytes);
+clq_status clq_queue_copy(clq_queue *q, const clq_buffer *from, size_t from_offset, clq_buffer *to, size_t to_offset,
+                          size_t bytes);
 clq_status clq_queue_fill_zero(clq_queue *q, clq_buffer *to, size_t offset, size_t bytes);
 /* Blocking map of a range for the host, for devices whose memory the host can reach. */
 clq_status clq_queue_map(clq_queue *q, clq_buffer *buffer, size_t offset, size_t bytes, bool write, void **out);
 clq_status clq_queue_unmap(clq_queue *q, clq_buffer *buffer, void *pointer);
 
-/* ---- programs and kernels (program.c, cache.c) -------------------------------------------------------------- */
+/* ---- programs and kernels (program.c, cache.c) ---- */
 
 /* A kernel object of its own (arguments are not shared). `file`: base name of a source in cl/ ("gemm_tile"; the
  * prelude is put in front by itself). `options`: -D… and so on, "" for none. The program is built once per
  * (device, file, options), from the checksummed binary cache where it holds a good entry. Thread-safe.
  * Errors: BUILD with file, device, driver and the first lines of the log. */
 typedef struct clq_kernel clq_kernel;
-clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function, clq_kernel **out);
+clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function,
+                             clq_kernel **out);
 void clq_kernel_destroy(clq_kernel *kernel); /* takes NULL */
 const char *clq_kernel_name(const clq_kernel *kernel);
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer);
@@ -151,7 +154,8 @@ clq_status clq_kernel_max_group(const clq_kernel *kernel, size_t *out);
 
 /* Enqueues. local may be NULL. A global size of 0 in any dimension enqueues nothing. With a profiling queue the
  * launch is recorded under the kernel's name. */
-clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global, const size_t *local);
+clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
+                            const size_t *local);
 
 /* What a profiling queue recorded since the last call: per name, launches and device seconds (sum and least). */
 typedef struct clq_profile_row {
@@ -166,7 +170,7 @@ clq_status clq_queue_profile(clq_queue *queue, clq_profile_row *rows, size_t cap
 /* The embedded sources (made at build time from cl/): for tests and messages. NULL where there is none. */
 const char *clq_source_text(const char *file);
 
-/* ---- known-answer tests (doctor.c) --------------------------------------------------------------------------- */
+/* ---- known-answer tests (doctor.c) ---- */
 
 /* The quick ones that a device must pass before it is used: arithmetic, a loop beyond 65,535 iterations, a
  * barrier with local memory, copies. *ok and reason tell; the status is for failures of the test itself. */

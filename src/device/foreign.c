@@ -23,7 +23,7 @@ clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out) {
     return status;
 }
 
-/* ---- waiting with a limit --------------------------------------------------------------------------------------- */
+/* ---- waiting with a limit ---- */
 
 /* How long to look again and again before going to sleep: about what a short command takes. */
 static const double look_s = 20e-6;

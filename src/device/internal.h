@@ -6,7 +6,7 @@
 
 enum { CLQ_LABEL_MAX = CLQ_NAME_MAX + 48, CLQ_OPTIONS_MAX = 160 };
 
-/* ---- OpenCL's answers in words (opencl.c) ----------------------------------------------------- */
+/* ---- OpenCL's answers in words (opencl.c) ---- */
 
 const char *clq_cl_error_name(cl_int error); /* "CL_OUT_OF_RESOURCES", or "an unknown error" */
 /* Fails with "LABEL: what: CL_NAME (-n)". */
@@ -23,7 +23,7 @@ void clq_cl_platform_text(cl_platform_id id, cl_platform_info what, char *out, s
 bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t bytes);
 bool clq_cl_has_extension(cl_device_id id, const char *extension);
 
-/* ---- the table of devices (system.c, driver.c) ------------------------------------------------ */
+/* ---- the table of devices (system.c, driver.c) ---- */
 
 typedef struct clq_device_entry {
     clq_device_info info;
@@ -52,13 +52,13 @@ uint32_t clq_device_parts_max(cl_device_id id);
 /* What "auto" chooses: at most `capacity` indices (auto.c). */
 clq_status clq_select_auto(clq_system *system, uint32_t *out, uint32_t capacity, uint32_t *count);
 
-/* ---- fine-grained shared memory, an OpenCL 2.0 call behind a probe (svm.c) -------------------- */
+/* ---- fine-grained shared memory, an OpenCL 2.0 call behind a probe (svm.c) ---- */
 
 bool clq_svm_probe(cl_platform_id platform, cl_device_id id);
 void *clq_svm_alloc(cl_context context, size_t bytes); /* NULL on failure */
 void clq_svm_free(cl_context context, void *block);
 
-/* ---- opened devices --------------------------------------------------------------------------- */
+/* ---- opened devices ---- */
 
 /* A built program of a device (program.c). */
 typedef struct clq_program {
@@ -102,14 +102,14 @@ clq_status clq_program_get(clq_device *device, const char *file, const char *opt
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,
                                    clq_device **out);
 
-/* ---- the cache of program binaries on disk (cache.c) ------------------------------------------ */
+/* ---- the cache of program binaries on disk (cache.c) ---- */
 
 /* The payload of the entry `key`, if the file is whole and is that entry. *out NULL where there is none. */
 clq_status clq_cache_load(const char *cache_dir, clq_hash128 key, void **out, size_t *bytes);
 clq_status clq_cache_store(const char *cache_dir, clq_hash128 key, const void *data, size_t bytes);
 bool clq_cache_has(const char *cache_dir, clq_hash128 key);
 
-/* ---- queues ----------------------------------------------------------------------------------- */
+/* ---- queues ---- */
 
 typedef struct clq_profile clq_profile; /* profile.c */
 
@@ -129,7 +129,7 @@ clq_device *clq_event_device(const clq_event *event);
 /* The execution status of an event that should be complete, as a status. */
 clq_status clq_event_check(clq_device *device, cl_event event, const char *what);
 
-/* ---- buffers ---------------------------------------------------------------------------------- */
+/* ---- buffers ---- */
 
 struct clq_buffer {
     clq_device *device;

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-/* ---- arrays (array.c): what the readers give ----------------------------------------------------------- */
+/* ---- arrays (array.c): what the readers give ---- */
 
 enum { CLQ_ARRAY_DIMS_MAX = 8 };
 /* A dense array, C order, host byte order, 64-byte aligned data that the array owns. */
@@ -21,25 +21,25 @@ void clq_array_release(clq_array *array);                                       
 /* "(60000, 28, 28) u8" into text, for messages. */
 void clq_array_describe(const clq_array *array, char *text, size_t bytes);
 
-/* ---- gz (gz.c) ----------------------------------------------------------------------------------------- */
+/* ---- gz (gz.c) ---- */
 
 /* A file's content, inflated where it starts with the gzip magic, else as it is. Refuses more than max_bytes
  * inflated, truncated streams, bad checksums and trailing garbage. The data are 64-byte aligned; clq_free. */
 clq_status clq_gz_read(const char *path, size_t max_bytes, void **out, size_t *bytes);
 
-/* ---- IDX (idx.c): MNIST's format, http://yann.lecun.com/exdb/mnist --------------------------------------- */
+/* ---- IDX (idx.c): MNIST's format, http://yann.lecun.com/exdb/mnist ---- */
 /* Plain or gz; big-endian values are swapped. A dimension may be 0. At most 16 GiB, as for NPY and safetensors. */
 clq_status clq_idx_read(const char *path, clq_array *out);
 
-/* ---- NPY (npy.c): numpy's format, versions 1.0 to 3.0, C or Fortran order, either byte order --------------- */
+/* ---- NPY (npy.c): numpy's format, versions 1.0 to 3.0, C or Fortran order, either byte order ---- */
 clq_status clq_npy_read(const char *path, clq_array *out);
 clq_status clq_npy_write(const char *path, const clq_array *array); /* version 1.0, by rename */
 
-/* ---- CIFAR-10 binary (cifar.c): records of 1 label byte and 3 x 32 x 32 planes ----------------------------- */
+/* ---- CIFAR-10 binary (cifar.c): records of 1 label byte and 3 x 32 x 32 planes ---- */
 /* Reads `count` files one after another into images (n, 32, 32, 3) u8 and labels (n) u8. */
 clq_status clq_cifar10_read(const char *const *paths, size_t count, clq_array *images, clq_array *labels);
 
-/* ---- safetensors (safetensors.c): https://github.com/huggingface/safetensors ----------------------------- */
+/* ---- safetensors (safetensors.c): https://github.com/huggingface/safetensors ---- */
 
 typedef struct clq_safetensors clq_safetensors;
 /* Reads and checks a whole file (mapped, one cut short meanwhile would end the process): header at most 100 MB, no
@@ -71,7 +71,7 @@ typedef struct clq_safetensors_source {
 clq_status clq_safetensors_write(const char *path, const clq_safetensors_source *tensors, size_t count,
                                  const char *const *metadata, size_t metadata_count);
 
-/* ---- JSON (json.c): Jansson with limits ------------------------------------------------------------------ */
+/* ---- JSON (json.c): Jansson with limits ---- */
 #include <jansson.h>
 /* Parses an object or array with at most max_depth nested containers; duplicate keys are refused. The message
  * names `where` (a path), line and column. Caller: json_decref. */

@@ -23,7 +23,9 @@ static clq_activation effective_activation(const clq_plan *plan, uint32_t id) {
     return softmax_skipped(plan, id) ? CLQ_LINEAR : node_at(plan, id)->activation;
 }
 
-static size_t channels_of(const clq_node *node) { return node->shape.rank ? node->shape.dims[node->shape.rank - 1] : 1; }
+static size_t channels_of(const clq_node *node) {
+    return node->shape.rank ? node->shape.dims[node->shape.rank - 1] : 1;
+}
 
 /* Whether a layer at or below node `id` has variables: whether its output's gradient is of use. */
 static bool trains(const clq_plan *plan, uint32_t id) {
@@ -36,7 +38,8 @@ static bool trains(const clq_plan *plan, uint32_t id) {
  * differentiates by its input and its weights only. */
 static bool may_overwrite(const clq_plan *plan, uint32_t id) {
     const clq_node *node = node_at(plan, id);
-    return (node->kind == CLQ_NODE_DENSE || node->kind == CLQ_NODE_CONV2D) && effective_activation(plan, id) == CLQ_LINEAR;
+    return (node->kind == CLQ_NODE_DENSE || node->kind == CLQ_NODE_CONV2D) &&
+           effective_activation(plan, id) == CLQ_LINEAR;
 }
 
 /* The node whose computing gives an inference plan's output: the last that is no reshape. */
@@ -87,7 +90,8 @@ static void emit_forward(clq_plan *plan, uint32_t id) {
     case CLQ_NODE_POOL2D:
         y = output_value(plan, id);
         if (plan->config.update && !node->pool2d.average && trains(plan, node->input))
-            plan->nodes[id].winner = clq_list_value(list, CLQ_VALUE_ACTIVATION, "winners", 0, clq_pool2d_winner_bytes(&node->pool2d));
+            plan->nodes[id].winner =
+                clq_list_value(list, CLQ_VALUE_ACTIVATION, "winners", 0, clq_pool2d_winner_bytes(&node->pool2d));
         clq_pool2d_forward(list, &node->pool2d, x, y, plan->nodes[id].winner);
         break;
     case CLQ_NODE_ACTIVATION: {
@@ -127,9 +131,11 @@ static clq_value emit_backward(clq_plan *plan, uint32_t id, clq_value dy) {
         emit_product_activation(plan, id, dy);
         if (wanted) dx = activation_value(plan, "gradient", node_at(plan, node->input)->elements);
         if (node->kind == CLQ_NODE_DENSE)
-            clq_dense_backward(list, &node->dense, x, weight(plan, node->kernel), dy, dx, weight_gradient(plan, node->kernel));
+            clq_dense_backward(list, &node->dense, x, weight(plan, node->kernel), dy, dx,
+                               weight_gradient(plan, node->kernel));
         else
-            clq_conv2d_backward(list, &node->conv2d, x, weight(plan, node->kernel), dy, dx, weight_gradient(plan, node->kernel));
+            clq_conv2d_backward(list, &node->conv2d, x, weight(plan, node->kernel), dy, dx,
+                                weight_gradient(plan, node->kernel));
         return dx;
     case CLQ_NODE_POOL2D:
         dx = activation_value(plan, "gradient", node_at(plan, node->input)->elements);
@@ -137,7 +143,8 @@ static clq_value emit_backward(clq_plan *plan, uint32_t id, clq_value dy) {
         return dx;
     case CLQ_NODE_ACTIVATION:
         if (effective_activation(plan, id) != CLQ_LINEAR)
-            clq_activation_backward(list, node->activation, node->elements, channels_of(node), plan->nodes[id].y, dy, dy, CLQ_NO_VALUE);
+            clq_activation_backward(list, node->activation, node->elements, channels_of(node), plan->nodes[id].y, dy,
+                                    dy, CLQ_NO_VALUE);
         return dy;
     }
     return CLQ_NO_VALUE;
@@ -147,7 +154,8 @@ static void emit_loss(clq_plan *plan, clq_value *dy) {
     uint32_t output = plan->model->output;
     clq_loss_problem loss = plan->loss;
     if (softmax_skipped(plan, output)) loss.from_logits = true;
-    if (plan->config.update && trains(plan, output)) *dy = activation_value(plan, "gradient", node_at(plan, output)->elements);
+    if (plan->config.update && trains(plan, output))
+        *dy = activation_value(plan, "gradient", node_at(plan, output)->elements);
     clq_list_scope(plan->list, "loss");
     clq_cross_entropy(plan->list, &loss, plan->nodes[output].y, plan->v_labels, *dy, plan->v_metrics);
 }
@@ -163,11 +171,11 @@ static void emit_update(clq_plan *plan) {
     size_t floats = plan->arena_bytes / sizeof(float);
     clq_list_scope(plan->list, "update");
     if (update->kind == CLQ_OPTIMIZER_ADAM)
-        clq_update_adam(plan->list, floats, update->beta1, update->beta2, update->epsilon, plan->v_parameters, plan->v_gradient,
-                        plan->v_optimizer[0], plan->v_optimizer[1]);
+        clq_update_adam(plan->list, floats, update->beta1, update->beta2, update->epsilon, plan->v_parameters,
+                        plan->v_gradient, plan->v_optimizer[0], plan->v_optimizer[1]);
     else
-        clq_update_sgd(plan->list, floats, (float)update->momentum, update->nesterov, plan->v_parameters, plan->v_gradient,
-                       plan->v_optimizer[0]);
+        clq_update_sgd(plan->list, floats, (float)update->momentum, update->nesterov, plan->v_parameters,
+                       plan->v_gradient, plan->v_optimizer[0]);
 }
 
 static void end_segment(clq_plan *plan, clq_segment segment) {

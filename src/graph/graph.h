@@ -8,7 +8,8 @@
 #include <clique/model.h>
 #include <clique/train.h> /* clq_optimizer_kind */
 
-/* ---- the model (model.c, variables.c, layers.c, builtin.c) ------------------------------------------------------------------ */
+/* ---- the model (model.c, variables.c, layers.c, builtin.c)
+ * ------------------------------------------------------------------ */
 
 typedef enum clq_node_kind {
     CLQ_NODE_INPUT,
@@ -24,15 +25,15 @@ enum { CLQ_LAYER_NAME_MAX = 64 };
 typedef struct clq_node {
     clq_node_kind kind;
     char name[CLQ_LAYER_NAME_MAX];
-    bool named;            /* by the model's maker; else the name was made from the type */
-    const char *type;      /* Keras's class name, for tables: "Conv2D" */
-    uint32_t input;        /* id of the node it reads; 0 for the input */
-    clq_shape shape;       /* of its output, without the batch */
-    size_t elements;       /* product of shape */
+    bool named;                /* by the model's maker; else the name was made from the type */
+    const char *type;          /* Keras's class name, for tables: "Conv2D" */
+    uint32_t input;            /* id of the node it reads; 0 for the input */
+    clq_shape shape;           /* of its output, without the batch */
+    size_t elements;           /* product of shape */
     clq_activation activation; /* of dense, conv2d and activation nodes; softmax included */
-    uint32_t kernel, bias; /* index of the variable + 1; 0: none */
+    uint32_t kernel, bias;     /* index of the variable + 1; 0: none */
     union {
-        clq_dense_problem dense;   /* .activation is LINEAR where the node's is softmax */
+        clq_dense_problem dense; /* .activation is LINEAR where the node's is softmax */
         clq_conv2d_problem conv2d;
         clq_pool2d_problem pool2d;
     };
@@ -43,7 +44,7 @@ typedef struct clq_variable {
     clq_shape shape;
     size_t elements, fan_in, fan_out;
     bool is_bias;
-    uint32_t node;                      /* id */
+    uint32_t node; /* id */
 } clq_variable;
 
 struct clq_model {
@@ -60,7 +61,7 @@ struct clq_model {
 /* As clq_input, with a name for the layer (NULL: made). */
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
 
-/* ---- the plan (plan.c, place.c, report.c) ------------------------------------------------------------------------ */
+/* ---- the plan (plan.c, place.c, report.c) ---- */
 
 /* What the update launches need; rates come step by step as CLQ_PARAM_RATE. */
 typedef struct clq_update_problem {
@@ -71,18 +72,18 @@ typedef struct clq_update_problem {
 } clq_update_problem;
 
 typedef struct clq_plan_config {
-    uint32_t capacity;            /* examples that one run can hold; at least 1 */
-    clq_dtype sample_dtype;       /* CLQ_U8 or CLQ_F32, as they are uploaded */
-    const clq_loss_problem *loss; /* NULL: inference only. from_logits is about the model's output as it stands */
+    uint32_t capacity;                /* examples that one run can hold; at least 1 */
+    clq_dtype sample_dtype;           /* CLQ_U8 or CLQ_F32, as they are uploaded */
+    const clq_loss_problem *loss;     /* NULL: inference only. from_logits is about the model's output as it stands */
     const clq_update_problem *update; /* NULL: no backward, no update. Needs loss */
-    bool gradient_norms;          /* also launches that measure the gradient (segment NORM) */
-    uint32_t metric_slots;        /* rows of the metrics buffer; at least 1 */
-    clq_product_variant product;  /* tests force variants */
+    bool gradient_norms;              /* also launches that measure the gradient (segment NORM) */
+    uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
+    clq_product_variant product;      /* tests force variants */
 } clq_plan_config;
 
 /* The launch list's parts, in order. */
 typedef enum clq_segment {
-    CLQ_SEGMENT_FORWARD,  /* input conversion to the model's output (or, with a loss, to what the loss reads) */
+    CLQ_SEGMENT_FORWARD, /* input conversion to the model's output (or, with a loss, to what the loss reads) */
     CLQ_SEGMENT_LOSS,
     CLQ_SEGMENT_BACKWARD,
     CLQ_SEGMENT_NORM,
@@ -117,13 +118,15 @@ clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out
 enum { CLQ_VARIABLE_ALIGN = 512 };
 size_t clq_plan_arena_bytes(const clq_plan *plan);
 clq_buffer *clq_plan_parameters(const clq_plan *plan);
-clq_buffer *clq_plan_gradient(const clq_plan *plan); /* NULL without update */
+clq_buffer *clq_plan_gradient(const clq_plan *plan);                    /* NULL without update */
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable); /* bytes into the arena */
-clq_buffer *clq_plan_samples(const clq_plan *plan);  /* (capacity, sample), sample_dtype */
-clq_buffer *clq_plan_labels(const clq_plan *plan);   /* i32 (capacity) or f32 (capacity, classes); NULL without loss */
-clq_buffer *clq_plan_output(const clq_plan *plan);   /* f32 (capacity, output): filled by FORWARD of an inference plan; NULL with loss */
-clq_buffer *clq_plan_metrics(const clq_plan *plan);  /* f32 (slots, 2): loss sum, right answers */
-clq_buffer *clq_plan_norms(const clq_plan *plan);    /* f32 (variables): sum of squares per variable, in the model's order */
+clq_buffer *clq_plan_samples(const clq_plan *plan);                     /* (capacity, sample), sample_dtype */
+clq_buffer *clq_plan_labels(const clq_plan *plan); /* i32 (capacity) or f32 (capacity, classes); NULL without loss */
+clq_buffer *clq_plan_output(
+    const clq_plan *plan); /* f32 (capacity, output): filled by FORWARD of an inference plan; NULL with loss */
+clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, 2): loss sum, right answers */
+clq_buffer *
+clq_plan_norms(const clq_plan *plan); /* f32 (variables): sum of squares per variable, in the model's order */
 
 /* Memory for what lives inside one run of a launch list: every activation and scratch value of the list is given its
  * range of the chunks, which are made here. For plans, and for whoever runs a list of single operations. */

@@ -11,7 +11,7 @@ static clq_status check_activation(clq_activation activation) {
 /* What the product's own launch applies; a softmax is one of its own. */
 static clq_activation fused(clq_activation activation) { return activation == CLQ_SOFTMAX ? CLQ_LINEAR : activation; }
 
-/* ---- windows: convolutions and pools -------------------------------------------------------------------------- */
+/* ---- windows: convolutions and pools ---- */
 
 typedef struct window {
     const char *axis; /* "height" */
@@ -151,7 +151,7 @@ clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_con
     return add_pool2d(model, x, config, true);
 }
 
-/* ---- dense, shapes, activations ------------------------------------------------------------------------------- */
+/* ---- dense, shapes, activations ---- */
 
 static clq_status fill_dense(const clq_node *x, const clq_dense_config *config, clq_node *node) {
     if (!config || !config->units) return clq_fail(CLQ_ARGUMENT, "units must be at least 1");

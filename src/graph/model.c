@@ -27,7 +27,7 @@ clq_tensor clq_model_latch(clq_model *model, clq_status status, const char *laye
     return (clq_tensor){0};
 }
 
-/* ---- shapes --------------------------------------------------------------------------------------------------- */
+/* ---- shapes ---- */
 
 const char *clq_shape_describe(const clq_shape *shape, char text[CLQ_SHAPE_TEXT_MAX]) {
     int used = snprintf(text, CLQ_SHAPE_TEXT_MAX, "(");
@@ -56,7 +56,7 @@ clq_status clq_shape_elements(const clq_shape *shape, size_t *out) {
     return CLQ_OK;
 }
 
-/* ---- names, as Keras makes them: dense, dense_1, … ------------------------------------------------------------ */
+/* ---- names, as Keras makes them: dense, dense_1, … ---- */
 
 static bool name_taken(const clq_model *model, const char *name) {
     for (uint32_t i = 0; i < model->node_count; i++)
@@ -91,7 +91,7 @@ static void make_name(const clq_model *model, const char *stem, clq_node *node) 
     } while (name_taken(model, node->name));
 }
 
-/* ---- nodes ---------------------------------------------------------------------------------------------------- */
+/* ---- nodes ---- */
 
 /* Whether a layer can be added; gives it its name. */
 static bool begin(clq_model *model, const char *stem, const char *name, clq_node *node) {
@@ -157,7 +157,7 @@ clq_tensor clq_model_add_node(clq_model *model, const clq_node *node) {
     return (clq_tensor){.model = model, .id = ++model->node_count};
 }
 
-/* ---- finishing and reading ------------------------------------------------------------------------------------ */
+/* ---- finishing and reading ---- */
 
 /* Leaves the chain from the input to the output. What is off it would never be trained, yet be asked for in files. */
 static void drop_unused(clq_model *model, uint32_t output) {

@@ -51,8 +51,10 @@ static clq_status collect(const clq_list *list, size_t align, size_t chunk_max, 
         if (item->info.kind == CLQ_VALUE_EXTERNAL || item->info.first_use > item->info.last_use) continue;
         item->info.bytes = clq_round_up(CLQ_MAX(item->info.bytes, (size_t)1), align);
         if (item->info.bytes > chunk_max) {
-            clq_status status = clq_fail(CLQ_DEVICE_MEMORY, "%s needs %zu bytes in one piece and the device allocates at most %zu: use a smaller batch",
-                                         item->info.name, item->info.bytes, chunk_max);
+            clq_status status =
+                clq_fail(CLQ_DEVICE_MEMORY,
+                         "%s needs %zu bytes in one piece and the device allocates at most %zu: use a smaller batch",
+                         item->info.name, item->info.bytes, chunk_max);
             clq_free(items);
             return status;
         }

@@ -56,7 +56,8 @@ static clq_status create_buffers(clq_plan *plan) {
     for (unsigned i = 0; i < plan->optimizer_slots; i++)
         CLQ_TRY(create_buffer(plan, plan->arena_bytes, "optimizer state", &plan->optimizer[i]));
     if (config->gradient_norms)
-        CLQ_TRY(create_buffer(plan, CLQ_MAX(model->variable_count, 1u) * sizeof(float), "gradient norms", &plan->norms));
+        CLQ_TRY(
+            create_buffer(plan, CLQ_MAX(model->variable_count, 1u) * sizeof(float), "gradient norms", &plan->norms));
     return CLQ_OK;
 }
 
@@ -97,19 +98,21 @@ static clq_status name_values(clq_plan *plan) {
 }
 
 static clq_status check(const clq_model *model, clq_device *device, const clq_plan_config *config) {
-    if (!model->finished) return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", model->name);
+    if (!model->finished)
+        return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", model->name);
     if (config->capacity < 1 || config->metric_slots < 1)
         return clq_fail(CLQ_ARGUMENT, "a plan needs a capacity and metric slots of at least 1");
     if (config->update && !config->loss) return clq_fail(CLQ_ARGUMENT, "a plan that updates needs a loss");
     if (config->sample_dtype != CLQ_U8 && config->sample_dtype != CLQ_F32)
-        return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported", clq_dtype_name(config->sample_dtype));
+        return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
+                        clq_dtype_name(config->sample_dtype));
     if (clq_device_view_align(device) > CLQ_VARIABLE_ALIGN)
-        return clq_fail(CLQ_UNSUPPORTED, "%s aligns buffers to %zu bytes; at most %d are supported", clq_device_label(device),
-                        clq_device_view_align(device), CLQ_VARIABLE_ALIGN);
+        return clq_fail(CLQ_UNSUPPORTED, "%s aligns buffers to %zu bytes; at most %d are supported",
+                        clq_device_label(device), clq_device_view_align(device), CLQ_VARIABLE_ALIGN);
     size_t outputs = model->nodes[model->output - 1].elements;
     if (config->loss && config->loss->classes != outputs)
-        return clq_fail(CLQ_MISMATCH, "the loss is over %zu classes and model %s has %zu outputs", config->loss->classes,
-                        model->name, outputs);
+        return clq_fail(CLQ_MISMATCH, "the loss is over %zu classes and model %s has %zu outputs",
+                        config->loss->classes, model->name, outputs);
     return CLQ_OK;
 }
 
@@ -142,8 +145,9 @@ void clq_plan_destroy(clq_plan *plan) {
     if (!plan) return;
     clq_list_destroy(plan->list); /* its kernels and views go before the buffers */
     clq_placement_release(&plan->placement);
-    clq_buffer *const buffers[] = {plan->parameters, plan->gradient, plan->optimizer[0], plan->optimizer[1], plan->samples,
-                                   plan->labels,     plan->output,   plan->metrics,      plan->norms};
+    clq_buffer *const buffers[] = {plan->parameters,   plan->gradient, plan->optimizer[0],
+                                   plan->optimizer[1], plan->samples,  plan->labels,
+                                   plan->output,       plan->metrics,  plan->norms};
     for (size_t i = 0; i < CLQ_COUNT_OF(buffers); i++) clq_buffer_destroy(buffers[i]);
     clq_free(plan->offsets);
     clq_free(plan->v_weight);
@@ -174,7 +178,8 @@ static size_t node_bytes(const clq_plan *plan, uint32_t id) {
     size_t bytes = 0;
     for (unsigned i = 0; i < 2; i++)
         if (variables[i])
-            bytes += clq_round_up(plan->model->variables[variables[i] - 1].elements * sizeof(float), CLQ_VARIABLE_ALIGN);
+            bytes +=
+                clq_round_up(plan->model->variables[variables[i] - 1].elements * sizeof(float), CLQ_VARIABLE_ALIGN);
     return bytes;
 }
 

@@ -10,7 +10,7 @@ struct clq_plan {
     const clq_model *model; /* outlives the plan */
     clq_device *device;
     clq_plan_config config;
-    clq_loss_problem loss;       /* copies of what config points to */
+    clq_loss_problem loss; /* copies of what config points to */
     clq_update_problem update;
     clq_list *list;
     size_t segment_end[CLQ_SEGMENT_COUNT];
@@ -30,7 +30,7 @@ struct clq_plan {
     struct clq_node_values {                 /* per node id */
         clq_value y, winner;
         size_t done; /* launches after which the gradients of its variables are whole */
-    } *nodes;
+    } * nodes;
 };
 
 /* Adds all launches and notes where each segment ends. */

@@ -46,8 +46,10 @@ clq_status clq_attributes_close(clq_attributes *a) {
             char text[80];
             if (json_is_null(value)) continue;
             const char *class_name = json_string_value(json_object_get(value, "class_name"));
-            if (class_name) snprintf(text, sizeof text, "%.70s", class_name);
-            else quote(value, text);
+            if (class_name)
+                snprintf(text, sizeof text, "%.70s", class_name);
+            else
+                quote(value, text);
             clq_attribute_refuse(a, CLQ_UNSUPPORTED, key, "%s is not supported", text);
         }
     }
@@ -71,7 +73,8 @@ const char *clq_attribute_text(clq_attributes *a, const char *key, const char *f
     }
     if (json_is_string(value)) return json_string_value(value);
     const char *class_name = json_string_value(json_object_get(value, "class_name"));
-    if (class_name) clq_attribute_refuse(a, CLQ_UNSUPPORTED, key, "%.70s as an object is not supported, only names", class_name);
+    if (class_name)
+        clq_attribute_refuse(a, CLQ_UNSUPPORTED, key, "%.70s as an object is not supported, only names", class_name);
     refuse_value(a, key, value, "a text");
     return "";
 }
@@ -96,7 +99,8 @@ void clq_attribute_pair(clq_attributes *a, const char *key, size_t fallback, siz
     if (!value) {
         if (fallback == 0) clq_attribute_refuse(a, CLQ_FORMAT, key, "is missing");
     } else if (json_is_array(value)) {
-        if (json_array_size(value) != 2 || !is_size(json_array_get(value, 0), &out[0]) || !is_size(json_array_get(value, 1), &out[1]))
+        if (json_array_size(value) != 2 || !is_size(json_array_get(value, 0), &out[0]) ||
+            !is_size(json_array_get(value, 1), &out[1]))
             refuse_value(a, key, value, "two whole numbers of at least 1");
     } else if (is_size(value, &out[0])) {
         out[1] = out[0];
@@ -114,7 +118,8 @@ bool clq_attribute_flag(clq_attributes *a, const char *key, bool fallback) {
 
 void clq_attribute_only(clq_attributes *a, const char *key, const char *only) {
     const char *text = clq_attribute_text(a, key, only);
-    if (strcmp(text, only) != 0) clq_attribute_refuse(a, CLQ_UNSUPPORTED, key, "'%.60s' is not supported, only '%s'", text, only);
+    if (strcmp(text, only) != 0)
+        clq_attribute_refuse(a, CLQ_UNSUPPORTED, key, "'%.60s' is not supported, only '%s'", text, only);
 }
 
 void clq_attribute_only_size(clq_attributes *a, const char *key, size_t only) {

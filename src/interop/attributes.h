@@ -6,9 +6,9 @@
 #include "interop/interop.h"
 
 typedef struct clq_attributes {
-    json_t *object;   /* borrowed */
-    json_t *left;     /* what nobody has taken yet */
-    char path[256];   /* "config.layers[3].config" */
+    json_t *object;    /* borrowed */
+    json_t *left;      /* what nobody has taken yet */
+    char path[256];    /* "config.layers[3].config" */
     clq_status status; /* the first failure, whose detail is this thread's */
 } clq_attributes;
 
@@ -20,7 +20,8 @@ clq_status clq_attributes_close(clq_attributes *a);
 json_t *clq_attribute(clq_attributes *a, const char *key); /* borrowed; NULL where missing or null */
 /* Text; `fallback` where missing. */
 const char *clq_attribute_text(clq_attributes *a, const char *key, const char *fallback);
-size_t clq_attribute_size(clq_attributes *a, const char *key, size_t fallback); /* a whole number >= 1; fallback 0: needed */
+size_t clq_attribute_size(clq_attributes *a, const char *key,
+                          size_t fallback); /* a whole number >= 1; fallback 0: needed */
 void clq_attribute_pair(clq_attributes *a, const char *key, size_t fallback, size_t out[2]); /* n or [n, m] */
 bool clq_attribute_flag(clq_attributes *a, const char *key, bool fallback);
 /* The value must be `only` (or be missing). */
@@ -29,7 +30,8 @@ void clq_attribute_only_size(clq_attributes *a, const char *key, size_t only);
 /* The key means nothing here. */
 void clq_attribute_ignore(clq_attributes *a, const char *key);
 /* Notes a failure of the attribute: "path.key: …". */
-void clq_attribute_refuse(clq_attributes *a, clq_status status, const char *key, const char *format, ...) CLQ_PRINTF(4, 5);
+void clq_attribute_refuse(clq_attributes *a, clq_status status, const char *key, const char *format, ...)
+    CLQ_PRINTF(4, 5);
 
 /* Adds the layer of a Keras class to the model; x is its input. path names the layer's object in the file. */
 clq_status clq_keras_add_layer(clq_model *model, json_t *layer, const char *path, clq_tensor *x);

@@ -32,19 +32,24 @@ static clq_status add_input_layer(clq_model *model, json_t *layer, const char *p
     clq_attribute_ignore(&a, "dtype"); /* of the samples; they arrive as u8 or f32 */
     const char *const refused[] = {"sparse", "ragged", "optional"};
     for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++)
-        if (clq_attribute_flag(&a, refused[i], false)) clq_attribute_refuse(&a, CLQ_UNSUPPORTED, refused[i], "is not supported");
+        if (clq_attribute_flag(&a, refused[i], false))
+            clq_attribute_refuse(&a, CLQ_UNSUPPORTED, refused[i], "is not supported");
     CLQ_TRY(clq_attributes_close(&a));
     snprintf(shape_path, sizeof shape_path, "%.220s.%s", config_path, key);
     return add_input(model, shape, shape_path, x);
 }
 
 static clq_status check_layers(json_t *layers) {
-    if (!json_is_array(layers) || json_array_size(layers) == 0) return clq_fail(CLQ_FORMAT, "config.layers is missing or empty");
-    if (json_array_size(layers) > LAYERS_MAX) return clq_fail(CLQ_UNSUPPORTED, "config.layers has %zu layers; at most %d are read", json_array_size(layers), LAYERS_MAX);
+    if (!json_is_array(layers) || json_array_size(layers) == 0)
+        return clq_fail(CLQ_FORMAT, "config.layers is missing or empty");
+    if (json_array_size(layers) > LAYERS_MAX)
+        return clq_fail(CLQ_UNSUPPORTED, "config.layers has %zu layers; at most %d are read", json_array_size(layers),
+                        LAYERS_MAX);
     return CLQ_OK;
 }
 
-/* ---- Sequential ------------------------------------------------------------------------------------------------------ */
+/* ---- Sequential
+ * ------------------------------------------------------------------------------------------------------ */
 
 static clq_status read_sequential(clq_model *model, json_t *config, clq_tensor *x) {
     json_t *layers = json_object_get(config, "layers");
@@ -55,7 +60,10 @@ static clq_status read_sequential(clq_model *model, json_t *config, clq_tensor *
         first = 1;
     } else {
         json_t *shape = json_object_get(config, "build_input_shape");
-        if (!shape) return clq_fail(CLQ_FORMAT, "config has no InputLayer with a batch_shape and no build_input_shape: the input's shape is not known");
+        if (!shape)
+            return clq_fail(
+                CLQ_FORMAT,
+                "config has no InputLayer with a batch_shape and no build_input_shape: the input's shape is not known");
         CLQ_TRY(add_input(model, shape, "config.build_input_shape", x));
     }
     for (size_t i = first; i < json_array_size(layers); i++) {
@@ -66,7 +74,8 @@ static clq_status read_sequential(clq_model *model, json_t *config, clq_tensor *
     return CLQ_OK;
 }
 
-/* ---- Functional ------------------------------------------------------------------------------------------------------- */
+/* ---- Functional
+ * ------------------------------------------------------------------------------------------------------- */
 
 static const char *name_of(json_t *layer) {
     const char *name = json_string_value(json_object_get(layer, "name"));
@@ -77,14 +86,17 @@ static const char *name_of(json_t *layer) {
 static clq_status source_of(json_t *layer, const char *path, const char **out) {
     json_t *nodes = json_object_get(layer, "inbound_nodes");
     if (json_array_size(nodes) != 1)
-        return clq_fail(CLQ_UNSUPPORTED, "%s (%.60s).inbound_nodes: a layer that is used %zu times is not supported", path, name_of(layer), json_array_size(nodes));
+        return clq_fail(CLQ_UNSUPPORTED, "%s (%.60s).inbound_nodes: a layer that is used %zu times is not supported",
+                        path, name_of(layer), json_array_size(nodes));
     json_t *arguments = json_object_get(json_array_get(nodes, 0), "args");
     json_t *tensor = json_array_get(arguments, 0);
     if (json_is_array(tensor) && json_array_size(tensor) == 1) tensor = json_array_get(tensor, 0);
     json_t *history = json_object_get(json_object_get(tensor, "config"), "keras_history");
     const char *name = json_string_value(json_array_get(history, 0));
     if (json_array_size(arguments) != 1 || !name)
-        return clq_fail(CLQ_UNSUPPORTED, "%s.inbound_nodes: a layer with other than one input is not supported; the model must be a chain", path);
+        return clq_fail(
+            CLQ_UNSUPPORTED,
+            "%s.inbound_nodes: a layer with other than one input is not supported; the model must be a chain", path);
     *out = name;
     return CLQ_OK;
 }
@@ -100,7 +112,9 @@ static clq_status reader_of(json_t *layers, const char *name, size_t *out) {
         snprintf(path, sizeof path, "config.layers[%zu]", i);
         CLQ_TRY(source_of(layer, path, &source));
         if (strcmp(source, name) != 0) continue;
-        if (found != SIZE_MAX) return clq_fail(CLQ_UNSUPPORTED, "config.layers: '%.80s' is read by two layers; the model must be a chain", name);
+        if (found != SIZE_MAX)
+            return clq_fail(CLQ_UNSUPPORTED, "config.layers: '%.80s' is read by two layers; the model must be a chain",
+                            name);
         found = i;
     }
     *out = found;
@@ -112,7 +126,8 @@ static clq_status find_input(json_t *layers, size_t *out) {
     for (size_t i = 0; i < json_array_size(layers); i++) {
         if (!name_of(json_array_get(layers, i))) return clq_fail(CLQ_FORMAT, "config.layers[%zu].name is missing", i);
         if (strcmp(class_of(json_array_get(layers, i)), "InputLayer") != 0) continue;
-        if (found != SIZE_MAX) return clq_fail(CLQ_UNSUPPORTED, "config.layers[%zu]: a second InputLayer is not supported", i);
+        if (found != SIZE_MAX)
+            return clq_fail(CLQ_UNSUPPORTED, "config.layers[%zu]: a second InputLayer is not supported", i);
         found = i;
     }
     if (found == SIZE_MAX) return clq_fail(CLQ_FORMAT, "config.layers has no InputLayer");
@@ -134,7 +149,8 @@ static clq_status check_classes(json_t *layers) {
     for (size_t i = 0; i < json_array_size(layers); i++) {
         char path[64];
         snprintf(path, sizeof path, "config.layers[%zu]", i);
-        if (strcmp(class_of(json_array_get(layers, i)), "InputLayer") != 0) CLQ_TRY(clq_keras_check_class(json_array_get(layers, i), path));
+        if (strcmp(class_of(json_array_get(layers, i)), "InputLayer") != 0)
+            CLQ_TRY(clq_keras_check_class(json_array_get(layers, i), path));
     }
     return CLQ_OK;
 }
@@ -157,20 +173,27 @@ static clq_status read_functional(clq_model *model, json_t *config, clq_tensor *
         snprintf(path, sizeof path, "config.layers[%zu]", at);
         CLQ_TRY(clq_keras_add_layer(model, json_array_get(layers, at), path, x)); /* a circle meets its own name here */
     }
-    if (added != count) return clq_fail(CLQ_UNSUPPORTED, "config.layers: %zu of %zu layers are not on one chain from the input", count - added, count);
+    if (added != count)
+        return clq_fail(CLQ_UNSUPPORTED, "config.layers: %zu of %zu layers are not on one chain from the input",
+                        count - added, count);
     return CLQ_OK;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------------------------------- */
+/* ---- the file
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static clq_status build(json_t *root, clq_model *model) {
     json_t *config = json_object_get(root, "config");
     const char *class_name = class_of(root);
     clq_tensor x = {0};
     if (!json_is_object(config)) return clq_fail(CLQ_FORMAT, "config is missing: is this the text of model.to_json()?");
-    if (strcmp(class_name, "Sequential") == 0) CLQ_TRY(read_sequential(model, config, &x));
-    else if (strcmp(class_name, "Functional") == 0) CLQ_TRY(read_functional(model, config, &x));
-    else return clq_fail(CLQ_UNSUPPORTED, "class_name: '%.60s' is not supported; there are Sequential and Functional", class_name);
+    if (strcmp(class_name, "Sequential") == 0)
+        CLQ_TRY(read_sequential(model, config, &x));
+    else if (strcmp(class_name, "Functional") == 0)
+        CLQ_TRY(read_functional(model, config, &x));
+    else
+        return clq_fail(CLQ_UNSUPPORTED, "class_name: '%.60s' is not supported; there are Sequential and Functional",
+                        class_name);
     return clq_model_finish(model, x);
 }
 

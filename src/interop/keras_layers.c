@@ -4,20 +4,23 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what many layers have ---------------------------------------------------------------------------------------- */
+/* ---- what many layers have ---- */
 
 static void take_dtype(clq_attributes *a) {
     json_t *dtype = clq_attribute(a, "dtype");
     if (!dtype) return;
     if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
     const char *name = json_string_value(dtype);
-    if (!name) clq_attribute_refuse(a, CLQ_FORMAT, "dtype", "should name a type");
-    else if (strcmp(name, "float32") != 0) clq_attribute_refuse(a, CLQ_UNSUPPORTED, "dtype", "'%.40s' is not supported, only float32", name);
+    if (!name)
+        clq_attribute_refuse(a, CLQ_FORMAT, "dtype", "should name a type");
+    else if (strcmp(name, "float32") != 0)
+        clq_attribute_refuse(a, CLQ_UNSUPPORTED, "dtype", "'%.40s' is not supported, only float32", name);
 }
 
 static void take_common(clq_attributes *a) {
     take_dtype(a);
-    if (!clq_attribute_flag(a, "trainable", true)) clq_attribute_refuse(a, CLQ_UNSUPPORTED, "trainable", "frozen layers are not supported");
+    if (!clq_attribute_flag(a, "trainable", true))
+        clq_attribute_refuse(a, CLQ_UNSUPPORTED, "trainable", "frozen layers are not supported");
 }
 
 /* Initial values are this engine's: glorot_uniform and zeros, Keras's defaults. Another wish is refused. */
@@ -25,7 +28,8 @@ static void take_initializer(clq_attributes *a, const char *key, const char *cla
     json_t *value = clq_attribute(a, key);
     if (!value) return;
     const char *name = json_string_value(json_is_object(value) ? json_object_get(value, "class_name") : value);
-    if (!name) clq_attribute_refuse(a, CLQ_FORMAT, key, "should name an initializer");
+    if (!name)
+        clq_attribute_refuse(a, CLQ_FORMAT, key, "should name an initializer");
     else if (strcmp(name, class_name) != 0 && strcmp(name, short_name) != 0)
         clq_attribute_refuse(a, CLQ_UNSUPPORTED, key, "'%.60s' is not supported, only %s", name, short_name);
 }
@@ -34,19 +38,27 @@ static clq_activation activation_by_name(clq_attributes *a, const char *key, con
     static const struct {
         const char *name;
         clq_activation activation;
-    } known[] = {{"linear", CLQ_LINEAR}, {"relu", CLQ_RELU}, {"sigmoid", CLQ_SIGMOID}, {"tanh", CLQ_TANH}, {"softmax", CLQ_SOFTMAX}};
+    } known[] = {{"linear", CLQ_LINEAR},
+                 {"relu", CLQ_RELU},
+                 {"sigmoid", CLQ_SIGMOID},
+                 {"tanh", CLQ_TANH},
+                 {"softmax", CLQ_SOFTMAX}};
     for (size_t i = 0; i < CLQ_COUNT_OF(known); i++)
         if (strcmp(known[i].name, name) == 0) return known[i].activation;
-    clq_attribute_refuse(a, CLQ_UNSUPPORTED, key, "'%.60s' is not supported; there are linear, relu, sigmoid, tanh and softmax", name);
+    clq_attribute_refuse(a, CLQ_UNSUPPORTED, key,
+                         "'%.60s' is not supported; there are linear, relu, sigmoid, tanh and softmax", name);
     return CLQ_LINEAR;
 }
 
-static clq_activation take_activation(clq_attributes *a) { return activation_by_name(a, "activation", clq_attribute_text(a, "activation", "linear")); }
+static clq_activation take_activation(clq_attributes *a) {
+    return activation_by_name(a, "activation", clq_attribute_text(a, "activation", "linear"));
+}
 
 static clq_padding take_padding(clq_attributes *a) {
     const char *name = clq_attribute_text(a, "padding", "valid");
     if (strcmp(name, "valid") == 0) return CLQ_VALID;
-    if (strcmp(name, "same") != 0) clq_attribute_refuse(a, CLQ_UNSUPPORTED, "padding", "'%.60s' is not supported; there are valid and same", name);
+    if (strcmp(name, "same") != 0)
+        clq_attribute_refuse(a, CLQ_UNSUPPORTED, "padding", "'%.60s' is not supported; there are valid and same", name);
     return CLQ_SAME;
 }
 
@@ -56,18 +68,23 @@ static bool take_weights(clq_attributes *a) {
     return clq_attribute_flag(a, "use_bias", true);
 }
 
-/* ---- the layers ------------------------------------------------------------------------------------------------------ */
+/* ---- the layers
+ * ------------------------------------------------------------------------------------------------------ */
 
 typedef clq_tensor (*add_layer)(clq_model *model, clq_attributes *a, const char *name, clq_tensor x);
 
 static clq_tensor add_dense(clq_model *model, clq_attributes *a, const char *name, clq_tensor x) {
-    clq_dense_config config = {.units = clq_attribute_size(a, "units", 0), .activation = take_activation(a), .name = name};
+    clq_dense_config config = {
+        .units = clq_attribute_size(a, "units", 0), .activation = take_activation(a), .name = name};
     config.no_bias = !take_weights(a);
     return a->status == CLQ_OK ? clq_dense(model, x, &config) : x;
 }
 
 static clq_tensor add_conv2d(clq_model *model, clq_attributes *a, const char *name, clq_tensor x) {
-    clq_conv2d_config config = {.filters = clq_attribute_size(a, "filters", 0), .padding = take_padding(a), .activation = take_activation(a), .name = name};
+    clq_conv2d_config config = {.filters = clq_attribute_size(a, "filters", 0),
+                                .padding = take_padding(a),
+                                .activation = take_activation(a),
+                                .name = name};
     clq_attribute_pair(a, "kernel_size", 0, config.kernel);
     clq_attribute_pair(a, "strides", 1, config.strides);
     clq_attribute_pair(a, "dilation_rate", 1, config.dilation);
@@ -110,9 +127,12 @@ static bool resolve_shape(const json_t *target, size_t elements, clq_shape *out)
     for (size_t d = 0; d < out->rank; d++) {
         json_t *dim = json_array_get(target, d);
         json_int_t value = json_is_integer(dim) ? json_integer_value(dim) : 0;
-        if (value == -1 && open == SIZE_MAX) open = d;
-        else if (value < 1 || value > INT32_MAX || !clq_mul_size(known, (size_t)value, &known)) return false;
-        else out->dims[d] = (size_t)value;
+        if (value == -1 && open == SIZE_MAX)
+            open = d;
+        else if (value < 1 || value > INT32_MAX || !clq_mul_size(known, (size_t)value, &known))
+            return false;
+        else
+            out->dims[d] = (size_t)value;
     }
     if (open != SIZE_MAX) out->dims[open] = elements / known;
     return true;
@@ -122,10 +142,12 @@ static clq_tensor add_reshape(clq_model *model, clq_attributes *a, const char *n
     clq_shape shape;
     if (x.id == 0) return x;
     if (!resolve_shape(clq_attribute(a, "target_shape"), model->nodes[x.id - 1].elements, &shape))
-        clq_attribute_refuse(a, CLQ_FORMAT, "target_shape", "should be 1 to %d whole numbers, one of them perhaps -1", CLQ_SHAPE_MAX);
+        clq_attribute_refuse(a, CLQ_FORMAT, "target_shape", "should be 1 to %d whole numbers, one of them perhaps -1",
+                             CLQ_SHAPE_MAX);
     if (a->status != CLQ_OK) return x;
     clq_tensor y = clq_reshape(model, x, shape, name);
-    if (y.id == 0 && model->error.status == CLQ_ARGUMENT) clq_attribute_refuse(a, CLQ_FORMAT, "target_shape", "%s", model->error.detail);
+    if (y.id == 0 && model->error.status == CLQ_ARGUMENT)
+        clq_attribute_refuse(a, CLQ_FORMAT, "target_shape", "%s", model->error.detail);
     return y;
 }
 
@@ -156,8 +178,14 @@ static const struct {
     const char *class_name;
     add_layer add;
 } classes[] = {
-    {"Dense", add_dense},     {"Conv2D", add_conv2d},   {"MaxPooling2D", add_max_pool2d}, {"AveragePooling2D", add_average_pool2d},
-    {"Flatten", add_flatten}, {"Reshape", add_reshape}, {"Activation", add_activation},   {"ReLU", add_relu},
+    {"Dense", add_dense},
+    {"Conv2D", add_conv2d},
+    {"MaxPooling2D", add_max_pool2d},
+    {"AveragePooling2D", add_average_pool2d},
+    {"Flatten", add_flatten},
+    {"Reshape", add_reshape},
+    {"Activation", add_activation},
+    {"ReLU", add_relu},
     {"Softmax", add_softmax},
 };
 
@@ -179,8 +207,10 @@ clq_status clq_keras_check_class(json_t *layer, const char *path) {
     char where[160];
     clq_keras_describe_place(layer, path, where);
     clq_text known = {0};
-    for (size_t i = 0; i < CLQ_COUNT_OF(classes); i++) clq_text_add(&known, "%s%s", i ? " " : "", classes[i].class_name);
-    clq_status status = clq_fail(CLQ_UNSUPPORTED, "%s: a %.60s is not supported; there are %s", where, class_name, known.data ? known.data : "");
+    for (size_t i = 0; i < CLQ_COUNT_OF(classes); i++)
+        clq_text_add(&known, "%s%s", i ? " " : "", classes[i].class_name);
+    clq_status status = clq_fail(CLQ_UNSUPPORTED, "%s: a %.60s is not supported; there are %s", where, class_name,
+                                 known.data ? known.data : "");
     clq_free(known.data);
     return status;
 }

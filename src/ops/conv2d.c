@@ -4,7 +4,8 @@
 /* A convolution that is a matrix product as it lies in memory: by one pixel at a time, or by the whole image. */
 static bool as_dense(const clq_conv2d_problem *p, clq_dense_problem *out) {
     bool padded = p->pad_top || p->pad_left;
-    bool pixel = p->kernel_h == 1 && p->kernel_w == 1 && p->stride_h == 1 && p->stride_w == 1 && p->out_h == p->in_h && p->out_w == p->in_w;
+    bool pixel = p->kernel_h == 1 && p->kernel_w == 1 && p->stride_h == 1 && p->stride_w == 1 && p->out_h == p->in_h &&
+                 p->out_w == p->in_w;
     bool whole = p->kernel_h == p->in_h && p->kernel_w == p->in_w && p->out_h == 1 && p->out_w == 1 &&
                  (p->dilation_h == 1 || p->kernel_h == 1) && (p->dilation_w == 1 || p->kernel_w == 1);
     if (padded || (!pixel && !whole)) return false;
@@ -37,7 +38,8 @@ static clq_patches patches_of_gradient(const clq_conv2d_problem *p) {
     };
 }
 
-void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value b, clq_value y) {
+void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value b,
+                        clq_value y) {
     clq_dense_problem dense;
     if (as_dense(p, &dense)) {
         clq_dense_forward(list, &dense, x, w, b, y);
@@ -55,7 +57,8 @@ void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x
                            });
 }
 
-void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw) {
+void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz,
+                         clq_value dx, clq_value dw) {
     clq_dense_problem dense;
     if (as_dense(p, &dense)) {
         clq_dense_backward(list, &dense, x, w, dz, dx, dw);

@@ -14,7 +14,8 @@ void clq_dense_forward(clq_list *list, const clq_dense_problem *p, clq_value x, 
                            });
 }
 
-void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw) {
+void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value dz,
+                        clq_value dx, clq_value dw) {
     if (dw)
         clq_product_outer(list, &(clq_outer_product){
                                     .label = "weight gradient",
@@ -50,10 +51,14 @@ static clq_value transpose(clq_list *list, size_t rows, size_t columns, clq_valu
     return to;
 }
 
-void clq_gemm(clq_list *list, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, clq_value a, clq_value b, clq_value c) {
+void clq_gemm(clq_list *list, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, clq_value a,
+              clq_value b, clq_value c) {
     if (transpose_a) {
         if (transpose_b) b = transpose(list, n, k, b);
-        clq_product_outer(list, &(clq_outer_product){.label = "product", .patches = clq_patches_of_matrix(k, m), .columns = n, .x = a, .dz = b, .dw = c});
+        clq_product_outer(
+            list,
+            &(clq_outer_product){
+                .label = "product", .patches = clq_patches_of_matrix(k, m), .columns = n, .x = a, .dz = b, .dw = c});
         return;
     }
     clq_product_rows(list, &(clq_rows_product){

@@ -4,7 +4,8 @@
 #include <string.h>
 
 clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out) {
-    if (capacity == 0 || capacity > INT32_MAX) return clq_fail(CLQ_ARGUMENT, "a launch list for %u examples: 1 to %d are possible", capacity, INT32_MAX);
+    if (capacity == 0 || capacity > INT32_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a launch list for %u examples: 1 to %d are possible", capacity, INT32_MAX);
     clq_list *list = clq_alloc(1, sizeof *list);
     if (!list) return CLQ_MEMORY;
     list->scope = clq_strdup("");
@@ -68,7 +69,8 @@ clq_product_variant clq_list_product(const clq_list *list) { return list->produc
 /* Whether the list can be added to; a bound one latches a failure. */
 static bool can_add(clq_list *list) {
     if (list->error.status != CLQ_OK) return false;
-    if (list->bound) clq_list_latch(list, clq_fail(CLQ_STATE, "%s: a launch list that is bound cannot grow", list->scope));
+    if (list->bound)
+        clq_list_latch(list, clq_fail(CLQ_STATE, "%s: a launch list that is bound cannot grow", list->scope));
     return !list->bound;
 }
 
@@ -86,18 +88,22 @@ void clq_list_scope(clq_list *list, const char *scope) {
     list->scope = copy;
 }
 
-clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes, size_t bytes_per_example) {
+clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes,
+                         size_t bytes_per_example) {
     if (!can_add(list)) return CLQ_NO_VALUE;
     size_t bytes;
-    if (!clq_mul_size(bytes_per_example, list->capacity, &bytes) || !clq_add_size(bytes, fixed_bytes, &bytes) || bytes == 0) {
-        clq_list_latch(list, clq_fail(CLQ_ARGUMENT, "%s: %s has %zu bytes + %u x %zu: more than none and less than 2^64 are possible",
+    if (!clq_mul_size(bytes_per_example, list->capacity, &bytes) || !clq_add_size(bytes, fixed_bytes, &bytes) ||
+        bytes == 0) {
+        clq_list_latch(list, clq_fail(CLQ_ARGUMENT,
+                                      "%s: %s has %zu bytes + %u x %zu: more than none and less than 2^64 are possible",
                                       list->scope, name, fixed_bytes, list->capacity, bytes_per_example));
         return CLQ_NO_VALUE;
     }
     if (!CLQ_LIST_GROW(list, values, value_count, value_capacity)) return CLQ_NO_VALUE;
     char *copy = copy_text(list, name);
     if (!copy) return CLQ_NO_VALUE;
-    list->values[list->value_count++] = (clq_value_slot){.name = copy, .kind = kind, .bytes = bytes, .first_use = SIZE_MAX};
+    list->values[list->value_count++] =
+        (clq_value_slot){.name = copy, .kind = kind, .bytes = bytes, .first_use = SIZE_MAX};
     return (clq_value)list->value_count;
 }
 
@@ -106,7 +112,8 @@ clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, 
 static clq_launch *last_launch(clq_list *list) { return &list->launches[list->launch_count - 1]; }
 
 /* A new launch at the end, with its texts; NULL after a failure. */
-static clq_launch *add_launch(clq_list *list, const char *label, const char *file, const char *options, const char *function) {
+static clq_launch *add_launch(clq_list *list, const char *label, const char *file, const char *options,
+                              const char *function) {
     if (!CLQ_LIST_GROW(list, launches, launch_count, launch_capacity)) return NULL;
     clq_launch *launch = &list->launches[list->launch_count++];
     *launch = (clq_launch){.batch_dim = -1};
@@ -123,7 +130,8 @@ static clq_launch *add_launch(clq_list *list, const char *label, const char *fil
 void clq_launch_begin(clq_list *list, const char *label, const char *file, const char *options, const char *function) {
     if (!can_add(list)) return;
     if (list->open || list->pending) {
-        clq_list_latch(list, clq_fail(CLQ_STATE, "%s: %s is begun before the last launch was given its work", list->scope, label));
+        clq_list_latch(
+            list, clq_fail(CLQ_STATE, "%s: %s is begun before the last launch was given its work", list->scope, label));
         return;
     }
     clq_launch *launch = add_launch(list, label, file, options, function);
@@ -135,8 +143,10 @@ void clq_launch_begin(clq_list *list, const char *label, const char *file, const
 static void add_argument(clq_list *list, clq_argument argument) {
     if (!CLQ_LIST_GROW(list, arguments, argument_count, argument_capacity)) return;
     list->arguments[list->argument_count++] = argument;
-    if (list->open) last_launch(list)->argument_count++;
-    else list->pending++;
+    if (list->open)
+        last_launch(list)->argument_count++;
+    else
+        list->pending++;
 }
 
 void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access) {
@@ -149,12 +159,14 @@ void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t 
         clq_value_slot *slot = &list->values[value - 1];
         size_t align = clq_device_view_align(list->device);
         if (bytes == 0 || offset % align || offset > slot->bytes || bytes > slot->bytes - offset) {
-            clq_list_latch(list, clq_fail(CLQ_ARGUMENT, "%s: bytes %zu + %zu are no part of %s with %zu, at multiples of %zu", list->scope,
-                                          offset, bytes, slot->name, slot->bytes, align));
+            clq_list_latch(list,
+                           clq_fail(CLQ_ARGUMENT, "%s: bytes %zu + %zu are no part of %s with %zu, at multiples of %zu",
+                                    list->scope, offset, bytes, slot->name, slot->bytes, align));
             return;
         }
         if ((access & CLQ_READS) && !slot->written && slot->kind != CLQ_VALUE_EXTERNAL) {
-            clq_list_latch(list, clq_fail(CLQ_STATE, "%s: %s is read before any launch has written it", list->scope, slot->name));
+            clq_list_latch(
+                list, clq_fail(CLQ_STATE, "%s: %s is read before any launch has written it", list->scope, slot->name));
             return;
         }
         if (access & CLQ_WRITES) slot->written = true;
@@ -215,7 +227,8 @@ void clq_launch_work(clq_list *list, uint32_t dims, const size_t *global, const 
     for (uint32_t d = 0; right && d < dims; d++)
         right = (int)d == batch_dim || (global[d] > 0 && (!local || (local[d] > 0 && global[d] % local[d] == 0)));
     if (!right) {
-        clq_list_latch(list, clq_fail(CLQ_ARGUMENT, "%s: %s has an impossible work size", launch->scope, launch->label));
+        clq_list_latch(list,
+                       clq_fail(CLQ_ARGUMENT, "%s: %s has an impossible work size", launch->scope, launch->label));
         return;
     }
     launch->dims = dims;
@@ -246,7 +259,8 @@ void clq_launch_cost(clq_list *list, double flops, double flops_per_example, dou
 void clq_launch_call(clq_list *list, const char *label, clq_call run, void *context) {
     if (can_add(list) && list->open)
         clq_list_latch(list, clq_fail(CLQ_STATE, "%s: %s is called inside of a launch", list->scope, label));
-    clq_launch *launch = list->error.status == CLQ_OK && !list->bound ? add_launch(list, label, NULL, NULL, NULL) : NULL;
+    clq_launch *launch =
+        list->error.status == CLQ_OK && !list->bound ? add_launch(list, label, NULL, NULL, NULL) : NULL;
     if (!launch) {
         clq_free(context);
         return;

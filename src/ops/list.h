@@ -4,7 +4,12 @@
 
 #include "ops/ops.h"
 
-typedef enum clq_argument_kind { CLQ_ARGUMENT_VALUE, CLQ_ARGUMENT_BYTES, CLQ_ARGUMENT_PARAM, CLQ_ARGUMENT_LOCAL } clq_argument_kind;
+typedef enum clq_argument_kind {
+    CLQ_ARGUMENT_VALUE,
+    CLQ_ARGUMENT_BYTES,
+    CLQ_ARGUMENT_PARAM,
+    CLQ_ARGUMENT_LOCAL
+} clq_argument_kind;
 
 /* Four bytes that are an int or a float: a number among the arguments, or a parameter's setting. */
 typedef union clq_word {
@@ -32,8 +37,8 @@ typedef struct clq_launch {
     double flops, flops_per_example, bytes, bytes_per_example;
     clq_call call;
     void *context;
-    clq_kernel *kernel;    /* once bound; NULL for a call */
-    clq_buffer **buffers;  /* once bound: a call's values */
+    clq_kernel *kernel;   /* once bound; NULL for a call */
+    clq_buffer **buffers; /* once bound: a call's values */
     bool has_params;
 } clq_launch;
 
@@ -60,7 +65,7 @@ struct clq_list {
     clq_product_variant product;
     clq_error error; /* the first failure */
     char *scope;
-    bool open;  /* a launch was begun and has no work yet */
+    bool open; /* a launch was begun and has no work yet */
     bool bound;
     clq_value_slot *values; /* value - 1 is the index */
     size_t value_count, value_capacity;
@@ -79,7 +84,7 @@ struct clq_list {
 /* Keeps the list's first failure. */
 void clq_list_latch(clq_list *list, clq_status status);
 /* Room for one more element; an array keeps its place on failure, which is latched. */
-#define CLQ_LIST_GROW(list, array, count, capacity)                                                 \
+#define CLQ_LIST_GROW(list, array, count, capacity)                                                                    \
     clq_list_grow((list), (void **)&(list)->array, (list)->count, &(list)->capacity, sizeof *(list)->array)
 bool clq_list_grow(clq_list *list, void **array, size_t count, size_t *capacity, size_t size);
 /* Undoes clq_list_bind. */

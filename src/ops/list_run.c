@@ -12,8 +12,9 @@ void clq_list_place(clq_list *list, clq_value value, clq_buffer *buffer, size_t 
     if (list->bound) {
         clq_list_latch(list, clq_fail(CLQ_STATE, "%s is placed in a launch list that is bound", slot->name));
     } else if (offset % align || offset > bytes || slot->bytes > bytes - offset) {
-        clq_list_latch(list, clq_fail(CLQ_ARGUMENT, "%s with %zu bytes has no place at %zu of a buffer of %zu (multiples of %zu)", slot->name,
-                                      slot->bytes, offset, bytes, align));
+        clq_list_latch(list, clq_fail(CLQ_ARGUMENT,
+                                      "%s with %zu bytes has no place at %zu of a buffer of %zu (multiples of %zu)",
+                                      slot->name, slot->bytes, offset, bytes, align));
     } else {
         slot->buffer = buffer;
         slot->offset = offset;
@@ -40,7 +41,8 @@ void clq_list_unbind(clq_list *list) {
 static clq_status argument_buffer(clq_list *list, const clq_argument *argument, clq_buffer **out) {
     if (argument->value == CLQ_NO_VALUE) {
         size_t bytes = CLQ_MAX(list->zero_bytes, (size_t)PLACEHOLDER_BYTES);
-        if (!list->placeholder) CLQ_TRY(clq_buffer_create(list->device, CLQ_MEMORY_DEVICE, bytes, "placeholder", &list->placeholder));
+        if (!list->placeholder)
+            CLQ_TRY(clq_buffer_create(list->device, CLQ_MEMORY_DEVICE, bytes, "placeholder", &list->placeholder));
         *out = list->placeholder;
         return CLQ_OK;
     }
@@ -82,7 +84,8 @@ static clq_status check_group(const clq_launch *launch) {
     if (items == 1) return CLQ_OK;
     CLQ_TRY(clq_kernel_max_group(launch->kernel, &most));
     if (items <= most) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "%s takes work-groups of %zu items at most here, not of %zu", launch->function, most, items);
+    return clq_fail(CLQ_UNSUPPORTED, "%s takes work-groups of %zu items at most here, not of %zu", launch->function,
+                    most, items);
 }
 
 static clq_status bind_kernel(clq_list *list, clq_launch *launch) {
@@ -104,9 +107,7 @@ static clq_status bind_kernel(clq_list *list, clq_launch *launch) {
         case CLQ_ARGUMENT_BYTES:
             CLQ_TRY(clq_kernel_set_bytes(launch->kernel, index, &argument->word, sizeof argument->word));
             break;
-        case CLQ_ARGUMENT_LOCAL:
-            CLQ_TRY(clq_kernel_set_local(launch->kernel, index, argument->bytes));
-            break;
+        case CLQ_ARGUMENT_LOCAL: CLQ_TRY(clq_kernel_set_local(launch->kernel, index, argument->bytes)); break;
         }
     }
     return CLQ_OK;
@@ -115,7 +116,8 @@ static clq_status bind_kernel(clq_list *list, clq_launch *launch) {
 clq_status clq_list_bind(clq_list *list) {
     CLQ_TRY(clq_list_status(list));
     if (list->bound) return CLQ_OK;
-    if (list->open || list->pending) return clq_fail(CLQ_STATE, "%s: the last launch was not given its work", list->scope);
+    if (list->open || list->pending)
+        return clq_fail(CLQ_STATE, "%s: the last launch was not given its work", list->scope);
     for (size_t i = 0; i < list->launch_count; i++) {
         clq_launch *launch = &list->launches[i];
         clq_status status = launch->file ? bind_kernel(list, launch) : bind_call(list, launch);

@@ -15,7 +15,8 @@ static void sum_shares(clq_list *list, const clq_cut *cut, const char *options, 
     clq_launch_cost(list, 2 * (double)cut->groups, 0, 8 * (double)cut->groups, 0);
 }
 
-void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value labels, clq_value dx, clq_value metrics) {
+void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value labels, clq_value dx,
+                       clq_value metrics) {
     bool sparse = p->kind == CLQ_LOSS_SPARSE_CATEGORICAL;
     double classes = (double)p->classes, capacity = clq_list_capacity(list);
     double bytes = classes * sizeof(float) * (1 + (sparse ? 0 : 1) + (dx ? 1 : 0));
@@ -33,8 +34,10 @@ void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, c
     clq_launch_value(list, labels, CLQ_READS);
     clq_launch_value(list, dx, CLQ_WRITES);
     clq_launch_value(list, shares, CLQ_WRITES);
-    if (whole) clq_launch_param(list, CLQ_PARAM_SLOT);
-    else clq_launch_int(list, 0);
+    if (whole)
+        clq_launch_param(list, CLQ_PARAM_SLOT);
+    else
+        clq_launch_int(list, 0);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_int(list, clq_cut_int(p->classes));
     clq_launch_param(list, CLQ_PARAM_SCALE);

@@ -14,7 +14,7 @@
 #include "device/device.h"
 #include <clique/train.h> /* clq_activation, clq_loss_kind */
 
-/* ---- launch lists (list.c) ---------------------------------------------------------------------------------- */
+/* ---- launch lists (list.c) ---- */
 
 typedef struct clq_list clq_list;
 
@@ -28,10 +28,10 @@ typedef enum clq_value_kind { CLQ_VALUE_ACTIVATION, CLQ_VALUE_SCRATCH, CLQ_VALUE
 
 /* Parameters of a step: 4-byte kernel arguments that change between runs of a list. */
 typedef enum clq_param {
-    CLQ_PARAM_COUNT,       /* int: examples in this run */
-    CLQ_PARAM_SCALE,       /* float: 1 / global count, the weight of one example's loss */
-    CLQ_PARAM_SLOT,        /* int: which row of the metrics buffer this step writes */
-    CLQ_PARAM_RATE,        /* float: learning rate, or Adam's bias-corrected rate */
+    CLQ_PARAM_COUNT, /* int: examples in this run */
+    CLQ_PARAM_SCALE, /* float: 1 / global count, the weight of one example's loss */
+    CLQ_PARAM_SLOT,  /* int: which row of the metrics buffer this step writes */
+    CLQ_PARAM_RATE,  /* float: learning rate, or Adam's bias-corrected rate */
     CLQ_PARAM_COUNT_OF
 } clq_param;
 
@@ -50,13 +50,16 @@ void clq_list_set_family(clq_list *list, clq_kernel_family family);
 clq_kernel_family clq_list_family(const clq_list *list);
 
 /* bytes = fixed + capacity * per_example. The name is copied; shown by clique plan. */
-clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes, size_t bytes_per_example);
+clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes,
+                         size_t bytes_per_example);
 /* What follows belongs to this layer, in tables and messages ("conv2d_1"); copied. */
 void clq_list_scope(clq_list *list, const char *scope);
 
 /* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. */
-void clq_launch_begin(clq_list *list, const char *label /* "forward" */, const char *file, const char *options, const char *function);
-void clq_launch_value(clq_list *list, clq_value value, clq_access access); /* NO_VALUE: a placeholder that the kernel leaves alone */
+void clq_launch_begin(clq_list *list, const char *label /* "forward" */, const char *file, const char *options,
+                      const char *function);
+void clq_launch_value(clq_list *list, clq_value value,
+                      clq_access access); /* NO_VALUE: a placeholder that the kernel leaves alone */
 /* A part of a value, at a byte offset that is a multiple of clq_device_view_align. */
 void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access);
 void clq_launch_int(clq_list *list, int value);
@@ -82,7 +85,7 @@ typedef struct clq_launch_info {
     const char *scope, *label, *file, *function, *options; /* file NULL for a call */
     size_t global[3], local[3];                            /* for a full batch */
     uint32_t dims;
-    double flops, bytes;                                   /* for a full batch */
+    double flops, bytes; /* for a full batch */
 } clq_launch_info;
 size_t clq_list_launch_count(const clq_list *list);
 void clq_list_launch_info(const clq_list *list, size_t index, clq_launch_info *out);
@@ -107,47 +110,58 @@ void clq_list_set_float(clq_list *list, clq_param param, float value);
  * look-up; arguments are touched only where a parameter changed. */
 clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end);
 
-/* ---- products: Dense and Conv2D (product.c picks tile, local or CLBlast; dense.c, conv2d.c) -------------------- */
+/* ---- products: Dense and Conv2D (product.c picks tile, local or CLBlast; dense.c, conv2d.c) ---- */
 
 typedef struct clq_dense_problem {
     size_t in, out;
     clq_activation activation; /* not softmax */
-    size_t rows_per_example;           /* 1 unless the input has more than one axis: (r, in) -> (r, out) */
+    size_t rows_per_example;   /* 1 unless the input has more than one axis: (r, in) -> (r, out) */
 } clq_dense_problem;
 /* y = act(x w + b). x (rows, in), w (in, out), b (out) or none, y (rows, out). */
 void clq_dense_forward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value b, clq_value y);
 /* From dz, the gradient before the activation (see clq_activation_backward): dx = dz w^T, dw = x^T dz; either may
  * be none. dw is overwritten. */
-void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw);
+void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value dz,
+                        clq_value dx, clq_value dw);
 
 typedef struct clq_conv2d_problem {
     size_t in_h, in_w, in_c, out_h, out_w, out_c;
     size_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
-    size_t pad_top, pad_left; /* zeros in front; those behind follow from the output size */
+    size_t pad_top, pad_left;  /* zeros in front; those behind follow from the output size */
     clq_activation activation; /* not softmax */
 } clq_conv2d_problem;
 /* Cross-correlation as in Keras. x (in_h, in_w, in_c), w (kh, kw, in_c, out_c), b (out_c) or none. */
-void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value b, clq_value y);
-void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw);
+void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value b,
+                        clq_value y);
+void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz,
+                         clq_value dx, clq_value dw);
 
 /* C (m, n) = op(A) op(B), row-major, for bench and doctor: transpose flags; lists with capacity 1 and count 1. */
-void clq_gemm(clq_list *list, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, clq_value a, clq_value b, clq_value c);
+void clq_gemm(clq_list *list, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, clq_value a,
+              clq_value b, clq_value c);
 
 /* Which product kernels are used: AUTO by device; the others are forced by tests. Per list, before the first op. */
-typedef enum clq_product_variant { CLQ_PRODUCT_AUTO, CLQ_PRODUCT_TILE, CLQ_PRODUCT_LOCAL, CLQ_PRODUCT_CLBLAST } clq_product_variant;
+typedef enum clq_product_variant {
+    CLQ_PRODUCT_AUTO,
+    CLQ_PRODUCT_TILE,
+    CLQ_PRODUCT_LOCAL,
+    CLQ_PRODUCT_CLBLAST
+} clq_product_variant;
 void clq_list_set_product(clq_list *list, clq_product_variant variant);
 clq_product_variant clq_list_product(const clq_list *list);
 
-/* ---- elementwise (activation.c) -------------------------------------------------------------------------------- */
+/* ---- elementwise (activation.c) ---- */
 
 /* y = act(x) over `elements` per example; softmax over rows of `channels`. x and y may be one value. */
-void clq_activation_forward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value x, clq_value y);
+void clq_activation_forward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value x,
+                            clq_value y);
 /* dz = dy * act'(z), written in terms of the output y (for softmax: y * (dy - sum(dy * y)) per row), and, unless none,
  * db (channels) = the sums of dz over all rows. dz may be dy's own value. With LINEAR, dz none and db given, only
  * the sums are made. */
-void clq_activation_backward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y, clq_value dy, clq_value dz, clq_value db);
+void clq_activation_backward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y,
+                             clq_value dy, clq_value dz, clq_value db);
 
-/* ---- pooling (pool2d.c) ----------------------------------------------------------------------------------------- */
+/* ---- pooling (pool2d.c) ---- */
 
 typedef struct clq_pool2d_problem {
     size_t in_h, in_w, channels, out_h, out_w;
@@ -158,35 +172,41 @@ typedef struct clq_pool2d_problem {
  * clq_pool2d_winner_bytes per example; the first of equals wins, as in TensorFlow). None for averages or inference. */
 size_t clq_pool2d_winner_bytes(const clq_pool2d_problem *p);
 void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x, clq_value y, clq_value winner);
-void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value dy, clq_value winner, clq_value dx); /* gathers; no atomics */
+void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value dy, clq_value winner,
+                         clq_value dx); /* gathers; no atomics */
 
-/* ---- input (input.c) ----------------------------------------------------------------------------------------------- */
+/* ---- input (input.c) ---- */
 
 /* y = (float)x * (1/255), u8 to f32, `elements` per example. */
 void clq_input_u8(clq_list *list, size_t elements, clq_value x, clq_value y);
 
-/* ---- losses (loss.c) -------------------------------------------------------------------------------------------------- */
+/* ---- losses (loss.c)
+ * -------------------------------------------------------------------------------------------------- */
 
 typedef struct clq_loss_problem {
     clq_loss_kind kind;
     size_t classes;
-    bool from_logits;       /* else x are probabilities: row-normalised, clipped to [1e-7, 1 - 1e-7] as Keras does */
-    float label_smoothing;  /* categorical only: t * (1 - s) + s / classes */
+    bool from_logits;      /* else x are probabilities: row-normalised, clipped to [1e-7, 1 - 1e-7] as Keras does */
+    float label_smoothing; /* categorical only: t * (1 - s) + s / classes */
 } clq_loss_problem;
 /* Loss, gradient and metrics at once (clq_loss is train.h's type). x (classes) logits or probabilities; labels: i32 (1)
  * where sparse, else f32 (classes). dx = SCALE * dloss/dx unless none; it may be x's own value. metrics: row SLOT of a
  * (slots, 2) f32 buffer gets the sum of the examples' losses and the number of right answers (argmax of x against label
  * or argmax of the target; the first of equals). A count of 0 writes zeros. Labels outside [0, classes) make the loss
  * NaN (the data layer refuses them). */
-void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value labels, clq_value dx, clq_value metrics);
+void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value labels, clq_value dx,
+                       clq_value metrics);
 
-/* ---- updates over a flat arena (update.c), all by the count of floats, launched once ------------------------------------ */
+/* ---- updates over a flat arena (update.c), all by the count of floats, launched once
+ * ------------------------------------ */
 
 /* Keras SGD: mu = 0: w -= RATE * g. Else v = mu v - RATE g; w += v, or with nesterov w += mu v - RATE g. */
-void clq_update_sgd(clq_list *list, size_t floats, float momentum, bool nesterov, clq_value w, clq_value g, clq_value v);
+void clq_update_sgd(clq_list *list, size_t floats, float momentum, bool nesterov, clq_value w, clq_value g,
+                    clq_value v);
 /* Keras Adam: m += (g - m)(1 - b1); v += (g^2 - v)(1 - b2); w -= RATE * m / (sqrt(v) + epsilon), where the caller's
  * RATE is lr * sqrt(1 - b2^t) / (1 - b1^t), in double on the host. */
-void clq_update_adam(clq_list *list, size_t floats, double beta1, double beta2, double epsilon, clq_value w, clq_value g, clq_value m, clq_value v);
+void clq_update_adam(clq_list *list, size_t floats, double beta1, double beta2, double epsilon, clq_value w,
+                     clq_value g, clq_value m, clq_value v);
 /* out[index] (f32) = sum of squares of x, summed pairwise in a fixed order. */
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index);
 

@@ -19,13 +19,15 @@ static bool inside(size_t in, size_t out, size_t size, size_t stride, size_t pad
     return pad == 0 && (out - 1) * stride + size <= in;
 }
 
-static void pool_options(const clq_pool2d_problem *p, const clq_cut *cut, size_t width, bool keep, char options[CLQ_CUT_OPTIONS]) {
+static void pool_options(const clq_pool2d_problem *p, const clq_cut *cut, size_t width, bool keep,
+                         char options[CLQ_CUT_OPTIONS]) {
     bool in = inside(p->in_h, p->out_h, p->size_h, p->stride_h, p->pad_top) &&
               inside(p->in_w, p->out_w, p->size_w, p->stride_w, p->pad_left);
     bool blocks = in && p->size_h == p->stride_h && p->size_w == p->stride_w;
-    clq_cut_options(cut, options, " -DWIDTH=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu -DSTRIDE_W=%zu -DWINNER=%s%s%s%s%s", width,
-                    p->size_h, p->size_w, p->stride_h, p->stride_w, small_window(p) ? "uchar" : "int", in ? " -DINSIDE" : "",
-                    blocks ? " -DBLOCKS" : "", p->average ? " -DAVERAGE" : "", keep ? " -DKEEP" : "");
+    clq_cut_options(
+        cut, options, " -DWIDTH=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu -DSTRIDE_W=%zu -DWINNER=%s%s%s%s%s", width,
+        p->size_h, p->size_w, p->stride_h, p->stride_w, small_window(p) ? "uchar" : "int", in ? " -DINSIDE" : "",
+        blocks ? " -DBLOCKS" : "", p->average ? " -DAVERAGE" : "", keep ? " -DKEEP" : "");
 }
 
 static void shape_arguments(clq_list *list, const clq_pool2d_problem *p, size_t width) {

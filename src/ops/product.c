@@ -16,7 +16,9 @@ clq_patches clq_patches_of_matrix(size_t rows, size_t columns) {
     return (clq_patches){.rows = rows, .channels = columns, .h = one, .w = one};
 }
 
-static bool is_point(const clq_axis *axis) { return axis->in == 1 && axis->out == 1 && axis->taps == 1 && axis->first == 0; }
+static bool is_point(const clq_axis *axis) {
+    return axis->in == 1 && axis->out == 1 && axis->taps == 1 && axis->first == 0;
+}
 
 bool clq_patches_are_matrix(const clq_patches *p) { return is_point(&p->h) && is_point(&p->w); }
 
@@ -61,12 +63,13 @@ void clq_product_outer(clq_list *list, const clq_outer_product *p) {
 
 size_t clq_patches_options(const clq_patches *p, size_t columns, char *out, size_t bytes) {
     const clq_axis *h = &p->h, *w = &p->w;
-    int length = snprintf(out, bytes,
-                          "-DCOLUMNS=%zu -DDEPTH=%zu -DROWS_PER_EXAMPLE=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu "
-                          "-DTAPS_H=%zu -DTAPS_W=%zu -DSTEP_H=%d -DSTEP_W=%d -DFIRST_H=%d -DFIRST_W=%d -DTAP_H=%d -DTAP_W=%d "
-                          "-DDIVIDE_H=%d -DDIVIDE_W=%d ",
-                          columns, clq_patches_depth(p), p->rows, h->in, w->in, p->channels, h->out, w->out, h->taps, w->taps,
-                          h->step, w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
+    int length = snprintf(
+        out, bytes,
+        "-DCOLUMNS=%zu -DDEPTH=%zu -DROWS_PER_EXAMPLE=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu "
+        "-DTAPS_H=%zu -DTAPS_W=%zu -DSTEP_H=%d -DSTEP_W=%d -DFIRST_H=%d -DFIRST_W=%d -DTAP_H=%d -DTAP_W=%d "
+        "-DDIVIDE_H=%d -DDIVIDE_W=%d ",
+        columns, clq_patches_depth(p), p->rows, h->in, w->in, p->channels, h->out, w->out, h->taps, w->taps, h->step,
+        w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
     assert(length > 0 && (size_t)length < bytes);
     return (size_t)length;
 }
@@ -99,7 +102,8 @@ void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
     *x = frames;
 }
 
-size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted, size_t terms_least) {
+size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted,
+                          size_t terms_least) {
     double images = (double)p->rows * clq_list_capacity(list), terms = images * (double)(p->h.out * p->w.out);
     double bytes = (double)clq_patches_depth(p) * (double)columns * sizeof(float);
     double most = CLQ_MIN(CLQ_MIN(images, terms / (double)terms_least), PARTIAL_BYTES_MOST / bytes);

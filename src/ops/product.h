@@ -62,9 +62,10 @@ enum { CLQ_PRODUCT_OPTIONS = 640 };
 size_t clq_patches_options(const clq_patches *p, size_t columns, char *out, size_t bytes);
 /* The cost of a product, or of its outer form: flops and traffic; weights once, images per example. */
 void clq_product_cost(clq_list *list, const clq_patches *p, size_t columns);
-/* Into how many parts the sum of an outer product is cut, so that at least `wanted` parts run side by side if the sum is
- * long enough; never more than parts of `terms_least` at a full batch. */
-size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted, size_t terms_least);
+/* Into how many parts the sum of an outer product is cut, so that at least `wanted` parts run side by side if the sum
+ * is long enough; never more than parts of `terms_least` at a full batch. */
+size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted,
+                          size_t terms_least);
 /* Where slices leave their sums: dw itself where there is one. */
 clq_value clq_product_partial(clq_list *list, const clq_outer_product *p, size_t slices);
 /* dw = the slices' sum, in order. */

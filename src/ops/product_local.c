@@ -20,8 +20,10 @@ static void add_options(char *options, size_t used, const clq_patches *p, size_t
 void clq_product_rows_local(clq_list *list, const clq_rows_product *p) {
     size_t side = side_of(list), block = 4 * side, panels = clq_ceil_div(p->columns, block);
     char options[CLQ_PRODUCT_OPTIONS], more[64];
-    (void)snprintf(more, sizeof more, " -DACT=%d%s%s", (int)p->activation, p->b ? " -DBIAS" : "", p->transposed ? " -DB_TRANSPOSED" : "");
-    add_options(options, clq_patches_options(&p->patches, p->columns, options, sizeof options), &p->patches, side, more);
+    (void)snprintf(more, sizeof more, " -DACT=%d%s%s", (int)p->activation, p->b ? " -DBIAS" : "",
+                   p->transposed ? " -DB_TRANSPOSED" : "");
+    add_options(options, clq_patches_options(&p->patches, p->columns, options, sizeof options), &p->patches, side,
+                more);
     clq_launch_begin(list, p->label, "product_local", options, "product_rows");
     clq_launch_value(list, p->x, CLQ_READS);
     clq_launch_value(list, p->w, CLQ_READS);
@@ -37,10 +39,12 @@ void clq_product_outer_local(clq_list *list, const clq_outer_product *p) {
     size_t side = side_of(list), block = 4 * side, panels = clq_ceil_div(p->columns, block);
     size_t tiles = clq_ceil_div(clq_patches_depth(&p->patches), block);
     size_t units = clq_device_get_info(clq_list_device(list))->compute_units;
-    size_t slices = clq_product_slices(list, &p->patches, p->columns, clq_ceil_div(units * GROUPS_PER_UNIT, tiles * panels), TERMS_LEAST);
+    size_t slices = clq_product_slices(list, &p->patches, p->columns,
+                                       clq_ceil_div(units * GROUPS_PER_UNIT, tiles * panels), TERMS_LEAST);
     char options[CLQ_PRODUCT_OPTIONS], more[64];
     (void)snprintf(more, sizeof more, " -DOUTER -DSLICES=%zu", slices);
-    add_options(options, clq_patches_options(&p->patches, p->columns, options, sizeof options), &p->patches, side, more);
+    add_options(options, clq_patches_options(&p->patches, p->columns, options, sizeof options), &p->patches, side,
+                more);
     clq_value partial = clq_product_partial(list, p, slices);
     clq_launch_begin(list, p->label, "product_local", options, "product_outer");
     clq_launch_value(list, p->x, CLQ_READS);

@@ -6,12 +6,12 @@
 #include <stdio.h>
 
 enum {
-    BLOCK_TERMS = 512,      /* of a long sum before it is put aside */
+    BLOCK_TERMS = 512, /* of a long sum before it is put aside */
     LONG_SUM = 1024,
-    FEW_CHANNELS = 16,      /* with fewer, zeros around a whole image cost less than asking at every tap */
-    MATRIX_ROWS = 8,        /* of a tile: divides usual batches */
+    FEW_CHANNELS = 16, /* with fewer, zeros around a whole image cost less than asking at every tap */
+    MATRIX_ROWS = 8,   /* of a tile: divides usual batches */
     TILE_ROWS_MOST = 14,
-    TERMS_LEAST = 64,       /* of a slice, for more work-groups */
+    TERMS_LEAST = 64,         /* of a slice, for more work-groups */
     CACHED_TERMS_LEAST = 512, /* of a slice, for the cache's sake */
     CACHED_BYTES = 512 << 10  /* what one slice may read: about half of a core's second-level cache */
 };
@@ -28,8 +28,8 @@ static size_t rows_most(size_t vector, size_t vectors) {
     return CLQ_MIN((registers(vector) - 1) / vectors - 1, (size_t)TILE_ROWS_MOST);
 }
 
-/* Two vectors across are enough for as many multiplications per load as a core can do; three where that wastes less, four
- * where rows are few. */
+/* Two vectors across are enough for as many multiplications per load as a core can do; three where that wastes less,
+ * four where rows are few. */
 static size_t vectors_across(size_t all, size_t rows_there) {
     if (all <= 3) return all;
     if (rows_there <= 4 && all % 4 == 0) return 4;
@@ -48,15 +48,19 @@ static void set_vectors(tile *t, size_t vector, size_t vectors, size_t columns) 
 /* pixels: that a row of tiles covers. others: rows of pixels. */
 static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, double others, bool matrix) {
     clq_device *device = clq_list_device(list);
-    size_t vector = clq_device_vector(device), all = clq_ceil_div(columns, vector), groups = clq_device_min_groups(device);
+    size_t vector = clq_device_vector(device), all = clq_ceil_div(columns, vector),
+           groups = clq_device_min_groups(device);
     tile t = {0};
     set_vectors(&t, vector, CLQ_MIN(vectors_across(all, pixels), registers(vector) / 4), columns);
     size_t most = rows_most(vector, t.vectors);
     t.rows = matrix ? CLQ_MIN(CLQ_MIN((size_t)MATRIX_ROWS, most), pixels) : even_part(pixels, most);
     while (matrix && (double)(t.panels * clq_ceil_div(pixels, t.rows)) * others < (double)groups) {
-        if (t.vectors > 1) set_vectors(&t, vector, t.vectors / 2, columns);
-        else if (t.rows > 4) t.rows = clq_ceil_div(t.rows, 2);
-        else break;
+        if (t.vectors > 1)
+            set_vectors(&t, vector, t.vectors / 2, columns);
+        else if (t.rows > 4)
+            t.rows = clq_ceil_div(t.rows, 2);
+        else
+            break;
     }
     return t;
 }
@@ -76,7 +80,8 @@ static void add_option(char *options, size_t *used, const char *format, ...) {
 /* Transposed weights as panels. */
 static clq_value pack(clq_list *list, const clq_rows_product *p, const tile *t) {
     const clq_patches *q = &p->patches;
-    size_t depth = clq_patches_depth(q), taps = q->h.taps * q->w.taps, vector = clq_device_vector(clq_list_device(list));
+    size_t depth = clq_patches_depth(q), taps = q->h.taps * q->w.taps,
+           vector = clq_device_vector(clq_list_device(list));
     size_t bytes = t->panels * depth * t->width * sizeof(float);
     clq_value packed = clq_list_value(list, CLQ_VALUE_SCRATCH, "packed weights", bytes, 0);
     clq_launch_begin(list, "pack", "product_support", "", "product_pack");
@@ -86,20 +91,23 @@ static clq_value pack(clq_list *list, const clq_rows_product *p, const tile *t) 
     clq_launch_int(list, (int)q->channels);
     clq_launch_int(list, (int)p->columns);
     clq_launch_int(list, (int)t->width);
-    clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(q->channels, vector), t->panels}, (size_t[]){1, 1}, -1, 0, 0);
+    clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(q->channels, vector), t->panels}, (size_t[]){1, 1}, -1, 0,
+                    0);
     clq_launch_cost(list, 0, 0, (double)(depth * p->columns * sizeof(float) + bytes), 0);
     return packed;
 }
 
 /* Whether the taps of a row of an image are one run of floats, all inside. */
-static bool taps_are_runs(const clq_axis *w) { return (w->tap == 1 || w->taps == 1) && w->divide == 1 && !clq_axis_padded(w); }
+static bool taps_are_runs(const clq_axis *w) {
+    return (w->tap == 1 || w->taps == 1) && w->divide == 1 && !clq_axis_padded(w);
+}
 
 static void rows_options(const clq_rows_product *p, const tile *t, char *options) {
     const clq_patches *q = &p->patches;
     size_t used = clq_patches_options(q, p->columns, options, CLQ_PRODUCT_OPTIONS), depth = clq_patches_depth(q);
     bool matrix = clq_patches_are_matrix(q);
-    add_option(options, &used, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation, p->b ? " -DBIAS" : "",
-               p->transposed ? " -DPACKED" : "");
+    add_option(options, &used, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation,
+               p->b ? " -DBIAS" : "", p->transposed ? " -DPACKED" : "");
     if (depth > LONG_SUM) add_option(options, &used, " -DBLOCKED=%d", BLOCK_TERMS);
     if (matrix) {
         add_option(options, &used, " -DMATRIX");
@@ -107,8 +115,10 @@ static void rows_options(const clq_rows_product *p, const tile *t, char *options
     }
     size_t divide = (size_t)q->w.divide, tiles = clq_ceil_div(clq_ceil_div(q->w.out, divide), t->rows);
     add_option(options, &used, " -DPATCHES -DTILES=%zu", tiles);
-    if (taps_are_runs(&q->w)) add_option(options, &used, " -DRUNS");
-    else if (clq_axis_padded(&q->w)) add_option(options, &used, tiles == 1 && divide == 1 ? " -DFOLDED" : " -DPADDED");
+    if (taps_are_runs(&q->w))
+        add_option(options, &used, " -DRUNS");
+    else if (clq_axis_padded(&q->w))
+        add_option(options, &used, tiles == 1 && divide == 1 ? " -DFOLDED" : " -DPADDED");
 }
 
 void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
@@ -118,7 +128,8 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
     if (q->channels < FEW_CHANNELS && !divides && q->h.tap > 0 && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
         clq_patches_pad(list, q, &p.x);
     double capacity = clq_list_capacity(list);
-    size_t divide = (size_t)q->w.divide, pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
+    size_t divide = (size_t)q->w.divide,
+           pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
     tile t = choose_tile(list, p.columns, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix);
     if (p.transposed) p.w = pack(list, &p, &t);
     char options[CLQ_PRODUCT_OPTIONS];
@@ -144,11 +155,13 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
 void clq_product_outer_tile(clq_list *list, const clq_outer_product *product) {
     clq_outer_product p = *product;
     clq_patches *q = &p.patches;
-    if (q->channels < FEW_CHANNELS && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w))) clq_patches_pad(list, q, &p.x);
+    if (q->channels < FEW_CHANNELS && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
+        clq_patches_pad(list, q, &p.x);
     bool runs = taps_are_runs(&q->w);
     size_t run = (runs ? q->w.taps : 1) * q->channels, across = runs ? 1 : q->w.taps;
     clq_device *device = clq_list_device(list);
-    size_t vector = clq_device_vector(device), all = clq_ceil_div(p.columns, vector), groups = clq_device_min_groups(device);
+    size_t vector = clq_device_vector(device), all = clq_ceil_div(p.columns, vector),
+           groups = clq_device_min_groups(device);
     tile t = {0};
     set_vectors(&t, vector, CLQ_MIN(vectors_across(all, SIZE_MAX), registers(vector) / 4), p.columns);
     size_t most = rows_most(vector, t.vectors), length = even_part(run, most);
@@ -159,10 +172,12 @@ void clq_product_outer_tile(clq_list *list, const clq_outer_product *product) {
                   (double)(q->h.in * q->w.in * q->channels + q->h.out * q->w.out * p.columns);
     size_t for_cache = clq_product_slices(list, q, p.columns, (size_t)(read / CACHED_BYTES) + 1, CACHED_TERMS_LEAST);
     size_t for_groups = clq_product_slices(list, q, p.columns, clq_ceil_div(groups, tiles * t.panels), TERMS_LEAST);
-    size_t slices = CLQ_MAX(for_cache, for_groups), terms = q->rows * clq_list_capacity(list) * q->h.out * q->w.out / slices;
+    size_t slices = CLQ_MAX(for_cache, for_groups),
+           terms = q->rows * clq_list_capacity(list) * q->h.out * q->w.out / slices;
     char options[CLQ_PRODUCT_OPTIONS];
     size_t used = clq_patches_options(q, p.columns, options, sizeof options);
-    add_option(options, &used, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", t.rows, length, t.vectors, slices, runs ? " -DRUNS" : "");
+    add_option(options, &used, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", t.rows, length, t.vectors, slices,
+               runs ? " -DRUNS" : "");
     if (terms > LONG_SUM) add_option(options, &used, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
     clq_value partial = clq_product_partial(list, &p, slices);
     clq_launch_begin(list, p.label, "product_tile", options, "product_outer");

@@ -12,7 +12,8 @@ static clq_cut flat_cut(const clq_list *list, size_t floats, unsigned arrays) {
     return clq_cut_make(list, (double)floats * sizeof(float) * arrays, (double)floats / 4, 256);
 }
 
-void clq_update_sgd(clq_list *list, size_t floats, float momentum, bool nesterov, clq_value w, clq_value g, clq_value v) {
+void clq_update_sgd(clq_list *list, size_t floats, float momentum, bool nesterov, clq_value w, clq_value g,
+                    clq_value v) {
     bool moves = momentum != 0;
     unsigned arrays = moves ? 5 : 3;
     clq_cut cut = flat_cut(list, floats, arrays);
@@ -29,8 +30,8 @@ void clq_update_sgd(clq_list *list, size_t floats, float momentum, bool nesterov
     clq_launch_cost(list, (double)floats * (moves ? 6 : 2), 0, (double)floats * sizeof(float) * arrays, 0);
 }
 
-void clq_update_adam(clq_list *list, size_t floats, double beta1, double beta2, double epsilon, clq_value w, clq_value g, clq_value m,
-                     clq_value v) {
+void clq_update_adam(clq_list *list, size_t floats, double beta1, double beta2, double epsilon, clq_value w,
+                     clq_value g, clq_value m, clq_value v) {
     clq_cut cut = flat_cut(list, floats, 7);
     char options[CLQ_CUT_OPTIONS];
     clq_cut_options(&cut, options, "%s", "");

@@ -18,18 +18,21 @@ static bool rings(const clq_strategy *strategy, const clq_devices *devices) {
 /* A device stands in a context once: a second replica of it has its own. */
 static bool listed(const clq_device_choice *choices, uint32_t count, const clq_device_choice *choice) {
     for (uint32_t i = 0; i < count; i++)
-        if (choices[i].index == choice->index && choices[i].part == choice->part && choices[i].parts == choice->parts) return true;
+        if (choices[i].index == choice->index && choices[i].part == choice->part && choices[i].parts == choice->parts)
+            return true;
     return false;
 }
 
-/* Opens `first` and the later devices of its platform together, where the driver's copies between them can be trusted. */
+/* Opens `first` and the later devices of its platform together, where the driver's copies between
+ * them can be trusted. */
 static clq_status open_island(clq_strategy *strategy, const clq_devices *devices, unsigned first) {
     clq_device_choice choices[CLQ_REPLICAS_MAX];
     clq_device *opened[CLQ_REPLICAS_MAX];
     unsigned owners[CLQ_REPLICAS_MAX];
     uint32_t count = 0;
     for (unsigned r = first; r < devices->count; r++) {
-        if (strategy->replicas[r].device || strcmp(info_of(devices, r)->platform, info_of(devices, first)->platform) != 0 ||
+        if (strategy->replicas[r].device ||
+            strcmp(info_of(devices, r)->platform, info_of(devices, first)->platform) != 0 ||
             listed(choices, count, &devices->items[r]))
             continue;
         owners[count] = r;

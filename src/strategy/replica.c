@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- commands, in order ---------------------------------------------------------------------------------------- */
+/* ---- commands, in order ---- */
 
 void clq_replica_post(clq_replica *replica, const clq_command *command) {
     pthread_mutex_lock(&replica->mutex);
@@ -32,7 +32,7 @@ void clq_latch_count_down(clq_latch *latch) {
     pthread_mutex_unlock(&latch->mutex);
 }
 
-/* ---- rows to the device ------------------------------------------------------------------------------------------ */
+/* ---- rows to the device ---- */
 
 clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
@@ -52,7 +52,8 @@ static void free_oldest_slot(clq_replica *replica) {
     pthread_mutex_unlock(&replica->mutex);
 }
 
-/* Frees the slot whose upload was the last to be enqueued: by now, a step later, the device has most likely got past it. */
+/* Frees the slot whose upload was the last to be enqueued: by now, a step later, the device has most likely got past
+ * it. */
 static clq_status finish_upload(clq_replica *replica) {
     clq_staging *staging = replica->uploading;
     if (!staging) return CLQ_OK;
@@ -77,11 +78,12 @@ static clq_status upload(clq_replica *replica, const clq_command *command) {
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     CLQ_TRY(write_rows(replica, clq_plan_samples(replica->plan), staging->samples, command->count * sample_bytes));
     if (staging->labels)
-        CLQ_TRY(write_rows(replica, clq_plan_labels(replica->plan), staging->labels, command->count * config->label_bytes));
+        CLQ_TRY(
+            write_rows(replica, clq_plan_labels(replica->plan), staging->labels, command->count * config->label_bytes));
     return clq_queue_mark(replica->queue, &staging->uploaded);
 }
 
-/* ---- what commands do ---------------------------------------------------------------------------------------------- */
+/* ---- what commands do ---- */
 
 static clq_status forward(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(upload(replica, command));
@@ -189,17 +191,19 @@ static void drive(void *context) {
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------- */
+/* ---- life
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static clq_status open_staging(clq_replica *replica) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     for (unsigned i = 0; i < CLQ_STAGING_SLOTS; i++) {
         clq_staging *staging = &replica->staging[i];
-        CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * sample_bytes, "sample staging", &staging->samples));
+        CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * sample_bytes, "sample staging",
+                                  &staging->samples));
         if (config->plan.loss)
-            CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * config->label_bytes, "label staging",
-                                      &staging->labels));
+            CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * config->label_bytes,
+                                      "label staging", &staging->labels));
     }
     return CLQ_OK;
 }

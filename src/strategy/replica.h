@@ -34,14 +34,14 @@ typedef enum clq_command_kind {
 
 typedef struct clq_command {
     clq_command_kind kind;
-    struct clq_staging *rows;     /* STEP, GRADIENTS, FORWARD, PREDICT: where they lie; NULL where count is 0 */
+    struct clq_staging *rows; /* STEP, GRADIENTS, FORWARD, PREDICT: where they lie; NULL where count is 0 */
     uint32_t count, slot;
     float scale, rate;
-    clq_latch *latch;             /* counted down when the command is done. May be NULL */
-    clq_buffer *buffer;           /* READ, WRITE */
+    clq_latch *latch;   /* counted down when the command is done. May be NULL */
+    clq_buffer *buffer; /* READ, WRITE */
     size_t offset, bytes;
-    void *to;                     /* READ, PREDICT */
-    const void *from;             /* WRITE */
+    void *to;         /* READ, PREDICT */
+    const void *from; /* WRITE */
 } clq_command;
 
 /* Rows on their way to the device. */
@@ -62,7 +62,7 @@ typedef struct clq_replica {
     clq_reducer *reducer; /* NULL: a step exchanges its gradient at once, when backward has ended */
     clq_bucket *buckets;
     size_t bucket_count;
-    atomic_uint_fast64_t exposed_ns; /* of exchanges, in which backward had nothing more to do; for replica 0 */
+    atomic_uint_fast64_t exposed_ns;        /* of exchanges, in which backward had nothing more to do; for replica 0 */
     clq_staging staging[CLQ_STAGING_SLOTS]; /* used round and round */
     uint64_t filled, freed;                 /* slots, so far; with the mutex */
     clq_staging *uploading;                 /* the last one that was enqueued; by the replica's thread */
@@ -79,7 +79,7 @@ struct clq_strategy {
     clq_strategy_config config;
     unsigned count;
     clq_replica *replicas;
-    clq_crew *crew; /* NULL for one replica */
+    clq_crew *crew;  /* NULL for one replica */
     clq_latch latch; /* what the poster waits for */
     clq_latch cause; /* open until the first replica has said why it failed */
     atomic_bool failed;

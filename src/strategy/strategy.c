@@ -31,7 +31,7 @@ clq_status clq_strategy_failure(clq_strategy *strategy) {
     return clq_error_raise(&strategy->failure); /* written once, before `failed` */
 }
 
-/* ---- posting --------------------------------------------------------------------------------------------------- */
+/* ---- posting ---- */
 
 static void expect(clq_strategy *strategy, unsigned parties) {
     pthread_mutex_lock(&strategy->latch.mutex);
@@ -55,7 +55,8 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
     const clq_strategy_config *config = &strategy->config;
     CLQ_TRY(clq_strategy_failure(strategy));
     if (batch->count > config->global_batch)
-        return clq_fail(CLQ_ARGUMENT, "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
+        return clq_fail(CLQ_ARGUMENT,
+                        "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
                         batch->count, config->global_batch);
     clq_shares_split(batch->count, strategy->count, NULL, strategy->offsets, strategy->counts);
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
@@ -110,7 +111,7 @@ clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, 
     return clq_strategy_wait(strategy);
 }
 
-/* ---- waiting and reading ------------------------------------------------------------------------------------------ */
+/* ---- waiting and reading ---- */
 
 clq_status clq_strategy_wait(clq_strategy *strategy) {
     expect(strategy, strategy->count);
@@ -132,11 +133,12 @@ clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uin
     for (uint32_t i = 0; i < count; i++) rows[i][0] = rows[i][1] = 0.0;
     clq_status status = CLQ_OK;
     for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++) {
-        status = transfer(strategy, r, (clq_command){.kind = CLQ_COMMAND_READ,
-                                                     .buffer = clq_plan_metrics(strategy->replicas[r].plan),
-                                                     .offset = (size_t)first * 2 * sizeof(float),
-                                                     .to = host,
-                                                     .bytes = (size_t)count * 2 * sizeof(float)});
+        status = transfer(strategy, r,
+                          (clq_command){.kind = CLQ_COMMAND_READ,
+                                        .buffer = clq_plan_metrics(strategy->replicas[r].plan),
+                                        .offset = (size_t)first * 2 * sizeof(float),
+                                        .to = host,
+                                        .bytes = (size_t)count * 2 * sizeof(float)});
         for (uint32_t i = 0; i < count && status == CLQ_OK; i++) {
             rows[i][0] += (double)host[2 * i];
             rows[i][1] += (double)host[2 * i + 1];
@@ -149,31 +151,43 @@ clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uin
 clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares) {
     clq_buffer *norms = clq_plan_norms(strategy->replicas[0].plan);
     if (!norms) return clq_fail(CLQ_STATE, "this trainer does not measure its gradient: set measure_gradient");
-    return transfer(strategy, 0, (clq_command){.kind = CLQ_COMMAND_READ, .buffer = norms, .to = squares,
-                                               .bytes = strategy->model->variable_count * sizeof(float)});
+    return transfer(strategy, 0,
+                    (clq_command){.kind = CLQ_COMMAND_READ,
+                                  .buffer = norms,
+                                  .to = squares,
+                                  .bytes = strategy->model->variable_count * sizeof(float)});
 }
 
 clq_status clq_strategy_write_parameters(clq_strategy *strategy, size_t offset, const void *from, size_t bytes) {
     for (unsigned r = 0; r < strategy->count; r++)
-        CLQ_TRY(transfer(strategy, r, (clq_command){.kind = CLQ_COMMAND_WRITE,
-                                                    .buffer = clq_plan_parameters(strategy->replicas[r].plan),
-                                                    .offset = offset, .from = from, .bytes = bytes}));
+        CLQ_TRY(transfer(strategy, r,
+                         (clq_command){.kind = CLQ_COMMAND_WRITE,
+                                       .buffer = clq_plan_parameters(strategy->replicas[r].plan),
+                                       .offset = offset,
+                                       .from = from,
+                                       .bytes = bytes}));
     return CLQ_OK;
 }
 
-clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes) {
-    return transfer(strategy, replica, (clq_command){.kind = CLQ_COMMAND_READ,
-                                                     .buffer = clq_plan_parameters(strategy->replicas[replica].plan),
-                                                     .offset = offset, .to = to, .bytes = bytes});
+clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica, size_t offset, void *to,
+                                        size_t bytes) {
+    return transfer(strategy, replica,
+                    (clq_command){.kind = CLQ_COMMAND_READ,
+                                  .buffer = clq_plan_parameters(strategy->replicas[replica].plan),
+                                  .offset = offset,
+                                  .to = to,
+                                  .bytes = bytes});
 }
 
 clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes) {
     clq_buffer *gradient = clq_plan_gradient(strategy->replicas[replica].plan);
     if (!gradient) return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
-    return transfer(strategy, replica, (clq_command){.kind = CLQ_COMMAND_READ, .buffer = gradient, .offset = offset, .to = to, .bytes = bytes});
+    return transfer(
+        strategy, replica,
+        (clq_command){.kind = CLQ_COMMAND_READ, .buffer = gradient, .offset = offset, .to = to, .bytes = bytes});
 }
 
-/* ---- life --------------------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static clq_status create_latch(clq_latch *latch, unsigned parties) {
     if (pthread_mutex_init(&latch->mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
@@ -199,13 +213,15 @@ static clq_status create_crew(clq_strategy *strategy) {
     return clq_crew_create(devices, strategy->count, &strategy->config.group, &strategy->crew);
 }
 
-/* Where memory is the host's own an exchange takes the cores that backward needs; elsewhere it pays from some size on. */
+/* Where memory is the host's own an exchange takes the cores that backward needs; elsewhere it pays
+ * from some size on. */
 static const size_t overlap_bytes_least = 1 << 20, bucket_bytes_default = 4 << 20;
 
 static bool overlaps(const clq_strategy *strategy) {
     if (!strategy->crew || !strategy->config.plan.update || strategy->config.bucket_bytes == SIZE_MAX) return false;
     if (strategy->config.bucket_bytes) return true;
-    return !clq_crew_is_direct(strategy->crew) && clq_plan_arena_bytes(strategy->replicas[0].plan) >= overlap_bytes_least;
+    return !clq_crew_is_direct(strategy->crew) &&
+           clq_plan_arena_bytes(strategy->replicas[0].plan) >= overlap_bytes_least;
 }
 
 static clq_status create_reducers(clq_strategy *strategy) {
@@ -247,9 +263,12 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
                                clq_strategy **out) {
     if (devices->count < 1) return clq_fail(CLQ_NO_DEVICE, "no device was selected");
     if (config->global_batch < devices->count)
-        return clq_fail(CLQ_ARGUMENT, "a global batch of %zu is smaller than the %u replicas: use a batch of at least %u or fewer devices",
-                        config->global_batch, devices->count, devices->count);
-    if (config->global_batch > INT32_MAX) return clq_fail(CLQ_ARGUMENT, "a batch of %zu is too large", config->global_batch);
+        return clq_fail(
+            CLQ_ARGUMENT,
+            "a global batch of %zu is smaller than the %u replicas: use a batch of at least %u or fewer devices",
+            config->global_batch, devices->count, devices->count);
+    if (config->global_batch > INT32_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a batch of %zu is too large", config->global_batch);
     clq_strategy *strategy = clq_alloc(1, sizeof *strategy);
     if (!strategy) return CLQ_MEMORY;
     strategy->model = model;
@@ -280,8 +299,12 @@ void clq_strategy_destroy(clq_strategy *strategy) {
 }
 
 unsigned clq_strategy_replicas(const clq_strategy *strategy) { return strategy->count; }
-clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) { return strategy->replicas[replica].device; }
-const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica) { return strategy->replicas[replica].plan; }
+clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) {
+    return strategy->replicas[replica].device;
+}
+const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica) {
+    return strategy->replicas[replica].plan;
+}
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
     size_t per_replica = strategy->replicas[0].share, before = replica * per_replica;
     size_t batch = strategy->config.global_batch;

@@ -13,17 +13,18 @@
 #include <clique/train.h>
 
 typedef struct clq_strategy_config {
-    clq_plan_config plan;        /* capacity is made from global_batch and the shares */
+    clq_plan_config plan; /* capacity is made from global_batch and the shares */
     size_t global_batch;
-    size_t sample_elements;      /* of one sample */
-    size_t label_bytes;          /* of one sample's label */
+    size_t sample_elements; /* of one sample */
+    size_t label_bytes;     /* of one sample's label */
     clq_group_config group;
-    size_t bucket_bytes;         /* as clq_trainer_config's */
+    size_t bucket_bytes; /* as clq_trainer_config's */
 } clq_strategy_config;
 
 typedef struct clq_strategy clq_strategy;
 /* One replica per entry of devices. The parameters are zero until clq_strategy_write_parameters. */
-clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config, clq_strategy **out);
+clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
+                               clq_strategy **out);
 void clq_strategy_destroy(clq_strategy *strategy); /* takes NULL; ends what is under way */
 
 unsigned clq_strategy_replicas(const clq_strategy *strategy);
@@ -34,11 +35,13 @@ size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of
 /* Seconds spent in exchanges so far. */
 clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy);
 
-/* Each of these posts work and returns when the batch may be reused (not when the work is done). slot: the metrics row. */
+/* Each of these posts work and returns when the batch may be reused (not when the work is done).
+ * slot: the metrics row. */
 /* The whole step: gradients, reduce and apply in one, which overlap where that pays. */
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate);
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot);
-clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, uint32_t slot); /* with loss, for evaluation */
+clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch,
+                                uint32_t slot); /* with loss, for evaluation */
 clq_status clq_strategy_reduce(clq_strategy *strategy);
 clq_status clq_strategy_apply(clq_strategy *strategy, float rate);
 
@@ -55,7 +58,8 @@ clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, 
 clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares);
 /* A range of the flat arena: to every replica; from one. */
 clq_status clq_strategy_write_parameters(clq_strategy *strategy, size_t offset, const void *from, size_t bytes);
-clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes);
+clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica, size_t offset, void *to,
+                                        size_t bytes);
 clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes);
 
 #endif

@@ -7,14 +7,15 @@ static clq_status check_samples(const clq_trainer *trainer, const clq_batch *bat
     size_t elements = trainer->model->nodes[trainer->model->input - 1].elements, most = trainer->config.global_batch;
     if (batch->count == 0) return clq_fail(CLQ_ARGUMENT, "a batch of no samples");
     if (batch->count > most)
-        return clq_fail(CLQ_ARGUMENT, "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
+        return clq_fail(CLQ_ARGUMENT,
+                        "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
                         batch->count, most);
     if (!batch->samples || batch->sample_elements != elements)
         return clq_fail(CLQ_MISMATCH, "a sample of the batch has %zu values and model %s takes %zu",
                         batch->samples ? batch->sample_elements : 0, clq_model_name(trainer->model), elements);
     if (batch->sample_dtype != trainer->config.sample_dtype)
-        return clq_fail(CLQ_MISMATCH, "the samples of the batch are %s and the trainer was made for %s", clq_dtype_name(batch->sample_dtype),
-                        clq_dtype_name(trainer->config.sample_dtype));
+        return clq_fail(CLQ_MISMATCH, "the samples of the batch are %s and the trainer was made for %s",
+                        clq_dtype_name(batch->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
     return CLQ_OK;
 }
 
@@ -23,17 +24,19 @@ static clq_status check_labels(const clq_trainer *trainer, const clq_batch *batc
     if (!batch->labels) return clq_fail(CLQ_MISMATCH, "the batch has no labels");
     if (batch->soft_labels) {
         if (trainer->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL)
-            return clq_fail(CLQ_MISMATCH, "the labels of the batch are rows of probabilities: use the loss categorical_crossentropy");
+            return clq_fail(CLQ_MISMATCH,
+                            "the labels of the batch are rows of probabilities: use the loss categorical_crossentropy");
         if (batch->classes != classes)
-            return clq_fail(CLQ_MISMATCH, "label rows of the batch have %zu classes and model %s has %zu outputs", batch->classes,
-                            clq_model_name(trainer->model), classes);
+            return clq_fail(CLQ_MISMATCH, "label rows of the batch have %zu classes and model %s has %zu outputs",
+                            batch->classes, clq_model_name(trainer->model), classes);
         return CLQ_OK;
     }
     const int32_t *labels = batch->labels;
     for (size_t i = 0; i < batch->count; i++)
         if (labels[i] < 0 || (size_t)labels[i] >= classes)
-            return clq_fail(CLQ_MISMATCH, "label %zu of the batch is %d and model %s has %zu outputs: labels are 0 to %zu", i, labels[i],
-                            clq_model_name(trainer->model), classes, classes - 1);
+            return clq_fail(CLQ_MISMATCH,
+                            "label %zu of the batch is %d and model %s has %zu outputs: labels are 0 to %zu", i,
+                            labels[i], clq_model_name(trainer->model), classes, classes - 1);
     return CLQ_OK;
 }
 

@@ -16,8 +16,11 @@ typedef struct run {
 
 static clq_totals totals_of(const clq_metrics *metrics, double seconds, double input_s) {
     double samples = metrics->samples ? (double)metrics->samples : 1.0;
-    return (clq_totals){.loss = metrics->loss / samples, .accuracy = metrics->correct / samples,
-                        .samples = metrics->samples, .seconds = seconds, .input_s = input_s};
+    return (clq_totals){.loss = metrics->loss / samples,
+                        .accuracy = metrics->correct / samples,
+                        .samples = metrics->samples,
+                        .seconds = seconds,
+                        .input_s = input_s};
 }
 
 static clq_status tell_progress(run *r) {
@@ -25,8 +28,12 @@ static clq_status tell_progress(run *r) {
     if (!r->config->on_progress || (r->told > 0.0 && now - r->told < progress_every_s)) return CLQ_OK;
     CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     r->told = now;
-    clq_progress progress = {.epoch = r->epoch, .epochs = r->epochs, .batch = r->batch, .batches = clq_dataset_batches(r->data),
-                             .step = r->trainer->step, .totals = totals_of(&r->metrics, now - r->started, r->input_s)};
+    clq_progress progress = {.epoch = r->epoch,
+                             .epochs = r->epochs,
+                             .batch = r->batch,
+                             .batches = clq_dataset_batches(r->data),
+                             .step = r->trainer->step,
+                             .totals = totals_of(&r->metrics, now - r->started, r->input_s)};
     return r->config->on_progress(r->config->context, &progress);
 }
 
@@ -74,7 +81,8 @@ static clq_status check_batch(const clq_trainer *trainer, const clq_dataset *dat
     CLQ_TRY(clq_trainer_check_dataset(trainer, data));
     size_t batch = clq_dataset_batch_size(data), most = trainer->config.global_batch;
     if (batch > most)
-        return clq_fail(CLQ_ARGUMENT, "%s is cut into batches of %zu and the trainer was made for a global batch of %zu",
+        return clq_fail(CLQ_ARGUMENT,
+                        "%s is cut into batches of %zu and the trainer was made for a global batch of %zu",
                         clq_dataset_get_info(data)->name, batch, most);
     return CLQ_OK;
 }
@@ -94,7 +102,8 @@ clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_confi
     if (config->validation) CLQ_TRY(check_batch(trainer, config->validation));
     uint64_t batches = clq_dataset_batches(train);
     if (batches == 0)
-        return clq_fail(CLQ_ARGUMENT, "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
+        return clq_fail(CLQ_ARGUMENT,
+                        "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
                         clq_dataset_get_info(train)->name);
     run r = {.trainer = trainer, .data = train, .config = config};
     r.epochs = config->epochs ? config->epochs : (config->steps + batches - 1) / batches;
@@ -103,7 +112,8 @@ clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_confi
 
 /* Walks a dataset once, from its start, in order. */
 static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset,
-                                 clq_status (*each)(clq_trainer *trainer, const clq_batch *batch, void *context), void *context) {
+                                 clq_status (*each)(clq_trainer *trainer, const clq_batch *batch, void *context),
+                                 void *context) {
     CLQ_TRY(check_batch(trainer, dataset));
     CLQ_TRY(clq_dataset_seek(dataset, 0, 0));
     for (;;) {

@@ -21,7 +21,8 @@ clq_status clq_words_parse(const char *what, const char *text, clq_words *out) {
     while (*at) {
         at++; /* ':' or ',' */
         size_t length = strcspn(at, ","), key_length = strcspn(at, "=,");
-        if (words.count == CLQ_WORDS_MAX || key_length == length || !copy_word(words.options[words.count].key, at, key_length) ||
+        if (words.count == CLQ_WORDS_MAX || key_length == length ||
+            !copy_word(words.options[words.count].key, at, key_length) ||
             !copy_word(words.options[words.count].value, at + key_length + 1, length - key_length - 1))
             return clq_fail(CLQ_ARGUMENT, "%s '%s': expected key=value at '%s'", what, text, at);
         for (unsigned i = 0; i < words.count; i++)
@@ -42,7 +43,8 @@ typedef struct number {
     bool *flag;
 } number;
 
-static clq_status set_numbers(const char *what, const char *text, const clq_words *words, const number *numbers, size_t count) {
+static clq_status set_numbers(const char *what, const char *text, const clq_words *words, const number *numbers,
+                              size_t count) {
     for (unsigned i = 0; i < words->count; i++) {
         const char *key = words->options[i].key, *value = words->options[i].value;
         const number *found = NULL;
@@ -52,23 +54,28 @@ static clq_status set_numbers(const char *what, const char *text, const clq_word
             clq_text_add(&known, "%s%s", n ? " " : "", numbers[n].key);
         }
         if (!found) {
-            clq_status status = clq_fail(CLQ_ARGUMENT, "%s '%s': unknown key '%s'; %s takes: %s", what, text, key, words->name,
-                                         known.data ? known.data : "none");
+            clq_status status = clq_fail(CLQ_ARGUMENT, "%s '%s': unknown key '%s'; %s takes: %s", what, text, key,
+                                         words->name, known.data ? known.data : "none");
             clq_free(known.data);
             return status;
         }
         clq_free(known.data);
         double parsed;
-        if (!clq_parse_double(value, found->min, found->max, &parsed) || (found->flag && parsed != 0.0 && parsed != 1.0))
-            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%s is not a number from %g to %g", what, text, key, value, found->min, found->max);
-        if (found->flag) *found->flag = parsed != 0.0;
-        else *found->value = parsed;
+        if (!clq_parse_double(value, found->min, found->max, &parsed) ||
+            (found->flag && parsed != 0.0 && parsed != 1.0))
+            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%s is not a number from %g to %g", what, text, key, value,
+                            found->min, found->max);
+        if (found->flag)
+            *found->flag = parsed != 0.0;
+        else
+            *found->value = parsed;
     }
     return CLQ_OK;
 }
 
 clq_optimizer clq_optimizer_default(clq_optimizer_kind kind) {
-    return (clq_optimizer){.kind = kind, .lr = kind == CLQ_OPTIMIZER_ADAM ? 0.001 : 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
+    return (clq_optimizer){
+        .kind = kind, .lr = kind == CLQ_OPTIMIZER_ADAM ? 0.001 : 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
 }
 
 clq_status clq_optimizer_parse(const char *text, clq_optimizer *out) {
@@ -109,7 +116,8 @@ clq_status clq_loss_parse(const char *text, clq_loss *out) {
         result.kind = CLQ_LOSS_SPARSE_CATEGORICAL;
         CLQ_TRY(set_numbers("loss", text, &words, numbers, 1));
     } else {
-        return clq_fail(CLQ_ARGUMENT, "loss '%s' is unknown: there are categorical_crossentropy and sparse_categorical_crossentropy",
+        return clq_fail(CLQ_ARGUMENT,
+                        "loss '%s' is unknown: there are categorical_crossentropy and sparse_categorical_crossentropy",
                         words.name);
     }
     *out = result;

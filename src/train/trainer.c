@@ -13,16 +13,22 @@ clq_trainer_config clq_trainer_config_default(void) {
 
 static clq_status check_config(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config) {
     if (config->strategy == CLQ_STRATEGY_SINGLE && devices->count != 1)
-        return clq_fail(CLQ_ARGUMENT, "strategy single takes one device and %u are selected: use mirrored or name one device", devices->count);
+        return clq_fail(CLQ_ARGUMENT,
+                        "strategy single takes one device and %u are selected: use mirrored or name one device",
+                        devices->count);
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     if (clq_model_output_shape(model).rank != 1)
-        return clq_fail(CLQ_MISMATCH, "model %s gives a tensor of rank %u per sample and the loss wants one row of classes: end it with Flatten and Dense",
+        return clq_fail(CLQ_MISMATCH,
+                        "model %s gives a tensor of rank %u per sample and the loss wants one row of classes: end it "
+                        "with Flatten and Dense",
                         clq_model_name(model), clq_model_output_shape(model).rank);
     return CLQ_OK;
 }
 
-clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config, clq_trainer **out) {
-    if (!model->finished) return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
+clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config,
+                              clq_trainer **out) {
+    if (!model->finished)
+        return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
     CLQ_TRY(check_config(model, devices, config));
     clq_trainer *trainer = clq_alloc(1, sizeof *trainer);
     if (!trainer) return CLQ_MEMORY;
@@ -30,23 +36,28 @@ clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices
     trainer->config = *config;
     trainer->devices = *devices;
     size_t classes = clq_model_output_shape(model).dims[0];
-    trainer->loss = (clq_loss_problem){.kind = config->loss.kind, .classes = classes, .from_logits = config->loss.from_logits,
+    trainer->loss = (clq_loss_problem){.kind = config->loss.kind,
+                                       .classes = classes,
+                                       .from_logits = config->loss.from_logits,
                                        .label_smoothing = (float)config->loss.label_smoothing};
     const clq_optimizer *optimizer = &config->optimizer;
-    clq_update_problem update = {.kind = optimizer->kind, .momentum = optimizer->momentum, .nesterov = optimizer->nesterov,
-                                 .beta1 = optimizer->beta1, .beta2 = optimizer->beta2, .epsilon = optimizer->epsilon};
+    clq_update_problem update = {.kind = optimizer->kind,
+                                 .momentum = optimizer->momentum,
+                                 .nesterov = optimizer->nesterov,
+                                 .beta1 = optimizer->beta1,
+                                 .beta2 = optimizer->beta2,
+                                 .epsilon = optimizer->epsilon};
     bool sparse = config->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
-    clq_strategy_config strategy = {
-        .plan = {.sample_dtype = config->sample_dtype,
-                 .loss = &trainer->loss,
-                 .update = config->inference_only ? NULL : &update,
-                 .gradient_norms = config->measure_gradient,
-                 .metric_slots = CLQ_METRIC_SLOTS},
-        .global_batch = config->global_batch,
-        .sample_elements = model->nodes[model->input - 1].elements,
-        .label_bytes = sparse ? sizeof(int32_t) : classes * sizeof(float),
-        .group = config->group,
-        .bucket_bytes = config->bucket_bytes};
+    clq_strategy_config strategy = {.plan = {.sample_dtype = config->sample_dtype,
+                                             .loss = &trainer->loss,
+                                             .update = config->inference_only ? NULL : &update,
+                                             .gradient_norms = config->measure_gradient,
+                                             .metric_slots = CLQ_METRIC_SLOTS},
+                                    .global_batch = config->global_batch,
+                                    .sample_elements = model->nodes[model->input - 1].elements,
+                                    .label_bytes = sparse ? sizeof(int32_t) : classes * sizeof(float),
+                                    .group = config->group,
+                                    .bucket_bytes = config->bucket_bytes};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
@@ -66,12 +77,12 @@ void clq_trainer_destroy(clq_trainer *trainer) {
 }
 
 clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out) {
-    const clq_strategy_config config = {
-        .plan = {.sample_dtype = trainer->config.sample_dtype, .metric_slots = 1},
-        .global_batch = trainer->config.global_batch,
-        .sample_elements = trainer->model->nodes[trainer->model->input - 1].elements,
-        .group = trainer->config.group};
-    if (!trainer->predictor) CLQ_TRY(clq_strategy_create(trainer->model, &trainer->devices, &config, &trainer->predictor));
+    const clq_strategy_config config = {.plan = {.sample_dtype = trainer->config.sample_dtype, .metric_slots = 1},
+                                        .global_batch = trainer->config.global_batch,
+                                        .sample_elements = trainer->model->nodes[trainer->model->input - 1].elements,
+                                        .group = trainer->config.group};
+    if (!trainer->predictor)
+        CLQ_TRY(clq_strategy_create(trainer->model, &trainer->devices, &config, &trainer->predictor));
     size_t bytes = clq_plan_arena_bytes(clq_strategy_plan(trainer->strategy, 0));
     void *weights = clq_alloc(bytes, 1);
     if (!weights) return CLQ_MEMORY;
@@ -84,7 +95,9 @@ clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out) {
 
 unsigned clq_trainer_replicas(const clq_trainer *trainer) { return clq_strategy_replicas(trainer->strategy); }
 const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer) { return trainer->strategy; }
-const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica) { return clq_strategy_plan(trainer->strategy, replica); }
+const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica) {
+    return clq_strategy_plan(trainer->strategy, replica);
+}
 
 clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device, size_t *share) {
     if (replica >= clq_trainer_replicas(trainer))
@@ -107,24 +120,25 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
     size_t elements = trainer->model->nodes[trainer->model->input - 1].elements;
     if (info->sample_elements != elements)
-        return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu values and model %s takes %zu", info->name, info->sample_elements,
-                        clq_model_name(trainer->model), elements);
+        return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu values and model %s takes %zu", info->name,
+                        info->sample_elements, clq_model_name(trainer->model), elements);
     if (info->sample_dtype != trainer->config.sample_dtype)
         return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
                         clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
     size_t classes = trainer->loss.classes;
     if (info->soft_labels && info->classes != classes)
-        return clq_fail(CLQ_MISMATCH, "%s: label rows have %zu classes and model %s has %zu outputs", info->name, info->classes,
-                        clq_model_name(trainer->model), classes);
+        return clq_fail(CLQ_MISMATCH, "%s: label rows have %zu classes and model %s has %zu outputs", info->name,
+                        info->classes, clq_model_name(trainer->model), classes);
     if (info->soft_labels && trainer->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL)
-        return clq_fail(CLQ_MISMATCH, "%s: labels are rows of probabilities: use the loss categorical_crossentropy", info->name);
+        return clq_fail(CLQ_MISMATCH, "%s: labels are rows of probabilities: use the loss categorical_crossentropy",
+                        info->name);
     if (!info->soft_labels && info->classes > classes)
-        return clq_fail(CLQ_MISMATCH, "%s: a label is %zu and model %s has %zu outputs: labels are 0 to %zu", info->name,
-                        info->classes - 1, clq_model_name(trainer->model), classes, classes - 1);
+        return clq_fail(CLQ_MISMATCH, "%s: a label is %zu and model %s has %zu outputs: labels are 0 to %zu",
+                        info->name, info->classes - 1, clq_model_name(trainer->model), classes, classes - 1);
     return CLQ_OK;
 }
 
-/* ---- the step -------------------------------------------------------------------------------------------------- */
+/* ---- the step ---- */
 
 /* What a step's batch must be, and the metrics row that it writes. */
 static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_batch *taken, uint32_t *slot) {
@@ -146,7 +160,9 @@ static void end_update(clq_trainer *trainer) {
     trainer->has_gradient = false;
 }
 
-static float next_rate(const clq_trainer *trainer) { return clq_optimizer_rate(&trainer->config.optimizer, trainer->step + 1); }
+static float next_rate(const clq_trainer *trainer) {
+    return clq_optimizer_rate(&trainer->config.optimizer, trainer->step + 1);
+}
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
     uint32_t slot;
@@ -175,7 +191,8 @@ clq_status clq_step_reduce(clq_trainer *trainer) {
 
 clq_status clq_step_apply(clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
-    if (!trainer->has_gradient) return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce");
+    if (!trainer->has_gradient)
+        return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce");
     CLQ_TRY(clq_strategy_apply(trainer->strategy, next_rate(trainer)));
     end_update(trainer);
     return CLQ_OK;

@@ -14,16 +14,17 @@ struct clq_trainer {
     clq_devices devices;
     clq_strategy *strategy;
     clq_strategy *predictor; /* the same model without loss and update; made when first asked for */
-    uint64_t step;        /* updates so far */
-    uint64_t rows;        /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
-    size_t last_count;    /* samples of the last gradients */
-    bool has_gradient;    /* gradients were made since the last update */
-    float *one_hot;       /* (global batch, classes): where integer labels become rows; NULL until needed */
+    uint64_t step;           /* updates so far */
+    uint64_t rows;           /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
+    size_t last_count;       /* samples of the last gradients */
+    bool has_gradient;       /* gradients were made since the last update */
+    float *one_hot;          /* (global batch, classes): where integer labels become rows; NULL until needed */
 };
 
 /* Checks that batches of a dataset fit the model and the trainer. */
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset);
-/* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. labels: whether they matter. */
+/* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. labels:
+ * whether they matter. */
 clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out);
 /* The inference strategy, with the trainer's present weights. Owned by the trainer. */
 clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out);

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010: uniform within
- * sqrt(6 / (fan_in + fan_out)). Each variable has a stream of its own, so a layer's values do not depend on the others. */
+ * sqrt(6 / (fan_in + fan_out)). Each variable has a stream of its own, so a layer's values
+ * do not depend on the others. */
 static void glorot_uniform(const clq_variable *variable, uint64_t seed, uint32_t index, float *out) {
     double limit = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
     clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_WEIGHTS, index));
@@ -20,7 +21,8 @@ clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
     for (uint32_t i = 0; i < trainer->model->variable_count; i++) {
         const clq_variable *variable = &trainer->model->variables[i];
         if (!variable->is_bias)
-            glorot_uniform(variable, trainer->config.seed, i, (float *)(void *)(arena + clq_plan_variable_offset(plan, i)));
+            glorot_uniform(variable, trainer->config.seed, i,
+                           (float *)(void *)(arena + clq_plan_variable_offset(plan, i)));
     }
     clq_status status = clq_strategy_write_parameters(trainer->strategy, 0, arena, bytes);
     clq_free(arena);
@@ -29,7 +31,8 @@ clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
 
 static clq_status find_variable(const clq_trainer *trainer, size_t index, size_t *offset, size_t *bytes) {
     if (index >= trainer->model->variable_count)
-        return clq_fail(CLQ_ARGUMENT, "variable %zu: model %s has %u", index, clq_model_name(trainer->model), trainer->model->variable_count);
+        return clq_fail(CLQ_ARGUMENT, "variable %zu: model %s has %u", index, clq_model_name(trainer->model),
+                        trainer->model->variable_count);
     *offset = clq_plan_variable_offset(clq_trainer_plan(trainer, 0), index);
     *bytes = trainer->model->variables[index].elements * sizeof(float);
     return CLQ_OK;
@@ -55,7 +58,7 @@ clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size
     return clq_strategy_read_gradient(trainer->strategy, replica, offset, out, bytes);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------ */
+/* ---- files ---- */
 
 static float half_to_float(uint16_t half) {
     int exponent = (half >> 10) & 31, mantissa = half & 1023;
@@ -89,7 +92,9 @@ static float element(const clq_safetensors_entry *entry, size_t i) {
     }
 }
 
-static bool is_float(clq_dtype dtype) { return dtype == CLQ_F32 || dtype == CLQ_F64 || dtype == CLQ_F16 || dtype == CLQ_BF16; }
+static bool is_float(clq_dtype dtype) {
+    return dtype == CLQ_F32 || dtype == CLQ_F64 || dtype == CLQ_F16 || dtype == CLQ_BF16;
+}
 
 static bool same_shape(const clq_safetensors_entry *entry, const clq_variable *variable) {
     if (entry->rank != variable->shape.rank) return false;
@@ -107,16 +112,19 @@ static void describe_dims(char *text, size_t bytes, unsigned rank, const size_t 
     clq_free(built.data);
 }
 
-static clq_status load_variable(const clq_variable *variable, const clq_safetensors *file, const char *path, float *out) {
+static clq_status load_variable(const clq_variable *variable, const clq_safetensors *file, const char *path,
+                                float *out) {
     const clq_safetensors_entry *entry = clq_safetensors_find(file, variable->name);
     if (!entry) return clq_fail(CLQ_MISMATCH, "%s has no tensor '%s', which the model needs", path, variable->name);
     if (!is_float(entry->dtype))
-        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s; f32, f64, f16 and bf16 are read", path, variable->name, clq_dtype_name(entry->dtype));
+        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s; f32, f64, f16 and bf16 are read", path, variable->name,
+                        clq_dtype_name(entry->dtype));
     if (!same_shape(entry, variable)) {
         char got[96], wanted[96];
         describe_dims(got, sizeof got, entry->rank, entry->dims);
         describe_dims(wanted, sizeof wanted, variable->shape.rank, variable->shape.dims);
-        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s) and the model's is (%s)", path, variable->name, got, wanted);
+        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s) and the model's is (%s)", path, variable->name,
+                        got, wanted);
     }
     for (size_t i = 0; i < entry->count; i++) out[i] = element(entry, i);
     return CLQ_OK;
@@ -128,7 +136,9 @@ static clq_status refuse_strangers(const clq_trainer *trainer, const clq_safeten
         bool known = false;
         for (uint32_t v = 0; v < trainer->model->variable_count && !known; v++)
             known = strcmp(trainer->model->variables[v].name, name) == 0;
-        if (!known) return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is not part of model %s", path, name, clq_model_name(trainer->model));
+        if (!known)
+            return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is not part of model %s", path, name,
+                            clq_model_name(trainer->model));
     }
     return CLQ_OK;
 }
@@ -142,7 +152,8 @@ clq_status clq_trainer_load(clq_trainer *trainer, const char *path) {
     char *arena = clq_alloc(bytes, 1);
     clq_status status = arena ? refuse_strangers(trainer, file, path) : CLQ_MEMORY;
     for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
-        status = load_variable(&trainer->model->variables[i], file, path, (float *)(void *)(arena + clq_plan_variable_offset(plan, i)));
+        status = load_variable(&trainer->model->variables[i], file, path,
+                               (float *)(void *)(arena + clq_plan_variable_offset(plan, i)));
     if (status == CLQ_OK) status = clq_strategy_write_parameters(trainer->strategy, 0, arena, bytes);
     clq_free(arena);
     clq_safetensors_close(file);
@@ -154,10 +165,13 @@ clq_status clq_trainer_save(clq_trainer *trainer, const char *path) {
     size_t bytes = clq_plan_arena_bytes(plan), count = trainer->model->variable_count;
     char *arena = clq_alloc(bytes, 1);
     clq_safetensors_source *sources = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *sources);
-    clq_status status = arena && sources ? clq_strategy_read_parameters(trainer->strategy, 0, 0, arena, bytes) : CLQ_MEMORY;
+    clq_status status =
+        arena && sources ? clq_strategy_read_parameters(trainer->strategy, 0, 0, arena, bytes) : CLQ_MEMORY;
     for (size_t i = 0; i < count && status == CLQ_OK; i++) {
         const clq_variable *variable = &trainer->model->variables[i];
-        sources[i] = (clq_safetensors_source){.name = variable->name, .dtype = CLQ_F32, .rank = variable->shape.rank,
+        sources[i] = (clq_safetensors_source){.name = variable->name,
+                                              .dtype = CLQ_F32,
+                                              .rank = variable->shape.rank,
                                               .data = arena + clq_plan_variable_offset(plan, i)};
         for (unsigned d = 0; d < variable->shape.rank; d++) sources[i].dims[d] = variable->shape.dims[d];
     }

@@ -74,8 +74,8 @@ static inline void put_idx(folder *f, const char *name, unsigned rank, const siz
     assert_int_equal(gzclose(file), Z_OK);
 }
 
-static inline void put_npy(folder *f, const char *name, clq_dtype dtype, unsigned rank,
-                           const size_t *dims, const void *values) {
+static inline void put_npy(folder *f, const char *name, clq_dtype dtype, unsigned rank, const size_t *dims,
+                           const void *values) {
     clq_array array = {0};
     assert_int_equal(clq_array_create(dtype, rank, dims, &array), CLQ_OK);
     if (array.count) memcpy(array.data, values, array.count * clq_dtype_bytes(dtype));
@@ -86,19 +86,17 @@ static inline void put_npy(folder *f, const char *name, clq_dtype dtype, unsigne
 #define DIMS(...) ((const size_t[]){__VA_ARGS__})
 
 /* The call fails with `expected`, and its message has each of the words. */
-static inline void expect_failure(clq_status status, clq_status expected, const char *word,
-                                  const char *other) {
+static inline void expect_failure(clq_status status, clq_status expected, const char *word, const char *other) {
     if (status != expected)
-        fail_msg("expected '%s', got '%s': %s", clq_status_text(expected), clq_status_text(status),
-                 clq_error_detail());
+        fail_msg("expected '%s', got '%s': %s", clq_status_text(expected), clq_status_text(status), clq_error_detail());
     if (!strstr(clq_error_detail(), word)) fail_msg("no '%s' in: %s", word, clq_error_detail());
     if (!strstr(clq_error_detail(), other)) fail_msg("no '%s' in: %s", other, clq_error_detail());
 }
 
-#define OK(call)                                                                                        \
-    do {                                                                                                \
-        clq_status ok_status_ = (call);                                                                 \
-        if (ok_status_ != CLQ_OK) fail_msg("%s: %s", #call, clq_error_detail());                        \
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        clq_status ok_status_ = (call);                                                                                \
+        if (ok_status_ != CLQ_OK) fail_msg("%s: %s", #call, clq_error_detail());                                       \
     } while (0)
 
 #endif

@@ -17,19 +17,15 @@ static void no_folder(void **state) {
     folder f = folder_make();
     clq_dataset *data = NULL;
     bad(&f, CLQ_NOT_FOUND, f.path, "x_train.npy");
-    expect_failure(clq_dataset_open(f.path, "test", &data), CLQ_NOT_FOUND, "t10k-images",
-                   "test_batch.bin");
+    expect_failure(clq_dataset_open(f.path, "test", &data), CLQ_NOT_FOUND, "t10k-images", "test_batch.bin");
     expect_failure(clq_dataset_open(f.path, "validation", &data), CLQ_ARGUMENT, "validation", "test");
-    expect_failure(clq_dataset_open(in_folder(&f, "none"), "train", &data), CLQ_NOT_FOUND, "none",
-                   "fashion-mnist");
+    expect_failure(clq_dataset_open(in_folder(&f, "none"), "train", &data), CLQ_NOT_FOUND, "none", "fashion-mnist");
     put_file(&f, "file", "x", 1);
-    expect_failure(clq_dataset_open(in_folder(&f, "file"), "train", &data), CLQ_READ, "is a file",
-                   "folder");
-    clq_status (*const openers[])(const char *, const char *, clq_dataset **) = {
-        clq_dataset_idx, clq_dataset_npy, clq_dataset_cifar10};
+    expect_failure(clq_dataset_open(in_folder(&f, "file"), "train", &data), CLQ_READ, "is a file", "folder");
+    clq_status (*const openers[])(const char *, const char *, clq_dataset **) = {clq_dataset_idx, clq_dataset_npy,
+                                                                                 clq_dataset_cifar10};
     for (size_t i = 0; i < CLQ_COUNT_OF(openers); i++) {
-        expect_failure(openers[i](in_folder(&f, "none"), "train", &data), CLQ_NOT_FOUND, "none",
-                       "folder");
+        expect_failure(openers[i](in_folder(&f, "none"), "train", &data), CLQ_NOT_FOUND, "none", "folder");
         expect_failure(openers[i](f.path, "train", &data), CLQ_NOT_FOUND, f.path, "has no");
         expect_failure(openers[i](f.path, "Train", &data), CLQ_ARGUMENT, "Train", "train");
     }
@@ -109,30 +105,10 @@ static void bad_labels(void **state) {
         {CLQ_F16, 2, {3, 2}, bytes, CLQ_UNSUPPORTED, "f16"},
         {CLQ_F32, 3, {3, 1, 2}, (const float[]){0, 1, 0, 1, 0, 1}, CLQ_UNSUPPORTED, "(3, 1, 2)"},
         {CLQ_F32, 2, {3, 0}, bytes, CLQ_FORMAT, "(3, 0)"},
-        {CLQ_F32,
-         2,
-         {3, 2},
-         (const float[]){0, 1, 0.5f, -0.5f, 0, 1},
-         CLQ_FORMAT,
-         "row 1 has -0.5 for class 1"},
-        {CLQ_F32,
-         2,
-         {3, 2},
-         (const float[]){0, 1, 0, 1, INFINITY, 0},
-         CLQ_FORMAT,
-         "row 2 has inf for class 0"},
-        {CLQ_F64,
-         2,
-         {3, 2},
-         (const double[]){0, NAN, 0, 1, 0, 0},
-         CLQ_FORMAT,
-         "row 0 has nan for class 1"},
-        {CLQ_F64,
-         2,
-         {3, 2},
-         (const double[]){0, 1e300, 0, 1, 0, 0},
-         CLQ_FORMAT,
-         "row 0 has inf for class 1"},
+        {CLQ_F32, 2, {3, 2}, (const float[]){0, 1, 0.5f, -0.5f, 0, 1}, CLQ_FORMAT, "row 1 has -0.5 for class 1"},
+        {CLQ_F32, 2, {3, 2}, (const float[]){0, 1, 0, 1, INFINITY, 0}, CLQ_FORMAT, "row 2 has inf for class 0"},
+        {CLQ_F64, 2, {3, 2}, (const double[]){0, NAN, 0, 1, 0, 0}, CLQ_FORMAT, "row 0 has nan for class 1"},
+        {CLQ_F64, 2, {3, 2}, (const double[]){0, 1e300, 0, 1, 0, 0}, CLQ_FORMAT, "row 0 has inf for class 1"},
     };
     folder f = folder_make();
     put_npy(&f, "x_train.npy", CLQ_U8, 2, DIMS(3, 4), bytes);
@@ -159,12 +135,7 @@ static void bad_samples(void **state) {
         {CLQ_U8, 8, {2, 1, 1, 1, 1, 1, 1, 2}, bytes, CLQ_UNSUPPORTED, "1 to 7 dimensions"},
         {CLQ_I16, 2, {2, 2}, bytes, CLQ_UNSUPPORTED, "(2, 2) i16"},
         {CLQ_F32, 2, {2, 2}, (const float[]){0, 1, 2, NAN}, CLQ_FORMAT, "value 1 of sample 1 is nan"},
-        {CLQ_F32,
-         2,
-         {2, 2},
-         (const float[]){0, 1, -INFINITY, 0},
-         CLQ_FORMAT,
-         "value 0 of sample 1 is -inf"},
+        {CLQ_F32, 2, {2, 2}, (const float[]){0, 1, -INFINITY, 0}, CLQ_FORMAT, "value 0 of sample 1 is -inf"},
         {CLQ_F64, 2, {2, 2}, (const double[]){0, 1e39, 0, 0}, CLQ_FORMAT, "value 1 of sample 0 is inf"},
     };
     folder f = folder_make();
@@ -187,9 +158,8 @@ static void empty_idx(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_folder),       cmocka_unit_test(missing_partner),
-        cmocka_unit_test(malformed_files), cmocka_unit_test(counts_differ),
-        cmocka_unit_test(bad_labels),      cmocka_unit_test(bad_samples),
+        cmocka_unit_test(no_folder),     cmocka_unit_test(missing_partner), cmocka_unit_test(malformed_files),
+        cmocka_unit_test(counts_differ), cmocka_unit_test(bad_labels),      cmocka_unit_test(bad_samples),
         cmocka_unit_test(empty_idx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

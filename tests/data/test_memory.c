@@ -22,9 +22,7 @@ static uint64_t fail_each(attempt call, void *context, bool sticky) {
     }
 }
 
-static clq_status open_train(void *context, clq_dataset **data) {
-    return clq_dataset_open(context, "train", data);
-}
+static clq_status open_train(void *context, clq_dataset **data) { return clq_dataset_open(context, "train", data); }
 
 static clq_status open_arrays(void *context, clq_dataset **data) {
     (void)context;

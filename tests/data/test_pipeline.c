@@ -58,7 +58,7 @@ static void expect_permutation(const size_t *numbers, size_t count) {
     }
 }
 
-/* ---- batches ----------------------------------------------------------------------------- */
+/* ---- batches ---- */
 
 static void ragged_last_batch(void **state) {
     (void)state;
@@ -143,7 +143,7 @@ static void refused_stages(void **state) {
     clq_dataset_destroy(data);
 }
 
-/* ---- shuffling --------------------------------------------------------------------------- */
+/* ---- shuffling ---- */
 
 static void shuffle_is_a_permutation(void **state) {
     (void)state;
@@ -196,8 +196,7 @@ static void shuffle_is_uniform(void **state) {
 
 /* tf.data's buffer in so many words: a queue of `buffer` samples. The drawn one leaves, the oldest takes
  * its place, and the next one of the source joins at the end. */
-static void model_of_a_buffer(size_t samples, size_t buffer, uint64_t seed, uint64_t epoch,
-                              size_t *out) {
+static void model_of_a_buffer(size_t samples, size_t buffer, uint64_t seed, uint64_t epoch, size_t *out) {
     size_t queue[SAMPLES_MAX * 2], begin = 0, end = 0, source = 0;
     clq_random random = clq_random_start(seed, (uint64_t)2 << 56 | epoch);
     for (size_t i = 0; i < samples; i++) {
@@ -228,7 +227,7 @@ static void shuffle_with_a_buffer(void **state) {
     }
 }
 
-/* ---- seeking and prefetching ------------------------------------------------------------- */
+/* ---- seeking and prefetching ---- */
 
 static void seek_is_running_there(void **state) {
     (void)state;

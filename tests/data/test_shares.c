@@ -1,8 +1,7 @@
 /* How a batch is shared out: tf.distribute's examples, and the laws of any split. */
 #include "data/folder.h"
 
-static void expect_shares(size_t count, unsigned replicas, const double *weights,
-                          const size_t *expected) {
+static void expect_shares(size_t count, unsigned replicas, const double *weights, const size_t *expected) {
     size_t offsets[64], counts[64], sum = 0;
     clq_shares_split(count, replicas, weights, offsets, counts);
     for (unsigned r = 0; r < replicas; r++) {
@@ -54,8 +53,7 @@ static void laws_of_weights(void **state) {
         for (unsigned r = 0; r < replicas; r++) {
             double exact = (double)count * weights[r] / total;
             assert_int_equal(offsets[r], sum);
-            assert_true((double)counts[r] <= exact + 1.0 + 1e-9 &&
-                        (double)counts[r] >= exact - 1.0 - 1e-9);
+            assert_true((double)counts[r] <= exact + 1.0 + 1e-9 && (double)counts[r] >= exact - 1.0 - 1e-9);
             if (weights[r] <= 0.0) assert_int_equal(counts[r], 0);
             sum += counts[r];
         }

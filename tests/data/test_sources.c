@@ -132,15 +132,12 @@ static void labels_of_any_integers(void **state) {
 static void soft_labels_and_doubles(void **state) {
     (void)state;
     const double rows[] = {0.25, 0.75, 0.0, 1.0, 0.0, 0.0};
-    const float expected[] = {0.25f, 0.75f, 0.0f, 1.0f, 0.0f, 0.0f},
-                samples[] = {-1.5f, 3e38f, 0.0f, 1e-40f};
+    const float expected[] = {0.25f, 0.75f, 0.0f, 1.0f, 0.0f, 0.0f}, samples[] = {-1.5f, 3e38f, 0.0f, 1e-40f};
     const double wide[] = {-1.5, (double)3e38f, 0.0, (double)1e-40f};
     folder f = folder_make();
     for (int doubles = 0; doubles < 2; doubles++) {
-        put_npy(&f, "x_train.npy", doubles ? CLQ_F64 : CLQ_F32, 2, DIMS(2, 2),
-                doubles ? (const void *)wide : samples);
-        put_npy(&f, "y_train.npy", doubles ? CLQ_F64 : CLQ_F32, 2, DIMS(2, 3),
-                doubles ? (const void *)rows : expected);
+        put_npy(&f, "x_train.npy", doubles ? CLQ_F64 : CLQ_F32, 2, DIMS(2, 2), doubles ? (const void *)wide : samples);
+        put_npy(&f, "y_train.npy", doubles ? CLQ_F64 : CLQ_F32, 2, DIMS(2, 3), doubles ? (const void *)rows : expected);
         clq_dataset *data;
         OK(clq_dataset_open(f.path, "train", &data));
         const clq_dataset_info *info = clq_dataset_get_info(data);
@@ -209,21 +206,20 @@ static void from_memory(void **state) {
 
     data = NULL;
     labels[1] = -1;
-    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data),
-                   CLQ_ARGUMENT, "label 1", "-1");
+    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT,
+                   "label 1", "-1");
     labels[1] = 1;
-    expect_failure(clq_dataset_arrays(samples, CLQ_F64, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data),
-                   CLQ_ARGUMENT, "u8", "f32");
-    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I64, 0, &data),
-                   CLQ_ARGUMENT, "i32", "f32");
-    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 0, 1, DIMS(2), labels, CLQ_I32, 0, &data),
-                   CLQ_ARGUMENT, "no samples", "memory");
-    expect_failure(
-        clq_dataset_arrays(samples, CLQ_F32, 2, 7, DIMS(1, 1, 1, 1, 1, 1, 2), labels, CLQ_I32, 0, &data),
-        CLQ_ARGUMENT, "rank 7", "6");
+    expect_failure(clq_dataset_arrays(samples, CLQ_F64, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT, "u8",
+                   "f32");
+    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I64, 0, &data), CLQ_ARGUMENT, "i32",
+                   "f32");
+    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 0, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT,
+                   "no samples", "memory");
+    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 7, DIMS(1, 1, 1, 1, 1, 1, 2), labels, CLQ_I32, 0, &data),
+                   CLQ_ARGUMENT, "rank 7", "6");
     samples[3] = NAN;
-    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data),
-                   CLQ_ARGUMENT, "sample 1", "nan");
+    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT,
+                   "sample 1", "nan");
     assert_null(data);
 }
 
@@ -231,8 +227,8 @@ static void from_memory(void **state) {
 static void fashion_mnist(void **state) {
     (void)state;
     clq_dataset *data = NULL;
-    expect_failure(clq_source_fashion_mnist((const char *const[]){"no-such-folder"}, 1, "train", &data),
-                   CLQ_NOT_FOUND, "apt install dataset-fashion-mnist", "fashion-mnist");
+    expect_failure(clq_source_fashion_mnist((const char *const[]){"no-such-folder"}, 1, "train", &data), CLQ_NOT_FOUND,
+                   "apt install dataset-fashion-mnist", "fashion-mnist");
     clq_status status = clq_dataset_open("fashion-mnist", "train", &data);
     if (status == CLQ_NOT_FOUND) {
         assert_null(data);

@@ -199,8 +199,9 @@ static void test_wraps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_zeroed),   cmocka_unit_test(test_views), cmocka_unit_test(test_budget), cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_coherent), cmocka_unit_test(test_maps),  cmocka_unit_test(test_wraps),
+        cmocka_unit_test(test_zeroed), cmocka_unit_test(test_views),    cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_limit),  cmocka_unit_test(test_coherent), cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_wraps),
     };
     return cmocka_run_group_tests_name("buffer", tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static void assert_shape(const char *what, clq_shape got, clq_shape want) {
             fail_msg("%s: dimension %u is %zu, should be %zu", what, d, got.dims[d], want.dims[d]);
 }
 
-/* ---- shapes --------------------------------------------------------------------------------------------------- */
+/* ---- shapes ---- */
 
 typedef struct window_case {
     const char *what;
@@ -148,7 +148,7 @@ static void shapes_of_the_rest(void **state) {
     clq_model_destroy(model);
 }
 
-/* ---- names and variables -------------------------------------------------------------------------------------- */
+/* ---- names and variables ---- */
 
 typedef struct expected_variable {
     const char *name;
@@ -273,7 +273,7 @@ static void layers_off_the_path_are_left_out(void **state) {
     clq_model_destroy(m);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------------------ */
+/* ---- what is refused ---- */
 
 typedef struct refusal {
     clq_tensor (*build)(clq_model *m, clq_tensor image); /* image: (6, 5, 2) */
@@ -514,7 +514,7 @@ static void model_names(void **state) {
     clq_model_destroy(NULL);
 }
 
-/* ---- without memory ------------------------------------------------------------------------------------------- */
+/* ---- without memory ---- */
 
 /* More layers and variables than fit what is first set aside for them. */
 static clq_status build_deep(void *context) {

@@ -5,7 +5,7 @@
 
 static const subject *const subjects[] = {&conv_subject, &mlp_subject};
 
-/* ---- what is known in closed form ----------------------------------------------------------------------------- */
+/* ---- what is known in closed form ---- */
 
 /* x -> a -> b -> c -> y: only neighbours live together, so two places of 1024 bytes are enough for three values; with
  * `a` kept to the end, all three meet while c is made from b. */
@@ -63,7 +63,7 @@ static void neighbours_take_turns(void **state) {
     on_each_device(chains_on);
 }
 
-/* ---- plans ---------------------------------------------------------------------------------------------------- */
+/* ---- plans ---- */
 
 static bool in_chunks(const clq_value_slot *value) {
     return value->kind != CLQ_VALUE_EXTERNAL && value->first_use != SIZE_MAX;
@@ -167,7 +167,7 @@ static void values_alive_together_lie_apart(void **state) {
     on_each_device(places_on);
 }
 
-/* ---- running with everything poisoned that is not alive --------------------------------------------------------- */
+/* ---- running with everything poisoned that is not alive ---- */
 
 typedef struct outcome {
     float gradient[WEIGHTS_MOST], metrics[6], norms[VARIABLES_MOST], output[COUNT_MOST * CLASSES_MOST];
@@ -263,7 +263,7 @@ static void dead_memory_does_not_matter(void **state) {
     on_each_device(poison_on);
 }
 
-/* ---- devices that give little at once ------------------------------------------------------------------------- */
+/* ---- devices that give little at once ---- */
 
 enum { BLOCK = 5120 }; /* the conv model's largest value has 4536 bytes */
 

@@ -31,7 +31,7 @@ static void assert_bytes(const bench *b, const clq_buffer *buffer, size_t from, 
     clq_free(content);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------ */
+/* ---- gradients ---- */
 
 static void assert_metrics(const bench *b, const data *d, uint32_t count, uint32_t slot) {
     float got[2];
@@ -92,7 +92,7 @@ static void gradients_match_finite_differences(void **state) {
     on_each_device(gradients_on);
 }
 
-/* ---- the count ------------------------------------------------------------------------------------------------ */
+/* ---- the count ---- */
 
 typedef struct outcome {
     float gradient[WEIGHTS_MOST], metrics[2], norms[VARIABLES_MOST];
@@ -173,7 +173,7 @@ static void count_is_a_number(void **state) {
     on_each_device(counts_on);
 }
 
-/* ---- arenas --------------------------------------------------------------------------------------------------- */
+/* ---- arenas ---- */
 
 /* Runs backward launch by launch; the launch that changed a variable's gradient last has finished it. */
 static void check_finishing_order(const bench *b) {
@@ -293,7 +293,7 @@ static void updates_follow_keras_and_keep_gaps(void **state) {
     on_each_device(updates_on);
 }
 
-/* ---- inference ------------------------------------------------------------------------------------------------ */
+/* ---- inference ---- */
 
 static void check_outputs(const bench *inference, const bench *training, const bench *evaluation, const data *d) {
     enum { COUNT = 7 };
@@ -366,7 +366,7 @@ static void inference_agrees_with_training(void **state) {
     on_each_device(inference_on);
 }
 
-/* ---- who makes the output, where that is not a product ---------------------------------------------------------- */
+/* ---- who makes the output, where that is not a product ---- */
 
 static clq_tensor only_input(clq_model *m, clq_tensor x) { return (void)m, x; }
 static clq_tensor only_reshapes(clq_model *m, clq_tensor x) {
@@ -435,7 +435,7 @@ static void every_layer_can_make_the_output(void **state) {
     on_each_device(outputs_on);
 }
 
-/* ---- a model with nothing to train, refusals, memory ------------------------------------------------------------ */
+/* ---- a model with nothing to train, refusals, memory ---- */
 
 /* And a softmax that is so sure of the wrong class that a loss of its probabilities, clipped at 1e-7, would be 16. */
 static void nothing_to_train_on(clq_device *device, clq_queue *queue) {

@@ -47,12 +47,18 @@ static void read_options(golden *g) {
         }
         const char *value = json_string_value(json_array_get(args, ++i));
         assert_non_null(value);
-        if (strcmp(option, "--batch") == 0) g->batch = strtoul(value, NULL, 10);
-        else if (strcmp(option, "--steps") == 0) g->steps = strtoul(value, NULL, 10);
-        else if (strcmp(option, "--optimizer") == 0) must(clq_optimizer_parse(value, &g->config.optimizer));
-        else if (strcmp(option, "--loss") == 0) must(clq_loss_parse(value, &g->config.loss));
-        else if (strcmp(option, "--shuffle") == 0) assert_string_equal(value, "off");
-        else fail_msg("%s: option %s is not known to this test", g->name, option);
+        if (strcmp(option, "--batch") == 0)
+            g->batch = strtoul(value, NULL, 10);
+        else if (strcmp(option, "--steps") == 0)
+            g->steps = strtoul(value, NULL, 10);
+        else if (strcmp(option, "--optimizer") == 0)
+            must(clq_optimizer_parse(value, &g->config.optimizer));
+        else if (strcmp(option, "--loss") == 0)
+            must(clq_loss_parse(value, &g->config.loss));
+        else if (strcmp(option, "--shuffle") == 0)
+            assert_string_equal(value, "off");
+        else
+            fail_msg("%s: option %s is not known to this test", g->name, option);
     }
     g->config.global_batch = g->batch;
     g->config.measure_gradient = true;
@@ -65,11 +71,12 @@ static double number(const golden *g, const char *key, const char *inner) {
     return json_number_value(value);
 }
 
-static void check_near(const golden *g, const char *spec, const char *what, size_t step, double got, double want, double tolerance) {
+static void check_near(const golden *g, const char *spec, const char *what, size_t step, double got, double want,
+                       double tolerance) {
     double error = fabs(got - want) / fmax(fabs(want), 1e-12);
     if (!(error <= tolerance))
-        fail_msg("%s on %s: %s at step %zu is %.10g and Keras's is %.10g: %.2g relative, allowed %.2g", g->name, spec, what, step, got, want,
-                 error, tolerance);
+        fail_msg("%s on %s: %s at step %zu is %.10g and Keras's is %.10g: %.2g relative, allowed %.2g", g->name, spec,
+                 what, step, got, want, error, tolerance);
 }
 
 /* The norm of each variable's reduced gradient, on every replica. */
@@ -82,13 +89,15 @@ static void check_gradient_norms(const golden *g, const char *spec, clq_trainer 
             double squares = 0.0;
             must(clq_trainer_get_gradient(trainer, r, i, gradient));
             for (size_t k = 0; k < variable.elements; k++) squares += (double)gradient[k] * (double)gradient[k];
-            check_near(g, spec, variable.name, 1, sqrt(squares), number(g, "first_grad_norms", variable.name), number(g, "tolerance", "grad_norm"));
+            check_near(g, spec, variable.name, 1, sqrt(squares), number(g, "first_grad_norms", variable.name),
+                       number(g, "tolerance", "grad_norm"));
         }
         clq_free(gradient);
     }
 }
 
-static void check_predictions(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data, size_t outputs) {
+static void check_predictions(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data,
+                              size_t outputs) {
     size_t samples = clq_dataset_get_info(data)->samples;
     float *out = clq_alloc(samples * outputs, sizeof *out);
     assert_non_null(out);
@@ -99,7 +108,8 @@ static void check_predictions(const golden *g, const char *spec, clq_trainer *tr
         for (size_t k = 0; k < outputs; k++) {
             double want = json_number_value(json_array_get(json_array_get(rows, i), k));
             if (!(fabs((double)out[i * outputs + k] - want) <= 2e-6 * fmax(1.0, fabs(want))))
-                fail_msg("%s on %s: output %zu of sample %zu is %.9g and Keras's is %.9g", g->name, spec, k, i, (double)out[i * outputs + k], want);
+                fail_msg("%s on %s: output %zu of sample %zu is %.9g and Keras's is %.9g", g->name, spec, k, i,
+                         (double)out[i * outputs + k], want);
         }
     clq_free(out);
 }
@@ -120,9 +130,11 @@ static void train(const golden *g, const char *spec, clq_trainer *trainer, const
         clq_step_info info;
         must(clq_step_read(trainer, &info));
         assert_int_equal(info.step, step);
-        check_near(g, spec, "loss", step, info.loss, json_number_value(json_array_get(losses, step - 1)), number(g, "tolerance", "loss"));
+        check_near(g, spec, "loss", step, info.loss, json_number_value(json_array_get(losses, step - 1)),
+                   number(g, "tolerance", "loss"));
         if (step == 1)
-            check_near(g, spec, "gradient norm", step, info.grad_norm, json_number_value(json_array_get(norms, 0)), number(g, "tolerance", "grad_norm"));
+            check_near(g, spec, "gradient norm", step, info.grad_norm, json_number_value(json_array_get(norms, 0)),
+                       number(g, "tolerance", "grad_norm"));
         step++;
     }
 }
@@ -176,11 +188,26 @@ static void run_all(const char *spec) {
     assert_true(cases >= 8); /* an empty folder must not pass */
 }
 
-static void on_pocl_basic(void **state) { (void)state; run_all("pocl:0"); }
-static void on_pocl_pthread(void **state) { (void)state; run_all("pocl:5"); }
-static void on_intel(void **state) { (void)state; run_all("intel"); }
-static void mirrored_on_two(void **state) { (void)state; run_all("pocl:0,pocl:1"); }
-static void mirrored_on_both_vendors(void **state) { (void)state; run_all("pocl:0,intel,pocl:1"); }
+static void on_pocl_basic(void **state) {
+    (void)state;
+    run_all("pocl:0");
+}
+static void on_pocl_pthread(void **state) {
+    (void)state;
+    run_all("pocl:5");
+}
+static void on_intel(void **state) {
+    (void)state;
+    run_all("intel");
+}
+static void mirrored_on_two(void **state) {
+    (void)state;
+    run_all("pocl:0,pocl:1");
+}
+static void mirrored_on_both_vendors(void **state) {
+    (void)state;
+    run_all("pocl:0,intel,pocl:1");
+}
 
 static int open_system(void **state) {
     (void)state;

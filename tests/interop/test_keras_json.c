@@ -40,8 +40,10 @@ static void check_read(const char *name, json_t *entry) {
     clq_model *model;
     clq_status status = read_json(json_object_get(entry, "model"), &model);
     if (status != CLQ_OK) fail_msg("%s: %s", name, clq_error_detail());
-    if (!same_shape(clq_model_input_shape(model), json_object_get(entry, "input_shape"))) fail_msg("%s: input shape", name);
-    if (!same_shape(clq_model_output_shape(model), json_object_get(entry, "output_shape"))) fail_msg("%s: output shape", name);
+    if (!same_shape(clq_model_input_shape(model), json_object_get(entry, "input_shape")))
+        fail_msg("%s: input shape", name);
+    if (!same_shape(clq_model_output_shape(model), json_object_get(entry, "output_shape")))
+        fail_msg("%s: output shape", name);
     json_t *variables = json_object_get(entry, "variables");
     assert_int_equal(clq_model_variable_count(model), json_object_size(variables));
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
@@ -59,14 +61,16 @@ static void check_refused(const char *name, json_t *entry) {
     assert_true(status == CLQ_FORMAT || status == CLQ_UNSUPPORTED);
     size_t index;
     json_t *word;
-    json_array_foreach(json_object_get(entry, "message_has"), index, word)
-        if (!strstr(clq_error_detail(), json_string_value(word))) fail_msg("%s: no '%s' in: %s", name, json_string_value(word), clq_error_detail());
+    json_array_foreach(json_object_get(entry, "message_has"), index,
+                       word) if (!strstr(clq_error_detail(), json_string_value(word)))
+        fail_msg("%s: no '%s' in: %s", name, json_string_value(word), clq_error_detail());
 }
 
 /* Layers of later versions: read by Keras, not yet by us. The message must say so by name. */
 static bool not_built_yet(const char *name) {
-    static const char *const later[] = {"dense_other_initializers", "dropout", "batch_normalization", "batch_normalization_no_scale",
-                                        "zero_padding2d", "global_average_pooling2d", "global_max_pooling2d"};
+    static const char *const later[] = {"dense_other_initializers",     "dropout",        "batch_normalization",
+                                        "batch_normalization_no_scale", "zero_padding2d", "global_average_pooling2d",
+                                        "global_max_pooling2d"};
     for (size_t i = 0; i < CLQ_COUNT_OF(later); i++)
         if (strcmp(later[i], name) == 0) return true;
     return false;
@@ -92,7 +96,9 @@ static void layers_of_keras(void **state) {
 
 /* Every value of a good file replaced by other ones, one at a time: read or refused with a message, never worse. */
 static void damage(json_t *root, json_t *parent, size_t *made) {
-    json_t *const wrong[] = {json_null(), json_integer(-1), json_integer(0), json_integer(INT64_MAX), json_real(2.5), json_string("x"), json_array(), json_object(), json_true()};
+    json_t *const wrong[] = {json_null(),    json_integer(-1), json_integer(0), json_integer(INT64_MAX),
+                             json_real(2.5), json_string("x"), json_array(),    json_object(),
+                             json_true()};
     void *iterator = json_is_object(parent) ? json_object_iter(parent) : NULL;
     size_t count = json_is_array(parent) ? json_array_size(parent) : json_object_size(parent);
     for (size_t i = 0; i < count; i++) {
@@ -100,15 +106,21 @@ static void damage(json_t *root, json_t *parent, size_t *made) {
         json_t *good = json_incref(key ? json_object_get(parent, key) : json_array_get(parent, i));
         for (size_t w = 0; w < CLQ_COUNT_OF(wrong); w++) {
             clq_model *model;
-            if (key) json_object_set(parent, key, wrong[w]);
-            else json_array_set(parent, i, wrong[w]);
+            if (key)
+                json_object_set(parent, key, wrong[w]);
+            else
+                json_array_set(parent, i, wrong[w]);
             clq_status status = read_json(root, &model);
-            if (status == CLQ_OK) clq_model_destroy(model);
-            else assert_true(*clq_error_detail() && strstr(clq_error_detail(), file));
+            if (status == CLQ_OK)
+                clq_model_destroy(model);
+            else
+                assert_true(*clq_error_detail() && strstr(clq_error_detail(), file));
             ++*made;
         }
-        if (key) json_object_set(parent, key, good);
-        else json_array_set(parent, i, good);
+        if (key)
+            json_object_set(parent, key, good);
+        else
+            json_array_set(parent, i, good);
         if (json_is_object(good) || json_is_array(good)) damage(root, good, made);
         json_decref(good);
         if (iterator) iterator = json_object_iter_next(parent, json_object_key_to_iter(key));
@@ -180,6 +192,7 @@ static int end(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_of_keras), cmocka_unit_test(damaged_values), cmocka_unit_test(cut_short_and_out_of_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_of_keras), cmocka_unit_test(damaged_values),
+                                       cmocka_unit_test(cut_short_and_out_of_memory)};
     return cmocka_run_group_tests(tests, start, end);
 }

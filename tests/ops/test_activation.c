@@ -14,9 +14,10 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1},   {1, 10, 64, 64},  {1, 10, 64, 63},   {3, 16, 5, 4},    {1, 17, 9, 8},     {7, 1, 5, 5},    {49, 32, 6, 5},
-    {1, 128, 5, 5}, {2, 15, 33, 32},  {1, 1009, 3, 2},   {5, 31, 7, 0},    {121, 64, 4, 3},   {1, 33, 40, 40}, {1, 1024, 2, 1},
-    {200, 48, 20, 19}, {1, 2056, 40, 39}, /* enough for several work-items, by rows and by columns */
+    {1, 1, 1, 1},    {1, 10, 64, 64}, {1, 10, 64, 63},   {3, 16, 5, 4},     {1, 17, 9, 8}, {7, 1, 5, 5},
+    {49, 32, 6, 5},  {1, 128, 5, 5},  {2, 15, 33, 32},   {1, 1009, 3, 2},   {5, 31, 7, 0}, {121, 64, 4, 3},
+    {1, 33, 40, 40}, {1, 1024, 2, 1}, {200, 48, 20, 19}, {1, 2056, 40, 39}, /* enough for several work-items, by rows
+                                                                               and by columns */
 };
 
 static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX};
@@ -33,7 +34,8 @@ static void check_forward(rig *r, clq_activation act, shape s, bool in_place) {
     rig_numbers(&random, n, -6, 6, &x, &dx);
     ref_activation(act, s.rows_per_example * s.count, s.channels, dx, want);
     rig_begin(r, s.capacity);
-    clq_value vx = rig_value(r, "x", 0, elements * sizeof(float)), vy = in_place ? vx : rig_value(r, "y", 0, elements * sizeof(float));
+    clq_value vx = rig_value(r, "x", 0, elements * sizeof(float)),
+              vy = in_place ? vx : rig_value(r, "y", 0, elements * sizeof(float));
     clq_activation_forward(r->list, act, elements, s.channels, vx, vy);
     rig_bind(r);
     rig_fill(r, vx, x, bytes);
@@ -59,8 +61,8 @@ static void forward(rig *r) {
 typedef struct backward_case {
     shape s;
     size_t elements, n, rows;
-    float *y, *dy;           /* as the device gets them */
-    double *x, *d_dy;        /* x gave y */
+    float *y, *dy;    /* as the device gets them */
+    double *x, *d_dy; /* x gave y */
     double *want, *want_db;
 } backward_case;
 
@@ -96,7 +98,8 @@ typedef enum where { APART, IN_PLACE, NOWHERE } where;
 static void check_backward(rig *r, clq_activation act, shape s, where dz, bool sums) {
     backward_case c = make_backward(act, s);
     size_t bytes = c.n * sizeof(float), per_example = c.elements * sizeof(float), db_bytes = s.channels * sizeof(float);
-    float *got = rig_alloc(c.n + 1, sizeof(float)), *db = rig_alloc(s.channels, sizeof(float)), *again = rig_alloc(s.channels, sizeof(float));
+    float *got = rig_alloc(c.n + 1, sizeof(float)), *db = rig_alloc(s.channels, sizeof(float)),
+          *again = rig_alloc(s.channels, sizeof(float));
     rig_begin(r, s.capacity);
     clq_value vy = rig_value(r, "y", 0, per_example), vdy = rig_value(r, "dy", 0, per_example);
     clq_value vdb = sums ? rig_value(r, "db", db_bytes, 0) : CLQ_NO_VALUE;
@@ -148,7 +151,8 @@ static void long_sums(rig *r) {
         rig_numbers(&random, n, 0.5, 1, &dy, &d_dy);
         for (size_t i = 0; i < n; i++) want[i % channels] += d_dy[i];
         rig_begin(r, rows);
-        clq_value vdy = rig_value(r, "dy", 0, channels * sizeof(float)), vdb = rig_value(r, "db", channels * sizeof(float), 0);
+        clq_value vdy = rig_value(r, "dy", 0, channels * sizeof(float)),
+                  vdb = rig_value(r, "db", channels * sizeof(float), 0);
         clq_activation_backward(r->list, CLQ_LINEAR, channels, channels, CLQ_NO_VALUE, vdy, CLQ_NO_VALUE, vdb);
         rig_bind(r);
         rig_fill(r, vdy, dy, n * sizeof(float));
@@ -169,9 +173,9 @@ static void extremes(rig *r) {
         clq_activation act;
         float x, y;
     } cases[] = {
-        {CLQ_RELU, NAN, NAN},          {CLQ_RELU, -INFINITY, 0},    {CLQ_RELU, INFINITY, INFINITY}, {CLQ_SIGMOID, NAN, NAN},
-        {CLQ_SIGMOID, 200, 1},         {CLQ_SIGMOID, -200, 0},      {CLQ_SIGMOID, INFINITY, 1},     {CLQ_SIGMOID, -INFINITY, 0},
-        {CLQ_TANH, NAN, NAN},          {CLQ_TANH, 100, 1},          {CLQ_TANH, -INFINITY, -1},      {CLQ_LINEAR, NAN, NAN},
+        {CLQ_RELU, NAN, NAN},  {CLQ_RELU, -INFINITY, 0}, {CLQ_RELU, INFINITY, INFINITY}, {CLQ_SIGMOID, NAN, NAN},
+        {CLQ_SIGMOID, 200, 1}, {CLQ_SIGMOID, -200, 0},   {CLQ_SIGMOID, INFINITY, 1},     {CLQ_SIGMOID, -INFINITY, 0},
+        {CLQ_TANH, NAN, NAN},  {CLQ_TANH, 100, 1},       {CLQ_TANH, -INFINITY, -1},      {CLQ_LINEAR, NAN, NAN},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         float x[19], y[19];
@@ -214,7 +218,8 @@ static void test_reference_by_differences(void **state) {
     enum { ROWS = 3, CHANNELS = 5, N = ROWS * CHANNELS };
     clq_random random = clq_random_start(3, 0);
     double x[N], dy[N], dx[N], db[CHANNELS];
-    for (size_t i = 0; i < N; i++) x[i] = rig_uniform(&random, 0.1, 2) * (i % 2 ? 1 : -1), dy[i] = rig_uniform(&random, -1, 1);
+    for (size_t i = 0; i < N; i++)
+        x[i] = rig_uniform(&random, 0.1, 2) * (i % 2 ? 1 : -1), dy[i] = rig_uniform(&random, -1, 1);
     for (size_t a = 0; a < CLQ_COUNT_OF(all); a++) {
         ref_activation_gradient(all[a], ROWS, CHANNELS, x, dy, dx, db);
         for (size_t i = 0; i < N; i++) {
@@ -235,10 +240,10 @@ static void test_reference_by_differences(void **state) {
     }
 }
 
-#define ON_DEVICES(name)                                                                            \
-    static void test_##name(void **state) {                                                         \
-        (void)state;                                                                                \
-        rig_each(name);                                                                             \
+#define ON_DEVICES(name)                                                                                               \
+    static void test_##name(void **state) {                                                                            \
+        (void)state;                                                                                                   \
+        rig_each(name);                                                                                                \
     }
 ON_DEVICES(forward)
 ON_DEVICES(backward)
@@ -248,8 +253,12 @@ ON_DEVICES(softmax_extremes)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_by_differences), cmocka_unit_test(test_forward),  cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_long_sums),                cmocka_unit_test(test_extremes), cmocka_unit_test(test_softmax_extremes),
+        cmocka_unit_test(test_reference_by_differences),
+        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_long_sums),
+        cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_softmax_extremes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

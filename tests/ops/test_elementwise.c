@@ -18,11 +18,13 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_list *list;
     CLQ_TRY(clq_list_create(r->device, 64, &list));
     clq_list_set_family(list, r->family);
-    clq_value bytes = clq_list_value(list, CLQ_VALUE_EXTERNAL, "bytes", 0, IN), x = floats(list, IN), y = floats(list, OUT);
+    clq_value bytes = clq_list_value(list, CLQ_VALUE_EXTERNAL, "bytes", 0, IN), x = floats(list, IN),
+              y = floats(list, OUT);
     clq_value winner = clq_list_value(list, CLQ_VALUE_ACTIVATION, "winner", 0, OUT), dx = floats(list, IN);
     clq_value labels = clq_list_value(list, CLQ_VALUE_EXTERNAL, "labels", 0, sizeof(int32_t)), flat[4];
     clq_value metrics = clq_list_value(list, CLQ_VALUE_EXTERNAL, "metrics", 64, 0);
-    for (size_t i = 0; i < 4; i++) flat[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "flat", FLOATS * sizeof(float), 0);
+    for (size_t i = 0; i < 4; i++)
+        flat[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "flat", FLOATS * sizeof(float), 0);
     clq_input_u8(list, IN, bytes, x);
     clq_activation_forward(list, CLQ_TANH, IN, 32, x, x);
     clq_pool2d_forward(list, &pool, x, y, winner);
@@ -35,8 +37,10 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_update_sgd(list, FLOATS, 0.9f, true, flat[0], flat[1], flat[2]);
     clq_update_adam(list, FLOATS, 0.9, 0.999, 1e-7, flat[0], flat[1], flat[2], flat[3]);
     clq_status status = clq_list_status(list);
-    if (status == CLQ_OK) *out = list;
-    else clq_list_destroy(list);
+    if (status == CLQ_OK)
+        *out = list;
+    else
+        clq_list_destroy(list);
     return status;
 }
 

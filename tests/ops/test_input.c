@@ -20,7 +20,8 @@ static void check(rig *r, size_t elements, uint32_t capacity, uint32_t count) {
     rig_read(r, out, y, n * sizeof(float));
     for (size_t i = 0; i < n; i++) {
         float want = (float)x[i] * (1.0f / 255.0f);
-        if (memcmp(&want, &y[i], sizeof want) != 0) fail_msg("%s: %u became %.9g, not %.9g", r->name, x[i], (double)y[i], (double)want);
+        if (memcmp(&want, &y[i], sizeof want) != 0)
+            fail_msg("%s: %u became %.9g, not %.9g", r->name, x[i], (double)y[i], (double)want);
     }
     rig_check_untouched(r, out, n * sizeof(float));
     rig_end(r);

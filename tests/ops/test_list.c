@@ -36,9 +36,15 @@ static void read_before_written(clq_list *list) {
     clq_value v = clq_list_value(list, CLQ_VALUE_SCRATCH, "draft", BYTES, 0);
     begin(list), clq_launch_value(list, v, CLQ_READS_WRITES);
 }
-static void no_work_items(clq_list *list) { begin(list), clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, -1, 0, 0); }
-static void odd_groups(clq_list *list) { begin(list), clq_launch_work(list, 1, (size_t[]){10}, (size_t[]){4}, -1, 0, 0); }
-static void four_dimensions(clq_list *list) { begin(list), clq_launch_work(list, 4, (size_t[]){1, 1, 1, 1}, NULL, -1, 0, 0); }
+static void no_work_items(clq_list *list) {
+    begin(list), clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, -1, 0, 0);
+}
+static void odd_groups(clq_list *list) {
+    begin(list), clq_launch_work(list, 1, (size_t[]){10}, (size_t[]){4}, -1, 0, 0);
+}
+static void four_dimensions(clq_list *list) {
+    begin(list), clq_launch_work(list, 4, (size_t[]){1, 1, 1, 1}, NULL, -1, 0, 0);
+}
 static void cost_of_nothing(clq_list *list) { clq_launch_cost(list, 1, 1, 1, 1); }
 static void call_inside(clq_list *list) { begin(list), clq_launch_call(list, "call", count_call, NULL); }
 static void begun_after_values(clq_list *list) { clq_launch_value(list, external(list), CLQ_READS), begin(list); }
@@ -48,13 +54,20 @@ static const struct {
     clq_status status;
     const char *word;
 } wrong[] = {
-    {argument_outside, CLQ_STATE, "outside of a launch"},    {begun_twice, CLQ_STATE, "scale is begun before"},
-    {no_such_value, CLQ_ARGUMENT, "no value 77"},            {empty_value, CLQ_ARGUMENT, "nothing has 0 bytes"},
-    {huge_value, CLQ_ARGUMENT, "much has"},                  {part_outside, CLQ_ARGUMENT, "no part of memory with 64"},
-    {part_off_its_alignment, CLQ_ARGUMENT, "multiples of"},  {read_before_written, CLQ_STATE, "draft is read before"},
-    {no_work_items, CLQ_ARGUMENT, "impossible work size"},   {odd_groups, CLQ_ARGUMENT, "impossible work size"},
-    {four_dimensions, CLQ_ARGUMENT, "impossible work size"}, {cost_of_nothing, CLQ_STATE, "without a launch"},
-    {call_inside, CLQ_STATE, "inside of a launch"},          {begun_after_values, CLQ_STATE, "scale is begun before"},
+    {argument_outside, CLQ_STATE, "outside of a launch"},
+    {begun_twice, CLQ_STATE, "scale is begun before"},
+    {no_such_value, CLQ_ARGUMENT, "no value 77"},
+    {empty_value, CLQ_ARGUMENT, "nothing has 0 bytes"},
+    {huge_value, CLQ_ARGUMENT, "much has"},
+    {part_outside, CLQ_ARGUMENT, "no part of memory with 64"},
+    {part_off_its_alignment, CLQ_ARGUMENT, "multiples of"},
+    {read_before_written, CLQ_STATE, "draft is read before"},
+    {no_work_items, CLQ_ARGUMENT, "impossible work size"},
+    {odd_groups, CLQ_ARGUMENT, "impossible work size"},
+    {four_dimensions, CLQ_ARGUMENT, "impossible work size"},
+    {cost_of_nothing, CLQ_STATE, "without a launch"},
+    {call_inside, CLQ_STATE, "inside of a launch"},
+    {begun_after_values, CLQ_STATE, "scale is begun before"},
 };
 
 static void wrong_building(rig *r) {
@@ -136,6 +149,7 @@ static void placing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(building), cmocka_unit_test(running), cmocka_unit_test(placing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(building), cmocka_unit_test(running),
+                                       cmocka_unit_test(placing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,16 +13,18 @@ typedef struct loss_case {
     uint32_t capacity, count;
 } loss_case;
 
-static const loss_case cases[] = {{10, 64, 64}, {10, 64, 63}, {1, 4, 3}, {2, 7, 7}, {15, 9, 9}, {16, 9, 9}, {17, 20, 19}, {10, 5, 0},
-                                  {64, 3, 3},   {65, 3, 2},   {1000, 20, 20}, {1009, 2, 1}, {10, 9000, 8999}};
+static const loss_case cases[] = {{10, 64, 64},   {10, 64, 63}, {1, 4, 3},       {2, 7, 7},  {15, 9, 9},
+                                  {16, 9, 9},     {17, 20, 19}, {10, 5, 0},      {64, 3, 3}, {65, 3, 2},
+                                  {1000, 20, 20}, {1009, 2, 1}, {10, 9000, 8999}};
 
 typedef struct kind_case {
     clq_loss_kind kind;
     bool from_logits;
     float smoothing;
 } kind_case;
-static const kind_case kinds[] = {{CLQ_LOSS_SPARSE_CATEGORICAL, true, 0}, {CLQ_LOSS_CATEGORICAL, true, 0},  {CLQ_LOSS_CATEGORICAL, true, 0.1f},
-                                  {CLQ_LOSS_SPARSE_CATEGORICAL, false, 0}, {CLQ_LOSS_CATEGORICAL, false, 0}, {CLQ_LOSS_CATEGORICAL, false, 0.2f}};
+static const kind_case kinds[] = {{CLQ_LOSS_SPARSE_CATEGORICAL, true, 0}, {CLQ_LOSS_CATEGORICAL, true, 0},
+                                  {CLQ_LOSS_CATEGORICAL, true, 0.1f},     {CLQ_LOSS_SPARSE_CATEGORICAL, false, 0},
+                                  {CLQ_LOSS_CATEGORICAL, false, 0},       {CLQ_LOSS_CATEGORICAL, false, 0.2f}};
 
 /* A batch and what should come of it. */
 typedef struct batch {
@@ -42,7 +44,8 @@ static void make_targets(batch *b, clq_random *random) {
         size_t label = rig_below(random, classes);
         b->sparse[r] = (int32_t)label;
         bool one_hot = b->p.kind == CLQ_LOSS_SPARSE_CATEGORICAL || r % 3 == 0;
-        for (size_t c = 0; c < classes; c++) sum += t[c] = one_hot ? c == label : rig_uniform(random, 0, 1) * (c % 4 != 1);
+        for (size_t c = 0; c < classes; c++)
+            sum += t[c] = one_hot ? c == label : rig_uniform(random, 0, 1) * (c % 4 != 1);
         for (size_t c = 0; c < classes && sum > 0; c++) {
             b->soft[r * classes + c] = (float)(t[c] / sum);
             t[c] = (double)b->soft[r * classes + c];
@@ -53,8 +56,10 @@ static void make_targets(batch *b, clq_random *random) {
 static batch make_batch(kind_case k, size_t classes, uint32_t count, double scale) {
     clq_random random = clq_random_start(21, classes * 100 + count);
     batch b = {.p = {k.kind, classes, k.from_logits, k.smoothing}, .n = classes * count, .count = count};
-    if (k.from_logits) rig_numbers(&random, b.n, -8, 8, &b.x, &b.d_x);
-    else rig_numbers(&random, b.n, 0.01, 1, &b.x, &b.d_x);
+    if (k.from_logits)
+        rig_numbers(&random, b.n, -8, 8, &b.x, &b.d_x);
+    else
+        rig_numbers(&random, b.n, 0.01, 1, &b.x, &b.d_x);
     for (size_t i = 0; i + 1 < b.n; i += 5) b.x[i + 1] = b.x[i], b.d_x[i + 1] = b.d_x[i]; /* equals */
     b.soft = rig_alloc(b.n + 1, sizeof(float));
     b.sparse = rig_alloc(count + 1, sizeof(int32_t));
@@ -141,7 +146,8 @@ static void check_loss(rig *r, kind_case k, loss_case c, bool gradient, bool in_
 static void losses(rig *r) {
     for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++)
         for (size_t c = 0; c < CLQ_COUNT_OF(cases); c++)
-            if (rig_affords(r, cases[c].classes * cases[c].capacity)) check_loss(r, kinds[k], cases[c], true, c % 4 == 3);
+            if (rig_affords(r, cases[c].classes * cases[c].capacity))
+                check_loss(r, kinds[k], cases[c], true, c % 4 == 3);
     check_loss(r, kinds[0], cases[1], false, false);
 }
 
@@ -150,7 +156,8 @@ static void sure_answers(rig *r) {
     batch b = make_batch(kinds[0], 10, 8, 1);
     double loss = 0;
     for (size_t row = 0; row < 8; row++) {
-        for (size_t c = 0; c < 10; c++) b.d_x[row * 10 + c] = (double)(b.x[row * 10 + c] = (int32_t)c == b.sparse[row] ? 14.f : -1.f - (float)c);
+        for (size_t c = 0; c < 10; c++)
+            b.d_x[row * 10 + c] = (double)(b.x[row * 10 + c] = (int32_t)c == b.sparse[row] ? 14.f : -1.f - (float)c);
         double target[10] = {0};
         target[b.sparse[row]] = 1;
         loss += ref_cross_entropy(&b.p, b.d_x + row * 10, target);
@@ -256,10 +263,10 @@ static void test_reference_by_differences(void **state) {
     }
 }
 
-#define ON_DEVICES(name)                                                                            \
-    static void test_##name(void **state) {                                                         \
-        (void)state;                                                                                \
-        rig_each(name);                                                                             \
+#define ON_DEVICES(name)                                                                                               \
+    static void test_##name(void **state) {                                                                            \
+        (void)state;                                                                                                   \
+        rig_each(name);                                                                                                \
     }
 ON_DEVICES(losses)
 ON_DEVICES(sure_answers)
@@ -269,8 +276,12 @@ ON_DEVICES(extremes)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_by_differences), cmocka_unit_test(test_losses),       cmocka_unit_test(test_sure_answers),
-        cmocka_unit_test(test_clipped),                  cmocka_unit_test(test_wrong_labels), cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_reference_by_differences),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_sure_answers),
+        cmocka_unit_test(test_clipped),
+        cmocka_unit_test(test_wrong_labels),
+        cmocka_unit_test(test_extremes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

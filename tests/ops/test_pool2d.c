@@ -16,15 +16,15 @@ typedef struct pool_case {
 /* in_h, in_w, channels, out_h, out_w, size, stride, pad top and left, average */
 static const pool_case cases[] = {
     {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, false}, 2, 2},
-    {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false}, 8, 7},   /* fast, channels in whole vectors, several work-items */
-    {{11, 7, 10, 5, 3, 2, 2, 2, 2, 0, 0, false}, 4, 3},      /* fast, with a row and a column left over */
-    {{11, 8, 17, 3, 2, 3, 3, 3, 3, 0, 0, false}, 3, 3},      /* more than one row left over */
-    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false}, 3, 2},        /* overlapping */
-    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, false}, 2, 2},        /* same: padding in front */
-    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false}, 2, 1},       /* same: padding behind only */
-    {{10, 9, 8, 3, 3, 2, 1, 4, 3, 0, 0, false}, 2, 2},       /* gaps between windows */
-    {{5, 5, 3, 5, 5, 3, 3, 1, 1, 1, 1, false}, 2, 2},        /* stride 1 */
-    {{20, 19, 2, 2, 2, 17, 16, 3, 3, 0, 0, false}, 2, 2},    /* window of more than 256 */
+    {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false}, 8, 7}, /* fast, channels in whole vectors, several work-items */
+    {{11, 7, 10, 5, 3, 2, 2, 2, 2, 0, 0, false}, 4, 3},    /* fast, with a row and a column left over */
+    {{11, 8, 17, 3, 2, 3, 3, 3, 3, 0, 0, false}, 3, 3},    /* more than one row left over */
+    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false}, 3, 2},      /* overlapping */
+    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, false}, 2, 2},      /* same: padding in front */
+    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false}, 2, 1},     /* same: padding behind only */
+    {{10, 9, 8, 3, 3, 2, 1, 4, 3, 0, 0, false}, 2, 2},     /* gaps between windows */
+    {{5, 5, 3, 5, 5, 3, 3, 1, 1, 1, 1, false}, 2, 2},      /* stride 1 */
+    {{20, 19, 2, 2, 2, 17, 16, 3, 3, 0, 0, false}, 2, 2},  /* window of more than 256 */
     {{1, 1, 1009, 1, 1, 1, 1, 1, 1, 0, 0, false}, 2, 2},
     {{12, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, false}, 3, 0},
     {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, true}, 2, 2},
@@ -32,7 +32,7 @@ static const pool_case cases[] = {
     {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, true}, 2, 2},
     {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, true}, 2, 1},
     {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, true}, 3, 2},
-    {{9, 8, 31, 1, 1, 9, 8, 9, 8, 0, 0, true}, 2, 2},        /* the whole plane */
+    {{9, 8, 31, 1, 1, 9, 8, 9, 8, 0, 0, true}, 2, 2}, /* the whole plane */
 };
 
 typedef struct pool_data {
@@ -122,20 +122,31 @@ static void check_pool(rig *r, const pool_case *c, bool inference) {
 
 static void pools(rig *r) {
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++)
-        if (rig_affords(r, cases[i].p.in_h * cases[i].p.in_w * cases[i].p.channels * cases[i].capacity)) check_pool(r, &cases[i], false);
+        if (rig_affords(r, cases[i].p.in_h * cases[i].p.in_w * cases[i].p.channels * cases[i].capacity))
+            check_pool(r, &cases[i], false);
     check_pool(r, &cases[2], true);
 }
 
 /* A NaN in a window is its maximum; a window of -inf has a winner inside the input, not in the padding. */
 static void nan_and_infinity(rig *r) {
-    const clq_pool2d_problem p = {.in_h = 3, .in_w = 3, .channels = 1, .out_h = 2, .out_w = 2, .size_h = 3, .size_w = 3, .stride_h = 2,
-                                  .stride_w = 2, .pad_top = 1, .pad_left = 1};
+    const clq_pool2d_problem p = {.in_h = 3,
+                                  .in_w = 3,
+                                  .channels = 1,
+                                  .out_h = 2,
+                                  .out_w = 2,
+                                  .size_h = 3,
+                                  .size_w = 3,
+                                  .stride_h = 2,
+                                  .stride_w = 2,
+                                  .pad_top = 1,
+                                  .pad_left = 1};
     const float inf = INFINITY;
     const float x[9] = {-inf, -inf, 5, -inf, -inf, NAN, 1, 2, 7}, dy[4] = {1, 2, 4, 8};
     float y[4], dx[9];
     unsigned char winner[4];
     rig_begin(r, 1);
-    clq_value vx = rig_value(r, "x", 0, sizeof x), vy = rig_value(r, "y", 0, sizeof y), vw = rig_value(r, "winner", 0, sizeof winner);
+    clq_value vx = rig_value(r, "x", 0, sizeof x), vy = rig_value(r, "y", 0, sizeof y),
+              vw = rig_value(r, "winner", 0, sizeof winner);
     clq_value vdy = rig_value(r, "dy", 0, sizeof dy), vdx = rig_value(r, "dx", 0, sizeof dx);
     clq_pool2d_forward(r->list, &p, vx, vy, vw);
     clq_pool2d_backward(r->list, &p, vdy, vw, vdx);

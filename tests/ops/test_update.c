@@ -14,17 +14,23 @@ enum { STEPS = 5 };
 typedef enum optimizer { SGD, MOMENTUM, NESTEROV, ADAM, OPTIMIZERS } optimizer;
 
 static void add_update(rig *r, optimizer kind, size_t n, clq_value w, clq_value g, clq_value m, clq_value v) {
-    if (kind == ADAM) clq_update_adam(r->list, n, 0.9, 0.999, 1e-7, w, g, m, v);
-    else clq_update_sgd(r->list, n, kind == SGD ? 0 : 0.9f, kind == NESTEROV, w, g, kind == SGD ? CLQ_NO_VALUE : m);
+    if (kind == ADAM)
+        clq_update_adam(r->list, n, 0.9, 0.999, 1e-7, w, g, m, v);
+    else
+        clq_update_sgd(r->list, n, kind == SGD ? 0 : 0.9f, kind == NESTEROV, w, g, kind == SGD ? CLQ_NO_VALUE : m);
 }
 
 static void step_reference(optimizer kind, size_t n, double rate, double *w, const double *g, double *m, double *v) {
-    if (kind == ADAM) ref_adam(n, rate, 0.9, 0.999, 1e-7, w, g, m, v);
-    else ref_sgd(n, rate, kind == SGD ? 0 : (double)0.9f, kind == NESTEROV, w, g, m);
+    if (kind == ADAM)
+        ref_adam(n, rate, 0.9, 0.999, 1e-7, w, g, m, v);
+    else
+        ref_sgd(n, rate, kind == SGD ? 0 : (double)0.9f, kind == NESTEROV, w, g, m);
 }
 
 /* The rate of step t as the caller makes it. */
-static double rate_of(optimizer kind, int t) { return kind == ADAM ? 1e-3 * sqrt(1 - pow(0.999, t)) / (1 - pow(0.9, t)) : 0.01; }
+static double rate_of(optimizer kind, int t) {
+    return kind == ADAM ? 1e-3 * sqrt(1 - pow(0.999, t)) / (1 - pow(0.9, t)) : 0.01;
+}
 
 static void check_update(rig *r, optimizer kind, size_t n) {
     clq_random random = clq_random_start(7, n);
@@ -34,7 +40,8 @@ static void check_update(rig *r, optimizer kind, size_t n) {
     size_t bytes = n * sizeof(float);
     rig_numbers(&random, n, -1, 1, &w, &want_w);
     rig_begin(r, 1);
-    clq_value vw = rig_value(r, "w", bytes, 0), vg = rig_value(r, "g", bytes, 0), vm = rig_value(r, "m", bytes, 0), vv = rig_value(r, "v", bytes, 0);
+    clq_value vw = rig_value(r, "w", bytes, 0), vg = rig_value(r, "g", bytes, 0), vm = rig_value(r, "m", bytes, 0),
+              vv = rig_value(r, "v", bytes, 0);
     add_update(r, kind, n, vw, vg, vm, vv);
     rig_bind(r);
     rig_fill(r, vw, w, bytes);
@@ -81,7 +88,8 @@ static void adam_epsilon(rig *r) {
     float w = 1, g = 1e-9f, zero = 0;
     double want_w = 1, want_g = (double)g, want_m = 0, want_v = 0;
     rig_begin(r, 1);
-    clq_value vw = rig_value(r, "w", 4, 0), vg = rig_value(r, "g", 4, 0), vm = rig_value(r, "m", 4, 0), vv = rig_value(r, "v", 4, 0);
+    clq_value vw = rig_value(r, "w", 4, 0), vg = rig_value(r, "g", 4, 0), vm = rig_value(r, "m", 4, 0),
+              vv = rig_value(r, "v", 4, 0);
     add_update(r, ADAM, 1, vw, vg, vm, vv);
     rig_bind(r);
     rig_fill(r, vw, &w, 4);
@@ -145,6 +153,7 @@ static void test_square_sums(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates), cmocka_unit_test(test_adam_epsilon), cmocka_unit_test(test_square_sums)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates), cmocka_unit_test(test_adam_epsilon),
+                                       cmocka_unit_test(test_square_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

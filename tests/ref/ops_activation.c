@@ -53,7 +53,8 @@ static void softmax_gradient_row(size_t n, const double *x, const double *dy, do
     }
 }
 
-void ref_activation_gradient(clq_activation act, size_t rows, size_t channels, const double *x, const double *dy, double *dx, double *db) {
+void ref_activation_gradient(clq_activation act, size_t rows, size_t channels, const double *x, const double *dy,
+                             double *dx, double *db) {
     for (size_t r = 0; r < rows; r++) {
         if (act == CLQ_SOFTMAX) {
             softmax_gradient_row(channels, x + r * channels, dy + r * channels, dx + r * channels);

@@ -40,16 +40,20 @@ static void backward(void *context, meeting m) {
     a->dw[m.weight] += a->dz[m.out] * a->x[m.in];
 }
 
-void ref_conv2d(const clq_conv2d_problem *p, size_t count, const double *x, const double *w, const double *b, double *z) {
+void ref_conv2d(const clq_conv2d_problem *p, size_t count, const double *x, const double *w, const double *b,
+                double *z) {
     size_t in = p->in_h * p->in_w * p->in_c, out = p->out_h * p->out_w * p->out_c;
     for (size_t i = 0; i < count * out; i++) z[i] = b ? b[i % p->out_c] : 0;
-    for (size_t e = 0; e < count; e++) for_each_meeting(p, forward, &(arrays){.x = x + e * in, .w = w, .z = z + e * out});
+    for (size_t e = 0; e < count; e++)
+        for_each_meeting(p, forward, &(arrays){.x = x + e * in, .w = w, .z = z + e * out});
 }
 
-void ref_conv2d_gradients(const clq_conv2d_problem *p, size_t count, const double *x, const double *w, const double *dz, double *dx, double *dw) {
+void ref_conv2d_gradients(const clq_conv2d_problem *p, size_t count, const double *x, const double *w, const double *dz,
+                          double *dx, double *dw) {
     size_t in = p->in_h * p->in_w * p->in_c, out = p->out_h * p->out_w * p->out_c;
     memset(dx, 0, count * in * sizeof *dx);
     memset(dw, 0, p->kernel_h * p->kernel_w * p->in_c * p->out_c * sizeof *dw);
     for (size_t e = 0; e < count; e++)
-        for_each_meeting(p, backward, &(arrays){.x = x + e * in, .w = w, .dz = dz + e * out, .dx = dx + e * in, .dw = dw});
+        for_each_meeting(p, backward,
+                         &(arrays){.x = x + e * in, .w = w, .dz = dz + e * out, .dx = dx + e * in, .dw = dw});
 }

@@ -11,7 +11,8 @@ void ref_dense(const clq_dense_problem *p, size_t count, const double *x, const 
         }
 }
 
-void ref_dense_gradients(const clq_dense_problem *p, size_t count, const double *x, const double *w, const double *dz, double *dx, double *dw) {
+void ref_dense_gradients(const clq_dense_problem *p, size_t count, const double *x, const double *w, const double *dz,
+                         double *dx, double *dw) {
     size_t rows = count * p->rows_per_example;
     memset(dx, 0, rows * p->in * sizeof *dx);
     memset(dw, 0, p->in * p->out * sizeof *dw);
@@ -23,11 +24,13 @@ void ref_dense_gradients(const clq_dense_problem *p, size_t count, const double 
             }
 }
 
-void ref_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const double *a, const double *b, double *c) {
+void ref_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const double *a, const double *b,
+              double *c) {
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < n; j++) {
             double sum = 0;
-            for (size_t l = 0; l < k; l++) sum += (transpose_a ? a[l * m + i] : a[i * k + l]) * (transpose_b ? b[j * k + l] : b[l * n + j]);
+            for (size_t l = 0; l < k; l++)
+                sum += (transpose_a ? a[l * m + i] : a[i * k + l]) * (transpose_b ? b[j * k + l] : b[l * n + j]);
             c[i * n + j] = sum;
         }
 }

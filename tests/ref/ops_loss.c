@@ -49,8 +49,10 @@ void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, cons
         dx[j] = 0;
         for (size_t i = 0; i < n; i++) {
             double t = smoothed(p, target[i]), qi = x[i] / whole;
-            if (p->from_logits) dx[j] -= t * ((i == j) - qj); /* dlog q_i / dx_j = [i = j] - q_j */
-            else if (qi == clip(qi)) dx[j] -= t / qi * ((i == j) - qi) / whole;
+            if (p->from_logits)
+                dx[j] -= t * ((i == j) - qj); /* dlog q_i / dx_j = [i = j] - q_j */
+            else if (qi == clip(qi))
+                dx[j] -= t / qi * ((i == j) - qi) / whole;
         }
     }
 }

@@ -14,11 +14,13 @@ typedef struct window {
 } window;
 
 /* dx: where to add `share` to every element that is no padding; NULL: nowhere. */
-static window look(const clq_pool2d_problem *p, size_t n, size_t oh, size_t ow, size_t c, const double *x, double *dx, double share) {
+static window look(const clq_pool2d_problem *p, size_t n, size_t oh, size_t ow, size_t c, const double *x, double *dx,
+                   double share) {
     window result = {.best = -1};
     for (size_t h = 0; h < p->size_h; h++) {
         for (size_t w = 0; w < p->size_w; w++) {
-            long i = at(p, n, (long)(oh * p->stride_h + h) - (long)p->pad_top, (long)(ow * p->stride_w + w) - (long)p->pad_left, c);
+            long i = at(p, n, (long)(oh * p->stride_h + h) - (long)p->pad_top,
+                        (long)(ow * p->stride_w + w) - (long)p->pad_left, c);
             if (i < 0) continue;
             result.covered++;
             result.sum += x[i];
@@ -52,7 +54,9 @@ void ref_pool2d_gradient(const clq_pool2d_problem *p, size_t count, const double
             for (size_t ow = 0; ow < p->out_w; ow++)
                 for (size_t c = 0; c < p->channels; c++, i++) {
                     window one = look(p, n, oh, ow, c, x, NULL, 0);
-                    if (p->average) look(p, n, oh, ow, c, x, dx, dy[i] / (double)one.covered);
-                    else dx[one.best] += dy[i];
+                    if (p->average)
+                        look(p, n, oh, ow, c, x, dx, dy[i] / (double)one.covered);
+                    else
+                        dx[one.best] += dy[i];
                 }
 }

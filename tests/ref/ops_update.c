@@ -13,7 +13,8 @@ void ref_sgd(size_t n, double rate, double momentum, bool nesterov, double *w, c
     }
 }
 
-void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon, double *w, const double *g, double *m, double *v) {
+void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon, double *w, const double *g, double *m,
+              double *v) {
     for (size_t i = 0; i < n; i++) {
         m[i] = beta1 * m[i] + (1 - beta1) * g[i];
         v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];

@@ -7,7 +7,8 @@
 /* y = act(x); softmax over rows of `channels`. */
 void ref_activation(clq_activation act, size_t rows, size_t channels, const double *x, double *y);
 /* dx from dy by the derivative at x; db (channels) unless NULL. */
-void ref_activation_gradient(clq_activation act, size_t rows, size_t channels, const double *x, const double *dy, double *dx, double *db);
+void ref_activation_gradient(clq_activation act, size_t rows, size_t channels, const double *x, const double *dy,
+                             double *dx, double *db);
 
 /* winner: place within the window (h * size_w + w), NULL for averages. */
 void ref_pool2d(const clq_pool2d_problem *p, size_t count, const double *x, double *y, int *winner);
@@ -20,7 +21,8 @@ void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, cons
 size_t ref_argmax(const double *x, size_t n); /* the first of equals */
 
 void ref_sgd(size_t n, double rate, double momentum, bool nesterov, double *w, const double *g, double *v);
-void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon, double *w, const double *g, double *m, double *v);
+void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon, double *w, const double *g, double *m,
+              double *v);
 double ref_square_sum(size_t n, const float *x);
 
 #endif

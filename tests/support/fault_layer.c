@@ -1,6 +1,6 @@
-/* An OpenCL layer (OPENCL_LAYERS names the library) that fails calls on order. It counts the calls that can fail, of the
- * thread that fault_only named or of all; fault_arm(n, error, sticky) makes the n-th from then on fail, and with `sticky`
- * all after it. Releases never fail: a failed release is a leak and nothing else. */
+/* An OpenCL layer (OPENCL_LAYERS names the library) that fails calls on order. It counts the calls that can fail, of
+ * the thread that fault_only named or of all; fault_arm(n, error, sticky) makes the n-th from then on fail, and with
+ * `sticky` all after it. Releases never fail: a failed release is a leak and nothing else. */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS

@@ -7,12 +7,17 @@
 enum { INPUTS = 4, CLASSES = 3, BATCH = 6 };
 
 static clq_system *sys;
-static const float samples[BATCH][INPUTS] = {{1, 2, 3, 4}, {0, 1, 0, 1}, {2, 0, 0, 1}, {3, 1, 2, 0}, {1, 1, 1, 1}, {0, 0, 2, 2}};
+static const float samples[BATCH][INPUTS] = {{1, 2, 3, 4}, {0, 1, 0, 1}, {2, 0, 0, 1},
+                                             {3, 1, 2, 0}, {1, 1, 1, 1}, {0, 0, 2, 2}};
 static const int32_t labels[BATCH] = {0, 2, 1, 1, 0, 2};
 
 static clq_batch good_batch(void) {
-    return (clq_batch){.count = BATCH, .samples = samples, .sample_elements = INPUTS, .sample_dtype = CLQ_F32,
-                       .labels = labels, .classes = CLASSES};
+    return (clq_batch){.count = BATCH,
+                       .samples = samples,
+                       .sample_elements = INPUTS,
+                       .sample_dtype = CLQ_F32,
+                       .labels = labels,
+                       .classes = CLASSES};
 }
 
 static void open_trainer(clq_loss_kind loss, clq_model **model, clq_trainer **trainer) {
@@ -20,7 +25,8 @@ static void open_trainer(clq_loss_kind loss, clq_model **model, clq_trainer **tr
     assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));
     assert_ok(clq_model_create("small", model));
     clq_tensor x = clq_input(*model, CLQ_SHAPE(INPUTS));
-    assert_ok(clq_model_finish(*model, clq_dense(*model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    assert_ok(clq_model_finish(*model,
+                               clq_dense(*model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;

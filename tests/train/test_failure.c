@@ -1,5 +1,5 @@
-/* Training when something fails: a device that vanishes in the middle, any call of any replica, any allocation. Always a
- * named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
+/* Training when something fails: a device that vanishes in the middle, any call of any replica, any allocation. Always
+ * a named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
 #include "support/check.h"
 #include "support/faults.h"
 #include "train/train.h"
@@ -16,12 +16,12 @@ static int32_t labels[SAMPLES];
 
 typedef struct training {
     const char *spec;
-    size_t bucket_bytes;  /* 0: whole steps without buckets */
-    double loss;          /* out: of the last step */
-    const char *fail_in;  /* thread whose calls count, once the trainer exists; NULL: nothing is armed */
+    size_t bucket_bytes; /* 0: whole steps without buckets */
+    double loss;         /* out: of the last step */
+    const char *fail_in; /* thread whose calls count, once the trainer exists; NULL: nothing is armed */
     unsigned fail_at;
     bool sticky;
-    unsigned calls;       /* out: that could have failed */
+    unsigned calls; /* out: that could have failed */
 } training;
 
 static clq_status make_model(clq_model **out) {
@@ -31,8 +31,10 @@ static clq_status make_model(clq_model **out) {
     x = clq_dense(model, x, &(clq_dense_config){.units = 5, .activation = CLQ_TANH});
     x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
     clq_status status = clq_model_finish(model, x);
-    if (status != CLQ_OK) clq_model_destroy(model);
-    else *out = model;
+    if (status != CLQ_OK)
+        clq_model_destroy(model);
+    else
+        *out = model;
     return status;
 }
 
@@ -41,8 +43,10 @@ static clq_status make_data(clq_dataset **out) {
     size_t shape[] = {INPUTS};
     CLQ_TRY(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, CLASSES, &data));
     clq_status status = clq_dataset_batch(data, BATCH, false);
-    if (status != CLQ_OK) clq_dataset_destroy(data);
-    else *out = data;
+    if (status != CLQ_OK)
+        clq_dataset_destroy(data);
+    else
+        *out = data;
     return status;
 }
 
@@ -96,9 +100,11 @@ static double clean_loss(const char *spec) {
 }
 
 static const char *const specs[] = {
-    "pocl:0,pocl:1", "pocl:5*2",
+    "pocl:0,pocl:1",
+    "pocl:5*2",
 #if defined(__x86_64__)
-    "pocl:0,intel", "intel*2",
+    "pocl:0,intel",
+    "intel*2",
 #endif
 };
 
@@ -117,7 +123,9 @@ static void fail_calls_of(const char *thread, size_t bucket_bytes, unsigned stri
             /* Waiting asks as often as it takes: not every run gets as far, and one question more may do. */
             if (status == CLQ_OK && t.loss == clean && (t.calls < n || !t.sticky)) continue;
             failures++;
-            if (status == CLQ_OK) fail_msg("%s, call %u of %u: no error, and the loss is %.9g, not %.9g", specs[i], n, t.calls, t.loss, clean);
+            if (status == CLQ_OK)
+                fail_msg("%s, call %u of %u: no error, and the loss is %.9g, not %.9g", specs[i], n, t.calls, t.loss,
+                         clean);
             if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY)
                 fail_msg("%s, call %u of %u: %s: %s", specs[i], n, calls, clq_status_text(status), clq_error_detail());
             const char *who = strstr(clq_error_detail(), "replica 1");
@@ -184,7 +192,8 @@ static void any_call_fails(const char *spec) {
         (void)layer.arm(n, CL_OUT_OF_RESOURCES, n % 2);
         clq_status status = train_in_time(&t);
         (void)layer.arm(0, 0, false);
-        if (status == CLQ_OK && t.loss != clean) fail_msg("%s, call %u: the loss is %g, not %g", spec, n, t.loss, clean);
+        if (status == CLQ_OK && t.loss != clean)
+            fail_msg("%s, call %u: the loss is %g, not %g", spec, n, t.loss, clean);
         if (status == CLQ_OK) continue;
         failures++;
         if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY && status != CLQ_BUILD)
@@ -214,7 +223,8 @@ static void any_allocation_fails(void **state) {
         made = clq_memory_fail_at(0, false);
         if (status != CLQ_OK && (status != CLQ_MEMORY || !strstr(clq_error_detail(), "memory")))
             fail_msg("allocation %d: %s: %s", (int)n, clq_status_text(status), clq_error_detail());
-        if (status == CLQ_OK && t.loss != clean) fail_msg("allocation %d: the loss is %g, not %g", (int)n, t.loss, clean);
+        if (status == CLQ_OK && t.loss != clean)
+            fail_msg("allocation %d: the loss is %g, not %g", (int)n, t.loss, clean);
     }
     assert_true(clean == clean_loss("pocl:0,pocl:1"));
 }
@@ -236,10 +246,9 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_replica_fails),      cmocka_unit_test(one_replica_fails_among_buckets),
-        cmocka_unit_test(failure_stays),
-        cmocka_unit_test(any_call_of_one_device), cmocka_unit_test(any_call_of_two_devices),
-        cmocka_unit_test(any_allocation_fails),
+        cmocka_unit_test(one_replica_fails),       cmocka_unit_test(one_replica_fails_among_buckets),
+        cmocka_unit_test(failure_stays),           cmocka_unit_test(any_call_of_one_device),
+        cmocka_unit_test(any_call_of_two_devices), cmocka_unit_test(any_allocation_fails),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

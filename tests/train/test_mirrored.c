@@ -16,7 +16,7 @@ typedef struct trace {
     double losses[STEPS];
     float *gradient; /* of the first step, all variables */
     size_t elements;
-    float *weights;  /* at the end */
+    float *weights;   /* at the end */
     bool one_context; /* of the first two replicas */
 } trace;
 
@@ -48,7 +48,8 @@ static void read_gradient(clq_trainer *trainer, const clq_model *model, float *o
 }
 
 /* bucket_bytes 0: the step by its parts; else in one, in buckets. */
-static trace run_with(const char *model_name, const char *optimizer, const char *spec, clq_group_config group, size_t bucket_bytes) {
+static trace run_with(const char *model_name, const char *optimizer, const char *spec, clq_group_config group,
+                      size_t bucket_bytes) {
     trace t = {0};
     clq_devices devices;
     clq_model *model;
@@ -68,7 +69,8 @@ static trace run_with(const char *model_name, const char *optimizer, const char 
     must(clq_dataset_batch(data, BATCH, false));
     must(clq_trainer_create(model, &devices, &config, &trainer));
     const clq_strategy *strategy = clq_trainer_strategy(trainer);
-    t.one_context = devices.count > 1 && clq_device_same_context(clq_strategy_device(strategy, 0), clq_strategy_device(strategy, 1));
+    t.one_context = devices.count > 1 &&
+                    clq_device_same_context(clq_strategy_device(strategy, 0), clq_strategy_device(strategy, 1));
     t.elements = clq_model_parameter_count(model);
     t.gradient = clq_alloc(t.elements, sizeof *t.gradient);
     t.weights = clq_alloc(t.elements, sizeof *t.weights);
@@ -114,10 +116,12 @@ static void check_equal(const trace *one, const trace *many, const char *spec, d
         norm += pow((double)one->gradient[i], 2);
     }
     assert_true(norm > 0.0);
-    if (!(sqrt(difference / norm) <= 1e-6)) fail_msg("%s: the reduced gradient differs by %.2g", spec, sqrt(difference / norm));
+    if (!(sqrt(difference / norm) <= 1e-6))
+        fail_msg("%s: the reduced gradient differs by %.2g", spec, sqrt(difference / norm));
     for (size_t s = 0; s < STEPS; s++)
         if (!(fabs(many->losses[s] - one->losses[s]) <= tolerance * fabs(one->losses[s])))
-            fail_msg("%s: loss of step %zu is %.9g and one replica's is %.9g", spec, s + 1, many->losses[s], one->losses[s]);
+            fail_msg("%s: loss of step %zu is %.9g and one replica's is %.9g", spec, s + 1, many->losses[s],
+                     one->losses[s]);
 }
 
 static void check_identical(const trace *a, const trace *b) {
@@ -129,7 +133,7 @@ static void check_identical(const trace *a, const trace *b) {
 static const char *const specs[] = {
     "pocl:0,pocl:1", "pocl:0,pocl:1,pocl:2", "pocl:0,pocl:1,pocl:2,pocl:3,pocl:4", "pocl:5*2",
 #if defined(__x86_64__)
-    "pocl:0,intel", "intel,pocl:5,pocl:0",
+    "pocl:0,intel",  "intel,pocl:5,pocl:0",
 #endif
 };
 
@@ -158,15 +162,18 @@ static void cnn_with_sgd(void **state) {
 /* The ring, which devices without shared memory use: between contexts, and inside one, where copies are direct. */
 static void over_a_ring(void **state) {
     (void)state;
-    const char *const ring_specs[] = {"pocl:0,pocl:1,pocl:2", "pocl:5*2",
+    const char *const ring_specs[] = {
+        "pocl:0,pocl:1,pocl:2",
+        "pocl:5*2",
 #if defined(__x86_64__)
-                                      "pocl:0,intel,pocl:1",
+        "pocl:0,intel,pocl:1",
 #endif
     };
     const clq_group_config ring = {.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 1 << 14};
     trace one = run("mlp", "adam", "pocl:0");
     for (size_t i = 0; i < CLQ_COUNT_OF(ring_specs); i++) {
-        trace many = run_with("mlp", "adam", ring_specs[i], ring, 0), again = run_with("mlp", "adam", ring_specs[i], ring, 0);
+        trace many = run_with("mlp", "adam", ring_specs[i], ring, 0),
+              again = run_with("mlp", "adam", ring_specs[i], ring, 0);
         check_equal(&one, &many, ring_specs[i], 1e-5);
         check_identical(&many, &again);
         assert_true(many.one_context == (i == 0));
@@ -185,7 +192,8 @@ static void in_buckets(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
         size_t bytes = sizes[i % CLQ_COUNT_OF(sizes)];
         clq_group_config group = i % 2 ? direct : ring;
-        trace many = run_with("cnn", "sgd:lr=0.01", specs[i], group, bytes), again = run_with("cnn", "sgd:lr=0.01", specs[i], group, bytes);
+        trace many = run_with("cnn", "sgd:lr=0.01", specs[i], group, bytes),
+              again = run_with("cnn", "sgd:lr=0.01", specs[i], group, bytes);
         check_equal(&one, &many, specs[i], 1e-4);
         check_identical(&many, &again);
         release(&many);
