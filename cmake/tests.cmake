@@ -50,3 +50,27 @@ set_target_properties(clq_fault_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECT
 foreach(target test_device_fault test_train_failure)
   add_dependencies(${target} clq_fault_layer)
 endforeach()
+
+# Programs that meet oclgrind's simulated device use it alone, in small cases (tests/oclgrind/run), and from one thread:
+# its runtime does not bear several. Not instrumented: the sanitizers would look at the simulator.
+option(CLIQUE_TEST_OCLGRIND "Run kernels under oclgrind; OFF where the system has no such package" ON)
+if(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
+  find_library(CLIQUE_OCLGRIND oclgrind-rt-icd PATH_SUFFIXES oclgrind REQUIRED)
+  file(WRITE ${CMAKE_BINARY_DIR}/simulator/oclgrind.icd "${CLIQUE_OCLGRIND}\n")
+  set(simulator_environment ${CLQ_TEST_ENVIRONMENT})
+  list(TRANSFORM simulator_environment REPLACE "^OCL_ICD_VENDORS=.*" "OCL_ICD_VENDORS=${CMAKE_BINARY_DIR}/simulator")
+  add_executable(flawed_kernels ${PROJECT_SOURCE_DIR}/tests/oclgrind/flawed.c)
+  clq_compile_options(flawed_kernels)
+  target_link_libraries(flawed_kernels PRIVATE OpenCL::OpenCL)
+  set_target_properties(flawed_kernels PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  set(run_simulated ${PROJECT_SOURCE_DIR}/tests/oclgrind/run)
+  add_test(NAME oclgrind/finds COMMAND ${run_simulated} --finds "Write-write data race" --finds "Invalid read of size 4"
+    --finds CL_INVALID_VALUE $<TARGET_FILE:flawed_kernels>)
+  set(simulated_tests oclgrind/finds)
+  foreach(name ops/activation ops/conv2d ops/dense ops/gemm ops/input ops/list ops/loss ops/pool2d ops/update comm/add)
+    string(REPLACE / _ target ${name})
+    add_test(NAME oclgrind/${target} COMMAND ${run_simulated} $<TARGET_FILE:test_${target}>)
+    list(APPEND simulated_tests oclgrind/${target})
+  endforeach()
+  set_tests_properties(${simulated_tests} PROPERTIES ENVIRONMENT "${simulator_environment}" TIMEOUT 600)
+endif()

@@ -14,35 +14,60 @@ typedef struct conv_case {
 
 /* in h, w, c, out h, w, c, kernel, stride, dilation, padding in front; capacity; bias */
 static const conv_case cases[] = {
-    {{13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, true},   /* the usual one: a row of pixels is a tile */
-    {{12, 12, 1, 12, 12, 8, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR}, 5, true},   /* same, one channel: padded first */
-    {{28, 28, 1, 26, 26, 32, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 2, true},    /* two tiles per row, taps as runs */
-    {{9, 31, 17, 9, 31, 19, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, false},    /* same: edges and middle of long rows; primes */
-    {{10, 11, 3, 5, 6, 10, 3, 3, 2, 2, 1, 1, 0, 1, CLQ_TANH}, 4, true},      /* same with strides: padding behind only */
-    {{17, 16, 16, 6, 5, 16, 3, 2, 3, 3, 1, 1, 1, 0, CLQ_LINEAR}, 3, true},   /* strides of 3: inputs that no tap meets */
-    {{15, 14, 20, 7, 8, 5, 3, 3, 1, 1, 4, 3, 0, 0, CLQ_LINEAR}, 2, false},   /* dilation */
-    {{11, 9, 16, 11, 9, 33, 3, 3, 1, 1, 2, 2, 2, 2, CLQ_RELU}, 2, true},     /* dilation, same */
-    {{5, 4, 6, 5, 4, 7, 1, 1, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 7, true},         /* 1x1: a matrix product */
-    {{7, 8, 12, 4, 4, 9, 1, 1, 2, 2, 1, 1, 0, 0, CLQ_LINEAR}, 3, true},      /* 1x1 with strides */
-    {{4, 5, 3, 1, 1, 40, 4, 5, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 9, true},      /* the kernel is the whole image */
-    {{1, 19, 2, 1, 15, 3, 1, 5, 1, 1, 1, 1, 0, 0, CLQ_SIGMOID}, 4, true},    /* one row */
-    {{19, 1, 130, 17, 1, 4, 9, 1, 1, 1, 1, 1, 3, 0, CLQ_LINEAR}, 2, true},   /* one column, padded; long sums */
-    {{3, 3, 16, 3, 3, 2, 5, 5, 1, 1, 1, 1, 2, 2, CLQ_LINEAR}, 2, false},     /* a kernel larger than the image */
-    {{40, 40, 2, 38, 38, 3, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 16, false}, /* long sums for the weights */
+    /* the usual one: a row of pixels is a tile */
+    {{13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, true},
+    /* same, one channel: padded first */
+    {{12, 12, 1, 12, 12, 8, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR}, 5, true},
+    /* same: edges and middle of long rows; primes */
+    {{9, 31, 17, 9, 31, 19, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, false},
+    /* strides of 3: inputs that no tap meets */
+    {{17, 16, 16, 6, 5, 16, 3, 2, 3, 3, 1, 1, 1, 0, CLQ_LINEAR}, 3, true},
+    /* dilation, same */
+    {{11, 9, 16, 11, 9, 33, 3, 3, 1, 1, 2, 2, 2, 2, CLQ_RELU}, 2, true},
+    /* 1x1: a matrix product */
+    {{5, 4, 6, 5, 4, 7, 1, 1, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 7, true},
+    /* two tiles per row, taps as runs */
+    {{28, 28, 1, 26, 26, 32, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 2, true},
+    /* same with strides: padding behind only */
+    {{10, 11, 3, 5, 6, 10, 3, 3, 2, 2, 1, 1, 0, 1, CLQ_TANH}, 4, true},
+    /* dilation */
+    {{15, 14, 20, 7, 8, 5, 3, 3, 1, 1, 4, 3, 0, 0, CLQ_LINEAR}, 2, false},
+    /* 1x1 with strides */
+    {{7, 8, 12, 4, 4, 9, 1, 1, 2, 2, 1, 1, 0, 0, CLQ_LINEAR}, 3, true},
+    /* the kernel is the whole image */
+    {{4, 5, 3, 1, 1, 40, 4, 5, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 9, true},
+    /* one row */
+    {{1, 19, 2, 1, 15, 3, 1, 5, 1, 1, 1, 1, 0, 0, CLQ_SIGMOID}, 4, true},
+    /* one column, padded; long sums */
+    {{19, 1, 130, 17, 1, 4, 9, 1, 1, 1, 1, 1, 3, 0, CLQ_LINEAR}, 2, true},
+    /* a kernel larger than the image */
+    {{3, 3, 16, 3, 3, 2, 5, 5, 1, 1, 1, 1, 2, 2, CLQ_LINEAR}, 2, false},
+    /* long sums for the weights */
+    {{40, 40, 2, 38, 38, 3, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 16, false},
+    /* small enough for a simulator: valid with more than a vector of channels; dilation; same with long rows */
+    {{6, 7, 2, 4, 5, 17, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 2, true},
+    {{7, 7, 3, 3, 3, 5, 3, 3, 1, 1, 2, 2, 0, 0, CLQ_LINEAR}, 3, true},
+    {{3, 18, 4, 3, 18, 5, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, true},
 };
-/* Those that every driver has to build; the others are for one that builds as the second does. */
-static const size_t everywhere[] = {0, 1, 3, 5, 7};
+enum { EVERYWHERE = 6, SAME = 1, MATRIX = 5 };
 
-static void forward(clq_list *list, const void *p, clq_value x, clq_value w, clq_value b, clq_value y) { clq_conv2d_forward(list, p, x, w, b, y); }
-static void backward(clq_list *list, const void *p, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw) {
+static void forward(clq_list *list, const void *p, clq_value x, clq_value w, clq_value b, clq_value y) {
+    clq_conv2d_forward(list, p, x, w, b, y);
+}
+static void backward(clq_list *list, const void *p, clq_value x, clq_value w, clq_value dz, clq_value dx,
+                     clq_value dw) {
     clq_conv2d_backward(list, p, x, w, dz, dx, dw);
 }
-static void ref(const void *p, size_t count, const double *x, const double *w, const double *b, double *z) { ref_conv2d(p, count, x, w, b, z); }
-static void ref_gradients(const void *p, size_t count, const double *x, const double *w, const double *dz, double *dx, double *dw) {
+static void ref(const void *p, size_t count, const double *x, const double *w, const double *b, double *z) {
+    ref_conv2d(p, count, x, w, b, z);
+}
+static void ref_gradients(const void *p, size_t count, const double *x, const double *w, const double *dz, double *dx,
+                          double *dw) {
     ref_conv2d_gradients(p, count, x, w, dz, dx, dw);
 }
 
-static void check(rig *r, const conv_case *c, clq_product_variant variant) {
+static void check(rig *r, size_t index, clq_product_variant variant) {
+    const conv_case *c = &cases[index];
     const clq_conv2d_problem *p = &c->p;
     product_layer layer = {
         .in = p->in_h * p->in_w * p->in_c,
@@ -60,13 +85,7 @@ static void check(rig *r, const conv_case *c, clq_product_variant variant) {
     product_check(r, &layer, c->capacity, variant);
 }
 
-static void check_family(rig *r) {
-    if (clq_device_runs_in_caller(r->device)) {
-        for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) check(r, &cases[i], CLQ_PRODUCT_AUTO);
-    } else {
-        for (size_t i = 0; i < CLQ_COUNT_OF(everywhere); i++) check(r, &cases[everywhere[i]], CLQ_PRODUCT_AUTO);
-    }
-}
+static void check_family(rig *r) { product_check_cases(r, CLQ_COUNT_OF(cases), EVERYWHERE, check); }
 
 static void matches_reference(void **state) {
     (void)state;
@@ -75,8 +94,8 @@ static void matches_reference(void **state) {
 
 /* CLBlast multiplies matrices: what is none falls back to the family. */
 static void check_clblast(rig *r) {
-    check(r, &cases[8], CLQ_PRODUCT_CLBLAST);
-    check(r, &cases[1], CLQ_PRODUCT_CLBLAST);
+    check(r, MATRIX, CLQ_PRODUCT_CLBLAST);
+    check(r, SAME, CLQ_PRODUCT_CLBLAST);
 }
 
 static void clblast_matches_reference(void **state) {

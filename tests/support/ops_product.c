@@ -14,16 +14,21 @@ static void must(const rig *r, clq_status status) {
     if (status != CLQ_OK) fail_msg("%s: %s: %s", r->name, clq_status_text(status), clq_error_detail());
 }
 
-void product_check_numbers(const rig *r, const char *what, const float *got, const double *want, const double *sizes, size_t n, size_t terms) {
+void product_check_numbers(const rig *r, const char *what, const float *got, const double *want, const double *sizes,
+                           size_t n, size_t terms) {
     const double unit = ldexp(1, -24);
     double error_square = 0, square = 0, steps = (double)terms + 8; /* a sum in any order, and what follows it */
     for (size_t i = 0; i < n; i++) {
         double error = fabs((double)got[i] - want[i]), most = steps * unit * sizes[i] + 1e-6 * fabs(want[i]) + 1e-30;
         error_square += error * error;
         square += want[i] * want[i];
-        if (!(error <= most)) fail_msg("%s: %s[%zu of %zu] is %.9g, should be %.9g: off by %.3g", r->name, what, i, n, (double)got[i], want[i], error);
+        if (!(error <= most))
+            fail_msg("%s: %s[%zu of %zu] is %.9g, should be %.9g: off by %.3g", r->name, what, i, n, (double)got[i],
+                     want[i], error);
     }
-    if (!(sqrt(error_square) <= 1e-6 * sqrt(square))) fail_msg("%s: %s is off by %.3g (relative, L2) over %zu sums of %zu", r->name, what, sqrt(error_square / square), n, terms);
+    if (!(sqrt(error_square) <= 1e-6 * sqrt(square)))
+        fail_msg("%s: %s is off by %.3g (relative, L2) over %zu sums of %zu", r->name, what,
+                 sqrt(error_square / square), n, terms);
 }
 
 /* One random input, its sizes, and what the reference makes of both. */
@@ -63,7 +68,8 @@ static arrays make_arrays(const product_layer *l, size_t count) {
 }
 
 static void free_arrays(arrays *a) {
-    void *const all[] = {a->x, a->w, a->b, a->dz, a->d_x, a->d_w, a->d_b, a->d_dz, a->y, a->dx, a->dw, a->y_size, a->dx_size, a->dw_size};
+    void *const all[] = {a->x,    a->w, a->b,  a->dz, a->d_x,    a->d_w,     a->d_b,
+                         a->d_dz, a->y, a->dx, a->dw, a->y_size, a->dx_size, a->dw_size};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
 }
 
@@ -123,8 +129,14 @@ void product_check(rig *r, const product_layer *l, uint32_t capacity, clq_produc
     l->backward(r->list, l->problem, v.x, v.w, v.dz, v.dx, v.dw);
     must(r, clq_list_status(r->list));
     rig_bind(r);
-    const uint32_t counts[] = {capacity, 0, 1, capacity - 1};
-    for (size_t i = 0; i < CLQ_COUNT_OF(counts); i++)
+    const uint32_t counts[] = {capacity, 1, 0, capacity - 1};
+    for (size_t i = 0; i < (rig_is_simulated(r) ? 2 : CLQ_COUNT_OF(counts)); i++)
         if (i < 3 || counts[i] > 1) check_count(r, l, &v, counts[i]);
     rig_end(r);
+}
+
+void product_check_cases(rig *r, size_t cases, size_t everywhere,
+                         void (*check)(rig *r, size_t index, clq_product_variant variant)) {
+    bool all = clq_device_runs_in_caller(r->device) || rig_is_simulated(r);
+    for (size_t i = 0; i < (all ? cases : everywhere); i++) check(r, i, CLQ_PRODUCT_AUTO);
 }

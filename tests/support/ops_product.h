@@ -11,17 +11,25 @@ typedef struct product_layer {
     clq_activation activation;
     const void *problem;
     void (*forward)(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value b, clq_value y);
-    void (*backward)(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value dz, clq_value dx, clq_value dw);
+    void (*backward)(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value dz, clq_value dx,
+                     clq_value dw);
     void (*ref)(const void *problem, size_t count, const double *x, const double *w, const double *b, double *z);
-    void (*ref_gradients)(const void *problem, size_t count, const double *x, const double *w, const double *dz, double *dx, double *dw);
+    void (*ref_gradients)(const void *problem, size_t count, const double *x, const double *w, const double *dz,
+                          double *dx, double *dw);
 } product_layer;
 
-/* Runs the layer made for `capacity` with counts of 0, 1, capacity - 1 and capacity, twice each, and checks: every
- * number against the largest error that float32 sums of its terms can have, all together against a relative error of
- * 1e-6 (L2); equal bits in both runs; nothing written beyond the count. */
+/* Runs the layer made for `capacity` with counts of capacity, 1, 0 and capacity - 1 (a simulator: the first two), twice
+ * each, and checks: every number against the largest error that float32 sums of its terms can have, all together
+ * against a relative error of 1e-6 (L2); equal bits in both runs; nothing written beyond the count. */
 void product_check(rig *r, const product_layer *layer, uint32_t capacity, clq_product_variant variant);
 
+/* Checks all cases on a device that builds kernels in its caller (PoCL's basic one) and, as far as it affords them, on
+ * the simulator; the first `everywhere` of them on the others, which build as the first does. */
+void product_check_cases(rig *r, size_t cases, size_t everywhere,
+                         void (*check)(rig *r, size_t index, clq_product_variant variant));
+
 /* The checks of one result. sizes: the same sum of absolute values; terms: how many. */
-void product_check_numbers(const rig *r, const char *what, const float *got, const double *want, const double *sizes, size_t n, size_t terms);
+void product_check_numbers(const rig *r, const char *what, const float *got, const double *want, const double *sizes,
+                           size_t n, size_t terms);
 
 #endif

@@ -22,6 +22,7 @@ typedef struct rig {
 /* Calls body for PoCL's basic device, PoCL's pthread device, Intel's (on x86-64; elsewhere where there is one), each
  * as TILE and as LOCAL. Under oclgrind for its device alone. */
 void rig_each(void (*body)(rig *r));
+bool rig_is_simulated(const rig *r);
 /* Whether a case of this size runs on the device: the simulator takes a second for what others do in a millisecond. */
 bool rig_affords(const rig *r, size_t floats);
 
@@ -39,7 +40,8 @@ void rig_check_untouched(rig *r, clq_value value, size_t from);
 void rig_end(rig *r);
 
 /* |got - want| <= relative * |want| + absolute for all; equal infinities and NaN for NaN are fine. */
-void rig_check_close(const rig *r, const char *what, const float *got, const double *want, size_t n, double relative, double absolute);
+void rig_check_close(const rig *r, const char *what, const float *got, const double *want, size_t n, double relative,
+                     double absolute);
 
 /* Numbers for tests. */
 double rig_uniform(clq_random *random, double low, double high);
