@@ -74,3 +74,12 @@ if(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
   endforeach()
   set_tests_properties(${simulated_tests} PROPERTIES ENVIRONMENT "${simulator_environment}" TIMEOUT 600)
 endif()
+
+# The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
+set(cost 100)
+foreach(name interop/golden ops/conv2d oclgrind/ops_conv2d train/failure ops/dense train/mirrored)
+  if(TEST ${name})
+    set_tests_properties(${name} PROPERTIES COST ${cost})
+  endif()
+  math(EXPR cost "${cost} - 1")
+endforeach()
