@@ -1,21 +1,87 @@
-/* Adds a chunk that came from another rank: to = from + received, `count` floats at element offsets of any alignment.
- * `to` and `from` may be the same memory. One addition per element: the same bits on every device. */
+/* Combines a chunk that came from another rank with this rank's: to = operand OP received, `count` elements at element
+ * offsets of any alignment. `to` and `operand` may be the same memory. The arithmetic of src/comm/reduce.c, with the same
+ * bits: one operation per element.
+ *
+ * ELEMENT: as stored. WORK: computed in; unsigned where signed integers are added or multiplied, because they wrap.
+ * QUOTIENT: what an average of integers is divided as. OP: 0 sum, 1 product, 2 least, 3 largest. HALF: 1 for f16, 2 for
+ * bf16, which are computed in float. */
 
 #ifdef TILE /* few work-items, each with one stretch */
 #define WIDTH 16
-#define VLOAD vload16
-#define VSTORE vstore16
 #else /* many, neighbours take neighbouring vectors */
 #define WIDTH 4
-#define VLOAD vload4
-#define VSTORE vstore4
 #endif
 
-kernel void comm_add(global float *to_memory, ulong to_at, global const float *from_memory, ulong from_at,
-                     global const float *received_memory, ulong received_at, ulong count) {
-    global float *to = to_memory + to_at;
-    global const float *from = from_memory + from_at;
-    global const float *received = received_memory + received_at;
+#ifdef DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+typedef CLQ_JOIN(WORK, WIDTH) work_v;
+
+#if HALF == 1
+#define LOADS(i, p) CLQ_JOIN(vload_half, WIDTH)(i, p)
+#define STORES(v, i, p) CLQ_JOIN(CLQ_JOIN(vstore_half, WIDTH), _rte)(v, i, p)
+#define LOAD(i, p) vload_half(i, p)
+#define STORE(v, i, p) vstore_half_rte(v, i, p)
+#elif HALF == 2
+typedef CLQ_JOIN(uint, WIDTH) bits_v;
+
+/* To the nearest, ties to even; NaN stays one. */
+#define DEFINE_TO_BF16(name, bits_t, work_t, as_bits, to_short, short_t)                                               \
+    static short_t name(work_t v) {                                                                                    \
+        bits_t bits = as_bits(v), rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;                              \
+        return to_short((bits & 0x7fffffffu) > 0x7f800000u ? ((bits >> 16) | 0x40u) : rounded);                        \
+    }
+DEFINE_TO_BF16(to_bf16s, bits_v, work_v, CLQ_JOIN(as_uint, WIDTH), CLQ_JOIN(convert_ushort, WIDTH),
+               CLQ_JOIN(ushort, WIDTH))
+DEFINE_TO_BF16(to_bf16, uint, float, as_uint, convert_ushort, ushort)
+#define LOADS(i, p) CLQ_JOIN(as_float, WIDTH)(CLQ_JOIN(convert_uint, WIDTH)(CLQ_JOIN(vload, WIDTH)(i, p)) << 16)
+#define STORES(v, i, p) CLQ_JOIN(vstore, WIDTH)(to_bf16s(v), i, p)
+#define LOAD(i, p) as_float((uint)(p)[i] << 16)
+#define STORE(v, i, p) ((p)[i] = to_bf16(v))
+#else
+#define LOADS(i, p) CLQ_JOIN(vload, WIDTH)(i, p)
+#define STORES(v, i, p) CLQ_JOIN(vstore, WIDTH)(v, i, p)
+#define LOAD(i, p) ((p)[i])
+#define STORE(v, i, p) ((p)[i] = (v))
+#endif
+
+#if OP == 0
+#define COMBINE(a, b) ((a) + (b))
+#elif OP == 1
+#define COMBINE(a, b) ((a) * (b))
+#elif defined(REAL) /* NaN wins: it compares with nothing, itself included */
+#if OP == 2
+#define COMBINE(a, b) (((a) < (b)) || ((a) != (a)) ? (a) : (b))
+#define COMBINES(a, b) (((a) < (b)) | ((a) != (a)) ? (a) : (b))
+#else
+#define COMBINE(a, b) (((a) > (b)) || ((a) != (a)) ? (a) : (b))
+#define COMBINES(a, b) (((a) > (b)) | ((a) != (a)) ? (a) : (b))
+#endif
+#elif OP == 2
+#define COMBINE(a, b) min(a, b)
+#else
+#define COMBINE(a, b) max(a, b)
+#endif
+#ifndef COMBINES
+#define COMBINES COMBINE
+#endif
+
+#ifdef REAL
+#define AVERAGE(v) ((v) * factor)
+#define AVERAGES AVERAGE
+#else
+#define AVERAGE(v) ((WORK)((QUOTIENT)(v) / factor))
+#define AVERAGES(v) CLQ_JOIN(CLQ_JOIN(as_, WORK), WIDTH)(CLQ_JOIN(CLQ_JOIN(as_, QUOTIENT), WIDTH)(v) / factor)
+#endif
+
+/* factor, where `average`: 1 / ranks for floats, the number of ranks for integers. */
+kernel void comm_combine(global ELEMENT *to_memory, ulong to_at, global const ELEMENT *operand_memory, ulong operand_at,
+                         global const ELEMENT *received_memory, ulong received_at, ulong count, int average,
+                         QUOTIENT factor) {
+    global ELEMENT *to = to_memory + to_at;
+    global const ELEMENT *operand = operand_memory + operand_at;
+    global const ELEMENT *received = received_memory + received_at;
     ulong item = get_global_id(0), items = get_global_size(0), vectors = count / WIDTH;
 #ifdef TILE
     ulong share = (vectors + items - 1) / items;
@@ -23,6 +89,14 @@ kernel void comm_add(global float *to_memory, ulong to_at, global const float *f
 #else
     ulong first = item, last = vectors, stride = items;
 #endif
-    for (ulong i = first; i < last; i += stride) VSTORE(VLOAD(i, from) + VLOAD(i, received), i, to);
-    for (ulong i = vectors * WIDTH + item; i < count; i += items) to[i] = from[i] + received[i];
+    for (ulong i = first; i < last; i += stride) {
+        work_v a = LOADS(i, operand), b = LOADS(i, received), v = COMBINES(a, b);
+        if (average) v = AVERAGES(v);
+        STORES(v, i, to);
+    }
+    for (ulong i = vectors * WIDTH + item; i < count; i += items) {
+        WORK a = LOAD(i, operand), b = LOAD(i, received), v = COMBINE(a, b);
+        if (average) v = AVERAGE(v);
+        STORE(v, i, to);
+    }
 }

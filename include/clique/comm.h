@@ -1,16 +1,48 @@
 /* clique/comm.h: collectives over OpenCL devices of any vendors, on the caller's own contexts, queues and buffers.
  *
- * A group has n ranks; a rank is (context, device, queue). A collective takes one slice (cl_mem, byte offset) per rank
- * and runs on the group's own threads, one per rank: the call returns at once. It starts when its wait events are
- * complete and gives one event per rank that completes with it. Calls of a group run in the order they were issued.
+ *     clq_rank ranks[2] = {{context_a, device_a, queue_a}, {context_b, device_b, queue_b}};
+ *     clq_group *group;
+ *     clq_group_create(ranks, 2, NULL, &group);
+ *     clq_slice data[2] = {{memory_a, 0}, {memory_b, 0}};
+ *     cl_event done[2];
+ *     clq_all_reduce(group, data, data, count, CLQ_F32, CLQ_SUM, NULL, done);   // in place; returns at once
+ *     clEnqueueNDRangeKernel(queue_a, kernel, …, 1, &done[0], NULL);            // goes on with the result
+ *     …
+ *     clq_group_destroy(group);
+ *
+ * A group has n ranks; a rank is (context, device, queue). One program drives all of them: a collective takes one slice
+ * (cl_mem, byte offset) per rank, and the group's own threads, one per rank, do the work. The same device may be
+ * several ranks, each with buffers of its own; contexts may be one per rank or shared.
+ *
+ * Order. A call starts on a rank when that rank's wait event is complete and so is what was enqueued on the rank's
+ * queue before the call. It gives one event per rank, complete when that rank's part is; what the caller enqueues after
+ * the call is not ordered behind it but by these events. Calls of a group run in the order they were issued; several
+ * groups are independent of one another. Where a rank is one of PoCL's basic devices, which run commands in their
+ * caller's thread and cannot wait for an event of the host's, a call returns only when it is done (unless it waits for
+ * a user event).
+ *
+ * Counts and shapes are NCCL's: `count` elements is what all_reduce, broadcast and reduce take from and give to each
+ * rank; reduce_scatter takes n * count and gives count to each; all_gather takes count and gives n * count. 0 is fine,
+ * and so is any count and any offset that is a multiple of the element's size. In place is in == out, for
+ * reduce_scatter out[r] == in[r] + r * count, for all_gather in[r] == out[r] + r * count; ranges that overlap otherwise
+ * are an error.
+ *
+ * Element types: all but bool can be reduced; f64 on devices that have it. f16 and bf16 are stored as such, and added
+ * (multiplied, …) in float: where partial results travel from rank to rank, they are rounded to the type on the way.
+ * Integers wrap around. Min and max of floats: NaN if any value is NaN (which NaN is not defined, nor which zero of +0
+ * and -0). Devices may take floats below the smallest normal number for zero. Avg is the sum times 1/n, for integers
+ * the (wrapped) sum divided by n, toward zero. Collectives that only move elements take every type and any bits.
+ *
  * Results are bitwise the same on every rank and from run to run: who adds what, in which order, is fixed by the
- * group's size and the count.
+ * group's size, the algorithm and the count, never by timing.
  *
- * What was enqueued on a rank's queue before a call is waited for too; what is enqueued after it is not ordered behind
- * it but by the call's events. Where a rank is one of PoCL's basic devices, which run commands in their caller's thread
- * and cannot wait for an event of the host's, a call returns only when it is done (unless it waits for a user event).
+ * Failures. Every function that can fail returns a status, and leaves one line about it in clq_error_detail. What a
+ * call's arguments tell is refused at once and harms nothing. What fails later (a device's error, a wait event that
+ * turns negative, a rank that is not done within the deadline) ends the group: within the deadline + 1 s the events of
+ * all calls under way complete with a negative status, later calls fail, and clq_group_wait tells the first failure,
+ * with rank, step, chunk and device.
  *
- * Thread rules: one thread at a time calls into a group; several groups are independent. */
+ * Thread rules: one thread at a time calls into a group, but clq_group_abort, which any thread may call. */
 #ifndef CLIQUE_COMM_H
 #define CLIQUE_COMM_H
 
@@ -28,53 +60,115 @@ extern "C" {
 typedef struct clq_rank {
     cl_context context;
     cl_device_id device;
-    cl_command_queue queue; /* in-order; NULL: the group makes one */
+    cl_command_queue queue; /* in-order; NULL: none to wait for */
 } clq_rank;
 
 typedef struct clq_slice {
-    cl_mem memory; /* in its rank's context */
+    cl_mem memory; /* in its rank's context; NULL where a rank has no part in it */
     size_t offset; /* bytes, a multiple of the element's size */
 } clq_slice;
 
-typedef enum clq_redop { CLQ_SUM } clq_redop;
-typedef enum clq_algorithm { CLQ_ALGORITHM_AUTO, CLQ_ALGORITHM_RING, CLQ_ALGORITHM_DIRECT } clq_algorithm;
+/* X(name, text). The order of these lists is part of the binary interface: add at the end. */
+#define CLQ_REDOP_MAP(X) X(SUM, "sum") X(PROD, "prod") X(MIN, "min") X(MAX, "max") X(AVG, "avg")
+typedef enum clq_redop {
+#define CLQ_REDOP_ENUM(name, text) CLQ_##name,
+    CLQ_REDOP_MAP(CLQ_REDOP_ENUM)
+#undef CLQ_REDOP_ENUM
+        CLQ_REDOP_COUNT
+} clq_redop;
+
+/* Who sends what to whom, for a message of S bytes and n ranks (steps and bytes: src/comm, beside each):
+ *   ring           every rank to the next only, in n parts: the least bytes per link, 2 (n - 1) steps
+ *   direct         every rank reads the others' memory through the host's pointers: two meetings, no transfers
+ *   reduce-to-one  all to one rank, and back from it: 2 steps deep, its link carries all
+ *   doubling       partners at distance 1, 2, 4, … exchange everything: log2 n steps, for small messages
+ *   hierarchical   inside islands to a leader, a ring across the leaders, back inside
+ * A collective for which an algorithm has no form of its own goes round the ring. */
+#define CLQ_ALGORITHM_MAP(X)                                                                                           \
+    X(AUTO, "auto")                                                                                                    \
+    X(RING, "ring")                                                                                                    \
+    X(DIRECT, "direct")                                                                                                \
+    X(REDUCE_TO_ONE, "reduce-to-one")                                                                                  \
+    X(DOUBLING, "doubling")                                                                                            \
+    X(HIERARCHICAL, "hierarchical")
+typedef enum clq_algorithm {
+#define CLQ_ALGORITHM_ENUM(name, text) CLQ_ALGORITHM_##name,
+    CLQ_ALGORITHM_MAP(CLQ_ALGORITHM_ENUM)
+#undef CLQ_ALGORITHM_ENUM
+        CLQ_ALGORITHM_COUNT
+} clq_algorithm;
+
 /* How bytes move between two ranks: through pinned host slots; by copies inside a shared context; by the host's own
  * pointers, where both devices share host memory. */
+#define CLQ_TRANSPORT_MAP(X) X(AUTO, "auto") X(STAGED, "staged") X(PEER, "peer") X(MAPPED, "mapped")
 typedef enum clq_transport {
-    CLQ_TRANSPORT_AUTO,
-    CLQ_TRANSPORT_STAGED,
-    CLQ_TRANSPORT_PEER,
-    CLQ_TRANSPORT_MAPPED
+#define CLQ_TRANSPORT_ENUM(name, text) CLQ_TRANSPORT_##name,
+    CLQ_TRANSPORT_MAP(CLQ_TRANSPORT_ENUM)
+#undef CLQ_TRANSPORT_ENUM
+        CLQ_TRANSPORT_COUNT
 } clq_transport;
 
+/* "sum", "ring", "staged", …; "unknown" for what is none. */
+CLQ_API const char *clq_redop_name(clq_redop op);
+CLQ_API const char *clq_algorithm_name(clq_algorithm algorithm);
+CLQ_API const char *clq_transport_name(clq_transport transport);
+
+/* All zero is the default. */
 typedef struct clq_group_config {
     clq_algorithm algorithm;
     clq_transport transport; /* AUTO: the best that each link can do */
-    size_t chunk_bytes;      /* of a staging slot; 0: 1 MiB */
-    unsigned slots;          /* per link; 0: 2 (double buffering) */
+    size_t chunk_bytes;      /* of a staging slot; 0: 256 KiB */
+    unsigned slots;          /* per link; 0: 4 */
     double deadline_s;       /* of one collective; 0: 30 */
 } clq_group_config;
 
 typedef struct clq_group clq_group;
-/* config may be NULL. The contexts, devices and queues are retained. Errors: ARGUMENT, DEVICE, DEVICE_MEMORY,
- * UNSUPPORTED (a forced transport that a link cannot do), SYSTEM, MEMORY. */
+/* 1 to CLQ_REPLICAS_MAX ranks; config may be NULL. The contexts, devices and queues are retained. Errors: ARGUMENT,
+ * DEVICE, DEVICE_MEMORY, UNSUPPORTED (a forced algorithm or transport that a rank or link cannot do), SYSTEM, MEMORY.
+ */
 CLQ_API clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config,
                                     clq_group **out);
 /* Waits for what was issued (abort first where that may never end). Takes NULL. */
 CLQ_API void clq_group_destroy(clq_group *group);
 
-/* out[r] = sum over all ranks of in[r], `count` elements each (0 is fine). in == out, or in[r] equal to out[r]: in
- * place; ranges that overlap otherwise are an error. dtype CLQ_F32. waits: one event per rank that must complete first
- * (entries may be NULL), or NULL. done: n events to be released by the caller, or NULL: then the call blocks until all
- * is done. A failed collective completes its events with a negative status; clq_group_wait tells why. Errors: ARGUMENT,
- * UNSUPPORTED, MEMORY, and what ended the group. */
+/* Memory of a rank that collectives reach without mapping it in every call (35 to 40 us on PoCL), where its device has
+ * such memory: fine-grained SVM; else a plain buffer. Zeroed, aligned for every type. It belongs to the group: given
+ * back by clq_group_free, when no call that was issued uses it any more, or by clq_group_destroy. A caller who retains
+ * it may keep it longer. Errors: ARGUMENT, DEVICE, DEVICE_MEMORY, MEMORY. */
+CLQ_API clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem *out);
+CLQ_API void clq_group_free(clq_group *group, cl_mem memory); /* takes NULL */
+
+/* The calls. in, out: n slices each; `in` is only read, and where a rank has no part in one (broadcast: in of all but
+ * the root; reduce: out of all but the root) its slice is not looked at. waits: one event per rank that must complete
+ * first (entries may be NULL), or NULL. done: n events to be released by the caller, or NULL: then the call blocks
+ * until all is done. A failed collective completes its events with a negative status. Errors: ARGUMENT, UNSUPPORTED
+ * (the type), MEMORY, and what ended the group. */
+
+/* out[r] = in[0] op in[1] op … op in[n - 1], element by element: `count` of them. */
 CLQ_API clq_status clq_all_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,
                                   clq_dtype dtype, clq_redop op, const cl_event *waits, cl_event *done);
-/* data[r] of every rank becomes data[root]: `count` elements. */
-CLQ_API clq_status clq_broadcast(clq_group *group, const clq_slice *data, size_t count, clq_dtype dtype, unsigned root,
-                                 const cl_event *waits, cl_event *done);
-/* Waits for all calls issued so far; the first failure, naming rank, step and device. A group that
- * has failed stays so. */
+/* out[r] (count elements) = part r of the reduction of all in (n * count elements). */
+CLQ_API clq_status clq_reduce_scatter(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,
+                                      clq_dtype dtype, clq_redop op, const cl_event *waits, cl_event *done);
+/* out[r] (n * count elements) = in[0], in[1], … (count each), one behind the other. */
+CLQ_API clq_status clq_all_gather(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,
+                                  clq_dtype dtype, const cl_event *waits, cl_event *done);
+/* out[r] = in[root], for every r. */
+CLQ_API clq_status clq_broadcast(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,
+                                 clq_dtype dtype, unsigned root, const cl_event *waits, cl_event *done);
+/* out[root] = in[0] op in[1] op … op in[n - 1]. */
+CLQ_API clq_status clq_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,
+                              clq_dtype dtype, clq_redop op, unsigned root, const cl_event *waits, cl_event *done);
+/* What rank `from` sends and rank `to` receives: *out (of `to`) = *in (of `from`). from == to is a copy. waits and done
+ * are as above: n entries, one per rank. */
+CLQ_API clq_status clq_send_recv(clq_group *group, unsigned from, const clq_slice *in, unsigned to,
+                                 const clq_slice *out, size_t count, clq_dtype dtype, const cl_event *waits,
+                                 cl_event *done);
+/* No rank's event completes before every rank has come. */
+CLQ_API clq_status clq_group_barrier(clq_group *group, const cl_event *waits, cl_event *done);
+
+/* Waits for all calls issued so far; the first failure, naming rank, step and device. A group that has failed stays so.
+ */
 CLQ_API clq_status clq_group_wait(clq_group *group);
 /* Ends every call under way and to come with CLQ_ABORTED. From any thread. */
 CLQ_API void clq_group_abort(clq_group *group);

@@ -32,6 +32,7 @@ typedef struct clq_device_info {
     size_t max_work_group;
     bool host_unified;           /* shares the host's memory */
     bool fine_grain_svm;         /* fine-grained buffer SVM: host and device may both touch it between commands */
+    bool fp64;                   /* computes in double */
     char pci[16];                /* "0000:01:00.0", or "" where the driver does not say */
     bool usable;                 /* passed its start-up known-answer test, or was not tested yet */
     char reason[CLQ_REASON_MAX]; /* why it is not usable; "" where it is */

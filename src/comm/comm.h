@@ -6,6 +6,7 @@
 #ifndef CLQ_COMM_INTERNAL_H
 #define CLQ_COMM_INTERNAL_H
 
+#include "comm/schedule.h"
 #include "device/device.h"
 #include <clique/comm.h>
 
@@ -15,11 +16,28 @@ clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq
 void clq_crew_destroy(clq_crew *crew); /* takes NULL; no rank may be inside */
 unsigned clq_crew_size(const clq_crew *crew);
 
-/* Called by rank's own thread with rank's in-order queue of its device; returns when rank's `data` holds the result.
- * What was enqueued on `queue` before is waited for. f32, sum; in place (out == in allowed to differ). Returns ABORTED
- * with the first failing rank's detail in every other rank, within the deadline + 1 s. */
+/* What one rank comes to do. count, in and out are as the public calls define them; where a rank has no part in `in` or
+ * `out` its buffer is not looked at. */
+typedef struct clq_task {
+    clq_collective collective;
+    clq_queue *queue; /* in-order, of the rank's device; what was enqueued on it before is waited for */
+    clq_buffer *in, *out;
+    size_t in_offset, out_offset; /* bytes */
+    size_t count;
+    clq_dtype dtype;
+    clq_redop op;
+    unsigned root; /* send/recv: who sends */
+    unsigned to;   /* send/recv: who receives */
+} clq_task;
+
+/* Called by the rank's own thread; returns when the rank's part is done. All ranks come with the same collective,
+ * count, dtype, op, root and to. Returns ABORTED with the first failing rank's detail in every other rank, within the
+ * deadline
+ * + 1 s. */
+clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call);
+/* The commonest ones. The sum of f32; bytes of the root's `data` to the others'; nothing. */
 clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
-                               clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype);
+                               clq_buffer *out, size_t out_offset, size_t count);
 clq_status clq_crew_broadcast(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root);
 clq_status clq_crew_barrier(clq_crew *crew, unsigned rank);

@@ -6,14 +6,6 @@
  * memory. All have been woken: what they still do is a matter of a copy, unless a device hangs. */
 static const double grace_s = 0.4;
 
-static const char *const collective_name[] = {
-    [CLQ_BARRIER] = "barrier", [CLQ_ALL_REDUCE] = "all-reduce", [CLQ_BROADCAST] = "broadcast"};
-
-size_t clq_part_begin(unsigned part, unsigned parts, size_t bytes) {
-    size_t size = clq_round_up(clq_ceil_div(bytes, parts), CLQ_PART_ALIGN);
-    return CLQ_MIN(bytes, part * size);
-}
-
 /* ---- making and ending ---- */
 
 clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_crew **out) {
@@ -43,15 +35,16 @@ fail:
 static void end_member(clq_member *member) {
     for (size_t i = 0; i < member->ready_capacity; i++) clq_event_destroy(member->ready[i]);
     clq_free(member->ready);
-    clq_kernel_destroy(member->add);
+    for (size_t dtype = 0; dtype < CLQ_DTYPE_COUNT; dtype++)
+        for (size_t op = 0; op < CLQ_REDOP_COUNT; op++) clq_kernel_destroy(member->combine[dtype][op]);
     clq_queue_destroy(member->up);
     clq_queue_destroy(member->down);
-    clq_buffer_destroy(member->scratch);
+    clq_buffer_destroy(member->passing);
 }
 
 void clq_crew_destroy(clq_crew *crew) {
     if (!crew) return;
-    for (unsigned r = 0; crew->links && r < crew->size; r++) clq_link_close(&crew->links[r]);
+    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++) clq_link_destroy(crew->links[i]);
     for (unsigned r = 0; crew->members && r < crew->size; r++) end_member(&crew->members[r]);
     clq_barrier_destroy(crew->barrier);
     if (crew->lock_made) pthread_mutex_destroy(&crew->lock);
@@ -64,6 +57,14 @@ unsigned clq_crew_size(const clq_crew *crew) { return crew->size; }
 
 /* ---- failing ---- */
 
+static void wake_links(clq_crew *crew) {
+    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++) {
+        if (!crew->links[i]) continue;
+        clq_gate_wake(&crew->links[i]->filled);
+        clq_gate_wake(&crew->links[i]->freed);
+    }
+}
+
 /* Whether `why` is the first failure; then all who wait are woken. */
 static bool latch_failure(clq_crew *crew, const clq_error *why) {
     pthread_mutex_lock(&crew->lock);
@@ -71,15 +72,11 @@ static bool latch_failure(clq_crew *crew, const clq_error *why) {
     if (first) {
         crew->failure = *why;
         atomic_store(&crew->failed, true);
+        wake_links(crew);
     }
     pthread_mutex_unlock(&crew->lock);
-    if (!first) return false;
-    clq_barrier_abort(crew->barrier);
-    for (unsigned r = 0; crew->links && r < crew->size; r++) {
-        clq_gate_wake(&crew->links[r].filled);
-        clq_gate_wake(&crew->links[r].freed);
-    }
-    return true;
+    if (first) clq_barrier_abort(crew->barrier);
+    return first;
 }
 
 void clq_crew_abort(clq_crew *crew, const clq_error *why) {
@@ -101,10 +98,10 @@ static clq_status fail_as(clq_crew *crew, unsigned rank, clq_status status) {
     const clq_member *member = &crew->members[rank];
     if (atomic_load(&crew->failed)) return raise_aborted(crew);
     if (member->step == 0)
-        clq_fail_on(status, member->device, "rank %u, %s", rank, collective_name[member->call.collective]);
+        clq_fail_on(status, member->device, "rank %u, %s", rank, clq_collective_name(member->work.task.collective));
     else
         clq_fail_on(status, member->device, "rank %u, %s step %u chunk %zu", rank,
-                    collective_name[member->call.collective], member->step, member->chunk);
+                    clq_collective_name(member->work.task.collective), member->step, member->chunk);
     clq_error mine;
     clq_error_take(status, &mine);
     return latch_failure(crew, &mine) ? clq_error_raise(&mine) : raise_aborted(crew);
@@ -156,57 +153,82 @@ clq_status clq_member_drain(clq_crew *crew, unsigned rank, clq_queue *queue) {
 
 /* ---- a collective from its first meeting to its last ---- */
 
-static clq_status check_call(const clq_call *call) {
-    if (call->collective == CLQ_BARRIER) return CLQ_OK;
-    if (call->collective == CLQ_ALL_REDUCE && call->dtype != CLQ_F32)
-        return clq_fail(CLQ_UNSUPPORTED, "it adds f32 only, not %s", clq_dtype_name(call->dtype));
-    const clq_buffer *buffers[2] = {call->in, call->out};
-    const size_t offsets[2] = {call->in_offset, call->out_offset}, element = clq_dtype_bytes(call->dtype);
-    for (int i = 0; i < 2; i++) {
-        size_t has = clq_buffer_bytes(buffers[i]);
-        if (offsets[i] % element != 0)
-            return clq_fail(CLQ_ARGUMENT, "offset %zu is no multiple of an element's %zu bytes", offsets[i], element);
-        if (offsets[i] > has || call->bytes > has - offsets[i])
-            return clq_fail(CLQ_ARGUMENT, "%zu bytes from offset %zu do not fit in a buffer of %zu bytes", call->bytes,
-                            offsets[i], has);
-    }
+static clq_status check_range(const char *what, const clq_buffer *buffer, size_t offset, size_t bytes, size_t element) {
+    if (bytes == 0) return CLQ_OK;
+    if (!buffer) return clq_fail(CLQ_ARGUMENT, "its %s is missing", what);
+    size_t has = clq_buffer_bytes(buffer);
+    if (offset % element != 0)
+        return clq_fail(CLQ_ARGUMENT, "%s: offset %zu is no multiple of an element's %zu bytes", what, offset, element);
+    if (offset > has || bytes > has - offset)
+        return clq_fail(CLQ_ARGUMENT, "%s: %zu bytes from offset %zu do not fit in a buffer of %zu bytes", what, bytes,
+                        offset, has);
     return CLQ_OK;
+}
+
+/* What follows from the call for this rank. */
+static clq_status take_work(const clq_crew *crew, unsigned rank, clq_work *work) {
+    const clq_task *call = &work->task;
+    if (call->collective == CLQ_BARRIER) return CLQ_OK;
+    if ((unsigned)call->dtype >= CLQ_DTYPE_COUNT || (unsigned)call->op >= CLQ_REDOP_COUNT)
+        return clq_fail(CLQ_ARGUMENT, "there is no element type %d or operation %d", (int)call->dtype, (int)call->op);
+    if (call->root >= crew->size || call->to >= crew->size)
+        return clq_fail(CLQ_ARGUMENT, "root %u of a group of %u ranks", CLQ_MAX(call->root, call->to), crew->size);
+    if (clq_collective_reduces(call->collective) && !clq_reduce_find(call->dtype, call->op))
+        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(call->dtype));
+    const size_t element = clq_dtype_bytes(call->dtype);
+    size_t all;
+    if (!clq_mul_size(call->count, element, &work->bytes) || !clq_mul_size(work->bytes, crew->size, &all))
+        return clq_fail(CLQ_ARGUMENT, "%zu elements are more than can be addressed", call->count);
+    work->in_bytes = clq_collective_in_bytes(call->collective, crew->size, rank, call->root, work->bytes);
+    work->out_bytes = clq_collective_out_bytes(call->collective, crew->size, rank, call->root, call->to, work->bytes);
+    work->algorithm = clq_crew_choose(crew, call->collective, work->bytes);
+    CLQ_TRY(check_range("input", call->in, call->in_offset, work->in_bytes, element));
+    return check_range("output", call->out, call->out_offset, work->out_bytes, element);
 }
 
 /* Ranks that do different things would wait for each other in vain or mix up their data. */
 static clq_status check_agreement(const clq_crew *crew, unsigned rank) {
-    const clq_call *mine = &crew->members[rank].call;
+    const clq_task *mine = &crew->members[rank].work.task;
     for (unsigned r = 0; r < crew->size; r++) {
-        const clq_call *other = &crew->members[r].call;
-        if (other->collective == mine->collective && other->bytes == mine->bytes && other->dtype == mine->dtype &&
-            other->root == mine->root)
+        const clq_task *other = &crew->members[r].work.task;
+        if (other->collective == mine->collective && other->count == mine->count && other->dtype == mine->dtype &&
+            other->op == mine->op && other->root == mine->root && other->to == mine->to)
             continue;
-        return clq_fail(CLQ_STATE, "it came for %s of %zu bytes (root %u), rank %u for %s of %zu bytes (root %u)",
-                        collective_name[mine->collective], mine->bytes, mine->root, r,
-                        collective_name[other->collective], other->bytes, other->root);
+        return clq_fail(CLQ_STATE, "it came for %s of %zu %s (root %u), rank %u for %s of %zu %s (root %u)",
+                        clq_collective_name(mine->collective), mine->count, clq_dtype_name(mine->dtype), mine->root, r,
+                        clq_collective_name(other->collective), other->count, clq_dtype_name(other->dtype),
+                        other->root);
     }
     return CLQ_OK;
 }
 
-clq_status clq_crew_begin(clq_crew *crew, unsigned rank, const clq_call *call) {
+/* Whether bytes go from rank to rank. */
+static bool exchanges(const clq_crew *crew, const clq_work *work) { return crew->size > 1 && work->bytes > 0; }
+
+static clq_status begin(clq_crew *crew, unsigned rank, const clq_task *call) {
     clq_member *member = &crew->members[rank];
-    member->call = *call;
+    member->work = (clq_work){.task = *call};
     member->step = 0;
     member->in_is_mapped = member->out_is_mapped = false;
     member->until = clq_now() + crew->deadline_s;
     atomic_fetch_add(&crew->inside, 1);
     if (atomic_load(&crew->failed)) return CLQ_ABORTED;
-    CLQ_TRY(check_call(&member->call));
+    CLQ_TRY(take_work(crew, rank, &member->work));
     if (call->queue) CLQ_TRY(clq_member_drain(crew, rank, call->queue));
-    if (crew->algorithm == CLQ_ALGORITHM_DIRECT) CLQ_TRY(clq_direct_acquire(crew, rank));
-    CLQ_TRY(clq_crew_meet(crew, rank, collective_name[call->collective]));
+    if (exchanges(crew, &member->work)) {
+        if (member->work.algorithm == CLQ_ALGORITHM_DIRECT)
+            CLQ_TRY(clq_direct_acquire(crew, rank));
+        else
+            CLQ_TRY(clq_walk_prepare(crew, rank));
+    }
+    CLQ_TRY(clq_crew_meet(crew, rank, clq_collective_name(call->collective)));
     member->begun = clq_now();
     return check_agreement(crew, rank);
 }
 
 /* What the rank has enqueued must not outlive the call, where that can be had. */
 static void settle(const clq_member *member) {
-    clq_queue *queues[] = {member->up, member->down, member->call.queue};
+    clq_queue *queues[] = {member->up, member->down, member->work.task.queue};
     double until = clq_now() + grace_s;
     for (size_t i = 0; i < CLQ_COUNT_OF(queues); i++) {
         clq_event *mark;
@@ -223,7 +245,7 @@ static void wait_until_all_left(const clq_crew *crew) {
 
 /* A rank may return, and its caller free its memory, only when nobody can touch that memory any more: on success
  * because all met once more, on failure because all who were inside have left. */
-clq_status clq_crew_end(clq_crew *crew, unsigned rank, clq_status status) {
+static clq_status end(clq_crew *crew, unsigned rank, clq_status status) {
     clq_member *member = &crew->members[rank];
     if (status == CLQ_OK) {
         member->step = 0;
@@ -247,67 +269,57 @@ clq_status clq_crew_end(clq_crew *crew, unsigned rank, clq_status status) {
 
 /* ---- the collectives ---- */
 
-/* The result of one rank is its input. */
-static clq_status copy_alone(clq_crew *crew, const clq_call *call) {
+/* One rank: the result is its input. */
+static clq_status copy_alone(clq_crew *crew, const clq_work *work) {
+    const clq_task *call = &work->task;
     if (clq_buffer_handle(call->in) == clq_buffer_handle(call->out) && call->in_offset == call->out_offset)
         return CLQ_OK;
-    CLQ_TRY(clq_queue_copy(call->queue, call->in, call->in_offset, call->out, call->out_offset, call->bytes));
+    CLQ_TRY(clq_queue_copy(call->queue, call->in, call->in_offset, call->out, call->out_offset, work->bytes));
     return clq_member_drain(crew, 0, call->queue);
 }
 
-static clq_status check_rank(const clq_crew *crew, unsigned rank) {
-    if (rank < crew->size) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "rank %u of a group of %u ranks", rank, crew->size);
+clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
+    if (rank >= crew->size) return clq_fail(CLQ_ARGUMENT, "rank %u of a group of %u ranks", rank, crew->size);
+    clq_status status = begin(crew, rank, call);
+    const clq_work *work = &crew->members[rank].work;
+    if (status == CLQ_OK && work->bytes > 0) {
+        if (crew->size == 1)
+            status = copy_alone(crew, work);
+        else if (work->algorithm == CLQ_ALGORITHM_DIRECT)
+            clq_direct_run(crew, rank);
+        else
+            status = clq_walk(crew, rank);
+    }
+    return end(crew, rank, status);
 }
 
 clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
-                               clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype) {
-    CLQ_TRY(check_rank(crew, rank));
-    clq_call call = {.collective = CLQ_ALL_REDUCE,
-                     .queue = queue,
-                     .in = in,
-                     .in_offset = in_offset,
-                     .out = out,
-                     .out_offset = out_offset,
-                     .dtype = dtype};
-    if (!clq_mul_size(count, sizeof(float), &call.bytes)) call.bytes = SIZE_MAX; /* fits in no buffer */
-    clq_status status = clq_crew_begin(crew, rank, &call);
-    if (status == CLQ_OK && call.bytes > 0) {
-        if (crew->size == 1)
-            status = copy_alone(crew, &crew->members[0].call);
-        else if (crew->algorithm == CLQ_ALGORITHM_DIRECT)
-            clq_direct_all_reduce(crew, rank);
-        else
-            status = clq_ring_all_reduce(crew, rank);
-    }
-    return clq_crew_end(crew, rank, status);
+                               clq_buffer *out, size_t out_offset, size_t count) {
+    const clq_task call = {.collective = CLQ_ALL_REDUCE,
+                           .queue = queue,
+                           .in = in,
+                           .in_offset = in_offset,
+                           .out = out,
+                           .out_offset = out_offset,
+                           .count = count,
+                           .dtype = CLQ_F32};
+    return clq_crew_run(crew, rank, &call);
 }
 
 clq_status clq_crew_broadcast(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root) {
-    CLQ_TRY(check_rank(crew, rank));
-    clq_call call = {.collective = CLQ_BROADCAST,
-                     .queue = queue,
-                     .in = data,
-                     .in_offset = offset,
-                     .out = data,
-                     .out_offset = offset,
-                     .bytes = bytes,
-                     .dtype = CLQ_U8,
-                     .root = root};
-    clq_status status = clq_crew_begin(crew, rank, &call);
-    if (status == CLQ_OK && root >= crew->size)
-        status = clq_fail(CLQ_ARGUMENT, "root %u of a group of %u ranks", root, crew->size);
-    if (status == CLQ_OK && bytes > 0 && crew->size > 1) {
-        if (crew->algorithm == CLQ_ALGORITHM_DIRECT)
-            clq_direct_broadcast(crew, rank);
-        else
-            status = clq_ring_broadcast(crew, rank);
-    }
-    return clq_crew_end(crew, rank, status);
+    const clq_task call = {.collective = CLQ_BROADCAST,
+                           .queue = queue,
+                           .in = data,
+                           .in_offset = offset,
+                           .out = data,
+                           .out_offset = offset,
+                           .count = bytes,
+                           .dtype = CLQ_U8,
+                           .root = root};
+    return clq_crew_run(crew, rank, &call);
 }
 
 clq_status clq_crew_barrier(clq_crew *crew, unsigned rank) {
-    CLQ_TRY(check_rank(crew, rank));
-    return clq_crew_end(crew, rank, clq_crew_begin(crew, rank, &(clq_call){.collective = CLQ_BARRIER}));
+    return clq_crew_run(crew, rank, &(clq_task){.collective = CLQ_BARRIER});
 }

@@ -4,44 +4,38 @@
 #ifndef CLQ_COMM_CREW_H
 #define CLQ_COMM_CREW_H
 
+#include "comm/combine.h"
 #include "comm/comm.h"
 #include "comm/gate.h"
 #include "comm/reduce.h"
+#include "comm/schedule.h"
 
-/* Parts of a buffer begin at multiples of this many bytes: no cache line and no vector is shared by two ranks. */
-enum { CLQ_PART_ALIGN = 64 };
-
-typedef enum clq_collective { CLQ_BARRIER, CLQ_ALL_REDUCE, CLQ_BROADCAST } clq_collective;
-
-/* What a rank has come to do. Written by its thread before the first meeting of a collective, read by all until the
- * last one. */
-typedef struct clq_call {
-    clq_collective collective;
-    clq_queue *queue;
-    clq_buffer *in, *out; /* broadcast: the same */
-    size_t in_offset, out_offset, bytes;
-    clq_dtype dtype;
-    unsigned root;
-    void *in_host, *out_host; /* direct: where the host sees the two ranges */
-} clq_call;
+/* What a rank has come to do, and what follows from it. Written by its thread before the first meeting of a collective,
+ * read by all until the last one. */
+typedef struct clq_work {
+    clq_task task;
+    clq_algorithm algorithm;
+    size_t bytes, in_bytes, out_bytes;
+    char *in_host, *out_host; /* direct: where the host sees the two ranges */
+    char *mapping;            /* of the output, or of both */
+} clq_work;
 
 typedef struct clq_member {
-    _Alignas(64) clq_call call;
+    _Alignas(64) clq_work work;
     clq_device *device;
     atomic_size_t meetings;       /* barriers that it has reached: who is late */
     double until;                 /* the deadline of the collective that it is in */
     double begun;                 /* when all ranks had come to it */
     atomic_uint_fast64_t busy_ns; /* in collectives, from there on, since the crew was made */
-    unsigned step;                /* where it is in a ring, for messages */
+    unsigned step;                /* where it is in a schedule, for messages */
     size_t chunk;
     bool in_is_mapped, out_is_mapped;
 
-    /* Ring only. */
+    /* For schedules only. */
     clq_queue *up, *down;
-    clq_kernel *add;
-    size_t add_items;    /* work-items that it is launched with */
-    clq_buffer *scratch; /* a chunk per slot of the link that leads here */
-    clq_event **ready;   /* [chunk]: when what was received last there may be sent on */
+    clq_kernel *combine[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT]; /* made when first needed */
+    clq_buffer *passing;                                   /* CLQ_PLACE_WORK; grows */
+    clq_event **ready;                                     /* [chunk]: follows what was received last there */
     size_t ready_capacity;
 } clq_member;
 
@@ -51,7 +45,7 @@ typedef struct clq_slot {
     clq_event *freed;  /* the receiver's last command on it; the sender destroys it too */
 } clq_slot;
 
-/* From one rank to the next. Slots are used round and round; the gates count those that were filled and freed. */
+/* From one rank to another. Slots are used round and round; the gates count those that were filled and freed. */
 typedef struct clq_link {
     clq_gate filled, freed;
     bool gates_made;
@@ -59,6 +53,7 @@ typedef struct clq_link {
     const char *reason;      /* why this one, for explain */
     unsigned from, to;
     clq_buffer *pinned;
+    clq_buffer *scratch; /* on the receiver, a chunk per slot: what is to be combined waits here */
     clq_slot *slots;
     unsigned slot_count;
     _Alignas(64) size_t sent; /* by the sender alone */
@@ -67,26 +62,26 @@ typedef struct clq_link {
 
 struct clq_crew {
     unsigned size;
-    clq_algorithm algorithm;
-    const char *reason; /* why this one, for explain */
+    clq_algorithm algorithm; /* AUTO: what choose.c finds best for each size */
+    clq_transport transport;
+    bool shares_host;   /* all devices share the host's memory: direct is possible */
+    const char *reason; /* why direct, or why not; for explain */
     size_t chunk_bytes;
     unsigned slots;
     double deadline_s;
+    clq_islands islands;
     clq_member *members;
-    clq_link *links; /* links[r]: from r to the rank after it; NULL where nothing is sent */
+    clq_link **links; /* [from * size + to]; made by the sender when first needed, before all meet */
     clq_barrier *barrier;
-    clq_reduce_f32 *reduce;
     atomic_uint inside; /* ranks that may touch others' memory: nobody leaves a failed collective before them */
 
-    pthread_mutex_t lock; /* for writing `failure`; it is fixed once `failed` is set */
+    pthread_mutex_t lock; /* for writing `failure`; it is fixed once `failed` is set. Also for waking links */
     bool lock_made;
     atomic_bool failed;
     clq_error failure;
 };
 
 /* crew.c */
-clq_status clq_crew_begin(clq_crew *crew, unsigned rank, const clq_call *call);
-clq_status clq_crew_end(clq_crew *crew, unsigned rank, clq_status status);
 /* All ranks meet. `what` names what a late one is late for. */
 clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what);
 /* Waits until what was enqueued on the queue is done, as long as the member's deadline allows. */
@@ -96,33 +91,33 @@ clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event);
 /* What is enqueued on the rank's queue from now on starts after the event. On a device that runs in its caller the host
  * waits: PoCL 3.1's basic device does not wait for an event that is not complete, or deadlocks when it completes. */
 clq_status clq_member_order(clq_crew *crew, unsigned rank, clq_queue *queue, clq_event *event);
-/* Where one of `parts` equal parts of `bytes` begins (and the one before it ends); trailing parts may be empty. */
-size_t clq_part_begin(unsigned part, unsigned parts, size_t bytes);
 
-/* plan.c: decides how bytes move and makes what that needs. */
+/* plan.c: what the config allows, and which algorithm a call gets: the same on every rank. */
 clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config);
+clq_algorithm clq_crew_choose(const clq_crew *crew, clq_collective collective, size_t bytes);
 
 /* direct.c */
 /* Makes the rank's memory visible to the host, and takes that back. */
 clq_status clq_direct_acquire(clq_crew *crew, unsigned rank);
 clq_status clq_direct_release(clq_crew *crew, unsigned rank);
-void clq_direct_all_reduce(clq_crew *crew, unsigned rank);
-void clq_direct_broadcast(clq_crew *crew, unsigned rank);
+void clq_direct_run(clq_crew *crew, unsigned rank);
 
-/* ring.c */
-clq_status clq_ring_all_reduce(clq_crew *crew, unsigned rank);
-clq_status clq_ring_broadcast(clq_crew *crew, unsigned rank);
+/* walk.c: carries out a schedule. */
+/* Before all meet: links to those that the rank will send to, kernels, memory. */
+clq_status clq_walk_prepare(clq_crew *crew, unsigned rank);
+clq_status clq_walk(clq_crew *crew, unsigned rank);
 
 /* link.c */
-clq_status clq_link_open(clq_crew *crew, clq_link *link);
-void clq_link_close(clq_link *link);
-/* The next chunk of `bytes` at `offset` of the message leaves the sender, out of `call->in` or (`from_out`)
- * `call->out`, once `after` (may be NULL) is complete. `added` says what the receiver will do with it. */
-clq_status clq_link_send(clq_crew *crew, clq_link *link, bool from_out, size_t offset, size_t bytes, bool added,
-                         clq_event *after);
-/* The next chunk arrives: in + chunk goes to out (`added`), or the chunk itself. *done: when it has. */
-clq_status clq_link_receive(clq_crew *crew, clq_link *link, size_t offset, size_t bytes, bool added, clq_event **done);
-/* Whether a pattern sent over it arrives. */
-clq_status clq_link_test(clq_crew *crew, clq_link *link, bool *ok);
+clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link **out);
+void clq_link_destroy(clq_link *link); /* takes NULL */
+/* The next chunk leaves the sender, once `after` (may be NULL) is complete. lands: where it belongs on the receiver,
+ * for peer copies; no buffer: in its scratch, because it is combined there. *sent (may be NULL): follows its leaving,
+ * the caller's until the link's next use. */
+clq_status clq_link_send(clq_crew *crew, clq_link *link, clq_place_at from, size_t bytes, clq_place_at lands,
+                         clq_event *after, clq_event **sent);
+/* The next chunk arrives at `to`. operand: with what it is combined, by `kernel`, once `after` (may be NULL) is
+ * complete; no buffer: with nothing. ranks: as for clq_combine_launch. *done: when it has. */
+clq_status clq_link_receive(clq_crew *crew, clq_link *link, clq_place_at to, clq_place_at operand, clq_kernel *kernel,
+                            unsigned ranks, size_t bytes, clq_event *after, clq_event **done);
 
 #endif

@@ -1,69 +1,106 @@
-/* Direct: all ranks' memory is the host's too, so nothing travels. Rank r reads part r of every rank's input and writes
- * the sum to part r of every rank's output: 2 meetings, n S / n bytes read and as many written by each rank (2 n S in
- * all, against 5 (n - 1) S for a ring on the same memory). Element by element the sum is made in rank order 0, 1, …,
- * whoever makes it: the same bits everywhere and always. */
+/* Direct: all ranks' memory is the host's too, so nothing travels. Rank r works on part r of what is to be done: it
+ * reads it from every rank's input and writes it to every rank's output. All-reduce: 2 meetings, n S / n bytes read and
+ * as many written by each rank (2 n S in all, against 5 (n - 1) S for a ring on the same memory). Element by element
+ * the result is made in rank order 0, 1, …, whoever makes it: the same bits everywhere and always. */
 #include "comm/crew.h"
 
 #include <string.h>
 
 /* The host's pointer to a range: the buffer's own where it has one, else a mapping (which costs 35 to 40 us). */
 static clq_status host_range(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, bool write,
-                             void **pointer, bool *mapped) {
+                             char **pointer, bool *mapped) {
     char *host = clq_buffer_host(buffer);
     *pointer = host ? host + offset : NULL;
     if (host || bytes == 0) return CLQ_OK;
-    CLQ_TRY(clq_queue_map(queue, buffer, offset, bytes, write, pointer));
+    void *mapping;
+    CLQ_TRY(clq_queue_map(queue, buffer, offset, bytes, write, &mapping));
+    *pointer = mapping;
     *mapped = true;
     return CLQ_OK;
 }
 
-static bool same_range(const clq_call *call) {
-    return call->in_offset == call->out_offset &&
-           (call->in == call->out || clq_buffer_handle(call->in) == clq_buffer_handle(call->out));
+static bool same_memory(const clq_task *call) {
+    return call->in == call->out || clq_buffer_handle(call->in) == clq_buffer_handle(call->out);
 }
 
 clq_status clq_direct_acquire(clq_crew *crew, unsigned rank) {
     clq_member *member = &crew->members[rank];
-    clq_call *call = &member->call;
-    if (call->bytes == 0 || crew->size == 1) return CLQ_OK;
-    bool written = call->collective == CLQ_ALL_REDUCE || rank != call->root;
-    CLQ_TRY(host_range(call->queue, call->out, call->out_offset, call->bytes, written, &call->out_host,
-                       &member->out_is_mapped));
-    /* A range may not be mapped twice while one of the mappings is written to. */
-    if (same_range(call)) {
-        call->in_host = call->out_host;
-        return CLQ_OK;
+    clq_work *work = &member->work;
+    const clq_task *call = &work->task;
+    if (work->in_bytes == 0 && work->out_bytes == 0) return CLQ_OK;
+    /* A range may not be mapped twice while one of the mappings is written to: where one contains the other, the larger
+     * one is. */
+    if (work->in_bytes > 0 && work->out_bytes > 0 && same_memory(call)) {
+        size_t begin = CLQ_MIN(call->in_offset, call->out_offset);
+        size_t end = CLQ_MAX(call->in_offset + work->in_bytes, call->out_offset + work->out_bytes);
+        if (end - begin == CLQ_MAX(work->in_bytes, work->out_bytes)) {
+            CLQ_TRY(
+                host_range(call->queue, call->out, begin, end - begin, true, &work->mapping, &member->out_is_mapped));
+            work->in_host = work->mapping + (call->in_offset - begin);
+            work->out_host = work->mapping + (call->out_offset - begin);
+            return CLQ_OK;
+        }
     }
-    return host_range(call->queue, call->in, call->in_offset, call->bytes, false, &call->in_host,
+    if (work->out_bytes > 0)
+        CLQ_TRY(host_range(call->queue, call->out, call->out_offset, work->out_bytes, true, &work->mapping,
+                           &member->out_is_mapped));
+    work->out_host = work->mapping;
+    if (work->in_bytes == 0) return CLQ_OK;
+    return host_range(call->queue, call->in, call->in_offset, work->in_bytes, false, &work->in_host,
                       &member->in_is_mapped);
 }
 
 clq_status clq_direct_release(clq_crew *crew, unsigned rank) {
     clq_member *member = &crew->members[rank];
-    clq_call *call = &member->call;
+    clq_work *work = &member->work;
+    const clq_task *call = &work->task;
     if (!member->in_is_mapped && !member->out_is_mapped) return CLQ_OK;
     clq_status status = CLQ_OK, other = CLQ_OK;
-    if (member->in_is_mapped) other = clq_queue_unmap(call->queue, call->in, call->in_host);
-    if (member->out_is_mapped) status = clq_queue_unmap(call->queue, call->out, call->out_host);
+    if (member->in_is_mapped) other = clq_queue_unmap(call->queue, call->in, work->in_host);
+    if (member->out_is_mapped) status = clq_queue_unmap(call->queue, call->out, work->mapping);
     member->in_is_mapped = member->out_is_mapped = false;
     if (status == CLQ_OK) status = other;
     return status == CLQ_OK ? clq_member_drain(crew, rank, call->queue) : status;
 }
 
-void clq_direct_all_reduce(clq_crew *crew, unsigned rank) {
-    const float *in[CLQ_REPLICAS_MAX];
-    float *out[CLQ_REPLICAS_MAX];
+/* Part `rank` of the bytes of all inputs from `skip` on, to all that have an output. */
+static void reduce_part(const clq_crew *crew, unsigned rank, size_t begin, size_t end, size_t skip, unsigned only) {
+    const void *in[CLQ_REPLICAS_MAX];
+    void *out[CLQ_REPLICAS_MAX];
+    const clq_work *mine = &crew->members[rank].work;
+    const size_t element = clq_dtype_bytes(mine->task.dtype);
+    unsigned outs = 0;
     for (unsigned r = 0; r < crew->size; r++) {
-        in[r] = crew->members[r].call.in_host;
-        out[r] = crew->members[r].call.out_host;
+        const clq_work *work = &crew->members[r].work;
+        in[r] = work->in_host + skip;
+        if (work->out_bytes > 0 && (only == crew->size || only == r)) out[outs++] = work->out_host;
     }
-    size_t bytes = crew->members[rank].call.bytes;
-    crew->reduce(in, out, crew->size, clq_part_begin(rank, crew->size, bytes) / sizeof(float),
-                 clq_part_begin(rank + 1, crew->size, bytes) / sizeof(float));
+    clq_reduce_function *reduce = clq_reduce_find(mine->task.dtype, mine->task.op);
+    reduce(in, crew->size, out, outs, begin / element, end / element, crew->size);
 }
 
-/* Each rank takes its own copy: S bytes read and S written per rank. */
-void clq_direct_broadcast(clq_crew *crew, unsigned rank) {
-    const clq_call *mine = &crew->members[rank].call, *root = &crew->members[mine->root].call;
-    if (rank != mine->root) memcpy(mine->out_host, root->in_host, mine->bytes);
+static void copy(char *to, const char *from, size_t bytes) {
+    if (to != from && bytes > 0) memcpy(to, from, bytes);
+}
+
+void clq_direct_run(clq_crew *crew, unsigned rank) {
+    const clq_work *mine = &crew->members[rank].work;
+    const clq_task *call = &mine->task;
+    size_t bytes = mine->bytes, begin = clq_part_begin(rank, crew->size, bytes),
+           end = clq_part_begin(rank + 1, crew->size, bytes);
+    switch (call->collective) {
+    case CLQ_ALL_REDUCE:
+    case CLQ_REDUCE: reduce_part(crew, rank, begin, end, 0, crew->size); break;
+    case CLQ_REDUCE_SCATTER: reduce_part(crew, rank, 0, bytes, rank * bytes, rank); break;
+    case CLQ_ALL_GATHER:
+        for (unsigned r = 0; r < crew->size; r++)
+            copy(mine->out_host + r * bytes, crew->members[r].work.in_host, bytes);
+        break;
+    case CLQ_BROADCAST: copy(mine->out_host, crew->members[call->root].work.in_host, bytes); break;
+    case CLQ_SEND_RECV:
+        copy(crew->members[call->to].work.out_host + begin, crew->members[call->root].work.in_host + begin,
+             end - begin);
+        break;
+    default: break;
+    }
 }

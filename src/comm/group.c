@@ -5,23 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One collective as it was issued. */
+/* What one rank does in a call. */
 typedef struct group_part {
-    clq_buffer *in, *out;
+    clq_buffer *in, *out; /* NULL: it has no part there */
+    bool in_is_groups, out_is_groups;
     size_t in_offset, out_offset;
     clq_event *waits[2]; /* the caller's, and what was on the rank's queue; NULL: none */
     clq_event *done;     /* NULL: the caller did not ask */
 } group_part;
 
+/* One collective as it was issued. */
 typedef struct group_call {
     struct group_call *next;
-    clq_collective collective;
-    size_t count;
-    clq_dtype dtype;
-    unsigned root, size;
+    clq_task task; /* without what differs between ranks */
+    size_t bytes;
+    unsigned size;
     unsigned running; /* ranks that are not done with it */
     group_part parts[];
 } group_call;
+
+/* Memory that clq_group_alloc made. */
+typedef struct group_memory {
+    struct group_memory *next;
+    unsigned rank;
+    clq_buffer *buffer;
+} group_memory;
 
 typedef struct group_rank {
     clq_group *group;
@@ -40,8 +48,9 @@ struct clq_group {
     pthread_mutex_t lock; /* the list and all below */
     pthread_cond_t issued, idle;
     bool lock_made, issued_made, idle_made;
-    group_call *last; /* of the list; each rank knows where it stands */
-    size_t running;   /* calls that not all ranks are done with */
+    group_memory *memory; /* the caller's thread's alone */
+    group_call *last;     /* of the list; each rank knows where it stands */
+    size_t running;       /* calls that not all ranks are done with */
     bool closing;
 };
 
@@ -51,13 +60,24 @@ static void destroy_call(group_call *call) {
     if (!call) return;
     for (unsigned r = 0; r < call->size; r++) {
         group_part *part = &call->parts[r];
-        if (part->out != part->in) clq_buffer_destroy(part->out);
-        clq_buffer_destroy(part->in);
+        if (part->out != part->in && !part->out_is_groups) clq_buffer_destroy(part->out);
+        if (!part->in_is_groups) clq_buffer_destroy(part->in);
         clq_event_destroy(part->waits[0]);
         clq_event_destroy(part->waits[1]);
         clq_event_destroy(part->done);
     }
     clq_free(call);
+}
+
+/* The group's own buffer of this memory object, which the host may know how to reach; else one wrapped round it. */
+static clq_status take_memory(const clq_group *group, unsigned rank, cl_mem memory, clq_buffer **out, bool *is_groups) {
+    for (const group_memory *own = group->memory; own; own = own->next)
+        if (own->rank == rank && clq_buffer_handle(own->buffer) == memory) {
+            *out = own->buffer;
+            *is_groups = true;
+            return CLQ_OK;
+        }
+    return clq_buffer_wrap(group->ranks[rank].device, memory, out);
 }
 
 static clq_status check_range(unsigned rank, const char *what, const clq_buffer *buffer, size_t offset, size_t bytes,
@@ -72,35 +92,68 @@ static clq_status check_range(unsigned rank, const char *what, const clq_buffer 
     return CLQ_OK;
 }
 
-static clq_status wrap_slices(const clq_group *group, unsigned rank, clq_slice in, clq_slice out, size_t bytes,
-                              size_t element, group_part *part) {
-    clq_device *device = group->ranks[rank].device;
-    if (!in.memory || !out.memory) return clq_fail(CLQ_ARGUMENT, "rank %u: a slice has no memory object", rank);
-    CLQ_TRY(clq_buffer_wrap(device, in.memory, &part->in));
-    if (out.memory == in.memory)
-        part->out = part->in;
+/* The bytes that a rank reads, or writes. */
+static size_t in_bytes_of(const group_call *call, unsigned rank) {
+    return clq_collective_in_bytes(call->task.collective, call->size, rank, call->task.root, call->bytes);
+}
+static size_t out_bytes_of(const group_call *call, unsigned rank) {
+    return clq_collective_out_bytes(call->task.collective, call->size, rank, call->task.root, call->task.to,
+                                    call->bytes);
+}
+
+static clq_status take_slices(const clq_group *group, unsigned rank, const clq_slice *in, const clq_slice *out,
+                              group_call *call) {
+    group_part *part = &call->parts[rank];
+    const size_t element = clq_dtype_bytes(call->task.dtype);
+    size_t in_bytes = in_bytes_of(call, rank), out_bytes = out_bytes_of(call, rank);
+    if ((in_bytes > 0 && !in->memory) || (out_bytes > 0 && !out->memory))
+        return clq_fail(CLQ_ARGUMENT, "rank %u: a slice has no memory object", rank);
+    if (in_bytes > 0) {
+        CLQ_TRY(take_memory(group, rank, in->memory, &part->in, &part->in_is_groups));
+        part->in_offset = in->offset;
+        CLQ_TRY(check_range(rank, "input", part->in, in->offset, in_bytes, element));
+    }
+    if (out_bytes == 0) return CLQ_OK;
+    if (part->in && out->memory == in->memory)
+        part->out = part->in, part->out_is_groups = part->in_is_groups;
     else
-        CLQ_TRY(clq_buffer_wrap(device, out.memory, &part->out));
-    part->in_offset = in.offset;
-    part->out_offset = out.offset;
-    CLQ_TRY(check_range(rank, "input", part->in, in.offset, bytes, element));
-    return check_range(rank, "output", part->out, out.offset, bytes, element);
+        CLQ_TRY(take_memory(group, rank, out->memory, &part->out, &part->out_is_groups));
+    part->out_offset = out->offset;
+    return check_range(rank, "output", part->out, out->offset, out_bytes, element);
 }
 
-static bool overlap(clq_slice a, clq_slice b, size_t bytes) {
-    return bytes > 0 && a.memory == b.memory && a.offset < b.offset + bytes && b.offset < a.offset + bytes;
+static bool overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_buffer *b, size_t b_begin,
+                    size_t b_bytes) {
+    return a && b && clq_buffer_handle(a) == clq_buffer_handle(b) && a_begin < b_begin + b_bytes &&
+           b_begin < a_begin + a_bytes;
 }
 
-/* What one rank writes, another may not use, and a rank's own input and output are the same or apart. */
-static clq_status check_overlaps(const clq_group *group, const clq_slice *in, const clq_slice *out, size_t bytes) {
-    for (unsigned r = 0; r < group->size; r++)
-        for (unsigned other = 0; other < group->size; other++) {
-            bool own = r == other, in_place = own && in[r].offset == out[r].offset;
-            if (!in_place && overlap(in[other], out[r], bytes))
+/* A rank's own input and output may be the same where the result takes the place of what it is made of. */
+static bool is_in_place(const group_call *call, unsigned rank) {
+    const group_part *part = &call->parts[rank];
+    switch (call->task.collective) {
+    case CLQ_REDUCE_SCATTER: return part->out_offset == part->in_offset + rank * call->bytes;
+    case CLQ_ALL_GATHER: return part->in_offset == part->out_offset + rank * call->bytes;
+    default: return part->in_offset == part->out_offset;
+    }
+}
+
+/* What one rank writes, another may not use, and a rank's own input and output are in place or apart. */
+static clq_status check_overlaps(const group_call *call) {
+    for (unsigned r = 0; r < call->size; r++) {
+        const group_part *mine = &call->parts[r];
+        size_t out_bytes = out_bytes_of(call, r);
+        for (unsigned other = 0; other < call->size; other++) {
+            const group_part *its = &call->parts[other];
+            bool own = r == other;
+            if (overlap(its->in, its->in_offset, in_bytes_of(call, other), mine->out, mine->out_offset, out_bytes) &&
+                !(own && is_in_place(call, r)))
                 return clq_fail(CLQ_ARGUMENT, "the input of rank %u overlaps the output of rank %u", other, r);
-            if (!own && overlap(out[other], out[r], bytes))
+            if (!own &&
+                overlap(its->out, its->out_offset, out_bytes_of(call, other), mine->out, mine->out_offset, out_bytes))
                 return clq_fail(CLQ_ARGUMENT, "the outputs of ranks %u and %u overlap", other, r);
         }
+    }
     return CLQ_OK;
 }
 
@@ -120,6 +173,17 @@ static clq_status wait_for_start(const clq_group *group, const group_part *part)
     return CLQ_OK;
 }
 
+static clq_task task_of(const group_rank *rank, const group_call *call) {
+    const group_part *part = &call->parts[rank->index];
+    clq_task task = call->task;
+    task.queue = rank->queue;
+    task.in = part->in;
+    task.out = part->out;
+    task.in_offset = part->in_offset;
+    task.out_offset = part->out_offset;
+    return task;
+}
+
 static clq_status run_part(group_rank *rank, const group_call *call) {
     const group_part *part = &call->parts[rank->index];
     clq_crew *crew = rank->group->crew;
@@ -131,11 +195,8 @@ static clq_status run_part(group_rank *rank, const group_call *call) {
         clq_crew_abort(crew, &why);
         return status;
     }
-    if (call->collective == CLQ_BROADCAST)
-        return clq_crew_broadcast(crew, rank->index, rank->queue, part->in, part->in_offset,
-                                  call->count * clq_dtype_bytes(call->dtype), call->root);
-    return clq_crew_all_reduce(crew, rank->index, rank->queue, part->in, part->in_offset, part->out, part->out_offset,
-                               call->count, call->dtype);
+    const clq_task task = task_of(rank, call);
+    return clq_crew_run(crew, rank->index, &task);
 }
 
 /* The next call of this rank; NULL when the group closes. */
@@ -235,6 +296,12 @@ void clq_group_destroy(clq_group *group) {
     }
     for (unsigned r = 0; r < group->size; r++) clq_thread_join(group->ranks[r].thread);
     clq_crew_destroy(group->crew);
+    while (group->memory) {
+        group_memory *own = group->memory;
+        group->memory = own->next;
+        clq_buffer_destroy(own->buffer);
+        clq_free(own);
+    }
     for (unsigned r = 0; r < group->size; r++) {
         clq_queue_destroy(group->ranks[r].queue);
         clq_queue_destroy(group->ranks[r].callers_queue);
@@ -249,11 +316,15 @@ void clq_group_destroy(clq_group *group) {
 
 /* ---- issuing ---- */
 
-static clq_status make_call(clq_group *group, const clq_slice *in, const clq_slice *out, size_t bytes, size_t element,
-                            const cl_event *waits, bool wants_done, group_call *call) {
-    for (unsigned r = 0; r < group->size; r++)
-        CLQ_TRY(wrap_slices(group, r, in[r], out[r], bytes, element, &call->parts[r]));
-    CLQ_TRY(check_overlaps(group, in, out, bytes));
+static clq_status fill_call(clq_group *group, const clq_slice *in, const clq_slice *out, const cl_event *waits,
+                            bool wants_done, group_call *call) {
+    const clq_task *task = &call->task;
+    if ((!in && task->collective != CLQ_BARRIER) || (!out && task->collective != CLQ_BARRIER))
+        return clq_fail(CLQ_ARGUMENT, "there are no slices");
+    bool pair = task->collective == CLQ_SEND_RECV; /* one slice each, not one per rank */
+    for (unsigned r = 0; r < group->size && task->collective != CLQ_BARRIER; r++)
+        CLQ_TRY(take_slices(group, r, pair ? in : &in[r], pair ? out : &out[r], call));
+    CLQ_TRY(check_overlaps(call));
     for (unsigned r = 0; r < group->size; r++)
         CLQ_TRY(add_events(&group->ranks[r], &call->parts[r], waits, wants_done));
     return CLQ_OK;
@@ -294,18 +365,32 @@ static void wait_until_idle(clq_group *group) {
     pthread_mutex_unlock(&group->lock);
 }
 
-static clq_status issue(clq_group *group, const group_call *what, const clq_slice *in, const clq_slice *out,
-                        const cl_event *waits, cl_event *done) {
-    size_t bytes, element = clq_dtype_bytes(what->dtype);
-    if (!in || !out) return clq_fail(CLQ_ARGUMENT, "there are no slices");
-    if (!clq_mul_size(what->count, element, &bytes))
-        return clq_fail(CLQ_ARGUMENT, "%zu elements are more than can be addressed", what->count);
+static clq_status check_task(const clq_group *group, const clq_task *task, size_t *bytes) {
+    size_t all;
+    if ((unsigned)task->dtype >= CLQ_DTYPE_COUNT)
+        return clq_fail(CLQ_ARGUMENT, "no element type has number %d", (int)task->dtype);
+    if ((unsigned)task->op >= CLQ_REDOP_COUNT)
+        return clq_fail(CLQ_ARGUMENT, "no operation has number %d", (int)task->op);
+    if (clq_collective_reduces(task->collective) && !clq_reduce_find(task->dtype, task->op))
+        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(task->dtype));
+    if (task->root >= group->size || task->to >= group->size)
+        return clq_fail(CLQ_ARGUMENT, "root %u of a group of %u ranks", CLQ_MAX(task->root, task->to), group->size);
+    if (!clq_mul_size(task->count, clq_dtype_bytes(task->dtype), bytes) || !clq_mul_size(*bytes, group->size, &all))
+        return clq_fail(CLQ_ARGUMENT, "%zu elements are more than can be addressed", task->count);
+    return CLQ_OK;
+}
+
+static clq_status issue_task(clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
+                             const cl_event *waits, cl_event *done) {
+    size_t bytes;
+    CLQ_TRY(check_task(group, task, &bytes));
     CLQ_TRY(raise_failure(group));
     group_call *call = clq_alloc(1, sizeof *call + group->size * sizeof call->parts[0]);
     if (!call) return CLQ_MEMORY;
-    *call = *what;
+    call->task = *task;
+    call->bytes = bytes;
     call->size = call->running = group->size;
-    clq_status status = make_call(group, in, out, bytes, element, waits, done != NULL, call);
+    clq_status status = fill_call(group, in, out, waits, done != NULL, call);
     if (status != CLQ_OK) {
         destroy_call(call);
         return status;
@@ -317,23 +402,85 @@ static clq_status issue(clq_group *group, const group_call *what, const clq_slic
     return done ? CLQ_OK : raise_failure(group);
 }
 
-clq_status clq_all_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
-                          clq_redop op, const cl_event *waits, cl_event *done) {
-    if (dtype != CLQ_F32 || op != CLQ_SUM) return clq_fail(CLQ_UNSUPPORTED, "all-reduce: only the sum of f32 is there");
-    const group_call what = {.collective = CLQ_ALL_REDUCE, .count = count, .dtype = dtype};
-    clq_status status = issue(group, &what, in, out, waits, done);
-    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "all-reduce");
+static clq_status issue(clq_group *group, clq_task task, const clq_slice *in, const clq_slice *out,
+                        const cl_event *waits, cl_event *done) {
+    clq_status status = issue_task(group, &task, in, out, waits, done);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", clq_collective_name(task.collective));
 }
 
-clq_status clq_broadcast(clq_group *group, const clq_slice *data, size_t count, clq_dtype dtype, unsigned root,
-                         const cl_event *waits, cl_event *done) {
-    if ((unsigned)dtype >= CLQ_DTYPE_COUNT)
-        return clq_fail(CLQ_ARGUMENT, "broadcast: no element type has number %d", (int)dtype);
-    if (root >= group->size)
-        return clq_fail(CLQ_ARGUMENT, "broadcast: root %u of a group of %u ranks", root, group->size);
-    const group_call what = {.collective = CLQ_BROADCAST, .count = count, .dtype = dtype, .root = root};
-    clq_status status = issue(group, &what, data, data, waits, done);
-    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "broadcast");
+clq_status clq_all_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
+                          clq_redop op, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_ALL_REDUCE, .count = count, .dtype = dtype, .op = op};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_reduce_scatter(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,
+                              clq_dtype dtype, clq_redop op, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_REDUCE_SCATTER, .count = count, .dtype = dtype, .op = op};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_all_gather(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
+                          const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_ALL_GATHER, .count = count, .dtype = dtype};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_broadcast(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
+                         unsigned root, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_BROADCAST, .count = count, .dtype = dtype, .root = root};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
+                      clq_redop op, unsigned root, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_REDUCE, .count = count, .dtype = dtype, .op = op, .root = root};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_send_recv(clq_group *group, unsigned from, const clq_slice *in, unsigned to, const clq_slice *out,
+                         size_t count, clq_dtype dtype, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_SEND_RECV, .count = count, .dtype = dtype, .root = from, .to = to};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_group_barrier(clq_group *group, const cl_event *waits, cl_event *done) {
+    return issue(group, (clq_task){.collective = CLQ_BARRIER}, NULL, NULL, waits, done);
+}
+
+/* ---- memory ---- */
+
+clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem *out) {
+    if (rank >= group->size) return clq_fail(CLQ_ARGUMENT, "rank %u of a group of %u ranks", rank, group->size);
+    group_memory *own = clq_alloc(1, sizeof *own);
+    if (!own) return CLQ_MEMORY;
+    const group_rank *of = &group->ranks[rank];
+    clq_status status = clq_buffer_create(of->device, CLQ_MEMORY_DEVICE, bytes, "a caller's memory", &own->buffer);
+    if (status == CLQ_OK) status = clq_queue_fill_zero(of->queue, own->buffer, 0, bytes);
+    if (status == CLQ_OK) status = clq_queue_finish(of->queue);
+    if (status != CLQ_OK) {
+        clq_buffer_destroy(own->buffer);
+        clq_free(own);
+        return status;
+    }
+    own->rank = rank;
+    own->next = group->memory;
+    group->memory = own;
+    *out = clq_buffer_handle(own->buffer);
+    return CLQ_OK;
+}
+
+void clq_group_free(clq_group *group, cl_mem memory) {
+    if (!memory) return;
+    wait_until_idle(group);
+    for (group_memory **at = &group->memory; *at; at = &(*at)->next) {
+        group_memory *own = *at;
+        if (clq_buffer_handle(own->buffer) != memory) continue;
+        *at = own->next;
+        clq_buffer_destroy(own->buffer);
+        clq_free(own);
+        return;
+    }
 }
 
 clq_status clq_group_wait(clq_group *group) {

@@ -1,12 +1,14 @@
-/* How the bytes of a crew will move: chosen by rule here, in one place, and made ready. */
+/* What a crew's config allows, and which algorithm a call gets: chosen by rule here, in one place. */
 #include "comm/crew.h"
 
-enum { DEFAULT_SLOTS = 2, MOST_SLOTS = 64 };
-static const size_t default_chunk_bytes = (size_t)1 << 20, largest_chunk_bytes = (size_t)1 << 30;
+enum { DEFAULT_SLOTS = 4, MOST_SLOTS = 64 };
+static const size_t default_chunk_bytes = (size_t)256 << 10, largest_chunk_bytes = (size_t)1 << 30;
 static const double default_deadline_s = 30;
+/* Up to here the number of steps matters and not the bytes. */
+static const size_t small_bytes = (size_t)32 << 10;
 
 static clq_status take_config(clq_crew *crew, const clq_group_config *config) {
-    if ((unsigned)config->algorithm > CLQ_ALGORITHM_DIRECT || (unsigned)config->transport > CLQ_TRANSPORT_MAPPED)
+    if ((unsigned)config->algorithm >= CLQ_ALGORITHM_COUNT || (unsigned)config->transport >= CLQ_TRANSPORT_COUNT)
         return clq_fail(CLQ_ARGUMENT, "no such algorithm (%d) or transport (%d)", (int)config->algorithm,
                         (int)config->transport);
     if (config->slots > MOST_SLOTS || config->chunk_bytes > largest_chunk_bytes)
@@ -17,11 +19,12 @@ static clq_status take_config(clq_crew *crew, const clq_group_config *config) {
     crew->chunk_bytes = config->chunk_bytes ? clq_round_up(config->chunk_bytes, CLQ_PART_ALIGN) : default_chunk_bytes;
     crew->slots = config->slots ? config->slots : DEFAULT_SLOTS;
     crew->deadline_s = config->deadline_s > 0 ? config->deadline_s : default_deadline_s;
+    crew->transport = config->transport;
     return CLQ_OK;
 }
 
 /* The first device whose memory the host has no part in; NULL: there is none. */
-static const clq_device *not_mapped(const clq_crew *crew) {
+static const clq_device *not_shared(const clq_crew *crew) {
     for (unsigned r = 0; r < crew->size; r++)
         if (!clq_device_get_info(crew->members[r].device)->host_unified) return crew->members[r].device;
     return NULL;
@@ -29,91 +32,90 @@ static const clq_device *not_mapped(const clq_crew *crew) {
 
 /* Direct wherever it can be: it moves 2 n S bytes of host memory against the ring's 5 (n - 1) S or more, and needs two
  * meetings instead of 2 (n - 1) hand-overs. */
-static clq_status choose_algorithm(clq_crew *crew, const clq_group_config *config) {
-    const clq_device *stranger = not_mapped(crew);
-    bool direct = config->algorithm == CLQ_ALGORITHM_DIRECT, mapped = config->transport == CLQ_TRANSPORT_MAPPED;
-    bool ring = config->algorithm == CLQ_ALGORITHM_RING;
-    bool linked = config->transport == CLQ_TRANSPORT_STAGED || config->transport == CLQ_TRANSPORT_PEER;
+static clq_status take_algorithm(clq_crew *crew, clq_algorithm wanted) {
+    const clq_device *stranger = not_shared(crew);
+    bool direct = wanted == CLQ_ALGORITHM_DIRECT, mapped = crew->transport == CLQ_TRANSPORT_MAPPED;
+    bool linked = crew->transport == CLQ_TRANSPORT_STAGED || crew->transport == CLQ_TRANSPORT_PEER;
     if (direct && linked)
         return clq_fail(CLQ_UNSUPPORTED,
                         "the direct algorithm works on mapped memory only: choose transport auto or mapped");
-    if (ring && mapped)
+    if (mapped && wanted != CLQ_ALGORITHM_AUTO && !direct)
         return clq_fail(CLQ_UNSUPPORTED,
-                        "the ring sends over staged or peer links: choose algorithm auto or direct for mapped memory");
+                        "%s sends over staged or peer links: choose algorithm auto or direct for mapped memory",
+                        clq_algorithm_name(wanted));
     if ((direct || mapped) && stranger)
         return clq_fail(CLQ_UNSUPPORTED, "%s does not share the host's memory, which direct over mapped memory needs",
                         clq_device_label(stranger));
-    if (direct || mapped || (!ring && !linked && !stranger)) {
+    if (direct || mapped || (wanted == CLQ_ALGORITHM_AUTO && !linked && !stranger)) {
         crew->algorithm = CLQ_ALGORITHM_DIRECT;
         crew->reason = direct || mapped ? "as asked" : "every device shares the host's memory";
-    } else {
-        crew->algorithm = CLQ_ALGORITHM_RING;
-        crew->reason = ring || linked ? "as asked" : "not every device shares the host's memory";
+        return CLQ_OK;
     }
+    crew->algorithm = wanted;
+    if (wanted != CLQ_ALGORITHM_AUTO)
+        crew->reason = "as asked";
+    else
+        crew->reason = linked ? "links as asked" : "not every device shares the host's memory";
     return CLQ_OK;
 }
 
-/* What a rank needs to be part of a ring. */
-static clq_status equip_member(const clq_crew *crew, clq_member *member) {
-    clq_device *device = member->device;
-    const clq_device_info *info = clq_device_get_info(device);
-    bool tile = clq_device_family(device) == CLQ_FAMILY_TILE;
-    CLQ_TRY(clq_queue_create(device, 0, &member->up));
-    CLQ_TRY(clq_queue_create(device, 0, &member->down));
-    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, crew->slots * crew->chunk_bytes, "received chunks",
-                              &member->scratch));
-    CLQ_TRY(clq_kernel_create(device, "comm", tile ? "-DTILE" : "", "comm_add", &member->add));
-    /* Enough to keep every unit busy with several groups; the stride takes care of the rest. */
-    member->add_items = tile ? clq_device_min_groups(device) : (size_t)CLQ_MAX(info->compute_units, 1u) * 1024;
-    return CLQ_OK;
-}
-
-/* Peer copies inside a shared context save one of two transfers, but some drivers corrupt them, so
- * each pair is tested. */
-static clq_status choose_transport(clq_crew *crew, clq_link *link, clq_transport wanted) {
-    const clq_device *from = crew->members[link->from].device, *to = crew->members[link->to].device;
-    bool shared = clq_device_same_context(from, to), arrives = false;
-    link->transport = CLQ_TRANSPORT_STAGED;
-    link->reason = wanted == CLQ_TRANSPORT_STAGED ? "as asked" : "the devices have no context in common";
-    if (wanted == CLQ_TRANSPORT_STAGED) return CLQ_OK;
-    if (shared) {
-        link->reason = "peer copies failed their test";
-        clq_status status = clq_link_test(crew, link, &arrives);
-        if (status == CLQ_MEMORY || status == CLQ_DEVICE_MEMORY) return status;
-    }
-    if (arrives) {
-        link->transport = CLQ_TRANSPORT_PEER;
-        link->reason = wanted == CLQ_TRANSPORT_PEER ? "as asked"
-                                                    : "the devices share a context, and peer copies passed their test";
-    } else if (wanted == CLQ_TRANSPORT_PEER) {
-        return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: %s", clq_device_label(from),
-                        clq_device_label(to), link->reason);
-    }
-    return CLQ_OK;
-}
-
-static clq_status make_ring(clq_crew *crew, clq_transport wanted) {
-    crew->links = clq_alloc_aligned(_Alignof(clq_link), crew->size * sizeof *crew->links);
-    if (!crew->links) return CLQ_MEMORY;
-    for (unsigned r = 0; r < crew->size; r++) CLQ_TRY(equip_member(crew, &crew->members[r]));
+/* Devices of one context are an island: peer copies may go between them. */
+static void find_islands(clq_crew *crew) {
+    unsigned names[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < crew->size; r++) {
-        clq_link *link = &crew->links[r];
-        link->from = r;
-        link->to = (r + 1) % crew->size;
-        CLQ_TRY(choose_transport(crew, link, wanted));
-        CLQ_TRY(clq_link_open(crew, link));
+        names[r] = 0;
+        while (!clq_device_same_context(crew->members[names[r]].device, crew->members[r].device)) names[r]++;
     }
+    clq_islands_make(names, crew->size, &crew->islands);
+}
+
+/* Those of the ring at once, because what they can do is to be told; others when they are needed. */
+static clq_status make_links(clq_crew *crew) {
+    unsigned n = crew->size;
+    crew->links = clq_alloc((size_t)n * n, sizeof *crew->links);
+    if (!crew->links) return CLQ_MEMORY;
+    for (unsigned r = 0; r < n; r++) {
+        CLQ_TRY(clq_queue_create(crew->members[r].device, 0, &crew->members[r].up));
+        CLQ_TRY(clq_queue_create(crew->members[r].device, 0, &crew->members[r].down));
+    }
+    bool rings = crew->algorithm == CLQ_ALGORITHM_AUTO || crew->algorithm == CLQ_ALGORITHM_RING;
+    for (unsigned r = 0; rings && r < n; r++)
+        CLQ_TRY(clq_link_create(crew, r, (r + 1) % n, &crew->links[r * n + (r + 1) % n]));
     return CLQ_OK;
+}
+
+static clq_status check_peers(const clq_crew *crew) {
+    if (crew->transport != CLQ_TRANSPORT_PEER || crew->islands.count == 1) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: the devices have no context in common",
+                    clq_device_label(crew->members[0].device),
+                    clq_device_label(crew->members[crew->islands.ranks[crew->islands.begin[1]]].device));
 }
 
 clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config) {
     static const clq_group_config all_defaults;
     if (!config) config = &all_defaults;
     CLQ_TRY(take_config(crew, config));
-    CLQ_TRY(choose_algorithm(crew, config));
-    crew->reduce = clq_reduce_f32_best();
+    CLQ_TRY(take_algorithm(crew, config->algorithm));
+    find_islands(crew);
+    CLQ_TRY(check_peers(crew));
     if (crew->size == 1 || crew->algorithm == CLQ_ALGORITHM_DIRECT) return CLQ_OK;
-    return make_ring(crew, config->transport);
+    return make_links(crew);
+}
+
+clq_algorithm clq_crew_choose(const clq_crew *crew, clq_collective collective, size_t bytes) {
+    if (crew->algorithm != CLQ_ALGORITHM_AUTO) return crew->algorithm;
+    if (collective != CLQ_ALL_REDUCE) return CLQ_ALGORITHM_RING;
+    if (bytes <= small_bytes) return CLQ_ALGORITHM_DOUBLING;
+    bool nested = crew->islands.count > 1 && crew->islands.count < crew->size;
+    return nested ? CLQ_ALGORITHM_HIERARCHICAL : CLQ_ALGORITHM_RING;
+}
+
+/* ---- telling ---- */
+
+static void explain_link(const clq_crew *crew, const clq_link *link, clq_text *text) {
+    clq_text_add(text, "rank %u to %u (%s to %s): %s, %u slots of %zu bytes (%s)\n", link->from, link->to,
+                 clq_device_label(crew->members[link->from].device), clq_device_label(crew->members[link->to].device),
+                 clq_transport_name(link->transport), crew->slots, crew->chunk_bytes, link->reason);
 }
 
 char *clq_crew_explain(const clq_crew *crew) {
@@ -122,17 +124,33 @@ char *clq_crew_explain(const clq_crew *crew) {
         clq_text_add(&text, "one rank: nothing to exchange\n");
     } else if (crew->algorithm == CLQ_ALGORITHM_DIRECT) {
         clq_text_add(&text, "all %u ranks, any size: direct over mapped memory (%s)\n", crew->size, crew->reason);
+    } else if (crew->algorithm != CLQ_ALGORITHM_AUTO) {
+        clq_text_add(&text, "all %u ranks, any size: %s (%s)\n", crew->size, clq_algorithm_name(crew->algorithm),
+                     crew->reason);
     } else {
-        for (unsigned r = 0; r < crew->size; r++) {
-            const clq_link *link = &crew->links[r];
-            bool staged = link->transport == CLQ_TRANSPORT_STAGED;
-            clq_text_add(&text, "rank %u to %u (%s to %s), any size: ring (%s) over %s, %u slots of %zu bytes (%s)\n",
-                         link->from, link->to, clq_device_label(crew->members[link->from].device),
-                         clq_device_label(crew->members[link->to].device), crew->reason,
-                         staged ? "staged host memory" : "peer copies", crew->slots, crew->chunk_bytes, link->reason);
-        }
+        clq_text_add(&text, "all-reduce up to %zu bytes: %s, above: %s (%s)\n", small_bytes,
+                     clq_algorithm_name(clq_crew_choose(crew, CLQ_ALL_REDUCE, small_bytes)),
+                     clq_algorithm_name(clq_crew_choose(crew, CLQ_ALL_REDUCE, SIZE_MAX)), crew->reason);
+        clq_text_add(&text, "other collectives, any size: ring\n");
     }
+    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++)
+        if (crew->links[i]) explain_link(crew, crew->links[i], &text);
     if (!text.failed) return text.data;
     clq_free(text.data);
     return NULL;
+}
+
+/* ---- names ---- */
+
+#define CLQ_NAME_OF(name, text) text,
+static const char *const redop_names[] = {CLQ_REDOP_MAP(CLQ_NAME_OF)};
+static const char *const algorithm_names[] = {CLQ_ALGORITHM_MAP(CLQ_NAME_OF)};
+static const char *const transport_names[] = {CLQ_TRANSPORT_MAP(CLQ_NAME_OF)};
+
+const char *clq_redop_name(clq_redop op) { return (unsigned)op < CLQ_REDOP_COUNT ? redop_names[op] : "unknown"; }
+const char *clq_algorithm_name(clq_algorithm algorithm) {
+    return (unsigned)algorithm < CLQ_ALGORITHM_COUNT ? algorithm_names[algorithm] : "unknown";
+}
+const char *clq_transport_name(clq_transport transport) {
+    return (unsigned)transport < CLQ_TRANSPORT_COUNT ? transport_names[transport] : "unknown";
 }

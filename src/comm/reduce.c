@@ -2,72 +2,105 @@
 
 #include <string.h>
 
-/* Vectors by hand rather than by the compiler: in place, inputs and outputs are the same memory, which the compiler's
- * check for overlap would send to the scalar loop. One body, compiled for several widths; chosen by a pointer and not
- * by an ifunc, whose resolver runs before the sanitizers are up and which not every C library has. Plain stores:
- * non-temporal ones lose at every size, because the devices read the result at once. */
-enum { WIDTH = 16, BLOCK = 4 * WIDTH };
-typedef float vector __attribute__((vector_size(WIDTH * sizeof(float))));
+/* Not copied into each of the functions for halves: the call costs a tenth of them, the copies half a megabyte. */
+#define CALLED __attribute__((noinline))
 
-/* Compiles to one unaligned load or store per vector. */
-#define LOAD(v, from) memcpy(&(v), (from), sizeof(vector))
-#define STORE(to, v) memcpy((to), &(v), sizeof(vector))
+/* For every element type T: T_work, a vector of what is computed in; T_stored, as many elements as they lie in memory;
+ * T_mask, what comparing two T_work gives; T_element, one of its elements. */
+enum { VECTOR = 64 };
+#define TYPES(T, STORED, WORK, MASK)                                                                                   \
+    typedef WORK T##_work __attribute__((vector_size(VECTOR)));                                                        \
+    typedef STORED T##_stored __attribute__((vector_size(VECTOR / sizeof(WORK) * sizeof(STORED))));                    \
+    typedef MASK T##_mask __attribute__((vector_size(VECTOR)));                                                        \
+    typedef WORK T##_element;
+TYPES(f32, float, float, int32_t)
+TYPES(f64, double, double, int64_t)
+TYPES(f16, uint16_t, float, int32_t)
+TYPES(bf16, uint16_t, float, int32_t)
+TYPES(i8, int8_t, int8_t, int8_t)
+TYPES(i16, int16_t, int16_t, int16_t)
+TYPES(i32, int32_t, int32_t, int32_t)
+TYPES(i64, int64_t, int64_t, int64_t)
+TYPES(u8, uint8_t, uint8_t, int8_t)
+TYPES(u16, uint16_t, uint16_t, int16_t)
+TYPES(u32, uint32_t, uint32_t, int32_t)
+TYPES(u64, uint64_t, uint64_t, int64_t)
+#define ELEMENT(T) (sizeof(T##_stored) / (sizeof(T##_work) / sizeof(T##_element)))
 
-static inline __attribute__((always_inline)) void reduce_body(const float *const *in, float *const *out, unsigned ranks,
-                                                              size_t begin, size_t end) {
-    size_t i = begin;
-    for (; i + BLOCK <= end; i += BLOCK) {
-        vector a, b, c, d, x;
-        LOAD(a, in[0] + i);
-        LOAD(b, in[0] + i + WIDTH);
-        LOAD(c, in[0] + i + 2 * WIDTH);
-        LOAD(d, in[0] + i + 3 * WIDTH);
-        for (unsigned k = 1; k < ranks; k++) {
-            const float *from = in[k] + i;
-            LOAD(x, from);
-            a += x;
-            LOAD(x, from + WIDTH);
-            b += x;
-            LOAD(x, from + 2 * WIDTH);
-            c += x;
-            LOAD(x, from + 3 * WIDTH);
-            d += x;
-        }
-        for (unsigned k = 0; k < ranks; k++) {
-            float *to = out[k] + i;
-            STORE(to, a);
-            STORE(to + WIDTH, b);
-            STORE(to + 2 * WIDTH, c);
-            STORE(to + 3 * WIDTH, d);
-        }
+/* Vectors a where the mask is set, b elsewhere. */
+#define SELECT(T, m, a, b) ((T##_work)(((T##_mask)(a) & (T##_mask)(m)) | ((T##_mask)(b) & ~(T##_mask)(m))))
+#define OP_SUM(T, a, b) ((a) + (b))
+#define OP_PROD(T, a, b) ((a) * (b))
+#define OP_MIN(T, a, b) SELECT(T, (a) < (b), a, b)
+#define OP_MAX(T, a, b) SELECT(T, (a) > (b), a, b)
+/* NaN wins: it compares with nothing, itself included. */
+#define OP_FLOAT_MIN(T, a, b) SELECT(T, ((a) < (b)) | ((a) != (a)), a, b)
+#define OP_FLOAT_MAX(T, a, b) SELECT(T, ((a) > (b)) | ((a) != (a)), a, b)
+
+/* What becomes of a vector of sums. */
+#define KEEP(T, v) ((void)ranks)
+/* By one rounded factor and not by a division, which devices may round as they like: host and devices agree. */
+#define SCALE(T, v) ((v) *= (T##_element)1 / (T##_element)ranks)
+/* One by one: no processor divides vectors of integers. */
+#define DEFINE_DIVIDE(T)                                                                                               \
+    static void divide_##T(T##_element *sums, unsigned ranks) {                                                        \
+        for (size_t i = 0; i < VECTOR / sizeof *sums; i++) sums[i] = (T##_element)(sums[i] / (T##_element)ranks);      \
     }
-    for (; i < end; i++) {
-        float sum = in[0][i];
-        for (unsigned k = 1; k < ranks; k++) sum += in[k][i];
-        for (unsigned k = 0; k < ranks; k++) out[k][i] = sum;
+DEFINE_DIVIDE(i8)
+DEFINE_DIVIDE(i16)
+DEFINE_DIVIDE(i32)
+DEFINE_DIVIDE(i64)
+DEFINE_DIVIDE(u8)
+DEFINE_DIVIDE(u16)
+DEFINE_DIVIDE(u32)
+DEFINE_DIVIDE(u64)
+#define DIVIDE_i8(T, v) divide_i8((i8_element *)&(v), ranks)
+#define DIVIDE_i16(T, v) divide_i16((i16_element *)&(v), ranks)
+#define DIVIDE_i32(T, v) divide_i32((i32_element *)&(v), ranks)
+#define DIVIDE_i64(T, v) divide_i64((i64_element *)&(v), ranks)
+#define DIVIDE_u8(T, v) divide_u8((u8_element *)&(v), ranks)
+#define DIVIDE_u16(T, v) divide_u16((u16_element *)&(v), ranks)
+#define DIVIDE_u32(T, v) divide_u32((u32_element *)&(v), ranks)
+#define DIVIDE_u64(T, v) divide_u64((u64_element *)&(v), ranks)
+
+/* What is left at the end, less than a block, goes through one that is whole: its end is zeros. */
+static void reduce_rest(clq_reduce_function *reduce, size_t block, size_t element, const void *const *in, unsigned ins,
+                        void *const *out, unsigned outs, size_t at, size_t bytes, unsigned ranks) {
+    char blocks[CLQ_REPLICAS_MAX][4 * VECTOR];
+    const void *from[CLQ_REPLICAS_MAX];
+    void *to[1] = {blocks[0]};
+    for (unsigned k = 0; k < ins; k++) {
+        memcpy(blocks[k], (const char *)in[k] + at, bytes);
+        memset(blocks[k] + bytes, 0, block - bytes);
+        from[k] = blocks[k];
     }
+    reduce(from, ins, to, 1, 0, block / element, ranks);
+    for (unsigned k = 0; k < outs; k++) memcpy((char *)out[k] + at, blocks[0], bytes);
 }
 
-static void reduce_plain(const float *const *in, float *const *out, unsigned ranks, size_t begin, size_t end) {
-    reduce_body(in, out, ranks, begin, end);
-}
+/* Every function, for every width. Chosen by a pointer and not by an ifunc, whose resolver runs before the sanitizers
+ * are up and which not every C library has. */
+#define LEVEL(name) name##_plain
+#define TARGET
+#include "comm/reduce_body.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("avx2"))) static void reduce_avx2(const float *const *in, float *const *out, unsigned ranks,
-                                                        size_t begin, size_t end) {
-    reduce_body(in, out, ranks, begin, end);
-}
+#define LEVEL(name) name##_avx2
+#define TARGET __attribute__((target("avx2")))
+#include "comm/reduce_body.h"
+#define LEVEL(name) name##_avx512
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#include "comm/reduce_body.h"
 
-__attribute__((target("avx512f"))) static void reduce_avx512(const float *const *in, float *const *out, unsigned ranks,
-                                                             size_t begin, size_t end) {
-    reduce_body(in, out, ranks, begin, end);
-}
-
-clq_reduce_f32 *clq_reduce_f32_best(void) {
-    if (__builtin_cpu_supports("avx512f")) return reduce_avx512;
-    if (__builtin_cpu_supports("avx2")) return reduce_avx2;
-    return reduce_plain;
+clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) {
+    if ((unsigned)dtype >= CLQ_DTYPE_COUNT || (unsigned)op >= CLQ_REDOP_COUNT) return NULL;
+    bool widest =
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (widest) return table_avx512[dtype][op];
+    return __builtin_cpu_supports("avx2") ? table_avx2[dtype][op] : table_plain[dtype][op];
 }
 #else
-clq_reduce_f32 *clq_reduce_f32_best(void) { return reduce_plain; }
+clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) {
+    return (unsigned)dtype < CLQ_DTYPE_COUNT && (unsigned)op < CLQ_REDOP_COUNT ? table_plain[dtype][op] : NULL;
+}
 #endif

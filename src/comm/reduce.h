@@ -1,14 +1,16 @@
-/* The arithmetic of the direct algorithm, on the host's own pointers. */
+/* The arithmetic of the collectives on the host's own pointers: one function for every element type and operation. */
 #ifndef CLQ_COMM_REDUCE_H
 #define CLQ_COMM_REDUCE_H
 
-#include <stddef.h>
+#include "base/base.h"
+#include <clique/comm.h>
 
-/* For begin <= i < end: the sum of in[0][i], in[1][i], … in this order is written to every out[k][i]. in[k] and
- * out[k] may be the same; other overlaps may not be. */
-typedef void clq_reduce_f32(const float *const *in, float *const *out, unsigned ranks, size_t begin, size_t end);
+/* For begin <= i < end: in[0][i] op in[1][i] op …, in this order, is written to every out[k][i]. in[j] and out[k] may
+ * be the same; other overlaps may not be. `ranks` is what an average divides by; other operations ignore it. */
+typedef void clq_reduce_function(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin,
+                                 size_t end, unsigned ranks);
 
-/* The one for the widest vectors that this processor has; all give the same bits. */
-clq_reduce_f32 *clq_reduce_f32_best(void);
+/* The one for the widest vectors that this processor has; all widths give the same bits. NULL: there is none (bool). */
+clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op);
 
 #endif

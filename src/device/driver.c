@@ -128,6 +128,9 @@ void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_in
     (void)clq_cl_device_value(id, CL_DEVICE_HOST_UNIFIED_MEMORY, &unified, sizeof unified);
     info->host_unified = unified != CL_FALSE;
     info->fine_grain_svm = info->host_unified && clq_svm_probe(platform, id);
+    cl_device_fp_config doubles = 0;
+    (void)clq_cl_device_value(id, CL_DEVICE_DOUBLE_FP_CONFIG, &doubles, sizeof doubles);
+    info->fp64 = doubles != 0;
     pci_of(id, info->pci, sizeof info->pci);
     describe_availability(id, info);
 }

@@ -27,8 +27,7 @@ static clq_status exchange(clq_reducer *reducer, const task *t) {
     clq_buffer *gradient = clq_plan_gradient(replica->plan);
     CLQ_TRY(clq_event_wait(t->after));
     return clq_crew_all_reduce(replica->strategy->crew, replica->index, reducer->queue, gradient, t->bucket->begin,
-                               gradient, t->bucket->begin, (t->bucket->end - t->bucket->begin) / sizeof(float),
-                               CLQ_F32);
+                               gradient, t->bucket->begin, (t->bucket->end - t->bucket->begin) / sizeof(float));
 }
 
 /* False where there is nothing more to do. */

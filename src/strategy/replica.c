@@ -105,7 +105,7 @@ static clq_status reduce(clq_replica *replica) {
     clq_buffer *gradient = clq_plan_gradient(replica->plan);
     uint64_t before = clq_crew_busy_ns(crew);
     CLQ_TRY(clq_crew_all_reduce(crew, replica->index, replica->queue, gradient, 0, gradient, 0,
-                                clq_plan_arena_bytes(replica->plan) / sizeof(float), CLQ_F32));
+                                clq_plan_arena_bytes(replica->plan) / sizeof(float)));
     if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
     return CLQ_OK;
 }

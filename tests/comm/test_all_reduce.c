@@ -84,7 +84,7 @@ static clq_status reduce(ranks *all, unsigned rank, void *context) {
     memory *m = &t->memory[rank];
     size_t in_at = (GUARD + l->in_shift) * sizeof(float);
     size_t out_at = l->in_place ? in_at : (GUARD + l->out_shift) * sizeof(float);
-    return clq_crew_all_reduce(all->crew, rank, all->queues[rank], m->in, in_at, m->out, out_at, l->count, CLQ_F32);
+    return clq_crew_all_reduce(all->crew, rank, all->queues[rank], m->in, in_at, m->out, out_at, l->count);
 }
 
 static float *read_back(ranks *all, unsigned rank, const clq_buffer *buffer) {
@@ -178,13 +178,17 @@ static void check_kinds(const char *kinds, bool island, bool wrapped, clq_group_
 }
 
 static const clq_group_config direct = {.algorithm = CLQ_ALGORITHM_DIRECT};
-static const clq_group_config staged = {.transport = CLQ_TRANSPORT_STAGED};
+static const clq_group_config staged = {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED};
 static const clq_group_config staged_tiny = {
     .algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 256};
-static const clq_group_config staged_one = {.transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 512, .slots = 1};
-static const clq_group_config staged_many = {.transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 128, .slots = 5};
-static const clq_group_config peer = {.transport = CLQ_TRANSPORT_PEER, .chunk_bytes = 4096};
-static const clq_group_config peer_tiny = {.transport = CLQ_TRANSPORT_PEER, .chunk_bytes = 192, .slots = 3};
+static const clq_group_config staged_one = {
+    .algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 512, .slots = 1};
+static const clq_group_config staged_many = {
+    .algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 128, .slots = 5};
+static const clq_group_config peer = {
+    .algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_PEER, .chunk_bytes = 4096};
+static const clq_group_config peer_tiny = {
+    .algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_PEER, .chunk_bytes = 192, .slots = 3};
 
 static void test_direct(void **state) {
     (void)state;

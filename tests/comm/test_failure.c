@@ -26,7 +26,7 @@ static clq_status act(ranks *all, unsigned rank, void *context) {
         status = clq_crew_broadcast(all->crew, rank, all->queues[rank], p->buffers[rank], 0, p->count[rank], 0);
     else
         status = clq_crew_all_reduce(all->crew, rank, all->queues[rank], p->buffers[rank], p->offset[rank],
-                                     p->buffers[rank], p->offset[rank], p->count[rank], CLQ_F32);
+                                     p->buffers[rank], p->offset[rank], p->count[rank]);
     p->seconds[rank] = clq_now() - start;
     return status;
 }
@@ -118,7 +118,7 @@ static void test_bad_range(void **state) {
     start(&all, "bb", direct_1s, &p);
     p.count[0] = (size_t)-1 / 2;
     ranks_run(&all, act, &p);
-    expect_failure(&all, &p, 0, CLQ_ARGUMENT, "do not fit", 1);
+    expect_failure(&all, &p, 0, CLQ_ARGUMENT, "more than can be addressed", 1);
     end(&all, &p);
 }
 
@@ -241,7 +241,7 @@ static void test_bad_configurations(void **state) {
     }
     assert_int_equal(clq_crew_create(all.devices, 0, NULL, &crew), CLQ_ARGUMENT);
     assert_int_equal(clq_crew_create(all.devices, CLQ_REPLICAS_MAX + 1, NULL, &crew), CLQ_ARGUMENT);
-    assert_int_equal(clq_crew_all_reduce(all.crew, 2, all.queues[0], NULL, 0, NULL, 0, 1, CLQ_F32), CLQ_ARGUMENT);
+    assert_int_equal(clq_crew_all_reduce(all.crew, 2, all.queues[0], NULL, 0, NULL, 0, 1), CLQ_ARGUMENT);
     clq_crew_destroy(NULL);
     ranks_close(&all);
 }

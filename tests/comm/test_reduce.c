@@ -1,0 +1,108 @@
+/* The host's arithmetic: every type and operation against the book, lengths around every block, any bits. */
+#include "comm/reduce.h"
+#include "support/comm_values.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 700, RANKS = 3, ELEMENT = 8 };
+
+/* f16 and bf16: partial results stay in float here, the book rounds them every time. The same comes of whole numbers.
+ */
+static bool rounds_less(clq_dtype dtype) { return dtype == CLQ_F16 || dtype == CLQ_BF16; }
+
+static void put(clq_dtype dtype, clq_redop op, void *array, size_t i, clq_random *random) {
+    uint64_t word = (uint64_t)clq_random_u32(random) << 32 | clq_random_u32(random);
+    if (rounds_less(dtype) && op == CLQ_AVG)
+        values_put(dtype, array, i, (int64_t)(word % 17) - 8);
+    else
+        values_put_any(dtype, array, i, word);
+}
+
+static void check_length(clq_dtype dtype, clq_redop op, size_t begin, size_t end, unsigned ranks) {
+    static uint64_t in[RANKS][MOST], out[2][MOST], want[MOST];
+    const void *from[RANKS];
+    size_t bytes = clq_dtype_bytes(dtype);
+    clq_random random = clq_random_start(dtype * 16u + op, end * 8 + ranks);
+    for (unsigned r = 0; r < ranks; r++) {
+        from[r] = in[r];
+        for (size_t i = 0; i < MOST; i++) put(dtype, op, in[r], i, &random);
+    }
+    memset(out, 0xAB, sizeof out);
+    memcpy(want, in[0], sizeof want);
+    for (size_t i = begin; i < end; i++) {
+        for (unsigned r = 1; r < ranks; r++) values_combine(dtype, op, want, in[r], want, i);
+        if (op == CLQ_AVG) values_average(dtype, want, i, ranks);
+    }
+    void *to[2] = {out[0], out[1]};
+    clq_reduce_find(dtype, op)(from, ranks, to, 2, begin, end, ranks);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < MOST; i++) {
+            bool inside = i >= begin && i < end;
+            if (inside && !values_equal(dtype, out[k], want, i))
+                fail_msg("%s %s: element %zu of %zu to %zu", clq_dtype_name(dtype), clq_redop_name(op), i, begin, end);
+            for (size_t b = 0; !inside && b < bytes; b++)
+                if (((unsigned char *)out[k])[i * bytes + b] != 0xAB)
+                    fail_msg("%s %s: element %zu was written", clq_dtype_name(dtype), clq_redop_name(op), i);
+        }
+}
+
+static unsigned most_ranks(clq_dtype dtype) { return rounds_less(dtype) ? 2 : RANKS; }
+
+static void test_every_type_and_operation(void **state) {
+    (void)state;
+    const size_t ends[] = {0, 1, 15, 16, 17, 63, 64, 65, 127, 255, 256, 257, 511, 699};
+    for (size_t d = 0; d < VALUES_DTYPES; d++)
+        for (unsigned op = 0; op < CLQ_REDOP_COUNT; op++)
+            for (size_t e = 0; e < CLQ_COUNT_OF(ends); e++)
+                for (unsigned ranks = 1; ranks <= most_ranks(values_dtypes[d]); ranks++)
+                    check_length(values_dtypes[d], (clq_redop)op, ends[e] > 5 ? e % 5 : 0, ends[e], ranks);
+}
+
+/* Every half there is, against every sixty-first one. */
+static void check_all_halves(clq_dtype dtype, clq_redop op) {
+    enum { ALL = 65536 };
+    uint16_t *a = clq_alloc(ALL, 2), *b = clq_alloc(ALL, 2), *got = clq_alloc(ALL, 2), *want = clq_alloc(ALL, 2);
+    assert_true(a && b && got && want);
+    for (size_t i = 0; i < ALL; i++) {
+        a[i] = (uint16_t)i;
+        b[i] = (uint16_t)(i * 61 + i / 7);
+        values_combine(dtype, op, a, b, want, i);
+    }
+    clq_reduce_find(dtype, op)((const void *[]){a, b}, 2, (void *[]){got}, 1, 0, ALL, 2);
+    for (size_t i = 0; i < ALL; i++)
+        if (!values_equal(dtype, got, want, i))
+            fail_msg("%s %s of %04x and %04x is %04x, should be %04x", clq_dtype_name(dtype), clq_redop_name(op), a[i],
+                     b[i], got[i], want[i]);
+    clq_free(want);
+    clq_free(got);
+    clq_free(b);
+    clq_free(a);
+}
+
+static void test_halves(void **state) {
+    (void)state;
+    for (unsigned op = CLQ_SUM; op <= CLQ_MAX; op++) {
+        check_all_halves(CLQ_F16, (clq_redop)op);
+        check_all_halves(CLQ_BF16, (clq_redop)op);
+    }
+}
+
+static void test_what_there_is_not(void **state) {
+    (void)state;
+    assert_null(clq_reduce_find(CLQ_BOOL, CLQ_SUM));
+    assert_null(clq_reduce_find(CLQ_DTYPE_COUNT, CLQ_SUM));
+    assert_null(clq_reduce_find(CLQ_F32, CLQ_REDOP_COUNT));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_type_and_operation),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_what_there_is_not),
+    };
+    return cmocka_run_group_tests_name("comm/reduce", tests, NULL, NULL);
+}
