@@ -6,6 +6,14 @@
 #include <string.h>
 
 static bool is_end(const struct argp_option *option) { return !option->name && !option->key; }
+static bool is_plain(const struct argp_option *option) { return (option->flags & OPTION_DOC) != 0; }
+
+/* The entry for arguments that are no options, or NULL. */
+static const struct argp_option *find_plain(const struct argp_option *table) {
+    for (const struct argp_option *option = table; !is_end(option); option++)
+        if (is_plain(option)) return option;
+    return NULL;
+}
 
 /* The entry of --name (length characters): exact, or the only one that begins so. */
 static clq_status find_long(const char *program, const struct argp_option *table, const char *name, size_t length,
@@ -13,7 +21,7 @@ static clq_status find_long(const char *program, const struct argp_option *table
     const struct argp_option *found = NULL;
     bool ambiguous = false;
     for (const struct argp_option *option = table; !is_end(option); option++) {
-        if (!option->name || strncmp(option->name, name, length) != 0) continue;
+        if (!option->name || is_plain(option) || strncmp(option->name, name, length) != 0) continue;
         if (strlen(option->name) == length) {
             *out = option;
             return CLQ_OK;
@@ -37,7 +45,7 @@ static clq_status find_option(const char *program, const struct argp_option *tab
         return find_long(program, table, argument + 2, strcspn(argument + 2, "="), out);
     if (argument[0] == '-' && argument[1] && !argument[2])
         for (const struct argp_option *option = table; !is_end(option); option++)
-            if (option->key == argument[1]) {
+            if (option->key == argument[1] && !is_plain(option)) {
                 *out = option;
                 return CLQ_OK;
             }
@@ -48,7 +56,8 @@ static clq_status find_option(const char *program, const struct argp_option *tab
 }
 
 static void print_help(const char *program, const char *about, const struct argp_option *table) {
-    const struct argp argp = {.options = table, .doc = about};
+    const struct argp_option *plain = find_plain(table);
+    const struct argp argp = {.options = table, .doc = about, .args_doc = plain ? plain->name : NULL};
     char *name = clq_strdup(program); /* argp_help wants it writable */
     if (name) argp_help(&argp, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC, name);
     clq_free(name);
@@ -56,7 +65,17 @@ static void print_help(const char *program, const char *about, const struct argp
 
 clq_status clq_arguments_parse(const char *program, const char *about, const struct argp_option *table, int argc,
                                char **argv, clq_option_handler handle, void *context) {
+    const struct argp_option *plain = find_plain(table);
+    bool options_ended = false;
     for (int i = 1; i < argc; i++) {
+        if (plain && (options_ended || argv[i][0] != '-' || !argv[i][1])) {
+            CLQ_TRY(handle(context, plain, argv[i]));
+            continue;
+        }
+        if (plain && strcmp(argv[i], "--") == 0) {
+            options_ended = true;
+            continue;
+        }
         if (strcmp(argv[i], "--help") == 0) {
             print_help(program, about, table);
             exit(fflush(stdout) == 0 ? 0 : 1);

@@ -18,6 +18,7 @@ static const struct {
     {"predict", clq_command_predict, "a model's outputs for every sample, as .npy"},
     {"plan", clq_command_plan, "what a model runs and holds on a device"},
     {"bench", clq_command_bench, "run a benchmark of clique-bench"},
+    {"compare", clq_command_compare, "what changed between two results of a benchmark"},
 };
 
 static void print_help(FILE *to) {

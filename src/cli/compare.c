@@ -1,0 +1,285 @@
+/* clique compare A.json B.json: what changed between two runs of a benchmark, row by row.
+ *
+ * Rows are matched by their key. A ratio is the speed of B over the speed of A; its range goes from B's slowest over
+ * A's fastest to B's fastest over A's slowest, by each row's own spread (min and p99, or least and most). Where that
+ * range leaves out 1, no measurement of one run was as good as any of the other, and the change is called beyond the
+ * noise. */
+#include "cli/cli.h"
+#include "cli/results.h"
+#include "cli/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_FAIL_BELOW = 256, KEY_FILE, KEY_COMPARE_JSON };
+
+typedef struct options {
+    const char *files[2];
+    unsigned count;
+    double fail_below; /* 0: not asked for */
+    bool json;
+} options;
+
+typedef struct comparison {
+    clq_result_file a, b;
+    json_t *document;                            /* what --json prints, and what the table is made of */
+    json_t *rows, *only_a, *only_b, *unmeasured; /* inside it */
+    json_t *slowest;                             /* of the rows below the limit, inside it */
+    size_t below, beyond;
+} comparison;
+
+static clq_status out_of_memory(void) { return clq_fail(CLQ_MEMORY, "out of memory while comparing"); }
+
+/* ---- matching ---------------------------------------------------------------------------------------------------- */
+
+static clq_status name_row(json_t *list, json_t *row, const char *reason) {
+    json_t *entry = reason ? json_pack("{s:o, s:s}", "key", clq_row_key(row), "reason", reason) : clq_row_key(row);
+    return json_array_append_new(list, entry) == 0 ? CLQ_OK : out_of_memory();
+}
+
+/* The row's key as text, whatever the order of its columns. */
+static char *key_text(json_t *row) {
+    json_t *key = clq_row_key(row);
+    char *text = json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT);
+    json_decref(key);
+    return text;
+}
+
+/* The rows of a file by their key text. Rows of one key form a chain, in their order. */
+typedef struct row_index {
+    json_t *heads; /* key text to the number of the first row that is not taken yet */
+    json_int_t *next;
+    bool *taken;
+} row_index;
+enum { NO_ROW = -1 };
+
+static void release_index(row_index *x) {
+    json_decref(x->heads);
+    clq_free(x->next);
+    clq_free(x->taken);
+}
+
+static clq_status index_rows(const clq_result_file *file, row_index *out) {
+    size_t count = json_array_size(file->rows);
+    row_index x = {
+        .heads = json_object(), .next = clq_alloc(count, sizeof *x.next), .taken = clq_alloc(count, sizeof *x.taken)};
+    bool failed = !x.heads || !x.next || !x.taken;
+    for (size_t i = count; i-- > 0 && !failed;) {
+        char *text = key_text(json_array_get(file->rows, i));
+        json_t *head = text ? json_object_get(x.heads, text) : NULL;
+        x.next[i] = head ? json_integer_value(head) : NO_ROW;
+        failed = !text || json_object_set_new(x.heads, text, json_integer((json_int_t)i)) != 0;
+        free(text);
+    }
+    if (!failed) {
+        *out = x;
+        return CLQ_OK;
+    }
+    release_index(&x);
+    return out_of_memory();
+}
+
+/* The next row of that key, or NULL. */
+static json_t *take_row(const clq_result_file *file, row_index *x, const char *text) {
+    json_t *head = json_object_get(x->heads, text);
+    json_int_t at = head ? json_integer_value(head) : NO_ROW;
+    if (at == NO_ROW) return NULL;
+    x->taken[at] = true;
+    json_integer_set(head, x->next[at]);
+    return json_array_get(file->rows, (size_t)at);
+}
+
+static clq_status compare_rows(comparison *c, const options *o, json_t *row, const clq_speed *a, const clq_speed *b) {
+    bool time = a->is_time;
+    double ratio = time ? a->typical / b->typical : b->typical / a->typical;
+    double least = time ? a->least / b->most : b->least / a->most,
+           most = time ? a->most / b->least : b->most / a->least;
+    bool known = a->has_spread && b->has_spread, beyond = least > 1.0 || most < 1.0;
+    json_t *entry = json_pack(
+        "{s:o, s:s, s:f, s:f, s:f, s:o, s:o, s:o}", "key", clq_row_key(row), "measure", a->column, "a", a->typical, "b",
+        b->typical, "ratio", ratio, "ratio_least", known ? json_real(least) : json_null(), "ratio_most",
+        known ? json_real(most) : json_null(), "beyond_noise", known ? json_boolean(beyond) : json_null());
+    if (json_array_append_new(c->rows, entry) != 0) return out_of_memory();
+    c->beyond += known && beyond;
+    if (ratio < o->fail_below) {
+        c->below++;
+        if (!c->slowest || ratio < json_real_value(json_object_get(c->slowest, "ratio"))) c->slowest = entry;
+    }
+    return CLQ_OK;
+}
+
+static clq_status match_row(comparison *c, const options *o, json_t *row, size_t number, row_index *x) {
+    char *text = key_text(row), where[512];
+    if (!text) return out_of_memory();
+    json_t *other = take_row(&c->b, x, text);
+    free(text);
+    if (!other) return name_row(c->only_a, row, NULL);
+    clq_speed a, b;
+    snprintf(where, sizeof where, "%.400s: row %zu", c->a.path, number);
+    CLQ_TRY(clq_row_speed(row, where, &a));
+    snprintf(where, sizeof where, "%.250s: the row like row %zu of %.200s", c->b.path, number, c->a.path);
+    CLQ_TRY(clq_row_speed(other, where, &b));
+    if (!a.column || !b.column)
+        return name_row(c->unmeasured, row,
+                        a.column   ? "not measured in B"
+                        : b.column ? "not measured in A"
+                                   : "measured in neither");
+    if (strcmp(a.column, b.column) != 0) return name_row(c->unmeasured, row, "measured in other ways");
+    return compare_rows(c, o, row, &a, &b);
+}
+
+static clq_status match_all(comparison *c, const options *o, row_index *x) {
+    json_t *row;
+    size_t i;
+    json_array_foreach(c->a.rows, i, row) CLQ_TRY(match_row(c, o, row, i + 1, x));
+    json_array_foreach(c->b.rows, i, row) {
+        if (!x->taken[i]) CLQ_TRY(name_row(c->only_b, row, NULL));
+    }
+    return CLQ_OK;
+}
+
+static clq_status match(comparison *c, const options *o) {
+    row_index x;
+    CLQ_TRY(index_rows(&c->b, &x));
+    clq_status status = match_all(c, o, &x);
+    release_index(&x);
+    return status;
+}
+
+/* ---- what comes out ---------------------------------------------------------------------------------------------- */
+
+static const char *verdict_of(json_t *row) {
+    json_t *beyond = json_object_get(row, "beyond_noise");
+    if (!json_is_boolean(beyond)) return "no spread to judge by";
+    if (!json_is_true(beyond)) return "within the noise";
+    return json_real_value(json_object_get(row, "ratio")) > 1.0 ? "faster" : "SLOWER";
+}
+
+static clq_status print_rows(const comparison *c) {
+    clq_table table;
+    clq_table_start(c->rows, "key", &table);
+    clq_table_title(&table, "measure");
+    clq_table_title(&table, "A");
+    clq_table_title(&table, "B");
+    clq_table_title(&table, "ratio");
+    clq_table_title(&table, "from");
+    clq_table_title(&table, "to");
+    clq_table_title(&table, "");
+    size_t i;
+    json_t *row;
+    json_array_foreach(c->rows, i, row) {
+        static const char *const columns[] = {"measure", "a", "b", "ratio", "ratio_least", "ratio_most"};
+        clq_table_row(&table, json_object_get(row, "key"));
+        for (size_t k = 0; k < CLQ_COUNT_OF(columns); k++) clq_table_value(&table, json_object_get(row, columns[k]));
+        clq_table_text(&table, verdict_of(row));
+    }
+    return clq_table_print(&table, stdout);
+}
+
+static clq_status print_list(json_t *list, const char *title) {
+    size_t i;
+    json_t *entry;
+    json_array_foreach(list, i, entry) {
+        clq_text text = {0};
+        json_t *key = json_object_get(entry, "reason") ? json_object_get(entry, "key") : entry;
+        const char *reason = json_string_value(json_object_get(entry, "reason"));
+        clq_key_text(key, &text);
+        if (!text.failed) printf("%s: %s\n", reason ? reason : title, text.data ? text.data : "");
+        clq_free(text.data);
+        if (text.failed) return out_of_memory();
+    }
+    return CLQ_OK;
+}
+
+static clq_status print_text(const comparison *c) {
+    printf("%s: A = %s, B = %s\n", c->a.bench, c->a.path, c->b.path);
+    if (!json_is_true(json_object_get(c->document, "same_machine")))
+        puts("note: the two files tell of different hosts or devices");
+    if (json_array_size(c->rows)) CLQ_TRY(print_rows(c));
+    CLQ_TRY(print_list(c->only_a, "only in A"));
+    CLQ_TRY(print_list(c->only_b, "only in B"));
+    CLQ_TRY(print_list(c->unmeasured, ""));
+    printf("%zu rows compared, %zu beyond the noise. Ratio: speed of B over speed of A, above 1 where B is faster; "
+           "from and to: the same\n"
+           "with one run's slowest over the other's fastest (min and p99, least and most); beyond the noise: where "
+           "these leave out 1.\n",
+           json_array_size(c->rows), c->beyond);
+    return CLQ_OK;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static clq_status start(comparison *c) {
+    if (strcmp(c->a.bench, c->b.bench) != 0)
+        return clq_fail(CLQ_FORMAT, "%s and %s hold results of different benchmarks", c->a.path, c->b.path);
+    c->rows = json_array();
+    c->only_a = json_array();
+    c->only_b = json_array();
+    c->unmeasured = json_array();
+    bool same = json_equal(json_object_get(c->a.document, "host"), json_object_get(c->b.document, "host")) &&
+                json_equal(json_object_get(c->a.document, "devices"), json_object_get(c->b.document, "devices"));
+    c->document = json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "bench", c->a.bench, "a", c->a.path, "b",
+                            c->b.path, "same_machine", (int)same, "rows", c->rows, "only_a", c->only_a, "only_b",
+                            c->only_b, "unmeasured", c->unmeasured);
+    return c->document ? CLQ_OK : out_of_memory();
+}
+
+static clq_status judge(const comparison *c, const options *o) {
+    if (!json_array_size(c->rows))
+        return clq_fail(CLQ_FORMAT, "%s and %s have no measured row in common", c->a.path, c->b.path);
+    if (!c->below) return CLQ_OK;
+    clq_text text = {0};
+    clq_key_text(json_object_get(c->slowest, "key"), &text);
+    clq_status status =
+        text.failed ? out_of_memory()
+                    : clq_fail(CLQ_STATE, "%zu of %zu rows are below %g; the slowest has %.3g: %s", c->below,
+                               json_array_size(c->rows), o->fail_below,
+                               json_real_value(json_object_get(c->slowest, "ratio")), text.data ? text.data : "");
+    clq_free(text.data);
+    return status;
+}
+
+static clq_status compare(comparison *c, const options *o) {
+    CLQ_TRY(clq_result_read(o->files[0], &c->a));
+    CLQ_TRY(clq_result_read(o->files[1], &c->b));
+    CLQ_TRY(start(c));
+    CLQ_TRY(match(c, o));
+    if (o->json)
+        CLQ_TRY(clq_print_json(json_incref(c->document)));
+    else
+        CLQ_TRY(print_text(c));
+    return judge(c, o);
+}
+
+static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+    options *o = context;
+    switch (option->key) {
+    case KEY_FAIL_BELOW:
+        if (clq_parse_double(text, 1e-9, 1e9, &o->fail_below)) return CLQ_OK;
+        return clq_fail(CLQ_ARGUMENT, "--fail-below '%s': expected a ratio above 0, such as 0.9", text);
+    case KEY_COMPARE_JSON: o->json = true; return CLQ_OK;
+    default:
+        if (o->count == 2) return clq_fail(CLQ_ARGUMENT, "unexpected argument '%s': two files are compared", text);
+        o->files[o->count++] = text;
+        return CLQ_OK;
+    }
+}
+
+clq_status clq_command_compare(int argc, char **argv) {
+    static const struct argp_option table[] = {
+        {"A.json B.json", KEY_FILE, 0, OPTION_DOC | OPTION_NO_USAGE,
+         "two results of one benchmark of clique bench, the older first", 0},
+        {"fail-below", KEY_FAIL_BELOW, "R", 0, "exit with 1 where a row's speed in B is below R times that in A", 0},
+        {"json", KEY_COMPARE_JSON, 0, 0, "one JSON document on stdout", 0},
+        {0}};
+    options o = {0};
+    CLQ_TRY(clq_arguments_parse("clique compare", "What changed between two results of one benchmark, row by row.",
+                                table, argc, argv, set_option, &o));
+    if (o.count != 2) return clq_fail(CLQ_ARGUMENT, "two files are needed: clique compare A.json B.json");
+    comparison c = {0};
+    clq_status status = compare(&c, &o);
+    json_decref(c.document);
+    clq_result_release(&c.a);
+    clq_result_release(&c.b);
+    return status;
+}

@@ -1,0 +1,240 @@
+#include "cli/results.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+static bool is_one_of(const char *name, const char *const *list, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, list[i]) == 0) return true;
+    return false;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static clq_status note_column(json_t *columns, const char *outer, const char *name) {
+    char *key = clq_strprintf("%s\n%s", outer, name);
+    int failed = !key || (!json_object_get(columns, key) && json_object_set_new(columns, key, json_true()) != 0);
+    clq_free(key);
+    return failed ? clq_fail(CLQ_MEMORY, "out of memory while reading rows") : CLQ_OK;
+}
+
+/* Rows that have ever other columns would make tables of any size. */
+static clq_status note_columns(json_t *columns, json_t *row) {
+    const char *name, *inner_name;
+    json_t *value, *inner;
+    json_object_foreach(row, name, value) {
+        CLQ_TRY(note_column(columns, "", name));
+        json_object_foreach(value, inner_name, inner) CLQ_TRY(note_column(columns, name, inner_name));
+        if (json_object_size(columns) > CLQ_RESULT_COLUMNS_MAX)
+            return clq_fail(CLQ_FORMAT, "more than %d different columns", CLQ_RESULT_COLUMNS_MAX);
+    }
+    return CLQ_OK;
+}
+
+static clq_status check_rows(const char *path, json_t *rows) {
+    json_t *columns = json_object(), *row;
+    clq_status status = columns ? CLQ_OK : clq_fail(CLQ_MEMORY, "out of memory while reading rows");
+    size_t i;
+    json_array_foreach(rows, i, row) {
+        if (status == CLQ_OK && !json_is_object(row)) status = clq_fail(CLQ_FORMAT, "not an object");
+        if (status == CLQ_OK) status = note_columns(columns, row);
+        if (status == CLQ_OK) continue;
+        clq_fail_within(status, "%s: row %zu", path, i + 1);
+        break;
+    }
+    json_decref(columns);
+    return status;
+}
+
+static clq_status check(const char *path, json_t *document, clq_result_file *out) {
+    const char *schema = json_string_value(json_object_get(document, "schema"));
+    const char *bench = json_string_value(json_object_get(document, "bench"));
+    json_t *rows = json_object_get(document, "rows");
+    if (!schema || strcmp(schema, "clique-bench/1") != 0)
+        return clq_fail(CLQ_FORMAT, "%s: not a result of clique bench: \"schema\" is not \"clique-bench/1\"", path);
+    if (!bench || !*bench) return clq_fail(CLQ_FORMAT, "%s: \"bench\" does not name a benchmark", path);
+    if (!json_is_array(rows)) return clq_fail(CLQ_FORMAT, "%s: \"rows\" is not an array", path);
+    CLQ_TRY(check_rows(path, rows));
+    *out = (clq_result_file){.path = path, .document = document, .bench = bench, .rows = rows};
+    return CLQ_OK;
+}
+
+clq_status clq_result_read(const char *path, clq_result_file *out) {
+    json_t *document;
+    CLQ_TRY(clq_json_read(path, CLQ_RESULT_BYTES_MAX, CLQ_RESULT_DEPTH_MAX, &document));
+    clq_status status = check(path, document, out);
+    if (status != CLQ_OK) json_decref(document);
+    return status;
+}
+
+void clq_result_release(clq_result_file *file) {
+    json_decref(file->document);
+    *file = (clq_result_file){0};
+}
+
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
+
+static bool is_rate(const char *name) {
+    return strcmp(name, "gbps") == 0 || strcmp(name, "gflops") == 0 || ends_with(name, "_gbps") ||
+           ends_with(name, "_gflops") || ends_with(name, "_per_s");
+}
+
+static bool is_time(const char *name) {
+    return strcmp(name, "us") == 0 || strcmp(name, "ms") == 0 || ends_with(name, "_us") || ends_with(name, "_ms") ||
+           ends_with(name, "_s");
+}
+
+/* What a row was held against, and what is only a part of what it took. */
+static bool is_aside(const char *name) {
+    return strncmp(name, "limit", 5) == 0 || strncmp(name, "peer_", 5) == 0 || strncmp(name, "comm_", 5) == 0;
+}
+
+clq_column_kind clq_column_kind_of(const char *name) {
+    return is_aside(name)  ? CLQ_COLUMN_OTHER
+           : is_rate(name) ? CLQ_COLUMN_RATE
+           : is_time(name) ? CLQ_COLUMN_TIME
+                           : CLQ_COLUMN_OTHER;
+}
+
+/* A measurement, whatever its unit; 0 for what cannot be one. Quotients of two never overflow. */
+static double sane(const json_t *value) {
+    double number = json_number_value(value);
+    return number > 1e-30 && number < 1e30 ? number : 0.0;
+}
+
+double clq_typical(const json_t *value) { return sane(json_is_object(value) ? json_object_get(value, "p50") : value); }
+
+bool clq_column_is_measured(const char *name, const json_t *value) {
+    static const char *const outcomes[] = {"wrong",   "overlap",   "efficiency", "ratio", "pct_of_limit",
+                                           "variant", "limit",     "reason",     "note",  "chosen",
+                                           "busy",    "zero_copy", "verdict"};
+    return json_is_real(value) || json_is_object(value) || json_is_array(value) || json_is_null(value) ||
+           is_rate(name) || is_time(name) || ends_with(name, "_least") || ends_with(name, "_most") ||
+           is_one_of(name, outcomes, CLQ_COUNT_OF(outcomes));
+}
+
+json_t *clq_row_key(json_t *row) {
+    json_t *key = json_object(), *value;
+    const char *name;
+    json_object_foreach(row, name, value) {
+        if (clq_column_is_measured(name, value) || json_object_set(key, name, value) == 0) continue;
+        json_decref(key);
+        return NULL;
+    }
+    return key;
+}
+
+/* ---- speed ------------------------------------------------------------------------------------------------------- */
+
+/* A number that may be missing or null; 0 then, and for what cannot be a speed. */
+static clq_status read_number(const json_t *value, const char *where, const char *name, double *out) {
+    if (value && !json_is_null(value) && !json_is_number(value))
+        return clq_fail(CLQ_FORMAT, "%s: \"%s\" is not a number", where, name);
+    *out = sane(value);
+    return CLQ_OK;
+}
+
+static clq_status set_spread(double low, double high, clq_speed *speed) {
+    if (low == 0.0 || high == 0.0) return CLQ_OK;
+    speed->least = CLQ_MIN(low, speed->typical);
+    speed->most = CLQ_MAX(high, speed->typical);
+    speed->has_spread = true;
+    return CLQ_OK;
+}
+
+/* A speed is {"min", "p50", "p99"}, or a number with, perhaps, NAME_least and NAME_most beside it. */
+static clq_status read_speed(json_t *row, const char *name, const json_t *value, const char *where, clq_speed *out) {
+    clq_speed speed = {.column = name, .is_time = clq_column_kind_of(name) == CLQ_COLUMN_TIME};
+    double low, high;
+    if (json_is_object(value)) {
+        CLQ_TRY(read_number(json_object_get(value, "p50"), where, name, &speed.typical));
+        CLQ_TRY(read_number(json_object_get(value, "min"), where, name, &low));
+        CLQ_TRY(read_number(json_object_get(value, "p99"), where, name, &high));
+    } else {
+        char least[96], most[96];
+        snprintf(least, sizeof least, "%s_least", name);
+        snprintf(most, sizeof most, "%s_most", name);
+        CLQ_TRY(read_number(value, where, name, &speed.typical));
+        CLQ_TRY(read_number(json_object_get(row, least), where, least, &low));
+        CLQ_TRY(read_number(json_object_get(row, most), where, most, &high));
+    }
+    speed.least = speed.most = speed.typical;
+    CLQ_TRY(set_spread(low, high, &speed));
+    *out = speed;
+    return CLQ_OK;
+}
+
+/* Smaller is better; a speed with a spread goes before all without. */
+static int rank_of(const char *name, const clq_speed *speed) {
+    int rank = strcmp(name, "ratio") == 0          ? 0
+               : strcmp(name, "images_per_s") == 0 ? 1
+               : strcmp(name, "time_us") == 0      ? 2
+               : speed->is_time                    ? 4
+                                                   : 3;
+    return rank + (speed->has_spread ? 0 : 5);
+}
+
+clq_status clq_row_speed(json_t *row, const char *where, clq_speed *out) {
+    clq_speed best = {0};
+    int best_rank = 10;
+    const char *name;
+    json_t *value;
+    json_object_foreach(row, name, value) {
+        if (clq_column_kind_of(name) == CLQ_COLUMN_OTHER && strcmp(name, "ratio") != 0) continue;
+        clq_speed speed;
+        CLQ_TRY(read_speed(row, name, value, where, &speed));
+        if (speed.typical == 0.0 || rank_of(name, &speed) >= best_rank) continue;
+        best = speed;
+        best_rank = rank_of(name, &speed);
+    }
+    *out = best;
+    return CLQ_OK;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+/* C0 and C1 controls. Jansson has checked the UTF-8. */
+void clq_clean_text(const char *from, clq_text *text) {
+    for (const unsigned char *c = (const unsigned char *)from; *c; c++) {
+        if (*c < 0x20 || *c == 0x7f) {
+            clq_text_add(text, "?");
+        } else if (*c == 0xc2 && c[1] < 0xa0) {
+            clq_text_add(text, "?");
+            c++;
+        } else {
+            clq_text_add_bytes(text, (const char *)c, 1);
+        }
+    }
+}
+
+/* Digits before the point are worth more than an exponent, up to a width. */
+static bool is_short(double value) { return fabs(value) >= 9999.5 && fabs(value) < 1e12; }
+
+static void add_compact(const json_t *value, clq_text *text) {
+    char *compact = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(4));
+    text->failed |= !compact;
+    if (compact) clq_clean_text(compact, text);
+    free(compact);
+}
+
+void clq_value_text(const json_t *value, clq_text *text) {
+    if (json_is_string(value))
+        clq_clean_text(json_string_value(value), text);
+    else if (json_is_boolean(value))
+        clq_text_add(text, "%s", json_is_true(value) ? "yes" : "no");
+    else if (json_is_integer(value))
+        clq_text_add(text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        clq_text_add(text, is_short(json_real_value(value)) ? "%.0f" : "%.4g", json_real_value(value));
+    else if (json_is_array(value) || json_is_object(value))
+        add_compact(value, text);
+    else
+        clq_text_add(text, "-");
+}
