@@ -1,15 +1,15 @@
-# Writes OUTPUT: a table of the KERNELS' base names and texts, as bytes, so that no compiler limit on the length of a
-# string literal and no character in a kernel matters.
-string(REPLACE " " ";" KERNELS "${KERNELS}")
-set(text "/* Made from cl/ by cmake/embed.cmake. */\n#include \"device/sources.h\"\n\n")
+# Writes OUTPUT: a table TABLE of type TYPE (declared in HEADER) of the base names and texts of FILES, as bytes, so that no
+# compiler limit on the length of a string literal and no character in a file matters.
+string(REPLACE " " ";" FILES "${FILES}")
+set(text "/* Made by cmake/embed.cmake. */\n#include \"${HEADER}\"\n\n")
 set(table "")
-foreach(kernel IN LISTS KERNELS)
-  get_filename_component(name ${kernel} NAME_WE)
-  file(READ ${kernel} hex HEX)
+foreach(file IN LISTS FILES)
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} hex HEX)
   string(REGEX REPLACE "(................................................................)" "\\1\n" hex "${hex}")
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")
   string(APPEND text "static const unsigned char source_${name}[] = {\n${hex}0x00};\n")
   string(APPEND table "    {\"${name}\", (const char *)source_${name}},\n")
 endforeach()
-string(APPEND text "\nconst clq_kernel_source clq_kernel_sources[] = {\n${table}    {0, 0},\n};\n")
+string(APPEND text "\nconst ${TYPE} ${TABLE}[] = {\n${table}    {0, 0},\n};\n")
 file(WRITE ${OUTPUT} "${text}")

@@ -1,8 +1,19 @@
 # The programs: clique, and clique-bench beside it.
+include(cmake/page.cmake)
 file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)
-add_executable(clique ${cli_sources})
-clq_compile_options(clique)
-clq_link_layer(clique interop)
+list(REMOVE_ITEM cli_sources ${PROJECT_SOURCE_DIR}/src/cli/main.c)
+add_library(clq_cli OBJECT ${cli_sources})
+clq_compile_options(clq_cli)
+clq_link_layer(clq_cli interop)
+
+# clq_add_command(NAME MAIN PAGE): the commands behind a main, with the page that their report is made of.
+function(clq_add_command name main page)
+  add_executable(${name} ${main} ${page})
+  clq_compile_options(${name})
+  target_link_libraries(${name} PRIVATE clq_cli)
+  clq_link_layer(${name} interop)
+endfunction()
+clq_add_command(clique ${PROJECT_SOURCE_DIR}/src/cli/main.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)
 install(TARGETS clique RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 file(GLOB bench_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.c)

@@ -39,6 +39,13 @@ add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/t
 set_tests_properties(cli/contract PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 add_test(NAME cli/compare COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_compare.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/compare PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 300)
+# As the command is where the build did not find Chart.js.
+clq_embed(${CMAKE_BINARY_DIR}/generated/page_without_chart.c cli/page.h clq_page_file clq_page_files ${CLQ_PAGE_FILES})
+clq_add_command(clique_without_chart ${PROJECT_SOURCE_DIR}/src/cli/main.c ${CMAKE_BINARY_DIR}/generated/page_without_chart.c)
+set_target_properties(clique_without_chart PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_test(NAME cli/report COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_report.py ${CMAKE_BINARY_DIR}/bin
+  ${CMAKE_BINARY_DIR}/tests)
+set_tests_properties(cli/report PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 if(CLIQUE_SANITIZE)
   set(CLQ_USERS_FLAGS -fsanitize=${CLIQUE_SANITIZE})
 endif()

@@ -19,6 +19,7 @@ clq_status clq_command_predict(int argc, char **argv);
 clq_status clq_command_plan(int argc, char **argv);
 clq_status clq_command_bench(int argc, char **argv);
 clq_status clq_command_compare(int argc, char **argv);
+clq_status clq_command_report(int argc, char **argv);
 
 /* ---- options (options.c) ---- */
 

@@ -1,6 +1,7 @@
 /* clique: finds the subcommand, runs it, and turns its status into one line and an exit code. */
 #include "cli/cli.h"
 #include "cli/exit.h"
+#include "cli/page.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ static const struct {
     {"plan", clq_command_plan, "what a model runs and holds on a device"},
     {"bench", clq_command_bench, "run a benchmark of clique-bench"},
     {"compare", clq_command_compare, "what changed between two results of a benchmark"},
+    {"report", clq_command_report, "results of the bench suite as a page with plots"},
 };
 
 static void print_help(FILE *to) {
@@ -44,7 +46,8 @@ static clq_status run(int argc, char **argv) {
         return CLQ_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("clique %s (OpenCL, CLBlast, zlib, Jansson, xxHash)\n", clq_version());
+        printf("clique %s (OpenCL, CLBlast, zlib, Jansson, xxHash%s)\n", clq_version(),
+               clq_page_part("chart") ? ", Chart.js" : "");
         return CLQ_OK;
     }
     for (size_t i = 0; i < CLQ_COUNT_OF(commands); i++)

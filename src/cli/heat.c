@@ -1,0 +1,168 @@
+/* Matrices of device x device as tables whose cells are shaded by their value. */
+#include "cli/html.h"
+#include "cli/results.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* More devices than this make no picture; their rows stay in the table of all rows. */
+enum { DEVICES_MAX = 64 };
+
+typedef struct heat_map {
+    double value[DEVICES_MAX][DEVICES_MAX]; /* 0: not measured */
+    json_t *row[DEVICES_MAX][DEVICES_MAX];  /* NULL: no such row */
+    size_t devices;
+    double least, most;
+} heat_map;
+
+static bool read_index(json_t *row, const char *name, size_t *out) {
+    json_t *value = json_object_get(row, name);
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) >= DEVICES_MAX)
+        return false;
+    *out = (size_t)json_integer_value(value);
+    return true;
+}
+
+/* The key without the pair: what all cells of one matrix share. NULL for rows that are no cell. */
+static json_t *family_of(json_t *row) {
+    size_t from, to;
+    if (!read_index(row, "from", &from) || !read_index(row, "to", &to)) return NULL;
+    json_t *key = clq_row_key(row);
+    json_object_del(key, "from");
+    json_object_del(key, "to");
+    return key;
+}
+
+/* rows: of one family. */
+static bool fill(heat_map *map, json_t *rows, const char *column) {
+    *map = (heat_map){0};
+    size_t i, from = 0, to = 0;
+    json_t *row;
+    bool any = false;
+    json_array_foreach(rows, i, row) {
+        if (!read_index(row, "from", &from) || !read_index(row, "to", &to)) continue;
+        double value = clq_typical(json_object_get(row, column));
+        map->devices = CLQ_MAX(map->devices, CLQ_MAX(from, to) + 1);
+        map->row[from][to] = row;
+        map->value[from][to] = value;
+        if (value == 0.0) continue;
+        map->least = any ? CLQ_MIN(map->least, value) : value;
+        map->most = any ? CLQ_MAX(map->most, value) : value;
+        any = true;
+    }
+    return any;
+}
+
+/* ---- HTML -------------------------------------------------------------------------------------------------------- */
+
+static void add_device(size_t index, json_t *devices, clq_text *page) {
+    const char *driver = json_string_value(json_object_get(json_array_get(devices, index), "driver"));
+    clq_text_add(page, "%zu", index);
+    if (driver) clq_text_add(page, " ");
+    if (driver) clq_html_text(driver, page);
+}
+
+static void add_cell(const heat_map *map, size_t from, size_t to, clq_text *page) {
+    double value = map->value[from][to], range = map->most - map->least;
+    if (value > 0.0) {
+        const char *mark = json_is_true(json_object_get(map->row[from][to], "zero_copy")) ? " zero-copy" : "";
+        clq_text_add(page, "<td style=\"--v:%.3f\">%.*f%s</td>", range > 0.0 ? (value - map->least) / range : 0.5,
+                     value < 10.0 ? 2 : value < 100.0, value, mark);
+        return;
+    }
+    clq_text_add(page, "<td class=\"none\">%s</td>", map->row[from][to] ? "not measured" : "–");
+}
+
+static void add_reasons(const heat_map *map, clq_text *page) {
+    for (size_t from = 0; from < map->devices; from++)
+        for (size_t to = 0; to < map->devices; to++) {
+            const char *reason = json_string_value(json_object_get(map->row[from][to], "reason"));
+            if (map->value[from][to] > 0.0 || !reason) continue;
+            clq_text_add(page, "<p class=\"note\">Not measured, %zu to %zu: ", from, to);
+            clq_html_text(reason, page);
+            clq_text_add(page, "</p>\n");
+        }
+}
+
+static void add_map(const heat_map *map, json_t *family, const char *column, json_t *devices, clq_text *page) {
+    bool time = clq_column_kind_of(column) == CLQ_COLUMN_TIME;
+    clq_text_add(page, "<figure><div class=\"scroll\" tabindex=\"0\"><table class=\"heat\"><caption><b>");
+    clq_html_column(column, NULL, page);
+    clq_text_add(page, "</b> from the device of the row to that of the column; ");
+    clq_html_key(family, page);
+    clq_text_add(page, "%sdarker is %s</caption>\n<thead><tr><td></td>", json_object_size(family) ? "; " : "",
+                 time ? "slower" : "faster");
+    for (size_t to = 0; to < map->devices; to++) {
+        clq_text_add(page, "<th scope=\"col\">to ");
+        add_device(to, devices, page);
+        clq_text_add(page, "</th>");
+    }
+    clq_text_add(page, "</tr></thead>\n<tbody>\n");
+    for (size_t from = 0; from < map->devices; from++) {
+        clq_text_add(page, "<tr><th scope=\"row\">from ");
+        add_device(from, devices, page);
+        clq_text_add(page, "</th>");
+        for (size_t to = 0; to < map->devices; to++) add_cell(map, from, to, page);
+        clq_text_add(page, "</tr>\n");
+    }
+    clq_text_add(page, "</tbody></table></div>\n");
+    add_reasons(map, page);
+    clq_text_add(page, "</figure>\n");
+}
+
+/* The columns that hold a speed in some row of the family. The time of a copy says what its rate says. */
+static json_t *speed_columns(json_t *rows, clq_text *page) {
+    json_t *columns = json_object(), *row, *value;
+    const char *name;
+    size_t i, rates = 0;
+    json_array_foreach(rows, i, row) {
+        json_object_foreach(row, name, value) {
+            if (clq_column_kind_of(name) == CLQ_COLUMN_OTHER || clq_typical(value) == 0.0) continue;
+            page->failed |= json_object_set_new(columns, name, json_true()) != 0;
+        }
+    }
+    json_object_foreach(columns, name, value) rates += clq_column_kind_of(name) == CLQ_COLUMN_RATE;
+    if (rates) json_object_del(columns, "time_us");
+    return columns;
+}
+
+/* Rows by the text of their family. */
+static json_t *find_families(json_t *rows, clq_text *page) {
+    json_t *families = json_object(), *row;
+    size_t i;
+    json_array_foreach(rows, i, row) {
+        json_t *family = family_of(row);
+        if (!family) continue;
+        char *text = json_dumps(family, JSON_SORT_KEYS | JSON_COMPACT);
+        if (text && !json_object_get(families, text))
+            page->failed |= json_object_set_new(families, text, json_array()) != 0;
+        page->failed |= !text || json_array_append(json_object_get(families, text), row) != 0;
+        free(text);
+        json_decref(family);
+    }
+    page->failed |= !families;
+    return families;
+}
+
+size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page) {
+    json_t *families = find_families(rows, page), *members, *unused;
+    heat_map *map = clq_alloc(1, sizeof *map);
+    size_t count = 0;
+    const char *text, *column;
+    page->failed |= !map;
+    clq_text_add(page, "<div class=\"maps\">\n");
+    json_object_foreach(families, text, members) {
+        json_t *family = family_of(json_array_get(members, 0)), *columns = speed_columns(members, page);
+        json_object_foreach(columns, column, unused) {
+            if (!map || !fill(map, members, column)) continue;
+            add_map(map, family, column, devices, page);
+            count++;
+        }
+        json_decref(columns);
+        json_decref(family);
+    }
+    clq_text_add(page, "</div>\n");
+    clq_free(map);
+    json_decref(families);
+    return count;
+}

@@ -1,0 +1,33 @@
+/* HTML and script text from strings that anybody may have chosen. All that comes from a file goes through here. Private
+ * to cli. */
+#ifndef CLQ_CLI_HTML_H
+#define CLQ_CLI_HTML_H
+
+#include "formats/formats.h"
+
+/* Text that may stand between tags and inside quoted attributes; control characters become "?". */
+void clq_html_text(const char *from, clq_text *page);
+/* Bytes as "64 KiB" where that is exact, "23.4 GiB" where they are many, else as digits. */
+void clq_html_bytes(double bytes, clq_text *page);
+/* JSON that may stand inside a script element: no "<", ">", "&" and nothing beyond ASCII is left in it. */
+void clq_html_script_json(json_t *document, clq_text *page);
+
+/* A column's name with its unit as people write it: "time_us" as "time, µs", "images_per_s_least" as "images/s least".
+ * inner: the member's name where the column is an object, or NULL. */
+void clq_html_column(const char *name, const char *inner, clq_text *page);
+/* A member of a row as text; sizes in bytes as clq_html_bytes. */
+void clq_html_value(const char *name, const json_t *value, clq_text *page);
+/* An object of scalars: "dtype f32, in_place no". */
+void clq_html_key(json_t *key, clq_text *page);
+
+/* A table of objects: a column for each member of any row, in the order of their first appearance; members that are
+ * objects become a column for each of theirs. caption: trusted HTML. */
+void clq_html_table(json_t *rows, const char *caption, clq_text *page);
+
+/* ---- heat maps (heat.c) ---- */
+
+/* Rows that have "from" and "to" as square tables, one for each set of their other key columns and each measured rate
+ * or time; names: of the devices by their index, or NULL. Returns how many tables. */
+size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page);
+
+#endif
