@@ -1,29 +1,144 @@
-/* clique-bench: measurements as rows. main.c finds the benchmark; each has a file of its own; result.c writes the file
- * of docs/contract.md ("clique-bench/1"). */
+/* clique-bench: measurements as rows. main.c finds the benchmark; each has a file of its own, which describes itself by
+ * a clq_bench_spec and hands it to clq_bench_main (run.c): that parses the options, opens and names the devices, prints
+ * the table as its rows come, stops behind the current row on Ctrl-C, and writes the file of docs/contract.md
+ * ("clique-bench/1") of what was measured, whole or not.
+ *
+ * Rows are flat JSON objects; all of one benchmark have the same keys. */
 #ifndef CLQ_BENCH_H
 #define CLQ_BENCH_H
 
+#include "cli/arguments.h"
 #include "train/train.h"
 
 #include <stdio.h>
 
-typedef struct clq_bench_options {
-    const char *devices, *models, *data, *json, *csv;
-    uint64_t batch, warm_ups, runs;
-} clq_bench_options;
-
 clq_status clq_bench_train(int argc, char **argv);
 
-/* A result under construction: rows are flat JSON objects of one kind. */
-typedef struct clq_bench_result {
-    json_t *document, *rows;
-} clq_bench_result;
-clq_status clq_bench_result_start(const char *bench, int argc, char **argv, const clq_devices *devices,
-                                  clq_bench_result *out);
-clq_status clq_bench_result_add(clq_bench_result *result,
-                                json_t *row); /* takes the row, which may be NULL (out of memory) */
+/* ---- a benchmark (run.c) ---- */
+
+typedef struct clq_bench_run clq_bench_run;
+
+/* A column of the table, which shows a row's value: text, a whole number, or a number with so many decimals. Null shows
+ * as "-". */
+typedef struct clq_bench_column {
+    const char *key, *title;
+    int width; /* negative: text, which begins at the left */
+    int decimals;
+} clq_bench_column;
+
+typedef struct clq_bench_spec {
+    const char *name, *about;
+    const struct argp_option
+        *options;           /* its own, ended by {0}; NULL: none. Keys: letters but n and w, or from OWN on */
+    clq_option_handler set; /* takes them */
+    clq_status (*check)(const void *context); /* of all options together, before any device is touched; may be NULL */
+    clq_status (*run)(clq_bench_run *run, void *context);
+    uint64_t iterations, warm_ups; /* what -n and -w are when they are not given */
+    uint64_t iterations_most;
+    const char *iterations_help, *warm_ups_help; /* NULL: the usual */
+    const clq_bench_column *columns;             /* ended by {0}; NULL: it prints its own table (clq_bench_print) */
+} clq_bench_spec;
+enum { CLQ_BENCH_KEY_OWN = 512 };
+
+enum { CLQ_BENCH_LABEL_MAX = 40 };
+struct clq_bench_run {
+    const clq_bench_spec *spec;
+    void *context;
+    uint64_t iterations, warm_ups;
+    clq_system *system;
+    clq_devices devices;
+    char (*labels)[CLQ_BENCH_LABEL_MAX]; /* of the devices: "pocl:0", "intel:0 1/2" */
+    json_t *rows;
+    size_t expected; /* rows in all, once known: for the progress line */
+    const char *json_path, *csv_path, *devices_spec;
+    FILE *talk; /* where people read: stdout, or stderr with --json */
+    double started;
+    bool terminal;      /* a progress line may be drawn on stderr */
+    size_t line_length; /* of the one that stands there */
+    size_t wrong_rows;  /* whose data were not what they must be */
+};
+
+/* context: what the benchmark's own options are kept in, for set, check and run. */
+clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, char **argv);
+
+/* ---- rows (row.c) ---- */
+
+/* A row under construction; latches its first failure. */
+typedef struct clq_bench_row {
+    json_t *object;
+    bool failed;
+} clq_bench_row;
+clq_bench_row clq_bench_row_start(void);
+/* The same with "device", a place among the selected ones, and its "label". */
+clq_bench_row clq_bench_row_of(const clq_bench_run *run, uint32_t device);
+void clq_bench_put(clq_bench_row *row, const char *key,
+                   json_t *value); /* takes the value, which may be NULL (failed) */
+void clq_bench_put_text(clq_bench_row *row, const char *key, const char *value);
+void clq_bench_put_count(clq_bench_row *row, const char *key, uint64_t value);
+void clq_bench_put_number(clq_bench_row *row, const char *key, double value); /* NaN and infinity: null */
+/* "limit_UNIT" and "pct_of_limit"; both null where there is no limit (NaN). */
+void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, double limit);
+/* Takes the row: appends and shows it. INTERRUPTED once Ctrl-C was pressed, which ends the benchmark. */
+clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row);
+/* Whether a failure is the affair of one device, pair or size, which its row tells ("note"), and not of the whole run.
+ */
+bool clq_bench_is_local(clq_status status);
+/* A line of the table, for benchmarks without columns. */
+void clq_bench_print(clq_bench_run *run, const char *format, ...) CLQ_PRINTF(2, 3);
+
+/* ---- measuring (measure.c) ---- */
+
+/* work is timed; it does one thing `repeats` times and waits until it is done. settle, which may be NULL, follows it
+ * untimed: for what is only to be begun within the time. */
+typedef struct clq_bench_work {
+    clq_status (*work)(void *context, uint64_t repeats);
+    clq_status (*settle)(void *context);
+    void *context;
+} clq_bench_work;
+
+/* Of one repeat; medians and the like by nearest rank over the run's -n samples. NaN where nothing was measured. */
+typedef struct clq_bench_times {
+    double min_us, p50_us, p99_us;
+} clq_bench_times;
+extern const clq_bench_times clq_bench_no_times;
+
+/* -w warm-ups, then repeats are doubled until a sample takes 20 us, then -n samples. */
+clq_status clq_bench_measure(const clq_bench_run *run, const clq_bench_work *work, clq_bench_times *out);
+void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times); /* "us_min", "us_p50", "us_p99" */
+/* Those of sorted samples, in seconds, each of so many repeats. */
+clq_bench_times clq_bench_times_of(double *seconds, size_t count, uint64_t repeats);
+
+/* What others took of the cores that this process may use. */
+typedef struct clq_bench_load {
+    bool known;
+    double at, all_s, own_s; /* seconds: of the clock, of the cores at work, of these for this process */
+} clq_bench_load;
+clq_bench_load clq_bench_load_now(void);
+/* Cores that others kept busy from `since` to now, on average; NaN where the system does not tell. */
+double clq_bench_others(const clq_bench_load *since);
+/* Whether that is enough to distrust the figures of a run of so many seconds. */
+bool clq_bench_is_busy(double others, double seconds);
+
+/* ---- sizes (sizes.c) ---- */
+
+/* -b MIN -e MAX -f FACTOR, or -i STEP; as in nccl-tests, with K, M and G as powers of 1024. */
+typedef struct clq_bench_sizes {
+    uint64_t min, max, factor, step; /* step 0: by the factor */
+} clq_bench_sizes;
+#define CLQ_BENCH_SIZES_OPTIONS                                                                                        \
+    {0, 'b', "MIN", 0, "smallest size in bytes, e.g. 4K", 0}, {0, 'e', "MAX", 0, "largest size, e.g. 64M", 0},         \
+        {0, 'f', "FACTOR", 0, "from one size to the next", 0}, {                                                       \
+        0, 'i', "STEP", 0, "instead of a factor: bytes from one size to the next", 0                                   \
+    }
+clq_status clq_bench_sizes_set(clq_bench_sizes *sizes, const struct argp_option *option, const char *text);
+clq_status clq_bench_sizes_check(const clq_bench_sizes *sizes, uint64_t least);
+/* Moves to the next size; false behind the last. */
+bool clq_bench_sizes_next(const clq_bench_sizes *sizes, uint64_t *bytes);
+size_t clq_bench_sizes_count(const clq_bench_sizes *sizes);
+
+/* ---- the result file (result.c) ---- */
+
 /* Writes what the options ask for; by rename. */
-clq_status clq_bench_result_write(const clq_bench_result *result, const char *json, const char *csv);
-void clq_bench_result_release(clq_bench_result *result);
+clq_status clq_bench_result_write(const clq_bench_run *run, int argc, char **argv, double others, bool complete);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "cli/exit.h"
 
+#include <errno.h>
 #include <string.h>
 
 static const struct {
@@ -12,6 +13,11 @@ static const struct {
 } benches[] = {
     {"train", clq_bench_train, "training speed on 1 to n devices"},
 };
+
+static void log_to_stderr(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    fprintf(stderr, "clique: %s%s\n", level == CLQ_LOG_WARNING ? "warning: " : "", line);
+}
 
 static clq_status run(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
@@ -27,7 +33,11 @@ static clq_status run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    clq_log_set_sink(log_to_stderr, NULL, CLQ_LOG_WARNING);
     clq_status status = run(argc, argv);
-    if (status != CLQ_OK) fprintf(stderr, "clique: error: %s\n", clq_error_detail());
+    if (status == CLQ_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = clq_fail(CLQ_WRITE, "standard output: %s", strerror(errno));
+    if (status != CLQ_OK)
+        fprintf(stderr, "clique: error: %s\n", *clq_error_detail() ? clq_error_detail() : clq_status_text(status));
     return clq_exit_code(status);
 }

@@ -1,54 +1,35 @@
 /* The result file: host, devices, command, rows; JSON and CSV. */
 #include "bench.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static json_t *describe_host(void) {
+static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *describe_host(const clq_bench_run *run, double others) {
     struct utsname name;
     if (uname(&name) != 0) return json_object();
-    return json_pack("{s:s, s:s, s:s, s:i, s:I}", "system", name.sysname, "release", name.release, "machine",
+    bool busy = clq_bench_is_busy(others, clq_now() - run->started);
+    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:o, s:b}", "system", name.sysname, "release", name.release, "machine",
                      name.machine, "cores", (int)clq_cpu_count(), "memory_bytes",
-                     (json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE));
+                     (json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE), "others_cores",
+                     number_or_null(others), "busy", (int)busy);
 }
 
-static json_t *describe_devices(const clq_devices *devices) {
+static json_t *describe_devices(const clq_bench_run *run) {
+    const clq_devices *devices = &run->devices;
     json_t *list = json_array();
     for (uint32_t i = 0; i < devices->count; i++) {
         const clq_device_info *d = clq_system_device_info(devices->system, devices->items[i].index);
-        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s, s:i, s:i}", "index", (int)d->index, "driver",
-                                              d->driver, "name", d->name, "driver_version", d->driver_version, "part",
-                                              (int)devices->items[i].part, "parts", (int)devices->items[i].parts));
+        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:i}", "index", (int)d->index, "label",
+                                              run->labels[i], "driver", d->driver, "name", d->name, "driver_version",
+                                              d->driver_version, "part", (int)devices->items[i].part, "parts",
+                                              (int)devices->items[i].parts));
     }
     return list;
-}
-
-clq_status clq_bench_result_start(const char *bench, int argc, char **argv, const clq_devices *devices,
-                                  clq_bench_result *out) {
-    clq_text command = {0};
-    clq_text_add(&command, "clique-bench %s", bench);
-    for (int i = 1; i < argc; i++) clq_text_add(&command, " %s", argv[i]);
-    json_t *rows = json_array();
-    json_t *document = command.failed ? NULL
-                                      : json_pack("{s:s, s:s, s:o, s:o, s:s, s:O}", "schema", "clique-bench/1", "bench",
-                                                  bench, "host", describe_host(), "devices", describe_devices(devices),
-                                                  "command", command.data, "rows", rows);
-    clq_free(command.data);
-    if (!rows || !document) {
-        json_decref(rows);
-        json_decref(document);
-        return clq_fail(CLQ_MEMORY, "out of memory while starting the result");
-    }
-    *out = (clq_bench_result){.document = document, .rows = rows};
-    return CLQ_OK;
-}
-
-clq_status clq_bench_result_add(clq_bench_result *result, json_t *row) {
-    if (!row || json_array_append_new(result->rows, row) != 0)
-        return clq_fail(CLQ_MEMORY, "out of memory while adding a row");
-    return CLQ_OK;
 }
 
 static clq_status write_text(const char *path, const char *text) {
@@ -60,55 +41,86 @@ static clq_status write_text(const char *path, const char *text) {
     return status;
 }
 
-static clq_status write_json(const clq_bench_result *result, const char *path) {
-    char *text = json_dumps(result->document, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    if (!text) return clq_fail(CLQ_MEMORY, "out of memory while writing %s", path);
-    clq_status status = write_text(path, text);
+static clq_status write_json(const clq_bench_run *run, int argc, char **argv, double others, bool complete) {
+    clq_text command = {0};
+    clq_text_add(&command, "clique-bench %s", run->spec->name);
+    for (int i = 1; i < argc; i++) clq_text_add(&command, " %s", argv[i]);
+    json_t *document = command.failed ? NULL
+                                      : json_pack("{s:s, s:s, s:o, s:o, s:s, s:b, s:O}", "schema", "clique-bench/1",
+                                                  "bench", run->spec->name, "host", describe_host(run, others),
+                                                  "devices", describe_devices(run), "command", command.data, "complete",
+                                                  (int)complete, "rows", run->rows);
+    clq_free(command.data);
+    char *text = document ? json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(document);
+    if (!text) return clq_fail(CLQ_MEMORY, "out of memory while writing %s", run->json_path);
+    clq_status status = write_text(run->json_path, text);
     free(text);
     return status;
 }
 
-/* Columns are the first row's keys; all rows of a benchmark have the same. */
-static clq_status write_csv(const clq_bench_result *result, const char *path) {
+/* ---- CSV ---- */
+
+static void add_text_cell(clq_text *text, const char *value) {
+    clq_text_add(text, "\"");
+    for (; *value; value++) {
+        if (*value == '"') clq_text_add(text, "\"");
+        clq_text_add_bytes(text, value, 1);
+    }
+    clq_text_add(text, "\"");
+}
+
+/* An object within a row is columns of its own, as "time_us" with "p50" is time_us_p50. */
+static void add_cells(clq_text *text, const char *prefix, json_t *object, bool header, bool *first) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value) {
+        char name[96];
+        (void)snprintf(name, sizeof name, "%s%s", prefix, key);
+        if (json_is_object(value)) {
+            char inner[97];
+            (void)snprintf(inner, sizeof inner, "%s_", name);
+            add_cells(text, inner, value, header, first);
+            continue;
+        }
+        if (!*first) clq_text_add(text, ",");
+        *first = false;
+        if (header)
+            clq_text_add(text, "%s", name);
+        else if (json_is_string(value))
+            add_text_cell(text, json_string_value(value));
+        else if (json_is_integer(value))
+            clq_text_add(text, "%lld", (long long)json_integer_value(value));
+        else if (json_is_real(value))
+            clq_text_add(text, "%.9g", json_real_value(value));
+        else if (json_is_boolean(value))
+            clq_text_add(text, json_is_true(value) ? "true" : "false");
+    }
+}
+
+static void add_line(clq_text *text, json_t *row, bool header) {
+    bool first = true;
+    add_cells(text, "", row, header, &first);
+    clq_text_add(text, "\n");
+}
+
+/* Columns are the first row's keys; all rows of a benchmark have the same. A null is an empty cell. */
+static clq_status write_csv(const clq_bench_run *run) {
     clq_text text = {0};
     size_t index;
     json_t *row;
-    json_array_foreach(result->rows, index, row) {
-        const char *key, *comma = "";
-        json_t *value;
-        if (index == 0) {
-            json_object_foreach(row, key, value) {
-                clq_text_add(&text, "%s%s", comma, key);
-                comma = ",";
-            }
-            clq_text_add(&text, "\n");
-        }
-        comma = "";
-        json_object_foreach(row, key, value) {
-            if (json_is_string(value))
-                clq_text_add(&text, "%s\"%s\"", comma, json_string_value(value));
-            else if (json_is_number(value))
-                clq_text_add(&text, "%s%.9g", comma, json_number_value(value));
-            else
-                clq_text_add(&text, "%s", comma);
-            comma = ",";
-        }
-        clq_text_add(&text, "\n");
+    json_array_foreach(run->rows, index, row) {
+        if (index == 0) add_line(&text, row, true);
+        add_line(&text, row, false);
     }
-    clq_status status = text.failed ? clq_fail(CLQ_MEMORY, "out of memory while writing %s", path)
-                                    : write_text(path, text.data ? text.data : "");
+    clq_status status = text.failed ? clq_fail(CLQ_MEMORY, "out of memory while writing %s", run->csv_path)
+                                    : write_text(run->csv_path, text.data ? text.data : "");
     clq_free(text.data);
     return status;
 }
 
-clq_status clq_bench_result_write(const clq_bench_result *result, const char *json, const char *csv) {
-    if (json) CLQ_TRY(write_json(result, json));
-    if (csv) CLQ_TRY(write_csv(result, csv));
+clq_status clq_bench_result_write(const clq_bench_run *run, int argc, char **argv, double others, bool complete) {
+    if (run->json_path) CLQ_TRY(write_json(run, argc, argv, others, complete));
+    if (run->csv_path) CLQ_TRY(write_csv(run));
     return CLQ_OK;
-}
-
-void clq_bench_result_release(clq_bench_result *result) {
-    json_decref(result->rows);
-    json_decref(result->document);
-    *result = (clq_bench_result){0};
 }

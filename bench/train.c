@@ -4,12 +4,15 @@
  * the median is the row. Efficiency is against n times the rate of the first device alone, in the same run. */
 #include "bench.h"
 
-#include "cli/arguments.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_DEVICES = 256, KEY_MODELS, KEY_BATCH, KEY_DATA, KEY_JSON, KEY_CSV, RUNS_MAX = 64 };
+enum { KEY_MODELS = CLQ_BENCH_KEY_OWN, KEY_BATCH, KEY_DATA, RUNS_MAX = 64, NAME_BYTES = 32 };
+
+typedef struct options {
+    const char *models, *data;
+    uint64_t batch;
+} options;
 
 typedef struct epoch {
     double seconds;
@@ -17,7 +20,7 @@ typedef struct epoch {
 } epoch;
 
 typedef struct measured {
-    const clq_bench_options *options;
+    const clq_bench_run *run;
     clq_trainer *trainer;
     epoch epochs[RUNS_MAX];
     unsigned count;
@@ -29,8 +32,7 @@ static clq_status note_epoch(void *context, const clq_epoch_info *info) {
     measured *m = context;
     clq_comm_times now = clq_trainer_comm_times(m->trainer);
     clq_comm_times comm = {now.total_s - m->before.total_s, now.exposed_s - m->before.exposed_s};
-    if (info->epoch >= m->options->warm_ups)
-        m->epochs[m->count++] = (epoch){.seconds = info->train.seconds, .comm = comm};
+    if (info->epoch >= m->run->warm_ups) m->epochs[m->count++] = (epoch){.seconds = info->train.seconds, .comm = comm};
     m->before = now;
     m->samples = info->train.samples;
     return CLQ_OK;
@@ -41,128 +43,129 @@ static int by_seconds(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-static clq_status measure(const clq_bench_options *o, const clq_model *model, const clq_devices *devices,
-                          clq_dataset *data, measured *out) {
+static clq_status measure(const clq_bench_run *run, const options *o, const clq_model *model,
+                          const clq_devices *devices, clq_dataset *data, measured *out) {
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = o->batch;
     config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
-    *out = (measured){.options = o, .batches = clq_dataset_batches(data)};
+    *out = (measured){.run = run, .batches = clq_dataset_batches(data)};
     CLQ_TRY(clq_trainer_create(model, devices, &config, &out->trainer));
-    clq_fit_config fit = {.epochs = o->warm_ups + o->runs, .context = out, .on_epoch = note_epoch};
+    clq_fit_config fit = {.epochs = run->warm_ups + run->iterations, .context = out, .on_epoch = note_epoch};
     clq_status status = clq_fit(out->trainer, data, &fit);
     clq_trainer_destroy(out->trainer);
     if (status == CLQ_OK) qsort(out->epochs, out->count, sizeof out->epochs[0], by_seconds);
     return status;
 }
 
-static clq_status measure_model(const clq_bench_options *o, const char *name, const clq_devices *devices,
-                                clq_dataset *data, clq_bench_result *result) {
+static clq_status measure_model(clq_bench_run *run, const options *o, const char *name, clq_dataset *data) {
     clq_model *model;
     CLQ_TRY(clq_model_builtin(name, &model));
     clq_status status = CLQ_OK;
     double alone = 0.0;
-    for (uint32_t n = 1; n <= devices->count && status == CLQ_OK; n++) {
-        clq_devices some = *devices;
+    for (uint32_t n = 1; n <= run->devices.count && status == CLQ_OK; n++) {
+        clq_devices some = run->devices;
         some.count = n;
         measured m;
-        status = measure(o, model, &some, data, &m);
+        status = measure(run, o, model, &some, data, &m);
         if (status != CLQ_OK) break;
         const epoch *median = &m.epochs[m.count / 2];
         double samples = (double)m.samples, batches = (double)m.batches, rate = samples / median->seconds;
-        double step_ms = median->seconds / batches * 1e3, comm_ms = median->comm.total_s / batches * 1e3;
-        double least = samples / m.epochs[m.count - 1].seconds, most = samples / m.epochs[0].seconds;
         /* The part of the all-reduce that hid behind backward. */
         double hidden = median->comm.total_s - median->comm.exposed_s,
                overlap = hidden > 0 ? hidden / median->comm.total_s : 0.0;
         if (n == 1) alone = rate;
-        double efficiency = rate / (alone * n);
-        printf("%-10s %8u %7zu %12.0f %10.4f %10.4f %10.2f   %.0f to %.0f\n", name, n, (size_t)o->batch, rate, step_ms,
-               comm_ms, efficiency, least, most);
-        fflush(stdout);
-        status = clq_bench_result_add(result, json_pack("{s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model",
-                                                        name, "replicas", (int)n, "batch", (json_int_t)o->batch,
-                                                        "images_per_s", rate, "images_per_s_least", least,
-                                                        "images_per_s_most", most, "step_ms", step_ms, "comm_ms",
-                                                        comm_ms, "overlap", overlap, "efficiency", efficiency));
+        clq_bench_row row = clq_bench_row_start();
+        clq_bench_put_text(&row, "model", name);
+        clq_bench_put_count(&row, "replicas", n);
+        clq_bench_put_count(&row, "batch", o->batch);
+        clq_bench_put_number(&row, "images_per_s", rate);
+        clq_bench_put_number(&row, "images_per_s_least", samples / m.epochs[m.count - 1].seconds);
+        clq_bench_put_number(&row, "images_per_s_most", samples / m.epochs[0].seconds);
+        clq_bench_put_number(&row, "step_ms", median->seconds / batches * 1e3);
+        clq_bench_put_number(&row, "comm_ms", median->comm.total_s / batches * 1e3);
+        clq_bench_put_number(&row, "overlap", overlap);
+        clq_bench_put_number(&row, "efficiency", rate / (alone * n));
+        status = clq_bench_add(run, &row);
     }
     clq_model_destroy(model);
     return status;
 }
 
-static clq_status for_each_model(const clq_bench_options *o, const clq_devices *devices, clq_dataset *data,
-                                 clq_bench_result *result) {
-    char name[32];
-    for (const char *at = o->models; *at;) {
-        size_t length = strcspn(at, ",");
-        if (length == 0 || length >= sizeof name)
+/* The name at *at, which is moved behind it and its comma; false where there is none, or it is too long. */
+static bool next_name(const char **at, char name[NAME_BYTES]) {
+    size_t length = strcspn(*at, ",");
+    if (length == 0 || length >= NAME_BYTES) return false;
+    memcpy(name, *at, length);
+    name[length] = '\0';
+    *at += length;
+    if (**at == ',' && (*at)[1]) ++*at;
+    return true;
+}
+
+static clq_status check(const void *context) {
+    const options *o = context;
+    char name[NAME_BYTES];
+    for (const char *at = o->models; *at || at == o->models;)
+        if (!next_name(&at, name))
             return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", o->models);
-        memcpy(name, at, length);
-        name[length] = '\0';
-        CLQ_TRY(measure_model(o, name, devices, data, result));
-        at += length + (at[length] == ',');
-    }
     return CLQ_OK;
 }
 
-static clq_status run(const clq_bench_options *o, int argc, char **argv, clq_system *system) {
-    clq_devices devices;
+static clq_status run_train(clq_bench_run *run, void *context) {
+    const options *o = context;
     clq_dataset *data = NULL;
-    clq_bench_result result = {0};
     clq_status status;
-    CLQ_TRY(clq_devices_select(system, o->devices, &devices));
+    char name[NAME_BYTES];
+    for (const char *at = o->models; *at && next_name(&at, name);) run->expected += run->devices.count;
     CLQ_TRY(clq_dataset_open(o->data, "train", &data));
     CLQ_TRY_OR(end, status, clq_dataset_shuffle(data, clq_dataset_get_info(data)->samples, 0));
     CLQ_TRY_OR(end, status, clq_dataset_batch(data, o->batch, false));
     CLQ_TRY_OR(end, status, clq_dataset_prefetch(data, CLQ_AUTO));
-    CLQ_TRY_OR(end, status, clq_bench_result_start("train", argc, argv, &devices, &result));
-    printf("%-10s %8s %7s %12s %10s %10s %10s   %s\n", "model", "replicas", "batch", "images/s", "step ms", "comm ms",
-           "efficiency", "spread");
-    CLQ_TRY_OR(end, status, for_each_model(o, &devices, data, &result));
-    status = clq_bench_result_write(&result, o->json, o->csv);
+    for (const char *at = o->models; *at && next_name(&at, name);)
+        CLQ_TRY_OR(end, status, measure_model(run, o, name, data));
 end:
-    clq_bench_result_release(&result);
     clq_dataset_destroy(data);
     return status;
 }
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
-    clq_bench_options *o = context;
+    options *o = context;
     switch (option->key) {
-    case KEY_DEVICES: o->devices = text; return CLQ_OK;
     case KEY_MODELS: o->models = text; return CLQ_OK;
     case KEY_DATA: o->data = text; return CLQ_OK;
-    case KEY_JSON: o->json = text; return CLQ_OK;
-    case KEY_CSV: o->csv = text; return CLQ_OK;
-    case KEY_BATCH:
+    default:
         if (clq_parse_u64(text, 1, 1u << 24, &o->batch)) return CLQ_OK;
         return clq_fail(CLQ_ARGUMENT, "--batch '%s': expected a whole number of at least 1", text);
-    case 'w':
-        if (clq_parse_u64(text, 0, 1000, &o->warm_ups)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "-w '%s': expected a whole number from 0 to 1000", text);
-    default:
-        if (clq_parse_u64(text, 1, RUNS_MAX, &o->runs)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "-n '%s': expected a whole number from 1 to %d", text, RUNS_MAX);
     }
 }
 
 clq_status clq_bench_train(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        {"devices", KEY_DEVICES, "SPEC", 0, "as clique train (default auto)", 0},
-        {"models", KEY_MODELS, "A,B", 0, "built-in models (default mlp,cnn)", 0},
-        {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
-        {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
-        {"json", KEY_JSON, "FILE", 0, "the result as JSON", 0},
-        {"csv", KEY_CSV, "FILE", 0, "the rows as CSV", 0},
-        {0, 'n', "RUNS", 0, "timed epochs (default 3); the median is told", 0},
-        {0, 'w', "EPOCHS", 0, "epochs before them, which count for nothing (default 1)", 0},
-        {0}};
-    clq_bench_options options = {
-        .devices = "auto", .models = "mlp,cnn", .data = "fashion-mnist", .batch = 64, .warm_ups = 1, .runs = 3};
-    CLQ_TRY(clq_arguments_parse("clique bench train", "Training speed on 1 to n of the selected devices.", table, argc,
-                                argv, set_option, &options));
-    clq_system *system;
-    CLQ_TRY(clq_system_open(NULL, &system));
-    clq_status status = run(&options, argc, argv, system);
-    clq_system_close(system);
-    return status;
+    static const struct argp_option table[] = {{"models", KEY_MODELS, "A,B", 0, "built-in models (default mlp,cnn)", 0},
+                                               {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
+                                               {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
+                                               {0}};
+    static const clq_bench_column columns[] = {{"model", "model", -10, 0},
+                                               {"replicas", "replicas", 8, 0},
+                                               {"batch", "batch", 7, 0},
+                                               {"images_per_s", "images/s", 10, 0},
+                                               {"step_ms", "step ms", 9, 4},
+                                               {"comm_ms", "comm ms", 9, 4},
+                                               {"efficiency", "efficiency", 10, 2},
+                                               {"images_per_s_least", "least", 10, 0},
+                                               {"images_per_s_most", "most", 10, 0},
+                                               {0}};
+    static const clq_bench_spec spec = {.name = "train",
+                                        .about = "Training speed on 1 to n of the selected devices.",
+                                        .options = table,
+                                        .set = set_option,
+                                        .check = check,
+                                        .run = run_train,
+                                        .iterations = 3,
+                                        .iterations_most = RUNS_MAX,
+                                        .warm_ups = 1,
+                                        .iterations_help = "timed epochs; the median is told",
+                                        .warm_ups_help = "epochs before them, which count for nothing",
+                                        .columns = columns};
+    options o = {.models = "mlp,cnn", .data = "fashion-mnist", .batch = 64};
+    return clq_bench_main(&spec, &o, argc, argv);
 }

@@ -36,7 +36,6 @@ endforeach()
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME law/dependencies COMMAND ${PROJECT_SOURCE_DIR}/tests/law/check ${PROJECT_SOURCE_DIR}/src)
 add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
-set_tests_properties(cli/contract PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 add_test(NAME cli/compare COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_compare.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/compare PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 300)
 # As the command is where the build did not find Chart.js.
@@ -46,6 +45,8 @@ set_target_properties(clique_without_chart PROPERTIES RUNTIME_OUTPUT_DIRECTORY $
 add_test(NAME cli/report COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_report.py ${CMAKE_BINARY_DIR}/bin
   ${CMAKE_BINARY_DIR}/tests)
 set_tests_properties(cli/report PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
+set_tests_properties(cli/contract cli/bench PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 if(CLIQUE_SANITIZE)
   set(CLQ_USERS_FLAGS -fsanitize=${CLIQUE_SANITIZE})
 endif()

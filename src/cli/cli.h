@@ -4,6 +4,7 @@
 #define CLQ_CLI_H
 
 #include "cli/arguments.h"
+#include "cli/interrupt.h"
 #include "interop/interop.h"
 #include "train/train.h"
 
@@ -108,7 +109,5 @@ FILE *clq_talk(const clq_options *options);
 /* Prints a document on stdout and releases it. */
 clq_status clq_print_json(json_t *document);
 double clq_seconds_since_process_start(void);
-/* True once the user pressed Ctrl-C (or the process was told to end); installs the handlers at the first call. */
-bool clq_interrupted(void);
 
 #endif

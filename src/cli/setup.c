@@ -1,8 +1,7 @@
-/* The steps that several commands share: model, devices, data, trainer; talking and stopping. */
+/* The steps that several commands share: model, devices, data, trainer; talking. */
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -120,22 +119,4 @@ double clq_seconds_since_process_start(void) {
         clock_gettime(CLOCK_BOOTTIME, &now) != 0)
         return clq_now() - first_call;
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
-}
-
-static volatile sig_atomic_t stop_asked;
-static void ask_to_stop(int signal_number) {
-    (void)signal_number;
-    stop_asked = 1;
-}
-
-bool clq_interrupted(void) {
-    static bool installed;
-    if (!installed) {
-        struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND};
-        sigemptyset(&action.sa_mask);
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
-        installed = true;
-    }
-    return stop_asked != 0;
 }

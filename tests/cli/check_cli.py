@@ -52,31 +52,6 @@ class CommandLine(unittest.TestCase):
 
     # ---- what works ----
 
-    def test_bench_train(self):
-        path, table = self.folder / "bench.json", self.folder / "bench.csv"
-        result = run("bench", "train", "--models", "mlp,cnn1", "--data", "synthetic:28x28/10/256", "--devices", "pocl:0,pocl:1", "-n", 3, "-w", 0,
-                     "--json", path, "--csv", table)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        document = json.loads(path.read_text())
-        self.assertEqual((document["schema"], document["bench"], len(document["devices"])), ("clique-bench/1", "train", 2))
-        self.assertIn("host", document)
-        self.assertIn("--models mlp,cnn1", document["command"])
-        self.assertEqual([(r["model"], r["replicas"], r["batch"]) for r in document["rows"]],
-                         [("mlp", 1, 64), ("mlp", 2, 64), ("cnn1", 1, 64), ("cnn1", 2, 64)])
-        for row in document["rows"]:
-            self.assertAlmostEqual(row["images_per_s"] * row["step_ms"] / 1e3, 64, delta=1e-6)
-            self.assertLessEqual(row["images_per_s_least"], row["images_per_s"])
-            self.assertGreaterEqual(row["images_per_s_most"], row["images_per_s"])
-            self.assertEqual(row["comm_ms"] > 0, row["replicas"] == 2)
-            self.assertLess(row["comm_ms"], row["step_ms"])
-            self.assertEqual(row["overlap"], 0)
-            alone = next(r for r in document["rows"] if r["model"] == row["model"])["images_per_s"]
-            self.assertAlmostEqual(row["efficiency"], row["images_per_s"] / row["replicas"] / alone, places=9)
-        self.assertEqual(len(table.read_text().splitlines()), 5)
-        self.fails(2, "bench", "train", "-n", 0, says=["-n"])
-        self.fails(2, "bench", "train", "--models", "mlp,,cnn", says=["--models"])
-        self.fails(2, "bench", "nothing", says=["nothing"])
-
     def test_version_and_help(self):
         self.assertRegex(run("--version").stdout, r"^clique \d+\.\d+\.\d+")
         for command in ("devices", "doctor", "train", "eval", "predict", "plan"):

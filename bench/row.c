@@ -1,0 +1,127 @@
+/* Rows: built key by key, then appended and shown as a line of the table. */
+#include "bench.h"
+
+#include "cli/interrupt.h"
+
+#include <math.h>
+#include <string.h>
+
+clq_bench_row clq_bench_row_start(void) {
+    json_t *object = json_object();
+    return (clq_bench_row){.object = object, .failed = !object};
+}
+
+clq_bench_row clq_bench_row_of(const clq_bench_run *run, uint32_t device) {
+    clq_bench_row row = clq_bench_row_start();
+    clq_bench_put_count(&row, "device", device);
+    clq_bench_put_text(&row, "label", run->labels[device]);
+    return row;
+}
+
+void clq_bench_put(clq_bench_row *row, const char *key, json_t *value) {
+    if (json_object_set_new(row->object, key, value) != 0) row->failed = true;
+}
+
+void clq_bench_put_text(clq_bench_row *row, const char *key, const char *value) {
+    clq_bench_put(row, key, json_string(value));
+}
+
+void clq_bench_put_count(clq_bench_row *row, const char *key, uint64_t value) {
+    clq_bench_put(row, key, json_integer((json_int_t)value));
+}
+
+void clq_bench_put_number(clq_bench_row *row, const char *key, double value) {
+    clq_bench_put(row, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, double limit) {
+    char key[32];
+    (void)snprintf(key, sizeof key, "limit_%s", unit);
+    clq_bench_put_number(row, key, limit);
+    clq_bench_put_number(row, "pct_of_limit", 100 * rate / limit);
+}
+
+bool clq_bench_is_local(clq_status status) {
+    return status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY || status == CLQ_BUILD || status == CLQ_UNSUPPORTED ||
+           status == CLQ_TIMEOUT;
+}
+
+/* ---- the table ---- */
+
+static void clear_line(clq_bench_run *run) {
+    if (run->line_length) fprintf(stderr, "\r%*s\r", (int)run->line_length, "");
+    run->line_length = 0;
+    fflush(stderr);
+}
+
+void clq_bench_print(clq_bench_run *run, const char *format, ...) {
+    clear_line(run);
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(run->talk, format, arguments);
+    va_end(arguments);
+    fflush(run->talk);
+}
+
+static void add_cell(clq_text *line, const clq_bench_column *column, const json_t *value) {
+    const char *gap = line->length ? "  " : "";
+    if (json_is_integer(value))
+        clq_text_add(line, "%s%*lld", gap, column->width, (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        clq_text_add(line, "%s%*.*f", gap, column->width, column->decimals, json_real_value(value));
+    else if (json_is_string(value))
+        clq_text_add(line, "%s%*s", gap, column->width, json_string_value(value));
+    else if (json_is_boolean(value))
+        clq_text_add(line, "%s%*s", gap, column->width, json_is_true(value) ? "yes" : "");
+    else
+        clq_text_add(line, "%s%*s", gap, column->width, "-");
+}
+
+static clq_status show(clq_bench_run *run, const json_t *row) {
+    clq_text line = {0};
+    for (const clq_bench_column *column = run->spec->columns; column->key; column++)
+        add_cell(&line, column, json_object_get(row, column->key));
+    if (line.failed) {
+        clq_free(line.data);
+        return clq_fail(CLQ_MEMORY, "out of memory while showing a row");
+    }
+    while (line.length && line.data[line.length - 1] == ' ') line.data[--line.length] = '\0';
+    clq_bench_print(run, "%s\n", line.data);
+    clq_free(line.data);
+    return CLQ_OK;
+}
+
+/* ---- progress ---- */
+
+/* Runs shorter than this need no progress line. */
+static const double patience_s = 2;
+
+static void show_progress(clq_bench_run *run) {
+    double spent = clq_now() - run->started;
+    size_t done = json_array_size(run->rows);
+    if (!run->terminal || spent < patience_s || done >= run->expected) return;
+    clear_line(run);
+    int length = fprintf(stderr, "%s: %zu of %zu rows, about %.0f s left", run->spec->name, done, run->expected,
+                         spent / (double)done * (double)(run->expected - done));
+    run->line_length = length > 0 ? (size_t)length : 0;
+    fflush(stderr);
+}
+
+clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row) {
+    json_t *object = row->object;
+    const json_t *wrong = json_object_get(object, "wrong");
+    if (json_is_integer(wrong) && json_integer_value(wrong) > 0) run->wrong_rows++;
+    row->object = NULL;
+    if (row->failed) {
+        json_decref(object);
+        object = NULL;
+    }
+    if (!object || json_array_append_new(run->rows, object) != 0)
+        return clq_fail(CLQ_MEMORY, "out of memory while adding a row");
+    if (run->spec->columns) CLQ_TRY(show(run, object));
+    size_t done = json_array_size(run->rows);
+    if (clq_interrupted() && done != run->expected)
+        return clq_fail(CLQ_INTERRUPTED, "interrupted after %zu row%s", done, done == 1 ? "" : "s");
+    show_progress(run);
+    return CLQ_OK;
+}

@@ -1,0 +1,141 @@
+/* From the command line to the written result: what all benchmarks have in common. */
+#include "bench.h"
+
+#include "cli/interrupt.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- options ---- */
+
+enum { KEY_DEVICES = 256, KEY_JSON, KEY_CSV, OPTIONS_MAX = 32 };
+
+static clq_status set_common(clq_bench_run *run, const struct argp_option *option, const char *text) {
+    const clq_bench_spec *spec = run->spec;
+    switch (option->key) {
+    case KEY_DEVICES: run->devices_spec = text; return CLQ_OK;
+    case KEY_JSON: run->json_path = text; return CLQ_OK;
+    case KEY_CSV: run->csv_path = text; return CLQ_OK;
+    case 'w':
+        if (clq_parse_u64(text, 0, 1000, &run->warm_ups)) return CLQ_OK;
+        return clq_fail(CLQ_ARGUMENT, "-w '%s': expected a whole number from 0 to 1000", text);
+    default:
+        if (clq_parse_u64(text, 1, spec->iterations_most, &run->iterations)) return CLQ_OK;
+        return clq_fail(CLQ_ARGUMENT, "-n '%s': expected a whole number from 1 to %llu", text,
+                        (unsigned long long)spec->iterations_most);
+    }
+}
+
+static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+    clq_bench_run *run = context;
+    bool common =
+        option->key == 'n' || option->key == 'w' || (option->key >= KEY_DEVICES && option->key < CLQ_BENCH_KEY_OWN);
+    return common ? set_common(run, option, text) : run->spec->set(run->context, option, text);
+}
+
+static clq_status parse(clq_bench_run *run, int argc, char **argv) {
+    const clq_bench_spec *spec = run->spec;
+    char program[64], iterations[96], warm_ups[96];
+    (void)snprintf(program, sizeof program, "clique bench %s", spec->name);
+    (void)snprintf(iterations, sizeof iterations, "%s (default %llu)",
+                   spec->iterations_help ? spec->iterations_help : "timed samples of each row",
+                   (unsigned long long)spec->iterations);
+    (void)snprintf(warm_ups, sizeof warm_ups, "%s (default %llu)",
+                   spec->warm_ups_help ? spec->warm_ups_help : "samples before them that count for nothing",
+                   (unsigned long long)spec->warm_ups);
+    const struct argp_option common[] = {{"devices", KEY_DEVICES, "SPEC", 0, "as clique train (default auto)", 0},
+                                         {"json", KEY_JSON, "FILE", 0, "the result as JSON", 0},
+                                         {"csv", KEY_CSV, "FILE", 0, "the rows as CSV", 0},
+                                         {0, 'n', "COUNT", 0, iterations, 0},
+                                         {0, 'w', "COUNT", 0, warm_ups, 0},
+                                         {0}};
+    struct argp_option all[OPTIONS_MAX + CLQ_COUNT_OF(common)];
+    size_t own = 0;
+    while (spec->options && (spec->options[own].name || spec->options[own].key) && own < OPTIONS_MAX) {
+        all[own] = spec->options[own];
+        own++;
+    }
+    memcpy(all + own, common, sizeof common);
+    CLQ_TRY(clq_arguments_parse(program, spec->about, all, argc, argv, set_option, run));
+    return spec->check ? spec->check(run->context) : CLQ_OK;
+}
+
+/* ---- devices ---- */
+
+static clq_status name_devices(clq_bench_run *run) {
+    run->labels = clq_alloc(run->devices.count, sizeof *run->labels);
+    if (!run->labels) return CLQ_MEMORY;
+    for (uint32_t i = 0; i < run->devices.count; i++) {
+        const clq_device_choice *choice = &run->devices.items[i];
+        const clq_device_info *info = clq_system_device_info(run->system, choice->index);
+        unsigned ordinal = 0;
+        for (uint32_t k = 0; k < choice->index; k++)
+            ordinal += strcmp(clq_system_device_info(run->system, k)->driver, info->driver) == 0;
+        size_t used = (size_t)snprintf(run->labels[i], CLQ_BENCH_LABEL_MAX, "%s:%u", info->driver, ordinal);
+        if (choice->parts > 1)
+            (void)snprintf(run->labels[i] + used, CLQ_BENCH_LABEL_MAX - used, " %u/%u", choice->part + 1,
+                           choice->parts);
+    }
+    return CLQ_OK;
+}
+
+static void introduce(clq_bench_run *run) {
+    for (uint32_t i = 0; i < run->devices.count; i++) {
+        const clq_device_info *info = clq_system_device_info(run->system, run->devices.items[i].index);
+        clq_bench_print(run, "# %s: %s, driver %s\n", run->labels[i], info->name, info->driver_version);
+    }
+    const clq_bench_column *columns = run->spec->columns;
+    for (const clq_bench_column *column = columns; column && column->key; column++)
+        clq_bench_print(run, "%s%*s", column == columns ? "" : "  ", column->width, column->title);
+    if (columns) clq_bench_print(run, "\n");
+}
+
+/* ---- the end ---- */
+
+static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_bench_load *load, clq_status status) {
+    clq_error failure;
+    clq_error_take(status, &failure);
+    clq_bench_print(run, "%s", ""); /* no progress line is left */
+    double others = clq_bench_others(load), seconds = clq_now() - run->started;
+    if (clq_bench_is_busy(others, seconds))
+        clq_bench_print(run, "note: the machine was busy: others used %.1f of its %u cores; repeat on a quiet one\n",
+                        others, clq_cpu_count());
+    clq_status written = CLQ_OK;
+    if (status == CLQ_OK || json_array_size(run->rows) > 0)
+        written = clq_bench_result_write(run, argc, argv, others, status == CLQ_OK);
+    if (status != CLQ_OK) return clq_error_raise(&failure);
+    CLQ_TRY(written);
+    if (run->wrong_rows == 0) return CLQ_OK;
+    return clq_fail(CLQ_DEVICE, "%zu row%s with wrong data: see the column and key \"wrong\"", run->wrong_rows,
+                    run->wrong_rows == 1 ? "" : "s");
+}
+
+static clq_status run_all(clq_bench_run *run, int argc, char **argv) {
+    run->rows = json_array();
+    if (!run->rows) return clq_fail(CLQ_MEMORY, "out of memory while starting");
+    CLQ_TRY(clq_system_open(NULL, &run->system));
+    CLQ_TRY(clq_devices_select(run->system, run->devices_spec, &run->devices));
+    CLQ_TRY(name_devices(run));
+    introduce(run);
+    clq_bench_load load = clq_bench_load_now();
+    run->started = clq_now();
+    return finish(run, argc, argv, &load, run->spec->run(run, run->context));
+}
+
+clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, char **argv) {
+    clq_bench_run run = {.spec = spec,
+                         .context = context,
+                         .devices_spec = "auto",
+                         .iterations = spec->iterations,
+                         .warm_ups = spec->warm_ups,
+                         .terminal = isatty(STDERR_FILENO) == 1};
+    CLQ_TRY(parse(&run, argc, argv));
+    run.talk = run.json_path ? stderr : stdout;
+    clq_interrupted(); /* from here on Ctrl-C ends the run in order */
+    clq_status status = run_all(&run, argc, argv);
+    json_decref(run.rows);
+    clq_free(run.labels);
+    clq_system_close(run.system);
+    return status;
+}
