@@ -12,6 +12,8 @@
 
 #include <stdio.h>
 
+clq_status clq_bench_launch(int argc, char **argv);
+clq_status clq_bench_memory(int argc, char **argv);
 clq_status clq_bench_train(int argc, char **argv);
 
 /* ---- a benchmark (run.c) ---- */
@@ -61,30 +63,9 @@ struct clq_bench_run {
 /* context: what the benchmark's own options are kept in, for set, check and run. */
 clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, char **argv);
 
-/* ---- rows (row.c) ---- */
-
-/* A row under construction; latches its first failure. */
-typedef struct clq_bench_row {
-    json_t *object;
-    bool failed;
-} clq_bench_row;
-clq_bench_row clq_bench_row_start(void);
-/* The same with "device", a place among the selected ones, and its "label". */
-clq_bench_row clq_bench_row_of(const clq_bench_run *run, uint32_t device);
-void clq_bench_put(clq_bench_row *row, const char *key,
-                   json_t *value); /* takes the value, which may be NULL (failed) */
-void clq_bench_put_text(clq_bench_row *row, const char *key, const char *value);
-void clq_bench_put_count(clq_bench_row *row, const char *key, uint64_t value);
-void clq_bench_put_number(clq_bench_row *row, const char *key, double value); /* NaN and infinity: null */
-/* "limit_UNIT" and "pct_of_limit"; both null where there is no limit (NaN). */
-void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, double limit);
-/* Takes the row: appends and shows it. INTERRUPTED once Ctrl-C was pressed, which ends the benchmark. */
-clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row);
-/* Whether a failure is the affair of one device, pair or size, which its row tells ("note"), and not of the whole run.
- */
-bool clq_bench_is_local(clq_status status);
-/* A line of the table, for benchmarks without columns. */
-void clq_bench_print(clq_bench_run *run, const char *format, ...) CLQ_PRINTF(2, 3);
+/* Calls body for each selected device, opened, with an in-order queue of its own. */
+typedef clq_status (*clq_bench_device_body)(clq_bench_run *run, uint32_t device, clq_queue *queue);
+clq_status clq_bench_each_device(clq_bench_run *run, clq_bench_device_body body);
 
 /* ---- measuring (measure.c) ---- */
 
@@ -104,9 +85,45 @@ extern const clq_bench_times clq_bench_no_times;
 
 /* -w warm-ups, then repeats are doubled until a sample takes 20 us, then -n samples. */
 clq_status clq_bench_measure(const clq_bench_run *run, const clq_bench_work *work, clq_bench_times *out);
-void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times); /* "us_min", "us_p50", "us_p99" */
 /* Those of sorted samples, in seconds, each of so many repeats. */
 clq_bench_times clq_bench_times_of(double *seconds, size_t count, uint64_t repeats);
+
+/* ---- rows (row.c) ---- */
+
+/* A row under construction; latches its first failure. */
+typedef struct clq_bench_row {
+    json_t *object;
+    bool failed;
+} clq_bench_row;
+clq_bench_row clq_bench_row_start(void);
+/* The same with "device", a place among the selected ones, and its "label". */
+clq_bench_row clq_bench_row_of(const clq_bench_run *run, uint32_t device);
+void clq_bench_put(clq_bench_row *row, const char *key,
+                   json_t *value); /* takes the value, which may be NULL (failed) */
+void clq_bench_put_text(clq_bench_row *row, const char *key, const char *value);
+void clq_bench_put_count(clq_bench_row *row, const char *key, uint64_t value);
+void clq_bench_put_number(clq_bench_row *row, const char *key, double value); /* NaN and infinity: null */
+/* "limit_UNIT" and "pct_of_limit"; both null where there is no limit (NaN). */
+void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, double limit);
+void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times); /* "us_min", "us_p50", "us_p99" */
+/* "wrong": values that are not what they must be; null where nothing was measured. Such rows fail the run at its end.
+ */
+void clq_bench_put_wrong(clq_bench_row *row, const clq_bench_times *times, uint64_t wrong);
+/* Takes the row: appends and shows it. INTERRUPTED once Ctrl-C was pressed, which ends the benchmark. */
+clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row);
+/* Whether a failure is the affair of one device, pair or size, which its row tells ("note"), and not of the whole run.
+ */
+bool clq_bench_is_local(clq_status status);
+/* A line of the table, for benchmarks without columns. */
+void clq_bench_print(clq_bench_run *run, const char *format, ...) CLQ_PRINTF(2, 3);
+
+/* ---- limits and load (host.c) ---- */
+
+/* How many of the host's cores a device that shares its memory can put to a copy. */
+unsigned clq_bench_cores_of(const clq_device *device);
+/* What so many cores together reach with memcpy, or memset, each on its part of `bytes`, in 1e9 bytes/s: the best of
+ * some rounds. A copy counts its bytes once. */
+clq_status clq_bench_host_rate(unsigned cores, size_t bytes, bool fill, double *out);
 
 /* What others took of the cores that this process may use. */
 typedef struct clq_bench_load {

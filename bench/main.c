@@ -11,6 +11,8 @@ static const struct {
     clq_status (*run)(int argc, char **argv);
     const char *help;
 } benches[] = {
+    {"memory", clq_bench_memory, "copies between host and device, on the device, and fills"},
+    {"launch", clq_bench_launch, "what it costs to launch a kernel"},
     {"train", clq_bench_train, "training speed on 1 to n devices"},
 };
 

@@ -1,13 +1,8 @@
-/* Clock, samples, and what else the machine was doing. */
-#define _GNU_SOURCE /* sched_getaffinity; NOLINT(bugprone-reserved-identifier) */
+/* Clock and samples. */
 #include "bench.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 /* A sample this long is long enough for the clock's own cost (about 50 ns) to be below one percent. */
 static const double sample_s = 20e-6;
@@ -82,56 +77,4 @@ void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times) {
     clq_bench_put_number(row, "us_min", times->min_us);
     clq_bench_put_number(row, "us_p50", times->p50_us);
     clq_bench_put_number(row, "us_p99", times->p99_us);
-}
-
-/* ---- others ---- */
-
-/* Seconds that the cores which this process may use have worked since the machine's start. */
-static bool cores_at_work(double *out) {
-#if defined(__linux__)
-    cpu_set_t allowed;
-    FILE *stat = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? fopen("/proc/stat", "r") : NULL;
-    if (!stat) return false;
-    char line[512];
-    double ticks = 0;
-    bool found = false;
-    while (fgets(line, sizeof line, stat)) {
-        unsigned cpu;
-        unsigned long long user, nice_user, system, idle, waiting, interrupts, soft, stolen = 0;
-        if (sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice_user, &system, &idle,
-                   &waiting, &interrupts, &soft, &stolen) < 8 ||
-            cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed))
-            continue;
-        ticks += (double)(user + nice_user + system + interrupts + soft + stolen);
-        found = true;
-    }
-    fclose(stat);
-    *out = ticks / (double)sysconf(_SC_CLK_TCK);
-    return found;
-#else
-    (void)out;
-    return false;
-#endif
-}
-
-static double seconds_of(struct timeval time) { return (double)time.tv_sec + 1e-6 * (double)time.tv_usec; }
-
-clq_bench_load clq_bench_load_now(void) {
-    clq_bench_load load = {.at = clq_now()};
-    struct rusage own;
-    load.known = cores_at_work(&load.all_s) && getrusage(RUSAGE_SELF, &own) == 0;
-    if (load.known) load.own_s = seconds_of(own.ru_utime) + seconds_of(own.ru_stime);
-    return load;
-}
-
-double clq_bench_others(const clq_bench_load *since) {
-    clq_bench_load now = clq_bench_load_now();
-    if (!since->known || !now.known || now.at <= since->at) return NAN;
-    double others = (now.all_s - since->all_s) - (now.own_s - since->own_s);
-    return CLQ_MAX(others, 0.0) / (now.at - since->at);
-}
-
-/* A tenth of the cores; but what the system counts comes in steps of 10 ms. */
-bool clq_bench_is_busy(double others, double seconds) {
-    return others > 0.1 * clq_cpu_count() && others * seconds > 0.1;
 }

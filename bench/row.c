@@ -41,6 +41,13 @@ void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, doub
     clq_bench_put_number(row, "pct_of_limit", 100 * rate / limit);
 }
 
+void clq_bench_put_wrong(clq_bench_row *row, const clq_bench_times *times, uint64_t wrong) {
+    if (isnan(times->p50_us))
+        clq_bench_put(row, "wrong", json_null());
+    else
+        clq_bench_put_count(row, "wrong", wrong);
+}
+
 bool clq_bench_is_local(clq_status status) {
     return status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY || status == CLQ_BUILD || status == CLQ_UNSUPPORTED ||
            status == CLQ_TIMEOUT;

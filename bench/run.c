@@ -91,6 +91,20 @@ static void introduce(clq_bench_run *run) {
     if (columns) clq_bench_print(run, "\n");
 }
 
+clq_status clq_bench_each_device(clq_bench_run *run, clq_bench_device_body body) {
+    for (uint32_t i = 0; i < run->devices.count; i++) {
+        clq_device *device;
+        clq_queue *queue = NULL;
+        CLQ_TRY(clq_device_open(run->system, run->devices.items[i], &device));
+        clq_status status = clq_queue_create(device, 0, &queue);
+        if (status == CLQ_OK) status = body(run, i, queue);
+        clq_queue_destroy(queue);
+        clq_device_close(device);
+        CLQ_TRY(status);
+    }
+    return CLQ_OK;
+}
+
 /* ---- the end ---- */
 
 static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_bench_load *load, clq_status status) {

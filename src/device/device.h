@@ -134,6 +134,8 @@ clq_status clq_queue_copy(clq_queue *q, const clq_buffer *from, size_t from_offs
 clq_status clq_queue_fill_zero(clq_queue *q, clq_buffer *to, size_t offset, size_t bytes);
 /* Blocking map of a range for the host, for devices whose memory the host can reach. */
 clq_status clq_queue_map(clq_queue *q, clq_buffer *buffer, size_t offset, size_t bytes, bool write, void **out);
+/* As clq_queue_map for writing all of the range: what it held is lost, and nothing is brought to the host. */
+clq_status clq_queue_map_new(clq_queue *q, clq_buffer *buffer, size_t offset, size_t bytes, void **out);
 clq_status clq_queue_unmap(clq_queue *q, clq_buffer *buffer, void *pointer);
 
 /* ---- programs and kernels (program.c, cache.c) ---- */

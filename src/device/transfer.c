@@ -61,16 +61,24 @@ clq_status clq_queue_fill_zero(clq_queue *queue, clq_buffer *to, size_t offset, 
     return ended(queue, error, false, "clearing", bytes);
 }
 
-clq_status clq_queue_map(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, bool write, void **out) {
+static clq_status map(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, cl_map_flags flags,
+                      void **out) {
     CLQ_TRY(check_range(queue, buffer, offset, bytes, "mapping"));
     if (bytes == 0) return clq_fail(CLQ_ARGUMENT, "%s: mapping 0 bytes", queue->device->label);
     cl_int error;
-    cl_map_flags flags = write ? CL_MAP_READ | CL_MAP_WRITE : CL_MAP_READ;
     void *pointer =
         clEnqueueMapBuffer(queue->handle, buffer->handle, CL_TRUE, flags, offset, bytes, 0, NULL, NULL, &error);
     if (!pointer) return ended(queue, error, true, "mapping", bytes);
     *out = pointer;
     return CLQ_OK;
+}
+
+clq_status clq_queue_map(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, bool write, void **out) {
+    return map(queue, buffer, offset, bytes, write ? CL_MAP_READ | CL_MAP_WRITE : CL_MAP_READ, out);
+}
+
+clq_status clq_queue_map_new(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, void **out) {
+    return map(queue, buffer, offset, bytes, CL_MAP_WRITE_INVALIDATE_REGION, out);
 }
 
 clq_status clq_queue_unmap(clq_queue *queue, clq_buffer *buffer, void *pointer) {

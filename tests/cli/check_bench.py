@@ -85,7 +85,82 @@ class Bench(unittest.TestCase):
         self.fails(2, "train", "--models", "", says=["--models"])
         self.fails(2, "train", "-n", 65, says=["-n", "64"])
 
+    def check_times(self, row):
+        self.assertLess(0, row["us_min"])
+        self.assertLessEqual(row["us_min"], row["us_p50"])
+        self.assertLessEqual(row["us_p50"], row["us_p99"])
+
+    def check_limit(self, row, unit):
+        if row[unit] is not None and row["limit_" + unit] is not None:
+            self.assertAlmostEqual(row["pct_of_limit"], 100 * row[unit] / row["limit_" + unit], delta=1e-9 * row["pct_of_limit"])
+        else:
+            self.assertIsNone(row["pct_of_limit"])
+
+    MEMORY_WAYS = [("host to device", "pageable"), ("host to device", "pinned"), ("host to device", "mapped"), ("device to host", "pageable"),
+                   ("device to host", "pinned"), ("device to host", "mapped"), ("copy", "device"), ("fill", "device")]
+
+    def test_memory(self):
+        rows = self.measure("memory", *TWO, "-b", 1000, "-e", "64K", "-f", 60, "-n", 3, "-w", 1)
+        self.assertEqual([(r["device"], r["label"], r["bytes"], r["what"], r["memory"]) for r in rows],
+                         [(d, f"pocl:{d}", size, *way) for d in (0, 1) for size in (1000, 60000) for way in self.MEMORY_WAYS])
+        for row in rows:
+            self.check_times(row)
+            self.check_limit(row, "gbps")
+            self.assertEqual(row["wrong"], 0)
+            self.assertGreater(row["limit_gbps"], 0)
+            rate = row["bytes"] / row["us_p50"] / 1e3
+            self.assertEqual(row["zero_copy"], rate > 3 * row["limit_gbps"])
+            self.assertEqual(row["note"], "zero-copy" if row["zero_copy"] else "")
+            if row["zero_copy"]:
+                self.assertIsNone(row["gbps"])
+            else:
+                self.assertAlmostEqual(row["gbps"], rate, delta=1e-9 * rate)
+        steps = self.measure("memory", "--devices", "pocl:0", "-b", 4, "-e", 10, "-i", 3, "-n", 1, "-w", 0, devices=1)
+        self.assertEqual([r["bytes"] for r in steps], [4] * 8 + [7] * 8 + [10] * 8)
+
+    def test_memory_zero_copy(self):
+        rows = self.measure("memory", "--devices", "pocl:0", "-b", "32M", "-e", "32M", "-n", 3, devices=1)
+        self.assertEqual([r["memory"] for r in rows if r["zero_copy"]], ["mapped", "mapped"], "the host's own memory is mapped")
+
+    def test_memory_without_room(self):
+        rows = self.measure("memory", "--devices", "pocl:0", "-b", "1024G", "-e", "1024G", devices=1)
+        self.assertEqual(len(rows), 8)
+        for row in rows:
+            self.assertIn("would fit", row["note"])
+            self.assertEqual([row[k] for k in ("us_p50", "gbps", "limit_gbps", "pct_of_limit", "wrong")], [None] * 5)
+
+    def test_launch(self):
+        rows = self.measure("launch", "--devices", "pocl:0,intel", "-n", 5, "-w", 1)
+        self.assertEqual([(r["label"], r["what"]) for r in rows],
+                         [(label, what) for label in ("pocl:0", "intel:0") for what in ("enqueue", "round trip")])
+        for row in rows:
+            self.check_times(row)
+            self.assertEqual(row["note"], "")
+
+    def test_interrupted(self):
+        path, table = self.folder / "bench.json", self.folder / "bench.csv"
+        args = [*TWO, "-n", "1000"]
+        process = subprocess.Popen([CLIQUE, "bench", "memory", *args, "--json", str(path), "--csv", str(table)], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        with process:
+            shown = []
+            for line in process.stderr:
+                shown.append(line)
+                if line.startswith("pocl:0 ") and len(shown) < 5:
+                    process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(240), 130)
+        rows = self.check_files("memory", args, path, table, 2, False)
+        self.assertTrue(1 <= len(rows) < 128, len(rows))
+        self.assertEqual(sum(line.startswith("pocl:0 ") for line in shown), len(rows), "what is told is kept")
+        errors = [line for line in shown if line.startswith("clique: error: ")]
+        self.assertEqual(errors, [f"clique: error: interrupted after {len(rows)} row{'s' if len(rows) > 1 else ''}\n"])
+
     def test_wrong_usage(self):
+        for wrong in (["-b", "x"], ["-b", "4X"], ["-b", ""], ["-b", "K"], ["-e", "-1"], ["-f", 1], ["-i", 0], ["-b", 0], ["-b", "2M", "-e", "1M"],
+                      ["-e", "2000G"]):
+            self.fails(2, "memory", *TWO, *wrong, says=[next(w for w in reversed(wrong) if str(w)[:1] == "-" and len(str(w)) == 2 and str(w)[1:].isalpha())])
+        self.fails(2, "launch", "-b", 3, says=["-b"])
+        self.fails(1, "launch", *TWO, "-n", 1, "--json", self.folder / "none" / "x.json", says=["x.json"])
         self.fails(2, "nothing", says=["nothing"])
         self.fails(2, "train", "-n", 0, says=["-n"])
         self.fails(2, "train", "-w", "x", says=["-w"])

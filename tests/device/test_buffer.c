@@ -144,6 +144,18 @@ static void maps(clq_device *device, clq_queue *queue) {
         assert_int_equal(((uint32_t *)pointer)[i], i >= 16 && i < 48 ? 101 + i - 16 : 1);
     CHECK_OK(clq_queue_unmap(queue, buffer, pointer));
     CHECK_OK(clq_queue_finish(queue));
+    CHECK_OK(clq_queue_map_new(queue, buffer, 128, 64, &pointer));
+    for (uint32_t i = 0; i < 16; i++) ((uint32_t *)pointer)[i] = 7 * i;
+    CHECK_OK(clq_queue_unmap(queue, buffer, pointer));
+    CHECK_OK(clq_queue_map(queue, buffer, 0, WORDS * 4, false, &pointer));
+    for (uint32_t i = 0; i < WORDS; i++)
+        assert_int_equal(((uint32_t *)pointer)[i], i >= 32 && i < 48   ? 7 * (i - 32)
+                                                   : i >= 16 && i < 32 ? 101 + i - 16
+                                                                       : 1);
+    CHECK_OK(clq_queue_unmap(queue, buffer, pointer));
+    CHECK_OK(clq_queue_finish(queue));
+    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_map_new(queue, buffer, 4, WORDS * 4, &pointer));
+    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_map_new(queue, buffer, 0, 0, &pointer));
     CHECK_FAILS(CLQ_ARGUMENT, clq_queue_map(queue, buffer, 0, WORDS * 4 + 1, true, &pointer));
     CHECK_FAILS(CLQ_ARGUMENT, clq_queue_map(queue, buffer, 0, 0, true, &pointer));
     clq_buffer_destroy(buffer);

@@ -1,0 +1,3 @@
+/* For clique bench. */
+
+kernel void empty(void) {}
