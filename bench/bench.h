@@ -14,6 +14,7 @@
 
 clq_status clq_bench_launch(int argc, char **argv);
 clq_status clq_bench_memory(int argc, char **argv);
+clq_status clq_bench_p2p(int argc, char **argv);
 clq_status clq_bench_train(int argc, char **argv);
 
 /* ---- a benchmark (run.c) ---- */

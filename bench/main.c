@@ -13,6 +13,7 @@ static const struct {
 } benches[] = {
     {"memory", clq_bench_memory, "copies between host and device, on the device, and fills"},
     {"launch", clq_bench_launch, "what it costs to launch a kernel"},
+    {"p2p", clq_bench_p2p, "bandwidth and latency between each two devices"},
     {"train", clq_bench_train, "training speed on 1 to n devices"},
 };
 

@@ -137,6 +137,49 @@ class Bench(unittest.TestCase):
             self.check_times(row)
             self.assertEqual(row["note"], "")
 
+    P2P_ORDER = [(0, 0, "one-way"), (0, 1, "one-way"), (0, 1, "latency"), (0, 1, "two-way"), (1, 0, "one-way"), (1, 0, "latency"), (1, 1, "one-way")]
+
+    def check_p2p(self, rows, path, labels):
+        self.assertEqual([(r["from"], r["to"], r["what"]) for r in rows], self.P2P_ORDER)
+        for row in rows:
+            self.assertEqual((row["from_label"], row["to_label"]), (labels[row["from"]], labels[row["to"]]))
+            self.assertEqual(row["path"], "local" if row["from"] == row["to"] else path)
+            self.check_times(row)
+            self.check_limit(row, "gbps")
+            self.assertEqual((row["wrong"], row["note"]), (0, ""))
+            if row["what"] == "latency":
+                self.assertEqual((row["gbps"], row["limit_gbps"]), (None, None))
+                continue
+            rate = row["bytes"] * (2 if row["what"] == "two-way" else 1) / row["us_p50"] / 1e3
+            self.assertAlmostEqual(row["gbps"], rate, delta=1e-9 * rate)
+            self.assertGreater(row["limit_gbps"], 0)
+
+    def test_p2p(self):
+        small = ["-b", "2500001", "-n", 2, "-w", 0]  # two slots and a part of one
+        pocl = ["pocl:0", "pocl:1"]
+        self.check_p2p(self.measure("p2p", *TWO, *small), "peer", pocl)
+        self.check_p2p(self.measure("p2p", *TWO, *small, "--transport", "staged"), "staged", pocl)
+        self.check_p2p(self.measure("p2p", "--devices", "pocl:5,intel:0", *small), "staged", ["pocl:5", "intel:0"])
+        self.check_p2p(self.measure("p2p", "--devices", "pocl:0*2", *small), "staged", ["pocl:0", "pocl:0"])
+        self.fails(2, "p2p", "--devices", "pocl:0", says=["--devices"])
+        self.fails(2, "p2p", *TWO, "--transport", "pigeon", says=["pigeon", "staged"])
+        self.fails(2, "p2p", *TWO, "-b", 0, says=["-b"])
+
+    def test_p2p_names_what_it_cannot_measure(self):
+        rows = self.measure("p2p", "--devices", "pocl:0,intel:0", "-b", 5000, "-n", 1, "-w", 0, "--transport", "peer")
+        self.assertEqual([(r["from"], r["to"], r["what"]) for r in rows], self.P2P_ORDER)
+        for row in rows:
+            local = row["from"] == row["to"]
+            self.assertEqual(row["us_p50"] is not None, local)
+            self.assertEqual("different drivers" in row["note"], not local)
+        table = self.run_bench("p2p", *TWO, "-b", 5000, "-n", 1, "-w", 0, "--transport", "staged").stdout.splitlines()
+        titles = [i for i, line in enumerate(table) if line.endswith("(rows: from, columns: to)")]
+        self.assertEqual(len(titles), 3)
+        for at in titles:
+            self.assertEqual(table[at + 1].split(), ["pocl:0", "pocl:1"])
+            self.assertRegex(table[at + 2], r"^pocl:0 +(-|[0-9.]+ l) +[0-9.]+ s$")
+            self.assertRegex(table[at + 3], r"^pocl:1 +[0-9.]+ s +(-|[0-9.]+ l) *$")
+
     def test_interrupted(self):
         path, table = self.folder / "bench.json", self.folder / "bench.csv"
         args = [*TWO, "-n", "1000"]
