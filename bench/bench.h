@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 
+clq_status clq_bench_gemm(int argc, char **argv);
 clq_status clq_bench_launch(int argc, char **argv);
 clq_status clq_bench_memory(int argc, char **argv);
 clq_status clq_bench_p2p(int argc, char **argv);

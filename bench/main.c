@@ -14,6 +14,7 @@ static const struct {
     {"memory", clq_bench_memory, "copies between host and device, on the device, and fills"},
     {"launch", clq_bench_launch, "what it costs to launch a kernel"},
     {"p2p", clq_bench_p2p, "bandwidth and latency between each two devices"},
+    {"gemm", clq_bench_gemm, "matrix products, by each variant of kernels"},
     {"train", clq_bench_train, "training speed on 1 to n devices"},
 };
 

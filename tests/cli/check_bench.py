@@ -180,6 +180,29 @@ class Bench(unittest.TestCase):
             self.assertRegex(table[at + 2], r"^pocl:0 +(-|[0-9.]+ l) +[0-9.]+ s$")
             self.assertRegex(table[at + 3], r"^pocl:1 +[0-9.]+ s +(-|[0-9.]+ l) *$")
 
+    def check_flops(self, row, flops):
+        self.check_times(row)
+        self.check_limit(row, "gflops")
+        self.assertEqual((row["wrong"], row["note"]), (0, ""))
+        self.assertGreater(row["limit_gflops"], 0, "the device's peak was measured, and its kernel gave the right numbers")
+        self.assertAlmostEqual(row["gflops"], flops / row["us_p50"] / 1e3, delta=1e-9 * row["gflops"])
+
+    def test_gemm(self):
+        shapes = [(17, 33, 9), (1, 1, 1)]
+        rows = self.measure("gemm", *TWO, "--sizes", "17x33x9,1x1x1", "-n", 2, "-w", 0)
+        self.assertEqual([(r["label"], r["m"], r["n"], r["k"], r["variant"]) for r in rows],
+                         [(f"pocl:{d}", *s, v) for d in (0, 1) for s in shapes for v in ("tile", "local", "clblast")])
+        for row in rows:
+            self.check_flops(row, 2 * row["m"] * row["n"] * row["k"])
+            self.assertEqual(row["us"], row["us_p50"])
+            self.assertEqual(row["chosen"], row["variant"] == "tile", "on a CPU")
+        few = self.measure("gemm", "--devices", "intel", "--sizes", "5x6x7", "--variants", "local,tile", "-n", 1, devices=1)
+        self.assertEqual([r["variant"] for r in few], ["tile", "local"])
+        for wrong in ("", "1x2", "1x2x3x", "1x2x3x4", "0x1x1", "1x1x99999999", "1x1x1,", "axbxc"):
+            self.fails(2, "gemm", "--sizes", wrong, says=["--sizes"])
+        for wrong in ("", "tile,", "best"):
+            self.fails(2, "gemm", "--variants", wrong, says=["--variants"])
+
     def test_interrupted(self):
         path, table = self.folder / "bench.json", self.folder / "bench.csv"
         args = [*TWO, "-n", "1000"]

@@ -1,0 +1,235 @@
+/* clique bench gemm: C (m, n) = A (m, k) B (k, n) in float32, by each variant of product kernels, and which one Clique
+ * chooses for the shape. Sampled elements are verified against sums in double. The limit is the device's own rate of
+ * multiplying and adding in registers. */
+#include "lab.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { KEY_SIZES = CLQ_BENCH_KEY_OWN, KEY_VARIANTS, SIZES_MOST = 64, SIDE_MOST = 1 << 15 };
+
+typedef struct shape {
+    size_t m, n, k;
+} shape;
+
+static const struct {
+    const char *name, *file; /* of its launches; a library call has none */
+    clq_product_variant variant;
+} variants[] = {{"tile", "product_tile", CLQ_PRODUCT_TILE},
+                {"local", "product_local", CLQ_PRODUCT_LOCAL},
+                {"clblast", NULL, CLQ_PRODUCT_CLBLAST}};
+enum { VARIANTS = sizeof variants / sizeof variants[0] };
+
+typedef struct options {
+    shape shapes[SIZES_MOST];
+    size_t count;
+    bool wanted[VARIANTS];
+} options;
+
+typedef struct problem {
+    shape s;
+    float *a, *b;
+} problem;
+
+typedef struct product {
+    clq_bench_lab lab;
+    clq_value a, b, c;
+} product;
+
+static clq_status open_product(clq_queue *queue, const shape *s, clq_product_variant variant, product *out) {
+    *out = (product){.a = CLQ_NO_VALUE};
+    CLQ_TRY(clq_bench_lab_open(queue, 1, &out->lab));
+    clq_list *list = out->lab.list;
+    clq_list_set_product(list, variant);
+    out->a = clq_bench_lab_value(&out->lab, "A", s->m * s->k * sizeof(float));
+    out->b = clq_bench_lab_value(&out->lab, "B", s->k * s->n * sizeof(float));
+    out->c = clq_bench_lab_value(&out->lab, "C", s->m * s->n * sizeof(float));
+    clq_gemm(list, false, false, s->m, s->n, s->k, out->a, out->b, out->c);
+    return clq_list_status(list);
+}
+
+/* The index of the variant that is used where none is forced. */
+static clq_status chosen_variant(clq_queue *queue, const shape *s, size_t *out) {
+    product p;
+    clq_status status = open_product(queue, s, CLQ_PRODUCT_AUTO, &p);
+    for (size_t i = 0; status == CLQ_OK && i < clq_list_launch_count(p.lab.list); i++) {
+        clq_launch_info info;
+        clq_list_launch_info(p.lab.list, i, &info);
+        if (strcmp(info.label, "product") != 0) continue;
+        for (size_t v = 0; v < VARIANTS; v++)
+            if (info.file ? variants[v].file && strcmp(info.file, variants[v].file) == 0 : !variants[v].file) *out = v;
+    }
+    clq_bench_lab_release(&p.lab);
+    return status;
+}
+
+static uint64_t count_wrong(const problem *q, const float *c) {
+    size_t places[CLQ_BENCH_SAMPLES], samples = clq_bench_sampled(q->s.m * q->s.n, places);
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < samples; i++) {
+        size_t row = places[i] / q->s.n, column = places[i] % q->s.n;
+        double sum = 0, magnitude = 0;
+        for (size_t t = 0; t < q->s.k; t++) {
+            double term = (double)q->a[row * q->s.k + t] * (double)q->b[t * q->s.n + column];
+            sum += term;
+            magnitude += fabs(term);
+        }
+        wrong += !clq_bench_sum_is((double)c[places[i]], sum, q->s.k, magnitude);
+    }
+    return wrong;
+}
+
+static clq_status measure_product(const clq_bench_run *run, clq_queue *queue, const problem *q,
+                                  clq_product_variant variant, clq_bench_times *times, uint64_t *wrong) {
+    product p;
+    float *c = NULL;
+    clq_status status;
+    CLQ_TRY_OR(end, status, open_product(queue, &q->s, variant, &p));
+    CLQ_TRY_OR(end, status, clq_bench_lab_bind(&p.lab));
+    CLQ_TRY_OR(end, status, clq_bench_lab_write(&p.lab, p.a, q->a));
+    CLQ_TRY_OR(end, status, clq_bench_lab_write(&p.lab, p.b, q->b));
+    CLQ_TRY_OR(end, status, clq_bench_lab_measure(run, &p.lab, times));
+    CLQ_TRY_OR(end, status, clq_bench_lab_read(&p.lab, p.c, &c));
+    *wrong = count_wrong(q, c);
+end:
+    clq_free(c);
+    clq_bench_lab_release(&p.lab);
+    return status;
+}
+
+static clq_status add(clq_bench_run *run, uint32_t device, const shape *s, size_t variant, bool chosen,
+                      const clq_bench_times *times, uint64_t wrong, double limit, const char *note) {
+    double rate = 2.0 * (double)s->m * (double)s->n * (double)s->k / times->p50_us * 1e-3;
+    clq_bench_row row = clq_bench_row_of(run, device);
+    clq_bench_put_count(&row, "m", s->m);
+    clq_bench_put_count(&row, "n", s->n);
+    clq_bench_put_count(&row, "k", s->k);
+    clq_bench_put_text(&row, "variant", variants[variant].name);
+    clq_bench_put(&row, "chosen", json_boolean(chosen));
+    clq_bench_put_number(&row, "us", times->p50_us);
+    clq_bench_put_times(&row, times);
+    clq_bench_put_number(&row, "gflops", rate);
+    clq_bench_put_limit(&row, "gflops", rate, limit);
+    clq_bench_put_wrong(&row, times, wrong);
+    clq_bench_put_text(&row, "note", note);
+    return clq_bench_add(run, &row);
+}
+
+static clq_status measure_shape(clq_bench_run *run, uint32_t device, clq_queue *queue, const shape *s, double limit) {
+    const options *o = run->context;
+    problem q = {*s, clq_bench_floats(s->m * s->k, 1), clq_bench_floats(s->k * s->n, 2)};
+    size_t chosen = VARIANTS;
+    clq_status status = q.a && q.b ? chosen_variant(queue, s, &chosen) : CLQ_MEMORY;
+    for (size_t v = 0; v < VARIANTS && status == CLQ_OK; v++) {
+        if (!o->wanted[v]) continue;
+        clq_bench_times times = clq_bench_no_times;
+        uint64_t wrong = 0;
+        status = measure_product(run, queue, &q, variants[v].variant, &times, &wrong);
+        if (status != CLQ_OK && !clq_bench_is_local(status)) break;
+        if (status != CLQ_OK) times = clq_bench_no_times;
+        status = add(run, device, s, v, v == chosen, &times, wrong, limit, status == CLQ_OK ? "" : clq_error_detail());
+    }
+    clq_free(q.a);
+    clq_free(q.b);
+    return status;
+}
+
+static clq_status measure_device(clq_bench_run *run, uint32_t device, clq_queue *queue) {
+    const options *o = run->context;
+    double limit;
+    CLQ_TRY(clq_bench_peak(queue, &limit));
+    for (size_t i = 0; i < o->count; i++) CLQ_TRY(measure_shape(run, device, queue, &o->shapes[i], limit));
+    return CLQ_OK;
+}
+
+static clq_status run_gemm(clq_bench_run *run, void *context) {
+    const options *o = context;
+    for (size_t v = 0; v < VARIANTS; v++) run->expected += o->wanted[v] ? o->count * run->devices.count : 0;
+    return clq_bench_each_device(run, measure_device);
+}
+
+/* ---- options ---- */
+
+/* The word at *at up to a comma, or x; *at is moved behind it. */
+static bool next_word(const char **at, const char *ends, char word[32]) {
+    size_t length = strcspn(*at, ends);
+    if (length == 0 || length >= 32) return false;
+    memcpy(word, *at, length);
+    word[length] = '\0';
+    *at += length;
+    return true;
+}
+
+static bool parse_shape(const char *text, shape *out) {
+    size_t *const sides[] = {&out->m, &out->n, &out->k};
+    for (size_t i = 0; i < 3; i++) {
+        char word[32];
+        uint64_t side;
+        if (!next_word(&text, "x", word) || !clq_parse_u64(word, 1, SIDE_MOST, &side)) return false;
+        *sides[i] = (size_t)side;
+        if (i < 2 && *text++ != 'x') return false;
+    }
+    return *text == '\0';
+}
+
+static clq_status set_sizes(options *o, const char *text) {
+    o->count = 0;
+    for (const char *at = text;; at++) {
+        char word[32];
+        if (o->count == SIZES_MOST || !next_word(&at, ",", word) || !parse_shape(word, &o->shapes[o->count++]))
+            return clq_fail(CLQ_ARGUMENT, "--sizes '%s': expected up to %d shapes as 64x128x784, with commas between",
+                            text, (int)SIZES_MOST);
+        if (*at == '\0') return CLQ_OK;
+    }
+}
+
+static clq_status set_variants(options *o, const char *text) {
+    memset(o->wanted, 0, sizeof o->wanted);
+    for (const char *at = text;; at++) {
+        char word[32];
+        size_t v = next_word(&at, ",", word) ? 0 : VARIANTS;
+        while (v < VARIANTS && strcmp(word, variants[v].name) != 0) v++;
+        if (v == VARIANTS) return clq_fail(CLQ_ARGUMENT, "--variants '%s': there are tile, local and clblast", text);
+        o->wanted[v] = true;
+        if (*at == '\0') return CLQ_OK;
+    }
+}
+
+static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+    return option->key == KEY_SIZES ? set_sizes(context, text) : set_variants(context, text);
+}
+
+clq_status clq_bench_gemm(int argc, char **argv) {
+    static const struct argp_option table[] = {
+        {"sizes", KEY_SIZES, "MxNxK,…", 0, "shapes: C (m, n) = A (m, k) B (k, n)", 0},
+        {"variants", KEY_VARIANTS, "A,B", 0, "of tile, local and clblast (default all)", 0},
+        {0}};
+    static const clq_bench_column columns[] = {{"label", "device", -12, 0},
+                                               {"m", "m", 6, 0},
+                                               {"n", "n", 6, 0},
+                                               {"k", "k", 6, 0},
+                                               {"variant", "variant", -8, 0},
+                                               {"chosen", "chosen", -6, 0},
+                                               {"us_min", "us min", 11, 2},
+                                               {"us_p50", "us p50", 11, 2},
+                                               {"us_p99", "us p99", 11, 2},
+                                               {"gflops", "GFLOP/s", 9, 1},
+                                               {"limit_gflops", "limit", 9, 1},
+                                               {"pct_of_limit", "%", 5, 0},
+                                               {"wrong", "wrong", 6, 0},
+                                               {"note", "note", -1, 0},
+                                               {0}};
+    static const clq_bench_spec spec = {.name = "gemm",
+                                        .about = "Matrix products in float32, by each variant of kernels.",
+                                        .options = table,
+                                        .set = set_option,
+                                        .run = run_gemm,
+                                        .iterations = 20,
+                                        .iterations_most = 1000000,
+                                        .warm_ups = 2,
+                                        .columns = columns};
+    options o;
+    CLQ_TRY(set_sizes(&o, "256x256x256,512x512x512,1024x1024x1024,64x128x784,512x128x784"));
+    CLQ_TRY(set_variants(&o, "tile,local,clblast"));
+    return clq_bench_main(&spec, &o, argc, argv);
+}
