@@ -12,9 +12,11 @@
 
 #include <stdio.h>
 
+clq_status clq_bench_conv(int argc, char **argv);
 clq_status clq_bench_gemm(int argc, char **argv);
 clq_status clq_bench_launch(int argc, char **argv);
 clq_status clq_bench_memory(int argc, char **argv);
+clq_status clq_bench_ops(int argc, char **argv);
 clq_status clq_bench_p2p(int argc, char **argv);
 clq_status clq_bench_train(int argc, char **argv);
 

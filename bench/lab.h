@@ -39,5 +39,9 @@ bool clq_bench_sum_is(double got, double want, size_t terms, double magnitude);
 /* The rate of a kernel that multiplies and adds in registers alone, in 1e9 operations/s (a fused one counts two): the
  * best of some launches. NaN where the device cannot tell. */
 clq_status clq_bench_peak(clq_queue *queue, double *out);
+/* The traffic, reading and writing, in 1e9 bytes/s, of a kernel over memory of so many bytes: the better of copying one
+ * half to the other and changing all in place (which spares a CPU reading what it overwrites). NaN where the device
+ * cannot tell. */
+clq_status clq_bench_stream(const clq_bench_run *run, clq_queue *queue, size_t bytes, double *out);
 
 #endif

@@ -15,6 +15,8 @@ static const struct {
     {"launch", clq_bench_launch, "what it costs to launch a kernel"},
     {"p2p", clq_bench_p2p, "bandwidth and latency between each two devices"},
     {"gemm", clq_bench_gemm, "matrix products, by each variant of kernels"},
+    {"conv", clq_bench_conv, "convolution layers, forward and both gradients"},
+    {"ops", clq_bench_ops, "activations, pooling, loss, update"},
     {"train", clq_bench_train, "training speed on 1 to n devices"},
 };
 

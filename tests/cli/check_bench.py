@@ -203,6 +203,40 @@ class Bench(unittest.TestCase):
         for wrong in ("", "tile,", "best"):
             self.fails(2, "gemm", "--variants", wrong, says=["--variants"])
 
+    def test_conv(self):
+        layers = {"2x6x5x3:3x2x4": 2 * (4 * 4 * 4) * (3 * 2 * 3), "1x7x7x2:3x3x5/2+same": 1 * (4 * 4 * 5) * (3 * 3 * 2), "3x4x4x8:1x1x2": 3 * (4 * 4 * 2) * 8}
+        rows = self.measure("conv", *TWO, "--layers", ",".join(layers), "-n", 2, "-w", 0)
+        self.assertEqual([(r["label"], r["layer"], r["what"]) for r in rows],
+                         [(f"pocl:{d}", layer, what) for d in (0, 1) for layer in layers for what in ("forward", "data gradient", "weight gradient")])
+        for row in rows:
+            self.check_flops(row, 2 * layers[row["layer"]])
+        for wrong in ("", "1x1x1x1", "1x2x2x1:3x3x1", "1x8x8x1:3x3x1/0", "1x8x8x1:3x3x1/1+valid", "0x8x8x1:3x3x1", "1x8x8x1:3x3x1,"):
+            self.fails(2, "conv", "--layers", wrong, says=["--layers"])
+
+    def test_ops(self):
+        rows = self.measure("ops", *TWO, "--batch", 2, "--parameters", 1001, "-n", 2, "-w", 0)
+        plane, pooled, scores = 4 * 2 * 26 * 26 * 32, 4 * 2 * 13 * 13 * 32, 4 * 2 * 1000
+        traffic = {"relu": 2 * plane, "relu backward": 3 * plane, "tanh": 2 * plane, "softmax": 2 * scores, "max pool": plane + pooled + pooled // 4,
+                   "max pool backward": plane + pooled + pooled // 4, "cross-entropy": 2 * scores, "adam": 7 * 4 * 1001}
+        self.assertEqual([(r["device"], r["op"], r["bytes"]) for r in rows], [(d, *op) for d in (0, 1) for op in traffic.items()])
+        for row in rows:
+            self.check_times(row)
+            self.check_limit(row, "gbps")
+            self.assertEqual((row["wrong"], row["note"]), (0, ""))
+            self.assertGreater(row["limit_gbps"], 0)
+            self.assertAlmostEqual(row["gbps"], row["bytes"] / row["us_p50"] / 1e3, delta=1e-9 * row["gbps"])
+        self.fails(2, "ops", "--batch", 0, says=["--batch"])
+        self.fails(2, "ops", "--parameters", "many", says=["--parameters"])
+
+    def test_help(self):
+        names = [line.split()[2] for line in subprocess.run([CLIQUE, "bench", "--help"], capture_output=True, text=True).stdout.splitlines()]
+        self.assertLessEqual({"memory", "launch", "p2p", "gemm", "conv", "ops", "train"}, set(names))
+        for name in names:
+            result = self.run_bench(name, "--help")
+            self.assertEqual(result.returncode, 0)
+            for option in ("--devices", "--json", "--csv", "-n", "-w"):
+                self.assertIn(option, result.stdout, name)
+
     def test_interrupted(self):
         path, table = self.folder / "bench.json", self.folder / "bench.csv"
         args = [*TWO, "-n", "1000"]

@@ -1,0 +1,302 @@
+/* clique bench conv: convolution layers, forward and both gradients, as Clique runs them. Operations are counted as of
+ * the plain sum over all taps, padding included. Sampled elements are verified against sums in double; the limit is as
+ * in gemm. */
+#include "lab.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { KEY_LAYERS = CLQ_BENCH_KEY_OWN, LAYERS_MOST = 64, NAME_BYTES = 64, SIDE_MOST = 1 << 14 };
+
+typedef struct layer {
+    char name[NAME_BYTES];
+    uint32_t batch;
+    clq_conv2d_problem p;
+} layer;
+
+typedef struct options {
+    layer layers[LAYERS_MOST];
+    size_t count;
+} options;
+
+typedef enum pass { FORWARD, DATA_GRADIENT, WEIGHT_GRADIENT, PASSES } pass;
+static const char *const pass_names[PASSES] = {"forward", "data gradient", "weight gradient"};
+
+typedef enum array { X, W, Z, ARRAYS } array; /* input, weights, output; or their gradients */
+static const array results[PASSES] = {Z, X, W};
+
+typedef struct problem {
+    const layer *l;
+    size_t counts[ARRAYS];
+    float *data[ARRAYS];
+} problem;
+
+/* ---- the plain sums ---- */
+
+typedef struct sum {
+    double value, magnitude;
+    size_t terms;
+} sum;
+
+static void add_term(sum *s, float a, float b) {
+    double term = (double)a * (double)b;
+    s->value += term;
+    s->magnitude += fabs(term);
+    s->terms++;
+}
+
+/* Where output place o meets the input through a tap; false: in the padding. */
+static bool meets(size_t o, size_t tap, size_t stride, size_t pad, size_t in, size_t *out) {
+    size_t at = o * stride + tap;
+    if (at < pad || at - pad >= in) return false;
+    *out = at - pad;
+    return true;
+}
+
+static size_t x_at(const layer *l, size_t n, size_t y, size_t x, size_t c) {
+    return ((n * l->p.in_h + y) * l->p.in_w + x) * l->p.in_c + c;
+}
+static size_t w_at(const layer *l, size_t ty, size_t tx, size_t c, size_t o) {
+    return ((ty * l->p.kernel_w + tx) * l->p.in_c + c) * l->p.out_c + o;
+}
+static size_t z_at(const layer *l, size_t n, size_t y, size_t x, size_t o) {
+    return ((n * l->p.out_h + y) * l->p.out_w + x) * l->p.out_c + o;
+}
+
+/* Splits `index` by the sides of an array, the last first. */
+static void split_index(size_t index, const size_t sides[4], size_t out[4]) {
+    for (size_t i = 4; i-- > 0;) {
+        out[i] = index % sides[i];
+        index /= sides[i];
+    }
+}
+
+static sum forward_sum(const problem *q, size_t index) {
+    const layer *l = q->l;
+    const clq_conv2d_problem *p = &l->p;
+    size_t at[4], y, x;
+    split_index(index, (size_t[]){l->batch, p->out_h, p->out_w, p->out_c}, at);
+    sum s = {0, 0, 0};
+    for (size_t ty = 0; ty < p->kernel_h; ty++)
+        for (size_t tx = 0; tx < p->kernel_w; tx++)
+            if (meets(at[1], ty, p->stride_h, p->pad_top, p->in_h, &y) &&
+                meets(at[2], tx, p->stride_w, p->pad_left, p->in_w, &x))
+                for (size_t c = 0; c < p->in_c; c++)
+                    add_term(&s, q->data[X][x_at(l, at[0], y, x, c)], q->data[W][w_at(l, ty, tx, c, at[3])]);
+    return s;
+}
+
+/* Along each axis, all outputs and taps that meet at the place. */
+static sum data_gradient_sum(const problem *q, size_t index) {
+    const layer *l = q->l;
+    const clq_conv2d_problem *p = &l->p;
+    size_t at[4], y, x;
+    split_index(index, (size_t[]){l->batch, p->in_h, p->in_w, p->in_c}, at);
+    sum s = {0, 0, 0};
+    for (size_t ty = 0; ty < p->kernel_h; ty++)
+        for (size_t oy = 0; oy < p->out_h; oy++) {
+            if (!meets(oy, ty, p->stride_h, p->pad_top, p->in_h, &y) || y != at[1]) continue;
+            for (size_t tx = 0; tx < p->kernel_w; tx++)
+                for (size_t ox = 0; ox < p->out_w; ox++) {
+                    if (!meets(ox, tx, p->stride_w, p->pad_left, p->in_w, &x) || x != at[2]) continue;
+                    for (size_t o = 0; o < p->out_c; o++)
+                        add_term(&s, q->data[Z][z_at(l, at[0], oy, ox, o)], q->data[W][w_at(l, ty, tx, at[3], o)]);
+                }
+        }
+    return s;
+}
+
+static sum weight_gradient_sum(const problem *q, size_t index) {
+    const layer *l = q->l;
+    const clq_conv2d_problem *p = &l->p;
+    size_t at[4], y, x;
+    split_index(index, (size_t[]){p->kernel_h, p->kernel_w, p->in_c, p->out_c}, at);
+    sum s = {0, 0, 0};
+    for (size_t n = 0; n < l->batch; n++)
+        for (size_t oy = 0; oy < p->out_h; oy++)
+            for (size_t ox = 0; ox < p->out_w; ox++)
+                if (meets(oy, at[0], p->stride_h, p->pad_top, p->in_h, &y) &&
+                    meets(ox, at[1], p->stride_w, p->pad_left, p->in_w, &x))
+                    add_term(&s, q->data[X][x_at(l, n, y, x, at[2])], q->data[Z][z_at(l, n, oy, ox, at[3])]);
+    return s;
+}
+
+static uint64_t count_wrong(const problem *q, pass which, const float *got) {
+    sum (*const sums[PASSES])(const problem *, size_t) = {forward_sum, data_gradient_sum, weight_gradient_sum};
+    size_t places[CLQ_BENCH_SAMPLES], samples = clq_bench_sampled(q->counts[results[which]], places);
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < samples; i++) {
+        sum s = sums[which](q, places[i]);
+        wrong += !clq_bench_sum_is((double)got[places[i]], s.value, s.terms, s.magnitude);
+    }
+    return wrong;
+}
+
+/* ---- on the device ---- */
+
+static clq_status measure_in(const clq_bench_run *run, const problem *q, pass which, clq_bench_lab *lab,
+                             clq_bench_times *times, uint64_t *wrong) {
+    static const char *const names[ARRAYS] = {"input", "weights", "output"};
+    clq_value values[ARRAYS];
+    for (int a = 0; a < ARRAYS; a++) values[a] = clq_bench_lab_value(lab, names[a], q->counts[a] * sizeof(float));
+    if (which == FORWARD)
+        clq_conv2d_forward(lab->list, &q->l->p, values[X], values[W], CLQ_NO_VALUE, values[Z]);
+    else
+        clq_conv2d_backward(lab->list, &q->l->p, values[X], values[W], values[Z],
+                            which == DATA_GRADIENT ? values[X] : CLQ_NO_VALUE,
+                            which == WEIGHT_GRADIENT ? values[W] : CLQ_NO_VALUE);
+    CLQ_TRY(clq_bench_lab_bind(lab));
+    for (int a = 0; a < ARRAYS; a++)
+        if ((array)a != results[which]) CLQ_TRY(clq_bench_lab_write(lab, values[a], q->data[a]));
+    CLQ_TRY(clq_bench_lab_measure(run, lab, times));
+    float *got;
+    CLQ_TRY(clq_bench_lab_read(lab, values[results[which]], &got));
+    *wrong = count_wrong(q, which, got);
+    clq_free(got);
+    return CLQ_OK;
+}
+
+static clq_status measure_pass(const clq_bench_run *run, clq_queue *queue, const problem *q, pass which,
+                               clq_bench_times *times, uint64_t *wrong) {
+    clq_bench_lab lab;
+    clq_status status = clq_bench_lab_open(queue, q->l->batch, &lab);
+    if (status == CLQ_OK) status = measure_in(run, q, which, &lab, times, wrong);
+    clq_bench_lab_release(&lab);
+    return status;
+}
+
+static clq_status add(clq_bench_run *run, uint32_t device, const layer *l, pass which, const clq_bench_times *times,
+                      uint64_t wrong, double limit, const char *note) {
+    const clq_conv2d_problem *p = &l->p;
+    double sums = (double)l->batch * (double)(p->out_h * p->out_w * p->out_c);
+    double rate = 2 * sums * (double)(p->kernel_h * p->kernel_w * p->in_c) / times->p50_us * 1e-3;
+    clq_bench_row row = clq_bench_row_of(run, device);
+    clq_bench_put_text(&row, "layer", l->name);
+    clq_bench_put_text(&row, "what", pass_names[which]);
+    clq_bench_put_times(&row, times);
+    clq_bench_put_number(&row, "gflops", rate);
+    clq_bench_put_limit(&row, "gflops", rate, limit);
+    clq_bench_put_wrong(&row, times, wrong);
+    clq_bench_put_text(&row, "note", note);
+    return clq_bench_add(run, &row);
+}
+
+static clq_status measure_layer(clq_bench_run *run, uint32_t device, clq_queue *queue, const layer *l, double limit) {
+    const clq_conv2d_problem *p = &l->p;
+    problem q = {.l = l,
+                 .counts = {l->batch * p->in_h * p->in_w * p->in_c, p->kernel_h * p->kernel_w * p->in_c * p->out_c,
+                            l->batch * p->out_h * p->out_w * p->out_c}};
+    clq_status status = CLQ_OK;
+    for (int a = 0; a < ARRAYS && status == CLQ_OK; a++)
+        if (!(q.data[a] = clq_bench_floats(q.counts[a], (uint64_t)a))) status = CLQ_MEMORY;
+    for (int i = 0; i < PASSES && status == CLQ_OK; i++) {
+        clq_bench_times times = clq_bench_no_times;
+        uint64_t wrong = 0;
+        status = measure_pass(run, queue, &q, (pass)i, &times, &wrong);
+        if (status != CLQ_OK && !clq_bench_is_local(status)) break;
+        if (status != CLQ_OK) times = clq_bench_no_times;
+        status = add(run, device, l, (pass)i, &times, wrong, limit, status == CLQ_OK ? "" : clq_error_detail());
+    }
+    for (int a = 0; a < ARRAYS; a++) clq_free(q.data[a]);
+    return status;
+}
+
+static clq_status measure_device(clq_bench_run *run, uint32_t device, clq_queue *queue) {
+    const options *o = run->context;
+    double limit;
+    CLQ_TRY(clq_bench_peak(queue, &limit));
+    for (size_t i = 0; i < o->count; i++) CLQ_TRY(measure_layer(run, device, queue, &o->layers[i], limit));
+    return CLQ_OK;
+}
+
+static clq_status run_conv(clq_bench_run *run, void *context) {
+    run->expected = ((const options *)context)->count * PASSES * run->devices.count;
+    return clq_bench_each_device(run, measure_device);
+}
+
+/* ---- options ---- */
+
+static size_t same_pad(size_t in, size_t out, size_t kernel, size_t stride) {
+    size_t reach = (out - 1) * stride + kernel;
+    return reach > in ? (reach - in) / 2 : 0;
+}
+
+/* Output size and padding, as Keras's "same" and "valid". */
+static bool lay_out(clq_conv2d_problem *p, bool same) {
+    if (!same && (p->kernel_h > p->in_h || p->kernel_w > p->in_w)) return false;
+    p->out_h = same ? clq_ceil_div(p->in_h, p->stride_h) : (p->in_h - p->kernel_h) / p->stride_h + 1;
+    p->out_w = same ? clq_ceil_div(p->in_w, p->stride_w) : (p->in_w - p->kernel_w) / p->stride_w + 1;
+    p->pad_top = same ? same_pad(p->in_h, p->out_h, p->kernel_h, p->stride_h) : 0;
+    p->pad_left = same ? same_pad(p->in_w, p->out_w, p->kernel_w, p->stride_w) : 0;
+    return true;
+}
+
+/* BATCHxHxWxC:KHxKWxOUT[/STRIDE][+same] */
+static bool parse_layer(const char *text, size_t length, layer *out) {
+    if (length == 0 || length >= sizeof out->name) return false;
+    *out = (layer){.name = ""};
+    memcpy(out->name, text, length);
+    unsigned n[7], stride = 1;
+    int end = 0, more = 0;
+    if (sscanf(out->name, "%5ux%5ux%5ux%5u:%5ux%5ux%5u%n", &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &end) != 7)
+        return false;
+    const char *at = out->name + end;
+    if (*at == '/' && sscanf(at, "/%5u%n", &stride, &more) != 1) return false;
+    at += more;
+    bool same = strcmp(at, "+same") == 0, small = stride >= 1 && stride <= SIDE_MOST;
+    for (size_t i = 0; i < CLQ_COUNT_OF(n); i++) small = small && n[i] >= 1 && n[i] <= SIDE_MOST;
+    if (!small || (*at && !same)) return false;
+    out->batch = n[0];
+    out->p = (clq_conv2d_problem){.in_h = n[1],
+                                  .in_w = n[2],
+                                  .in_c = n[3],
+                                  .out_c = n[6],
+                                  .kernel_h = n[4],
+                                  .kernel_w = n[5],
+                                  .stride_h = stride,
+                                  .stride_w = stride,
+                                  .dilation_h = 1,
+                                  .dilation_w = 1,
+                                  .activation = CLQ_LINEAR};
+    return lay_out(&out->p, same);
+}
+
+static clq_status set_layers(void *context, const struct argp_option *option, const char *text) {
+    (void)option;
+    options *o = context;
+    o->count = 0;
+    for (const char *at = text;; at++) {
+        size_t length = strcspn(at, ",");
+        if (o->count == LAYERS_MOST || !parse_layer(at, length, &o->layers[o->count++]))
+            return clq_fail(CLQ_ARGUMENT,
+                            "--layers '%s': expected up to %d layers as 64x28x28x1:3x3x32 (batch, height, width, "
+                            "channels: kernel, filters), each with /STRIDE or +same behind if wished",
+                            text, (int)LAYERS_MOST);
+        at += length;
+        if (*at == '\0') return CLQ_OK;
+    }
+}
+
+clq_status clq_bench_conv(int argc, char **argv) {
+    static const struct argp_option table[] = {
+        {"layers", KEY_LAYERS, "LAYER,…", 0, "as 64x28x28x1:3x3x32 or 16x56x56x64:3x3x128/2+same", 0}, {0}};
+    static const clq_bench_column columns[] = {
+        {"label", "device", -12, 0}, {"layer", "layer", -28, 0},      {"what", "what", -15, 0},
+        {"us_min", "us min", 10, 1}, {"us_p50", "us p50", 10, 1},     {"us_p99", "us p99", 10, 1},
+        {"gflops", "GFLOP/s", 9, 1}, {"limit_gflops", "limit", 9, 1}, {"pct_of_limit", "%", 5, 0},
+        {"wrong", "wrong", 6, 0},    {"note", "note", -1, 0},         {0}};
+    static const clq_bench_spec spec = {.name = "conv",
+                                        .about = "Convolution layers: forward, data gradient, weight gradient.",
+                                        .options = table,
+                                        .set = set_layers,
+                                        .run = run_conv,
+                                        .iterations = 20,
+                                        .iterations_most = 1000000,
+                                        .warm_ups = 2,
+                                        .columns = columns};
+    options o;
+    CLQ_TRY(set_layers(&o, NULL,
+                       "64x28x28x1:3x3x32,64x13x13x32:3x3x64,8x56x56x64:3x3x64+same,8x56x56x64:3x3x128/2+same,"
+                       "8x28x28x128:1x1x256"));
+    return clq_bench_main(&spec, &o, argc, argv);
+}
