@@ -19,6 +19,12 @@ clq_status clq_bench_memory(int argc, char **argv);
 clq_status clq_bench_ops(int argc, char **argv);
 clq_status clq_bench_p2p(int argc, char **argv);
 clq_status clq_bench_train(int argc, char **argv);
+clq_status clq_bench_all_reduce(int argc, char **argv);
+clq_status clq_bench_reduce_scatter(int argc, char **argv);
+clq_status clq_bench_all_gather(int argc, char **argv);
+clq_status clq_bench_broadcast(int argc, char **argv);
+clq_status clq_bench_reduce(int argc, char **argv);
+clq_status clq_bench_send_recv(int argc, char **argv);
 
 /* ---- a benchmark (run.c) ---- */
 
@@ -125,9 +131,10 @@ void clq_bench_print(clq_bench_run *run, const char *format, ...) CLQ_PRINTF(2, 
 
 /* How many of the host's cores a device that shares its memory can put to a copy. */
 unsigned clq_bench_cores_of(const clq_device *device);
-/* What so many cores together reach with memcpy, or memset, each on its part of `bytes`, in 1e9 bytes/s: the best of
- * some rounds. A copy counts its bytes once. */
-clq_status clq_bench_host_rate(unsigned cores, size_t bytes, bool fill, double *out);
+typedef enum clq_bench_host_work { CLQ_BENCH_COPY, CLQ_BENCH_FILL, CLQ_BENCH_ADD } clq_bench_host_work;
+/* What so many cores together reach with memcpy, memset or the addition of floats to others, each on its part of
+ * `bytes`, in 1e9 bytes/s: the best of some rounds. A copy and an addition count their bytes once. */
+clq_status clq_bench_host_rate(unsigned cores, size_t bytes, clq_bench_host_work work, double *out);
 
 /* What others took of the cores that this process may use. */
 typedef struct clq_bench_load {

@@ -17,6 +17,12 @@ static const struct {
     {"gemm", clq_bench_gemm, "matrix products, by each variant of kernels"},
     {"conv", clq_bench_conv, "convolution layers, forward and both gradients"},
     {"ops", clq_bench_ops, "activations, pooling, loss, update"},
+    {"all_reduce", clq_bench_all_reduce, "sum (or product, …) of all ranks' buffers, on all"},
+    {"reduce_scatter", clq_bench_reduce_scatter, "the same, a part on each rank"},
+    {"all_gather", clq_bench_all_gather, "all ranks' buffers, on all"},
+    {"broadcast", clq_bench_broadcast, "one rank's buffer, on all"},
+    {"reduce", clq_bench_reduce, "sum (or product, …) of all ranks' buffers, on one"},
+    {"send_recv", clq_bench_send_recv, "one rank's buffer, on another"},
     {"train", clq_bench_train, "training speed on 1 to n devices"},
 };
 
@@ -28,7 +34,7 @@ static void log_to_stderr(void *context, clq_log_level level, const char *line) 
 static clq_status run(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
         for (size_t i = 0; i < CLQ_COUNT_OF(benches); i++)
-            printf("clique bench %-8s %s\n", benches[i].name, benches[i].help);
+            printf("clique bench %-14s %s\n", benches[i].name, benches[i].help);
         return CLQ_OK;
     }
     for (size_t i = 0; argc >= 2 && i < CLQ_COUNT_OF(benches); i++)

@@ -64,7 +64,7 @@ static clq_status read_mapped(void *context, uint64_t repeats) {
     bed *b = context;
     for (uint64_t i = 0; i < repeats; i++) {
         void *pointer;
-        CLQ_TRY(clq_queue_map(b->queue, b->from, 0, b->bytes, false, &pointer));
+        CLQ_TRY(clq_queue_map(b->queue, b->from, 0, b->bytes, CLQ_BENCH_COPY, &pointer));
         CLQ_TRY(clq_queue_unmap(b->queue, b->from, pointer));
         CLQ_TRY(clq_queue_finish(b->queue));
     }
@@ -114,7 +114,7 @@ static clq_status found_after_mapping(bed *b) {
 
 static clq_status found_by_mapping(bed *b) {
     void *pointer;
-    CLQ_TRY(clq_queue_map(b->queue, b->from, 0, b->bytes, false, &pointer));
+    CLQ_TRY(clq_queue_map(b->queue, b->from, 0, b->bytes, CLQ_BENCH_COPY, &pointer));
     memcpy(b->found, pointer, b->bytes);
     CLQ_TRY(clq_queue_unmap(b->queue, b->from, pointer));
     return clq_queue_finish(b->queue);
@@ -208,8 +208,8 @@ static clq_status bed_make(bed *b) {
     b->found = clq_alloc_aligned(4096, b->bytes);
     if (!b->host || !b->found) return CLQ_MEMORY;
     unsigned cores = unified ? clq_bench_cores_of(device) : clq_cpu_count();
-    CLQ_TRY(clq_bench_host_rate(cores, b->bytes, false, &b->copy_limit));
-    return unified ? clq_bench_host_rate(cores, b->bytes, true, &b->fill_limit) : CLQ_OK;
+    CLQ_TRY(clq_bench_host_rate(cores, b->bytes, CLQ_BENCH_COPY, &b->copy_limit));
+    return unified ? clq_bench_host_rate(cores, b->bytes, CLQ_BENCH_FILL, &b->fill_limit) : CLQ_OK;
 }
 
 static clq_status measure_size(clq_bench_run *run, uint32_t device, clq_queue *queue, size_t bytes) {

@@ -46,50 +46,19 @@ typedef struct field {
     uint64_t seed;
 } field;
 
-/* ---- devices, together where they may be ---- */
-
-static const clq_device_info *info_of(const field *f, uint32_t i) {
-    const clq_devices *devices = &f->run->devices;
-    return clq_system_device_info(devices->system, devices->items[i].index);
-}
-
-static bool same_choice(const clq_device_choice *a, const clq_device_choice *b) {
-    return a->index == b->index && a->part == b->part && a->parts == b->parts;
-}
-
-/* Opens `first` and the later devices of its platform in one context; a device stands in a context once. */
-static clq_status open_island(field *f, uint32_t first) {
-    const clq_devices *devices = &f->run->devices;
-    clq_device_choice choices[CLQ_REPLICAS_MAX];
-    clq_device *opened[CLQ_REPLICAS_MAX];
-    uint32_t owners[CLQ_REPLICAS_MAX], count = 0;
-    for (uint32_t i = first; i < f->count; i++) {
-        bool listed = f->parties[i].device || strcmp(info_of(f, i)->platform, info_of(f, first)->platform) != 0;
-        for (uint32_t k = 0; k < count && !listed; k++) listed = same_choice(&choices[k], &devices->items[i]);
-        if (listed) continue;
-        owners[count] = i;
-        choices[count++] = devices->items[i];
-    }
-    if (count < 2) return CLQ_OK;
-    clq_status status = clq_island_open(devices->system, choices, count, opened);
-    if (status != CLQ_OK && status != CLQ_UNSUPPORTED) return status;
-    for (uint32_t i = 0; i < count; i++) {
-        if (status == CLQ_OK)
-            f->parties[owners[i]].device = opened[i];
-        else
-            (void)snprintf(f->parties[owners[i]].reason, REASON_MAX, "%s", clq_error_detail());
-    }
-    return CLQ_OK;
-}
-
 static clq_status open_parties(field *f) {
+    clq_device *opened[CLQ_REPLICAS_MAX];
+    char reasons[CLQ_REPLICAS_MAX][CLQ_REASON_MAX];
+    CLQ_TRY(clq_devices_open(&f->run->devices, f->options->transport != TRANSPORT_STAGED, opened, reasons));
+    for (uint32_t i = 0; i < f->count; i++) {
+        f->parties[i].device = opened[i];
+        f->parties[i].read_gbps = f->parties[i].write_gbps = f->parties[i].copy_gbps = NAN;
+        (void)snprintf(f->parties[i].reason, sizeof f->parties[i].reason, "%s", reasons[i]);
+    }
     for (uint32_t i = 0; i < f->count; i++) {
         party *p = &f->parties[i];
-        p->read_gbps = p->write_gbps = p->copy_gbps = NAN;
-        if (!p->device && f->options->transport != TRANSPORT_STAGED && !p->reason[0]) CLQ_TRY(open_island(f, i));
-        if (!p->device) CLQ_TRY(clq_device_open(f->run->system, f->run->devices.items[i], &p->device));
         if (clq_device_get_info(p->device)->host_unified)
-            CLQ_TRY(clq_bench_host_rate(clq_bench_cores_of(p->device), f->bytes, false, &p->copy_gbps));
+            CLQ_TRY(clq_bench_host_rate(clq_bench_cores_of(p->device), f->bytes, CLQ_BENCH_COPY, &p->copy_gbps));
     }
     return CLQ_OK;
 }
@@ -146,7 +115,7 @@ static clq_status limit_of(field *f, what w, bool staged, uint32_t from, uint32_
         return CLQ_OK;
     }
     unsigned cores = CLQ_MIN(clq_bench_cores_of(a->device) + clq_bench_cores_of(b->device), clq_cpu_count());
-    return clq_bench_host_rate(cores, f->bytes, false, out);
+    return clq_bench_host_rate(cores, f->bytes, CLQ_BENCH_COPY, out);
 }
 
 /* ---- lanes at work ---- */
@@ -223,10 +192,11 @@ end:
 
 /* Why the pair has no peer copies. */
 static clq_status no_peer(const field *f, uint32_t from, uint32_t to) {
-    const clq_devices *devices = &f->run->devices;
-    if (strcmp(info_of(f, from)->platform, info_of(f, to)->platform) != 0)
+    const clq_device_choice *a = &f->run->devices.items[from], *b = &f->run->devices.items[to];
+    const clq_device_info *one = clq_device_get_info(f->parties[from].device);
+    if (strcmp(one->platform, clq_device_get_info(f->parties[to].device)->platform) != 0)
         return clq_fail(CLQ_UNSUPPORTED, "no peer copies: the devices have different drivers");
-    if (same_choice(&devices->items[from], &devices->items[to]))
+    if (a->index == b->index && a->part == b->part && a->parts == b->parts)
         return clq_fail(CLQ_UNSUPPORTED, "no peer copies: it is one device in two contexts");
     const char *reason = f->parties[from].reason;
     return clq_fail(CLQ_UNSUPPORTED, "no peer copies: %s",

@@ -50,6 +50,9 @@ bool clq_crew_is_direct(const clq_crew *crew);
 /* Nanoseconds that rank 0 spent in collectives that succeeded, each from when all ranks had come to it. From any
  * thread. */
 uint64_t clq_crew_busy_ns(const clq_crew *crew);
+/* What a call of a group gets, or the commonest of what its links are: "ring", "mapped"; for tables. */
+clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes);
+clq_transport clq_group_transport(const clq_group *group);
 /* "ring over staged slots of 1 MiB", for plans, logs and clq_group_explain. Caller frees with clq_free. */
 char *clq_crew_explain(const clq_crew *crew);
 

@@ -490,6 +490,21 @@ clq_status clq_group_wait(clq_group *group) {
 
 void clq_group_abort(clq_group *group) { clq_crew_abort(group->crew, NULL); }
 
+clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes) {
+    return clq_crew_choose(group->crew, collective, bytes);
+}
+
+clq_transport clq_group_transport(const clq_group *group) {
+    const clq_crew *crew = group->crew;
+    if (clq_crew_is_direct(crew)) return CLQ_TRANSPORT_MAPPED;
+    unsigned peers = 0, all = 0;
+    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++) {
+        all += crew->links[i] != NULL;
+        peers += crew->links[i] && crew->links[i]->transport == CLQ_TRANSPORT_PEER;
+    }
+    return 2 * peers > all ? CLQ_TRANSPORT_PEER : CLQ_TRANSPORT_STAGED;
+}
+
 clq_status clq_group_explain(const clq_group *group, char **out) {
     char *text = clq_crew_explain(group->crew);
     if (!text) return clq_fail(CLQ_MEMORY, "no memory for the explanation");

@@ -1,0 +1,481 @@
+/* clique bench all_reduce, reduce_scatter, all_gather, broadcast, reduce, send_recv: the library's public calls on one
+ * rank per selected device, blocking, over sizes; out of place and in place. Sizes are the whole buffer's, as
+ * nccl-tests counts them, and so are the bandwidths: algbw = size / time, busbw = algbw times the collective's factor.
+ *
+ * Wrong values are counted in a run of their own, on whole numbers whose result is exact in every type and in every
+ * order (values.c). Limits are measured in the same run. Direct: the same bytes read and written by plain copies of as
+ * many threads. Links between devices that share the host's memory, n of them: 2 / (n (1 / R + 3 / C)) for a staged
+ * all-reduce, R and C the rates at which all cores reduce and copy. Others: the slowest link, alone. */
+#include "values.h"
+
+#include "comm/comm.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { KEY_ALGO = CLQ_BENCH_KEY_OWN, KEY_TRANSPORT, KEY_MEMORY, KEY_CHUNK, KEY_SLOTS, KEY_ROOT, KEY_EXPLAIN };
+
+typedef struct options {
+    clq_collective collective;
+    clq_bench_sizes sizes;
+    uint64_t check, chunk, slots, root;
+    clq_dtype dtype;
+    clq_redop op;
+    clq_algorithm algorithm;
+    clq_transport transport;
+    bool plain, explain;
+} options;
+
+typedef struct bench {
+    clq_bench_run *run;
+    const options *o;
+    unsigned n;
+    clq_device *devices[CLQ_REPLICAS_MAX];
+    clq_queue *queues[CLQ_REPLICAS_MAX];
+    clq_group *group;
+    clq_slice in[CLQ_REPLICAS_MAX], out[CLQ_REPLICAS_MAX];
+    cl_mem owned[2 * CLQ_REPLICAS_MAX];
+    clq_buffer *plain[2 * CLQ_REPLICAS_MAX];
+    size_t count; /* of the call */
+    bool in_place;
+    double slowest_gbps; /* of the links; 0: not measured */
+} bench;
+
+/* ---- options ---- */
+
+static clq_status set_name(const char *what, const char *text, unsigned count, const char *(*name)(unsigned),
+                           unsigned *out) {
+    char all[256] = "";
+    for (unsigned i = 0; i < count; i++) {
+        if (strcmp(text, name(i)) == 0) {
+            *out = i;
+            return CLQ_OK;
+        }
+        size_t used = strlen(all);
+        (void)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", name(i));
+    }
+    return clq_fail(CLQ_ARGUMENT, "%s '%s': expected one of %s", what, text, all);
+}
+
+static clq_status set_whole(const char *what, const char *text, uint64_t least, uint64_t most, uint64_t *out) {
+    if (clq_parse_u64(text, least, most, out)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%s '%s': expected a whole number from %llu to %llu", what, text,
+                    (unsigned long long)least, (unsigned long long)most);
+}
+
+static const char *dtype_name(unsigned i) { return clq_dtype_name((clq_dtype)i); }
+static const char *redop_name(unsigned i) { return clq_redop_name((clq_redop)i); }
+static const char *algorithm_name(unsigned i) { return clq_algorithm_name((clq_algorithm)i); }
+static const char *transport_name(unsigned i) { return clq_transport_name((clq_transport)i); }
+static const char *memory_name(unsigned i) { return i ? "plain" : "group"; }
+
+static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+    options *o = context;
+    unsigned value = 0;
+    switch (option->key) {
+    case 'd':
+        CLQ_TRY(set_name("-d", text, CLQ_DTYPE_COUNT, dtype_name, &value));
+        o->dtype = (clq_dtype)value;
+        return CLQ_OK;
+    case 'o':
+        CLQ_TRY(set_name("-o", text, CLQ_REDOP_COUNT, redop_name, &value));
+        o->op = (clq_redop)value;
+        return CLQ_OK;
+    case 'c': return set_whole("-c", text, 0, 1, &o->check);
+    case KEY_ALGO:
+        CLQ_TRY(set_name("--algo", text, CLQ_ALGORITHM_COUNT, algorithm_name, &value));
+        o->algorithm = (clq_algorithm)value;
+        return CLQ_OK;
+    case KEY_TRANSPORT:
+        CLQ_TRY(set_name("--transport", text, CLQ_TRANSPORT_COUNT, transport_name, &value));
+        o->transport = (clq_transport)value;
+        return CLQ_OK;
+    case KEY_MEMORY:
+        CLQ_TRY(set_name("--memory", text, 2, memory_name, &value));
+        o->plain = value == 1;
+        return CLQ_OK;
+    case KEY_CHUNK: return set_whole("--chunk", text, 1, (uint64_t)1 << 30, &o->chunk);
+    case KEY_SLOTS: return set_whole("--slots", text, 1, 64, &o->slots);
+    case KEY_ROOT: return set_whole("--root", text, 0, CLQ_REPLICAS_MAX - 1, &o->root);
+    case KEY_EXPLAIN: o->explain = true; return CLQ_OK;
+    default: return clq_bench_sizes_set(&o->sizes, option, text);
+    }
+}
+
+static clq_status check_options(const void *context) {
+    const options *o = context;
+    CLQ_TRY(clq_bench_sizes_check(&o->sizes, 0));
+    if (o->dtype == CLQ_BOOL && clq_collective_reduces(o->collective))
+        return clq_fail(CLQ_ARGUMENT, "-d bool: it cannot be reduced");
+    return CLQ_OK;
+}
+
+/* ---- buffers ---- */
+
+/* Whether the size of the table is n times what one rank gives or gets. */
+static bool is_split(clq_collective c) { return c == CLQ_REDUCE_SCATTER || c == CLQ_ALL_GATHER; }
+
+static size_t in_elements(const bench *b) {
+    return b->o->collective == CLQ_REDUCE_SCATTER ? b->n * b->count : b->count;
+}
+static size_t out_elements(const bench *b) { return b->o->collective == CLQ_ALL_GATHER ? b->n * b->count : b->count; }
+
+static clq_status make_memory(bench *b, unsigned rank, unsigned which, size_t bytes, cl_mem *out) {
+    unsigned at = 2 * rank + which;
+    bytes = CLQ_MAX(bytes, (size_t)64);
+    if (!b->o->plain) {
+        CLQ_TRY(clq_group_alloc(b->group, rank, bytes, &b->owned[at]));
+        *out = b->owned[at];
+        return CLQ_OK;
+    }
+    CLQ_TRY(clq_buffer_create(b->devices[rank], CLQ_MEMORY_DEVICE, bytes, "a caller's memory", &b->plain[at]));
+    *out = clq_buffer_handle(b->plain[at]);
+    return CLQ_OK;
+}
+
+static void free_buffers(bench *b) {
+    for (unsigned i = 0; i < 2 * b->n; i++) {
+        clq_group_free(b->group, b->owned[i]);
+        clq_buffer_destroy(b->plain[i]);
+        b->owned[i] = NULL;
+        b->plain[i] = NULL;
+    }
+}
+
+/* In place: reduce-scatter's result is in the rank's part of its input, all-gather's input in its part of the result.
+ */
+static clq_status make_buffers(bench *b) {
+    const size_t element = clq_dtype_bytes(b->o->dtype), part = b->count * element;
+    size_t in_bytes = in_elements(b) * element, out_bytes = out_elements(b) * element;
+    for (unsigned r = 0; r < b->n; r++) {
+        b->in[r] = b->out[r] = (clq_slice){0};
+        if (!b->in_place) {
+            CLQ_TRY(make_memory(b, r, 0, in_bytes, &b->in[r].memory));
+            CLQ_TRY(make_memory(b, r, 1, out_bytes, &b->out[r].memory));
+            continue;
+        }
+        CLQ_TRY(make_memory(b, r, 0, CLQ_MAX(in_bytes, out_bytes), &b->in[r].memory));
+        b->out[r].memory = b->in[r].memory;
+        if (b->o->collective == CLQ_REDUCE_SCATTER) b->out[r].offset = r * part;
+        if (b->o->collective == CLQ_ALL_GATHER) b->in[r].offset = r * part;
+    }
+    return CLQ_OK;
+}
+
+/* ---- the calls ---- */
+
+static unsigned receiver(const bench *b) { return b->n > 1 ? ((unsigned)b->o->root + 1) % b->n : 0; }
+
+static clq_status call(const bench *b) {
+    const options *o = b->o;
+    unsigned root = (unsigned)o->root;
+    switch (o->collective) {
+    case CLQ_ALL_REDUCE: return clq_all_reduce(b->group, b->in, b->out, b->count, o->dtype, o->op, NULL, NULL);
+    case CLQ_REDUCE_SCATTER: return clq_reduce_scatter(b->group, b->in, b->out, b->count, o->dtype, o->op, NULL, NULL);
+    case CLQ_ALL_GATHER: return clq_all_gather(b->group, b->in, b->out, b->count, o->dtype, NULL, NULL);
+    case CLQ_BROADCAST: return clq_broadcast(b->group, b->in, b->out, b->count, o->dtype, root, NULL, NULL);
+    case CLQ_REDUCE: return clq_reduce(b->group, b->in, b->out, b->count, o->dtype, o->op, root, NULL, NULL);
+    default:
+        return clq_send_recv(b->group, root, &b->in[root], receiver(b), &b->out[receiver(b)], b->count, o->dtype, NULL,
+                             NULL);
+    }
+}
+
+static clq_status call_repeatedly(void *context, uint64_t repeats) {
+    for (uint64_t i = 0; i < repeats; i++) CLQ_TRY(call(context));
+    return CLQ_OK;
+}
+
+/* ---- checking ---- */
+
+static clq_status upload_inputs(const bench *b) {
+    const size_t element = clq_dtype_bytes(b->o->dtype), elements = in_elements(b);
+    char *values = clq_alloc(CLQ_MAX(elements, (size_t)1), element);
+    if (!values) return CLQ_MEMORY;
+    clq_status status = CLQ_OK;
+    for (unsigned r = 0; r < b->n && status == CLQ_OK && elements > 0; r++) {
+        for (size_t i = 0; i < elements; i++) clq_bench_value_put(b->o->dtype, values, i, clq_bench_value_in(r, i));
+        clq_buffer *buffer;
+        status = clq_buffer_wrap(b->devices[r], b->in[r].memory, &buffer);
+        if (status != CLQ_OK) break;
+        status = clq_queue_write(b->queues[r], buffer, b->in[r].offset, values, elements * element, true);
+        if (status == CLQ_OK) status = clq_queue_finish(b->queues[r]);
+        clq_buffer_destroy(buffer);
+    }
+    clq_free(values);
+    return status;
+}
+
+/* Whether a rank gets a result. */
+static bool has_result(const bench *b, unsigned rank) {
+    if (b->o->collective == CLQ_REDUCE) return rank == b->o->root;
+    return b->o->collective != CLQ_SEND_RECV || rank == receiver(b);
+}
+
+static void put_expected(const bench *b, unsigned rank, char *values, size_t i) {
+    const options *o = b->o;
+    switch (o->collective) {
+    case CLQ_ALL_REDUCE:
+    case CLQ_REDUCE: clq_bench_value_put_reduced(o->dtype, o->op, b->n, i, values, i); break;
+    case CLQ_REDUCE_SCATTER: clq_bench_value_put_reduced(o->dtype, o->op, b->n, rank * b->count + i, values, i); break;
+    case CLQ_ALL_GATHER:
+        clq_bench_value_put(o->dtype, values, i, clq_bench_value_in((unsigned)(i / b->count), i % b->count));
+        break;
+    default: clq_bench_value_put(o->dtype, values, i, clq_bench_value_in((unsigned)o->root, i)); break;
+    }
+}
+
+static clq_status count_wrong_of(const bench *b, unsigned rank, char *got, char *want, uint64_t *wrong) {
+    const size_t element = clq_dtype_bytes(b->o->dtype), elements = out_elements(b);
+    clq_buffer *buffer;
+    CLQ_TRY(clq_buffer_wrap(b->devices[rank], b->out[rank].memory, &buffer));
+    clq_status status = clq_queue_read(b->queues[rank], buffer, b->out[rank].offset, got, elements * element, true);
+    clq_buffer_destroy(buffer);
+    CLQ_TRY(status);
+    for (size_t i = 0; i < elements; i++) put_expected(b, rank, want, i);
+    for (size_t i = 0; i < elements; i++) *wrong += memcmp(got + i * element, want + i * element, element) != 0;
+    return CLQ_OK;
+}
+
+static clq_status count_wrong(const bench *b, uint64_t *wrong) {
+    const size_t elements = CLQ_MAX(out_elements(b), (size_t)1), element = clq_dtype_bytes(b->o->dtype);
+    CLQ_TRY(upload_inputs(b));
+    CLQ_TRY(call(b));
+    char *got = clq_alloc(elements, element), *want = clq_alloc(elements, element);
+    clq_status status = got && want ? CLQ_OK : CLQ_MEMORY;
+    *wrong = 0;
+    for (unsigned r = 0; r < b->n && status == CLQ_OK && out_elements(b) > 0; r++)
+        if (has_result(b, r)) status = count_wrong_of(b, r, got, want, wrong);
+    clq_free(want);
+    clq_free(got);
+    return status;
+}
+
+/* ---- rows ---- */
+
+static double bus_factor(const bench *b) {
+    double n = b->n;
+    if (b->o->collective == CLQ_ALL_REDUCE) return 2 * (n - 1) / n;
+    return is_split(b->o->collective) ? (n - 1) / n : 1;
+}
+
+typedef struct figures {
+    clq_bench_times times;
+    double algbw, busbw, limit;
+    uint64_t wrong;
+} figures;
+
+static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
+    const options *o = b->o;
+    clq_bench_row row = clq_bench_row_start();
+    clq_bench_put_count(&row, "bytes", bytes);
+    clq_bench_put_count(&row, "count", b->count);
+    clq_bench_put_text(&row, "dtype", clq_dtype_name(o->dtype));
+    clq_bench_put_text(&row, "redop", clq_collective_reduces(o->collective) ? clq_redop_name(o->op) : "none");
+    clq_bench_put_text(
+        &row, "algo",
+        clq_algorithm_name(clq_group_algorithm(b->group, o->collective, b->count * clq_dtype_bytes(o->dtype))));
+    clq_bench_put_text(&row, "transport", clq_transport_name(clq_group_transport(b->group)));
+    clq_bench_put_text(&row, "memory", memory_name(o->plain));
+    clq_bench_put_count(&row, "ranks", b->n);
+    clq_bench_put(&row, "in_place", json_boolean(b->in_place));
+    clq_bench_put(&row, "time_us",
+                  json_pack("{s:f, s:f, s:f}", "min", f->times.min_us, "p50", f->times.p50_us, "p99", f->times.p99_us));
+    clq_bench_put_number(&row, "algbw_gbps", f->algbw);
+    clq_bench_put_number(&row, "busbw_gbps", f->busbw);
+    if (o->check)
+        clq_bench_put_count(&row, "wrong", f->wrong);
+    else
+        clq_bench_put(&row, "wrong", json_null());
+    clq_bench_put_limit(&row, "gbps", f->busbw, f->limit);
+    if (f->wrong > 0) b->run->wrong_rows++;
+    return clq_bench_add(b->run, &row);
+}
+
+static clq_status measure(bench *b, uint64_t bytes, figures *f) {
+    *f = (figures){.limit = NAN};
+    clq_status status = make_buffers(b);
+    if (status == CLQ_OK && b->o->check) status = count_wrong(b, &f->wrong);
+    if (status == CLQ_OK) status = clq_bench_measure(b->run, &(clq_bench_work){call_repeatedly, NULL, b}, &f->times);
+    if (status == CLQ_OK) {
+        f->algbw = (double)bytes / f->times.p50_us * 1e-3;
+        f->busbw = f->algbw * bus_factor(b);
+        status = clq_bench_collective_limit(
+            &(clq_bench_traffic){.run = b->run,
+                                 .devices = b->devices,
+                                 .n = b->n,
+                                 .collective = b->o->collective,
+                                 .bytes = b->count * clq_dtype_bytes(b->o->dtype),
+                                 .dtype = b->o->dtype,
+                                 .op = b->o->op,
+                                 .in_place = b->in_place,
+                                 .direct = clq_group_transport(b->group) == CLQ_TRANSPORT_MAPPED,
+                                 .staged = clq_group_transport(b->group) == CLQ_TRANSPORT_STAGED},
+            &b->slowest_gbps, &f->limit);
+        /* Given as time by the limit's measurement; as busbw of this size here. */
+        f->limit = bus_factor(b) * (double)bytes / f->limit * 1e-3;
+    }
+    free_buffers(b);
+    return status;
+}
+
+static clq_status measure_size(bench *b, uint64_t bytes) {
+    const options *o = b->o;
+    b->count = bytes / clq_dtype_bytes(o->dtype) / (is_split(o->collective) ? b->n : 1);
+    bytes = b->count * clq_dtype_bytes(o->dtype) * (is_split(o->collective) ? b->n : 1);
+    figures f[2];
+    for (int in_place = 0; in_place < 2; in_place++) {
+        b->in_place = in_place;
+        CLQ_TRY(measure(b, bytes, &f[in_place]));
+    }
+    char root[16] = "-1";
+    if (o->collective == CLQ_BROADCAST || o->collective == CLQ_REDUCE || o->collective == CLQ_SEND_RECV)
+        (void)snprintf(root, sizeof root, "%u", (unsigned)o->root);
+    clq_bench_print(b->run, "%12llu %12zu %6s %6s %5s", (unsigned long long)bytes, b->count, clq_dtype_name(o->dtype),
+                    clq_collective_reduces(o->collective) ? clq_redop_name(o->op) : "none", root);
+    for (int i = 0; i < 2; i++) {
+        clq_bench_print(b->run, "  %10.2f %7.2f %7.2f", f[i].times.p50_us, f[i].algbw, f[i].busbw);
+        if (o->check)
+            clq_bench_print(b->run, " %6llu", (unsigned long long)f[i].wrong);
+        else
+            clq_bench_print(b->run, " %6s", "-");
+        if (isfinite(f[i].limit) && f[i].limit > 0)
+            clq_bench_print(b->run, " %6.1f%%", 100 * f[i].busbw / f[i].limit);
+        else
+            clq_bench_print(b->run, " %7s", "-");
+    }
+    clq_bench_print(b->run, "\n");
+    for (int in_place = 0; in_place < 2; in_place++) {
+        b->in_place = in_place;
+        CLQ_TRY(add_row(b, bytes, &f[in_place]));
+    }
+    return CLQ_OK;
+}
+
+/* ---- the whole ---- */
+
+static clq_status open_group(bench *b) {
+    const options *o = b->o;
+    clq_rank ranks[CLQ_REPLICAS_MAX] = {0};
+    bool together = o->transport == CLQ_TRANSPORT_PEER ||
+                    (o->transport == CLQ_TRANSPORT_AUTO && o->algorithm != CLQ_ALGORITHM_AUTO &&
+                     o->algorithm != CLQ_ALGORITHM_DIRECT);
+    CLQ_TRY(clq_devices_open(&b->run->devices, together, b->devices, NULL));
+    for (unsigned r = 0; r < b->n; r++) {
+        CLQ_TRY(clq_queue_create(b->devices[r], 0, &b->queues[r]));
+        ranks[r] = (clq_rank){clq_device_context(b->devices[r]), clq_device_id(b->devices[r]), NULL};
+    }
+    const clq_group_config config = {.algorithm = o->algorithm,
+                                     .transport = o->transport,
+                                     .chunk_bytes = (size_t)o->chunk,
+                                     .slots = (unsigned)o->slots};
+    return clq_group_create(ranks, b->n, &config, &b->group);
+}
+
+static void print_head(const bench *b) {
+    clq_bench_print(b->run, "#\n# %74s %41s\n", "out-of-place", "in-place");
+    clq_bench_print(b->run, "# %10s %12s %6s %6s %5s", "size", "count", "type", "redop", "root");
+    for (int i = 0; i < 2; i++)
+        clq_bench_print(b->run, "  %10s %7s %7s %6s %7s", "time", "algbw", "busbw", "#wrong", "%limit");
+    clq_bench_print(b->run, "\n# %10s %12s %6s %6s %5s", "(B)", "(elements)", "", "", "");
+    for (int i = 0; i < 2; i++) clq_bench_print(b->run, "  %10s %7s %7s %6s %7s", "(us)", "(GB/s)", "(GB/s)", "", "");
+    clq_bench_print(b->run, "\n");
+}
+
+static void print_foot(const bench *b) {
+    double sum = 0;
+    size_t index, rows = 0, wrong = 0;
+    json_t *row;
+    json_array_foreach(b->run->rows, index, row) {
+        sum += json_number_value(json_object_get(row, "busbw_gbps"));
+        wrong += (size_t)json_integer_value(json_object_get(row, "wrong"));
+        rows++;
+    }
+    if (b->o->check) clq_bench_print(b->run, "# Wrong values: %zu %s\n", wrong, wrong ? "FAILED" : "OK");
+    if (rows > 0) clq_bench_print(b->run, "# Avg bus bandwidth: %.4g GB/s\n", sum / (double)rows);
+}
+
+static clq_status explain(const bench *b) {
+    char *text;
+    CLQ_TRY(clq_group_explain(b->group, &text));
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) clq_bench_print(b->run, "# %s\n", line);
+    free(text);
+    return CLQ_OK;
+}
+
+static clq_status run_collective(clq_bench_run *run, void *context) {
+    static bench b;
+    b = (bench){.run = run, .o = context, .n = run->devices.count};
+    if (b.o->root >= b.n)
+        return clq_fail(CLQ_ARGUMENT, "--root %llu: there are %u ranks", (unsigned long long)b.o->root, b.n);
+    run->expected = 2 * clq_bench_sizes_count(&b.o->sizes);
+    clq_status status = open_group(&b);
+    if (status == CLQ_OK && b.o->explain) status = explain(&b);
+    if (status == CLQ_OK) print_head(&b);
+    uint64_t bytes = 0;
+    bool first = true;
+    while (status == CLQ_OK && (first ? (bytes = b.o->sizes.min, true) : clq_bench_sizes_next(&b.o->sizes, &bytes))) {
+        first = false;
+        status = measure_size(&b, bytes);
+    }
+    if (status == CLQ_OK || status == CLQ_INTERRUPTED) print_foot(&b);
+    clq_group_destroy(b.group);
+    for (unsigned r = 0; r < b.n; r++) {
+        clq_queue_destroy(b.queues[r]);
+        clq_device_close(b.devices[r]);
+    }
+    return status;
+}
+
+static clq_status bench_collective(clq_collective collective, const char *name, const char *about, int argc,
+                                   char **argv) {
+    static const struct argp_option table[] = {
+        CLQ_BENCH_SIZES_OPTIONS,
+        {NULL, 'c', "0|1", 0, "count wrong values (default 1)", 0},
+        {NULL, 'd', "TYPE", 0, "f32, f64, f16, bf16, i8, u8, i32, … (default f32)", 0},
+        {NULL, 'o', "OP", 0, "sum, prod, min, max or avg (default sum)", 0},
+        {"algo", KEY_ALGO, "NAME", 0, "auto, ring, direct, reduce-to-one, doubling or hierarchical", 0},
+        {"transport", KEY_TRANSPORT, "NAME", 0, "auto, staged, peer or mapped", 0},
+        {"memory", KEY_MEMORY, "group|plain", 0, "the group's (needs no mapping) or plain cl_mem objects", 0},
+        {"chunk", KEY_CHUNK, "BYTES", 0, "of a link's slot (default 256 KiB)", 0},
+        {"slots", KEY_SLOTS, "N", 0, "per link (default 4)", 0},
+        {"root", KEY_ROOT, "RANK", 0, "of broadcast and reduce; who sends (default 0)", 0},
+        {"explain", KEY_EXPLAIN, NULL, 0, "say which algorithm and transport is used, and why", 0},
+        {0}};
+    options o = {.collective = collective,
+                 .sizes = {.min = 1024, .max = (uint64_t)64 << 20, .factor = 4},
+                 .check = 1,
+                 .dtype = CLQ_F32};
+    const clq_bench_spec spec = {.name = name,
+                                 .about = about,
+                                 .options = table,
+                                 .set = set_option,
+                                 .check = check_options,
+                                 .run = run_collective,
+                                 .iterations = 20,
+                                 .iterations_most = 1000000,
+                                 .warm_ups = 5};
+    return clq_bench_main(&spec, &o, argc, argv);
+}
+
+clq_status clq_bench_all_reduce(int argc, char **argv) {
+    return bench_collective(CLQ_ALL_REDUCE, "all_reduce", "The reduction of all ranks' buffers, on every rank.", argc,
+                            argv);
+}
+clq_status clq_bench_reduce_scatter(int argc, char **argv) {
+    return bench_collective(CLQ_REDUCE_SCATTER, "reduce_scatter", "The reduction of all, a part on each rank.", argc,
+                            argv);
+}
+clq_status clq_bench_all_gather(int argc, char **argv) {
+    return bench_collective(CLQ_ALL_GATHER, "all_gather", "All ranks' buffers, one behind the other, on every rank.",
+                            argc, argv);
+}
+clq_status clq_bench_broadcast(int argc, char **argv) {
+    return bench_collective(CLQ_BROADCAST, "broadcast", "One rank's buffer, on every rank.", argc, argv);
+}
+clq_status clq_bench_reduce(int argc, char **argv) {
+    return bench_collective(CLQ_REDUCE, "reduce", "The reduction of all ranks' buffers, on one rank.", argc, argv);
+}
+clq_status clq_bench_send_recv(int argc, char **argv) {
+    return bench_collective(CLQ_SEND_RECV, "send_recv", "One rank's buffer, on the rank after it.", argc, argv);
+}

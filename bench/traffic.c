@@ -1,0 +1,96 @@
+#include "lane.h"
+#include "values.h"
+
+#include <math.h>
+
+/* ---- where all memory is the host's ---- */
+
+static unsigned all_cores(const clq_bench_traffic *t) {
+    unsigned cores = 0;
+    for (unsigned r = 0; r < t->n; r++) cores += clq_bench_cores_of(t->devices[r]);
+    return CLQ_MIN(cores, clq_cpu_count());
+}
+
+/* Bytes that direct has to read and to write, as those of a copy, which does both. */
+static double direct_bytes(const clq_bench_traffic *t) {
+    double n = t->n, s = (double)t->bytes;
+    switch (t->collective) {
+    case CLQ_ALL_REDUCE: return n * s;
+    case CLQ_REDUCE_SCATTER: return n * (n + 1) * s / 2;
+    case CLQ_ALL_GATHER: return n * (t->in_place ? n - 1 : n) * s;
+    case CLQ_BROADCAST: return (t->in_place ? n - 1 : n) * s;
+    case CLQ_REDUCE: return (n + 1) * s / 2;
+    default: return s;
+    }
+}
+
+/* Bytes that links copy, and that ranks combine. The least: what is combined is taken from the slot. */
+static void link_bytes(const clq_bench_traffic *t, double *copied, double *combined) {
+    double n = t->n, s = (double)t->bytes, moves = t->staged ? 2 : 1;
+    *combined = 0;
+    switch (t->collective) {
+    case CLQ_ALL_REDUCE:
+        *combined = (n - 1) * s;
+        *copied = (n - 1) * s * (1 + moves);
+        break;
+    case CLQ_REDUCE_SCATTER: *copied = *combined = n * (n - 1) * s; break;
+    case CLQ_REDUCE: *copied = *combined = (n - 1) * s; break;
+    case CLQ_ALL_GATHER: *copied = n * (n - 1) * s * moves; break;
+    case CLQ_BROADCAST: *copied = (n - 1) * s * moves; break;
+    default: *copied = s * moves; break;
+    }
+}
+
+static clq_status limit_in_host_memory(const clq_bench_traffic *t, double *us) {
+    double copied = direct_bytes(t), combined = 0, copy_gbps, add_gbps = INFINITY;
+    unsigned cores = all_cores(t);
+    if (!t->direct) link_bytes(t, &copied, &combined);
+    /* As much memory as the call touches; a copy touches its bytes twice. */
+    size_t held = CLQ_MAX((size_t)(t->in_place ? copied / 2 : copied), (size_t)4096);
+    held = CLQ_MIN(held, (size_t)256 << 20);
+    CLQ_TRY(clq_bench_host_rate(cores, held, CLQ_BENCH_COPY, &copy_gbps));
+    if (combined > 0) CLQ_TRY(clq_bench_host_rate(cores, held, CLQ_BENCH_ADD, &add_gbps));
+    *us = (copied / copy_gbps + combined / add_gbps) * 1e-3;
+    return CLQ_OK;
+}
+
+/* ---- where bytes go over links ---- */
+
+/* What the busiest link carries. */
+static double bytes_per_link(const clq_bench_traffic *t) {
+    double n = t->n, s = (double)t->bytes;
+    if (t->collective == CLQ_ALL_REDUCE) return 2 * (n - 1) / n * s;
+    return t->collective == CLQ_REDUCE_SCATTER || t->collective == CLQ_ALL_GATHER ? (n - 1) * s : s;
+}
+
+static clq_status move_all(void *context, uint64_t repeats) { return clq_bench_lane_move(context, repeats); }
+
+static clq_status rate_of_link(const clq_bench_traffic *t, unsigned from, unsigned to, double *gbps) {
+    const size_t bytes = (size_t)16 << 20;
+    clq_bench_lane lane = {0};
+    clq_bench_times times;
+    bool staged = t->staged || !clq_device_same_context(t->devices[from], t->devices[to]);
+    clq_status status = clq_bench_lane_open(t->devices[from], t->devices[to], staged, bytes, 1, &lane);
+    if (status == CLQ_OK) status = clq_bench_measure(t->run, &(clq_bench_work){move_all, NULL, &lane}, &times);
+    clq_bench_lane_release(&lane);
+    if (status == CLQ_OK) *gbps = (double)bytes / times.p50_us * 1e-3;
+    return status;
+}
+
+clq_status clq_bench_collective_limit(const clq_bench_traffic *t, double *slowest_gbps, double *us) {
+    *us = NAN;
+    if (t->n < 2 || t->bytes == 0) return CLQ_OK;
+    bool shared = true;
+    for (unsigned r = 0; r < t->n; r++) shared = shared && clq_device_get_info(t->devices[r])->host_unified;
+    if (shared) return limit_in_host_memory(t, us);
+    if (*slowest_gbps == 0) {
+        *slowest_gbps = INFINITY;
+        for (unsigned r = 0; r < t->n; r++) {
+            double gbps;
+            CLQ_TRY(rate_of_link(t, r, (r + 1) % t->n, &gbps));
+            *slowest_gbps = CLQ_MIN(*slowest_gbps, gbps);
+        }
+    }
+    *us = bytes_per_link(t) / *slowest_gbps * 1e-3;
+    return CLQ_OK;
+}
