@@ -3,7 +3,7 @@
  * the table as its rows come, stops behind the current row on Ctrl-C, and writes the file of docs/contract.md
  * ("clique-bench/1") of what was measured, whole or not.
  *
- * Rows are flat JSON objects; all of one benchmark have the same keys. */
+ * Rows are flat JSON objects but for the spread of times; all of one benchmark have the same keys. */
 #ifndef CLQ_BENCH_H
 #define CLQ_BENCH_H
 
@@ -30,8 +30,8 @@ clq_status clq_bench_send_recv(int argc, char **argv);
 
 typedef struct clq_bench_run clq_bench_run;
 
-/* A column of the table, which shows a row's value: text, a whole number, or a number with so many decimals. Null shows
- * as "-". */
+/* A column of the table, which shows a row's value ("time_us.p50": a member of one): text, a whole number, or a number
+ * with so many decimals. Null shows as "-", in a column of text as nothing. */
 typedef struct clq_bench_column {
     const char *key, *title;
     int width; /* negative: text, which begins at the left */
@@ -115,13 +115,15 @@ void clq_bench_put_count(clq_bench_row *row, const char *key, uint64_t value);
 void clq_bench_put_number(clq_bench_row *row, const char *key, double value); /* NaN and infinity: null */
 /* "limit_UNIT" and "pct_of_limit"; both null where there is no limit (NaN). */
 void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, double limit);
-void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times); /* "us_min", "us_p50", "us_p99" */
+void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times); /* "time_us": "min", "p50", "p99" */
 /* "wrong": values that are not what they must be; null where nothing was measured. Such rows fail the run at its end.
  */
 void clq_bench_put_wrong(clq_bench_row *row, const clq_bench_times *times, uint64_t wrong);
 /* Takes the row: appends and shows it. INTERRUPTED once Ctrl-C was pressed, which ends the benchmark. */
 clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row);
-/* Whether a failure is the affair of one device, pair or size, which its row tells ("note"), and not of the whole run.
+/* "reason": why the row was not measured; NULL, for null, where it was. */
+void clq_bench_put_reason(clq_bench_row *row, const char *reason);
+/* Whether a failure is the affair of one device, pair or size, which its row tells, and not of the whole run.
  */
 bool clq_bench_is_local(clq_status status);
 /* A line of the table, for benchmarks without columns. */

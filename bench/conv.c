@@ -166,7 +166,7 @@ static clq_status measure_pass(const clq_bench_run *run, clq_queue *queue, const
 }
 
 static clq_status add(clq_bench_run *run, uint32_t device, const layer *l, pass which, const clq_bench_times *times,
-                      uint64_t wrong, double limit, const char *note) {
+                      uint64_t wrong, double limit, const char *reason) {
     const clq_conv2d_problem *p = &l->p;
     double sums = (double)l->batch * (double)(p->out_h * p->out_w * p->out_c);
     double rate = 2 * sums * (double)(p->kernel_h * p->kernel_w * p->in_c) / times->p50_us * 1e-3;
@@ -177,7 +177,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const layer *l, pass 
     clq_bench_put_number(&row, "gflops", rate);
     clq_bench_put_limit(&row, "gflops", rate, limit);
     clq_bench_put_wrong(&row, times, wrong);
-    clq_bench_put_text(&row, "note", note);
+    clq_bench_put_reason(&row, reason);
     return clq_bench_add(run, &row);
 }
 
@@ -195,7 +195,7 @@ static clq_status measure_layer(clq_bench_run *run, uint32_t device, clq_queue *
         status = measure_pass(run, queue, &q, (pass)i, &times, &wrong);
         if (status != CLQ_OK && !clq_bench_is_local(status)) break;
         if (status != CLQ_OK) times = clq_bench_no_times;
-        status = add(run, device, l, (pass)i, &times, wrong, limit, status == CLQ_OK ? "" : clq_error_detail());
+        status = add(run, device, l, (pass)i, &times, wrong, limit, status == CLQ_OK ? NULL : clq_error_detail());
     }
     for (int a = 0; a < ARRAYS; a++) clq_free(q.data[a]);
     return status;
@@ -281,10 +281,10 @@ clq_status clq_bench_conv(int argc, char **argv) {
     static const struct argp_option table[] = {
         {"layers", KEY_LAYERS, "LAYER,…", 0, "as 64x28x28x1:3x3x32 or 16x56x56x64:3x3x128/2+same", 0}, {0}};
     static const clq_bench_column columns[] = {
-        {"label", "device", -12, 0}, {"layer", "layer", -28, 0},      {"what", "what", -15, 0},
-        {"us_min", "us min", 10, 1}, {"us_p50", "us p50", 10, 1},     {"us_p99", "us p99", 10, 1},
-        {"gflops", "GFLOP/s", 9, 1}, {"limit_gflops", "limit", 9, 1}, {"pct_of_limit", "%", 5, 0},
-        {"wrong", "wrong", 6, 0},    {"note", "note", -1, 0},         {0}};
+        {"label", "device", -12, 0},      {"layer", "layer", -28, 0},       {"what", "what", -15, 0},
+        {"time_us.min", "us min", 10, 1}, {"time_us.p50", "us p50", 10, 1}, {"time_us.p99", "us p99", 10, 1},
+        {"gflops", "GFLOP/s", 9, 1},      {"limit_gflops", "limit", 9, 1},  {"pct_of_limit", "%", 5, 0},
+        {"wrong", "wrong", 6, 0},         {"reason", "reason", -1, 0},      {0}};
     static const clq_bench_spec spec = {.name = "conv",
                                         .about = "Convolution layers: forward, data gradient, weight gradient.",
                                         .options = table,

@@ -98,7 +98,7 @@ end:
 }
 
 static clq_status add(clq_bench_run *run, uint32_t device, const shape *s, size_t variant, bool chosen,
-                      const clq_bench_times *times, uint64_t wrong, double limit, const char *note) {
+                      const clq_bench_times *times, uint64_t wrong, double limit, const char *reason) {
     double rate = 2.0 * (double)s->m * (double)s->n * (double)s->k / times->p50_us * 1e-3;
     clq_bench_row row = clq_bench_row_of(run, device);
     clq_bench_put_count(&row, "m", s->m);
@@ -111,7 +111,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const shape *s, size_
     clq_bench_put_number(&row, "gflops", rate);
     clq_bench_put_limit(&row, "gflops", rate, limit);
     clq_bench_put_wrong(&row, times, wrong);
-    clq_bench_put_text(&row, "note", note);
+    clq_bench_put_reason(&row, reason);
     return clq_bench_add(run, &row);
 }
 
@@ -127,7 +127,8 @@ static clq_status measure_shape(clq_bench_run *run, uint32_t device, clq_queue *
         status = measure_product(run, queue, &q, variants[v].variant, &times, &wrong);
         if (status != CLQ_OK && !clq_bench_is_local(status)) break;
         if (status != CLQ_OK) times = clq_bench_no_times;
-        status = add(run, device, s, v, v == chosen, &times, wrong, limit, status == CLQ_OK ? "" : clq_error_detail());
+        status =
+            add(run, device, s, v, v == chosen, &times, wrong, limit, status == CLQ_OK ? NULL : clq_error_detail());
     }
     clq_free(q.a);
     clq_free(q.b);
@@ -210,14 +211,14 @@ clq_status clq_bench_gemm(int argc, char **argv) {
                                                {"k", "k", 6, 0},
                                                {"variant", "variant", -8, 0},
                                                {"chosen", "chosen", -6, 0},
-                                               {"us_min", "us min", 11, 2},
-                                               {"us_p50", "us p50", 11, 2},
-                                               {"us_p99", "us p99", 11, 2},
+                                               {"time_us.min", "us min", 11, 2},
+                                               {"time_us.p50", "us p50", 11, 2},
+                                               {"time_us.p99", "us p99", 11, 2},
                                                {"gflops", "GFLOP/s", 9, 1},
                                                {"limit_gflops", "limit", 9, 1},
                                                {"pct_of_limit", "%", 5, 0},
                                                {"wrong", "wrong", 6, 0},
-                                               {"note", "note", -1, 0},
+                                               {"reason", "reason", -1, 0},
                                                {0}};
     static const clq_bench_spec spec = {.name = "gemm",
                                         .about = "Matrix products in float32, by each variant of kernels.",

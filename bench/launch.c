@@ -25,11 +25,11 @@ static clq_status round_trip(void *context, uint64_t repeats) {
 }
 
 static clq_status add(clq_bench_run *run, uint32_t device, const char *what, const clq_bench_times *times,
-                      const char *note) {
+                      const char *reason) {
     clq_bench_row row = clq_bench_row_of(run, device);
     clq_bench_put_text(&row, "what", what);
     clq_bench_put_times(&row, times);
-    clq_bench_put_text(&row, "note", note);
+    clq_bench_put_reason(&row, reason);
     return clq_bench_add(run, &row);
 }
 
@@ -46,7 +46,7 @@ static clq_status measure_device(clq_bench_run *run, uint32_t device, clq_queue 
         work.context = &l;
         status = made == CLQ_OK ? clq_bench_measure(run, &work, &times) : made;
         if (status != CLQ_OK && !clq_bench_is_local(status)) break;
-        status = add(run, device, cases[i].what, &times, status == CLQ_OK ? "" : clq_error_detail());
+        status = add(run, device, cases[i].what, &times, status == CLQ_OK ? NULL : clq_error_detail());
     }
     clq_kernel_destroy(l.kernel);
     return status;
@@ -61,10 +61,10 @@ static clq_status run_launch(clq_bench_run *run, void *context) {
 clq_status clq_bench_launch(int argc, char **argv) {
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},
                                                {"what", "what", -10, 0},
-                                               {"us_min", "us min", 9, 2},
-                                               {"us_p50", "us p50", 9, 2},
-                                               {"us_p99", "us p99", 9, 2},
-                                               {"note", "note", -1, 0},
+                                               {"time_us.min", "us min", 9, 2},
+                                               {"time_us.p50", "us p50", 9, 2},
+                                               {"time_us.p99", "us p99", 9, 2},
+                                               {"reason", "reason", -1, 0},
                                                {0}};
     static const clq_bench_spec spec = {.name = "launch",
                                         .about = "Time to enqueue an empty kernel, and until it is done.",

@@ -72,9 +72,3 @@ clq_status clq_bench_measure(const clq_bench_run *run, const clq_bench_work *wor
     clq_free(seconds);
     return status;
 }
-
-void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times) {
-    clq_bench_put_number(row, "us_min", times->min_us);
-    clq_bench_put_number(row, "us_p50", times->p50_us);
-    clq_bench_put_number(row, "us_p99", times->p99_us);
-}

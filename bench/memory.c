@@ -183,7 +183,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const bed *b, const s
     clq_bench_put_limit(&row, "gbps", rate, limit);
     clq_bench_put(&row, "zero_copy", json_boolean(zero_copy));
     clq_bench_put_wrong(&row, times, wrong);
-    clq_bench_put_text(&row, "note", zero_copy ? "zero-copy" : reason);
+    clq_bench_put_reason(&row, reason);
     return clq_bench_add(run, &row);
 }
 
@@ -223,7 +223,7 @@ static clq_status measure_size(clq_bench_run *run, uint32_t device, clq_queue *q
         uint64_t wrong = 0;
         status = made == CLQ_OK ? measure_way(run, &b, &ways[i], &times, &wrong) : made;
         if (status != CLQ_OK && !clq_bench_is_local(status)) break;
-        status = add(run, device, &seen, &ways[i], &times, wrong, status == CLQ_OK ? "" : clq_error_detail());
+        status = add(run, device, &seen, &ways[i], &times, wrong, status == CLQ_OK ? NULL : clq_error_detail());
     }
     bed_release(&b);
     return status;
@@ -250,19 +250,13 @@ static clq_status check(const void *context) { return clq_bench_sizes_check(cont
 
 clq_status clq_bench_memory(int argc, char **argv) {
     static const struct argp_option table[] = {CLQ_BENCH_SIZES_OPTIONS, {0}};
-    static const clq_bench_column columns[] = {{"label", "device", -12, 0},
-                                               {"what", "what", -14, 0},
-                                               {"memory", "memory", -8, 0},
-                                               {"bytes", "bytes", 11, 0},
-                                               {"us_min", "us min", 10, 2},
-                                               {"us_p50", "us p50", 10, 2},
-                                               {"us_p99", "us p99", 10, 2},
-                                               {"gbps", "GB/s", 8, 2},
-                                               {"limit_gbps", "limit", 8, 2},
-                                               {"pct_of_limit", "%", 5, 0},
-                                               {"wrong", "wrong", 6, 0},
-                                               {"note", "note", -1, 0},
-                                               {0}};
+    static const clq_bench_column columns[] = {{"label", "device", -12, 0},      {"what", "what", -14, 0},
+                                               {"memory", "memory", -8, 0},      {"bytes", "bytes", 11, 0},
+                                               {"time_us.min", "us min", 10, 2}, {"time_us.p50", "us p50", 10, 2},
+                                               {"time_us.p99", "us p99", 10, 2}, {"gbps", "GB/s", 8, 2},
+                                               {"limit_gbps", "limit", 8, 2},    {"pct_of_limit", "%", 5, 0},
+                                               {"wrong", "wrong", 6, 0},         {"zero_copy", "zero-copy", -9, 0},
+                                               {"reason", "reason", -1, 0},      {0}};
     static const clq_bench_spec spec = {.name = "memory",
                                         .about = "Copies between host and device, on the device, and fills; sizes from "
                                                  "4 KiB to 64 MiB by a factor of 4 unless told.",

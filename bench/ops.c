@@ -270,7 +270,7 @@ static clq_status try_kind(const clq_bench_run *run, trial *t, clq_queue *queue,
 /* ---- rows ---- */
 
 static clq_status add(clq_bench_run *run, uint32_t device, const trial *t, const clq_bench_times *times, uint64_t wrong,
-                      double limit, const char *note) {
+                      double limit, const char *reason) {
     double gbps = t->bytes / times->p50_us * 1e-3;
     clq_bench_row row = clq_bench_row_of(run, device);
     clq_bench_put_text(&row, "op", t->kind->name);
@@ -279,7 +279,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const trial *t, const
     clq_bench_put_number(&row, "gbps", gbps);
     clq_bench_put_limit(&row, "gbps", gbps, limit);
     clq_bench_put_wrong(&row, times, wrong);
-    clq_bench_put_text(&row, "note", note);
+    clq_bench_put_reason(&row, reason);
     return clq_bench_add(run, &row);
 }
 
@@ -292,7 +292,7 @@ static clq_status measure_kind(clq_bench_run *run, uint32_t device, clq_queue *q
     if (status == CLQ_OK) status = clq_bench_stream(run, queue, (size_t)t.footprint, &limit);
     bool told = status == CLQ_OK || clq_bench_is_local(status);
     if (status != CLQ_OK) times = clq_bench_no_times;
-    if (told) status = add(run, device, &t, &times, wrong, limit, status == CLQ_OK ? "" : clq_error_detail());
+    if (told) status = add(run, device, &t, &times, wrong, limit, status == CLQ_OK ? NULL : clq_error_detail());
     clq_bench_lab_release(&t.lab);
     for (size_t slot = 0; slot < SLOTS; slot++) clq_free(t.floats[slot]);
     clq_free(t.winner);
@@ -326,11 +326,12 @@ clq_status clq_bench_ops(int argc, char **argv) {
          0},
         {"parameters", KEY_PARAMETERS, "N", 0, "floats that are updated (default 1000000)", 0},
         {0}};
-    static const clq_bench_column columns[] = {
-        {"label", "device", -12, 0}, {"op", "op", -17, 0},          {"bytes", "bytes", 10, 0},
-        {"us_min", "us min", 10, 2}, {"us_p50", "us p50", 10, 2},   {"us_p99", "us p99", 10, 2},
-        {"gbps", "GB/s", 8, 2},      {"limit_gbps", "limit", 8, 2}, {"pct_of_limit", "%", 5, 0},
-        {"wrong", "wrong", 6, 0},    {"note", "note", -1, 0},       {0}};
+    static const clq_bench_column columns[] = {{"label", "device", -12, 0},      {"op", "op", -17, 0},
+                                               {"bytes", "bytes", 10, 0},        {"time_us.min", "us min", 10, 2},
+                                               {"time_us.p50", "us p50", 10, 2}, {"time_us.p99", "us p99", 10, 2},
+                                               {"gbps", "GB/s", 8, 2},           {"limit_gbps", "limit", 8, 2},
+                                               {"pct_of_limit", "%", 5, 0},      {"wrong", "wrong", 6, 0},
+                                               {"reason", "reason", -1, 0},      {0}};
     static const clq_bench_spec spec = {.name = "ops",
                                         .about = "Activations, pooling, loss and update: time and memory traffic.",
                                         .options = table,

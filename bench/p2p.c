@@ -204,7 +204,7 @@ static clq_status no_peer(const field *f, uint32_t from, uint32_t to) {
 }
 
 static clq_status add(field *f, what w, const char *path, uint32_t from, uint32_t to, const clq_bench_times *times,
-                      uint64_t wrong, double limit, const char *note) {
+                      uint64_t wrong, double limit, const char *reason) {
     size_t bytes = w == LATENCY ? LATENCY_BYTES : f->bytes;
     double rate = w == LATENCY ? NAN : (double)bytes * (w == TWO_WAY ? 2 : 1) / times->p50_us * 1e-3;
     cell value = {w == LATENCY ? times->p50_us : rate, isnan(times->p50_us) ? '\0' : path[0]};
@@ -213,8 +213,6 @@ static clq_status add(field *f, what w, const char *path, uint32_t from, uint32_
     clq_bench_row row = clq_bench_row_start();
     clq_bench_put_count(&row, "from", from);
     clq_bench_put_count(&row, "to", to);
-    clq_bench_put_text(&row, "from_label", f->run->labels[from]);
-    clq_bench_put_text(&row, "to_label", f->run->labels[to]);
     clq_bench_put_text(&row, "what", what_names[w]);
     clq_bench_put_text(&row, "path", path);
     clq_bench_put_count(&row, "bytes", bytes);
@@ -222,10 +220,10 @@ static clq_status add(field *f, what w, const char *path, uint32_t from, uint32_
     clq_bench_put_number(&row, "gbps", rate);
     clq_bench_put_limit(&row, "gbps", rate, limit);
     clq_bench_put_wrong(&row, times, wrong);
-    clq_bench_put_text(&row, "note", note);
-    if (note[0])
+    clq_bench_put_reason(&row, reason);
+    if (reason)
         clq_bench_print(f->run, "not measured: %s from %s to %s: %s\n", what_names[w], f->run->labels[from],
-                        f->run->labels[to], note);
+                        f->run->labels[to], reason);
     return clq_bench_add(f->run, &row);
 }
 
@@ -245,7 +243,7 @@ static clq_status measure_pair(field *f, what w, uint32_t from, uint32_t to) {
     if (status == CLQ_OK) status = measure_lanes(f, w, staged, from, to, &times, &wrong);
     if (status != CLQ_OK && !clq_bench_is_local(status)) return status;
     if (status != CLQ_OK) times = clq_bench_no_times;
-    return add(f, w, path, from, to, &times, wrong, limit, status == CLQ_OK ? "" : clq_error_detail());
+    return add(f, w, path, from, to, &times, wrong, limit, status == CLQ_OK ? NULL : clq_error_detail());
 }
 
 static clq_status measure_pairs(field *f) {

@@ -41,6 +41,21 @@ void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, doub
     clq_bench_put_number(row, "pct_of_limit", 100 * rate / limit);
 }
 
+void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times) {
+    const struct {
+        const char *name;
+        double us;
+    } parts[] = {{"min", times->min_us}, {"p50", times->p50_us}, {"p99", times->p99_us}};
+    clq_bench_row spread = clq_bench_row_start();
+    for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++) clq_bench_put_number(&spread, parts[i].name, parts[i].us);
+    clq_bench_put(row, "time_us", spread.object);
+    row->failed |= spread.failed;
+}
+
+void clq_bench_put_reason(clq_bench_row *row, const char *reason) {
+    clq_bench_put(row, "reason", reason ? json_string(reason) : json_null());
+}
+
 void clq_bench_put_wrong(clq_bench_row *row, const clq_bench_times *times, uint64_t wrong) {
     if (isnan(times->p50_us))
         clq_bench_put(row, "wrong", json_null());
@@ -81,13 +96,21 @@ static void add_cell(clq_text *line, const clq_bench_column *column, const json_
     else if (json_is_boolean(value))
         clq_text_add(line, "%s%*s", gap, column->width, json_is_true(value) ? "yes" : "");
     else
-        clq_text_add(line, "%s%*s", gap, column->width, "-");
+        clq_text_add(line, "%s%*s", gap, column->width, column->width < 0 ? "" : "-");
+}
+
+static const json_t *value_of(const json_t *row, const char *key) {
+    char outer[64];
+    const char *point = strchr(key, '.');
+    if (!point) return json_object_get(row, key);
+    (void)snprintf(outer, sizeof outer, "%.*s", (int)(point - key), key);
+    return json_object_get(json_object_get(row, outer), point + 1);
 }
 
 static clq_status show(clq_bench_run *run, const json_t *row) {
     clq_text line = {0};
     for (const clq_bench_column *column = run->spec->columns; column->key; column++)
-        add_cell(&line, column, json_object_get(row, column->key));
+        add_cell(&line, column, value_of(row, column->key));
     if (line.failed) {
         clq_free(line.data);
         return clq_fail(CLQ_MEMORY, "out of memory while showing a row");

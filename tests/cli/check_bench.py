@@ -56,9 +56,11 @@ class Bench(unittest.TestCase):
         lines = list(csv.DictReader(table.read_text().splitlines()))
         self.assertEqual(len(lines), len(rows))
         for row, line in zip(rows, lines):
-            self.assertEqual(list(row), list(line), "keys and columns, in one order")
             self.assertEqual(list(row), list(rows[0]))
-            for key, value in row.items():
+            flat = {f"{key}_{part}" if part else key: v for key, value in row.items()
+                    for part, v in (value.items() if isinstance(value, dict) else [("", value)])}
+            self.assertEqual(list(flat), list(line), "keys and columns, in one order")
+            for key, value in flat.items():
                 if value is None or isinstance(value, str):
                     self.assertEqual(line[key], value or "")
                 elif isinstance(value, bool):
@@ -86,9 +88,8 @@ class Bench(unittest.TestCase):
         self.fails(2, "train", "-n", 65, says=["-n", "64"])
 
     def check_times(self, row):
-        self.assertLess(0, row["us_min"])
-        self.assertLessEqual(row["us_min"], row["us_p50"])
-        self.assertLessEqual(row["us_p50"], row["us_p99"])
+        time = row["time_us"]
+        self.assertTrue(0 < time["min"] <= time["p50"] <= time["p99"], time)
 
     def check_limit(self, row, unit):
         if row[unit] is not None and row["limit_" + unit] is not None:
@@ -108,9 +109,9 @@ class Bench(unittest.TestCase):
             self.check_limit(row, "gbps")
             self.assertEqual(row["wrong"], 0)
             self.assertGreater(row["limit_gbps"], 0)
-            rate = row["bytes"] / row["us_p50"] / 1e3
+            rate = row["bytes"] / row["time_us"]["p50"] / 1e3
             self.assertEqual(row["zero_copy"], rate > 3 * row["limit_gbps"])
-            self.assertEqual(row["note"], "zero-copy" if row["zero_copy"] else "")
+            self.assertIsNone(row["reason"])
             if row["zero_copy"]:
                 self.assertIsNone(row["gbps"])
             else:
@@ -126,8 +127,9 @@ class Bench(unittest.TestCase):
         rows = self.measure("memory", "--devices", "pocl:0", "-b", "1024G", "-e", "1024G", devices=1)
         self.assertEqual(len(rows), 8)
         for row in rows:
-            self.assertIn("would fit", row["note"])
-            self.assertEqual([row[k] for k in ("us_p50", "gbps", "limit_gbps", "pct_of_limit", "wrong")], [None] * 5)
+            self.assertIn("would fit", row["reason"])
+            self.assertEqual([row[k] for k in ("gbps", "limit_gbps", "pct_of_limit", "wrong")], [None] * 4)
+            self.assertEqual(row["time_us"], {"min": None, "p50": None, "p99": None})
 
     def test_launch(self):
         rows = self.measure("launch", "--devices", "pocl:0,intel", "-n", 5, "-w", 1)
@@ -135,32 +137,30 @@ class Bench(unittest.TestCase):
                          [(label, what) for label in ("pocl:0", "intel:0") for what in ("enqueue", "round trip")])
         for row in rows:
             self.check_times(row)
-            self.assertEqual(row["note"], "")
+            self.assertIsNone(row["reason"])
 
     P2P_ORDER = [(0, 0, "one-way"), (0, 1, "one-way"), (0, 1, "latency"), (0, 1, "two-way"), (1, 0, "one-way"), (1, 0, "latency"), (1, 1, "one-way")]
 
-    def check_p2p(self, rows, path, labels):
+    def check_p2p(self, rows, path):
         self.assertEqual([(r["from"], r["to"], r["what"]) for r in rows], self.P2P_ORDER)
         for row in rows:
-            self.assertEqual((row["from_label"], row["to_label"]), (labels[row["from"]], labels[row["to"]]))
             self.assertEqual(row["path"], "local" if row["from"] == row["to"] else path)
             self.check_times(row)
             self.check_limit(row, "gbps")
-            self.assertEqual((row["wrong"], row["note"]), (0, ""))
+            self.assertEqual((row["wrong"], row["reason"]), (0, None))
             if row["what"] == "latency":
                 self.assertEqual((row["gbps"], row["limit_gbps"]), (None, None))
                 continue
-            rate = row["bytes"] * (2 if row["what"] == "two-way" else 1) / row["us_p50"] / 1e3
+            rate = row["bytes"] * (2 if row["what"] == "two-way" else 1) / row["time_us"]["p50"] / 1e3
             self.assertAlmostEqual(row["gbps"], rate, delta=1e-9 * rate)
             self.assertGreater(row["limit_gbps"], 0)
 
     def test_p2p(self):
         small = ["-b", "2500001", "-n", 2, "-w", 0]  # two slots and a part of one
-        pocl = ["pocl:0", "pocl:1"]
-        self.check_p2p(self.measure("p2p", *TWO, *small), "peer", pocl)
-        self.check_p2p(self.measure("p2p", *TWO, *small, "--transport", "staged"), "staged", pocl)
-        self.check_p2p(self.measure("p2p", "--devices", "pocl:5,intel:0", *small), "staged", ["pocl:5", "intel:0"])
-        self.check_p2p(self.measure("p2p", "--devices", "pocl:0*2", *small), "staged", ["pocl:0", "pocl:0"])
+        self.check_p2p(self.measure("p2p", *TWO, *small), "peer")
+        self.check_p2p(self.measure("p2p", *TWO, *small, "--transport", "staged"), "staged")
+        self.check_p2p(self.measure("p2p", "--devices", "pocl:5,intel:0", *small), "staged")
+        self.check_p2p(self.measure("p2p", "--devices", "pocl:0*2", *small), "staged")
         self.fails(2, "p2p", "--devices", "pocl:0", says=["--devices"])
         self.fails(2, "p2p", *TWO, "--transport", "pigeon", says=["pigeon", "staged"])
         self.fails(2, "p2p", *TWO, "-b", 0, says=["-b"])
@@ -170,8 +170,8 @@ class Bench(unittest.TestCase):
         self.assertEqual([(r["from"], r["to"], r["what"]) for r in rows], self.P2P_ORDER)
         for row in rows:
             local = row["from"] == row["to"]
-            self.assertEqual(row["us_p50"] is not None, local)
-            self.assertEqual("different drivers" in row["note"], not local)
+            self.assertEqual(row["time_us"]["p50"] is not None, local)
+            self.assertEqual("different drivers" in (row["reason"] or ""), not local)
         table = self.run_bench("p2p", *TWO, "-b", 5000, "-n", 1, "-w", 0, "--transport", "staged").stdout.splitlines()
         titles = [i for i, line in enumerate(table) if line.endswith("(rows: from, columns: to)")]
         self.assertEqual(len(titles), 3)
@@ -183,9 +183,9 @@ class Bench(unittest.TestCase):
     def check_flops(self, row, flops):
         self.check_times(row)
         self.check_limit(row, "gflops")
-        self.assertEqual((row["wrong"], row["note"]), (0, ""))
+        self.assertEqual((row["wrong"], row["reason"]), (0, None))
         self.assertGreater(row["limit_gflops"], 0, "the device's peak was measured, and its kernel gave the right numbers")
-        self.assertAlmostEqual(row["gflops"], flops / row["us_p50"] / 1e3, delta=1e-9 * row["gflops"])
+        self.assertAlmostEqual(row["gflops"], flops / row["time_us"]["p50"] / 1e3, delta=1e-9 * row["gflops"])
 
     def test_gemm(self):
         shapes = [(17, 33, 9), (1, 1, 1)]
@@ -194,7 +194,7 @@ class Bench(unittest.TestCase):
                          [(f"pocl:{d}", *s, v) for d in (0, 1) for s in shapes for v in ("tile", "local", "clblast")])
         for row in rows:
             self.check_flops(row, 2 * row["m"] * row["n"] * row["k"])
-            self.assertEqual(row["us"], row["us_p50"])
+            self.assertEqual(row["us"], row["time_us"]["p50"])
             self.assertEqual(row["chosen"], row["variant"] == "tile", "on a CPU")
         few = self.measure("gemm", "--devices", "intel", "--sizes", "5x6x7", "--variants", "local,tile", "-n", 1, devices=1)
         self.assertEqual([r["variant"] for r in few], ["tile", "local"])
@@ -222,11 +222,30 @@ class Bench(unittest.TestCase):
         for row in rows:
             self.check_times(row)
             self.check_limit(row, "gbps")
-            self.assertEqual((row["wrong"], row["note"]), (0, ""))
+            self.assertEqual((row["wrong"], row["reason"]), (0, None))
             self.assertGreater(row["limit_gbps"], 0)
-            self.assertAlmostEqual(row["gbps"], row["bytes"] / row["us_p50"] / 1e3, delta=1e-9 * row["gbps"])
+            self.assertAlmostEqual(row["gbps"], row["bytes"] / row["time_us"]["p50"] / 1e3, delta=1e-9 * row["gbps"])
         self.fails(2, "ops", "--batch", 0, says=["--batch"])
         self.fails(2, "ops", "--parameters", "many", says=["--parameters"])
+
+    def test_results_can_be_compared_and_reported(self):
+        tiny = ["-n", 2, "-w", 0]
+        runs = {"memory": ["-b", 64, "-e", 64], "launch": [], "p2p": ["-b", 64], "gemm": ["--sizes", "2x3x4"], "conv": ["--layers", "1x3x3x1:2x2x1"],
+                "ops": ["--batch", 1, "--parameters", 16]}
+        files = []
+        for name, args in runs.items():
+            rows = self.measure(name, *TWO, *args, *tiny)
+            files.append(self.folder / f"{name}.json")
+            (self.folder / "bench.json").rename(files[-1])
+            result = subprocess.run([CLIQUE, "compare", files[-1], files[-1], "--json"], capture_output=True, text=True)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            compared = json.loads(result.stdout)
+            self.assertTrue(compared["same_machine"])
+            self.assertEqual({r["measure"] for r in compared["rows"]}, {"time_us"})
+            self.assertEqual(len({json.dumps(r["key"]) for r in compared["rows"]}), len(rows), "each row has a key of its own")
+        page = self.folder / "report.html"
+        self.assertEqual(subprocess.run([CLIQUE, "report", *files, "-o", page], capture_output=True).returncode, 0)
+        self.assertIn("heat", page.read_text())
 
     def test_help(self):
         names = [line.split()[2] for line in subprocess.run([CLIQUE, "bench", "--help"], capture_output=True, text=True).stdout.splitlines()]

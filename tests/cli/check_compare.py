@@ -92,8 +92,8 @@ class Compare(unittest.TestCase):
     def test_rows_without_a_spread(self):
         def gemm(us, variant):
             return {"m": 512, "n": 512, "k": 512, "us": us, "gflops": 268.4 / us, "variant": variant}
-        row, = self.compare(document("gemm", [gemm(1000.0, "tile8")]), document("gemm", [gemm(500.0, "tile4")]))["rows"]
-        self.assertEqual(row["key"], {"m": 512, "n": 512, "k": 512})
+        row, = self.compare(document("gemm", [gemm(1000.0, "tile")]), document("gemm", [gemm(500.0, "tile")]))["rows"]
+        self.assertEqual(row["key"], {"m": 512, "n": 512, "k": 512, "variant": "tile"})
         self.assertAlmostEqual(row["ratio"], 2.0, places=9)
         self.assertIsNone(row["beyond_noise"])
         self.assertIn("no spread", self.run_files(document("gemm", [gemm(1000.0, "a")]), document("gemm", [gemm(500.0, "a")])).stdout)
@@ -133,6 +133,9 @@ class Compare(unittest.TestCase):
         a, b = document("train", [training(1, 1e3)]), document("train", [training(1, 1e3)], host={"cores": 64})
         self.assertIs(self.compare(a, b)["same_machine"], False)
         self.assertIn("different hosts", self.run_files(a, b).stdout)
+        quiet, busy = ({"cores": 2, "others_cores": others, "busy": others > 1} for others in (0.1, 1.5))
+        a, b = document("train", [training(1, 1e3)], host=quiet), document("train", [training(1, 1e3)], host=busy)
+        self.assertIs(self.compare(a, b)["same_machine"], True, "what others did is no part of the machine")
 
     def test_bad_files(self):
         good = document("all_reduce", [collective(1024, 100.0)])
