@@ -16,7 +16,7 @@ unsigned clq_bench_cores_of(const clq_device *device) {
     return CLQ_MAX(CLQ_MIN(clq_device_get_info(device)->compute_units, clq_cpu_count()), 1u);
 }
 
-enum { ROUNDS = 5, CORES_MOST = 1024 };
+enum { ROUNDS = 5, CORES_MOST = 1024, PAGE_BYTES = 4096 };
 
 /* A round moves so many bytes at least, per core. */
 static const size_t round_bytes = (size_t)4 << 20;
@@ -34,6 +34,7 @@ typedef struct mover {
     clq_barrier *barrier;
     clq_bench_host_work work;
     size_t bytes, repeats;
+    char *block; /* `from` and `to` lie inside */
     char *from, *to;
     double start[ROUNDS], end[ROUNDS];
     clq_thread *thread;
@@ -57,9 +58,11 @@ static void move(void *context) {
 }
 
 static clq_status start_mover(mover *m, bool own_thread) {
-    m->from = clq_alloc_aligned(4096, m->bytes);
-    m->to = clq_alloc_aligned(4096, m->bytes);
-    if (!m->from || !m->to) return CLQ_MEMORY;
+    size_t room = clq_round_up(m->bytes, PAGE_BYTES);
+    m->block = clq_alloc_aligned(PAGE_BYTES, 2 * room + PAGE_BYTES);
+    if (!m->block) return CLQ_MEMORY;
+    m->from = m->block;
+    m->to = m->block + room + PAGE_BYTES / 2; /* not the same place in a page: stores would seem to hit loads */
     memset(m->from, 1, m->bytes);
     memset(m->to, 2, m->bytes);
     return own_thread ? clq_thread_start("mover", move, m, &m->thread) : CLQ_OK;
@@ -96,8 +99,7 @@ clq_status clq_bench_host_rate(unsigned cores, size_t bytes, clq_bench_host_work
         clq_barrier_abort(barrier);
     for (unsigned i = 0; movers && i < cores; i++) {
         clq_thread_join(movers[i].thread);
-        clq_free(movers[i].from);
-        clq_free(movers[i].to);
+        clq_free(movers[i].block);
     }
     if (status == CLQ_OK) *out = best_rate(movers, cores);
     clq_free(movers);
