@@ -16,10 +16,10 @@ unsigned clq_bench_cores_of(const clq_device *device) {
     return CLQ_MAX(CLQ_MIN(clq_device_get_info(device)->compute_units, clq_cpu_count()), 1u);
 }
 
-enum { ROUNDS = 5, CORES_MOST = 1024, PAGE_BYTES = 4096 };
+enum { ROUNDS = 9, CORES_MOST = 1024, PAGE_BYTES = 4096 };
 
 /* A round moves so many bytes at least, per core. */
-static const size_t round_bytes = (size_t)4 << 20;
+static const size_t round_bytes = (size_t)16 << 20;
 
 /* Called through these, so that no repetition is left out as useless. */
 static void *(*volatile copy_bytes)(void *, const void *, size_t) = memcpy;
