@@ -133,9 +133,15 @@ void clq_bench_print(clq_bench_run *run, const char *format, ...) CLQ_PRINTF(2, 
 
 /* How many of the host's cores a device that shares its memory can put to a copy. */
 unsigned clq_bench_cores_of(const clq_device *device);
-typedef enum clq_bench_host_work { CLQ_BENCH_COPY, CLQ_BENCH_FILL, CLQ_BENCH_ADD } clq_bench_host_work;
-/* What so many cores together reach with memcpy, memset or the addition of floats to others, each on its part of
- * `bytes`, in 1e9 bytes/s: the best of some rounds. A copy and an addition count their bytes once. */
+typedef enum clq_bench_host_work {
+    CLQ_BENCH_COPY,
+    CLQ_BENCH_FILL,
+    CLQ_BENCH_ADD,
+    CLQ_BENCH_UPDATE
+} clq_bench_host_work;
+/* What so many cores together reach with memcpy, memset, the addition of floats to others, or reading and writing in
+ * place, each on its part of `bytes`, in 1e9 bytes/s: the best of some rounds. A copy and an addition count their bytes
+ * once. */
 clq_status clq_bench_host_rate(unsigned cores, size_t bytes, clq_bench_host_work work, double *out);
 
 /* What others took of the cores that this process may use. */

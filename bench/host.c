@@ -26,8 +26,8 @@ static void *(*volatile copy_bytes)(void *, const void *, size_t) = memcpy;
 static void *(*volatile set_bytes)(void *, int, size_t) = memset;
 
 /* By what the collectives add with, which is as fast as the memory. */
-static void add_floats(float *to, const float *from, size_t count) {
-    clq_reduce_find(CLQ_F32, CLQ_SUM)((const void *[]){to, from}, 2, (void *[]){to}, 1, 0, count, 2);
+static void add_floats(float *to, const float *from, unsigned inputs, size_t count) {
+    clq_reduce_find(CLQ_F32, CLQ_SUM)((const void *[]){to, from}, inputs, (void *[]){to}, 1, 0, count, inputs);
 }
 
 typedef struct mover {
@@ -51,7 +51,8 @@ static void move(void *context) {
             else if (m->work == CLQ_BENCH_COPY)
                 (void)copy_bytes(m->to, m->from, m->bytes);
             else
-                add_floats((float *)m->to, (const float *)m->from, m->bytes / sizeof(float));
+                add_floats((float *)m->to, (const float *)m->from, m->work == CLQ_BENCH_ADD ? 2 : 1,
+                           m->bytes / sizeof(float));
         }
         m->end[round] = clq_now();
     }

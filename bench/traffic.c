@@ -48,7 +48,10 @@ static clq_status limit_in_host_memory(const clq_bench_traffic *t, double *us) {
     /* As much memory as the call touches; a copy touches its bytes twice. */
     size_t held = CLQ_MAX((size_t)(t->in_place ? copied / 2 : copied), (size_t)4096);
     held = CLQ_MIN(held, (size_t)256 << 20);
-    CLQ_TRY(clq_bench_host_rate(cores, held, CLQ_BENCH_COPY, &copy_gbps));
+    /* What is reduced in place is read and written where it is; else a copy has two places, too. */
+    bool updates = t->direct && t->in_place && (t->collective == CLQ_ALL_REDUCE || t->collective == CLQ_REDUCE);
+    CLQ_TRY(
+        clq_bench_host_rate(cores, updates ? 2 * held : held, updates ? CLQ_BENCH_UPDATE : CLQ_BENCH_COPY, &copy_gbps));
     if (combined > 0) CLQ_TRY(clq_bench_host_rate(cores, held, CLQ_BENCH_ADD, &add_gbps));
     *us = (copied / copy_gbps + combined / add_gbps) * 1e-3;
     return CLQ_OK;

@@ -35,6 +35,11 @@ typedef struct clq_task {
  * deadline
  * + 1 s. */
 clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call);
+/* All ranks' parts (tasks[rank]) by the calling thread, while nobody is inside: for what is done sooner than another
+ * thread wakes. Only for direct calls on buffers that the host can reach (clq_crew_reaches). */
+clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks);
+/* Whether a rank's part is of that kind. */
+bool clq_crew_reaches(const clq_crew *crew, unsigned rank, const clq_task *task);
 /* The commonest ones. The sum of f32; bytes of the root's `data` to the others'; nothing. */
 clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
                                clq_buffer *out, size_t out_offset, size_t count);

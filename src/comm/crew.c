@@ -293,6 +293,35 @@ clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
     return end(crew, rank, status);
 }
 
+bool clq_crew_reaches(const clq_crew *crew, unsigned rank, const clq_task *task) {
+    clq_work work = {.task = *task};
+    if (crew->algorithm != CLQ_ALGORITHM_DIRECT || task->collective == CLQ_BARRIER) return false;
+    if (take_work(crew, rank, &work) != CLQ_OK) return false;
+    return (work.in_bytes == 0 || clq_buffer_host(task->in)) && (work.out_bytes == 0 || clq_buffer_host(task->out));
+}
+
+/* One rank's way to where its memory may be touched. */
+static clq_status begin_alone(clq_crew *crew, unsigned rank, const clq_task *task) {
+    clq_member *member = &crew->members[rank];
+    member->work = (clq_work){.task = *task};
+    member->step = 0;
+    member->in_is_mapped = member->out_is_mapped = false;
+    member->until = clq_now() + crew->deadline_s;
+    CLQ_TRY(take_work(crew, rank, &member->work));
+    if (task->queue) CLQ_TRY(clq_member_drain(crew, rank, task->queue));
+    return clq_direct_acquire(crew, rank);
+}
+
+clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks) {
+    if (atomic_load(&crew->failed)) return raise_aborted(crew);
+    for (unsigned r = 0; r < crew->size; r++) {
+        clq_status status = begin_alone(crew, r, &tasks[r]);
+        if (status != CLQ_OK) return fail_as(crew, r, status);
+    }
+    for (unsigned r = 0; r < crew->size && crew->members[r].work.bytes > 0; r++) clq_direct_run(crew, r);
+    return CLQ_OK;
+}
+
 clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
                                clq_buffer *out, size_t out_offset, size_t count) {
     const clq_task call = {.collective = CLQ_ALL_REDUCE,

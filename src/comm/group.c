@@ -316,18 +316,49 @@ void clq_group_destroy(clq_group *group) {
 
 /* ---- issuing ---- */
 
-static clq_status fill_call(clq_group *group, const clq_slice *in, const clq_slice *out, const cl_event *waits,
-                            bool wants_done, group_call *call) {
+static clq_status fill_call(const clq_group *group, const clq_slice *in, const clq_slice *out, group_call *call) {
     const clq_task *task = &call->task;
     if ((!in && task->collective != CLQ_BARRIER) || (!out && task->collective != CLQ_BARRIER))
         return clq_fail(CLQ_ARGUMENT, "there are no slices");
     bool pair = task->collective == CLQ_SEND_RECV; /* one slice each, not one per rank */
     for (unsigned r = 0; r < group->size && task->collective != CLQ_BARRIER; r++)
         CLQ_TRY(take_slices(group, r, pair ? in : &in[r], pair ? out : &out[r], call));
-    CLQ_TRY(check_overlaps(call));
-    for (unsigned r = 0; r < group->size; r++)
-        CLQ_TRY(add_events(&group->ranks[r], &call->parts[r], waits, wants_done));
-    return CLQ_OK;
+    return check_overlaps(call);
+}
+
+/* Up to here another thread takes longer to wake than the work takes. Measured on two cores: handing over costs 40 to
+ * 50 us, adding 512 KiB to as many 30 us. */
+static const size_t alone_bytes = (size_t)4 << 20;
+
+/* Whether the calling thread does the call itself, at once. */
+static bool can_run_alone(clq_group *group, const group_call *call, const cl_event *waits) {
+    if (waits || call->bytes > alone_bytes / group->size) return false;
+    for (unsigned r = 0; r < group->size; r++) {
+        const clq_task task = task_of(&group->ranks[r], call);
+        if (!clq_crew_reaches(group->crew, r, &task)) return false;
+    }
+    pthread_mutex_lock(&group->lock);
+    bool idle = group->running == 0;
+    pthread_mutex_unlock(&group->lock);
+    return idle;
+}
+
+static clq_status run_alone(clq_group *group, const group_call *call, cl_event *done) {
+    clq_task tasks[CLQ_REPLICAS_MAX];
+    clq_event *events[CLQ_REPLICAS_MAX] = {0};
+    clq_status status = CLQ_OK;
+    for (unsigned r = 0; r < group->size; r++) {
+        tasks[r] = task_of(&group->ranks[r], call);
+        tasks[r].queue = group->ranks[r].callers_queue;
+        if (done && status == CLQ_OK) status = clq_event_create(group->ranks[r].device, &events[r]);
+    }
+    if (status == CLQ_OK) status = clq_crew_run_alone(group->crew, tasks);
+    for (unsigned r = 0; r < group->size && status == CLQ_OK && done; r++) status = clq_event_complete(events[r], true);
+    for (unsigned r = 0; r < group->size; r++) {
+        if (done && status == CLQ_OK) done[r] = clq_event_give(events[r]);
+        clq_event_destroy(events[r]);
+    }
+    return status;
 }
 
 static clq_status raise_failure(const clq_group *group) {
@@ -390,8 +421,12 @@ static clq_status issue_task(clq_group *group, const clq_task *task, const clq_s
     call->task = *task;
     call->bytes = bytes;
     call->size = call->running = group->size;
-    clq_status status = fill_call(group, in, out, waits, done != NULL, call);
-    if (status != CLQ_OK) {
+    clq_status status = fill_call(group, in, out, call);
+    bool alone = status == CLQ_OK && can_run_alone(group, call, waits);
+    if (alone) status = run_alone(group, call, done);
+    for (unsigned r = 0; r < group->size && status == CLQ_OK && !alone; r++)
+        status = add_events(&group->ranks[r], &call->parts[r], waits, done != NULL);
+    if (alone || status != CLQ_OK) {
         destroy_call(call);
         return status;
     }
