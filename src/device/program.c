@@ -135,20 +135,22 @@ clq_status clq_program_get(clq_device *device, const char *file, const char *opt
     return status;
 }
 
-/* A program of an island is built for one device of its context: the others' binaries are empty. */
+/* A program of an island is built for one device of its context: the others' binaries are empty, or (PoCL) are not
+ * among what is given, which is the one binary then. */
 static clq_status binary_of(const clq_device *device, cl_program program, unsigned char **out, size_t *bytes) {
     enum { MOST = CLQ_REPLICAS_MAX };
     cl_uint count = 0;
     cl_device_id ids[MOST];
-    size_t sizes[MOST];
+    size_t sizes[MOST] = {0}, given = 0;
     unsigned char *binaries[MOST] = {NULL};
     cl_int error = clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL);
     if (error == CL_SUCCESS && count > MOST) error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS) error = clGetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, NULL);
-    if (error == CL_SUCCESS) error = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL);
+    if (error == CL_SUCCESS) error = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, &given);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for a program's binary");
     cl_uint mine = 0;
     while (mine < count && ids[mine] != device->id) mine++;
+    if (given == sizeof sizes[0]) mine = 0, count = 1;
     if (mine == count || sizes[mine] == 0)
         return clq_fail(CLQ_DEVICE, "%s gives no binary of a program", device->label);
     binaries[mine] = clq_alloc(sizes[mine], 1);

@@ -241,10 +241,37 @@ static void test_unwritable(void **state) {
     assert_int_equal(unlink(folder), 0);
 }
 
+/* Every device of a shared context builds for itself, and what it built is kept. */
+static void test_island(void **state) {
+    (void)state;
+    enum { COUNT = 3 };
+    clq_system *system;
+    clq_device *devices[COUNT];
+    clq_device_choice choices[COUNT];
+    char path[1024];
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+    for (uint32_t i = 0; i < COUNT; i++) choices[i] = (clq_device_choice){i, 0, 1};
+    CHECK_OK(clq_island_open(system, choices, COUNT, devices));
+    for (int i = 0; i < COUNT; i++) {
+        const char *options[COUNT] = {"-DISLAND=0", "-DISLAND=1", "-DISLAND=2"};
+        clq_kernel *kernel;
+        CHECK_OK(clq_kernel_create(devices[i], "selftest", options[i], "add_words", &kernel));
+        clq_kernel_destroy(kernel);
+    }
+    logged[0] = '\0';
+    clq_log_set_sink(keep_log, NULL, CLQ_LOG_WARNING);
+    size_t before = entries(path, sizeof path);
+    for (int i = 0; i < COUNT; i++) clq_device_close(devices[i]);
+    clq_log_set_sink(NULL, NULL, CLQ_LOG_WARNING);
+    assert_string_equal(logged, "");
+    assert_int_equal(entries(path, sizeof path), before + COUNT);
+    clq_system_close(system);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_damage),   cmocka_unit_test(test_foreign),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_cache), cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_no_cache), cmocka_unit_test(test_unwritable), cmocka_unit_test(test_island),
     };
     return cmocka_run_group_tests_name("cache", tests, make_folder, remove_folder);
 }
