@@ -187,6 +187,56 @@ class Bench(unittest.TestCase):
         self.assertGreater(row["limit_gflops"], 0, "the device's peak was measured, and its kernel gave the right numbers")
         self.assertAlmostEqual(row["gflops"], flops / row["time_us"]["p50"] / 1e3, delta=1e-9 * row["gflops"])
 
+    COLLECTIVES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "broadcast": 0, "reduce": 0, "send_recv": 0}
+    COLLECTIVE_KEYS = ["bytes", "count", "dtype", "redop", "algo", "transport", "memory", "ranks", "in_place", "time_us", "algbw_gbps", "busbw_gbps", "wrong",
+                       "limit_gbps", "pct_of_limit"]
+
+    def check_collective(self, name, rows, ranks):
+        factor = {2: 2 * (ranks - 1) / ranks, 1: (ranks - 1) / ranks, 0: 1}[self.COLLECTIVES[name]]
+        for row in rows:
+            self.assertEqual(list(row), self.COLLECTIVE_KEYS)
+            self.assertEqual((row["ranks"], row["wrong"]), (ranks, 0), row)
+            parts = ranks if self.COLLECTIVES[name] == 1 else 1
+            self.assertEqual(row["bytes"], row["count"] * parts * {"f32": 4, "f16": 2, "i8": 1, "u64": 8}[row["dtype"]])
+            self.check_times(row)
+            self.assertAlmostEqual(row["algbw_gbps"], row["bytes"] / row["time_us"]["p50"] / 1e3, delta=1e-9 * row["algbw_gbps"])
+            self.assertAlmostEqual(row["busbw_gbps"], row["algbw_gbps"] * factor, delta=1e-9 * row["algbw_gbps"])
+
+    def test_collectives(self):
+        three = ["--devices", "pocl:0,pocl:1,intel"]
+        for name in self.COLLECTIVES:
+            rows = self.measure(name, *three, "-b", 0, "-e", "100K", "-f", 310, "-n", 2, "-w", 0, "-d", "i8", devices=3)
+            self.assertEqual([r["in_place"] for r in rows], [False, True] * (len(rows) // 2))
+            self.assertEqual(rows[0]["bytes"], 0)
+            self.assertEqual({(r["algo"], r["transport"]) for r in rows}, {("direct", "mapped")})
+            self.assertEqual({r["redop"] for r in rows}, {"sum" if "reduce" in name else "none"})
+            self.check_collective(name, rows, 3)
+
+    def test_collectives_as_asked(self):
+        for algo in ("ring", "reduce-to-one", "doubling", "hierarchical"):
+            for transport, dtype, op in (("staged", "f16", "avg"), ("peer", "u64", "max")):
+                rows = self.measure("all_reduce", *TWO, "-b", 5000, "-e", 5001, "-i", 1, "-n", 1, "-w", 0, "--algo", algo, "--transport", transport, "-d", dtype,
+                                    "-o", op, "--chunk", 999, "--slots", 2, "--memory", "plain")
+                self.assertEqual({(r["algo"], r["transport"], r["memory"], r["redop"]) for r in rows}, {(algo, transport, "plain", op)})
+                self.check_collective("all_reduce", rows, 2)
+        rows = self.measure("all_reduce", "--devices", "pocl:0", "-b", 64, "-e", 64, "-n", 1, devices=1)
+        self.assertEqual({r["pct_of_limit"] for r in rows}, {None})
+        rows = self.measure("all_reduce", *TWO, "-b", 64, "-e", 64, "-n", 1, "-c", 0)
+        self.assertEqual({r["wrong"] for r in rows}, {None})
+        text = self.run_bench("all_reduce", *TWO, "-b", 64, "-e", 64, "-n", 1, "--explain").stdout
+        self.assertIn("# all 2 ranks, any size: direct over mapped memory", text)
+        self.assertIn("# Wrong values: 0 OK", text)
+
+    def test_collectives_wrong_usage(self):
+        self.fails(2, "all_reduce", "-d", "f8", says=["-d", "f8", "bf16"])
+        self.fails(2, "all_reduce", "-o", "xor", says=["-o", "xor", "prod"])
+        self.fails(2, "all_reduce", "-d", "bool", says=["bool"])
+        self.fails(2, "all_reduce", "--algo", "tree", says=["--algo", "tree", "reduce-to-one"])
+        self.fails(2, "all_reduce", "--transport", "smoke", says=["--transport", "mapped"])
+        self.fails(2, "broadcast", *TWO, "--root", 2, says=["--root", "2 ranks"])
+        self.fails(2, "reduce", *TWO, "-c", 2, says=["-c"])
+        self.fails(3, "all_reduce", "--devices", "pocl:0,intel", "--transport", "peer", says=["peer", "context"])
+
     def test_gemm(self):
         shapes = [(17, 33, 9), (1, 1, 1)]
         rows = self.measure("gemm", *TWO, "--sizes", "17x33x9,1x1x1", "-n", 2, "-w", 0)
