@@ -35,6 +35,7 @@ fail:
 static void end_member(clq_member *member) {
     for (size_t i = 0; i < member->ready_capacity; i++) clq_event_destroy(member->ready[i]);
     clq_free(member->ready);
+    clq_free(member->aside);
     for (size_t dtype = 0; dtype < CLQ_DTYPE_COUNT; dtype++)
         for (size_t op = 0; op < CLQ_REDOP_COUNT; op++) clq_kernel_destroy(member->combine[dtype][op]);
     clq_queue_destroy(member->up);
@@ -181,6 +182,7 @@ static clq_status take_work(const clq_crew *crew, unsigned rank, clq_work *work)
         return clq_fail(CLQ_ARGUMENT, "%zu elements are more than can be addressed", call->count);
     work->in_bytes = clq_collective_in_bytes(call->collective, crew->size, rank, call->root, work->bytes);
     work->out_bytes = clq_collective_out_bytes(call->collective, crew->size, rank, call->root, call->to, work->bytes);
+    work->hosted = crew->algorithm != CLQ_ALGORITHM_DIRECT && crew->transport == CLQ_TRANSPORT_MAPPED;
     work->algorithm = clq_crew_choose(crew, call->collective, work->bytes);
     CLQ_TRY(check_range("input", call->in, call->in_offset, work->in_bytes, element));
     return check_range("output", call->out, call->out_offset, work->out_bytes, element);

@@ -15,8 +15,9 @@
 typedef struct clq_work {
     clq_task task;
     clq_algorithm algorithm;
+    bool hosted; /* a schedule carried out by the host on its own pointers: mapped links */
     size_t bytes, in_bytes, out_bytes;
-    char *in_host, *out_host; /* direct: where the host sees the two ranges */
+    char *in_host, *out_host; /* direct, hosted: where the host sees the two ranges */
     char *mapping;            /* of the output, or of both */
 } clq_work;
 
@@ -35,7 +36,9 @@ typedef struct clq_member {
     clq_queue *up, *down;
     clq_kernel *combine[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT]; /* made when first needed */
     clq_buffer *passing;                                   /* CLQ_PLACE_WORK; grows */
-    clq_event **ready;                                     /* [chunk]: follows what was received last there */
+    char *aside;                                           /* hosted: CLQ_PLACE_WORK, and behind it a chunk */
+    size_t aside_bytes;
+    clq_event **ready; /* [chunk]: follows what was received last there */
     size_t ready_capacity;
 } clq_member;
 
@@ -49,7 +52,7 @@ typedef struct clq_slot {
 typedef struct clq_link {
     clq_gate filled, freed;
     bool gates_made;
-    clq_transport transport; /* STAGED or PEER */
+    clq_transport transport; /* MAPPED: only the gates */
     const char *reason;      /* why this one, for explain */
     unsigned from, to;
     clq_buffer *pinned;

@@ -3,7 +3,8 @@
  * Staged: the sender's download queue reads the chunk into a pinned host slot, the receiver's upload queue writes it
  * on: 2 transfers and 2 passes through host memory for every byte. Peer: the sender's download queue copies straight
  * into the receiver's memory, inside their shared context: 1 transfer. What is to be combined lands in the link's
- * scratch, where a kernel of the receiver takes it from; what is not goes to its place at once.
+ * scratch, where a kernel of the receiver takes it from; what is not goes to its place at once. Mapped: nothing is
+ * sent; the receiver reads the sender's memory by the host's pointer (walk.c), and the link only counts.
  *
  * Both ends only enqueue. An end tells the other "filled" or "freed" as soon as the command that does it is
  * enqueued, by handing over its event: transfers of several slots, in both directions, and additions overlap. Across
@@ -69,6 +70,11 @@ static clq_status open_link(clq_crew *crew, clq_link *link) {
         return status;
     }
     link->gates_made = true;
+    if (crew->transport == CLQ_TRANSPORT_MAPPED) {
+        link->transport = CLQ_TRANSPORT_MAPPED;
+        link->reason = "as asked";
+        return CLQ_OK;
+    }
     const size_t bytes = crew->slots * crew->chunk_bytes;
     CLQ_TRY(
         clq_buffer_create(crew->members[link->to].device, CLQ_MEMORY_DEVICE, bytes, "received chunks", &link->scratch));

@@ -39,14 +39,10 @@ static clq_status take_algorithm(clq_crew *crew, clq_algorithm wanted) {
     if (direct && linked)
         return clq_fail(CLQ_UNSUPPORTED,
                         "the direct algorithm works on mapped memory only: choose transport auto or mapped");
-    if (mapped && wanted != CLQ_ALGORITHM_AUTO && !direct)
-        return clq_fail(CLQ_UNSUPPORTED,
-                        "%s sends over staged or peer links: choose algorithm auto or direct for mapped memory",
-                        clq_algorithm_name(wanted));
     if ((direct || mapped) && stranger)
-        return clq_fail(CLQ_UNSUPPORTED, "%s does not share the host's memory, which direct over mapped memory needs",
+        return clq_fail(CLQ_UNSUPPORTED, "%s does not share the host's memory, which mapped memory needs",
                         clq_device_label(stranger));
-    if (direct || mapped || (wanted == CLQ_ALGORITHM_AUTO && !linked && !stranger)) {
+    if (direct || (wanted == CLQ_ALGORITHM_AUTO && !linked && !stranger)) {
         crew->algorithm = CLQ_ALGORITHM_DIRECT;
         crew->reason = direct || mapped ? "as asked" : "every device shares the host's memory";
         return CLQ_OK;

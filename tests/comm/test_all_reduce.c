@@ -217,6 +217,21 @@ static void test_peer(void **state) {
     check_kinds("bbbbb", true, true, peer_tiny);
 }
 
+/* Every algorithm with links of every kind; the host carries out the schedule itself where they are mapped. */
+static void test_algorithms(void **state) {
+    (void)state;
+    const char *const kinds[] = {"b", "bb", "bbb", "pib", "cccccccc"};
+    for (unsigned algorithm = CLQ_ALGORITHM_RING; algorithm < CLQ_ALGORITHM_COUNT; algorithm++)
+        for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++) {
+            clq_group_config config = {
+                .algorithm = (clq_algorithm)algorithm, .transport = CLQ_TRANSPORT_MAPPED, .chunk_bytes = 1024};
+            check_kinds(kinds[i], false, i % 2 == 0, config);
+            if (algorithm == CLQ_ALGORITHM_DIRECT) continue;
+            config.transport = CLQ_TRANSPORT_STAGED;
+            check_kinds(kinds[i], false, i % 2 != 0, config);
+        }
+}
+
 static void test_mixed_vendors(void **state) {
     (void)state;
     check_kinds("pi", false, false, direct);
@@ -284,9 +299,13 @@ static void test_direct_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_direct),       cmocka_unit_test(test_staged),
-        cmocka_unit_test(test_peer),         cmocka_unit_test(test_mixed_vendors),
-        cmocka_unit_test(test_long),         cmocka_unit_test(test_bits_do_not_depend_on_chunks),
+        cmocka_unit_test(test_direct),
+        cmocka_unit_test(test_staged),
+        cmocka_unit_test(test_peer),
+        cmocka_unit_test(test_mixed_vendors),
+        cmocka_unit_test(test_algorithms),
+        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_bits_do_not_depend_on_chunks),
         cmocka_unit_test(test_direct_order),
     };
     return cmocka_run_group_tests_name("comm/all_reduce", tests, NULL, NULL);

@@ -227,7 +227,7 @@ static void test_bad_configurations(void **state) {
     } cases[] = {
         {{.transport = CLQ_TRANSPORT_PEER}, CLQ_UNSUPPORTED},
         {{.algorithm = CLQ_ALGORITHM_DIRECT, .transport = CLQ_TRANSPORT_STAGED}, CLQ_UNSUPPORTED},
-        {{.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_MAPPED}, CLQ_UNSUPPORTED},
+        {{.algorithm = CLQ_ALGORITHM_DIRECT, .transport = CLQ_TRANSPORT_PEER}, CLQ_UNSUPPORTED},
         {{.algorithm = (clq_algorithm)77}, CLQ_ARGUMENT},
         {{.transport = (clq_transport)77}, CLQ_ARGUMENT},
         {{.slots = 1000}, CLQ_ARGUMENT},
