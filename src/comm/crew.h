@@ -63,11 +63,17 @@ typedef struct clq_link {
     _Alignas(64) size_t received;
 } clq_link;
 
+/* What an all-reduce takes: alpha + beta * bytes. alpha 0: unknown. */
+typedef struct clq_cost {
+    double alpha_s, beta_s;
+} clq_cost;
+
 struct clq_crew {
     unsigned size;
     clq_algorithm algorithm; /* AUTO: what choose.c finds best for each size */
     clq_transport transport;
-    bool shares_host;   /* all devices share the host's memory: direct is possible */
+    bool measured; /* the costs are */
+    clq_cost costs[CLQ_ALGORITHM_COUNT];
     const char *reason; /* why direct, or why not; for explain */
     size_t chunk_bytes;
     unsigned slots;
@@ -95,9 +101,15 @@ clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event);
  * waits: PoCL 3.1's basic device does not wait for an event that is not complete, or deadlocks when it completes. */
 clq_status clq_member_order(clq_crew *crew, unsigned rank, clq_queue *queue, clq_event *event);
 
-/* plan.c: what the config allows, and which algorithm a call gets: the same on every rank. */
+/* plan.c: what the config allows. */
 clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config);
+
+/* choose.c: which algorithm a call gets: the same on every rank. */
+/* For AUTO over links: recalls, or measures and keeps, what the candidates cost. The crew is whole, and nobody inside.
+ */
+clq_status clq_crew_measure(clq_crew *crew);
 clq_algorithm clq_crew_choose(const clq_crew *crew, clq_collective collective, size_t bytes);
+void clq_crew_explain_choice(const clq_crew *crew, clq_text *text);
 
 /* direct.c */
 /* Makes the rank's memory visible to the host, and takes that back. */

@@ -1,11 +1,9 @@
-/* What a crew's config allows, and which algorithm a call gets: chosen by rule here, in one place. */
+/* What a crew's config allows, and what follows from it. */
 #include "comm/crew.h"
 
 enum { DEFAULT_SLOTS = 4, MOST_SLOTS = 64 };
 static const size_t default_chunk_bytes = (size_t)256 << 10, largest_chunk_bytes = (size_t)1 << 30;
 static const double default_deadline_s = 30;
-/* Up to here the number of steps matters and not the bytes. */
-static const size_t small_bytes = (size_t)32 << 10;
 
 static clq_status take_config(clq_crew *crew, const clq_group_config *config) {
     if ((unsigned)config->algorithm >= CLQ_ALGORITHM_COUNT || (unsigned)config->transport >= CLQ_TRANSPORT_COUNT)
@@ -98,14 +96,6 @@ clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config) {
     return make_links(crew);
 }
 
-clq_algorithm clq_crew_choose(const clq_crew *crew, clq_collective collective, size_t bytes) {
-    if (crew->algorithm != CLQ_ALGORITHM_AUTO) return crew->algorithm;
-    if (collective != CLQ_ALL_REDUCE) return CLQ_ALGORITHM_RING;
-    if (bytes <= small_bytes) return CLQ_ALGORITHM_DOUBLING;
-    bool nested = crew->islands.count > 1 && crew->islands.count < crew->size;
-    return nested ? CLQ_ALGORITHM_HIERARCHICAL : CLQ_ALGORITHM_RING;
-}
-
 /* ---- telling ---- */
 
 static void explain_link(const clq_crew *crew, const clq_link *link, clq_text *text) {
@@ -124,10 +114,7 @@ char *clq_crew_explain(const clq_crew *crew) {
         clq_text_add(&text, "all %u ranks, any size: %s (%s)\n", crew->size, clq_algorithm_name(crew->algorithm),
                      crew->reason);
     } else {
-        clq_text_add(&text, "all-reduce up to %zu bytes: %s, above: %s (%s)\n", small_bytes,
-                     clq_algorithm_name(clq_crew_choose(crew, CLQ_ALL_REDUCE, small_bytes)),
-                     clq_algorithm_name(clq_crew_choose(crew, CLQ_ALL_REDUCE, SIZE_MAX)), crew->reason);
-        clq_text_add(&text, "other collectives, any size: ring\n");
+        clq_crew_explain_choice(crew, &text);
     }
     for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++)
         if (crew->links[i]) explain_link(crew, crew->links[i], &text);

@@ -56,6 +56,12 @@ uint32_t clq_device_min_groups(const clq_device *device);
 /* Whether commands run in the thread that flushes them (PoCL's basic device). */
 bool clq_device_runs_in_caller(const clq_device *device);
 
+/* What was measured with a device may be kept beside its built kernels, checksummed as they are. recall: a copy for the
+ * caller to free, NULL where nothing (whole) is kept under the key. remember: a failure is only logged. */
+bool clq_device_remembers(const clq_device *device); /* whether there is a place to keep things */
+clq_status clq_device_recall(const clq_device *device, clq_hash128 key, void **out, size_t *bytes);
+void clq_device_remember(const clq_device *device, clq_hash128 key, const void *data, size_t bytes);
+
 /* ---- queues (queue.c) ---- */
 
 /* An in-order command queue. One thread at a time. */

@@ -191,3 +191,19 @@ void clq_programs_close(clq_device *device) {
     }
     device->programs = NULL;
 }
+
+/* ---- other things that are kept ---- */
+
+bool clq_device_remembers(const clq_device *device) { return device->cache_dir != NULL; }
+
+clq_status clq_device_recall(const clq_device *device, clq_hash128 key, void **out, size_t *bytes) {
+    *out = NULL;
+    *bytes = 0;
+    return device->cache_dir ? clq_cache_load(device->cache_dir, key, out, bytes) : CLQ_OK;
+}
+
+void clq_device_remember(const clq_device *device, clq_hash128 key, const void *data, size_t bytes) {
+    if (!device->cache_dir || clq_cache_has(device->cache_dir, key)) return;
+    if (clq_cache_store(device->cache_dir, key, data, bytes) != CLQ_OK)
+        clq_log(CLQ_LOG_WARNING, "a measurement is not kept: %s", clq_error_detail());
+}
