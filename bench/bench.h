@@ -18,6 +18,7 @@ clq_status clq_bench_launch(int argc, char **argv);
 clq_status clq_bench_memory(int argc, char **argv);
 clq_status clq_bench_ops(int argc, char **argv);
 clq_status clq_bench_p2p(int argc, char **argv);
+clq_status clq_bench_peers(int argc, char **argv);
 clq_status clq_bench_train(int argc, char **argv);
 clq_status clq_bench_all_reduce(int argc, char **argv);
 clq_status clq_bench_reduce_scatter(int argc, char **argv);
@@ -44,6 +45,9 @@ typedef struct clq_bench_spec {
         *options;           /* its own, ended by {0}; NULL: none. Keys: letters but n and w, or from OWN on */
     clq_option_handler set; /* takes them */
     clq_status (*check)(const void *context); /* of all options together, before any device is touched; may be NULL */
+    /* Of a benchmark whose devices its child processes open: sets run->described. No driver is loaded then, and
+     * run->system and run->devices stay empty. Else NULL. */
+    clq_status (*describe)(clq_bench_run *run, void *context);
     clq_status (*run)(clq_bench_run *run, void *context);
     uint64_t iterations, warm_ups; /* what -n and -w are when they are not given */
     uint64_t iterations_most;
@@ -60,6 +64,7 @@ struct clq_bench_run {
     clq_system *system;
     clq_devices devices;
     char (*labels)[CLQ_BENCH_LABEL_MAX]; /* of the devices: "pocl:0", "intel:0 1/2" */
+    json_t *described;                   /* the file's "devices" */
     json_t *rows;
     size_t expected; /* rows in all, once known: for the progress line */
     const char *json_path, *csv_path, *devices_spec;
@@ -147,7 +152,8 @@ clq_status clq_bench_host_rate(unsigned cores, size_t bytes, clq_bench_host_work
 /* What others took of the cores that this process may use. */
 typedef struct clq_bench_load {
     bool known;
-    double at, all_s, own_s; /* seconds: of the clock, of the cores at work, of these for this process */
+    double at, all_s,
+        own_s; /* seconds: of the clock, of the cores at work, of these for this process and its children */
 } clq_bench_load;
 clq_bench_load clq_bench_load_now(void);
 /* Cores that others kept busy from `since` to now, on average; NaN where the system does not tell. */
@@ -174,6 +180,8 @@ size_t clq_bench_sizes_count(const clq_bench_sizes *sizes);
 
 /* ---- the result file (result.c) ---- */
 
+/* The file's "devices": the selected ones. */
+clq_status clq_bench_describe_devices(const clq_bench_run *run, json_t **out);
 /* Writes what the options ask for; by rename. */
 clq_status clq_bench_result_write(const clq_bench_run *run, int argc, char **argv, double others, bool complete);
 

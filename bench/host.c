@@ -142,9 +142,12 @@ static double seconds_of(struct timeval time) { return (double)time.tv_sec + 1e-
 
 clq_bench_load clq_bench_load_now(void) {
     clq_bench_load load = {.at = clq_now()};
-    struct rusage own;
-    load.known = cores_at_work(&load.all_s) && getrusage(RUSAGE_SELF, &own) == 0;
-    if (load.known) load.own_s = seconds_of(own.ru_utime) + seconds_of(own.ru_stime);
+    struct rusage own, children;
+    load.known =
+        cores_at_work(&load.all_s) && getrusage(RUSAGE_SELF, &own) == 0 && getrusage(RUSAGE_CHILDREN, &children) == 0;
+    if (load.known)
+        load.own_s = seconds_of(own.ru_utime) + seconds_of(own.ru_stime) + seconds_of(children.ru_utime) +
+                     seconds_of(children.ru_stime);
     return load;
 }
 

@@ -24,6 +24,7 @@ static const struct {
     {"reduce", clq_bench_reduce, "sum (or product, …) of all ranks' buffers, on one"},
     {"send_recv", clq_bench_send_recv, "one rank's buffer, on another"},
     {"train", clq_bench_train, "training speed on 1 to n devices"},
+    {"peers", clq_bench_peers, "Open MPI, PyTorch and TensorFlow, beside the same on Clique"},
 };
 
 static void log_to_stderr(void *context, clq_log_level level, const char *line) {

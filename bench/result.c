@@ -19,17 +19,24 @@ static json_t *describe_host(const clq_bench_run *run, double others) {
                      number_or_null(others), "busy", (int)busy);
 }
 
-static json_t *describe_devices(const clq_bench_run *run) {
+clq_status clq_bench_describe_devices(const clq_bench_run *run, json_t **out) {
     const clq_devices *devices = &run->devices;
     json_t *list = json_array();
+    bool whole = list != NULL;
     for (uint32_t i = 0; i < devices->count; i++) {
         const clq_device_info *d = clq_system_device_info(devices->system, devices->items[i].index);
-        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:i}", "index", (int)d->index, "label",
-                                              run->labels[i], "driver", d->driver, "name", d->name, "driver_version",
-                                              d->driver_version, "part", (int)devices->items[i].part, "parts",
-                                              (int)devices->items[i].parts));
+        json_t *device =
+            json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:i}", "index", (int)d->index, "label", run->labels[i], "driver",
+                      d->driver, "name", d->name, "driver_version", d->driver_version, "part",
+                      (int)devices->items[i].part, "parts", (int)devices->items[i].parts);
+        if (json_array_append_new(list, device) != 0) whole = false;
     }
-    return list;
+    if (whole) {
+        *out = list;
+        return CLQ_OK;
+    }
+    json_decref(list);
+    return clq_fail(CLQ_MEMORY, "out of memory while describing the devices");
 }
 
 static clq_status write_text(const char *path, const char *text) {
@@ -45,11 +52,11 @@ static clq_status write_json(const clq_bench_run *run, int argc, char **argv, do
     clq_text command = {0};
     clq_text_add(&command, "clique-bench %s", run->spec->name);
     for (int i = 1; i < argc; i++) clq_text_add(&command, " %s", argv[i]);
-    json_t *document = command.failed ? NULL
-                                      : json_pack("{s:s, s:s, s:o, s:o, s:s, s:b, s:O}", "schema", "clique-bench/1",
-                                                  "bench", run->spec->name, "host", describe_host(run, others),
-                                                  "devices", describe_devices(run), "command", command.data, "complete",
-                                                  (int)complete, "rows", run->rows);
+    json_t *document = command.failed
+                           ? NULL
+                           : json_pack("{s:s, s:s, s:o, s:O, s:s, s:b, s:O}", "schema", "clique-bench/1", "bench",
+                                       run->spec->name, "host", describe_host(run, others), "devices", run->described,
+                                       "command", command.data, "complete", (int)complete, "rows", run->rows);
     clq_free(command.data);
     char *text = document ? json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);

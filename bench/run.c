@@ -80,11 +80,20 @@ static clq_status name_devices(clq_bench_run *run) {
     return CLQ_OK;
 }
 
+static clq_status open_devices(clq_bench_run *run) {
+    CLQ_TRY(clq_system_open(NULL, &run->system));
+    CLQ_TRY(clq_devices_select(run->system, run->devices_spec, &run->devices));
+    CLQ_TRY(name_devices(run));
+    return clq_bench_describe_devices(run, &run->described);
+}
+
 static void introduce(clq_bench_run *run) {
-    for (uint32_t i = 0; i < run->devices.count; i++) {
-        const clq_device_info *info = clq_system_device_info(run->system, run->devices.items[i].index);
-        clq_bench_print(run, "# %s: %s, driver %s\n", run->labels[i], info->name, info->driver_version);
-    }
+    size_t index;
+    json_t *device;
+    json_array_foreach(run->described, index, device)
+        clq_bench_print(run, "# %s: %s, driver %s\n", json_string_value(json_object_get(device, "label")),
+                        json_string_value(json_object_get(device, "name")),
+                        json_string_value(json_object_get(device, "driver_version")));
     const clq_bench_column *columns = run->spec->columns;
     for (const clq_bench_column *column = columns; column && column->key; column++)
         clq_bench_print(run, "%s%*s", column == columns ? "" : "  ", column->width, column->title);
@@ -128,9 +137,7 @@ static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_be
 static clq_status run_all(clq_bench_run *run, int argc, char **argv) {
     run->rows = json_array();
     if (!run->rows) return clq_fail(CLQ_MEMORY, "out of memory while starting");
-    CLQ_TRY(clq_system_open(NULL, &run->system));
-    CLQ_TRY(clq_devices_select(run->system, run->devices_spec, &run->devices));
-    CLQ_TRY(name_devices(run));
+    CLQ_TRY(run->spec->describe ? run->spec->describe(run, run->context) : open_devices(run));
     introduce(run);
     clq_bench_load load = clq_bench_load_now();
     run->started = clq_now();
@@ -149,6 +156,7 @@ clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, c
     clq_interrupted(); /* from here on Ctrl-C ends the run in order */
     clq_status status = run_all(&run, argc, argv);
     json_decref(run.rows);
+    json_decref(run.described);
     clq_free(run.labels);
     clq_system_close(run.system);
     return status;

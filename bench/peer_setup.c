@@ -1,0 +1,167 @@
+/* What clique bench peers needs before it can run a peer. */
+#define _XOPEN_SOURCE 700 /* nftw; NOLINT(bugprone-reserved-identifier) */
+#include "peers.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the folder ---- */
+
+static clq_status join(const clq_peers *peers, const char *name, char **out) {
+    *out = clq_strprintf("%s/%s", peers->folder, name);
+    return *out ? CLQ_OK : CLQ_MEMORY;
+}
+
+static clq_status write_sources(clq_peers *peers) {
+    static const struct {
+        const char *part, *name;
+    } files[CLQ_PEER_COUNT] = {[CLQ_PEER_MPI] = {"peer_mpi", "peer_mpi.c"},
+                               [CLQ_PEER_TORCH] = {"peer_torch", "peer_torch.py"},
+                               [CLQ_PEER_TENSORFLOW] = {"peer_tensorflow", "peer_tensorflow.py"}};
+    for (unsigned i = 0; i < CLQ_PEER_COUNT; i++) {
+        const clq_peer_file *file = clq_peer_files;
+        while (strcmp(file->name, files[i].part) != 0) file++;
+        CLQ_TRY(join(peers, files[i].name, &peers->sources[i]));
+        clq_file_writer *writer;
+        CLQ_TRY(clq_file_writer_open(peers->sources[i], &writer));
+        clq_status status = clq_file_writer_put(writer, file->text, strlen(file->text));
+        if (status != CLQ_OK) {
+            clq_file_writer_cancel(writer);
+            return status;
+        }
+        CLQ_TRY(clq_file_writer_commit(writer));
+    }
+    return CLQ_OK;
+}
+
+static clq_status find_self(clq_peers *peers) {
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length < 0) return clq_fail(CLQ_SYSTEM, "cannot find this program's own file: %s", strerror(errno));
+    path[length] = '\0';
+    peers->self = clq_strdup(path);
+    return peers->self ? CLQ_OK : CLQ_MEMORY;
+}
+
+clq_status clq_peers_open(clq_peers *peers) {
+    const char *parent = clq_environment("TMPDIR");
+    char *folder = clq_strprintf("%s/clique-peers-XXXXXX", parent ? parent : "/tmp");
+    if (!folder) return CLQ_MEMORY;
+    if (!mkdtemp(folder)) {
+        clq_status status = clq_fail(CLQ_WRITE, "cannot make a folder in %s: %s; set TMPDIR to one that is writable",
+                                     parent ? parent : "/tmp", strerror(errno));
+        clq_free(folder);
+        return status;
+    }
+    peers->folder = folder;
+    CLQ_TRY(find_self(peers));
+    CLQ_TRY(join(peers, "peer_mpi", &peers->mpi_program));
+    CLQ_TRY(join(peers, "out", &peers->out_path));
+    CLQ_TRY(join(peers, "err", &peers->err_path));
+    CLQ_TRY(join(peers, "own.json", &peers->json_path));
+    return write_sources(peers);
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at) {
+    (void)status, (void)type, (void)at;
+    return remove(path);
+}
+
+void clq_peers_close(clq_peers *peers) {
+    if (peers->folder) (void)nftw(peers->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    for (unsigned i = 0; i < CLQ_PEER_COUNT; i++) {
+        clq_free(peers->starters[i]);
+        clq_free(peers->sources[i]);
+    }
+    clq_free(peers->json_path);
+    clq_free(peers->err_path);
+    clq_free(peers->out_path);
+    clq_free(peers->mpi_program);
+    clq_free(peers->self);
+    clq_free(peers->folder);
+}
+
+/* ---- which are there ---- */
+
+/* mpicc beside that mpirun, else any. */
+static clq_status find_compiler(const char *mpirun, char **out) {
+    const char *slash = strrchr(mpirun, '/');
+    char *beside = clq_strprintf("%.*s/mpicc", (int)(slash - mpirun), mpirun);
+    if (!beside) return CLQ_MEMORY;
+    clq_status status = clq_bench_find_program(beside, out);
+    clq_free(beside);
+    return status == CLQ_OK && !*out ? clq_bench_find_program("mpicc", out) : status;
+}
+
+/* Runs the compiler; it has no result to print. */
+static clq_status compile(clq_peers *peers, clq_bench_run *run, const char *compiler) {
+    clq_peer_command command = {0};
+    clq_bench_ending ending = {0};
+    clq_peer_command_add(&command, "%s", compiler);
+    clq_peer_command_add_words(&command, "-O2 -o");
+    clq_peer_command_add(&command, "%s", peers->mpi_program);
+    clq_peer_command_add(&command, "%s", peers->sources[CLQ_PEER_MPI]);
+    clq_status status = clq_bench_child_run(
+        &(clq_bench_child){command.argv, peers->out_path, peers->err_path, peers->limit_s}, &ending);
+    if (status != CLQ_OK && status != CLQ_SYSTEM) return status;
+    peers->ready[CLQ_PEER_MPI] = status == CLQ_OK && ending.code == 0 && access(peers->mpi_program, X_OK) == 0;
+    if (peers->ready[CLQ_PEER_MPI]) return CLQ_OK;
+    char line[CLQ_BENCH_LINE_MAX];
+    clq_bench_line_of(peers->err_path, NULL, line);
+    clq_bench_print(run, "note: Open MPI is left out: %s does not compile its program: %s\n", compiler,
+                    status == CLQ_OK ? line : clq_error_detail());
+    return CLQ_OK;
+}
+
+static clq_status find_mpi(clq_peers *peers, clq_bench_run *run, const char *mpirun) {
+    char **starter = &peers->starters[CLQ_PEER_MPI], *compiler = NULL;
+    CLQ_TRY(clq_bench_find_program(mpirun, starter));
+    if (*starter) CLQ_TRY(find_compiler(*starter, &compiler));
+    if (!compiler) {
+        clq_bench_print(run,
+                        "note: Open MPI is left out: %s is not installed; install openmpi-bin and libopenmpi-dev, or "
+                        "give --mpirun\n",
+                        *starter ? "mpicc" : mpirun);
+        return CLQ_OK;
+    }
+    clq_status status = compile(peers, run, compiler);
+    clq_free(compiler);
+    return status;
+}
+
+static clq_status probe(clq_peers *peers, clq_bench_run *run, clq_peer_system system, const char *python) {
+    const char *name = system == CLQ_PEER_TORCH ? "PyTorch" : "TensorFlow";
+    const char *package = system == CLQ_PEER_TORCH ? "torch" : "tensorflow";
+    CLQ_TRY(clq_bench_find_program(python, &peers->starters[system]));
+    if (!peers->starters[system]) {
+        clq_bench_print(
+            run, "note: %s is left out: %s is not installed; install python3 and the package %s, or give --python\n",
+            name, python, package);
+        return CLQ_OK;
+    }
+    char reason[CLQ_PEER_REASON_MAX];
+    clq_peer_command command = {0};
+    json_t *answer;
+    clq_peer_command_add(&command, "%s", peers->starters[system]);
+    clq_peer_command_add(&command, "%s", peers->sources[system]);
+    clq_peer_command_add(&command, "probe");
+    CLQ_TRY(clq_peer_run(peers, &command, reason, &answer));
+    const json_t *installed = json_object_get(answer, "installed");
+    peers->ready[system] = json_is_true(installed);
+    if (json_is_false(installed))
+        clq_bench_print(run, "note: %s is left out: %s has no package %s; pip install %s, or give --python\n", name,
+                        python, package, package);
+    else if (!peers->ready[system])
+        clq_bench_print(run, "note: %s is left out: %s: %s\n", name, python, reason[0] ? reason : "printed no result");
+    json_decref(answer);
+    return CLQ_OK;
+}
+
+clq_status clq_peers_find(clq_peers *peers, clq_bench_run *run, const char *mpirun, const char *python) {
+    CLQ_TRY(find_mpi(peers, run, mpirun));
+    CLQ_TRY(probe(peers, run, CLQ_PEER_TORCH, python));
+    return probe(peers, run, CLQ_PEER_TENSORFLOW, python);
+}

@@ -1,0 +1,128 @@
+"""What clique bench peers measures on PyTorch. One line of JSON on stdout is the result.
+
+usage: peer_torch.py probe
+       peer_torch.py all_reduce RANKS BYTES SAMPLES WARMUPS        gloo, float, sum, in place (it has no other)
+       peer_torch.py train RANKS MODEL BATCH SAMPLES EPOCHS THREADS    RANKS 1: one process; else DDP over gloo
+"""
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+import time
+
+
+def rank_of(sorted_values, percent):
+    """Nearest rank."""
+    return sorted_values[max((len(sorted_values) * percent + 99) // 100, 1) - 1]
+
+
+def report(**result):
+    import torch
+    print(json.dumps({"version": torch.__version__, **result}), flush=True)
+
+
+def spawn(body, ranks, *args):
+    """body(rank, ranks, *args) in so many processes, which meet by a file."""
+    import torch.multiprocessing
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(__file__))) as folder:
+        torch.multiprocessing.spawn(meet, (body, ranks, os.path.join(folder, "meeting"), *args), ranks)
+
+
+def meet(rank, body, ranks, path, *args):
+    import torch.distributed
+    if os.path.isdir("/sys/class/net/lo"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    torch.distributed.init_process_group("gloo", init_method="file://" + path, rank=rank, world_size=ranks)
+    body(rank, ranks, *args)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def all_reduce(rank, ranks, size, samples, warm_ups):
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    data = torch.zeros(size // 4)
+
+    def sample(repeats):
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            dist.all_reduce(data)
+        seconds = torch.tensor([time.perf_counter() - start], dtype=torch.float64)
+        dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
+        return seconds.item()
+
+    for _ in range(warm_ups):
+        sample(1)
+    repeats = 1
+    while repeats < 1 << 20 and sample(repeats) < 20e-6:
+        repeats *= 2
+    times = sorted(sample(repeats) / repeats * 1e6 for _ in range(samples))
+    mine = torch.arange(size // 4) % 61
+    data.copy_(mine + rank)
+    dist.all_reduce(data)
+    if not torch.equal(data, (ranks * mine + ranks * (ranks - 1) // 2).float()):
+        sys.exit(f"rank {rank}: wrong sums")
+    if rank == 0:
+        report(in_place=True, time_us={"min": times[0], "p50": rank_of(times, 50), "p99": rank_of(times, 99)})
+
+
+def build(name):
+    from torch import nn
+    torso = {"mlp": [nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)],
+             "cnn": [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                     nn.Linear(1600, 10)],
+             "cnn1": [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(5408, 10)]}
+    if name not in torso:
+        sys.exit(f"there is no model {name} here")
+    return nn.Sequential(*torso[name])
+
+
+def train(rank, ranks, name, batch, samples, epochs, threads):
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    torch.set_num_threads(threads)
+    model = build(name)
+    if ranks > 1:
+        model = nn.parallel.DistributedDataParallel(model)
+    update, loss_of = torch.optim.Adam(model.parameters()), nn.CrossEntropyLoss()
+    x, y = torch.rand(samples, 1, 28, 28), torch.randint(0, 10, (samples,))
+    low, high = batch * rank // ranks, batch * (rank + 1) // ranks
+    seconds = []
+    for _ in range(1 + epochs):
+        if ranks > 1:
+            torch.distributed.barrier()
+        start = time.perf_counter()
+        order = torch.randperm(samples, generator=torch.Generator().manual_seed(0))
+        for at in range(0, samples, batch):
+            chosen = order[at + low:at + high]
+            update.zero_grad()
+            loss_of(model(x[chosen]), y[chosen]).backward()
+            update.step()
+        if ranks > 1:
+            torch.distributed.barrier()
+        seconds.append(time.perf_counter() - start)
+    if rank == 0:
+        rates = sorted(samples / s for s in seconds[1:])
+        report(images_per_s=rank_of(rates, 50), images_per_s_least=rates[0], images_per_s_most=rates[-1])
+
+
+def main():
+    what, *args = sys.argv[1:]
+    if what == "probe":
+        print(json.dumps({"installed": importlib.util.find_spec("torch") is not None}))
+    elif what == "all_reduce":
+        spawn(all_reduce, *map(int, args))
+    else:
+        ranks, name, rest = int(args[0]), args[1], list(map(int, args[2:]))
+        if ranks > 1:
+            spawn(train, ranks, name, *rest)
+        else:
+            train(0, 1, name, *rest)
+
+
+if __name__ == "__main__":
+    main()
