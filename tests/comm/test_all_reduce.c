@@ -256,7 +256,7 @@ static void test_long(void **state) {
         ranks all;
         ranks_open(&all, cases[i].kinds, cases[i].island, &cases[i].config);
         clq_free(run_checked(&all, &(layout){.count = count, .in_shift = 1, .in_place = true}));
-        clq_free(run_checked(&all, &(layout){.count = 300007, .in_shift = 3, .out_shift = 2, .random = true}));
+        clq_free(run_checked(&all, &(layout){.count = 1200007, .in_shift = 3, .out_shift = 2, .random = true}));
         ranks_close(&all);
     }
 }
