@@ -20,19 +20,42 @@ uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth) {
     return 0;
 }
 
+/* The devices of kinds, and for each the name of its context: '\0' for one of its own. */
+static void read_kinds(ranks *all, const char *kinds, bool island, clq_device_choice *choices, char *contexts) {
+    unsigned basics = 0;
+    for (const char *at = kinds; *at; at++) {
+        assert_true(all->count < CLQ_REPLICAS_MAX);
+        unsigned r = all->count++;
+        choices[r] = (clq_device_choice){ranks_device_index(all->system, *at, *at == 'b' ? basics++ : 0), 0, 1};
+        contexts[r] = island ? '*' : '\0';
+        if (at[1] >= '0' && at[1] <= '9') contexts[r] = *++at;
+    }
+}
+
+/* Opens all that are in the context of rank `first`. */
+static void open_context(ranks *all, unsigned first, const clq_device_choice *choices, const char *contexts) {
+    clq_device_choice members[CLQ_REPLICAS_MAX];
+    clq_device *devices[CLQ_REPLICAS_MAX];
+    uint32_t count = 0;
+    for (unsigned r = first; r < all->count; r++)
+        if (contexts[r] == contexts[first]) members[count++] = choices[r];
+    must(clq_island_open(all->system, members, count, devices));
+    for (unsigned r = first, m = 0; r < all->count; r++)
+        if (contexts[r] == contexts[first]) all->devices[r] = devices[m++];
+}
+
 void ranks_open(ranks *all, const char *kinds, bool island, const clq_group_config *config) {
+    clq_device_choice choices[CLQ_REPLICAS_MAX];
+    char contexts[CLQ_REPLICAS_MAX];
     memset(all, 0, sizeof *all);
     must(clq_system_open(NULL, &all->system));
-    all->count = (unsigned)strlen(kinds);
-    clq_device_choice choices[CLQ_REPLICAS_MAX];
-    unsigned basics = 0;
-    for (unsigned r = 0; r < all->count; r++)
-        choices[r] =
-            (clq_device_choice){ranks_device_index(all->system, kinds[r], kinds[r] == 'b' ? basics++ : 0), 0, 1};
-    if (island)
-        must(clq_island_open(all->system, choices, all->count, all->devices));
-    else
-        for (unsigned r = 0; r < all->count; r++) must(clq_device_open(all->system, choices[r], &all->devices[r]));
+    read_kinds(all, kinds, island, choices, contexts);
+    for (unsigned r = 0; r < all->count; r++) {
+        if (contexts[r] == '\0')
+            must(clq_device_open(all->system, choices[r], &all->devices[r]));
+        else if (!all->devices[r])
+            open_context(all, r, choices, contexts);
+    }
     for (unsigned r = 0; r < all->count; r++) must(clq_queue_create(all->devices[r], 0, &all->queues[r]));
     must(clq_crew_create(all->devices, all->count, config, &all->crew));
 }

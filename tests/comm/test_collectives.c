@@ -1,0 +1,210 @@
+/* Every collective x algorithm and transport x element type x operation x number of ranks x devices and contexts x
+ * placement x size x offset x caller x memory x slots: not the whole product, but every two values of two of these meet
+ * at least once, which is checked. The long form, with the whole product of what matters, is tests/soak. */
+#include "support/comm_cases.h"
+#include "support/comm_values.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- the dimensions and their values ---- */
+
+typedef enum dimension {
+    SETTING,
+    RANKS,
+    LAYOUT,
+    SLOTS,
+    COLLECTIVE,
+    DTYPE,
+    OP,
+    COUNT,
+    PLACEMENT,
+    SHIFT,
+    CALLER,
+    MEMORY,
+    DIMENSIONS
+} dimension;
+static const dimension first_of_a_call = COLLECTIVE; /* those before it are the same for all calls of a crew */
+
+static const struct {
+    clq_algorithm algorithm;
+    clq_transport transport;
+} settings[] = {
+    {CLQ_ALGORITHM_AUTO, CLQ_TRANSPORT_AUTO},
+    {CLQ_ALGORITHM_AUTO, CLQ_TRANSPORT_STAGED},
+    {CLQ_ALGORITHM_AUTO, CLQ_TRANSPORT_PEER},
+    {CLQ_ALGORITHM_AUTO, CLQ_TRANSPORT_MAPPED},
+    {CLQ_ALGORITHM_DIRECT, CLQ_TRANSPORT_AUTO},
+    {CLQ_ALGORITHM_DIRECT, CLQ_TRANSPORT_MAPPED},
+    {CLQ_ALGORITHM_RING, CLQ_TRANSPORT_AUTO},
+    {CLQ_ALGORITHM_RING, CLQ_TRANSPORT_STAGED},
+    {CLQ_ALGORITHM_RING, CLQ_TRANSPORT_PEER},
+    {CLQ_ALGORITHM_REDUCE_TO_ONE, CLQ_TRANSPORT_AUTO},
+    {CLQ_ALGORITHM_REDUCE_TO_ONE, CLQ_TRANSPORT_STAGED},
+    {CLQ_ALGORITHM_REDUCE_TO_ONE, CLQ_TRANSPORT_PEER},
+    {CLQ_ALGORITHM_DOUBLING, CLQ_TRANSPORT_AUTO},
+    {CLQ_ALGORITHM_DOUBLING, CLQ_TRANSPORT_STAGED},
+    {CLQ_ALGORITHM_DOUBLING, CLQ_TRANSPORT_PEER},
+    {CLQ_ALGORITHM_HIERARCHICAL, CLQ_TRANSPORT_AUTO},
+    {CLQ_ALGORITHM_HIERARCHICAL, CLQ_TRANSPORT_STAGED},
+    {CLQ_ALGORITHM_HIERARCHICAL, CLQ_TRANSPORT_PEER},
+};
+
+/* Contexts of their own on one device; the same on devices of two vendors; one context; two or three contexts. */
+enum { ONE_DEVICE, VENDORS, TOGETHER, ISLANDS, LAYOUTS, RANKS_MOST = 8 };
+static const char *const layouts[LAYOUTS][RANKS_MOST] = {
+    {"c", "cc", "ccc", "cccc", "ccccc", "cccccc", "ccccccc", "cccccccc"},
+    {"i", "pi", "bip", "ibbp", "bbpib", "pbbbbi", "bbibbbp", "cbbibbbp"},
+    {"b1", "b1b1", "b1b1p1", "p1b1b1b1", "b1b1b1b1b1", "c1c1c1c1c1c1", "b1b1b1c1c1p1c1", "b1b1b1b1b1c1c1p1"},
+    {"p1", "b1b2", "b1b1b2", "b1b2b1b2", "b1b2b1p1b2", "b1b1b1b2b2b2", "b1b1ib2b2b2b1", "c1b2c3b1b2c3b1p1"},
+};
+
+static const struct {
+    size_t chunk_bytes;
+    unsigned slots;
+} slots[] = {{0, 0}, {192, 1}, {512, 2}, {4096, 3}};
+
+static const size_t counts[] = {0, 1, 2, 3, 5, 7, 13, 31, 61, 64, 127, 257, 521, 1031, 2053, 4099, 8209};
+static const size_t shifts[] = {0, 1, 5};
+
+static const unsigned values_of[DIMENSIONS] = {[SETTING] = CLQ_COUNT_OF(settings),
+                                               [RANKS] = RANKS_MOST,
+                                               [LAYOUT] = LAYOUTS,
+                                               [SLOTS] = CLQ_COUNT_OF(slots),
+                                               [COLLECTIVE] = CLQ_COLLECTIVE_COUNT,
+                                               [DTYPE] = VALUES_DTYPES,
+                                               [OP] = CLQ_REDOP_COUNT,
+                                               [COUNT] = CLQ_COUNT_OF(counts),
+                                               [PLACEMENT] = CASE_PLACEMENTS,
+                                               [SHIFT] = CLQ_COUNT_OF(shifts),
+                                               [CALLER] = CASE_CALLERS,
+                                               [MEMORY] = 2};
+
+/* ---- what has met what ---- */
+
+enum { VALUES_MOST = 18 };
+static bool met[DIMENSIONS][VALUES_MOST][DIMENSIONS][VALUES_MOST];
+
+static bool fits_layout(unsigned setting, unsigned layout) {
+    return settings[setting].transport != CLQ_TRANSPORT_PEER || layout == TOGETHER;
+}
+
+/* Whether a dimension has a meaning for a collective. */
+static bool matters(dimension d, unsigned collective) {
+    if (d == OP) return clq_collective_reduces((clq_collective)collective);
+    if (d == PLACEMENT && collective == CLQ_SEND_RECV) return false; /* two ranks' memory */
+    bool of_data = d == DTYPE || d == COUNT || d == PLACEMENT || d == SHIFT || d == MEMORY;
+    return !of_data || collective != CLQ_BARRIER;
+}
+
+/* Whether two values can meet at all. */
+static bool can_meet(dimension a, unsigned x, dimension b, unsigned y) {
+    if (a == SETTING && b == LAYOUT) return fits_layout(x, y);
+    return a != COLLECTIVE || matters(b, x);
+}
+
+/* How many pairs of a case have not met yet; `mark`: now they have. */
+static unsigned fresh_pairs(const unsigned *at, bool mark) {
+    unsigned fresh = 0;
+    for (dimension a = 0; a < DIMENSIONS; a++)
+        for (dimension b = a + 1; b < DIMENSIONS; b++) {
+            if (!matters(a, at[COLLECTIVE]) || !matters(b, at[COLLECTIVE])) continue;
+            bool *pair = &met[a][at[a]][b][at[b]];
+            fresh += !*pair;
+            if (mark) *pair = true;
+        }
+    return fresh;
+}
+
+static unsigned missing_pairs(void) {
+    unsigned missing = 0;
+    for (dimension a = 0; a < DIMENSIONS; a++)
+        for (dimension b = a + 1; b < DIMENSIONS; b++)
+            for (unsigned x = 0; x < values_of[a]; x++)
+                for (unsigned y = 0; y < values_of[b]; y++)
+                    if (can_meet(a, x, b, y) && !met[a][x][b][y]) missing++;
+    return missing;
+}
+
+/* ---- choosing: of many drawn at random, that which brings the most together ---- */
+
+static unsigned draw(clq_random *random, unsigned values) { return (unsigned)clq_random_below(random, values); }
+
+/* What is before `first` is given. */
+static void choose(clq_random *random, dimension first, unsigned *at) {
+    enum { TRIES = 60 };
+    unsigned best[DIMENSIONS], trial[DIMENSIONS], most = 0;
+    memcpy(trial, at, sizeof trial);
+    for (int i = 0; i < TRIES; i++) {
+        for (dimension d = first; d < DIMENSIONS; d++) trial[d] = draw(random, values_of[d]);
+        if (!fits_layout(trial[SETTING], trial[LAYOUT])) trial[LAYOUT] = TOGETHER;
+        unsigned fresh = fresh_pairs(trial, false);
+        if (i > 0 && fresh <= most) continue;
+        most = fresh;
+        memcpy(best, trial, sizeof best);
+    }
+    memcpy(at, best, sizeof best);
+}
+
+/* ---- running ---- */
+
+static void run_case(ranks *all, clq_group *group, const unsigned *at, uint64_t seed, const char *where) {
+    const comm_case c = {.collective = (clq_collective)at[COLLECTIVE],
+                         .dtype = values_dtypes[at[DTYPE]],
+                         .op = (clq_redop)at[OP],
+                         .count = counts[at[COUNT]],
+                         .root = (unsigned)(seed % all->count),
+                         .to = (unsigned)(seed / 3 % all->count),
+                         .placement = (case_placement)at[PLACEMENT],
+                         .shift = shifts[at[SHIFT]],
+                         .caller = (case_caller)at[CALLER],
+                         .plain = at[MEMORY] == 1,
+                         .seed = seed};
+    (void)comm_case_run(all, group, &c, where);
+}
+
+/* A crew and a group of one setting, number of ranks and layout, and the calls that bring the most pairs together. */
+static void check_crew(clq_random *random, unsigned *at, uint64_t seed) {
+    enum { CALLS = 5 };
+    char where[256];
+    ranks all;
+    choose(random, LAYOUT, at);
+    const clq_group_config config = {.algorithm = settings[at[SETTING]].algorithm,
+                                     .transport = settings[at[SETTING]].transport,
+                                     .chunk_bytes = slots[at[SLOTS]].chunk_bytes,
+                                     .slots = slots[at[SLOTS]].slots};
+    const char *kinds = layouts[at[LAYOUT]][at[RANKS]];
+    (void)snprintf(where, sizeof where, "%s over %s, ranks %s, chunks of %zu, %u slots",
+                   clq_algorithm_name(config.algorithm), clq_transport_name(config.transport), kinds,
+                   config.chunk_bytes, config.slots);
+    ranks_open(&all, kinds, false, &config);
+    assert_int_equal(all.count, at[RANKS] + 1);
+    clq_group *group = comm_case_group(&all, &config);
+    for (unsigned i = 0; i < CALLS; i++) {
+        (void)fresh_pairs(at, true);
+        run_case(&all, group, at, seed * CALLS + i, where);
+        choose(random, first_of_a_call, at);
+    }
+    clq_group_destroy(group);
+    ranks_close(&all);
+}
+
+static void test_every_pair(void **state) {
+    (void)state;
+    clq_random random = clq_random_start(4, 0);
+    uint64_t seed = 0;
+    for (unsigned setting = 0; setting < values_of[SETTING]; setting++)
+        for (unsigned n = 0; n < values_of[RANKS]; n++) {
+            unsigned at[DIMENSIONS] = {[SETTING] = setting, [RANKS] = n};
+            check_crew(&random, at, ++seed);
+        }
+    assert_int_equal(missing_pairs(), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pair)};
+    return cmocka_run_group_tests_name("comm/collectives", tests, NULL, NULL);
+}
