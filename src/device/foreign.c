@@ -86,10 +86,13 @@ static void waiter_nap(waiter *w, double until) {
 }
 
 /* Whether the wait is over, and how. */
-static bool look(cl_event event, double until, const atomic_bool *cancel, clq_status *status) {
+static bool look(const clq_event *event, double until, const atomic_bool *cancel, clq_status *status) {
     cl_int state = CL_SUBMITTED;
-    cl_int error = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
-    if (error != CL_SUCCESS || state <= CL_COMPLETE)
+    cl_int error =
+        clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (error != CL_SUCCESS) /* and not to be waited for without a limit */
+        *status = clq_cl_fail_running(clq_event_device(event), error, "asking for an event's state");
+    else if (state <= CL_COMPLETE)
         *status = CLQ_OK;
     else if (cancel && atomic_load(cancel))
         *status = CLQ_ABORTED;
@@ -101,11 +104,11 @@ static bool look(cl_event event, double until, const atomic_bool *cancel, clq_st
 }
 
 /* CLQ_OK: the event is complete or has failed. */
-static clq_status wait_with_limits(cl_event event, double until, const atomic_bool *cancel) {
+static clq_status wait_with_limits(const clq_event *event, double until, const atomic_bool *cancel) {
     clq_status status;
     if (look(event, until, cancel, &status)) return status;
     cl_command_queue queue = NULL; /* of a user event: none */
-    clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
+    clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
     if (queue) clFlush(queue);
     double sleep_at = clq_now() + look_s;
     do {
@@ -115,7 +118,8 @@ static clq_status wait_with_limits(cl_event event, double until, const atomic_bo
     waiter *w = waiter_create();
     if (!w) return CLQ_MEMORY;
     atomic_fetch_add(&w->holders, 1);
-    if (clSetEventCallback(event, CL_COMPLETE, on_complete, w) != CL_SUCCESS) waiter_drop(w); /* then naps do */
+    if (clSetEventCallback(clq_event_handle(event), CL_COMPLETE, on_complete, w) != CL_SUCCESS)
+        waiter_drop(w); /* then naps do */
     while (!look(event, until, cancel, &status)) waiter_nap(w, until);
     waiter_drop(w);
     return status;
@@ -123,6 +127,6 @@ static clq_status wait_with_limits(cl_event event, double until, const atomic_bo
 
 clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel) {
     CLQ_TRY(clq_device_alive(clq_event_device(event)));
-    CLQ_TRY(wait_with_limits(clq_event_handle(event), until, cancel));
+    CLQ_TRY(wait_with_limits(event, until, cancel));
     return clq_event_wait(event); /* at once; it knows how to tell of a failure */
 }
