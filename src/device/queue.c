@@ -138,8 +138,11 @@ clq_status clq_queue_mark(clq_queue *queue, clq_event **out) {
 clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) {
     CLQ_TRY(clq_device_alive(device));
     cl_context context = NULL;
-    if (!handle || clGetEventInfo(handle, CL_EVENT_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS)
+    cl_int error = CL_INVALID_EVENT;
+    if (handle) error = clGetEventInfo(handle, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
+    if (error == CL_INVALID_EVENT)
         return clq_fail(CLQ_ARGUMENT, "%s: the event that was given is none", device->label);
+    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for an event's context");
     if (context != device->context)
         return clq_fail(CLQ_ARGUMENT, "%s: the event that was given belongs to another context", device->label);
     (void)clRetainEvent(handle);
