@@ -54,6 +54,17 @@ endif()
 add_test(NAME install/examples COMMAND ${PROJECT_SOURCE_DIR}/tests/install/check ${CMAKE_BINARY_DIR} ${CLQ_USERS_FLAGS})
 set_tests_properties(install/examples PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 
+# The long test of the collectives; ctest runs its short form.
+file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/comm*.c)
+add_executable(soak_collectives ${PROJECT_SOURCE_DIR}/tests/soak/collectives.c ${support_sources})
+clq_compile_options(soak_collectives)
+clq_link_layer(soak_collectives comm)
+target_include_directories(soak_collectives PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(soak_collectives PRIVATE PkgConfig::CMOCKA)
+set_target_properties(soak_collectives PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_test(NAME soak/collectives COMMAND ${PROJECT_SOURCE_DIR}/tests/soak/collectives ${CMAKE_BINARY_DIR} --short)
+set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+
 # A layer between loader and driver that makes calls fail.
 add_library(clq_fault_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/fault_layer.c)
 clq_compile_options(clq_fault_layer)
