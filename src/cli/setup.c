@@ -61,16 +61,14 @@ static clq_status parse_strategy(const char *text, clq_strategy_kind *out) {
 }
 
 static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
-    static const struct {
-        const char *name;
-        clq_algorithm algorithm;
-    } known[] = {{"auto", CLQ_ALGORITHM_AUTO}, {"ring", CLQ_ALGORITHM_RING}, {"direct", CLQ_ALGORITHM_DIRECT}};
-    for (size_t i = 0; i < CLQ_COUNT_OF(known); i++)
-        if (strcmp(known[i].name, text) == 0) {
-            *out = known[i].algorithm;
+    for (unsigned i = 0; i < CLQ_ALGORITHM_COUNT; i++)
+        if (strcmp(clq_algorithm_name((clq_algorithm)i), text) == 0) {
+            *out = (clq_algorithm)i;
             return CLQ_OK;
         }
-    return clq_fail(CLQ_ARGUMENT, "--cross-device-ops '%s': there are auto, ring and direct", text);
+    return clq_fail(CLQ_ARGUMENT,
+                    "--cross-device-ops '%s': there are auto, ring, direct, reduce-to-one, doubling and hierarchical",
+                    text);
 }
 
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype,

@@ -180,6 +180,12 @@ static void over_a_ring(void **state) {
         release(&many);
         release(&again);
     }
+    for (unsigned algorithm = CLQ_ALGORITHM_RING + 1; algorithm < CLQ_ALGORITHM_COUNT; algorithm++) {
+        const clq_group_config group = {.algorithm = (clq_algorithm)algorithm, .chunk_bytes = 1 << 14};
+        trace many = run_with("mlp", "adam", ring_specs[0], group, 0);
+        check_equal(&one, &many, clq_algorithm_name(group.algorithm), 1e-5);
+        release(&many);
+    }
     release(&one);
 }
 
