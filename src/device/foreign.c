@@ -1,6 +1,8 @@
 /* Events that cross borders: between ranks of comm, and between the library and its callers. */
 #include "device/internal.h"
 
+#include <string.h>
+
 cl_event clq_event_give(const clq_event *event) {
     cl_event handle = clq_event_handle(event);
     (void)clRetainEvent(handle);
@@ -29,6 +31,13 @@ clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out) {
 static const double look_s = 20e-6;
 /* The deadline and *cancel are looked at this often. */
 static const double nap_s = 20e-3;
+/* Of an event that nobody calls back for. */
+static const double short_nap_s = 1e-3;
+
+/* PoCL 3.1 forgets the callbacks of a host's event that is set negative: what they hold would never be let go of. */
+static bool calls_back(const clq_event *event) {
+    return strcmp(clq_device_get_info(clq_event_device(event))->driver, "pocl") != 0 || !clq_event_is_hosts(event);
+}
 
 /* Shared by who waits and the driver's callback, which may come long after the wait was given up. */
 typedef struct waiter {
@@ -75,8 +84,8 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *context
     waiter_drop(w);
 }
 
-static void waiter_nap(waiter *w, double until) {
-    double at = CLQ_MIN(until, clq_now() + nap_s);
+static void waiter_nap(waiter *w, double until, double longest_s) {
+    double at = CLQ_MIN(until, clq_now() + longest_s);
     struct timespec time = {.tv_sec = (time_t)at};
     time.tv_nsec = (long)((at - (double)time.tv_sec) * 1e9);
     pthread_mutex_lock(&w->lock);
@@ -104,7 +113,7 @@ static bool look(const clq_event *event, double until, const atomic_bool *cancel
 }
 
 /* CLQ_OK: the event is complete or has failed. */
-static clq_status wait_with_limits(const clq_event *event, double until, const atomic_bool *cancel) {
+static clq_status wait_with_limits(const clq_event *event, bool called, double until, const atomic_bool *cancel) {
     clq_status status;
     if (look(event, until, cancel, &status)) return status;
     cl_command_queue queue = NULL; /* of a user event: none */
@@ -117,16 +126,18 @@ static clq_status wait_with_limits(const clq_event *event, double until, const a
 
     waiter *w = waiter_create();
     if (!w) return CLQ_MEMORY;
-    atomic_fetch_add(&w->holders, 1);
-    if (clSetEventCallback(clq_event_handle(event), CL_COMPLETE, on_complete, w) != CL_SUCCESS)
-        waiter_drop(w); /* then naps do */
-    while (!look(event, until, cancel, &status)) waiter_nap(w, until);
+    if (called) {
+        atomic_fetch_add(&w->holders, 1);
+        called = clSetEventCallback(clq_event_handle(event), CL_COMPLETE, on_complete, w) == CL_SUCCESS;
+        if (!called) waiter_drop(w);
+    }
+    while (!look(event, until, cancel, &status)) waiter_nap(w, until, called ? nap_s : short_nap_s);
     waiter_drop(w);
     return status;
 }
 
 clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel) {
     CLQ_TRY(clq_device_alive(clq_event_device(event)));
-    CLQ_TRY(wait_with_limits(event, until, cancel));
+    CLQ_TRY(wait_with_limits(event, calls_back(event), until, cancel));
     return clq_event_wait(event); /* at once; it knows how to tell of a failure */
 }
