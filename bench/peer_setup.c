@@ -25,14 +25,10 @@ static clq_status write_sources(clq_peers *peers) {
         const clq_peer_file *file = clq_peer_files;
         while (strcmp(file->name, files[i].part) != 0) file++;
         CLQ_TRY(join(peers, files[i].name, &peers->sources[i]));
-        clq_file_writer *writer;
-        CLQ_TRY(clq_file_writer_open(peers->sources[i], &writer));
-        clq_status status = clq_file_writer_put(writer, file->text, strlen(file->text));
-        if (status != CLQ_OK) {
-            clq_file_writer_cancel(writer);
-            return status;
-        }
-        CLQ_TRY(clq_file_writer_commit(writer));
+        FILE *out = fopen(peers->sources[i], "w");
+        bool written = out && fputs(file->text, out) >= 0;
+        if (out && fclose(out) != 0) written = false;
+        if (!written) return clq_fail(CLQ_WRITE, "%s: %s", peers->sources[i], strerror(errno));
     }
     return CLQ_OK;
 }
