@@ -66,7 +66,7 @@ void clq_device_remember(const clq_device *device, clq_hash128 key, const void *
 
 /* An in-order command queue. One thread at a time. */
 typedef struct clq_queue clq_queue;
-enum { CLQ_QUEUE_PROFILE = 1 };
+enum { CLQ_QUEUE_PROFILE = 1, CLQ_QUEUE_TRACE = 2 }; /* one of them, or 0 */
 clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out);
 clq_status clq_queue_wrap(clq_device *device, cl_command_queue queue, clq_queue **out); /* retained */
 void clq_queue_destroy(clq_queue *queue);                                               /* takes NULL */
@@ -179,6 +179,25 @@ typedef struct clq_profile_row {
 /* Waits for the queue first. At most `capacity` rows are written, those with the most time, longest first; *count
  * is how many. STATE on a queue without CLQ_QUEUE_PROFILE. */
 clq_status clq_queue_profile(clq_queue *queue, clq_profile_row *rows, size_t capacity, size_t *count);
+
+/* What ran from when to when, in clq_now's time. */
+typedef struct clq_span {
+    const char *scope, *name; /* scope may be NULL */
+    const char *key;          /* of `value`; NULL: there is none */
+    uint64_t value;
+    double begin, end;
+} clq_span;
+/* A queue with CLQ_QUEUE_TRACE records its launches, and those transfers that are named. On any other queue the next
+ * three do nothing.
+ * Names the next command; the texts must outlive the queue. A launch without a name has its kernel's. */
+void clq_queue_name(clq_queue *queue, const char *scope, const char *name);
+void clq_queue_stop_trace(clq_queue *queue); /* what comes is not recorded */
+/* For commands that others enqueue: gives `event` where its event is wanted, else NULL; then takes it over. */
+cl_event *clq_queue_wants_event(const clq_queue *queue, cl_event *event);
+clq_status clq_queue_record(clq_queue *queue, const char *kernel, cl_event event); /* NULL: does nothing */
+/* What was recorded so far, at most the first 2^18, in order, in time with the host's clock up to *error_s. Waits for
+ * the queue first. Caller frees with clq_free. STATE on a queue without CLQ_QUEUE_TRACE. */
+clq_status clq_queue_spans(clq_queue *queue, clq_span **out, size_t *count, double *error_s);
 
 /* The embedded sources (made at build time from cl/): for tests and messages. NULL where there is none. */
 const char *clq_source_text(const char *file);

@@ -112,18 +112,26 @@ bool clq_cache_has(const char *cache_dir, clq_hash128 key);
 /* ---- queues ---- */
 
 typedef struct clq_profile clq_profile; /* profile.c */
+typedef struct clq_trace clq_trace;     /* trace.c */
 
 struct clq_queue {
     clq_device *device;
     cl_command_queue handle;
     cl_event last_wait;   /* of clq_queue_wait; may be NULL */
     clq_profile *profile; /* NULL unless CLQ_QUEUE_PROFILE */
+    clq_trace *trace;     /* NULL unless CLQ_QUEUE_TRACE */
 };
 
 clq_status clq_profile_create(clq_profile **out);
 void clq_profile_destroy(clq_profile *profile, bool release_events); /* takes NULL */
 /* Takes the event over, whatever it returns. */
 clq_status clq_profile_add(clq_profile *profile, clq_device *device, const char *name, cl_event event);
+
+clq_status clq_trace_create(clq_trace **out);
+void clq_trace_destroy(clq_trace *trace, bool release_events); /* takes NULL */
+clq_status clq_trace_start(clq_queue *queue);                  /* once the queue's handle exists */
+/* As clq_queue_wants_event, for commands that are recorded only where they are named. */
+cl_event *clq_queue_wants_named(const clq_queue *queue, cl_event *event);
 
 clq_device *clq_event_device(const clq_event *event);
 /* The execution status of an event that should be complete, as a status. */

@@ -70,7 +70,8 @@ clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims,
         if (global[i] == 0) return CLQ_OK;
     cl_event event = NULL;
     cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, 0, NULL,
-                                          queue->profile ? &event : NULL);
+                                          queue->profile ? &event : clq_queue_wants_event(queue, &event));
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
-    return queue->profile ? clq_profile_add(queue->profile, device, kernel->name, event) : CLQ_OK;
+    if (queue->profile) return clq_profile_add(queue->profile, device, kernel->name, event);
+    return clq_queue_record(queue, kernel->name, event);
 }

@@ -13,14 +13,15 @@ clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out)
     if (!queue) return CLQ_MEMORY;
     queue->device = device;
     clq_status status;
-    bool profile = (flags & CLQ_QUEUE_PROFILE) != 0;
-    if (profile) CLQ_TRY_OR(fail, status, clq_profile_create(&queue->profile));
+    if (flags & CLQ_QUEUE_PROFILE) CLQ_TRY_OR(fail, status, clq_profile_create(&queue->profile));
+    if (flags & CLQ_QUEUE_TRACE) CLQ_TRY_OR(fail, status, clq_trace_create(&queue->trace));
     cl_int error;
-    queue->handle = clCreateCommandQueue(device->context, device->id, profile ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
+    queue->handle = clCreateCommandQueue(device->context, device->id, flags ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
     if (!queue->handle) {
         status = clq_cl_fail(device, error, "making a queue");
         goto fail;
     }
+    if (queue->trace) CLQ_TRY_OR(fail, status, clq_trace_start(queue));
     *out = queue;
     return CLQ_OK;
 fail:
@@ -56,6 +57,7 @@ void clq_queue_destroy(clq_queue *queue) {
     if (!queue) return;
     bool alive = !clq_device_lost(queue->device);
     clq_profile_destroy(queue->profile, alive);
+    clq_trace_destroy(queue->trace, alive);
     if (queue->last_wait && alive) (void)clReleaseEvent(queue->last_wait);
     if (queue->handle && alive) (void)clReleaseCommandQueue(queue->handle);
     clq_free(queue);

@@ -19,9 +19,11 @@ clq_status clq_queue_write(clq_queue *queue, clq_buffer *to, size_t offset, cons
                            bool blocking) {
     CLQ_TRY(check_range(queue, to, offset, bytes, "writing"));
     if (bytes == 0) return blocking ? clq_queue_finish(queue) : CLQ_OK;
+    cl_event event = NULL;
     cl_int error = clEnqueueWriteBuffer(queue->handle, to->handle, blocking ? CL_TRUE : CL_FALSE, offset, bytes, from,
-                                        0, NULL, NULL);
-    return ended(queue, error, blocking, "writing", bytes);
+                                        0, NULL, clq_queue_wants_named(queue, &event));
+    CLQ_TRY(ended(queue, error, blocking, "writing", bytes));
+    return clq_queue_record(queue, NULL, event);
 }
 
 clq_status clq_queue_read(clq_queue *queue, const clq_buffer *from, size_t offset, void *to, size_t bytes,
@@ -57,8 +59,11 @@ clq_status clq_queue_fill_zero(clq_queue *queue, clq_buffer *to, size_t offset, 
     static const cl_uchar zeros[16] = {0};
     size_t pattern = sizeof zeros; /* the longest that divides offset and size: drivers write pattern by pattern */
     while (offset % pattern != 0 || bytes % pattern != 0) pattern /= 2;
-    cl_int error = clEnqueueFillBuffer(queue->handle, to->handle, zeros, pattern, offset, bytes, 0, NULL, NULL);
-    return ended(queue, error, false, "clearing", bytes);
+    cl_event event = NULL;
+    cl_int error = clEnqueueFillBuffer(queue->handle, to->handle, zeros, pattern, offset, bytes, 0, NULL,
+                                       clq_queue_wants_named(queue, &event));
+    CLQ_TRY(ended(queue, error, false, "clearing", bytes));
+    return clq_queue_record(queue, NULL, event);
 }
 
 static clq_status map(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, cl_map_flags flags,

@@ -78,4 +78,24 @@ clq_status clq_safetensors_write(const char *path, const clq_safetensors_source 
 clq_status clq_json_parse(const char *text, size_t bytes, size_t max_depth, const char *where, json_t **out);
 clq_status clq_json_read(const char *path, size_t max_bytes, size_t max_depth, json_t **out);
 
+/* ---- trace events (trace_events.c): the format of chrome://tracing, which ui.perfetto.dev reads ---- */
+
+typedef struct clq_trace_writer clq_trace_writer;
+clq_status clq_trace_writer_open(const char *path, clq_trace_writer **out);
+/* Names a process; label (may be NULL) is a remark about it. Names a thread of it. In all texts what is no UTF-8 becomes
+ * question marks. */
+clq_status clq_trace_writer_process(clq_trace_writer *writer, unsigned process, const char *name, const char *label);
+clq_status clq_trace_writer_thread(clq_trace_writer *writer, unsigned process, unsigned thread, const char *name);
+/* A complete event "scope/name". */
+typedef struct clq_trace_event {
+    unsigned process, thread;
+    const char *scope, *name; /* scope may be NULL */
+    double begin_s, end_s;
+    const char *key; /* of `value`; NULL: there is none */
+    uint64_t value;
+} clq_trace_event;
+clq_status clq_trace_writer_put(clq_trace_writer *writer, const clq_trace_event *event);
+clq_status clq_trace_writer_commit(clq_trace_writer *writer); /* appears by rename; frees it, whatever it returns */
+void clq_trace_writer_cancel(clq_trace_writer *writer);       /* nothing is left behind; takes NULL */
+
 #endif

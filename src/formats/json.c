@@ -1,5 +1,20 @@
 #include "formats/private.h"
 
+bool clq_is_utf8(const char *text) {
+    for (const unsigned char *c = (const unsigned char *)text; *c;) {
+        unsigned lead = *c++, more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+        unsigned low = 0x80, high = 0xBF; /* of the next byte */
+        if (lead == 0xE0) low = 0xA0;
+        if (lead == 0xED) high = 0x9F;
+        if (lead == 0xF0) low = 0x90;
+        if (lead == 0xF4) high = 0x8F;
+        if (lead > 0xF4 || (lead >= 0x80 && lead < 0xC2)) return false;
+        for (; more > 0; more--, low = 0x80, high = 0xBF)
+            if (*c < low || *c++ > high) return false;
+    }
+    return true;
+}
+
 /* Jansson recurses once per nested container; the stack that this may take is the caller's to
  * bound. */
 static clq_status check_depth(const char *text, size_t bytes, size_t max_depth, const char *where) {

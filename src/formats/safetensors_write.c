@@ -7,25 +7,8 @@ static clq_status fail_memory(const char *path) {
     return clq_fail(CLQ_MEMORY, "%s: out of host memory for the header", path);
 }
 
-/* Whether Jansson will take it: asked beforehand, so that its refusal later can only mean memory. UTF-8 as RFC 3629
- * has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static bool is_utf8(const char *text) {
-    for (const unsigned char *c = (const unsigned char *)text; *c;) {
-        unsigned lead = *c++, more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-        unsigned low = 0x80, high = 0xBF; /* of the next byte */
-        if (lead == 0xE0) low = 0xA0;
-        if (lead == 0xED) high = 0x9F;
-        if (lead == 0xF0) low = 0x90;
-        if (lead == 0xF4) high = 0x8F;
-        if (lead > 0xF4 || (lead >= 0x80 && lead < 0xC2)) return false;
-        for (; more > 0; more--, low = 0x80, high = 0xBF)
-            if (*c < low || *c++ > high) return false;
-    }
-    return true;
-}
-
 static clq_status check_text(const char *path, const char *text) {
-    if (is_utf8(text)) return CLQ_OK;
+    if (clq_is_utf8(text)) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "%s: cannot write \"%.200s\", which is no UTF-8", path, text);
 }
 

@@ -20,10 +20,12 @@ static pthread_mutex_t cold = PTHREAD_MUTEX_INITIALIZER;
 static clq_status call(const gemm *g, clq_queue *queue, size_t m, size_t k, clq_buffer *const *buffers) {
     cl_command_queue handle = clq_queue_handle(queue);
     size_t a_stride = g->a == CLBlastTransposeYes ? m : k, b_stride = g->b == CLBlastTransposeYes ? k : g->n;
-    CLBlastStatusCode code = CLBlastSgemm(CLBlastLayoutRowMajor, g->a, g->b, m, g->n, k, 1.0f,
-                                          clq_buffer_handle(buffers[0]), 0, a_stride, clq_buffer_handle(buffers[1]), 0,
-                                          b_stride, 0.0f, clq_buffer_handle(buffers[2]), 0, g->n, &handle, NULL);
-    if (code == CLBlastSuccess) return CLQ_OK;
+    cl_event event = NULL;
+    CLBlastStatusCode code =
+        CLBlastSgemm(CLBlastLayoutRowMajor, g->a, g->b, m, g->n, k, 1.0f, clq_buffer_handle(buffers[0]), 0, a_stride,
+                     clq_buffer_handle(buffers[1]), 0, b_stride, 0.0f, clq_buffer_handle(buffers[2]), 0, g->n, &handle,
+                     clq_queue_wants_event(queue, &event));
+    if (code == CLBlastSuccess) return clq_queue_record(queue, "Sgemm", event);
     return clq_fail(CLQ_DEVICE, "%s: CLBlast's Sgemm of (%zu, %zu) by (%zu, %zu) failed with its code %d",
                     clq_device_label(clq_queue_device(queue)), m, k, k, g->n, (int)code);
 }

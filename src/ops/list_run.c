@@ -149,7 +149,10 @@ static clq_status set_params(clq_list *list, clq_launch *launch) {
 }
 
 static clq_status run_launch(clq_list *list, clq_launch *launch, clq_queue *queue, uint32_t count) {
-    if (launch->call) return launch->call(launch->context, queue, count, launch->buffers);
+    if (launch->call) {
+        clq_queue_name(queue, launch->scope, launch->label);
+        return launch->call(launch->context, queue, count, launch->buffers);
+    }
     size_t global[3];
     memcpy(global, launch->global, sizeof global);
     if (launch->batch_dim >= 0) {
@@ -157,6 +160,7 @@ static clq_status run_launch(clq_list *list, clq_launch *launch, clq_queue *queu
         if (global[launch->batch_dim] == 0) return CLQ_OK;
     }
     if (launch->has_params) CLQ_TRY(set_params(list, launch));
+    clq_queue_name(queue, launch->scope, launch->label);
     return clq_queue_launch(queue, launch->kernel, launch->dims, global, launch->has_local ? launch->local : NULL);
 }
 

@@ -8,7 +8,10 @@
 static inline clq_status whole_life(const char *spec, uint32_t *answer) {
     clq_system *system = NULL;
     clq_device *device = NULL;
-    clq_queue *queue = NULL;
+    clq_queue *queue = NULL, *traced = NULL;
+    clq_span *spans = NULL;
+    size_t span_count;
+    double clock_error;
     clq_buffer *buffer = NULL, *staging = NULL, *view = NULL;
     clq_kernel *kernel = NULL;
     clq_event *event = NULL;
@@ -32,7 +35,14 @@ static inline clq_status whole_life(const char *spec, uint32_t *answer) {
     CLQ_TRY_OR(done, status, clq_queue_copy(queue, buffer, 1024, staging, 0, 64));
     CLQ_TRY_OR(done, status, clq_queue_read(queue, staging, 60, answer, 4, true));
     CLQ_TRY_OR(done, status, clq_queue_finish(queue));
+    CLQ_TRY_OR(done, status, clq_queue_create(device, CLQ_QUEUE_TRACE, &traced));
+    clq_queue_name(traced, "life", "clear");
+    CLQ_TRY_OR(done, status, clq_queue_fill_zero(traced, staging, 0, 64));
+    CLQ_TRY_OR(done, status, clq_queue_spans(traced, &spans, &span_count, &clock_error));
+    assert_int_equal(span_count, 1);
 done:
+    clq_free(spans);
+    clq_queue_destroy(traced);
     clq_event_destroy(event);
     clq_kernel_destroy(kernel);
     clq_buffer_destroy(view);

@@ -48,6 +48,18 @@ static clq_status write_safetensors(void *path) {
     return clq_safetensors_write(path, tensors, 2, (const char *[]){"format", "pt", "by", "clique"}, 2);
 }
 
+static clq_status write_trace(void *path) {
+    clq_trace_writer *writer;
+    CLQ_TRY(clq_trace_writer_open(path, &writer));
+    const clq_trace_event event = {.scope = "a", .name = "b", .key = "bytes", .value = 1};
+    clq_status status = clq_trace_writer_process(writer, 1, "device", "label");
+    if (status == CLQ_OK) status = clq_trace_writer_thread(writer, 1, 1, "queue");
+    if (status == CLQ_OK) status = clq_trace_writer_put(writer, &event);
+    if (status == CLQ_OK) return clq_trace_writer_commit(writer);
+    clq_trace_writer_cancel(writer);
+    return status;
+}
+
 static void writers(void **state) {
     (void)state;
     char folder[256], path[300];
@@ -55,6 +67,7 @@ static void writers(void **state) {
     snprintf(path, sizeof(path), "%s/f", folder);
     assert_ok(clq_make_folder(folder));
     assert_true(walk_allocations(write_npy, path) >= 6);
+    assert_true(walk_allocations(write_trace, path) >= 20);
     assert_true(walk_allocations(write_safetensors, path) >= 20);
     assert_int_equal(files_count(folder), 1);
     clq_safetensors *file;

@@ -1,0 +1,192 @@
+/* What a tracing queue records: when each command ran, by the device's clock, and how that clock stands to the host's.
+ */
+#include "device/internal.h"
+
+#include <string.h>
+
+enum { PENDING_MAX = 512, SPANS_MAX = 1 << 18, MARK_TRIES = 5 };
+
+typedef struct pending {
+    cl_event event;
+    const char *scope, *name;
+} pending;
+
+/* A point in both times. */
+typedef struct mark {
+    cl_ulong device;
+    double host, error; /* host is right within error */
+} mark;
+
+typedef struct record {
+    const char *scope, *name;
+    cl_ulong begin, end; /* the device's nanoseconds */
+} record;
+
+struct clq_trace {
+    pending pending[PENDING_MAX];
+    size_t pending_count;
+    record *records;
+    size_t record_count, record_capacity;
+    mark first;
+    const char *scope, *name; /* of the next command; NULL: the kernel's own */
+    bool stopped;
+};
+
+clq_status clq_trace_create(clq_trace **out) {
+    clq_trace *trace = clq_alloc(1, sizeof *trace);
+    if (!trace) return CLQ_MEMORY;
+    *out = trace;
+    return CLQ_OK;
+}
+
+static void drop_events(clq_trace *trace, size_t count, bool release) {
+    for (size_t i = 0; release && i < count; i++) (void)clReleaseEvent(trace->pending[i].event);
+    trace->pending_count -= count;
+    memmove(trace->pending, trace->pending + count, trace->pending_count * sizeof *trace->pending);
+}
+
+void clq_trace_destroy(clq_trace *trace, bool release_events) {
+    if (!trace) return;
+    drop_events(trace, trace->pending_count, release_events);
+    clq_free(trace->records);
+    clq_free(trace);
+}
+
+/* ---- the two clocks ---- */
+
+/* The event is complete. */
+static clq_status times_of(const clq_device *device, cl_event event, const char *name, cl_ulong *begin, cl_ulong *end) {
+    cl_int error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof *begin, begin, NULL);
+    if (error == CL_SUCCESS) error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof *end, end, NULL);
+    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for the time of %s", name);
+    *end = CLQ_MAX(*begin, *end);
+    return CLQ_OK;
+}
+
+static double seconds_between(cl_ulong from, cl_ulong to) {
+    return to >= from ? (double)(to - from) * 1e-9 : -(double)(from - to) * 1e-9;
+}
+
+/* A marker on the idle queue runs between two looks at the host's clock. */
+static clq_status take_mark(clq_queue *queue, mark *out) {
+    cl_event event = NULL;
+    double before = clq_now();
+    cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &event);
+    if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "enqueueing a marker");
+    error = clWaitForEvents(1, &event);
+    double after = clq_now();
+    cl_ulong begin = 0, end = 0;
+    clq_status status = error == CL_SUCCESS ? times_of(queue->device, event, "a marker", &begin, &end)
+                                            : clq_cl_fail_running(queue->device, error, "waiting for a marker");
+    if (!clq_device_lost(queue->device)) (void)clReleaseEvent(event);
+    if (status == CLQ_OK && end == 0)
+        status = clq_fail(CLQ_UNSUPPORTED, "%s: the driver does not tell when a marker ran: it cannot be traced",
+                          queue->device->label);
+    if (status != CLQ_OK) return status;
+    double around = CLQ_MAX(after - before - seconds_between(begin, end), 0.0);
+    *out = (mark){.device = end, .host = after - around / 2, .error = around / 2};
+    return CLQ_OK;
+}
+
+static clq_status take_best_mark(clq_queue *queue, mark *out) {
+    mark best = {0};
+    for (int i = 0; i < MARK_TRIES; i++) {
+        mark tried = {0};
+        CLQ_TRY(take_mark(queue, &tried));
+        if (i == 0 || tried.error < best.error) best = tried;
+    }
+    *out = best;
+    return CLQ_OK;
+}
+
+clq_status clq_trace_start(clq_queue *queue) { return take_best_mark(queue, &queue->trace->first); }
+
+/* Between the marks, so that clocks which drift apart agree at both ends. */
+static double host_time(const mark *first, const mark *last, cl_ulong device) {
+    double whole = seconds_between(first->device, last->device), since = seconds_between(first->device, device);
+    double rate = whole > 0.0 ? (last->host - first->host) / whole : 1.0;
+    return first->host + since * CLQ_MAX(rate, 0.0);
+}
+
+/* ---- records ---- */
+
+static clq_status keep(clq_trace *trace, record kept) {
+    if (trace->record_count == trace->record_capacity) {
+        size_t wanted = trace->record_capacity ? trace->record_capacity * 2 : PENDING_MAX;
+        record *records = clq_realloc(trace->records, trace->record_capacity, wanted, sizeof *records);
+        if (!records) return CLQ_MEMORY;
+        trace->records = records;
+        trace->record_capacity = wanted;
+    }
+    trace->records[trace->record_count++] = kept;
+    return CLQ_OK;
+}
+
+/* Reads the times of the oldest pending commands. The queue is in order: when the last of them has ended, all have. */
+static clq_status fold(clq_trace *trace, clq_device *device, size_t count) {
+    if (count == 0) return CLQ_OK;
+    cl_int error = clWaitForEvents(1, &trace->pending[count - 1].event);
+    clq_status status =
+        error == CL_SUCCESS ? CLQ_OK : clq_cl_fail_running(device, error, "waiting for a traced command");
+    for (size_t i = 0; i < count && status == CLQ_OK; i++) {
+        const pending *done = &trace->pending[i];
+        record kept = {.scope = done->scope, .name = done->name};
+        status = times_of(device, done->event, done->name, &kept.begin, &kept.end);
+        if (status == CLQ_OK) status = keep(trace, kept);
+    }
+    drop_events(trace, count, !clq_device_lost(device));
+    return status;
+}
+
+cl_event *clq_queue_wants_event(const clq_queue *queue, cl_event *event) {
+    const clq_trace *trace = queue->trace;
+    return trace && !trace->stopped ? event : NULL;
+}
+
+cl_event *clq_queue_wants_named(const clq_queue *queue, cl_event *event) {
+    return queue->trace && queue->trace->name ? clq_queue_wants_event(queue, event) : NULL;
+}
+
+clq_status clq_queue_record(clq_queue *queue, const char *kernel, cl_event event) {
+    clq_trace *trace = queue->trace;
+    if (!event) return CLQ_OK;
+    trace->pending[trace->pending_count++] = (pending){event, trace->scope, trace->name ? trace->name : kernel};
+    trace->scope = trace->name = NULL;
+    if (trace->record_count + trace->pending_count >= SPANS_MAX) trace->stopped = true;
+    /* Only half, which has most likely ended: waiting for all would let the device run dry. */
+    return trace->pending_count < PENDING_MAX ? CLQ_OK : fold(trace, queue->device, PENDING_MAX / 2);
+}
+
+/* ---- for users ---- */
+
+void clq_queue_name(clq_queue *queue, const char *scope, const char *name) {
+    if (!queue->trace) return;
+    queue->trace->scope = scope;
+    queue->trace->name = name;
+}
+
+void clq_queue_stop_trace(clq_queue *queue) {
+    if (queue->trace) queue->trace->stopped = true;
+}
+
+clq_status clq_queue_spans(clq_queue *queue, clq_span **out, size_t *count, double *error_s) {
+    clq_trace *trace = queue->trace;
+    mark last = {0};
+    if (!trace) return clq_fail(CLQ_STATE, "%s: the queue was not made for tracing", queue->device->label);
+    CLQ_TRY(clq_queue_finish(queue));
+    CLQ_TRY(fold(trace, queue->device, trace->pending_count));
+    CLQ_TRY(take_best_mark(queue, &last));
+    clq_span *spans = clq_alloc(CLQ_MAX(trace->record_count, (size_t)1), sizeof *spans);
+    if (!spans) return CLQ_MEMORY;
+    for (size_t i = 0; i < trace->record_count; i++) {
+        const record *r = &trace->records[i];
+        spans[i] = (clq_span){.scope = r->scope,
+                              .name = r->name,
+                              .begin = host_time(&trace->first, &last, r->begin),
+                              .end = host_time(&trace->first, &last, r->end)};
+    }
+    *out = spans;
+    *count = trace->record_count;
+    *error_s = CLQ_MAX(trace->first.error, last.error);
+    return CLQ_OK;
+}
