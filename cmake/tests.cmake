@@ -69,7 +69,7 @@ set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRON
 add_library(clq_fault_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/fault_layer.c)
 clq_compile_options(clq_fault_layer)
 set_target_properties(clq_fault_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-foreach(target test_device_fault test_comm_group_failure test_train_failure)
+foreach(target test_device_fault test_comm_group_failure test_train_failure test_train_trace)
   add_dependencies(${target} clq_fault_layer)
 endforeach()
 

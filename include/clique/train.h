@@ -50,6 +50,8 @@ typedef struct clq_trainer_config {
     clq_group_config group;     /* of the all-reduce */
     size_t bucket_bytes;        /* clq_step exchanges the gradient in buckets of at least so many bytes while
                                    backward goes on; 0: where it pays; SIZE_MAX: never */
+    size_t trace_steps;         /* record when everything ran, for clq_trainer_write_trace, in the first so many
+                                   steps and batches evaluated; 0: nothing is recorded, and nothing is slower */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. */
 CLQ_API clq_trainer_config clq_trainer_config_default(void);
@@ -71,6 +73,12 @@ typedef struct clq_comm_times {
     double total_s, exposed_s;
 } clq_comm_times;
 CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
+
+/* What was recorded so far, as trace events in JSON, for ui.perfetto.dev and chrome://tracing: a process per replica
+ * whose threads are its host thread, its queue (kernels by layer, uploads) and its exchanges of the gradient; and one
+ * for what waits for data. Times of the device are put into the host's, within the error that the process's label
+ * tells. Waits for all that was asked. Appears by rename. Errors: STATE (trace_steps is 0), WRITE, DEVICE, MEMORY. */
+CLQ_API clq_status clq_trainer_write_trace(clq_trainer *trainer, const char *path);
 
 /* ---- a step in its three parts ---- */
 

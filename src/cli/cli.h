@@ -27,8 +27,8 @@ clq_status clq_command_report(int argc, char **argv);
 /* All options that some command takes; each command names those it takes by its own argp table. */
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *loss, *strategy, *cross_device_ops;
-    const char *init, *weights, *save, *log, *out, *progress, *shuffle;
-    uint64_t batch, batch_per_replica, epochs, steps, seed, take;
+    const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle;
+    uint64_t batch, batch_per_replica, epochs, steps, seed, take, bucket_bytes;
     bool drop_remainder, no_test, json;
 } clq_options;
 void clq_options_start(clq_options *options);
@@ -45,11 +45,13 @@ typedef enum clq_option_key {
     CLQ_KEY_WEIGHTS,
     CLQ_KEY_SAVE,
     CLQ_KEY_LOG,
+    CLQ_KEY_TRACE,
     CLQ_KEY_OUT,
     CLQ_KEY_PROGRESS,
     CLQ_KEY_SHUFFLE,
     CLQ_KEY_BATCH,
     CLQ_KEY_BATCH_PER_REPLICA,
+    CLQ_KEY_BUCKET_BYTES,
     CLQ_KEY_EPOCHS,
     CLQ_KEY_STEPS,
     CLQ_KEY_SEED,

@@ -40,11 +40,13 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case CLQ_KEY_WEIGHTS: o->weights = text; return CLQ_OK;
     case CLQ_KEY_SAVE: o->save = text; return CLQ_OK;
     case CLQ_KEY_LOG: o->log = text; return CLQ_OK;
+    case CLQ_KEY_TRACE: o->trace = text; return CLQ_OK;
     case CLQ_KEY_OUT: o->out = text; return CLQ_OK;
     case CLQ_KEY_PROGRESS: o->progress = text; return CLQ_OK;
     case CLQ_KEY_SHUFFLE: o->shuffle = text; return CLQ_OK;
     case CLQ_KEY_BATCH: return set_number(option, text, 1, 1u << 24, &o->batch);
     case CLQ_KEY_BATCH_PER_REPLICA: return set_number(option, text, 1, 1u << 24, &o->batch_per_replica);
+    case CLQ_KEY_BUCKET_BYTES: return set_number(option, text, 1, SIZE_MAX, &o->bucket_bytes);
     case CLQ_KEY_EPOCHS: return set_number(option, text, 1, 1000000000, &o->epochs);
     case CLQ_KEY_STEPS: return set_number(option, text, 1, 1000000000000, &o->steps);
     case CLQ_KEY_SEED: return set_number(option, text, 0, UINT64_MAX, &o->seed);

@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { TRACE_STEPS = 200 }; /* train's --help tells */
+
 void clq_setup_release(clq_setup *setup) {
     clq_trainer_destroy(setup->trainer);
     clq_dataset_destroy(setup->train);
@@ -83,6 +85,8 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     config.seed = options->seed;
     config.measure_gradient = options->log != NULL;
     config.inference_only = inference_only;
+    config.bucket_bytes = (size_t)options->bucket_bytes;
+    config.trace_steps = options->trace ? TRACE_STEPS : 0;
     CLQ_TRY(clq_trainer_create(setup->model, &setup->devices, &config, &setup->trainer));
     const char *weights = options->weights ? options->weights : options->init;
     return weights ? clq_trainer_load(setup->trainer, weights) : CLQ_OK;

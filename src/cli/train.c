@@ -115,6 +115,16 @@ static void introduce(const training *t) {
     }
 }
 
+/* What cannot be written is better known before the training than behind it. */
+static clq_status try_trace(const char *path) {
+    if (!path) return CLQ_OK;
+    clq_file_writer *writer;
+    clq_status status = clq_file_writer_open(path, &writer);
+    if (status != CLQ_OK) return clq_fail_within(status, "--trace");
+    clq_file_writer_cancel(writer);
+    return CLQ_OK;
+}
+
 static clq_status prepare(training *t) {
     const clq_options *o = t->options;
     if (o->batch && o->batch_per_replica)
@@ -129,6 +139,7 @@ static clq_status prepare(training *t) {
     CLQ_TRY(clq_setup_devices(&t->setup, o));
     CLQ_TRY(open_data(t));
     CLQ_TRY(clq_setup_trainer(&t->setup, o, clq_dataset_get_info(t->setup.train)->sample_dtype, false));
+    CLQ_TRY(try_trace(o->trace));
     return clq_step_log_open(o->log, &t->log);
 }
 
@@ -219,9 +230,11 @@ static clq_status train(training *t) {
                           .on_epoch = show_epoch};
     clq_status status = clq_fit(t->setup.trainer, t->setup.train, &fit);
     clear_line(t);
+    if (status == CLQ_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup.trainer, o->trace));
     CLQ_TRY(status);
     CLQ_TRY(clq_step_log_close(&t->log));
     if (o->save) CLQ_TRY(clq_trainer_save(t->setup.trainer, o->save));
+    if (o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup.trainer, o->trace));
     return o->json ? print_result(t) : CLQ_OK;
 }
 
@@ -245,9 +258,13 @@ clq_status clq_command_train(int argc, char **argv) {
         {"strategy", CLQ_KEY_STRATEGY, "NAME", 0, "auto, single or mirrored", 0},
         {"cross-device-ops", CLQ_KEY_CROSS_DEVICE_OPS, "NAME", 0,
          "auto, ring, direct, reduce-to-one, doubling or hierarchical", 0},
+        {"bucket-bytes", CLQ_KEY_BUCKET_BYTES, "N", 0,
+         "exchange the gradient in buckets of at least N bytes while backward goes on (default where it pays)", 0},
         {"init", CLQ_KEY_INIT, "FILE", 0, "initial weights (safetensors)", 0},
         {"save", CLQ_KEY_SAVE, "FILE", 0, "final weights (safetensors)", 0},
         {"log", CLQ_KEY_LOG, "FILE", 0, "a line of JSON per update", 0},
+        {"trace", CLQ_KEY_TRACE, "FILE", 0,
+         "when each kernel, upload and exchange of the first 200 steps ran, for ui.perfetto.dev (JSON)", 0},
         {"progress", CLQ_KEY_PROGRESS, "auto|off", 0, "the line that is redrawn on a terminal", 0},
         CLQ_OPTION_JSON,
         {0}};

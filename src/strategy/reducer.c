@@ -8,6 +8,7 @@ enum { IN_FLIGHT_MAX = 16 };
 typedef struct task {
     const clq_bucket *bucket;
     clq_event *after; /* the bucket is whole */
+    bool traced;
 } task;
 
 struct clq_reducer {
@@ -23,11 +24,8 @@ struct clq_reducer {
 };
 
 static clq_status exchange(clq_reducer *reducer, const task *t) {
-    clq_replica *replica = reducer->replica;
-    clq_buffer *gradient = clq_plan_gradient(replica->plan);
     CLQ_TRY(clq_event_wait(t->after));
-    return clq_crew_all_reduce(replica->strategy->crew, replica->index, reducer->queue, gradient, t->bucket->begin,
-                               gradient, t->bucket->begin, (t->bucket->end - t->bucket->begin) / sizeof(float));
+    return clq_replica_exchange(reducer->replica, reducer->queue, t->bucket->begin, t->bucket->end, t->traced);
 }
 
 /* False where there is nothing more to do. */
@@ -60,7 +58,7 @@ static void drive(void *context) {
 void clq_reducer_post(clq_reducer *reducer, const clq_bucket *bucket, clq_event *after) {
     pthread_mutex_lock(&reducer->mutex);
     while (reducer->posted - reducer->done == IN_FLIGHT_MAX) pthread_cond_wait(&reducer->changed, &reducer->mutex);
-    reducer->tasks[reducer->posted++ % IN_FLIGHT_MAX] = (task){bucket, after};
+    reducer->tasks[reducer->posted++ % IN_FLIGHT_MAX] = (task){bucket, after, reducer->replica->tracing};
     pthread_cond_broadcast(&reducer->changed);
     pthread_mutex_unlock(&reducer->mutex);
 }

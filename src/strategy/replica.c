@@ -76,10 +76,13 @@ static clq_status upload(clq_replica *replica, const clq_command *command) {
     replica->uploading = staging;
     if (status != CLQ_OK || !staging) return status;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
+    clq_queue_name(replica->queue, "upload", "samples");
     CLQ_TRY(write_rows(replica, clq_plan_samples(replica->plan), staging->samples, command->count * sample_bytes));
-    if (staging->labels)
+    if (staging->labels) {
+        clq_queue_name(replica->queue, "upload", "labels");
         CLQ_TRY(
             write_rows(replica, clq_plan_labels(replica->plan), staging->labels, command->count * config->label_bytes));
+    }
     return clq_queue_mark(replica->queue, &staging->uploaded);
 }
 
@@ -99,13 +102,20 @@ static clq_status gradients(clq_replica *replica, const clq_command *command) {
     return clq_queue_flush(replica->queue);
 }
 
+clq_status clq_replica_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced) {
+    clq_buffer *gradient = clq_plan_gradient(replica->plan);
+    if (traced) CLQ_TRY(clq_queue_finish(queue)); /* waiting for backward is no part of the exchange */
+    double began = traced ? clq_now() : 0.0;
+    CLQ_TRY(clq_crew_all_reduce(replica->strategy->crew, replica->index, queue, gradient, begin, gradient, begin,
+                                (end - begin) / sizeof(float)));
+    return traced ? clq_timeline_add(&replica->exchange, began, "all-reduce", "bytes", end - begin) : CLQ_OK;
+}
+
 static clq_status reduce(clq_replica *replica) {
     clq_crew *crew = replica->strategy->crew;
     if (!crew) return CLQ_OK;
-    clq_buffer *gradient = clq_plan_gradient(replica->plan);
     uint64_t before = clq_crew_busy_ns(crew);
-    CLQ_TRY(clq_crew_all_reduce(crew, replica->index, replica->queue, gradient, 0, gradient, 0,
-                                clq_plan_arena_bytes(replica->plan) / sizeof(float)));
+    CLQ_TRY(clq_replica_exchange(replica, replica->queue, 0, clq_plan_arena_bytes(replica->plan), replica->tracing));
     if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
     return CLQ_OK;
 }
@@ -176,12 +186,37 @@ static clq_status carry_out(clq_replica *replica, const clq_command *command) {
     return CLQ_OK;
 }
 
+static bool takes_batch(clq_command_kind kind) {
+    return kind == CLQ_COMMAND_STEP || kind == CLQ_COMMAND_GRADIENTS || kind == CLQ_COMMAND_FORWARD ||
+           kind == CLQ_COMMAND_PREDICT;
+}
+
+/* Carries out and records, the first batches with all that lies between them. */
+static clq_status trace(clq_replica *replica, const clq_command *command) {
+    static const char *const names[] = {
+        [CLQ_COMMAND_STEP] = "step",     [CLQ_COMMAND_GRADIENTS] = "gradients", [CLQ_COMMAND_FORWARD] = "evaluate",
+        [CLQ_COMMAND_REDUCE] = "reduce", [CLQ_COMMAND_APPLY] = "apply",         [CLQ_COMMAND_PREDICT] = "predict",
+        [CLQ_COMMAND_READ] = "read",     [CLQ_COMMAND_WRITE] = "write",         [CLQ_COMMAND_SYNC] = "wait",
+        [CLQ_COMMAND_STOP] = "stop",
+    };
+    if (takes_batch(command->kind) && replica->traced++ == replica->strategy->config.trace_steps) {
+        replica->tracing = false;
+        clq_queue_stop_trace(replica->queue);
+        return carry_out(replica, command);
+    }
+    double began = clq_now();
+    CLQ_TRY(carry_out(replica, command));
+    return takes_batch(command->kind)
+               ? clq_timeline_add(&replica->steps, began, names[command->kind], "batch", replica->traced)
+               : clq_timeline_add(&replica->steps, began, names[command->kind], NULL, 0);
+}
+
 static void drive(void *context) {
     clq_replica *replica = context;
     for (;;) {
         clq_command command = take(replica);
         if (!atomic_load(&replica->strategy->failed)) {
-            clq_status status = carry_out(replica, &command);
+            clq_status status = replica->tracing ? trace(replica, &command) : carry_out(replica, &command);
             if (status != CLQ_OK) clq_strategy_fail(replica->strategy, status, replica);
         } else if (command.rows) {
             free_oldest_slot(replica); /* the poster may be waiting for one */
@@ -211,7 +246,8 @@ static clq_status open_staging(clq_replica *replica) {
 clq_status clq_replica_open(clq_replica *replica) {
     clq_plan_config plan = replica->strategy->config.plan;
     plan.capacity = (uint32_t)replica->share;
-    CLQ_TRY(clq_queue_create(replica->device, 0, &replica->queue));
+    replica->tracing = replica->strategy->config.trace_steps > 0;
+    CLQ_TRY(clq_queue_create(replica->device, replica->tracing ? CLQ_QUEUE_TRACE : 0, &replica->queue));
     CLQ_TRY(clq_plan_create(replica->strategy->model, replica->device, &plan, &replica->plan));
     return open_staging(replica);
 }
@@ -246,6 +282,8 @@ void clq_replica_close(clq_replica *replica) {
         clq_buffer_destroy(replica->staging[i].labels);
     }
     clq_free(replica->buckets);
+    clq_free(replica->steps.spans);
+    clq_free(replica->exchange.spans);
     clq_plan_destroy(replica->plan);
     clq_queue_destroy(replica->queue);
     clq_device_close(replica->device);

@@ -66,6 +66,10 @@ typedef struct clq_replica {
     clq_staging staging[CLQ_STAGING_SLOTS]; /* used round and round */
     uint64_t filled, freed;                 /* slots, so far; with the mutex */
     clq_staging *uploading;                 /* the last one that was enqueued; by the replica's thread */
+    bool tracing;                           /* until trace_steps batches were */
+    uint64_t traced;                        /* batches so far; while tracing */
+    clq_timeline steps;                     /* commands, as the replica's thread carried them out */
+    clq_timeline exchange;                  /* by that thread, or the reducer while it waits */
     clq_thread *thread;
     bool ready; /* mutex and condition exist */
     pthread_mutex_t mutex;
@@ -99,6 +103,9 @@ clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const 
 /* Opens every replica's device (contexts.c). */
 clq_status clq_strategy_open_devices(struct clq_strategy *strategy, const clq_devices *devices);
 void clq_latch_count_down(clq_latch *latch);
+
+/* Exchanges a part of the gradient, where there is anybody to exchange it with; traced: it goes into the timeline. */
+clq_status clq_replica_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced);
 
 /* reducer.c */
 clq_status clq_reducer_create(clq_replica *replica, clq_reducer **out); /* the replica's device and plan exist */

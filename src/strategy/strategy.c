@@ -187,6 +187,15 @@ clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, 
         (clq_command){.kind = CLQ_COMMAND_READ, .buffer = gradient, .offset = offset, .to = to, .bytes = bytes});
 }
 
+clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out) {
+    CLQ_TRY(clq_strategy_wait(strategy)); /* its thread has nothing to do then, and leaves the queue to this one */
+    const clq_replica *r = &strategy->replicas[replica];
+    clq_replica_trace result = {.steps = &r->steps, .exchange = &r->exchange};
+    CLQ_TRY(clq_queue_spans(r->queue, &result.queue, &result.queue_count, &result.clock_error_s));
+    *out = result;
+    return CLQ_OK;
+}
+
 /* ---- life ---- */
 
 static clq_status create_latch(clq_latch *latch, unsigned parties) {

@@ -18,8 +18,18 @@ typedef struct clq_strategy_config {
     size_t sample_elements; /* of one sample */
     size_t label_bytes;     /* of one sample's label */
     clq_group_config group;
-    size_t bucket_bytes; /* as clq_trainer_config's */
+    size_t bucket_bytes, trace_steps; /* as clq_trainer_config's */
 } clq_strategy_config;
+
+/* ---- traces (timeline.c) ---- */
+
+/* What a host thread did. Start with {0}, end with clq_free(timeline->spans). Keeps the first 2^18. */
+typedef struct clq_timeline {
+    clq_span *spans;
+    size_t count, capacity;
+} clq_timeline;
+/* From `begin` to now. */
+clq_status clq_timeline_add(clq_timeline *timeline, double begin, const char *name, const char *key, uint64_t value);
 
 typedef struct clq_strategy clq_strategy;
 /* One replica per entry of devices. The parameters are zero until clq_strategy_write_parameters. */
@@ -34,6 +44,15 @@ size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of
 
 /* Seconds spent in exchanges so far. */
 clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy);
+
+typedef struct clq_replica_trace {
+    clq_span *queue; /* the caller's: clq_free */
+    size_t queue_count;
+    double clock_error_s;                 /* of the queue's times */
+    const clq_timeline *steps, *exchange; /* the strategy's, until it is used again */
+} clq_replica_trace;
+/* What a replica did so far. Waits for all that was posted. For a strategy with trace_steps. */
+clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out);
 
 /* Each of these posts work and returns when the batch may be reused (not when the work is done).
  * slot: the metrics row. */

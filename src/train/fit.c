@@ -53,6 +53,15 @@ static clq_status train_batch(run *r, const clq_batch *batch) {
     return tell_progress(r);
 }
 
+static clq_status next_batch(run *r, clq_batch *batch, bool *more) {
+    clq_trainer *trainer = r->trainer;
+    double asked = clq_now();
+    CLQ_TRY(clq_dataset_next(r->data, batch, more));
+    r->input_s += clq_now() - asked;
+    if (trainer->input.count >= trainer->config.trace_steps) return CLQ_OK;
+    return clq_timeline_add(&trainer->input, asked, "wait for a batch", "step", trainer->step + 1);
+}
+
 static clq_status train_epoch(run *r, uint64_t last_step) {
     clq_metrics_start(&r->metrics, r->trainer);
     r->started = clq_now();
@@ -62,9 +71,7 @@ static clq_status train_epoch(run *r, uint64_t last_step) {
         clq_batch batch;
         bool more;
         if (last_step && r->trainer->step >= last_step) break;
-        double asked = clq_now();
-        CLQ_TRY(clq_dataset_next(r->data, &batch, &more));
-        r->input_s += clq_now() - asked;
+        CLQ_TRY(next_batch(r, &batch, &more));
         if (!more) break;
         CLQ_TRY(train_batch(r, &batch));
     }

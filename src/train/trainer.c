@@ -35,6 +35,7 @@ clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices
     trainer->model = model;
     trainer->config = *config;
     trainer->devices = *devices;
+    trainer->created = clq_now();
     size_t classes = clq_model_output_shape(model).dims[0];
     trainer->loss = (clq_loss_problem){.kind = config->loss.kind,
                                        .classes = classes,
@@ -57,7 +58,8 @@ clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices
                                     .sample_elements = model->nodes[model->input - 1].elements,
                                     .label_bytes = sparse ? sizeof(int32_t) : classes * sizeof(float),
                                     .group = config->group,
-                                    .bucket_bytes = config->bucket_bytes};
+                                    .bucket_bytes = config->bucket_bytes,
+                                    .trace_steps = config->trace_steps};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
@@ -73,6 +75,7 @@ void clq_trainer_destroy(clq_trainer *trainer) {
     clq_strategy_destroy(trainer->predictor);
     clq_strategy_destroy(trainer->strategy);
     clq_free(trainer->one_hot);
+    clq_free(trainer->input.spans);
     clq_free(trainer);
 }
 

@@ -18,6 +18,8 @@ struct clq_trainer {
     uint64_t rows;           /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
     size_t last_count;       /* samples of the last gradients */
     bool has_gradient;       /* gradients were made since the last update */
+    double created;          /* from where a trace counts; clq_now */
+    clq_timeline input;      /* waiting for batches, while a trace is recorded */
     float *one_hot;          /* (global batch, classes): where integer labels become rows; NULL until needed */
 };
 

@@ -133,6 +133,33 @@ class CommandLine(unittest.TestCase):
         self.assertGreaterEqual(plan["param_bytes"], 34826 * 4)
         self.assertEqual({l["segment"] for l in plan["launches"]}, {"forward", "loss", "backward", "update"})
 
+    def test_trace(self):
+        trace = self.folder / "trace.json"
+        devices = ["--devices", "pocl:0,pocl:1", "--model", "cnn", "--data", "synthetic", "--take", "1280", "--batch", 16]
+        self.train(*devices, "--steps", 6, "--bucket-bytes", 1, "--trace", trace)
+        events = json.loads(trace.read_text())["traceEvents"]
+        threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        self.assertEqual(sorted(threads.values()), sorted(["pipeline"] + 2 * ["host", "queue", "exchange"]))
+        names = {}
+        for e in events:
+            if e["ph"] == "X":
+                self.assertGreaterEqual(e["dur"], 0)
+                names.setdefault(threads[e["pid"], e["tid"]], []).append(e["name"])
+        self.assertEqual(names["host"].count("step"), 2 * 6)
+        self.assertEqual(names["exchange"], ["all-reduce"] * 2 * 6 * 3)  # a bucket for each layer with weights
+        for kernel in ("conv2d/forward", "conv2d_1/backward", "dense/weight gradient", "update/update", "upload/samples"):
+            self.assertIn(kernel, names["queue"])
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["trace.json"])
+
+    def test_trace_is_bounded(self):
+        trace = self.folder / "trace.json"
+        small = ["--model", "mlp", "--data", "synthetic", "--take", "1600", "--devices", "pocl:0", "--batch", 8, "--no-test"]
+        self.train(*small, "--steps", 250, "--trace", trace)
+        events = json.loads(trace.read_text())["traceEvents"]
+        self.assertEqual(sum(e["name"] == "step" for e in events), 200)
+        self.assertEqual(sum(e["name"] == "update/update" for e in events), 200)
+        self.assertIn("first 200 steps", " ".join(run("train", "--help").stdout.split()))
+
     # ---- what is refused ----
 
     def test_wrong_usage(self):
@@ -149,6 +176,7 @@ class CommandLine(unittest.TestCase):
         self.fails(2, "train", *SMALL, "--loss", "hinge", says=["hinge"])
         self.fails(2, "train", *SMALL, "--strategy", "telepathy", says=["telepathy"])
         self.fails(2, "train", *SMALL, "--shuffle", "x", says=["--shuffle"])
+        self.fails(2, "train", *SMALL, "--bucket-bytes", "0", says=["--bucket-bytes"])
         self.fails(2, "train", *SMALL, "--checkpoint", self.folder, says=["--checkpoint"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*3", "--batch", 2, says=["replicas"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*x", says=["pocl:0*x"])
@@ -199,6 +227,8 @@ class CommandLine(unittest.TestCase):
     def test_nothing_half_written(self):
         target = self.folder / "missing" / "w.safetensors"
         self.fails(1, "train", *SMALL, "--steps", 1, "--save", target, says=["w.safetensors"])
+        target = self.folder / "missing" / "trace.json"
+        self.fails(1, "train", *SMALL, "--steps", 1, "--trace", target, says=["--trace", "trace.json"])
         if os.path.exists("/dev/full"):
             self.fails(1, "train", *SMALL, "--steps", 1, "--log", "/dev/full", says=["/dev/full"])
         self.assertEqual(list(self.folder.iterdir()), [])

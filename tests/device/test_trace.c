@@ -33,19 +33,20 @@ static void drop(rig *r) {
 static void every_launch(clq_device *device, clq_queue *plain) {
     (void)plain;
     static const char *const names[] = {"a", "b", "c"};
+    static const uint32_t zero = 0, seven = 7;
     rig r = make(device);
     clq_span *spans, *again;
     size_t found, found_again;
     double error, error_again;
     uint32_t words[WORDS];
     double before = clq_now();
-    CHECK_OK(clq_queue_write(r.queue, r.words, 0, (uint32_t[1]){0}, 4, true)); /* not named: not recorded */
+    CHECK_OK(clq_queue_write(r.queue, r.words, 0, &zero, sizeof zero, true)); /* not named: not recorded */
     for (int i = 0; i < LAUNCHES; i++) {
         if (i % 4 != 3) clq_queue_name(r.queue, "layer", names[i % 4]);
         CHECK_OK(clq_queue_launch(r.queue, r.kernel, 1, &count, NULL));
     }
     clq_queue_name(r.queue, NULL, "upload");
-    CHECK_OK(clq_queue_write(r.queue, r.words, 0, (uint32_t[1]){7}, 4, false));
+    CHECK_OK(clq_queue_write(r.queue, r.words, 0, &seven, sizeof seven, false));
     CHECK_OK(clq_queue_finish(r.queue));
     double after = clq_now();
     CHECK_OK(clq_queue_spans(r.queue, &spans, &found, &error));
