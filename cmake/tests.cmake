@@ -99,7 +99,7 @@ endif()
 
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
 set(cost 100)
-foreach(name interop/golden ops/conv2d oclgrind/ops_conv2d train/failure ops/dense train/mirrored)
+foreach(name comm/collectives interop/golden ops/conv2d oclgrind/ops_conv2d train/failure ops/dense train/mirrored)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST ${cost})
   endif()
