@@ -161,6 +161,12 @@ double clq_bench_others(const clq_bench_load *since);
 /* Whether that is enough to distrust the figures of a run of so many seconds. */
 bool clq_bench_is_busy(double others, double seconds);
 
+/* ---- names in a list (run.c) ---- */
+
+enum { CLQ_BENCH_NAME_BYTES = 32 };
+/* The name at *at, which is moved behind it and its comma; false where there is none, or it is too long. */
+bool clq_bench_next_name(const char **at, char name[CLQ_BENCH_NAME_BYTES]);
+
 /* ---- sizes (sizes.c) ---- */
 
 /* -b MIN -e MAX -f FACTOR, or -i STEP; as in nccl-tests, with K, M and G as powers of 1024. */

@@ -15,7 +15,7 @@
 
 enum { KEY_COLLECTIVES = CLQ_BENCH_KEY_OWN, KEY_MODELS, KEY_BATCH, KEY_SAMPLES, KEY_EPOCHS, KEY_ROUNDS, KEY_LIMIT };
 enum { KEY_MPIRUN = KEY_LIMIT + 1, KEY_PYTHON };
-enum { ROUNDS_MAX = 64, NAME_BYTES = 32, VERSION_BYTES = 64 };
+enum { ROUNDS_MAX = 64, VERSION_BYTES = 64 };
 
 typedef struct bench {
     clq_bench_run *run;
@@ -78,27 +78,16 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 
 static bool is_none(const char *list) { return strcmp(list, "none") == 0; }
 
-/* The name at *at, which is moved behind it and its comma; false where there is none, or it is too long. */
-static bool next_name(const char **at, char name[NAME_BYTES]) {
-    size_t length = strcspn(*at, ",");
-    if (length == 0 || length >= NAME_BYTES) return false;
-    memcpy(name, *at, length);
-    name[length] = '\0';
-    *at += length;
-    if (**at == ',' && (*at)[1]) ++*at;
-    return true;
-}
-
 static clq_status check(const void *context) {
     const bench *b = context;
-    char name[NAME_BYTES];
+    char name[CLQ_BENCH_NAME_BYTES];
     CLQ_TRY(clq_bench_sizes_check(&b->sizes, sizeof(float)));
     if (b->sizes.max > (uint64_t)1 << 32)
         return clq_fail(CLQ_ARGUMENT, "-e: MPI counts elements in an int; the largest size here is 4G");
     if (strcmp(b->collectives, "all_reduce") != 0 && !is_none(b->collectives))
         return clq_fail(CLQ_ARGUMENT, "--collectives '%s': expected all_reduce or none", b->collectives);
     for (const char *at = b->models; *at || at == b->models;) {
-        if (!next_name(&at, name))
+        if (!clq_bench_next_name(&at, name))
             return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between, or none", b->models);
         if (!is_none(b->models) && strcmp(name, "mlp") != 0 && strcmp(name, "cnn") != 0 && strcmp(name, "cnn1") != 0)
             return clq_fail(CLQ_ARGUMENT, "--models '%s': the peers have mlp, cnn and cnn1", name);
@@ -281,9 +270,10 @@ static clq_status each_subject(bench *b, clq_status (*body)(bench *, const subje
         do CLQ_TRY(body(b, &(subject){.bytes = size / sizeof(float) * sizeof(float)}));
         while (clq_bench_sizes_next(&b->sizes, &size));
     }
-    char name[NAME_BYTES];
+    char name[CLQ_BENCH_NAME_BYTES];
     if (is_none(b->models)) return CLQ_OK;
-    for (const char *at = b->models; *at && next_name(&at, name);) CLQ_TRY(body(b, &(subject){.model = name}));
+    for (const char *at = b->models; *at && clq_bench_next_name(&at, name);)
+        CLQ_TRY(body(b, &(subject){.model = name}));
     return CLQ_OK;
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_MODELS = CLQ_BENCH_KEY_OWN, KEY_BATCH, KEY_DATA, RUNS_MAX = 64, NAME_BYTES = 32 };
+enum { KEY_MODELS = CLQ_BENCH_KEY_OWN, KEY_BATCH, KEY_DATA, RUNS_MAX = 64 };
 
 typedef struct options {
     const char *models, *data;
@@ -91,22 +91,11 @@ static clq_status measure_model(clq_bench_run *run, const options *o, const char
     return status;
 }
 
-/* The name at *at, which is moved behind it and its comma; false where there is none, or it is too long. */
-static bool next_name(const char **at, char name[NAME_BYTES]) {
-    size_t length = strcspn(*at, ",");
-    if (length == 0 || length >= NAME_BYTES) return false;
-    memcpy(name, *at, length);
-    name[length] = '\0';
-    *at += length;
-    if (**at == ',' && (*at)[1]) ++*at;
-    return true;
-}
-
 static clq_status check(const void *context) {
     const options *o = context;
-    char name[NAME_BYTES];
+    char name[CLQ_BENCH_NAME_BYTES];
     for (const char *at = o->models; *at || at == o->models;)
-        if (!next_name(&at, name))
+        if (!clq_bench_next_name(&at, name))
             return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", o->models);
     return CLQ_OK;
 }
@@ -115,13 +104,13 @@ static clq_status run_train(clq_bench_run *run, void *context) {
     const options *o = context;
     clq_dataset *data = NULL;
     clq_status status;
-    char name[NAME_BYTES];
-    for (const char *at = o->models; *at && next_name(&at, name);) run->expected += run->devices.count;
+    char name[CLQ_BENCH_NAME_BYTES];
+    for (const char *at = o->models; *at && clq_bench_next_name(&at, name);) run->expected += run->devices.count;
     CLQ_TRY(clq_dataset_open(o->data, "train", &data));
     CLQ_TRY_OR(end, status, clq_dataset_shuffle(data, clq_dataset_get_info(data)->samples, 0));
     CLQ_TRY_OR(end, status, clq_dataset_batch(data, o->batch, false));
     CLQ_TRY_OR(end, status, clq_dataset_prefetch(data, CLQ_AUTO));
-    for (const char *at = o->models; *at && next_name(&at, name);)
+    for (const char *at = o->models; *at && clq_bench_next_name(&at, name);)
         CLQ_TRY_OR(end, status, measure_model(run, o, name, data));
 end:
     clq_dataset_destroy(data);

@@ -59,6 +59,6 @@ uint64_t clq_crew_busy_ns(const clq_crew *crew);
 clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes);
 clq_transport clq_group_transport(const clq_group *group);
 /* "ring over staged slots of 1 MiB", for plans, logs and clq_group_explain. Caller frees with clq_free. */
-char *clq_crew_explain(const clq_crew *crew);
+char *clq_crew_explain(clq_crew *crew);
 
 #endif

@@ -104,7 +104,7 @@ static void explain_link(const clq_crew *crew, const clq_link *link, clq_text *t
                  clq_transport_name(link->transport), crew->slots, crew->chunk_bytes, link->reason);
 }
 
-char *clq_crew_explain(const clq_crew *crew) {
+char *clq_crew_explain(clq_crew *crew) {
     clq_text text = {0};
     if (crew->size == 1) {
         clq_text_add(&text, "one rank: nothing to exchange\n");
@@ -116,8 +116,10 @@ char *clq_crew_explain(const clq_crew *crew) {
     } else {
         clq_crew_explain_choice(crew, &text);
     }
+    pthread_mutex_lock(&crew->lock); /* ranks that are inside may be making links */
     for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++)
         if (crew->links[i]) explain_link(crew, crew->links[i], &text);
+    pthread_mutex_unlock(&crew->lock);
     if (!text.failed) return text.data;
     clq_free(text.data);
     return NULL;
