@@ -265,6 +265,10 @@ typedef struct figures {
     uint64_t wrong;
 } figures;
 
+static clq_algorithm algorithm_of(const bench *b) {
+    return clq_group_algorithm(b->group, b->o->collective, b->count * clq_dtype_bytes(b->o->dtype));
+}
+
 static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
     const options *o = b->o;
     clq_bench_row row = clq_bench_row_start();
@@ -272,9 +276,7 @@ static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
     clq_bench_put_count(&row, "count", b->count);
     clq_bench_put_text(&row, "dtype", clq_dtype_name(o->dtype));
     clq_bench_put_text(&row, "redop", clq_collective_reduces(o->collective) ? clq_redop_name(o->op) : "none");
-    clq_bench_put_text(
-        &row, "algo",
-        clq_algorithm_name(clq_group_algorithm(b->group, o->collective, b->count * clq_dtype_bytes(o->dtype))));
+    clq_bench_put_text(&row, "algo", clq_algorithm_name(algorithm_of(b)));
     clq_bench_put_text(&row, "transport", clq_transport_name(clq_group_transport(b->group)));
     clq_bench_put_text(&row, "memory", memory_name(o->plain));
     clq_bench_put_count(&row, "ranks", b->n);
@@ -300,18 +302,17 @@ static clq_status measure(bench *b, uint64_t bytes, figures *f) {
     if (status == CLQ_OK) {
         f->algbw = (double)bytes / f->times.p50_us * 1e-3;
         f->busbw = f->algbw * bus_factor(b);
-        status = clq_bench_collective_limit(
-            &(clq_bench_traffic){.run = b->run,
-                                 .devices = b->devices,
-                                 .n = b->n,
-                                 .collective = b->o->collective,
-                                 .bytes = b->count * clq_dtype_bytes(b->o->dtype),
-                                 .dtype = b->o->dtype,
-                                 .op = b->o->op,
-                                 .in_place = b->in_place,
-                                 .direct = clq_group_transport(b->group) == CLQ_TRANSPORT_MAPPED,
-                                 .staged = clq_group_transport(b->group) == CLQ_TRANSPORT_STAGED},
-            &b->slowest_gbps, &f->limit);
+        status = clq_bench_collective_limit(&(clq_bench_traffic){.run = b->run,
+                                                                 .devices = b->devices,
+                                                                 .n = b->n,
+                                                                 .collective = b->o->collective,
+                                                                 .bytes = b->count * clq_dtype_bytes(b->o->dtype),
+                                                                 .dtype = b->o->dtype,
+                                                                 .op = b->o->op,
+                                                                 .in_place = b->in_place,
+                                                                 .direct = algorithm_of(b) == CLQ_ALGORITHM_DIRECT,
+                                                                 .transport = clq_group_transport(b->group)},
+                                            &b->slowest_gbps, &f->limit);
         /* Given as time by the limit's measurement; as busbw of this size here. */
         f->limit = bus_factor(b) * (double)bytes / f->limit * 1e-3;
     }

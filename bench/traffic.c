@@ -24,17 +24,25 @@ static double direct_bytes(const clq_bench_traffic *t) {
     }
 }
 
-/* Bytes that links copy, and that ranks combine. The least: what is combined is taken from the slot. */
+/* Bytes that links copy, and that ranks combine. The least: a byte on its way to its place is copied once, or twice
+ * through a slot; one that is combined is taken from the slot, or over mapped memory from where it is. */
 static void link_bytes(const clq_bench_traffic *t, double *copied, double *combined) {
-    double n = t->n, s = (double)t->bytes, moves = t->staged ? 2 : 1;
+    double n = t->n, s = (double)t->bytes, moves = t->transport == CLQ_TRANSPORT_STAGED ? 2 : 1;
+    double brings = t->transport == CLQ_TRANSPORT_MAPPED ? 0 : 1;
     *combined = 0;
     switch (t->collective) {
     case CLQ_ALL_REDUCE:
         *combined = (n - 1) * s;
-        *copied = (n - 1) * s * (1 + moves);
+        *copied = (n - 1) * s * (brings + moves);
         break;
-    case CLQ_REDUCE_SCATTER: *copied = *combined = n * (n - 1) * s; break;
-    case CLQ_REDUCE: *copied = *combined = (n - 1) * s; break;
+    case CLQ_REDUCE_SCATTER:
+        *combined = n * (n - 1) * s;
+        *copied = *combined * brings;
+        break;
+    case CLQ_REDUCE:
+        *combined = (n - 1) * s;
+        *copied = *combined * brings;
+        break;
     case CLQ_ALL_GATHER: *copied = n * (n - 1) * s * moves; break;
     case CLQ_BROADCAST: *copied = (n - 1) * s * moves; break;
     default: *copied = s * moves; break;
@@ -46,7 +54,7 @@ static clq_status limit_in_host_memory(const clq_bench_traffic *t, double *us) {
     unsigned cores = all_cores(t);
     if (!t->direct) link_bytes(t, &copied, &combined);
     /* As much memory as the call touches; a copy touches its bytes twice. */
-    size_t held = CLQ_MAX((size_t)(t->in_place ? copied / 2 : copied), (size_t)4096);
+    size_t held = CLQ_MAX((size_t)(t->in_place ? (copied + combined) / 2 : copied + combined), (size_t)4096);
     held = CLQ_MIN(held, (size_t)256 << 20);
     /* What is reduced in place is read and written where it is; else a copy has two places, too. */
     bool updates = t->direct && t->in_place && (t->collective == CLQ_ALL_REDUCE || t->collective == CLQ_REDUCE);
@@ -72,7 +80,7 @@ static clq_status rate_of_link(const clq_bench_traffic *t, unsigned from, unsign
     const size_t bytes = (size_t)16 << 20;
     clq_bench_lane lane = {0};
     clq_bench_times times;
-    bool staged = t->staged || !clq_device_same_context(t->devices[from], t->devices[to]);
+    bool staged = t->transport == CLQ_TRANSPORT_STAGED || !clq_device_same_context(t->devices[from], t->devices[to]);
     clq_status status = clq_bench_lane_open(t->devices[from], t->devices[to], staged, bytes, 1, &lane);
     if (status == CLQ_OK) status = clq_bench_measure(t->run, &(clq_bench_work){move_all, NULL, &lane}, &times);
     clq_bench_lane_release(&lane);

@@ -23,7 +23,9 @@ typedef struct clq_bench_traffic {
     size_t bytes; /* of the call's count */
     clq_dtype dtype;
     clq_redop op;
-    bool in_place, direct, staged;
+    bool in_place;
+    bool direct;             /* the algorithm is */
+    clq_transport transport; /* else: of the links */
 } clq_bench_traffic;
 
 /* The least time, in us, that the collective can take for what is measured now (collectives.c says what); NaN where

@@ -73,6 +73,12 @@ foreach(target test_device_fault test_comm_group_failure test_train_failure test
   add_dependencies(${target} clq_fault_layer)
 endforeach()
 
+# And one that makes devices look as if their memory were not the host's.
+add_library(clq_discrete_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/discrete_layer.c)
+clq_compile_options(clq_discrete_layer)
+set_target_properties(clq_discrete_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_dependencies(test_comm_links clq_discrete_layer)
+
 # Programs that meet oclgrind's simulated device use it alone, in small cases (tests/oclgrind/run), and from one thread:
 # its runtime does not bear several. Not instrumented: the sanitizers would look at the simulator.
 option(CLIQUE_TEST_OCLGRIND "Run kernels under oclgrind; OFF where the system has no such package" ON)

@@ -99,7 +99,9 @@ typedef enum clq_algorithm {
 } clq_algorithm;
 
 /* How bytes move between two ranks: through pinned host slots; by copies inside a shared context; by the host's own
- * pointers, where both devices share host memory. */
+ * pointers, where both devices share host memory. AUTO takes for each link what it can do best: mapped where both
+ * devices share the host's memory; else, inside a shared context, staged or peer by what was measured for chunks of
+ * that size. */
 #define CLQ_TRANSPORT_MAP(X) X(AUTO, "auto") X(STAGED, "staged") X(PEER, "peer") X(MAPPED, "mapped")
 typedef enum clq_transport {
 #define CLQ_TRANSPORT_ENUM(name, text) CLQ_TRANSPORT_##name,

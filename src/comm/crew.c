@@ -183,7 +183,6 @@ static clq_status take_work(const clq_crew *crew, unsigned rank, clq_work *work)
         return clq_fail(CLQ_ARGUMENT, "%zu elements are more than can be addressed", call->count);
     work->in_bytes = clq_collective_in_bytes(call->collective, crew->size, rank, call->root, work->bytes);
     work->out_bytes = clq_collective_out_bytes(call->collective, crew->size, rank, call->root, call->to, work->bytes);
-    work->hosted = crew->algorithm != CLQ_ALGORITHM_DIRECT && crew->transport == CLQ_TRANSPORT_MAPPED;
     work->algorithm = clq_crew_choose(crew, call->collective, work->bytes);
     CLQ_TRY(check_range("input", call->in, call->in_offset, work->in_bytes, element));
     return check_range("output", call->out, call->out_offset, work->out_bytes, element);
@@ -220,7 +219,7 @@ static clq_status begin(clq_crew *crew, unsigned rank, const clq_task *call) {
     if (call->queue) CLQ_TRY(clq_member_drain(crew, rank, call->queue));
     if (exchanges(crew, &member->work)) {
         if (member->work.algorithm == CLQ_ALGORITHM_DIRECT)
-            CLQ_TRY(clq_direct_acquire(crew, rank));
+            CLQ_TRY(clq_member_map(crew, rank));
         else
             CLQ_TRY(clq_walk_prepare(crew, rank));
     }
@@ -261,12 +260,12 @@ static clq_status end(clq_crew *crew, unsigned rank, clq_status status) {
         settle(member);
         atomic_fetch_sub(&crew->inside, 1);
         wait_until_all_left(crew);
-        clq_direct_release(crew, rank);
+        clq_member_unmap(crew, rank);
         return clq_error_raise(&mine);
     }
     atomic_fetch_sub(&crew->inside, 1);
     atomic_fetch_add(&member->busy_ns, (uint64_t)((clq_now() - member->begun) * 1e9));
-    status = clq_direct_release(crew, rank);
+    status = clq_member_unmap(crew, rank);
     return status == CLQ_OK ? CLQ_OK : fail_as(crew, rank, status);
 }
 
@@ -312,7 +311,7 @@ static clq_status begin_alone(clq_crew *crew, unsigned rank, const clq_task *tas
     member->until = clq_now() + crew->deadline_s;
     CLQ_TRY(take_work(crew, rank, &member->work));
     if (task->queue) CLQ_TRY(clq_member_drain(crew, rank, task->queue));
-    return clq_direct_acquire(crew, rank);
+    return clq_member_map(crew, rank);
 }
 
 clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks) {

@@ -15,15 +15,15 @@
 typedef struct clq_work {
     clq_task task;
     clq_algorithm algorithm;
-    bool hosted; /* a schedule carried out by the host on its own pointers: mapped links */
     size_t bytes, in_bytes, out_bytes;
-    char *in_host, *out_host; /* direct, hosted: where the host sees the two ranges */
+    char *in_host, *out_host; /* direct, or a hosted member's: where the host sees the two ranges */
     char *mapping;            /* of the output, or of both */
 } clq_work;
 
 typedef struct clq_member {
     _Alignas(64) clq_work work;
     clq_device *device;
+    bool hosted;                  /* its thread works on its memory by itself, not by commands */
     atomic_size_t meetings;       /* barriers that it has reached: who is late */
     double until;                 /* the deadline of the collective that it is in */
     double begun;                 /* when all ranks had come to it */
@@ -32,41 +32,47 @@ typedef struct clq_member {
     size_t chunk;
     bool in_is_mapped, out_is_mapped;
 
-    /* For schedules only. */
+    /* For schedules only. Hosted: */
+    char *aside; /* CLQ_PLACE_WORK; grows */
+    size_t aside_bytes;
+    /* Not hosted: */
     clq_queue *up, *down;
     clq_kernel *combine[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT]; /* made when first needed */
     clq_buffer *passing;                                   /* CLQ_PLACE_WORK; grows */
-    char *aside;                                           /* hosted: CLQ_PLACE_WORK, and behind it a chunk */
-    size_t aside_bytes;
-    clq_event **ready; /* [chunk]: follows what was received last there */
+    clq_event **ready;                                     /* [chunk]: follows what was received last there */
     size_t ready_capacity;
 } clq_member;
 
+enum { CLQ_SLOTS_MAX = 64 }; /* of a link */
 typedef struct clq_slot {
-    char *host;        /* staged: its part of the link's pinned memory */
-    clq_event *filled; /* the sender's last command on it; the sender destroys it when it fills the slot again */
-    clq_event *freed;  /* the receiver's last command on it; the sender destroys it too */
+    char *host;     /* its part of the link's staging memory */
+    const char *at; /* where the chunk is: there, or in a hosted sender's own memory */
+    clq_event
+        *filled; /* the sender's last command on it, NULL: it needed none; the sender destroys it at the next use */
+    clq_event *freed; /* the receiver's last command on it; likewise */
 } clq_slot;
+
+/* What something takes: alpha + beta * bytes. alpha 0: unknown. */
+typedef struct clq_cost {
+    double alpha_s, beta_s;
+} clq_cost;
 
 /* From one rank to another. Slots are used round and round; the gates count those that were filled and freed. */
 typedef struct clq_link {
     clq_gate filled, freed;
     bool gates_made;
-    clq_transport transport; /* MAPPED: only the gates */
-    const char *reason;      /* why this one, for explain */
+    clq_transport transport;             /* AUTO: for every chunk what costs less */
+    clq_cost costs[CLQ_TRANSPORT_COUNT]; /* those that were measured */
+    const char *reason;                  /* why this one, for explain */
     unsigned from, to;
-    clq_buffer *pinned;
-    clq_buffer *scratch; /* on the receiver, a chunk per slot: what is to be combined waits here */
+    clq_buffer *pinned;  /* staging memory: pinned for an end that works by commands, */
+    char *plain;         /* else plain */
+    clq_buffer *scratch; /* on a receiver that works by commands, a chunk per slot: what is to be combined waits here */
     clq_slot *slots;
     unsigned slot_count;
     _Alignas(64) size_t sent; /* by the sender alone */
     _Alignas(64) size_t received;
 } clq_link;
-
-/* What an all-reduce takes: alpha + beta * bytes. alpha 0: unknown. */
-typedef struct clq_cost {
-    double alpha_s, beta_s;
-} clq_cost;
 
 struct clq_crew {
     unsigned size;
@@ -111,10 +117,11 @@ clq_status clq_crew_measure(clq_crew *crew);
 clq_algorithm clq_crew_choose(const clq_crew *crew, clq_collective collective, size_t bytes);
 void clq_crew_explain_choice(const clq_crew *crew, clq_text *text);
 
+/* mapping.c: makes a rank's memory visible to the host, and takes that back. */
+clq_status clq_member_map(clq_crew *crew, unsigned rank);
+clq_status clq_member_unmap(clq_crew *crew, unsigned rank);
+
 /* direct.c */
-/* Makes the rank's memory visible to the host, and takes that back. */
-clq_status clq_direct_acquire(clq_crew *crew, unsigned rank);
-clq_status clq_direct_release(clq_crew *crew, unsigned rank);
 void clq_direct_run(clq_crew *crew, unsigned rank);
 
 /* walk.c: carries out a schedule. */
@@ -125,14 +132,41 @@ clq_status clq_walk(clq_crew *crew, unsigned rank);
 /* link.c */
 clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link **out);
 void clq_link_destroy(clq_link *link); /* takes NULL */
-/* The next chunk leaves the sender, once `after` (may be NULL) is complete. lands: where it belongs on the receiver,
- * for peer copies; no buffer: in its scratch, because it is combined there. *sent (may be NULL): follows its leaving,
- * the caller's until the link's next use. */
-clq_status clq_link_send(clq_crew *crew, clq_link *link, clq_place_at from, size_t bytes, clq_place_at lands,
-                         clq_event *after, clq_event **sent);
-/* The next chunk arrives at `to`. operand: with what it is combined, by `kernel`, once `after` (may be NULL) is
- * complete; no buffer: with nothing. ranks: as for clq_combine_launch. *done: when it has. */
-clq_status clq_link_receive(clq_crew *crew, clq_link *link, clq_place_at to, clq_place_at operand, clq_kernel *kernel,
-                            unsigned ranks, size_t bytes, clq_event *after, clq_event **done);
+/* Before all meet, by the sender: chunks will be exchanged over it (clq_departure). */
+clq_status clq_link_prepare_exchange(clq_crew *crew, clq_link *link);
+/* How a chunk of so many bytes goes. */
+clq_transport clq_link_transport(const clq_link *link, size_t bytes);
+
+/* Memory of a rank: hosted, where the host sees it; else a place in a buffer. */
+typedef struct clq_spot {
+    char *host;
+    clq_place_at place;
+} clq_spot;
+
+/* What leaves the sender. */
+typedef struct clq_departure {
+    clq_spot from;
+    size_t bytes;
+    clq_place_at lands; /* where it belongs on a receiver by commands, for peer copies; no buffer: in its scratch */
+    bool exchanged;     /* what the sender receives takes its place: the receiver may not read it there */
+    clq_event *after;   /* it is there once this is complete; NULL: it is */
+} clq_departure;
+/* *sent: follows its leaving, the link's until its next use; NULL: it has left. */
+clq_status clq_link_send(clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_event **sent);
+
+/* What arrives at the receiver. */
+typedef struct clq_arrival {
+    clq_spot to;
+    size_t bytes;
+    bool combined, last; /* combined with operand; last: the sum is complete, and an average is taken of it */
+    clq_spot operand;
+    clq_event *after; /* combined: not before this is complete; may be NULL */
+} clq_arrival;
+/* *done: when it has, the caller's to destroy; NULL: it has. */
+clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *chunk, clq_event **done);
+
+/* probe.c: what a chunk costs by way of staged slots and as a peer copy, measured once for the two devices and their
+ * drivers and kept with the built kernels. The link's staging memory and scratch are there. */
+clq_status clq_link_measure(const clq_crew *crew, clq_link *link);
 
 #endif

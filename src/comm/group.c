@@ -532,12 +532,13 @@ clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collect
 clq_transport clq_group_transport(const clq_group *group) {
     const clq_crew *crew = group->crew;
     if (clq_crew_is_direct(crew)) return CLQ_TRANSPORT_MAPPED;
-    unsigned peers = 0, all = 0;
-    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++) {
-        all += crew->links[i] != NULL;
-        peers += crew->links[i] && crew->links[i]->transport == CLQ_TRANSPORT_PEER;
-    }
-    return 2 * peers > all ? CLQ_TRANSPORT_PEER : CLQ_TRANSPORT_STAGED;
+    unsigned links[CLQ_TRANSPORT_COUNT] = {0};
+    clq_transport most = CLQ_TRANSPORT_STAGED;
+    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++)
+        if (crew->links[i]) links[clq_link_transport(crew->links[i], crew->chunk_bytes)]++;
+    for (int t = 0; t < CLQ_TRANSPORT_COUNT; t++)
+        if (links[t] > links[most]) most = (clq_transport)t;
+    return most;
 }
 
 clq_status clq_group_explain(const clq_group *group, char **out) {

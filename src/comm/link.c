@@ -1,17 +1,21 @@
-/* Links: how a chunk gets from one rank to another.
+/* Links: how a chunk gets from one rank to another. An end is hosted, where its device shares the host's memory: the
+ * rank's thread reads, adds and writes by itself. Else it works by commands.
  *
- * Staged: the sender's download queue reads the chunk into a pinned host slot, the receiver's upload queue writes it
- * on: 2 transfers and 2 passes through host memory for every byte. Peer: the sender's download queue copies straight
- * into the receiver's memory, inside their shared context: 1 transfer. What is to be combined lands in the link's
- * scratch, where a kernel of the receiver takes it from; what is not goes to its place at once. Mapped: nothing is
- * sent; the receiver reads the sender's memory by the host's pointer (walk.c), and the link only counts.
+ *   mapped   both ends are hosted: nothing is sent, the receiver reads the sender's memory
+ *   staged   through slots of memory that the host and the devices reach: an end by commands reads its chunk into the
+ *            slot by its download queue or writes it on from there by its upload queue (2 transfers and 2 passes
+ * through host memory for every byte, if both are), a hosted one copies it in, or adds it from there peer     both ends
+ * work by commands in one context: the sender's download queue copies straight into the receiver's memory, 1 transfer
  *
- * Both ends only enqueue. An end tells the other "filled" or "freed" as soon as the command that does it is
- * enqueued, by handing over its event: transfers of several slots, in both directions, and additions overlap. Across
- * contexts a host thread waits for that event, inside one the device does. */
+ * On an end by commands, what is to be combined lands in the link's scratch, where a kernel of the receiver takes it
+ * from; what is not goes to its place at once. Such ends only enqueue: they tell the other "filled" or "freed" as soon
+ * as the command that does it is enqueued, by handing over its event. So transfers of several slots, in both
+ * directions, and additions overlap. Across contexts a host thread waits for that event, inside one the device does. */
 #include "comm/crew.h"
 
 #include <string.h>
+
+/* ---- opening ---- */
 
 /* Whether a pattern sent over it arrives, by the same queues and commands as real chunks: a whole scratch, and a piece
  * that begins and ends oddly. */
@@ -37,28 +41,57 @@ end:
     return status;
 }
 
-/* Peer copies inside a shared context save one of two transfers, but some drivers corrupt them, so each pair is
- * tested. */
-static clq_status choose_transport(clq_crew *crew, clq_link *link) {
+/* Whether peer copies can be used, and why not. Some drivers corrupt them, so each pair is tested. */
+static clq_status check_peer(clq_crew *crew, clq_link *link, bool *arrives) {
     const clq_device *from = crew->members[link->from].device, *to = crew->members[link->to].device;
-    clq_transport wanted = crew->transport;
-    bool shared = clq_device_same_context(from, to), arrives = false;
-    link->transport = CLQ_TRANSPORT_STAGED;
-    link->reason = wanted == CLQ_TRANSPORT_STAGED ? "as asked" : "the devices have no context in common";
-    if (wanted == CLQ_TRANSPORT_STAGED) return CLQ_OK;
-    if (shared) {
+    *arrives = false;
+    link->reason = "the devices have no context in common";
+    if (clq_device_same_context(from, to)) {
         link->reason = "peer copies failed their test";
-        clq_status status = test_peer_copies(crew, link, &arrives);
-        if (status == CLQ_MEMORY || status == CLQ_DEVICE_MEMORY) return status;
+        clq_status status = test_peer_copies(crew, link, arrives);
+        /* What a driver refuses is the test's result, unless there is nothing else. What ran out is not. */
+        bool matters = status == CLQ_MEMORY || status == CLQ_DEVICE_MEMORY || clq_device_lost(from);
+        if (status != CLQ_OK && (matters || crew->transport == CLQ_TRANSPORT_PEER)) return status;
     }
-    if (arrives) {
-        link->transport = CLQ_TRANSPORT_PEER;
-        link->reason = wanted == CLQ_TRANSPORT_PEER ? "as asked"
-                                                    : "the devices share a context, and peer copies passed their test";
-    } else if (wanted == CLQ_TRANSPORT_PEER) {
-        return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: %s", clq_device_label(from),
-                        clq_device_label(to), link->reason);
+    if (*arrives || crew->transport != CLQ_TRANSPORT_PEER) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: %s", clq_device_label(from), clq_device_label(to),
+                    link->reason);
+}
+
+static clq_status choose_transport(clq_crew *crew, clq_link *link) {
+    bool hosted[2] = {crew->members[link->from].hosted, crew->members[link->to].hosted}, arrives;
+    if (hosted[0] && hosted[1]) {
+        link->transport = CLQ_TRANSPORT_MAPPED;
+        link->reason = crew->transport == CLQ_TRANSPORT_MAPPED ? "as asked" : "both devices share the host's memory";
+        return CLQ_OK;
     }
+    link->transport = CLQ_TRANSPORT_STAGED;
+    link->reason = crew->transport == CLQ_TRANSPORT_STAGED ? "as asked" : "one device shares the host's memory";
+    if (hosted[0] || hosted[1] || crew->transport == CLQ_TRANSPORT_STAGED) return CLQ_OK;
+    CLQ_TRY(check_peer(crew, link, &arrives));
+    if (!arrives) return CLQ_OK;
+    link->transport = CLQ_TRANSPORT_PEER;
+    link->reason = "as asked";
+    if (crew->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
+    link->transport = CLQ_TRANSPORT_AUTO;
+    link->reason = "both were measured, and peer copies passed their test";
+    return clq_link_measure(crew, link);
+}
+
+/* Of an end by commands, which transfers to and from it best; the sender's where both are. */
+static clq_status make_staging(const clq_crew *crew, clq_link *link) {
+    const clq_member *from = &crew->members[link->from], *to = &crew->members[link->to];
+    const size_t bytes = crew->slots * crew->chunk_bytes;
+    char *host;
+    if (from->hosted && to->hosted) {
+        host = link->plain = clq_alloc_aligned(CLQ_PART_ALIGN, bytes);
+        if (!host) return CLQ_MEMORY;
+    } else {
+        clq_device *device = from->hosted ? to->device : from->device;
+        CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_PINNED, bytes, "staging slots", &link->pinned));
+        host = clq_buffer_host(link->pinned);
+    }
+    for (unsigned i = 0; i < crew->slots; i++) link->slots[i].host = host + i * crew->chunk_bytes;
     return CLQ_OK;
 }
 
@@ -70,24 +103,15 @@ static clq_status open_link(clq_crew *crew, clq_link *link) {
         return status;
     }
     link->gates_made = true;
-    if (crew->transport == CLQ_TRANSPORT_MAPPED) {
-        link->transport = CLQ_TRANSPORT_MAPPED;
-        link->reason = "as asked";
-        return CLQ_OK;
-    }
-    const size_t bytes = crew->slots * crew->chunk_bytes;
-    CLQ_TRY(
-        clq_buffer_create(crew->members[link->to].device, CLQ_MEMORY_DEVICE, bytes, "received chunks", &link->scratch));
-    CLQ_TRY(choose_transport(crew, link));
+    const clq_member *from = &crew->members[link->from], *to = &crew->members[link->to];
     link->slots = clq_alloc(crew->slots, sizeof *link->slots);
     if (!link->slots) return CLQ_MEMORY;
     link->slot_count = crew->slots;
-    if (link->transport != CLQ_TRANSPORT_STAGED) return CLQ_OK;
-    CLQ_TRY(
-        clq_buffer_create(crew->members[link->from].device, CLQ_MEMORY_PINNED, bytes, "staging slots", &link->pinned));
-    for (unsigned i = 0; i < crew->slots; i++)
-        link->slots[i].host = (char *)clq_buffer_host(link->pinned) + i * crew->chunk_bytes;
-    return CLQ_OK;
+    if (!to->hosted)
+        CLQ_TRY(clq_buffer_create(to->device, CLQ_MEMORY_DEVICE, crew->slots * crew->chunk_bytes, "received chunks",
+                                  &link->scratch));
+    if (!(from->hosted && to->hosted) && crew->transport != CLQ_TRANSPORT_PEER) CLQ_TRY(make_staging(crew, link));
+    return choose_transport(crew, link);
 }
 
 clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link **out) {
@@ -103,6 +127,10 @@ clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link 
     return status;
 }
 
+clq_status clq_link_prepare_exchange(clq_crew *crew, clq_link *link) {
+    return link->transport == CLQ_TRANSPORT_MAPPED && !link->plain ? make_staging(crew, link) : CLQ_OK;
+}
+
 void clq_link_destroy(clq_link *link) {
     if (!link) return;
     for (unsigned i = 0; i < link->slot_count; i++) {
@@ -110,6 +138,7 @@ void clq_link_destroy(clq_link *link) {
         clq_event_destroy(link->slots[i].freed);
     }
     clq_free(link->slots);
+    clq_free(link->plain);
     clq_buffer_destroy(link->pinned);
     clq_buffer_destroy(link->scratch);
     if (link->gates_made) {
@@ -119,8 +148,17 @@ void clq_link_destroy(clq_link *link) {
     clq_free(link);
 }
 
+clq_transport clq_link_transport(const clq_link *link, size_t bytes) {
+    if (link->transport != CLQ_TRANSPORT_AUTO) return link->transport;
+    const clq_cost *staged = &link->costs[CLQ_TRANSPORT_STAGED], *peer = &link->costs[CLQ_TRANSPORT_PEER];
+    bool closer = peer->alpha_s + peer->beta_s * (double)bytes <= staged->alpha_s + staged->beta_s * (double)bytes;
+    return closer ? CLQ_TRANSPORT_PEER : CLQ_TRANSPORT_STAGED;
+}
+
+/* ---- sending ---- */
+
 /* The slot that the next chunk goes into, once the receiver has done with what it held. */
-static clq_status take_slot(clq_crew *crew, clq_link *link, clq_slot *slot) {
+static clq_status take_slot(clq_crew *crew, clq_link *link, bool by_host, clq_slot *slot) {
     if (link->sent < link->slot_count) return CLQ_OK;
     const clq_member *sender = &crew->members[link->from];
     clq_status status = clq_gate_wait(&link->freed, link->sent - link->slot_count + 1, sender->until, &crew->failed);
@@ -128,9 +166,9 @@ static clq_status take_slot(clq_crew *crew, clq_link *link, clq_slot *slot) {
         return clq_fail(CLQ_TIMEOUT, "rank %u on %s took no chunk within %g s", link->to,
                         clq_device_label(crew->members[link->to].device), crew->deadline_s);
     CLQ_TRY(status);
-    if (link->transport == CLQ_TRANSPORT_STAGED)
+    if (slot->freed && by_host)
         CLQ_TRY(clq_member_wait(crew, link->from, slot->freed));
-    else
+    else if (slot->freed)
         CLQ_TRY(clq_member_order(crew, link->from, sender->down, slot->freed));
     clq_event_destroy(slot->filled);
     clq_event_destroy(slot->freed);
@@ -138,22 +176,55 @@ static clq_status take_slot(clq_crew *crew, clq_link *link, clq_slot *slot) {
     return CLQ_OK;
 }
 
-clq_status clq_link_send(clq_crew *crew, clq_link *link, clq_place_at from, size_t bytes, clq_place_at lands,
-                         clq_event *after, clq_event **sent) {
+/* Where the host sees it, or a copy of it. */
+static void fill_by_host(const clq_link *link, const clq_departure *chunk, clq_slot *slot) {
+    bool stays = link->transport == CLQ_TRANSPORT_MAPPED && !chunk->exchanged;
+    slot->at = stays ? chunk->from.host : slot->host;
+    if (!stays) memcpy(slot->host, chunk->from.host, chunk->bytes);
+}
+
+static clq_status fill_by_command(const clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_slot *slot) {
     clq_queue *down = crew->members[link->from].down;
-    clq_slot *slot = &link->slots[link->sent % link->slot_count];
-    CLQ_TRY(take_slot(crew, link, slot));
-    if (after) CLQ_TRY(clq_member_order(crew, link->from, down, after));
-    if (link->transport == CLQ_TRANSPORT_STAGED)
-        CLQ_TRY(clq_queue_read(down, from.buffer, from.offset, slot->host, bytes, false));
-    else if (lands.buffer)
-        CLQ_TRY(clq_queue_copy(down, from.buffer, from.offset, lands.buffer, lands.offset, bytes));
+    const clq_place_at *from = &chunk->from.place, *lands = &chunk->lands;
+    slot->at = slot->host;
+    if (clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED)
+        CLQ_TRY(clq_queue_read(down, from->buffer, from->offset, slot->host, chunk->bytes, false));
+    else if (lands->buffer)
+        CLQ_TRY(clq_queue_copy(down, from->buffer, from->offset, lands->buffer, lands->offset, chunk->bytes));
     else
-        CLQ_TRY(clq_queue_copy(down, from.buffer, from.offset, link->scratch,
-                               link->sent % link->slot_count * crew->chunk_bytes, bytes));
-    CLQ_TRY(clq_queue_mark(down, &slot->filled));
-    if (sent) *sent = slot->filled;
+        CLQ_TRY(clq_queue_copy(down, from->buffer, from->offset, link->scratch,
+                               link->sent % link->slot_count * crew->chunk_bytes, chunk->bytes));
+    return clq_queue_mark(down, &slot->filled);
+}
+
+clq_status clq_link_send(clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_event **sent) {
+    const clq_member *sender = &crew->members[link->from];
+    clq_slot *slot = &link->slots[link->sent % link->slot_count];
+    bool staged = clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED;
+    CLQ_TRY(take_slot(crew, link, sender->hosted || staged, slot));
+    if (sender->hosted) {
+        fill_by_host(link, chunk, slot);
+    } else {
+        if (chunk->after) CLQ_TRY(clq_member_order(crew, link->from, sender->down, chunk->after));
+        CLQ_TRY(fill_by_command(crew, link, chunk, slot));
+    }
+    *sent = slot->filled;
     clq_gate_raise(&link->filled, ++link->sent);
+    return CLQ_OK;
+}
+
+/* ---- receiving ---- */
+
+static clq_status take_by_host(clq_crew *crew, const clq_link *link, const clq_slot *slot, const clq_arrival *chunk) {
+    const clq_task *call = &crew->members[link->to].work.task;
+    if (slot->filled) CLQ_TRY(clq_member_wait(crew, link->to, slot->filled));
+    if (!chunk->combined) {
+        memcpy(chunk->to.host, slot->at, chunk->bytes);
+        return CLQ_OK;
+    }
+    clq_redop op = call->op == CLQ_AVG && !chunk->last ? CLQ_SUM : call->op;
+    clq_reduce_find(call->dtype, op)((const void *[]){chunk->operand.host, slot->at}, 2, (void *[]){chunk->to.host}, 1,
+                                     0, chunk->bytes / clq_dtype_bytes(call->dtype), crew->size);
     return CLQ_OK;
 }
 
@@ -161,8 +232,8 @@ clq_status clq_link_send(clq_crew *crew, clq_link *link, clq_place_at from, size
 static clq_status upload(clq_crew *crew, const clq_link *link, const clq_slot *slot, clq_place_at to, size_t bytes,
                          bool combined) {
     const clq_member *member = &crew->members[link->to];
-    CLQ_TRY(clq_member_wait(crew, link->to, slot->filled));
-    CLQ_TRY(clq_queue_write(member->up, to.buffer, to.offset, slot->host, bytes, false));
+    if (slot->filled) CLQ_TRY(clq_member_wait(crew, link->to, slot->filled));
+    CLQ_TRY(clq_queue_write(member->up, to.buffer, to.offset, slot->at, bytes, false));
     if (!combined) return CLQ_OK;
     clq_event *uploaded;
     CLQ_TRY(clq_queue_mark(member->up, &uploaded));
@@ -172,37 +243,42 @@ static clq_status upload(clq_crew *crew, const clq_link *link, const clq_slot *s
 }
 
 /* Brings the chunk to where it is wanted; *done follows the last command. */
-static clq_status take_chunk(clq_crew *crew, clq_link *link, const clq_slot *slot, clq_place_at to,
-                             clq_place_at operand, clq_kernel *kernel, unsigned ranks, size_t bytes, clq_event *after,
-                             clq_event **done) {
-    const clq_member *member = &crew->members[link->to];
+static clq_status take_by_command(clq_crew *crew, const clq_link *link, const clq_slot *slot, const clq_arrival *chunk,
+                                  clq_event **done) {
+    clq_member *member = &crew->members[link->to];
     const clq_task *call = &member->work.task;
     const clq_place_at scratch = {link->scratch, link->received % link->slot_count * crew->chunk_bytes};
-    bool combined = operand.buffer != NULL, staged = link->transport == CLQ_TRANSPORT_STAGED;
+    bool staged = clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED;
     if (staged)
-        CLQ_TRY(upload(crew, link, slot, combined ? scratch : to, bytes, combined));
+        CLQ_TRY(upload(crew, link, slot, chunk->combined ? scratch : chunk->to.place, chunk->bytes, chunk->combined));
     else
         CLQ_TRY(clq_member_order(crew, link->to, call->queue, slot->filled));
-    if (!combined) return clq_queue_mark(staged ? member->up : call->queue, done);
-    if (after) CLQ_TRY(clq_member_order(crew, link->to, call->queue, after));
-    CLQ_TRY(clq_combine_launch(call->queue, kernel, call->dtype, to, operand, scratch, bytes, ranks));
+    if (!chunk->combined) return clq_queue_mark(staged ? member->up : call->queue, done);
+    if (chunk->after) CLQ_TRY(clq_member_order(crew, link->to, call->queue, chunk->after));
+    bool average = call->op == CLQ_AVG && chunk->last;
+    CLQ_TRY(clq_combine_launch(call->queue, member->combine[call->dtype][call->op], call->dtype, chunk->to.place,
+                               chunk->operand.place, scratch, chunk->bytes, average ? crew->size : 0));
     return clq_queue_mark(call->queue, done);
 }
 
-clq_status clq_link_receive(clq_crew *crew, clq_link *link, clq_place_at to, clq_place_at operand, clq_kernel *kernel,
-                            unsigned ranks, size_t bytes, clq_event *after, clq_event **done) {
+clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *chunk, clq_event **done) {
+    const clq_member *receiver = &crew->members[link->to];
     clq_slot *slot = &link->slots[link->received % link->slot_count];
-    clq_status status = clq_gate_wait(&link->filled, link->received + 1, crew->members[link->to].until, &crew->failed);
+    clq_event *event = NULL;
+    clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &crew->failed);
     if (status == CLQ_TIMEOUT)
         return clq_fail(CLQ_TIMEOUT, "rank %u on %s sent no chunk within %g s", link->from,
                         clq_device_label(crew->members[link->from].device), crew->deadline_s);
     CLQ_TRY(status);
-    clq_event *event;
-    CLQ_TRY(take_chunk(crew, link, slot, to, operand, kernel, ranks, bytes, after, &event));
-    status = clq_event_wrap(crew->members[link->to].device, clq_event_handle(event), &slot->freed);
-    if (status != CLQ_OK) {
-        clq_event_destroy(event);
-        return status;
+    if (receiver->hosted) {
+        CLQ_TRY(take_by_host(crew, link, slot, chunk));
+    } else {
+        CLQ_TRY(take_by_command(crew, link, slot, chunk, &event));
+        status = clq_event_wrap(receiver->device, clq_event_handle(event), &slot->freed);
+        if (status != CLQ_OK) {
+            clq_event_destroy(event);
+            return status;
+        }
     }
     clq_gate_raise(&link->freed, ++link->received);
     *done = event;

@@ -1,7 +1,7 @@
 /* What a crew's config allows, and what follows from it. */
 #include "comm/crew.h"
 
-enum { DEFAULT_SLOTS = 4, MOST_SLOTS = 64 };
+enum { DEFAULT_SLOTS = 4 };
 static const size_t default_chunk_bytes = (size_t)256 << 10, largest_chunk_bytes = (size_t)1 << 30;
 static const double default_deadline_s = 30;
 
@@ -9,9 +9,9 @@ static clq_status take_config(clq_crew *crew, const clq_group_config *config) {
     if ((unsigned)config->algorithm >= CLQ_ALGORITHM_COUNT || (unsigned)config->transport >= CLQ_TRANSPORT_COUNT)
         return clq_fail(CLQ_ARGUMENT, "no such algorithm (%d) or transport (%d)", (int)config->algorithm,
                         (int)config->transport);
-    if (config->slots > MOST_SLOTS || config->chunk_bytes > largest_chunk_bytes)
+    if (config->slots > CLQ_SLOTS_MAX || config->chunk_bytes > largest_chunk_bytes)
         return clq_fail(CLQ_ARGUMENT, "%u slots of %zu bytes: at most %d slots of %zu", config->slots,
-                        config->chunk_bytes, MOST_SLOTS, largest_chunk_bytes);
+                        config->chunk_bytes, CLQ_SLOTS_MAX, largest_chunk_bytes);
     if (!(config->deadline_s >= 0 && config->deadline_s <= 1e9))
         return clq_fail(CLQ_ARGUMENT, "a deadline of %g s", config->deadline_s);
     crew->chunk_bytes = config->chunk_bytes ? clq_round_up(config->chunk_bytes, CLQ_PART_ALIGN) : default_chunk_bytes;
@@ -21,26 +21,34 @@ static clq_status take_config(clq_crew *crew, const clq_group_config *config) {
     return CLQ_OK;
 }
 
-/* The first device whose memory the host has no part in; NULL: there is none. */
-static const clq_device *not_shared(const clq_crew *crew) {
+/* Ranks whose devices share the host's memory work on it by the host's hands, unless links by commands were asked for:
+ * that saves every command, and every byte a transfer. */
+static void find_hosted(clq_crew *crew) {
+    bool by_commands = crew->transport == CLQ_TRANSPORT_STAGED || crew->transport == CLQ_TRANSPORT_PEER;
     for (unsigned r = 0; r < crew->size; r++)
-        if (!clq_device_get_info(crew->members[r].device)->host_unified) return crew->members[r].device;
-    return NULL;
+        crew->members[r].hosted = !by_commands && clq_device_get_info(crew->members[r].device)->host_unified;
+}
+
+/* The first rank that is not hosted; the number of ranks: all are. */
+static unsigned find_stranger(const clq_crew *crew) {
+    unsigned r = 0;
+    while (r < crew->size && crew->members[r].hosted) r++;
+    return r;
 }
 
 /* Direct wherever it can be: it moves 2 n S bytes of host memory against the ring's 5 (n - 1) S or more, and needs two
  * meetings instead of 2 (n - 1) hand-overs. */
 static clq_status take_algorithm(clq_crew *crew, clq_algorithm wanted) {
-    const clq_device *stranger = not_shared(crew);
+    const unsigned stranger = find_stranger(crew);
     bool direct = wanted == CLQ_ALGORITHM_DIRECT, mapped = crew->transport == CLQ_TRANSPORT_MAPPED;
-    bool linked = crew->transport == CLQ_TRANSPORT_STAGED || crew->transport == CLQ_TRANSPORT_PEER;
-    if (direct && linked)
+    bool any = crew->transport == CLQ_TRANSPORT_AUTO;
+    if (direct && !any && !mapped)
         return clq_fail(CLQ_UNSUPPORTED,
                         "the direct algorithm works on mapped memory only: choose transport auto or mapped");
-    if ((direct || mapped) && stranger)
+    if ((direct || mapped) && stranger < crew->size)
         return clq_fail(CLQ_UNSUPPORTED, "%s does not share the host's memory, which mapped memory needs",
-                        clq_device_label(stranger));
-    if (direct || (wanted == CLQ_ALGORITHM_AUTO && !linked && !stranger)) {
+                        clq_device_label(crew->members[stranger].device));
+    if (direct || (wanted == CLQ_ALGORITHM_AUTO && stranger == crew->size)) {
         crew->algorithm = CLQ_ALGORITHM_DIRECT;
         crew->reason = direct || mapped ? "as asked" : "every device shares the host's memory";
         return CLQ_OK;
@@ -49,16 +57,19 @@ static clq_status take_algorithm(clq_crew *crew, clq_algorithm wanted) {
     if (wanted != CLQ_ALGORITHM_AUTO)
         crew->reason = "as asked";
     else
-        crew->reason = linked ? "links as asked" : "not every device shares the host's memory";
+        crew->reason = any ? "not every device shares the host's memory" : "links as asked";
     return CLQ_OK;
 }
 
-/* Devices of one context are an island: peer copies may go between them. */
+/* Devices of one context are an island, since peer copies may go between them; and so are the hosted ones. */
 static void find_islands(clq_crew *crew) {
     unsigned names[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < crew->size; r++) {
-        names[r] = 0;
-        while (!clq_device_same_context(crew->members[names[r]].device, crew->members[r].device)) names[r]++;
+        const clq_member *member = &crew->members[r], *other = crew->members;
+        while (other != member && !(member->hosted && other->hosted) &&
+               (member->hosted || other->hosted || !clq_device_same_context(other->device, member->device)))
+            other++;
+        names[r] = (unsigned)(other - crew->members);
     }
     clq_islands_make(names, crew->size, &crew->islands);
 }
@@ -69,6 +80,7 @@ static clq_status make_links(clq_crew *crew) {
     crew->links = clq_alloc((size_t)n * n, sizeof *crew->links);
     if (!crew->links) return CLQ_MEMORY;
     for (unsigned r = 0; r < n; r++) {
+        if (crew->members[r].hosted) continue;
         CLQ_TRY(clq_queue_create(crew->members[r].device, 0, &crew->members[r].up));
         CLQ_TRY(clq_queue_create(crew->members[r].device, 0, &crew->members[r].down));
     }
@@ -89,6 +101,7 @@ clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config) {
     static const clq_group_config all_defaults;
     if (!config) config = &all_defaults;
     CLQ_TRY(take_config(crew, config));
+    find_hosted(crew);
     CLQ_TRY(take_algorithm(crew, config->algorithm));
     find_islands(crew);
     CLQ_TRY(check_peers(crew));
@@ -98,10 +111,29 @@ clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config) {
 
 /* ---- telling ---- */
 
+/* From which size on chunks go another way, to a part in 64; 0: never. */
+static size_t find_turn(const clq_crew *crew, const clq_link *link) {
+    const clq_transport first = clq_link_transport(link, 0);
+    for (size_t bytes = 64; bytes < crew->chunk_bytes; bytes += CLQ_MAX(bytes / 64, (size_t)4))
+        if (clq_link_transport(link, bytes) != first) return bytes;
+    return 0;
+}
+
 static void explain_link(const clq_crew *crew, const clq_link *link, clq_text *text) {
-    clq_text_add(text, "rank %u to %u (%s to %s): %s, %u slots of %zu bytes (%s)\n", link->from, link->to,
-                 clq_device_label(crew->members[link->from].device), clq_device_label(crew->members[link->to].device),
-                 clq_transport_name(link->transport), crew->slots, crew->chunk_bytes, link->reason);
+    clq_text_add(text, "rank %u to %u (%s to %s): ", link->from, link->to,
+                 clq_device_label(crew->members[link->from].device), clq_device_label(crew->members[link->to].device));
+    const size_t turn = find_turn(crew, link);
+    clq_text_add(text, "%s", clq_transport_name(clq_link_transport(link, 0)));
+    if (turn > 0)
+        clq_text_add(text, " for chunks below %zu bytes, then %s", turn,
+                     clq_transport_name(clq_link_transport(link, turn)));
+    if (link->transport != CLQ_TRANSPORT_MAPPED)
+        clq_text_add(text, ", %u slots of %zu bytes", crew->slots, crew->chunk_bytes);
+    clq_text_add(text, " (%s)\n", link->reason);
+    for (int t = 0; t < CLQ_TRANSPORT_COUNT; t++)
+        if (link->costs[t].alpha_s > 0)
+            clq_text_add(text, "  a chunk %s takes %.1f us + %.3f us per KiB\n", clq_transport_name((clq_transport)t),
+                         link->costs[t].alpha_s * 1e6, link->costs[t].beta_s * 1e6 * 1024);
 }
 
 char *clq_crew_explain(clq_crew *crew) {

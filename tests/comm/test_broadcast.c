@@ -102,8 +102,9 @@ static void test_explain(void **state) {
         {"b", false, {0}, "one rank"},
         {"bb", false, {0}, "direct over mapped memory"},
         {"bb", false, {.transport = CLQ_TRANSPORT_STAGED}, "rank 1 to 0"},
-        {"bb", true, {.algorithm = CLQ_ALGORITHM_RING}, "peer, 4 slots of 262144 bytes"},
-        {"bp", false, {.algorithm = CLQ_ALGORITHM_RING, .slots = 3, .chunk_bytes = 1000}, "3 slots of 1024 bytes"},
+        {"bb", true, {.transport = CLQ_TRANSPORT_PEER}, "peer, 4 slots of 262144 bytes"},
+        {"bb", true, {.algorithm = CLQ_ALGORITHM_RING}, "mapped (both devices share the host's memory)"},
+        {"bp", false, {.transport = CLQ_TRANSPORT_STAGED, .slots = 3, .chunk_bytes = 1000}, "3 slots of 1024 bytes"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         ranks all;

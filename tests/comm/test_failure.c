@@ -73,7 +73,10 @@ static unsigned who_has(const ranks *all, clq_status status) {
 }
 
 static const clq_group_config direct_1s = {.algorithm = CLQ_ALGORITHM_DIRECT, .deadline_s = 1};
-static const clq_group_config ring_1s = {.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 256, .deadline_s = 1};
+static const clq_group_config ring_1s = {
+    .algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 256, .deadline_s = 1};
+static const clq_group_config hosted_ring_1s = {
+    .algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_MAPPED, .chunk_bytes = 256, .deadline_s = 1};
 
 static void check_absent(clq_group_config config) {
     ranks all;
@@ -96,6 +99,7 @@ static void test_absent_rank(void **state) {
     (void)state;
     check_absent(direct_1s);
     check_absent(ring_1s);
+    check_absent(hosted_ring_1s);
 }
 
 static void test_bad_range(void **state) {
