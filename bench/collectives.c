@@ -14,11 +14,12 @@
 #include <string.h>
 
 enum { KEY_ALGO = CLQ_BENCH_KEY_OWN, KEY_TRANSPORT, KEY_MEMORY, KEY_CHUNK, KEY_SLOTS, KEY_ROOT, KEY_EXPLAIN };
+enum { KEY_BUCKET = KEY_EXPLAIN + 1, AGGREGATED_MOST = 4096 };
 
 typedef struct options {
     clq_collective collective;
     clq_bench_sizes sizes;
-    uint64_t check, chunk, slots, root;
+    uint64_t check, chunk, slots, root, aggregated, bucket;
     clq_dtype dtype;
     clq_redop op;
     clq_algorithm algorithm;
@@ -33,7 +34,8 @@ typedef struct bench {
     clq_device *devices[CLQ_REPLICAS_MAX];
     clq_queue *queues[CLQ_REPLICAS_MAX];
     clq_group *group;
-    clq_slice in[CLQ_REPLICAS_MAX], out[CLQ_REPLICAS_MAX];
+    clq_slice in[CLQ_REPLICAS_MAX], out[CLQ_REPLICAS_MAX]; /* of the first of the calls that are issued together */
+    size_t stride;                                         /* bytes from one such call to the next */
     cl_mem owned[2 * CLQ_REPLICAS_MAX];
     clq_buffer *plain[2 * CLQ_REPLICAS_MAX];
     size_t count; /* of the call */
@@ -98,6 +100,8 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case KEY_SLOTS: return set_whole("--slots", text, 1, 64, &o->slots);
     case KEY_ROOT: return set_whole("--root", text, 0, CLQ_REPLICAS_MAX - 1, &o->root);
     case KEY_EXPLAIN: o->explain = true; return CLQ_OK;
+    case KEY_BUCKET: return set_whole("--bucket", text, 1, (uint64_t)1 << 30, &o->bucket);
+    case 'm': return set_whole("-m", text, 1, AGGREGATED_MOST, &o->aggregated);
     default: return clq_bench_sizes_set(&o->sizes, option, text);
     }
 }
@@ -122,7 +126,7 @@ static size_t out_elements(const bench *b) { return b->o->collective == CLQ_ALL_
 
 static clq_status make_memory(bench *b, unsigned rank, unsigned which, size_t bytes, cl_mem *out) {
     unsigned at = 2 * rank + which;
-    bytes = CLQ_MAX(bytes, (size_t)64);
+    bytes = CLQ_MAX((b->o->aggregated - 1) * b->stride + bytes, (size_t)64);
     if (!b->o->plain) {
         CLQ_TRY(clq_group_alloc(b->group, rank, bytes, &b->owned[at]));
         *out = b->owned[at];
@@ -147,6 +151,7 @@ static void free_buffers(bench *b) {
 static clq_status make_buffers(bench *b) {
     const size_t element = clq_dtype_bytes(b->o->dtype), part = b->count * element;
     size_t in_bytes = in_elements(b) * element, out_bytes = out_elements(b) * element;
+    b->stride = clq_round_up(CLQ_MAX(in_bytes, out_bytes), CLQ_BUFFER_ALIGN);
     for (unsigned r = 0; r < b->n; r++) {
         b->in[r] = b->out[r] = (clq_slice){0};
         if (!b->in_place) {
@@ -166,19 +171,36 @@ static clq_status make_buffers(bench *b) {
 
 static unsigned receiver(const bench *b) { return b->n > 1 ? ((unsigned)b->o->root + 1) % b->n : 0; }
 
-static clq_status call(const bench *b) {
+static clq_status call_once(const bench *b, const clq_slice *in, const clq_slice *out) {
     const options *o = b->o;
-    unsigned root = (unsigned)o->root;
+    unsigned root = (unsigned)o->root, to = receiver(b);
     switch (o->collective) {
-    case CLQ_ALL_REDUCE: return clq_all_reduce(b->group, b->in, b->out, b->count, o->dtype, o->op, NULL, NULL);
-    case CLQ_REDUCE_SCATTER: return clq_reduce_scatter(b->group, b->in, b->out, b->count, o->dtype, o->op, NULL, NULL);
-    case CLQ_ALL_GATHER: return clq_all_gather(b->group, b->in, b->out, b->count, o->dtype, NULL, NULL);
-    case CLQ_BROADCAST: return clq_broadcast(b->group, b->in, b->out, b->count, o->dtype, root, NULL, NULL);
-    case CLQ_REDUCE: return clq_reduce(b->group, b->in, b->out, b->count, o->dtype, o->op, root, NULL, NULL);
-    default:
-        return clq_send_recv(b->group, root, &b->in[root], receiver(b), &b->out[receiver(b)], b->count, o->dtype, NULL,
-                             NULL);
+    case CLQ_ALL_REDUCE: return clq_all_reduce(b->group, in, out, b->count, o->dtype, o->op, NULL, NULL);
+    case CLQ_REDUCE_SCATTER: return clq_reduce_scatter(b->group, in, out, b->count, o->dtype, o->op, NULL, NULL);
+    case CLQ_ALL_GATHER: return clq_all_gather(b->group, in, out, b->count, o->dtype, NULL, NULL);
+    case CLQ_BROADCAST: return clq_broadcast(b->group, in, out, b->count, o->dtype, root, NULL, NULL);
+    case CLQ_REDUCE: return clq_reduce(b->group, in, out, b->count, o->dtype, o->op, root, NULL, NULL);
+    default: return clq_send_recv(b->group, root, &in[root], to, &out[to], b->count, o->dtype, NULL, NULL);
     }
+}
+
+/* As many as are to be issued together. */
+static clq_status call(const bench *b) {
+    clq_slice in[CLQ_REPLICAS_MAX], out[CLQ_REPLICAS_MAX];
+    if (b->o->aggregated == 1) return call_once(b, b->in, b->out);
+    memcpy(in, b->in, sizeof in);
+    memcpy(out, b->out, sizeof out);
+    CLQ_TRY(clq_group_start(b->group));
+    clq_status status = CLQ_OK, ended;
+    for (uint64_t i = 0; i < b->o->aggregated && status == CLQ_OK; i++) {
+        status = call_once(b, in, out);
+        for (unsigned r = 0; r < b->n; r++) {
+            in[r].offset += b->stride;
+            out[r].offset += b->stride;
+        }
+    }
+    ended = clq_group_end(b->group);
+    return status == CLQ_OK ? ended : status;
 }
 
 static clq_status call_repeatedly(void *context, uint64_t repeats) {
@@ -198,7 +220,9 @@ static clq_status upload_inputs(const bench *b) {
         clq_buffer *buffer;
         status = clq_buffer_wrap(b->devices[r], b->in[r].memory, &buffer);
         if (status != CLQ_OK) break;
-        status = clq_queue_write(b->queues[r], buffer, b->in[r].offset, values, elements * element, true);
+        for (uint64_t k = 0; k < b->o->aggregated && status == CLQ_OK; k++)
+            status = clq_queue_write(b->queues[r], buffer, b->in[r].offset + k * b->stride, values, elements * element,
+                                     true);
         if (status == CLQ_OK) status = clq_queue_finish(b->queues[r]);
         clq_buffer_destroy(buffer);
     }
@@ -225,11 +249,13 @@ static void put_expected(const bench *b, unsigned rank, char *values, size_t i) 
     }
 }
 
-static clq_status count_wrong_of(const bench *b, unsigned rank, char *got, char *want, uint64_t *wrong) {
+static clq_status count_wrong_of(const bench *b, unsigned rank, uint64_t which, char *got, char *want,
+                                 uint64_t *wrong) {
     const size_t element = clq_dtype_bytes(b->o->dtype), elements = out_elements(b);
     clq_buffer *buffer;
     CLQ_TRY(clq_buffer_wrap(b->devices[rank], b->out[rank].memory, &buffer));
-    clq_status status = clq_queue_read(b->queues[rank], buffer, b->out[rank].offset, got, elements * element, true);
+    clq_status status =
+        clq_queue_read(b->queues[rank], buffer, b->out[rank].offset + which * b->stride, got, elements * element, true);
     clq_buffer_destroy(buffer);
     CLQ_TRY(status);
     for (size_t i = 0; i < elements; i++) put_expected(b, rank, want, i);
@@ -245,7 +271,8 @@ static clq_status count_wrong(const bench *b, uint64_t *wrong) {
     clq_status status = got && want ? CLQ_OK : CLQ_MEMORY;
     *wrong = 0;
     for (unsigned r = 0; r < b->n && status == CLQ_OK && out_elements(b) > 0; r++)
-        if (has_result(b, r)) status = count_wrong_of(b, r, got, want, wrong);
+        for (uint64_t k = 0; k < b->o->aggregated && status == CLQ_OK; k++)
+            if (has_result(b, r)) status = count_wrong_of(b, r, k, got, want, wrong);
     clq_free(want);
     clq_free(got);
     return status;
@@ -280,6 +307,7 @@ static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
     clq_bench_put_text(&row, "transport", clq_transport_name(clq_group_transport(b->group)));
     clq_bench_put_text(&row, "memory", memory_name(o->plain));
     clq_bench_put_count(&row, "ranks", b->n);
+    clq_bench_put_count(&row, "agg_iters", o->aggregated);
     clq_bench_put(&row, "in_place", json_boolean(b->in_place));
     clq_bench_put(&row, "time_us",
                   json_pack("{s:f, s:f, s:f}", "min", f->times.min_us, "p50", f->times.p50_us, "p99", f->times.p99_us));
@@ -300,6 +328,9 @@ static clq_status measure(bench *b, uint64_t bytes, figures *f) {
     if (status == CLQ_OK && b->o->check) status = count_wrong(b, &f->wrong);
     if (status == CLQ_OK) status = clq_bench_measure(b->run, &(clq_bench_work){call_repeatedly, NULL, b}, &f->times);
     if (status == CLQ_OK) {
+        f->times.min_us /= (double)b->o->aggregated;
+        f->times.p50_us /= (double)b->o->aggregated;
+        f->times.p99_us /= (double)b->o->aggregated;
         f->algbw = (double)bytes / f->times.p50_us * 1e-3;
         f->busbw = f->algbw * bus_factor(b);
         status = clq_bench_collective_limit(&(clq_bench_traffic){.run = b->run,
@@ -369,7 +400,8 @@ static clq_status open_group(bench *b) {
     const clq_group_config config = {.algorithm = o->algorithm,
                                      .transport = o->transport,
                                      .chunk_bytes = (size_t)o->chunk,
-                                     .slots = (unsigned)o->slots};
+                                     .slots = (unsigned)o->slots,
+                                     .bucket_bytes = (size_t)o->bucket};
     return clq_group_create(ranks, b->n, &config, &b->group);
 }
 
@@ -441,11 +473,14 @@ static clq_status bench_collective(clq_collective collective, const char *name, 
         {"chunk", KEY_CHUNK, "BYTES", 0, "of a link's slot (default 256 KiB)", 0},
         {"slots", KEY_SLOTS, "N", 0, "per link (default 4)", 0},
         {"root", KEY_ROOT, "RANK", 0, "of broadcast and reduce; who sends (default 0)", 0},
+        {"agg-iters", 'm', "N", 0, "calls issued together, each on memory of its own; times are of one (default 1)", 0},
+        {"bucket", KEY_BUCKET, "BYTES", 0, "what of them travels as one message at most (default 512 KiB)", 0},
         {"explain", KEY_EXPLAIN, NULL, 0, "say which algorithm and transport is used, and why", 0},
         {0}};
     options o = {.collective = collective,
                  .sizes = {.min = 1024, .max = (uint64_t)64 << 20, .factor = 4},
                  .check = 1,
+                 .aggregated = 1,
                  .dtype = CLQ_F32};
     const clq_bench_spec spec = {.name = name,
                                  .about = about,

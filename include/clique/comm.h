@@ -122,6 +122,7 @@ typedef struct clq_group_config {
     size_t chunk_bytes;      /* of a staging slot; 0: 256 KiB */
     unsigned slots;          /* per link; 0: 4 */
     double deadline_s;       /* of one collective; 0: 30 */
+    size_t bucket_bytes;     /* clq_group_start: what travels as one message at most; 0: 512 KiB; 1: nothing does */
 } clq_group_config;
 
 typedef struct clq_group clq_group;
@@ -168,6 +169,16 @@ CLQ_API clq_status clq_send_recv(clq_group *group, unsigned from, const clq_slic
                                  cl_event *done);
 /* No rank's event completes before every rank has come. */
 CLQ_API clq_status clq_group_barrier(clq_group *group, const cl_event *waits, cl_event *done);
+
+/* Grouping. Between start and end, calls are checked and noted, and end issues them, in order, as one: all-reduces of
+ * one type and operation that follow one another travel as one message, up to the config's bucket_bytes, unless one
+ * needs what another gives. A call that asks for no events blocks in end, not where it is made. What was enqueued on
+ * the ranks' queues before end comes first. Do not wait, nor let commands wait, for the events of noted calls before
+ * end. Packed floats may be added in another order than alone; which, is fixed by the calls between start and end.
+ * Errors: STATE (started twice, or not at all), those of the calls. Where end fails, calls that were not issued
+ * complete their events with a negative status. */
+CLQ_API clq_status clq_group_start(clq_group *group);
+CLQ_API clq_status clq_group_end(clq_group *group);
 
 /* Waits for all calls issued so far; the first failure, naming rank, step and device. A group that has failed stays so.
  */

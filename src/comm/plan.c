@@ -12,6 +12,8 @@ static clq_status take_config(clq_crew *crew, const clq_group_config *config) {
     if (config->slots > CLQ_SLOTS_MAX || config->chunk_bytes > largest_chunk_bytes)
         return clq_fail(CLQ_ARGUMENT, "%u slots of %zu bytes: at most %d slots of %zu", config->slots,
                         config->chunk_bytes, CLQ_SLOTS_MAX, largest_chunk_bytes);
+    if (config->bucket_bytes > largest_chunk_bytes)
+        return clq_fail(CLQ_ARGUMENT, "a bucket of %zu bytes: at most %zu", config->bucket_bytes, largest_chunk_bytes);
     if (!(config->deadline_s >= 0 && config->deadline_s <= 1e9))
         return clq_fail(CLQ_ARGUMENT, "a deadline of %g s", config->deadline_s);
     crew->chunk_bytes = config->chunk_bytes ? clq_round_up(config->chunk_bytes, CLQ_PART_ALIGN) : default_chunk_bytes;

@@ -188,7 +188,7 @@ class Bench(unittest.TestCase):
         self.assertAlmostEqual(row["gflops"], flops / row["time_us"]["p50"] / 1e3, delta=1e-9 * row["gflops"])
 
     COLLECTIVES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "broadcast": 0, "reduce": 0, "send_recv": 0}
-    COLLECTIVE_KEYS = ["bytes", "count", "dtype", "redop", "algo", "transport", "memory", "ranks", "in_place", "time_us", "algbw_gbps", "busbw_gbps", "wrong",
+    COLLECTIVE_KEYS = ["bytes", "count", "dtype", "redop", "algo", "transport", "memory", "ranks", "agg_iters", "in_place", "time_us", "algbw_gbps", "busbw_gbps", "wrong",
                        "limit_gbps", "pct_of_limit"]
 
     def check_collective(self, name, rows, ranks):
@@ -223,6 +223,10 @@ class Bench(unittest.TestCase):
         self.assertEqual({r["pct_of_limit"] for r in rows}, {None})
         rows = self.measure("all_reduce", *TWO, "-b", 64, "-e", 64, "-n", 1, "-c", 0)
         self.assertEqual({r["wrong"] for r in rows}, {None})
+        for name in self.COLLECTIVES:
+            rows = self.measure(name, *TWO, "-b", 4000, "-e", 4000, "-n", 1, "-m", 7, "--bucket", "10000", "--transport", "staged")
+            self.assertEqual({(r["agg_iters"], r["transport"]) for r in rows}, {(7, "staged")})
+            self.check_collective(name, rows, 2)
         text = self.run_bench("all_reduce", *TWO, "-b", 64, "-e", 64, "-n", 1, "--explain").stdout
         self.assertIn("# all 2 ranks, any size: direct over mapped memory", text)
         self.assertIn("# Wrong values: 0 OK", text)
@@ -231,6 +235,8 @@ class Bench(unittest.TestCase):
         self.fails(2, "all_reduce", "-d", "f8", says=["-d", "f8", "bf16"])
         self.fails(2, "all_reduce", "-o", "xor", says=["-o", "xor", "prod"])
         self.fails(2, "all_reduce", "-d", "bool", says=["bool"])
+        self.fails(2, "all_reduce", "-m", 0, says=["-m", "4096"])
+        self.fails(2, "all_reduce", "--bucket", "none", says=["--bucket"])
         self.fails(2, "all_reduce", "--algo", "tree", says=["--algo", "tree", "reduce-to-one"])
         self.fails(2, "all_reduce", "--transport", "smoke", says=["--transport", "mapped"])
         self.fails(2, "broadcast", *TWO, "--root", 2, says=["--root", "2 ranks"])

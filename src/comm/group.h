@@ -1,0 +1,91 @@
+/* What the files of the public calls share: a group, the threads of its ranks, and the calls on their way through them.
+ * group.c makes groups and issues calls, call.c knows what a call holds, pack.c lets small ones travel together. */
+#ifndef CLQ_COMM_GROUP_H
+#define CLQ_COMM_GROUP_H
+
+#include "comm/crew.h"
+
+/* What one rank does in a call. */
+typedef struct clq_part {
+    clq_buffer *in, *out; /* NULL: it has no part there */
+    bool in_is_groups, out_is_groups;
+    size_t in_offset, out_offset;
+    clq_event *wait; /* the caller's; NULL: none */
+    clq_event *mark; /* of what was on the rank's queue when the call was issued; NULL: nothing was */
+    clq_event *done; /* NULL: the caller did not ask */
+} clq_part;
+
+/* One collective as it was issued. */
+typedef struct clq_call {
+    struct clq_call *next;   /* in the list that it stands in */
+    struct clq_call *packed; /* those that travel as this one */
+    size_t at;               /* packed: where in the bucket, bytes */
+    clq_task task;           /* without what differs between ranks */
+    size_t bytes;
+    bool blocks; /* the caller asked for no events: it waits for the call */
+    unsigned size;
+    unsigned running; /* ranks that are not done with it */
+    clq_part parts[];
+} clq_call;
+
+/* Memory that clq_group_alloc made. */
+typedef struct clq_group_memory {
+    struct clq_group_memory *next;
+    unsigned rank;
+    clq_buffer *buffer;
+} clq_group_memory;
+
+typedef struct clq_group_rank {
+    clq_group *group;
+    unsigned index;
+    clq_device *device;
+    clq_queue *queue;         /* the thread's own: what the caller enqueues meanwhile is in nobody's way */
+    clq_queue *callers_queue; /* NULL: none */
+    clq_buffer *bucket;       /* of what is packed; made when first needed */
+    clq_call *next;           /* the call that it is in or comes to; NULL: it has done them all */
+    clq_thread *thread;
+} clq_group_rank;
+
+struct clq_group {
+    unsigned size;
+    clq_crew *crew;
+    clq_group_rank *ranks;
+    pthread_mutex_t lock; /* of the list of issued calls */
+    pthread_cond_t issued, idle;
+    bool lock_made, issued_made, idle_made;
+    clq_call *last; /* of the list; each rank knows where it stands */
+    size_t running; /* calls that not all ranks are done with */
+    bool closing;
+    /* The caller's thread's alone: */
+    clq_group_memory *memory;
+    size_t bucket_bytes;
+    bool started; /* between clq_group_start and clq_group_end */
+    clq_call *noted, **noted_end;
+};
+
+/* ---- call.c ---- */
+
+/* Checks what can be told from the arguments; a call that is not issued yet. */
+clq_status clq_call_create(const clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
+                           const cl_event *waits, bool wants_done, clq_call **result);
+void clq_call_destroy(clq_call *call); /* takes NULL; what it packs, too */
+/* The rank's events: of the call and of what it packs. */
+void clq_call_complete(const clq_call *call, unsigned rank, bool ok);
+/* The rank's task, on its thread's queue. */
+clq_task clq_call_task(const clq_group_rank *rank, const clq_call *call);
+/* The bytes that a rank reads, or writes. */
+size_t clq_call_in_bytes(const clq_call *call, unsigned rank);
+size_t clq_call_out_bytes(const clq_call *call, unsigned rank);
+bool clq_ranges_overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_buffer *b, size_t b_begin,
+                        size_t b_bytes);
+
+/* ---- pack.c ---- */
+
+/* Takes calls from the front of the list as long as they may travel together, at least one: *out is that one, or a call
+ * that packs them. */
+clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out);
+/* By the rank's thread: from the members' inputs to the bucket, and from there to their outputs. */
+clq_status clq_pack_fill(const clq_group_rank *rank, const clq_call *pack);
+clq_status clq_pack_empty(const clq_group_rank *rank, const clq_call *pack);
+
+#endif
