@@ -1,6 +1,9 @@
 #include "comm/reduce.h"
 
 #include <string.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
 
 /* Not copied into each of the functions for halves: the call costs a tenth of them, the copies half a megabyte. */
 #define CALLED __attribute__((noinline))
@@ -63,8 +66,13 @@ DEFINE_DIVIDE(u64)
 #define DIVIDE_u32(T, v) divide_u32((u32_element *)&(v), ranks)
 #define DIVIDE_u64(T, v) divide_u64((u64_element *)&(v), ranks)
 
-/* What is left at the end, less than a block, goes through one that is whole: its end is zeros. */
-static void reduce_rest(clq_reduce_function *reduce, size_t block, size_t element, const void *const *in, unsigned ins,
+typedef void reducer(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin, size_t end,
+                     unsigned ranks, bool stream);
+/* The last index: whether results are streamed. */
+typedef clq_reduce_function *reduce_table[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT][2];
+
+/* What is less than a block goes through one that is whole: its end is zeros. */
+static void reduce_rest(reducer *reduce, size_t block, size_t element, const void *const *in, unsigned ins,
                         void *const *out, unsigned outs, size_t at, size_t bytes, unsigned ranks) {
     char blocks[CLQ_REPLICAS_MAX][4 * VECTOR];
     const void *from[CLQ_REPLICAS_MAX];
@@ -74,33 +82,81 @@ static void reduce_rest(clq_reduce_function *reduce, size_t block, size_t elemen
         memset(blocks[k] + bytes, 0, block - bytes);
         from[k] = blocks[k];
     }
-    reduce(from, ins, to, 1, 0, block / element, ranks);
+    reduce(from, ins, to, 1, 0, block / element, ranks, false);
     for (unsigned k = 0; k < outs; k++) memcpy((char *)out[k] + at, blocks[0], bytes);
 }
+
+/* Streamed: lines of outputs are written past the caches without being fetched first, and those of inputs are fetched
+ * ahead and past the larger caches, which gains a tenth. An output that is not aligned as the first one is gets usual
+ * stores. */
+enum { STREAM_ALIGNED = 64, FETCH_AHEAD = 4096, LINE = 64 };
+
+/* Bytes to reduce before `to` is aligned. */
+static size_t stream_head(const char *to, size_t element) {
+    size_t head = (size_t)(-(uintptr_t)to) % STREAM_ALIGNED;
+    return head % element == 0 ? head : 0;
+}
+
+static inline void fetch_ahead(const void *const *in, unsigned ins, size_t at, size_t block) {
+    for (unsigned k = 0; k < ins; k++)
+        for (size_t line = 0; line < block; line += LINE)
+            __builtin_prefetch((const char *)in[k] + at + FETCH_AHEAD + line, 0, 0);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define STREAM_SSE2(to, from) _mm_stream_si128((__m128i *)(to), _mm_loadu_si128((const __m128i *)(from)))
+#define STREAM_AVX(to, from) _mm256_stream_si256((__m256i *)(to), _mm256_loadu_si256((const __m256i *)(from)))
+#define STREAM_AVX512(to, from) _mm512_stream_si512((__m512i *)(to), _mm512_loadu_si512(from))
+#define STREAM_BY(WIDTH, STORE, to, v)                                                                                 \
+    for (size_t step = 0; step < sizeof(v); step += (WIDTH))                                                           \
+    STORE((void *)((to) + step), (const void *)((const char *)&(v) + step))
+static void stream_end(void) { _mm_sfence(); }
+#else
+static void stream_end(void) {}
+#endif
 
 /* Every function, for every width. Chosen by a pointer and not by an ifunc, whose resolver runs before the sanitizers
  * are up and which not every C library has. */
 #define LEVEL(name) name##_plain
 #define TARGET
+#if defined(__x86_64__) && defined(__GNUC__)
+#define STREAM(to, v) STREAM_BY(16, STREAM_SSE2, to, v)
+#else
+#define STREAM(to, v) memcpy(to, &(v), sizeof(v))
+#endif
 #include "comm/reduce_body.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define LEVEL(name) name##_avx2
 #define TARGET __attribute__((target("avx2")))
+#define STREAM(to, v) STREAM_BY(32, STREAM_AVX, to, v)
 #include "comm/reduce_body.h"
 #define LEVEL(name) name##_avx512
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#define STREAM(to, v)                                                                                                  \
+    do {                                                                                                               \
+        if (sizeof(v) % 64 == 0)                                                                                       \
+            STREAM_BY(64, STREAM_AVX512, to, v);                                                                       \
+        else                                                                                                           \
+            STREAM_BY(32, STREAM_AVX, to, v);                                                                          \
+    } while (0)
 #include "comm/reduce_body.h"
 
-clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) {
-    if ((unsigned)dtype >= CLQ_DTYPE_COUNT || (unsigned)op >= CLQ_REDOP_COUNT) return NULL;
-    bool widest =
+static const reduce_table *widest(void) {
+    bool avx512 =
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (widest) return table_avx512[dtype][op];
-    return __builtin_cpu_supports("avx2") ? table_avx2[dtype][op] : table_plain[dtype][op];
+    if (avx512) return &table_avx512;
+    return __builtin_cpu_supports("avx2") ? &table_avx2 : &table_plain;
 }
 #else
-clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) {
-    return (unsigned)dtype < CLQ_DTYPE_COUNT && (unsigned)op < CLQ_REDOP_COUNT ? table_plain[dtype][op] : NULL;
-}
+static const reduce_table *widest(void) { return &table_plain; }
 #endif
+
+static clq_reduce_function *find(clq_dtype dtype, clq_redop op, bool stream) {
+    if ((unsigned)dtype >= CLQ_DTYPE_COUNT || (unsigned)op >= CLQ_REDOP_COUNT) return NULL;
+    return (*widest())[dtype][op][stream];
+}
+
+clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) { return find(dtype, op, false); }
+
+clq_reduce_function *clq_reduce_find_streaming(clq_dtype dtype, clq_redop op) { return find(dtype, op, true); }

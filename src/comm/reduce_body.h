@@ -1,9 +1,8 @@
 /* Included by reduce.c once for every width of vectors: LEVEL is a suffix of names, TARGET the attribute that lets the
- * compiler use them. Defines table_LEVEL.
+ * compiler use them, STREAM(to, vector) stores a vector past the caches. Defines table_LEVEL.
  *
  * Vectors by hand rather than by the compiler: in place, inputs and outputs are the same memory, which its check for
- * overlap would send to the scalar loop. Plain stores: non-temporal ones lose at every size, because the devices read
- * the result at once. */
+ * overlap would send to the scalar loop. */
 
 TARGET CALLED static void LEVEL(load_f16)(f16_work *to, const f16_stored *from) {
     u32_work half = __builtin_convertvector(*from, u32_work), sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
@@ -46,16 +45,26 @@ TARGET CALLED static void LEVEL(store_bf16)(bf16_stored *to, const bf16_work *fr
         memcpy(&taken, (from) + (n) * sizeof taken, sizeof taken);                                                     \
         LOAD(&(to), &taken);                                                                                           \
     } while (0)
+#define PUT(to, n, v)                                                                                                  \
+    do {                                                                                                               \
+        if (streamed)                                                                                                  \
+            STREAM((to) + (n) * sizeof(v), v);                                                                         \
+        else                                                                                                           \
+            memcpy((to) + (n) * sizeof(v), &(v), sizeof(v));                                                           \
+    } while (0)
 #define REDUCE(NAME, T, LOAD, OP, FINISH, STORE)                                                                       \
-    TARGET static void LEVEL(NAME)(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin, \
-                                   size_t end, unsigned ranks) {                                                       \
+    TARGET static void LEVEL(NAME##_by)(const void *const *in, unsigned ins, void *const *out, unsigned outs,          \
+                                        size_t begin, size_t end, unsigned ranks, bool stream) {                       \
         enum { BLOCK = 4 * sizeof(T##_stored) };                                                                       \
         const size_t last = end * ELEMENT(T);                                                                          \
         size_t i = begin * ELEMENT(T);                                                                                 \
-        for (; i + BLOCK <= last; i += BLOCK) {                                                                        \
+        size_t head = stream ? CLQ_MIN(stream_head((const char *)out[0] + i, ELEMENT(T)), last - i) : 0;               \
+        if (head > 0) reduce_rest(LEVEL(NAME##_by), BLOCK, ELEMENT(T), in, ins, out, outs, i, head, ranks);            \
+        for (i += head; i + BLOCK <= last; i += BLOCK) {                                                               \
             T##_work a, b, c, d, w;                                                                                    \
             T##_stored e, f, g, h;                                                                                     \
             const char *from = (const char *)in[0] + i;                                                                \
+            if (stream) fetch_ahead(in, ins, i, BLOCK);                                                                \
             TAKE(T, LOAD, a, from, 0);                                                                                 \
             TAKE(T, LOAD, b, from, 1);                                                                                 \
             TAKE(T, LOAD, c, from, 2);                                                                                 \
@@ -81,13 +90,23 @@ TARGET CALLED static void LEVEL(store_bf16)(bf16_stored *to, const bf16_work *fr
             STORE(&h, &d);                                                                                             \
             for (unsigned k = 0; k < outs; k++) {                                                                      \
                 char *to = (char *)out[k] + i;                                                                         \
-                memcpy(to, &e, sizeof e);                                                                              \
-                memcpy(to + sizeof e, &f, sizeof e);                                                                   \
-                memcpy(to + 2 * sizeof e, &g, sizeof e);                                                               \
-                memcpy(to + 3 * sizeof e, &h, sizeof e);                                                               \
+                const bool streamed = stream && (uintptr_t)to % STREAM_ALIGNED == 0;                                   \
+                PUT(to, 0, e);                                                                                         \
+                PUT(to, 1, f);                                                                                         \
+                PUT(to, 2, g);                                                                                         \
+                PUT(to, 3, h);                                                                                         \
             }                                                                                                          \
         }                                                                                                              \
-        if (i < last) reduce_rest(LEVEL(NAME), BLOCK, ELEMENT(T), in, ins, out, outs, i, last - i, ranks);             \
+        if (i < last) reduce_rest(LEVEL(NAME##_by), BLOCK, ELEMENT(T), in, ins, out, outs, i, last - i, ranks);        \
+        if (stream) stream_end();                                                                                      \
+    }                                                                                                                  \
+    TARGET static void LEVEL(NAME)(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin, \
+                                   size_t end, unsigned ranks) {                                                       \
+        LEVEL(NAME##_by)(in, ins, out, outs, begin, end, ranks, false);                                                \
+    }                                                                                                                  \
+    TARGET static void LEVEL(NAME##_stream)(const void *const *in, unsigned ins, void *const *out, unsigned outs,      \
+                                            size_t begin, size_t end, unsigned ranks) {                                \
+        LEVEL(NAME##_by)(in, ins, out, outs, begin, end, ranks, true);                                                 \
     }
 
 /* Sums and products of signed integers are those of unsigned ones: they wrap. Only comparing and dividing tell them
@@ -124,18 +143,22 @@ REDUCE_INTEGER(u32, u32)
 REDUCE_INTEGER(u64, u64)
 
 #define ROW(WRAPPING, T)                                                                                               \
-    { LEVEL(WRAPPING##_sum), LEVEL(WRAPPING##_prod), LEVEL(T##_min), LEVEL(T##_max), LEVEL(T##_avg) }
-static clq_reduce_function *const LEVEL(table)[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT] = {
+    { PAIR(WRAPPING##_sum), PAIR(WRAPPING##_prod), PAIR(T##_min), PAIR(T##_max), PAIR(T##_avg) }
+#define PAIR(NAME)                                                                                                     \
+    { LEVEL(NAME), LEVEL(NAME##_stream) }
+static const reduce_table LEVEL(table) = {
     [CLQ_F32] = ROW(f32, f32), [CLQ_F64] = ROW(f64, f64), [CLQ_F16] = ROW(f16, f16), [CLQ_BF16] = ROW(bf16, bf16),
     [CLQ_I8] = ROW(u8, i8),    [CLQ_I16] = ROW(u16, i16), [CLQ_I32] = ROW(u32, i32), [CLQ_I64] = ROW(u64, i64),
     [CLQ_U8] = ROW(u8, u8),    [CLQ_U16] = ROW(u16, u16), [CLQ_U32] = ROW(u32, u32), [CLQ_U64] = ROW(u64, u64),
 };
 
+#undef PAIR
 #undef ROW
 #undef REDUCE_INTEGER
 #undef REDUCE_WRAPPING
 #undef REDUCE_FLOAT
 #undef REDUCE
+#undef PUT
 #undef TAKE
 #undef STORE_BF16
 #undef LOAD_BF16
@@ -143,4 +166,5 @@ static clq_reduce_function *const LEVEL(table)[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT]
 #undef LOAD_F16
 #undef LOAD_SAME
 #undef LEVEL
+#undef STREAM
 #undef TARGET

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-enum { MOST = 700, RANKS = 3, ELEMENT = 8 };
+enum { MOST = 704, RANKS = 3, ELEMENT = 8 };
 
 /* f16 and bf16: partial results stay in float here, the book rounds them every time. The same comes of whole numbers.
  */
@@ -22,10 +22,18 @@ static void put(clq_dtype dtype, clq_redop op, void *array, size_t i, clq_random
         values_put_any(dtype, array, i, word);
 }
 
-static void check_length(clq_dtype dtype, clq_redop op, size_t begin, size_t end, unsigned ranks) {
-    static uint64_t in[RANKS][MOST], out[2][MOST], want[MOST];
+/* Where results are written: as usual, streamed to outputs that lie alike in their lines, to ones that do not. */
+enum { USUAL, STREAMED, STREAMED_APART, WAYS };
+
+static clq_reduce_function *reducer(clq_dtype dtype, clq_redop op, int way) {
+    return way == USUAL ? clq_reduce_find(dtype, op) : clq_reduce_find_streaming(dtype, op);
+}
+
+static void check_length(clq_dtype dtype, clq_redop op, int way, size_t begin, size_t end, unsigned ranks) {
+    static uint64_t in[RANKS][MOST], want[MOST];
+    static _Alignas(64) uint64_t out[2][MOST];
     const void *from[RANKS];
-    size_t bytes = clq_dtype_bytes(dtype);
+    size_t bytes = clq_dtype_bytes(dtype), shift = way == STREAMED_APART ? 3 : 0;
     clq_random random = clq_random_start(dtype * 16u + op, end * 8 + ranks);
     for (unsigned r = 0; r < ranks; r++) {
         from[r] = in[r];
@@ -37,29 +45,33 @@ static void check_length(clq_dtype dtype, clq_redop op, size_t begin, size_t end
         for (unsigned r = 1; r < ranks; r++) values_combine(dtype, op, want, in[r], want, i);
         if (op == CLQ_AVG) values_average(dtype, want, i, ranks);
     }
-    void *to[2] = {out[0], out[1]};
-    clq_reduce_find(dtype, op)(from, ranks, to, 2, begin, end, ranks);
+    char *got[2] = {(char *)out[0], (char *)out[1] + shift * bytes};
+    reducer(dtype, op, way)(from, ranks, (void *[]){got[0], got[1]}, 2, begin, end, ranks);
     for (size_t k = 0; k < 2; k++)
-        for (size_t i = 0; i < MOST; i++) {
+        for (size_t i = 0; i < MOST - shift; i++) {
             bool inside = i >= begin && i < end;
-            if (inside && !values_equal(dtype, out[k], want, i))
+            if (inside && !values_equal(dtype, got[k], want, i))
                 fail_msg("%s %s: element %zu of %zu to %zu", clq_dtype_name(dtype), clq_redop_name(op), i, begin, end);
             for (size_t b = 0; !inside && b < bytes; b++)
-                if (((unsigned char *)out[k])[i * bytes + b] != 0xAB)
+                if (((unsigned char *)got[k])[i * bytes + b] != 0xAB)
                     fail_msg("%s %s: element %zu was written", clq_dtype_name(dtype), clq_redop_name(op), i);
         }
 }
 
 static unsigned most_ranks(clq_dtype dtype) { return rounds_less(dtype) ? 2 : RANKS; }
 
+static void check_operation(clq_dtype dtype, clq_redop op) {
+    const size_t ends[] = {0, 1, 15, 16, 17, 63, 64, 65, 127, 255, 256, 257, 511, 696};
+    for (int way = 0; way < WAYS; way++)
+        for (size_t e = 0; e < CLQ_COUNT_OF(ends); e++)
+            for (unsigned ranks = 1; ranks <= most_ranks(dtype); ranks++)
+                check_length(dtype, op, way, ends[e] > 5 ? e % 5 : 0, ends[e], ranks);
+}
+
 static void test_every_type_and_operation(void **state) {
     (void)state;
-    const size_t ends[] = {0, 1, 15, 16, 17, 63, 64, 65, 127, 255, 256, 257, 511, 699};
     for (size_t d = 0; d < VALUES_DTYPES; d++)
-        for (unsigned op = 0; op < CLQ_REDOP_COUNT; op++)
-            for (size_t e = 0; e < CLQ_COUNT_OF(ends); e++)
-                for (unsigned ranks = 1; ranks <= most_ranks(values_dtypes[d]); ranks++)
-                    check_length(values_dtypes[d], (clq_redop)op, ends[e] > 5 ? e % 5 : 0, ends[e], ranks);
+        for (unsigned op = 0; op < CLQ_REDOP_COUNT; op++) check_operation(values_dtypes[d], (clq_redop)op);
 }
 
 /* Every half there is, against every sixty-first one. */
@@ -96,6 +108,7 @@ static void test_what_there_is_not(void **state) {
     assert_null(clq_reduce_find(CLQ_BOOL, CLQ_SUM));
     assert_null(clq_reduce_find(CLQ_DTYPE_COUNT, CLQ_SUM));
     assert_null(clq_reduce_find(CLQ_F32, CLQ_REDOP_COUNT));
+    assert_null(clq_reduce_find_streaming(CLQ_BOOL, CLQ_SUM));
 }
 
 int main(void) {
