@@ -3,9 +3,11 @@
 #include <sched.h>
 #include <time.h>
 
-/* A neighbour that runs is a few microseconds behind: worth spinning for. One that shares this core needs it: yield.
- * One that waits for its device may take milliseconds: sleep. */
-enum { SPINS = 400, YIELDS = 40 };
+/* A neighbour that runs is a few microseconds behind: worth spinning for. One that shares this core needs it: yield,
+ * but not for long: where others compete for the core a single yield takes their turns, tens of milliseconds. One that
+ * waits for its device may take milliseconds: sleep. */
+enum { SPINS = 400 };
+static const double yield_s = 20e-6;
 static const double longest_sleep_s = 0.1; /* so that the deadline is looked at whatever happens */
 
 clq_status clq_gate_init(clq_gate *gate) {
@@ -74,12 +76,15 @@ static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until,
 }
 
 clq_status clq_gate_wait(clq_gate *gate, size_t count, double until, const atomic_bool *aborted) {
-    for (int i = 0; i < SPINS + YIELDS; i++) {
+    double sleep_at = 0;
+    for (int i = 0; sleep_at == 0 || (clq_now() < sleep_at && !atomic_load(aborted)); i++) {
         if (atomic_load_explicit(&gate->count, memory_order_acquire) >= count) return CLQ_OK;
-        if (i < SPINS)
+        if (i < SPINS) {
             pause_briefly();
-        else
-            sched_yield();
+            continue;
+        }
+        if (sleep_at == 0) sleep_at = clq_now() + yield_s;
+        sched_yield();
     }
     return sleep_until_raised(gate, count, until, aborted);
 }
