@@ -45,10 +45,8 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
         clq_device_close(device);
         return status;
     }
-    char twin[24] = "";
-    if (device->twin > 0) (void)snprintf(twin, sizeof twin, " -DCLQ_TWIN=%d", device->twin);
-    (void)snprintf(device->options, sizeof device->options, "%s -DCLQ_VECTOR=%u%s", build_options,
-                   (unsigned)clq_device_vector(device), twin);
+    (void)snprintf(device->options, sizeof device->options, "%s -DCLQ_VECTOR=%u", build_options,
+                   (unsigned)clq_device_vector(device));
     *out = device;
     return CLQ_OK;
 }

@@ -65,7 +65,7 @@ typedef struct clq_program {
     struct clq_program *next;
     clq_hash128 key;
     cl_program program;
-    bool unsaved; /* built from source, not in the cache yet */
+    bool unsaved; /* built from source: the cache does not hold all of it yet */
 } clq_program;
 
 struct clq_device {
@@ -91,7 +91,12 @@ struct clq_device {
 
 /* The lowest number that no other opened device holds, or -1 where the driver needs none (twin.c). */
 clq_status clq_twin_take(const clq_device *device, int *out);
-void clq_twin_return(int twin); /* takes -1 */
+void clq_twin_return(int twin); /* takes -1, as do the following */
+/* Makes a program's binary this twin's own; false where its form is not known, and another twin may have built it. */
+bool clq_twin_name(int twin, unsigned char *binary, size_t bytes);
+/* Around building a program and keeping it: of twins that want the same, one compiles and the others find it kept. */
+void clq_twin_build_begin(int twin);
+void clq_twin_build_end(int twin);
 
 /* Releases the program table, saving what the cache does not hold yet. */
 void clq_programs_close(clq_device *device);

@@ -62,6 +62,10 @@ static clq_status build_from_cache(const clq_device *device, clq_hash128 key, co
     size_t bytes = 0;
     CLQ_TRY(clq_cache_load(device->cache_dir, key, &binary, &bytes));
     if (!binary) return CLQ_OK;
+    if (!clq_twin_name(device->twin, binary, bytes)) {
+        clq_free(binary);
+        return CLQ_OK;
+    }
     const unsigned char *binaries[1] = {binary};
     cl_int state = CL_INVALID_BINARY, error;
     cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, binaries, &state, &error);
@@ -97,44 +101,6 @@ static clq_status build_from_source(const clq_device *device, const char *file, 
                     log[0] ? log : "the driver gave no log", options);
 }
 
-static clq_status program_add(clq_device *device, const char *file, const char *source, const char *options,
-                              clq_hash128 key, clq_program **out) {
-    clq_program *entry = clq_alloc(1, sizeof *entry);
-    char *all = clq_strprintf("%s %s", device->options, options);
-    clq_status status = entry && all ? CLQ_OK : CLQ_MEMORY;
-    if (status == CLQ_OK) status = build_from_cache(device, key, all, &entry->program);
-    if (status == CLQ_OK && !entry->program) {
-        entry->unsaved = true;
-        status = build_from_source(device, file, source, all, &entry->program);
-    }
-    clq_free(all);
-    if (status != CLQ_OK) {
-        clq_free(entry);
-        return status;
-    }
-    entry->key = key;
-    entry->next = device->programs;
-    device->programs = entry;
-    *out = entry;
-    return CLQ_OK;
-}
-
-clq_status clq_program_get(clq_device *device, const char *file, const char *options, cl_program *out) {
-    CLQ_TRY(clq_device_alive(device));
-    const char *source = clq_source_text(file);
-    if (!source) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", file);
-    clq_hash128 key;
-    CLQ_TRY(program_key(device, source, options, &key));
-    clq_status status = CLQ_OK;
-    pthread_mutex_lock(&device->lock);
-    clq_program *entry = device->programs;
-    while (entry && (entry->key.low != key.low || entry->key.high != key.high)) entry = entry->next;
-    if (!entry) status = program_add(device, file, source, options, key, &entry);
-    if (status == CLQ_OK) *out = entry->program;
-    pthread_mutex_unlock(&device->lock);
-    return status;
-}
-
 /* A program of an island is built for one device of its context: the others' binaries are empty, or (PoCL) are not
  * among what is given, which is the one binary then. */
 static clq_status binary_of(const clq_device *device, cl_program program, unsigned char **out, size_t *bytes) {
@@ -167,23 +133,76 @@ static clq_status binary_of(const clq_device *device, cl_program program, unsign
 
 /* The cache is a convenience: what cannot be saved is compiled again next time. */
 static void save(const clq_device *device, const clq_program *entry) {
-    if (clq_cache_has(device->cache_dir, entry->key)) return; /* a twin of this device was first */
+    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, entry->key))) return;
     unsigned char *binary = NULL;
     size_t bytes = 0;
     clq_status status = binary_of(device, entry->program, &binary, &bytes);
-    if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, entry->key, binary, bytes);
+    if (status == CLQ_OK && clq_twin_name(device->twin, binary, bytes))
+        status = clq_cache_store(device->cache_dir, entry->key, binary, bytes);
     if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail());
     clq_free(binary);
 }
 
-/* Saved only now, after the kernels ran: PoCL specialises a kernel for its work-group at the first launch, and a
- * binary taken later holds that too. */
+/* From the cache, or else from source. What a twin built is kept at once, for the others to find. */
+static clq_status load_or_build(const clq_device *device, const char *file, const char *source, const char *options,
+                                clq_program *entry) {
+    CLQ_TRY(build_from_cache(device, entry->key, options, &entry->program));
+    if (entry->program) return CLQ_OK;
+    entry->unsaved = true;
+    if (device->twin < 0) return build_from_source(device, file, source, options, &entry->program);
+    char *own = device->twin > 0 ? clq_strprintf("%s -DCLQ_TWIN=%d", options, device->twin) : clq_strdup(options);
+    clq_status status = own ? build_from_source(device, file, source, own, &entry->program) : CLQ_MEMORY;
+    clq_free(own);
+    if (status == CLQ_OK) save(device, entry);
+    return status;
+}
+
+static clq_status program_add(clq_device *device, const char *file, const char *source, const char *options,
+                              clq_hash128 key, clq_program **out) {
+    clq_program *entry = clq_alloc(1, sizeof *entry);
+    if (entry) entry->key = key;
+    char *all = clq_strprintf("%s %s", device->options, options);
+    clq_status status = entry && all ? CLQ_OK : CLQ_MEMORY;
+    if (status == CLQ_OK) {
+        clq_twin_build_begin(device->twin);
+        status = load_or_build(device, file, source, all, entry);
+        clq_twin_build_end(device->twin);
+    }
+    clq_free(all);
+    if (status != CLQ_OK) {
+        clq_free(entry);
+        return status;
+    }
+    entry->next = device->programs;
+    device->programs = entry;
+    *out = entry;
+    return CLQ_OK;
+}
+
+clq_status clq_program_get(clq_device *device, const char *file, const char *options, cl_program *out) {
+    CLQ_TRY(clq_device_alive(device));
+    const char *source = clq_source_text(file);
+    if (!source) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", file);
+    clq_hash128 key;
+    CLQ_TRY(program_key(device, source, options, &key));
+    clq_status status = CLQ_OK;
+    pthread_mutex_lock(&device->lock);
+    clq_program *entry = device->programs;
+    while (entry && (entry->key.low != key.low || entry->key.high != key.high)) entry = entry->next;
+    if (!entry) status = program_add(device, file, source, options, key, &entry);
+    if (status == CLQ_OK) *out = entry->program;
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+/* Saved now, after the kernels ran: PoCL specialises a kernel for its work-group at the first launch, and a binary
+ * taken later holds that too. */
 void clq_programs_close(clq_device *device) {
     clq_program *entry = device->programs;
     while (entry) {
         clq_program *next = entry->next;
         if (!clq_device_lost(device)) {
-            if (entry->unsaved && device->cache_dir) save(device, entry);
+            if (entry->unsaved) save(device, entry);
             (void)clReleaseProgram(entry->program);
         }
         clq_free(entry);

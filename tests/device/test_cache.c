@@ -252,15 +252,15 @@ static void test_island(void **state) {
     CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
     for (uint32_t i = 0; i < COUNT; i++) choices[i] = (clq_device_choice){i, 0, 1};
     CHECK_OK(clq_island_open(system, choices, COUNT, devices));
+    logged[0] = '\0';
+    clq_log_set_sink(keep_log, NULL, CLQ_LOG_WARNING);
+    size_t before = entries(path, sizeof path);
     for (int i = 0; i < COUNT; i++) {
         const char *options[COUNT] = {"-DISLAND=0", "-DISLAND=1", "-DISLAND=2"};
         clq_kernel *kernel;
         CHECK_OK(clq_kernel_create(devices[i], "selftest", options[i], "add_words", &kernel));
         clq_kernel_destroy(kernel);
     }
-    logged[0] = '\0';
-    clq_log_set_sink(keep_log, NULL, CLQ_LOG_WARNING);
-    size_t before = entries(path, sizeof path);
     for (int i = 0; i < COUNT; i++) clq_device_close(devices[i]);
     clq_log_set_sink(NULL, NULL, CLQ_LOG_WARNING);
     assert_string_equal(logged, "");
@@ -268,10 +268,63 @@ static void test_island(void **state) {
     clq_system_close(system);
 }
 
+static void add_on(clq_device *device, uint32_t wanted) {
+    clq_queue *queue;
+    clq_buffer *buffer;
+    clq_kernel *kernel;
+    uint32_t words[16], add = wanted;
+    size_t count = 16;
+    CHECK_OK(clq_queue_create(device, 0, &queue));
+    CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "words", &buffer));
+    CHECK_OK(clq_kernel_create(device, "selftest", "-DTWINS", "add_words", &kernel));
+    CHECK_OK(clq_kernel_set_buffer(kernel, 0, buffer));
+    CHECK_OK(clq_kernel_set_bytes(kernel, 1, &add, sizeof add));
+    CHECK_OK(clq_queue_launch(queue, kernel, 1, &count, NULL));
+    CHECK_OK(clq_queue_read(queue, buffer, 0, words, sizeof words, true));
+    for (size_t i = 0; i < count; i++) assert_int_equal(words[i], wanted);
+    clq_kernel_destroy(kernel);
+    clq_buffer_destroy(buffer);
+    clq_queue_destroy(queue);
+}
+
+/* PoCL's devices that are open together have programs of different hashes, and still find what one of them built: the
+ * second one reads the entry of the first, which is told by its noticing that it is damaged. */
+static void test_twins(void **state) {
+    (void)state;
+    enum { COUNT = 3 };
+    clq_system *system;
+    clq_device *devices[COUNT];
+    uint32_t indices[TEST_DEVICES];
+    char path[1024];
+    remove_below(folder);
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+    find_devices(system, indices);
+    for (int i = 0; i < COUNT; i++)
+        CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &devices[i]));
+    logged[0] = '\0';
+    clq_log_set_sink(keep_log, NULL, CLQ_LOG_INFO);
+    add_on(devices[0], 41);
+    assert_int_equal(entries(path, sizeof path), 1);
+    add_on(devices[1], 42);
+    assert_string_equal(logged, ""); /* as it is: taken */
+    size_t bytes;
+    unsigned char *entry = read_all(path, &bytes);
+    entry[bytes - 1] ^= 1;
+    write_all(path, entry, bytes);
+    clq_free(entry);
+    add_on(devices[2], 43);
+    assert_non_null(strstr(logged, "damaged"));
+    clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
+    for (int i = 0; i < COUNT; i++) clq_device_close(devices[i]);
+    assert_int_equal(entries(path, sizeof path), 1);
+    clq_system_close(system);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_damage),   cmocka_unit_test(test_foreign),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_no_cache), cmocka_unit_test(test_unwritable), cmocka_unit_test(test_island),
+        cmocka_unit_test(test_twins),
     };
     return cmocka_run_group_tests_name("cache", tests, make_folder, remove_folder);
 }
