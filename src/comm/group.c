@@ -57,6 +57,7 @@ static void finish_call(clq_group_rank *rank, clq_call *call) {
     pthread_mutex_lock(&group->lock);
     rank->next = call->next;
     bool last_rank = --call->running == 0;
+    if (last_rank) group->held -= call->held;
     if (last_rank && group->last == call) group->last = NULL;
     pthread_mutex_unlock(&group->lock);
     if (!last_rank) return;
@@ -211,17 +212,6 @@ static clq_status raise_failure(const clq_group *group) {
     return clq_crew_failure(group->crew, &error) == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
 }
 
-static void enlist(clq_group *group, clq_call *call) {
-    pthread_mutex_lock(&group->lock);
-    if (group->last) group->last->next = call;
-    group->last = call;
-    group->running++;
-    for (unsigned r = 0; r < group->size; r++)
-        if (!group->ranks[r].next) group->ranks[r].next = call;
-    pthread_cond_broadcast(&group->issued);
-    pthread_mutex_unlock(&group->lock);
-}
-
 static bool waits_for_user(const clq_call *call) {
     for (const clq_call *member = call->packed; member; member = member->next)
         if (waits_for_user(member)) return true;
@@ -230,14 +220,30 @@ static bool waits_for_user(const clq_call *call) {
     return false;
 }
 
+static void enlist(clq_group *group, clq_call *call) {
+    call->held = waits_for_user(call);
+    pthread_mutex_lock(&group->lock);
+    if (group->last) group->last->next = call;
+    group->last = call;
+    group->running++;
+    group->held += call->held;
+    for (unsigned r = 0; r < group->size; r++)
+        if (!group->ranks[r].next) group->ranks[r].next = call;
+    pthread_cond_broadcast(&group->issued);
+    pthread_mutex_unlock(&group->lock);
+}
+
 /* PoCL's basic device, which runs commands in the thread that flushes them, deadlocks (3.1) when the host completes an
  * event that one of its commands waits for. So the events of a group with such a device are complete when the call
- * returns, unless the caller is yet to complete what the call waits for. */
-static bool must_finish_first(const clq_group *group, const clq_call *call) {
+ * returns, unless the caller is yet to complete what a call waits for. */
+static bool must_finish(clq_group *group) {
     bool runs_in_caller = false;
     for (unsigned r = 0; r < group->size; r++)
         runs_in_caller = runs_in_caller || clq_device_runs_in_caller(group->ranks[r].device);
-    return runs_in_caller && !waits_for_user(call);
+    pthread_mutex_lock(&group->lock);
+    bool held = group->held > 0;
+    pthread_mutex_unlock(&group->lock);
+    return runs_in_caller && !held;
 }
 
 static void wait_until_idle(clq_group *group) {
@@ -254,13 +260,12 @@ static clq_status add_marks(const clq_group *group, clq_call *call) {
     return CLQ_OK;
 }
 
-/* Takes the call over, done or on its way; on failure it is the caller's still. *finish: its caller has to wait. done
- * may be NULL. */
-static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, bool *finish) {
+/* Takes the call over, done or (*running) on its way; on failure it is the caller's still. done may be NULL. */
+static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, bool *running) {
     bool alone = !call->packed && can_run_alone(group, call);
     CLQ_TRY(alone ? run_alone(group, call) : add_marks(group, call));
     for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
-    *finish = !alone && (call->blocks || must_finish_first(group, call));
+    *running = !alone;
     if (alone)
         clq_call_destroy(call);
     else
@@ -277,19 +282,19 @@ static void note(clq_group *group, clq_call *call, cl_event *done) {
 static clq_status issue_task(clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
                              const cl_event *waits, cl_event *done) {
     clq_call *call;
-    bool finish;
+    bool running;
     CLQ_TRY(raise_failure(group));
     CLQ_TRY(clq_call_create(group, task, in, out, waits, done != NULL, &call));
     if (group->started) {
         note(group, call, done);
         return CLQ_OK;
     }
-    clq_status status = issue_call(group, call, done, &finish);
+    clq_status status = issue_call(group, call, done, &running);
     if (status != CLQ_OK) {
         clq_call_destroy(call);
         return status;
     }
-    if (finish) wait_until_idle(group);
+    if (running && (!done || must_finish(group))) wait_until_idle(group);
     return done ? CLQ_OK : raise_failure(group);
 }
 
@@ -301,7 +306,7 @@ static clq_status issue(clq_group *group, clq_task task, const clq_slice *in, co
 
 /* ---- calls that are issued together ---- */
 
-static clq_status issue_next(clq_group *group, clq_call **list, bool *finish) {
+static clq_status issue_next(clq_group *group, clq_call **list, bool *running) {
     clq_call *call;
     if (can_run_alone(group, *list)) {
         call = *list;
@@ -310,22 +315,22 @@ static clq_status issue_next(clq_group *group, clq_call **list, bool *finish) {
     } else {
         CLQ_TRY(clq_pack_take(group, list, &call));
     }
-    clq_status status = issue_call(group, call, NULL, finish);
+    clq_status status = issue_call(group, call, NULL, running);
     if (status != CLQ_OK) drop_calls(call);
     return status;
 }
 
 static clq_status issue_noted(clq_group *group) {
-    bool any_blocks = false, any_finishes = false, finish = false;
+    bool any_blocks = false, any_running = false, running = false;
     clq_call *list = take_noted(group);
     for (const clq_call *call = list; call; call = call->next) any_blocks = any_blocks || call->blocks;
     clq_status status = CLQ_OK;
     while (list && status == CLQ_OK) {
-        status = issue_next(group, &list, &finish);
-        any_finishes = any_finishes || finish;
+        status = issue_next(group, &list, &running);
+        any_running = any_running || running;
     }
     drop_calls(list);
-    if (any_finishes) wait_until_idle(group);
+    if (any_running && (any_blocks || must_finish(group))) wait_until_idle(group);
     return status == CLQ_OK && any_blocks ? raise_failure(group) : status;
 }
 

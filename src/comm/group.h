@@ -23,6 +23,7 @@ typedef struct clq_call {
     clq_task task;           /* without what differs between ranks */
     size_t bytes;
     bool blocks; /* the caller asked for no events: it waits for the call */
+    bool held;   /* it waits for an event that the caller is to complete */
     unsigned size;
     unsigned running; /* ranks that are not done with it */
     clq_part parts[];
@@ -55,6 +56,7 @@ struct clq_group {
     bool lock_made, issued_made, idle_made;
     clq_call *last; /* of the list; each rank knows where it stands */
     size_t running; /* calls that not all ranks are done with */
+    size_t held;    /* of these, those that wait for the caller */
     bool closing;
     /* The caller's thread's alone: */
     clq_group_memory *memory;

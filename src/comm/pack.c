@@ -77,7 +77,6 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
         member->next = NULL;
         member->at = at;
         at += room_of(member);
-        pack->blocks = pack->blocks || member->blocks;
         *end = member;
         end = &member->next;
     }

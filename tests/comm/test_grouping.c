@@ -197,6 +197,39 @@ static void test_events(void **state) {
     }
 }
 
+/* An event that turns negative ends the group: all calls that travel with the one that waits for it fail, and those
+ * behind. */
+static void test_failed_event(void **state) {
+    (void)state;
+    for (size_t c = 0; c < CLQ_COUNT_OF(fields); c++) {
+        field f;
+        cl_event done[3][RANKS_MOST], waits[RANKS_MOST] = {NULL};
+        cl_int error;
+        field_open(&f, fields[c].kinds, fields[c].plain, *fields[c].config);
+        unsigned last = f.all.count - 1;
+        waits[last] = clCreateUserEvent(clq_device_context(f.all.devices[last]), &error);
+        assert_int_equal(error, CL_SUCCESS);
+        ok(clq_group_start(f.group));
+        ok(reduce(&f, 0, 0, 100, CLQ_SUM, waits, done[0]));
+        ok(reduce(&f, 500, 500, 100, CLQ_SUM, NULL, done[1]));
+        ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done[2]));
+        ok(clq_group_end(f.group));
+        assert_int_equal(clSetUserEventStatus(waits[last], -77), CL_SUCCESS);
+        assert_int_equal(clq_group_wait(f.group), CLQ_DEVICE);
+        if (!strstr(clq_error_detail(), "what the collective waits for")) fail_msg("\"%s\"", clq_error_detail());
+        for (int i = 0; i < 3; i++)
+            for (unsigned r = 0; r < f.all.count; r++) {
+                assert_true(state_of(done[i][r]) < 0);
+                clReleaseEvent(done[i][r]);
+            }
+        ok(clq_group_start(f.group));
+        assert_int_not_equal(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, NULL), CLQ_OK);
+        ok(clq_group_end(f.group));
+        clReleaseEvent(waits[last]);
+        field_close(&f);
+    }
+}
+
 static void test_misuse(void **state) {
     (void)state;
     field f;
@@ -278,8 +311,9 @@ static void test_allocation_failures(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_one_by_one), cmocka_unit_test(test_travel_together),
-                                       cmocka_unit_test(test_events), cmocka_unit_test(test_misuse),
-                                       cmocka_unit_test(test_allocation_failures)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_one_by_one), cmocka_unit_test(test_travel_together),
+        cmocka_unit_test(test_events),        cmocka_unit_test(test_failed_event),
+        cmocka_unit_test(test_misuse),        cmocka_unit_test(test_allocation_failures)};
     return cmocka_run_group_tests_name("comm/grouping", tests, NULL, NULL);
 }
