@@ -15,4 +15,17 @@ clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op);
 /* The same result written past the caches, for outputs larger than those and apart from the inputs. */
 clq_reduce_function *clq_reduce_find_streaming(clq_dtype dtype, clq_redop op);
 
+/* The widths of vectors that there are functions for, and one such; NULL: this processor has not that width. */
+typedef enum clq_reduce_level {
+    CLQ_REDUCE_PLAIN,
+    CLQ_REDUCE_AVX2,
+    CLQ_REDUCE_AVX512,
+    CLQ_REDUCE_LEVELS
+} clq_reduce_level;
+clq_reduce_function *clq_reduce_find_at(clq_reduce_level level, clq_dtype dtype, clq_redop op, bool stream);
+
+/* reduce_plain.c, reduce_avx2.c, reduce_avx512.c: what they make. The last index: whether it streams. */
+typedef clq_reduce_function *clq_reduce_table[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT][2];
+extern const clq_reduce_table clq_reduce_plain, clq_reduce_avx2, clq_reduce_avx512;
+
 #endif

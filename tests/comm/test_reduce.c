@@ -25,8 +25,14 @@ static void put(clq_dtype dtype, clq_redop op, void *array, size_t i, clq_random
 /* Where results are written: as usual, streamed to outputs that lie alike in their lines, to ones that do not. */
 enum { USUAL, STREAMED, STREAMED_APART, WAYS };
 
-static clq_reduce_function *reducer(clq_dtype dtype, clq_redop op, int way) {
-    return way == USUAL ? clq_reduce_find(dtype, op) : clq_reduce_find_streaming(dtype, op);
+/* The width of vectors that is tested; the narrowest is on every processor. */
+static clq_reduce_level level;
+
+static bool next_level(void) {
+    while (++level < CLQ_REDUCE_LEVELS)
+        if (clq_reduce_find_at(level, CLQ_F32, CLQ_SUM, false)) return true;
+    level = CLQ_REDUCE_PLAIN;
+    return false;
 }
 
 static void check_length(clq_dtype dtype, clq_redop op, int way, size_t begin, size_t end, unsigned ranks) {
@@ -46,12 +52,13 @@ static void check_length(clq_dtype dtype, clq_redop op, int way, size_t begin, s
         if (op == CLQ_AVG) values_average(dtype, want, i, ranks);
     }
     char *got[2] = {(char *)out[0], (char *)out[1] + shift * bytes};
-    reducer(dtype, op, way)(from, ranks, (void *[]){got[0], got[1]}, 2, begin, end, ranks);
+    clq_reduce_find_at(level, dtype, op, way != USUAL)(from, ranks, (void *[]){got[0], got[1]}, 2, begin, end, ranks);
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < MOST - shift; i++) {
             bool inside = i >= begin && i < end;
             if (inside && !values_equal(dtype, got[k], want, i))
-                fail_msg("%s %s: element %zu of %zu to %zu", clq_dtype_name(dtype), clq_redop_name(op), i, begin, end);
+                fail_msg("level %d: %s %s: element %zu of %zu to %zu", (int)level, clq_dtype_name(dtype),
+                         clq_redop_name(op), i, begin, end);
             for (size_t b = 0; !inside && b < bytes; b++)
                 if (((unsigned char *)got[k])[i * bytes + b] != 0xAB)
                     fail_msg("%s %s: element %zu was written", clq_dtype_name(dtype), clq_redop_name(op), i);
@@ -70,8 +77,40 @@ static void check_operation(clq_dtype dtype, clq_redop op) {
 
 static void test_every_type_and_operation(void **state) {
     (void)state;
-    for (size_t d = 0; d < VALUES_DTYPES; d++)
-        for (unsigned op = 0; op < CLQ_REDOP_COUNT; op++) check_operation(values_dtypes[d], (clq_redop)op);
+    do
+        for (size_t d = 0; d < VALUES_DTYPES; d++)
+            for (unsigned op = 0; op < CLQ_REDOP_COUNT; op++) check_operation(values_dtypes[d], (clq_redop)op);
+    while (next_level());
+}
+
+/* Whole numbers around every multiple of n and at both ends, by C's own division. */
+static void check_averages(clq_dtype dtype, unsigned n) {
+    enum { MANY = 4096 };
+    static uint64_t in[MANY], got[MANY], want[MANY];
+    clq_random random = clq_random_start(dtype, n);
+    for (size_t i = 0; i < MANY; i++) {
+        uint64_t word = (uint64_t)clq_random_u32(&random) << 32 | clq_random_u32(&random);
+        word >>= i % 64;
+        if (i & 64) word = word / n * n - (i & 1);
+        if (i & 128) word = ~(uint64_t)0 - word % (4 * n);
+        if (i & 256) word = ((uint64_t)1 << (8 * clq_dtype_bytes(dtype) - 1)) + word % (4 * n) - 2 * n;
+        values_put_any(dtype, in, i, word);
+        values_put_any(dtype, want, i, word);
+        values_average(dtype, want, i, n);
+    }
+    clq_reduce_find_at(level, dtype, CLQ_AVG, false)((const void *[]){in}, 1, (void *[]){got}, 1, 0, MANY, n);
+    for (size_t i = 0; i < MANY; i++)
+        if (!values_equal(dtype, got, want, i))
+            fail_msg("level %d: %s: average %zu of %u", (int)level, clq_dtype_name(dtype), i, n);
+}
+
+static void test_averages_of_integers(void **state) {
+    (void)state;
+    do
+        for (size_t d = 0; d < VALUES_DTYPES; d++)
+            for (unsigned n = 1; n <= CLQ_REPLICAS_MAX; n++)
+                if (values_dtypes[d] >= CLQ_I8 && values_dtypes[d] <= CLQ_U64) check_averages(values_dtypes[d], n);
+    while (next_level());
 }
 
 /* Every half there is, against every sixty-first one. */
@@ -84,23 +123,59 @@ static void check_all_halves(clq_dtype dtype, clq_redop op) {
         b[i] = (uint16_t)(i * 61 + i / 7);
         values_combine(dtype, op, a, b, want, i);
     }
-    clq_reduce_find(dtype, op)((const void *[]){a, b}, 2, (void *[]){got}, 1, 0, ALL, 2);
+    clq_reduce_find_at(level, dtype, op, false)((const void *[]){a, b}, 2, (void *[]){got}, 1, 0, ALL, 2);
     for (size_t i = 0; i < ALL; i++)
         if (!values_equal(dtype, got, want, i))
-            fail_msg("%s %s of %04x and %04x is %04x, should be %04x", clq_dtype_name(dtype), clq_redop_name(op), a[i],
-                     b[i], got[i], want[i]);
+            fail_msg("level %d: %s %s of %04x and %04x is %04x, should be %04x", (int)level, clq_dtype_name(dtype),
+                     clq_redop_name(op), a[i], b[i], got[i], want[i]);
     clq_free(want);
     clq_free(got);
     clq_free(b);
     clq_free(a);
 }
 
+/* Every half there is comes back as it went in, save that a NaN may become another; its bits are the same at every
+ * width. */
+static void check_conversions(clq_dtype dtype) {
+    enum { ALL = 65536 };
+    static uint16_t in[ALL], got[ALL], plain[ALL];
+    for (size_t i = 0; i < ALL; i++) in[i] = (uint16_t)i;
+    const void *from[] = {in};
+    clq_reduce_find_at(level, dtype, CLQ_SUM, false)(from, 1, (void *[]){got}, 1, 0, ALL, 1);
+    clq_reduce_find_at(CLQ_REDUCE_PLAIN, dtype, CLQ_SUM, false)(from, 1, (void *[]){plain}, 1, 0, ALL, 1);
+    const unsigned infinity = dtype == CLQ_F16 ? 0x7c00 : 0x7f80, quiet = dtype == CLQ_F16 ? 0x7e00 : 0x7fc0;
+    for (size_t i = 0; i < ALL; i++) {
+        bool nan = (in[i] & 0x7fffu) > infinity;
+        if (nan ? (got[i] & quiet) != quiet || ((got[i] ^ in[i]) & 0x8000u) : got[i] != in[i])
+            fail_msg("level %d: %s: %04x came back as %04x", (int)level, clq_dtype_name(dtype), in[i], got[i]);
+        if (got[i] != plain[i])
+            fail_msg("level %d: %s: %04x, but %04x at the narrowest", (int)level, clq_dtype_name(dtype), got[i],
+                     plain[i]);
+    }
+}
+
 static void test_halves(void **state) {
     (void)state;
-    for (unsigned op = CLQ_SUM; op <= CLQ_MAX; op++) {
-        check_all_halves(CLQ_F16, (clq_redop)op);
-        check_all_halves(CLQ_BF16, (clq_redop)op);
-    }
+    do {
+        check_conversions(CLQ_F16);
+        check_conversions(CLQ_BF16);
+        for (unsigned op = CLQ_SUM; op <= CLQ_MAX; op++) {
+            check_all_halves(CLQ_F16, (clq_redop)op);
+            check_all_halves(CLQ_BF16, (clq_redop)op);
+        }
+    } while (next_level());
+}
+
+static void test_the_widest(void **state) {
+    (void)state;
+    clq_reduce_function *usual = NULL, *streaming = NULL;
+    do {
+        usual = clq_reduce_find_at(level, CLQ_BF16, CLQ_MAX, false);
+        streaming = clq_reduce_find_at(level, CLQ_BF16, CLQ_MAX, true);
+    } while (next_level());
+    assert_non_null(usual);
+    assert_ptr_equal(clq_reduce_find(CLQ_BF16, CLQ_MAX), usual);
+    assert_ptr_equal(clq_reduce_find_streaming(CLQ_BF16, CLQ_MAX), streaming);
 }
 
 static void test_what_there_is_not(void **state) {
@@ -109,12 +184,15 @@ static void test_what_there_is_not(void **state) {
     assert_null(clq_reduce_find(CLQ_DTYPE_COUNT, CLQ_SUM));
     assert_null(clq_reduce_find(CLQ_F32, CLQ_REDOP_COUNT));
     assert_null(clq_reduce_find_streaming(CLQ_BOOL, CLQ_SUM));
+    assert_null(clq_reduce_find_at(CLQ_REDUCE_LEVELS, CLQ_F32, CLQ_SUM, false));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_type_and_operation),
+        cmocka_unit_test(test_averages_of_integers),
         cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_the_widest),
         cmocka_unit_test(test_what_there_is_not),
     };
     return cmocka_run_group_tests_name("comm/reduce", tests, NULL, NULL);
