@@ -17,6 +17,23 @@ static const struct {
     [CLQ_U32] = {"uint", "uint", "uint", 0, false},   [CLQ_U64] = {"ulong", "ulong", "ulong", 0, false},
 };
 
+/* A driver may leave the better part of compiling to a kernel's first launch (PoCL does): so that it is behind us, one
+ * element. */
+static clq_status launch_once(clq_device *device, clq_kernel *kernel, clq_dtype dtype) {
+    const size_t element = clq_dtype_bytes(dtype);
+    clq_buffer *buffer = NULL;
+    clq_queue *queue;
+    CLQ_TRY(clq_queue_create(device, 0, &queue));
+    clq_status status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, 3 * element, "a first launch", &buffer);
+    if (status == CLQ_OK)
+        status = clq_combine_launch(queue, kernel, dtype, (clq_place_at){buffer, 0}, (clq_place_at){buffer, element},
+                                    (clq_place_at){buffer, 2 * element}, element, 0);
+    if (status == CLQ_OK) status = clq_queue_finish(queue);
+    clq_buffer_destroy(buffer);
+    clq_queue_destroy(queue);
+    return status;
+}
+
 clq_status clq_combine_create(clq_device *device, clq_dtype dtype, clq_redop op, clq_kernel **out) {
     static const int codes[CLQ_REDOP_COUNT] = {
         [CLQ_SUM] = 0, [CLQ_AVG] = 0, [CLQ_PROD] = 1, [CLQ_MIN] = 2, [CLQ_MAX] = 3};
@@ -30,7 +47,14 @@ clq_status clq_combine_create(clq_device *device, clq_dtype dtype, clq_redop op,
              types[dtype].half || types[dtype].real ? types[dtype].stored : work, work, types[dtype].work, codes[op],
              types[dtype].half, types[dtype].real ? " -DREAL" : "", dtype == CLQ_F64 ? " -DDOUBLE" : "",
              clq_device_family(device) == CLQ_FAMILY_TILE ? " -DTILE" : "");
-    return clq_kernel_create(device, "comm", options, "comm_combine", out);
+    clq_kernel *kernel;
+    CLQ_TRY(clq_kernel_create(device, "comm", options, "comm_combine", &kernel));
+    clq_status status = launch_once(device, kernel, dtype);
+    if (status == CLQ_OK)
+        *out = kernel;
+    else
+        clq_kernel_destroy(kernel);
+    return status;
 }
 
 /* 1 / ranks, or ranks, in the type that the kernel wants; the number of its bytes. */

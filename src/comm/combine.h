@@ -5,7 +5,8 @@
 #include "device/device.h"
 #include <clique/comm.h>
 
-/* Errors: UNSUPPORTED (bool; f64 where the device has none), and those of clq_kernel_create. */
+/* Compiles to the end, which may take seconds. Errors: UNSUPPORTED (bool; f64 where the device has none), and those of
+ * clq_kernel_create and of a launch. */
 clq_status clq_combine_create(clq_device *device, clq_dtype dtype, clq_redop op, clq_kernel **out);
 
 typedef struct clq_place_at {

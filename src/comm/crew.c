@@ -25,6 +25,7 @@ clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq
     crew->lock_made = true;
     CLQ_TRY_OR(fail, status, clq_barrier_create(count, &crew->barrier));
     CLQ_TRY_OR(fail, status, clq_crew_plan(crew, config));
+    for (unsigned r = 0; r < count; r++) CLQ_TRY_OR(fail, status, clq_walk_build(crew, r, CLQ_F32, CLQ_SUM));
     if (crew->algorithm == CLQ_ALGORITHM_AUTO && crew->size > 1) CLQ_TRY_OR(fail, status, clq_crew_measure(crew));
     *out = crew;
     return CLQ_OK;

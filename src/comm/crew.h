@@ -37,7 +37,7 @@ typedef struct clq_member {
     size_t aside_bytes;
     /* Not hosted: */
     clq_queue *up, *down;
-    clq_kernel *combine[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT]; /* made when first needed */
+    clq_kernel *combine[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT]; /* f32 sums at once, others when needed */
     clq_buffer *passing;                                   /* CLQ_PLACE_WORK; grows */
     clq_event **ready;                                     /* [chunk]: follows what was received last there */
     size_t ready_capacity;
@@ -127,6 +127,9 @@ void clq_direct_run(clq_crew *crew, unsigned rank);
 /* walk.c: carries out a schedule. */
 /* Before all meet: links to those that the rank will send to, kernels, memory. */
 clq_status clq_walk_prepare(clq_crew *crew, unsigned rank);
+/* Makes a reduction's kernel, unless it is there: before the collective, since compiling heeds no deadline. By any
+ * thread, if the rank has no call of that type and operation or the kernel was there before it. */
+clq_status clq_walk_build(clq_crew *crew, unsigned rank, clq_dtype dtype, clq_redop op);
 clq_status clq_walk(clq_crew *crew, unsigned rank);
 
 /* link.c */

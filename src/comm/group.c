@@ -260,9 +260,19 @@ static clq_status add_marks(const clq_group *group, clq_call *call) {
     return CLQ_OK;
 }
 
+/* Here and not in the ranks' threads, where the others' deadline would run meanwhile. */
+static clq_status build_kernels(clq_group *group, const clq_task *task) {
+    for (unsigned r = 0; r < group->size && clq_collective_reduces(task->collective); r++) {
+        clq_status status = clq_walk_build(group->crew, r, task->dtype, task->op);
+        if (status != CLQ_OK) return clq_fail_on(status, group->ranks[r].device, "rank %u", r);
+    }
+    return CLQ_OK;
+}
+
 /* Takes the call over, done or (*running) on its way; on failure it is the caller's still. done may be NULL. */
 static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, bool *running) {
     bool alone = !call->packed && can_run_alone(group, call);
+    if (!alone) CLQ_TRY(build_kernels(group, &call->task));
     CLQ_TRY(alone ? run_alone(group, call) : add_marks(group, call));
     for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
     *running = !alone;

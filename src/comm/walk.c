@@ -73,12 +73,17 @@ static clq_status prepare_hosted(clq_crew *crew, unsigned rank, size_t work_byte
     return clq_member_map(crew, rank);
 }
 
+clq_status clq_walk_build(clq_crew *crew, unsigned rank, clq_dtype dtype, clq_redop op) {
+    clq_member *member = &crew->members[rank];
+    clq_kernel **kernel = &member->combine[dtype][op];
+    if (crew->size == 1 || crew->algorithm == CLQ_ALGORITHM_DIRECT || member->hosted || *kernel) return CLQ_OK;
+    return clq_combine_create(member->device, dtype, op, kernel);
+}
+
 static clq_status prepare_commands(clq_crew *crew, unsigned rank, const clq_schedule *schedule) {
     clq_member *member = &crew->members[rank];
     const clq_task *task = &member->work.task;
-    clq_kernel **kernel = &member->combine[task->dtype][task->op];
-    if (clq_collective_reduces(task->collective) && !*kernel)
-        CLQ_TRY(clq_combine_create(member->device, task->dtype, task->op, kernel));
+    if (clq_collective_reduces(task->collective)) CLQ_TRY(clq_walk_build(crew, rank, task->dtype, task->op));
     if (schedule->work_bytes > 0 && (!member->passing || clq_buffer_bytes(member->passing) < schedule->work_bytes)) {
         clq_buffer_destroy(member->passing);
         member->passing = NULL;

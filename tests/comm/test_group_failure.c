@@ -265,12 +265,32 @@ static void test_device_errors(void **state) {
     }
 }
 
+/* Compiling takes longer than the deadline, in the group's making and in the first call of a type: nobody is late. */
+static void test_slow_compiler(void **state) {
+    (void)state;
+    const double seconds = 0.6;
+    const unsigned build_ms = 900;
+    const clq_group_config setting = {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED};
+    rig g;
+    clq_slice slices[RANKS];
+    rig_open(&g, &setting, COUNT);
+    for (unsigned r = 0; r < RANKS; r++) slices[r] = (clq_slice){g.memory[r], 0};
+    layer.slow(build_ms);
+    rig_begin(&g, &setting, seconds);
+    if (issue(&g, 0, NULL) != CLQ_OK || clq_group_wait(g.group) != CLQ_OK) fail_msg("%s", clq_error_detail());
+    layer.slow(build_ms);
+    if (clq_all_reduce(g.group, slices, slices, COUNT, CLQ_I32, CLQ_MAX, NULL, NULL) != CLQ_OK)
+        fail_msg("%s", clq_error_detail());
+    rig_end(&g);
+    rig_close(&g);
+}
+
 int main(void) {
     if (faults_load(&layer) != 0) {
         (void)fprintf(stderr, "the layer that makes OpenCL calls fail is missing: %s\n", dlerror());
         return 1;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_endings), cmocka_unit_test(test_abort_at_any_time),
-                                       cmocka_unit_test(test_device_errors)};
+                                       cmocka_unit_test(test_device_errors), cmocka_unit_test(test_slow_compiler)};
     return cmocka_run_group_tests_name("comm/group_failure", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* An OpenCL layer (OPENCL_LAYERS names the library) that fails calls on order. It counts the calls that can fail, of
  * the thread that fault_only named or of all; fault_arm(n, error, sticky) makes the n-th from then on fail, and with
- * `sticky` all after it. Releases never fail: a failed release is a leak and nothing else. */
+ * `sticky` all after it. Releases never fail: a failed release is a leak and nothing else. fault_slow(ms) makes the
+ * next build of a program take that much longer. */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -18,6 +20,7 @@ static struct _cl_icd_dispatch driver, layer;
 static atomic_uint calls, fail_at;
 static atomic_int fail_with;
 static atomic_bool fail_on;
+static atomic_uint slow_ms;
 enum { THREAD_NAME_MAX = 16 };
 static char only[THREAD_NAME_MAX];
 
@@ -33,6 +36,9 @@ unsigned fault_arm(unsigned n, cl_int error, bool sticky) {
 /* Set while nothing runs. */
 EXPORT void fault_only(const char *thread);
 void fault_only(const char *thread) { (void)snprintf(only, sizeof only, "%s", thread ? thread : ""); }
+
+EXPORT void fault_slow(unsigned ms);
+void fault_slow(unsigned ms) { atomic_store(&slow_ms, ms); }
 
 static bool concerns_us(void) {
     char name[THREAD_NAME_MAX] = "";
@@ -126,6 +132,14 @@ static cl_int fault(void) {
 STATUS_CALLS(STATUS_CALL)
 OBJECT_CALLS(OBJECT_CALL)
 
+static cl_int CL_API_CALL slow_clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices,
+                                              const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
+                                              void *context) {
+    unsigned ms = atomic_exchange(&slow_ms, 0);
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
+    return fault_clBuildProgram(program, count, devices, options, notify, context);
+}
+
 static void *CL_API_CALL fault_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t bytes, cl_uint align) {
     return fault() != CL_SUCCESS ? NULL : driver.clSVMAlloc(context, flags, bytes, align);
 }
@@ -150,6 +164,7 @@ EXPORT cl_int CL_API_CALL clInitLayer(cl_uint count, const struct _cl_icd_dispat
     STATUS_CALLS(OVERRIDE_STATUS)
     OBJECT_CALLS(OVERRIDE_OBJECT)
     layer.clSVMAlloc = fault_clSVMAlloc;
+    layer.clBuildProgram = slow_clBuildProgram;
     *count_out = (cl_uint)most;
     *out = &layer;
     return CL_SUCCESS;

@@ -13,6 +13,7 @@
 typedef struct faults {
     unsigned (*arm)(unsigned n, cl_int error, bool sticky);
     void (*only)(const char *thread);
+    void (*slow)(unsigned ms);
 } faults;
 
 /* Before the first OpenCL call of the process: the loader reads OPENCL_LAYERS there, and ignores a layer that it cannot
@@ -25,10 +26,11 @@ static inline int faults_load(faults *out) {
     if (setenv("OPENCL_LAYERS", path, 1) != 0) return -1;
     void *library = dlopen(path, RTLD_NOW);
     if (!library) return -1;
-    void *arm = dlsym(library, "fault_arm"), *only = dlsym(library, "fault_only");
+    void *arm = dlsym(library, "fault_arm"), *only = dlsym(library, "fault_only"), *slow = dlsym(library, "fault_slow");
     memcpy(&out->arm, &arm, sizeof arm);
     memcpy(&out->only, &only, sizeof only);
-    return out->arm && out->only ? 0 : -1;
+    memcpy(&out->slow, &slow, sizeof slow);
+    return out->arm && out->only && out->slow ? 0 : -1;
 }
 
 #endif
