@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { ROUNDS = 5 };
+static const double deadline_s = 30; /* of each trial, at least */
 static const size_t few_bytes = (size_t)4 << 10, most_bytes = (size_t)4 << 20;
 
 /* Enough for every slot to be used often, and not more: tiny chunks take their time. */
@@ -96,7 +97,10 @@ static clq_status measure(clq_crew *crew, clq_cost *costs) {
             status = clq_buffer_create(crew->members[r].device, CLQ_MEMORY_DEVICE, most_bytes, "a trial", &t->buffer);
         if (status == CLQ_OK) status = clq_queue_fill_zero(t->queue, t->buffer, 0, most_bytes);
     }
+    const double asked_s = crew->deadline_s; /* is for the caller's collectives */
+    crew->deadline_s = CLQ_MAX(asked_s, deadline_s);
     if (status == CLQ_OK) status = measure_candidates(crew, ranks, costs);
+    crew->deadline_s = asked_s;
     crew->algorithm = CLQ_ALGORITHM_AUTO;
     for (unsigned r = 0; r < crew->size; r++) {
         clq_buffer_destroy(ranks[r].buffer);

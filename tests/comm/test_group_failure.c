@@ -3,6 +3,7 @@
  * thread is left. */
 #include "support/comm_cases.h"
 #include "support/faults.h"
+#include "support/files.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -285,12 +286,25 @@ static void test_slow_compiler(void **state) {
     rig_close(&g);
 }
 
+/* A group is made and measured whatever the deadline of its collectives. */
+static void test_measuring(void **state) {
+    (void)state;
+    const clq_group_config setting = {.transport = CLQ_TRANSPORT_STAGED};
+    rig g;
+    assert_int_equal(setenv("CLIQUE_CACHE_DIR", files_path("unmeasured"), 1), 0);
+    rig_open(&g, &setting, COUNT);
+    rig_begin(&g, &setting, 1e-5);
+    rig_end(&g);
+    rig_close(&g);
+}
+
 int main(void) {
     if (faults_load(&layer) != 0) {
         (void)fprintf(stderr, "the layer that makes OpenCL calls fail is missing: %s\n", dlerror());
         return 1;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_endings), cmocka_unit_test(test_abort_at_any_time),
-                                       cmocka_unit_test(test_device_errors), cmocka_unit_test(test_slow_compiler)};
-    return cmocka_run_group_tests_name("comm/group_failure", tests, NULL, NULL);
+                                       cmocka_unit_test(test_device_errors), cmocka_unit_test(test_slow_compiler),
+                                       cmocka_unit_test(test_measuring)};
+    return cmocka_run_group_tests_name("comm/group_failure", tests, files_begin, files_end);
 }
