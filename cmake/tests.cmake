@@ -79,6 +79,22 @@ clq_compile_options(clq_discrete_layer)
 set_target_properties(clq_discrete_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(test_comm_links clq_discrete_layer)
 
+# The commands with allocations and OpenCL calls that fail.
+clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)
+target_compile_definitions(clique_faulty PRIVATE CLQ_FAULTY_MAIN="${PROJECT_SOURCE_DIR}/src/cli/main.c")
+add_executable(clique_bench_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c)
+target_link_libraries(clique_bench_faulty PRIVATE clq_bench)
+clq_compile_options(clique_bench_faulty)
+clq_link_layer(clique_bench_faulty interop)
+target_compile_definitions(clique_bench_faulty PRIVATE CLQ_FAULTY_MAIN="${PROJECT_SOURCE_DIR}/bench/main.c")
+foreach(target clique_faulty clique_bench_faulty)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_dependencies(${target} clq_fault_layer)
+endforeach()
+add_test(NAME cli/faults COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_faults.py ${CMAKE_BINARY_DIR}/tests)
+set_tests_properties(cli/faults PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+
 # Programs that meet oclgrind's simulated device use it alone, in small cases (tests/oclgrind/run), and from one thread:
 # its runtime does not bear several. Not instrumented: the sanitizers would look at the simulator.
 option(CLIQUE_TEST_OCLGRIND "Run kernels under oclgrind; OFF where the system has no such package" ON)

@@ -108,6 +108,9 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
 
 /* Where people read: stdout, or stderr when stdout is for JSON. */
 FILE *clq_talk(const clq_options *options);
+/* The list with the entry at its end. Both are taken: where either is NULL or memory is out, NULL and nothing is kept,
+ * so that a document is whole or none. */
+json_t *clq_json_append(json_t *list, json_t *entry);
 /* Prints a document on stdout and releases it. */
 clq_status clq_print_json(json_t *document);
 double clq_seconds_since_process_start(void);

@@ -209,14 +209,6 @@ static clq_status print_text(const comparison *c) {
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-/* What is the same in every run on one machine. */
-static json_t *lasting_host(const clq_result_file *file) {
-    json_t *host = json_copy(json_object_get(file->document, "host"));
-    json_object_del(host, "others_cores");
-    json_object_del(host, "busy");
-    return host;
-}
-
 static clq_status start(comparison *c) {
     if (strcmp(c->a.bench, c->b.bench) != 0)
         return clq_fail(CLQ_FORMAT, "%s and %s hold results of different benchmarks", c->a.path, c->b.path);
@@ -224,11 +216,8 @@ static clq_status start(comparison *c) {
     c->only_a = json_array();
     c->only_b = json_array();
     c->unmeasured = json_array();
-    json_t *host_a = lasting_host(&c->a), *host_b = lasting_host(&c->b);
-    bool same = json_equal(host_a, host_b) &&
+    bool same = clq_result_same_host(&c->a, &c->b) &&
                 json_equal(json_object_get(c->a.document, "devices"), json_object_get(c->b.document, "devices"));
-    json_decref(host_a);
-    json_decref(host_b);
     c->document = json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "bench", c->a.bench, "a", c->a.path, "b",
                             c->b.path, "same_machine", (int)same, "rows", c->rows, "only_a", c->only_a, "only_b",
                             c->only_b, "unmeasured", c->unmeasured);

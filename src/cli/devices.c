@@ -24,7 +24,7 @@ static json_t *describe(const clq_device_info *d) {
 static clq_status print_json(const clq_system *system) {
     json_t *list = json_array();
     for (size_t i = 0; i < clq_system_device_count(system); i++)
-        json_array_append_new(list, describe(clq_system_device_info(system, i)));
+        list = clq_json_append(list, describe(clq_system_device_info(system, i)));
     return clq_print_json(json_pack("{s:o}", "devices", list));
 }
 

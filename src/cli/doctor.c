@@ -144,8 +144,8 @@ static clq_status examine(clq_system *system, clq_device_choice choice, clq_chec
 static json_t *describe(const clq_check *rows, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:f}", "name", rows[i].name, "ok", (int)rows[i].ok,
-                                              "detail", rows[i].detail, "ms", rows[i].ms));
+        list = clq_json_append(list, json_pack("{s:s, s:b, s:s, s:f}", "name", rows[i].name, "ok", (int)rows[i].ok,
+                                               "detail", rows[i].detail, "ms", rows[i].ms));
     return list;
 }
 
@@ -184,7 +184,7 @@ static clq_status examine_all(clq_system *system, const clq_options *options) {
         for (size_t c = 0; c < count; c++) ok = ok && rows[c].ok;
         failures += !ok;
         print(clq_talk(options), clq_system_device_info(system, devices.items[i].index), rows, count);
-        json_array_append_new(
+        list = clq_json_append(
             list, json_pack("{s:i, s:o}", "index", (int)devices.items[i].index, "checks", describe(rows, count)));
     }
     if (options->json)

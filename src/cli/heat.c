@@ -23,10 +23,13 @@ static bool read_index(json_t *row, const char *name, size_t *out) {
     return true;
 }
 
-/* The key without the pair: what all cells of one matrix share. NULL for rows that are no cell. */
-static json_t *family_of(json_t *row) {
+static bool is_cell(json_t *row) {
     size_t from, to;
-    if (!read_index(row, "from", &from) || !read_index(row, "to", &to)) return NULL;
+    return read_index(row, "from", &from) && read_index(row, "to", &to);
+}
+
+/* The key without the pair: what all cells of one matrix share. NULL where memory is out. */
+static json_t *family_of(json_t *row) {
     json_t *key = clq_row_key(row);
     json_object_del(key, "from");
     json_object_del(key, "to");
@@ -131,9 +134,9 @@ static json_t *find_families(json_t *rows, clq_text *page) {
     json_t *families = json_object(), *row;
     size_t i;
     json_array_foreach(rows, i, row) {
+        if (!is_cell(row)) continue;
         json_t *family = family_of(row);
-        if (!family) continue;
-        char *text = json_dumps(family, JSON_SORT_KEYS | JSON_COMPACT);
+        char *text = family ? json_dumps(family, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
         if (text && !json_object_get(families, text))
             page->failed |= json_object_set_new(families, text, json_array()) != 0;
         page->failed |= !text || json_array_append(json_object_get(families, text), row) != 0;
@@ -153,6 +156,7 @@ size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page) {
     clq_text_add(page, "<div class=\"maps\">\n");
     json_object_foreach(families, text, members) {
         json_t *family = family_of(json_array_get(members, 0)), *columns = speed_columns(members, page);
+        page->failed |= !family || !columns;
         json_object_foreach(columns, column, unused) {
             if (!map || !fill(map, members, column)) continue;
             add_map(map, family, column, devices, page);

@@ -34,11 +34,11 @@ static json_t *describe_launches(const clq_plan *plan) {
             clq_list_launch_info(list, i, &info);
             json_t *global = json_array();
             for (unsigned d = 0; d < info.dims; d++)
-                json_array_append_new(global, json_integer((json_int_t)info.global[d]));
-            json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:f}", "segment", segment_names[s],
-                                                  "layer", info.scope, "launch", info.label, "kernel",
-                                                  info.file ? info.function : "CLBlast", "global", global, "flops",
-                                                  info.flops, "bytes", info.bytes));
+                global = clq_json_append(global, json_integer((json_int_t)info.global[d]));
+            rows = clq_json_append(rows, json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:f}", "segment", segment_names[s],
+                                                   "layer", info.scope, "launch", info.label, "kernel",
+                                                   info.file ? info.function : "CLBlast", "global", global, "flops",
+                                                   info.flops, "bytes", info.bytes));
         }
     }
     return rows;
@@ -49,9 +49,9 @@ static json_t *describe_variables(const clq_setup *s, const clq_plan *plan) {
     for (size_t i = 0; i < clq_model_variable_count(s->model); i++) {
         clq_variable_info info;
         if (clq_model_variable(s->model, i, &info) != CLQ_OK) continue;
-        json_array_append_new(rows,
-                              json_pack("{s:s, s:I, s:I}", "name", info.name, "elements", (json_int_t)info.elements,
-                                        "offset", (json_int_t)clq_plan_variable_offset(plan, i)));
+        rows =
+            clq_json_append(rows, json_pack("{s:s, s:I, s:I}", "name", info.name, "elements", (json_int_t)info.elements,
+                                            "offset", (json_int_t)clq_plan_variable_offset(plan, i)));
     }
     return rows;
 }

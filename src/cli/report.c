@@ -37,8 +37,7 @@ static char *file_label(const report *r, size_t index) {
 static json_t *label_string(const report *r, size_t index) {
     char *label = file_label(r, index);
     /* A path may hold any bytes; JSON and the page hold UTF-8 only. */
-    json_t *string = label ? json_string(label) : NULL;
-    if (label && !string) string = json_sprintf("%zu", index + 1);
+    json_t *string = label && clq_is_utf8(label) ? json_string(label) : label ? json_sprintf("%zu", index + 1) : NULL;
     clq_free(label);
     return string;
 }
@@ -85,7 +84,7 @@ static void add_terms(json_t *object, clq_text *page) {
 }
 
 static bool same_machine(const clq_result_file *a, const clq_result_file *b) {
-    return json_equal(json_object_get(a->document, "host"), json_object_get(b->document, "host")) &&
+    return clq_result_same_host(a, b) &&
            json_equal(json_object_get(a->document, "devices"), json_object_get(b->document, "devices"));
 }
 

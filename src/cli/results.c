@@ -79,6 +79,23 @@ void clq_result_release(clq_result_file *file) {
     *file = (clq_result_file){0};
 }
 
+/* What a host is, without what it did meanwhile. */
+static bool tells_the_same(json_t *host, json_t *other) {
+    static const char *const passing[] = {"others_cores", "busy"};
+    const char *name;
+    json_t *value;
+    json_object_foreach(host, name, value) {
+        if (is_one_of(name, passing, CLQ_COUNT_OF(passing))) continue;
+        if (!json_equal(value, json_object_get(other, name))) return false;
+    }
+    return true;
+}
+
+bool clq_result_same_host(const clq_result_file *a, const clq_result_file *b) {
+    json_t *host = json_object_get(a->document, "host"), *other = json_object_get(b->document, "host");
+    return json_is_object(host) && json_is_object(other) && tells_the_same(host, other) && tells_the_same(other, host);
+}
+
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
 static bool is_rate(const char *name) {

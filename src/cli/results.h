@@ -18,6 +18,8 @@ typedef struct clq_result_file {
 } clq_result_file;
 clq_status clq_result_read(const char *path, clq_result_file *out);
 void clq_result_release(clq_result_file *file); /* takes {0} */
+/* Whether two files tell of one host, whatever else it did meanwhile. */
+bool clq_result_same_host(const clq_result_file *a, const clq_result_file *b);
 
 /* Whether a column was measured, by its name and what it holds: numbers with a point, objects, nulls, names that end in
  * a unit, and those that tell how a measurement came out. All others are the row's key. */

@@ -94,6 +94,12 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
 
 FILE *clq_talk(const clq_options *options) { return options->json ? stderr : stdout; }
 
+json_t *clq_json_append(json_t *list, json_t *entry) {
+    if (json_array_append_new(list, entry) == 0) return list;
+    json_decref(list);
+    return NULL;
+}
+
 clq_status clq_print_json(json_t *document) {
     if (!document) return clq_fail(CLQ_MEMORY, "out of memory while building the JSON output");
     int failed = json_dumpf(document, stdout, JSON_REAL_PRECISION(17) | JSON_INDENT(2));

@@ -177,8 +177,8 @@ static json_t *describe_devices(const training *t) {
         clq_device_info device;
         size_t share;
         if (clq_trainer_replica(t->setup.trainer, r, &device, &share) == CLQ_OK)
-            json_array_append_new(list, json_pack("{s:i, s:s, s:I}", "index", (int)device.index, "name", device.name,
-                                                  "share", (json_int_t)share));
+            list = clq_json_append(list, json_pack("{s:i, s:s, s:I}", "index", (int)device.index, "name", device.name,
+                                                   "share", (json_int_t)share));
     }
     return list;
 }
@@ -199,7 +199,7 @@ static clq_status print_result(training *t) {
     double p50 = kept ? (double)t->step_ms[kept / 2] : 0.0, p95 = kept ? (double)t->step_ms[kept * 95 / 100] : 0.0;
     const clq_epoch_info *best = best_epoch(t);
     json_t *epochs = json_array();
-    for (size_t i = 0; i < t->epoch_count; i++) json_array_append_new(epochs, describe_epoch(&t->epochs[i]));
+    for (size_t i = 0; i < t->epoch_count; i++) epochs = clq_json_append(epochs, describe_epoch(&t->epochs[i]));
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     char verdict[160];

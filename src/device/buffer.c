@@ -156,11 +156,13 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) 
     cl_context context = NULL;
     size_t bytes = 0;
     cl_mem_object_type type = 0;
-    if (!memory || clGetMemObjectInfo(memory, CL_MEM_TYPE, sizeof type, &type, NULL) != CL_SUCCESS ||
-        clGetMemObjectInfo(memory, CL_MEM_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS ||
-        clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL) != CL_SUCCESS ||
-        type != CL_MEM_OBJECT_BUFFER)
+    cl_int error = CL_INVALID_MEM_OBJECT;
+    if (memory) error = clGetMemObjectInfo(memory, CL_MEM_TYPE, sizeof type, &type, NULL);
+    if (error == CL_SUCCESS) error = clGetMemObjectInfo(memory, CL_MEM_CONTEXT, sizeof context, &context, NULL);
+    if (error == CL_SUCCESS) error = clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
+    if (error == CL_INVALID_MEM_OBJECT || (error == CL_SUCCESS && type != CL_MEM_OBJECT_BUFFER))
         return clq_fail(CLQ_ARGUMENT, "%s: the memory that was given is no buffer", device->label);
+    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking what a buffer is");
     if (context != device->context)
         return clq_fail(CLQ_ARGUMENT, "%s: the buffer that was given belongs to another context", device->label);
     clq_buffer *buffer = clq_alloc(1, sizeof *buffer);

@@ -141,6 +141,8 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
     cl_platform_id platform = NULL;
     cl_int error =
         context && id ? clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) : CL_INVALID_DEVICE;
+    if (error != CL_SUCCESS && error != CL_INVALID_DEVICE)
+        return clq_fail(CLQ_DEVICE, "asking for a device's platform: %s (%d)", clq_cl_error_name(error), (int)error);
     if (error != CL_SUCCESS)
         return clq_fail(CLQ_ARGUMENT, "the context or device that was given is none: %s (%d)", clq_cl_error_name(error),
                         (int)error);

@@ -34,10 +34,14 @@ clq_status clq_queue_wrap(clq_device *device, cl_command_queue handle, clq_queue
     cl_context context = NULL;
     cl_device_id id = NULL;
     cl_command_queue_properties properties = 0;
-    if (!handle || clGetCommandQueueInfo(handle, CL_QUEUE_CONTEXT, sizeof context, &context, NULL) != CL_SUCCESS ||
-        clGetCommandQueueInfo(handle, CL_QUEUE_DEVICE, sizeof id, &id, NULL) != CL_SUCCESS ||
-        clGetCommandQueueInfo(handle, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL) != CL_SUCCESS)
+    cl_int error = CL_INVALID_COMMAND_QUEUE;
+    if (handle) error = clGetCommandQueueInfo(handle, CL_QUEUE_CONTEXT, sizeof context, &context, NULL);
+    if (error == CL_SUCCESS) error = clGetCommandQueueInfo(handle, CL_QUEUE_DEVICE, sizeof id, &id, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetCommandQueueInfo(handle, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    if (error == CL_INVALID_COMMAND_QUEUE)
         return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given is none", device->label);
+    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking what a queue is");
     if (context != device->context || id != device->id)
         return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given belongs to another context or device",
                         device->label);
@@ -142,8 +146,7 @@ clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) 
     cl_context context = NULL;
     cl_int error = CL_INVALID_EVENT;
     if (handle) error = clGetEventInfo(handle, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
-    if (error == CL_INVALID_EVENT)
-        return clq_fail(CLQ_ARGUMENT, "%s: the event that was given is none", device->label);
+    if (error == CL_INVALID_EVENT) return clq_fail(CLQ_ARGUMENT, "%s: the event that was given is none", device->label);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for an event's context");
     if (context != device->context)
         return clq_fail(CLQ_ARGUMENT, "%s: the event that was given belongs to another context", device->label);

@@ -18,12 +18,26 @@ static clq_status list_platforms(cl_platform_id *platforms, cl_uint *count) {
     return CLQ_OK;
 }
 
+/* A device is chosen by these, and its driver's peculiarities are known by its platform: without them it is not used.
+ */
+static void check_description(clq_device_info *info) {
+    const char *missing = !info->platform[0]       ? "its platform's name"
+                          : !info->name[0]         ? "its name"
+                          : !info->max_alloc_bytes ? "the size of its memory"
+                                                   : NULL;
+    if (!missing || !info->usable) return;
+    info->usable = false;
+    (void)snprintf(info->reason, sizeof info->reason, "the driver does not tell %s", missing);
+    clq_log(CLQ_LOG_WARNING, "device %u is not used: %s", (unsigned)info->index, info->reason);
+}
+
 static void add_device(clq_system *system, cl_platform_id platform, cl_device_id id) {
     clq_device_entry *entry = &system->entries[system->count];
     entry->platform = platform;
     entry->id = id;
     clq_describe_device(platform, id, &entry->info);
     entry->info.index = (uint32_t)system->count;
+    check_description(&entry->info);
     entry->tested = !entry->info.usable;
     for (size_t i = 0; i < system->count; i++)
         if (strcmp(system->entries[i].info.driver, entry->info.driver) == 0) entry->ordinal++;
@@ -39,7 +53,7 @@ static clq_status add_platform(clq_system *system, cl_platform_id platform) {
         if (error != CL_DEVICE_NOT_FOUND) {
             char name[CLQ_NAME_MAX];
             clq_cl_platform_text(platform, CL_PLATFORM_NAME, name, sizeof name);
-            clq_log(CLQ_LOG_INFO, "OpenCL platform %s lists no device: %s (%d)", name, clq_cl_error_name(error),
+            clq_log(CLQ_LOG_WARNING, "OpenCL platform %s lists no device: %s (%d)", name, clq_cl_error_name(error),
                     (int)error);
         }
         return CLQ_OK;

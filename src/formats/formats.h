@@ -77,13 +77,16 @@ clq_status clq_safetensors_write(const char *path, const clq_safetensors_source 
  * names `where` (a path), line and column. Caller: json_decref. */
 clq_status clq_json_parse(const char *text, size_t bytes, size_t max_depth, const char *where, json_t **out);
 clq_status clq_json_read(const char *path, size_t max_bytes, size_t max_depth, json_t **out);
+/* Whether Jansson will take a text: asked beforehand, so that its refusal later can only mean memory. UTF-8 as RFC 3629
+ * has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
+bool clq_is_utf8(const char *text);
 
 /* ---- trace events (trace_events.c): the format of chrome://tracing, which ui.perfetto.dev reads ---- */
 
 typedef struct clq_trace_writer clq_trace_writer;
 clq_status clq_trace_writer_open(const char *path, clq_trace_writer **out);
-/* Names a process; label (may be NULL) is a remark about it. Names a thread of it. In all texts what is no UTF-8 becomes
- * question marks. */
+/* Names a process; label (may be NULL) is a remark about it. Names a thread of it. In all texts what is no UTF-8
+ * becomes question marks. */
 clq_status clq_trace_writer_process(clq_trace_writer *writer, unsigned process, const char *name, const char *label);
 clq_status clq_trace_writer_thread(clq_trace_writer *writer, unsigned process, unsigned thread, const char *name);
 /* A complete event "scope/name". */

@@ -1,5 +1,7 @@
 #include "formats/private.h"
 
+#include <errno.h>
+
 bool clq_is_utf8(const char *text) {
     for (const unsigned char *c = (const unsigned char *)text; *c;) {
         unsigned lead = *c++, more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
@@ -43,10 +45,13 @@ static clq_status check_depth(const char *text, size_t bytes, size_t max_depth, 
 clq_status clq_json_parse(const char *text, size_t bytes, size_t max_depth, const char *where, json_t **out) {
     CLQ_TRY(check_depth(text, bytes, max_depth, where));
     json_error_t error;
+    errno = 0;
     json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    /* Where an allocation fails, Jansson mostly says nothing. */
-    if (!parsed && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))
+    /* Where an allocation fails, Jansson mostly says nothing, or takes the token for a wrong one, or cuts it off. */
+    if (errno == ENOMEM || (!parsed && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))) {
+        json_decref(parsed);
         return clq_fail(CLQ_MEMORY, "%s: out of host memory for %zu bytes of JSON", where, bytes);
+    }
     if (!parsed) return clq_fail(CLQ_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
     *out = parsed;
     return CLQ_OK;

@@ -14,8 +14,4 @@ bool clq_array_measure(clq_array *array, size_t *bytes);
 /* Turns `count` elements of `size` bytes (1, 2, 4 or 8) around. */
 void clq_swap_bytes(void *data, size_t count, size_t size);
 
-/* Whether Jansson will take a text: asked beforehand, so that its refusal later can only mean memory. UTF-8 as RFC 3629
- * has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
-bool clq_is_utf8(const char *text);
-
 #endif
