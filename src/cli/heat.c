@@ -59,10 +59,12 @@ static bool fill(heat_map *map, json_t *rows, const char *column) {
 /* ---- HTML -------------------------------------------------------------------------------------------------------- */
 
 static void add_device(size_t index, json_t *devices, clq_text *page) {
-    const char *driver = json_string_value(json_object_get(json_array_get(devices, index), "driver"));
+    json_t *device = json_array_get(devices, index);
+    const char *label = json_string_value(json_object_get(device, "label"));
+    if (!label) label = json_string_value(json_object_get(device, "driver"));
     clq_text_add(page, "%zu", index);
-    if (driver) clq_text_add(page, " ");
-    if (driver) clq_html_text(driver, page);
+    if (label) clq_text_add(page, " ");
+    if (label) clq_html_text(label, page);
 }
 
 static void add_cell(const heat_map *map, size_t from, size_t to, clq_text *page) {

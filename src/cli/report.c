@@ -74,6 +74,7 @@ static void add_terms(json_t *object, clq_text *page) {
     json_t *value;
     clq_text_add(page, "<dl>\n");
     json_object_foreach(object, name, value) {
+        if (clq_result_is_passing(name)) continue;
         clq_text_add(page, "<dt>");
         clq_html_text(name, page);
         clq_text_add(page, "</dt><dd>");
@@ -83,41 +84,74 @@ static void add_terms(json_t *object, clq_text *page) {
     clq_text_add(page, "</dl>\n");
 }
 
-static bool same_machine(const clq_result_file *a, const clq_result_file *b) {
-    return clq_result_same_host(a, b) &&
-           json_equal(json_object_get(a->document, "devices"), json_object_get(b->document, "devices"));
+/* "pocl:0, intel:0"; by their drivers where they have no labels. */
+static json_t *label_list(json_t *devices) {
+    clq_text text = {0};
+    json_t *device;
+    size_t i;
+    clq_text_add(&text, "%s", "");
+    json_array_foreach(devices, i, device) {
+        const char *label = json_string_value(json_object_get(device, "label"));
+        if (!label) label = json_string_value(json_object_get(device, "driver"));
+        if (label) clq_text_add(&text, "%s%s", text.length ? ", " : "", label);
+    }
+    json_t *list = text.failed ? NULL : json_string(text.data);
+    clq_free(text.data);
+    return list;
 }
 
-/* What a file says of itself: its command, and notes of whatever name. */
+/* What a file says of itself: its devices, its command, what else its host did, and notes of whatever name. */
 static json_t *describe_file(const report *r, size_t index) {
     const clq_result_file *file = &r->files[index];
-    json_t *entry = json_pack("{s:o, s:s, s:I}", "file", label_string(r, index), "benchmark", file->bench, "row count",
-                              (json_int_t)json_array_size(file->rows));
+    json_t *entry = json_pack("{s:o, s:s, s:I, s:o}", "file", label_string(r, index), "benchmark", file->bench,
+                              "row count", (json_int_t)json_array_size(file->rows), "devices",
+                              label_list(json_object_get(file->document, "devices")));
     const char *name;
     json_t *value;
+    json_object_foreach(json_object_get(file->document, "host"), name, value) {
+        if (!clq_result_is_passing(name) || !entry || json_object_set(entry, name, value) == 0) continue;
+        json_decref(entry);
+        entry = NULL;
+    }
     json_object_foreach(file->document, name, value) {
-        static const char *const told[] = {"schema", "bench", "host", "devices", "rows", "file"};
+        static const char *const told[] = {"schema", "bench", "host", "devices", "rows", "file", "command"};
         bool known = false;
         for (size_t i = 0; i < CLQ_COUNT_OF(told); i++) known |= strcmp(told[i], name) == 0;
         if (known || !entry || json_object_set(entry, name, value) == 0) continue;
         json_decref(entry);
         entry = NULL;
     }
-    return entry;
+    json_t *command = json_object_get(file->document, "command"); /* the longest: behind the others */
+    if (!entry || !command || json_object_set(entry, "command", command) == 0) return entry;
+    json_decref(entry);
+    return NULL;
 }
 
-/* Files of one run tell of one machine: it is described once, with all of them under it. */
+/* Adds those that are not among `devices` yet. */
+static void unite(json_t *devices, json_t *more, clq_text *page) {
+    json_t *device, *known;
+    size_t i, k;
+    json_array_foreach(more, i, device) {
+        bool is_new = true;
+        json_array_foreach(devices, k, known) is_new = is_new && !json_equal(known, device);
+        if (is_new) page->failed |= json_array_append(devices, device) != 0;
+    }
+}
+
+/* A machine is described once, with all devices that its files tell of, and with these files under it. */
 static void add_machine(report *r, size_t first) {
     const clq_result_file *file = &r->files[first];
-    json_t *devices = json_object_get(file->document, "devices"), *list = json_array();
-    add_terms(json_object_get(file->document, "host"), &r->page);
-    if (json_is_array(devices) && json_array_size(devices)) clq_html_table(devices, "Devices", &r->page);
-    r->page.failed |= !list;
+    json_t *devices = json_array(), *list = json_array();
+    r->page.failed |= !list || !devices;
     for (size_t i = first; i < r->count; i++) {
-        if (!same_machine(file, &r->files[i])) continue;
+        if (i != first && !clq_result_same_host(file, &r->files[i])) continue;
+        unite(devices, json_object_get(r->files[i].document, "devices"), &r->page);
         r->page.failed |= json_array_append_new(list, describe_file(r, i)) != 0;
     }
+    add_terms(json_object_get(file->document, "host"), &r->page);
+    if (json_array_size(devices)) clq_html_table(devices, "Devices", &r->page);
     clq_html_table(list, "Files", &r->page);
+    json_decref(devices);
     json_decref(list);
 }
 
@@ -126,9 +160,9 @@ static void add_machines(report *r) {
     size_t machines = 0;
     for (size_t i = 0; i < r->count; i++) {
         size_t earlier = 0;
-        while (!same_machine(&r->files[earlier], &r->files[i])) earlier++;
+        while (earlier < i && !clq_result_same_host(&r->files[earlier], &r->files[i])) earlier++;
         if (earlier != i) continue;
-        if (machines++) clq_text_add(&r->page, "<h3>Another machine, or other devices of it</h3>\n");
+        if (machines++) clq_text_add(&r->page, "<h3>Another machine</h3>\n");
         add_machine(r, i);
     }
     clq_text_add(&r->page, "</section>\n");

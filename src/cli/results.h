@@ -18,6 +18,8 @@ typedef struct clq_result_file {
 } clq_result_file;
 clq_status clq_result_read(const char *path, clq_result_file *out);
 void clq_result_release(clq_result_file *file); /* takes {0} */
+/* Whether a member of "host" tells what the host did meanwhile, not what it is. */
+bool clq_result_is_passing(const char *name);
 /* Whether two files tell of one host, whatever else it did meanwhile. */
 bool clq_result_same_host(const clq_result_file *a, const clq_result_file *b);
 

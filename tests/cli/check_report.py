@@ -138,9 +138,25 @@ class Report(unittest.TestCase):
         self.assertEqual(devices[0], ["index", "driver", "name", "driver_version"])
         self.assertEqual(devices[3], ["2", "intel", "device 2", "3.1"])
         first, second = map(page.rows, page.tables("Files"))
-        self.assertEqual(first, [["file", "benchmark", "row count", "command", "note"], ["1 a.json", "all_reduce", "1", "clique-bench all_reduce", "-"],
-                                 ["2 b.json", "gemm", "0", "clique-bench gemm", "the machine was busy"]])
-        self.assertEqual(second[1], ["3 c.json", "gemm", "0", "clique-bench " + "gemm " * 30])
+        drivers = "pocl, pocl, intel"
+        self.assertEqual(first, [["file", "benchmark", "row count", "devices", "command", "note"],
+                                 ["1 a.json", "all_reduce", "1", drivers, "clique-bench all_reduce", "-"],
+                                 ["2 b.json", "gemm", "0", drivers, "clique-bench gemm", "the machine was busy"]])
+        self.assertEqual(second[1], ["3 c.json", "gemm", "0", drivers, "clique-bench " + "gemm " * 30])
+
+    def test_one_machine_with_parts_of_its_devices(self):
+        """What else the machine did, and which of its devices took part, makes no other machine of it."""
+        def of(labels, others):
+            return document("gemm", [], host={"system": "Linux", "others_cores": others, "busy": others > 0.5},
+                            devices=[{"index": i, "label": label} for i, label in labels])
+        page = self.report(a=of([(0, "pocl:0"), (1, "pocl:1")], 0.25), b=of([(1, "pocl:1"), (2, "intel:0")], 1.5))
+        self.assertEqual([page.text(list_) for list_ in page.all("dl")], ["\nsystemLinux\n"])
+        devices, = map(page.rows, page.tables("Devices"))
+        self.assertEqual(devices, [["index", "label"], ["0", "pocl:0"], ["1", "pocl:1"], ["2", "intel:0"]])
+        files, = map(page.rows, page.tables("Files"))
+        self.assertEqual([row[3:6] for row in files], [["devices", "others_cores", "busy"], ["pocl:0, pocl:1", "0.25", "no"],
+                                                       ["pocl:1, intel:0", "1.5", "yes"]])
+        self.assertNotIn("Another machine", self.source)
 
     def test_collectives(self):
         rows = [collective(size, rate, algo, in_place=place, limit_gbps=limit) for place in (False, True)
