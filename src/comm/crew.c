@@ -2,9 +2,10 @@
 
 #include <time.h>
 
-/* After a failure, how long a rank waits for its own commands to end, and as long again for others to let go of its
- * memory. All have been woken: what they still do is a matter of a copy, unless a device hangs. */
-static const double grace_s = 0.4;
+/* From the failure on, how long a rank waits for its own commands to end, and as long again for others to let go of its
+ * memory; one that comes late waits a little. All have been woken: what they still do is a matter of a copy, unless a
+ * device hangs. */
+static const double grace_s = 0.4, late_grace_s = 0.05;
 
 /* ---- making and ending ---- */
 
@@ -74,6 +75,7 @@ static bool latch_failure(clq_crew *crew, const clq_error *why) {
     bool first = !atomic_load(&crew->failed);
     if (first) {
         crew->failure = *why;
+        crew->failed_at = clq_now();
         atomic_store(&crew->failed, true);
         wake_links(crew);
     }
@@ -214,8 +216,6 @@ static clq_status begin(clq_crew *crew, unsigned rank, const clq_task *call) {
     member->step = 0;
     member->in_is_mapped = member->out_is_mapped = false;
     member->until = clq_now() + crew->deadline_s;
-    atomic_fetch_add(&crew->inside, 1);
-    if (atomic_load(&crew->failed)) return CLQ_ABORTED;
     CLQ_TRY(take_work(crew, rank, &member->work));
     if (call->queue) CLQ_TRY(clq_member_drain(crew, rank, call->queue));
     if (exchanges(crew, &member->work)) {
@@ -230,9 +230,9 @@ static clq_status begin(clq_crew *crew, unsigned rank, const clq_task *call) {
 }
 
 /* What the rank has enqueued must not outlive the call, where that can be had. */
-static void settle(const clq_member *member) {
+static void settle(const clq_crew *crew, const clq_member *member) {
     clq_queue *queues[] = {member->up, member->down, member->work.task.queue};
-    double until = clq_now() + grace_s;
+    double until = CLQ_MAX(crew->failed_at + grace_s, clq_now() + late_grace_s);
     for (size_t i = 0; i < CLQ_COUNT_OF(queues); i++) {
         clq_event *mark;
         if (!queues[i] || clq_queue_mark(queues[i], &mark) != CLQ_OK) continue;
@@ -244,7 +244,7 @@ static void settle(const clq_member *member) {
 /* By naps: on a crowded machine a yield takes the turns of all others, and looks at nothing meanwhile. */
 static void wait_until_all_left(const clq_crew *crew) {
     const struct timespec nap = {.tv_nsec = 200000};
-    double until = clq_now() + grace_s;
+    double until = CLQ_MAX(crew->failed_at + 2 * grace_s, clq_now() + late_grace_s);
     while (atomic_load(&crew->inside) != 0 && clq_now() < until) nanosleep(&nap, NULL);
 }
 
@@ -260,7 +260,7 @@ static clq_status end(clq_crew *crew, unsigned rank, clq_status status) {
         status = fail_as(crew, rank, status);
         clq_error mine;
         clq_error_take(status, &mine);
-        settle(member);
+        settle(crew, member);
         atomic_fetch_sub(&crew->inside, 1);
         wait_until_all_left(crew);
         clq_member_unmap(crew, rank);
@@ -285,6 +285,11 @@ static clq_status copy_alone(clq_crew *crew, const clq_work *work) {
 
 clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
     if (rank >= crew->size) return clq_fail(CLQ_ARGUMENT, "rank %u of a group of %u ranks", rank, crew->size);
+    atomic_fetch_add(&crew->inside, 1);
+    if (atomic_load(&crew->failed)) { /* nothing was begun: there is nothing to wait for */
+        atomic_fetch_sub(&crew->inside, 1);
+        return raise_aborted(crew);
+    }
     clq_status status = begin(crew, rank, call);
     const clq_work *work = &crew->members[rank].work;
     if (status == CLQ_OK && work->bytes > 0) {

@@ -94,6 +94,7 @@ struct clq_crew {
     bool lock_made;
     atomic_bool failed;
     clq_error failure;
+    double failed_at;
 };
 
 /* crew.c */

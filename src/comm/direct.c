@@ -12,6 +12,9 @@
  * lines are there already. */
 static const size_t streaming_bytes = (size_t)24 << 20;
 
+/* Who works on much looks up so often, to see that it was aborted. */
+static const size_t piece_bytes = (size_t)4 << 20;
+
 /* Bytes `begin` to `end` of all inputs, from `skip` on, to all outputs; or to `only` that rank's. */
 static void reduce_part(const clq_crew *crew, unsigned rank, size_t begin, size_t end, size_t skip, unsigned only) {
     const void *in[CLQ_REPLICAS_MAX];
@@ -29,11 +32,14 @@ static void reduce_part(const clq_crew *crew, unsigned rank, size_t begin, size_
     const bool streams = apart && (crew->size + outs) * (end - begin) * crew->size >= streaming_bytes;
     clq_reduce_function *reduce = streams ? clq_reduce_find_streaming(mine->task.dtype, mine->task.op)
                                           : clq_reduce_find(mine->task.dtype, mine->task.op);
-    reduce(in, crew->size, out, outs, begin / element, end / element, crew->size);
+    for (size_t at = begin; at < end && !atomic_load(&crew->failed); at += piece_bytes)
+        reduce(in, crew->size, out, outs, at / element, CLQ_MIN(at + piece_bytes, end) / element, crew->size);
 }
 
-static void copy(char *to, const char *from, size_t bytes) {
-    if (to != from && bytes > 0) memcpy(to, from, bytes);
+static void copy(const clq_crew *crew, char *to, const char *from, size_t bytes) {
+    if (to == from) return;
+    for (size_t at = 0; at < bytes && !atomic_load(&crew->failed); at += piece_bytes)
+        memcpy(to + at, from + at, CLQ_MIN(piece_bytes, bytes - at));
 }
 
 void clq_direct_run(clq_crew *crew, unsigned rank) {
@@ -47,11 +53,11 @@ void clq_direct_run(clq_crew *crew, unsigned rank) {
     case CLQ_REDUCE_SCATTER: reduce_part(crew, rank, 0, bytes, rank * bytes, rank); break;
     case CLQ_ALL_GATHER:
         for (unsigned r = 0; r < crew->size; r++)
-            copy(mine->out_host + r * bytes, crew->members[r].work.in_host, bytes);
+            copy(crew, mine->out_host + r * bytes, crew->members[r].work.in_host, bytes);
         break;
-    case CLQ_BROADCAST: copy(mine->out_host, crew->members[call->root].work.in_host, bytes); break;
+    case CLQ_BROADCAST: copy(crew, mine->out_host, crew->members[call->root].work.in_host, bytes); break;
     case CLQ_SEND_RECV:
-        copy(crew->members[call->to].work.out_host + begin, crew->members[call->root].work.in_host + begin,
+        copy(crew, crew->members[call->to].work.out_host + begin, crew->members[call->root].work.in_host + begin,
              end - begin);
         break;
     default: break;

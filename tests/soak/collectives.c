@@ -49,6 +49,7 @@ static void rig_open(rig *g, const clq_group_config *config, unsigned n) {
     (void)snprintf(g->where, sizeof g->where, "%s over %s, ranks %s", clq_algorithm_name(config->algorithm),
                    clq_transport_name(config->transport), kinds);
     g->seed = n;
+    if (whole) (void)fprintf(stderr, "%lu done; %s\n", cases, g->where);
     ranks_open(&g->all, kinds, false, config);
     g->group = comm_case_group(&g->all, config);
 }
