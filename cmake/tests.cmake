@@ -120,8 +120,9 @@ if(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
 endif()
 
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
+# comm/combine before all: it builds what every other test of the collectives needs.
 set(cost 100)
-foreach(name comm/collectives interop/golden ops/conv2d oclgrind/ops_conv2d train/failure ops/dense train/mirrored)
+foreach(name comm/combine interop/golden comm/collectives ops/conv2d oclgrind/ops_conv2d train/failure ops/dense train/mirrored)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST ${cost})
   endif()

@@ -98,9 +98,10 @@ clq_status clq_combine_launch(clq_queue *queue, clq_kernel *kernel, clq_dtype dt
     CLQ_TRY(clq_kernel_set_bytes(kernel, 6, &count, sizeof count));
     CLQ_TRY(clq_kernel_set_bytes(kernel, 7, &average, sizeof average));
     CLQ_TRY(clq_kernel_set_bytes(kernel, 8, factor, factor_bytes));
-    /* Enough to keep every unit busy with several groups; the stride takes care of the rest. */
-    size_t items = clq_device_family(device) == CLQ_FAMILY_TILE
-                       ? clq_device_min_groups(device)
-                       : (size_t)CLQ_MAX(clq_device_get_info(device)->compute_units, 1u) * 1024;
-    return clq_queue_launch(queue, kernel, 1, &items, NULL);
+    /* Enough to keep every unit busy with several groups; the stride takes care of the rest. A tile is a group of its
+     * own: drivers left to choose make one group, and so one thread's work, of all of them. */
+    const bool tile = clq_device_family(device) == CLQ_FAMILY_TILE;
+    const size_t one = 1, items = tile ? clq_device_min_groups(device)
+                                       : (size_t)CLQ_MAX(clq_device_get_info(device)->compute_units, 1u) * 1024;
+    return clq_queue_launch(queue, kernel, 1, &items, tile ? &one : NULL);
 }
