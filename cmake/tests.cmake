@@ -68,6 +68,7 @@ set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRON
 # A layer between loader and driver that makes calls fail.
 add_library(clq_fault_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/fault_layer.c)
 clq_compile_options(clq_fault_layer)
+target_include_directories(clq_fault_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(clq_fault_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 foreach(target test_device_fault test_comm_group_failure test_train_failure test_train_trace)
   add_dependencies(${target} clq_fault_layer)
@@ -76,6 +77,7 @@ endforeach()
 # And one that makes devices look as if their memory were not the host's.
 add_library(clq_discrete_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/discrete_layer.c)
 clq_compile_options(clq_discrete_layer)
+target_include_directories(clq_discrete_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(clq_discrete_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(test_comm_links clq_discrete_layer)
 

@@ -2,10 +2,7 @@
  * the thread that fault_only named or of all; fault_arm(n, error, sticky) makes the n-th from then on fail, and with
  * `sticky` all after it. Releases never fail: a failed release is a leak and nothing else. fault_slow(ms) makes the
  * next build of a program take that much longer. */
-#undef CL_TARGET_OPENCL_VERSION
-#define CL_TARGET_OPENCL_VERSION 300
-#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
-#include <CL/cl_layer.h>
+#include "support/opencl_layer.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,9 +11,6 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
-static struct _cl_icd_dispatch driver, layer;
 static atomic_uint calls, fail_at;
 static atomic_int fail_with;
 static atomic_bool fail_on;
@@ -144,28 +138,11 @@ static void *CL_API_CALL fault_clSVMAlloc(cl_context context, cl_svm_mem_flags f
     return fault() != CL_SUCCESS ? NULL : driver.clSVMAlloc(context, flags, bytes, align);
 }
 
-EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t bytes, void *out, size_t *needed) {
-    const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-    if (what != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
-    if (out && bytes < sizeof version) return CL_INVALID_VALUE;
-    if (out) memcpy(out, &version, sizeof version);
-    if (needed) *needed = sizeof version;
-    return CL_SUCCESS;
-}
-
-EXPORT cl_int CL_API_CALL clInitLayer(cl_uint count, const struct _cl_icd_dispatch *target, cl_uint *count_out,
-                                      const struct _cl_icd_dispatch **out) {
-    const size_t most = sizeof driver / sizeof(void *);
-    if (!target || !count_out || !out) return CL_INVALID_VALUE;
-    memcpy(&driver, target, (count < most ? count : most) * sizeof(void *));
-    layer = driver;
+static void override_calls(void) {
 #define OVERRIDE_STATUS(name, parameters, arguments) layer.name = fault_##name;
 #define OVERRIDE_OBJECT(type, name, parameters, arguments) layer.name = fault_##name;
     STATUS_CALLS(OVERRIDE_STATUS)
     OBJECT_CALLS(OVERRIDE_OBJECT)
     layer.clSVMAlloc = fault_clSVMAlloc;
     layer.clBuildProgram = slow_clBuildProgram;
-    *count_out = (cl_uint)most;
-    *out = &layer;
-    return CL_SUCCESS;
 }
