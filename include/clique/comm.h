@@ -19,8 +19,9 @@
  * the call is not ordered behind it but by these events. Calls of a group run in the order they were issued; several
  * groups are independent of one another. Where a rank is one of PoCL's basic devices, which run commands in their
  * caller's thread and cannot wait for an event of the host's, a call returns only when it is done (unless it, or one
- * before it, waits for a user event). The first call of an element type and operation may have kernels to compile, and
- * returns when they are: the deadline does not run meanwhile.
+ * before it, waits for a user event that is not complete; let nothing on the ranks' queues wait for one). The first
+ * call of an element type and operation may have kernels to compile and links to make, and returns when that is done:
+ * the deadline does not run meanwhile.
  *
  * Counts and shapes are NCCL's: `count` elements is what all_reduce, broadcast and reduce take from and give to each
  * rank; reduce_scatter takes n * count and gives count to each; all_gather takes count and gives n * count. 0 is fine,

@@ -4,14 +4,19 @@
 /* ---- slices ---- */
 
 /* The group's own buffer of this memory object, which the host may know how to reach; else one wrapped round it. */
-static clq_status take_memory(const clq_group *group, unsigned rank, cl_mem memory, clq_buffer **out, bool *is_groups) {
-    for (const clq_group_memory *own = group->memory; own; own = own->next)
+static clq_status take_memory(const clq_group *group, unsigned rank, cl_mem memory, clq_buffer **out,
+                              clq_group_memory **is) {
+    for (clq_group_memory *own = group->memory; own; own = own->next)
         if (own->rank == rank && clq_buffer_handle(own->buffer) == memory) {
             *out = own->buffer;
-            *is_groups = true;
+            *is = own;
             return CLQ_OK;
         }
-    return clq_buffer_wrap(group->ranks[rank].device, memory, out);
+    CLQ_TRY(clq_buffer_wrap(group->ranks[rank].device, memory, out));
+    if (clq_buffer_host_may_use(*out) || group->crew->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED,
+                    "rank %u: a memory object was made with a CL_MEM_HOST_ flag: the host has to read and write it",
+                    rank);
 }
 
 static clq_status check_range(unsigned rank, const char *what, const clq_buffer *buffer, size_t offset, size_t bytes,
@@ -42,28 +47,28 @@ static clq_status take_slices(const clq_group *group, unsigned rank, const clq_s
     if ((in_bytes > 0 && !in->memory) || (out_bytes > 0 && !out->memory))
         return clq_fail(CLQ_ARGUMENT, "rank %u: a slice has no memory object", rank);
     if (in_bytes > 0) {
-        CLQ_TRY(take_memory(group, rank, in->memory, &part->in, &part->in_is_groups));
+        CLQ_TRY(take_memory(group, rank, in->memory, &part->in, &part->in_is));
         part->in_offset = in->offset;
         CLQ_TRY(check_range(rank, "input", part->in, in->offset, in_bytes, element));
     }
     if (out_bytes == 0) return CLQ_OK;
     if (part->in && out->memory == in->memory)
-        part->out = part->in, part->out_is_groups = part->in_is_groups;
+        part->out = part->in, part->out_is = part->in_is;
     else
-        CLQ_TRY(take_memory(group, rank, out->memory, &part->out, &part->out_is_groups));
+        CLQ_TRY(take_memory(group, rank, out->memory, &part->out, &part->out_is));
     part->out_offset = out->offset;
     return check_range(rank, "output", part->out, out->offset, out_bytes, element);
 }
 
-bool clq_ranges_overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_buffer *b, size_t b_begin,
-                        size_t b_bytes) {
-    return a && b && clq_buffer_handle(a) == clq_buffer_handle(b) && a_begin < b_begin + b_bytes &&
-           b_begin < a_begin + a_bytes;
+static bool overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_buffer *b, size_t b_begin,
+                    size_t b_bytes) {
+    return a && b && clq_buffers_overlap(a, a_begin, a_bytes, b, b_begin, b_bytes);
 }
 
 /* A rank's own input and output may be the same where the result takes the place of what it is made of. */
 static bool is_in_place(const clq_call *call, unsigned rank) {
     const clq_part *part = &call->parts[rank];
+    if (clq_buffer_handle(part->in) != clq_buffer_handle(part->out)) return false;
     switch (call->task.collective) {
     case CLQ_REDUCE_SCATTER: return part->out_offset == part->in_offset + rank * call->bytes;
     case CLQ_ALL_GATHER: return part->in_offset == part->out_offset + rank * call->bytes;
@@ -79,12 +84,12 @@ static clq_status check_overlaps(const clq_call *call) {
         for (unsigned other = 0; other < call->size; other++) {
             const clq_part *its = &call->parts[other];
             bool own = r == other;
-            if (clq_ranges_overlap(its->in, its->in_offset, clq_call_in_bytes(call, other), mine->out, mine->out_offset,
-                                   out_bytes) &&
+            if (overlap(its->in, its->in_offset, clq_call_in_bytes(call, other), mine->out, mine->out_offset,
+                        out_bytes) &&
                 !(own && is_in_place(call, r)))
                 return clq_fail(CLQ_ARGUMENT, "the input of rank %u overlaps the output of rank %u", other, r);
-            if (!own && clq_ranges_overlap(its->out, its->out_offset, clq_call_out_bytes(call, other), mine->out,
-                                           mine->out_offset, out_bytes))
+            if (!own && overlap(its->out, its->out_offset, clq_call_out_bytes(call, other), mine->out, mine->out_offset,
+                                out_bytes))
                 return clq_fail(CLQ_ARGUMENT, "the outputs of ranks %u and %u overlap", other, r);
         }
     }
@@ -159,8 +164,8 @@ void clq_call_destroy(clq_call *call) {
     }
     for (unsigned r = 0; r < call->size; r++) {
         clq_part *part = &call->parts[r];
-        if (part->out != part->in && !part->out_is_groups) clq_buffer_destroy(part->out);
-        if (!part->in_is_groups) clq_buffer_destroy(part->in);
+        if (!call->in_bucket && part->out != part->in && !part->out_is) clq_buffer_destroy(part->out);
+        if (!call->in_bucket && !part->in_is) clq_buffer_destroy(part->in);
         clq_event_destroy(part->wait);
         clq_event_destroy(part->mark);
         clq_event_destroy(part->done);
@@ -177,4 +182,14 @@ clq_task clq_call_task(const clq_group_rank *rank, const clq_call *call) {
     task.in_offset = part->in_offset;
     task.out_offset = part->out_offset;
     return task;
+}
+
+bool clq_call_is_held(const clq_call *call) {
+    for (const clq_call *member = call->packed; member; member = member->next)
+        if (clq_call_is_held(member)) return true;
+    for (unsigned r = 0; r < call->size; r++) {
+        const clq_event *wait = call->parts[r].wait;
+        if (wait && clq_event_is_hosts(wait) && !clq_event_is_over(wait)) return true;
+    }
+    return false;
 }

@@ -23,6 +23,25 @@ static const clq_algorithm candidates[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_RED
 
 static bool is_nested(const clq_crew *crew) { return crew->islands.count > 1 && crew->islands.count < crew->size; }
 
+/* Both partners of doubling compute the same sum: where one takes tiny numbers for zero and the other does not, they
+ * would differ. Hosted ranks all compute as the host does. */
+static bool all_compute_alike(const clq_crew *crew) {
+    const clq_device_info *first = clq_device_get_info(crew->members[0].device);
+    for (unsigned r = 1; r < crew->size; r++) {
+        const clq_device_info *info = clq_device_get_info(crew->members[r].device);
+        if (crew->members[r].hosted != crew->members[0].hosted) return false;
+        if (crew->members[r].hosted) continue;
+        if (strcmp(info->driver, first->driver) != 0 || strcmp(info->name, first->name) != 0) return false;
+    }
+    return true;
+}
+
+/* Whether AUTO may take it. */
+static bool is_candidate(const clq_crew *crew, clq_algorithm algorithm) {
+    if (algorithm == CLQ_ALGORITHM_HIERARCHICAL) return is_nested(crew);
+    return algorithm != CLQ_ALGORITHM_DOUBLING || all_compute_alike(crew);
+}
+
 /* ---- measuring ---- */
 
 typedef struct trial_rank {
@@ -73,7 +92,7 @@ static clq_status measure_size(clq_crew *crew, trial_rank *ranks, size_t bytes, 
 
 static clq_status measure_candidates(clq_crew *crew, trial_rank *ranks, clq_cost *costs) {
     for (size_t i = 0; i < CLQ_COUNT_OF(candidates); i++) {
-        if (candidates[i] == CLQ_ALGORITHM_HIERARCHICAL && !is_nested(crew)) continue;
+        if (!is_candidate(crew, candidates[i])) continue;
         double few, many;
         crew->algorithm = candidates[i];
         CLQ_TRY(measure_size(crew, ranks, few_bytes, &few));
@@ -115,7 +134,7 @@ static clq_status measure(clq_crew *crew, clq_cost *costs) {
 /* What the times depend on. */
 static clq_status make_key(const clq_crew *crew, clq_hash128 *out) {
     clq_text text = {0};
-    clq_text_add(&text, "costs of all-reduces 2, transport %d, %u slots of %zu\n", (int)crew->transport, crew->slots,
+    clq_text_add(&text, "costs of all-reduces 3, transport %d, %u slots of %zu\n", (int)crew->transport, crew->slots,
                  crew->chunk_bytes);
     for (unsigned r = 0; r < crew->size; r++) {
         const clq_device_info *info = clq_device_get_info(crew->members[r].device);
@@ -155,7 +174,7 @@ clq_status clq_crew_measure(clq_crew *crew) {
 /* ---- choosing ---- */
 
 static clq_algorithm choose_by_rule(const clq_crew *crew, size_t bytes) {
-    if (bytes <= (size_t)32 << 10) return CLQ_ALGORITHM_DOUBLING;
+    if (bytes <= (size_t)32 << 10 && is_candidate(crew, CLQ_ALGORITHM_DOUBLING)) return CLQ_ALGORITHM_DOUBLING;
     return is_nested(crew) ? CLQ_ALGORITHM_HIERARCHICAL : CLQ_ALGORITHM_RING;
 }
 

@@ -296,7 +296,7 @@ clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
         if (crew->size == 1)
             status = copy_alone(crew, work);
         else if (work->algorithm == CLQ_ALGORITHM_DIRECT)
-            clq_direct_run(crew, rank);
+            status = clq_direct_run(crew, rank);
         else
             status = clq_walk(crew, rank);
     }
@@ -328,7 +328,8 @@ clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks) {
         clq_status status = begin_alone(crew, r, &tasks[r]);
         if (status != CLQ_OK) return fail_as(crew, r, status);
     }
-    for (unsigned r = 0; r < crew->size && crew->members[r].work.bytes > 0; r++) clq_direct_run(crew, r);
+    for (unsigned r = 0; r < crew->size && crew->members[r].work.bytes > 0; r++)
+        if (clq_direct_run(crew, r) != CLQ_OK) return raise_aborted(crew);
     return CLQ_OK;
 }
 

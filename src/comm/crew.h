@@ -122,12 +122,15 @@ void clq_crew_explain_choice(const clq_crew *crew, clq_text *text);
 clq_status clq_member_map(clq_crew *crew, unsigned rank);
 clq_status clq_member_unmap(clq_crew *crew, unsigned rank);
 
-/* direct.c */
-void clq_direct_run(clq_crew *crew, unsigned rank);
+/* direct.c. ABORTED: not all was done, because the crew has failed. */
+clq_status clq_direct_run(clq_crew *crew, unsigned rank);
 
 /* walk.c: carries out a schedule. */
 /* Before all meet: links to those that the rank will send to, kernels, memory. */
 clq_status clq_walk_prepare(clq_crew *crew, unsigned rank);
+/* Makes what a collective needs and does not have yet, its links and kernels, for all ranks: before it, since compiling
+ * and testing heed no deadline. By the one thread that issues the crew's collectives. */
+clq_status clq_walk_prepare_all(clq_crew *crew, const clq_task *task);
 /* Makes a reduction's kernel, unless it is there: before the collective, since compiling heeds no deadline. By any
  * thread, if the rank has no call of that type and operation or the kernel was there before it. */
 clq_status clq_walk_build(clq_crew *crew, unsigned rank, clq_dtype dtype, clq_redop op);
@@ -163,6 +166,7 @@ typedef struct clq_arrival {
     clq_spot to;
     size_t bytes;
     bool combined, last; /* combined with operand; last: the sum is complete, and an average is taken of it */
+    bool came_first;     /* what came op operand, else operand op what came */
     clq_spot operand;
     clq_event *after; /* combined: not before this is complete; may be NULL */
 } clq_arrival;

@@ -42,7 +42,7 @@ static void copy(const clq_crew *crew, char *to, const char *from, size_t bytes)
         memcpy(to + at, from + at, CLQ_MIN(piece_bytes, bytes - at));
 }
 
-void clq_direct_run(clq_crew *crew, unsigned rank) {
+clq_status clq_direct_run(clq_crew *crew, unsigned rank) {
     const clq_work *mine = &crew->members[rank].work;
     const clq_task *call = &mine->task;
     size_t bytes = mine->bytes, begin = clq_part_begin(rank, crew->size, bytes),
@@ -62,4 +62,5 @@ void clq_direct_run(clq_crew *crew, unsigned rank) {
         break;
     default: break;
     }
+    return atomic_load(&crew->failed) ? CLQ_ABORTED : CLQ_OK;
 }

@@ -63,7 +63,7 @@ static void finish_call(clq_group_rank *rank, clq_call *call) {
     if (!last_rank) return;
     clq_call_destroy(call); /* before the group says that it is idle: then nothing of the caller's is held any more */
     pthread_mutex_lock(&group->lock);
-    group->running--;
+    group->finished++;
     pthread_cond_broadcast(&group->idle);
     pthread_mutex_unlock(&group->lock);
 }
@@ -183,24 +183,44 @@ void clq_group_destroy(clq_group *group) {
  * over four ranks takes it 37 us, and 99 us when handed over. */
 static const size_t alone_bytes = (size_t)4 << 20;
 
-/* Whether the calling thread does the call itself, at once. */
+static bool is_idle(clq_group *group) {
+    pthread_mutex_lock(&group->lock);
+    bool idle = group->finished == group->enlisted;
+    pthread_mutex_unlock(&group->lock);
+    return idle;
+}
+
+/* Whether the calling thread may do the call itself, if nothing on the ranks' queues is in its way. */
 static bool can_run_alone(clq_group *group, const clq_call *call) {
     if (call->bytes > alone_bytes / group->size) return false;
     for (unsigned r = 0; r < group->size; r++) {
         const clq_task task = clq_call_task(&group->ranks[r], call);
         if (call->parts[r].wait || !clq_crew_reaches(group->crew, r, &task)) return false;
     }
-    pthread_mutex_lock(&group->lock);
-    bool idle = group->running == 0;
-    pthread_mutex_unlock(&group->lock);
-    return idle;
+    return is_idle(group);
+}
+
+/* Whether what was on the ranks' queues is done, or will be at once. Marks are made; commands of devices that run in
+ * their caller have run here. */
+static clq_status look_at_queues(const clq_group *group, clq_call *call, bool *over) {
+    const double soon_s = 20e-6;
+    *over = true;
+    for (unsigned r = 0; r < group->size; r++) {
+        if (!group->ranks[r].callers_queue) continue;
+        CLQ_TRY(clq_queue_mark(group->ranks[r].callers_queue, &call->parts[r].mark));
+        const double until = clq_now() + soon_s;
+        while (!clq_event_is_over(call->parts[r].mark) && clq_now() < until) continue;
+        *over = *over && clq_event_is_over(call->parts[r].mark);
+    }
+    return CLQ_OK;
 }
 
 static clq_status run_alone(clq_group *group, const clq_call *call) {
     clq_task tasks[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < group->size; r++) {
         tasks[r] = clq_call_task(&group->ranks[r], call);
-        tasks[r].queue = group->ranks[r].callers_queue;
+        tasks[r].queue = NULL;
+        if (call->parts[r].mark) CLQ_TRY(clq_event_wait(call->parts[r].mark)); /* it is over: tells of a failure */
     }
     CLQ_TRY(clq_crew_run_alone(group->crew, tasks));
     for (unsigned r = 0; r < group->size; r++) clq_call_complete(call, r, true);
@@ -212,20 +232,31 @@ static clq_status raise_failure(const clq_group *group) {
     return clq_crew_failure(group->crew, &error) == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
 }
 
-static bool waits_for_user(const clq_call *call) {
-    for (const clq_call *member = call->packed; member; member = member->next)
-        if (waits_for_user(member)) return true;
-    for (unsigned r = 0; r < call->size; r++)
-        if (call->parts[r].wait && clq_event_is_hosts(call->parts[r].wait)) return true;
-    return false;
+/* A mark of a device that runs in its caller is over once it was flushed, unless something holds the queue back. */
+static bool is_held(const clq_group *group, const clq_call *call) {
+    bool held = clq_call_is_held(call);
+    for (unsigned r = 0; r < group->size && !held; r++)
+        held = call->parts[r].mark && clq_device_runs_in_caller(group->ranks[r].device) &&
+               !clq_event_is_over(call->parts[r].mark);
+    return held;
+}
+
+static void note_use(const clq_group *group, const clq_call *call) {
+    for (const clq_call *member = call->packed; member; member = member->next) note_use(group, member);
+    for (unsigned r = 0; r < call->size; r++) {
+        const clq_part *part = &call->parts[r];
+        if (part->in_is) part->in_is->last_use = group->enlisted + 1;
+        if (part->out_is) part->out_is->last_use = group->enlisted + 1;
+    }
 }
 
 static void enlist(clq_group *group, clq_call *call) {
-    call->held = waits_for_user(call);
+    call->held = is_held(group, call);
+    note_use(group, call);
     pthread_mutex_lock(&group->lock);
     if (group->last) group->last->next = call;
     group->last = call;
-    group->running++;
+    group->enlisted++;
     group->held += call->held;
     for (unsigned r = 0; r < group->size; r++)
         if (!group->ranks[r].next) group->ranks[r].next = call;
@@ -246,34 +277,21 @@ static bool must_finish(clq_group *group) {
     return runs_in_caller && !held;
 }
 
-static void wait_until_idle(clq_group *group) {
+/* Until so many calls of those that were ever issued are done. */
+static void wait_until_finished(clq_group *group, size_t calls) {
     pthread_mutex_lock(&group->lock);
-    while (group->running > 0) pthread_cond_wait(&group->idle, &group->lock);
+    while (group->finished < calls) pthread_cond_wait(&group->idle, &group->lock);
     pthread_mutex_unlock(&group->lock);
 }
 
-/* What the caller has enqueued so far comes first. */
-static clq_status add_marks(const clq_group *group, clq_call *call) {
-    for (unsigned r = 0; r < group->size; r++)
-        if (group->ranks[r].callers_queue)
-            CLQ_TRY(clq_queue_mark_quietly(group->ranks[r].callers_queue, &call->parts[r].mark));
-    return CLQ_OK;
-}
-
-/* Here and not in the ranks' threads, where the others' deadline would run meanwhile. */
-static clq_status build_kernels(clq_group *group, const clq_task *task) {
-    for (unsigned r = 0; r < group->size && clq_collective_reduces(task->collective); r++) {
-        clq_status status = clq_walk_build(group->crew, r, task->dtype, task->op);
-        if (status != CLQ_OK) return clq_fail_on(status, group->ranks[r].device, "rank %u", r);
-    }
-    return CLQ_OK;
-}
+static void wait_until_idle(clq_group *group) { wait_until_finished(group, group->enlisted); }
 
 /* Takes the call over, done or (*running) on its way; on failure it is the caller's still. done may be NULL. */
 static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, bool *running) {
-    bool alone = !call->packed && can_run_alone(group, call);
-    if (!alone) CLQ_TRY(build_kernels(group, &call->task));
-    CLQ_TRY(alone ? run_alone(group, call) : add_marks(group, call));
+    bool alone = !call->packed && can_run_alone(group, call), over;
+    CLQ_TRY(look_at_queues(group, call, &over));
+    alone = alone && over;
+    CLQ_TRY(alone ? run_alone(group, call) : clq_walk_prepare_all(group->crew, &call->task));
     for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
     *running = !alone;
     if (alone)
@@ -304,7 +322,8 @@ static clq_status issue_task(clq_group *group, const clq_task *task, const clq_s
         clq_call_destroy(call);
         return status;
     }
-    if (running && (!done || must_finish(group))) wait_until_idle(group);
+    if (running && !done) wait_until_finished(group, group->enlisted);
+    if (running && done && must_finish(group)) wait_until_idle(group);
     return done ? CLQ_OK : raise_failure(group);
 }
 
@@ -316,7 +335,13 @@ static clq_status issue(clq_group *group, clq_task task, const clq_slice *in, co
 
 /* ---- calls that are issued together ---- */
 
-static clq_status issue_next(clq_group *group, clq_call **list, bool *running) {
+static bool blocks(const clq_call *call) {
+    for (const clq_call *member = call->packed; member; member = member->next)
+        if (blocks(member)) return true;
+    return call->blocks;
+}
+
+static clq_status issue_next(clq_group *group, clq_call **list, bool *running, bool *blocking) {
     clq_call *call;
     if (can_run_alone(group, *list)) {
         call = *list;
@@ -325,23 +350,27 @@ static clq_status issue_next(clq_group *group, clq_call **list, bool *running) {
     } else {
         CLQ_TRY(clq_pack_take(group, list, &call));
     }
+    *blocking = blocks(call);
     clq_status status = issue_call(group, call, NULL, running);
     if (status != CLQ_OK) drop_calls(call);
     return status;
 }
 
 static clq_status issue_noted(clq_group *group) {
-    bool any_blocks = false, any_running = false, running = false;
+    bool any_running = false;
+    size_t wanted = 0; /* how many calls are done when the last that blocks is */
     clq_call *list = take_noted(group);
-    for (const clq_call *call = list; call; call = call->next) any_blocks = any_blocks || call->blocks;
     clq_status status = CLQ_OK;
     while (list && status == CLQ_OK) {
-        status = issue_next(group, &list, &running);
+        bool running = false, blocking = false;
+        status = issue_next(group, &list, &running, &blocking);
         any_running = any_running || running;
+        if (running && blocking) wanted = group->enlisted;
     }
     drop_calls(list);
-    if (any_running && (any_blocks || must_finish(group))) wait_until_idle(group);
-    return status == CLQ_OK && any_blocks ? raise_failure(group) : status;
+    wait_until_finished(group, wanted);
+    if (any_running && must_finish(group)) wait_until_idle(group);
+    return status == CLQ_OK ? raise_failure(group) : status;
 }
 
 clq_status clq_group_start(clq_group *group) {
@@ -404,12 +433,9 @@ clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem
     if (rank >= group->size) return clq_fail(CLQ_ARGUMENT, "rank %u of a group of %u ranks", rank, group->size);
     clq_group_memory *own = clq_alloc(1, sizeof *own);
     if (!own) return CLQ_MEMORY;
-    const clq_group_rank *of = &group->ranks[rank];
-    clq_status status = clq_buffer_create(of->device, CLQ_MEMORY_DEVICE, bytes, "a caller's memory", &own->buffer);
-    if (status == CLQ_OK) status = clq_queue_fill_zero(of->queue, own->buffer, 0, bytes);
-    if (status == CLQ_OK) status = clq_queue_finish(of->queue);
+    clq_status status =
+        clq_buffer_create(group->ranks[rank].device, CLQ_MEMORY_DEVICE, bytes, "a caller's memory", &own->buffer);
     if (status != CLQ_OK) {
-        clq_buffer_destroy(own->buffer);
         clq_free(own);
         return status;
     }
@@ -421,17 +447,15 @@ clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem
 }
 
 void clq_group_free(clq_group *group, cl_mem memory) {
-    if (!memory) return;
+    clq_group_memory **at = &group->memory;
+    while (*at && clq_buffer_handle((*at)->buffer) != memory) at = &(*at)->next;
+    clq_group_memory *own = *at;
+    if (!memory || !own) return;
     if (issue_noted(group) != CLQ_OK) clq_log(CLQ_LOG_ERROR, "%s", clq_error_detail()); /* they may use it */
-    wait_until_idle(group);
-    for (clq_group_memory **at = &group->memory; *at; at = &(*at)->next) {
-        clq_group_memory *own = *at;
-        if (clq_buffer_handle(own->buffer) != memory) continue;
-        *at = own->next;
-        clq_buffer_destroy(own->buffer);
-        clq_free(own);
-        return;
-    }
+    wait_until_finished(group, own->last_use);
+    *at = own->next;
+    clq_buffer_destroy(own->buffer);
+    clq_free(own);
 }
 
 clq_status clq_group_wait(clq_group *group) {
@@ -447,12 +471,14 @@ clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collect
 }
 
 clq_transport clq_group_transport(const clq_group *group) {
-    const clq_crew *crew = group->crew;
+    clq_crew *crew = group->crew;
     if (clq_crew_is_direct(crew)) return CLQ_TRANSPORT_MAPPED;
+    pthread_mutex_lock(&crew->lock);
     unsigned links[CLQ_TRANSPORT_COUNT] = {0};
     clq_transport most = CLQ_TRANSPORT_STAGED;
     for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++)
         if (crew->links[i]) links[clq_link_transport(crew->links[i], crew->chunk_bytes)]++;
+    pthread_mutex_unlock(&crew->lock);
     for (int t = 0; t < CLQ_TRANSPORT_COUNT; t++)
         if (links[t] > links[most]) most = (clq_transport)t;
     return most;

@@ -5,10 +5,18 @@
 
 #include "comm/crew.h"
 
+/* Memory that clq_group_alloc made. */
+typedef struct clq_group_memory {
+    struct clq_group_memory *next;
+    unsigned rank;
+    clq_buffer *buffer;
+    size_t last_use; /* how many calls had been issued when one that uses it was, itself included */
+} clq_group_memory;
+
 /* What one rank does in a call. */
 typedef struct clq_part {
-    clq_buffer *in, *out; /* NULL: it has no part there */
-    bool in_is_groups, out_is_groups;
+    clq_buffer *in, *out;             /* NULL: it has no part there */
+    clq_group_memory *in_is, *out_is; /* the group's own; NULL: the caller's, wrapped for this call */
     size_t in_offset, out_offset;
     clq_event *wait; /* the caller's; NULL: none */
     clq_event *mark; /* of what was on the rank's queue when the call was issued; NULL: nothing was */
@@ -22,19 +30,13 @@ typedef struct clq_call {
     size_t at;               /* packed: where in the bucket, bytes */
     clq_task task;           /* without what differs between ranks */
     size_t bytes;
-    bool blocks; /* the caller asked for no events: it waits for the call */
-    bool held;   /* it waits for an event that the caller is to complete */
+    bool blocks;    /* the caller asked for no events: it waits for the call */
+    bool held;      /* it waits for an event that the caller is to complete */
+    bool in_bucket; /* a pack: its parts are the ranks' buckets */
     unsigned size;
     unsigned running; /* ranks that are not done with it */
     clq_part parts[];
 } clq_call;
-
-/* Memory that clq_group_alloc made. */
-typedef struct clq_group_memory {
-    struct clq_group_memory *next;
-    unsigned rank;
-    clq_buffer *buffer;
-} clq_group_memory;
 
 typedef struct clq_group_rank {
     clq_group *group;
@@ -54,9 +56,9 @@ struct clq_group {
     pthread_mutex_t lock; /* of the list of issued calls */
     pthread_cond_t issued, idle;
     bool lock_made, issued_made, idle_made;
-    clq_call *last; /* of the list; each rank knows where it stands */
-    size_t running; /* calls that not all ranks are done with */
-    size_t held;    /* of these, those that wait for the caller */
+    clq_call *last;            /* of the list; each rank knows where it stands */
+    size_t enlisted, finished; /* calls in all; they finish in order */
+    size_t held;               /* of those under way: how many wait for the caller */
     bool closing;
     /* The caller's thread's alone: */
     clq_group_memory *memory;
@@ -78,8 +80,8 @@ clq_task clq_call_task(const clq_group_rank *rank, const clq_call *call);
 /* The bytes that a rank reads, or writes. */
 size_t clq_call_in_bytes(const clq_call *call, unsigned rank);
 size_t clq_call_out_bytes(const clq_call *call, unsigned rank);
-bool clq_ranges_overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_buffer *b, size_t b_begin,
-                        size_t b_bytes);
+/* Whether it waits for an event that the caller is yet to complete. */
+bool clq_call_is_held(const clq_call *call);
 
 /* ---- pack.c ---- */
 

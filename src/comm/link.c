@@ -1,11 +1,14 @@
 /* Links: how a chunk gets from one rank to another. An end is hosted, where its device shares the host's memory: the
  * rank's thread reads, adds and writes by itself. Else it works by commands.
  *
- *   mapped   both ends are hosted: nothing is sent, the receiver reads the sender's memory
- *   staged   through slots of memory that the host and the devices reach: an end by commands reads its chunk into the
- *            slot by its download queue or writes it on from there by its upload queue (2 transfers and 2 passes
- * through host memory for every byte, if both are), a hosted one copies it in, or adds it from there peer     both ends
- * work by commands in one context: the sender's download queue copies straight into the receiver's memory, 1 transfer
+ * Mapped: both ends are hosted. Nothing is sent; the receiver reads the sender's memory.
+ *
+ * Staged: through slots of memory that the host and the devices reach. An end by commands reads its chunk into the slot
+ * by its download queue, or writes it on from there by its upload queue: 2 transfers and 2 passes through host memory
+ * for every byte, if both ends are so. A hosted end copies it in, or adds it from there.
+ *
+ * Peer: both ends work by commands in one context. The sender's download queue copies straight into the receiver's
+ * memory: 1 transfer.
  *
  * On an end by commands, what is to be combined lands in the link's scratch, where a kernel of the receiver takes it
  * from; what is not goes to its place at once. Such ends only enqueue: they tell the other "filled" or "freed" as soon
@@ -223,8 +226,10 @@ static clq_status take_by_host(clq_crew *crew, const clq_link *link, const clq_s
         return CLQ_OK;
     }
     clq_redop op = call->op == CLQ_AVG && !chunk->last ? CLQ_SUM : call->op;
-    clq_reduce_find(call->dtype, op)((const void *[]){chunk->operand.host, slot->at}, 2, (void *[]){chunk->to.host}, 1,
-                                     0, chunk->bytes / clq_dtype_bytes(call->dtype), crew->size);
+    const void *in[2] = {chunk->operand.host, slot->at};
+    if (chunk->came_first) in[0] = slot->at, in[1] = chunk->operand.host;
+    clq_reduce_find(call->dtype, op)(in, 2, (void *[]){chunk->to.host}, 1, 0,
+                                     chunk->bytes / clq_dtype_bytes(call->dtype), crew->size);
     return CLQ_OK;
 }
 
@@ -256,8 +261,10 @@ static clq_status take_by_command(clq_crew *crew, const clq_link *link, const cl
     if (!chunk->combined) return clq_queue_mark(staged ? member->up : call->queue, done);
     if (chunk->after) CLQ_TRY(clq_member_order(crew, link->to, call->queue, chunk->after));
     bool average = call->op == CLQ_AVG && chunk->last;
+    const clq_place_at *mine = &chunk->operand.place;
     CLQ_TRY(clq_combine_launch(call->queue, member->combine[call->dtype][call->op], call->dtype, chunk->to.place,
-                               chunk->operand.place, scratch, chunk->bytes, average ? crew->size : 0));
+                               chunk->came_first ? scratch : *mine, chunk->came_first ? *mine : scratch, chunk->bytes,
+                               average ? crew->size : 0));
     return clq_queue_mark(call->queue, done);
 }
 

@@ -12,29 +12,47 @@ static bool may_travel(const clq_group *group, const clq_call *call) {
            room_of(call) <= group->bucket_bytes;
 }
 
-/* Whether `later` needs what `earlier` does: then it cannot start with it. */
+/* A pack is held against each call that wants to join it, one by one. */
+enum { MEMBERS_MOST = 256 };
+
+static bool uses(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_part *b, size_t b_bytes, bool written) {
+    return clq_buffers_overlap(a, a_begin, a_bytes, b->out, b->out_offset, b_bytes) ||
+           (written && clq_buffers_overlap(a, a_begin, a_bytes, b->in, b->in_offset, b_bytes));
+}
+
+static bool waits_for(const clq_part *part, const clq_call *earlier) {
+    for (unsigned r = 0; part->wait && r < earlier->size; r++) {
+        const clq_event *done = earlier->parts[r].done;
+        if (done && clq_event_handle(done) == clq_event_handle(part->wait)) return true;
+    }
+    return false;
+}
+
+/* Whether `later` needs what `earlier` does, or undoes what it needs: then they cannot go together. Ranks may share
+ * memory. */
 static bool depends(const clq_call *later, const clq_call *earlier) {
     for (unsigned r = 0; r < later->size; r++) {
-        const clq_part *mine = &later->parts[r], *its = &earlier->parts[r];
-        if (clq_ranges_overlap(mine->in, mine->in_offset, later->bytes, its->out, its->out_offset, earlier->bytes) ||
-            clq_ranges_overlap(mine->out, mine->out_offset, later->bytes, its->out, its->out_offset, earlier->bytes) ||
-            clq_ranges_overlap(mine->out, mine->out_offset, later->bytes, its->in, its->in_offset, earlier->bytes))
-            return true;
-        for (unsigned other = 0; mine->wait && other < earlier->size; other++) {
-            const clq_event *done = earlier->parts[other].done;
-            if (done && clq_event_handle(done) == clq_event_handle(mine->wait)) return true;
+        const clq_part *mine = &later->parts[r];
+        if (waits_for(mine, earlier)) return true;
+        for (unsigned other = 0; other < earlier->size; other++) {
+            const clq_part *its = &earlier->parts[other];
+            if (uses(mine->in, mine->in_offset, later->bytes, its, earlier->bytes, false) ||
+                uses(mine->out, mine->out_offset, later->bytes, its, earlier->bytes, true))
+                return true;
         }
     }
     return false;
 }
 
-/* How many of the list's first calls travel together, and in how many bytes. */
+/* How many of the list's first calls travel together, and in how many bytes. One that the caller holds back may begin a
+ * pack, but holds back no others by joining it. */
 static size_t count_members(const clq_group *group, const clq_call *list, size_t *bytes) {
     size_t count = 0;
     *bytes = 0;
-    for (const clq_call *call = list; call; call = call->next, count++) {
+    for (const clq_call *call = list; call && count < MEMBERS_MOST; call = call->next, count++) {
         bool alike = call->task.dtype == list->task.dtype && call->task.op == list->task.op;
         if (!alike || !may_travel(group, call) || room_of(call) > group->bucket_bytes - *bytes) break;
+        if (count > 0 && clq_call_is_held(call)) break;
         for (const clq_call *before = list; before != call; before = before->next)
             if (depends(call, before)) return count;
         *bytes += room_of(call);
@@ -68,8 +86,8 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
     for (unsigned r = 0; r < group->size; r++) {
         clq_part *part = &pack->parts[r];
         part->in = part->out = group->ranks[r].bucket;
-        part->in_is_groups = part->out_is_groups = true;
     }
+    pack->in_bucket = true;
     clq_call **end = &pack->packed;
     for (size_t at = 0; count > 0; count--) {
         clq_call *member = *list;

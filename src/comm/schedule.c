@@ -214,8 +214,8 @@ void clq_islands_make(const unsigned *names, unsigned ranks, clq_islands *out) {
 
 /* ---- doubling: partners at distance 1, 2, 4, … exchange all they have: log2 n rounds of S bytes ---- */
 
-/* The ranks beyond the largest power of two hand theirs in first and get the result last. Both partners add the same
- * two numbers, and addition commutes: they have the same bits. */
+/* The ranks beyond the largest power of two hand theirs in first and get the result last. Both partners combine the
+ * same two numbers in the same order, the lower rank's first: they have the same bits, also of NaNs and zeros. */
 static void doubling_step(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
     unsigned power = 1, levels = 0;
     while (2 * power <= s->ranks) power *= 2, levels++;
@@ -242,6 +242,7 @@ static void doubling_step(const clq_schedule *s, unsigned rank, unsigned round, 
     out->forwarded = !fresh;
     receive(out, rank ^ (1u << level), CLQ_PLACE_OUT, 0, s->bytes);
     reduce(out, mine, 0, level + 1 == levels);
+    out->came_first = (rank >> level & 1) != 0;
     out->exchanged = true;
 }
 

@@ -43,8 +43,9 @@ typedef struct clq_hop {
     bool forwarded; /* what is sent was received earlier in this phase, chunk by chunk */
     bool reduced;   /* received = operand op what came, else what came */
     clq_range operand;
-    bool last;      /* reduced: the sum is complete, and an average is taken of it */
-    bool exchanged; /* what is received is written to where the sent bytes are */
+    bool last;       /* reduced: the sum is complete, and an average is taken of it */
+    bool came_first; /* reduced: received = what came op operand */
+    bool exchanged;  /* what is received is written to where the sent bytes are */
 } clq_hop;
 
 /* Ranks that reach one another cheaply. Members of an island stand together in `ranks`, its leader first. */

@@ -80,6 +80,22 @@ clq_status clq_walk_build(clq_crew *crew, unsigned rank, clq_dtype dtype, clq_re
     return clq_combine_create(member->device, dtype, op, kernel);
 }
 
+clq_status clq_walk_prepare_all(clq_crew *crew, const clq_task *task) {
+    const clq_algorithm algorithm = clq_crew_choose(crew, task->collective, task->count * clq_dtype_bytes(task->dtype));
+    if (crew->size == 1 || algorithm == CLQ_ALGORITHM_DIRECT || task->collective == CLQ_BARRIER || task->count == 0)
+        return CLQ_OK;
+    const clq_work work = {.task = *task, .algorithm = algorithm, .bytes = task->count * clq_dtype_bytes(task->dtype)};
+    clq_schedule schedule;
+    make_schedule(crew, &work, &schedule);
+    for (unsigned r = 0; r < crew->size; r++) {
+        clq_status status = prepare_links(crew, r, &schedule);
+        if (status == CLQ_OK && clq_collective_reduces(task->collective))
+            status = clq_walk_build(crew, r, task->dtype, task->op);
+        if (status != CLQ_OK) return clq_fail_on(status, crew->members[r].device, "rank %u", r);
+    }
+    return CLQ_OK;
+}
+
 static clq_status prepare_commands(clq_crew *crew, unsigned rank, const clq_schedule *schedule) {
     clq_member *member = &crew->members[rank];
     const clq_task *task = &member->work.task;
@@ -174,6 +190,7 @@ static clq_status receive_item(walk *w, size_t item) {
                            .bytes = bytes,
                            .combined = hop.reduced,
                            .last = hop.last,
+                           .came_first = hop.came_first,
                            .after = hop.exchanged ? w->sent : NULL};
     if (hop.reduced) {
         chunk_of(w, hop.operand, chunk, &operand_begin);

@@ -144,6 +144,7 @@ clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t by
     else
         status = create_plain(buffer, what);
     if (status != CLQ_OK) goto fail;
+    buffer->root = buffer->handle;
     *out = buffer;
     return CLQ_OK;
 fail:
@@ -154,12 +155,18 @@ fail:
 clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) {
     CLQ_TRY(clq_device_alive(device));
     cl_context context = NULL;
-    size_t bytes = 0;
+    size_t bytes = 0, begin = 0;
+    cl_mem root = NULL;
+    cl_mem_flags flags = 0;
     cl_mem_object_type type = 0;
     cl_int error = CL_INVALID_MEM_OBJECT;
     if (memory) error = clGetMemObjectInfo(memory, CL_MEM_TYPE, sizeof type, &type, NULL);
     if (error == CL_SUCCESS) error = clGetMemObjectInfo(memory, CL_MEM_CONTEXT, sizeof context, &context, NULL);
     if (error == CL_SUCCESS) error = clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
+    if (error == CL_SUCCESS) error = clGetMemObjectInfo(memory, CL_MEM_FLAGS, sizeof flags, &flags, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetMemObjectInfo(memory, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof(cl_mem), (void *)&root, NULL);
+    if (error == CL_SUCCESS && root) error = clGetMemObjectInfo(memory, CL_MEM_OFFSET, sizeof begin, &begin, NULL);
     if (error == CL_INVALID_MEM_OBJECT || (error == CL_SUCCESS && type != CL_MEM_OBJECT_BUFFER))
         return clq_fail(CLQ_ARGUMENT, "%s: the memory that was given is no buffer", device->label);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking what a buffer is");
@@ -171,6 +178,9 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) 
     buffer->device = device;
     buffer->handle = memory;
     buffer->bytes = bytes;
+    buffer->root = root ? root : memory;
+    buffer->begin = begin;
+    buffer->host_may_not = (flags & (CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY)) != 0;
     *out = buffer;
     return CLQ_OK;
 }
@@ -192,6 +202,9 @@ clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_
         clq_free(view);
         return clq_cl_fail(device, error, "making a view of %zu bytes at %zu", bytes, offset);
     }
+    view->root = parent->root;
+    view->begin = parent->begin + offset;
+    view->host_may_not = parent->host_may_not;
     if (parent->host) view->host = parent->host + offset;
     *out = view;
     return CLQ_OK;
@@ -222,6 +235,15 @@ void clq_buffer_destroy(clq_buffer *buffer) {
 size_t clq_buffer_bytes(const clq_buffer *buffer) { return buffer->bytes; }
 
 cl_mem clq_buffer_handle(const clq_buffer *buffer) { return buffer->handle; }
+bool clq_buffer_host_may_use(const clq_buffer *buffer) { return !buffer->host_may_not; }
+
+bool clq_buffers_overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_buffer *b, size_t b_begin,
+                         size_t b_bytes) {
+    if (a->root != b->root) return false;
+    a_begin += a->begin;
+    b_begin += b->begin;
+    return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
+}
 
 clq_device *clq_buffer_device(const clq_buffer *buffer) { return buffer->device; }
 

@@ -29,8 +29,8 @@ clq_status clq_device_wrap(cl_context context, cl_device_id device, clq_device *
  * fails with UNSUPPORTED where the driver or the test says no. */
 clq_status clq_island_open(clq_system *system, const clq_device_choice *choices, uint32_t count, clq_device **out);
 /* Opens every chosen device: `together`, those of one platform in one context where clq_island_open grants it (a device
- * stands in a context once), else each in its own. reasons: why a device got a context of its own nevertheless; "" where
- * nothing was refused; may be NULL. All or none are opened. */
+ * stands in a context once), else each in its own. reasons: why a device got a context of its own nevertheless; ""
+ * where nothing was refused; may be NULL. All or none are opened. */
 clq_status clq_devices_open(const clq_devices *devices, bool together, clq_device **out,
                             char (*reasons)[CLQ_REASON_MAX]);
 void clq_device_close(clq_device *device); /* takes NULL; after its queues, buffers and kernels */
@@ -99,6 +99,7 @@ clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out);
 clq_status clq_event_create(clq_device *device, clq_event **out);
 clq_status clq_event_complete(clq_event *event, bool ok);
 bool clq_event_is_hosts(const clq_event *event); /* completed by the host, not by a command */
+bool clq_event_is_over(const clq_event *event);  /* complete or failed, as far as the driver tells at this moment */
 /* As clq_queue_mark, without flushing: who waits for it flushes. */
 clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out);
 /* As clq_event_wait, but gives up: CLQ_TIMEOUT at `until` (clq_now's time), CLQ_ABORTED once *cancel (may be NULL).
@@ -124,6 +125,11 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out);
 void clq_buffer_destroy(clq_buffer *buffer);                                     /* takes NULL */
 size_t clq_buffer_bytes(const clq_buffer *buffer);
 cl_mem clq_buffer_handle(const clq_buffer *buffer);
+/* Whether two ranges have bytes in common: also of different memory objects, one of which is a part of the other. */
+bool clq_buffers_overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_buffer *b, size_t b_begin,
+                         size_t b_bytes);
+/* Whether the host may map, read and write it; what a caller made need not be so. */
+bool clq_buffer_host_may_use(const clq_buffer *buffer);
 clq_device *clq_buffer_device(const clq_buffer *buffer);
 /* A pointer that stays valid and coherent between commands, or NULL where the device has no such memory. */
 void *clq_buffer_host(const clq_buffer *buffer);

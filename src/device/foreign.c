@@ -15,6 +15,13 @@ bool clq_event_is_hosts(const clq_event *event) {
            type == CL_COMMAND_USER;
 }
 
+bool clq_event_is_over(const clq_event *event) {
+    cl_int state = CL_QUEUED;
+    return clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) ==
+               CL_SUCCESS &&
+           state <= CL_COMPLETE;
+}
+
 clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out) {
     CLQ_TRY(clq_device_alive(queue->device));
     cl_event handle = NULL;

@@ -148,9 +148,12 @@ struct clq_buffer {
     clq_device *device;
     cl_mem handle;
     size_t bytes;
-    char *host;       /* NULL where the host cannot reach it between commands */
-    bool mapped;      /* host came from a map that is to be undone */
-    uint64_t counted; /* bytes that count against the budget */
+    cl_mem root; /* what it is a part of, from `begin` on; or itself */
+    size_t begin;
+    bool host_may_not; /* a caller's, made so */
+    char *host;        /* NULL where the host cannot reach it between commands */
+    bool mapped;       /* host came from a map that is to be undone */
+    uint64_t counted;  /* bytes that count against the budget */
 };
 
 struct clq_kernel {
