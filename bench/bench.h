@@ -19,6 +19,7 @@ clq_status clq_bench_memory(int argc, char **argv);
 clq_status clq_bench_ops(int argc, char **argv);
 clq_status clq_bench_p2p(int argc, char **argv);
 clq_status clq_bench_peers(int argc, char **argv);
+clq_status clq_bench_step(int argc, char **argv);
 clq_status clq_bench_train(int argc, char **argv);
 clq_status clq_bench_all_reduce(int argc, char **argv);
 clq_status clq_bench_reduce_scatter(int argc, char **argv);
@@ -161,11 +162,20 @@ double clq_bench_others(const clq_bench_load *since);
 /* Whether that is enough to distrust the figures of a run of so many seconds. */
 bool clq_bench_is_busy(double others, double seconds);
 
-/* ---- names in a list (run.c) ---- */
+/* ---- models (models.c) ---- */
 
-enum { CLQ_BENCH_NAME_BYTES = 32 };
-/* The name at *at, which is moved behind it and its comma; false where there is none, or it is too long. */
-bool clq_bench_next_name(const char **at, char name[CLQ_BENCH_NAME_BYTES]);
+/* A model: a built-in name, or the path of a Keras model.to_json() file, which ends in ".json". */
+enum { CLQ_BENCH_MODEL_BYTES = 4096, CLQ_BENCH_DATA_BYTES = 256 };
+/* The model at *at of a list, which is moved behind it and its comma; false where there is none, or it is too long. */
+bool clq_bench_next_model(const char **at, char model[CLQ_BENCH_MODEL_BYTES]);
+/* Of --models: that all can be opened and end in one row of classes. */
+clq_status clq_bench_models_check(const char *list);
+size_t clq_bench_models_count(const char *list);
+clq_status clq_bench_model_open(const char *model, clq_model **out);
+/* What rows call it: a file by its base name. */
+const char *clq_bench_model_name(const char *model);
+/* Made-up data of the model's shape and classes, as clq_dataset_open takes it. */
+clq_status clq_bench_model_data(const clq_model *model, uint64_t samples, char out[CLQ_BENCH_DATA_BYTES]);
 
 /* ---- sizes (sizes.c) ---- */
 

@@ -23,6 +23,7 @@ static const struct {
     {"broadcast", clq_bench_broadcast, "one rank's buffer, on all"},
     {"reduce", clq_bench_reduce, "sum (or product, …) of all ranks' buffers, on one"},
     {"send_recv", clq_bench_send_recv, "one rank's buffer, on another"},
+    {"step", clq_bench_step, "where a training step's time goes, launch by launch"},
     {"train", clq_bench_train, "training speed on 1 to n devices"},
     {"peers", clq_bench_peers, "Open MPI, PyTorch and TensorFlow, beside the same on Clique"},
 };

@@ -40,6 +40,7 @@ enum { VARIANTS = CLQ_COUNT_OF(variants) };
 typedef struct subject {
     uint64_t bytes;
     const char *model; /* NULL: the all-reduce */
+    const char *data;  /* of the model's shape */
 } subject;
 
 /* What the rounds gave. */
@@ -80,19 +81,12 @@ static bool is_none(const char *list) { return strcmp(list, "none") == 0; }
 
 static clq_status check(const void *context) {
     const bench *b = context;
-    char name[CLQ_BENCH_NAME_BYTES];
     CLQ_TRY(clq_bench_sizes_check(&b->sizes, sizeof(float)));
     if (b->sizes.max > (uint64_t)1 << 32)
         return clq_fail(CLQ_ARGUMENT, "-e: MPI counts elements in an int; the largest size here is 4G");
     if (strcmp(b->collectives, "all_reduce") != 0 && !is_none(b->collectives))
         return clq_fail(CLQ_ARGUMENT, "--collectives '%s': expected all_reduce or none", b->collectives);
-    for (const char *at = b->models; *at || at == b->models;) {
-        if (!clq_bench_next_name(&at, name))
-            return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between, or none", b->models);
-        if (!is_none(b->models) && strcmp(name, "mlp") != 0 && strcmp(name, "cnn") != 0 && strcmp(name, "cnn1") != 0)
-            return clq_fail(CLQ_ARGUMENT, "--models '%s': the peers have mlp, cnn and cnn1", name);
-    }
-    return CLQ_OK;
+    return is_none(b->models) ? CLQ_OK : clq_bench_models_check(b->models);
 }
 
 /* ---- one run ---- */
@@ -106,12 +100,13 @@ static bool is_usable(const bench *b, const struct variant *v, const subject *s)
 
 static void add_own(const bench *b, const subject *s, clq_peer_command *c) {
     unsigned long long bytes = s->bytes, samples = b->run->iterations, warm_ups = b->run->warm_ups;
-    if (s->model)
-        clq_peer_command_add_words(c, "train --models %s --batch %llu --data synthetic:28x28/10/%llu -n %llu -w 1",
-                                   s->model, (unsigned long long)b->batch, samples_of(b),
-                                   (unsigned long long)b->epochs);
-    else
+    if (s->model) {
+        clq_peer_command_add_words(c, "train --batch %llu --data %s -n %llu -w 1 --models",
+                                   (unsigned long long)b->batch, s->data, (unsigned long long)b->epochs);
+        clq_peer_command_add(c, "%s", s->model);
+    } else {
         clq_peer_command_add_words(c, "all_reduce -b %llu -e %llu -n %llu -w %llu", bytes, bytes, samples, warm_ups);
+    }
     clq_peer_command_add(c, "--devices");
     clq_peer_command_add(c, "%s", b->run->devices_spec);
 }
@@ -155,13 +150,14 @@ static clq_status run_peer(const bench *b, const struct variant *v, const subjec
     clq_peer_command command = {0};
     unsigned processes = v->alone || v->system == CLQ_PEER_TENSORFLOW ? 1 : b->ranks;
     add_peer(b, v, &command);
-    if (v->trains)
-        clq_peer_command_add_words(&command, "%s %llu %llu %llu %u", s->model, (unsigned long long)b->batch,
-                                   samples_of(b), (unsigned long long)b->epochs,
-                                   CLQ_MAX(clq_cpu_count() / processes, 1u));
-    else
+    if (v->trains) {
+        clq_peer_command_add(&command, "%s", s->model);
+        clq_peer_command_add_words(&command, "%llu %llu %llu %u", (unsigned long long)b->batch, samples_of(b),
+                                   (unsigned long long)b->epochs, CLQ_MAX(clq_cpu_count() / processes, 1u));
+    } else {
         clq_peer_command_add_words(&command, "%llu %llu %llu", (unsigned long long)s->bytes,
                                    (unsigned long long)b->run->iterations, (unsigned long long)b->run->warm_ups);
+    }
     json_t *answer;
     CLQ_TRY(clq_peer_run(&b->peers, &command, out->reason, &answer));
     if (!answer) return CLQ_OK;
@@ -223,7 +219,7 @@ static clq_status add_row(bench *b, const struct variant *v, const subject *s, o
     clq_bench_row row = clq_bench_row_start();
     clq_bench_put_text(&row, "what", s->model ? "train" : "all_reduce");
     clq_bench_put(&row, "bytes", s->model ? json_null() : json_integer((json_int_t)s->bytes));
-    clq_bench_put(&row, "model", s->model ? json_string(s->model) : json_null());
+    clq_bench_put(&row, "model", s->model ? json_string(clq_bench_model_name(s->model)) : json_null());
     clq_bench_put(&row, "batch", s->model ? json_integer((json_int_t)b->batch) : json_null());
     clq_bench_put_count(&row, "ranks", b->ranks);
     clq_bench_put_text(&row, "peer_name", v->name);
@@ -270,10 +266,16 @@ static clq_status each_subject(bench *b, clq_status (*body)(bench *, const subje
         do CLQ_TRY(body(b, &(subject){.bytes = size / sizeof(float) * sizeof(float)}));
         while (clq_bench_sizes_next(&b->sizes, &size));
     }
-    char name[CLQ_BENCH_NAME_BYTES];
-    if (is_none(b->models)) return CLQ_OK;
-    for (const char *at = b->models; *at && clq_bench_next_name(&at, name);)
-        CLQ_TRY(body(b, &(subject){.model = name}));
+    char name[CLQ_BENCH_MODEL_BYTES];
+    for (const char *at = is_none(b->models) ? "" : b->models; *at && clq_bench_next_model(&at, name);) {
+        char data[CLQ_BENCH_DATA_BYTES];
+        clq_model *model;
+        CLQ_TRY(clq_bench_model_open(name, &model));
+        clq_status status = clq_bench_model_data(model, samples_of(b), data);
+        clq_model_destroy(model);
+        if (status == CLQ_OK) status = body(b, &(subject){.model = name, .data = data});
+        CLQ_TRY(status);
+    }
     return CLQ_OK;
 }
 
@@ -312,7 +314,7 @@ clq_status clq_bench_peers(int argc, char **argv) {
     static const struct argp_option table[] = {
         CLQ_BENCH_SIZES_OPTIONS,
         {"collectives", KEY_COLLECTIVES, "all_reduce|none", 0, "default all_reduce", 0},
-        {"models", KEY_MODELS, "A,B|none", 0, "mlp, cnn, cnn1 (default mlp,cnn)", 0},
+        {"models", KEY_MODELS, "A,B|none", 0, "mlp, cnn, cnn1, or Keras's .json files (default mlp,cnn)", 0},
         {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
         {"samples", KEY_SAMPLES, "N", 0, "of an epoch (default 6400)", 0},
         {"epochs", KEY_EPOCHS, "N", 0, "timed epochs of each run, behind one to warm up (default 3)", 0},
@@ -323,7 +325,7 @@ clq_status clq_bench_peers(int argc, char **argv) {
         {0}};
     static const clq_bench_column columns[] = {{"what", "what", -10, 0},
                                                {"bytes", "bytes", 10, 0},
-                                               {"model", "model", -5, 0},
+                                               {"model", "model", -11, 0},
                                                {"ranks", "ranks", 5, 0},
                                                {"peer_name", "peer", -19, 0},
                                                {"unit", "unit", -8, 0},

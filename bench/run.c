@@ -161,13 +161,3 @@ clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, c
     clq_system_close(run.system);
     return status;
 }
-
-bool clq_bench_next_name(const char **at, char name[CLQ_BENCH_NAME_BYTES]) {
-    size_t length = strcspn(*at, ",");
-    if (length == 0 || length >= CLQ_BENCH_NAME_BYTES) return false;
-    memcpy(name, *at, length);
-    name[length] = '\0';
-    *at += length;
-    if (**at == ',' && (*at)[1]) ++*at;
-    return true;
-}

@@ -59,7 +59,7 @@ static clq_status measure(const clq_bench_run *run, const options *o, const clq_
 
 static clq_status measure_model(clq_bench_run *run, const options *o, const char *name, clq_dataset *data) {
     clq_model *model;
-    CLQ_TRY(clq_model_builtin(name, &model));
+    CLQ_TRY(clq_bench_model_open(name, &model));
     clq_status status = CLQ_OK;
     double alone = 0.0;
     for (uint32_t n = 1; n <= run->devices.count && status == CLQ_OK; n++) {
@@ -75,7 +75,7 @@ static clq_status measure_model(clq_bench_run *run, const options *o, const char
                overlap = hidden > 0 ? hidden / median->comm.total_s : 0.0;
         if (n == 1) alone = rate;
         clq_bench_row row = clq_bench_row_start();
-        clq_bench_put_text(&row, "model", name);
+        clq_bench_put_text(&row, "model", clq_bench_model_name(name));
         clq_bench_put_count(&row, "replicas", n);
         clq_bench_put_count(&row, "batch", o->batch);
         clq_bench_put_number(&row, "images_per_s", rate);
@@ -91,26 +91,19 @@ static clq_status measure_model(clq_bench_run *run, const options *o, const char
     return status;
 }
 
-static clq_status check(const void *context) {
-    const options *o = context;
-    char name[CLQ_BENCH_NAME_BYTES];
-    for (const char *at = o->models; *at || at == o->models;)
-        if (!clq_bench_next_name(&at, name))
-            return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", o->models);
-    return CLQ_OK;
-}
+static clq_status check(const void *context) { return clq_bench_models_check(((const options *)context)->models); }
 
 static clq_status run_train(clq_bench_run *run, void *context) {
     const options *o = context;
     clq_dataset *data = NULL;
     clq_status status;
-    char name[CLQ_BENCH_NAME_BYTES];
-    for (const char *at = o->models; *at && clq_bench_next_name(&at, name);) run->expected += run->devices.count;
+    char name[CLQ_BENCH_MODEL_BYTES];
+    run->expected = clq_bench_models_count(o->models) * run->devices.count;
     CLQ_TRY(clq_dataset_open(o->data, "train", &data));
     CLQ_TRY_OR(end, status, clq_dataset_shuffle(data, clq_dataset_get_info(data)->samples, 0));
     CLQ_TRY_OR(end, status, clq_dataset_batch(data, o->batch, false));
     CLQ_TRY_OR(end, status, clq_dataset_prefetch(data, CLQ_AUTO));
-    for (const char *at = o->models; *at && clq_bench_next_name(&at, name);)
+    for (const char *at = o->models; *at && clq_bench_next_model(&at, name);)
         CLQ_TRY_OR(end, status, measure_model(run, o, name, data));
 end:
     clq_dataset_destroy(data);
@@ -129,10 +122,11 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 }
 
 clq_status clq_bench_train(int argc, char **argv) {
-    static const struct argp_option table[] = {{"models", KEY_MODELS, "A,B", 0, "built-in models (default mlp,cnn)", 0},
-                                               {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
-                                               {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
-                                               {0}};
+    static const struct argp_option table[] = {
+        {"models", KEY_MODELS, "A,B", 0, "built in, or Keras's .json files (default mlp,cnn)", 0},
+        {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
+        {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
+        {0}};
     static const clq_bench_column columns[] = {{"model", "model", -10, 0},
                                                {"replicas", "replicas", 8, 0},
                                                {"batch", "batch", 7, 0},

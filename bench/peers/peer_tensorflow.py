@@ -3,6 +3,7 @@
 usage: peer_tensorflow.py probe
        peer_tensorflow.py train RANKS MODEL BATCH SAMPLES EPOCHS THREADS    RANKS 1: the CPU as it is; else MirroredStrategy
                                                                             over so many logical CPUs
+                                                                            MODEL: a name, or a model of Keras's as .json
 """
 import importlib.util
 import json
@@ -21,11 +22,26 @@ def build(keras, name):
     torso = {"mlp": lambda: [keras.layers.Flatten(), keras.layers.Dense(128, "relu")],
              "cnn": lambda: [conv(32, 3, activation="relu"), pool(2), conv(64, 3, activation="relu"), pool(2), keras.layers.Flatten()],
              "cnn1": lambda: [conv(32, 3, activation="relu"), pool(2), keras.layers.Flatten()]}
-    if name not in torso:
+    if name.endswith(".json"):
+        model = read(keras, name)
+    elif name in torso:
+        model = keras.Sequential([keras.Input((28, 28, 1)), *torso[name](), keras.layers.Dense(10)])
+    else:
         sys.exit(f"there is no model {name} here")
-    model = keras.Sequential([keras.Input((28, 28, 1)), *torso[name](), keras.layers.Dense(10)])
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
+
+
+def read(keras, path):
+    """Without its softmax at the end, which is the loss's."""
+    with open(path, encoding="utf-8") as file:
+        model = json.load(file)
+    last = model["config"]["layers"][-1]
+    if last["config"].get("activation") == "softmax":
+        last["config"]["activation"] = "linear"
+    elif last["class_name"] == "Softmax":
+        last.update(class_name="Activation", config={"name": last["config"]["name"], "activation": "linear"})
+    return keras.models.model_from_json(json.dumps(model))
 
 
 def train(ranks, name, batch, samples, epochs, threads):
@@ -40,10 +56,11 @@ def train(ranks, name, batch, samples, epochs, threads):
                                                    [tf.config.LogicalDeviceConfiguration()] * ranks)
         strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(ranks)])
     tf.keras.utils.set_random_seed(0)
-    data = tf.data.Dataset.from_tensor_slices((tf.random.uniform((samples, 28, 28, 1)), tf.random.uniform((samples,), 0, 10, tf.int32)))
-    data = data.cache().shuffle(samples, seed=0).batch(batch).prefetch(tf.data.AUTOTUNE)
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = build(tf.keras, name)
+    shape, classes = model.input_shape[1:], model.output_shape[-1]
+    data = tf.data.Dataset.from_tensor_slices((tf.random.uniform((samples, *shape)), tf.random.uniform((samples,), 0, classes, tf.int32)))
+    data = data.cache().shuffle(samples, seed=0).batch(batch).prefetch(tf.data.AUTOTUNE)
     seconds = []
 
     class Clock(tf.keras.callbacks.Callback):

@@ -3,6 +3,7 @@
 usage: peer_torch.py probe
        peer_torch.py all_reduce RANKS BYTES SAMPLES WARMUPS        gloo, float, sum, in place (it has no other)
        peer_torch.py train RANKS MODEL BATCH SAMPLES EPOCHS THREADS    RANKS 1: one process; else DDP over gloo
+                                                                       MODEL: a name, or a Sequential of Keras's as .json
 """
 import importlib.util
 import json
@@ -70,14 +71,80 @@ def all_reduce(rank, ranks, size, samples, warm_ups):
 
 
 def build(name):
+    """The model, from the input to logits, with the shape of a sample and the number of classes."""
     from torch import nn
+    if name.endswith(".json"):
+        return build_json(name)
     torso = {"mlp": [nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)],
              "cnn": [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                      nn.Linear(1600, 10)],
              "cnn1": [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(5408, 10)]}
     if name not in torso:
         sys.exit(f"there is no model {name} here")
-    return nn.Sequential(*torso[name])
+    return nn.Sequential(*torso[name]), (1, 28, 28), 10
+
+
+def refuse(path, what):
+    sys.exit(f"{path}: {what} is not read for PyTorch")
+
+
+def build_json(path):
+    """Of Keras's layers those that are the same here but for the order of axes: channels come first."""
+    import torch
+    from torch import nn
+    with open(path, encoding="utf-8") as file:
+        model = json.load(file)
+    first, *layers = model["config"]["layers"]
+    if model["class_name"] != "Sequential" or first["class_name"] != "InputLayer":
+        refuse(path, "what is not a Sequential with an InputLayer")
+    shape = first["config"]["batch_shape"][1:]
+    shape = (shape[2], *shape[:2]) if len(shape) == 3 else tuple(shape)
+    parts, x = [], torch.zeros(1, *shape)
+    for i, layer in enumerate(layers):
+        parts += read_layer(path, layer["class_name"], layer["config"], x.shape, i == len(layers) - 1)
+        x = nn.Sequential(*parts)(torch.zeros(1, *shape))
+    if x.dim() != 2:
+        refuse(path, "an output of several axes")
+    return nn.Sequential(*parts), shape, x.shape[1]
+
+
+def read_layer(path, kind, config, shape, last):
+    """Modules for a layer whose input has that shape, (1, channels, height, width) or (1, features)."""
+    from torch import nn
+    activations = {"linear": [], "relu": [nn.ReLU()], "sigmoid": [nn.Sigmoid()], "tanh": [nn.Tanh()]}
+    activation = config.get("activation", "softmax" if kind == "Softmax" else "linear")
+    if last and activation == "softmax":
+        activation = "linear"  # the loss has it
+    if activation not in activations or config.get("data_format", "channels_last") != "channels_last" or config.get("groups", 1) != 1:
+        refuse(path, "the configuration of " + config["name"])
+    if kind == "Flatten":
+        return [nn.Flatten()]
+    if kind in ("Activation", "Softmax"):
+        return activations[activation]
+    if kind == "Dense" and len(shape) == 2:
+        return [nn.Linear(shape[1], config["units"], bias=config["use_bias"]), *activations[activation]]
+    if kind == "Conv2D" and len(shape) == 4:
+        kernel, strides, spread = (tuple(config[key]) for key in ("kernel_size", "strides", "dilation_rate"))
+        sides = [sides_of(config, n, (k - 1) * d + 1, s) for n, k, d, s in zip(shape[2:], kernel, spread, strides)]
+        even = all(front == behind for front, behind in sides)
+        front = tuple(front for front, _ in sides) if even else 0
+        pad = [] if even else [nn.ZeroPad2d((*sides[1], *sides[0]))]
+        return [*pad, nn.Conv2d(shape[1], config["filters"], kernel, strides, front, spread, bias=config["use_bias"]), *activations[activation]]
+    if kind in ("MaxPooling2D", "AveragePooling2D") and len(shape) == 4:
+        size, strides = tuple(config["pool_size"]), tuple(config["strides"] or config["pool_size"])
+        sides = [sides_of(config, n, k, s) for n, k, s in zip(shape[2:], size, strides)]
+        if any(front != behind and s == 1 for (front, behind), s in zip(sides, strides)):
+            refuse(path, "the uneven padding of " + config["name"])
+        # With ceil_mode windows reach over the far edge, as they do there; only what lies inside counts.
+        how = {"kernel_size": size, "stride": strides, "padding": tuple(front for front, _ in sides), "ceil_mode": config["padding"] == "same"}
+        return [nn.MaxPool2d(**how) if kind == "MaxPooling2D" else nn.AvgPool2d(**how, count_include_pad=False)]
+    return refuse(path, f"{kind} at {config['name']}")
+
+
+def sides_of(config, length, size, stride):
+    """TensorFlow's padding along an axis: in front and behind."""
+    whole = 0 if config["padding"] == "valid" else max((-(-length // stride) - 1) * stride + size - length, 0)
+    return whole // 2, whole - whole // 2
 
 
 def train(rank, ranks, name, batch, samples, epochs, threads):
@@ -85,11 +152,11 @@ def train(rank, ranks, name, batch, samples, epochs, threads):
     from torch import nn
     torch.manual_seed(0)
     torch.set_num_threads(threads)
-    model = build(name)
+    model, shape, classes = build(name)
     if ranks > 1:
         model = nn.parallel.DistributedDataParallel(model)
     update, loss_of = torch.optim.Adam(model.parameters()), nn.CrossEntropyLoss()
-    x, y = torch.rand(samples, 1, 28, 28), torch.randint(0, 10, (samples,))
+    x, y = torch.rand(samples, *shape), torch.randint(0, classes, (samples,))
     low, high = batch * rank // ranks, batch * (rank + 1) // ranks
     seconds = []
     for _ in range(1 + epochs):

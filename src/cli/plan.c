@@ -3,8 +3,6 @@
 
 #include <stdio.h>
 
-static const char *const segment_names[CLQ_SEGMENT_COUNT] = {"forward", "loss", "backward", "norm", "update"};
-
 static void print_launches(const clq_plan *plan) {
     const clq_list *list = clq_plan_list(plan);
     printf("%-9s %-16s %-22s %-28s %12s %10s %10s\n", "segment", "layer", "launch", "kernel", "work-items", "MFLOP",
@@ -17,8 +15,8 @@ static void print_launches(const clq_plan *plan) {
             clq_list_launch_info(list, i, &info);
             size_t items = 1;
             for (unsigned d = 0; d < info.dims; d++) items *= info.global[d];
-            printf("%-9s %-16s %-22s %-28s %12zu %10.3f %10.3f\n", segment_names[s], info.scope, info.label,
-                   info.file ? info.function : "CLBlast", items, info.flops * 1e-6, info.bytes * 1e-6);
+            printf("%-9s %-16s %-22s %-28s %12zu %10.3f %10.3f\n", clq_segment_name((clq_segment)s), info.scope,
+                   info.label, info.file ? info.function : "CLBlast", items, info.flops * 1e-6, info.bytes * 1e-6);
         }
     }
 }
@@ -35,10 +33,10 @@ static json_t *describe_launches(const clq_plan *plan) {
             json_t *global = json_array();
             for (unsigned d = 0; d < info.dims; d++)
                 global = clq_json_append(global, json_integer((json_int_t)info.global[d]));
-            rows = clq_json_append(rows, json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:f}", "segment", segment_names[s],
-                                                   "layer", info.scope, "launch", info.label, "kernel",
-                                                   info.file ? info.function : "CLBlast", "global", global, "flops",
-                                                   info.flops, "bytes", info.bytes));
+            rows = clq_json_append(rows, json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:f}", "segment",
+                                                   clq_segment_name((clq_segment)s), "layer", info.scope, "launch",
+                                                   info.label, "kernel", info.file ? info.function : "CLBlast",
+                                                   "global", global, "flops", info.flops, "bytes", info.bytes));
         }
     }
     return rows;

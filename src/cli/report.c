@@ -187,6 +187,9 @@ static const char *explain(const char *bench) {
         {"p2p", "Copies between each two devices. Bandwidth in GB/s (10⁹ bytes/s), latency in µs."},
         {"memory", "Copies between host and device, and on a device. Bandwidth in GB/s (10⁹ bytes/s)."},
         {"launch", "What it takes to enqueue an empty kernel, and to wait for it."},
+        {"step",
+         "Each launch of a training step. Share is of the launches' sum; the limit is the launch's arithmetic or its "
+         "traffic at the rates measured in the same run, whichever takes longer."},
         {"train", "Whole epochs of training. Efficiency is the rate over n times that of one replica in the same run."},
         {"peers",
          "Clique and other systems, taking turns in one run. Ratio is Clique's speed over the other system's."},

@@ -90,6 +90,7 @@ typedef enum clq_segment {
     CLQ_SEGMENT_UPDATE,
     CLQ_SEGMENT_COUNT
 } clq_segment;
+const char *clq_segment_name(clq_segment segment); /* "forward", … */
 
 typedef struct clq_plan clq_plan;
 clq_status clq_plan_create(const clq_model *model, clq_device *device, const clq_plan_config *config, clq_plan **out);

@@ -156,6 +156,11 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_free(plan);
 }
 
+const char *clq_segment_name(clq_segment segment) {
+    static const char *const names[CLQ_SEGMENT_COUNT] = {"forward", "loss", "backward", "norm", "update"};
+    return names[segment];
+}
+
 void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *first, size_t *end) {
     *first = segment ? plan->segment_end[segment - 1] : 0;
     *end = plan->segment_end[segment];

@@ -15,6 +15,8 @@ import unittest
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
 TWO = ["--devices", "pocl:0,pocl:1"]
+MODELS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "models"
+LENET, CNN3X3 = MODELS / "lenet5.json", MODELS / "cnn3x3.json"
 
 
 class Bench(unittest.TestCase):
@@ -82,6 +84,10 @@ class Bench(unittest.TestCase):
             self.assertEqual(row["overlap"], 0)
             alone = next(r for r in rows if r["model"] == row["model"])["images_per_s"]
             self.assertAlmostEqual(row["efficiency"], row["images_per_s"] / row["replicas"] / alone, places=9)
+        files = self.measure("train", "--models", f"{LENET},mlp", "--batch", 8, "--data", "synthetic:28x28/10/16", "--devices", "pocl:0", "-n", 1,
+                             "-w", 0, devices=1)
+        self.assertEqual([r["model"] for r in files], ["lenet5.json", "mlp"])
+        self.fails(3, "train", "--models", "mlp,none/such.json", says=["none/such.json"])
         self.fails(2, "train", "--models", "mlp,,cnn", says=["--models"])
         self.fails(2, "train", "--models", "mlp,", says=["--models"])
         self.fails(2, "train", "--models", "", says=["--models"])
@@ -243,6 +249,91 @@ class Bench(unittest.TestCase):
         self.fails(2, "reduce", *TWO, "-c", 2, says=["-c"])
         self.fails(3, "all_reduce", "--devices", "pocl:0,intel", "--transport", "peer", says=["peer", "context"])
 
+    def plan(self, model, batch):
+        """The launches as clique plan has them; of several that have one name those behind the first with their number."""
+        result = subprocess.run([CLIQUE, "plan", "--model", str(model), "--batch", str(batch), "--devices", "pocl:0", "--json"], capture_output=True,
+                                text=True, check=True)
+        launches, seen = json.loads(result.stdout)["launches"], {}
+        for launch in launches:
+            name = (launch["segment"], launch["layer"], launch["launch"])
+            seen[name] = seen.get(name, 0) + 1
+            launch["name"] = name if seen[name] == 1 else (*name[:2], f"{name[2]} {seen[name]}")
+        return launches
+
+    def check_step(self, rows, launches, timing):
+        """The rows of one model on one device; gives the rates that stand behind their limits."""
+        *parts, whole = rows
+        self.assertEqual([(r["segment"], r["layer"], r["launch"]) for r in parts], [launch["name"] for launch in launches])
+        self.assertEqual((whole["segment"], whole["layer"], whole["launch"], whole["launches"]), ("step", "all", "all", len(parts)))
+        peaks, traffic, least = [], [], 0
+        for row, launch in zip(parts, launches):
+            self.assertTrue(0 <= row["us_least"] <= row["us"] <= row["us_most"], row)
+            self.assertGreater(row["us"], 0)
+            self.assertEqual((row["wall_us"], row["wall_us_least"], row["launches"], row["reason"]), (None,) * 4)
+            self.assertAlmostEqual(row["gflops"], launch["flops"] / row["us"] / 1e3, delta=1e-9 * row["gflops"])
+            self.assertAlmostEqual(row["gbps"], launch["bytes"] / row["us"] / 1e3, delta=1e-9 * row["gbps"])
+            self.assertAlmostEqual(row["share"], row["us"] / whole["us"], places=9)
+            least += row["pct_of_limit"] / 100 * row["us"]
+            if row["limit"] == "arithmetic":
+                peaks.append(row["gflops"] / row["pct_of_limit"] * 100)
+            else:
+                self.assertEqual(row["limit"], "memory")
+                traffic.append((launch["bytes"], row["gbps"] / row["pct_of_limit"] * 100))
+        for key in ("us", "us_least", "us_most"):
+            self.assertAlmostEqual(whole[key], sum(r[key] for r in parts), delta=1e-9 * whole[key])
+        self.assertAlmostEqual(whole["pct_of_limit"], 100 * least / whole["us"], delta=1e-9 * whole["pct_of_limit"])
+        self.assertTrue(0 < whole["wall_us_least"] <= whole["wall_us"])
+        self.assertEqual((whole["share"], whole["limit"], whole["reason"]), (1, None, None))
+        self.assertEqual({r["timing"] for r in rows}, {timing})
+        return peaks, traffic
+
+    def check_limits(self, rows, launches, timing):
+        peaks, traffic = self.check_step(rows, launches, timing)
+        for peak in peaks:
+            self.assertAlmostEqual(peak, peaks[0], delta=1e-9 * peaks[0])
+        traffic.sort(key=lambda pair: pair[0])
+        for (_, faster), (_, slower) in zip(traffic, traffic[1:]):
+            self.assertGreaterEqual(faster, slower * (1 - 1e-9), "more memory is no faster")
+        for row, launch in zip(rows, launches):  # the limit is the one that leaves less
+            if row["limit"] == "memory" and peaks:
+                self.assertLessEqual(launch["flops"] / peaks[0], row["pct_of_limit"] / 100 * row["us"] * 1e3 * (1 + 1e-9))
+
+    def test_step(self):
+        subjects = [("mlp", "mlp"), ("lenet5.json", LENET)]
+        plans = {name: self.plan(model, 7) for name, model in subjects}
+        for timing in ("profile", "alone"):
+            rows = self.measure("step", *TWO, "--models", f"mlp,{LENET}", "--batch", 7, "-n", 9, "-w", 1, "--timing", timing)
+            self.assertEqual({r["batch"] for r in rows}, {7})
+            for device in (0, 1):
+                for name, _ in subjects:
+                    part = [r for r in rows if (r["device"], r["model"]) == (device, name)]
+                    self.check_limits(part, plans[name], timing)
+            self.assertEqual([(r["device"], r["model"]) for r in rows if r["segment"] == "step"], [(d, name) for d in (0, 1) for name, _ in subjects])
+        rows = self.measure("step", "--devices", "pocl:0", "--models", "mlp", "-n", 1, "-w", 0, devices=1)
+        self.assertIn(rows[0]["timing"], ("profile", "alone"))
+        self.check_limits(rows, self.plan("mlp", 64), rows[0]["timing"])
+
+    def test_step_of_what_does_not_fit(self):
+        rows = self.measure("step", "--devices", "pocl:0", "--models", CNN3X3, "--batch", 1 << 17, "-n", 1, "-w", 0, devices=1)
+        self.assertEqual([r["segment"] for r in rows], ["step"])
+        self.assertIn("use a smaller batch", rows[0]["reason"])
+        known = ("device", "label", "model", "batch", "segment", "layer", "launch", "reason")
+        self.assertEqual({value for key, value in rows[0].items() if key not in known}, {None})
+
+    def test_step_wrong_usage(self):
+        vectors = self.folder / "rank.json"
+        model = json.loads(LENET.read_text())
+        del model["config"]["layers"][5:]
+        vectors.write_text(json.dumps(model))
+        self.fails(3, "step", "--models", vectors, says=["rank.json"])
+        vectors.write_text("{")
+        self.fails(3, "step", "--models", vectors, says=["rank.json"])
+        self.fails(3, "step", "--models", self.folder / "none.json", says=["none.json"])
+        self.fails(2, "step", "--models", "lenet", says=["lenet"])
+        self.fails(2, "step", "--models", "mlp,", says=["--models"])
+        self.fails(2, "step", "--batch", 0, says=["--batch"])
+        self.fails(2, "step", "--timing", "sundial", says=["--timing", "sundial"])
+
     def test_gemm(self):
         shapes = [(17, 33, 9), (1, 1, 1)]
         rows = self.measure("gemm", *TWO, "--sizes", "17x33x9,1x1x1", "-n", 2, "-w", 0)
@@ -287,7 +378,7 @@ class Bench(unittest.TestCase):
     def test_results_can_be_compared_and_reported(self):
         tiny = ["-n", 2, "-w", 0]
         runs = {"memory": ["-b", 64, "-e", 64], "launch": [], "p2p": ["-b", 64], "gemm": ["--sizes", "2x3x4"], "conv": ["--layers", "1x3x3x1:2x2x1"],
-                "ops": ["--batch", 1, "--parameters", 16]}
+                "ops": ["--batch", 1, "--parameters", 16], "step": ["--models", "mlp", "--batch", 2]}
         files = []
         for name, args in runs.items():
             rows = self.measure(name, *TWO, *args, *tiny)
@@ -297,7 +388,7 @@ class Bench(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             compared = json.loads(result.stdout)
             self.assertTrue(compared["same_machine"])
-            self.assertEqual({r["measure"] for r in compared["rows"]}, {"time_us"})
+            self.assertEqual({r["measure"] for r in compared["rows"]}, {"us" if name == "step" else "time_us"})
             self.assertEqual(len({json.dumps(r["key"]) for r in compared["rows"]}), len(rows), "each row has a key of its own")
         page = self.folder / "report.html"
         self.assertEqual(subprocess.run([CLIQUE, "report", *files, "-o", page], capture_output=True).returncode, 0)
@@ -305,7 +396,7 @@ class Bench(unittest.TestCase):
 
     def test_help(self):
         names = [line.split()[2] for line in subprocess.run([CLIQUE, "bench", "--help"], capture_output=True, text=True).stdout.splitlines()]
-        self.assertLessEqual({"memory", "launch", "p2p", "gemm", "conv", "ops", "train"}, set(names))
+        self.assertLessEqual({"memory", "launch", "p2p", "gemm", "conv", "ops", "step", "train"}, set(names))
         for name in names:
             result = self.run_bench(name, "--help")
             self.assertEqual(result.returncode, 0)

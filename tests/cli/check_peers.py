@@ -18,7 +18,8 @@ import unittest
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
-PEERS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "peers"
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+PEERS, LENET = BENCH / "peers", BENCH / "models" / "lenet5.json"
 
 # Stands for mpicc, mpirun and python, by the name it is called by. FAKE_<PEER> says how a peer behaves, where <PEER> is MPI, TORCH or
 # TENSORFLOW. Each writes its arguments to FAKE_LOG, and finds fault with one that runs at the same time.
@@ -189,6 +190,22 @@ class Peers(unittest.TestCase):
         self.assertEqual({(r["measure"], r["ratio"], r["beyond_noise"]) for r in compared["rows"]}, {("ratio", 1.0, False)})
         self.assertEqual((len(compared["rows"]), compared["only_a"]), (8, []))
         self.assertEqual(subprocess.run([CLIQUE, "report", self.json, "-o", self.folder / "page.html"], capture_output=True).returncode, 0)
+
+    def test_models_of_keras(self):
+        """A file goes to every system by its path, and to Clique with data of its shape; rows have its base name."""
+        model = json.loads(LENET.read_text())
+        model["config"]["layers"][0]["config"]["batch_shape"] = [None, 20, 24, 3]
+        path = self.folder / "a model.json"
+        path.write_text(json.dumps(model))
+        rows, _ = self.measure("--collectives", "none", "--models", f"{path},mlp", "--batch", 4, "--samples", 10, "--epochs", 1, "--rounds", 1)
+        names = ["pytorch", "pytorch-ddp", "tensorflow", "tensorflow-mirrored"]
+        self.assertEqual([(r["model"], r["peer_name"], r["reason"]) for r in rows],
+                         [(m, name, None) for m in ("a model.json", "mlp") for name in names])
+        trained = [args[args.index("train"):] for args in self.started() if "train" in args]
+        self.assertEqual([args[2:5] for args in trained], 4 * [[str(path), "4", "8"]] + 4 * [["mlp", "4", "8"]])
+        self.fails(3, "--models", self.folder / "none.json", says=["none.json"])
+        path.write_text("[]")
+        self.fails(3, "--models", path, says=["a model.json"])
 
     SMALL = ["-b", 4096, "-e", 4096, "--rounds", 1, "--models", "none"]
 

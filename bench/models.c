@@ -1,0 +1,65 @@
+/* Models as benchmarks name them: one of the built-in ones, or a Keras model.to_json() file. */
+#include "bench.h"
+
+#include <string.h>
+
+bool clq_bench_next_model(const char **at, char model[CLQ_BENCH_MODEL_BYTES]) {
+    size_t length = strcspn(*at, ",");
+    if (length == 0 || length >= CLQ_BENCH_MODEL_BYTES) return false;
+    memcpy(model, *at, length);
+    model[length] = '\0';
+    *at += length;
+    if (**at == ',' && (*at)[1]) ++*at;
+    return true;
+}
+
+static bool is_file(const char *model) {
+    static const char end[] = ".json";
+    size_t length = strlen(model), end_length = sizeof end - 1;
+    return length > end_length && strcmp(model + length - end_length, end) == 0;
+}
+
+clq_status clq_bench_model_open(const char *model, clq_model **out) {
+    return is_file(model) ? clq_model_read_keras_json(model, out) : clq_model_builtin(model, out);
+}
+
+const char *clq_bench_model_name(const char *model) {
+    const char *slash = strrchr(model, '/');
+    return is_file(model) && slash ? slash + 1 : model;
+}
+
+clq_status clq_bench_models_check(const char *list) {
+    char name[CLQ_BENCH_MODEL_BYTES];
+    for (const char *at = list; *at || at == list;) {
+        if (!clq_bench_next_model(&at, name))
+            return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", list);
+        clq_model *model = NULL;
+        clq_status status = clq_bench_model_open(name, &model);
+        size_t rank = status == CLQ_OK ? clq_model_output_shape(model).rank : 1;
+        clq_model_destroy(model);
+        if (status == CLQ_OK && rank != 1)
+            status = clq_fail(CLQ_MISMATCH, "%s gives a tensor of rank %zu per sample, and the loss wants one of 1",
+                              name, rank);
+        if (status != CLQ_OK) return clq_fail_within(status, "--models");
+    }
+    return CLQ_OK;
+}
+
+size_t clq_bench_models_count(const char *list) {
+    char name[CLQ_BENCH_MODEL_BYTES];
+    size_t count = 0;
+    for (const char *at = list; *at && clq_bench_next_model(&at, name);) count++;
+    return count;
+}
+
+clq_status clq_bench_model_data(const clq_model *model, uint64_t samples, char out[CLQ_BENCH_DATA_BYTES]) {
+    clq_shape in = clq_model_input_shape(model);
+    clq_text text = {0};
+    clq_text_add(&text, "synthetic:");
+    for (unsigned d = 0; d < in.rank; d++) clq_text_add(&text, "%s%zu", d ? "x" : "", in.dims[d]);
+    clq_text_add(&text, "/%zu/%llu", clq_model_output_shape(model).dims[0], (unsigned long long)samples);
+    clq_status status = text.failed ? clq_fail(CLQ_MEMORY, "out of memory while naming the data") : CLQ_OK;
+    if (status == CLQ_OK) (void)snprintf(out, CLQ_BENCH_DATA_BYTES, "%s", text.data);
+    clq_free(text.data);
+    return status;
+}
