@@ -2,7 +2,6 @@
 #include "cli/html.h"
 #include "cli/results.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* More devices than this make no picture; their rows stay in the table of all rows. */
@@ -131,26 +130,8 @@ static json_t *speed_columns(json_t *rows, clq_text *page) {
     return columns;
 }
 
-/* Rows by the text of their family. */
-static json_t *find_families(json_t *rows, clq_text *page) {
-    json_t *families = json_object(), *row;
-    size_t i;
-    json_array_foreach(rows, i, row) {
-        if (!is_cell(row)) continue;
-        json_t *family = family_of(row);
-        char *text = family ? json_dumps(family, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
-        if (text && !json_object_get(families, text))
-            page->failed |= json_object_set_new(families, text, json_array()) != 0;
-        page->failed |= !text || json_array_append(json_object_get(families, text), row) != 0;
-        free(text);
-        json_decref(family);
-    }
-    page->failed |= !families;
-    return families;
-}
-
 size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page) {
-    json_t *families = find_families(rows, page), *members, *unused;
+    json_t *families = clq_html_families(rows, is_cell, family_of, page), *members, *unused;
     heat_map *map = clq_alloc(1, sizeof *map);
     size_t count = 0;
     const char *text, *column;

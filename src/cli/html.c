@@ -210,3 +210,23 @@ void clq_html_table(json_t *rows, const char *caption, clq_text *page) {
     clq_text_add(page, "</tbody></table></div>\n");
     json_decref(columns);
 }
+
+/* ---- families ---------------------------------------------------------------------------------------------------- */
+
+json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), json_t *(*family_of)(json_t *row),
+                          clq_text *page) {
+    json_t *families = json_object(), *row;
+    size_t i;
+    json_array_foreach(rows, i, row) {
+        if (!is_member(row)) continue;
+        json_t *family = family_of(row);
+        char *text = family ? json_dumps(family, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+        if (text && !json_object_get(families, text))
+            page->failed |= json_object_set_new(families, text, json_array()) != 0;
+        page->failed |= !text || json_array_append(json_object_get(families, text), row) != 0;
+        free(text);
+        json_decref(family);
+    }
+    page->failed |= !families;
+    return families;
+}

@@ -24,10 +24,21 @@ void clq_html_key(json_t *key, clq_text *page);
  * objects become a column for each of theirs. caption: trusted HTML. */
 void clq_html_table(json_t *rows, const char *caption, clq_text *page);
 
+/* Rows that become one figure: an object of arrays of those that are members, by the text of their family, in the order
+ * of the first of each. family_of: an object that the caller of it releases, NULL where memory is out. */
+json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), json_t *(*family_of)(json_t *row),
+                          clq_text *page);
+
 /* ---- heat maps (heat.c) ---- */
 
 /* Rows that have "from" and "to" as square tables, one for each set of their other key columns and each measured rate
  * or time; names: of the devices by their index, or NULL. Returns how many tables. */
 size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page);
+
+/* ---- shares (shares.c) ---- */
+
+/* Rows that have "launch" and a "share" below 1 of a step, as tables with bars, the longest first: one for each set of
+ * their other key columns. Returns how many tables. */
+size_t clq_html_shares(json_t *rows, clq_text *page);
 
 #endif

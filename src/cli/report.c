@@ -216,8 +216,8 @@ static void add_section(report *r, size_t number, const char *bench, json_t *row
     clq_html_text(bench, &r->page);
     clq_text_add(&r->page, "</h2>\n");
     if (explain(bench)) clq_text_add(&r->page, "<p>%s</p>\n", explain(bench));
-    size_t pictures =
-        clq_plots_add(rows, r->plots, &r->page) + clq_html_heat_maps(rows, devices_of(r, bench), &r->page);
+    size_t pictures = clq_plots_add(rows, r->plots, &r->page) +
+                      clq_html_heat_maps(rows, devices_of(r, bench), &r->page) + clq_html_shares(rows, &r->page);
     /* Open in the file, for readers without scripts; the script folds it where there is a picture above. */
     clq_text_add(&r->page, "<details open%s><summary>All rows (%zu)</summary>\n", pictures ? " class=\"fold\"" : "",
                  json_array_size(rows));

@@ -76,6 +76,11 @@ def matrix(count):
                                                    "reason": None if i != k else "the same"} for i in range(count) for k in range(count)]}
 
 
+def step(count):
+    return rows(0, 0) | {"bench": "step", "rows": [{"label": "pocl:0", "model": "mlp", "segment": "forward", "layer": "dense", "launch": f"{i}",
+                                                    "us": 10.5, "share": 1.0 / (i + 2), "limit": "memory"} for i in range(count)]}
+
+
 def training(count):
     return rows(0, 0) | {"bench": "train", "rows": [{"model": "mlp", "replicas": n, "batch": 64, "images_per_s": 1000.5 * n, "step_ms": 1.5,
                                                      "efficiency": 1.0} for n in range(1, count + 1)]}
@@ -85,7 +90,7 @@ class Faults(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        for name, content in (("a", rows(4, 1)), ("b", rows(4, 2)), ("matrix", matrix(2)), ("train", training(2))):
+        for name, content in (("a", rows(4, 1)), ("b", rows(4, 2)), ("matrix", matrix(2)), ("train", training(2)), ("step", step(3))):
             pathlib.Path(cls.folder.name, f"{name}.json").write_text(json.dumps(content))
 
     @classmethod
@@ -182,7 +187,8 @@ class Faults(unittest.TestCase):
         result = json.loads(content)
         self.assertEqual(result["schema"], "clique-bench/1")
         self.assertGreater(len(result["rows"]), 0)
-        self.assertTrue(result["complete"] is False or all(row["time_us"]["p50"] for row in result["rows"]))
+        times = [row["time_us"]["p50"] if "time_us" in row else row["us"] for row in result["rows"]]
+        self.assertTrue(result["complete"] is False or all(times))
 
     def csv_file(self, content):
         self.assertTrue(content.endswith(b"\n"))
@@ -199,6 +205,16 @@ class Faults(unittest.TestCase):
             self.assertTrue(row["time_us"]["p50"] is not None or row.get("reason"), row)
             self.assertIn(row.get("wrong", 0), (0, None))
         self.assertEqual(len(ending.files["r.csv"].splitlines()), len(usual.files["r.csv"].splitlines()))
+
+    def same_step(self, ending, usual):
+        """A step that could not be measured is one row, with the reason."""
+        now, then = json.loads(ending.files["r.json"]), json.loads(usual.files["r.json"])
+        self.assertIs(now["complete"], True)
+        if now["rows"][-1]["reason"] is None:
+            self.assertEqual([(r["layer"], r["launch"]) for r in now["rows"]], [(r["layer"], r["launch"]) for r in then["rows"]])
+            self.assertTrue(all(row["us"] is not None for row in now["rows"]))
+        else:
+            self.assertEqual([(r["segment"], r["us"]) for r in now["rows"]], [("step", None)])
 
     # ---- commands ----
 
@@ -218,6 +234,10 @@ class Faults(unittest.TestCase):
         self.walk(["clique_bench_faulty", "launch", "-n", "3", "-w", "1", "--json", "r.json", "--csv", "r.csv", *DEVICE], self.same_bench,
                   {"r.json": self.bench_file, "r.csv": self.csv_file})
 
+    def test_bench_step(self):
+        self.walk(["clique_bench_faulty", "step", "--models", "mlp", "--batch", "8", "-n", "2", "-w", "1", "--json", "r.json", "--csv", "r.csv", *DEVICE],
+                  self.same_step, {"r.json": self.bench_file, "r.csv": self.csv_file})
+
     def test_bench_all_reduce(self):
         self.walk(["clique_bench_faulty", "all_reduce", "-b", "4K", "-e", "64K", "-f", "16", "-n", "2", "-w", "1", "--json", "r.json", "--csv", "r.csv",
                    *BOTH], self.same_bench, {"r.json": self.bench_file, "r.csv": self.csv_file})
@@ -228,7 +248,7 @@ class Faults(unittest.TestCase):
         self.walk(["clique_faulty", "compare", "--json", *files], self.same_text)
 
     def test_report(self):
-        files = [self.given(f"{name}.json") for name in ("a", "b", "matrix", "train")]
+        files = [self.given(f"{name}.json") for name in ("a", "b", "matrix", "train", "step")]
         self.walk(["clique_faulty", "report", *files, "-o", "page.html"], self.same_text)
 
 

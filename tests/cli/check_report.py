@@ -229,6 +229,26 @@ class Report(unittest.TestCase):
         self.assertEqual(efficiency["lines"]["cnn"]["points"], [[1, 100.0], [2, 90.0]])
         self.assertIn("images/s least", page.rows(page.all("table", page.all("details")[0])[0])[0])
 
+    def test_shares(self):
+        def launch(model, segment, name, share, **members):
+            return {"device": 0, "label": "pocl:0", "model": model, "batch": 64, "segment": segment, "layer": "a<b", "launch": name, "us": 100.0 * share,
+                    "share": share, "gflops": 3.0, "gbps": 2.5, "limit": "memory", "pct_of_limit": 50.0, "launches": None} | members
+        rows = [launch("mlp", "forward", "small", 0.25), launch("mlp", "backward", "large", 0.746), launch("cnn", "forward", "most", 0.999),
+                launch("mlp", "update", "tiny", 0.0015), launch("mlp", "update", "tinier", 0.0025), launch("mlp", "step", "all", 1.0, launches=4)]
+        page = self.report(a=document("step", rows))
+        mlp, cnn = page.tables("Shares of the step")
+        self.assertEqual(page.rows(mlp), [["share", "segment", "layer", "launch", "µs", "GFLOP/s", "GB/s", "limit", "% of limit"],
+                                          ["74.6 %", "backward", "a<b", "large", "74.6", "3", "2.5", "memory", "50"],
+                                          ["25.0 %", "forward", "a<b", "small", "25", "3", "2.5", "memory", "50"]])
+        self.assertEqual([cell[1]["style"] for cell in page.all("td", mlp) if cell[1].get("class") == "bar"], ["--v:74.6%", "--v:25.0%"])
+        self.assertIn("model mlp", page.text(mlp))
+        self.assertEqual([row[3] for row in page.rows(cnn)], ["launch", "most"])
+        self.assertIn("2 shorter launches: 0.4 % together.", [page.text(note) for note in page.all("p")])
+        self.assertEqual(page.plots(), [])
+        for wrong in (None, "much", -1.0, 0.0, 1e40, [0.5], {"p50": "x"}):
+            page = self.report(a=document("step", [launch("mlp", "forward", "x", 0.5) | {"share": wrong}]))
+            self.assertEqual(page.tables("Shares"), [])
+
     def test_files_of_one_benchmark(self):
         page = self.report(before=document("all_reduce", [collective(1024, 1.0), collective(2048, 1.5)]), other=document("gemm", [{"m": 8, "us": 3.5}]),
                            after=document("all_reduce", [collective(1024, 2.0), collective(2048, 2.5)]))
