@@ -112,6 +112,7 @@ static clq_status add(const subject *s, const figures *f, const char *reason) {
     clq_bench_put_number(&row, "gbps", f->bytes / f->times.p50_us * 1e-3);
     put_text_or_null(&row, "limit", f->bound.what);
     clq_bench_put_number(&row, "pct_of_limit", 100 * f->bound.us / f->times.p50_us);
+    clq_bench_put_number(&row, "pct_of_limit_most", 100 * f->bound.us / f->times.min_us);
     clq_bench_put_number(&row, "wall_us", f->wall.p50_us);
     clq_bench_put_number(&row, "wall_us_least", f->wall.min_us);
     clq_bench_put(&row, "launches", f->launches ? json_integer((json_int_t)f->launches) : json_null());
@@ -273,13 +274,25 @@ clq_status clq_bench_step(int argc, char **argv) {
          "agrees with the clock)",
          0},
         {0}};
-    static const clq_bench_column columns[] = {
-        {"label", "device", -8, 0},   {"model", "model", -11, 0},       {"segment", "segment", -8, 0},
-        {"layer", "layer", -16, 0},   {"launch", "launch", -16, 0},     {"us", "us", 9, 1},
-        {"us_least", "least", 9, 1},  {"share", "share", 5, 3},         {"gflops", "GFLOP/s", 7, 1},
-        {"gbps", "GB/s", 6, 1},       {"limit", "limit", -10, 0},       {"pct_of_limit", "%", 4, 0},
-        {"wall_us", "wall us", 9, 1}, {"wall_us_least", "least", 9, 1}, {"launches", "launches", 8, 0},
-        {"timing", "timing", -7, 0},  {"reason", "reason", -1, 0},      {0}};
+    static const clq_bench_column columns[] = {{"label", "device", -8, 0},
+                                               {"model", "model", -11, 0},
+                                               {"segment", "segment", -8, 0},
+                                               {"layer", "layer", -16, 0},
+                                               {"launch", "launch", -16, 0},
+                                               {"us", "us", 9, 1},
+                                               {"us_least", "least", 9, 1},
+                                               {"share", "share", 5, 3},
+                                               {"gflops", "GFLOP/s", 7, 1},
+                                               {"gbps", "GB/s", 6, 1},
+                                               {"limit", "limit", -10, 0},
+                                               {"pct_of_limit", "%", 4, 0},
+                                               {"pct_of_limit_most", "best", 4, 0},
+                                               {"wall_us", "wall us", 9, 1},
+                                               {"wall_us_least", "least", 9, 1},
+                                               {"launches", "launches", 8, 0},
+                                               {"timing", "timing", -7, 0},
+                                               {"reason", "reason", -1, 0},
+                                               {0}};
     static const clq_bench_spec spec = {.name = "step",
                                         .about = "Where a training step's time goes on each device, launch by launch.",
                                         .options = table,

@@ -274,6 +274,9 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(row["gbps"], launch["bytes"] / row["us"] / 1e3, delta=1e-9 * row["gbps"])
             self.assertAlmostEqual(row["share"], row["us"] / whole["us"], places=9)
             least += row["pct_of_limit"] / 100 * row["us"]
+            if row["us_least"] > 0:
+                most = row["pct_of_limit"] * row["us"] / row["us_least"]
+                self.assertAlmostEqual(row["pct_of_limit_most"], most, delta=1e-9 * most)
             if row["limit"] == "arithmetic":
                 peaks.append(row["gflops"] / row["pct_of_limit"] * 100)
             else:
