@@ -157,6 +157,16 @@ clq_hash128 clq_hash128_of(const void *data, size_t bytes, uint64_t seed); /* XX
 /* The whole file; refuses one larger than `max_bytes` and anything that is not a regular file. A NUL byte
  * follows the content (not counted). 64-byte aligned; clq_free. Errors: NOT_FOUND, READ, FORMAT (too large), MEMORY. */
 clq_status clq_file_read(const char *path, size_t max_bytes, void **out, size_t *bytes);
+/* The same in pieces. The path must outlive it. */
+typedef struct clq_file {
+    const char *path;
+    int fd;
+    size_t bytes;
+} clq_file;
+clq_status clq_file_open(const char *path, size_t max_bytes, clq_file *out);
+clq_status clq_file_get(const clq_file *file, size_t offset, void *to, size_t bytes); /* a range within the file */
+clq_status clq_file_get_all(const clq_file *file, void **out, size_t *bytes);         /* as clq_file_read */
+void clq_file_close(clq_file *file);
 bool clq_file_exists(const char *path);
 clq_status clq_make_folder(const char *path); /* with its parents; fine if it exists */
 

@@ -6,46 +6,66 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static clq_status read_whole(int fd, const char *path, char *data, size_t bytes) {
+clq_status clq_file_get(const clq_file *file, size_t offset, void *to, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
-        ssize_t got = read(fd, data + done, CLQ_MIN(bytes - done, (size_t)1 << 30));
+        ssize_t got =
+            pread(file->fd, (char *)to + done, CLQ_MIN(bytes - done, (size_t)1 << 30), (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return clq_fail(CLQ_READ, "%s: cannot read at offset %zu: %s", path, done, strerror(errno));
+        if (got < 0)
+            return clq_fail(CLQ_READ, "%s: cannot read at offset %zu: %s", file->path, offset + done, strerror(errno));
         if (got == 0)
-            return clq_fail(CLQ_READ, "%s: ends at offset %zu of %zu: it became shorter while it was read", path, done,
-                            bytes);
+            return clq_fail(CLQ_READ, "%s: ends at offset %zu of %zu: it became shorter while it was read", file->path,
+                            offset + done, file->bytes);
         done += (size_t)got;
     }
     return CLQ_OK;
 }
 
-static clq_status read_open(int fd, const char *path, size_t max_bytes, void **out, size_t *bytes) {
+static clq_status measure(clq_file *file, size_t max_bytes) {
     struct stat info;
-    if (fstat(fd, &info) != 0) return clq_fail(CLQ_READ, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return clq_fail(CLQ_READ, "%s: not a regular file", path);
+    if (fstat(file->fd, &info) != 0) return clq_fail(CLQ_READ, "%s: %s", file->path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return clq_fail(CLQ_READ, "%s: not a regular file", file->path);
     if ((uintmax_t)info.st_size > max_bytes || (uintmax_t)info.st_size >= SIZE_MAX - 64)
-        return clq_fail(CLQ_FORMAT, "%s: %jd bytes; the most that is read here is %zu", path, (intmax_t)info.st_size,
-                        max_bytes);
-    size_t size = (size_t)info.st_size;
-    char *data = clq_alloc_aligned(64, size + 1);
-    if (!data) return clq_fail_within(CLQ_MEMORY, "%s", path);
-    clq_status status = read_whole(fd, path, data, size);
+        return clq_fail(CLQ_FORMAT, "%s: %jd bytes; the most that is read here is %zu", file->path,
+                        (intmax_t)info.st_size, max_bytes);
+    file->bytes = (size_t)info.st_size;
+    return CLQ_OK;
+}
+
+clq_status clq_file_open(const char *path, size_t max_bytes, clq_file *out) {
+    clq_file file = {.path = path};
+    file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe must not wait for its writer */
+    if (file.fd < 0)
+        return clq_fail(errno == ENOENT || errno == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ, "%s: cannot open: %s", path,
+                        strerror(errno));
+    clq_status status = measure(&file, max_bytes);
+    if (status == CLQ_OK)
+        *out = file;
+    else
+        clq_file_close(&file);
+    return status;
+}
+
+void clq_file_close(clq_file *file) { close(file->fd); }
+
+clq_status clq_file_get_all(const clq_file *file, void **out, size_t *bytes) {
+    char *data = clq_alloc_aligned(64, file->bytes + 1);
+    if (!data) return clq_fail_within(CLQ_MEMORY, "%s", file->path);
+    clq_status status = clq_file_get(file, 0, data, file->bytes);
     if (status != CLQ_OK) {
         clq_free(data);
         return status;
     }
     *out = data;
-    *bytes = size;
+    *bytes = file->bytes;
     return CLQ_OK;
 }
 
 clq_status clq_file_read(const char *path, size_t max_bytes, void **out, size_t *bytes) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe must not wait for its writer */
-    if (fd < 0)
-        return clq_fail(errno == ENOENT || errno == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ, "%s: cannot open: %s", path,
-                        strerror(errno));
-    clq_status status = read_open(fd, path, max_bytes, out, bytes);
-    close(fd);
+    clq_file file;
+    CLQ_TRY(clq_file_open(path, max_bytes, &file));
+    clq_status status = clq_file_get_all(&file, out, bytes);
+    clq_file_close(&file);
     return status;
 }
 

@@ -5,7 +5,15 @@
 #define ZLIB_CONST /* next_in points to const */
 #include <zlib.h>
 
-enum { GZIP_ONLY = 16 + 15, ZLIB_CHUNK = 1 << 30, LIKELY_RATIO = 16 };
+enum { GZIP_ONLY = 16 + 15, ZLIB_CHUNK = 1 << 30, LIKELY_RATIO = 16, WINDOW_BYTES = 1 << 18, SHORTEST = 18 };
+
+/* The compressed file, of which a window is in memory: not the whole beside what is inflated. */
+typedef struct input {
+    clq_file file;
+    unsigned char *window; /* (WINDOW_BYTES) */
+    size_t first, end;     /* what the window holds of the file */
+    size_t offset;         /* of the byte that is to be inflated next; within the window or at its end */
+} input;
 
 /* What was inflated so far. */
 typedef struct output {
@@ -34,12 +42,26 @@ static clq_status make_room(output *to, size_t capacity) {
     return CLQ_OK;
 }
 
+/* Sees to it that the window holds at least `wanted` bytes from the offset on, or all that are left of the file. */
+static clq_status look_ahead(input *in, size_t wanted) {
+    if (in->end - in->offset >= wanted || in->end == in->file.bytes) return CLQ_OK;
+    size_t bytes = CLQ_MIN(in->file.bytes - in->offset, (size_t)WINDOW_BYTES);
+    CLQ_TRY(clq_file_get(&in->file, in->offset, in->window, bytes));
+    in->first = in->offset;
+    in->end = in->first + bytes;
+    return CLQ_OK;
+}
+
+static const unsigned char *next_byte(const input *in) { return in->window + (in->offset - in->first); }
+
 /* The last 4 bytes tell the inflated size of the last member, modulo 2^32: usually all, but it may
  * lie, so it buys no more than a likely ratio. */
-static size_t first_guess(const unsigned char *in, size_t size, size_t max_bytes) {
-    const unsigned char *last = in + size - 4;
+static clq_status first_guess(const input *in, size_t max_bytes, size_t *out) {
+    unsigned char last[4];
+    CLQ_TRY(clq_file_get(&in->file, in->file.bytes - sizeof last, last, sizeof last));
     size_t told = (size_t)last[0] | (size_t)last[1] << 8 | (size_t)last[2] << 16 | (size_t)last[3] << 24;
-    return CLQ_MIN(CLQ_MIN(told, max_bytes), size * LIKELY_RATIO) + 1;
+    *out = CLQ_MIN(CLQ_MIN(told, max_bytes), in->file.bytes * LIKELY_RATIO) + 1;
+    return CLQ_OK;
 }
 
 static clq_status fail_stream(const output *to, const z_stream *stream, size_t offset, int result) {
@@ -60,50 +82,59 @@ static clq_status grow(output *to) {
     return make_room(to, to->capacity > most / 2 ? most : to->capacity * 2);
 }
 
-/* Inflates one member, which starts at in + *offset, and moves *offset behind it. */
-static clq_status inflate_member(z_stream *stream, const unsigned char *in, size_t size, size_t *offset, output *to) {
+/* Inflates one member, which starts at the input's offset, and goes behind it. */
+static clq_status inflate_member(z_stream *stream, input *in, output *to) {
     for (;;) {
         CLQ_TRY(grow(to));
+        CLQ_TRY(look_ahead(in, 1));
         uInt room = (uInt)CLQ_MIN(to->capacity - to->bytes, (size_t)ZLIB_CHUNK);
-        uInt given = (uInt)CLQ_MIN(size - *offset, (size_t)ZLIB_CHUNK);
-        stream->next_in = in + *offset;
+        uInt given = (uInt)(in->end - in->offset);
+        stream->next_in = next_byte(in);
         stream->avail_in = given;
         stream->next_out = (Bytef *)to->data + to->bytes;
         stream->avail_out = room;
         int result = inflate(stream, Z_NO_FLUSH);
-        *offset += given - stream->avail_in;
+        in->offset += given - stream->avail_in;
         to->bytes += room - stream->avail_out;
         if (result == Z_STREAM_END) return CLQ_OK;
-        if (result != Z_OK) return fail_stream(to, stream, *offset, result);
+        if (result != Z_OK) return fail_stream(to, stream, in->offset, result);
     }
 }
 
 static bool is_gzip(const unsigned char *in, size_t size) { return size >= 2 && in[0] == 0x1f && in[1] == 0x8b; }
 
-static clq_status inflate_all(z_stream *stream, const unsigned char *in, size_t size, output *to) {
-    for (size_t offset = 0; offset < size;) {
-        if (!is_gzip(in + offset, size - offset))
-            return clq_fail(CLQ_FORMAT, "%s: trailing bytes after the gzip stream, at offset %zu", to->path, offset);
+static clq_status inflate_all(z_stream *stream, input *in, output *to) {
+    while (in->offset < in->file.bytes) {
+        CLQ_TRY(look_ahead(in, 2));
+        if (!is_gzip(next_byte(in), in->end - in->offset))
+            return clq_fail(CLQ_FORMAT, "%s: trailing bytes after the gzip stream, at offset %zu", to->path,
+                            in->offset);
         if (inflateReset(stream) != Z_OK) return clq_fail(CLQ_SYSTEM, "%s: zlib cannot start", to->path);
-        CLQ_TRY(inflate_member(stream, in, size, &offset, to));
+        CLQ_TRY(inflate_member(stream, in, to));
     }
     return to->bytes <= to->max_bytes ? CLQ_OK : grow(to);
 }
 
-static clq_status inflate_file(const char *path, const unsigned char *in, size_t size, size_t max_bytes, void **out,
-                               size_t *bytes) {
-    if (size < 18) return clq_fail(CLQ_FORMAT, "%s: truncated gzip: only %zu bytes", path, size);
-    output to = {.path = path, .max_bytes = max_bytes};
-    CLQ_TRY(make_room(&to, first_guess(in, size, max_bytes)));
+static clq_status inflate_into(input *in, output *to) {
+    size_t guess;
+    CLQ_TRY(first_guess(in, to->max_bytes, &guess));
+    CLQ_TRY(make_room(to, guess));
     z_stream stream = {.zalloc = inflate_alloc, .zfree = inflate_free};
-    clq_status status;
     int result = inflateInit2(&stream, GZIP_ONLY);
-    if (result == Z_OK) {
-        status = inflate_all(&stream, in, size, &to);
-        inflateEnd(&stream);
-    } else {
-        status = fail_stream(&to, &stream, 0, result);
-    }
+    if (result != Z_OK) return fail_stream(to, &stream, 0, result);
+    clq_status status = inflate_all(&stream, in, to);
+    inflateEnd(&stream);
+    return status;
+}
+
+static clq_status inflate_file(const clq_file *file, size_t max_bytes, void **out, size_t *bytes) {
+    if (file->bytes < SHORTEST)
+        return clq_fail(CLQ_FORMAT, "%s: truncated gzip: only %zu bytes", file->path, file->bytes);
+    input in = {.file = *file, .window = clq_alloc(WINDOW_BYTES, 1)};
+    if (!in.window) return clq_fail_within(CLQ_MEMORY, "%s", file->path);
+    output to = {.path = file->path, .max_bytes = max_bytes};
+    clq_status status = inflate_into(&in, &to);
+    clq_free(in.window);
     if (status != CLQ_OK) {
         clq_free(to.data);
         return status;
@@ -113,21 +144,23 @@ static clq_status inflate_file(const char *path, const unsigned char *in, size_t
     return CLQ_OK;
 }
 
+static clq_status read_either(const clq_file *file, size_t max_bytes, void **out, size_t *bytes) {
+    unsigned char magic[2] = {0};
+    size_t looked = CLQ_MIN(file->bytes, sizeof magic);
+    CLQ_TRY(clq_file_get(file, 0, magic, looked));
+    if (is_gzip(magic, looked)) return inflate_file(file, max_bytes, out, bytes);
+    if (file->bytes > max_bytes)
+        return clq_fail(CLQ_FORMAT, "%s: %zu bytes; the most that is read here is %zu", file->path, file->bytes,
+                        max_bytes);
+    return clq_file_get_all(file, out, bytes);
+}
+
 clq_status clq_gz_read(const char *path, size_t max_bytes, void **out, size_t *bytes) {
     max_bytes = CLQ_MIN(max_bytes, (size_t)PTRDIFF_MAX / 2);
-    void *data;
-    size_t size, slack = max_bytes / 64 + 4096; /* gzip adds a little to what it cannot compress */
-    CLQ_TRY(clq_file_read(path, max_bytes + slack, &data, &size));
-    if (!is_gzip(data, size)) {
-        if (size > max_bytes) {
-            clq_free(data);
-            return clq_fail(CLQ_FORMAT, "%s: %zu bytes; the most that is read here is %zu", path, size, max_bytes);
-        }
-        *out = data;
-        *bytes = size;
-        return CLQ_OK;
-    }
-    clq_status status = inflate_file(path, data, size, max_bytes, out, bytes);
-    clq_free(data);
+    size_t slack = max_bytes / 64 + 4096; /* gzip adds a little to what it cannot compress */
+    clq_file file;
+    CLQ_TRY(clq_file_open(path, max_bytes + slack, &file));
+    clq_status status = read_either(&file, max_bytes, out, bytes);
+    clq_file_close(&file);
     return status;
 }

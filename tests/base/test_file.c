@@ -31,9 +31,9 @@ static bool strikes(int error) {
     return true;
 }
 
-ssize_t read(int fd, void *data, size_t bytes) {
+ssize_t pread(int fd, void *data, size_t bytes, off_t offset) {
     if (strikes(fault.read_error)) return -1;
-    return syscall(SYS_read, fd, data, fault.brief && bytes > 3 ? 3 : bytes);
+    return syscall(SYS_pread64, fd, data, fault.brief && bytes > 3 ? 3 : bytes, offset);
 }
 
 ssize_t write(int fd, const void *data, size_t bytes) {

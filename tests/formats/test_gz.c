@@ -72,6 +72,28 @@ static void what_cannot_be_compressed(void **state) {
     expect_refusal(files_path("noise"), sizeof(data) - 1, "more than");
 }
 
+/* A second member that begins at each place around the end of what is read at once. */
+static void members_across_pieces(void **state) {
+    (void)state;
+    enum { PIECE = 1 << 18, LONGEST = PIECE + 100 };
+    clq_random random = clq_random_start(6, 0);
+    unsigned char *data = clq_alloc(LONGEST + 5, 1);
+    assert_non_null(data);
+    for (size_t i = 0; i < LONGEST; i++) data[i] = (unsigned char)clq_random_u32(&random);
+    for (size_t end = PIECE - 3; end <= PIECE + 1; end++) {
+        size_t bytes = end, size = 0;
+        for (int i = 0; i < 9 && size != end; i++) { /* noise becomes a little longer: how much is zlib's affair */
+            bytes -= size ? size - end : 0;
+            (void)remove(files_path("noise"));
+            free(files_get(append_gz("noise", data, bytes), &size));
+        }
+        assert_int_equal(size, end);
+        memcpy(data + bytes, "after", 5);
+        expect(append_gz("noise", data + bytes, 5), bytes + 5, data, bytes + 5);
+    }
+    clq_free(data);
+}
+
 static void bombs(void **state) {
     (void)state;
     char *zeros = clq_alloc(1 << 20, 1);
@@ -115,8 +137,8 @@ static void damage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_files), cmocka_unit_test(members), cmocka_unit_test(what_cannot_be_compressed),
-        cmocka_unit_test(bombs),       cmocka_unit_test(damage),
+        cmocka_unit_test(plain_files),           cmocka_unit_test(members), cmocka_unit_test(what_cannot_be_compressed),
+        cmocka_unit_test(members_across_pieces), cmocka_unit_test(bombs),   cmocka_unit_test(damage),
     };
     return cmocka_run_group_tests(tests, files_begin, files_end);
 }
