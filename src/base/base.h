@@ -63,6 +63,7 @@ void *clq_alloc(size_t count, size_t size);
 void *clq_realloc(void *block, size_t old_count, size_t new_count, size_t size);
 /* As clq_alloc, aligned to `alignment` (a power of two, at least sizeof(void *)). */
 void *clq_alloc_aligned(size_t alignment, size_t bytes);
+void *clq_alloc_unset(size_t alignment, size_t bytes); /* the same, not zeroed: for what is filled at once */
 void clq_free(void *block); /* any of the above; takes NULL */
 char *clq_strdup(const char *text);
 char *clq_strprintf(const char *format, ...) CLQ_PRINTF(1, 2); /* NULL on failure */
@@ -98,6 +99,10 @@ bool clq_parse_double(const char *text, double min, double max, double *out);
 /* ---- time and environment (environment.c) ---- */
 
 double clq_now(void); /* seconds, monotonic */
+/* Adds every variable whose name starts so as a line, in the order of names. False without memory. */
+bool clq_environment_describe(const char *const *starts, size_t count, clq_text *text);
+/* Sets a variable for what the process loads later. Of a program's own, before it has threads. */
+bool clq_environment_set(const char *name, const char *value);
 /* The folder for caches: $CLIQUE_CACHE_DIR, else $XDG_CACHE_HOME/clique, else ~/.cache/clique; made on demand.
  * The only place, with clq_environment, where the environment is read. Caller frees. */
 clq_status clq_cache_dir(char **out);

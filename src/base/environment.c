@@ -1,6 +1,7 @@
 #include "base/base.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 double clq_now(void) {
@@ -13,6 +14,30 @@ const char *clq_environment(const char *name) {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
 }
+
+static bool starts_so(const char *variable, const char *const *starts, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(variable, starts[i], strlen(starts[i])) == 0) return true;
+    return false;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+bool clq_environment_describe(const char *const *starts, size_t count, clq_text *text) {
+    extern char **environ;
+    size_t all = 0, kept = 0;
+    while (environ[all]) all++;
+    char **variables = clq_alloc(all, sizeof *variables);
+    if (!variables) return false;
+    for (size_t i = 0; i < all; i++)
+        if (starts_so(environ[i], starts, count)) variables[kept++] = environ[i];
+    if (kept > 1) qsort(variables, kept, sizeof *variables, by_name);
+    for (size_t i = 0; i < kept; i++) clq_text_add(text, "%s\n", variables[i]);
+    clq_free(variables);
+    return !text->failed;
+}
+
+bool clq_environment_set(const char *name, const char *value) { return setenv(name, value, 1) == 0; }
 
 /* Where the cache belongs, by CLIQUE_CACHE_DIR or the XDG base directory specification, which has
  * relative paths ignored. */

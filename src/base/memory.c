@@ -46,10 +46,15 @@ void *clq_realloc(void *block, size_t old_count, size_t new_count, size_t size) 
     return grown;
 }
 
-void *clq_alloc_aligned(size_t alignment, size_t bytes) {
+void *clq_alloc_unset(size_t alignment, size_t bytes) {
     void *block;
     if (refused_by_test() || posix_memalign(&block, alignment, bytes ? bytes : 1) != 0) return out_of_memory(bytes, 1);
-    memset(block, 0, bytes);
+    return block;
+}
+
+void *clq_alloc_aligned(size_t alignment, size_t bytes) {
+    void *block = clq_alloc_unset(alignment, bytes);
+    if (block) memset(block, 0, bytes);
     return block;
 }
 

@@ -92,6 +92,7 @@ clq_status clq_options_parse(const struct argp_option *table, const char *about,
 
 /* Everything a run stands on, in the order of its making. */
 typedef struct clq_setup {
+    clq_system *recalled; /* until the system is open */
     clq_system *system;
     clq_devices devices;
     clq_model *model;
@@ -101,9 +102,16 @@ typedef struct clq_setup {
 } clq_setup;
 void clq_setup_release(clq_setup *setup);
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options);
+/* Looks up which drivers are needed. First of all, before there are threads. */
+clq_status clq_setup_recall(clq_setup *setup, const clq_options *options);
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);
 /* One part of the data, cut into batches; fails where the part is missing. */
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out);
+/* The same in a thread, while devices are opened. */
+typedef struct clq_data_reading clq_data_reading;
+clq_status clq_data_reading_start(const clq_options *options, const char *part, clq_data_reading **out);
+clq_status clq_data_reading_end(clq_data_reading **reading, clq_dataset **out); /* waits; *reading becomes NULL */
+void clq_data_reading_cancel(clq_data_reading *reading);                        /* takes NULL */
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only);
 
 /* Where people read: stdout, or stderr when stdout is for JSON. */

@@ -8,6 +8,7 @@ static clq_status prepare(clq_setup *s, const clq_options *o) {
     if (!o->weights)
         return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote");
     CLQ_TRY(clq_setup_model(s, o));
+    CLQ_TRY(clq_setup_recall(s, o));
     CLQ_TRY(clq_setup_devices(s, o));
     CLQ_TRY(clq_setup_data(o, "test", &s->test));
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));

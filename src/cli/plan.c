@@ -95,6 +95,7 @@ clq_status clq_command_plan(int argc, char **argv) {
                               argc, argv, &options));
     clq_setup setup = {0};
     clq_status status = clq_setup_model(&setup, &options);
+    if (status == CLQ_OK) status = clq_setup_recall(&setup, &options);
     if (status == CLQ_OK) status = clq_setup_devices(&setup, &options);
     if (status == CLQ_OK) status = clq_setup_trainer(&setup, &options, CLQ_U8, false);
     if (status == CLQ_OK) status = show(&setup, &options);

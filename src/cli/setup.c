@@ -15,6 +15,7 @@ void clq_setup_release(clq_setup *setup) {
     clq_dataset_destroy(setup->test);
     clq_model_destroy(setup->model);
     clq_system_close(setup->system);
+    clq_system_close(setup->recalled);
     *setup = (clq_setup){0};
 }
 
@@ -28,8 +29,15 @@ clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
     return clq_model_builtin(options->model, &setup->model);
 }
 
+clq_status clq_setup_recall(clq_setup *setup, const clq_options *options) {
+    return clq_system_recall(options->devices, &setup->recalled);
+}
+
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
-    CLQ_TRY(clq_system_open(NULL, &setup->system));
+    clq_system *recalled = setup->recalled;
+    setup->recalled = NULL;
+    CLQ_TRY(clq_system_open_recalled(recalled, NULL, &setup->system));
+    clq_trim_code();
     CLQ_TRY(clq_devices_select(setup->system, options->devices, &setup->devices));
     setup->global_batch = options->batch               ? options->batch
                           : options->batch_per_replica ? options->batch_per_replica * setup->devices.count
@@ -47,6 +55,50 @@ clq_status clq_setup_data(const clq_options *options, const char *part, clq_data
     else
         *out = data;
     return status;
+}
+
+struct clq_data_reading {
+    const clq_options *options;
+    const char *part;
+    clq_thread *thread;
+    clq_dataset *data; /* NULL where it failed */
+    clq_error error;
+};
+
+static void read_data(void *context) {
+    clq_data_reading *reading = context;
+    clq_status status = clq_setup_data(reading->options, reading->part, &reading->data);
+    if (status != CLQ_OK) clq_error_take(status, &reading->error);
+}
+
+clq_status clq_data_reading_start(const clq_options *options, const char *part, clq_data_reading **out) {
+    clq_data_reading *reading = clq_alloc(1, sizeof *reading);
+    if (!reading) return CLQ_MEMORY;
+    reading->options = options;
+    reading->part = part;
+    clq_status status = clq_thread_start("data", read_data, reading, &reading->thread);
+    if (status != CLQ_OK)
+        clq_free(reading);
+    else
+        *out = reading;
+    return status;
+}
+
+clq_status clq_data_reading_end(clq_data_reading **reading, clq_dataset **out) {
+    clq_data_reading *ended = *reading;
+    *reading = NULL;
+    clq_thread_join(ended->thread);
+    clq_status status = ended->data ? CLQ_OK : clq_error_raise(&ended->error);
+    if (ended->data) *out = ended->data;
+    clq_free(ended);
+    return status;
+}
+
+void clq_data_reading_cancel(clq_data_reading *reading) {
+    if (!reading) return;
+    clq_thread_join(reading->thread);
+    clq_dataset_destroy(reading->data);
+    clq_free(reading);
 }
 
 static clq_status parse_strategy(const char *text, clq_strategy_kind *out) {
@@ -88,6 +140,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     config.bucket_bytes = (size_t)options->bucket_bytes;
     config.trace_steps = options->trace ? TRACE_STEPS : 0;
     CLQ_TRY(clq_trainer_create(setup->model, &setup->devices, &config, &setup->trainer));
+    clq_trim_code();
     const char *weights = options->weights ? options->weights : options->init;
     return weights ? clq_trainer_load(setup->trainer, weights) : CLQ_OK;
 }

@@ -13,6 +13,7 @@ enum { STEPS_KEPT = 1 << 16 };
 typedef struct training {
     const clq_options *options;
     clq_setup setup;
+    clq_data_reading *reading, *reading_test; /* until the sets are there */
     clq_step_log log;
     FILE *talk;
     bool terminal;      /* a progress line may be redrawn */
@@ -85,7 +86,7 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
 static clq_status open_data(training *t) {
     const clq_options *o = t->options;
     clq_setup *s = &t->setup;
-    CLQ_TRY(clq_setup_data(o, "train", &s->train));
+    CLQ_TRY(clq_data_reading_end(&t->reading, &s->train));
     uint64_t buffer = clq_dataset_get_info(s->train)->samples;
     if (o->shuffle && strcmp(o->shuffle, "off") == 0)
         buffer = 0;
@@ -95,11 +96,16 @@ static clq_status open_data(training *t) {
     CLQ_TRY(clq_dataset_batch(s->train, s->global_batch, o->drop_remainder));
     CLQ_TRY(clq_dataset_prefetch(s->train, CLQ_AUTO));
     if (o->no_test) return CLQ_OK;
-    clq_status status = clq_setup_data(o, "test", &s->test);
+    clq_status status = clq_data_reading_end(&t->reading_test, &s->test);
     if (status == CLQ_NOT_FOUND) return clq_fail_within(status, "no test set (--no-test trains without one)");
     CLQ_TRY(status);
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));
     return clq_dataset_prefetch(s->test, CLQ_AUTO);
+}
+
+/* Kernels, and calls of libraries; a batch's upload and the all-reduce come beside them. */
+static size_t launches_per_step(const training *t, unsigned replica) {
+    return clq_list_launch_count(clq_plan_list(clq_trainer_plan(t->setup.trainer, replica)));
 }
 
 static void introduce(const training *t) {
@@ -111,7 +117,8 @@ static void introduce(const training *t) {
         clq_device_info device;
         size_t share;
         if (clq_trainer_replica(s->trainer, r, &device, &share) == CLQ_OK)
-            fprintf(t->talk, "  %u: %s (%s), %zu of each batch\n", r, device.name, device.driver, share);
+            fprintf(t->talk, "  %u: %s (%s), %zu of each batch, %zu launches a step\n", r, device.name, device.driver,
+                    share, launches_per_step(t, r));
     }
 }
 
@@ -136,7 +143,11 @@ static clq_status prepare(training *t) {
     t->step_ms = clq_alloc(STEPS_KEPT, sizeof *t->step_ms);
     if (!t->step_ms) return CLQ_MEMORY;
     CLQ_TRY(clq_setup_model(&t->setup, o));
+    CLQ_TRY(clq_setup_recall(&t->setup, o));
+    CLQ_TRY(clq_data_reading_start(o, "train", &t->reading));
     CLQ_TRY(clq_setup_devices(&t->setup, o));
+    /* Not sooner: while drivers are loaded the process is at its largest. */
+    if (!o->no_test) CLQ_TRY(clq_data_reading_start(o, "test", &t->reading_test));
     CLQ_TRY(open_data(t));
     CLQ_TRY(clq_setup_trainer(&t->setup, o, clq_dataset_get_info(t->setup.train)->sample_dtype, false));
     CLQ_TRY(try_trace(o->trace));
@@ -205,12 +216,13 @@ static clq_status print_result(training *t) {
     char verdict[160];
     judge(t, verdict, sizeof verdict);
     return clq_print_json(
-        json_pack("{s:s, s:i, s:I, s:o, s:f, s:f, s:o, s:{s:f, s:f}, s:I, s:I, s:s}", "model",
+        json_pack("{s:s, s:i, s:I, s:o, s:f, s:f, s:o, s:{s:f, s:f}, s:I, s:I, s:I, s:s}", "model",
                   clq_model_name(t->setup.model), "replicas", (int)clq_trainer_replicas(t->setup.trainer),
                   "global_batch", (json_int_t)t->setup.global_batch, "devices", describe_devices(t), "first_step_s",
                   t->first_step_s, "images_per_s", (double)best->train.samples / best->train.seconds, "epochs", epochs,
-                  "step_ms", "p50", p50, "p95", p95, "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024,
-                  "device_bytes", (json_int_t)clq_trainer_device_bytes(t->setup.trainer), "verdict", verdict));
+                  "step_ms", "p50", p50, "p95", p95, "launches_per_step", (json_int_t)launches_per_step(t, 0),
+                  "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
+                  (json_int_t)clq_trainer_device_bytes(t->setup.trainer), "verdict", verdict));
 }
 
 static clq_status train(training *t) {
@@ -274,6 +286,8 @@ clq_status clq_command_train(int argc, char **argv) {
     training t = {.options = &options};
     clq_status status = train(&t);
     if (t.log.file) fclose(t.log.file); /* the failure that kept it open is the one to tell */
+    clq_data_reading_cancel(t.reading); /* where something else failed meanwhile */
+    clq_data_reading_cancel(t.reading_test);
     clq_setup_release(&t.setup);
     clq_free(t.step_ms);
     clq_free(t.epochs);

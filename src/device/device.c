@@ -111,6 +111,7 @@ clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *
     cl_uint distinct = 0;
     clq_status status;
     for (uint32_t i = 0; i < count; i++) {
+        clq_device_close(clq_system_take_tested(system, choices[i].index)); /* in a context of its own */
         CLQ_TRY_OR(fail, status, open_choice(system, choices[i], &opened[i]));
         cl_uint k = 0;
         while (k < distinct && ids[k] != opened[i]->id) k++;
@@ -134,6 +135,11 @@ fail:
 }
 
 clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_device **out) {
+    clq_device *tested = choice.parts == 1 ? clq_system_take_tested(system, choice.index) : NULL;
+    if (tested) {
+        *out = tested;
+        return CLQ_OK;
+    }
     return clq_devices_open_shared(system, &choice, 1, out);
 }
 

@@ -21,6 +21,18 @@
  * own queues and kernels. */
 typedef struct clq_device clq_device;
 
+/* A system as it was listed last, where what SPEC selects is known from that to need one driver alone, which the loader
+ * is then told to open alone, for the whole process: call it before any other use of OpenCL and before there are
+ * threads. Else NULL. */
+clq_status clq_system_recall(const char *spec, clq_system **out);
+/* As clq_system_open. Takes `recalled` over, which may be NULL; its devices keep their indices, and those of other
+ * drivers are listed as not usable. */
+clq_status clq_system_open_recalled(clq_system *recalled, const clq_system_config *config, clq_system **out);
+
+/* Gives back memory pages of code that has been read and can be read again (trim.c): after drivers were loaded, after
+ * programs were built. Of a process that loads no library meanwhile. */
+void clq_trim_code(void);
+
 /* Opens one entry of a selection in a context of its own. */
 clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_device **out);
 /* Wraps what a caller of the library owns (retained, not owned). Used by comm's public calls. */

@@ -31,6 +31,7 @@ typedef struct clq_device_entry {
     cl_device_id id;
     uint32_t ordinal; /* among the devices of its driver: the 1 of pocl:1 */
     bool tested;
+    _Atomic(clq_device *) tested_device; /* has passed, and is for the first who opens it */
 } clq_device_entry;
 
 struct clq_system {
@@ -38,12 +39,20 @@ struct clq_system {
     uint64_t memory_limit;
     size_t count;
     clq_device_entry *entries;
+    bool recalled;        /* the entries without an id are of drivers that were left alone (recall.c) */
+    clq_hash128 list_key; /* where recalled */
 };
+
+/* Keeps the list of all devices for clq_system_recall; makes that one's next tries give nothing. */
+void clq_system_keep_list(const clq_system *system);
+void clq_system_forget_list(const clq_system *system);
 
 /* Fills `info` but for its index. */
 void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_info *info);
 /* Runs the self-test of one device if it had none. The status is for failures outside the device. */
 clq_status clq_system_test_device(clq_system *system, size_t index);
+/* The device that was opened for the test, once: the caller's. NULL where there is none. */
+clq_device *clq_system_take_tested(clq_system *system, uint32_t index);
 /* "pocl:0 (name)" */
 void clq_entry_label(const clq_device_entry *entry, char *out, size_t bytes);
 /* How many equal parts the device can be split into at most; 1 where it cannot be split. */
@@ -65,7 +74,10 @@ typedef struct clq_program {
     struct clq_program *next;
     clq_hash128 key;
     cl_program program;
-    bool unsaved; /* built from source: the cache does not hold all of it yet */
+    bool unsaved;                           /* built from source: the cache does not hold all of it yet */
+    bool early;                             /* what the cache holds of it was asked for before its kernels ran */
+    const struct clq_kernel_source *source; /* unsaved: what it was built from */
+    char *built_options;                    /* unsaved: and with */
 } clq_program;
 
 struct clq_device {
@@ -97,6 +109,8 @@ bool clq_twin_name(int twin, unsigned char *binary, size_t bytes);
 /* Around building a program and keeping it: of twins that want the same, one compiles and the others find it kept. */
 void clq_twin_build_begin(int twin);
 void clq_twin_build_end(int twin);
+/* Whether no other device is open that may want what this one builds. */
+bool clq_twin_is_alone(int twin);
 
 /* Releases the program table, saving what the cache does not hold yet. */
 void clq_programs_close(clq_device *device);

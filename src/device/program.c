@@ -4,10 +4,15 @@
 
 #include <string.h>
 
-const char *clq_source_text(const char *file) {
+static const clq_kernel_source *find_source(const char *file) {
     for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
-        if (strcmp(source->name, file) == 0) return source->text;
+        if (strcmp(source->name, file) == 0) return source;
     return NULL;
+}
+
+const char *clq_source_text(const char *file) {
+    const clq_kernel_source *source = find_source(file);
+    return source ? source->text : NULL;
 }
 
 /* Everything that the compiled program depends on. */
@@ -79,11 +84,12 @@ static clq_status build_from_cache(const clq_device *device, clq_hash128 key, co
     return CLQ_OK;
 }
 
-static clq_status build_from_source(const clq_device *device, const char *file, const char *source, const char *options,
+static clq_status build_from_source(const clq_device *device, const clq_kernel_source *source, const char *options,
                                     cl_program *out) {
+    const char *file = source->name;
     char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file);
     if (!line) return CLQ_MEMORY;
-    const char *parts[3] = {clq_source_text("prelude"), line, source};
+    const char *parts[3] = {clq_source_text("prelude"), line, source->text};
     cl_int error;
     cl_program program = clCreateProgramWithSource(device->context, 3, parts, NULL, &error);
     clq_free(line);
@@ -143,34 +149,42 @@ static void save(const clq_device *device, const clq_program *entry) {
     clq_free(binary);
 }
 
-/* From the cache, or else from source. What a twin built is kept at once, for the others to find. */
-static clq_status load_or_build(const clq_device *device, const char *file, const char *source, const char *options,
+/* From the cache, or else from source. What a twin built is kept at once, where there are others to find it. */
+static clq_status load_or_build(const clq_device *device, const clq_kernel_source *source, const char *options,
                                 clq_program *entry) {
     CLQ_TRY(build_from_cache(device, entry->key, options, &entry->program));
     if (entry->program) return CLQ_OK;
     entry->unsaved = true;
-    if (device->twin < 0) return build_from_source(device, file, source, options, &entry->program);
-    char *own = device->twin > 0 ? clq_strprintf("%s -DCLQ_TWIN=%d", options, device->twin) : clq_strdup(options);
-    clq_status status = own ? build_from_source(device, file, source, own, &entry->program) : CLQ_MEMORY;
-    clq_free(own);
-    if (status == CLQ_OK) save(device, entry);
-    return status;
+    entry->source = source;
+    entry->built_options =
+        device->twin > 0 ? clq_strprintf("%s -DCLQ_TWIN=%d", options, device->twin) : clq_strdup(options);
+    if (!entry->built_options) return CLQ_MEMORY;
+    CLQ_TRY(build_from_source(device, source, entry->built_options, &entry->program));
+    entry->early = !clq_twin_is_alone(device->twin);
+    if (entry->early) save(device, entry);
+    return CLQ_OK;
 }
 
-static clq_status program_add(clq_device *device, const char *file, const char *source, const char *options,
-                              clq_hash128 key, clq_program **out) {
+static void entry_free(clq_program *entry) {
+    if (!entry) return;
+    clq_free(entry->built_options);
+    clq_free(entry);
+}
+
+static clq_status program_add(clq_device *device, const clq_kernel_source *source, const char *options, clq_hash128 key,
+                              clq_program **out) {
     clq_program *entry = clq_alloc(1, sizeof *entry);
     if (entry) entry->key = key;
     char *all = clq_strprintf("%s %s", device->options, options);
     clq_status status = entry && all ? CLQ_OK : CLQ_MEMORY;
     if (status == CLQ_OK) {
         clq_twin_build_begin(device->twin);
-        status = load_or_build(device, file, source, all, entry);
+        status = load_or_build(device, source, all, entry);
         clq_twin_build_end(device->twin);
     }
     clq_free(all);
     if (status != CLQ_OK) {
-        clq_free(entry);
+        entry_free(entry);
         return status;
     }
     entry->next = device->programs;
@@ -181,31 +195,42 @@ static clq_status program_add(clq_device *device, const char *file, const char *
 
 clq_status clq_program_get(clq_device *device, const char *file, const char *options, cl_program *out) {
     CLQ_TRY(clq_device_alive(device));
-    const char *source = clq_source_text(file);
+    const clq_kernel_source *source = find_source(file);
     if (!source) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", file);
     clq_hash128 key;
-    CLQ_TRY(program_key(device, source, options, &key));
+    CLQ_TRY(program_key(device, source->text, options, &key));
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&device->lock);
     clq_program *entry = device->programs;
     while (entry && (entry->key.low != key.low || entry->key.high != key.high)) entry = entry->next;
-    if (!entry) status = program_add(device, file, source, options, key, &entry);
+    if (!entry) status = program_add(device, source, options, key, &entry);
     if (status == CLQ_OK) *out = entry->program;
     pthread_mutex_unlock(&device->lock);
     return status;
 }
 
-/* Saved now, after the kernels ran: PoCL specialises a kernel for its work-group at the first launch, and a binary
- * taken later holds that too. */
+/* PoCL specialises a kernel for its work-group at the first launch, and a binary that is asked for after it holds that
+ * too; but a program that was asked before gives the same binary for ever. Built once more, from what PoCL keeps on
+ * disk itself, it is a program that was not asked yet. */
+static void save_whole(const clq_device *device, clq_program *entry) {
+    cl_program again;
+    if (entry->early) {
+        if (build_from_source(device, entry->source, entry->built_options, &again) != CLQ_OK) return;
+        (void)clReleaseProgram(entry->program);
+        entry->program = again;
+    }
+    save(device, entry);
+}
+
 void clq_programs_close(clq_device *device) {
     clq_program *entry = device->programs;
     while (entry) {
         clq_program *next = entry->next;
         if (!clq_device_lost(device)) {
-            if (entry->unsaved) save(device, entry);
+            if (entry->unsaved) save_whole(device, entry);
             (void)clReleaseProgram(entry->program);
         }
-        clq_free(entry);
+        entry_free(entry);
         entry = next;
     }
     device->programs = NULL;

@@ -31,17 +31,42 @@ static void check_description(clq_device_info *info) {
     clq_log(CLQ_LOG_WARNING, "device %u is not used: %s", (unsigned)info->index, info->reason);
 }
 
+/* Where a recalled system knows the device already, its place there; else one at the end. */
+static clq_device_entry *place_of(clq_system *system, const clq_device_info *info, uint32_t ordinal) {
+    for (size_t i = 0; i < system->count; i++) {
+        clq_device_entry *entry = &system->entries[i];
+        if (!entry->id && entry->ordinal == ordinal && strcmp(entry->info.driver, info->driver) == 0 &&
+            strcmp(entry->info.name, info->name) == 0)
+            return entry;
+    }
+    if (system->recalled) clq_system_forget_list(system); /* it is not the machine that was listed */
+    return &system->entries[system->count++];
+}
+
 static void add_device(clq_system *system, cl_platform_id platform, cl_device_id id) {
-    clq_device_entry *entry = &system->entries[system->count];
+    clq_device_info info;
+    uint32_t ordinal = 0;
+    clq_describe_device(platform, id, &info);
+    for (size_t i = 0; i < system->count; i++)
+        ordinal += system->entries[i].id && strcmp(system->entries[i].info.driver, info.driver) == 0;
+    clq_device_entry *entry = place_of(system, &info, ordinal);
     entry->platform = platform;
     entry->id = id;
-    clq_describe_device(platform, id, &entry->info);
-    entry->info.index = (uint32_t)system->count;
+    entry->ordinal = ordinal;
+    entry->info = info;
+    entry->info.index = (uint32_t)(entry - system->entries);
     check_description(&entry->info);
     entry->tested = !entry->info.usable;
-    for (size_t i = 0; i < system->count; i++)
-        if (strcmp(system->entries[i].info.driver, entry->info.driver) == 0) entry->ordinal++;
-    system->count++;
+}
+
+static void leave_out_others(clq_system *system) {
+    for (size_t i = 0; i < system->count; i++) {
+        clq_device_entry *entry = &system->entries[i];
+        if (entry->id) continue;
+        entry->info.usable = false;
+        (void)snprintf(entry->info.reason, sizeof entry->info.reason,
+                       "its driver was left alone: it was not asked for");
+    }
 }
 
 static clq_status add_platform(clq_system *system, cl_platform_id platform) {
@@ -81,7 +106,11 @@ static clq_status choose_cache(const clq_system_config *config, char **out) {
 }
 
 clq_status clq_system_open(const clq_system_config *config, clq_system **out) {
-    clq_system *system = clq_alloc(1, sizeof *system);
+    return clq_system_open_recalled(NULL, config, out);
+}
+
+clq_status clq_system_open_recalled(clq_system *recalled, const clq_system_config *config, clq_system **out) {
+    clq_system *system = recalled ? recalled : clq_alloc(1, sizeof *system);
     if (!system) return CLQ_MEMORY;
     system->memory_limit = config ? config->memory_limit_bytes : 0;
     clq_status status;
@@ -90,6 +119,10 @@ clq_status clq_system_open(const clq_system_config *config, clq_system **out) {
     CLQ_TRY_OR(fail, status, choose_cache(config, &system->cache_dir));
     CLQ_TRY_OR(fail, status, list_platforms(platforms, &count));
     for (cl_uint i = 0; i < count; i++) CLQ_TRY_OR(fail, status, add_platform(system, platforms[i]));
+    if (recalled)
+        leave_out_others(system);
+    else
+        clq_system_keep_list(system);
     *out = system;
     return CLQ_OK;
 fail:
@@ -99,6 +132,7 @@ fail:
 
 void clq_system_close(clq_system *system) {
     if (!system) return;
+    for (size_t i = 0; i < system->count; i++) clq_device_close(clq_system_take_tested(system, (uint32_t)i));
     clq_free(system->entries);
     clq_free(system->cache_dir);
     clq_free(system);
@@ -122,13 +156,17 @@ clq_status clq_system_test_device(clq_system *system, size_t index) {
     clq_device *device = NULL;
     clq_status status = clq_device_open(system, (clq_device_choice){(uint32_t)index, 0, 1}, &device);
     if (status == CLQ_OK) status = clq_device_self_test(device, &ok, reason, sizeof reason);
-    clq_device_close(device);
+    if (status == CLQ_OK && ok)
+        atomic_store(&entry->tested_device, device); /* most likely it is opened next: with a compiler that is warm */
+    else
+        clq_device_close(device);
     if (status == CLQ_MEMORY) return status;
     /* Whatever else went wrong went wrong on the device, which is then not one to use. */
     if (status != CLQ_OK) {
         ok = false;
         (void)snprintf(reason, sizeof reason, "%s", clq_error_detail());
     }
+    if (!ok) clq_system_forget_list(system); /* among all drivers' there may be one that works */
     entry->tested = true;
     entry->info.usable = ok;
     (void)snprintf(entry->info.reason, sizeof entry->info.reason, "%s", ok ? "" : reason);
@@ -136,7 +174,15 @@ clq_status clq_system_test_device(clq_system *system, size_t index) {
     return CLQ_OK;
 }
 
+clq_device *clq_system_take_tested(clq_system *system, uint32_t index) {
+    if (index >= system->count) return NULL;
+    return atomic_exchange(&system->entries[index].tested_device, NULL);
+}
+
 clq_status clq_system_test_devices(clq_system *system) {
-    for (size_t i = 0; i < system->count; i++) CLQ_TRY(clq_system_test_device(system, i));
+    for (size_t i = 0; i < system->count; i++) {
+        CLQ_TRY(clq_system_test_device(system, i));
+        clq_device_close(clq_system_take_tested(system, (uint32_t)i)); /* whoever wants all wants to know, not to use */
+    }
     return CLQ_OK;
 }

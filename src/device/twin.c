@@ -69,6 +69,14 @@ void clq_twin_return(int twin) {
     pthread_mutex_unlock(&lock);
 }
 
+bool clq_twin_is_alone(int twin) {
+    int open = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < TWINS_MAX; i++) open += taken[i];
+    pthread_mutex_unlock(&lock);
+    return twin < 0 || open == 1;
+}
+
 void clq_twin_build_begin(int twin) {
     if (twin >= 0) pthread_mutex_lock(&building);
 }

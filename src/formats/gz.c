@@ -33,7 +33,7 @@ static void inflate_free(voidpf context, voidpf block) {
 }
 
 static clq_status make_room(output *to, size_t capacity) {
-    char *grown = clq_alloc_aligned(64, capacity);
+    char *grown = clq_alloc_unset(64, capacity); /* the system gives its pages as they are filled */
     if (!grown) return clq_fail_within(CLQ_MEMORY, "%s", to->path);
     if (to->bytes) memcpy(grown, to->data, to->bytes);
     clq_free(to->data);

@@ -91,6 +91,8 @@ class CommandLine(unittest.TestCase):
         self.assertLess(report["epochs"][1]["loss"], report["epochs"][0]["loss"])
         self.assertGreater(report["images_per_s"], 0)
         self.assertGreater(report["first_step_s"], 0)
+        plan = json.loads(run("plan", "--model", "mlp", "--devices", "pocl:0", "--json").stdout)
+        self.assertEqual(report["launches_per_step"], len(plan["launches"]))
         self.assertLess(0, report["step_ms"]["p50"])
         self.assertLessEqual(report["step_ms"]["p50"], report["step_ms"]["p95"])
         self.assertGreater(report["device_bytes"], 784 * 128 * 4)

@@ -1,0 +1,192 @@
+/* The list of devices that is kept, and that lets a program open one driver alone. The loader reads its environment
+ * once in a process: each use is a process of its own, this program with the name of what it is to do. */
+#include "device/internal.h"
+#include "fixture.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+/* What a child says to a list that serves. Where the tests have one driver, none is ever left alone. */
+#if defined(__x86_64__)
+enum { KNOWN = 0 };
+#else
+enum { KNOWN = 10 };
+#endif
+
+static char folder[256], self[512];
+
+/* Runs this program as `what`; its exit status, where 0 is success. */
+static int run(const char *what) {
+    extern char **environ;
+    char *arguments[] = {self, (char *)(uintptr_t)what, NULL};
+    pid_t child;
+    int status = -1;
+    assert_int_equal(posix_spawn(&child, self, NULL, NULL, arguments, environ), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static bool is_loaded(const char *library) {
+    char line[1024];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) found = found || strstr(line, library);
+    if (maps) (void)fclose(maps);
+    return found;
+}
+
+#define EXPECT(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, clq_error_detail());                    \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+static int list(void) {
+    clq_system *system;
+    EXPECT(clq_system_open(NULL, &system) == CLQ_OK);
+    clq_system_close(system);
+    return 0;
+}
+
+/* Whether the list serves for a selection: 0 or 10. */
+static int recall(const char *spec) {
+    clq_system *recalled;
+    EXPECT(clq_system_recall(spec, &recalled) == CLQ_OK);
+    EXPECT(!is_loaded("libpocl"));
+    bool known = recalled != NULL;
+    clq_system_close(recalled);
+    return known ? 0 : 10;
+}
+
+/* Selects a device with one driver alone; index, name and label are as in the whole list. */
+static int use(const char *spec, const char *loaded, const char *left_alone) {
+    clq_system *system;
+    clq_devices devices;
+    clq_device *device;
+    EXPECT(clq_system_recall(spec, &system) == CLQ_OK && system);
+    size_t count = clq_system_device_count(system);
+    EXPECT(clq_devices_select(system, spec, &devices) == CLQ_OK);
+    uint32_t index = devices.items[0].index;
+    clq_device_info before = *clq_system_device_info(system, index);
+    EXPECT(clq_system_open_recalled(system, NULL, &system) == CLQ_OK);
+    EXPECT(is_loaded(loaded) && !is_loaded(left_alone));
+    EXPECT(clq_system_device_count(system) == count);
+    EXPECT(clq_devices_select(system, spec, &devices) == CLQ_OK);
+    EXPECT(devices.items[0].index == index && clq_system_device_info(system, index)->index == index);
+    EXPECT(strcmp(clq_system_device_info(system, index)->name, before.name) == 0);
+    for (uint32_t i = 0; i < count; i++) {
+        const clq_device_info *info = clq_system_device_info(system, i);
+        EXPECT(info->usable == (strcmp(info->driver, before.driver) == 0));
+        EXPECT(info->usable || strstr(info->reason, "left alone"));
+    }
+    EXPECT(clq_device_open(system, devices.items[0], &device) == CLQ_OK);
+    EXPECT(strncmp(clq_device_label(device), before.driver, strlen(before.driver)) == 0);
+    clq_trim_code(); /* nobody is to notice */
+    bool ok = false;
+    char reason[CLQ_REASON_MAX];
+    EXPECT(clq_device_self_test(device, &ok, reason, sizeof reason) == CLQ_OK && ok);
+    clq_device_close(device);
+    clq_system_close(system);
+    return 0;
+}
+
+/* As after a device of it failed its test. */
+static int forget(void) {
+    clq_system *system;
+    EXPECT(clq_system_recall("pocl:0", &system) == CLQ_OK && system);
+    EXPECT(clq_system_open_recalled(system, NULL, &system) == CLQ_OK);
+    clq_system_forget_list(system);
+    clq_system_close(system);
+    return 0;
+}
+
+static int child(const char *what) {
+    if (strcmp(what, "forget") == 0) return forget();
+    if (strcmp(what, "list") == 0) return list();
+    if (strcmp(what, "use pocl") == 0) return use("pocl:1", "libpocl", "libintelocl");
+    if (strcmp(what, "use intel") == 0) return use("intel", "libintelocl", "libpocl");
+    return recall(what);
+}
+
+static void needs_a_list(void **state) {
+    (void)state;
+    assert_int_equal(run("pocl:0"), 10);
+    assert_int_equal(run("list"), 0);
+    assert_int_equal(run("pocl:0"), KNOWN);
+}
+
+static void opens_one_driver_alone(void **state) {
+    (void)state;
+    assert_int_equal(run("list"), 0);
+#if defined(__x86_64__)
+    assert_int_equal(run("use pocl"), 0);
+    assert_int_equal(run("use intel"), 0);
+#endif
+    assert_int_equal(run("auto"), KNOWN); /* a device of one driver, whichever it is */
+    assert_int_equal(run("pocl:0,pocl:1"), KNOWN);
+}
+
+static void asks_all_where_one_is_not_enough(void **state) {
+    (void)state;
+    assert_int_equal(run("list"), 0);
+    assert_int_equal(run("pocl:0,intel"), 10);
+    assert_int_equal(run("all"), 10);
+    assert_int_equal(run("pocl:5/2"), 10);  /* only the driver knows */
+    assert_int_equal(run("pocl:99"), 10);   /* the whole list belongs into the message */
+    assert_int_equal(run("nonsense:"), 10); /* and is wanted for this one too */
+}
+
+/* Whatever devices depend on: the list of another environment is another list. */
+static void holds_only_where_it_was_made(void **state) {
+    (void)state;
+    assert_int_equal(run("list"), 0);
+    char *devices = clq_strdup(getenv("POCL_DEVICES"));
+    assert_non_null(devices);
+    setenv("POCL_DEVICES", "basic", 1);
+    assert_int_equal(run("pocl:0"), 10);
+    setenv("POCL_DEVICES", devices, 1);
+    clq_free(devices);
+    assert_int_equal(run("pocl:0"), KNOWN);
+    setenv("CLQ_OF_NO_DRIVER", "1", 1);
+    assert_int_equal(run("pocl:0"), KNOWN);
+}
+
+static void is_forgotten_for_good(void **state) {
+    (void)state;
+    assert_int_equal(run("list"), 0);
+#if defined(__x86_64__)
+    assert_int_equal(run("forget"), 0);
+#endif
+    assert_int_equal(run("pocl:0"), 10);
+    assert_int_equal(run("list"), 0);
+    assert_int_equal(run("pocl:0"), 10);
+}
+
+static int begin(void **state) {
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "%s/clique-recall-XXXXXX", P_tmpdir);
+    if (!mkdtemp(folder) || setenv("CLIQUE_CACHE_DIR", folder, 1) != 0) return -1;
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    return length > 0 ? 0 : -1;
+}
+
+static int end(void **state) {
+    (void)state;
+    char command[512];
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2) return child(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(needs_a_list, begin, end),
+        cmocka_unit_test_setup_teardown(opens_one_driver_alone, begin, end),
+        cmocka_unit_test_setup_teardown(asks_all_where_one_is_not_enough, begin, end),
+        cmocka_unit_test_setup_teardown(holds_only_where_it_was_made, begin, end),
+        cmocka_unit_test_setup_teardown(is_forgotten_for_good, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
