@@ -1,4 +1,4 @@
-/* One file per program. Nothing that is not what was written, whole and for this key, is ever handed to a driver:
+/* One file per entry. Nothing that is not what was written, whole and for this key, is ever handed to a driver:
  * some die of it. */
 #include "device/internal.h"
 
@@ -16,8 +16,8 @@ _Static_assert(sizeof(entry_header) == 48, "the header is written as it lies in 
 
 static const char magic[8] = {'C', 'L', 'Q', 'P', 'R', 'O', 'G', '1'};
 
-static char *entry_path(const char *cache_dir, clq_hash128 key) {
-    return clq_strprintf("%s/programs/%016llx%016llx.bin", cache_dir, (unsigned long long)key.high,
+static char *entry_path(const char *cache_dir, const char *folder, clq_hash128 key) {
+    return clq_strprintf("%s/%s/%016llx%016llx.bin", cache_dir, folder, (unsigned long long)key.high,
                          (unsigned long long)key.low);
 }
 
@@ -35,9 +35,9 @@ static bool entry_is_good(clq_hash128 key, const unsigned char *entry, size_t by
     return memcmp(entry, &wanted, sizeof wanted) == 0;
 }
 
-clq_status clq_cache_load(const char *cache_dir, clq_hash128 key, void **out, size_t *bytes) {
+clq_status clq_cache_load(const char *cache_dir, const char *folder, clq_hash128 key, void **out, size_t *bytes) {
     *out = NULL;
-    char *path = entry_path(cache_dir, key);
+    char *path = entry_path(cache_dir, folder, key);
     if (!path) return CLQ_MEMORY;
     void *entry = NULL;
     size_t length = 0;
@@ -56,12 +56,12 @@ clq_status clq_cache_load(const char *cache_dir, clq_hash128 key, void **out, si
     return status == CLQ_MEMORY ? status : CLQ_OK;
 }
 
-clq_status clq_cache_store(const char *cache_dir, clq_hash128 key, const void *data, size_t bytes) {
+clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash128 key, const void *data, size_t bytes) {
     entry_header header = header_of(key, data, bytes);
-    char *folder = clq_strprintf("%s/programs", cache_dir);
-    char *path = entry_path(cache_dir, key);
+    char *whole_folder = clq_strprintf("%s/%s", cache_dir, folder);
+    char *path = entry_path(cache_dir, folder, key);
     clq_file_writer *writer = NULL;
-    clq_status status = folder && path ? clq_make_folder(folder) : CLQ_MEMORY;
+    clq_status status = whole_folder && path ? clq_make_folder(whole_folder) : CLQ_MEMORY;
     if (status == CLQ_OK) status = clq_file_writer_open(path, &writer);
     if (status == CLQ_OK) status = clq_file_writer_put(writer, &header, sizeof header);
     if (status == CLQ_OK) status = clq_file_writer_put(writer, data, bytes);
@@ -70,14 +70,14 @@ clq_status clq_cache_store(const char *cache_dir, clq_hash128 key, const void *d
     else
         clq_file_writer_cancel(writer);
     clq_free(path);
-    clq_free(folder);
+    clq_free(whole_folder);
     return status;
 }
 
-bool clq_cache_has(const char *cache_dir, clq_hash128 key) {
+bool clq_cache_has(const char *cache_dir, const char *folder, clq_hash128 key) {
     void *data = NULL;
     size_t bytes = 0;
-    bool has = clq_cache_load(cache_dir, key, &data, &bytes) == CLQ_OK && data;
+    bool has = clq_cache_load(cache_dir, folder, key, &data, &bytes) == CLQ_OK && data;
     clq_free(data);
     return has;
 }

@@ -121,12 +121,12 @@ clq_status clq_program_get(clq_device *device, const char *file, const char *opt
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,
                                    clq_device **out);
 
-/* ---- the cache of program binaries on disk (cache.c) ---- */
+/* ---- the cache of program binaries on disk, and of other things in folders of their own (cache.c) ---- */
 
 /* The payload of the entry `key`, if the file is whole and is that entry. *out NULL where there is none. */
-clq_status clq_cache_load(const char *cache_dir, clq_hash128 key, void **out, size_t *bytes);
-clq_status clq_cache_store(const char *cache_dir, clq_hash128 key, const void *data, size_t bytes);
-bool clq_cache_has(const char *cache_dir, clq_hash128 key);
+clq_status clq_cache_load(const char *cache_dir, const char *folder, clq_hash128 key, void **out, size_t *bytes);
+clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash128 key, const void *data, size_t bytes);
+bool clq_cache_has(const char *cache_dir, const char *folder, clq_hash128 key);
 
 /* ---- queues ---- */
 

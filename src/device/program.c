@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+static const char folder[] = "programs"; /* of the cache */
+
 static const clq_kernel_source *find_source(const char *file) {
     for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
         if (strcmp(source->name, file) == 0) return source;
@@ -65,7 +67,7 @@ static clq_status build_from_cache(const clq_device *device, clq_hash128 key, co
     if (!device->cache_dir) return CLQ_OK;
     void *binary = NULL;
     size_t bytes = 0;
-    CLQ_TRY(clq_cache_load(device->cache_dir, key, &binary, &bytes));
+    CLQ_TRY(clq_cache_load(device->cache_dir, folder, key, &binary, &bytes));
     if (!binary) return CLQ_OK;
     if (!clq_twin_name(device->twin, binary, bytes)) {
         clq_free(binary);
@@ -139,12 +141,12 @@ static clq_status binary_of(const clq_device *device, cl_program program, unsign
 
 /* The cache is a convenience: what cannot be saved is compiled again next time. */
 static void save(const clq_device *device, const clq_program *entry) {
-    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, entry->key))) return;
+    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, folder, entry->key))) return;
     unsigned char *binary = NULL;
     size_t bytes = 0;
     clq_status status = binary_of(device, entry->program, &binary, &bytes);
     if (status == CLQ_OK && clq_twin_name(device->twin, binary, bytes))
-        status = clq_cache_store(device->cache_dir, entry->key, binary, bytes);
+        status = clq_cache_store(device->cache_dir, folder, entry->key, binary, bytes);
     if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail());
     clq_free(binary);
 }
@@ -243,11 +245,11 @@ bool clq_device_remembers(const clq_device *device) { return device->cache_dir !
 clq_status clq_device_recall(const clq_device *device, clq_hash128 key, void **out, size_t *bytes) {
     *out = NULL;
     *bytes = 0;
-    return device->cache_dir ? clq_cache_load(device->cache_dir, key, out, bytes) : CLQ_OK;
+    return device->cache_dir ? clq_cache_load(device->cache_dir, folder, key, out, bytes) : CLQ_OK;
 }
 
 void clq_device_remember(const clq_device *device, clq_hash128 key, const void *data, size_t bytes) {
-    if (!device->cache_dir || clq_cache_has(device->cache_dir, key)) return;
-    if (clq_cache_store(device->cache_dir, key, data, bytes) != CLQ_OK)
+    if (!device->cache_dir || clq_cache_has(device->cache_dir, folder, key)) return;
+    if (clq_cache_store(device->cache_dir, folder, key, data, bytes) != CLQ_OK)
         clq_log(CLQ_LOG_WARNING, "a measurement is not kept: %s", clq_error_detail());
 }

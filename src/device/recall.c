@@ -26,6 +26,7 @@ typedef struct kept_device {
     int64_t library_bytes, library_seconds, library_nanoseconds;
 } kept_device;
 
+static const char list_folder[] = "devices"; /* of the cache */
 static const char default_folder[] = "/etc/OpenCL/vendors";
 
 /* ---- what devices depend on ---- */
@@ -162,14 +163,14 @@ static bool loader_takes_a_file(void) {
 static bool is_kept(const char *cache_dir, clq_hash128 key, const void *data, size_t bytes) {
     void *kept = NULL;
     size_t kept_bytes = 0;
-    if (clq_cache_load(cache_dir, key, &kept, &kept_bytes) != CLQ_OK) return false;
+    if (clq_cache_load(cache_dir, list_folder, key, &kept, &kept_bytes) != CLQ_OK) return false;
     bool same = kept && (kept_bytes < sizeof(kept_device) || (kept_bytes == bytes && memcmp(kept, data, bytes) == 0));
     clq_free(kept);
     return same;
 }
 
 static void keep(const char *cache_dir, clq_hash128 key, const void *data, size_t bytes) {
-    if (clq_cache_store(cache_dir, key, data, bytes) != CLQ_OK)
+    if (clq_cache_store(cache_dir, list_folder, key, data, bytes) != CLQ_OK)
         clq_log(CLQ_LOG_WARNING, "the list of devices is not kept: %s", clq_error_detail());
 }
 
@@ -253,7 +254,7 @@ clq_status clq_system_recall(const char *spec, clq_system **out) {
     void *kept = NULL;
     size_t bytes = 0;
     clq_status status = list_key(&key);
-    if (status == CLQ_OK) status = clq_cache_load(cache_dir, key, &kept, &bytes);
+    if (status == CLQ_OK) status = clq_cache_load(cache_dir, list_folder, key, &kept, &bytes);
     clq_free(cache_dir);
     if (status == CLQ_OK && bytes >= sizeof(kept_device))
         status = recall(spec, key, kept, bytes / sizeof(kept_device), out);

@@ -320,11 +320,47 @@ static void test_twins(void **state) {
     clq_system_close(system);
 }
 
+/* Whether the kept program holds the kernel as PoCL compiled it for the launch: by the name that PoCL gives such a
+ * file. */
+static bool holds_launched_kernel(const char *path) {
+    size_t bytes;
+    unsigned char *entry = read_all(path, &bytes);
+    const char name[] = "goffs0";
+    bool found = false;
+    for (size_t i = 0; i + sizeof name <= bytes && !found; i++) found = memcmp(entry + i, name, sizeof name - 1) == 0;
+    clq_free(entry);
+    return found;
+}
+
+/* What one run compiles the next one has: also where it was kept early, for others, before it ran. */
+static void test_launched_kernels_are_kept(void **state) {
+    (void)state;
+    for (int others = 0; others < 2; others++) {
+        clq_system *system;
+        clq_device *device, *other = NULL;
+        uint32_t indices[TEST_DEVICES];
+        char path[1024];
+        remove_below(folder);
+        CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+        find_devices(system, indices);
+        CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &device));
+        if (others) CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &other));
+        add_on(device, 41);
+        assert_int_equal(entries(path, sizeof path), others);
+        clq_device_close(device);
+        clq_device_close(other);
+        assert_int_equal(entries(path, sizeof path), 1);
+        assert_true(holds_launched_kernel(path));
+        clq_system_close(system);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_damage),   cmocka_unit_test(test_foreign),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_cache), cmocka_unit_test(test_unwritable), cmocka_unit_test(test_island),
-        cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_damage),     cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_no_cache),
+        cmocka_unit_test(test_unwritable), cmocka_unit_test(test_island),
+        cmocka_unit_test(test_twins),      cmocka_unit_test(test_launched_kernels_are_kept),
     };
     return cmocka_run_group_tests_name("cache", tests, make_folder, remove_folder);
 }
