@@ -1,6 +1,6 @@
 /* clique bench gemm: C (m, n) = A (m, k) B (k, n) in float32, by each variant of product kernels, and which one Clique
- * chooses for the shape. Sampled elements are verified against sums in double. The limit is the device's own rate of
- * multiplying and adding in registers. */
+ * chooses for the shape; A or B may lie transposed, as in the gradients of a dense layer. Sampled elements are verified
+ * against sums in double. The limit is the device's own rate of multiplying and adding in registers. */
 #include "lab.h"
 
 #include <math.h>
@@ -10,6 +10,7 @@ enum { KEY_SIZES = CLQ_BENCH_KEY_OWN, KEY_VARIANTS, SIZES_MOST = 64, SIDE_MOST =
 
 typedef struct shape {
     size_t m, n, k;
+    bool transposed[2]; /* A is stored (k, m); B is stored (n, k) */
 } shape;
 
 static const struct {
@@ -19,6 +20,9 @@ static const struct {
                 {"local", "product_local", CLQ_PRODUCT_LOCAL},
                 {"clblast", NULL, CLQ_PRODUCT_CLBLAST}};
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
+
+/* BLAS's letters for A and B. */
+static const char *const transposes[] = {"nn", "tn", "nt", "tt"};
 
 typedef struct options {
     shape shapes[SIZES_MOST];
@@ -44,7 +48,7 @@ static clq_status open_product(clq_queue *queue, const shape *s, clq_product_var
     out->a = clq_bench_lab_value(&out->lab, "A", s->m * s->k * sizeof(float));
     out->b = clq_bench_lab_value(&out->lab, "B", s->k * s->n * sizeof(float));
     out->c = clq_bench_lab_value(&out->lab, "C", s->m * s->n * sizeof(float));
-    clq_gemm(list, false, false, s->m, s->n, s->k, out->a, out->b, out->c);
+    clq_gemm(list, s->transposed[0], s->transposed[1], s->m, s->n, s->k, out->a, out->b, out->c);
     return clq_list_status(list);
 }
 
@@ -70,7 +74,10 @@ static uint64_t count_wrong(const problem *q, const float *c) {
         size_t row = places[i] / q->s.n, column = places[i] % q->s.n;
         double sum = 0, magnitude = 0;
         for (size_t t = 0; t < q->s.k; t++) {
-            double term = (double)q->a[row * q->s.k + t] * (double)q->b[t * q->s.n + column];
+            const shape *s = &q->s;
+            float a = q->a[s->transposed[0] ? t * s->m + row : row * s->k + t];
+            float b = q->b[s->transposed[1] ? column * s->k + t : t * s->n + column];
+            double term = (double)a * (double)b;
             sum += term;
             magnitude += fabs(term);
         }
@@ -104,6 +111,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const shape *s, size_
     clq_bench_put_count(&row, "m", s->m);
     clq_bench_put_count(&row, "n", s->n);
     clq_bench_put_count(&row, "k", s->k);
+    clq_bench_put_text(&row, "transpose", transposes[s->transposed[0] + 2 * s->transposed[1]]);
     clq_bench_put_text(&row, "variant", variants[variant].name);
     clq_bench_put(&row, "chosen", json_boolean(chosen));
     clq_bench_put_number(&row, "us", times->p50_us);
@@ -166,11 +174,18 @@ static bool parse_shape(const char *text, shape *out) {
     for (size_t i = 0; i < 3; i++) {
         char word[32];
         uint64_t side;
-        if (!next_word(&text, "x", word) || !clq_parse_u64(word, 1, SIDE_MOST, &side)) return false;
+        if (!next_word(&text, "x:", word) || !clq_parse_u64(word, 1, SIDE_MOST, &side)) return false;
         *sides[i] = (size_t)side;
         if (i < 2 && *text++ != 'x') return false;
     }
-    return *text == '\0';
+    size_t t = 0;
+    if (*text == ':')
+        for (text++; t < CLQ_COUNT_OF(transposes) && strcmp(text, transposes[t]) != 0;) t++;
+    else if (*text != '\0')
+        t = CLQ_COUNT_OF(transposes);
+    out->transposed[0] = t & 1;
+    out->transposed[1] = t >> 1;
+    return t < CLQ_COUNT_OF(transposes);
 }
 
 static clq_status set_sizes(options *o, const char *text) {
@@ -178,7 +193,9 @@ static clq_status set_sizes(options *o, const char *text) {
     for (const char *at = text;; at++) {
         char word[32];
         if (o->count == SIZES_MOST || !next_word(&at, ",", word) || !parse_shape(word, &o->shapes[o->count++]))
-            return clq_fail(CLQ_ARGUMENT, "--sizes '%s': expected up to %d shapes as 64x128x784, with commas between",
+            return clq_fail(CLQ_ARGUMENT,
+                            "--sizes '%s': expected up to %d shapes as 64x128x784 or, transposed, 784x128x64:tn, with "
+                            "commas between",
                             text, (int)SIZES_MOST);
         if (*at == '\0') return CLQ_OK;
     }
@@ -202,13 +219,15 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 
 clq_status clq_bench_gemm(int argc, char **argv) {
     static const struct argp_option table[] = {
-        {"sizes", KEY_SIZES, "MxNxK,…", 0, "shapes: C (m, n) = A (m, k) B (k, n)", 0},
+        {"sizes", KEY_SIZES, "MxNxK,…", 0,
+         "shapes: C (m, n) = A (m, k) B (k, n); with :tn, :nt or :tt behind, A, B or both lie transposed", 0},
         {"variants", KEY_VARIANTS, "A,B", 0, "of tile, local and clblast (default all)", 0},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},
                                                {"m", "m", 6, 0},
                                                {"n", "n", 6, 0},
                                                {"k", "k", 6, 0},
+                                               {"transpose", "AB", -2, 0},
                                                {"variant", "variant", -8, 0},
                                                {"chosen", "chosen", -6, 0},
                                                {"time_us.min", "us min", 11, 2},

@@ -348,7 +348,10 @@ class Bench(unittest.TestCase):
             self.assertEqual(row["chosen"], row["variant"] == "tile", "on a CPU")
         few = self.measure("gemm", "--devices", "intel", "--sizes", "5x6x7", "--variants", "local,tile", "-n", 1, devices=1)
         self.assertEqual([r["variant"] for r in few], ["tile", "local"])
-        for wrong in ("", "1x2", "1x2x3x", "1x2x3x4", "0x1x1", "1x1x99999999", "1x1x1,", "axbxc"):
+        self.assertEqual({r["transpose"] for r in rows + few}, {"nn"})
+        turned = self.measure("gemm", "--devices", "pocl:0", "--sizes", "5x6x7:tn,5x6x7:nt,5x6x7:tt,5x6x7:nn", "--variants", "tile", "-n", 1, devices=1)
+        self.assertEqual([r["transpose"] for r in turned], ["tn", "nt", "tt", "nn"])
+        for wrong in ("", "1x2", "1x2x3x", "1x2x3x4", "0x1x1", "1x1x99999999", "1x1x1,", "axbxc", "1x1x1:", "1x1x1:xt", "1x1:nnx1", "1x1x1nt"):
             self.fails(2, "gemm", "--sizes", wrong, says=["--sizes"])
         for wrong in ("", "tile,", "best"):
             self.fails(2, "gemm", "--variants", wrong, says=["--variants"])
