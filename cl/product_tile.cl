@@ -16,10 +16,10 @@
 
 #ifdef PACKED
 #define B_STRIDE WIDTH
-#define PANEL_OFFSET(panel) ((size_t)(panel) * DEPTH * WIDTH)
+#define PANEL_OFFSET(panel) ((size_t)(panel)*DEPTH * WIDTH)
 #else
 #define B_STRIDE COLUMNS
-#define PANEL_OFFSET(panel) ((panel) * WIDTH)
+#define PANEL_OFFSET(panel) ((panel)*WIDTH)
 #endif
 #if defined(PACKED) || COLUMNS % WIDTH == 0
 #define WHOLE_PANELS
@@ -70,11 +70,11 @@ ALWAYS_INLINE void store_c(global float *row, int column, floatv value) {
         load_b(b_, b, end);                                                                                            \
         UNROLL for (int i = 0; i < MR; i++) {                                                                          \
             floatv a_ = (floatv)(A(i));                                                                                \
-            UNROLL for (int j = 0; j < NR; j++) (acc)[i][j] += a_ * b_[j];                                             \
+            UNROLL for (int j = 0; j < NR; j++)(acc)[i][j] += a_ * b_[j];                                              \
         }                                                                                                              \
     } while (0)
 
-#define CLEAR(acc) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NR; j++) (acc)[i][j] = 0
+#define CLEAR(acc) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NR; j++)(acc)[i][j] = 0
 
 /* The end of a block of a long sum. */
 #ifdef BLOCKED
@@ -123,7 +123,7 @@ ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, g
 
 #ifdef MATRIX
 
-#define A_ROW(i) a[(size_t)(i) * DEPTH + k]
+#define A_ROW(i) a[(size_t)(i)*DEPTH + k]
 
 /* (tiles of rows, panels). The last tile begins early enough to be whole, and stores the rows that are its own. With
  * fewer rows than a tile has, it reads on behind them, where the capacity has rows, and makes nothing of it. */
@@ -149,12 +149,205 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
     finish(RESULT(total, acc), first - start, rows - start, column, bias, c + (size_t)start * COLUMNS, COLUMNS);
 }
 
+#elif defined(BLOCKS)
+
+/* One work-item makes a block of MC rows x NC columns of C, in blocks of KC terms. It packs that much of A into memory
+ * of its own, which stays in its core's cache, where A_PACKED. B comes as PANELS of NR vectors over all terms, made by
+ * product_panels for all work-items, or else is packed by each for itself. B lies as (COLUMNS, terms) where
+ * B_TRANSPOSED, A as (terms, rows) where A_TRANSPOSED. What packs pads too: edges cost no questions where the time
+ * goes. */
+#ifdef A_TRANSPOSED
+#define ROWS DEPTH
+#define TERMS (count * ROWS_PER_EXAMPLE)
+#define A_NEXT A_STRIDE
+#define A_TERM(i) a_[i]
+/* No power of two: such lines would share few places of the cache. */
+#define A_STRIDE ((MC + VEC - 1) / VEC * VEC + VEC)
+#define A_VECTORS (KC * A_STRIDE / VEC)
+#else
+#define ROWS (count * ROWS_PER_EXAMPLE)
+#define TERMS DEPTH
+#define A_NEXT 1
+#ifdef A_PACKED
+#define A_TERM(i) a_[(i)*KC]
+#define A_VECTORS (KC * MC / VEC)
+#else
+#define A_TERM(i) a_[(size_t)(i)*DEPTH]
+#endif
+#endif
+#ifdef PANELS
+#define PANEL_SPACE global
+#else
+#define PANEL_SPACE private
+#endif
+
+/* Transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
+ALWAYS_INLINE void transpose(floatv square[VEC]) {
+    UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
+        floatv shuffled[VEC];
+        UNROLL for (int i = 0; i < VEC / 2; i++) {
+            floatv a = square[i], b = square[i + VEC / 2];
+            shuffled[2 * i].even = a.lo;
+            shuffled[2 * i].odd = b.lo;
+            shuffled[2 * i + 1].even = a.hi;
+            shuffled[2 * i + 1].odd = b.hi;
+        }
+        UNROLL for (int i = 0; i < VEC; i++) square[i] = shuffled[i];
+    }
+}
+
+/* A vector of columns of B, terms [first, first + depth), every NR-th vector from `to` on; zeros behind the last
+ * column. */
+ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const float *b, int column, int first, int depth,
+                               int terms) {
+#ifdef B_TRANSPOSED
+    global const float *end = b + (size_t)COLUMNS * terms;
+    for (int k = 0; k < depth; k += VEC, to += VEC * NR) {
+        global const float *from = b + (size_t)column * terms + first + k;
+        floatv square[VEC];
+        if (column + VEC <= COLUMNS && from + (size_t)(VEC - 1) * terms + VEC <= end) {
+            UNROLL for (int l = 0; l < VEC; l++) square[l] =
+                *(global const floatv_anywhere *)(from + (size_t)l * terms);
+        } else {
+            floatv edge[VEC];
+            for (int l = 0; l < VEC; l++)
+                edge[l] = column + l < COLUMNS ? load_until(from + (size_t)l * terms, end) : (floatv)0;
+            UNROLL for (int l = 0; l < VEC; l++) square[l] = edge[l];
+        }
+        transpose(square);
+        UNROLL for (int l = 0; l < VEC; l++) if (k + l < depth) to[l * NR] = square[l];
+    }
+#else
+    b += (size_t)first * COLUMNS;
+    if (column + VEC <= COLUMNS) {
+        for (int k = 0; k < depth; k++)
+            to[k * NR] = *(global const floatv_anywhere *)(b + (size_t)k * COLUMNS + column);
+    } else {
+        for (int k = 0; k < depth; k++, b += COLUMNS) to[k * NR] = load_until(b + column, b + COLUMNS);
+    }
+#endif
+}
+
+#ifdef PANELS
+/* (blocks of KC terms, panels) */
+TILE_KERNEL void product_panels(global const float *b, global float *to, int count) {
+    int terms = TERMS, first = (int)get_global_id(0) * KC, panel = (int)get_global_id(1);
+    global floatv *panels = (global floatv *)to + ((size_t)panel * terms + first) * NR;
+    for (int j = 0; j < NR; j++)
+        pack_column(panels + j, b, panel * WIDTH + j * VEC, first, min(KC, terms - first), terms);
+}
+#endif
+
+#ifdef A_PACKED
+/* Terms [first, first + depth) of the rows from `row` on: one row behind the other, or, where A is transposed, one term
+ * behind the other. Behind the last row comes what is of no use. */
+ALWAYS_INLINE void pack_a(float *packed, global const float *a, int first, int depth, int row, int rows, int terms) {
+    global const float *end = a + (size_t)rows * terms;
+#ifdef A_TRANSPOSED
+    for (int k = 0; k < depth; k++, packed += A_STRIDE) {
+        global const float *from = a + (size_t)(first + k) * rows + row;
+        for (int i = 0; i < MC && row + i < rows; i += VEC) *(floatv *)(packed + i) = load_until(from + i, end);
+    }
+#else
+    for (int i = 0; i < MC && row + i / MR * MR < rows; i++, packed += KC) {
+        global const float *from = a + (size_t)min(row + i, rows - 1) * terms + first;
+        int k = 0;
+        for (; k + VEC <= depth; k += VEC) *(floatv *)(packed + k) = *(global const floatv_anywhere *)(from + k);
+        if (k < depth) *(floatv *)(packed + k) = load_until(from + k, end);
+    }
+#endif
+}
+#endif
+
+/* A tile of C comes while its terms are summed. The cast is for compilers that keep address spaces apart. */
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH_C(c)                                                                                                  \
+    for (int l_ = 0; l_ < MR; l_++)                                                                                    \
+        for (int v_ = 0; v_ < NR; v_++)                                                                                \
+    __builtin_prefetch((const void *)(size_t)((c) + (size_t)l_ * COLUMNS + v_ * VEC), 1, 3)
+#else
+#define PREFETCH_C(c)
+#endif
+
+/* Where a tile of C was begun by an earlier block of terms. */
+ALWAYS_INLINE void add_begun(floatv acc[MR][NR], int until, int column, global const float *c) {
+    UNROLL for (int i = 0; i < MR; i++) {
+        if (i >= until) continue;
+        global const float *row = c + (size_t)i * COLUMNS;
+        UNROLL for (int j = 0; j < NR; j++) acc[i][j] += load_until(row + column + j * VEC, row + COLUMNS);
+    }
+}
+
+ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int until, int column, global float *c) {
+    UNROLL for (int i = 0; i < MR; i++) {
+        if (i >= until) continue;
+        UNROLL for (int j = 0; j < NR; j++) store_c(c + (size_t)i * COLUMNS, column + j * VEC, acc[i][j]);
+    }
+}
+
+/* (blocks of MC rows, blocks of NC columns) */
+TILE_KERNEL void product_blocks(global const float *a, global const float *b, global const float *bias, global float *c,
+                                int count) {
+    int rows = ROWS, terms = TERMS, row = (int)get_global_id(0) * MC, column = (int)get_global_id(1) * NC;
+    int row_end = min(row + MC, rows), column_end = min(column + NC, COLUMNS);
+#ifdef A_PACKED
+    floatv a_vectors[A_VECTORS];
+    float *packed = (float *)a_vectors;
+#endif
+#ifndef PANELS
+    floatv own[KC * NR];
+#endif
+    for (int first = 0; first == 0 || first < terms; first += KC) {
+        int depth = min(KC, terms - first);
+#ifdef A_PACKED
+        pack_a(packed, a, first, depth, row, rows, terms);
+#endif
+        for (int j = column; j < column_end; j += WIDTH) {
+#ifdef PANELS
+            global const floatv *panel = (global const floatv *)b + ((size_t)(j / WIDTH) * terms + first) * NR;
+#else
+            floatv *panel = own;
+            for (int v = 0; v < NR; v++) pack_column(panel + v, b, j + v * VEC, first, depth, terms);
+#endif
+            for (int i = row; i < row_end; i += MR) {
+#ifdef A_PACKED
+                int start = i;
+#ifdef A_TRANSPOSED
+                const float *a_ = packed + (i - row);
+#else
+                const float *a_ = packed + (i - row) * KC;
+#endif
+#else
+                int start = max(min(i, rows - MR), 0);
+                global const float *a_ = a + (size_t)start * DEPTH + first;
+#endif
+                PANEL_SPACE const floatv *b_ = panel;
+                floatv acc[MR][NR];
+                CLEAR(acc);
+                global float *to = c + (size_t)start * COLUMNS;
+                if (first > 0 && i + MR <= row_end) PREFETCH_C(to + j);
+                for (int k = 0; k < depth; k++, a_ += A_NEXT, b_ += NR) {
+                    UNROLL for (int l = 0; l < MR; l++) {
+                        floatv value = (floatv)(A_TERM(l));
+                        UNROLL for (int v = 0; v < NR; v++) acc[l][v] += value * b_[v];
+                    }
+                }
+                if (first > 0) add_begun(acc, rows - start, j, to);
+                if (first + KC >= terms)
+                    finish(acc, i - start, rows - start, j, bias, to, COLUMNS);
+                else
+                    leave_begun(acc, rows - start, j, to);
+            }
+        }
+    }
+}
+
 #elif defined(PATCHES)
 
 /* Output pixel x and tap kx meet at input pixel (x * STEP_W + FIRST_W + kx * TAP_W) / DIVIDE_W, where that divides and
  * lies inside; the same downwards. A tile is MR output pixels of one row, DIVIDE_W apart, so that all of them meet the
  * same taps. */
-#define A_NEAR(i) near_[(i) * STEP_W * IN_C]
+#define A_NEAR(i) near_[(i)*STEP_W * IN_C]
 #define A_FAR(i) far_[i][k]
 
 /* One tap in all channels. x: where the tile's first pixel meets it, not always inside. */
@@ -178,8 +371,8 @@ ALWAYS_INLINE void tap(floatv acc[MR][NR], global const float *row, int x, globa
     }
 #ifdef PADDED
     global const float *far_[MR];
-    UNROLL for (int i = 0; i < MR; i++)
-        far_[i] = x + i * STEP_W >= 0 && x + i * STEP_W < IN_W ? row + (x + i * STEP_W) * IN_C : zeros;
+    UNROLL for (int i = 0; i < MR; i++) far_[i] =
+        x + i * STEP_W >= 0 && x + i * STEP_W < IN_W ? row + (x + i * STEP_W) * IN_C : zeros;
     for (int k = 0; k < IN_C; k++) STEP(acc, A_FAR, b + k * B_STRIDE, end);
 #endif
 #endif

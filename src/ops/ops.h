@@ -140,10 +140,12 @@ void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value 
 void clq_gemm(clq_list *list, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, clq_value a,
               clq_value b, clq_value c);
 
-/* Which product kernels are used: AUTO by device; the others are forced by tests. Per list, before the first op. */
+/* Which product kernels are used: AUTO by device; the others are forced by tests. TILE packs large matrices in blocks,
+ * BLOCKS all matrices. Per list, before the first op. */
 typedef enum clq_product_variant {
     CLQ_PRODUCT_AUTO,
     CLQ_PRODUCT_TILE,
+    CLQ_PRODUCT_BLOCKS,
     CLQ_PRODUCT_LOCAL,
     CLQ_PRODUCT_CLBLAST
 } clq_product_variant;

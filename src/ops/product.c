@@ -47,7 +47,9 @@ void clq_product_rows(clq_list *list, const clq_rows_product *p) {
     switch (variant_of(list, &p->patches, p->columns)) {
     case CLQ_PRODUCT_LOCAL: clq_product_rows_local(list, p); break;
     case CLQ_PRODUCT_CLBLAST: clq_product_rows_clblast(list, p); break;
-    default: clq_product_rows_tile(list, p); break;
+    default:
+        if (!clq_product_rows_blocks(list, p)) clq_product_rows_tile(list, p);
+        break;
     }
 }
 
@@ -55,7 +57,9 @@ void clq_product_outer(clq_list *list, const clq_outer_product *p) {
     switch (variant_of(list, &p->patches, p->columns)) {
     case CLQ_PRODUCT_LOCAL: clq_product_outer_local(list, p); break;
     case CLQ_PRODUCT_CLBLAST: clq_product_outer_clblast(list, p); break;
-    default: clq_product_outer_tile(list, p); break;
+    default:
+        if (!clq_product_outer_blocks(list, p)) clq_product_outer_tile(list, p);
+        break;
     }
 }
 

@@ -52,6 +52,9 @@ void clq_product_outer(clq_list *list, const clq_outer_product *p);
 /* The variants. CLBlast multiplies matrices only. */
 void clq_product_rows_tile(clq_list *list, const clq_rows_product *p);
 void clq_product_outer_tile(clq_list *list, const clq_outer_product *p);
+/* Tiles in packed blocks; false, and nothing is added, where tiles that read in place do as well. */
+bool clq_product_rows_blocks(clq_list *list, const clq_rows_product *p);
+bool clq_product_outer_blocks(clq_list *list, const clq_outer_product *p);
 void clq_product_rows_local(clq_list *list, const clq_rows_product *p);
 void clq_product_outer_local(clq_list *list, const clq_outer_product *p);
 void clq_product_rows_clblast(clq_list *list, const clq_rows_product *p);

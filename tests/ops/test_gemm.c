@@ -12,7 +12,7 @@ typedef struct shape {
 } shape;
 
 /* Edges: one, primes, a tile's size and one beside it. */
-static const shape shapes[] = {{1, 1, 1}, {7, 13, 5}, {64, 48, 31}, {33, 17, 64}};
+static const shape shapes[] = {{1, 1, 1}, {7, 13, 5}, {64, 48, 31}, {5, 3, 1031}, {33, 17, 64}};
 
 /* What sums of absolute values come to: the scale of the rounding. */
 static void absolute(double *values, size_t n) {
@@ -60,12 +60,33 @@ static void check_all(rig *r) {
         for (int t = 0; t < 4; t++) check(r, &shapes[i], t & 1, t >> 1, CLQ_PRODUCT_AUTO);
 }
 
+/* Packed blocks: edges of tiles and vectors; sums and rows of several blocks, over several blocks of columns. */
+static void check_blocks(rig *r) {
+    static const shape blocked[] = {{13, 37, 19}, {1, 1, 1}, {277, 1061, 521}};
+    bool all = clq_device_runs_in_caller(r->device) && r->family == CLQ_FAMILY_TILE;
+    for (size_t i = 0; i < (all ? CLQ_COUNT_OF(blocked) : 1); i++)
+        for (int t = 0; t < 4; t++) check(r, &blocked[i], t & 1, t >> 1, CLQ_PRODUCT_BLOCKS);
+}
+
+/* Chosen by size, where there is one to choose. */
+static void check_large(rig *r) {
+    static const shape large = {515, 1031, 769};
+    if (!clq_device_runs_in_caller(r->device) || r->family != CLQ_FAMILY_TILE) return;
+    for (int t = 0; t < 4; t++) check(r, &large, t & 1, t >> 1, CLQ_PRODUCT_AUTO);
+}
+
+static void blocks_match_reference(void **state) {
+    (void)state;
+    rig_each(check_blocks);
+    rig_each(check_large);
+}
+
 static void every_transposition(void **state) {
     (void)state;
     rig_each(check_all);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_transposition)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_transposition), cmocka_unit_test(blocks_match_reference)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
