@@ -7,6 +7,8 @@
  *   MATRIX   product_rows:  A (rows, DEPTH) row-major, B (DEPTH, COLUMNS)
  *   PATCHES  product_rows:  A (pixels of the output, DEPTH): patches of an image (IN_H, IN_W, IN_C), read where they
  *                           lie; DEPTH is TAPS_H * TAPS_W * IN_C
+ *   NARROW   product_outer, of a matrix, for few columns
+ *   BLOCKS   product_blocks: matrices in blocks that fit a cache, either of them transposed
  *   OUTER    product_outer: C (TAPS_H * TAPS_W * IN_C, COLUMNS) = patches^T dz, summed over the pixels of all examples;
  *                           a matrix is an image of one pixel
  * B is row-major; or PACKED: panels of NR vectors, [panel][DEPTH][NR * VEC], zero-padded. Long sums are made in blocks
@@ -89,6 +91,21 @@ ALWAYS_INLINE void store_c(global float *row, int column, floatv value) {
 #define RESULT(total, acc) acc
 #endif
 
+/* Transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
+ALWAYS_INLINE void transpose(floatv square[VEC]) {
+    UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
+        floatv shuffled[VEC];
+        UNROLL for (int i = 0; i < VEC / 2; i++) {
+            floatv a = square[i], b = square[i + VEC / 2];
+            shuffled[2 * i].even = a.lo;
+            shuffled[2 * i].odd = b.lo;
+            shuffled[2 * i + 1].even = a.hi;
+            shuffled[2 * i + 1].odd = b.hi;
+        }
+        UNROLL for (int i = 0; i < VEC; i++) square[i] = shuffled[i];
+    }
+}
+
 #ifndef OUTER
 
 ALWAYS_INLINE floatv activate(floatv x) {
@@ -149,6 +166,43 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
     finish(RESULT(total, acc), first - start, rows - start, column, bias, c + (size_t)start * COLUMNS, COLUMNS);
 }
 
+#elif defined(NARROW)
+
+/* C (DEPTH, COLUMNS) = A^T dz as OUTER, of a matrix A and no more columns than a vector has: vectors lie along the rows
+ * of C, where nothing is wasted, and are turned before they are stored. (tiles of WIDTH rows) */
+TILE_KERNEL void product_outer(global const float *a, global const float *b, global float *c, int count) {
+    int terms = count * ROWS_PER_EXAMPLE, row = (int)get_global_id(0) * WIDTH;
+    global const float *end = a + (size_t)terms * DEPTH;
+    a += row;
+    floatv acc[COLUMNS][NR];
+    UNROLL for (int i = 0; i < COLUMNS; i++) UNROLL for (int j = 0; j < NR; j++) acc[i][j] = 0;
+    for (int k = 0; k < terms; k++, a += DEPTH, b += COLUMNS) {
+        floatv a_[NR];
+        UNROLL for (int j = 0; j < NR; j++) a_[j] = load_until(a + j * VEC, end);
+        UNROLL for (int i = 0; i < COLUMNS; i++) {
+            floatv b_ = (floatv)(b[i]);
+            UNROLL for (int j = 0; j < NR; j++) acc[i][j] += a_[j] * b_;
+        }
+    }
+    int floats = min(WIDTH, DEPTH - row) * COLUMNS; /* of this tile; what a store leaves behind its row comes next */
+    c += (size_t)row * COLUMNS;
+    UNROLL for (int j = 0; j < NR; j++) {
+        floatv square[VEC];
+        UNROLL for (int i = 0; i < VEC; i++) square[i] = i < COLUMNS ? acc[i < COLUMNS ? i : 0][j] : (floatv)0;
+        transpose(square);
+        UNROLL for (int l = 0; l < VEC; l++) {
+            int place = (j * VEC + l) * COLUMNS;
+            if (place + VEC <= floats) {
+                *(global floatv_anywhere *)(c + place) = square[l];
+            } else if (place < floats) {
+                float lanes[VEC];
+                CLQ_JOIN(vstore, VEC)(square[l], 0, lanes);
+                for (int i = 0; i < COLUMNS; i++) c[place + i] = lanes[i];
+            }
+        }
+    }
+}
+
 #elif defined(BLOCKS)
 
 /* One work-item makes a block of MC rows x NC columns of C, in blocks of KC terms. It packs that much of A into memory
@@ -180,21 +234,6 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
 #else
 #define PANEL_SPACE private
 #endif
-
-/* Transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
-ALWAYS_INLINE void transpose(floatv square[VEC]) {
-    UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
-        floatv shuffled[VEC];
-        UNROLL for (int i = 0; i < VEC / 2; i++) {
-            floatv a = square[i], b = square[i + VEC / 2];
-            shuffled[2 * i].even = a.lo;
-            shuffled[2 * i].odd = b.lo;
-            shuffled[2 * i + 1].even = a.hi;
-            shuffled[2 * i + 1].odd = b.hi;
-        }
-        UNROLL for (int i = 0; i < VEC; i++) square[i] = shuffled[i];
-    }
-}
 
 /* A vector of columns of B, terms [first, first + depth), every NR-th vector from `to` on; zeros behind the last
  * column. */

@@ -152,7 +152,28 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
 
 /* ---- outer ---- */
 
+/* Of a matrix, with fewer columns than a vector has floats. */
+static bool outer_narrow(clq_list *list, const clq_outer_product *p) {
+    const clq_patches *q = &p->patches;
+    size_t vector = clq_device_vector(clq_list_device(list)), vectors = p->columns <= rows_most(vector, 2) ? 2 : 1;
+    double terms = (double)q->rows * clq_list_capacity(list);
+    if (!clq_patches_are_matrix(q) || terms > LONG_SUM || q->channels < vectors * vector) return false;
+    if (p->columns >= vector || p->columns > rows_most(vector, vectors)) return false;
+    char options[CLQ_PRODUCT_OPTIONS];
+    size_t used = clq_patches_options(q, p->columns, options, sizeof options);
+    add_option(options, &used, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
+    clq_launch_begin(list, p->label, "product_tile", options, "product_outer");
+    clq_launch_value(list, p->x, CLQ_READS);
+    clq_launch_value(list, p->dz, CLQ_READS);
+    clq_launch_value(list, p->dw, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_work(list, 1, (size_t[]){clq_ceil_div(q->channels, vectors * vector)}, (size_t[]){1}, -1, 0, 0);
+    clq_product_cost(list, q, p->columns);
+    return true;
+}
+
 void clq_product_outer_tile(clq_list *list, const clq_outer_product *product) {
+    if (outer_narrow(list, product)) return;
     clq_outer_product p = *product;
     clq_patches *q = &p.patches;
     if (q->channels < FEW_CHANNELS && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
