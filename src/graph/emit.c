@@ -68,7 +68,27 @@ static void emit_input(clq_plan *plan, uint32_t id) {
     plan->nodes[id].y = y;
 }
 
+/* A pooling and the convolution that it computes. */
+static void emit_conv_pool(clq_plan *plan, uint32_t id) {
+    struct clq_node_values *values = &plan->nodes[id];
+    const clq_node *conv = node_at(plan, values->fused);
+    const clq_conv_pool_problem *p = &values->conv_pool;
+    clq_list_scope(plan->list, conv->name);
+    values->y = output_value(plan, id);
+    if (plan->config.update)
+        values->winner =
+            clq_list_value(plan->list, CLQ_VALUE_ACTIVATION, "winners", 0, clq_pool2d_winner_bytes(&p->pool));
+    values->frames = clq_conv_pool_frames(plan->list, p, plan->nodes[conv->input].y);
+    clq_conv_pool_forward(plan->list, p, values->frames, weight(plan, conv->kernel), weight(plan, conv->bias),
+                          values->y, values->winner);
+}
+
 static void emit_forward(clq_plan *plan, uint32_t id) {
+    if (plan->nodes[id].absorbed) return;
+    if (plan->nodes[id].fused) {
+        emit_conv_pool(plan, id);
+        return;
+    }
     const clq_node *node = node_at(plan, id);
     clq_list *list = plan->list;
     clq_activation act = effective_activation(plan, id);
@@ -116,8 +136,26 @@ static void emit_product_activation(clq_plan *plan, uint32_t id, clq_value dy) {
                             act == CLQ_LINEAR ? CLQ_NO_VALUE : dy, db);
 }
 
+static clq_value emit_conv_pool_backward(clq_plan *plan, uint32_t id, clq_value dy) {
+    const struct clq_node_values *values = &plan->nodes[id];
+    const clq_node *pool = node_at(plan, id), *conv = node_at(plan, values->fused);
+    const clq_conv_pool_problem *p = &values->conv_pool;
+    clq_activation act = p->conv.activation;
+    clq_value db = weight_gradient(plan, conv->bias), dx = CLQ_NO_VALUE;
+    clq_list_scope(plan->list, conv->name);
+    if (act != CLQ_LINEAR || db)
+        clq_activation_backward(plan->list, act, pool->elements, channels_of(pool), values->y, dy,
+                                act == CLQ_LINEAR ? CLQ_NO_VALUE : dy, db);
+    if (trains(plan, conv->input)) dx = activation_value(plan, "gradient", node_at(plan, conv->input)->elements);
+    clq_conv_pool_backward(plan->list, p, values->frames, plan->nodes[conv->input].y, weight(plan, conv->kernel), dy,
+                           values->winner, dx, weight_gradient(plan, conv->kernel));
+    return dx;
+}
+
 /* Takes the gradient of node `id`'s output and gives that of its input (none where nothing below trains). */
 static clq_value emit_backward(clq_plan *plan, uint32_t id, clq_value dy) {
+    if (plan->nodes[id].absorbed) return dy;
+    if (plan->nodes[id].fused) return emit_conv_pool_backward(plan, id, dy);
     const clq_node *node = node_at(plan, id);
     clq_list *list = plan->list;
     bool wanted = trains(plan, node->input);
@@ -198,6 +236,7 @@ static clq_status find_path(const clq_plan *plan, uint32_t **out, uint32_t *leng
 clq_status clq_plan_emit(clq_plan *plan) {
     uint32_t *path = NULL, length = 0;
     CLQ_TRY(find_path(plan, &path, &length));
+    clq_plan_fuse(plan, path, length);
     for (uint32_t i = 0; i < length; i++) emit_forward(plan, path[i]);
     end_segment(plan, CLQ_SEGMENT_FORWARD);
     clq_value dy = CLQ_NO_VALUE;

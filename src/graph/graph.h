@@ -61,7 +61,7 @@ struct clq_model {
 /* As clq_input, with a name for the layer (NULL: made). */
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
 
-/* ---- the plan (plan.c, place.c, report.c) ---- */
+/* ---- the plan (plan.c, fuse.c, emit.c, place.c) ---- */
 
 /* What the update launches need; rates come step by step as CLQ_PARAM_RATE. */
 typedef struct clq_update_problem {
@@ -71,6 +71,9 @@ typedef struct clq_update_problem {
     double beta1, beta2, epsilon;
 } clq_update_problem;
 
+/* Whether layers become one where they can: where that is known to be faster; tests force both. */
+typedef enum clq_fusion { CLQ_FUSION_AUTO, CLQ_FUSION_OFF, CLQ_FUSION_ON } clq_fusion;
+
 typedef struct clq_plan_config {
     uint32_t capacity;                /* examples that one run can hold; at least 1 */
     clq_dtype sample_dtype;           /* CLQ_U8 or CLQ_F32, as they are uploaded */
@@ -79,6 +82,7 @@ typedef struct clq_plan_config {
     bool gradient_norms;              /* also launches that measure the gradient (segment NORM) */
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_product_variant product;      /* tests force variants */
+    clq_fusion fusion;
 } clq_plan_config;
 
 /* The launch list's parts, in order. */

@@ -1,4 +1,5 @@
-/* A plan's inside, shared by plan.c (life and memory) and emit.c (launches). Private to graph. */
+/* A plan's inside, shared by plan.c (life and memory), fuse.c (which layers become one) and emit.c
+ * (launches). Private to graph. */
 #ifndef CLQ_GRAPH_PLAN_H
 #define CLQ_GRAPH_PLAN_H
 
@@ -30,9 +31,17 @@ struct clq_plan {
     struct clq_node_values {                 /* per node id */
         clq_value y, winner;
         size_t done; /* launches after which the gradients of its variables are whole */
+        /* A max pooling that computes the convolution below it, too: that one's id, and what they are together. The
+         * convolution, and an activation between, are absorbed: no launch is theirs alone. */
+        uint32_t fused;
+        bool absorbed;
+        clq_conv_pool_problem conv_pool;
+        clq_value frames;
     } * nodes;
 };
 
+/* Notes which nodes of the path from input to output become one. */
+void clq_plan_fuse(clq_plan *plan, const uint32_t *path, uint32_t length);
 /* Adds all launches and notes where each segment ends. */
 clq_status clq_plan_emit(clq_plan *plan);
 

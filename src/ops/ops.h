@@ -177,6 +177,27 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
 void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value dy, clq_value winner,
                          clq_value dx); /* gathers; no atomics */
 
+/* ---- convolution, activation and max pooling in one (conv_pool.c, conv_pool_backward.c) ---- */
+
+/* pool.in is conv.out. y, winner: as of the pooling; nothing else of the convolution's output is kept. */
+typedef struct clq_conv_pool_problem {
+    clq_conv2d_problem conv;
+    clq_pool2d_problem pool;
+} clq_conv_pool_problem;
+/* Whether it can be one: for the tile family, windows of a maximum that do not overlap or reach beyond the
+ * convolution's output, few enough places in a window for registers, no dilation, and any other shape. */
+bool clq_conv_pool_fits(const clq_list *list, const clq_conv_pool_problem *p);
+/* Whether it is known to be faster than the layers one by one: where the output's channels are whole vectors. */
+bool clq_conv_pool_pays(const clq_list *list, const clq_conv_pool_problem *p);
+/* The images as the others take them: x itself, or where taps reach outside a copy with zeros around. */
+clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, clq_value x);
+void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
+                           clq_value y, clq_value winner);
+/* From dz (pool.out, channels), the gradient before the activation of what won (clq_activation_backward of the pooled
+ * y): as clq_conv2d_backward. */
+void clq_conv_pool_backward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value x, clq_value w,
+                            clq_value dz, clq_value winner, clq_value dx, clq_value dw);
+
 /* ---- input (input.c) ---- */
 
 /* y = (float)x * (1/255), u8 to f32, `elements` per example. */

@@ -1,0 +1,307 @@
+/* A convolution, its activation and a max pooling in one, against the references of the three. */
+#include "ref/ref_elementwise.h"
+#include "ref/ref_product.h"
+#include "support/ops_product.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct pool_case {
+    clq_conv2d_problem c;
+    size_t pool_h, pool_w, size_h, size_w, stride_h, stride_w;
+    uint32_t capacity;
+    bool bias, input; /* whether the input's gradient is wanted */
+} pool_case;
+
+/* in h, w, c, out h, w, c, kernel, stride, dilation, padding in front, activation; windows, their size and stride;
+ * capacity; bias; input gradient */
+static const pool_case cases[] = {
+    /* lists; an output row and column that no window reads */
+    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, 3, 2, 2, 2, 2, 5, true, true},
+    /* one channel: weights stay in registers, gradient by windows */
+    {{14, 14, 1, 12, 12, 32, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 6, 6, 2, 2, 2, 2, 7, true, false},
+    /* small enough for a simulator: both, with odd channels, and with padding */
+    {{6, 7, 2, 4, 5, 5, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_TANH}, 2, 2, 2, 2, 2, 2, 3, true, false},
+    {{4, 5, 16, 3, 4, 3, 2, 2, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 1, 2, 2, 2, 2, 2, 3, false, true},
+    {{4, 4, 3, 4, 4, 17, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, 2, 2, 2, 2, 2, 2, true, false},
+    /* same, lists */
+    {{8, 7, 16, 8, 7, 20, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 4, 3, 2, 2, 2, 2, 4, true, true},
+    /* odd channels with the input's gradient: as before the pooling; gaps between windows */
+    {{13, 12, 6, 9, 10, 9, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, 3, 2, 2, 3, 3, 4, true, true},
+    /* strides, windows that are no squares, more taps than a tile has, a panel and a half of channels */
+    {{23, 20, 32, 10, 9, 33, 5, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU}, 3, 4, 3, 2, 3, 2, 3, true, true},
+    /* long sums, of weights and over windows */
+    {{6, 6, 115, 4, 4, 8, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 2, 2, 2, 2, 2, 2, 3, true, false},
+    {{50, 50, 2, 48, 48, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 24, 24, 2, 2, 2, 2, 8, true, false},
+};
+enum { EVERYWHERE = 2 };
+
+static clq_conv_pool_problem problem_of(const pool_case *c) {
+    return (clq_conv_pool_problem){.conv = c->c,
+                                   .pool = {.in_h = c->c.out_h,
+                                            .in_w = c->c.out_w,
+                                            .channels = c->c.out_c,
+                                            .out_h = c->pool_h,
+                                            .out_w = c->pool_w,
+                                            .size_h = c->size_h,
+                                            .size_w = c->size_w,
+                                            .stride_h = c->stride_h,
+                                            .stride_w = c->stride_w}};
+}
+
+typedef struct sizes {
+    size_t in, conv, out, weights; /* floats: of one example's input, convolution, pooled output */
+} sizes;
+
+static sizes sizes_of(const pool_case *c) {
+    return (sizes){.in = c->c.in_h * c->c.in_w * c->c.in_c,
+                   .conv = c->c.out_h * c->c.out_w * c->c.out_c,
+                   .out = c->pool_h * c->pool_w * c->c.out_c,
+                   .weights = c->c.kernel_h * c->c.kernel_w * c->c.in_c * c->c.out_c};
+}
+
+/* Inputs, and what the references make of them and of their absolute values. */
+typedef struct arrays {
+    float *x, *w, *b, *dz;
+    double *d_x, *d_w, *d_b, *d_dz;
+    unsigned char *winner; /* that the backward pass is given: any place */
+    double *y, *dx, *dw, *y_size, *dx_size, *dw_size;
+    int *best; /* of the forward pass */
+} arrays;
+
+static void run_reference(const pool_case *c, size_t count, clq_activation act, arrays *a, double *y, double *dx,
+                          double *dw, int *best) {
+    const clq_conv_pool_problem p = problem_of(c);
+    sizes s = sizes_of(c);
+    double *z = rig_alloc(count * s.conv + 1, sizeof *z), *full = rig_alloc(count * s.conv + 1, sizeof *full);
+    ref_conv2d(&c->c, count, a->d_x, a->d_w, c->bias ? a->d_b : NULL, z);
+    ref_activation(act, count * s.conv, 1, z, full);
+    ref_pool2d(&p.pool, count, full, y, best);
+    memset(full, 0, count * s.conv * sizeof *full);
+    size_t channels = c->c.out_c;
+    for (size_t i = 0; i < count * s.out; i++) { /* (n, oh, ow, channel) */
+        size_t ow = i / channels % c->pool_w, oh = i / channels / c->pool_w % c->pool_h, n = i / s.out;
+        size_t h = oh * c->stride_h + a->winner[i] / c->size_w, w = ow * c->stride_w + a->winner[i] % c->size_w;
+        full[((n * c->c.out_h + h) * c->c.out_w + w) * channels + i % channels] = a->d_dz[i];
+    }
+    ref_conv2d_gradients(&c->c, count, a->d_x, a->d_w, full, dx, dw);
+    clq_free(z);
+    clq_free(full);
+}
+
+static void make_sizes(double *numbers, size_t n) {
+    for (size_t i = 0; i < n; i++) numbers[i] = fabs(numbers[i]);
+}
+
+static arrays make_arrays(const pool_case *c, size_t count) {
+    sizes s = sizes_of(c);
+    clq_random random = clq_random_start(78, s.in * 1009 + s.weights);
+    arrays a = {.winner = rig_alloc(count * s.out + 1, 1), .best = rig_alloc(count * s.out + 1, sizeof(int))};
+    rig_numbers(&random, count * s.in, -1, 1, &a.x, &a.d_x);
+    rig_numbers(&random, s.weights, -1, 1, &a.w, &a.d_w);
+    rig_numbers(&random, c->c.out_c, -1, 1, &a.b, &a.d_b);
+    rig_numbers(&random, count * s.out, -1, 1, &a.dz, &a.d_dz);
+    for (size_t i = 0; i < count * s.out; i++) {
+        a.winner[i] = (unsigned char)rig_below(&random, c->size_h * c->size_w);
+        if (rig_below(&random, 2)) a.d_dz[i] = (double)(a.dz[i] = 0); /* as relu leaves many */
+    }
+    double **const results[] = {&a.y, &a.dx, &a.dw, &a.y_size, &a.dx_size, &a.dw_size};
+    const size_t counts[] = {count * s.out, count * s.in, s.weights};
+    for (size_t i = 0; i < CLQ_COUNT_OF(results); i++) *results[i] = rig_alloc(counts[i % 3] + 1, sizeof(double));
+    run_reference(c, count, c->c.activation, &a, a.y, a.dx, a.dw, a.best);
+    make_sizes(a.d_x, count * s.in);
+    make_sizes(a.d_w, s.weights);
+    make_sizes(a.d_b, c->c.out_c);
+    make_sizes(a.d_dz, count * s.out);
+    run_reference(c, count, CLQ_LINEAR, &a, a.y_size, a.dx_size, a.dw_size, NULL);
+    return a;
+}
+
+static void free_arrays(arrays *a) {
+    void *const all[] = {a->x, a->w,  a->b,  a->dz,     a->d_x,     a->d_w,     a->d_b,    a->d_dz,
+                         a->y, a->dx, a->dw, a->y_size, a->dx_size, a->dw_size, a->winner, a->best};
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
+}
+
+typedef struct values {
+    clq_value x, w, b, y, best, dz, winner, dx, dw;
+} values;
+
+static values add_layer(rig *r, const pool_case *c) {
+    const clq_conv_pool_problem p = problem_of(c);
+    sizes s = sizes_of(c);
+    rig_begin(r, c->capacity);
+    values v = {
+        .x = rig_value(r, "x", 0, s.in * sizeof(float)),
+        .w = rig_value(r, "w", s.weights * sizeof(float), 0),
+        .b = c->bias ? rig_value(r, "b", c->c.out_c * sizeof(float), 0) : CLQ_NO_VALUE,
+        .y = rig_value(r, "y", 0, s.out * sizeof(float)),
+        .best = rig_value(r, "best", 0, s.out),
+        .dz = rig_value(r, "dz", 0, s.out * sizeof(float)),
+        .winner = rig_value(r, "winner", 0, s.out),
+        .dx = c->input ? rig_value(r, "dx", 0, s.in * sizeof(float)) : CLQ_NO_VALUE,
+        .dw = rig_value(r, "dw", s.weights * sizeof(float), 0),
+    };
+    assert_true(clq_conv_pool_fits(r->list, &p));
+    clq_value frames = clq_conv_pool_frames(r->list, &p, v.x);
+    clq_conv_pool_forward(r->list, &p, frames, v.w, v.b, v.y, v.best);
+    clq_conv_pool_backward(r->list, &p, frames, v.x, v.w, v.dz, v.winner, v.dx, v.dw);
+    rig_bind(r);
+    return v;
+}
+
+/* What a run left in a value; checked to be the same after another run. */
+static void *read_both(rig *r, const char *what, clq_value value, size_t bytes, uint32_t count) {
+    char *first = rig_alloc(bytes + 1, 1), *second = rig_alloc(bytes + 1, 1);
+    rig_read(r, value, first, bytes);
+    rig_fill(r, value, NULL, 0);
+    rig_run(r, count);
+    rig_read(r, value, second, bytes);
+    if (memcmp(first, second, bytes) != 0) fail_msg("%s: %s of two runs differs", r->name, what);
+    rig_check_untouched(r, value, bytes);
+    clq_free(second);
+    return first;
+}
+
+/* Of equals behind relu any may have won. */
+static void check_best(const rig *r, const pool_case *c, const arrays *a, const unsigned char *got, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (got[i] != a->best[i] && (c->c.activation != CLQ_RELU || a->y[i] > 0))
+            fail_msg("%s: winner[%zu] is %d, should be %d", r->name, i, got[i], a->best[i]);
+}
+
+static void check_count(rig *r, const pool_case *c, const values *v, uint32_t count) {
+    sizes s = sizes_of(c);
+    arrays a = make_arrays(c, count);
+    rig_fill(r, v->x, a.x, count * s.in * sizeof(float));
+    rig_fill(r, v->w, a.w, s.weights * sizeof(float));
+    if (v->b) rig_fill(r, v->b, a.b, c->c.out_c * sizeof(float));
+    rig_fill(r, v->dz, a.dz, count * s.out * sizeof(float));
+    rig_fill(r, v->winner, a.winner, count * s.out);
+    const clq_value results[] = {v->y, v->best, v->dw, v->dx};
+    for (size_t i = 0; i < (v->dx ? 4 : 3); i++) rig_fill(r, results[i], NULL, 0);
+    rig_run(r, count);
+    size_t n = count * s.out;
+    float *y = read_both(r, "y", v->y, n * sizeof(float), count);
+    unsigned char *best = read_both(r, "winner", v->best, n, count);
+    float *dw = read_both(r, "dw", v->dw, s.weights * sizeof(float), count);
+    product_check_numbers(r, "y", y, a.y, a.y_size, n, s.weights / c->c.out_c + 1);
+    check_best(r, c, &a, best, n);
+    product_check_numbers(r, "dw", dw, a.dw, a.dw_size, s.weights, count * c->pool_h * c->pool_w);
+    if (v->dx) {
+        float *dx = read_both(r, "dx", v->dx, count * s.in * sizeof(float), count);
+        product_check_numbers(r, "dx", dx, a.dx, a.dx_size, count * s.in, s.weights);
+        clq_free(dx);
+    }
+    clq_free(y);
+    clq_free(best);
+    clq_free(dw);
+    free_arrays(&a);
+}
+
+static void check(rig *r, size_t index, clq_product_variant variant) {
+    const pool_case *c = &cases[index];
+    sizes s = sizes_of(c);
+    (void)variant;
+    if (r->family != CLQ_FAMILY_TILE || !rig_affords(r, c->capacity * (s.in + s.out) + s.weights)) return;
+    values v = add_layer(r, c);
+    const uint32_t counts[] = {c->capacity, 1, 0, c->capacity - 1};
+    for (size_t i = 0; i < (rig_is_simulated(r) ? 2 : CLQ_COUNT_OF(counts)); i++)
+        if (i < 3 || counts[i] > 1) check_count(r, c, &v, counts[i]);
+    rig_end(r);
+}
+
+static void check_family(rig *r) { product_check_cases(r, CLQ_COUNT_OF(cases), EVERYWHERE, check); }
+
+static void matches_references(void **state) {
+    (void)state;
+    rig_each(check_family);
+}
+
+/* ---- what decides among places ---- */
+
+static const pool_case identity = {
+    {2, 6, 1, 2, 6, 1, 1, 1, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 1, 3, 2, 2, 2, 2, 1, false, false};
+
+static void run_identity(rig *r, clq_activation act, const float x[12], float y[3], unsigned char best[3]) {
+    const float one = 1;
+    pool_case c = identity;
+    c.c.activation = act;
+    values v = add_layer(r, &c);
+    rig_fill(r, v.x, x, 12 * sizeof *x);
+    rig_fill(r, v.w, &one, sizeof one);
+    rig_fill(r, v.dz, (const float[3]){0}, 3 * sizeof(float));
+    rig_fill(r, v.winner, (const char[3]){0}, 3);
+    rig_run(r, 1);
+    rig_read(r, v.y, y, 3 * sizeof *y);
+    rig_read(r, v.best, best, 3);
+    rig_end(r);
+}
+
+/* The first of equals wins, equals behind a tanh that has reached 1 among them; NaN wins over all. */
+static void check_winners(rig *r) {
+    float y[3];
+    unsigned char best[3];
+    if (r->family != CLQ_FAMILY_TILE) return;
+    run_identity(r, CLQ_LINEAR, (const float[12]){1, 2, NAN, 7, -INFINITY, -INFINITY, 2, 1, 9, 8, -INFINITY, -INFINITY},
+                 y, best);
+    assert_true(y[0] == 2 && isnan(y[1]) && y[2] == -INFINITY);
+    assert_true(best[0] == 1 && best[1] == 0 && best[2] == 0);
+    run_identity(r, CLQ_TANH, (const float[12]){20, 30, -1, -1, 0, 1, 40, 20, -1, NAN, 2, 0}, y, best);
+    assert_true(fabsf(y[0] - 1) < 1e-6f && isnan(y[1]) && fabsf(y[2] - tanhf(2)) < 1e-6f);
+    assert_true(best[0] == 0 && best[1] == 3 && best[2] == 2);
+    run_identity(r, CLQ_RELU, (const float[12]){-1, -2, 3, NAN, -1, 5, -3, -1, 9, 8, 5, 5}, y, best);
+    assert_true(y[0] == 0 && isnan(y[1]) && y[2] == 5);
+    assert_true(best[1] == 1 && best[2] == 1);
+}
+
+static void first_and_nan_win(void **state) {
+    (void)state;
+    rig_each(check_winners);
+}
+
+/* ---- what can be one ---- */
+
+static void check_fits(rig *r) {
+    rig_begin(r, 1);
+    clq_conv_pool_problem good = problem_of(&cases[0]), p = good;
+    assert_int_equal(clq_conv_pool_fits(r->list, &p), r->family == CLQ_FAMILY_TILE);
+    if (r->family == CLQ_FAMILY_TILE) {
+        p.pool.average = true;
+        assert_false(clq_conv_pool_fits(r->list, &p));
+        p = good;
+        p.pool.stride_w = 1; /* windows that overlap */
+        assert_false(clq_conv_pool_fits(r->list, &p));
+        p = good;
+        p.pool.pad_top = 1;
+        assert_false(clq_conv_pool_fits(r->list, &p));
+        p = good;
+        p.pool.out_h = 4; /* beyond the convolution's output */
+        assert_false(clq_conv_pool_fits(r->list, &p));
+        p = good;
+        p.conv.dilation_h = 2;
+        assert_false(clq_conv_pool_fits(r->list, &p));
+        p = good;
+        p.pool = (clq_pool2d_problem){7, 7, 48, 1, 1, 7, 7, 7, 7, 0, 0, false}; /* more places than registers */
+        assert_false(clq_conv_pool_fits(r->list, &p));
+    }
+    rig_end(r);
+}
+
+static void other_shapes_do_not_fit(void **state) {
+    (void)state;
+    rig_each(check_fits);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matches_references),
+        cmocka_unit_test(first_and_nan_win),
+        cmocka_unit_test(other_shapes_do_not_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
