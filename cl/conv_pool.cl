@@ -58,10 +58,10 @@ ALWAYS_INLINE floatv activate(floatv x) {
 #endif
 }
 
-#if TAPS_H * RUN <= 32
-#define UNROLL_SHORT UNROLL
+#ifdef STAY /* all weights in registers, for all windows */
+#define UNROLL_TAPS UNROLL
 #else
-#define UNROLL_SHORT
+#define UNROLL_TAPS
 #endif
 #ifdef BLOCKED
 #define RESULT total
@@ -132,8 +132,8 @@ ALWAYS_INLINE void make_tile(int first, int windows, int column, global const fl
     UNROLL for (int i = 0; i < WT * PLACES; i++) UNROLL for (int j = 0; j < NR; j++) total[i][j] = 0;
 #endif
     w += column;
-    UNROLL_SHORT for (int ky = 0; ky < TAPS_H; ky++) {
-        UNROLL_SHORT for (int k = 0; k < RUN; k++, w += COLUMNS) {
+    UNROLL_TAPS for (int ky = 0; ky < TAPS_H; ky++) {
+        UNROLL_TAPS for (int k = 0; k < RUN; k++, w += COLUMNS) {
             floatv b_[NR];
             UNROLL for (int j = 0; j < NR; j++) b_[j] = load_until(w + j * VEC, end);
             UNROLL for (int t = 0; t < WT; t++) {
@@ -181,6 +181,9 @@ TILE_KERNEL void list_gradients(global const float *dz, global const uchar *winn
     for (int c = 0; c < COLUMNS; c++, lists += WINDOWS) {
         int length = 0, window = c;
         for (int y = 0; y < POOL_H; y++) {
+#if POOL_W <= 16
+            UNROLL
+#endif
             for (int x = 0; x < POOL_W; x++, window += COLUMNS) {
                 float value = dz[window];
                 lists[length] = (int2)(as_int(value), WINDOW_OFFSET(y, x) + PLACE_OFFSET(winner[window]));

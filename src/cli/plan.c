@@ -5,7 +5,7 @@
 
 static void print_launches(const clq_plan *plan) {
     const clq_list *list = clq_plan_list(plan);
-    printf("%-9s %-16s %-22s %-28s %12s %10s %10s\n", "segment", "layer", "launch", "kernel", "work-items", "MFLOP",
+    printf("%-9s %-28s %-18s %-28s %12s %10s %10s\n", "segment", "layer", "launch", "kernel", "work-items", "MFLOP",
            "MB");
     for (int s = 0; s < CLQ_SEGMENT_COUNT; s++) {
         size_t first, end;
@@ -15,7 +15,7 @@ static void print_launches(const clq_plan *plan) {
             clq_list_launch_info(list, i, &info);
             size_t items = 1;
             for (unsigned d = 0; d < info.dims; d++) items *= info.global[d];
-            printf("%-9s %-16s %-22s %-28s %12zu %10.3f %10.3f\n", clq_segment_name((clq_segment)s), info.scope,
+            printf("%-9s %-28s %-18s %-28s %12zu %10.3f %10.3f\n", clq_segment_name((clq_segment)s), info.scope,
                    info.label, info.file ? info.function : "CLBlast", items, info.flops * 1e-6, info.bytes * 1e-6);
         }
     }

@@ -1,6 +1,8 @@
 /* A model's launches: forward along the nodes, loss, backward against them, norms and update over the flat arenas. */
 #include "graph/plan.h"
 
+#include <stdio.h>
+
 static const clq_node *node_at(const clq_plan *plan, uint32_t id) { return &plan->model->nodes[id - 1]; }
 
 static clq_value weight(const clq_plan *plan, uint32_t variable) {
@@ -68,12 +70,19 @@ static void emit_input(clq_plan *plan, uint32_t id) {
     plan->nodes[id].y = y;
 }
 
+/* Both layers' names, for tables and messages. */
+static void scope_of_both(clq_plan *plan, uint32_t pool, uint32_t conv) {
+    char both[2 * CLQ_LAYER_NAME_MAX + 4];
+    (void)snprintf(both, sizeof both, "%s + %s", node_at(plan, conv)->name, node_at(plan, pool)->name);
+    clq_list_scope(plan->list, both);
+}
+
 /* A pooling and the convolution that it computes. */
 static void emit_conv_pool(clq_plan *plan, uint32_t id) {
     struct clq_node_values *values = &plan->nodes[id];
     const clq_node *conv = node_at(plan, values->fused);
     const clq_conv_pool_problem *p = &values->conv_pool;
-    clq_list_scope(plan->list, conv->name);
+    scope_of_both(plan, id, values->fused);
     values->y = output_value(plan, id);
     if (plan->config.update)
         values->winner =
@@ -142,7 +151,7 @@ static clq_value emit_conv_pool_backward(clq_plan *plan, uint32_t id, clq_value 
     const clq_conv_pool_problem *p = &values->conv_pool;
     clq_activation act = p->conv.activation;
     clq_value db = weight_gradient(plan, conv->bias), dx = CLQ_NO_VALUE;
-    clq_list_scope(plan->list, conv->name);
+    scope_of_both(plan, id, values->fused);
     if (act != CLQ_LINEAR || db)
         clq_activation_backward(plan->list, act, pool->elements, channels_of(pool), values->y, dy,
                                 act == CLQ_LINEAR ? CLQ_NO_VALUE : dy, db);

@@ -87,9 +87,11 @@ size_t clq_conv_pool_shape(const clq_conv_pool_problem *p, char *options) {
     return used;
 }
 
-/* What a work-item makes: `tiles` times `windows` windows in `vectors` vectors of channels. */
+/* What a work-item makes: `tiles` times `windows` windows in `vectors` vectors of channels. stay: the weights do, in
+ * registers. */
 typedef struct forward_cut {
     size_t windows, vectors, panels, tiles;
+    bool stay;
 } forward_cut;
 
 /* Two vectors of channels are enough for as many multiplications per load as a core can do; three where that wastes
@@ -104,8 +106,8 @@ static forward_cut cut_forward(const clq_list *list, const clq_conv_pool_problem
     forward_cut f = {.vectors = all <= 3 ? all : all % 2 != 0 && all % 3 == 0 ? 3 : 2};
     while (f.vectors > 1 && f.vectors * (places + 1) + 1 > registers) f.vectors--;
     f.panels = clq_ceil_div(all, f.vectors);
-    bool weights_stay = f.vectors * (places + depth) + 1 <= registers && f.vectors * places >= CHAINS;
-    f.windows = weights_stay ? 1 : (registers - 1 - f.vectors) / (places * f.vectors);
+    f.stay = f.vectors * (places + depth) + 1 <= registers && f.vectors * places >= CHAINS;
+    f.windows = f.stay ? 1 : (registers - 1 - f.vectors) / (places * f.vectors);
     size_t runs = clq_ceil_div(p->pool.out_h * p->pool.out_w * clq_list_capacity(list), f.windows);
     size_t worth = clq_ceil_div(ITEM_TERMS, f.windows * places * f.vectors * depth);
     f.tiles = CLQ_MAX(CLQ_MIN(worth, runs * f.panels / (4 * groups)), (size_t)1);
@@ -119,10 +121,10 @@ void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_v
     char options[CLQ_CONV_POOL_OPTIONS];
     size_t used = clq_conv_pool_shape(p, options), depth = c->kernel_h * c->kernel_w * c->in_c;
     forward_cut f = cut_forward(list, p);
-    clq_conv_pool_add(options, &used, "-DFORWARD -DTILES=%zu -DWT=%zu -DNR=%zu -DACT=%d%s%s%s", f.tiles, f.windows,
+    clq_conv_pool_add(options, &used, "-DFORWARD -DTILES=%zu -DWT=%zu -DNR=%zu -DACT=%d%s%s%s%s", f.tiles, f.windows,
                       f.vectors, (int)c->activation, b ? " -DBIAS" : "", winner ? " -DKEEP" : "",
-                      depth > LONG_SUM ? " -DBLOCKED" : "");
-    clq_launch_begin(list, "forward, pooled", "conv_pool", options, "conv_pool_forward");
+                      depth > LONG_SUM ? " -DBLOCKED" : "", f.stay ? " -DSTAY" : "");
+    clq_launch_begin(list, "forward", "conv_pool", options, "conv_pool_forward");
     clq_launch_value(list, frames, CLQ_READS);
     clq_launch_value(list, w, CLQ_READS);
     clq_launch_value(list, b, CLQ_READS);
