@@ -117,7 +117,7 @@ static void check_order(const spans *s, const char *what) {
 
 /* Forward of each layer of cnn that computes, and backward of each; flatten has nothing to do. */
 static void check_kernels(const spans *queue, size_t steps) {
-    static const char *const layers[] = {"conv2d", "max_pooling2d", "conv2d_1", "max_pooling2d_1", "dense"};
+    static const char *const layers[] = {"conv2d + max_pooling2d", "conv2d_1 + max_pooling2d_1", "dense"};
     char name[64];
     for (size_t i = 0; i < CLQ_COUNT_OF(layers); i++)
         for (int backward = 0; backward < 2; backward++) {
@@ -156,7 +156,7 @@ static size_t count_overlapping(const spans *queue, const spans *exchange) {
     for (size_t i = 0; i < queue->count; i++) {
         const span *kernel = &queue->items[i];
         if (strcmp(kernel->name, "dense/backward") == 0) begun = kernel->begin;
-        if (strcmp(kernel->name, "conv2d/weight gradient") != 0) continue;
+        if (strcmp(kernel->name, "conv2d + max_pooling2d/weight gradient") != 0) continue;
         for (size_t k = 0; k < exchange->count; k++)
             count += exchange->items[k].begin > begun && exchange->items[k].begin < kernel->end;
     }
