@@ -11,6 +11,7 @@ enum {
     FEW_CHANNELS = 16, /* with fewer, zeros around a whole image cost less than asking at every tap */
     MATRIX_ROWS = 8,   /* of a tile: divides usual batches */
     TILE_ROWS_MOST = 14,
+    TILES_PER_UNIT = 8,       /* of a matrix, before tiles are made smaller: those cost more per float */
     TERMS_LEAST = 64,         /* of a slice, for more work-groups */
     CACHED_TERMS_LEAST = 512, /* of a slice, for the cache's sake */
     CACHED_BYTES = 512 << 10  /* what one slice may read: about half of a core's second-level cache */
@@ -49,7 +50,8 @@ static void set_vectors(tile *t, size_t vector, size_t vectors, size_t columns) 
 static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, double others, bool matrix) {
     clq_device *device = clq_list_device(list);
     size_t vector = clq_device_vector(device), all = clq_ceil_div(columns, vector),
-           groups = clq_device_min_groups(device);
+           units = clq_device_get_info(device)->compute_units,
+           groups = CLQ_MIN((size_t)clq_device_min_groups(device), units * TILES_PER_UNIT);
     tile t = {0};
     set_vectors(&t, vector, CLQ_MIN(vectors_across(all, pixels), registers(vector) / 4), columns);
     size_t most = rows_most(vector, t.vectors);
