@@ -299,7 +299,7 @@ ALWAYS_INLINE void pack_a(float *packed, global const float *a, int first, int d
 #endif
 
 /* A tile of C comes while its terms are summed. The cast is for compilers that keep address spaces apart. */
-#if __has_builtin(__builtin_prefetch)
+#ifdef PREFETCH
 #define PREFETCH_C(c)                                                                                                  \
     for (int l_ = 0; l_ < MR; l_++)                                                                                    \
         for (int v_ = 0; v_ < NR; v_++)                                                                                \
