@@ -200,15 +200,14 @@ static bool can_run_alone(clq_group *group, const clq_call *call) {
     return is_idle(group);
 }
 
-/* Whether what was on the ranks' queues is done, or will be at once. Marks are made; commands of devices that run in
- * their caller have run here. */
-static clq_status look_at_queues(const clq_group *group, clq_call *call, bool *over) {
-    const double soon_s = 20e-6;
+/* Whether what was on the ranks' queues is done, or will be within patience_s. Marks are made; commands of devices that
+ * run in their caller have run here. */
+static clq_status look_at_queues(const clq_group *group, clq_call *call, double patience_s, bool *over) {
     *over = true;
     for (unsigned r = 0; r < group->size; r++) {
         if (!group->ranks[r].callers_queue) continue;
         CLQ_TRY(clq_queue_mark(group->ranks[r].callers_queue, &call->parts[r].mark));
-        const double until = clq_now() + soon_s;
+        const double until = clq_now() + patience_s;
         while (!clq_event_is_over(call->parts[r].mark) && clq_now() < until) continue;
         *over = *over && clq_event_is_over(call->parts[r].mark);
     }
@@ -288,8 +287,9 @@ static void wait_until_idle(clq_group *group) { wait_until_finished(group, group
 
 /* Takes the call over, done or (*running) on its way; on failure it is the caller's still. done may be NULL. */
 static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, bool *running) {
+    const double what_threads_take_to_wake_s = 20e-6;
     bool alone = !call->packed && can_run_alone(group, call), over;
-    CLQ_TRY(look_at_queues(group, call, &over));
+    CLQ_TRY(look_at_queues(group, call, alone ? what_threads_take_to_wake_s : 0, &over));
     alone = alone && over;
     CLQ_TRY(alone ? run_alone(group, call) : clq_walk_prepare_all(group->crew, &call->task));
     for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
