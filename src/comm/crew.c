@@ -214,6 +214,7 @@ static clq_status begin(clq_crew *crew, unsigned rank, const clq_task *call) {
     clq_member *member = &crew->members[rank];
     member->work = (clq_work){.task = *call};
     member->step = 0;
+    atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
     member->in_is_mapped = member->out_is_mapped = false;
     member->until = clq_now() + crew->deadline_s;
     CLQ_TRY(take_work(crew, rank, &member->work));
@@ -315,6 +316,7 @@ static clq_status begin_alone(clq_crew *crew, unsigned rank, const clq_task *tas
     clq_member *member = &crew->members[rank];
     member->work = (clq_work){.task = *task};
     member->step = 0;
+    atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
     member->in_is_mapped = member->out_is_mapped = false;
     member->until = clq_now() + crew->deadline_s;
     CLQ_TRY(take_work(crew, rank, &member->work));

@@ -25,6 +25,7 @@ typedef struct clq_member {
     clq_device *device;
     bool hosted;                  /* its thread works on its memory by itself, not by commands */
     atomic_size_t meetings;       /* barriers that it has reached: who is late */
+    atomic_size_t taken;          /* direct: bytes of its part that were begun, by whatever rank */
     double until;                 /* the deadline of the collective that it is in */
     double begun;                 /* when all ranks had come to it */
     atomic_uint_fast64_t busy_ns; /* in collectives, from there on, since the crew was made */

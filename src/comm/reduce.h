@@ -12,7 +12,7 @@ typedef void clq_reduce_function(const void *const *in, unsigned ins, void *cons
 
 /* The one for the widest vectors that this processor has; all widths give the same bits. NULL: there is none (bool). */
 clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op);
-/* The same result written past the caches, for outputs larger than those and apart from the inputs. */
+/* The same where all that is touched is larger than the caches: they are passed by. */
 clq_reduce_function *clq_reduce_find_streaming(clq_dtype dtype, clq_redop op);
 
 /* The widths of vectors that there are functions for, and one such; NULL: this processor has not that width. */

@@ -58,6 +58,7 @@ static void reduce_rest(reducer *reduce, size_t block, size_t element, const voi
     TARGET static void NAME##_by(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin,   \
                                  size_t end, unsigned ranks, bool stream) {                                            \
         enum { BLOCK = 4 * sizeof(T##_stored), ALIGNED = CLQ_MIN(BLOCK, LINE) };                                       \
+        const uint64_t streamed_outs = stream ? apart_from_inputs(in, ins, out, outs) : 0;                             \
         const size_t last = end * ELEMENT(T);                                                                          \
         size_t i = begin * ELEMENT(T);                                                                                 \
         size_t head = stream ? CLQ_MIN(stream_head((const char *)out[0] + i, ALIGNED, ELEMENT(T)), last - i) : 0;      \
@@ -92,7 +93,7 @@ static void reduce_rest(reducer *reduce, size_t block, size_t element, const voi
             STORE(&h, &d);                                                                                             \
             for (unsigned k = 0; k < outs; k++) {                                                                      \
                 char *to = (char *)out[k] + i;                                                                         \
-                const bool streamed = stream && (uintptr_t)to % ALIGNED == 0;                                          \
+                const bool streamed = (streamed_outs >> k & 1) && (uintptr_t)to % ALIGNED == 0;                        \
                 PUT(to, 0, e);                                                                                         \
                 PUT(to, 1, f);                                                                                         \
                 PUT(to, 2, g);                                                                                         \

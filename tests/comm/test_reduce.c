@@ -22,8 +22,9 @@ static void put(clq_dtype dtype, clq_redop op, void *array, size_t i, clq_random
         values_put_any(dtype, array, i, word);
 }
 
-/* Where results are written: as usual, streamed to outputs that lie alike in their lines, to ones that do not. */
-enum { USUAL, STREAMED, STREAMED_APART, WAYS };
+/* Where results are written: as usual, streamed to outputs that lie alike in their lines, to ones that do not, to one
+ * that is an input, too, as usual or streaming. */
+enum { USUAL, STREAMED, STREAMED_APART, IN_PLACE, STREAMED_IN_PLACE, WAYS };
 
 /* The width of vectors that is tested; the narrowest is on every processor. */
 static clq_reduce_level level;
@@ -46,13 +47,15 @@ static void check_length(clq_dtype dtype, clq_redop op, int way, size_t begin, s
         for (size_t i = 0; i < MOST; i++) put(dtype, op, in[r], i, &random);
     }
     memset(out, 0xAB, sizeof out);
+    const bool in_place = way == IN_PLACE || way == STREAMED_IN_PLACE, streamed = way != USUAL && way != IN_PLACE;
+    if (in_place) from[0] = memcpy(out[1], in[0], sizeof out[1]);
     memcpy(want, in[0], sizeof want);
     for (size_t i = begin; i < end; i++) {
         for (unsigned r = 1; r < ranks; r++) values_combine(dtype, op, want, in[r], want, i);
         if (op == CLQ_AVG) values_average(dtype, want, i, ranks);
     }
     char *got[2] = {(char *)out[0], (char *)out[1] + shift * bytes};
-    clq_reduce_find_at(level, dtype, op, way != USUAL)(from, ranks, (void *[]){got[0], got[1]}, 2, begin, end, ranks);
+    clq_reduce_find_at(level, dtype, op, streamed)(from, ranks, (void *[]){got[0], got[1]}, 2, begin, end, ranks);
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < MOST - shift; i++) {
             bool inside = i >= begin && i < end;
@@ -60,7 +63,8 @@ static void check_length(clq_dtype dtype, clq_redop op, int way, size_t begin, s
                 fail_msg("level %d: %s %s: element %zu of %zu to %zu", (int)level, clq_dtype_name(dtype),
                          clq_redop_name(op), i, begin, end);
             for (size_t b = 0; !inside && b < bytes; b++)
-                if (((unsigned char *)got[k])[i * bytes + b] != 0xAB)
+                if (((unsigned char *)got[k])[i * bytes + b] !=
+                    (in_place && k == 1 ? ((unsigned char *)in[0])[i * bytes + b] : 0xAB))
                     fail_msg("%s %s: element %zu was written", clq_dtype_name(dtype), clq_redop_name(op), i);
         }
 }
