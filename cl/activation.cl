@@ -1,21 +1,6 @@
 /* Activations over flat arrays, and the column sums (gradients of biases) that go with their backward pass.
- * ACT is the clq_activation: 0 linear, 1 relu, 2 sigmoid, 3 tanh. Softmax works on rows: loss.cl. FORWARD: that kernel,
- * else the backward pass, with sums where COLUMNS is given, keeping dz where WRITE_DZ is. */
-
-/* One body for vectors (T is floatv) and for single floats. NaN passes through every forward function. */
-#if ACT == 1
-#define ACTIVATE(T, x) ((x) <= 0.0f ? (T)0 : (x))
-#define SLOPE(T, y, dy) ((y) > 0.0f ? (dy) : (T)0)
-#elif ACT == 2
-#define ACTIVATE(T, x) (1.0f / (1.0f + exp(-(x))))
-#define SLOPE(T, y, dy) ((dy) * (y) * (1.0f - (y)))
-#elif ACT == 3
-#define ACTIVATE(T, x) tanh(x)
-#define SLOPE(T, y, dy) ((dy) * (1.0f - (y) * (y)))
-#else
-#define ACTIVATE(T, x) (x)
-#define SLOPE(T, y, dy) (dy)
-#endif
+ * Softmax works on rows: loss.cl. FORWARD: that kernel, else the backward pass, with sums where COLUMNS is given,
+ * keeping dz where WRITE_DZ is. */
 
 #ifdef FORWARD
 

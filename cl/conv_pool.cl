@@ -3,7 +3,6 @@
  * which of the window's places that was; so all other gradients are zero. No window reaches beyond the output, no tap
  * beyond the input (IN_H, IN_W, IN_C). The program is one of FORWARD LISTS    gradients by lists of those that are not
  * zero, for inputs whose channels are whole vectors WINNERS  the weights' gradient as an outer product over windows */
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define PLACES (SIZE_H * SIZE_W)
 #define RUN (TAPS_W * IN_C) /* floats side by side that meet a row of taps */
 #define ROW (IN_W * IN_C)
@@ -27,7 +26,7 @@
 #if COLUMNS % VEC == 0
 typedef floatv floatv_of_row;
 #else
-typedef floatv floatv_of_row __attribute__((aligned(4)));
+typedef floatv_anywhere floatv_of_row;
 #endif
 
 /* The vector at p, of which nothing at or behind `end` is read; zeros there. */
@@ -45,18 +44,6 @@ ALWAYS_INLINE floatv load_until(global const float *p, global const float *end) 
 #endif
 
 #ifdef FORWARD
-
-ALWAYS_INLINE floatv activate(floatv x) {
-#if ACT == 1
-    return x <= 0.0f ? (floatv)0 : x; /* NaN stays NaN */
-#elif ACT == 2
-    return 1.0f / (1.0f + exp(-x));
-#elif ACT == 3
-    return tanh(x);
-#else
-    return x;
-#endif
-}
 
 #ifdef STAY /* all weights in registers, for all windows */
 #define UNROLL_TAPS UNROLL
@@ -76,19 +63,19 @@ ALWAYS_INLINE void store_window(const floatv *values, int column, global float *
     floatv best = values[0];
     intv where = none;
 #if ACT > 1
-    best = activate(best);
+    best = ACTIVATE(floatv, best);
 #endif
     UNROLL for (int s = 1; s < PLACES; s++) {
         floatv value = values[s * NR];
 #if ACT > 1
-        value = activate(value);
+        value = ACTIVATE(floatv, value);
 #endif
         intv better = (value > best) | (value != value); /* NaN wins and stays */
         best = better ? value : best;
         where = better ? (intv)s : where;
     }
 #if ACT == 1
-    best = activate(best);
+    best = ACTIVATE(floatv, best);
 #endif
 #if COLUMNS % VEC == 0
     if (column >= COLUMNS) return;

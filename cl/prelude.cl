@@ -26,6 +26,9 @@ typedef CLQ_JOIN(uchar, VEC) ucharv;
 #define AS_FLOATV(value) CLQ_JOIN(as_float, VEC)(value)
 #define AS_INTV(value) CLQ_JOIN(as_int, VEC)(value)
 
+/* A vector that begins at any float, where the driver's vloadn is slow. */
+typedef floatv floatv_anywhere __attribute__((aligned(4)));
+
 /* 0, 1, 2, ... */
 #if VEC == 16
 #define VEC_INDEX (intv)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
@@ -35,6 +38,7 @@ typedef CLQ_JOIN(uchar, VEC) ucharv;
 #define VEC_INDEX (intv)(0, 1, 2, 3)
 #endif
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 /* Before a loop over accumulators: unrolled, they stay in registers. */
 #define UNROLL _Pragma("unroll")
 /* A kernel whose work-item is a whole register tile: groups of one, and no vectorising across work-items. Launched with
@@ -82,6 +86,37 @@ static inline float floatv_max(floatv v) {
     float2 y = fmax(x.lo, x.hi);
     return fmax(y.x, y.y);
 }
+
+/* A square of vectors, transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
+ALWAYS_INLINE void floatv_transpose(floatv square[VEC]) {
+    UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
+        floatv shuffled[VEC];
+        UNROLL for (int i = 0; i < VEC / 2; i++) {
+            floatv a = square[i], b = square[i + VEC / 2];
+            shuffled[2 * i].even = a.lo;
+            shuffled[2 * i].odd = b.lo;
+            shuffled[2 * i + 1].even = a.hi;
+            shuffled[2 * i + 1].odd = b.hi;
+        }
+        UNROLL for (int i = 0; i < VEC; i++) square[i] = shuffled[i];
+    }
+}
+
+/* The activation that the program is made for, -DACT, a clq_activation: 0 linear, 1 relu, 2 sigmoid, 3 tanh; and the
+ * gradient before it, from its result y and the gradient behind it. T is floatv or float. NaN passes forward. */
+#if !defined(ACT) || ACT == 0
+#define ACTIVATE(T, x) (x)
+#define SLOPE(T, y, dy) (dy)
+#elif ACT == 1
+#define ACTIVATE(T, x) ((x) <= 0.0f ? (T)0 : (x))
+#define SLOPE(T, y, dy) ((y) > 0.0f ? (dy) : (T)0)
+#elif ACT == 2
+#define ACTIVATE(T, x) (1.0f / (1.0f + exp(-(x))))
+#define SLOPE(T, y, dy) ((dy) * (y) * (1.0f - (y)))
+#else
+#define ACTIVATE(T, x) tanh(x)
+#define SLOPE(T, y, dy) ((dy) * (1.0f - (y) * (y)))
+#endif
 
 /* Philox4x32-10 (Salmon et al., SC 2011): the numbers of clq_philox4x32 on the host. */
 static inline uint4 philox4x32(ulong key, ulong counter_low, ulong counter_high) {

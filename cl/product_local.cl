@@ -52,18 +52,6 @@ static float patch(global const float *a, int pixel, int k) {
 #define B_ITEM BY_SIDE
 #endif
 
-static float activate(float x) {
-#if ACT == 1
-    return x <= 0.0f ? 0.0f : x; /* NaN stays NaN */
-#elif ACT == 2
-    return 1.0f / (1.0f + exp(-x));
-#elif ACT == 3
-    return tanh(x);
-#else
-    return x;
-#endif
-}
-
 /* The block at (m0, n0), summed over k in [k0, k1): acc[r][q] is row r * SIDE + ly, column q * SIDE + lx of it. Rows
  * and columns at or behind `rows` and COLUMNS are zero. */
 static void block(global const float *a, global const float *b, int m0, int rows, int n0, int k0, int k1,
@@ -111,9 +99,9 @@ product_rows(global const float *a, global const float *b, global const float *b
             int n = n0 + q * SIDE + (int)get_local_id(0);
             if (m >= rows || n >= COLUMNS) continue;
 #ifdef BIAS
-            c[(size_t)m * COLUMNS + n] = activate(acc[r][q] + bias[n]);
+            c[(size_t)m * COLUMNS + n] = ACTIVATE(float, acc[r][q] + bias[n]);
 #else
-            c[(size_t)m * COLUMNS + n] = activate(acc[r][q]);
+            c[(size_t)m * COLUMNS + n] = ACTIVATE(float, acc[r][q]);
 #endif
         }
     }

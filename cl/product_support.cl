@@ -1,11 +1,5 @@
 /* What products need around them. Shapes are arguments: one program serves all layers. */
 
-#ifndef ACT /* only product_finish has one */
-#define ACT 0
-#endif
-
-typedef floatv floatv_anywhere __attribute__((aligned(4)));
-
 /* VEC floats from p, of which `there` exist. */
 static floatv load_some(global const float *p, int there) {
     if (there >= VEC) return *(global const floatv_anywhere *)p;
@@ -26,18 +20,7 @@ TILE_KERNEL void product_pack(global const float *from, global float *to, int ta
         floatv square[VEC];
         for (int l = 0; l < VEC; l++)
             square[l] = load_some(from + (size_t)(column + l) * depth, column + l < columns ? rows : 0);
-        /* Transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
-        UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
-            floatv shuffled[VEC];
-            UNROLL for (int i = 0; i < VEC / 2; i++) {
-                floatv a = square[i], b = square[i + VEC / 2];
-                shuffled[2 * i].even = a.lo;
-                shuffled[2 * i].odd = b.lo;
-                shuffled[2 * i + 1].even = a.hi;
-                shuffled[2 * i + 1].odd = b.hi;
-            }
-            UNROLL for (int i = 0; i < VEC; i++) square[i] = shuffled[i];
-        }
+        floatv_transpose(square);
         for (int l = 0; l < rows; l++) STOREV_ALIGNED(square[l], to + (size_t)l * width + j);
     }
 }
@@ -70,23 +53,11 @@ kernel void product_reduce(global const float *from, global float *to, int float
     }
 }
 
-static float activate(float x) {
-#if ACT == 1
-    return x <= 0.0f ? 0.0f : x; /* NaN stays NaN */
-#elif ACT == 2
-    return 1.0f / (1.0f + exp(-x));
-#elif ACT == 3
-    return tanh(x);
-#else
-    return x;
-#endif
-}
-
 /* c (rows, columns) = act(c + bias), in place, for products of others. (items of a row, rows) */
 kernel void product_finish(global float *c, global const float *bias, int columns, int has_bias) {
     c += get_global_id(1) * columns;
     for (int j = (int)get_global_id(0); j < columns; j += (int)get_global_size(0))
-        c[j] = activate(has_bias ? c[j] + bias[j] : c[j]);
+        c[j] = ACTIVATE(float, has_bias ? c[j] + bias[j] : c[j]);
 }
 
 /* to (columns, rows) from (rows, columns). (columns) */

@@ -14,7 +14,6 @@
  * B is row-major; or PACKED: panels of NR vectors, [panel][DEPTH][NR * VEC], zero-padded. Long sums are made in blocks
  * (BLOCKED), so that their rounding does not grow with their length. */
 #define WIDTH (NR * VEC)
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 #ifdef PACKED
 #define B_STRIDE WIDTH
@@ -26,9 +25,6 @@
 #if defined(PACKED) || COLUMNS % WIDTH == 0
 #define WHOLE_PANELS
 #endif
-
-/* Vectors of a row whose length is no multiple of theirs begin anywhere. */
-typedef floatv floatv_anywhere __attribute__((aligned(4)));
 
 /* The vector at p, of which nothing at or behind `end` is read; zeros there. */
 ALWAYS_INLINE floatv load_until(global const float *p, global const float *end) {
@@ -91,34 +87,7 @@ ALWAYS_INLINE void store_c(global float *row, int column, floatv value) {
 #define RESULT(total, acc) acc
 #endif
 
-/* Transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
-ALWAYS_INLINE void transpose(floatv square[VEC]) {
-    UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
-        floatv shuffled[VEC];
-        UNROLL for (int i = 0; i < VEC / 2; i++) {
-            floatv a = square[i], b = square[i + VEC / 2];
-            shuffled[2 * i].even = a.lo;
-            shuffled[2 * i].odd = b.lo;
-            shuffled[2 * i + 1].even = a.hi;
-            shuffled[2 * i + 1].odd = b.hi;
-        }
-        UNROLL for (int i = 0; i < VEC; i++) square[i] = shuffled[i];
-    }
-}
-
 #ifndef OUTER
-
-ALWAYS_INLINE floatv activate(floatv x) {
-#if ACT == 1
-    return x <= 0.0f ? (floatv)0 : x; /* NaN stays NaN */
-#elif ACT == 2
-    return 1.0f / (1.0f + exp(-x));
-#elif ACT == 3
-    return tanh(x);
-#else
-    return x;
-#endif
-}
 
 /* Rows `from` until `until` of a tile to C, where they are `stride` floats apart, with bias and activation. */
 ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, global const float *bias,
@@ -133,7 +102,8 @@ ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, g
     }
     UNROLL for (int i = 0; i < MR; i++) {
         if (i < from || i >= until) continue;
-        UNROLL for (int j = 0; j < NR; j++) store_c(c + i * stride, column + j * VEC, activate(acc[i][j] + offset[j]));
+        UNROLL for (int j = 0; j < NR; j++)
+            store_c(c + i * stride, column + j * VEC, ACTIVATE(floatv, acc[i][j] + offset[j]));
     }
 }
 #endif
@@ -189,7 +159,7 @@ TILE_KERNEL void product_outer(global const float *a, global const float *b, glo
     UNROLL for (int j = 0; j < NR; j++) {
         floatv square[VEC];
         UNROLL for (int i = 0; i < VEC; i++) square[i] = i < COLUMNS ? acc[i < COLUMNS ? i : 0][j] : (floatv)0;
-        transpose(square);
+        floatv_transpose(square);
         UNROLL for (int l = 0; l < VEC; l++) {
             int place = (j * VEC + l) * COLUMNS;
             if (place + VEC <= floats) {
@@ -253,7 +223,7 @@ ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const float *b, in
                 edge[l] = column + l < COLUMNS ? load_until(from + (size_t)l * terms, end) : (floatv)0;
             UNROLL for (int l = 0; l < VEC; l++) square[l] = edge[l];
         }
-        transpose(square);
+        floatv_transpose(square);
         UNROLL for (int l = 0; l < VEC; l++) if (k + l < depth) to[l * NR] = square[l];
     }
 #else
