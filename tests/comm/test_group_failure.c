@@ -16,21 +16,6 @@
 enum { COUNT = 3001, LARGE = 400009, RANKS = 3 };
 static const double deadline_s = 0.3, grace_s = 1;
 
-static const clq_group_config settings[] = {
-    {.algorithm = CLQ_ALGORITHM_DIRECT},
-    {.transport = CLQ_TRANSPORT_STAGED},
-    {.transport = CLQ_TRANSPORT_PEER},
-    {.algorithm = CLQ_ALGORITHM_RING},
-    {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED},
-    {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_PEER},
-    {.algorithm = CLQ_ALGORITHM_REDUCE_TO_ONE, .transport = CLQ_TRANSPORT_STAGED},
-    {.algorithm = CLQ_ALGORITHM_REDUCE_TO_ONE, .transport = CLQ_TRANSPORT_PEER},
-    {.algorithm = CLQ_ALGORITHM_DOUBLING, .transport = CLQ_TRANSPORT_STAGED},
-    {.algorithm = CLQ_ALGORITHM_DOUBLING, .transport = CLQ_TRANSPORT_PEER},
-    {.algorithm = CLQ_ALGORITHM_HIERARCHICAL, .transport = CLQ_TRANSPORT_STAGED},
-    {.algorithm = CLQ_ALGORITHM_HIERARCHICAL, .transport = CLQ_TRANSPORT_PEER},
-};
-
 static faults layer;
 
 /* Devices, memory and a group of one setting. */
@@ -176,10 +161,10 @@ static void check_ending(rig *g, const clq_group_config *setting, ending how, un
 
 static void test_endings(void **state) {
     (void)state;
-    for (size_t s = 0; s < CLQ_COUNT_OF(settings); s++) {
+    for (size_t s = 0; s < (size_t)COMM_SETTINGS; s++) {
         rig g;
-        rig_open(&g, &settings[s], COUNT);
-        for (unsigned how = 0; how < ENDINGS; how++) check_ending(&g, &settings[s], (ending)how, (unsigned)s + how);
+        rig_open(&g, &comm_settings[s], COUNT);
+        for (unsigned how = 0; how < ENDINGS; how++) check_ending(&g, &comm_settings[s], (ending)how, (unsigned)s + how);
         rig_close(&g);
     }
 }
@@ -194,12 +179,12 @@ static void abort_after(void *context) {
 static void test_abort_at_any_time(void **state) {
     (void)state;
     enum { TIMES = 6 };
-    for (size_t s = 0; s < CLQ_COUNT_OF(settings); s++) {
+    for (size_t s = 0; s < (size_t)COMM_SETTINGS; s++) {
         rig g;
-        rig_open(&g, &settings[s], LARGE);
+        rig_open(&g, &comm_settings[s], LARGE);
         for (unsigned i = 0; i < TIMES; i++) {
             clq_thread *thread;
-            rig_begin(&g, &settings[s], 30);
+            rig_begin(&g, &comm_settings[s], 30);
             g.abort_after_s = 3e-4 * i * i;
             assert_int_equal(clq_thread_start("aborter", abort_after, &g, &thread), CLQ_OK);
             double start = clq_now();
@@ -253,14 +238,14 @@ static unsigned check_fault(rig *g, const clq_group_config *setting, unsigned tu
 static void test_device_errors(void **state) {
     (void)state;
     enum { PLACES = 9 };
-    for (size_t s = 0; s < CLQ_COUNT_OF(settings); s++) {
+    for (size_t s = 0; s < (size_t)COMM_SETTINGS; s++) {
         rig g;
         unsigned failed = 0;
-        rig_open(&g, &settings[s], COUNT);
-        unsigned turn = (unsigned)s, calls = check_fault(&g, &settings[s], turn, 0, false);
+        rig_open(&g, &comm_settings[s], COUNT);
+        unsigned turn = (unsigned)s, calls = check_fault(&g, &comm_settings[s], turn, 0, false);
         assert_true(calls > PLACES);
         for (unsigned i = 0; i < PLACES; i++)
-            failed += check_fault(&g, &settings[s], turn, 1 + i * (calls - 1) / PLACES, i % 2) > 0;
+            failed += check_fault(&g, &comm_settings[s], turn, 1 + i * (calls - 1) / PLACES, i % 2) > 0;
         assert_int_equal(failed, PLACES);
         rig_close(&g);
     }

@@ -13,23 +13,6 @@
 static bool whole; /* the long form */
 static unsigned long cases;
 
-static const clq_group_config settings[] = {
-    {.algorithm = CLQ_ALGORITHM_AUTO},
-    {.algorithm = CLQ_ALGORITHM_DIRECT},
-    {.transport = CLQ_TRANSPORT_MAPPED},
-    {.algorithm = CLQ_ALGORITHM_AUTO, .transport = CLQ_TRANSPORT_STAGED},
-    {.algorithm = CLQ_ALGORITHM_AUTO, .transport = CLQ_TRANSPORT_PEER},
-    {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED},
-    {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_PEER},
-    {.algorithm = CLQ_ALGORITHM_REDUCE_TO_ONE, .transport = CLQ_TRANSPORT_STAGED},
-    {.algorithm = CLQ_ALGORITHM_REDUCE_TO_ONE, .transport = CLQ_TRANSPORT_PEER},
-    {.algorithm = CLQ_ALGORITHM_DOUBLING, .transport = CLQ_TRANSPORT_STAGED},
-    {.algorithm = CLQ_ALGORITHM_DOUBLING, .transport = CLQ_TRANSPORT_PEER},
-    {.algorithm = CLQ_ALGORITHM_HIERARCHICAL, .transport = CLQ_TRANSPORT_AUTO},
-    {.algorithm = CLQ_ALGORITHM_HIERARCHICAL, .transport = CLQ_TRANSPORT_STAGED},
-    {.algorithm = CLQ_ALGORITHM_HIERARCHICAL, .transport = CLQ_TRANSPORT_PEER},
-};
-
 enum { RANKS_MOST = 8 };
 /* Islands that are not alike, of two vendors; or, for peer copies, one context. */
 static const char *const apart[RANKS_MOST] = {"b",         "bi",          "b1b1i",        "b1b2b1b2",
@@ -99,11 +82,11 @@ static void sizes(rig *g) {
 
 static void test_product(void **state) {
     (void)state;
-    for (size_t s = 0; s < CLQ_COUNT_OF(settings); s++)
+    for (size_t s = 0; s < COMM_SETTINGS; s++)
         for (unsigned n = 1; n <= RANKS_MOST; n++) {
             rig g;
             if (!whole && (n + s) % 4 != 0) continue;
-            rig_open(&g, &settings[s], n);
+            rig_open(&g, &comm_settings[s], n);
             product(&g);
             if (whole || n == 4) sizes(&g);
             rig_close(&g);
@@ -113,10 +96,10 @@ static void test_product(void **state) {
 static void test_large(void **state) {
     (void)state;
     const size_t count = ((size_t)64 << 20) / sizeof(float);
-    for (size_t s = 0; whole && s < CLQ_COUNT_OF(settings); s++)
+    for (size_t s = 0; whole && s < COMM_SETTINGS; s++)
         for (unsigned n = 2; n <= 4; n++) {
             rig g;
-            rig_open(&g, &settings[s], n);
+            rig_open(&g, &comm_settings[s], n);
             for (unsigned collective = CLQ_ALL_REDUCE; collective < CLQ_COLLECTIVE_COUNT; collective++) {
                 bool grows = collective == CLQ_REDUCE_SCATTER || collective == CLQ_ALL_GATHER; /* by n */
                 run(&g, (comm_case){.collective = (clq_collective)collective, .count = grows ? count / n : count});
@@ -129,11 +112,11 @@ static void test_large(void **state) {
 static void test_repeats(void **state) {
     (void)state;
     const unsigned repeats = whole ? 1000 : 5;
-    for (size_t s = 0; s < CLQ_COUNT_OF(settings); s++)
+    for (size_t s = 0; s < COMM_SETTINGS; s++)
         for (unsigned n = 3; n <= (whole ? 5 : 3); n += 2) {
             rig g;
             uint64_t first = 0;
-            rig_open(&g, &settings[s], n);
+            rig_open(&g, &comm_settings[s], n);
             for (unsigned i = 0; i < repeats; i++, cases++) {
                 const comm_case c = {.collective = CLQ_ALL_REDUCE,
                                      .count = 20011,

@@ -7,6 +7,24 @@
 
 #include <cmocka.h>
 
+const clq_group_config comm_settings[COMM_SETTINGS] = {
+    {.algorithm = CLQ_ALGORITHM_AUTO},
+    {.algorithm = CLQ_ALGORITHM_AUTO, .transport = CLQ_TRANSPORT_STAGED},
+    {.algorithm = CLQ_ALGORITHM_AUTO, .transport = CLQ_TRANSPORT_PEER},
+    {.algorithm = CLQ_ALGORITHM_AUTO, .transport = CLQ_TRANSPORT_MAPPED},
+    {.algorithm = CLQ_ALGORITHM_DIRECT},
+    {.algorithm = CLQ_ALGORITHM_RING},
+    {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED},
+    {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_PEER},
+    {.algorithm = CLQ_ALGORITHM_REDUCE_TO_ONE, .transport = CLQ_TRANSPORT_STAGED},
+    {.algorithm = CLQ_ALGORITHM_REDUCE_TO_ONE, .transport = CLQ_TRANSPORT_PEER},
+    {.algorithm = CLQ_ALGORITHM_DOUBLING, .transport = CLQ_TRANSPORT_STAGED},
+    {.algorithm = CLQ_ALGORITHM_DOUBLING, .transport = CLQ_TRANSPORT_PEER},
+    {.algorithm = CLQ_ALGORITHM_HIERARCHICAL},
+    {.algorithm = CLQ_ALGORITHM_HIERARCHICAL, .transport = CLQ_TRANSPORT_STAGED},
+    {.algorithm = CLQ_ALGORITHM_HIERARCHICAL, .transport = CLQ_TRANSPORT_PEER},
+};
+
 enum { GUARD = 9, GUARD_BYTE = 0xa5 }; /* elements before and behind a range, which nobody may touch */
 
 /* A rank's part: where its ranges are, and what its memory holds before and must hold after. */

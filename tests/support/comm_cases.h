@@ -29,4 +29,8 @@ uint64_t comm_case_run(ranks *all, clq_group *group, const comm_case *c, const c
 /* A public group on the same contexts, devices and queues. */
 clq_group *comm_case_group(const ranks *all, const clq_group_config *config);
 
+/* Every algorithm over every transport that it can take. */
+enum { COMM_SETTINGS = 15 };
+extern const clq_group_config comm_settings[COMM_SETTINGS];
+
 #endif
