@@ -177,6 +177,23 @@ const char *clq_bench_model_name(const char *model);
 /* Made-up data of the model's shape and classes, as clq_dataset_open takes it. */
 clq_status clq_bench_model_data(const clq_model *model, uint64_t samples, char out[CLQ_BENCH_DATA_BYTES]);
 
+/* ---- shapes of matrix products (shapes.c) ---- */
+
+/* C (m, n) = A (m, k) B (k, n). */
+enum { CLQ_BENCH_SHAPES_MOST = 64, CLQ_BENCH_SHAPE_BYTES = 32 };
+typedef struct clq_bench_shape {
+    size_t m, n, k;
+    bool transposed[2]; /* A is stored (k, m); B is stored (n, k) */
+    char name[CLQ_BENCH_SHAPE_BYTES];
+} clq_bench_shape;
+typedef struct clq_bench_shapes {
+    clq_bench_shape items[CLQ_BENCH_SHAPES_MOST];
+    size_t count;
+} clq_bench_shapes;
+/* The value of an option, which replaces all that were there. */
+clq_status clq_bench_shapes_set(clq_bench_shapes *shapes, const char *option, const char *text);
+const char *clq_bench_shape_transpose(const clq_bench_shape *shape); /* "nn", "tn", "nt", "tt" */
+
 /* ---- sizes (sizes.c) ---- */
 
 /* -b MIN -e MAX -f FACTOR, or -i STEP; as in nccl-tests, with K, M and G as powers of 1024. */

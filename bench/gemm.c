@@ -6,12 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { KEY_SIZES = CLQ_BENCH_KEY_OWN, KEY_VARIANTS, SIZES_MOST = 64, SIDE_MOST = 1 << 15 };
-
-typedef struct shape {
-    size_t m, n, k;
-    bool transposed[2]; /* A is stored (k, m); B is stored (n, k) */
-} shape;
+enum { KEY_SIZES = CLQ_BENCH_KEY_OWN, KEY_VARIANTS };
 
 static const struct {
     const char *name, *file; /* of its launches; a library call has none */
@@ -21,17 +16,13 @@ static const struct {
                 {"clblast", NULL, CLQ_PRODUCT_CLBLAST}};
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
-/* BLAS's letters for A and B. */
-static const char *const transposes[] = {"nn", "tn", "nt", "tt"};
-
 typedef struct options {
-    shape shapes[SIZES_MOST];
-    size_t count;
-    bool wanted[VARIANTS];
+    clq_bench_shapes shapes;
+    bool wanted[VARIANTS], only_chosen; /* of each shape the variant that Clique would use */
 } options;
 
 typedef struct problem {
-    shape s;
+    clq_bench_shape s;
     float *a, *b;
 } problem;
 
@@ -40,7 +31,7 @@ typedef struct product {
     clq_value a, b, c;
 } product;
 
-static clq_status open_product(clq_queue *queue, const shape *s, clq_product_variant variant, product *out) {
+static clq_status open_product(clq_queue *queue, const clq_bench_shape *s, clq_product_variant variant, product *out) {
     *out = (product){.a = CLQ_NO_VALUE};
     CLQ_TRY(clq_bench_lab_open(queue, 1, &out->lab));
     clq_list *list = out->lab.list;
@@ -53,7 +44,7 @@ static clq_status open_product(clq_queue *queue, const shape *s, clq_product_var
 }
 
 /* The index of the variant that is used where none is forced. */
-static clq_status chosen_variant(clq_queue *queue, const shape *s, size_t *out) {
+static clq_status chosen_variant(clq_queue *queue, const clq_bench_shape *s, size_t *out) {
     product p;
     clq_status status = open_product(queue, s, CLQ_PRODUCT_AUTO, &p);
     for (size_t i = 0; status == CLQ_OK && i < clq_list_launch_count(p.lab.list); i++) {
@@ -74,7 +65,7 @@ static uint64_t count_wrong(const problem *q, const float *c) {
         size_t row = places[i] / q->s.n, column = places[i] % q->s.n;
         double sum = 0, magnitude = 0;
         for (size_t t = 0; t < q->s.k; t++) {
-            const shape *s = &q->s;
+            const clq_bench_shape *s = &q->s;
             float a = q->a[s->transposed[0] ? t * s->m + row : row * s->k + t];
             float b = q->b[s->transposed[1] ? column * s->k + t : t * s->n + column];
             double term = (double)a * (double)b;
@@ -104,14 +95,14 @@ end:
     return status;
 }
 
-static clq_status add(clq_bench_run *run, uint32_t device, const shape *s, size_t variant, bool chosen,
+static clq_status add(clq_bench_run *run, uint32_t device, const clq_bench_shape *s, size_t variant, bool chosen,
                       const clq_bench_times *times, uint64_t wrong, double limit, const char *reason) {
     double rate = 2.0 * (double)s->m * (double)s->n * (double)s->k / times->p50_us * 1e-3;
     clq_bench_row row = clq_bench_row_of(run, device);
     clq_bench_put_count(&row, "m", s->m);
     clq_bench_put_count(&row, "n", s->n);
     clq_bench_put_count(&row, "k", s->k);
-    clq_bench_put_text(&row, "transpose", transposes[s->transposed[0] + 2 * s->transposed[1]]);
+    clq_bench_put_text(&row, "transpose", clq_bench_shape_transpose(s));
     clq_bench_put_text(&row, "variant", variants[variant].name);
     clq_bench_put(&row, "chosen", json_boolean(chosen));
     clq_bench_put_number(&row, "us", times->p50_us);
@@ -123,13 +114,14 @@ static clq_status add(clq_bench_run *run, uint32_t device, const shape *s, size_
     return clq_bench_add(run, &row);
 }
 
-static clq_status measure_shape(clq_bench_run *run, uint32_t device, clq_queue *queue, const shape *s, double limit) {
+static clq_status measure_shape(clq_bench_run *run, uint32_t device, clq_queue *queue, const clq_bench_shape *s,
+                                double limit) {
     const options *o = run->context;
     problem q = {*s, clq_bench_floats(s->m * s->k, 1), clq_bench_floats(s->k * s->n, 2)};
     size_t chosen = VARIANTS;
     clq_status status = q.a && q.b ? chosen_variant(queue, s, &chosen) : CLQ_MEMORY;
     for (size_t v = 0; v < VARIANTS && status == CLQ_OK; v++) {
-        if (!o->wanted[v]) continue;
+        if (o->only_chosen ? v != chosen : !o->wanted[v]) continue;
         clq_bench_times times = clq_bench_no_times;
         uint64_t wrong = 0;
         status = measure_product(run, queue, &q, variants[v].variant, &times, &wrong);
@@ -147,81 +139,46 @@ static clq_status measure_device(clq_bench_run *run, uint32_t device, clq_queue 
     const options *o = run->context;
     double limit;
     CLQ_TRY(clq_bench_peak(queue, &limit));
-    for (size_t i = 0; i < o->count; i++) CLQ_TRY(measure_shape(run, device, queue, &o->shapes[i], limit));
+    for (size_t i = 0; i < o->shapes.count; i++) CLQ_TRY(measure_shape(run, device, queue, &o->shapes.items[i], limit));
     return CLQ_OK;
 }
 
 static clq_status run_gemm(clq_bench_run *run, void *context) {
     const options *o = context;
-    for (size_t v = 0; v < VARIANTS; v++) run->expected += o->wanted[v] ? o->count * run->devices.count : 0;
+    size_t rows = o->only_chosen ? 1 : 0;
+    for (size_t v = 0; v < VARIANTS; v++) rows += !o->only_chosen && o->wanted[v];
+    run->expected = rows * o->shapes.count * run->devices.count;
     return clq_bench_each_device(run, measure_device);
 }
 
 /* ---- options ---- */
 
-/* The word at *at up to a comma, or x; *at is moved behind it. */
-static bool next_word(const char **at, const char *ends, char word[32]) {
-    size_t length = strcspn(*at, ends);
-    if (length == 0 || length >= 32) return false;
-    memcpy(word, *at, length);
-    word[length] = '\0';
-    *at += length;
-    return true;
-}
-
-static bool parse_shape(const char *text, shape *out) {
-    size_t *const sides[] = {&out->m, &out->n, &out->k};
-    for (size_t i = 0; i < 3; i++) {
-        char word[32];
-        uint64_t side;
-        if (!next_word(&text, "x:", word) || !clq_parse_u64(word, 1, SIDE_MOST, &side)) return false;
-        *sides[i] = (size_t)side;
-        if (i < 2 && *text++ != 'x') return false;
-    }
-    size_t t = 0;
-    if (*text == ':')
-        for (text++; t < CLQ_COUNT_OF(transposes) && strcmp(text, transposes[t]) != 0;) t++;
-    else if (*text != '\0')
-        t = CLQ_COUNT_OF(transposes);
-    out->transposed[0] = t & 1;
-    out->transposed[1] = t >> 1;
-    return t < CLQ_COUNT_OF(transposes);
-}
-
-static clq_status set_sizes(options *o, const char *text) {
-    o->count = 0;
-    for (const char *at = text;; at++) {
-        char word[32];
-        if (o->count == SIZES_MOST || !next_word(&at, ",", word) || !parse_shape(word, &o->shapes[o->count++]))
-            return clq_fail(CLQ_ARGUMENT,
-                            "--sizes '%s': expected up to %d shapes as 64x128x784 or, transposed, 784x128x64:tn, with "
-                            "commas between",
-                            text, (int)SIZES_MOST);
-        if (*at == '\0') return CLQ_OK;
-    }
-}
-
 static clq_status set_variants(options *o, const char *text) {
     memset(o->wanted, 0, sizeof o->wanted);
+    o->only_chosen = strcmp(text, "chosen") == 0;
+    if (o->only_chosen) return CLQ_OK;
     for (const char *at = text;; at++) {
-        char word[32];
-        size_t v = next_word(&at, ",", word) ? 0 : VARIANTS;
-        while (v < VARIANTS && strcmp(word, variants[v].name) != 0) v++;
-        if (v == VARIANTS) return clq_fail(CLQ_ARGUMENT, "--variants '%s': there are tile, local and clblast", text);
+        size_t length = strcspn(at, ","), v = 0;
+        while (v < VARIANTS && (strlen(variants[v].name) != length || strncmp(variants[v].name, at, length) != 0)) v++;
+        if (v == VARIANTS)
+            return clq_fail(CLQ_ARGUMENT, "--variants '%s': there are tile, local and clblast; or chosen alone", text);
         o->wanted[v] = true;
+        at += length;
         if (*at == '\0') return CLQ_OK;
     }
 }
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
-    return option->key == KEY_SIZES ? set_sizes(context, text) : set_variants(context, text);
+    options *o = context;
+    return option->key == KEY_SIZES ? clq_bench_shapes_set(&o->shapes, "--sizes", text) : set_variants(o, text);
 }
 
 clq_status clq_bench_gemm(int argc, char **argv) {
     static const struct argp_option table[] = {
         {"sizes", KEY_SIZES, "MxNxK,…", 0,
          "shapes: C (m, n) = A (m, k) B (k, n); with :tn, :nt or :tt behind, A, B or both lie transposed", 0},
-        {"variants", KEY_VARIANTS, "A,B", 0, "of tile, local and clblast (default all)", 0},
+        {"variants", KEY_VARIANTS, "A,B|chosen", 0,
+         "of tile, local and clblast (default all); chosen: only what Clique would use", 0},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},
                                                {"m", "m", 6, 0},
@@ -249,7 +206,8 @@ clq_status clq_bench_gemm(int argc, char **argv) {
                                         .warm_ups = 2,
                                         .columns = columns};
     options o;
-    CLQ_TRY(set_sizes(&o, "256x256x256,512x512x512,1024x1024x1024,64x128x784,512x128x784"));
+    CLQ_TRY(
+        clq_bench_shapes_set(&o.shapes, "--sizes", "256x256x256,512x512x512,1024x1024x1024,64x128x784,512x128x784"));
     CLQ_TRY(set_variants(&o, "tile,local,clblast"));
     return clq_bench_main(&spec, &o, argc, argv);
 }

@@ -20,7 +20,8 @@ static clq_status write_sources(clq_peers *peers) {
         const char *part, *name;
     } files[CLQ_PEER_COUNT] = {[CLQ_PEER_MPI] = {"peer_mpi", "peer_mpi.c"},
                                [CLQ_PEER_TORCH] = {"peer_torch", "peer_torch.py"},
-                               [CLQ_PEER_TENSORFLOW] = {"peer_tensorflow", "peer_tensorflow.py"}};
+                               [CLQ_PEER_TENSORFLOW] = {"peer_tensorflow", "peer_tensorflow.py"},
+                               [CLQ_PEER_BLAS] = {"peer_blas", "peer_blas.c"}};
     for (unsigned i = 0; i < CLQ_PEER_COUNT; i++) {
         const clq_peer_file *file = clq_peer_files;
         while (strcmp(file->name, files[i].part) != 0) file++;
@@ -54,7 +55,8 @@ clq_status clq_peers_open(clq_peers *peers) {
     }
     peers->folder = folder;
     CLQ_TRY(find_self(peers));
-    CLQ_TRY(join(peers, "peer_mpi", &peers->mpi_program));
+    CLQ_TRY(join(peers, "peer_mpi", &peers->programs[CLQ_PEER_MPI]));
+    CLQ_TRY(join(peers, "peer_blas", &peers->programs[CLQ_PEER_BLAS]));
     CLQ_TRY(join(peers, "out", &peers->out_path));
     CLQ_TRY(join(peers, "err", &peers->err_path));
     CLQ_TRY(join(peers, "own.json", &peers->json_path));
@@ -71,11 +73,11 @@ void clq_peers_close(clq_peers *peers) {
     for (unsigned i = 0; i < CLQ_PEER_COUNT; i++) {
         clq_free(peers->starters[i]);
         clq_free(peers->sources[i]);
+        clq_free(peers->programs[i]);
     }
     clq_free(peers->json_path);
     clq_free(peers->err_path);
     clq_free(peers->out_path);
-    clq_free(peers->mpi_program);
     clq_free(peers->self);
     clq_free(peers->folder);
 }
@@ -93,21 +95,26 @@ static clq_status find_compiler(const char *mpirun, char **out) {
 }
 
 /* Runs the compiler; it has no result to print. */
-static clq_status compile(clq_peers *peers, clq_bench_run *run, const char *compiler) {
+static clq_status compile(clq_peers *peers, clq_bench_run *run, clq_peer_system system, const char *compiler,
+                          const char *libraries) {
     clq_peer_command command = {0};
     clq_bench_ending ending = {0};
+    const char *program = peers->programs[system];
     clq_peer_command_add(&command, "%s", compiler);
     clq_peer_command_add_words(&command, "-O2 -o");
-    clq_peer_command_add(&command, "%s", peers->mpi_program);
-    clq_peer_command_add(&command, "%s", peers->sources[CLQ_PEER_MPI]);
+    clq_peer_command_add(&command, "%s", program);
+    clq_peer_command_add(&command, "%s", peers->sources[system]);
+    clq_peer_command_add_words(&command, "%s", libraries);
     clq_status status = clq_bench_child_run(
         &(clq_bench_child){command.argv, peers->out_path, peers->err_path, peers->limit_s}, &ending);
     if (status != CLQ_OK && status != CLQ_SYSTEM) return status;
-    peers->ready[CLQ_PEER_MPI] = status == CLQ_OK && ending.code == 0 && access(peers->mpi_program, X_OK) == 0;
-    if (peers->ready[CLQ_PEER_MPI]) return CLQ_OK;
+    peers->ready[system] = status == CLQ_OK && ending.code == 0 && access(program, X_OK) == 0;
+    if (peers->ready[system]) return CLQ_OK;
     char line[CLQ_BENCH_LINE_MAX];
     clq_bench_line_of(peers->err_path, NULL, line);
-    clq_bench_print(run, "note: Open MPI is left out: %s does not compile its program: %s\n", compiler,
+    clq_bench_print(run, "note: %s is left out: %s does not compile its program%s: %s\n",
+                    system == CLQ_PEER_MPI ? "Open MPI" : "OpenBLAS", compiler,
+                    system == CLQ_PEER_MPI ? "" : ", install libopenblas-dev",
                     status == CLQ_OK ? line : clq_error_detail());
     return CLQ_OK;
 }
@@ -123,7 +130,20 @@ static clq_status find_mpi(clq_peers *peers, clq_bench_run *run, const char *mpi
                         *starter ? "mpicc" : mpirun);
         return CLQ_OK;
     }
-    clq_status status = compile(peers, run, compiler);
+    clq_status status = compile(peers, run, CLQ_PEER_MPI, compiler, "");
+    clq_free(compiler);
+    return status;
+}
+
+static clq_status find_blas(clq_peers *peers, clq_bench_run *run, const char *cc) {
+    char *compiler;
+    CLQ_TRY(clq_bench_find_program(cc, &compiler));
+    if (!compiler) {
+        clq_bench_print(run, "note: OpenBLAS is left out: %s is not installed; install a C compiler, or give --cc\n",
+                        cc);
+        return CLQ_OK;
+    }
+    clq_status status = compile(peers, run, CLQ_PEER_BLAS, compiler, "-lopenblas -lm");
     clq_free(compiler);
     return status;
 }
@@ -156,8 +176,10 @@ static clq_status probe(clq_peers *peers, clq_bench_run *run, clq_peer_system sy
     return CLQ_OK;
 }
 
-clq_status clq_peers_find(clq_peers *peers, clq_bench_run *run, const char *mpirun, const char *python) {
+clq_status clq_peers_find(clq_peers *peers, clq_bench_run *run, const char *mpirun, const char *python,
+                          const char *cc) {
     CLQ_TRY(find_mpi(peers, run, mpirun));
     CLQ_TRY(probe(peers, run, CLQ_PEER_TORCH, python));
-    return probe(peers, run, CLQ_PEER_TENSORFLOW, python);
+    CLQ_TRY(probe(peers, run, CLQ_PEER_TENSORFLOW, python));
+    return cc ? find_blas(peers, run, cc) : CLQ_OK;
 }

@@ -1,11 +1,12 @@
-/* clique bench peers: the same all-reduces and the same training on Open MPI, PyTorch and TensorFlow, where they are
- * installed, beside Clique, in one run.
+/* clique bench peers: the same all-reduces, training and matrix products on Open MPI, PyTorch, TensorFlow and OpenBLAS,
+ * where they are installed, beside Clique, in one run.
  *
- * This process conducts: it loads no driver and measures nothing. For each size and each model it starts `clique-bench`
- * and every peer in turn, `--rounds` times, never two at once, so that all meet the same machine. Of the rounds'
- * medians the median is told, and the least and most of all. All-reduces are of floats, summed; where a peer reduces in
- * place it is held against Clique in place. Training is of made-up images of Fashion-MNIST's shape, by Adam: Clique on
- * all selected devices, a peer once as one process on all cores and once with as many replicas as there are devices. */
+ * This process conducts: it loads no driver and measures nothing. For each size, model and shape it starts
+ * `clique-bench` and every peer in turn, `--rounds` times, never two at once, so that all meet the same machine. Of the
+ * rounds' medians the median is told, and the least and most of all. All-reduces are of floats, summed; where a peer
+ * reduces in place it is held against Clique in place. Training is of made-up images of Fashion-MNIST's shape, by Adam:
+ * Clique on all selected devices, a peer once as one process on all cores and once with as many replicas as there are
+ * devices. Products are made on the first selected device, and by OpenBLAS with as many threads as that has cores. */
 #include "peers.h"
 
 #include <math.h>
@@ -14,33 +15,41 @@
 #include <unistd.h>
 
 enum { KEY_COLLECTIVES = CLQ_BENCH_KEY_OWN, KEY_MODELS, KEY_BATCH, KEY_SAMPLES, KEY_EPOCHS, KEY_ROUNDS, KEY_LIMIT };
-enum { KEY_MPIRUN = KEY_LIMIT + 1, KEY_PYTHON };
+enum { KEY_MPIRUN = KEY_LIMIT + 1, KEY_PYTHON, KEY_GEMM, KEY_CC };
 enum { ROUNDS_MAX = 64, VERSION_BYTES = 64 };
 
 typedef struct bench {
     clq_bench_run *run;
     clq_peers peers;
     clq_bench_sizes sizes;
-    const char *collectives, *models, *mpirun, *python;
+    clq_bench_shapes shapes;
+    const char *collectives, *models, *mpirun, *python, *cc;
     uint64_t batch, samples, epochs, rounds;
-    unsigned ranks; /* devices selected */
+    unsigned ranks;       /* devices selected */
+    unsigned first_cores; /* of the first */
 } bench;
+
+typedef enum kind { ALL_REDUCE, TRAIN, GEMM } kind;
+static const char *const kind_names[] = {[ALL_REDUCE] = "all_reduce", [TRAIN] = "train", [GEMM] = "gemm"};
 
 static const struct variant {
     const char *name;
     clq_peer_system system;
-    bool trains, alone; /* alone: one process on all cores */
+    kind kind;
+    bool alone; /* one process on all cores */
 } variants[] = {
-    {"openmpi", CLQ_PEER_MPI, false, false},         {"pytorch-gloo", CLQ_PEER_TORCH, false, false},
-    {"pytorch", CLQ_PEER_TORCH, true, true},         {"pytorch-ddp", CLQ_PEER_TORCH, true, false},
-    {"tensorflow", CLQ_PEER_TENSORFLOW, true, true}, {"tensorflow-mirrored", CLQ_PEER_TENSORFLOW, true, false}};
+    {"openmpi", CLQ_PEER_MPI, ALL_REDUCE, false},     {"pytorch-gloo", CLQ_PEER_TORCH, ALL_REDUCE, false},
+    {"pytorch", CLQ_PEER_TORCH, TRAIN, true},         {"pytorch-ddp", CLQ_PEER_TORCH, TRAIN, false},
+    {"tensorflow", CLQ_PEER_TENSORFLOW, TRAIN, true}, {"tensorflow-mirrored", CLQ_PEER_TENSORFLOW, TRAIN, false},
+    {"openblas", CLQ_PEER_BLAS, GEMM, true}};
 enum { VARIANTS = CLQ_COUNT_OF(variants) };
 
-/* What is measured: an all-reduce of so many bytes, or a model's training. */
+/* What is measured: an all-reduce of so many bytes, a model's training, or a product. */
 typedef struct subject {
+    kind kind;
     uint64_t bytes;
-    const char *model; /* NULL: the all-reduce */
-    const char *data;  /* of the model's shape */
+    const char *model, *data; /* data: of the model's shape */
+    const clq_bench_shape *shape;
 } subject;
 
 /* What the rounds gave. */
@@ -66,6 +75,8 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case KEY_MODELS: b->models = text; return CLQ_OK;
     case KEY_MPIRUN: b->mpirun = text; return CLQ_OK;
     case KEY_PYTHON: b->python = text; return CLQ_OK;
+    case KEY_CC: b->cc = text; return CLQ_OK;
+    case KEY_GEMM: return clq_bench_shapes_set(&b->shapes, "--gemm", text);
     case KEY_BATCH: return set_whole("--batch", text, 1, 1u << 20, &b->batch);
     case KEY_SAMPLES: return set_whole("--samples", text, 1, 1u << 20, &b->samples);
     case KEY_EPOCHS: return set_whole("--epochs", text, 1, 64, &b->epochs);
@@ -95,23 +106,36 @@ static clq_status check(const void *context) {
 static unsigned long long samples_of(const bench *b) { return CLQ_MAX(b->samples / b->batch, (uint64_t)1) * b->batch; }
 
 static bool is_usable(const bench *b, const struct variant *v, const subject *s) {
-    return b->peers.ready[v->system] && v->trains == (s->model != NULL) && !(v->trains && !v->alone && b->ranks == 1);
+    return b->peers.ready[v->system] && v->kind == s->kind && !(v->kind == TRAIN && !v->alone && b->ranks == 1);
 }
 
 static void add_own(const bench *b, const subject *s, clq_peer_command *c) {
     unsigned long long bytes = s->bytes, samples = b->run->iterations, warm_ups = b->run->warm_ups;
-    if (s->model) {
+    switch (s->kind) {
+    case TRAIN:
         clq_peer_command_add_words(c, "train --batch %llu --data %s -n %llu -w 1 --models",
                                    (unsigned long long)b->batch, s->data, (unsigned long long)b->epochs);
         clq_peer_command_add(c, "%s", s->model);
-    } else {
+        break;
+    case GEMM:
+        clq_peer_command_add_words(c, "gemm --variants chosen -n %llu -w %llu --sizes %s", samples, warm_ups,
+                                   s->shape->name);
+        break;
+    default:
         clq_peer_command_add_words(c, "all_reduce -b %llu -e %llu -n %llu -w %llu", bytes, bytes, samples, warm_ups);
+        break;
     }
     clq_peer_command_add(c, "--devices");
     clq_peer_command_add(c, "%s", b->run->devices_spec);
 }
 
-/* Into own[in_place]; training, which knows no such thing, into both. */
+/* Whether it is the row that a run of this program was started for. */
+static bool is_wanted(const bench *b, const subject *s, const json_t *row) {
+    if (s->kind == GEMM) return json_integer_value(json_object_get(row, "device")) == 0;
+    return json_integer_value(json_object_get(row, s->kind == TRAIN ? "replicas" : "ranks")) == b->ranks;
+}
+
+/* Into own[in_place]; what knows no such thing into both. */
 static clq_status run_own(const bench *b, const subject *s, outcome own[2]) {
     clq_peer_command command = {0};
     add_own(b, s, &command);
@@ -121,10 +145,9 @@ static clq_status run_own(const bench *b, const subject *s, outcome own[2]) {
     unsigned found = 0;
     json_array_foreach(json_object_get(document, "rows"), i, row) {
         clq_peer_figures figures;
-        json_int_t ranks = json_integer_value(json_object_get(row, s->model ? "replicas" : "ranks"));
-        if (ranks != b->ranks || !clq_peer_figures_read(row, &figures)) continue;
+        if (!is_wanted(b, s, row) || !clq_peer_figures_read(row, &figures)) continue;
         for (unsigned in_place = 0; in_place < 2; in_place++)
-            if (s->model || in_place == json_is_true(json_object_get(row, "in_place"))) {
+            if (s->kind != ALL_REDUCE || in_place == json_is_true(json_object_get(row, "in_place"))) {
                 own[in_place].rounds[own[in_place].count++] = figures;
                 found++;
             }
@@ -135,14 +158,16 @@ static clq_status run_own(const bench *b, const subject *s, outcome own[2]) {
 
 /* What starts it, up to its ranks. */
 static void add_peer(const bench *b, const struct variant *v, clq_peer_command *c) {
-    clq_peer_command_add(c, "%s", b->peers.starters[v->system]);
+    if (b->peers.starters[v->system]) clq_peer_command_add(c, "%s", b->peers.starters[v->system]);
     if (v->system == CLQ_PEER_MPI) {
         clq_peer_command_add_words(c, "-n %u --oversubscribe %s", b->ranks,
                                    geteuid() == 0 ? "--allow-run-as-root" : "");
-        clq_peer_command_add(c, "%s", b->peers.mpi_program);
+        clq_peer_command_add(c, "%s", b->peers.programs[v->system]);
+    } else if (v->system == CLQ_PEER_BLAS) {
+        clq_peer_command_add(c, "%s", b->peers.programs[v->system]);
     } else {
         clq_peer_command_add(c, "%s", b->peers.sources[v->system]);
-        clq_peer_command_add_words(c, "%s %u", v->trains ? "train" : "all_reduce", v->alone ? 1 : b->ranks);
+        clq_peer_command_add_words(c, "%s %u", kind_names[v->kind], v->alone ? 1 : b->ranks);
     }
 }
 
@@ -150,13 +175,21 @@ static clq_status run_peer(const bench *b, const struct variant *v, const subjec
     clq_peer_command command = {0};
     unsigned processes = v->alone || v->system == CLQ_PEER_TENSORFLOW ? 1 : b->ranks;
     add_peer(b, v, &command);
-    if (v->trains) {
+    switch (s->kind) {
+    case TRAIN:
         clq_peer_command_add(&command, "%s", s->model);
         clq_peer_command_add_words(&command, "%llu %llu %llu %u", (unsigned long long)b->batch, samples_of(b),
                                    (unsigned long long)b->epochs, CLQ_MAX(clq_cpu_count() / processes, 1u));
-    } else {
+        break;
+    case GEMM:
+        clq_peer_command_add_words(&command, "%zu %zu %zu %s %llu %llu %u", s->shape->m, s->shape->n, s->shape->k,
+                                   clq_bench_shape_transpose(s->shape), (unsigned long long)b->run->iterations,
+                                   (unsigned long long)b->run->warm_ups, b->first_cores);
+        break;
+    default:
         clq_peer_command_add_words(&command, "%llu %llu %llu", (unsigned long long)s->bytes,
                                    (unsigned long long)b->run->iterations, (unsigned long long)b->run->warm_ups);
+        break;
     }
     json_t *answer;
     CLQ_TRY(clq_peer_run(&b->peers, &command, out->reason, &answer));
@@ -211,25 +244,26 @@ static void put_ratio(clq_bench_row *row, bool of_times, const clq_peer_figures 
 
 static double busbw(const bench *b, const subject *s, const clq_peer_figures *f) {
     double n = b->ranks;
-    return s->model ? NAN : (double)s->bytes / f->typical * 1e-3 * 2 * (n - 1) / n;
+    return s->kind != ALL_REDUCE ? NAN : (double)s->bytes / f->typical * 1e-3 * 2 * (n - 1) / n;
 }
 
 static clq_status add_row(bench *b, const struct variant *v, const subject *s, outcome *own, outcome *peer) {
     const clq_peer_figures ours = sum_up(own), theirs = sum_up(peer);
     clq_bench_row row = clq_bench_row_start();
-    clq_bench_put_text(&row, "what", s->model ? "train" : "all_reduce");
-    clq_bench_put(&row, "bytes", s->model ? json_null() : json_integer((json_int_t)s->bytes));
+    clq_bench_put_text(&row, "what", kind_names[s->kind]);
+    clq_bench_put(&row, "bytes", s->kind == ALL_REDUCE ? json_integer((json_int_t)s->bytes) : json_null());
     clq_bench_put(&row, "model", s->model ? json_string(clq_bench_model_name(s->model)) : json_null());
     clq_bench_put(&row, "batch", s->model ? json_integer((json_int_t)b->batch) : json_null());
-    clq_bench_put_count(&row, "ranks", b->ranks);
+    clq_bench_put(&row, "shape", s->shape ? json_string(s->shape->name) : json_null());
+    clq_bench_put_count(&row, "ranks", s->kind == GEMM ? 1 : b->ranks);
     clq_bench_put_text(&row, "peer_name", v->name);
     clq_bench_put(&row, "peer_version", peer->version[0] ? json_string(peer->version) : json_null());
-    clq_bench_put_text(&row, "unit", s->model ? "images/s" : "us");
+    clq_bench_put_text(&row, "unit", s->kind == TRAIN ? "images/s" : "us");
     put_figures(&row, "ours", &ours);
     put_figures(&row, "peer", &theirs);
     clq_bench_put_number(&row, "busbw_gbps", busbw(b, s, &ours));
     clq_bench_put_number(&row, "peer_busbw_gbps", busbw(b, s, &theirs));
-    put_ratio(&row, !s->model, &ours, &theirs);
+    put_ratio(&row, s->kind != TRAIN, &ours, &theirs);
     clq_bench_put_reason(&row, peer->reason[0] ? peer->reason : NULL);
     return clq_bench_add(b->run, &row);
 }
@@ -263,7 +297,7 @@ static clq_status measure(bench *b, const subject *s) {
 static clq_status each_subject(bench *b, clq_status (*body)(bench *, const subject *)) {
     if (!is_none(b->collectives)) {
         uint64_t size = b->sizes.min;
-        do CLQ_TRY(body(b, &(subject){.bytes = size / sizeof(float) * sizeof(float)}));
+        do CLQ_TRY(body(b, &(subject){.kind = ALL_REDUCE, .bytes = size / sizeof(float) * sizeof(float)}));
         while (clq_bench_sizes_next(&b->sizes, &size));
     }
     char name[CLQ_BENCH_MODEL_BYTES];
@@ -273,9 +307,11 @@ static clq_status each_subject(bench *b, clq_status (*body)(bench *, const subje
         CLQ_TRY(clq_bench_model_open(name, &model));
         clq_status status = clq_bench_model_data(model, samples_of(b), data);
         clq_model_destroy(model);
-        if (status == CLQ_OK) status = body(b, &(subject){.model = name, .data = data});
+        if (status == CLQ_OK) status = body(b, &(subject){.kind = TRAIN, .model = name, .data = data});
         CLQ_TRY(status);
     }
+    for (size_t i = 0; i < b->shapes.count; i++)
+        CLQ_TRY(body(b, &(subject){.kind = GEMM, .shape = &b->shapes.items[i]}));
     return CLQ_OK;
 }
 
@@ -307,7 +343,9 @@ static clq_status describe(clq_bench_run *run, void *context) {
     json_decref(document);
     b->ranks = (unsigned)json_array_size(run->described);
     if (b->ranks == 0) return clq_fail(CLQ_SYSTEM, "clique bench launch named no device");
-    return clq_peers_find(&b->peers, run, b->mpirun, b->python);
+    json_int_t units = json_integer_value(json_object_get(json_array_get(run->described, 0), "compute_units"));
+    b->first_cores = (unsigned)CLQ_MAX(CLQ_MIN(units, (json_int_t)clq_cpu_count()), (json_int_t)1);
+    return clq_peers_find(&b->peers, run, b->mpirun, b->python, b->shapes.count > 0 ? b->cc : NULL);
 }
 
 clq_status clq_bench_peers(int argc, char **argv) {
@@ -315,6 +353,8 @@ clq_status clq_bench_peers(int argc, char **argv) {
         CLQ_BENCH_SIZES_OPTIONS,
         {"collectives", KEY_COLLECTIVES, "all_reduce|none", 0, "default all_reduce", 0},
         {"models", KEY_MODELS, "A,B|none", 0, "mlp, cnn, cnn1, or Keras's .json files (default mlp,cnn)", 0},
+        {"gemm", KEY_GEMM, "MxNxK,…", 0,
+         "matrix products, as of clique bench gemm --sizes, on the first device (default none)", 0},
         {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
         {"samples", KEY_SAMPLES, "N", 0, "of an epoch (default 6400)", 0},
         {"epochs", KEY_EPOCHS, "N", 0, "timed epochs of each run, behind one to warm up (default 3)", 0},
@@ -322,10 +362,12 @@ clq_status clq_bench_peers(int argc, char **argv) {
         {"limit", KEY_LIMIT, "SECONDS", 0, "what takes longer is stopped (default 300)", 0},
         {"mpirun", KEY_MPIRUN, "PATH", 0, "of Open MPI; mpicc is beside it or in PATH (default mpirun)", 0},
         {"python", KEY_PYTHON, "PATH", 0, "that has torch, tensorflow or both (default python3)", 0},
+        {"cc", KEY_CC, "PATH", 0, "a C compiler that finds OpenBLAS (default cc)", 0},
         {0}};
     static const clq_bench_column columns[] = {{"what", "what", -10, 0},
                                                {"bytes", "bytes", 10, 0},
                                                {"model", "model", -11, 0},
+                                               {"shape", "shape", -16, 0},
                                                {"ranks", "ranks", 5, 0},
                                                {"peer_name", "peer", -19, 0},
                                                {"unit", "unit", -8, 0},
@@ -340,7 +382,8 @@ clq_status clq_bench_peers(int argc, char **argv) {
                                                {0}};
     static const clq_bench_spec spec = {
         .name = "peers",
-        .about = "The same all-reduces and training on Open MPI, PyTorch and TensorFlow, in turn with Clique.",
+        .about = "The same all-reduces, training and matrix products on Open MPI, PyTorch, TensorFlow and "
+                 "OpenBLAS, in turn with Clique.",
         .options = table,
         .set = set_option,
         .check = check,
@@ -348,7 +391,7 @@ clq_status clq_bench_peers(int argc, char **argv) {
         .run = run_peers,
         .iterations = 20,
         .iterations_most = 1000000,
-        .iterations_help = "timed samples of each run of an all-reduce",
+        .iterations_help = "timed samples of each run of an all-reduce or product",
         .warm_ups = 5,
         .columns = columns};
     bench b = {.sizes = {.min = 4096, .max = (uint64_t)64 << 20, .factor = 4},
@@ -356,6 +399,7 @@ clq_status clq_bench_peers(int argc, char **argv) {
                .models = "mlp,cnn",
                .mpirun = "mpirun",
                .python = "python3",
+               .cc = "cc",
                .batch = 64,
                .samples = 6400,
                .epochs = 3,

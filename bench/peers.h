@@ -13,13 +13,20 @@ typedef struct clq_peer_file {
 } clq_peer_file;
 extern const clq_peer_file clq_peer_files[];
 
-typedef enum clq_peer_system { CLQ_PEER_MPI, CLQ_PEER_TORCH, CLQ_PEER_TENSORFLOW, CLQ_PEER_COUNT } clq_peer_system;
+typedef enum clq_peer_system {
+    CLQ_PEER_MPI,
+    CLQ_PEER_TORCH,
+    CLQ_PEER_TENSORFLOW,
+    CLQ_PEER_BLAS,
+    CLQ_PEER_COUNT
+} clq_peer_system;
 
 typedef struct clq_peers {
     char *folder;                   /* a temporary one: sources, what is built of them, what the children say */
     char *self;                     /* this program */
-    char *starters[CLQ_PEER_COUNT]; /* mpirun, python, python */
-    char *sources[CLQ_PEER_COUNT], *mpi_program;
+    char *starters[CLQ_PEER_COUNT]; /* mpirun, python, python, none */
+    char *sources[CLQ_PEER_COUNT];
+    char *programs[CLQ_PEER_COUNT]; /* of those that are compiled */
     char *out_path, *err_path, *json_path;
     bool ready[CLQ_PEER_COUNT];
     double limit_s; /* of one child */
@@ -28,8 +35,9 @@ typedef struct clq_peers {
 /* Folder and paths. To be closed whatever it returns. */
 clq_status clq_peers_open(clq_peers *peers);
 void clq_peers_close(clq_peers *peers);
-/* Finds out which peers are there, builds MPI's program, and prints a line for each that cannot be used. */
-clq_status clq_peers_find(clq_peers *peers, clq_bench_run *run, const char *mpirun, const char *python);
+/* Finds out which peers are there, compiles programs for them, and prints a line for each that cannot be used. `cc`:
+ * for OpenBLAS; NULL: it is not asked for. */
+clq_status clq_peers_find(clq_peers *peers, clq_bench_run *run, const char *mpirun, const char *python, const char *cc);
 
 /* ---- children (peer_run.c) ---- */
 

@@ -25,10 +25,10 @@ clq_status clq_bench_describe_devices(const clq_bench_run *run, json_t **out) {
     bool whole = list != NULL;
     for (uint32_t i = 0; i < devices->count; i++) {
         const clq_device_info *d = clq_system_device_info(devices->system, devices->items[i].index);
-        json_t *device =
-            json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:i}", "index", (int)d->index, "label", run->labels[i], "driver",
-                      d->driver, "name", d->name, "driver_version", d->driver_version, "part",
-                      (int)devices->items[i].part, "parts", (int)devices->items[i].parts);
+        json_t *device = json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "index", (int)d->index, "label",
+                                   run->labels[i], "driver", d->driver, "name", d->name, "driver_version",
+                                   d->driver_version, "part", (int)devices->items[i].part, "parts",
+                                   (int)devices->items[i].parts, "compute_units", (int)d->compute_units);
         if (json_array_append_new(list, device) != 0) whole = false;
     }
     if (whole) {

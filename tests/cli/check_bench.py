@@ -349,6 +349,8 @@ class Bench(unittest.TestCase):
         few = self.measure("gemm", "--devices", "intel", "--sizes", "5x6x7", "--variants", "local,tile", "-n", 1, devices=1)
         self.assertEqual([r["variant"] for r in few], ["tile", "local"])
         self.assertEqual({r["transpose"] for r in rows + few}, {"nn"})
+        chosen = self.measure("gemm", "--devices", "intel", "--sizes", "5x6x7,3x3x3:tn", "--variants", "chosen", "-n", 1, devices=1)
+        self.assertEqual([(r["m"], r["variant"], r["chosen"]) for r in chosen], [(5, "tile", True), (3, "tile", True)])
         turned = self.measure("gemm", "--devices", "pocl:0", "--sizes", "5x6x7:tn,5x6x7:nt,5x6x7:tt,5x6x7:nn", "--variants", "tile", "-n", 1, devices=1)
         self.assertEqual([r["transpose"] for r in turned], ["tn", "nt", "tt", "nn"])
         for wrong in ("", "1x2", "1x2x3x", "1x2x3x4", "0x1x1", "1x1x99999999", "1x1x1,", "axbxc", "1x1x1:", "1x1x1:xt", "1x1:nnx1", "1x1x1nt"):

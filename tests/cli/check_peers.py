@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clique bench peers beside programs that only pretend to be Open MPI, PyTorch and TensorFlow: what it makes of answers
+"""clique bench peers beside programs that only pretend to be Open MPI, PyTorch, TensorFlow and OpenBLAS: what it makes of answers
 that are right, wrong, late or missing. No real peer is needed, and no figure is held against a clock.
 
 usage: check_peers.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
@@ -21,12 +21,12 @@ CLIQUE = str(BIN / "clique")
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 PEERS, LENET = BENCH / "peers", BENCH / "models" / "lenet5.json"
 
-# Stands for mpicc, mpirun and python, by the name it is called by. FAKE_<PEER> says how a peer behaves, where <PEER> is MPI, TORCH or
-# TENSORFLOW. Each writes its arguments to FAKE_LOG, and finds fault with one that runs at the same time.
+# Stands for mpicc, mpirun, python, cc and what cc makes, by the name it is called by. FAKE_<PEER> says how a peer behaves, where <PEER> is MPI,
+# TORCH, TENSORFLOW or BLAS. Each writes its arguments to FAKE_LOG, and finds fault with one that runs at the same time.
 FAKE = r"""#!PYTHON
 import json, os, pathlib, shutil, subprocess, sys, time
 name, args = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
-peer = {"fakepython": "TENSORFLOW" if args and "tensorflow" in args[0] else "TORCH"}.get(name, "MPI")
+peer = {"fakepython": "TENSORFLOW" if args and "tensorflow" in args[0] else "TORCH", "fakecc": "BLAS", "peer_blas": "BLAS"}.get(name, "MPI")
 how = os.environ.get("FAKE_" + peer, "good")
 lock = pathlib.Path(os.environ["FAKE_LOG"] + ".lock")
 lock.mkdir()
@@ -36,12 +36,12 @@ def end(code):
     os._exit(code)
 with open(os.environ["FAKE_LOG"], "a") as log:
     print(json.dumps([name, *args]), file=log)
-if name == "mpicc":
+if name in ("mpicc", "fakecc"):
     if how == "uncompiled":
         print("mpi.h: No such file or directory\n-----", file=sys.stderr)
         end(1)
-    out, source = args[args.index("-o") + 1], args[-1]
-    shutil.copy(source, os.environ["FAKE_LOG"] + ".c")
+    out = args[args.index("-o") + 1]
+    shutil.copy(args[args.index("-o") + 2], os.environ["FAKE_LOG"] + ".c")
     shutil.copy(sys.argv[0], out)
     end(0)
 if name == "fakepython":
@@ -91,7 +91,7 @@ class Peers(unittest.TestCase):
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.temporary.name)
-        for name in ("mpicc", "mpirun", "fakepython"):
+        for name in ("mpicc", "mpirun", "fakepython", "fakecc"):
             path = self.folder / name
             path.write_text(FAKE.replace("PYTHON", sys.executable, 1))
             path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -105,7 +105,7 @@ class Peers(unittest.TestCase):
 
     def command(self, *args):
         return [CLIQUE, "bench", "peers", "--devices", "pocl:0,pocl:1", "--mpirun", str(self.folder / "mpirun"), "--python",
-                str(self.folder / "fakepython"), "-n", "2", "-w", "0", *map(str, args)]
+                str(self.folder / "fakepython"), "--cc", str(self.folder / "fakecc"), "-n", "2", "-w", "0", *map(str, args)]
 
     def environment(self, fakes):
         return {**os.environ, "TMPDIR": str(self.scratch), "FAKE_LOG": str(self.log), **{"FAKE_" + key: value for key, value in fakes.items()}}
@@ -128,15 +128,15 @@ class Peers(unittest.TestCase):
         self.assertEqual(len(list(csv.DictReader(self.csv.read_text().splitlines()))), len(rows))
         for row in rows:
             self.assertEqual(list(row), list(rows[0]))
-            self.assertEqual(row["ranks"], 2)
+            self.assertEqual(row["ranks"], 1 if row["what"] == "gemm" else 2)
             self.check_row(row)
         return rows
 
     def check_row(self, row):
         """Against the numbers that the pretenders print."""
-        times = row["what"] == "all_reduce"
+        times, trains, reduces = (row["what"] != "train"), row["what"] == "train", row["what"] == "all_reduce"
         self.assertEqual(row["unit"], "us" if times else "images/s")
-        self.assertEqual((row["bytes"] is None, row["model"] is None, row["batch"] is None), (not times, times, times))
+        self.assertEqual([row[k] is None for k in ("bytes", "model", "batch", "shape")], [not reduces, not trains, not trains, trains or reduces])
         self.assertTrue(0 < row["ours_least"] <= row["ours"] <= row["ours_most"])
         parts = [row[k] for k in ("peer_least", "peer", "peer_most")]
         ratios = [row[k] for k in ("ratio_least", "ratio", "ratio_most")]
@@ -148,7 +148,7 @@ class Peers(unittest.TestCase):
         for ratio, mine, other in zip(ratios, ours[::-1] if times else ours, parts if times else parts[::-1]):
             want = other / mine if times else mine / other
             self.assertAlmostEqual(ratio, want, delta=1e-9 * want)
-        if times:  # of two ranks busbw is algbw
+        if reduces:  # of two ranks busbw is algbw
             self.assertAlmostEqual(row["busbw_gbps"], row["bytes"] / row["ours"] / 1e3, delta=1e-9 * row["busbw_gbps"])
             self.assertAlmostEqual(row["peer_busbw_gbps"], row["bytes"] / 1e9, delta=1e-15)
         else:
@@ -206,6 +206,24 @@ class Peers(unittest.TestCase):
         self.fails(3, "--models", self.folder / "none.json", says=["none.json"])
         path.write_text("[]")
         self.fails(3, "--models", path, says=["a model.json"])
+
+    def test_gemm(self):
+        """Beside OpenBLAS with as many threads as the first device has cores; no other peer has a part in it."""
+        rows, talk = self.measure("--collectives", "none", "--models", "none", "--gemm", "3x4x5,6x7x8:tn", "--rounds", 2)
+        self.assertNotIn("left out", talk)
+        self.assertEqual([(r["what"], r["shape"], r["peer_name"], r["peer_version"], r["unit"], r["reason"]) for r in rows],
+                         [("gemm", shape, "openblas", "blas 1.2", "us", None) for shape in ("3x4x5", "6x7x8:tn")])
+        compiled, *runs = [args for args in self.started() if args[0] in ("fakecc", "peer_blas")]
+        self.assertEqual((compiled[1:3], compiled[-2:]), (["-O2", "-o"], ["-lopenblas", "-lm"]))
+        self.assertEqual(runs, 2 * [["peer_blas", "3", "4", "5", "nn", "2", "0", "1"]] + 2 * [["peer_blas", "6", "7", "8", "tn", "2", "0", "1"]])
+        self.assertEqual(pathlib.Path(str(self.log) + ".c").read_text(), (PEERS / "peer_blas.c").read_text())
+        rows, talk = self.measure("--collectives", "none", "--models", "none", "--gemm", "3x4x5", "--rounds", 1, BLAS="failing")
+        self.assertEqual([r["reason"] for r in rows], ["exit status 7: the reason ?[31mat last"])
+        result = self.run_peers("--collectives", "none", "--models", "none", "--gemm", "3x4x5", BLAS="uncompiled")
+        self.assertIn("OpenBLAS is left out: " + str(self.folder / "fakecc"), result.stdout)
+        self.assertIn("install libopenblas-dev", result.stdout)
+        result = self.run_peers("--collectives", "none", "--models", "none", "--gemm", "3x4x5", "--cc", "no-such-cc")
+        self.assertIn("no-such-cc is not installed; install a C compiler, or give --cc", result.stdout)
 
     SMALL = ["-b", 4096, "-e", 4096, "--rounds", 1, "--models", "none"]
 
@@ -285,7 +303,7 @@ class Peers(unittest.TestCase):
 
     def test_wrong_usage(self):
         for wrong in (["-b", 3], ["-e", "8G"], ["--collectives", "reduce"], ["--models", "mlp,"], ["--models", ""], ["--models", "resnet18"],
-                      ["--rounds", 0], ["--batch", 0], ["--samples", "x"], ["--epochs", 65], ["--limit", 0], ["-n", 0]):
+                      ["--rounds", 0], ["--batch", 0], ["--samples", "x"], ["--epochs", 65], ["--limit", 0], ["-n", 0], ["--gemm", "3x4"], ["--gemm", "none"]):
             self.fails(2, *wrong, says=wrong[:1])
         self.fails(2, "--models", "mlp,none", says=["none"])
         self.fails(2, "--devices", "pocl:0*x", says=["pocl:0*x"])
