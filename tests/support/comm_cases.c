@@ -1,4 +1,6 @@
 #include "support/comm_cases.h"
+
+#include "comm/crew.h"
 #include "support/comm_values.h"
 
 #include <setjmp.h>
@@ -238,21 +240,24 @@ static void free_all(trial *t) {
 
 /* ---- running ---- */
 
-static clq_status run_rank(ranks *all, unsigned rank, void *context) {
-    const trial *t = context;
+static clq_task task_of(const trial *t, unsigned rank) {
     const part *mine = &t->parts[rank];
     const comm_case *c = t->c;
-    const clq_task task = {.collective = c->collective,
-                           .queue = all->queues[rank],
-                           .in = mine->buffer[0],
-                           .out = mine->buffer[1],
-                           .in_offset = mine->at[0],
-                           .out_offset = mine->at[1],
-                           .count = c->count,
-                           .dtype = c->dtype,
-                           .op = c->op,
-                           .root = c->root,
-                           .to = c->to};
+    return (clq_task){.collective = c->collective,
+                      .queue = t->all->queues[rank],
+                      .in = mine->buffer[0],
+                      .out = mine->buffer[1],
+                      .in_offset = mine->at[0],
+                      .out_offset = mine->at[1],
+                      .count = c->count,
+                      .dtype = c->dtype,
+                      .op = c->op,
+                      .root = c->root,
+                      .to = c->to};
+}
+
+static clq_status run_rank(ranks *all, unsigned rank, void *context) {
+    const clq_task task = task_of(context, rank);
     return clq_crew_run(all->crew, rank, &task);
 }
 
@@ -286,6 +291,9 @@ static void run(trial *t) {
         for (unsigned r = 0; r < n; r++) t->parts[r].done = done[r];
     }
     if (t->c->caller != CALL_CREW) return;
+    /* As a group does: a kernel may take longer to compile than the deadline is. */
+    const clq_task first = task_of(t, 0);
+    must(t, clq_walk_prepare_all(t->all->crew, &first));
     ranks_run(t->all, run_rank, t);
     for (unsigned r = 0; r < n; r++)
         if (t->all->results[r].status != CLQ_OK) must(t, clq_error_raise(&t->all->results[r]));
