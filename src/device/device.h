@@ -73,6 +73,8 @@ bool clq_device_runs_in_caller(const clq_device *device);
 bool clq_device_remembers(const clq_device *device); /* whether there is a place to keep things */
 clq_status clq_device_recall(const clq_device *device, clq_hash128 key, void **out, size_t *bytes);
 void clq_device_remember(const clq_device *device, clq_hash128 key, const void *data, size_t bytes);
+/* The same, in place of what was there. Errors: STATE where nothing can be kept, WRITE, MEMORY. */
+clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const void *data, size_t bytes);
 
 /* ---- queues (queue.c) ---- */
 

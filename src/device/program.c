@@ -253,3 +253,8 @@ void clq_device_remember(const clq_device *device, clq_hash128 key, const void *
     if (clq_cache_store(device->cache_dir, folder, key, data, bytes) != CLQ_OK)
         clq_log(CLQ_LOG_WARNING, "a measurement is not kept: %s", clq_error_detail());
 }
+
+clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const void *data, size_t bytes) {
+    if (!device->cache_dir) return clq_fail(CLQ_STATE, "there is no folder for caches");
+    return clq_cache_store(device->cache_dir, folder, key, data, bytes);
+}

@@ -21,14 +21,30 @@ static bool match(const clq_plan *plan, const uint32_t *path, uint32_t i, clq_co
     return true;
 }
 
+/* Whether the two are to be one, where they can. */
+static bool ask(clq_plan *plan, const clq_conv_pool_problem *p) {
+    const clq_conv2d_problem *c = &p->conv;
+    const clq_pool2d_problem *q = &p->pool;
+    if (plan->config.fusion != CLQ_FUSION_AUTO) return plan->config.fusion == CLQ_FUSION_ON;
+    bool pays = clq_conv_pool_pays(plan->list, p);
+    clq_question question;
+    clq_question_start(&question, "conv + pool %ux%zux%zux%zu by %zux%zu/%zux%zu to %zux%zux%zu by %zux%zu/%zux%zu%s",
+                       clq_list_capacity(plan->list), c->in_h, c->in_w, c->in_c, c->kernel_h, c->kernel_w, c->stride_h,
+                       c->stride_w, c->out_h, c->out_w, c->out_c, q->size_h, q->size_w, q->stride_h, q->stride_w,
+                       plan->config.update ? "" : ", forward");
+    if (pays) clq_question_add(&question, true, 0, "one");
+    clq_question_add(&question, false, 0, "apart");
+    clq_question_add(&question, true, 0, "one");
+    return clq_list_ask(plan->list, &question)->values[0];
+}
+
 void clq_plan_fuse(clq_plan *plan, const uint32_t *path, uint32_t length) {
     if (plan->config.fusion == CLQ_FUSION_OFF) return;
     for (uint32_t i = 1; i < length; i++) {
         struct clq_node_values *pool = &plan->nodes[path[i]];
         uint32_t conv;
         if (!match(plan, path, i, &pool->conv_pool, &conv)) continue;
-        bool pays = plan->config.fusion == CLQ_FUSION_ON || clq_conv_pool_pays(plan->list, &pool->conv_pool);
-        if (!clq_conv_pool_fits(plan->list, &pool->conv_pool) || !pays) continue;
+        if (!clq_conv_pool_fits(plan->list, &pool->conv_pool) || !ask(plan, &pool->conv_pool)) continue;
         pool->fused = conv;
         for (uint32_t k = i; path[--k] != conv;) plan->nodes[path[k]].absorbed = true;
         plan->nodes[conv].absorbed = true;

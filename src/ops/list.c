@@ -35,6 +35,7 @@ void clq_list_destroy(clq_list *list) {
     for (size_t i = 0; i < list->value_count; i++) clq_free(list->values[i].name);
     clq_free(list->values);
     clq_free(list->launches);
+    clq_free(list->questions);
     clq_free(list->arguments);
     clq_free(list->views);
     clq_free(list->scope);

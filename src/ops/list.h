@@ -63,7 +63,8 @@ struct clq_list {
     uint32_t capacity;
     clq_kernel_family family;
     clq_product_variant product;
-    clq_error error; /* the first failure */
+    const clq_answers *answers; /* borrowed, or NULL */
+    clq_error error;            /* the first failure */
     char *scope;
     bool open; /* a launch was begun and has no work yet */
     bool bound;
@@ -71,6 +72,8 @@ struct clq_list {
     size_t value_count, value_capacity;
     clq_launch *launches;
     size_t launch_count, launch_capacity;
+    clq_question *questions;
+    size_t question_count, question_capacity;
     clq_argument *arguments; /* of all launches, one after the other */
     size_t argument_count, argument_capacity;
     size_t pending; /* arguments at the end that wait for clq_launch_call */

@@ -110,6 +110,56 @@ void clq_list_set_float(clq_list *list, clq_param param, float value);
  * look-up; arguments are touched only where a parameter changed. */
 clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end);
 
+/* ---- questions (question.c)
+ * What can be made in several ways is a question: a text that tells the operation and its shape, and candidates, the
+ * first of which a rule took that knows the device's vectors and cores, but has not measured it. An operation asks the
+ * list while it is added, and goes by the answer: that of the list's own answers (the tuner's, tests'), else the one
+ * that was measured and kept for such devices, their driver and this version of Clique, else the first.
+ *
+ * Another answer may add in another order. So what was measured counts only once it is kept. ---- */
+
+enum { CLQ_QUESTION_BYTES = 160, CLQ_CANDIDATE_BYTES = 24, CLQ_CANDIDATES_MOST = 12 };
+typedef struct clq_question {
+    char text[CLQ_QUESTION_BYTES]; /* "weight gradient 784x128, sum of 64" */
+    struct clq_candidate {
+        char name[CLQ_CANDIDATE_BYTES]; /* "8 x 2 vectors" */
+        uint32_t values[2];             /* whatever the operation makes of it */
+    } candidates[CLQ_CANDIDATES_MOST];
+    size_t count, answer;
+    size_t first, end; /* the launches that it is about; end 0: the whole list */
+    size_t index;      /* among the list's; SIZE_MAX where it was not noted */
+    bool kept;         /* answered by what was measured */
+} clq_question;
+/* Both are for the asker: the text (what does not fit is left out); a candidate, unless one has its name already or
+ * there are too many. */
+void clq_question_start(clq_question *question, const char *format, ...) CLQ_PRINTF(2, 3);
+void clq_question_add(clq_question *question, uint32_t value0, uint32_t value1, const char *format, ...)
+    CLQ_PRINTF(4, 5);
+/* Answers the question and notes it, where it has more than one candidate. */
+const struct clq_candidate *clq_list_ask(clq_list *list, clq_question *question);
+/* The launches that it is about end here. */
+void clq_list_end_question(clq_list *list, const clq_question *question);
+
+/* The list's own answers. */
+typedef struct clq_answer {
+    char text[CLQ_QUESTION_BYTES], candidate[CLQ_CANDIDATE_BYTES];
+} clq_answer;
+typedef struct clq_answers {
+    const clq_answer *answers;
+    size_t count;
+    bool by_rule; /* other questions get no kept answer, */
+    size_t nth;   /* but candidate `nth`, or the last */
+} clq_answers;
+/* Borrowed until the last operation is added; NULL: none. Before the first operation. */
+void clq_list_set_answers(clq_list *list, const clq_answers *answers);
+size_t clq_list_question_count(const clq_list *list);
+const clq_question *clq_list_question(const clq_list *list, size_t index);
+
+/* What is kept for devices like this one: a candidate's name; "" where nothing (whole) is. */
+clq_status clq_answer_recall(const clq_device *device, const char *question, char candidate[CLQ_CANDIDATE_BYTES]);
+/* In place of what was kept before. Errors: WRITE, MEMORY; STATE where the device has no place to keep things. */
+clq_status clq_answer_keep(clq_device *device, const char *question, const char *candidate);
+
 /* ---- products: Dense and Conv2D (product.c picks tile, local or CLBlast; dense.c, conv2d.c) ---- */
 
 typedef struct clq_dense_problem {

@@ -30,37 +30,97 @@ bool clq_axis_padded(const clq_axis *axis) {
     return least < 0 || most >= (long)axis->in * axis->divide;
 }
 
-static clq_product_variant variant_of(const clq_list *list, const clq_patches *p, size_t columns) {
+static bool is_plain(const clq_axis *axis) {
+    return axis->step == 1 && axis->first == 0 && axis->tap == 1 && axis->divide == 1;
+}
+
+void clq_product_question(clq_question *question, const clq_list *list, const char *what, const clq_patches *p,
+                          size_t columns, bool transposed) {
+    const char *behind = transposed ? ", transposed" : "";
+    const clq_axis *h = &p->h, *w = &p->w;
+    size_t rows = p->rows * clq_list_capacity(list);
+    if (clq_patches_are_matrix(p))
+        clq_question_start(question, "%s %zux%zu by %zu%s", what, rows, p->channels, columns, behind);
+    else if (is_plain(h) && is_plain(w))
+        clq_question_start(question, "%s %zux%zux%zux%zu by %zux%zu taps to %zu%s", what, rows, h->in, w->in,
+                           p->channels, h->taps, w->taps, columns, behind);
+    else
+        clq_question_start(question,
+                           "%s %zux%zux%zux%zu by %zux%zu taps to %zux%zux%zu%s (%d,%d + %d,%d + %d,%d over %d,%d)",
+                           what, rows, h->in, w->in, p->channels, h->taps, w->taps, h->out, w->out, columns, behind,
+                           h->step, w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
+}
+
+/* The families' own kernels, or CLBlast's. */
+static clq_product_variant variant_of(clq_list *list, const char *what, const clq_patches *p, size_t columns,
+                                      bool transposed, clq_question *question) {
     clq_product_variant variant = clq_list_product(list);
     bool matrix = clq_patches_are_matrix(p), tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     if (variant == CLQ_PRODUCT_AUTO && !tile && matrix) {
         double rows = (double)p->rows * clq_list_capacity(list);
         bool large = rows >= CLBLAST_SIDE_LEAST && p->channels >= CLBLAST_SIDE_LEAST && columns >= CLBLAST_SIDE_LEAST;
-        if (large) variant = CLQ_PRODUCT_CLBLAST;
+        clq_product_question(question, list, what, p, columns, transposed);
+        if (large) clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
+        clq_question_add(question, CLQ_PRODUCT_LOCAL, 0, "local");
+        clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
+        variant = (clq_product_variant)clq_list_ask(list, question)->values[0];
     }
     if (variant == CLQ_PRODUCT_AUTO || (variant == CLQ_PRODUCT_CLBLAST && !matrix))
         variant = tile ? CLQ_PRODUCT_TILE : CLQ_PRODUCT_LOCAL;
     return variant;
 }
 
+/* How the tile family makes a product. Tiles can read large matrices, and weights that lie transposed, in place, but
+ * packed blocks are known to be faster. */
+typedef enum form { FORM_TILE, FORM_BLOCKS, FORM_PACKED } form;
+
+static form form_of(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed, bool large,
+                    clq_question *question) {
+    if (!clq_patches_are_matrix(p)) return FORM_TILE;
+    if (clq_list_product(list) == CLQ_PRODUCT_BLOCKS) return FORM_PACKED;
+    clq_product_question(question, list, what, p, columns, transposed);
+    if (large) clq_question_add(question, FORM_PACKED, 0, "packed blocks");
+    if (transposed) clq_question_add(question, FORM_BLOCKS, 0, "blocks");
+    clq_question_add(question, FORM_TILE, 0, "tiles");
+    clq_question_add(question, FORM_PACKED, 0, "packed blocks");
+    return (form)clq_list_ask(list, question)->values[0];
+}
+
 void clq_product_rows(clq_list *list, const clq_rows_product *p) {
-    switch (variant_of(list, &p->patches, p->columns)) {
+    clq_question question = {.index = SIZE_MAX};
+    size_t rows = p->patches.rows * clq_list_capacity(list);
+    switch (variant_of(list, "rows", &p->patches, p->columns, p->transposed, &question)) {
     case CLQ_PRODUCT_LOCAL: clq_product_rows_local(list, p); break;
     case CLQ_PRODUCT_CLBLAST: clq_product_rows_clblast(list, p); break;
-    default:
-        if (!clq_product_rows_blocks(list, p)) clq_product_rows_tile(list, p);
+    default: {
+        bool large = clq_product_is_large(rows, p->columns, p->patches.channels);
+        form f = form_of(list, "rows", &p->patches, p->columns, p->transposed, large, &question);
+        if (f == FORM_TILE)
+            clq_product_rows_tile(list, p);
+        else
+            clq_product_rows_blocks(list, p, f == FORM_PACKED);
         break;
     }
+    }
+    clq_list_end_question(list, &question);
 }
 
 void clq_product_outer(clq_list *list, const clq_outer_product *p) {
-    switch (variant_of(list, &p->patches, p->columns)) {
+    clq_question question = {.index = SIZE_MAX};
+    size_t terms = p->patches.rows * clq_list_capacity(list);
+    switch (variant_of(list, "outer", &p->patches, p->columns, false, &question)) {
     case CLQ_PRODUCT_LOCAL: clq_product_outer_local(list, p); break;
     case CLQ_PRODUCT_CLBLAST: clq_product_outer_clblast(list, p); break;
-    default:
-        if (!clq_product_outer_blocks(list, p)) clq_product_outer_tile(list, p);
+    default: {
+        bool large = clq_product_is_large(p->patches.channels, p->columns, terms);
+        if (form_of(list, "outer", &p->patches, p->columns, false, large, &question) == FORM_TILE)
+            clq_product_outer_tile(list, p);
+        else
+            clq_product_outer_blocks(list, p);
         break;
     }
+    }
+    clq_list_end_question(list, &question);
 }
 
 /* ---- shared by the variants ---- */

@@ -52,13 +52,19 @@ void clq_product_outer(clq_list *list, const clq_outer_product *p);
 /* The variants. CLBlast multiplies matrices only. */
 void clq_product_rows_tile(clq_list *list, const clq_rows_product *p);
 void clq_product_outer_tile(clq_list *list, const clq_outer_product *p);
-/* Tiles in packed blocks; false, and nothing is added, where tiles that read in place do as well. */
-bool clq_product_rows_blocks(clq_list *list, const clq_rows_product *p);
-bool clq_product_outer_blocks(clq_list *list, const clq_outer_product *p);
+/* Tiles in blocks, of matrices. packed: both operands, not B alone on the way. */
+void clq_product_rows_blocks(clq_list *list, const clq_rows_product *p, bool packed);
+void clq_product_outer_blocks(clq_list *list, const clq_outer_product *p);
+/* Whether a product is known to be faster in packed blocks. rows, terms: at a full batch. */
+bool clq_product_is_large(size_t rows, size_t columns, size_t terms);
 void clq_product_rows_local(clq_list *list, const clq_rows_product *p);
 void clq_product_outer_local(clq_list *list, const clq_outer_product *p);
 void clq_product_rows_clblast(clq_list *list, const clq_rows_product *p);
 void clq_product_outer_clblast(clq_list *list, const clq_outer_product *p);
+
+/* What is asked about: "tile of rows 64x784 by 128". `transposed`: the weights are. */
+void clq_product_question(clq_question *question, const clq_list *list, const char *what, const clq_patches *p,
+                          size_t columns, bool transposed);
 
 enum { CLQ_PRODUCT_OPTIONS = 640 };
 /* The patches as -D options, with a blank behind. Returns the length. */

@@ -36,8 +36,7 @@ static size_t even_part(size_t n, size_t most, size_t unit) {
     return clq_round_up(clq_ceil_div(n, clq_ceil_div(n, most)), unit);
 }
 
-static bool is_large(const clq_list *list, size_t rows, size_t columns, size_t terms) {
-    if (clq_list_product(list) == CLQ_PRODUCT_BLOCKS) return true;
+bool clq_product_is_large(size_t rows, size_t columns, size_t terms) {
     return rows >= SIDE_LEAST && columns >= SIDE_LEAST && terms >= SIDE_LEAST &&
            (double)terms * (double)columns * sizeof(float) >= B_BYTES_LEAST;
 }
@@ -108,32 +107,24 @@ static void add_blocks(clq_list *list, blocks *b) {
     clq_product_cost(list, b->matrix, b->columns);
 }
 
-bool clq_product_rows_blocks(clq_list *list, const clq_rows_product *p) {
-    if (!clq_patches_are_matrix(&p->patches)) return false;
-    size_t rows = p->patches.rows * clq_list_capacity(list), terms = p->patches.channels;
-    bool large = is_large(list, rows, p->columns, terms);
-    if (!large && !p->transposed) return false;
+void clq_product_rows_blocks(clq_list *list, const clq_rows_product *p, bool packed) {
     add_blocks(list, &(blocks){
                          .label = p->label,
                          .matrix = &p->patches,
                          .columns = p->columns,
                          .b_transposed = p->transposed,
-                         .large = large,
+                         .large = packed,
                          .activation = p->activation,
                          .a = p->x,
                          .b = p->w,
                          .bias = p->b,
                          .c = p->y,
-                         .rows = rows,
-                         .terms = terms,
+                         .rows = p->patches.rows * clq_list_capacity(list),
+                         .terms = p->patches.channels,
                      });
-    return true;
 }
 
-bool clq_product_outer_blocks(clq_list *list, const clq_outer_product *p) {
-    if (!clq_patches_are_matrix(&p->patches)) return false;
-    size_t rows = p->patches.channels, terms = p->patches.rows * clq_list_capacity(list);
-    if (!is_large(list, rows, p->columns, terms)) return false;
+void clq_product_outer_blocks(clq_list *list, const clq_outer_product *p) {
     add_blocks(list, &(blocks){
                          .label = p->label,
                          .matrix = &p->patches,
@@ -144,8 +135,7 @@ bool clq_product_outer_blocks(clq_list *list, const clq_outer_product *p) {
                          .a = p->x,
                          .b = p->dz,
                          .c = p->dw,
-                         .rows = rows,
-                         .terms = terms,
+                         .rows = p->patches.channels,
+                         .terms = p->patches.rows * clq_list_capacity(list),
                      });
-    return true;
 }

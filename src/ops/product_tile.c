@@ -67,6 +67,27 @@ static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, dou
     return t;
 }
 
+/* By the rule, or another shape that has room in registers. */
+static tile ask_for_tile(clq_list *list, const clq_rows_product *p, size_t pixels, double others, bool matrix,
+                         clq_question *question) {
+    static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 2}, {4, 4},
+                                        {6, 4}, {8, 3},  {12, 1}, {8, 1}, {4, 1}};
+    size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector);
+    tile t = choose_tile(list, p->columns, pixels, others, matrix);
+    clq_product_question(question, list, "tile of rows", &p->patches, p->columns, p->transposed);
+    clq_question_add(question, (uint32_t)t.rows, (uint32_t)t.vectors, "%zu x %zu vectors", t.rows, t.vectors);
+    for (size_t i = 0; i < CLQ_COUNT_OF(shapes); i++) {
+        size_t vectors = shapes[i][1], most = rows_most(vector, vectors);
+        size_t rows = matrix ? shapes[i][0] : even_part(pixels, CLQ_MIN(most, (size_t)shapes[i][0]));
+        if (vectors <= CLQ_MIN(all, registers(vector) / 4) && rows <= CLQ_MIN(most, pixels))
+            clq_question_add(question, (uint32_t)rows, (uint32_t)vectors, "%zu x %zu vectors", rows, vectors);
+    }
+    const struct clq_candidate *answer = clq_list_ask(list, question);
+    t.rows = answer->values[0];
+    set_vectors(&t, vector, answer->values[1], p->columns);
+    return t;
+}
+
 static void add_option(char *options, size_t *used, const char *format, ...) CLQ_PRINTF(3, 4);
 static void add_option(char *options, size_t *used, const char *format, ...) {
     va_list arguments;
@@ -132,7 +153,8 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
     double capacity = clq_list_capacity(list);
     size_t divide = (size_t)q->w.divide,
            pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
-    tile t = choose_tile(list, p.columns, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix);
+    clq_question question;
+    tile t = ask_for_tile(list, &p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, &question);
     if (p.transposed) p.w = pack(list, &p, &t);
     char options[CLQ_PRODUCT_OPTIONS];
     rows_options(&p, &t, options);
@@ -150,17 +172,23 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
         clq_launch_work(list, 3, (size_t[]){tiles * q->h.out, 0, t.panels}, (size_t[]){1, 1, 1}, 1, 1, 1);
     }
     clq_product_cost(list, q, p.columns);
+    clq_list_end_question(list, &question);
 }
 
 /* ---- outer ---- */
 
-/* Of a matrix, with fewer columns than a vector has floats. */
-static bool outer_narrow(clq_list *list, const clq_outer_product *p) {
+/* A matrix with fewer columns than a vector has floats can lay vectors along its rows. Their number; 0: it cannot. */
+static size_t narrow_vectors(const clq_list *list, const clq_outer_product *p) {
     const clq_patches *q = &p->patches;
     size_t vector = clq_device_vector(clq_list_device(list)), vectors = p->columns <= rows_most(vector, 2) ? 2 : 1;
     double terms = (double)q->rows * clq_list_capacity(list);
-    if (!clq_patches_are_matrix(q) || terms > LONG_SUM || q->channels < vectors * vector) return false;
-    if (p->columns >= vector || p->columns > rows_most(vector, vectors)) return false;
+    if (!clq_patches_are_matrix(q) || terms > LONG_SUM || q->channels < vectors * vector) return 0;
+    return p->columns < vector && p->columns <= rows_most(vector, vectors) ? vectors : 0;
+}
+
+static void outer_narrow(clq_list *list, const clq_outer_product *p, size_t vectors) {
+    const clq_patches *q = &p->patches;
+    size_t vector = clq_device_vector(clq_list_device(list));
     char options[CLQ_PRODUCT_OPTIONS];
     size_t used = clq_patches_options(q, p->columns, options, sizeof options);
     add_option(options, &used, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
@@ -171,44 +199,84 @@ static bool outer_narrow(clq_list *list, const clq_outer_product *p) {
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 1, (size_t[]){clq_ceil_div(q->channels, vectors * vector)}, (size_t[]){1}, -1, 0, 0);
     clq_product_cost(list, q, p->columns);
+}
+
+/* The tiles of an outer product: `stacked` rows of taps by `length` floats of one. */
+typedef struct outer_cut {
+    tile t;
+    bool runs;
+    size_t length, tiles, slices;
+} outer_cut;
+
+static outer_cut cut_outer(const clq_list *list, const clq_outer_product *p, size_t vectors) {
+    const clq_patches *q = &p->patches;
+    outer_cut c = {.runs = taps_are_runs(&q->w)};
+    size_t run = (c.runs ? q->w.taps : 1) * q->channels, across = c.runs ? 1 : q->w.taps,
+           vector = clq_device_vector(clq_list_device(list)), groups = clq_device_min_groups(clq_list_device(list));
+    set_vectors(&c.t, vector, vectors, p->columns);
+    size_t most = rows_most(vector, vectors);
+    c.length = even_part(run, most);
+    size_t stacked = c.runs && c.length == run ? even_part(q->h.taps, CLQ_MAX(most / run, (size_t)1)) : 1;
+    c.t.rows = stacked * c.length;
+    c.tiles = clq_ceil_div(run, c.length) * across * clq_ceil_div(q->h.taps, stacked);
+    double read = (double)clq_list_capacity(list) * (double)(q->rows * sizeof(float)) *
+                  (double)(q->h.in * q->w.in * q->channels + q->h.out * q->w.out * p->columns);
+    size_t for_cache = clq_product_slices(list, q, p->columns, (size_t)(read / CACHED_BYTES) + 1, CACHED_TERMS_LEAST);
+    size_t for_groups =
+        clq_product_slices(list, q, p->columns, clq_ceil_div(groups, c.tiles * c.t.panels), TERMS_LEAST);
+    c.slices = CLQ_MAX(for_cache, for_groups);
+    return c;
+}
+
+static void add_cut(clq_question *question, size_t vectors, size_t slices) {
+    clq_question_add(question, (uint32_t)vectors, (uint32_t)slices, "%zu vectors, %zu slices", vectors, slices);
+}
+
+/* By the rule; or with more or fewer slices or vectors. False: by the narrow form. */
+static bool ask_for_cut(clq_list *list, const clq_outer_product *p, clq_question *question, outer_cut *out) {
+    size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector),
+           most = registers(vector) / 4;
+    *out = cut_outer(list, p, CLQ_MIN(vectors_across(all, SIZE_MAX), most));
+    clq_product_question(question, list, "tile of outer", &p->patches, p->columns, false);
+    if (narrow_vectors(list, p)) clq_question_add(question, 0, 0, "narrow");
+    add_cut(question, out->t.vectors, out->slices);
+    for (size_t wanted = 1; wanted <= 4 * out->slices && wanted < UINT32_MAX / 4; wanted *= 2)
+        add_cut(question, out->t.vectors, clq_product_slices(list, &p->patches, p->columns, wanted, TERMS_LEAST));
+    for (size_t vectors = 1; vectors <= CLQ_MIN(all, most); vectors++)
+        add_cut(question, vectors, cut_outer(list, p, vectors).slices);
+    const struct clq_candidate *answer = clq_list_ask(list, question);
+    if (answer->values[0] == 0) return false;
+    *out = cut_outer(list, p, answer->values[0]);
+    out->slices = answer->values[1];
     return true;
 }
 
 void clq_product_outer_tile(clq_list *list, const clq_outer_product *product) {
-    if (outer_narrow(list, product)) return;
     clq_outer_product p = *product;
     clq_patches *q = &p.patches;
     if (q->channels < FEW_CHANNELS && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
         clq_patches_pad(list, q, &p.x);
-    bool runs = taps_are_runs(&q->w);
-    size_t run = (runs ? q->w.taps : 1) * q->channels, across = runs ? 1 : q->w.taps;
-    clq_device *device = clq_list_device(list);
-    size_t vector = clq_device_vector(device), all = clq_ceil_div(p.columns, vector),
-           groups = clq_device_min_groups(device);
-    tile t = {0};
-    set_vectors(&t, vector, CLQ_MIN(vectors_across(all, SIZE_MAX), registers(vector) / 4), p.columns);
-    size_t most = rows_most(vector, t.vectors), length = even_part(run, most);
-    size_t stacked = runs && length == run ? even_part(q->h.taps, CLQ_MAX(most / run, (size_t)1)) : 1;
-    t.rows = stacked * length;
-    size_t tiles = clq_ceil_div(run, length) * across * clq_ceil_div(q->h.taps, stacked);
-    double read = (double)clq_list_capacity(list) * (double)(q->rows * sizeof(float)) *
-                  (double)(q->h.in * q->w.in * q->channels + q->h.out * q->w.out * p.columns);
-    size_t for_cache = clq_product_slices(list, q, p.columns, (size_t)(read / CACHED_BYTES) + 1, CACHED_TERMS_LEAST);
-    size_t for_groups = clq_product_slices(list, q, p.columns, clq_ceil_div(groups, tiles * t.panels), TERMS_LEAST);
-    size_t slices = CLQ_MAX(for_cache, for_groups),
-           terms = q->rows * clq_list_capacity(list) * q->h.out * q->w.out / slices;
+    clq_question question;
+    outer_cut c;
+    if (!ask_for_cut(list, &p, &question, &c)) {
+        outer_narrow(list, &p, narrow_vectors(list, &p));
+        clq_list_end_question(list, &question);
+        return;
+    }
+    size_t terms = q->rows * clq_list_capacity(list) * q->h.out * q->w.out / c.slices;
     char options[CLQ_PRODUCT_OPTIONS];
     size_t used = clq_patches_options(q, p.columns, options, sizeof options);
-    add_option(options, &used, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", t.rows, length, t.vectors, slices,
-               runs ? " -DRUNS" : "");
+    add_option(options, &used, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", c.t.rows, c.length, c.t.vectors,
+               c.slices, c.runs ? " -DRUNS" : "");
     if (terms > LONG_SUM) add_option(options, &used, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
-    clq_value partial = clq_product_partial(list, &p, slices);
+    clq_value partial = clq_product_partial(list, &p, c.slices);
     clq_launch_begin(list, p.label, "product_tile", options, "product_outer");
     clq_launch_value(list, p.x, CLQ_READS);
     clq_launch_value(list, p.dz, CLQ_READS);
     clq_launch_value(list, partial, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_work(list, 3, (size_t[]){tiles, t.panels, slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
+    clq_launch_work(list, 3, (size_t[]){c.tiles, c.t.panels, c.slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
     clq_product_cost(list, q, p.columns);
-    clq_product_reduce(list, &p, partial, slices);
+    clq_product_reduce(list, &p, partial, c.slices);
+    clq_list_end_question(list, &question);
 }
