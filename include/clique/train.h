@@ -38,6 +38,15 @@ CLQ_API clq_status clq_loss_parse(const char *text, clq_loss *out);
 
 typedef enum clq_strategy_kind { CLQ_STRATEGY_AUTO, CLQ_STRATEGY_SINGLE, CLQ_STRATEGY_MIRRORED } clq_strategy_kind;
 
+/* How operations are made is a matter of variants and of the shapes of their tiles; which are the fastest on a device
+ * can be measured, once, and is kept beside its built kernels, by device, driver and version of Clique. What is kept is
+ * used by all later plans, so that each run computes the bits of the one before it. */
+typedef enum clq_tuning {
+    CLQ_TUNING_OFF,   /* measure nothing; what is kept is used, else rules decide */
+    CLQ_TUNING_QUICK, /* what is not kept yet, for at most 2 s per kind of device; what is left then keeps its rule */
+    CLQ_TUNING_FULL   /* everything, anew */
+} clq_tuning;
+
 typedef struct clq_trainer_config {
     clq_optimizer optimizer;
     clq_loss loss;
@@ -52,6 +61,8 @@ typedef struct clq_trainer_config {
                                    backward goes on; 0: where it pays; SIZE_MAX: never */
     size_t trace_steps;         /* record when everything ran, for clq_trainer_write_trace, in the first so many
                                    steps and batches evaluated; 0: nothing is recorded, and nothing is slower */
+    clq_tuning tuning;          /* before the first step */
+    double tuning_s;            /* in place of tuning's own limit, where more than 0 */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. */
 CLQ_API clq_trainer_config clq_trainer_config_default(void);

@@ -18,6 +18,7 @@ clq_status clq_command_train(int argc, char **argv);
 clq_status clq_command_eval(int argc, char **argv);
 clq_status clq_command_predict(int argc, char **argv);
 clq_status clq_command_plan(int argc, char **argv);
+clq_status clq_command_tune(int argc, char **argv);
 clq_status clq_command_bench(int argc, char **argv);
 clq_status clq_command_compare(int argc, char **argv);
 clq_status clq_command_report(int argc, char **argv);
@@ -27,8 +28,9 @@ clq_status clq_command_report(int argc, char **argv);
 /* All options that some command takes; each command names those it takes by its own argp table. */
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *loss, *strategy, *cross_device_ops;
-    const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle;
+    const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune;
     uint64_t batch, batch_per_replica, epochs, steps, seed, take, bucket_bytes;
+    double budget;
     bool drop_remainder, no_test, json;
 } clq_options;
 void clq_options_start(clq_options *options);
@@ -58,7 +60,9 @@ typedef enum clq_option_key {
     CLQ_KEY_TAKE,
     CLQ_KEY_DROP_REMAINDER,
     CLQ_KEY_NO_TEST,
-    CLQ_KEY_JSON
+    CLQ_KEY_JSON,
+    CLQ_KEY_TUNE,
+    CLQ_KEY_BUDGET
 } clq_option_key;
 #define CLQ_OPTION_MODEL                                                                                               \
     { "model", CLQ_KEY_MODEL, "NAME|FILE", 0, "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", 0 }
@@ -79,6 +83,13 @@ typedef enum clq_option_key {
     }
 #define CLQ_OPTION_BATCH                                                                                               \
     { "batch", CLQ_KEY_BATCH, "N", 0, "global batch (default 64)", 0 }
+#define CLQ_OPTION_TUNE                                                                                                \
+    {                                                                                                                  \
+        "tune", CLQ_KEY_TUNE, "off|quick|full", 0,                                                                     \
+            "measure which kernels are the fastest before the first step: what is not known yet, for at most 2 s, or " \
+            "everything (default off)",                                                                                \
+            0                                                                                                          \
+    }
 #define CLQ_OPTION_TAKE                                                                                                \
     { "take", CLQ_KEY_TAKE, "N", 0, "only the first N samples", 0 }
 #define CLQ_OPTION_JSON                                                                                                \

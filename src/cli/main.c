@@ -17,6 +17,7 @@ static const struct {
     {"train", clq_command_train, "train a model on the devices"},
     {"eval", clq_command_eval, "loss and accuracy of saved weights"},
     {"predict", clq_command_predict, "a model's outputs for every sample, as .npy"},
+    {"tune", clq_command_tune, "measure which kernels are the fastest for a model"},
     {"plan", clq_command_plan, "what a model runs and holds on a device"},
     {"bench", clq_command_bench, "run a benchmark of clique-bench"},
     {"compare", clq_command_compare, "what changed between two results of a benchmark"},

@@ -134,6 +134,41 @@ clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, 2): loss sum,
 clq_buffer *
 clq_plan_norms(const clq_plan *plan); /* f32 (variables): sum of squares per variable, in the model's order */
 
+/* ---- the tuner (tune.c, trial.c) ----
+ * Answers the questions of a plan by measuring: each candidate in turn runs in a plan of its own, beside the best so
+ * far, on made-up samples; the launches that the question is about are timed (of the whole list: all but the update).
+ * The one with clearly the least median is kept for such devices. Questions that the budget does not reach keep the
+ * rule's answer, so that later runs compute as the next one does. Where nothing can be kept, nothing is measured, with
+ * a warning. Plans made afterwards use what was kept, tuned or not. */
+
+typedef struct clq_tune_config {
+    bool anew;       /* also what was measured before */
+    double budget_s; /* from when the plan by rule is built; 0: without end */
+    /* For tests; NULL: of the device, and clq_now. A trial gives the seconds of launches [first, end). */
+    clq_status (*trial)(void *context, clq_plan *plan, size_t first, size_t end, double *seconds);
+    double (*now)(void *context);
+    void *context;
+} clq_tune_config;
+
+typedef struct clq_tune_row {
+    unsigned replica;                    /* the caller's */
+    clq_question question;               /* .answer is the winner */
+    bool measured;                       /* else the budget was at its end */
+    double seconds[CLQ_CANDIDATES_MOST]; /* medians; NaN where not measured */
+    double flops;                        /* of the winner's launches */
+} clq_tune_row;
+/* Start with {0}. */
+typedef struct clq_tune_log {
+    clq_tune_row *rows;
+    size_t count, capacity;
+} clq_tune_log;
+void clq_tune_log_release(clq_tune_log *log);
+
+/* log: rows are added, and a last one that compares a step without its update as it was with one as it is answered now;
+ * may be NULL. Errors as of clq_plan_create and clq_plan_run, but of the plan by rule alone. */
+clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_plan_config *config,
+                         const clq_tune_config *tune, clq_tune_log *log);
+
 /* Memory for what lives inside one run of a launch list: every activation and scratch value of the list is given its
  * range of the chunks, which are made here. For plans, and for whoever runs a list of single operations. */
 typedef struct clq_placement {

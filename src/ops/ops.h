@@ -157,6 +157,7 @@ const clq_question *clq_list_question(const clq_list *list, size_t index);
 
 /* What is kept for devices like this one: a candidate's name; "" where nothing (whole) is. */
 clq_status clq_answer_recall(const clq_device *device, const char *question, char candidate[CLQ_CANDIDATE_BYTES]);
+bool clq_answers_are_shared(const clq_device *a, const clq_device *b); /* whether what is kept is so for both */
 /* In place of what was kept before. Errors: WRITE, MEMORY; STATE where the device has no place to keep things. */
 clq_status clq_answer_keep(clq_device *device, const char *question, const char *candidate);
 
@@ -201,6 +202,10 @@ typedef enum clq_product_variant {
 } clq_product_variant;
 void clq_list_set_product(clq_list *list, clq_product_variant variant);
 clq_product_variant clq_list_product(const clq_list *list);
+
+/* The rate of a kernel that multiplies and adds in registers alone, in 1e9 operations/s (a fused one counts two): the
+ * best of some launches. NaN where it computes wrong. (peak.c) */
+clq_status clq_measure_peak(clq_queue *queue, double *gflops);
 
 /* ---- elementwise (activation.c) ---- */
 

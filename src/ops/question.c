@@ -38,13 +38,18 @@ void clq_question_add(clq_question *question, uint32_t value0, uint32_t value1, 
 /* What a measured answer depends on. */
 static clq_status make_key(const clq_device *device, const char *question, clq_hash128 *out) {
     const clq_device_info *info = clq_device_get_info(device);
-    char *text =
-        clq_strprintf("answer 1 of clique %s\n%s %s %s %u units, vectors of %u\n%s", clq_version(), info->driver,
-                      info->name, info->driver_version, info->compute_units, clq_device_vector(device), question);
+    char *text = clq_strprintf("answer 1 of clique %s\n%s %s %s %u units\n%s", clq_version(), info->driver, info->name,
+                               info->driver_version, info->compute_units, question);
     if (!text) return CLQ_MEMORY;
     *out = clq_hash128_of(text, strlen(text), 0);
     clq_free(text);
     return CLQ_OK;
+}
+
+bool clq_answers_are_shared(const clq_device *a, const clq_device *b) {
+    const clq_device_info *first = clq_device_get_info(a), *second = clq_device_get_info(b);
+    return strcmp(first->driver, second->driver) == 0 && strcmp(first->name, second->name) == 0 &&
+           strcmp(first->driver_version, second->driver_version) == 0 && first->compute_units == second->compute_units;
 }
 
 clq_status clq_answer_recall(const clq_device *device, const char *question, char candidate[CLQ_CANDIDATE_BYTES]) {

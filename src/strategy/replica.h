@@ -79,6 +79,7 @@ typedef struct clq_replica {
 } clq_replica;
 
 struct clq_strategy {
+    clq_tune_log tune_log;
     const clq_model *model;
     clq_strategy_config config;
     unsigned count;

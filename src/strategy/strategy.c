@@ -244,6 +244,27 @@ static clq_status create_reducers(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
+/* Every replica can take the largest share, so that any split of a batch fits. */
+static clq_status tune(clq_strategy *strategy) {
+    static const double quick_s = 2;
+    const clq_strategy_config *config = &strategy->config;
+    clq_plan_config plan = config->plan;
+    plan.capacity = (uint32_t)strategy->counts[0];
+    const clq_tune_config how = {.anew = config->tuning == CLQ_TUNING_FULL,
+                                 .budget_s = config->tuning_s > 0                 ? config->tuning_s
+                                             : config->tuning == CLQ_TUNING_QUICK ? quick_s
+                                                                                  : 0};
+    for (unsigned r = 0; r < strategy->count && config->tuning != CLQ_TUNING_OFF; r++) {
+        clq_device *device = strategy->replicas[r].device;
+        unsigned alike = 0;
+        while (alike < r && !clq_answers_are_shared(strategy->replicas[alike].device, device)) alike++;
+        size_t first = strategy->tune_log.count;
+        if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &plan, &how, &strategy->tune_log));
+        while (first < strategy->tune_log.count) strategy->tune_log.rows[first++].replica = r;
+    }
+    return CLQ_OK;
+}
+
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
     unsigned count = devices->count;
     strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
@@ -253,11 +274,11 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     strategy->count = count;
     clq_shares_split(strategy->config.global_batch, count, NULL, strategy->offsets, strategy->counts);
     CLQ_TRY(clq_strategy_open_devices(strategy, devices));
+    CLQ_TRY(tune(strategy));
     for (unsigned r = 0; r < count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         replica->strategy = strategy;
         replica->index = r;
-        /* Every replica can take the largest share, so that any split of a batch fits. */
         replica->share = strategy->counts[0];
         clq_status status = clq_replica_open(replica);
         if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
@@ -301,6 +322,7 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
     destroy_latch(&strategy->latch);
     destroy_latch(&strategy->cause);
+    clq_tune_log_release(&strategy->tune_log);
     clq_free(strategy->replicas);
     clq_free(strategy->offsets);
     clq_free(strategy->counts);
@@ -319,6 +341,8 @@ size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
     size_t batch = strategy->config.global_batch;
     return before >= batch ? 0 : CLQ_MIN(per_replica, batch - before);
 }
+
+const clq_tune_log *clq_strategy_tune_log(const clq_strategy *strategy) { return &strategy->tune_log; }
 
 clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy) {
     if (!strategy->crew) return (clq_comm_times){0};

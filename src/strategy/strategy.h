@@ -19,6 +19,8 @@ typedef struct clq_strategy_config {
     size_t label_bytes;     /* of one sample's label */
     clq_group_config group;
     size_t bucket_bytes, trace_steps; /* as clq_trainer_config's */
+    clq_tuning tuning;
+    double tuning_s;
 } clq_strategy_config;
 
 /* ---- traces (timeline.c) ---- */
@@ -41,6 +43,9 @@ unsigned clq_strategy_replicas(const clq_strategy *strategy);
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of a full global batch */
+
+/* What was measured before the plans were made, once for devices that are alike; .replica is the first of them. */
+const clq_tune_log *clq_strategy_tune_log(const clq_strategy *strategy);
 
 /* Seconds spent in exchanges so far. */
 clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy);

@@ -59,7 +59,9 @@ clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices
                                     .label_bytes = sparse ? sizeof(int32_t) : classes * sizeof(float),
                                     .group = config->group,
                                     .bucket_bytes = config->bucket_bytes,
-                                    .trace_steps = config->trace_steps};
+                                    .trace_steps = config->trace_steps,
+                                    .tuning = config->tuning,
+                                    .tuning_s = config->tuning_s};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));

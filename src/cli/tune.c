@@ -1,0 +1,112 @@
+/* clique tune: measures which kernels are the fastest for a model's training step, and keeps what won. */
+#include "cli/cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The measured rate of arithmetic of each replica's device; NaN where there is none. */
+static clq_status measure_peaks(const clq_trainer *trainer, double peaks[CLQ_REPLICAS_MAX]) {
+    for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
+        clq_queue *queue;
+        CLQ_TRY(clq_queue_create(clq_strategy_device(clq_trainer_strategy(trainer), r), 0, &queue));
+        clq_status status = clq_measure_peak(queue, &peaks[r]);
+        clq_queue_destroy(queue);
+        if (status == CLQ_BUILD || status == CLQ_UNSUPPORTED) peaks[r] = (double)NAN;
+        if (status != CLQ_OK && !isnan(peaks[r])) return status;
+    }
+    return CLQ_OK;
+}
+
+/* Of the winner; NaN where it was not measured. */
+static double rate_of(const clq_tune_row *row) {
+    double seconds = row->seconds[row->question.answer];
+    return row->flops > 0 ? row->flops / seconds * 1e-9 : (double)NAN;
+}
+
+static void print_figure(FILE *to, int width, int digits, double value) {
+    if (isnan(value))
+        fprintf(to, " %*s", width, "-");
+    else
+        fprintf(to, " %*.*f", width, digits, value);
+}
+
+static void print_row(const clq_tune_row *row, double peak) {
+    const clq_question *q = &row->question;
+    printf("%s\n", q->text);
+    for (size_t i = 0; i < q->count; i++) {
+        bool winner = i == q->answer;
+        if (isnan(row->seconds[i]) && !winner) continue;
+        printf("  %s %-*s", winner ? "*" : " ", CLQ_CANDIDATE_BYTES, q->candidates[i].name);
+        print_figure(stdout, 10, 1, row->seconds[i] * 1e6);
+        print_figure(stdout, 9, 1, winner ? rate_of(row) : (double)NAN);
+        print_figure(stdout, 5, 0, winner ? 100 * rate_of(row) / peak : (double)NAN);
+        printf("%s\n", winner && !row->measured ? "  not measured: the budget was at its end" : "");
+    }
+}
+
+static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *describe_row(const clq_tune_row *row, double peak) {
+    const clq_question *q = &row->question;
+    json_t *candidates = json_array();
+    for (size_t i = 0; i < q->count; i++)
+        candidates = clq_json_append(candidates, json_pack("{s:s, s:o}", "name", q->candidates[i].name, "us",
+                                                           number_or_null(row->seconds[i] * 1e6)));
+    return json_pack("{s:i, s:s, s:o, s:s, s:b, s:o, s:o, s:o}", "replica", (int)row->replica, "question", q->text,
+                     "candidates", candidates, "winner", q->candidates[q->answer].name, "measured", row->measured,
+                     "gflops", number_or_null(rate_of(row)), "limit_gflops", number_or_null(peak), "pct_of_limit",
+                     number_or_null(100 * rate_of(row) / peak));
+}
+
+static clq_status show(const clq_setup *s, const clq_options *o) {
+    const clq_tune_log *log = clq_strategy_tune_log(clq_trainer_strategy(s->trainer));
+    double peaks[CLQ_REPLICAS_MAX] = {0};
+    CLQ_TRY(measure_peaks(s->trainer, peaks));
+    json_t *rows = json_array();
+    for (size_t i = 0; i < log->count; i++) {
+        const clq_tune_row *row = &log->rows[i];
+        if (o->json) {
+            rows = clq_json_append(rows, describe_row(row, peaks[row->replica]));
+            continue;
+        }
+        clq_device_info device;
+        size_t share;
+        CLQ_TRY(clq_trainer_replica(s->trainer, row->replica, &device, &share));
+        if (i == 0 || row->replica != row[-1].replica)
+            printf("%s%s on %s, %zu samples; %.1f GFLOP/s at most\n%-*s %10s %9s %5s\n", i ? "\n" : "",
+                   clq_model_name(s->model), device.name, share, peaks[row->replica], CLQ_CANDIDATE_BYTES + 4,
+                   "* is the winner", "us", "GFLOP/s", "%");
+        print_row(row, peaks[row->replica]);
+    }
+    if (o->json) return clq_print_json(json_pack("{s:s, s:o}", "model", clq_model_name(s->model), "rows", rows));
+    json_decref(rows);
+    return CLQ_OK;
+}
+
+clq_status clq_command_tune(int argc, char **argv) {
+    static const struct argp_option table[] = {
+        CLQ_OPTION_MODEL,
+        CLQ_OPTION_DEVICES,
+        CLQ_OPTION_BATCH,
+        CLQ_OPTION_LOSS,
+        {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0, "adam or sgd (default adam)", 0},
+        {"budget", CLQ_KEY_BUDGET, "SECONDS", 0, "for each kind of device (default: until all is measured)", 0},
+        CLQ_OPTION_JSON,
+        {0}};
+    clq_options options;
+    clq_options_start(&options);
+    CLQ_TRY(clq_options_parse(table,
+                              "Measures on each device which kernels are the fastest for a model's training step. "
+                              "What won is kept, and used by all later runs.",
+                              argc, argv, &options));
+    options.tune = "full";
+    clq_setup setup = {0};
+    clq_status status = clq_setup_model(&setup, &options);
+    if (status == CLQ_OK) status = clq_setup_recall(&setup, &options);
+    if (status == CLQ_OK) status = clq_setup_devices(&setup, &options);
+    if (status == CLQ_OK) status = clq_setup_trainer(&setup, &options, CLQ_U8, false);
+    if (status == CLQ_OK) status = show(&setup, &options);
+    clq_setup_release(&setup);
+    return status;
+}

@@ -1,0 +1,147 @@
+#include "graph/trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { ROUNDS = 21, ROUNDS_LEAST = 3, REPEATS_MOST = 8, SEED = 0 };
+static const double trial_s = 3e-4;  /* of launches, so that waiting for them weighs little */
+static const double hopeless = 1.15; /* times the least of the other: more trials would not help */
+/* What another machine's load does in a moment must not decide. */
+static const double median_gain = 0.97, least_gain = 0.98;
+
+/* ---- what plans compute with ---- */
+
+/* Uniform within Glorot's bound: neither zeros nor denormal, and of gradients as many are zero as in training. */
+static void make_parameters(const clq_plan *plan, float *arena) {
+    for (uint32_t i = 0; i < plan->model->variable_count; i++) {
+        const clq_variable *variable = &plan->model->variables[i];
+        float *values = arena + plan->offsets[i] / sizeof *arena;
+        double bound = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
+        clq_random random = clq_random_start(SEED, clq_random_stream(CLQ_RANDOM_WEIGHTS, i));
+        for (size_t k = 0; k < variable->elements && !variable->is_bias; k++)
+            values[k] = (float)((2 * clq_random_unit(&random) - 1) * bound);
+    }
+}
+
+static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
+    clq_random random = clq_random_start(SEED, 0);
+    if (plan->config.sample_dtype == CLQ_U8)
+        for (size_t i = 0; i < bytes; i++) ((unsigned char *)samples)[i] = (unsigned char)clq_random_u32(&random);
+    else
+        for (size_t i = 0; i < bytes / sizeof(float); i++) ((float *)samples)[i] = (float)clq_random_unit(&random);
+}
+
+static void make_labels(const clq_plan *plan, void *labels, size_t bytes) {
+    clq_random random = clq_random_start(SEED, 1);
+    if (plan->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL)
+        for (size_t i = 0; i < bytes / sizeof(int32_t); i++)
+            ((int32_t *)labels)[i] = (int32_t)clq_random_below(&random, plan->loss.classes);
+    else
+        for (size_t i = 0; i < bytes / sizeof(float); i++) ((float *)labels)[i] = 1 / (float)plan->loss.classes;
+}
+
+clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials) {
+    *trials = (clq_trials){.tune = tune};
+    size_t sample_bytes = clq_buffer_bytes(plan->samples),
+           label_bytes = plan->labels ? clq_buffer_bytes(plan->labels) : 0;
+    trials->parameters = clq_alloc(plan->arena_bytes, 1);
+    trials->samples = clq_alloc(sample_bytes, 1);
+    trials->labels = clq_alloc(label_bytes, 1);
+    if (!trials->parameters || !trials->samples || !trials->labels) return CLQ_MEMORY;
+    make_parameters(plan, trials->parameters);
+    make_samples(plan, trials->samples, sample_bytes);
+    make_labels(plan, trials->labels, label_bytes);
+    return clq_queue_create(plan->device, 0, &trials->queue);
+}
+
+void clq_trials_release(clq_trials *trials) {
+    clq_queue_destroy(trials->queue);
+    clq_free(trials->parameters);
+    clq_free(trials->samples);
+    clq_free(trials->labels);
+}
+
+clq_status clq_trials_make_plan(clq_trials *trials, const clq_model *model, clq_device *device,
+                                const clq_plan_config *config, clq_plan **out) {
+    clq_plan *plan;
+    CLQ_TRY(clq_plan_create(model, device, config, &plan));
+    clq_plan_set_count(plan, config->capacity, 1 / (float)config->capacity);
+    clq_plan_set_slot(plan, 0);
+    clq_status status =
+        clq_queue_write(trials->queue, plan->parameters, 0, trials->parameters, plan->arena_bytes, true);
+    if (status == CLQ_OK)
+        status =
+            clq_queue_write(trials->queue, plan->samples, 0, trials->samples, clq_buffer_bytes(plan->samples), true);
+    if (status == CLQ_OK && plan->labels)
+        status = clq_queue_write(trials->queue, plan->labels, 0, trials->labels, clq_buffer_bytes(plan->labels), true);
+    if (status == CLQ_OK)
+        *out = plan;
+    else
+        clq_plan_destroy(plan);
+    return status;
+}
+
+/* ---- trials ---- */
+
+clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_question *question) {
+    if (question->end) return (clq_trial_part){plan, question->first, question->end};
+    return (clq_trial_part){plan, 0, plan->segment_end[CLQ_SEGMENT_BACKWARD]};
+}
+
+/* Behind the launches before them, as in a step; then several times, each on what the last left, which is as much. */
+static clq_status run(clq_trials *trials, const clq_trial_part *part, size_t repeats, double *seconds) {
+    if (trials->tune->trial)
+        return trials->tune->trial(trials->tune->context, part->plan, part->first, part->end, seconds);
+    CLQ_TRY(clq_plan_run_part(part->plan, trials->queue, 0, part->first));
+    CLQ_TRY(clq_queue_finish(trials->queue));
+    double start = clq_now();
+    for (size_t i = 0; i < repeats; i++) {
+        CLQ_TRY(clq_plan_run_part(part->plan, trials->queue, part->first, part->end));
+        CLQ_TRY(clq_queue_flush(trials->queue));
+    }
+    CLQ_TRY(clq_queue_finish(trials->queue));
+    *seconds = (clq_now() - start) / (double)repeats;
+    return CLQ_OK;
+}
+
+static int by_value(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double median_of(double *values, size_t count) {
+    qsort(values, count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+/* Rounds of both, one behind the other: what else the machine does at that moment meets both. */
+typedef struct rounds {
+    double a[ROUNDS], b[ROUNDS], ratio[ROUNDS], least_a, least_b;
+    size_t count;
+} rounds;
+
+static void judge(rounds *r, clq_trial_result *out) {
+    out->b_wins = median_of(r->ratio, r->count) < median_gain && r->least_b < least_gain * r->least_a;
+    out->a_s = median_of(r->a, r->count);
+    out->b_s = median_of(r->b, r->count);
+}
+
+clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_part b, clq_trial_result *out) {
+    rounds r = {.least_a = INFINITY, .least_b = INFINITY};
+    double first;
+    CLQ_TRY(run(trials, &b, 1, &first)); /* kernels are finished at their first launch */
+    CLQ_TRY(run(trials, &a, 1, &first));
+    size_t repeats = (size_t)CLQ_MIN(CLQ_MAX(trial_s / CLQ_MAX(first, 1e-6), 1.0), (double)REPEATS_MOST);
+    while (r.count < ROUNDS && (r.count < ROUNDS_LEAST || r.least_b <= hopeless * r.least_a)) {
+        double *a_s = &r.a[r.count], *b_s = &r.b[r.count];
+        bool a_first = r.count % 2; /* who is first finds the other's memory in the caches */
+        if (a_first) CLQ_TRY(run(trials, &a, repeats, a_s));
+        CLQ_TRY(run(trials, &b, repeats, b_s));
+        if (!a_first) CLQ_TRY(run(trials, &a, repeats, a_s));
+        r.ratio[r.count++] = *b_s / *a_s;
+        r.least_a = CLQ_MIN(r.least_a, *a_s);
+        r.least_b = CLQ_MIN(r.least_b, *b_s);
+    }
+    judge(&r, out);
+    return CLQ_OK;
+}

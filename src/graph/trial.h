@@ -1,0 +1,37 @@
+/* Trials of plans that differ in one answer. Private to graph: tune.c decides by them. */
+#ifndef CLQ_GRAPH_TRIAL_H
+#define CLQ_GRAPH_TRIAL_H
+
+#include "graph/plan.h"
+
+/* What every plan of a model gets to compute with, and the queue that it runs on. */
+typedef struct clq_trials {
+    clq_queue *queue;
+    float *parameters; /* the arena */
+    void *samples, *labels;
+    const clq_tune_config *tune;
+} clq_trials;
+/* As large as `plan` takes. Release also after a failure. */
+clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials);
+void clq_trials_release(clq_trials *trials);
+
+/* A plan with these weights and samples in it. */
+clq_status clq_trials_make_plan(clq_trials *trials, const clq_model *model, clq_device *device,
+                                const clq_plan_config *config, clq_plan **out);
+
+/* Launches of a plan. */
+typedef struct clq_trial_part {
+    clq_plan *plan;
+    size_t first, end;
+} clq_trial_part;
+/* Those that a question is about. */
+clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_question *question);
+
+/* Medians of trials in turn, and whether b's are clearly less. Ends early where they are clearly more. */
+typedef struct clq_trial_result {
+    double a_s, b_s;
+    bool b_wins;
+} clq_trial_result;
+clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_part b, clq_trial_result *out);
+
+#endif

@@ -1,0 +1,230 @@
+/* Which candidate of each question of a plan is the fastest on a device. */
+#include "graph/trial.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct tuner {
+    const clq_model *model;
+    clq_device *device;
+    clq_plan_config config; /* .answers are those below */
+    const clq_tune_config *tune;
+    clq_trials trials;
+    clq_plan *best;
+    clq_answers table;
+    clq_answer *answers;
+    size_t answer_capacity;
+    clq_tune_log *log;
+    double begun, longest; /* longest: that a candidate took */
+    bool over;             /* the budget was at its end */
+} tuner;
+
+static double now(const tuner *t) { return t->tune->now ? t->tune->now(t->tune->context) : clq_now(); }
+
+/* Whether there is time for another candidate, which may take as long as any did. */
+static bool has_time(tuner *t) {
+    if (t->tune->budget_s > 0 && now(t) - t->begun + t->longest >= t->tune->budget_s) t->over = true;
+    return !t->over;
+}
+
+static const clq_question *find(const clq_plan *plan, const char *text) {
+    const clq_list *list = clq_plan_list(plan);
+    for (size_t i = 0; i < clq_list_question_count(list); i++)
+        if (strcmp(clq_list_question(list, i)->text, text) == 0) return clq_list_question(list, i);
+    return NULL;
+}
+
+static double flops_of(const clq_trial_part *part) {
+    double flops = 0;
+    for (size_t i = part->first; i < part->end; i++) {
+        clq_launch_info info;
+        clq_list_launch_info(clq_plan_list(part->plan), i, &info);
+        flops += info.flops;
+    }
+    return flops;
+}
+
+/* The open question whose launches compute most: what is about the whole list comes first. Of two about the same ones
+ * the later, as the earlier compares what that one has made the best of. NULL: all are answered. */
+static const clq_question *next_question(const tuner *t) {
+    const clq_list *list = clq_plan_list(t->best);
+    const clq_question *next = NULL;
+    double most = -1;
+    for (size_t i = 0; i < clq_list_question_count(list); i++) {
+        const clq_question *question = clq_list_question(list, i);
+        bool open = t->tune->anew || !question->kept;
+        for (size_t k = 0; k < t->table.count && open; k++) open = strcmp(t->answers[k].text, question->text) != 0;
+        clq_trial_part part = clq_trial_part_of(t->best, question);
+        double flops = flops_of(&part);
+        if (!open || flops < most) continue;
+        most = flops;
+        next = question;
+    }
+    return next;
+}
+
+static void set_answer(tuner *t, size_t index, const clq_question *question, size_t candidate) {
+    clq_answer *answer = &t->answers[index];
+    memcpy(answer->text, question->text, sizeof answer->text);
+    memcpy(answer->candidate, question->candidates[candidate].name, sizeof answer->candidate);
+}
+
+static clq_status add_row(clq_tune_log *log, const clq_question *question, clq_tune_row **out) {
+    if (log->count == log->capacity) {
+        size_t wanted = CLQ_MAX(log->capacity * 2, (size_t)16);
+        clq_tune_row *grown = clq_realloc(log->rows, log->capacity, wanted, sizeof *grown);
+        if (!grown) return CLQ_MEMORY;
+        log->rows = grown;
+        log->capacity = wanted;
+    }
+    clq_tune_row *row = &log->rows[log->count++];
+    *row = (clq_tune_row){.question = *question};
+    for (size_t i = 0; i < CLQ_CANDIDATES_MOST; i++) row->seconds[i] = (double)NAN;
+    *out = row;
+    return CLQ_OK;
+}
+
+static clq_status add_answer(tuner *t, const clq_question *question) {
+    if (t->table.count == t->answer_capacity) {
+        size_t wanted = CLQ_MAX(t->answer_capacity * 2, (size_t)16);
+        clq_answer *grown = clq_realloc(t->answers, t->answer_capacity, wanted, sizeof *grown);
+        if (!grown) return CLQ_MEMORY;
+        t->answers = grown;
+        t->answer_capacity = wanted;
+        t->table.answers = grown;
+    }
+    set_answer(t, t->table.count++, question, question->answer);
+    return CLQ_OK;
+}
+
+/* A failure that is the candidate's own, and not of the machine. */
+static bool is_candidates(clq_status status) {
+    return status == CLQ_BUILD || status == CLQ_DEVICE_MEMORY || status == CLQ_UNSUPPORTED;
+}
+
+/* One candidate against the best plan so far, which becomes its own where it wins. */
+static clq_status try_candidate(tuner *t, clq_tune_row *row, size_t candidate) {
+    size_t index = t->table.count - 1;
+    const clq_question *question = &row->question, *before = find(t->best, question->text), *after;
+    clq_plan *plan = NULL;
+    clq_trial_result result = {.b_wins = false};
+    set_answer(t, index, question, candidate);
+    clq_status status = clq_trials_make_plan(&t->trials, t->model, t->device, &t->config, &plan);
+    after = status == CLQ_OK ? find(plan, question->text) : NULL;
+    if (after)
+        status =
+            clq_trials_compare(&t->trials, clq_trial_part_of(t->best, before), clq_trial_part_of(plan, after), &result);
+    if (after && status == CLQ_OK) {
+        row->measured = true;
+        row->seconds[question->answer] = result.a_s;
+        row->seconds[candidate] = result.b_s;
+    }
+    if (result.b_wins) {
+        row->question.answer = candidate;
+        clq_plan *worse = t->best;
+        t->best = plan;
+        plan = worse;
+    }
+    set_answer(t, index, question, row->question.answer);
+    clq_plan_destroy(plan);
+    return is_candidates(status) ? CLQ_OK : status;
+}
+
+static clq_status measure_question(tuner *t, const clq_question *question) {
+    clq_tune_row *row;
+    CLQ_TRY(add_answer(t, question));
+    CLQ_TRY(add_row(t->log, question, &row));
+    size_t first = question->answer, count = question->count;
+    for (size_t i = 0; i < count && has_time(t); i++) {
+        if (i == first) continue;
+        double start = now(t);
+        CLQ_TRY(try_candidate(t, row, i));
+        t->longest = CLQ_MAX(t->longest, now(t) - start);
+    }
+    clq_trial_part part = clq_trial_part_of(t->best, find(t->best, row->question.text));
+    row->flops = flops_of(&part);
+    return CLQ_OK;
+}
+
+/* The budget's end leaves questions as they are answered now. */
+static clq_status measure_all(tuner *t) {
+    for (const clq_question *question; (question = next_question(t));) CLQ_TRY(measure_question(t, question));
+    return CLQ_OK;
+}
+
+static clq_status keep(const tuner *t) {
+    for (size_t i = 0; i < t->table.count; i++) {
+        clq_status status = clq_answer_keep(t->device, t->answers[i].text, t->answers[i].candidate);
+        if (status == CLQ_MEMORY) return status;
+        if (status != CLQ_OK) {
+            clq_log(CLQ_LOG_WARNING, "%s: what was measured is not used, since it cannot be kept: %s",
+                    clq_device_label(t->device), clq_error_detail());
+            return CLQ_OK;
+        }
+    }
+    return CLQ_OK;
+}
+
+/* The step as it was, beside the one with the winners. */
+static clq_status measure_steps(tuner *t) {
+    clq_question whole;
+    clq_question_start(&whole, "step without its update");
+    clq_question_add(&whole, 0, 0, "as before");
+    clq_question_add(&whole, 0, 0, "as answered");
+    whole.answer = 1;
+    clq_plan_config config = t->config;
+    clq_answers by_rule = {.by_rule = t->tune->anew};
+    clq_plan *plan;
+    clq_trial_result result;
+    config.answers = &by_rule;
+    CLQ_TRY(clq_trials_make_plan(&t->trials, t->model, t->device, &config, &plan));
+    clq_status status =
+        clq_trials_compare(&t->trials, clq_trial_part_of(t->best, &whole), clq_trial_part_of(plan, &whole), &result);
+    clq_plan_destroy(plan);
+    CLQ_TRY(status);
+    clq_trial_part part = clq_trial_part_of(t->best, &whole);
+    clq_tune_row *row;
+    CLQ_TRY(add_row(t->log, &whole, &row));
+    row->measured = true;
+    row->seconds[0] = result.b_s;
+    row->seconds[1] = result.a_s;
+    row->flops = flops_of(&part);
+    return CLQ_OK;
+}
+
+static clq_status tune(tuner *t, bool compare_steps) {
+    clq_plan *plan;
+    CLQ_TRY(clq_plan_create(t->model, t->device, &t->config, &plan));
+    clq_status status = clq_trials_open(plan, t->tune, &t->trials);
+    clq_plan_destroy(plan);
+    CLQ_TRY(status);
+    CLQ_TRY(clq_trials_make_plan(&t->trials, t->model, t->device, &t->config, &t->best));
+    t->begun = now(t);
+    CLQ_TRY(measure_all(t));
+    if (compare_steps) CLQ_TRY(measure_steps(t));
+    return keep(t);
+}
+
+clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_plan_config *config,
+                         const clq_tune_config *tune_config, clq_tune_log *log) {
+    if (!clq_device_remembers(device)) {
+        clq_log(CLQ_LOG_WARNING, "%s: nothing is measured, since there is no folder to keep it in",
+                clq_device_label(device));
+        return CLQ_OK;
+    }
+    clq_tune_log own = {.count = 0};
+    tuner t = {.model = model, .device = device, .config = *config, .tune = tune_config, .log = log ? log : &own};
+    t.table.by_rule = tune_config->anew;
+    t.config.answers = &t.table;
+    clq_status status = tune(&t, log != NULL);
+    clq_plan_destroy(t.best);
+    clq_trials_release(&t.trials);
+    clq_free(t.answers);
+    clq_tune_log_release(&own);
+    return status;
+}
+
+void clq_tune_log_release(clq_tune_log *log) {
+    clq_free(log->rows);
+    *log = (clq_tune_log){.count = 0};
+}
