@@ -157,16 +157,17 @@ static clq_status measure_in(const clq_bench_run *run, const problem *q, pass wh
 }
 
 static clq_status measure_pass(const clq_bench_run *run, clq_queue *queue, const problem *q, pass which,
-                               clq_bench_times *times, uint64_t *wrong) {
+                               clq_bench_times *times, uint64_t *wrong, json_t **answers) {
     clq_bench_lab lab;
     clq_status status = clq_bench_lab_open(queue, q->l->batch, &lab);
     if (status == CLQ_OK) status = measure_in(run, q, which, &lab, times, wrong);
+    *answers = status == CLQ_OK ? clq_bench_lab_answers(&lab) : json_null();
     clq_bench_lab_release(&lab);
     return status;
 }
 
 static clq_status add(clq_bench_run *run, uint32_t device, const layer *l, pass which, const clq_bench_times *times,
-                      uint64_t wrong, double limit, const char *reason) {
+                      uint64_t wrong, json_t *answers, double limit, const char *reason) {
     const clq_conv2d_problem *p = &l->p;
     double sums = (double)l->batch * (double)(p->out_h * p->out_w * p->out_c);
     double rate = 2 * sums * (double)(p->kernel_h * p->kernel_w * p->in_c) / times->p50_us * 1e-3;
@@ -177,6 +178,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const layer *l, pass 
     clq_bench_put_number(&row, "gflops", rate);
     clq_bench_put_limit(&row, "gflops", rate, limit);
     clq_bench_put_wrong(&row, times, wrong);
+    clq_bench_put(&row, "answers", answers);
     clq_bench_put_reason(&row, reason);
     return clq_bench_add(run, &row);
 }
@@ -192,10 +194,15 @@ static clq_status measure_layer(clq_bench_run *run, uint32_t device, clq_queue *
     for (int i = 0; i < PASSES && status == CLQ_OK; i++) {
         clq_bench_times times = clq_bench_no_times;
         uint64_t wrong = 0;
-        status = measure_pass(run, queue, &q, (pass)i, &times, &wrong);
-        if (status != CLQ_OK && !clq_bench_is_local(status)) break;
+        json_t *answers;
+        status = measure_pass(run, queue, &q, (pass)i, &times, &wrong, &answers);
+        if (status != CLQ_OK && !clq_bench_is_local(status)) {
+            json_decref(answers);
+            break;
+        }
         if (status != CLQ_OK) times = clq_bench_no_times;
-        status = add(run, device, l, (pass)i, &times, wrong, limit, status == CLQ_OK ? NULL : clq_error_detail());
+        status =
+            add(run, device, l, (pass)i, &times, wrong, answers, limit, status == CLQ_OK ? NULL : clq_error_detail());
     }
     for (int a = 0; a < ARRAYS; a++) clq_free(q.data[a]);
     return status;
@@ -280,11 +287,19 @@ static clq_status set_layers(void *context, const struct argp_option *option, co
 clq_status clq_bench_conv(int argc, char **argv) {
     static const struct argp_option table[] = {
         {"layers", KEY_LAYERS, "LAYER,…", 0, "as 64x28x28x1:3x3x32 or 16x56x56x64:3x3x128/2+same", 0}, {0}};
-    static const clq_bench_column columns[] = {
-        {"label", "device", -12, 0},      {"layer", "layer", -28, 0},       {"what", "what", -15, 0},
-        {"time_us.min", "us min", 10, 1}, {"time_us.p50", "us p50", 10, 1}, {"time_us.p99", "us p99", 10, 1},
-        {"gflops", "GFLOP/s", 9, 1},      {"limit_gflops", "limit", 9, 1},  {"pct_of_limit", "%", 5, 0},
-        {"wrong", "wrong", 6, 0},         {"reason", "reason", -1, 0},      {0}};
+    static const clq_bench_column columns[] = {{"label", "device", -12, 0},
+                                               {"layer", "layer", -28, 0},
+                                               {"what", "what", -15, 0},
+                                               {"time_us.min", "us min", 10, 1},
+                                               {"time_us.p50", "us p50", 10, 1},
+                                               {"time_us.p99", "us p99", 10, 1},
+                                               {"gflops", "GFLOP/s", 9, 1},
+                                               {"limit_gflops", "limit", 9, 1},
+                                               {"pct_of_limit", "%", 5, 0},
+                                               {"wrong", "wrong", 6, 0},
+                                               {"answers", "answers", -28, 0},
+                                               {"reason", "reason", -1, 0},
+                                               {0}};
     static const clq_bench_spec spec = {.name = "conv",
                                         .about = "Convolution layers: forward, data gradient, weight gradient.",
                                         .options = table,

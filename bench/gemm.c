@@ -78,7 +78,8 @@ static uint64_t count_wrong(const problem *q, const float *c) {
 }
 
 static clq_status measure_product(const clq_bench_run *run, clq_queue *queue, const problem *q,
-                                  clq_product_variant variant, clq_bench_times *times, uint64_t *wrong) {
+                                  clq_product_variant variant, clq_bench_times *times, uint64_t *wrong,
+                                  json_t **answers) {
     product p;
     float *c = NULL;
     clq_status status;
@@ -90,13 +91,14 @@ static clq_status measure_product(const clq_bench_run *run, clq_queue *queue, co
     CLQ_TRY_OR(end, status, clq_bench_lab_read(&p.lab, p.c, &c));
     *wrong = count_wrong(q, c);
 end:
+    *answers = status == CLQ_OK ? clq_bench_lab_answers(&p.lab) : json_null();
     clq_free(c);
     clq_bench_lab_release(&p.lab);
     return status;
 }
 
 static clq_status add(clq_bench_run *run, uint32_t device, const clq_bench_shape *s, size_t variant, bool chosen,
-                      const clq_bench_times *times, uint64_t wrong, double limit, const char *reason) {
+                      const clq_bench_times *times, uint64_t wrong, json_t *answers, double limit, const char *reason) {
     double rate = 2.0 * (double)s->m * (double)s->n * (double)s->k / times->p50_us * 1e-3;
     clq_bench_row row = clq_bench_row_of(run, device);
     clq_bench_put_count(&row, "m", s->m);
@@ -110,6 +112,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const clq_bench_shape
     clq_bench_put_number(&row, "gflops", rate);
     clq_bench_put_limit(&row, "gflops", rate, limit);
     clq_bench_put_wrong(&row, times, wrong);
+    clq_bench_put(&row, "answers", answers);
     clq_bench_put_reason(&row, reason);
     return clq_bench_add(run, &row);
 }
@@ -124,11 +127,15 @@ static clq_status measure_shape(clq_bench_run *run, uint32_t device, clq_queue *
         if (o->only_chosen ? v != chosen : !o->wanted[v]) continue;
         clq_bench_times times = clq_bench_no_times;
         uint64_t wrong = 0;
-        status = measure_product(run, queue, &q, variants[v].variant, &times, &wrong);
-        if (status != CLQ_OK && !clq_bench_is_local(status)) break;
+        json_t *answers;
+        status = measure_product(run, queue, &q, variants[v].variant, &times, &wrong, &answers);
+        if (status != CLQ_OK && !clq_bench_is_local(status)) {
+            json_decref(answers);
+            break;
+        }
         if (status != CLQ_OK) times = clq_bench_no_times;
-        status =
-            add(run, device, s, v, v == chosen, &times, wrong, limit, status == CLQ_OK ? NULL : clq_error_detail());
+        status = add(run, device, s, v, v == chosen, &times, wrong, answers, limit,
+                     status == CLQ_OK ? NULL : clq_error_detail());
     }
     clq_free(q.a);
     clq_free(q.b);
@@ -194,6 +201,7 @@ clq_status clq_bench_gemm(int argc, char **argv) {
                                                {"limit_gflops", "limit", 9, 1},
                                                {"pct_of_limit", "%", 5, 0},
                                                {"wrong", "wrong", 6, 0},
+                                               {"answers", "answers", -28, 0},
                                                {"reason", "reason", -1, 0},
                                                {0}};
     static const clq_bench_spec spec = {.name = "gemm",

@@ -88,3 +88,14 @@ size_t clq_bench_sampled(size_t count, size_t places[CLQ_BENCH_SAMPLES]) {
 bool clq_bench_sum_is(double got, double want, size_t terms, double magnitude) {
     return fabs(got - want) <= (double)(terms + 8) * 0x1p-24 * magnitude + 1e-30;
 }
+
+json_t *clq_bench_lab_answers(const clq_bench_lab *lab) {
+    clq_text text = {0};
+    for (size_t i = 0; i < clq_list_question_count(lab->list); i++) {
+        const clq_question *question = clq_list_question(lab->list, i);
+        clq_text_add(&text, "%s%s", i ? ", " : "", question->candidates[question->answer].name);
+    }
+    json_t *answers = text.data ? json_string(text.data) : json_null();
+    clq_free(text.data);
+    return answers;
+}

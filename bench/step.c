@@ -10,13 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { KEY_MODELS = CLQ_BENCH_KEY_OWN, KEY_BATCH, KEY_TIMING };
+enum { KEY_MODELS = CLQ_BENCH_KEY_OWN, KEY_BATCH, KEY_TIMING, KEY_TUNE };
 
 typedef struct options {
     const char *models;
     uint64_t batch;
     bool timing_given;
     clq_bench_timing timing;
+    clq_tuning tuning;
     size_t pairs_done; /* of devices and models */
 } options;
 
@@ -191,7 +192,7 @@ static void expect(clq_bench_run *run, size_t launches) {
 static clq_status measure(subject *s, clq_bench_stepper *stepper, clq_queue *queue, const clq_model *model, limits *l) {
     const options *o = s->run->context;
     clq_bench_step_times times;
-    CLQ_TRY(clq_bench_stepper_open(clq_queue_device(queue), model, o->batch, stepper));
+    CLQ_TRY(clq_bench_stepper_open(clq_queue_device(queue), model, o->batch, o->tuning, stepper));
     CLQ_TRY(measure_limits(s->run, queue, clq_plan_list(stepper->plan), l));
     CLQ_TRY(clq_bench_stepper_time(stepper, queue, s->run->warm_ups, s->run->iterations,
                                    o->timing_given ? &o->timing : NULL, &times));
@@ -259,6 +260,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     switch (option->key) {
     case KEY_MODELS: o->models = text; return CLQ_OK;
     case KEY_TIMING: return set_timing(o, text);
+    case KEY_TUNE: return clq_tuning_parse(text, &o->tuning);
     default:
         if (clq_parse_u64(text, 1, 1 << 20, &o->batch)) return CLQ_OK;
         return clq_fail(CLQ_ARGUMENT, "--batch '%s': expected a whole number from 1 to %d", text, 1 << 20);
@@ -273,6 +275,7 @@ clq_status clq_bench_step(int argc, char **argv) {
          "of launches: as the driver records them, or each waited for by itself (default auto: the record, where it "
          "agrees with the clock)",
          0},
+        {"tune", KEY_TUNE, "off|quick|full", 0, "as clique train's (default off)", 0},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -8, 0},
                                                {"model", "model", -11, 0},

@@ -29,7 +29,7 @@ static clq_status write_weights(clq_bench_stepper *s, const clq_model *model, cl
     return status;
 }
 
-static clq_status make_plan(clq_bench_stepper *s, const clq_model *model) {
+static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tuning tuning) {
     const clq_optimizer adam = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
                                    .classes = clq_model_output_shape(model).dims[0]};
@@ -37,6 +37,8 @@ static clq_status make_plan(clq_bench_stepper *s, const clq_model *model) {
         .kind = adam.kind, .beta1 = adam.beta1, .beta2 = adam.beta2, .epsilon = adam.epsilon};
     const clq_plan_config config = {
         .capacity = (uint32_t)s->batch, .sample_dtype = CLQ_U8, .loss = &loss, .update = &update, .metric_slots = 1};
+    const clq_tune_config tune = clq_tune_config_of(tuning, 0);
+    if (tuning != CLQ_TUNING_OFF) CLQ_TRY(clq_plan_tune(model, s->device, &config, &tune, NULL));
     CLQ_TRY(clq_plan_create(model, s->device, &config, &s->plan));
     clq_plan_set_count(s->plan, (uint32_t)s->batch, 1.0f / (float)s->batch);
     clq_plan_set_slot(s->plan, 0);
@@ -69,11 +71,11 @@ static clq_status make_batches(clq_bench_stepper *s, const clq_model *model) {
     return status;
 }
 
-clq_status clq_bench_stepper_open(clq_device *device, const clq_model *model, size_t batch,
+clq_status clq_bench_stepper_open(clq_device *device, const clq_model *model, size_t batch, clq_tuning tuning,
                                   clq_bench_stepper *stepper) {
     *stepper = (clq_bench_stepper){.device = device, .batch = batch};
     clq_queue *queue;
-    CLQ_TRY(make_plan(stepper, model));
+    CLQ_TRY(make_plan(stepper, model, tuning));
     CLQ_TRY(make_batches(stepper, model));
     CLQ_TRY(clq_queue_create(device, 0, &queue));
     clq_status status = write_weights(stepper, model, queue);

@@ -15,7 +15,8 @@ typedef struct clq_bench_stepper {
 
 /* Trains with Adam from initial weights; samples of one byte per element, as they come from files. Release also after a
  * failure. */
-clq_status clq_bench_stepper_open(clq_device *device, const clq_model *model, size_t batch, clq_bench_stepper *stepper);
+clq_status clq_bench_stepper_open(clq_device *device, const clq_model *model, size_t batch, clq_tuning tuning,
+                                  clq_bench_stepper *stepper);
 void clq_bench_stepper_release(clq_bench_stepper *stepper); /* after its queues */
 
 /* So many steps, each on the next batch: its upload and all its launches, waited for at the end. */

@@ -46,6 +46,8 @@ typedef enum clq_tuning {
     CLQ_TUNING_QUICK, /* what is not kept yet, for at most 2 s per kind of device; what is left then keeps its rule */
     CLQ_TUNING_FULL   /* everything, anew */
 } clq_tuning;
+/* "off", "quick" or "full", as --tune. */
+CLQ_API clq_status clq_tuning_parse(const char *text, clq_tuning *out);
 
 typedef struct clq_trainer_config {
     clq_optimizer optimizer;

@@ -128,9 +128,9 @@ static double sane(const json_t *value) {
 double clq_typical(const json_t *value) { return sane(json_is_object(value) ? json_object_get(value, "p50") : value); }
 
 bool clq_column_is_measured(const char *name, const json_t *value) {
-    static const char *const outcomes[] = {"wrong",        "overlap", "efficiency", "ratio",   "pct_of_limit",
-                                           "peer_version", "path",    "limit",      "reason",  "note",
-                                           "chosen",       "busy",    "zero_copy",  "verdict", "launches"};
+    static const char *const outcomes[] = {
+        "wrong",  "overlap", "efficiency", "ratio", "pct_of_limit", "peer_version", "path",     "limit",
+        "reason", "note",    "chosen",     "busy",  "zero_copy",    "verdict",      "launches", "answers"};
     return json_is_real(value) || json_is_object(value) || json_is_array(value) || json_is_null(value) ||
            is_rate(name) || is_time(name) || ends_with(name, "_least") || ends_with(name, "_most") ||
            is_one_of(name, outcomes, CLQ_COUNT_OF(outcomes));

@@ -125,17 +125,6 @@ static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
                     text);
 }
 
-static clq_status parse_tuning(const char *text, clq_tuning *out) {
-    static const char *const names[] = {
-        [CLQ_TUNING_OFF] = "off", [CLQ_TUNING_QUICK] = "quick", [CLQ_TUNING_FULL] = "full"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++)
-        if (strcmp(names[i], text) == 0) {
-            *out = (clq_tuning)i;
-            return CLQ_OK;
-        }
-    return clq_fail(CLQ_ARGUMENT, "--tune '%s': there are off, quick and full", text);
-}
-
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype,
                              bool inference_only) {
     clq_trainer_config config = clq_trainer_config_default();
@@ -149,7 +138,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     config.measure_gradient = options->log != NULL;
     config.inference_only = inference_only;
     config.bucket_bytes = (size_t)options->bucket_bytes;
-    CLQ_TRY(parse_tuning(options->tune, &config.tuning));
+    CLQ_TRY(clq_tuning_parse(options->tune, &config.tuning));
     config.tuning_s = options->budget;
     config.trace_steps = options->trace ? TRACE_STEPS : 0;
     CLQ_TRY(clq_trainer_create(setup->model, &setup->devices, &config, &setup->trainer));

@@ -150,6 +150,9 @@ typedef struct clq_tune_config {
     void *context;
 } clq_tune_config;
 
+/* What `tuning` means, with `seconds` in place of its own limit where they are more than 0. Not for OFF. */
+clq_tune_config clq_tune_config_of(clq_tuning tuning, double seconds);
+
 typedef struct clq_tune_row {
     unsigned replica;                    /* the caller's */
     clq_question question;               /* .answer is the winner */

@@ -224,6 +224,12 @@ clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_p
     return status;
 }
 
+clq_tune_config clq_tune_config_of(clq_tuning tuning, double seconds) {
+    static const double quick_s = 2;
+    bool full = tuning == CLQ_TUNING_FULL;
+    return (clq_tune_config){.anew = full, .budget_s = seconds > 0 ? seconds : full ? 0 : quick_s};
+}
+
 void clq_tune_log_release(clq_tune_log *log) {
     clq_free(log->rows);
     *log = (clq_tune_log){.count = 0};

@@ -11,6 +11,7 @@ enum {
     FEW_CHANNELS = 16, /* with fewer, zeros around a whole image cost less than asking at every tap */
     MATRIX_ROWS = 8,   /* of a tile: divides usual batches */
     TILE_ROWS_MOST = 14,
+    VECTORS_MOST = 4,         /* across, with any use */
     TILES_PER_UNIT = 8,       /* of a matrix, before tiles are made smaller: those cost more per float */
     TERMS_LEAST = 64,         /* of a slice, for more work-groups */
     CACHED_TERMS_LEAST = 512, /* of a slice, for the cache's sake */
@@ -70,8 +71,7 @@ static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, dou
 /* By the rule, or another shape that has room in registers. */
 static tile ask_for_tile(clq_list *list, const clq_rows_product *p, size_t pixels, double others, bool matrix,
                          clq_question *question) {
-    static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 2}, {4, 4},
-                                        {6, 4}, {8, 3},  {12, 1}, {8, 1}, {4, 1}};
+    static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 2}, {4, 4}, {6, 4}, {8, 3}, {8, 1}};
     size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector);
     tile t = choose_tile(list, p->columns, pixels, others, matrix);
     clq_product_question(question, list, "tile of rows", &p->patches, p->columns, p->transposed);
@@ -242,7 +242,7 @@ static bool ask_for_cut(clq_list *list, const clq_outer_product *p, clq_question
     add_cut(question, out->t.vectors, out->slices);
     for (size_t wanted = 1; wanted <= 4 * out->slices && wanted < UINT32_MAX / 4; wanted *= 2)
         add_cut(question, out->t.vectors, clq_product_slices(list, &p->patches, p->columns, wanted, TERMS_LEAST));
-    for (size_t vectors = 1; vectors <= CLQ_MIN(all, most); vectors++)
+    for (size_t vectors = 1; vectors <= CLQ_MIN(CLQ_MIN(all, most), (size_t)VECTORS_MOST); vectors++)
         add_cut(question, vectors, cut_outer(list, p, vectors).slices);
     const struct clq_candidate *answer = clq_list_ask(list, question);
     if (answer->values[0] == 0) return false;

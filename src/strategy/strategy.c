@@ -246,14 +246,10 @@ static clq_status create_reducers(clq_strategy *strategy) {
 
 /* Every replica can take the largest share, so that any split of a batch fits. */
 static clq_status tune(clq_strategy *strategy) {
-    static const double quick_s = 2;
     const clq_strategy_config *config = &strategy->config;
     clq_plan_config plan = config->plan;
     plan.capacity = (uint32_t)strategy->counts[0];
-    const clq_tune_config how = {.anew = config->tuning == CLQ_TUNING_FULL,
-                                 .budget_s = config->tuning_s > 0                 ? config->tuning_s
-                                             : config->tuning == CLQ_TUNING_QUICK ? quick_s
-                                                                                  : 0};
+    const clq_tune_config how = clq_tune_config_of(config->tuning, config->tuning_s);
     for (unsigned r = 0; r < strategy->count && config->tuning != CLQ_TUNING_OFF; r++) {
         clq_device *device = strategy->replicas[r].device;
         unsigned alike = 0;

@@ -124,6 +124,17 @@ clq_status clq_loss_parse(const char *text, clq_loss *out) {
     return CLQ_OK;
 }
 
+clq_status clq_tuning_parse(const char *text, clq_tuning *out) {
+    static const char *const names[] = {
+        [CLQ_TUNING_OFF] = "off", [CLQ_TUNING_QUICK] = "quick", [CLQ_TUNING_FULL] = "full"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++)
+        if (strcmp(names[i], text) == 0) {
+            *out = (clq_tuning)i;
+            return CLQ_OK;
+        }
+    return clq_fail(CLQ_ARGUMENT, "--tune '%s': there are off, quick and full", text);
+}
+
 float clq_optimizer_rate(const clq_optimizer *optimizer, uint64_t step) {
     double t = (double)step;
     if (optimizer->kind != CLQ_OPTIMIZER_ADAM) return (float)optimizer->lr;

@@ -25,8 +25,9 @@ static clq_status check_config(const clq_model *model, const clq_devices *device
     return CLQ_OK;
 }
 
-clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config,
-                              clq_trainer **out) {
+clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices *devices,
+                                       const clq_trainer_config *config, const clq_answers *answers,
+                                       clq_trainer **out) {
     if (!model->finished)
         return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
     CLQ_TRY(check_config(model, devices, config));
@@ -35,6 +36,7 @@ clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices
     trainer->model = model;
     trainer->config = *config;
     trainer->devices = *devices;
+    trainer->answers = answers;
     trainer->created = clq_now();
     size_t classes = clq_model_output_shape(model).dims[0];
     trainer->loss = (clq_loss_problem){.kind = config->loss.kind,
@@ -53,7 +55,8 @@ clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices
                                              .loss = &trainer->loss,
                                              .update = config->inference_only ? NULL : &update,
                                              .gradient_norms = config->measure_gradient,
-                                             .metric_slots = CLQ_METRIC_SLOTS},
+                                             .metric_slots = CLQ_METRIC_SLOTS,
+                                             .answers = answers},
                                     .global_batch = config->global_batch,
                                     .sample_elements = model->nodes[model->input - 1].elements,
                                     .label_bytes = sparse ? sizeof(int32_t) : classes * sizeof(float),
@@ -72,6 +75,11 @@ fail:
     return status;
 }
 
+clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config,
+                              clq_trainer **out) {
+    return clq_trainer_create_answered(model, devices, config, NULL, out);
+}
+
 void clq_trainer_destroy(clq_trainer *trainer) {
     if (!trainer) return;
     clq_strategy_destroy(trainer->predictor);
@@ -82,10 +90,11 @@ void clq_trainer_destroy(clq_trainer *trainer) {
 }
 
 clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out) {
-    const clq_strategy_config config = {.plan = {.sample_dtype = trainer->config.sample_dtype, .metric_slots = 1},
-                                        .global_batch = trainer->config.global_batch,
-                                        .sample_elements = trainer->model->nodes[trainer->model->input - 1].elements,
-                                        .group = trainer->config.group};
+    const clq_strategy_config config = {
+        .plan = {.sample_dtype = trainer->config.sample_dtype, .metric_slots = 1, .answers = trainer->answers},
+        .global_batch = trainer->config.global_batch,
+        .sample_elements = trainer->model->nodes[trainer->model->input - 1].elements,
+        .group = trainer->config.group};
     if (!trainer->predictor)
         CLQ_TRY(clq_strategy_create(trainer->model, &trainer->devices, &config, &trainer->predictor));
     size_t bytes = clq_plan_arena_bytes(clq_strategy_plan(trainer->strategy, 0));

@@ -139,7 +139,7 @@ static void train(const golden *g, const char *spec, clq_trainer *trainer, const
     }
 }
 
-static void run_case(golden *g, const char *spec) {
+static void run_case(golden *g, const char *spec, const clq_answers *answers) {
     clq_devices devices;
     clq_model *model;
     clq_dataset *data;
@@ -150,7 +150,7 @@ static void run_case(golden *g, const char *spec) {
     must(clq_dataset_npy(g->folder, "train", &data));
     must(clq_dataset_batch(data, g->batch, g->drop_remainder));
     g->config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
-    must(clq_trainer_create(model, &devices, &g->config, &trainer));
+    must(clq_trainer_create_answered(model, &devices, &g->config, answers, &trainer));
     must(clq_trainer_load(trainer, weights));
     clq_totals totals;
     must(clq_evaluate(trainer, data, &totals));
@@ -164,7 +164,7 @@ static void run_case(golden *g, const char *spec) {
     clq_free(weights);
 }
 
-static void run_all(const char *spec) {
+static void run_all_with(const char *spec, const clq_answers *answers) {
     char *root = clq_strprintf("%s/tests/golden", getenv("CLQ_TEST_SOURCE"));
     DIR *folder = opendir(root);
     assert_non_null(folder);
@@ -177,7 +177,7 @@ static void run_all(const char *spec) {
         if (entry->d_name[0] != '.' && clq_file_exists(path)) {
             must(clq_json_read(path, 1 << 24, 32, &g.json));
             read_options(&g);
-            run_case(&g, spec);
+            run_case(&g, spec, answers);
             json_decref(g.json);
             cases++;
         }
@@ -187,6 +187,8 @@ static void run_all(const char *spec) {
     clq_free(root);
     assert_true(cases >= 8); /* an empty folder must not pass */
 }
+
+static void run_all(const char *spec) { run_all_with(spec, NULL); }
 
 static void on_pocl_basic(void **state) {
     (void)state;
@@ -209,6 +211,13 @@ static void mirrored_on_both_vendors(void **state) {
     run_all("pocl:0,intel,pocl:1");
 }
 
+/* Every candidate that the tuner could choose: the first is the rule's, which the others run with. */
+static void with_each_candidate(void **state) {
+    (void)state;
+    for (size_t nth = 1; nth < CLQ_CANDIDATES_MOST; nth++)
+        run_all_with("pocl:0", &(clq_answers){.by_rule = true, .nth = nth});
+}
+
 static int open_system(void **state) {
     (void)state;
     return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
@@ -224,6 +233,7 @@ int main(void) {
         cmocka_unit_test(on_pocl_basic),
         cmocka_unit_test(on_pocl_pthread),
         cmocka_unit_test(mirrored_on_two),
+        cmocka_unit_test(with_each_candidate),
 #if defined(__x86_64__)
         cmocka_unit_test(on_intel),
         cmocka_unit_test(mirrored_on_both_vendors),

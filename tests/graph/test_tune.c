@@ -1,0 +1,427 @@
+/* Questions and their answers: own, kept and by rule; what is kept; the tuner's choice, by scripted times; and that
+ * every candidate computes the same, and the same bits each time. */
+#include "device/fixture.h"
+#include "graph/plan.h"
+#include "support/check.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <sys/stat.h>
+
+enum { CAPACITY = 6, SAMPLE = 12 * 12, CLASSES = 4 };
+
+static char folder[256], logged[1024];
+static clq_system *sys;
+static clq_device *device;
+static clq_model *model, *tiny;
+
+static void keep_log(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    if (level == CLQ_LOG_WARNING) (void)snprintf(logged, sizeof logged, "%s", line);
+}
+
+/* ---- devices that keep things in a folder of their own ---- */
+
+static clq_status open_device(const char *cache_dir) {
+    uint32_t indices[TEST_DEVICES];
+    clq_system_config config = {.cache_dir = cache_dir};
+    CLQ_TRY(clq_system_open(&config, &sys));
+    (void)find_devices(sys, indices);
+    return clq_device_open(sys, (clq_device_choice){indices[0], 0, 1}, &device);
+}
+
+static void close_device(void) {
+    clq_device_close(device);
+    clq_system_close(sys);
+}
+
+static void remove_below(const char *path) {
+    DIR *dir = opendir(path);
+    if (!dir) return;
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        char file[1024];
+        if (entry->d_name[0] == '.') continue;
+        (void)snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        if (unlink(file) != 0) remove_below(file);
+    }
+    (void)closedir(dir);
+    (void)rmdir(path);
+}
+
+static void damage(const char *file) {
+    FILE *f = fopen(file, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    int last = fgetc(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    assert_int_equal(fputc(last ^ 1, f), last ^ 1);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void forget(const char *file) { assert_int_equal(unlink(file), 0); }
+
+/* The kept answers: what is too small for a program. */
+static void on_answers(void (*body)(const char *file)) {
+    enum { BYTES_MOST = 48 + CLQ_CANDIDATE_BYTES };
+    char programs[512];
+    (void)snprintf(programs, sizeof programs, "%s/programs", folder);
+    DIR *dir = opendir(programs);
+    assert_non_null(dir);
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        char file[1024];
+        struct stat s;
+        if (entry->d_name[0] == '.') continue;
+        (void)snprintf(file, sizeof file, "%s/%s", programs, entry->d_name);
+        assert_int_equal(stat(file, &s), 0);
+        if (s.st_size < BYTES_MOST) body(file);
+    }
+    (void)closedir(dir);
+}
+
+/* Each test begins with nothing kept but programs. */
+static int set_up(void **state) {
+    (void)state;
+    on_answers(forget);
+    logged[0] = '\0';
+    return 0;
+}
+
+/* ---- plans ---- */
+
+static clq_plan_config training(const clq_answers *answers) {
+    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = CLASSES};
+    static const clq_update_problem update = {.kind = CLQ_OPTIMIZER_SGD};
+    return (clq_plan_config){.capacity = CAPACITY,
+                             .sample_dtype = CLQ_U8,
+                             .loss = &loss,
+                             .update = &update,
+                             .metric_slots = 1,
+                             .answers = answers};
+}
+
+static clq_plan *plan_of(const clq_model *m, const clq_answers *answers) {
+    clq_plan *plan;
+    const clq_plan_config config = training(answers);
+    CHECK_OK(clq_plan_create(m, device, &config, &plan));
+    return plan;
+}
+
+/* How a plan of the model answers a question now. */
+static void assert_answer(const clq_model *m, const char *text, const char *candidate, bool kept) {
+    clq_plan *plan = plan_of(m, NULL);
+    bool found = false;
+    for (size_t i = 0; i < clq_list_question_count(clq_plan_list(plan)); i++) {
+        const clq_question *q = clq_list_question(clq_plan_list(plan), i);
+        if (strcmp(q->text, text) != 0) continue;
+        found = true;
+        assert_string_equal(q->candidates[q->answer].name, candidate);
+        assert_int_equal(q->kept, kept);
+    }
+    assert_true(found);
+    clq_plan_destroy(plan);
+}
+
+/* The first question of a plan by rule. */
+static clq_question first_question(const clq_model *m) {
+    clq_plan *plan = plan_of(m, NULL);
+    assert_true(clq_list_question_count(clq_plan_list(plan)) > 0);
+    clq_question question = *clq_list_question(clq_plan_list(plan), 0);
+    clq_plan_destroy(plan);
+    assert_true(question.count > 1);
+    return question;
+}
+
+static void answers_are_kept(void **state) {
+    (void)state;
+    clq_question q = first_question(model);
+    assert_answer(model, q.text, q.candidates[0].name, false);
+    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[1].name));
+    assert_answer(model, q.text, q.candidates[1].name, true);
+    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[0].name)); /* in place of the other */
+    assert_answer(model, q.text, q.candidates[0].name, true);
+    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[1].name));
+    close_device(); /* another process */
+    CHECK_OK(open_device(folder));
+    assert_answer(model, q.text, q.candidates[1].name, true);
+    CHECK_OK(clq_answer_keep(device, q.text, "of another version"));
+    assert_answer(model, q.text, q.candidates[0].name, false);
+    assert_string_equal(logged, "");
+}
+
+static void own_answers_come_first(void **state) {
+    (void)state;
+    clq_question q = first_question(model);
+    clq_answer own = {.candidate = ""};
+    memcpy(own.text, q.text, sizeof own.text);
+    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[1].name));
+    memcpy(own.candidate, q.candidates[0].name, sizeof own.candidate);
+    const clq_answers tables[] = {{&own, 1, false, 0}, {NULL, 0, true, 0}, {NULL, 0, true, 1}, {NULL, 0, true, 99}};
+    const size_t want[] = {0, 0, 1, q.count - 1};
+    for (size_t i = 0; i < CLQ_COUNT_OF(tables); i++) {
+        clq_plan *plan = plan_of(model, &tables[i]);
+        assert_int_equal(clq_list_question(clq_plan_list(plan), 0)->answer, want[i]);
+        clq_plan_destroy(plan);
+    }
+}
+
+static void damaged_answers_are_none(void **state) {
+    (void)state;
+    clq_question q = first_question(model);
+    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[1].name));
+    on_answers(damage);
+    assert_answer(model, q.text, q.candidates[0].name, false);
+    assert_non_null(strstr(logged, "is damaged"));
+}
+
+/* ---- the tuner, by scripted times ---- */
+
+typedef struct script {
+    const char *fast[4]; /* candidates that halve the time; what is left takes a second */
+    size_t trials;
+    double clock; /* a second a trial */
+} script;
+
+static clq_status scripted_trial(void *context, clq_plan *plan, size_t first, size_t end, double *seconds) {
+    script *s = context;
+    assert_true(first < end && end <= clq_list_launch_count(clq_plan_list(plan)));
+    *seconds = 1;
+    for (size_t i = 0; i < clq_list_question_count(clq_plan_list(plan)); i++) {
+        const clq_question *q = clq_list_question(clq_plan_list(plan), i);
+        for (size_t k = 0; k < CLQ_COUNT_OF(s->fast) && s->fast[k]; k++)
+            if (strcmp(q->candidates[q->answer].name, s->fast[k]) == 0) *seconds /= 2;
+    }
+    s->trials++;
+    s->clock += 1;
+    return CLQ_OK;
+}
+
+static double scripted_now(void *context) { return ((script *)context)->clock; }
+
+static clq_status tune_with(script *s, const clq_model *m, bool anew, double budget_s, clq_tune_log *log) {
+    const clq_plan_config config = training(NULL);
+    const clq_tune_config tune = {
+        .anew = anew, .budget_s = budget_s, .trial = scripted_trial, .now = scripted_now, .context = s};
+    return clq_plan_tune(m, device, &config, &tune, log);
+}
+
+/* A plan made now asks nothing that was not measured, and goes by what was. */
+static void assert_kept(const clq_tune_log *log) {
+    clq_plan *plan = plan_of(model, NULL);
+    for (size_t i = 0; i < clq_list_question_count(clq_plan_list(plan)); i++) {
+        const clq_question *q = clq_list_question(clq_plan_list(plan), i);
+        size_t k = 0;
+        while (k < log->count && strcmp(log->rows[k].question.text, q->text) != 0) k++;
+        assert_true(k < log->count && q->kept);
+        assert_int_equal(q->answer, log->rows[k].question.answer);
+    }
+    clq_plan_destroy(plan);
+}
+
+static void the_fastest_is_kept(void **state) {
+    (void)state;
+    script s = {.fast = {"apart", "packed blocks"}};
+    clq_tune_log log = {.count = 0};
+    CHECK_OK(tune_with(&s, model, false, 0, &log));
+    assert_true(log.count > 3);
+    for (size_t i = 0; i < log.count; i++) {
+        const clq_tune_row *row = &log.rows[i];
+        const clq_question *q = &row->question;
+        assert_true(row->measured && row->flops > 0 && row->seconds[q->answer] > 0);
+        for (size_t k = 0; k < q->count; k++) {
+            bool fast =
+                strcmp(q->candidates[k].name, "apart") == 0 || strcmp(q->candidates[k].name, "packed blocks") == 0;
+            if (fast) assert_int_equal(q->answer, k);
+        }
+    }
+    assert_kept(&log);
+    const clq_tune_row *step = &log.rows[log.count - 1];
+    assert_string_equal(step->question.text, "step without its update");
+    assert_true(step->seconds[1] < step->seconds[0]);
+    clq_tune_log_release(&log);
+
+    s = (script){.fast = {NULL}};
+    CHECK_OK(tune_with(&s, model, false, 0, NULL)); /* all is known */
+    assert_int_equal(s.trials, 0);
+    CHECK_OK(tune_with(&s, model, true, 0, &log)); /* from the rules again, which nothing beats now */
+    for (size_t i = 0; i + 1 < log.count; i++) assert_int_equal(log.rows[i].question.answer, 0);
+    assert_string_equal(logged, "");
+    clq_tune_log_release(&log);
+}
+
+static void the_budget_holds(void **state) {
+    (void)state;
+    script all = {.fast = {NULL}};
+    CHECK_OK(tune_with(&all, model, true, 0, NULL));
+    script part = {.fast = {"apart"}};
+    clq_tune_log log = {.count = 0};
+    on_answers(forget);
+    CHECK_OK(tune_with(&part, model, false, 150, &log));
+    size_t unmeasured = 0;
+    for (size_t i = 0; i < log.count; i++) unmeasured += !log.rows[i].measured;
+    assert_true(unmeasured > 0 && unmeasured < log.count);
+    clq_tune_log_release(&log);
+    script before = part;
+    assert_true(part.trials > 0 && part.trials < all.trials);
+    CHECK_OK(
+        tune_with(&part, model, false, 150, NULL)); /* the rest has kept its rule: the next run computes the same */
+    assert_int_equal(part.trials, before.trials);
+
+    part = (script){.fast = {NULL}};
+    CHECK_OK(tune_with(&part, model, true, 150, NULL)); /* nobody asks for the steps */
+    assert_true(part.clock <= 150);
+}
+
+static void nothing_is_measured_in_vain(void **state) {
+    (void)state;
+    close_device();
+    CHECK_OK(open_device(""));
+    script s = {.fast = {"apart"}};
+    CHECK_OK(tune_with(&s, model, true, 0, NULL));
+    assert_int_equal(s.trials, 0);
+    assert_non_null(strstr(logged, "nothing is measured"));
+    assert_fails(CLQ_STATE, "no folder", clq_answer_keep(device, "a question", "an answer"));
+
+    logged[0] = '\0';
+    close_device();
+    remove_below(folder);
+    char in_the_way[512];
+    assert_int_equal(mkdir(folder, 0700), 0);
+    CHECK_OK(open_device(folder));
+    (void)snprintf(in_the_way, sizeof in_the_way, "%s/programs", folder);
+    remove_below(in_the_way); /* the self-test's */
+    FILE *f = fopen(in_the_way, "wb");
+    assert_non_null(f);
+    (void)fclose(f);
+    clq_question q = first_question(tiny);
+    CHECK_OK(tune_with(&s, tiny, true, 0, NULL));
+    assert_non_null(strstr(logged, "not used, since it cannot be kept"));
+    assert_answer(tiny, q.text, q.candidates[0].name, false);
+}
+
+static clq_status tune_tiny(void *context) {
+    script *s = context;
+    *s = (script){.fast = {NULL}};
+    uint64_t used = clq_device_memory_used(device);
+    clq_tune_log log = {.count = 0};
+    clq_status status = tune_with(s, tiny, true, 1, &log);
+    clq_tune_log_release(&log);
+    assert_int_equal(clq_device_memory_used(device), used);
+    return status;
+}
+
+static void runs_out_of_memory(void **state) {
+    (void)state;
+    script s;
+    CHECK_OK(tune_tiny(&s)); /* builds the programs */
+    assert_true(s.trials > 0);
+    assert_true(walk_allocations(tune_tiny, &s) > 200);
+}
+
+/* ---- each candidate ---- */
+
+static float *gradient_of(clq_queue *queue, clq_plan *plan, size_t *floats) {
+    clq_random random = clq_random_start(3, 0);
+    *floats = clq_plan_arena_bytes(plan) / sizeof(float);
+    float *values = clq_alloc(*floats, sizeof *values);
+    unsigned char samples[CAPACITY * SAMPLE];
+    int32_t labels[CAPACITY];
+    assert_non_null(values);
+    for (size_t i = 0; i < *floats; i++) values[i] = (float)(clq_random_unit(&random) - 0.5);
+    for (size_t i = 0; i < sizeof samples; i++) samples[i] = (unsigned char)clq_random_below(&random, 256);
+    for (size_t i = 0; i < CAPACITY; i++) labels[i] = (int32_t)clq_random_below(&random, CLASSES);
+    CHECK_OK(clq_queue_write(queue, clq_plan_parameters(plan), 0, values, *floats * sizeof *values, true));
+    CHECK_OK(clq_queue_write(queue, clq_plan_samples(plan), 0, samples, sizeof samples, true));
+    CHECK_OK(clq_queue_write(queue, clq_plan_labels(plan), 0, labels, sizeof labels, true));
+    clq_plan_set_count(plan, CAPACITY, 1.0f / CAPACITY);
+    clq_plan_set_slot(plan, 0);
+    for (int s = CLQ_SEGMENT_FORWARD; s <= CLQ_SEGMENT_BACKWARD; s++)
+        CHECK_OK(clq_plan_run(plan, queue, (clq_segment)s));
+    CHECK_OK(clq_queue_read(queue, clq_plan_gradient(plan), 0, values, *floats * sizeof *values, true));
+    return values;
+}
+
+static bool has_candidate(const clq_plan *plan, size_t nth) {
+    bool has = false;
+    for (size_t i = 0; i < clq_list_question_count(clq_plan_list(plan)); i++)
+        has |= clq_list_question(clq_plan_list(plan), i)->count > nth;
+    return has;
+}
+
+static void candidates_on(clq_device *now, clq_queue *queue) {
+    if (strstr(clq_device_label(now), "pthread")) return; /* what basic runs, in other threads */
+    clq_device *folders = device;
+    device = now;
+    float *want = NULL;
+    for (size_t nth = 0, more = true; more; nth++) {
+        size_t floats;
+        clq_plan *plan = plan_of(model, &(clq_answers){.by_rule = true, .nth = nth});
+        float *got = gradient_of(queue, plan, &floats), *again = gradient_of(queue, plan, &floats), most = 0;
+        assert_memory_equal(got, again, floats * sizeof *got);
+        for (size_t i = 0; i < floats && want; i++) most = fmaxf(most, fabsf(want[i]));
+        for (size_t i = 0; i < floats && want; i++)
+            if (!(fabsf(got[i] - want[i]) <= 1e-5f * most))
+                fail_msg("candidate %zu: [%zu] is %.9g and %.9g by rule", nth, i, (double)got[i], (double)want[i]);
+        clq_free(again);
+        if (want) clq_free(got);
+        if (!want) want = got;
+        more = has_candidate(plan, nth + 1);
+        clq_plan_destroy(plan);
+    }
+    clq_free(want);
+    device = folders;
+}
+
+static void candidates_compute_the_same(void **state) {
+    (void)state;
+    on_each_device(candidates_on);
+}
+
+/* ---- */
+
+static clq_tensor build(clq_model *m) {
+    clq_tensor x = clq_input(m, CLQ_SHAPE(12, 12, 1));
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .activation = CLQ_RELU});
+    x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {2, 2}});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 20, .kernel = {3, 3}, .padding = CLQ_SAME});
+    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 70, .activation = CLQ_TANH});
+    return clq_dense(m, x, &(clq_dense_config){.units = CLASSES});
+}
+
+static clq_tensor build_tiny(clq_model *m) {
+    return clq_dense(m, clq_input(m, CLQ_SHAPE(SAMPLE)), &(clq_dense_config){.units = CLASSES});
+}
+
+static int set_up_all(void **state) {
+    (void)state;
+    clq_log_set_sink(keep_log, NULL, CLQ_LOG_WARNING);
+    bool ok = clq_model_create("tuned", &model) == CLQ_OK && clq_model_finish(model, build(model)) == CLQ_OK &&
+              clq_model_create("tiny", &tiny) == CLQ_OK && clq_model_finish(tiny, build_tiny(tiny)) == CLQ_OK;
+    (void)snprintf(folder, sizeof folder, "%s/clique-tune-XXXXXX", P_tmpdir);
+    if (!ok || !mkdtemp(folder) || open_device(folder) != CLQ_OK) return -1;
+    clq_plan_destroy(plan_of(tiny, NULL)); /* makes the folder of what is kept */
+    CHECK_OK(clq_answer_keep(device, "a question", "an answer"));
+    return 0;
+}
+
+static int tear_down_all(void **state) {
+    (void)state;
+    clq_model_destroy(model);
+    clq_model_destroy(tiny);
+    close_device();
+    remove_below(folder);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(answers_are_kept, set_up),
+        cmocka_unit_test_setup(own_answers_come_first, set_up),
+        cmocka_unit_test_setup(damaged_answers_are_none, set_up),
+        cmocka_unit_test_setup(the_fastest_is_kept, set_up),
+        cmocka_unit_test_setup(the_budget_holds, set_up),
+        cmocka_unit_test_setup(runs_out_of_memory, set_up),
+        cmocka_unit_test_setup(nothing_is_measured_in_vain, set_up),
+        cmocka_unit_test(candidates_compute_the_same),
+    };
+    return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
+}
