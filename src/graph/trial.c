@@ -61,24 +61,13 @@ void clq_trials_release(clq_trials *trials) {
     clq_free(trials->labels);
 }
 
-clq_status clq_trials_make_plan(clq_trials *trials, const clq_model *model, clq_device *device,
-                                const clq_plan_config *config, clq_plan **out) {
-    clq_plan *plan;
-    CLQ_TRY(clq_plan_create(model, device, config, &plan));
-    clq_plan_set_count(plan, config->capacity, 1 / (float)config->capacity);
+clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan) {
+    clq_plan_set_count(plan, plan->config.capacity, 1 / (float)plan->config.capacity);
     clq_plan_set_slot(plan, 0);
-    clq_status status =
-        clq_queue_write(trials->queue, plan->parameters, 0, trials->parameters, plan->arena_bytes, true);
-    if (status == CLQ_OK)
-        status =
-            clq_queue_write(trials->queue, plan->samples, 0, trials->samples, clq_buffer_bytes(plan->samples), true);
-    if (status == CLQ_OK && plan->labels)
-        status = clq_queue_write(trials->queue, plan->labels, 0, trials->labels, clq_buffer_bytes(plan->labels), true);
-    if (status == CLQ_OK)
-        *out = plan;
-    else
-        clq_plan_destroy(plan);
-    return status;
+    CLQ_TRY(clq_queue_write(trials->queue, plan->parameters, 0, trials->parameters, plan->arena_bytes, true));
+    CLQ_TRY(clq_queue_write(trials->queue, plan->samples, 0, trials->samples, clq_buffer_bytes(plan->samples), true));
+    if (!plan->labels) return CLQ_OK;
+    return clq_queue_write(trials->queue, plan->labels, 0, trials->labels, clq_buffer_bytes(plan->labels), true);
 }
 
 /* ---- trials ---- */

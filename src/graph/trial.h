@@ -15,9 +15,8 @@ typedef struct clq_trials {
 clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials);
 void clq_trials_release(clq_trials *trials);
 
-/* A plan with these weights and samples in it. */
-clq_status clq_trials_make_plan(clq_trials *trials, const clq_model *model, clq_device *device,
-                                const clq_plan_config *config, clq_plan **out);
+/* Puts these weights and samples in a plan. */
+clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan);
 
 /* Launches of a plan. */
 typedef struct clq_trial_part {

@@ -97,6 +97,17 @@ static clq_status add_answer(tuner *t, const clq_question *question) {
     return CLQ_OK;
 }
 
+static clq_status make_plan(tuner *t, const clq_plan_config *config, clq_plan **out) {
+    clq_plan *plan;
+    CLQ_TRY(clq_plan_create(t->model, t->device, config, &plan));
+    clq_status status = clq_trials_prepare(&t->trials, plan);
+    if (status == CLQ_OK)
+        *out = plan;
+    else
+        clq_plan_destroy(plan);
+    return status;
+}
+
 /* A failure that is the candidate's own, and not of the machine. */
 static bool is_candidates(clq_status status) {
     return status == CLQ_BUILD || status == CLQ_DEVICE_MEMORY || status == CLQ_UNSUPPORTED;
@@ -109,7 +120,7 @@ static clq_status try_candidate(tuner *t, clq_tune_row *row, size_t candidate) {
     clq_plan *plan = NULL;
     clq_trial_result result = {.b_wins = false};
     set_answer(t, index, question, candidate);
-    clq_status status = clq_trials_make_plan(&t->trials, t->model, t->device, &t->config, &plan);
+    clq_status status = make_plan(t, &t->config, &plan);
     after = status == CLQ_OK ? find(plan, question->text) : NULL;
     if (after)
         status =
@@ -177,7 +188,7 @@ static clq_status measure_steps(tuner *t) {
     clq_plan *plan;
     clq_trial_result result;
     config.answers = &by_rule;
-    CLQ_TRY(clq_trials_make_plan(&t->trials, t->model, t->device, &config, &plan));
+    CLQ_TRY(make_plan(t, &config, &plan));
     clq_status status =
         clq_trials_compare(&t->trials, clq_trial_part_of(t->best, &whole), clq_trial_part_of(plan, &whole), &result);
     clq_plan_destroy(plan);
@@ -193,12 +204,10 @@ static clq_status measure_steps(tuner *t) {
 }
 
 static clq_status tune(tuner *t, bool compare_steps) {
-    clq_plan *plan;
-    CLQ_TRY(clq_plan_create(t->model, t->device, &t->config, &plan));
-    clq_status status = clq_trials_open(plan, t->tune, &t->trials);
-    clq_plan_destroy(plan);
-    CLQ_TRY(status);
-    CLQ_TRY(clq_trials_make_plan(&t->trials, t->model, t->device, &t->config, &t->best));
+    CLQ_TRY(clq_plan_create(t->model, t->device, &t->config, &t->best));
+    if (!next_question(t)) return CLQ_OK;
+    CLQ_TRY(clq_trials_open(t->best, t->tune, &t->trials));
+    CLQ_TRY(clq_trials_prepare(&t->trials, t->best));
     t->begun = now(t);
     CLQ_TRY(measure_all(t));
     if (compare_steps) CLQ_TRY(measure_steps(t));

@@ -54,7 +54,7 @@ class CommandLine(unittest.TestCase):
 
     def test_version_and_help(self):
         self.assertRegex(run("--version").stdout, r"^clique \d+\.\d+\.\d+")
-        for command in ("devices", "doctor", "train", "eval", "predict", "plan"):
+        for command in ("devices", "doctor", "train", "eval", "predict", "plan", "tune"):
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0, command)
             self.assertIn("--", result.stdout)
@@ -135,6 +135,29 @@ class CommandLine(unittest.TestCase):
         self.assertGreaterEqual(plan["param_bytes"], 34826 * 4)
         self.assertEqual({l["segment"] for l in plan["launches"]}, {"forward", "loss", "backward", "update"})
 
+    def test_tune(self):
+        own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))  # what is kept must not meet other tests
+        options = ["--model", "mlp", "--batch", 4, "--devices", "pocl:0"]
+        result = run("tune", *options, "--budget", "0.001", "--json", env=own)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = json.loads(result.stdout)["rows"]
+        self.assertGreater(len(rows), 3)
+        self.assertEqual(rows[-1]["question"], "step without its update")
+        self.assertGreater(rows[-1]["gflops"], 0)
+        for row in rows:
+            self.assertEqual(list(row), ["replica", "question", "candidates", "winner", "measured", "gflops", "limit_gflops", "pct_of_limit"])
+            self.assertIn(row["winner"], [c["name"] for c in row["candidates"]])
+        self.assertTrue(any(not row["measured"] for row in rows))
+        table = run("tune", *options, "--budget", "0.001", env=own)
+        self.assertEqual(table.returncode, 0, table.stderr)
+        for word in ("* ", "GFLOP/s", "as before", "not measured"):
+            self.assertIn(word, table.stdout)
+        nowhere = self.folder / "file"
+        nowhere.write_text("")
+        quick = run("train", *SMALL, "--epochs", 1, "--no-test", "--tune", "quick", env=dict(own, CLIQUE_CACHE_DIR=str(nowhere)))
+        self.assertEqual(quick.returncode, 0, quick.stderr)
+        self.assertRegex(quick.stderr, "nothing is measured|cannot be kept")
+
     def test_trace(self):
         trace = self.folder / "trace.json"
         devices = ["--devices", "pocl:0,pocl:1", "--model", "cnn", "--data", "synthetic", "--take", "1280", "--batch", 16]
@@ -179,6 +202,8 @@ class CommandLine(unittest.TestCase):
         self.fails(2, "train", *SMALL, "--strategy", "telepathy", says=["telepathy"])
         self.fails(2, "train", *SMALL, "--shuffle", "x", says=["--shuffle"])
         self.fails(2, "train", *SMALL, "--bucket-bytes", "0", says=["--bucket-bytes"])
+        self.fails(2, "train", *SMALL, "--tune", "hard", says=["--tune", "quick"])
+        self.fails(2, "tune", "--budget", "0", says=["--budget"])
         self.fails(2, "train", *SMALL, "--checkpoint", self.folder, says=["--checkpoint"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*3", "--batch", 2, says=["replicas"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*x", says=["pocl:0*x"])
