@@ -20,12 +20,28 @@ uint32_t clq_device_vector(const clq_device *device) {
     return device->info.vector_width >= 16 ? 16 : device->info.vector_width >= 8 ? 8 : 4;
 }
 
+static void destroy_locks(clq_device *device) {
+    (void)pthread_cond_destroy(&device->built);
+    (void)pthread_mutex_destroy(&device->building);
+    (void)pthread_mutex_destroy(&device->lock);
+}
+
+static bool create_locks(clq_device *device) {
+    if (pthread_mutex_init(&device->lock, NULL) != 0) return false;
+    if (pthread_mutex_init(&device->building, NULL) == 0) {
+        if (pthread_cond_init(&device->built, NULL) == 0) return true;
+        (void)pthread_mutex_destroy(&device->building);
+    }
+    (void)pthread_mutex_destroy(&device->lock);
+    return false;
+}
+
 /* What depends on the device alone; the context comes from the caller. */
 static clq_status device_create(cl_platform_id platform, cl_device_id id, const clq_device_info *info,
                                 const char *cache_dir, uint64_t memory_limit, clq_device **out) {
     clq_device *device = clq_alloc(1, sizeof *device);
     if (!device) return CLQ_MEMORY;
-    if (pthread_mutex_init(&device->lock, NULL) != 0) {
+    if (!create_locks(device)) {
         clq_free(device);
         return clq_fail(CLQ_SYSTEM, "a lock could not be made");
     }
@@ -176,6 +192,7 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
 
 void clq_device_close(clq_device *device) {
     if (!device) return;
+    clq_twin_leave(device);
     clq_programs_close(device);
     if (!clq_device_lost(device)) {
         if (device->service) (void)clReleaseCommandQueue(device->service);
@@ -183,7 +200,7 @@ void clq_device_close(clq_device *device) {
         if (device->sub_device) (void)clReleaseDevice(device->id);
     }
     clq_twin_return(device->twin);
-    (void)pthread_mutex_destroy(&device->lock);
+    destroy_locks(device);
     clq_free(device->cache_dir);
     clq_free(device);
 }

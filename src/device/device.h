@@ -178,12 +178,28 @@ clq_status clq_queue_unmap(clq_queue *q, clq_buffer *buffer, void *pointer);
 typedef struct clq_kernel clq_kernel;
 clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function,
                              clq_kernel **out);
+/* The same of a program that has only the kernels named, with blanks between ("": all): less is compiled. */
+clq_status clq_kernel_create_among(clq_device *device, const char *file, const char *options, const char *kernels,
+                                   const char *function, clq_kernel **out);
 void clq_kernel_destroy(clq_kernel *kernel); /* takes NULL */
 const char *clq_kernel_name(const clq_kernel *kernel);
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer);
 clq_status clq_kernel_set_bytes(clq_kernel *kernel, uint32_t index, const void *value, size_t bytes); /* scalars */
 clq_status clq_kernel_set_local(clq_kernel *kernel, uint32_t index, size_t bytes);
 clq_status clq_kernel_max_group(const clq_kernel *kernel, size_t *out);
+
+/* Makes programs ahead of their kernels, on as many threads as there are cores and programs: drivers load binaries side
+ * by side. The failure is that of the first program in order that failed, whose index is in *failed then. */
+typedef struct clq_program_wish {
+    const char *file, *options, *kernels; /* as above */
+} clq_program_wish;
+clq_status clq_device_load_programs(clq_device *device, const clq_program_wish *wishes, size_t count, size_t *failed);
+/* Programs that were built from source are kept when the device closes; or now, for other devices to find. PoCL also
+ * compiles each kernel when it is launched first (`compiles_late`), and keeps what was compiled when it is asked first:
+ * so ask when all kernels ran. */
+bool clq_device_has_unkept(clq_device *device);
+bool clq_device_compiles_late(const clq_device *device);
+void clq_device_keep_programs(clq_device *device); /* what cannot be kept is compiled again by who needs it */
 
 /* Enqueues. local may be NULL. A global size of 0 in any dimension enqueues nothing. With a profiling queue the
  * launch is recorded under the kernel's name. */

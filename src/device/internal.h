@@ -73,11 +73,13 @@ void clq_svm_free(cl_context context, void *block);
 typedef struct clq_program {
     struct clq_program *next;
     clq_hash128 key;
-    cl_program program;
-    bool unsaved;                           /* built from source: the cache does not hold all of it yet */
-    bool early;                             /* what the cache holds of it was asked for before its kernels ran */
-    const struct clq_kernel_source *source; /* unsaved: what it was built from */
-    char *built_options;                    /* unsaved: and with */
+    cl_program program; /* NULL while a thread makes it */
+    bool unsaved;       /* built from source: the cache does not hold all of it yet */
+    bool early;         /* what the cache holds of it was asked for before all its kernels may have run */
+    const struct clq_kernel_source *source;
+    char *kernels;       /* those that it has, with blanks between; "": all of the source */
+    char *options;       /* the device's and its own */
+    char *built_options; /* unsaved: what it was built with */
 } clq_program;
 
 struct clq_device {
@@ -97,25 +99,36 @@ struct clq_device {
     atomic_bool lost;
     char loss[CLQ_REASON_MAX]; /* why; written once, before `lost` is set */
     pthread_mutex_t lock;      /* programs, service */
+    pthread_mutex_t building;  /* held while a program is built from source, but for twins */
+    pthread_cond_t built;      /* a program was made, or failed */
     clq_program *programs;
     cl_command_queue service; /* for the layer's own fills; made on first use */
 };
 
 /* The lowest number that no other opened device holds, or -1 where the driver needs none (twin.c). */
-clq_status clq_twin_take(const clq_device *device, int *out);
-void clq_twin_return(int twin); /* takes -1, as do the following */
+clq_status clq_twin_take(clq_device *device, int *out);
+/* The first before the device's programs go: from then on no twin asks it for one. The other when they are gone. */
+void clq_twin_leave(const clq_device *device);
+void clq_twin_return(int twin); /* takes -1 */
 /* Makes a program's binary this twin's own; false where its form is not known, and another twin may have built it. */
 bool clq_twin_name(int twin, unsigned char *binary, size_t bytes);
-/* Around building a program and keeping it: of twins that want the same, one compiles and the others find it kept. */
-void clq_twin_build_begin(int twin);
-void clq_twin_build_end(int twin);
-/* Whether no other device is open that may want what this one builds. */
-bool clq_twin_is_alone(int twin);
+/* Around building a program from source, of all twins one at a time. Taken before any device's lock. */
+void clq_building_begin(clq_device *device);
+void clq_building_end(clq_device *device);
+/* While building: a twin that has built the program keeps it now, for this one to find. */
+void clq_twin_ask(const clq_device *device, clq_hash128 key);
+
+/* The text with only the named kernels in it, on the lines where they were; "": all. NULL without memory. (wanted.c) */
+char *clq_wanted_source(const char *text, const char *kernels);
 
 /* Releases the program table, saving what the cache does not hold yet. */
 void clq_programs_close(clq_device *device);
-/* The program of an embedded source, built on first use. The device's table owns it. */
-clq_status clq_program_get(clq_device *device, const char *file, const char *options, cl_program *out);
+/* Keeps the program, if it was built here and not kept yet, for others that want it before its kernels ran. */
+void clq_programs_offer(clq_device *device, clq_hash128 key);
+/* The program of an embedded source, with these of its kernels ("": all), built on first use. The device's table owns
+ * it. */
+clq_status clq_program_get(clq_device *device, const char *file, const char *options, const char *kernels,
+                           cl_program *out);
 
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,

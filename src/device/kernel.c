@@ -4,8 +4,13 @@
 
 clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function,
                              clq_kernel **out) {
+    return clq_kernel_create_among(device, file, options, "", function, out);
+}
+
+clq_status clq_kernel_create_among(clq_device *device, const char *file, const char *options, const char *kernels,
+                                   const char *function, clq_kernel **out) {
     cl_program program;
-    CLQ_TRY(clq_program_get(device, file, options, &program));
+    CLQ_TRY(clq_program_get(device, file, options, kernels, &program));
     clq_kernel *kernel = clq_alloc(1, sizeof *kernel);
     if (!kernel) return CLQ_MEMORY;
     cl_int error;

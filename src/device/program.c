@@ -18,12 +18,13 @@ const char *clq_source_text(const char *file) {
 }
 
 /* Everything that the compiled program depends on. */
-static clq_status program_key(const clq_device *device, const char *source, const char *options, clq_hash128 *out) {
+static clq_status program_key(const clq_device *device, const char *source, const char *options, const char *kernels,
+                              clq_hash128 *out) {
     const clq_device_info *info = &device->info;
     clq_text text = {0};
-    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s %s\n", clq_version(), info->platform,
+    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s %s\n%s\n", clq_version(), info->platform,
                  device->platform_version, info->vendor, info->name, info->driver_version, info->opencl_version,
-                 info->driver, (unsigned)info->vector_width, device->options, options);
+                 info->driver, (unsigned)info->vector_width, device->options, options, kernels);
     const char *prelude = clq_source_text("prelude");
     clq_text_add_bytes(&text, prelude, strlen(prelude));
     clq_text_add_bytes(&text, source, strlen(source));
@@ -63,11 +64,11 @@ static cl_int build(const clq_device *device, cl_program program, const char *op
 }
 
 /* *out stays NULL where the cache has nothing that the driver takes. */
-static clq_status build_from_cache(const clq_device *device, clq_hash128 key, const char *options, cl_program *out) {
+static clq_status build_from_cache(const clq_device *device, const clq_program *entry, cl_program *out) {
     if (!device->cache_dir) return CLQ_OK;
     void *binary = NULL;
     size_t bytes = 0;
-    CLQ_TRY(clq_cache_load(device->cache_dir, folder, key, &binary, &bytes));
+    CLQ_TRY(clq_cache_load(device->cache_dir, folder, entry->key, &binary, &bytes));
     if (!binary) return CLQ_OK;
     if (!clq_twin_name(device->twin, binary, bytes)) {
         clq_free(binary);
@@ -77,7 +78,7 @@ static clq_status build_from_cache(const clq_device *device, clq_hash128 key, co
     cl_int state = CL_INVALID_BINARY, error;
     cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, binaries, &state, &error);
     clq_free(binary);
-    if (program && state == CL_SUCCESS && build(device, program, options) == CL_SUCCESS) {
+    if (program && state == CL_SUCCESS && build(device, program, entry->options) == CL_SUCCESS) {
         *out = program;
         return CLQ_OK;
     }
@@ -86,15 +87,19 @@ static clq_status build_from_cache(const clq_device *device, clq_hash128 key, co
     return CLQ_OK;
 }
 
-static clq_status build_from_source(const clq_device *device, const clq_kernel_source *source, const char *options,
-                                    cl_program *out) {
-    const char *file = source->name;
-    char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file);
-    if (!line) return CLQ_MEMORY;
-    const char *parts[3] = {clq_source_text("prelude"), line, source->text};
+static clq_status build_from_source(const clq_device *device, const clq_program *entry, cl_program *out) {
+    const char *file = entry->source->name, *options = entry->built_options;
+    char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file), *text = NULL;
+    if (line) text = clq_wanted_source(entry->source->text, entry->kernels);
+    if (!text) {
+        clq_free(line);
+        return CLQ_MEMORY;
+    }
+    const char *parts[3] = {clq_source_text("prelude"), line, text};
     cl_int error;
     cl_program program = clCreateProgramWithSource(device->context, 3, parts, NULL, &error);
     clq_free(line);
+    clq_free(text);
     if (!program) return clq_cl_fail(device, error, "making the program %s.cl", file);
     error = build(device, program, options);
     if (error == CL_SUCCESS) {
@@ -151,43 +156,56 @@ static void save(const clq_device *device, const clq_program *entry) {
     clq_free(binary);
 }
 
-/* From the cache, or else from source. What a twin built is kept at once, where there are others to find it. */
-static clq_status load_or_build(const clq_device *device, const clq_kernel_source *source, const char *options,
-                                clq_program *entry) {
-    CLQ_TRY(build_from_cache(device, entry->key, options, &entry->program));
-    if (entry->program) return CLQ_OK;
-    entry->unsaved = true;
-    entry->source = source;
+static clq_status build_here(const clq_device *device, clq_program *entry, cl_program *out) {
     entry->built_options =
-        device->twin > 0 ? clq_strprintf("%s -DCLQ_TWIN=%d", options, device->twin) : clq_strdup(options);
+        device->twin > 0 ? clq_strprintf("%s -DCLQ_TWIN=%d", entry->options, device->twin) : clq_strdup(entry->options);
     if (!entry->built_options) return CLQ_MEMORY;
-    CLQ_TRY(build_from_source(device, source, entry->built_options, &entry->program));
-    entry->early = !clq_twin_is_alone(device->twin);
-    if (entry->early) save(device, entry);
+    CLQ_TRY(build_from_source(device, entry, out));
+    entry->unsaved = true;
     return CLQ_OK;
 }
 
+/* From the cache, or else from source: one at a time, since the drivers' compilers work so anyway. A twin may have the
+ * program, or be just now building it. */
+static clq_status load_or_build(clq_device *device, clq_program *entry, cl_program *out) {
+    *out = NULL;
+    CLQ_TRY(build_from_cache(device, entry, out));
+    if (*out) return CLQ_OK;
+    clq_building_begin(device);
+    clq_twin_ask(device, entry->key);
+    clq_status status = device->twin >= 0 ? build_from_cache(device, entry, out) : CLQ_OK;
+    if (status == CLQ_OK && !*out) status = build_here(device, entry, out);
+    clq_building_end(device);
+    return status;
+}
+
+/* ---- the table ---- */
+
 static void entry_free(clq_program *entry) {
     if (!entry) return;
+    clq_free(entry->kernels);
+    clq_free(entry->options);
     clq_free(entry->built_options);
     clq_free(entry);
 }
 
-static clq_status program_add(clq_device *device, const clq_kernel_source *source, const char *options, clq_hash128 key,
-                              clq_program **out) {
+static clq_program *find(const clq_device *device, clq_hash128 key) {
+    clq_program *entry = device->programs;
+    while (entry && (entry->key.low != key.low || entry->key.high != key.high)) entry = entry->next;
+    return entry;
+}
+
+static clq_status add(clq_device *device, const clq_kernel_source *source, const char *options, const char *kernels,
+                      clq_hash128 key, clq_program **out) {
     clq_program *entry = clq_alloc(1, sizeof *entry);
-    if (entry) entry->key = key;
-    char *all = clq_strprintf("%s %s", device->options, options);
-    clq_status status = entry && all ? CLQ_OK : CLQ_MEMORY;
-    if (status == CLQ_OK) {
-        clq_twin_build_begin(device->twin);
-        status = load_or_build(device, source, all, entry);
-        clq_twin_build_end(device->twin);
-    }
-    clq_free(all);
-    if (status != CLQ_OK) {
+    if (!entry) return CLQ_MEMORY;
+    entry->key = key;
+    entry->source = source;
+    entry->options = clq_strprintf("%s %s", device->options, options);
+    entry->kernels = clq_strdup(kernels);
+    if (!entry->options || !entry->kernels) {
         entry_free(entry);
-        return status;
+        return CLQ_MEMORY;
     }
     entry->next = device->programs;
     device->programs = entry;
@@ -195,20 +213,73 @@ static clq_status program_add(clq_device *device, const clq_kernel_source *sourc
     return CLQ_OK;
 }
 
-clq_status clq_program_get(clq_device *device, const char *file, const char *options, cl_program *out) {
+static void take_out(clq_device *device, clq_program *entry) {
+    clq_program **at = &device->programs;
+    while (*at != entry) at = &(*at)->next;
+    *at = entry->next;
+    entry_free(entry);
+}
+
+clq_status clq_program_get(clq_device *device, const char *file, const char *options, const char *kernels,
+                           cl_program *out) {
     CLQ_TRY(clq_device_alive(device));
     const clq_kernel_source *source = find_source(file);
     if (!source) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", file);
     clq_hash128 key;
-    CLQ_TRY(program_key(device, source->text, options, &key));
+    CLQ_TRY(program_key(device, source->text, options, kernels, &key));
     clq_status status = CLQ_OK;
+    clq_program *entry;
+    cl_program program = NULL;
     pthread_mutex_lock(&device->lock);
-    clq_program *entry = device->programs;
-    while (entry && (entry->key.low != key.low || entry->key.high != key.high)) entry = entry->next;
-    if (!entry) status = program_add(device, source, options, key, &entry);
-    if (status == CLQ_OK) *out = entry->program;
+    while ((entry = find(device, key)) && !entry->program) pthread_cond_wait(&device->built, &device->lock);
+    if (entry)
+        program = entry->program;
+    else
+        status = add(device, source, options, kernels, key, &entry);
     pthread_mutex_unlock(&device->lock);
+    if (status == CLQ_OK && !program) {
+        status = load_or_build(device, entry, &program);
+        pthread_mutex_lock(&device->lock);
+        entry->program = program;
+        if (status != CLQ_OK) take_out(device, entry);
+        pthread_cond_broadcast(&device->built);
+        pthread_mutex_unlock(&device->lock);
+    }
+    if (status == CLQ_OK) *out = program;
     return status;
+}
+
+/* ---- keeping ---- */
+
+void clq_programs_offer(clq_device *device, clq_hash128 key) {
+    pthread_mutex_lock(&device->lock);
+    clq_program *entry = find(device, key);
+    if (entry && entry->program && entry->unsaved && !clq_device_lost(device)) {
+        save(device, entry);
+        entry->early = true;
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+bool clq_device_has_unkept(clq_device *device) {
+    pthread_mutex_lock(&device->lock);
+    const clq_program *entry = device->programs;
+    while (entry && !entry->unsaved) entry = entry->next;
+    pthread_mutex_unlock(&device->lock);
+    return entry && device->cache_dir;
+}
+
+void clq_device_keep_programs(clq_device *device) {
+    if (clq_device_lost(device)) return;
+    clq_building_begin(device);
+    pthread_mutex_lock(&device->lock);
+    for (clq_program *entry = device->programs; entry; entry = entry->next) {
+        if (!entry->program || !entry->unsaved || entry->early) continue;
+        save(device, entry);
+        entry->unsaved = false;
+    }
+    pthread_mutex_unlock(&device->lock);
+    clq_building_end(device);
 }
 
 /* PoCL specialises a kernel for its work-group at the first launch, and a binary that is asked for after it holds that
@@ -217,7 +288,7 @@ clq_status clq_program_get(clq_device *device, const char *file, const char *opt
 static void save_whole(const clq_device *device, clq_program *entry) {
     cl_program again;
     if (entry->early) {
-        if (build_from_source(device, entry->source, entry->built_options, &again) != CLQ_OK) return;
+        if (build_from_source(device, entry, &again) != CLQ_OK) return;
         (void)clReleaseProgram(entry->program);
         entry->program = again;
     }

@@ -17,6 +17,7 @@ enum { TWINS_MAX = 256 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool taken[TWINS_MAX];
+static clq_device *devices[TWINS_MAX]; /* that can be asked; changes under `building` */
 static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;
 static const char letters[] = "ABCDEFGHIJKLMNOP", numerals[] = "abcdefghijklmnop";
 
@@ -27,7 +28,11 @@ static bool confuses_twins(const clq_device *device) {
     return !at || sscanf(at, "PoCL %d", &major) != 1 || major < 7;
 }
 
-clq_status clq_twin_take(const clq_device *device, int *out) {
+bool clq_device_compiles_late(const clq_device *device) {
+    return strcmp(device->info.driver, "pocl") == 0 && device->info.type == CLQ_DEVICE_CPU;
+}
+
+clq_status clq_twin_take(clq_device *device, int *out) {
     *out = -1;
     if (!confuses_twins(device)) return CLQ_OK;
     int twin = 0;
@@ -36,6 +41,9 @@ clq_status clq_twin_take(const clq_device *device, int *out) {
     if (twin < TWINS_MAX) taken[twin] = true;
     pthread_mutex_unlock(&lock);
     if (twin == TWINS_MAX) return clq_fail(CLQ_NO_DEVICE, "%d devices of PoCL are open: close some first", TWINS_MAX);
+    pthread_mutex_lock(&building);
+    devices[twin] = device;
+    pthread_mutex_unlock(&building);
     *out = twin;
     return CLQ_OK;
 }
@@ -69,18 +77,22 @@ void clq_twin_return(int twin) {
     pthread_mutex_unlock(&lock);
 }
 
-bool clq_twin_is_alone(int twin) {
-    int open = 0;
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < TWINS_MAX; i++) open += taken[i];
-    pthread_mutex_unlock(&lock);
-    return twin < 0 || open == 1;
+void clq_twin_leave(const clq_device *device) {
+    if (device->twin < 0) return;
+    pthread_mutex_lock(&building);
+    devices[device->twin] = NULL;
+    pthread_mutex_unlock(&building);
 }
 
-void clq_twin_build_begin(int twin) {
-    if (twin >= 0) pthread_mutex_lock(&building);
+void clq_twin_ask(const clq_device *device, clq_hash128 key) {
+    if (device->twin < 0 || !device->cache_dir) return;
+    for (int i = 0; i < TWINS_MAX; i++) {
+        clq_device *other = devices[i];
+        if (other && other != device && other->cache_dir && strcmp(other->cache_dir, device->cache_dir) == 0)
+            clq_programs_offer(other, key);
+    }
 }
 
-void clq_twin_build_end(int twin) {
-    if (twin >= 0) pthread_mutex_unlock(&building);
-}
+void clq_building_begin(clq_device *device) { pthread_mutex_lock(device->twin >= 0 ? &building : &device->building); }
+
+void clq_building_end(clq_device *device) { pthread_mutex_unlock(device->twin >= 0 ? &building : &device->building); }

@@ -100,6 +100,9 @@ const char *clq_segment_name(clq_segment segment); /* "forward", … */
 typedef struct clq_plan clq_plan;
 clq_status clq_plan_create(const clq_model *model, clq_device *device, const clq_plan_config *config, clq_plan **out);
 void clq_plan_destroy(clq_plan *plan); /* takes NULL */
+/* For other devices of the kind to find, so that the plan's programs are compiled once: keeps those that were built
+ * from source, as they are when all kernels ran. Directly after creating. */
+clq_status clq_plan_keep_programs(clq_plan *plan);
 
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment segment);
 void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale); /* scale = 1 / global count */

@@ -157,6 +157,19 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_free(plan);
 }
 
+clq_status clq_plan_keep_programs(clq_plan *plan) {
+    if (!clq_device_has_unkept(plan->device)) return CLQ_OK;
+    if (clq_device_compiles_late(plan->device)) {
+        clq_queue *queue;
+        CLQ_TRY(clq_queue_create(plan->device, 0, &queue));
+        clq_status status = clq_list_launch_first(plan->list, queue);
+        clq_queue_destroy(queue);
+        CLQ_TRY(status);
+    }
+    clq_device_keep_programs(plan->device);
+    return CLQ_OK;
+}
+
 const char *clq_segment_name(clq_segment segment) {
     static const char *const names[CLQ_SEGMENT_COUNT] = {"forward", "loss", "backward", "norm", "update"};
     return names[segment];

@@ -88,8 +88,9 @@ static clq_status check_group(const clq_launch *launch) {
                     most, items);
 }
 
-static clq_status bind_kernel(clq_list *list, clq_launch *launch) {
-    CLQ_TRY(clq_kernel_create(list->device, launch->file, launch->options, launch->function, &launch->kernel));
+static clq_status bind_kernel(clq_list *list, clq_launch *launch, const clq_program_wish *program) {
+    CLQ_TRY(clq_kernel_create_among(list->device, program->file, program->options, program->kernels, launch->function,
+                                    &launch->kernel));
     CLQ_TRY(check_group(launch));
     for (size_t i = 0; i < launch->argument_count; i++) {
         clq_argument *argument = &list->arguments[launch->first_argument + i];
@@ -113,21 +114,89 @@ static clq_status bind_kernel(clq_list *list, clq_launch *launch) {
     return CLQ_OK;
 }
 
+/* The programs that a list's launches are of: each has the kernels of all of them that have its source and options. */
+typedef struct programs {
+    clq_program_wish *wishes;
+    size_t count;
+    clq_text *kernels; /* of each */
+    size_t *of;        /* of each launch */
+} programs;
+
+static void programs_free(programs *p) {
+    for (size_t i = 0; i < p->count; i++) clq_free(p->kernels[i].data);
+    clq_free(p->wishes);
+    clq_free(p->kernels);
+    clq_free(p->of);
+}
+
+static bool launches_before(const clq_list *list, const programs *p, size_t launch) {
+    for (size_t i = 0; i < launch; i++)
+        if (list->launches[i].file && p->of[i] == p->of[launch] &&
+            strcmp(list->launches[i].function, list->launches[launch].function) == 0)
+            return true;
+    return false;
+}
+
+static clq_status programs_of(const clq_list *list, programs *out) {
+    programs p = {.wishes = clq_alloc(list->launch_count, sizeof *p.wishes),
+                  .kernels = clq_alloc(list->launch_count, sizeof *p.kernels),
+                  .of = clq_alloc(list->launch_count, sizeof *p.of)};
+    bool whole = p.wishes && p.kernels && p.of;
+    for (size_t i = 0; i < list->launch_count && whole; i++) {
+        const clq_launch *launch = &list->launches[i];
+        if (!launch->file) continue;
+        size_t k = 0;
+        while (k < p.count && (strcmp(p.wishes[k].file, launch->file) || strcmp(p.wishes[k].options, launch->options)))
+            k++;
+        if (k == p.count) p.wishes[p.count++] = (clq_program_wish){.file = launch->file, .options = launch->options};
+        p.of[i] = k;
+        if (launches_before(list, &p, i)) continue;
+        clq_text_add(&p.kernels[k], p.kernels[k].length ? " %s" : "%s", launch->function);
+        whole = !p.kernels[k].failed;
+    }
+    if (!whole) {
+        programs_free(&p);
+        return CLQ_MEMORY;
+    }
+    for (size_t k = 0; k < p.count; k++) p.wishes[k].kernels = p.kernels[k].data;
+    *out = p;
+    return CLQ_OK;
+}
+
+/* Names the launch whose program could not be made. */
+static clq_status load_programs(const clq_list *list, const programs *p) {
+    size_t failed;
+    clq_status status = clq_device_load_programs(list->device, p->wishes, p->count, &failed);
+    for (size_t i = 0; i < list->launch_count && status != CLQ_OK; i++)
+        if (list->launches[i].file && p->of[i] == failed)
+            return clq_fail_within(status, "%s, %s", list->launches[i].scope, list->launches[i].label);
+    return status;
+}
+
+static clq_status bind_launches(clq_list *list, const programs *p) {
+    for (size_t i = 0; i < list->launch_count; i++) {
+        clq_launch *launch = &list->launches[i];
+        clq_status status = launch->file ? bind_kernel(list, launch, &p->wishes[p->of[i]]) : bind_call(list, launch);
+        if (status != CLQ_OK) return clq_fail_within(status, "%s, %s", launch->scope, launch->label);
+    }
+    return CLQ_OK;
+}
+
 clq_status clq_list_bind(clq_list *list) {
     CLQ_TRY(clq_list_status(list));
     if (list->bound) return CLQ_OK;
     if (list->open || list->pending)
         return clq_fail(CLQ_STATE, "%s: the last launch was not given its work", list->scope);
-    for (size_t i = 0; i < list->launch_count; i++) {
-        clq_launch *launch = &list->launches[i];
-        clq_status status = launch->file ? bind_kernel(list, launch) : bind_call(list, launch);
-        if (status == CLQ_OK) continue;
-        status = clq_fail_within(status, "%s, %s", launch->scope, launch->label);
+    programs p;
+    CLQ_TRY(programs_of(list, &p));
+    clq_status status = load_programs(list, &p);
+    if (status == CLQ_OK) status = bind_launches(list, &p);
+    programs_free(&p);
+    if (status != CLQ_OK)
         clq_list_unbind(list);
-        return status;
-    }
-    list->bound = true;
-    return CLQ_OK;
+    else
+        list->bound = true;
+    return status;
 }
 
 /* ---- running ---- */
@@ -177,4 +246,36 @@ clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t e
         if (status != CLQ_OK) return clq_fail_within(status, "%s, %s", launch->scope, launch->label);
     }
     return CLQ_OK;
+}
+
+/* ---- first launches ---- */
+
+static clq_status zero_arguments(clq_list *list, const clq_launch *launch, clq_queue *queue) {
+    for (size_t i = 0; i < launch->argument_count; i++) {
+        const clq_argument *argument = &list->arguments[launch->first_argument + i];
+        if (argument->kind != CLQ_ARGUMENT_VALUE || argument->value == CLQ_NO_VALUE) continue;
+        const clq_value_slot *slot = &list->values[argument->value - 1];
+        CLQ_TRY(clq_queue_fill_zero(queue, slot->buffer, slot->offset + argument->offset, argument->bytes));
+    }
+    return CLQ_OK;
+}
+
+static clq_status launch_first(clq_list *list, clq_queue *queue) {
+    for (size_t i = 0; i < list->launch_count; i++) {
+        clq_launch *launch = &list->launches[i];
+        if (!launch->file) continue;
+        CLQ_TRY(zero_arguments(list, launch, queue));
+        CLQ_TRY(run_launch(list, launch, queue, list->capacity));
+    }
+    for (size_t i = 0; i < list->launch_count; i++) CLQ_TRY(zero_arguments(list, &list->launches[i], queue));
+    return clq_queue_finish(queue);
+}
+
+clq_status clq_list_launch_first(clq_list *list, clq_queue *queue) {
+    if (!list->bound) return clq_fail(CLQ_STATE, "a launch list is run before it is bound");
+    clq_word count = list->params[CLQ_PARAM_COUNT];
+    list->params[CLQ_PARAM_COUNT].as_int = (int)list->capacity;
+    clq_status status = launch_first(list, queue);
+    list->params[CLQ_PARAM_COUNT] = count;
+    return status;
 }

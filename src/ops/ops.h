@@ -109,6 +109,9 @@ void clq_list_set_float(clq_list *list, clq_param param, float value);
 /* Enqueues launches [first, end) on an in-order queue of the list's device for COUNT examples. No allocation, no
  * look-up; arguments are touched only where a parameter changed. */
 clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end);
+/* Launches each kernel once, for a full batch, with all memory zero, and leaves all of it zero: for drivers that
+ * compile then. Calls of libraries are left out. Before the list's first use. */
+clq_status clq_list_launch_first(clq_list *list, clq_queue *queue);
 
 /* ---- questions (question.c)
  * What can be made in several ways is a question: a text that tells the operation and its shape, and candidates, the

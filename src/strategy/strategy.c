@@ -261,6 +261,13 @@ static clq_status tune(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
+/* Whether a later replica may take what was compiled for this one. */
+static bool has_followers(const clq_strategy *strategy, unsigned replica) {
+    for (unsigned r = replica + 1; r < strategy->count; r++)
+        if (clq_answers_are_shared(strategy->replicas[replica].device, strategy->replicas[r].device)) return true;
+    return false;
+}
+
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
     unsigned count = devices->count;
     strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
@@ -277,6 +284,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
         replica->index = r;
         replica->share = strategy->counts[0];
         clq_status status = clq_replica_open(replica);
+        if (status == CLQ_OK && has_followers(strategy, r)) status = clq_plan_keep_programs(replica->plan);
         if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
     }
     CLQ_TRY(create_crew(strategy));

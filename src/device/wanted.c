@@ -1,0 +1,72 @@
+/* The source of a program that has only some of a file's kernels: a compiler spends its time on every kernel that it is
+ * shown, and PoCL once more when it is asked for the program's binary. */
+#include "device/internal.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+static bool starts_kernel(const char *line) {
+    static const char *const starts[] = {"kernel ", "TILE_KERNEL ", "KERNEL "};
+    for (size_t i = 0; i < CLQ_COUNT_OF(starts); i++)
+        if (strncmp(line, starts[i], strlen(starts[i])) == 0) return true;
+    return false;
+}
+
+/* The name behind `void`; its length, 0 where there is none. */
+static size_t kernel_name(const char *definition, const char **name) {
+    const char *at = strstr(definition, "void");
+    if (!at) return 0;
+    at += strlen("void");
+    while (isspace((unsigned char)*at)) at++;
+    size_t length = 0;
+    while (is_word(at[length])) length++;
+    *name = at;
+    return length;
+}
+
+static bool is_among(const char *names, const char *name, size_t length) {
+    for (const char *at = names; *at;) {
+        size_t next = strcspn(at, " ");
+        if (next == length && strncmp(at, name, length) == 0) return true;
+        at += next + strspn(at + next, " ");
+    }
+    return false;
+}
+
+static const char *line_end(const char *line) {
+    const char *end = strchr(line, '\n');
+    return end ? end : line + strlen(line);
+}
+
+/* Where a definition's last line ends: the first one that ends it on its own line, or a brace in the first column. */
+static char *definition_end(char *definition) {
+    const char *end = line_end(definition);
+    if (end > definition && end[-1] == '}') return (char *)end;
+    for (const char *line = end; *line == '\n';) {
+        line++;
+        end = line_end(line);
+        if (*line == '}') return (char *)end;
+        line = end;
+    }
+    return (char *)end;
+}
+
+char *clq_wanted_source(const char *text, const char *kernels) {
+    char *copy = clq_strdup(text);
+    if (!copy || kernels[0] == '\0') return copy;
+    for (char *line = copy; *line;) {
+        char *end = (char *)line_end(line);
+        const char *name;
+        if (starts_kernel(line)) {
+            size_t length = kernel_name(line, &name);
+            end = definition_end(line);
+            if (!is_among(kernels, name, length))
+                for (char *at = line; at < end; at++) /* messages of compilers keep their lines */
+                    if (*at != '\n') *at = ' ';
+        }
+        line = *end ? end + 1 : end;
+    }
+    return copy;
+}
