@@ -304,8 +304,11 @@ static void test_twins(void **state) {
     logged[0] = '\0';
     clq_log_set_sink(keep_log, NULL, CLQ_LOG_INFO);
     add_on(devices[0], 41);
-    assert_int_equal(entries(path, sizeof path), 1);
+    assert_int_equal(entries(path, sizeof path), 0);
     add_on(devices[1], 42);
+    assert_int_equal(entries(path, sizeof path), 1); /* the first one's, which was asked for it */
+    assert_true(clq_device_has_unkept(devices[0]));
+    assert_false(clq_device_has_unkept(devices[1]));
     assert_string_equal(logged, ""); /* as it is: taken */
     size_t bytes;
     unsigned char *entry = read_all(path, &bytes);
@@ -332,21 +335,31 @@ static bool holds_launched_kernel(const char *path) {
     return found;
 }
 
-/* What one run compiles the next one has: also where it was kept early, for others, before it ran. */
+/* What one run compiles the next one has: kept at the end, early for another device before it ran, or when told to. */
 static void test_launched_kernels_are_kept(void **state) {
     (void)state;
-    for (int others = 0; others < 2; others++) {
+    enum { AT_THE_END, FOR_ANOTHER, WHEN_TOLD, WAYS };
+    for (int way = 0; way < WAYS; way++) {
         clq_system *system;
-        clq_device *device, *other = NULL;
+        clq_device *device, *other;
+        clq_kernel *kernel;
         uint32_t indices[TEST_DEVICES];
         char path[1024];
         remove_below(folder);
         CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
         find_devices(system, indices);
         CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &device));
-        if (others) CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &other));
+        CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &other));
+        CHECK_OK(clq_kernel_create(device, "selftest", "-DTWINS", "add_words", &kernel));
+        clq_kernel_destroy(kernel);
+        if (way == FOR_ANOTHER) {
+            CHECK_OK(clq_kernel_create(other, "selftest", "-DTWINS", "add_words", &kernel));
+            clq_kernel_destroy(kernel);
+        }
         add_on(device, 41);
-        assert_int_equal(entries(path, sizeof path), others);
+        if (way == WHEN_TOLD) clq_device_keep_programs(device);
+        assert_int_equal(entries(path, sizeof path), way == AT_THE_END ? 0 : 1);
+        assert_int_equal(clq_device_has_unkept(device), way != WHEN_TOLD);
         clq_device_close(device);
         clq_device_close(other);
         assert_int_equal(entries(path, sizeof path), 1);
