@@ -238,6 +238,11 @@ clq_status clq_queue_spans(clq_queue *queue, clq_span **out, size_t *count, doub
 /* The embedded sources (made at build time from cl/): for tests and messages. NULL where there is none. */
 const char *clq_source_text(const char *file);
 
+/* For trials: programs that were built since the mark, whose kernels are destroyed, are forgotten, and not kept on disk
+ * when the device closes, which may take as long as building them. One thread alone uses the device meanwhile. */
+const void *clq_device_mark_programs(const clq_device *device);
+void clq_device_drop_programs(clq_device *device, const void *mark);
+
 /* ---- known-answer tests (doctor.c) ---- */
 
 /* The quick ones that a device must pass before it is used: arithmetic, a loop beyond 65,535 iterations, a

@@ -329,3 +329,16 @@ clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const v
     if (!device->cache_dir) return clq_fail(CLQ_STATE, "there is no folder for caches");
     return clq_cache_store(device->cache_dir, folder, key, data, bytes);
 }
+
+/* ---- trials ---- */
+
+const void *clq_device_mark_programs(const clq_device *device) { return device->programs; }
+
+void clq_device_drop_programs(clq_device *device, const void *mark) {
+    while (device->programs != mark && !clq_device_lost(device)) {
+        clq_program *entry = device->programs;
+        device->programs = entry->next;
+        (void)clReleaseProgram(entry->program);
+        entry_free(entry);
+    }
+}

@@ -146,6 +146,7 @@ clq_plan_norms(const clq_plan *plan); /* f32 (variables): sum of squares per var
 
 typedef struct clq_tune_config {
     bool anew;       /* also what was measured before */
+    bool compares;   /* the step as it was and as it is answered then: a last row of the log */
     double budget_s; /* from when the plan by rule is built; 0: without end */
     /* For tests; NULL: of the device, and clq_now. A trial gives the seconds of launches [first, end). */
     clq_status (*trial)(void *context, clq_plan *plan, size_t first, size_t end, double *seconds);
@@ -170,8 +171,7 @@ typedef struct clq_tune_log {
 } clq_tune_log;
 void clq_tune_log_release(clq_tune_log *log);
 
-/* log: rows are added, and a last one that compares a step without its update as it was with one as it is answered now;
- * may be NULL. Errors as of clq_plan_create and clq_plan_run, but of the plan by rule alone. */
+/* log: rows are added; may be NULL. Errors as of clq_plan_create and clq_plan_run, but of the plan by rule alone. */
 clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_plan_config *config,
                          const clq_tune_config *tune, clq_tune_log *log);
 

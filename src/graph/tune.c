@@ -15,6 +15,7 @@ typedef struct tuner {
     clq_answer *answers;
     size_t answer_capacity;
     clq_tune_log *log;
+    const void *mark;      /* programs of candidates were built behind it; NULL: there are none */
     double begun, longest; /* longest: that a candidate took */
     bool over;             /* the budget was at its end */
 } tuner;
@@ -176,7 +177,7 @@ static clq_status keep(const tuner *t) {
     return CLQ_OK;
 }
 
-/* The step as it was, beside the one with the winners. */
+/* A step without its update as it was, beside the one with the winners. */
 static clq_status measure_steps(tuner *t) {
     clq_question whole;
     clq_question_start(&whole, "step without its update");
@@ -203,14 +204,15 @@ static clq_status measure_steps(tuner *t) {
     return CLQ_OK;
 }
 
-static clq_status tune(tuner *t, bool compare_steps) {
+static clq_status tune(tuner *t) {
     CLQ_TRY(clq_plan_create(t->model, t->device, &t->config, &t->best));
     if (!next_question(t)) return CLQ_OK;
     CLQ_TRY(clq_trials_open(t->best, t->tune, &t->trials));
     CLQ_TRY(clq_trials_prepare(&t->trials, t->best));
+    t->mark = clq_device_mark_programs(t->device);
     t->begun = now(t);
     CLQ_TRY(measure_all(t));
-    if (compare_steps) CLQ_TRY(measure_steps(t));
+    if (t->tune->compares) CLQ_TRY(measure_steps(t));
     return keep(t);
 }
 
@@ -225,8 +227,9 @@ clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_p
     tuner t = {.model = model, .device = device, .config = *config, .tune = tune_config, .log = log ? log : &own};
     t.table.by_rule = tune_config->anew;
     t.config.answers = &t.table;
-    clq_status status = tune(&t, log != NULL);
+    clq_status status = tune(&t);
     clq_plan_destroy(t.best);
+    if (t.mark) clq_device_drop_programs(device, t.mark);
     clq_trials_release(&t.trials);
     clq_free(t.answers);
     clq_tune_log_release(&own);
@@ -236,7 +239,7 @@ clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_p
 clq_tune_config clq_tune_config_of(clq_tuning tuning, double seconds) {
     static const double quick_s = 2;
     bool full = tuning == CLQ_TUNING_FULL;
-    return (clq_tune_config){.anew = full, .budget_s = seconds > 0 ? seconds : full ? 0 : quick_s};
+    return (clq_tune_config){.anew = full, .compares = full, .budget_s = seconds > 0 ? seconds : full ? 0 : quick_s};
 }
 
 void clq_tune_log_release(clq_tune_log *log) {

@@ -199,8 +199,12 @@ static double scripted_now(void *context) { return ((script *)context)->clock; }
 
 static clq_status tune_with(script *s, const clq_model *m, bool anew, double budget_s, clq_tune_log *log) {
     const clq_plan_config config = training(NULL);
-    const clq_tune_config tune = {
-        .anew = anew, .budget_s = budget_s, .trial = scripted_trial, .now = scripted_now, .context = s};
+    const clq_tune_config tune = {.anew = anew,
+                                  .compares = log,
+                                  .budget_s = budget_s,
+                                  .trial = scripted_trial,
+                                  .now = scripted_now,
+                                  .context = s};
     return clq_plan_tune(m, device, &config, &tune, log);
 }
 
