@@ -71,7 +71,7 @@ static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, dou
 /* By the rule, or another shape that has room in registers. */
 static tile ask_for_tile(clq_list *list, const clq_rows_product *p, size_t pixels, double others, bool matrix,
                          clq_question *question) {
-    static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 2}, {4, 4}, {6, 4}, {8, 3}, {8, 1}};
+    static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 4}, {8, 1}};
     size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector);
     tile t = choose_tile(list, p->columns, pixels, others, matrix);
     clq_product_question(question, list, "tile of rows", &p->patches, p->columns, p->transposed);
