@@ -37,6 +37,7 @@ fail:
 
 static void end_member(clq_member *member) {
     for (size_t i = 0; i < member->ready_capacity; i++) clq_event_destroy(member->ready[i]);
+    clq_event_destroy(member->drained);
     clq_free(member->ready);
     clq_free(member->aside);
     for (size_t dtype = 0; dtype < CLQ_DTYPE_COUNT; dtype++)
@@ -149,11 +150,9 @@ clq_status clq_member_order(clq_crew *crew, unsigned rank, clq_queue *queue, clq
 
 /* A mark rather than a finish: it can be given up, and its status tells of a command that failed before it. */
 clq_status clq_member_drain(clq_crew *crew, unsigned rank, clq_queue *queue) {
-    clq_event *mark;
-    CLQ_TRY(clq_queue_mark(queue, &mark));
-    clq_status status = clq_member_wait(crew, rank, mark);
-    clq_event_destroy(mark);
-    return status;
+    clq_event **mark = &crew->members[rank].drained;
+    CLQ_TRY(clq_queue_mark_again(queue, mark));
+    return clq_member_wait(crew, rank, *mark);
 }
 
 /* ---- a collective from its first meeting to its last ---- */

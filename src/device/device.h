@@ -94,7 +94,9 @@ clq_status clq_queue_finish(clq_queue *queue);
 /* A point in a queue that another thread or queue of the same context can wait for. */
 typedef struct clq_event clq_event;
 clq_status clq_queue_mark(clq_queue *queue, clq_event **out); /* flushes */
-clq_status clq_event_wait(clq_event *event);                  /* blocks; a negative status is an error */
+/* The same in the place of *event, which nobody waits for any more, or NULL: then nothing is allocated. */
+clq_status clq_queue_mark_again(clq_queue *queue, clq_event **event);
+clq_status clq_event_wait(clq_event *event); /* blocks; a negative status is an error */
 /* The queue waits, not the host; but on a device that runs in its caller the host does. Whether a failure of the event
  * fails the queue's commands too is the driver's choice (PoCL: yes, Intel: no): who needs to know asks the event. */
 clq_status clq_queue_wait(clq_queue *queue, const clq_event *event);

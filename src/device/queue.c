@@ -141,6 +141,17 @@ clq_status clq_queue_mark(clq_queue *queue, clq_event **out) {
     return CLQ_OK;
 }
 
+clq_status clq_queue_mark_again(clq_queue *queue, clq_event **event) {
+    if (!*event) return clq_queue_mark(queue, event);
+    CLQ_TRY(clq_device_alive(queue->device));
+    cl_event handle = NULL;
+    cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &handle);
+    if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "enqueueing a marker");
+    (void)clReleaseEvent((*event)->handle);
+    **event = (clq_event){.device = queue->device, .handle = handle};
+    return clq_queue_flush(queue);
+}
+
 clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) {
     CLQ_TRY(clq_device_alive(device));
     cl_context context = NULL;

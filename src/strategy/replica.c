@@ -59,8 +59,6 @@ static clq_status finish_upload(clq_replica *replica) {
     if (!staging) return CLQ_OK;
     replica->uploading = NULL;
     clq_status status = staging->uploaded ? clq_event_wait(staging->uploaded) : CLQ_OK;
-    clq_event_destroy(staging->uploaded);
-    staging->uploaded = NULL;
     free_oldest_slot(replica);
     return status;
 }
@@ -83,7 +81,7 @@ static clq_status upload(clq_replica *replica, const clq_command *command) {
         CLQ_TRY(
             write_rows(replica, clq_plan_labels(replica->plan), staging->labels, command->count * config->label_bytes));
     }
-    return clq_queue_mark(replica->queue, &staging->uploaded);
+    return clq_queue_mark_again(replica->queue, &staging->uploaded);
 }
 
 /* ---- what commands do ---- */

@@ -47,7 +47,7 @@ typedef struct clq_command {
 /* Rows on their way to the device. */
 typedef struct clq_staging {
     clq_buffer *samples, *labels; /* pinned */
-    clq_event *uploaded;          /* once it has been enqueued, until the slot is freed */
+    clq_event *uploaded;          /* of the last upload; used again */
 } clq_staging;
 
 typedef struct clq_reducer clq_reducer;
