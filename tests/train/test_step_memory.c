@@ -1,4 +1,6 @@
-/* A training step allocates nothing once the first ones are over. (What drivers do by themselves is theirs.) */
+/* A training step allocates nothing once the first ones are over. (What drivers do by themselves is theirs; and among
+ * devices of several drivers an exchange waits by a driver's callback, which may come after the wait was given up: for
+ * that it takes a block of memory.) */
 #include "support/check.h"
 #include "train/train.h"
 
@@ -8,7 +10,7 @@ enum { BATCH = 12, SIDE = 28, FIRST = 4, STEPS = 6 };
 
 static clq_system *sys;
 
-static void check_steps(const char *spec, const char *model_name, size_t bucket_bytes) {
+static void check_steps(const char *spec, const char *model_name) {
     static unsigned char samples[BATCH * SIDE * SIDE];
     int32_t labels[BATCH];
     for (size_t i = 0; i < sizeof samples; i++) samples[i] = (unsigned char)(i * 7);
@@ -18,7 +20,6 @@ static void check_steps(const char *spec, const char *model_name, size_t bucket_
     clq_trainer *trainer;
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = BATCH;
-    config.bucket_bytes = bucket_bytes;
     assert_ok(clq_devices_select(sys, spec, &devices));
     assert_ok(clq_model_builtin(model_name, &model));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
@@ -41,13 +42,12 @@ static void check_steps(const char *spec, const char *model_name, size_t bucket_
 
 static void steps_allocate_nothing(void **state) {
     (void)state;
-    check_steps("pocl:0", "mlp", 0);
-    check_steps("pocl:0", "cnn", 0);
-    check_steps("pocl:0,pocl:1", "cnn", 0);
-    check_steps("pocl:5", "mlp", 0);
+    check_steps("pocl:0", "mlp");
+    check_steps("pocl:0", "cnn");
+    check_steps("pocl:0,pocl:1", "cnn");
+    check_steps("pocl:5", "mlp");
 #if defined(__x86_64__)
-    check_steps("intel", "mlp", 0);
-    check_steps("pocl:0,intel", "mlp", 0);
+    check_steps("intel", "mlp");
 #endif
 }
 
