@@ -56,27 +56,10 @@ ALWAYS_INLINE floatv load_until(global const float *p, global const float *end) 
 #define RESULT acc
 #endif
 
-/* One window's maximum in one vector of channels. The order of equals is kept by relu or of no matter behind it, where
- * the slope is zero; others may make equals, of which the first wins. none: 0, and not known to be: oclgrind 21.10
- * mistakes what compilers make of a choice between 0 and 1. */
+/* One window's maximum in one vector of channels. */
 ALWAYS_INLINE void store_window(const floatv *values, int column, global float *y, global uchar *winner, int none) {
-    floatv best = values[0];
-    intv where = none;
-#if ACT > 1
-    best = ACTIVATE(floatv, best);
-#endif
-    UNROLL for (int s = 1; s < PLACES; s++) {
-        floatv value = values[s * NR];
-#if ACT > 1
-        value = ACTIVATE(floatv, value);
-#endif
-        intv better = (value > best) | (value != value); /* NaN wins and stays */
-        best = better ? value : best;
-        where = better ? (intv)s : where;
-    }
-#if ACT == 1
-    best = ACTIVATE(floatv, best);
-#endif
+    intv where;
+    floatv best = best_of(values, NR, PLACES, none, &where);
 #if COLUMNS % VEC == 0
     if (column >= COLUMNS) return;
     *(global floatv *)(y + column) = best;

@@ -118,6 +118,32 @@ ALWAYS_INLINE void floatv_transpose(floatv square[VEC]) {
 #define SLOPE(T, y, dy) ((dy) * (1.0f - (y) * (y)))
 #endif
 
+/* The largest of n values, `step` vectors apart, behind the activation, and which it is: the first of equals; NaN wins
+ * and stays. The order of equals is kept by relu or of no matter behind it, where the slope is zero; other activations
+ * may make equals. none: 0, and not known to be: oclgrind 21.10 mistakes what compilers make of a choice between 0 and
+ * 1. */
+ALWAYS_INLINE floatv best_of(const floatv *values, int step, int n, int none, intv *which) {
+    floatv best = values[0];
+    intv where = none;
+#if defined(ACT) && ACT > 1
+    best = ACTIVATE(floatv, best);
+#endif
+    UNROLL for (int s = 1; s < n; s++) {
+        floatv value = values[s * step];
+#if defined(ACT) && ACT > 1
+        value = ACTIVATE(floatv, value);
+#endif
+        intv better = (value > best) | (value != value);
+        best = better ? value : best;
+        where = better ? (intv)s : where;
+    }
+#if defined(ACT) && ACT == 1
+    best = ACTIVATE(floatv, best);
+#endif
+    *which = where;
+    return best;
+}
+
 /* Philox4x32-10 (Salmon et al., SC 2011): the numbers of clq_philox4x32 on the host. */
 static inline uint4 philox4x32(ulong key, ulong counter_low, ulong counter_high) {
     uint k0 = (uint)key, k1 = (uint)(key >> 32);

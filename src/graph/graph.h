@@ -82,6 +82,7 @@ typedef struct clq_plan_config {
     bool gradient_norms;              /* also launches that measure the gradient (segment NORM) */
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_product_variant product;      /* tests force variants */
+    clq_conv_variant conv;
     clq_fusion fusion;
     const clq_answers *answers; /* the list's own, or NULL; borrowed by clq_plan_create */
 } clq_plan_config;

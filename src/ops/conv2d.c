@@ -1,5 +1,5 @@
 /* Two-dimensional convolutions (cross-correlations, as in Keras) as products with patches of images. */
-#include "ops/product.h"
+#include "ops/winograd.h"
 
 /* A convolution that is a matrix product as it lies in memory: by one pixel at a time, or by the whole image. */
 static bool as_dense(const clq_conv2d_problem *p, clq_dense_problem *out) {
@@ -38,6 +38,10 @@ static clq_patches patches_of_gradient(const clq_conv2d_problem *p) {
     };
 }
 
+static void add_rows(clq_list *list, const clq_rows_product *p) {
+    if (!clq_winograd_rows(list, p)) clq_product_rows(list, p);
+}
+
 void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value b,
                         clq_value y) {
     clq_dense_problem dense;
@@ -45,16 +49,16 @@ void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x
         clq_dense_forward(list, &dense, x, w, b, y);
         return;
     }
-    clq_product_rows(list, &(clq_rows_product){
-                               .label = "forward",
-                               .patches = patches_of_input(p),
-                               .columns = p->out_c,
-                               .activation = p->activation,
-                               .x = x,
-                               .w = w,
-                               .b = b,
-                               .y = y,
-                           });
+    add_rows(list, &(clq_rows_product){
+                       .label = "forward",
+                       .patches = patches_of_input(p),
+                       .columns = p->out_c,
+                       .activation = p->activation,
+                       .x = x,
+                       .w = w,
+                       .b = b,
+                       .y = y,
+                   });
 }
 
 void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz,
@@ -74,13 +78,13 @@ void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value 
                                     .dw = dw,
                                 });
     if (dx)
-        clq_product_rows(list, &(clq_rows_product){
-                                   .label = "input gradient",
-                                   .patches = patches_of_gradient(p),
-                                   .columns = p->in_c,
-                                   .transposed = true,
-                                   .x = dz,
-                                   .w = w,
-                                   .y = dx,
-                               });
+        add_rows(list, &(clq_rows_product){
+                           .label = "input gradient",
+                           .patches = patches_of_gradient(p),
+                           .columns = p->in_c,
+                           .transposed = true,
+                           .x = dz,
+                           .w = w,
+                           .y = dx,
+                       });
 }

@@ -1,7 +1,7 @@
 /* Convolution, activation and max pooling in one, with a backward pass from the pooled gradient (cl/conv_pool.cl). */
 #include "ops/conv_pool.h"
 
-#include "ops/product.h"
+#include "ops/winograd.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -52,15 +52,18 @@ clq_conv2d_problem clq_conv_pool_framed(const clq_conv2d_problem *c) {
     return framed;
 }
 
-clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, clq_value x) {
-    const clq_conv2d_problem *c = &p->conv;
-    if (!is_padded(c)) return x;
-    clq_patches patches = {
+static clq_patches patches_of(const clq_conv2d_problem *c) {
+    return (clq_patches){
         .rows = 1,
         .channels = c->in_c,
         .h = {c->in_h, c->out_h, c->kernel_h, (int)c->stride_h, -(int)c->pad_top, 1, 1},
         .w = {c->in_w, c->out_w, c->kernel_w, (int)c->stride_w, -(int)c->pad_left, 1, 1},
     };
+}
+
+clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, clq_value x) {
+    if (!is_padded(&p->conv)) return x;
+    clq_patches patches = patches_of(&p->conv);
     clq_patches_pad(list, &patches, &x);
     return x;
 }
@@ -118,6 +121,16 @@ void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_v
                            clq_value y, clq_value winner) {
     const clq_conv2d_problem *c = &p->conv;
     const clq_pool2d_problem *q = &p->pool;
+    const clq_conv2d_problem framed = clq_conv_pool_framed(c);
+    const clq_rows_product product = {.label = "forward",
+                                      .patches = patches_of(&framed),
+                                      .columns = c->out_c,
+                                      .activation = c->activation,
+                                      .x = frames,
+                                      .w = w,
+                                      .b = b,
+                                      .y = y};
+    if (clq_winograd_pool(list, &product, q, winner)) return;
     char options[CLQ_CONV_POOL_OPTIONS];
     size_t used = clq_conv_pool_shape(p, options), depth = c->kernel_h * c->kernel_w * c->in_c;
     forward_cut f = cut_forward(list, p);

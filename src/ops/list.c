@@ -66,6 +66,8 @@ void clq_list_set_family(clq_list *list, clq_kernel_family family) { list->famil
 clq_kernel_family clq_list_family(const clq_list *list) { return list->family; }
 void clq_list_set_product(clq_list *list, clq_product_variant variant) { list->product = variant; }
 clq_product_variant clq_list_product(const clq_list *list) { return list->product; }
+void clq_list_set_conv(clq_list *list, clq_conv_variant variant) { list->conv = variant; }
+clq_conv_variant clq_list_conv(const clq_list *list) { return list->conv; }
 
 /* Whether the list can be added to; a bound one latches a failure. */
 static bool can_add(clq_list *list) {

@@ -63,6 +63,7 @@ struct clq_list {
     uint32_t capacity;
     clq_kernel_family family;
     clq_product_variant product;
+    clq_conv_variant conv;
     const clq_answers *answers; /* borrowed, or NULL */
     clq_error error;            /* the first failure */
     char *scope;

@@ -1,0 +1,184 @@
+/* Convolutions of 3x3 taps one pixel apart by Winograd's F(2x2, 3x3) (Lavin and Gray, CVPR 2016), for devices whose
+ * work-items are whole cores with vectors: 2x2 outputs from 4x4 inputs by 16 products a channel instead of 36.
+ *
+ *   y = A^T ((G g G^T) (B^T d B)) A,  summed over the input's channels between the inner brackets
+ *
+ *        1  0 -1  0            1    0    0
+ *   B^T = 0  1  1  0      G = 1/2  1/2  1/2     A^T = 1  1  1  0
+ *        0 -1  1  0           1/2 -1/2  1/2          0  1 -1  1
+ *        0 -1  0  1            0    0    1
+ *
+ * which has the last row of B^T, and so the last column of A^T, with the other sign than usual: then what they make is
+ * added. A work-item makes BLOCK tiles from transform to output in memory of its own, which stays in its core's cache:
+ * through the memory of all, transforms cost more than they save.
+ *
+ * The rows of a column of the 16 products come in the order 1, 2, 0, 3: rows 1 and 2 give a sum and a difference, to
+ * which rows 0 and 3 are added while they are summed over the channels. So only 8 of the 16 sums leave the registers.
+ *
+ * Input (IN_H, IN_W, IN_C), output (OUT_H, OUT_W, COLUMNS); channels of both are whole vectors, COLUMNS is a multiple
+ * of NR of them. POOLED: a tile is a window whose maximum is kept, in (TILES_H, TILES_W, COLUMNS); else the last tiles
+ * may reach beyond the output. Tiles are STEP_H and STEP_W apart. */
+#define WIDTH (NR * VEC)
+#define TILES (TILES_H * TILES_W)
+#define ROW_OF(slot) ((slot) < 2 ? (slot) + 1 : ((slot)-2) * 3)
+
+#ifdef WEIGHTS
+
+/* Weights (3, 3, IN_C, COLUMNS), or TRANSPOSED (3, 3, COLUMNS, IN_C) with the taps turned round, transformed to
+ * (panels of NR vectors, 4 columns, 2 pairs of rows, IN_C, 2 rows, WIDTH). (vectors of IN_C, vectors of COLUMNS) */
+TILE_KERNEL void winograd_weights(global const float *w, global float *to) {
+    int first = (int)get_global_id(0) * VEC, column = (int)get_global_id(1) * VEC;
+    to += (size_t)(column / WIDTH) * (16 * IN_C * WIDTH) + column % WIDTH;
+    floatv g[9][VEC];
+    for (int tap = 0; tap < 9; tap++) {
+#ifdef TRANSPOSED
+        global const float *from = w + (size_t)((8 - tap) * COLUMNS + column) * IN_C + first;
+        UNROLL for (int l = 0; l < VEC; l++) g[tap][l] = LOADV_ALIGNED(from + l * IN_C);
+        floatv_transpose(g[tap]);
+#else
+        global const float *from = w + (size_t)(tap * IN_C + first) * COLUMNS + column;
+        UNROLL for (int l = 0; l < VEC; l++) g[tap][l] = LOADV_ALIGNED(from + l * COLUMNS);
+#endif
+    }
+    for (int l = 0; l < VEC; l++) {
+        floatv u[4][3];
+        UNROLL for (int x = 0; x < 3; x++) {
+            floatv sum = g[x][l] + g[6 + x][l];
+            u[0][x] = g[x][l];
+            u[1][x] = 0.5f * (sum + g[3 + x][l]);
+            u[2][x] = 0.5f * (sum - g[3 + x][l]);
+            u[3][x] = g[6 + x][l];
+        }
+        UNROLL for (int slot = 0; slot < 4; slot++) {
+            floatv *row = u[ROW_OF(slot)], sum = row[0] + row[2];
+            floatv out[4] = {row[0], 0.5f * (sum + row[1]), 0.5f * (sum - row[1]), row[2]};
+            UNROLL for (int j = 0; j < 4; j++) {
+                size_t at = ((size_t)(j * 2 + slot / 2) * IN_C + first + l) * 2 + slot % 2;
+                STOREV_ALIGNED(out[j], to + at * WIDTH);
+            }
+        }
+    }
+}
+
+#else
+
+/* d = B^T d, of 4 vectors `step` apart. */
+ALWAYS_INLINE void transform(floatv *d, int step) {
+    floatv a = d[0], b = d[step], c = d[2 * step];
+    d[0] = a - c;
+    d[step] = b + c;
+    d[2 * step] = c - b;
+    d[3 * step] -= b;
+}
+
+/* The 4x4 inputs of a tile whose first is at (top, left), which may lie outside, as may others: zeros there. To v, by 4
+ * columns of 4 rows, each BLOCK tiles apart. */
+ALWAYS_INLINE void transform_input(global const float *image, int top, int left, float *v) {
+    global const float *from = image + (top * IN_W + left) * IN_C;
+    bool inside = top >= 0 && top + 4 <= IN_H && left >= 0 && left + 4 <= IN_W;
+    for (int k = 0; k < IN_C; k += VEC) {
+        floatv d[16];
+        if (inside) {
+            UNROLL for (int i = 0; i < 16; i++) d[i] = LOADV_ALIGNED(from + (i / 4 * IN_W + i % 4) * IN_C + k);
+        } else {
+            UNROLL for (int i = 0; i < 16; i++) {
+                int y = top + i / 4, x = left + i % 4;
+                d[i] = 0;
+                if (y >= 0 && y < IN_H && x >= 0 && x < IN_W) d[i] = LOADV_ALIGNED(image + (y * IN_W + x) * IN_C + k);
+            }
+        }
+        UNROLL for (int x = 0; x < 4; x++) transform(d + x, 4);
+        UNROLL for (int y = 0; y < 4; y++) transform(d + 4 * y, 1);
+        UNROLL for (int j = 0; j < 4; j++) {
+            UNROLL for (int slot = 0; slot < 4; slot++) * (floatv *)(v + (j * 4 + slot) * (BLOCK * IN_C) + k) =
+                d[ROW_OF(slot) * 4 + j];
+        }
+    }
+}
+
+/* MR tiles' sums in column j, added up downwards: from their inputs v, transformed, and a column of weights, to m, by
+ * tiles of (4 columns, 2 rows, NR). */
+ALWAYS_INLINE void multiply(const float *v, global const float *u, floatv *m) {
+    floatv acc[2][MR][NR];
+    UNROLL for (int h = 0; h < 2; h++) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
+        acc[h][i][n] = 0;
+    for (int pair = 0; pair < 2; pair++, v += 2 * BLOCK * IN_C) {
+        for (int k = 0; k < IN_C; k++, u += 2 * WIDTH) {
+            UNROLL for (int h = 0; h < 2; h++) {
+                floatv b[NR];
+                UNROLL for (int n = 0; n < NR; n++) b[n] = LOADV_ALIGNED(u + h * WIDTH + n * VEC);
+                UNROLL for (int i = 0; i < MR; i++) {
+                    floatv a = (floatv)(v[(h * BLOCK + i) * IN_C + k]);
+                    UNROLL for (int n = 0; n < NR; n++) acc[h][i][n] += a * b[n];
+                }
+            }
+        }
+        if (pair > 0) continue;
+        UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++) {
+            floatv sum = acc[0][i][n] + acc[1][i][n];
+            acc[1][i][n] = acc[0][i][n] - acc[1][i][n];
+            acc[0][i][n] = sum;
+        }
+    }
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int h = 0; h < 2; h++) UNROLL for (int n = 0; n < NR; n++)
+        m[(i * 8 + h) * NR + n] = acc[h][i][n];
+}
+
+/* The outputs of a tile in a vector of channels, added up across: (2, 2). */
+ALWAYS_INLINE void add_across(const floatv *m, floatv offset, floatv y[4]) {
+    UNROLL for (int h = 0; h < 2; h++) {
+        floatv t[4];
+        UNROLL for (int j = 0; j < 4; j++) t[j] = m[(j * 2 + h) * NR];
+        y[h * 2] = (t[0] + offset) + (t[1] + t[2]);
+        y[h * 2 + 1] = (t[3] + offset) + (t[1] - t[2]);
+    }
+}
+
+/* (blocks of BLOCK tiles) */
+TILE_KERNEL void winograd(global const float *x, global const float *u, global const float *bias, global float *y,
+#ifdef POOLED
+                          global uchar *winner,
+#endif
+                          int count) {
+    int tiles = count * TILES, first = (int)get_global_id(0) * BLOCK, there = min(tiles - first, BLOCK);
+    floatv v[16 * BLOCK * IN_C / VEC], m[BLOCK * 8 * NR];
+    for (int i = 0; i < (there + MR - 1) / MR * MR; i++) {
+        int tile = min(first + i, tiles - 1), image = tile / TILES, place = tile % TILES;
+        transform_input(x + (size_t)image * (IN_H * IN_W * IN_C), place / TILES_W * STEP_H - PAD_TOP,
+                        place % TILES_W * STEP_W - PAD_LEFT, (float *)v + i * IN_C);
+    }
+    for (int column = 0; column < COLUMNS; column += WIDTH, u += 16 * IN_C * WIDTH) {
+        for (int j = 0; j < 4; j++) {
+            for (int i = 0; i < there; i += MR)
+                multiply((const float *)v + (j * 4 * BLOCK + i) * IN_C, u + j * (4 * IN_C * WIDTH),
+                         m + (i * 8 + j * 2) * NR);
+        }
+        for (int i = 0; i < there; i++) {
+            int tile = first + i;
+            UNROLL for (int n = 0; n < NR; n++) {
+                int channel = column + n * VEC;
+                floatv offset = 0, out[4];
+#ifdef BIAS
+                offset = LOADV_ALIGNED(bias + channel);
+#endif
+                add_across(m + i * 8 * NR + n, offset, out);
+#ifdef POOLED
+                size_t at = (size_t)tile * COLUMNS + channel;
+                intv which = 0;
+                floatv best = best_of(out, 1, 4, tiles >> 31, &which);
+                STOREV_ALIGNED(best, y + at);
+#ifdef KEEP
+                *(global ucharv *)(winner + at) = CLQ_JOIN(convert_uchar, VEC)(which);
+#endif
+#else
+                int image = tile / TILES, top = tile % TILES / TILES_W * STEP_H, left = tile % TILES_W * STEP_W;
+                global float *to = y + (((size_t)image * OUT_H + top) * OUT_W + left) * COLUMNS + channel;
+                UNROLL for (int s = 0; s < 4; s++) if (top + s / 2 < OUT_H && left + s % 2 < OUT_W)
+                    STOREV_ALIGNED(ACTIVATE(floatv, out[s]), to + (s / 2 * OUT_W + s % 2) * COLUMNS);
+#endif
+            }
+        }
+    }
+}
+
+#endif
