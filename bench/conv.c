@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { KEY_LAYERS = CLQ_BENCH_KEY_OWN, LAYERS_MOST = 64, NAME_BYTES = 64, SIDE_MOST = 1 << 14 };
+enum { KEY_LAYERS = CLQ_BENCH_KEY_OWN, KEY_VARIANT, LAYERS_MOST = 64, NAME_BYTES = 64, SIDE_MOST = 1 << 14 };
 
 typedef struct layer {
     char name[NAME_BYTES];
@@ -17,7 +17,11 @@ typedef struct layer {
 typedef struct options {
     layer layers[LAYERS_MOST];
     size_t count;
+    clq_conv_variant variant;
 } options;
+
+static const char *const variant_names[] = {
+    [CLQ_CONV_AUTO] = "auto", [CLQ_CONV_DIRECT] = "direct", [CLQ_CONV_WINOGRAD] = "winograd"};
 
 typedef enum pass { FORWARD, DATA_GRADIENT, WEIGHT_GRADIENT, PASSES } pass;
 static const char *const pass_names[PASSES] = {"forward", "data gradient", "weight gradient"};
@@ -134,11 +138,27 @@ static uint64_t count_wrong(const problem *q, pass which, const float *got) {
 
 /* ---- on the device ---- */
 
+typedef struct measured {
+    clq_bench_times times;
+    const char *variant; /* that made it; "" unless known */
+    uint64_t wrong;
+    json_t *answers;
+} measured;
+
+/* How the list's result is made, by its last launch. */
+static const char *variant_of(const clq_list *list) {
+    clq_launch_info info;
+    clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
+    bool winograd = info.file && strcmp(info.file, variant_names[CLQ_CONV_WINOGRAD]) == 0;
+    return variant_names[winograd ? CLQ_CONV_WINOGRAD : CLQ_CONV_DIRECT];
+}
+
 static clq_status measure_in(const clq_bench_run *run, const problem *q, pass which, clq_bench_lab *lab,
-                             clq_bench_times *times, uint64_t *wrong) {
+                             measured *out) {
     static const char *const names[ARRAYS] = {"input", "weights", "output"};
     clq_value values[ARRAYS];
     for (int a = 0; a < ARRAYS; a++) values[a] = clq_bench_lab_value(lab, names[a], q->counts[a] * sizeof(float));
+    clq_list_set_conv(lab->list, ((const options *)run->context)->variant);
     if (which == FORWARD)
         clq_conv2d_forward(lab->list, &q->l->p, values[X], values[W], CLQ_NO_VALUE, values[Z]);
     else
@@ -146,39 +166,41 @@ static clq_status measure_in(const clq_bench_run *run, const problem *q, pass wh
                             which == DATA_GRADIENT ? values[X] : CLQ_NO_VALUE,
                             which == WEIGHT_GRADIENT ? values[W] : CLQ_NO_VALUE);
     CLQ_TRY(clq_bench_lab_bind(lab));
+    out->variant = variant_of(lab->list);
     for (int a = 0; a < ARRAYS; a++)
         if ((array)a != results[which]) CLQ_TRY(clq_bench_lab_write(lab, values[a], q->data[a]));
-    CLQ_TRY(clq_bench_lab_measure(run, lab, times));
+    CLQ_TRY(clq_bench_lab_measure(run, lab, &out->times));
     float *got;
     CLQ_TRY(clq_bench_lab_read(lab, values[results[which]], &got));
-    *wrong = count_wrong(q, which, got);
+    out->wrong = count_wrong(q, which, got);
     clq_free(got);
     return CLQ_OK;
 }
 
 static clq_status measure_pass(const clq_bench_run *run, clq_queue *queue, const problem *q, pass which,
-                               clq_bench_times *times, uint64_t *wrong, json_t **answers) {
+                               measured *out) {
     clq_bench_lab lab;
     clq_status status = clq_bench_lab_open(queue, q->l->batch, &lab);
-    if (status == CLQ_OK) status = measure_in(run, q, which, &lab, times, wrong);
-    *answers = status == CLQ_OK ? clq_bench_lab_answers(&lab) : json_null();
+    if (status == CLQ_OK) status = measure_in(run, q, which, &lab, out);
+    out->answers = status == CLQ_OK ? clq_bench_lab_answers(&lab) : json_null();
     clq_bench_lab_release(&lab);
     return status;
 }
 
-static clq_status add(clq_bench_run *run, uint32_t device, const layer *l, pass which, const clq_bench_times *times,
-                      uint64_t wrong, json_t *answers, double limit, const char *reason) {
+static clq_status add(clq_bench_run *run, uint32_t device, const layer *l, pass which, const measured *m, double limit,
+                      const char *reason) {
     const clq_conv2d_problem *p = &l->p;
     double sums = (double)l->batch * (double)(p->out_h * p->out_w * p->out_c);
-    double rate = 2 * sums * (double)(p->kernel_h * p->kernel_w * p->in_c) / times->p50_us * 1e-3;
+    double rate = 2 * sums * (double)(p->kernel_h * p->kernel_w * p->in_c) / m->times.p50_us * 1e-3;
     clq_bench_row row = clq_bench_row_of(run, device);
     clq_bench_put_text(&row, "layer", l->name);
     clq_bench_put_text(&row, "what", pass_names[which]);
-    clq_bench_put_times(&row, times);
+    clq_bench_put_text(&row, "variant", m->variant);
+    clq_bench_put_times(&row, &m->times);
     clq_bench_put_number(&row, "gflops", rate);
     clq_bench_put_limit(&row, "gflops", rate, limit);
-    clq_bench_put_wrong(&row, times, wrong);
-    clq_bench_put(&row, "answers", answers);
+    clq_bench_put_wrong(&row, &m->times, m->wrong);
+    clq_bench_put(&row, "answers", m->answers);
     clq_bench_put_reason(&row, reason);
     return clq_bench_add(run, &row);
 }
@@ -192,17 +214,14 @@ static clq_status measure_layer(clq_bench_run *run, uint32_t device, clq_queue *
     for (int a = 0; a < ARRAYS && status == CLQ_OK; a++)
         if (!(q.data[a] = clq_bench_floats(q.counts[a], (uint64_t)a))) status = CLQ_MEMORY;
     for (int i = 0; i < PASSES && status == CLQ_OK; i++) {
-        clq_bench_times times = clq_bench_no_times;
-        uint64_t wrong = 0;
-        json_t *answers;
-        status = measure_pass(run, queue, &q, (pass)i, &times, &wrong, &answers);
+        measured m = {.times = clq_bench_no_times, .variant = ""};
+        status = measure_pass(run, queue, &q, (pass)i, &m);
         if (status != CLQ_OK && !clq_bench_is_local(status)) {
-            json_decref(answers);
+            json_decref(m.answers);
             break;
         }
-        if (status != CLQ_OK) times = clq_bench_no_times;
-        status =
-            add(run, device, l, (pass)i, &times, wrong, answers, limit, status == CLQ_OK ? NULL : clq_error_detail());
+        if (status != CLQ_OK) m.times = clq_bench_no_times;
+        status = add(run, device, l, (pass)i, &m, limit, status == CLQ_OK ? NULL : clq_error_detail());
     }
     for (int a = 0; a < ARRAYS; a++) clq_free(q.data[a]);
     return status;
@@ -268,9 +287,16 @@ static bool parse_layer(const char *text, size_t length, layer *out) {
     return lay_out(&out->p, same);
 }
 
-static clq_status set_layers(void *context, const struct argp_option *option, const char *text) {
-    (void)option;
-    options *o = context;
+static clq_status set_variant(options *o, const char *text) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(variant_names); i++) {
+        if (strcmp(text, variant_names[i]) != 0) continue;
+        o->variant = (clq_conv_variant)i;
+        return CLQ_OK;
+    }
+    return clq_fail(CLQ_ARGUMENT, "--variant '%s': there are auto, direct and winograd", text);
+}
+
+static clq_status set_layers(options *o, const char *text) {
     o->count = 0;
     for (const char *at = text;; at++) {
         size_t length = strcspn(at, ",");
@@ -284,34 +310,33 @@ static clq_status set_layers(void *context, const struct argp_option *option, co
     }
 }
 
+static clq_status set(void *context, const struct argp_option *option, const char *text) {
+    return option->key == KEY_VARIANT ? set_variant(context, text) : set_layers(context, text);
+}
+
 clq_status clq_bench_conv(int argc, char **argv) {
     static const struct argp_option table[] = {
-        {"layers", KEY_LAYERS, "LAYER,…", 0, "as 64x28x28x1:3x3x32 or 16x56x56x64:3x3x128/2+same", 0}, {0}};
-    static const clq_bench_column columns[] = {{"label", "device", -12, 0},
-                                               {"layer", "layer", -28, 0},
-                                               {"what", "what", -15, 0},
-                                               {"time_us.min", "us min", 10, 1},
-                                               {"time_us.p50", "us p50", 10, 1},
-                                               {"time_us.p99", "us p99", 10, 1},
-                                               {"gflops", "GFLOP/s", 9, 1},
-                                               {"limit_gflops", "limit", 9, 1},
-                                               {"pct_of_limit", "%", 5, 0},
-                                               {"wrong", "wrong", 6, 0},
-                                               {"answers", "answers", -28, 0},
-                                               {"reason", "reason", -1, 0},
-                                               {0}};
+        {"layers", KEY_LAYERS, "LAYER,…", 0, "as 64x28x28x1:3x3x32 or 16x56x56x64:3x3x128/2+same", 0},
+        {"variant", KEY_VARIANT, "NAME", 0, "auto, direct or winograd where it can be (default auto)", 0},
+        {0}};
+    static const clq_bench_column columns[] = {{"label", "device", -12, 0},      {"layer", "layer", -28, 0},
+                                               {"what", "what", -15, 0},         {"variant", "variant", -8, 0},
+                                               {"time_us.min", "us min", 10, 1}, {"time_us.p50", "us p50", 10, 1},
+                                               {"time_us.p99", "us p99", 10, 1}, {"gflops", "GFLOP/s", 9, 1},
+                                               {"limit_gflops", "limit", 9, 1},  {"pct_of_limit", "%", 5, 0},
+                                               {"wrong", "wrong", 6, 0},         {"answers", "answers", -28, 0},
+                                               {"reason", "reason", -1, 0},      {0}};
     static const clq_bench_spec spec = {.name = "conv",
                                         .about = "Convolution layers: forward, data gradient, weight gradient.",
                                         .options = table,
-                                        .set = set_layers,
+                                        .set = set,
                                         .run = run_conv,
                                         .iterations = 20,
                                         .iterations_most = 1000000,
                                         .warm_ups = 2,
                                         .columns = columns};
-    options o;
-    CLQ_TRY(set_layers(&o, NULL,
-                       "64x28x28x1:3x3x32,64x13x13x32:3x3x64,8x56x56x64:3x3x64+same,8x56x56x64:3x3x128/2+same,"
-                       "8x28x28x128:1x1x256"));
+    options o = {.variant = CLQ_CONV_AUTO};
+    CLQ_TRY(set_layers(&o, "64x28x28x1:3x3x32,64x13x13x32:3x3x64,8x56x56x64:3x3x64+same,8x56x56x64:3x3x128/2+same,"
+                           "8x28x28x128:1x1x256"));
     return clq_bench_main(&spec, &o, argc, argv);
 }

@@ -6,9 +6,11 @@
 
 enum {
     TAPS = 3,
+    TRANSFORM_COST = 100,      /* of a tile in one channel of input or output, measured, in multiplications */
     PRODUCTS = 16,             /* of a tile and channel */
     SCRATCH_BYTES = 192 << 10, /* for the transformed inputs of a block of tiles: of a core's second-level cache */
-    BLOCK_TILES = 36,
+    BLOCK_TILES = 24,
+    ROW_VECTORS = 12,     /* that are summed side by side, in each of two sums */
     BLOCKS_PER_GROUP = 2, /* that even out the cores' loads */
     PIXELS_LEAST = 256    /* that the transformed weights serve */
 };
@@ -26,7 +28,7 @@ static cut cut_of(const clq_list *list, const clq_rows_product *p, size_t tiles)
     clq_device *device = clq_list_device(list);
     size_t vector = vector_of(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
-    c.rows = (registers - 1 - c.vectors) / (2 * c.vectors);
+    c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
     size_t groups = clq_device_min_groups(device) * BLOCKS_PER_GROUP;
     size_t most = CLQ_MIN((size_t)BLOCK_TILES, SCRATCH_BYTES / (PRODUCTS * p->patches.channels * sizeof(float)));
     size_t wanted = CLQ_MIN(most, tiles * clq_list_capacity(list) / groups);
@@ -40,21 +42,26 @@ static bool axis_fits(const clq_axis *a, bool turned) {
 
 bool clq_winograd_fits(const clq_list *list, const clq_rows_product *p) {
     const clq_patches *q = &p->patches;
-    size_t vector = vector_of(list), channels_most = SCRATCH_BYTES / (PRODUCTS * 7 * sizeof(float));
+    size_t vector = vector_of(list), channels_most = SCRATCH_BYTES / (PRODUCTS * ROW_VECTORS * sizeof(float));
     return clq_list_family(list) == CLQ_FAMILY_TILE && axis_fits(&q->h, p->transposed) &&
            axis_fits(&q->w, p->transposed) && q->channels % vector == 0 && p->columns % vector == 0 &&
            q->channels <= channels_most;
 }
 
-bool clq_winograd_pays(const clq_list *list, size_t tiles, size_t pixels) {
-    return pixels * clq_list_capacity(list) >= PIXELS_LEAST && 2 * tiles <= pixels;
+/* Against a plain sum that leaves out what taps meet in the padding. */
+bool clq_winograd_pays(const clq_list *list, const clq_rows_product *p, size_t tiles, size_t pixels) {
+    const clq_patches *q = &p->patches;
+    double transforms = TRANSFORM_COST / (double)q->channels + TRANSFORM_COST / (double)p->columns;
+    size_t reached = CLQ_MIN(pixels, q->h.in * q->w.in);
+    return pixels * clq_list_capacity(list) >= PIXELS_LEAST &&
+           (double)tiles * (PRODUCTS + transforms) <= (double)(TAPS * TAPS * reached);
 }
 
 static bool chosen(const clq_list *list, const clq_rows_product *p, size_t tiles, size_t pixels) {
     clq_conv_variant variant = clq_list_conv(list);
     if (variant == CLQ_CONV_DIRECT || !clq_winograd_fits(list, p)) return false;
     if (variant == CLQ_CONV_WINOGRAD) return true;
-    return clq_list_product(list) == CLQ_PRODUCT_AUTO && clq_winograd_pays(list, tiles, pixels);
+    return clq_list_product(list) == CLQ_PRODUCT_AUTO && clq_winograd_pays(list, p, tiles, pixels);
 }
 
 /* Zeros in front of the input's first place, as the first of the taps meets it; those of a gradient are turned. */

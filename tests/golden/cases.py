@@ -256,6 +256,15 @@ CASES = (
          sequential("options", (9, 9, 1), layer(kl.Flatten, name="flatten"), dense(24, "tanh", "dense"),
                     dense(8, "softmax", "dense_1")),
          patterns(150, (9, 9, 1), 8, 1.0), Adam(0.003, 0.8, 0.95, 1e-3), CrossEntropy(), drop_remainder=True),
+    Case("cnn_wide", 2,
+         sequential("wide", (10, 9, 1),
+                    conv(16, 3, "tanh", "conv2d"),  # (b, 8, 7, 16)
+                    conv(32, 3, "linear", "conv2d_1", padding="same"),  # (b, 8, 7, 32)
+                    conv(16, 3, "relu", "conv2d_2"),  # (b, 6, 5, 16)
+                    layer(kl.MaxPooling2D, 2, name="max_pooling2d"),  # (b, 3, 2, 16)
+                    layer(kl.Flatten, name="flatten"),
+                    dense(6, "softmax", "dense")),
+         patterns(120, (10, 9, 1), 6, 1.0), Sgd(0.005, 0.9), CrossEntropy(), tolerance_loss=3e-6),
     Case("functional_chain", 14,
          functional("chain", (12, 11, 1),
                     conv(6, (3, 5), "linear", "features", padding="same"),  # (b, 12, 11, 6), both signs

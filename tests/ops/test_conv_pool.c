@@ -40,6 +40,18 @@ static const pool_case cases[] = {
 };
 enum { EVERYWHERE = 2 };
 
+/* For Winograd's products, where windows are 2x2. */
+static const pool_case fewer[] = {
+    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, 3, 2, 2, 2, 2, 5, true, true},
+    /* same; gaps between windows */
+    {{8, 7, 16, 8, 7, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR}, 3, 2, 2, 2, 2, 3, 4, false, true},
+    {{4, 4, 16, 2, 2, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 1, 1, 2, 2, 2, 2, 1, true, false},
+};
+
+static clq_conv_variant forced;
+/* Of rounding errors, against plain sums: as in test_conv2d.c. */
+enum { WINOGRAD_GROWTH = 3 };
+
 static clq_conv_pool_problem problem_of(const pool_case *c) {
     return (clq_conv_pool_problem){.conv = c->c,
                                    .pool = {.in_h = c->c.out_h,
@@ -147,8 +159,12 @@ static values add_layer(rig *r, const pool_case *c) {
         .dw = rig_value(r, "dw", s.weights * sizeof(float), 0),
     };
     assert_true(clq_conv_pool_fits(r->list, &p));
+    clq_list_set_conv(r->list, forced);
     clq_value frames = clq_conv_pool_frames(r->list, &p, v.x);
     clq_conv_pool_forward(r->list, &p, frames, v.w, v.b, v.y, v.best);
+    clq_launch_info info;
+    clq_list_launch_info(r->list, clq_list_launch_count(r->list) - 1, &info);
+    assert_string_equal(info.file, forced == CLQ_CONV_WINOGRAD ? "winograd" : "conv_pool");
     clq_conv_pool_backward(r->list, &p, frames, v.x, v.w, v.dz, v.winner, v.dx, v.dw);
     rig_bind(r);
     return v;
@@ -189,7 +205,8 @@ static void check_count(rig *r, const pool_case *c, const values *v, uint32_t co
     float *y = read_both(r, "y", v->y, n * sizeof(float), count);
     unsigned char *best = read_both(r, "winner", v->best, n, count);
     float *dw = read_both(r, "dw", v->dw, s.weights * sizeof(float), count);
-    product_check_numbers(r, "y", y, a.y, a.y_size, n, s.weights / c->c.out_c + 1);
+    size_t growth = forced == CLQ_CONV_WINOGRAD ? WINOGRAD_GROWTH : 1;
+    product_check_numbers(r, "y", y, a.y, a.y_size, n, growth * (s.weights / c->c.out_c + 1));
     check_best(r, c, &a, best, n);
     product_check_numbers(r, "dw", dw, a.dw, a.dw_size, s.weights, count * c->pool_h * c->pool_w);
     if (v->dx) {
@@ -203,10 +220,8 @@ static void check_count(rig *r, const pool_case *c, const values *v, uint32_t co
     free_arrays(&a);
 }
 
-static void check(rig *r, size_t index, clq_product_variant variant) {
-    const pool_case *c = &cases[index];
+static void check_case(rig *r, const pool_case *c) {
     sizes s = sizes_of(c);
-    (void)variant;
     if (r->family != CLQ_FAMILY_TILE || !rig_affords(r, c->capacity * (s.in + s.out) + s.weights)) return;
     values v = add_layer(r, c);
     const uint32_t counts[] = {c->capacity, 1, 0, c->capacity - 1};
@@ -215,11 +230,30 @@ static void check(rig *r, size_t index, clq_product_variant variant) {
     rig_end(r);
 }
 
+static void check(rig *r, size_t index, clq_product_variant variant) {
+    (void)variant;
+    check_case(r, &cases[index]);
+}
+
 static void check_family(rig *r) { product_check_cases(r, CLQ_COUNT_OF(cases), EVERYWHERE, check); }
 
 static void matches_references(void **state) {
     (void)state;
+    forced = CLQ_CONV_DIRECT;
     rig_each(check_family);
+}
+
+static void check_fewer(rig *r, size_t index, clq_product_variant variant) {
+    (void)variant;
+    check_case(r, &fewer[index]);
+}
+
+static void check_winograd(rig *r) { product_check_cases(r, CLQ_COUNT_OF(fewer), 1, check_fewer); }
+
+static void winograd_matches_references(void **state) {
+    (void)state;
+    forced = CLQ_CONV_WINOGRAD;
+    rig_each(check_winograd);
 }
 
 /* ---- what decides among places ---- */
@@ -261,6 +295,7 @@ static void check_winners(rig *r) {
 
 static void first_and_nan_win(void **state) {
     (void)state;
+    forced = CLQ_CONV_AUTO;
     rig_each(check_winners);
 }
 
@@ -300,6 +335,7 @@ static void other_shapes_do_not_fit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_references),
+        cmocka_unit_test(winograd_matches_references),
         cmocka_unit_test(first_and_nan_win),
         cmocka_unit_test(other_shapes_do_not_fit),
     };

@@ -100,11 +100,12 @@ static void check_count(rig *r, const product_layer *l, const values *v, uint32_
     rig_fill(r, v->dx, NULL, 0);
     rig_fill(r, v->dw, NULL, 0);
     rig_run(r, count);
-    size_t n_y = count * l->out, n_dx = count * l->in, columns = l->out / l->rows;
+    size_t n_y = count * l->out, n_dx = count * l->in, columns = l->out / l->rows,
+           growth = CLQ_MAX(l->growth, (size_t)1);
     float *y = read_both(r, "y", v->y, n_y, count), *dx = read_both(r, "dx", v->dx, n_dx, count);
     float *dw = read_both(r, "dw", v->dw, l->weights, count);
-    product_check_numbers(r, "y", y, a.y, a.y_size, n_y, l->weights / columns + 1);
-    product_check_numbers(r, "dx", dx, a.dx, a.dx_size, n_dx, l->weights);
+    product_check_numbers(r, "y", y, a.y, a.y_size, n_y, growth * (l->weights / columns + 1));
+    product_check_numbers(r, "dx", dx, a.dx, a.dx_size, n_dx, growth * l->weights);
     product_check_numbers(r, "dw", dw, a.dw, a.dw_size, l->weights, count * l->rows);
     clq_free(y);
     clq_free(dx);
