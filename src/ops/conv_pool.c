@@ -117,20 +117,11 @@ static forward_cut cut_forward(const clq_list *list, const clq_conv_pool_problem
     return f;
 }
 
-void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
-                           clq_value y, clq_value winner) {
+/* By the plain sum. */
+static void add_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
+                        clq_value y, clq_value winner) {
     const clq_conv2d_problem *c = &p->conv;
     const clq_pool2d_problem *q = &p->pool;
-    const clq_conv2d_problem framed = clq_conv_pool_framed(c);
-    const clq_rows_product product = {.label = "forward",
-                                      .patches = patches_of(&framed),
-                                      .columns = c->out_c,
-                                      .activation = c->activation,
-                                      .x = frames,
-                                      .w = w,
-                                      .b = b,
-                                      .y = y};
-    if (clq_winograd_pool(list, &product, q, winner)) return;
     char options[CLQ_CONV_POOL_OPTIONS];
     size_t used = clq_conv_pool_shape(p, options), depth = c->kernel_h * c->kernel_w * c->in_c;
     forward_cut f = cut_forward(list, p);
@@ -148,4 +139,21 @@ void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_v
     double pooled = (double)(q->out_h * q->out_w * c->out_c), in = (double)(c->in_h * c->in_w * c->in_c);
     clq_launch_cost(list, 0, 2 * pooled * (double)(q->size_h * q->size_w * depth),
                     (double)(depth * c->out_c) * sizeof(float), (in + pooled) * sizeof(float) + (winner ? pooled : 0));
+}
+
+void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
+                           clq_value y, clq_value winner) {
+    const clq_conv2d_problem *c = &p->conv;
+    const clq_conv2d_problem framed = clq_conv_pool_framed(c);
+    const clq_rows_product product = {.label = "forward",
+                                      .patches = patches_of(&framed),
+                                      .columns = c->out_c,
+                                      .activation = c->activation,
+                                      .x = frames,
+                                      .w = w,
+                                      .b = b,
+                                      .y = y};
+    clq_question question = {.index = SIZE_MAX};
+    if (!clq_winograd_pool(list, &product, &p->pool, winner, &question)) add_forward(list, p, frames, w, b, y, winner);
+    clq_list_end_question(list, &question);
 }

@@ -57,11 +57,17 @@ bool clq_winograd_pays(const clq_list *list, const clq_rows_product *p, size_t t
            (double)tiles * (PRODUCTS + transforms) <= (double)(TAPS * TAPS * reached);
 }
 
-static bool chosen(const clq_list *list, const clq_rows_product *p, size_t tiles, size_t pixels) {
+static bool chosen(clq_list *list, const clq_rows_product *p, const char *what, size_t tiles, size_t pixels,
+                   clq_question *question) {
     clq_conv_variant variant = clq_list_conv(list);
     if (variant == CLQ_CONV_DIRECT || !clq_winograd_fits(list, p)) return false;
     if (variant == CLQ_CONV_WINOGRAD) return true;
-    return clq_list_product(list) == CLQ_PRODUCT_AUTO && clq_winograd_pays(list, p, tiles, pixels);
+    if (clq_list_product(list) != CLQ_PRODUCT_AUTO) return false;
+    clq_product_question(question, list, what, &p->patches, p->columns, p->transposed);
+    if (clq_winograd_pays(list, p, tiles, pixels)) clq_question_add(question, true, 0, "winograd");
+    clq_question_add(question, false, 0, "direct");
+    clq_question_add(question, true, 0, "winograd");
+    return clq_list_ask(list, question)->values[0];
 }
 
 /* Zeros in front of the input's first place, as the first of the taps meets it; those of a gradient are turned. */
@@ -113,16 +119,18 @@ static void add(clq_list *list, const clq_rows_product *p, size_t tiles_h, size_
                     PRODUCTS * (double)q->channels * channels * sizeof(float), in * sizeof(float) + out);
 }
 
-bool clq_winograd_rows(clq_list *list, const clq_rows_product *p) {
+bool clq_winograd_rows(clq_list *list, const clq_rows_product *p, clq_question *question) {
     size_t tiles_h = clq_ceil_div(p->patches.h.out, 2), tiles_w = clq_ceil_div(p->patches.w.out, 2);
-    if (!chosen(list, p, tiles_h * tiles_w, p->patches.h.out * p->patches.w.out)) return false;
+    if (!chosen(list, p, "conv", tiles_h * tiles_w, p->patches.h.out * p->patches.w.out, question)) return false;
     add(list, p, tiles_h, tiles_w, NULL, CLQ_NO_VALUE);
     return true;
 }
 
-bool clq_winograd_pool(clq_list *list, const clq_rows_product *p, const clq_pool2d_problem *pool, clq_value winner) {
+bool clq_winograd_pool(clq_list *list, const clq_rows_product *p, const clq_pool2d_problem *pool, clq_value winner,
+                       clq_question *question) {
     size_t tiles = pool->out_h * pool->out_w;
-    if (pool->size_h != 2 || pool->size_w != 2 || !chosen(list, p, tiles, 4 * tiles)) return false;
+    if (pool->size_h != 2 || pool->size_w != 2 || !chosen(list, p, "pooled conv", tiles, 4 * tiles, question))
+        return false;
     add(list, p, pool->out_h, pool->out_w, pool, winner);
     return true;
 }
