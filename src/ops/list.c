@@ -16,6 +16,7 @@ clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out
     list->device = device;
     list->capacity = capacity;
     list->family = clq_device_family(device);
+    list->local_block = CLQ_LOCAL_BLOCK_AUTO;
     *out = list;
     return CLQ_OK;
 }
@@ -68,6 +69,8 @@ void clq_list_set_product(clq_list *list, clq_product_variant variant) { list->p
 clq_product_variant clq_list_product(const clq_list *list) { return list->product; }
 void clq_list_set_conv(clq_list *list, clq_conv_variant variant) { list->conv = variant; }
 clq_conv_variant clq_list_conv(const clq_list *list) { return list->conv; }
+void clq_list_set_local_block(clq_list *list, size_t index) { list->local_block = index; }
+size_t clq_list_local_block(const clq_list *list) { return list->local_block; }
 
 /* Whether the list can be added to; a bound one latches a failure. */
 static bool can_add(clq_list *list) {

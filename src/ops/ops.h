@@ -205,6 +205,11 @@ typedef enum clq_product_variant {
 } clq_product_variant;
 void clq_list_set_product(clq_list *list, clq_product_variant variant);
 clq_product_variant clq_list_product(const clq_list *list);
+/* Which of its blocks LOCAL makes, below CLQ_LOCAL_BLOCKS (product_local.c); AUTO by device and shape. Per list, before
+ * the first op. */
+enum { CLQ_LOCAL_BLOCK_AUTO = 0xFF, CLQ_LOCAL_BLOCKS = 9 };
+void clq_list_set_local_block(clq_list *list, size_t index);
+size_t clq_list_local_block(const clq_list *list);
 
 /* The rate of a kernel that multiplies and adds in registers alone, in 1e9 operations/s (a fused one counts two): the
  * best of some launches. NaN where it computes wrong. (peak.c) */
