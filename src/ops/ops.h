@@ -215,8 +215,8 @@ size_t clq_list_local_block(const clq_list *list);
  * best of some launches. NaN where it computes wrong. (peak.c) */
 clq_status clq_measure_peak(clq_queue *queue, double *gflops);
 
-/* How 3x3 convolutions are made, with a pooling behind or without: AUTO where known to be faster, and no product variant
- * is forced; WINOGRAD wherever it can be (winograd.h). Per list, before the first op. */
+/* How 3x3 convolutions are made, with a pooling behind or without: AUTO where known to be faster, and no product
+ * variant is forced; WINOGRAD wherever it can be (winograd.h). Per list, before the first op. */
 typedef enum clq_conv_variant { CLQ_CONV_AUTO, CLQ_CONV_DIRECT, CLQ_CONV_WINOGRAD } clq_conv_variant;
 void clq_list_set_conv(clq_list *list, clq_conv_variant variant);
 clq_conv_variant clq_list_conv(const clq_list *list);
