@@ -22,7 +22,7 @@ static bool softmax_skipped(const clq_plan *plan, uint32_t id) {
 }
 
 static clq_activation effective_activation(const clq_plan *plan, uint32_t id) {
-    return softmax_skipped(plan, id) ? CLQ_LINEAR : node_at(plan, id)->activation;
+    return softmax_skipped(plan, id) ? CLQ_LINEAR : plan->nodes[id].activation;
 }
 
 static size_t channels_of(const clq_node *node) {
@@ -44,10 +44,10 @@ static bool may_overwrite(const clq_plan *plan, uint32_t id) {
            effective_activation(plan, id) == CLQ_LINEAR;
 }
 
-/* The node whose computing gives an inference plan's output: the last that is no reshape. */
+/* The node whose computing gives an inference plan's output: the last that is no reshape, and computed by itself. */
 static uint32_t output_maker(const clq_plan *plan) {
     uint32_t id = plan->model->output;
-    while (node_at(plan, id)->kind == CLQ_NODE_RESHAPE) id = node_at(plan, id)->input;
+    while (node_at(plan, id)->kind == CLQ_NODE_RESHAPE || plan->nodes[id].absorbed) id = node_at(plan, id)->input;
     return id;
 }
 
@@ -92,8 +92,31 @@ static void emit_conv_pool(clq_plan *plan, uint32_t id) {
                           values->y, values->winner);
 }
 
+/* As the kernels take it: softmax, which they cannot, comes behind. */
+static clq_activation activation_of_product(const clq_plan *plan, uint32_t id) {
+    clq_activation act = effective_activation(plan, id);
+    return act == CLQ_SOFTMAX ? CLQ_LINEAR : act;
+}
+
+static void emit_dense(clq_plan *plan, uint32_t id, clq_value x, clq_value y) {
+    const clq_node *node = node_at(plan, id);
+    clq_dense_problem p = node->dense;
+    p.activation = activation_of_product(plan, id);
+    clq_dense_forward(plan->list, &p, x, weight(plan, node->kernel), weight(plan, node->bias), y);
+}
+
+static void emit_conv2d(clq_plan *plan, uint32_t id, clq_value x, clq_value y) {
+    const clq_node *node = node_at(plan, id);
+    clq_conv2d_problem p = node->conv2d;
+    p.activation = activation_of_product(plan, id);
+    clq_conv2d_forward(plan->list, &p, x, weight(plan, node->kernel), weight(plan, node->bias), y);
+}
+
 static void emit_forward(clq_plan *plan, uint32_t id) {
-    if (plan->nodes[id].absorbed) return;
+    if (plan->nodes[id].absorbed) {
+        if (node_at(plan, id)->kind == CLQ_NODE_ACTIVATION) plan->nodes[id].y = plan->nodes[node_at(plan, id)->input].y;
+        return;
+    }
     if (plan->nodes[id].fused) {
         emit_conv_pool(plan, id);
         return;
@@ -108,12 +131,12 @@ static void emit_forward(clq_plan *plan, uint32_t id) {
     case CLQ_NODE_RESHAPE: break;
     case CLQ_NODE_DENSE:
         y = output_value(plan, id);
-        clq_dense_forward(list, &node->dense, x, weight(plan, node->kernel), weight(plan, node->bias), y);
+        emit_dense(plan, id, x, y);
         if (act == CLQ_SOFTMAX) clq_activation_forward(list, act, node->elements, channels_of(node), y, y);
         break;
     case CLQ_NODE_CONV2D:
         y = output_value(plan, id);
-        clq_conv2d_forward(list, &node->conv2d, x, weight(plan, node->kernel), weight(plan, node->bias), y);
+        emit_conv2d(plan, id, x, y);
         if (act == CLQ_SOFTMAX) clq_activation_forward(list, act, node->elements, channels_of(node), y, y);
         break;
     case CLQ_NODE_POOL2D:

@@ -1,5 +1,5 @@
-/* Which layers of a model become one: a convolution with its activation, and the max pooling that is all who reads it.
- */
+/* Which layers of a model become one: a product (dense, convolution) with the activation layer behind it; a convolution
+ * with its activation, and the max pooling that is all who reads it. */
 #include "graph/plan.h"
 
 /* The pooling at path[i] with the convolution before it, and an activation layer between if there is one. */
@@ -38,8 +38,7 @@ static bool ask(clq_plan *plan, const clq_conv_pool_problem *p) {
     return clq_list_ask(plan->list, &question)->values[0];
 }
 
-void clq_plan_fuse(clq_plan *plan, const uint32_t *path, uint32_t length) {
-    if (plan->config.fusion == CLQ_FUSION_OFF) return;
+static void fuse_pools(clq_plan *plan, const uint32_t *path, uint32_t length) {
     for (uint32_t i = 1; i < length; i++) {
         struct clq_node_values *pool = &plan->nodes[path[i]];
         uint32_t conv;
@@ -49,4 +48,24 @@ void clq_plan_fuse(clq_plan *plan, const uint32_t *path, uint32_t length) {
         for (uint32_t k = i; path[--k] != conv;) plan->nodes[path[k]].absorbed = true;
         plan->nodes[conv].absorbed = true;
     }
+}
+
+/* A product takes the activation over where it has none of its own: what it stores is passed through it before. */
+static void fuse_activations(clq_plan *plan, const uint32_t *path, uint32_t length) {
+    for (uint32_t i = 1; i < length; i++) {
+        const clq_node *node = &plan->model->nodes[path[i] - 1], *below = &plan->model->nodes[node->input - 1];
+        bool product = below->kind == CLQ_NODE_DENSE || below->kind == CLQ_NODE_CONV2D;
+        if (node->kind != CLQ_NODE_ACTIVATION || !product || below->activation != CLQ_LINEAR ||
+            node->activation == CLQ_SOFTMAX || plan->nodes[path[i]].absorbed)
+            continue;
+        plan->nodes[node->input].activation = node->activation;
+        plan->nodes[path[i]].absorbed = true;
+    }
+}
+
+void clq_plan_fuse(clq_plan *plan, const uint32_t *path, uint32_t length) {
+    for (uint32_t i = 0; i < length; i++) plan->nodes[path[i]].activation = plan->model->nodes[path[i] - 1].activation;
+    if (plan->config.fusion == CLQ_FUSION_OFF) return;
+    fuse_pools(plan, path, length);
+    fuse_activations(plan, path, length);
 }

@@ -30,7 +30,8 @@ struct clq_plan {
     clq_value *v_weight, *v_weight_gradient; /* per variable */
     struct clq_node_values {                 /* per node id */
         clq_value y, winner;
-        size_t done; /* launches after which the gradients of its variables are whole */
+        clq_activation activation; /* the layer's own, or of one behind it, which is absorbed */
+        size_t done;               /* launches after which the gradients of its variables are whole */
         /* A max pooling that computes the convolution below it, too: that one's id, and what they are together. The
          * convolution, and an activation between, are absorbed: no launch is theirs alone. */
         uint32_t fused;

@@ -27,6 +27,15 @@ static clq_tensor build_other(clq_model *m) {
     return clq_dense(m, clq_flatten(m, clq_max_pool2d(m, x, NULL), NULL), &(clq_dense_config){.units = CLASSES});
 }
 
+/* Activation layers behind products, the last one's the model's output; and one that none is in front of. */
+static clq_tensor build_activated(clq_model *m) {
+    clq_tensor x = clq_input(m, CLQ_SHAPE(15, 14, 1));
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}, .strides = {3, 3}});
+    x = clq_activate(m, clq_activate(m, x, CLQ_RELU, NULL), CLQ_TANH, NULL);
+    x = clq_activate(m, clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 7}), CLQ_TANH, NULL);
+    return clq_activate(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES}), CLQ_SIGMOID, NULL);
+}
+
 typedef struct bench {
     clq_queue *queue;
     clq_model *model;
@@ -173,6 +182,30 @@ static void fused_layers_compute_the_same(void **state) {
     on_each_device(fused_on);
 }
 
+static void activated_on(clq_device *device, clq_queue *queue) {
+    if (!clq_device_runs_in_caller(device)) return; /* nothing here depends on the driver */
+    for (int train = 0; train < 2; train++) {
+        bench fused = open_bench(device, queue, build_activated, CLQ_FUSION_AUTO, train),
+              plain = open_bench(device, queue, build_activated, CLQ_FUSION_OFF, train);
+        assert_int_equal(launches_of(&plain, "activation_forward"), 4);
+        assert_int_equal(launches_of(&fused, "activation_forward"), 1);
+        /* In training, backward sums of biases go with the derivative, too. */
+        size_t all = clq_list_launch_count(clq_plan_list(plain.plan));
+        assert_int_equal(clq_list_launch_count(clq_plan_list(fused.plan)), all - (train ? 6 : 3));
+        fill(&fused);
+        fill(&plain);
+        compare(&fused, &plain, CAPACITY);
+        compare(&fused, &plain, 4);
+        close_bench(&fused);
+        close_bench(&plain);
+    }
+}
+
+static void products_take_activations_over(void **state) {
+    (void)state;
+    on_each_device(activated_on);
+}
+
 static void others_on(clq_device *device, clq_queue *queue) {
     if (!clq_device_runs_in_caller(device)) return; /* nothing here depends on the driver */
     bench b = open_bench(device, queue, build_other, CLQ_FUSION_ON, true);
@@ -189,6 +222,7 @@ static void other_layers_stay_as_they_are(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_layers_compute_the_same),
+        cmocka_unit_test(products_take_activations_over),
         cmocka_unit_test(other_layers_stay_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
