@@ -128,7 +128,6 @@ static clq_status backward_and_reduce(clq_replica *replica) {
         clq_event *whole;
         CLQ_TRY(clq_plan_run_part(replica->plan, replica->queue, next, bucket->done));
         CLQ_TRY(clq_queue_mark(replica->queue, &whole));
-        CLQ_TRY(clq_queue_flush(replica->queue));
         clq_reducer_post(replica->reducer, bucket, whole);
         next = bucket->done;
     }
