@@ -181,13 +181,31 @@ static size_t run_each_candidate(golden *g, const char *spec) {
     return nth;
 }
 
-/* each: with every candidate. Returns the most that a question had. */
-static size_t run_all_with(const char *spec, bool each) {
+/* Which cases run with each candidate: they have every kind of question between them, the others have them of other
+ * shapes. */
+static bool asks_much(const char *name) {
+    return strcmp(name, "cnn_adam_logits") == 0 || strcmp(name, "cnn_wide") == 0 || strcmp(name, "mlp_adam_probs") == 0;
+}
+
+typedef struct tally {
+    unsigned cases;
+    size_t candidates; /* the most that a question had */
+} tally;
+
+static void run_named(golden *g, const char *spec, bool each, tally *t) {
+    if (each && !asks_much(g->name)) return;
+    t->cases++;
+    if (each)
+        t->candidates = CLQ_MAX(t->candidates, run_each_candidate(g, spec));
+    else
+        (void)run_case(g, spec, NULL);
+}
+
+static tally run_all_with(const char *spec, bool each) {
     char *root = clq_strprintf("%s/tests/golden", getenv("CLQ_TEST_SOURCE"));
     DIR *folder = opendir(root);
     assert_non_null(folder);
-    unsigned cases = 0;
-    size_t most = 0;
+    tally t = {0};
     for (struct dirent *entry; (entry = readdir(folder));) {
         golden g = {0};
         snprintf(g.name, sizeof g.name, "%.100s", entry->d_name);
@@ -196,22 +214,17 @@ static size_t run_all_with(const char *spec, bool each) {
         if (entry->d_name[0] != '.' && clq_file_exists(path)) {
             must(clq_json_read(path, 1 << 24, 32, &g.json));
             read_options(&g);
-            if (each)
-                most = CLQ_MAX(most, run_each_candidate(&g, spec));
-            else
-                (void)run_case(&g, spec, NULL);
+            run_named(&g, spec, each, &t);
             json_decref(g.json);
-            cases++;
         }
         clq_free(path);
     }
     closedir(folder);
     clq_free(root);
-    assert_true(cases >= 9); /* an empty folder must not pass */
-    return most;
+    return t;
 }
 
-static void run_all(const char *spec) { (void)run_all_with(spec, false); }
+static void run_all(const char *spec) { assert_true(run_all_with(spec, false).cases >= 9); }
 
 static void on_pocl_basic(void **state) {
     (void)state;
@@ -236,7 +249,9 @@ static void mirrored_on_both_vendors(void **state) {
 
 static void with_each_candidate(void **state) {
     (void)state;
-    assert_true(run_all_with("pocl:0", true) > 2); /* some have so many */
+    tally t = run_all_with("pocl:0", true);
+    assert_int_equal(t.cases, 3);
+    assert_true(t.candidates > 2); /* some have so many */
 }
 
 static int open_system(void **state) {
