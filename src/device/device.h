@@ -90,6 +90,9 @@ clq_status clq_queue_flush(clq_queue *queue);
 /* Waits until everything enqueued is done and reports a command that failed on the way (event status, not only
  * return codes). */
 clq_status clq_queue_finish(clq_queue *queue);
+/* Waits the same way, but at most until then (clq_now's time), and has nothing to report: for what follows a failure.
+ * A device that does not get there is lost: nothing that its commands use is given back. */
+void clq_queue_settle(clq_queue *queue, double until);
 
 /* A point in a queue that another thread or queue of the same context can wait for. */
 typedef struct clq_event clq_event;

@@ -111,6 +111,17 @@ clq_status clq_queue_finish(clq_queue *queue) {
     return status;
 }
 
+void clq_queue_settle(clq_queue *queue, double until) {
+    clq_event *mark;
+    if (clq_queue_mark(queue, &mark) != CLQ_OK) {
+        (void)clq_queue_finish(queue);
+        return;
+    }
+    if (clq_event_wait_until(mark, until, NULL) == CLQ_TIMEOUT)
+        (void)clq_cl_fail_lost(queue->device, CL_DEVICE_NOT_AVAILABLE, "its commands do not end");
+    clq_event_destroy(mark);
+}
+
 /* ---- events ---- */
 
 static clq_status event_create(clq_device *device, cl_event handle, clq_event **out) {

@@ -177,8 +177,8 @@ static clq_status carry_out(clq_replica *replica, const clq_command *command) {
         return clq_queue_read(replica->queue, command->buffer, command->offset, command->to, command->bytes, true);
     case CLQ_COMMAND_WRITE:
         return clq_queue_write(replica->queue, command->buffer, command->offset, command->from, command->bytes, true);
-    case CLQ_COMMAND_SYNC:
-    case CLQ_COMMAND_STOP: return clq_queue_finish(replica->queue);
+    case CLQ_COMMAND_SYNC: return clq_queue_finish(replica->queue);
+    case CLQ_COMMAND_STOP: break;
     }
     return CLQ_OK;
 }
@@ -208,6 +208,10 @@ static clq_status trace(clq_replica *replica, const clq_command *command) {
                : clq_timeline_add(&replica->steps, began, names[command->kind], NULL, 0);
 }
 
+/* What a replica still has under way when training has failed is waited for so long: more than a few steps take, and
+ * no more than anyone waits for an error's message. */
+static const double settle_s = 10.0;
+
 static void drive(void *context) {
     clq_replica *replica = context;
     for (;;) {
@@ -219,8 +223,13 @@ static void drive(void *context) {
             free_oldest_slot(replica); /* the poster may be waiting for one */
         }
         clq_latch_count_down(command.latch);
-        if (command.kind == CLQ_COMMAND_STOP) return;
+        if (command.kind == CLQ_COMMAND_STOP) break;
     }
+    /* Uploads under way read the staging memory, after a failure, too. */
+    if (!atomic_load(&replica->strategy->failed))
+        (void)clq_queue_finish(replica->queue);
+    else
+        clq_queue_settle(replica->queue, clq_now() + settle_s);
 }
 
 /* ---- life

@@ -241,11 +241,43 @@ static void test_lost(void **state) {
     clq_system_close(system);
 }
 
+/* After a failure: commands that end are waited for; a device whose commands do not end is given up. */
+static void test_settle(void **state) {
+    (void)state;
+    clq_system *system;
+    clq_device *device;
+    clq_queue *queue;
+    clq_event *gate;
+    clq_buffer *a;
+    uint32_t indices[TEST_DEVICES], out[4] = {9, 9, 9, 9};
+    CHECK_OK(clq_system_open(NULL, &system));
+    find_devices(system, indices);
+    CHECK_OK(clq_device_open(system, (clq_device_choice){indices[1], 0, 1}, &device));
+    CHECK_OK(clq_queue_create(device, 0, &queue));
+    CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, sizeof out, "a", &a));
+    CHECK_OK(clq_queue_read(queue, a, 0, out, sizeof out, false));
+    clq_queue_settle(queue, clq_now() + 60.0);
+    assert_int_equal(out[3], 0);
+    assert_false(clq_device_lost(device));
+    CHECK_OK(clq_event_create(device, &gate));
+    CHECK_OK(clq_queue_wait(queue, gate));
+    clq_queue_settle(queue, clq_now() + 0.02);
+    assert_true(clq_device_lost(device));
+    CHECK_FAILS(CLQ_DEVICE, clq_queue_finish(queue));
+    CHECK_DETAIL("its commands do not end");
+    CHECK_OK(clq_event_complete(gate, true));
+    clq_event_destroy(gate);
+    clq_buffer_destroy(a);
+    clq_queue_destroy(queue);
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies), cmocka_unit_test(test_ranges), cmocka_unit_test(test_events),
         cmocka_unit_test(test_wraps),  cmocka_unit_test(test_gates),  cmocka_unit_test(test_failed_dependency),
-        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_lost),   cmocka_unit_test(test_settle),
     };
     return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }
