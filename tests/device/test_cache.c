@@ -1,7 +1,7 @@
 /* The cache of program binaries: a good entry is used; whatever is not one never reaches a driver. */
 #include "fixture.h"
+#include "support/files.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 enum { HEADER = 48 }; /* magic, key, length, checksum */
@@ -14,22 +14,9 @@ static int make_folder(void **state) {
     return mkdtemp(folder) ? 0 : -1;
 }
 
-static void remove_below(const char *path) {
-    DIR *dir = opendir(path);
-    if (!dir) return;
-    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-        char file[1024];
-        if (entry->d_name[0] == '.') continue;
-        (void)snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        if (unlink(file) != 0) remove_below(file);
-    }
-    (void)closedir(dir);
-    (void)rmdir(path);
-}
-
 static int remove_folder(void **state) {
     (void)state;
-    remove_below(folder);
+    (void)files_remove(folder);
     return 0;
 }
 
@@ -110,7 +97,7 @@ static void expect_rebuilt(uint32_t index, const char *path, const unsigned char
 
 static void damage_all(uint32_t index) {
     char path[1024] = "";
-    remove_below(folder);
+    (void)files_remove(folder);
     use_device(index, "");
     assert_int_equal(entries(path, sizeof path), 1);
     size_t bytes;
@@ -166,11 +153,11 @@ static void test_damage(void **state) {
 static void foreign(uint32_t index) {
     char path[1024] = "", other[1024] = "";
     size_t bytes, other_bytes;
-    remove_below(folder);
+    (void)files_remove(folder);
     use_device(index, "-DOTHER");
     assert_int_equal(entries(other, sizeof other), 1);
     unsigned char *data = read_all(other, &other_bytes);
-    remove_below(folder);
+    (void)files_remove(folder);
     use_device(index, "");
     assert_int_equal(entries(path, sizeof path), 1);
     assert_string_not_equal(path, other); /* options are part of the key */
@@ -190,7 +177,7 @@ static void test_foreign(void **state) {
 /* A well-formed entry whose payload the driver refuses: built from source all the same. */
 static void refused(uint32_t index) {
     char path[1024] = "";
-    remove_below(folder);
+    (void)files_remove(folder);
     use_device(index, "");
     assert_int_equal(entries(path, sizeof path), 1);
     size_t bytes;
@@ -215,7 +202,7 @@ static void test_refused(void **state) {
 static void test_no_cache(void **state) {
     (void)state;
     char path[1024];
-    remove_below(folder);
+    (void)files_remove(folder);
     clq_system *system;
     clq_device *device;
     clq_kernel *kernel;
@@ -231,7 +218,7 @@ static void test_no_cache(void **state) {
 /* A cache that cannot be written costs time, nothing else. */
 static void test_unwritable(void **state) {
     (void)state;
-    remove_below(folder);
+    (void)files_remove(folder);
     write_all(folder, "a file where the folder should be", 10);
     logged[0] = '\0';
     clq_log_set_sink(keep_log, NULL, CLQ_LOG_WARNING);
@@ -296,7 +283,7 @@ static void test_twins(void **state) {
     clq_device *devices[COUNT];
     uint32_t indices[TEST_DEVICES];
     char path[1024];
-    remove_below(folder);
+    (void)files_remove(folder);
     CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
     find_devices(system, indices);
     for (int i = 0; i < COUNT; i++)
@@ -345,7 +332,7 @@ static void test_launched_kernels_are_kept(void **state) {
         clq_kernel *kernel;
         uint32_t indices[TEST_DEVICES];
         char path[1024];
-        remove_below(folder);
+        (void)files_remove(folder);
         CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
         find_devices(system, indices);
         CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &device));

@@ -2,9 +2,8 @@
  * every candidate computes the same, and the same bits each time. */
 #include "device/fixture.h"
 #include "graph/plan.h"
-#include "support/check.h"
+#include "support/files.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <sys/stat.h>
 
@@ -33,19 +32,6 @@ static clq_status open_device(const char *cache_dir) {
 static void close_device(void) {
     clq_device_close(device);
     clq_system_close(sys);
-}
-
-static void remove_below(const char *path) {
-    DIR *dir = opendir(path);
-    if (!dir) return;
-    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-        char file[1024];
-        if (entry->d_name[0] == '.') continue;
-        (void)snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        if (unlink(file) != 0) remove_below(file);
-    }
-    (void)closedir(dir);
-    (void)rmdir(path);
 }
 
 static void damage(const char *file) {
@@ -287,12 +273,12 @@ static void nothing_is_measured_in_vain(void **state) {
 
     logged[0] = '\0';
     close_device();
-    remove_below(folder);
+    (void)files_remove(folder);
     char in_the_way[512];
     assert_int_equal(mkdir(folder, 0700), 0);
     CHECK_OK(open_device(folder));
     (void)snprintf(in_the_way, sizeof in_the_way, "%s/programs", folder);
-    remove_below(in_the_way); /* the self-test's */
+    (void)files_remove(in_the_way); /* the self-test's */
     FILE *f = fopen(in_the_way, "wb");
     assert_non_null(f);
     (void)fclose(f);
@@ -412,7 +398,7 @@ static int tear_down_all(void **state) {
     clq_model_destroy(model);
     clq_model_destroy(tiny);
     close_device();
-    remove_below(folder);
+    (void)files_remove(folder);
     return 0;
 }
 
