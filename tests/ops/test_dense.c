@@ -23,7 +23,8 @@ static const dense_case cases[] = {
     {{13, 31, CLQ_SIGMOID, 1}, 17, false}, {{1, 1, CLQ_LINEAR, 1}, 1, true},
     {{3, 48, CLQ_RELU, 1}, 23, false},    /* three vectors, few inputs */
     {{97, 83, CLQ_RELU, 5}, 3, true},     /* primes; several rows per example */
-    {{2500, 5, CLQ_SIGMOID, 1}, 3, true}, /* long sums forward, in slices */
+    {{2500, 5, CLQ_LINEAR, 1}, 3, false}, /* long sums forward */
+    {{2500, 5, CLQ_SIGMOID, 1}, 3, true}, /* in slices, too, and with all that comes behind */
 };
 enum { EVERYWHERE = 4, BLOCK = 1, NARROW = 4, NO_BIAS = 5 };
 
