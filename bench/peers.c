@@ -158,17 +158,13 @@ static clq_status run_own(const bench *b, const subject *s, outcome own[2]) {
 
 /* What starts it, up to its ranks. */
 static void add_peer(const bench *b, const struct variant *v, clq_peer_command *c) {
-    if (b->peers.starters[v->system]) clq_peer_command_add(c, "%s", b->peers.starters[v->system]);
-    if (v->system == CLQ_PEER_MPI) {
+    const char *starter = b->peers.starters[v->system], *program = b->peers.programs[v->system];
+    if (starter) clq_peer_command_add(c, "%s", starter);
+    if (v->system == CLQ_PEER_MPI)
         clq_peer_command_add_words(c, "-n %u --oversubscribe %s", b->ranks,
                                    geteuid() == 0 ? "--allow-run-as-root" : "");
-        clq_peer_command_add(c, "%s", b->peers.programs[v->system]);
-    } else if (v->system == CLQ_PEER_BLAS) {
-        clq_peer_command_add(c, "%s", b->peers.programs[v->system]);
-    } else {
-        clq_peer_command_add(c, "%s", b->peers.sources[v->system]);
-        clq_peer_command_add_words(c, "%s %u", kind_names[v->kind], v->alone ? 1 : b->ranks);
-    }
+    clq_peer_command_add(c, "%s", program ? program : b->peers.sources[v->system]);
+    if (!program) clq_peer_command_add_words(c, "%s %u", kind_names[v->kind], v->alone ? 1 : b->ranks);
 }
 
 static clq_status run_peer(const bench *b, const struct variant *v, const subject *s, outcome *out) {

@@ -112,6 +112,8 @@ typedef struct clq_setup {
     size_t global_batch;
 } clq_setup;
 void clq_setup_release(clq_setup *setup);
+/* Model, devices and trainer of a training step that needs no data. */
+clq_status clq_setup_step(clq_setup *setup, const clq_options *options);
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options);
 /* Looks up which drivers are needed. First of all, before there are threads. */
 clq_status clq_setup_recall(clq_setup *setup, const clq_options *options);

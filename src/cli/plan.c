@@ -94,10 +94,7 @@ clq_status clq_command_plan(int argc, char **argv) {
                               "Shows what a training step launches and how much memory it holds, on the first device.",
                               argc, argv, &options));
     clq_setup setup = {0};
-    clq_status status = clq_setup_model(&setup, &options);
-    if (status == CLQ_OK) status = clq_setup_recall(&setup, &options);
-    if (status == CLQ_OK) status = clq_setup_devices(&setup, &options);
-    if (status == CLQ_OK) status = clq_setup_trainer(&setup, &options, CLQ_U8, false);
+    clq_status status = clq_setup_step(&setup, &options);
     if (status == CLQ_OK) status = show(&setup, &options);
     clq_setup_release(&setup);
     return status;

@@ -102,10 +102,7 @@ clq_status clq_command_tune(int argc, char **argv) {
                               argc, argv, &options));
     options.tune = "full";
     clq_setup setup = {0};
-    clq_status status = clq_setup_model(&setup, &options);
-    if (status == CLQ_OK) status = clq_setup_recall(&setup, &options);
-    if (status == CLQ_OK) status = clq_setup_devices(&setup, &options);
-    if (status == CLQ_OK) status = clq_setup_trainer(&setup, &options, CLQ_U8, false);
+    clq_status status = clq_setup_step(&setup, &options);
     if (status == CLQ_OK) status = show(&setup, &options);
     clq_setup_release(&setup);
     return status;
