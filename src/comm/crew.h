@@ -34,6 +34,7 @@ typedef struct clq_member {
     bool in_is_mapped, out_is_mapped;
 
     clq_event *drained; /* the end of what was last waited for; used again */
+
     /* For schedules only. Hosted: */
     char *aside; /* CLQ_PLACE_WORK; grows */
     size_t aside_bytes;

@@ -79,9 +79,9 @@ typedef struct clq_replica {
 } clq_replica;
 
 struct clq_strategy {
-    clq_tune_log tune_log;
     const clq_model *model;
     clq_strategy_config config;
+    clq_tune_log tune_log;
     unsigned count;
     clq_replica *replicas;
     clq_crew *crew;  /* NULL for one replica */
