@@ -57,8 +57,8 @@ CLQ_API clq_status clq_dataset_take(clq_dataset *dataset, size_t samples);
 CLQ_API clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint64_t seed);
 /* batch: 1 unless set. */
 CLQ_API clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remainder);
-/* A thread assembles up to `batches` ahead of the caller, into the next epoch too. 0: none;
- * CLQ_AUTO: 4. The batches are the same. */
+/* A thread assembles up to `batches` ahead of the caller, into the next epoch too, and begins anew when half of them
+ * are taken. 0: none; CLQ_AUTO: what 1 MiB holds, 4 to 16. The batches are the same. */
 CLQ_API clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches);
 
 /* A batch is borrowed until the next call of clq_dataset_next or clq_dataset_seek, or until a stage

@@ -16,13 +16,14 @@
 #define ARRIVED_MASK (ABORTED_BIT - 1)
 
 enum { SPINS_PER_YIELD = 8 };
-static const double spin_seconds = 50e-6; /* some wake-ups by the kernel: what sleeping would cost */
+static const double usual_patience = 50e-6; /* some wake-ups by the kernel: what sleeping would cost */
 static const double endless_seconds = 1e9;
 
 struct clq_barrier {
     _Alignas(64) _Atomic uint64_t state;
     _Alignas(64) atomic_uint sleepers;
     unsigned parties;
+    double patience; /* seconds of spinning */
     pthread_mutex_t lock;
     pthread_cond_t changed;
 };
@@ -53,9 +54,12 @@ clq_status clq_barrier_create(unsigned parties, clq_barrier **out) {
         return status;
     }
     barrier->parties = parties;
+    barrier->patience = usual_patience;
     *out = barrier;
     return CLQ_OK;
 }
+
+void clq_barrier_set_patience(clq_barrier *barrier, double seconds) { barrier->patience = seconds; }
 
 void clq_barrier_destroy(clq_barrier *barrier) {
     if (!barrier) return;
@@ -93,7 +97,7 @@ static void spin(clq_barrier *barrier, uint64_t round) {
         if (turn % SPINS_PER_YIELD) continue;
         sched_yield(); /* whoever is awaited may want this very core */
         double now = clq_now();
-        if (end == 0) end = now + spin_seconds;
+        if (end == 0) end = now + barrier->patience;
         if (now > end) return;
     }
 }

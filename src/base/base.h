@@ -64,7 +64,7 @@ void *clq_realloc(void *block, size_t old_count, size_t new_count, size_t size);
 /* As clq_alloc, aligned to `alignment` (a power of two, at least sizeof(void *)). */
 void *clq_alloc_aligned(size_t alignment, size_t bytes);
 void *clq_alloc_unset(size_t alignment, size_t bytes); /* the same, not zeroed: for what is filled at once */
-void clq_free(void *block); /* any of the above; takes NULL */
+void clq_free(void *block);                            /* any of the above; takes NULL */
 char *clq_strdup(const char *text);
 char *clq_strprintf(const char *format, ...) CLQ_PRINTF(1, 2); /* NULL on failure */
 
@@ -120,6 +120,8 @@ unsigned clq_cpu_count(void);             /* cores that this process may use */
  * all present and later waits return CLQ_ABORTED at once. */
 typedef struct clq_barrier clq_barrier;
 clq_status clq_barrier_create(unsigned parties, clq_barrier **out);
+/* How long waiting spins, where 50 us, some wake-ups by the kernel, are not right. Before anybody waits. */
+void clq_barrier_set_patience(clq_barrier *barrier, double seconds);
 void clq_barrier_destroy(clq_barrier *barrier); /* once no thread is in a call on it; takes NULL */
 /* CLQ_OK, CLQ_ABORTED, or CLQ_TIMEOUT after `deadline_s` seconds (<= 0: none). All parties of one round get the same,
  * except that one whose deadline passed has left the round as if it had not come, and may come again. */

@@ -137,6 +137,8 @@ clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what) {
     return status == CLQ_TIMEOUT ? late(crew, rank, what) : status;
 }
 
+void clq_crew_set_patience(clq_crew *crew, double seconds) { clq_barrier_set_patience(crew->barrier, seconds); }
+
 clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event) {
     clq_status status = clq_event_wait_until(event, crew->members[rank].until, &crew->failed);
     if (status == CLQ_TIMEOUT) return clq_fail(CLQ_TIMEOUT, "its commands were not done within %g s", crew->deadline_s);

@@ -10,8 +10,8 @@
  * The pipeline (pipeline.c) is a walk over places. A place is (epoch, batch within the epoch), and what
  * lies there follows from the stages and the place alone: the order of an epoch is drawn from (seed,
  * epoch), a batch is a run of that order. Hence a seek is an assignment, and prefetching changes nothing
- * but the time. A batch is assembled with one memcpy per sample into a slot of a ring. With prefetch a
- * thread fills the ring ahead of the caller, also over the end of an epoch; without it the ring has one
+ * but the time. A batch is assembled with one memcpy per sample into a slot of a ring, those to come fetched ahead.
+ * With prefetch a thread fills the ring ahead of the caller, also over the end of an epoch; without it the ring has one
  * slot, filled when the batch is asked for. All memory is there before the thread starts and copying
  * cannot fail: what can fail does so in clq_dataset_next. Setting a stage or seeking ends the thread;
  * the next clq_dataset_next starts it again. */

@@ -19,7 +19,7 @@ struct clq_dataset {
     uint64_t seed;
     size_t batch;
     bool drop_remainder;
-    size_t ahead; /* batches to prefetch */
+    int ahead; /* batches to prefetch, or CLQ_AUTO */
 
     clq_place next;      /* what clq_dataset_next gives next; index == batches: the end of the epoch */
     clq_data_ring *ring; /* NULL: to be started at `next` */

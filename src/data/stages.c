@@ -30,11 +30,10 @@ clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remai
 }
 
 clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches) {
-    enum { BATCHES_AHEAD = 4 }; /* enough to ride over the drawing of a new order */
     if (batches < 0 && batches != CLQ_AUTO)
         return clq_fail(CLQ_ARGUMENT, "%s: %d batches ahead: 0 is none, CLQ_AUTO chooses", dataset->info.name, batches);
     start_over(dataset);
-    dataset->ahead = batches == CLQ_AUTO ? BATCHES_AHEAD : (size_t)batches;
+    dataset->ahead = batches;
     return CLQ_OK;
 }
 

@@ -37,8 +37,8 @@ void clq_latch_count_down(clq_latch *latch) {
 clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
     pthread_mutex_lock(&replica->mutex);
-    while (replica->filled - replica->freed == CLQ_STAGING_SLOTS) pthread_cond_wait(&replica->changed, &replica->mutex);
-    clq_staging *staging = &replica->staging[replica->filled++ % CLQ_STAGING_SLOTS];
+    while (replica->filled - replica->freed == replica->slots) pthread_cond_wait(&replica->changed, &replica->mutex);
+    clq_staging *staging = &replica->staging[replica->filled++ % replica->slots];
     pthread_mutex_unlock(&replica->mutex);
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     memcpy(clq_buffer_host(staging->samples), samples, count * sample_bytes);
@@ -48,7 +48,7 @@ clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const 
 
 static void free_oldest_slot(clq_replica *replica) {
     pthread_mutex_lock(&replica->mutex);
-    if (replica->filled - replica->freed++ == CLQ_STAGING_SLOTS) pthread_cond_signal(&replica->changed);
+    if (replica->filled - ++replica->freed == replica->slots / 2) pthread_cond_signal(&replica->changed);
     pthread_mutex_unlock(&replica->mutex);
 }
 
@@ -235,10 +235,17 @@ static void drive(void *context) {
 /* ---- life
  * ------------------------------------------------------------------------------------------------------------- */
 
+/* So many that small steps ride over slow wake-ups of the poster, and no more memory than that is worth. */
+static unsigned staging_slots(size_t bytes) {
+    const size_t slots_least = 4, bytes_most = 1 << 20;
+    return (unsigned)CLQ_MAX(CLQ_MIN(bytes_most / bytes, (size_t)CLQ_STAGING_SLOTS_MAX), slots_least);
+}
+
 static clq_status open_staging(clq_replica *replica) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
-    for (unsigned i = 0; i < CLQ_STAGING_SLOTS; i++) {
+    replica->slots = staging_slots(replica->share * sample_bytes);
+    for (unsigned i = 0; i < replica->slots; i++) {
         clq_staging *staging = &replica->staging[i];
         CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * sample_bytes, "sample staging",
                                   &staging->samples));
@@ -282,7 +289,7 @@ void clq_replica_close(clq_replica *replica) {
         pthread_cond_destroy(&replica->changed);
         pthread_mutex_destroy(&replica->mutex);
     }
-    for (unsigned i = 0; i < CLQ_STAGING_SLOTS; i++) {
+    for (unsigned i = 0; i < CLQ_STAGING_SLOTS_MAX; i++) {
         clq_event_destroy(replica->staging[i].uploaded);
         clq_buffer_destroy(replica->staging[i].samples);
         clq_buffer_destroy(replica->staging[i].labels);

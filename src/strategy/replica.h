@@ -2,14 +2,14 @@
  *
  * The poster adds commands in order; the replica's thread takes them one by one. Rows of a batch travel in staging
  * slots: the poster fills the next free one and posts, the replica's thread uploads from it and frees it, so the poster
- * runs ahead by as many steps as there are slots. After a failure anywhere the remaining commands are answered, not
- * carried out. */
+ * runs ahead by as many steps as there are slots, and goes on when half of them are free. After a failure anywhere the
+ * remaining commands are answered, not carried out. */
 #ifndef CLQ_STRATEGY_REPLICA_H
 #define CLQ_STRATEGY_REPLICA_H
 
 #include "strategy/strategy.h"
 
-enum { CLQ_COMMANDS_MAX = 16, CLQ_STAGING_SLOTS = 4 };
+enum { CLQ_COMMANDS_MAX = 32, CLQ_STAGING_SLOTS_MAX = 8 };
 
 /* Lets a poster wait until `remaining` parties have counted down. */
 typedef struct clq_latch {
@@ -62,14 +62,15 @@ typedef struct clq_replica {
     clq_reducer *reducer; /* NULL: a step exchanges its gradient at once, when backward has ended */
     clq_bucket *buckets;
     size_t bucket_count;
-    atomic_uint_fast64_t exposed_ns;        /* of exchanges, in which backward had nothing more to do; for replica 0 */
-    clq_staging staging[CLQ_STAGING_SLOTS]; /* used round and round */
-    uint64_t filled, freed;                 /* slots, so far; with the mutex */
-    clq_staging *uploading;                 /* the last one that was enqueued; by the replica's thread */
-    bool tracing;                           /* until trace_steps batches were */
-    uint64_t traced;                        /* batches so far; while tracing */
-    clq_timeline steps;                     /* commands, as the replica's thread carried them out */
-    clq_timeline exchange;                  /* by that thread, or the reducer while it waits */
+    atomic_uint_fast64_t exposed_ns; /* of exchanges, in which backward had nothing more to do; for replica 0 */
+    clq_staging staging[CLQ_STAGING_SLOTS_MAX]; /* used round and round */
+    unsigned slots;
+    uint64_t filled, freed; /* slots, so far; with the mutex */
+    clq_staging *uploading; /* the last one that was enqueued; by the replica's thread */
+    bool tracing;           /* until trace_steps batches were */
+    uint64_t traced;        /* batches so far; while tracing */
+    clq_timeline steps;     /* commands, as the replica's thread carried them out */
+    clq_timeline exchange;  /* by that thread, or the reducer while it waits */
     clq_thread *thread;
     bool ready; /* mutex and condition exist */
     pthread_mutex_t mutex;

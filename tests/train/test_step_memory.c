@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { BATCH = 12, SIDE = 28, FIRST = 4, STEPS = 6 };
+enum { BATCH = 12, SIDE = 28, FIRST = 8, STEPS = 6 };
 
 static clq_system *sys;
 
