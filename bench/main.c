@@ -47,6 +47,7 @@ static clq_status run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    clq_drivers_prefer();
     clq_log_set_sink(log_to_stderr, NULL, CLQ_LOG_WARNING);
     clq_status status = run(argc, argv);
     if (status == CLQ_OK && (fflush(stdout) != 0 || ferror(stdout)))

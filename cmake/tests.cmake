@@ -10,6 +10,7 @@ set(CLIQUE_TEST_CACHE ${CMAKE_BINARY_DIR}/cache CACHE PATH "Where tests keep bui
 # times no address at all, and its search for leaks, which reads there, ends with a signal.
 set(CLQ_TEST_ENVIRONMENT
   "POCL_DEVICES=basic basic basic basic basic pthread"
+  "POCL_WORK_GROUP_SPECIALIZATION=0"
   "OCL_ICD_VENDORS=${CLIQUE_VENDORS}"
   "CLIQUE_CACHE_DIR=${CLIQUE_TEST_CACHE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"

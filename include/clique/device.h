@@ -46,7 +46,8 @@ typedef struct clq_system_config {
 typedef struct clq_system clq_system;
 
 /* Finds every platform and device; runs nothing on them yet. config may be NULL. A machine without a platform
- * gives a system with no devices. Errors: MEMORY, DEVICE. */
+ * gives a system with no devices. Errors: MEMORY, DEVICE. PoCL takes a third less time to compile kernels where the
+ * environment says POCL_WORK_GROUP_SPECIALIZATION=0, which the commands set and a library does not. */
 CLQ_API clq_status clq_system_open(const clq_system_config *config, clq_system **out);
 CLQ_API void clq_system_close(clq_system *system); /* takes NULL; after everything made from it */
 CLQ_API size_t clq_system_device_count(const clq_system *system);
