@@ -42,4 +42,22 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
  * one larger than that of a full one. The counts add up to `count`. */
 void clq_shares_split(size_t count, unsigned replicas, const double *weights, size_t *offsets, size_t *counts);
 
+/* ---- batches that are left where they lie (rows.c) ---- */
+
+/* The rows of a batch, or of a part of one. */
+typedef struct clq_rows {
+    const char *samples, *labels; /* of the whole set, as it keeps them */
+    size_t sample_bytes, label_bytes;
+    const size_t *places; /* (count) which rows of the set; NULL: `first` and those behind it */
+    size_t first, count;
+} clq_rows;
+/* As clq_dataset_next, for who copies the rows himself, in any thread: what they point to stays until the epoch after
+ * the next begins, a stage is set, or the dataset is sought in, read by clq_dataset_next, or destroyed. No thread runs
+ * ahead: there is nothing to assemble. Errors: MEMORY. */
+clq_status clq_dataset_next_rows(clq_dataset *dataset, clq_rows *rows, bool *more);
+clq_rows clq_rows_part(const clq_rows *rows, size_t begin, size_t count);
+/* One behind the other; what lies far apart is fetched ahead. */
+void clq_rows_copy_samples(const clq_rows *rows, void *to);
+void clq_rows_copy_labels(const clq_rows *rows, void *to);
+
 #endif

@@ -1,4 +1,4 @@
-/* The dataset as its files see it: dataset.c makes it, stages.c sets it, pipeline.c walks it. */
+/* The dataset as its files see it: dataset.c makes it, stages.c sets it, rows.c and pipeline.c walk it. */
 #ifndef CLQ_DATASET_H
 #define CLQ_DATASET_H
 
@@ -9,6 +9,15 @@ typedef struct clq_place {
 } clq_place;
 
 typedef struct clq_data_ring clq_data_ring; /* pipeline.c */
+
+/* The order of an epoch, drawn as far as it was asked for (rows.c). */
+typedef struct clq_order {
+    size_t *places; /* (samples); NULL where there is no shuffle */
+    uint64_t epoch;
+    size_t drawn;
+    clq_random random;
+    bool begun;
+} clq_order;
 
 struct clq_dataset {
     clq_dataset_info info;
@@ -23,7 +32,13 @@ struct clq_dataset {
 
     clq_place next;      /* what clq_dataset_next gives next; index == batches: the end of the epoch */
     clq_data_ring *ring; /* NULL: to be started at `next` */
+    clq_order orders[2]; /* of clq_dataset_next_rows: of even and odd epochs */
 };
+
+clq_status clq_order_allocate(clq_order *order, const clq_dataset *dataset); /* once */
+void clq_orders_free(clq_dataset *dataset);
+/* The rows of the batch at `place`, in the order that is drawn as far as that. */
+clq_rows clq_rows_at(const clq_dataset *dataset, clq_order *order, clq_place place);
 
 /* Ends the pipeline; the next clq_dataset_next starts it anew from dataset->next. */
 void clq_pipeline_stop(clq_dataset *dataset);

@@ -1,5 +1,4 @@
-/* The pipeline at work: the order of an epoch, the assembling of batches, and the ring that a thread
- * fills ahead. */
+/* The pipeline at work: the ring of assembled batches, which a thread fills ahead. */
 #include "data/dataset.h"
 
 #include <string.h>
@@ -8,9 +7,6 @@ enum { ALIGNMENT = 64 };
 /* Batches ahead, where the caller leaves it open: enough to ride over the drawing of a new order and over the slow
  * wake-ups of a virtual machine's idle core (0.1 ms each, one in a thousand 6 ms). */
 enum { AHEAD_LEAST = 4, AHEAD_MOST = 16, AHEAD_BYTES = 1 << 20 };
-/* Samples lie all over the set, and the processor sees one coming only when it is read: they are fetched so far ahead.
- */
-enum { FETCH_SAMPLES = 8, FETCH_BYTES = 8 << 10, LINE_BYTES = 64 };
 
 typedef struct slot {
     char *samples, *labels;
@@ -23,9 +19,7 @@ typedef struct slot {
 struct clq_data_ring {
     const clq_dataset *dataset;
     clq_place place; /* of the batch to be assembled next */
-    size_t *order;   /* (samples) the epoch's order; NULL where there is no shuffle */
-    uint64_t order_epoch;
-    bool ordered; /* whether `order` is order_epoch's */
+    clq_order order;
 
     pthread_mutex_t mutex;
     pthread_cond_t ready, room;
@@ -38,61 +32,15 @@ struct clq_data_ring {
     slot slot[];
 };
 
-/* ---- the order of an epoch ---- */
-
-/* A shuffle buffer in place: before step i it is the range [i, i + buffer). The drawn sample leaves it
- * to i, the one that was at i takes the hole, and the next sample of the source comes in at the range's
- * end. With a buffer of all samples this is Fisher and Yates's shuffle. */
-static void draw_order(size_t *order, size_t samples, size_t buffer, uint64_t seed, uint64_t epoch) {
-    clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_SHUFFLE, epoch));
-    for (size_t i = 0; i < samples; i++) order[i] = i;
-    for (size_t i = 0; i < samples; i++) {
-        size_t drawn = i + (size_t)clq_random_below(&random, CLQ_MIN(buffer, samples - i));
-        size_t sample = order[drawn];
-        order[drawn] = order[i];
-        order[i] = sample;
-    }
-}
-
 /* ---- assembling ---- */
-
-static void fetch(const char *sample, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += LINE_BYTES) __builtin_prefetch(sample + at);
-}
-
-/* `count` samples, at these places of the set, one behind the other. Three times as fast as without fetching (784
- * bytes each, from a set that no cache holds). */
-static void gather(const clq_dataset *d, const size_t *places, size_t count, char *to) {
-    const char *from = d->samples.data;
-    size_t bytes = d->sample_bytes, fetched = CLQ_MIN(bytes, (size_t)FETCH_BYTES);
-    size_t ahead = CLQ_MAX(CLQ_MIN((size_t)FETCH_SAMPLES, FETCH_BYTES / bytes), (size_t)1);
-    for (size_t i = 0; i < CLQ_MIN(ahead, count); i++) fetch(from + places[i] * bytes, fetched);
-    for (size_t i = 0; i < count; i++) {
-        if (i + ahead < count) fetch(from + places[i + ahead] * bytes, fetched);
-        memcpy(to + i * bytes, from + places[i] * bytes, bytes);
-    }
-}
 
 /* Fills `to` with the batch at ring->place and goes on to the next place. */
 static void assemble(clq_data_ring *ring, slot *to) {
     const clq_dataset *d = ring->dataset;
-    size_t first = (size_t)ring->place.index * d->batch;
-    to->count = CLQ_MIN(d->batch, d->info.samples - first);
-    if (ring->order && !(ring->ordered && ring->order_epoch == ring->place.epoch)) {
-        draw_order(ring->order, d->info.samples, d->buffer, d->seed, ring->place.epoch);
-        ring->order_epoch = ring->place.epoch;
-        ring->ordered = true;
-    }
-    const char *labels = d->labels.data;
-    if (ring->order) {
-        const size_t *places = ring->order + first;
-        gather(d, places, to->count, to->samples);
-        for (size_t i = 0; i < to->count; i++)
-            memcpy(to->labels + i * d->label_bytes, labels + places[i] * d->label_bytes, d->label_bytes);
-    } else {
-        memcpy(to->samples, (const char *)d->samples.data + first * d->sample_bytes, to->count * d->sample_bytes);
-        memcpy(to->labels, labels + first * d->label_bytes, to->count * d->label_bytes);
-    }
+    clq_rows rows = clq_rows_at(d, &ring->order, ring->place);
+    to->count = rows.count;
+    clq_rows_copy_samples(&rows, to->samples);
+    clq_rows_copy_labels(&rows, to->labels);
     if (++ring->place.index == clq_dataset_batches(d)) ring->place = (clq_place){ring->place.epoch + 1, 0};
 }
 
@@ -130,9 +78,7 @@ static clq_status allocate(const clq_dataset *d, clq_data_ring *ring) {
         ring->slot[i].samples = (char *)ring->memory + i * both;
         ring->slot[i].labels = ring->slot[i].samples + samples;
     }
-    if (d->buffer == 0) return CLQ_OK;
-    ring->order = clq_alloc(d->info.samples, sizeof *ring->order);
-    return ring->order ? CLQ_OK : CLQ_MEMORY;
+    return clq_order_allocate(&ring->order, d);
 }
 
 static clq_status initialise_locks(clq_data_ring *ring) {
@@ -151,7 +97,7 @@ failed:
 
 static void free_ring(clq_data_ring *ring) {
     clq_free(ring->memory);
-    clq_free(ring->order);
+    clq_free(ring->order.places);
     clq_free(ring);
 }
 
@@ -191,6 +137,7 @@ fail:
 }
 
 void clq_pipeline_stop(clq_dataset *dataset) {
+    clq_orders_free(dataset);
     clq_data_ring *ring = dataset->ring;
     if (!ring) return;
     dataset->ring = NULL;

@@ -34,12 +34,19 @@ void clq_latch_count_down(clq_latch *latch) {
 
 /* ---- rows to the device ---- */
 
-clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count) {
-    const clq_strategy_config *config = &replica->strategy->config;
+static clq_staging *next_slot(clq_replica *replica) {
     pthread_mutex_lock(&replica->mutex);
     while (replica->filled - replica->freed == replica->slots) pthread_cond_wait(&replica->changed, &replica->mutex);
-    clq_staging *staging = &replica->staging[replica->filled++ % replica->slots];
+    clq_staging *slot = &replica->staging[replica->filled++ % replica->slots];
     pthread_mutex_unlock(&replica->mutex);
+    return slot;
+}
+
+void clq_replica_reserve(clq_replica *replica) { (void)next_slot(replica); }
+
+clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count) {
+    const clq_strategy_config *config = &replica->strategy->config;
+    clq_staging *staging = next_slot(replica);
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     memcpy(clq_buffer_host(staging->samples), samples, count * sample_bytes);
     if (labels && staging->labels) memcpy(clq_buffer_host(staging->labels), labels, count * config->label_bytes);
@@ -67,11 +74,25 @@ static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buf
     return clq_queue_write(replica->queue, to, 0, clq_buffer_host(pinned), bytes, false);
 }
 
+/* Into the next of the replica's own slots, whose last upload was two steps ago. */
+static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_staging **out) {
+    clq_staging *own = &replica->own[replica->next_own++ % CLQ_OWN_SLOTS];
+    clq_status status = own->uploaded ? clq_event_wait(own->uploaded) : CLQ_OK;
+    if (status == CLQ_OK) {
+        clq_rows_copy_samples(rows, clq_buffer_host(own->samples));
+        clq_rows_copy_labels(rows, clq_buffer_host(own->labels));
+    }
+    free_oldest_slot(replica);
+    *out = own;
+    return status;
+}
+
 static clq_status upload(clq_replica *replica, const clq_command *command) {
     const clq_strategy_config *config = &replica->strategy->config;
-    clq_staging *staging = command->rows;
+    clq_staging *staging = command->staged;
     clq_status status = finish_upload(replica);
     replica->uploading = staging;
+    if (status == CLQ_OK && command->rows.count > 0) status = copy_rows(replica, &command->rows, &staging);
     if (status != CLQ_OK || !staging) return status;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     clq_queue_name(replica->queue, "upload", "samples");
@@ -219,7 +240,7 @@ static void drive(void *context) {
         if (!atomic_load(&replica->strategy->failed)) {
             clq_status status = replica->tracing ? trace(replica, &command) : carry_out(replica, &command);
             if (status != CLQ_OK) clq_strategy_fail(replica->strategy, status, replica);
-        } else if (command.rows) {
+        } else if (command.staged || command.rows.count > 0) {
             free_oldest_slot(replica); /* the poster may be waiting for one */
         }
         clq_latch_count_down(command.latch);
@@ -241,19 +262,31 @@ static unsigned staging_slots(size_t bytes) {
     return (unsigned)CLQ_MAX(CLQ_MIN(bytes_most / bytes, (size_t)CLQ_STAGING_SLOTS_MAX), slots_least);
 }
 
+static clq_status open_slot(clq_replica *replica, size_t sample_bytes, clq_staging *slot) {
+    const clq_strategy_config *config = &replica->strategy->config;
+    CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * sample_bytes, "sample staging",
+                              &slot->samples));
+    if (!config->plan.loss) return CLQ_OK;
+    return clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * config->label_bytes, "label staging",
+                             &slot->labels);
+}
+
 static clq_status open_staging(clq_replica *replica) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     replica->slots = staging_slots(replica->share * sample_bytes);
-    for (unsigned i = 0; i < replica->slots; i++) {
-        clq_staging *staging = &replica->staging[i];
-        CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * sample_bytes, "sample staging",
-                                  &staging->samples));
-        if (config->plan.loss)
-            CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * config->label_bytes,
-                                      "label staging", &staging->labels));
-    }
+    for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, sample_bytes, &replica->staging[i]));
+    for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++)
+        CLQ_TRY(open_slot(replica, sample_bytes, &replica->own[i]));
     return CLQ_OK;
+}
+
+static void close_slots(clq_staging *slots, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        clq_event_destroy(slots[i].uploaded);
+        clq_buffer_destroy(slots[i].samples);
+        clq_buffer_destroy(slots[i].labels);
+    }
 }
 
 clq_status clq_replica_open(clq_replica *replica) {
@@ -289,11 +322,8 @@ void clq_replica_close(clq_replica *replica) {
         pthread_cond_destroy(&replica->changed);
         pthread_mutex_destroy(&replica->mutex);
     }
-    for (unsigned i = 0; i < CLQ_STAGING_SLOTS_MAX; i++) {
-        clq_event_destroy(replica->staging[i].uploaded);
-        clq_buffer_destroy(replica->staging[i].samples);
-        clq_buffer_destroy(replica->staging[i].labels);
-    }
+    close_slots(replica->staging, CLQ_STAGING_SLOTS_MAX);
+    close_slots(replica->own, CLQ_OWN_SLOTS);
     clq_free(replica->buckets);
     clq_free(replica->steps.spans);
     clq_free(replica->exchange.spans);

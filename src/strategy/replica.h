@@ -1,15 +1,16 @@
 /* A replica: a device, its plan and the thread that drives it. Private to strategy.
  *
- * The poster adds commands in order; the replica's thread takes them one by one. Rows of a batch travel in staging
- * slots: the poster fills the next free one and posts, the replica's thread uploads from it and frees it, so the poster
- * runs ahead by as many steps as there are slots, and goes on when half of them are free. After a failure anywhere the
+ * The poster adds commands in order; the replica's thread takes them one by one. Rows of a dataset it copies itself
+ * from where they lie, for upload. Rows of a caller's batch travel in staging slots: the poster fills the next free one
+ * and posts, the replica's thread uploads from it and frees it. Either way a batch takes a slot, so the poster runs
+ * ahead by as many steps as there are slots, and goes on when half of them are free. After a failure anywhere the
  * remaining commands are answered, not carried out. */
 #ifndef CLQ_STRATEGY_REPLICA_H
 #define CLQ_STRATEGY_REPLICA_H
 
 #include "strategy/strategy.h"
 
-enum { CLQ_COMMANDS_MAX = 32, CLQ_STAGING_SLOTS_MAX = 8 };
+enum { CLQ_COMMANDS_MAX = 16, CLQ_STAGING_SLOTS_MAX = 8, CLQ_OWN_SLOTS = 2 };
 
 /* Lets a poster wait until `remaining` parties have counted down. */
 typedef struct clq_latch {
@@ -34,7 +35,8 @@ typedef enum clq_command_kind {
 
 typedef struct clq_command {
     clq_command_kind kind;
-    struct clq_staging *rows; /* STEP, GRADIENTS, FORWARD, PREDICT: where they lie; NULL where count is 0 */
+    struct clq_staging *staged; /* STEP, GRADIENTS, FORWARD, PREDICT: the rows. NULL where count is 0, and for */
+    clq_rows rows;              /* STEP: those that the replica is to copy; count 0: none */
     uint32_t count, slot;
     float scale, rate;
     clq_latch *latch;   /* counted down when the command is done. May be NULL */
@@ -65,7 +67,9 @@ typedef struct clq_replica {
     atomic_uint_fast64_t exposed_ns; /* of exchanges, in which backward had nothing more to do; for replica 0 */
     clq_staging staging[CLQ_STAGING_SLOTS_MAX]; /* used round and round */
     unsigned slots;
-    uint64_t filled, freed; /* slots, so far; with the mutex */
+    uint64_t filled, freed;         /* slots, so far; with the mutex */
+    clq_staging own[CLQ_OWN_SLOTS]; /* where the replica's thread copies rows to, in turn */
+    unsigned next_own;
     clq_staging *uploading; /* the last one that was enqueued; by the replica's thread */
     bool tracing;           /* until trace_steps batches were */
     uint64_t traced;        /* batches so far; while tracing */
@@ -100,6 +104,8 @@ void clq_replica_stop(clq_replica *replica); /* ends its thread, after what was 
 void clq_replica_close(clq_replica *replica);
 void clq_replica_post(clq_replica *replica, const clq_command *command);
 /* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. */
+/* Takes the next slot, once it is free, for rows that the replica is to copy. */
+void clq_replica_reserve(clq_replica *replica);
 clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
 
 /* Opens every replica's device (contexts.c). */

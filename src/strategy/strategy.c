@@ -50,28 +50,36 @@ static void post_all(clq_strategy *strategy, const clq_command *command) {
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_post(&strategy->replicas[r], command);
 }
 
+/* The shares of `count` samples. */
+static clq_status split(clq_strategy *strategy, size_t count) {
+    CLQ_TRY(clq_strategy_failure(strategy));
+    if (count > strategy->config.global_batch)
+        return clq_fail(CLQ_ARGUMENT,
+                        "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
+                        count, strategy->config.global_batch);
+    clq_shares_split(count, strategy->count, NULL, strategy->offsets, strategy->counts);
+    return CLQ_OK;
+}
+
+static float scale_of(size_t count) { return count ? (float)(1.0 / (double)count) : 0.0f; }
+
 /* One command to every replica with its rows of the batch. */
 static clq_status post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
     const clq_strategy_config *config = &strategy->config;
-    CLQ_TRY(clq_strategy_failure(strategy));
-    if (batch->count > config->global_batch)
-        return clq_fail(CLQ_ARGUMENT,
-                        "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
-                        batch->count, config->global_batch);
-    clq_shares_split(batch->count, strategy->count, NULL, strategy->offsets, strategy->counts);
+    CLQ_TRY(split(strategy, batch->count));
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     size_t output_bytes = command.bytes;
     char *out = command.to;
-    command.scale = batch->count ? (float)(1.0 / (double)batch->count) : 0.0f;
+    command.scale = scale_of(batch->count);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         size_t offset = strategy->offsets[r], count = strategy->counts[r];
         const char *samples = batch->samples, *labels = batch->labels;
         command.count = (uint32_t)count;
-        command.rows = NULL;
+        command.staged = NULL;
         if (count > 0)
-            command.rows = clq_replica_stage(replica, samples + offset * sample_bytes,
-                                             labels ? labels + offset * config->label_bytes : NULL, count);
+            command.staged = clq_replica_stage(replica, samples + offset * sample_bytes,
+                                               labels ? labels + offset * config->label_bytes : NULL, count);
         if (out) {
             command.to = out + offset * output_bytes;
             command.bytes = count * output_bytes;
@@ -87,6 +95,18 @@ clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch
 
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate) {
     return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate}, batch);
+}
+
+clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, uint32_t slot, float rate) {
+    clq_command command = {.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate, .scale = scale_of(rows->count)};
+    CLQ_TRY(split(strategy, rows->count));
+    for (unsigned r = 0; r < strategy->count; r++) {
+        command.count = (uint32_t)strategy->counts[r];
+        command.rows = clq_rows_part(rows, strategy->offsets[r], strategy->counts[r]);
+        if (command.count > 0) clq_replica_reserve(&strategy->replicas[r]);
+        clq_replica_post(&strategy->replicas[r], &command);
+    }
+    return CLQ_OK;
 }
 
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {

@@ -63,6 +63,9 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
  * slot: the metrics row. */
 /* The whole step: gradients, reduce and apply in one, which overlap where that pays. */
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate);
+/* The same, but each replica copies its rows itself, and later: the rows stay where they are until something that waits
+ * for all that was posted has returned, with an error too. Their types are those of the strategy's config. */
+clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, uint32_t slot, float rate);
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot);
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch,
                                 uint32_t slot); /* with loss, for evaluation */

@@ -12,7 +12,15 @@ typedef struct run {
     double started, input_s;
     double told; /* when progress was last told; 0: not yet */
     uint64_t epoch, epochs, batch;
+    bool by_rows; /* replicas copy their rows themselves */
 } run;
+
+/* A batch of the dataset, assembled or where it lies. */
+typedef struct piece {
+    clq_batch batch;
+    clq_rows rows;
+    size_t count;
+} piece;
 
 static clq_totals totals_of(const clq_metrics *metrics, double seconds, double input_s) {
     double samples = metrics->samples ? (double)metrics->samples : 1.0;
@@ -44,19 +52,30 @@ static clq_status tell_step(run *r) {
     return r->config->on_step(r->config->context, &info);
 }
 
-static clq_status train_batch(run *r, const clq_batch *batch) {
-    CLQ_TRY(clq_step(r->trainer, batch));
+static clq_status train_batch(run *r, const piece *p) {
+    CLQ_TRY(r->by_rows ? clq_trainer_step_rows(r->trainer, &p->rows) : clq_step(r->trainer, &p->batch));
     r->batch++;
     if (r->config->on_posted) r->config->on_posted(r->config->context, r->trainer->step);
-    CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, batch->count));
+    CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, p->count));
     CLQ_TRY(tell_step(r));
     return tell_progress(r);
 }
 
-static clq_status next_batch(run *r, clq_batch *batch, bool *more) {
+static clq_status next_piece(run *r, piece *p, bool *more) {
+    if (r->by_rows) {
+        CLQ_TRY(clq_dataset_next_rows(r->data, &p->rows, more));
+        if (*more) p->count = p->rows.count;
+        return CLQ_OK;
+    }
+    CLQ_TRY(clq_dataset_next(r->data, &p->batch, more));
+    if (*more) p->count = p->batch.count;
+    return CLQ_OK;
+}
+
+static clq_status next_batch(run *r, piece *p, bool *more) {
     clq_trainer *trainer = r->trainer;
     double asked = clq_now();
-    CLQ_TRY(clq_dataset_next(r->data, batch, more));
+    CLQ_TRY(next_piece(r, p, more));
     r->input_s += clq_now() - asked;
     if (trainer->input.count >= trainer->config.trace_steps) return CLQ_OK;
     return clq_timeline_add(&trainer->input, asked, "wait for a batch", "step", trainer->step + 1);
@@ -68,12 +87,12 @@ static clq_status train_epoch(run *r, uint64_t last_step) {
     r->batch = 0;
     r->input_s = 0.0;
     for (;;) {
-        clq_batch batch;
+        piece p;
         bool more;
         if (last_step && r->trainer->step >= last_step) break;
-        CLQ_TRY(next_batch(r, &batch, &more));
+        CLQ_TRY(next_batch(r, &p, &more));
         if (!more) break;
-        CLQ_TRY(train_batch(r, &batch));
+        CLQ_TRY(train_batch(r, &p));
     }
     return clq_metrics_collect(&r->metrics, r->trainer);
 }
@@ -104,6 +123,14 @@ static clq_status train_epochs(run *r) {
     return CLQ_OK;
 }
 
+/* After a failure steps may be under way that read the dataset, which is the caller's to destroy. */
+static clq_status let_go(const run *r, clq_status status) {
+    clq_error error;
+    clq_error_take(status, &error);
+    (void)clq_strategy_wait(r->trainer->strategy);
+    return clq_error_raise(&error);
+}
+
 clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
     CLQ_TRY(check_batch(trainer, train));
     if (config->validation) CLQ_TRY(check_batch(trainer, config->validation));
@@ -114,7 +141,9 @@ clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_confi
                         clq_dataset_get_info(train)->name);
     run r = {.trainer = trainer, .data = train, .config = config};
     r.epochs = config->epochs ? config->epochs : (config->steps + batches - 1) / batches;
-    return train_epochs(&r);
+    r.by_rows = clq_trainer_takes_rows(trainer, train);
+    clq_status status = train_epochs(&r);
+    return status == CLQ_OK ? CLQ_OK : let_go(&r, status);
 }
 
 /* Walks a dataset once, from its start, in order. */

@@ -154,18 +154,22 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
 
 /* ---- the step ---- */
 
-/* What a step's batch must be, and the metrics row that it writes. */
-static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_batch *taken, uint32_t *slot) {
+static clq_status may_step(const clq_trainer *trainer) {
     if (trainer->config.inference_only) return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients");
-    CLQ_TRY(clq_strategy_failure(trainer->strategy));
-    CLQ_TRY(clq_trainer_take_batch(trainer, batch, true, taken));
-    *slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS);
-    return CLQ_OK;
+    return clq_strategy_failure(trainer->strategy);
 }
 
-static void end_gradients(clq_trainer *trainer, const clq_batch *batch) {
+/* The metrics row that the next gradients write. */
+static uint32_t next_slot(const clq_trainer *trainer) { return (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS); }
+
+static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_batch *taken) {
+    CLQ_TRY(may_step(trainer));
+    return clq_trainer_take_batch(trainer, batch, true, taken);
+}
+
+static void end_gradients(clq_trainer *trainer, size_t samples) {
     trainer->rows++;
-    trainer->last_count = batch->count;
+    trainer->last_count = samples;
     trainer->has_gradient = true;
 }
 
@@ -179,20 +183,30 @@ static float next_rate(const clq_trainer *trainer) {
 }
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
-    uint32_t slot;
     clq_batch taken;
-    CLQ_TRY(begin_step(trainer, batch, &taken, &slot));
-    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, slot));
-    end_gradients(trainer, batch);
+    CLQ_TRY(begin_step(trainer, batch, &taken));
+    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, next_slot(trainer)));
+    end_gradients(trainer, batch->count);
     return CLQ_OK;
 }
 
 clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
-    uint32_t slot;
     clq_batch taken;
-    CLQ_TRY(begin_step(trainer, batch, &taken, &slot));
-    CLQ_TRY(clq_strategy_step(trainer->strategy, &taken, slot, next_rate(trainer)));
-    end_gradients(trainer, batch);
+    CLQ_TRY(begin_step(trainer, batch, &taken));
+    CLQ_TRY(clq_strategy_step(trainer->strategy, &taken, next_slot(trainer), next_rate(trainer)));
+    end_gradients(trainer, batch->count);
+    end_update(trainer);
+    return CLQ_OK;
+}
+
+bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset) {
+    return clq_dataset_get_info(dataset)->soft_labels || trainer->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
+}
+
+clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows) {
+    CLQ_TRY(may_step(trainer));
+    CLQ_TRY(clq_strategy_step_rows(trainer->strategy, rows, next_slot(trainer), next_rate(trainer)));
+    end_gradients(trainer, rows->count);
     end_update(trainer);
     return CLQ_OK;
 }

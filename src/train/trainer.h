@@ -5,7 +5,7 @@
 #include "train/train.h"
 
 /* Rows of the metrics buffer: how many steps may pass before the host must read them. */
-enum { CLQ_METRIC_SLOTS = 64 };
+enum { CLQ_METRIC_SLOTS = 1024 };
 
 struct clq_trainer {
     const clq_model *model;
@@ -29,6 +29,10 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
 /* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. labels:
  * whether they matter. */
 clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out);
+/* clq_step on rows of a dataset that was checked, which stay where they are until the trainer was waited for. Only for
+ * datasets whose labels the loss takes as they are. */
+clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows);
+bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset);
 /* The inference strategy, with the trainer's present weights. Owned by the trainer. */
 clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);

@@ -98,7 +98,30 @@ static void pipeline(void **state) {
     }
 }
 
+/* Rows that are left where they lie need the order's memory, and nothing after that. */
+static void rows(void **state) {
+    (void)state;
+    clq_dataset *data;
+    clq_rows r = {.count = 77};
+    bool more;
+    OK(open_arrays(NULL, &data));
+    OK(clq_dataset_shuffle(data, 2, 1));
+    clq_memory_fail_at(1, false);
+    expect_failure(clq_dataset_next_rows(data, &r, &more), CLQ_MEMORY, "arrays", "memory");
+    clq_memory_fail_at(0, false);
+    assert_int_equal(r.count, 77);
+    for (size_t epoch = 0; epoch < 4; epoch++) {
+        if (epoch == 2) clq_memory_fail_at(1, true); /* two epochs have theirs */
+        for (size_t i = 0; i <= clq_dataset_batches(data); i++) {
+            assert_int_equal(clq_dataset_next_rows(data, &r, &more), CLQ_OK);
+            assert_int_equal(more, i < clq_dataset_batches(data));
+        }
+    }
+    clq_memory_fail_at(0, false);
+    clq_dataset_destroy(data);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sources), cmocka_unit_test(pipeline)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sources), cmocka_unit_test(pipeline), cmocka_unit_test(rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

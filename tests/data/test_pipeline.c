@@ -286,6 +286,55 @@ static void prefetch_changes_nothing(void **state) {
         }
 }
 
+/* Rows that are left where they lie are those of the batches, whole and in parts, and both walks go on from the same
+ * place. */
+static void rows_are_those_of_batches(void **state) {
+    (void)state;
+    enum { COUNT = 37, BATCH = 8 };
+    static const size_t buffers[] = {0, 1, 5, COUNT, SIZE_MAX};
+    for (size_t b = 0; b < CLQ_COUNT_OF(buffers); b++)
+        for (int drop = 0; drop < 2; drop++) {
+            clq_dataset *one = numbered(COUNT), *two = numbered(COUNT);
+            clq_dataset *both[] = {one, two};
+            for (size_t i = 0; i < 2; i++) {
+                OK(clq_dataset_shuffle(both[i], buffers[b], 4));
+                OK(clq_dataset_batch(both[i], BATCH, drop));
+                OK(clq_dataset_prefetch(both[i], 2));
+            }
+            for (size_t n = 0; n < 3 * (COUNT / BATCH + 2); n++) {
+                clq_batch batch;
+                clq_rows rows;
+                bool more, more_rows;
+                uint8_t samples[BATCH][ELEMENTS];
+                int32_t labels[BATCH];
+                OK(clq_dataset_next(one, &batch, &more));
+                if (n % 7 == 6) { /* the other walk */
+                    clq_batch same;
+                    OK(clq_dataset_next(two, &same, &more_rows));
+                    assert_int_equal(more, more_rows);
+                    if (more) assert_memory_equal(batch.samples, same.samples, batch.count * ELEMENTS);
+                    continue;
+                }
+                OK(clq_dataset_next_rows(two, &rows, &more_rows));
+                assert_int_equal(more, more_rows);
+                if (!more) continue;
+                assert_int_equal(rows.count, batch.count);
+                clq_rows_copy_samples(&rows, samples);
+                clq_rows_copy_labels(&rows, labels);
+                assert_memory_equal(samples, batch.samples, batch.count * ELEMENTS);
+                assert_memory_equal(labels, batch.labels, batch.count * sizeof labels[0]);
+                clq_rows part = clq_rows_part(&rows, 2, batch.count - 3);
+                memset(samples, 0, sizeof samples);
+                clq_rows_copy_samples(&part, samples);
+                clq_rows_copy_labels(&part, labels);
+                assert_memory_equal(samples, (const uint8_t *)batch.samples + 2 * ELEMENTS, part.count * ELEMENTS);
+                assert_memory_equal(labels, (const int32_t *)batch.labels + 2, part.count * sizeof labels[0]);
+            }
+            clq_dataset_destroy(one);
+            clq_dataset_destroy(two);
+        }
+}
+
 /* A lent batch stays as it is however long the caller keeps it, while the thread works on. */
 static void a_lent_batch_is_left_alone(void **state) {
     (void)state;
@@ -340,6 +389,7 @@ int main(void) {
         cmocka_unit_test(shuffle_with_a_buffer),
         cmocka_unit_test(seek_is_running_there),
         cmocka_unit_test(prefetch_changes_nothing),
+        cmocka_unit_test(rows_are_those_of_batches),
         cmocka_unit_test(a_lent_batch_is_left_alone),
         cmocka_unit_test(stopped_anywhere),
     };

@@ -1,0 +1,118 @@
+/* Where the samples of a batch lie: the order of an epoch, the walk over it, and the copying of rows. */
+#include "data/dataset.h"
+
+#include <string.h>
+
+/* Samples lie all over the set, and the processor sees one coming only when it is read: they are fetched so far ahead.
+ */
+enum { FETCH_SAMPLES = 8, FETCH_BYTES = 8 << 10, LINE_BYTES = 64 };
+
+/* ---- the order of an epoch ---- */
+
+clq_status clq_order_allocate(clq_order *order, const clq_dataset *d) {
+    if (d->buffer == 0 || order->places) return CLQ_OK;
+    order->places = clq_alloc(d->info.samples, sizeof *order->places);
+    return order->places ? CLQ_OK : CLQ_MEMORY;
+}
+
+void clq_orders_free(clq_dataset *dataset) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(dataset->orders); i++) {
+        clq_free(dataset->orders[i].places);
+        dataset->orders[i] = (clq_order){0};
+    }
+}
+
+/* A shuffle buffer in place: before step i it is the range [i, i + buffer). The drawn sample leaves it
+ * to i, the one that was at i takes the hole, and the next sample of the source comes in at the range's
+ * end. With a buffer of all samples this is Fisher and Yates's shuffle. What has been drawn stays: only places behind
+ * it change. */
+static void draw(clq_order *order, const clq_dataset *d, uint64_t epoch, size_t end) {
+    size_t *places = order->places, samples = d->info.samples;
+    if (!order->begun || order->epoch != epoch) {
+        *order = (clq_order){.places = places,
+                             .epoch = epoch,
+                             .random = clq_random_start(d->seed, clq_random_stream(CLQ_RANDOM_SHUFFLE, epoch)),
+                             .begun = true};
+        for (size_t i = 0; i < samples; i++) places[i] = i;
+    }
+    for (; order->drawn < end; order->drawn++) {
+        size_t i = order->drawn;
+        size_t drawn = i + (size_t)clq_random_below(&order->random, CLQ_MIN(d->buffer, samples - i));
+        size_t sample = places[drawn];
+        places[drawn] = places[i];
+        places[i] = sample;
+    }
+}
+
+/* ---- rows ---- */
+
+clq_rows clq_rows_at(const clq_dataset *d, clq_order *order, clq_place place) {
+    clq_rows rows = {.samples = d->samples.data,
+                     .labels = d->labels.data,
+                     .sample_bytes = d->sample_bytes,
+                     .label_bytes = d->label_bytes,
+                     .first = (size_t)place.index * d->batch};
+    rows.count = CLQ_MIN(d->batch, d->info.samples - rows.first);
+    if (d->buffer == 0) return rows;
+    draw(order, d, place.epoch, rows.first + rows.count);
+    rows.places = order->places + rows.first;
+    return rows;
+}
+
+clq_rows clq_rows_part(const clq_rows *rows, size_t begin, size_t count) {
+    clq_rows part = *rows;
+    part.first += begin;
+    part.count = count;
+    if (part.places) part.places += begin;
+    return part;
+}
+
+static void fetch(const char *sample, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += LINE_BYTES) __builtin_prefetch(sample + at);
+}
+
+/* Three times as fast as without fetching (784 bytes each, from a set that no cache holds). */
+static void gather(const char *from, const size_t *places, size_t count, size_t bytes, char *to) {
+    size_t fetched = CLQ_MIN(bytes, (size_t)FETCH_BYTES);
+    size_t ahead = CLQ_MAX(CLQ_MIN((size_t)FETCH_SAMPLES, FETCH_BYTES / bytes), (size_t)1);
+    for (size_t i = 0; i < CLQ_MIN(ahead, count); i++) fetch(from + places[i] * bytes, fetched);
+    for (size_t i = 0; i < count; i++) {
+        if (i + ahead < count) fetch(from + places[i + ahead] * bytes, fetched);
+        memcpy(to + i * bytes, from + places[i] * bytes, bytes);
+    }
+}
+
+void clq_rows_copy_samples(const clq_rows *rows, void *to) {
+    if (rows->places)
+        gather(rows->samples, rows->places, rows->count, rows->sample_bytes, to);
+    else
+        memcpy(to, rows->samples + rows->first * rows->sample_bytes, rows->count * rows->sample_bytes);
+}
+
+void clq_rows_copy_labels(const clq_rows *rows, void *to) {
+    size_t bytes = rows->label_bytes;
+    if (!rows->places) {
+        memcpy(to, rows->labels + rows->first * bytes, rows->count * bytes);
+        return;
+    }
+    for (size_t i = 0; i < rows->count; i++)
+        memcpy((char *)to + i * bytes, rows->labels + rows->places[i] * bytes, bytes);
+}
+
+/* ---- the walk ---- */
+
+clq_status clq_dataset_next_rows(clq_dataset *dataset, clq_rows *rows, bool *more) {
+    if (dataset->ring) clq_pipeline_stop(dataset);
+    if (dataset->next.index == clq_dataset_batches(dataset)) {
+        dataset->next = (clq_place){dataset->next.epoch + 1, 0};
+        *more = false;
+        return CLQ_OK;
+    }
+    clq_order *order = &dataset->orders[dataset->next.epoch % CLQ_COUNT_OF(dataset->orders)];
+    clq_status status = clq_order_allocate(order, dataset);
+    if (status != CLQ_OK) return clq_fail_within(status, "%s", dataset->info.name);
+    *rows = clq_rows_at(dataset, order, dataset->next);
+    *more = true;
+    dataset->next.index++;
+    return CLQ_OK;
+}

@@ -1,0 +1,177 @@
+/* clq_fit against the steps by hand: the same batches, and the same bits. What replicas copy from the dataset
+ * themselves may be given back once clq_fit has returned, with an error too. */
+#include "support/check.h"
+#include "train/train.h"
+
+#include <string.h>
+
+enum { SAMPLES = 53, BATCH = 8, INPUTS = 7, CLASSES = 3, EPOCHS = 3, UNITS = 5 };
+enum { WEIGHTS = INPUTS * UNITS };
+
+static clq_system *sys;
+static uint8_t samples[SAMPLES][INPUTS];
+static int32_t labels[SAMPLES];
+static float probabilities[SAMPLES][CLASSES];
+
+typedef struct variant {
+    const char *spec;
+    clq_loss_kind loss;
+    bool soft;     /* labels are rows of probabilities */
+    size_t buffer; /* of the shuffle */
+    bool drop;
+    size_t stop_after; /* steps, at which the caller stops the training; 0: never */
+} variant;
+
+typedef struct result {
+    double losses[EPOCHS * SAMPLES];
+    size_t steps, stop_after;
+    float weights[WEIGHTS];
+} result;
+
+static clq_dataset *open_data(const variant *v) {
+    clq_dataset *data;
+    size_t shape[] = {INPUTS};
+    if (v->soft)
+        assert_ok(clq_dataset_arrays(samples, CLQ_U8, SAMPLES, 1, shape, probabilities, CLQ_F32, CLASSES, &data));
+    else
+        assert_ok(clq_dataset_arrays(samples, CLQ_U8, SAMPLES, 1, shape, labels, CLQ_I32, 0, &data));
+    assert_ok(clq_dataset_shuffle(data, v->buffer, 11));
+    assert_ok(clq_dataset_batch(data, BATCH, v->drop));
+    assert_ok(clq_dataset_prefetch(data, CLQ_AUTO));
+    return data;
+}
+
+static clq_model *make_model(void) {
+    clq_model *model;
+    assert_ok(clq_model_create("small", &model));
+    clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
+    x = clq_dense(model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    assert_ok(clq_model_finish(model, x));
+    return model;
+}
+
+static clq_trainer *make_trainer(const variant *v, const clq_model *model) {
+    clq_devices devices;
+    clq_trainer *trainer;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = BATCH;
+    config.loss.kind = v->loss;
+    assert_ok(clq_devices_select(sys, v->spec, &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    return trainer;
+}
+
+static clq_status note(void *context, const clq_step_info *info) {
+    result *r = context;
+    r->losses[r->steps++] = info->loss;
+    return r->stop_after && r->steps == r->stop_after ? clq_fail(CLQ_ABORTED, "enough") : CLQ_OK;
+}
+
+static void by_fit(const variant *v, result *r) {
+    clq_model *model = make_model();
+    clq_trainer *trainer = make_trainer(v, model);
+    clq_dataset *data = open_data(v);
+    *r = (result){.stop_after = v->stop_after};
+    const clq_fit_config fit = {.epochs = EPOCHS, .context = r, .on_step = note};
+    clq_status status = clq_fit(trainer, data, &fit);
+    clq_dataset_destroy(data);
+    if (v->stop_after)
+        assert_fails(CLQ_ABORTED, "enough", status);
+    else
+        assert_ok(status);
+    assert_ok(clq_trainer_get_variable(trainer, 0, r->weights));
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
+static void by_steps(const variant *v, result *r) {
+    clq_model *model = make_model();
+    clq_trainer *trainer = make_trainer(v, model);
+    clq_dataset *data = open_data(v);
+    *r = (result){0};
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        for (;;) {
+            clq_batch batch;
+            clq_step_info info;
+            bool more;
+            assert_ok(clq_dataset_next(data, &batch, &more));
+            if (!more) break;
+            assert_ok(clq_step(trainer, &batch));
+            assert_ok(clq_step_read(trainer, &info));
+            r->losses[r->steps++] = info.loss;
+        }
+    assert_ok(clq_trainer_get_variable(trainer, 0, r->weights));
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
+static const char *const specs[] = {"pocl:0", "pocl:5",
+                                    "pocl:0,pocl:1,pocl:2"}; /* of three the last batch leaves one idle */
+
+static void check_same(variant v) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
+        result fit, steps;
+        v.spec = specs[i];
+        by_fit(&v, &fit);
+        by_steps(&v, &steps);
+        assert_int_equal(fit.steps, EPOCHS * (v.drop ? SAMPLES / BATCH : SAMPLES / BATCH + 1));
+        assert_int_equal(fit.steps, steps.steps);
+        assert_memory_equal(fit.losses, steps.losses, fit.steps * sizeof fit.losses[0]);
+        assert_memory_equal(fit.weights, steps.weights, sizeof fit.weights);
+    }
+}
+
+static void integer_labels(void **state) {
+    (void)state;
+    check_same((variant){.loss = CLQ_LOSS_SPARSE_CATEGORICAL, .buffer = SAMPLES});
+    check_same((variant){.loss = CLQ_LOSS_SPARSE_CATEGORICAL, .buffer = 9, .drop = true});
+    check_same((variant){.loss = CLQ_LOSS_SPARSE_CATEGORICAL});
+}
+static void integer_labels_as_rows(void **state) {
+    (void)state;
+    check_same((variant){.loss = CLQ_LOSS_CATEGORICAL, .buffer = SAMPLES});
+}
+static void probabilities_as_labels(void **state) {
+    (void)state;
+    check_same((variant){.loss = CLQ_LOSS_CATEGORICAL, .soft = true, .buffer = SAMPLES});
+}
+
+static void stopped_in_the_middle(void **state) {
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++)
+        for (size_t stop = 1; stop < 12; stop += 5) {
+            result r;
+            by_fit(
+                &(variant){
+                    .spec = specs[i], .loss = CLQ_LOSS_SPARSE_CATEGORICAL, .buffer = SAMPLES, .stop_after = stop},
+                &r);
+            assert_int_equal(r.steps, stop);
+        }
+}
+
+static int start(void **state) {
+    (void)state;
+    for (int i = 0; i < SAMPLES; i++) {
+        labels[i] = i * 5 % CLASSES;
+        for (int k = 0; k < INPUTS; k++) samples[i][k] = (uint8_t)(i * 37 + k * 11);
+        for (int c = 0; c < CLASSES; c++) probabilities[i][c] = c == labels[i] ? 0.5f : 0.25f;
+    }
+    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+}
+static int stop(void **state) {
+    (void)state;
+    clq_system_close(sys);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integer_labels),
+        cmocka_unit_test(integer_labels_as_rows),
+        cmocka_unit_test(probabilities_as_labels),
+        cmocka_unit_test(stopped_in_the_middle),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
