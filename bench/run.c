@@ -153,6 +153,8 @@ clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, c
                          .terminal = isatty(STDERR_FILENO) == 1};
     CLQ_TRY(parse(&run, argc, argv));
     run.talk = run.json_path ? stderr : stdout;
+    CLQ_TRY(clq_file_writer_try("--json", run.json_path)); /* not when all has been measured */
+    CLQ_TRY(clq_file_writer_try("--csv", run.csv_path));
     clq_interrupted(); /* from here on Ctrl-C ends the run in order */
     clq_status status = run_all(&run, argc, argv);
     json_decref(run.rows);

@@ -182,6 +182,9 @@ clq_status clq_make_folder(const char *path); /* with its parents; fine if it ex
  * not written and commit fails too. Errors: WRITE, MEMORY. */
 typedef struct clq_file_writer clq_file_writer;
 clq_status clq_file_writer_open(const char *path, clq_file_writer **out);
+/* Whether a file can be written there, before long work for it; it is left as it is. NULL: yes. `option` is named in
+ * the error. */
+clq_status clq_file_writer_try(const char *option, const char *path);
 clq_status clq_file_writer_put(clq_file_writer *writer, const void *data, size_t bytes);
 clq_status clq_file_writer_commit(clq_file_writer *writer); /* frees the writer, whatever it returns */
 void clq_file_writer_cancel(clq_file_writer *writer);       /* nothing is left behind; takes NULL */

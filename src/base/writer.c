@@ -88,6 +88,15 @@ fail:
     return status;
 }
 
+clq_status clq_file_writer_try(const char *option, const char *path) {
+    clq_file_writer *writer;
+    if (!path) return CLQ_OK;
+    clq_status status = clq_file_writer_open(path, &writer);
+    if (status != CLQ_OK) return clq_fail_within(status, "%s", option);
+    clq_file_writer_cancel(writer);
+    return CLQ_OK;
+}
+
 clq_status clq_file_writer_put(clq_file_writer *writer, const void *data, size_t bytes) {
     if (writer->error.status != CLQ_OK) return clq_error_raise(&writer->error);
     const char *next = data;

@@ -30,6 +30,7 @@ static clq_status evaluate(clq_setup *s, const clq_options *o) {
 
 static clq_status predict(clq_setup *s, const clq_options *o) {
     if (!o->out) return clq_fail(CLQ_ARGUMENT, "--out FILE.npy is needed");
+    CLQ_TRY(clq_file_writer_try("--out", o->out));
     CLQ_TRY(prepare(s, o));
     size_t dims[2] = {clq_dataset_get_info(s->test)->samples, clq_model_output_shape(s->model).dims[0]};
     clq_array outputs;

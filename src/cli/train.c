@@ -122,22 +122,15 @@ static void introduce(const training *t) {
     }
 }
 
-/* What cannot be written is better known before the training than behind it. */
-static clq_status try_trace(const char *path) {
-    if (!path) return CLQ_OK;
-    clq_file_writer *writer;
-    clq_status status = clq_file_writer_open(path, &writer);
-    if (status != CLQ_OK) return clq_fail_within(status, "--trace");
-    clq_file_writer_cancel(writer);
-    return CLQ_OK;
-}
-
 static clq_status prepare(training *t) {
     const clq_options *o = t->options;
     if (o->batch && o->batch_per_replica)
         return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
     if (strcmp(o->progress, "auto") != 0 && strcmp(o->progress, "off") != 0)
         return clq_fail(CLQ_ARGUMENT, "--progress '%s': expected auto or off", o->progress);
+    /* Better known before the training than behind it. */
+    CLQ_TRY(clq_file_writer_try("--save", o->save));
+    CLQ_TRY(clq_file_writer_try("--trace", o->trace));
     t->talk = clq_talk(o);
     t->terminal = strcmp(o->progress, "auto") == 0 && isatty(fileno(t->talk));
     t->step_ms = clq_alloc(STEPS_KEPT, sizeof *t->step_ms);
@@ -150,7 +143,6 @@ static clq_status prepare(training *t) {
     if (!o->no_test) CLQ_TRY(clq_data_reading_start(o, "test", &t->reading_test));
     CLQ_TRY(open_data(t));
     CLQ_TRY(clq_setup_trainer(&t->setup, o, clq_dataset_get_info(t->setup.train)->sample_dtype, false));
-    CLQ_TRY(try_trace(o->trace));
     return clq_step_log_open(o->log, &t->log);
 }
 

@@ -92,6 +92,8 @@ class Bench(unittest.TestCase):
         self.fails(2, "train", "--models", "mlp,", says=["--models"])
         self.fails(2, "train", "--models", "", says=["--models"])
         self.fails(2, "train", "-n", 65, says=["-n", "64"])
+        for option in ("--json", "--csv"):  # before hours of measuring
+            self.fails(1, "train", "-n", 64, option, self.folder / "missing" / "file", says=[option, "missing"])
 
     def check_times(self, row):
         time = row["time_us"]

@@ -356,6 +356,8 @@ static void test_launched_kernels_are_kept(void **state) {
 }
 
 int main(void) {
+    /* As PoCL is by itself: it compiles for a launch's sizes, and again for any. */
+    if (setenv("POCL_WORK_GROUP_SPECIALIZATION", "1", 1) != 0) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_damage),     cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_no_cache),
