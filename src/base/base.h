@@ -120,7 +120,7 @@ unsigned clq_cpu_count(void);             /* cores that this process may use */
  * all present and later waits return CLQ_ABORTED at once. */
 typedef struct clq_barrier clq_barrier;
 clq_status clq_barrier_create(unsigned parties, clq_barrier **out);
-/* How long waiting spins, where 50 us, some wake-ups by the kernel, are not right. Before anybody waits. */
+/* How long waiting spins, where 50 us, some wake-ups by the kernel, are not right. While nobody waits. */
 void clq_barrier_set_patience(clq_barrier *barrier, double seconds);
 void clq_barrier_destroy(clq_barrier *barrier); /* once no thread is in a call on it; takes NULL */
 /* CLQ_OK, CLQ_ABORTED, or CLQ_TIMEOUT after `deadline_s` seconds (<= 0: none). All parties of one round get the same,

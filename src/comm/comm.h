@@ -52,7 +52,8 @@ void clq_crew_abort(clq_crew *crew, const clq_error *why);
 clq_status clq_crew_failure(const clq_crew *crew, clq_error *out);
 /* Whether its collectives are the host's own work on mapped memory. */
 bool clq_crew_is_direct(const clq_crew *crew);
-/* How long a rank that waits for the others keeps its core before it sleeps: 50 us unless set, before the first call. */
+/* How long a rank that waits for the others keeps its core before it sleeps: 50 us unless set, while nobody
+ * is in a call. */
 void clq_crew_set_patience(clq_crew *crew, double seconds);
 /* Nanoseconds that rank 0 spent in collectives that succeeded, each from when all ranks had come to it. From any
  * thread. */

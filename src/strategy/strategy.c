@@ -235,22 +235,11 @@ static void destroy_latch(clq_latch *latch) {
     pthread_mutex_destroy(&latch->mutex);
 }
 
-/* Where each replica's kernels run in its own thread, on a core of its own, the core has nothing better to do while the
- * others are waited for, and a sleep would end late: in virtual machines one wake-up in a thousand takes 6 ms. */
-static bool owns_cores(const clq_strategy *strategy) {
-    for (unsigned r = 0; r < strategy->count; r++)
-        if (!clq_device_runs_in_caller(strategy->replicas[r].device)) return false;
-    return strategy->count <= clq_cpu_count();
-}
-static const double patience_s = 2e-3;
-
 static clq_status create_crew(clq_strategy *strategy) {
     if (strategy->count == 1) return CLQ_OK;
     clq_device *devices[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < strategy->count; r++) devices[r] = strategy->replicas[r].device;
-    CLQ_TRY(clq_crew_create(devices, strategy->count, &strategy->config.group, &strategy->crew));
-    if (owns_cores(strategy)) clq_crew_set_patience(strategy->crew, patience_s);
-    return CLQ_OK;
+    return clq_crew_create(devices, strategy->count, &strategy->config.group, &strategy->crew);
 }
 
 /* Where memory is the host's own an exchange takes the cores that backward needs; elsewhere it pays
@@ -274,6 +263,16 @@ static clq_status create_reducers(clq_strategy *strategy) {
     }
     return CLQ_OK;
 }
+
+/* Where each replica's kernels run in its own thread, on a core of its own, and exchange in that thread, the core has
+ * nothing better to do while the others are waited for, and a sleep would end late: in virtual machines one wake-up in
+ * a thousand takes 6 ms. */
+static bool owns_cores(const clq_strategy *strategy) {
+    for (unsigned r = 0; r < strategy->count; r++)
+        if (strategy->replicas[r].reducer || !clq_device_runs_in_caller(strategy->replicas[r].device)) return false;
+    return strategy->count <= clq_cpu_count();
+}
+static const double patience_s = 2e-3;
 
 /* Every replica can take the largest share, so that any split of a batch fits. */
 static clq_status tune(clq_strategy *strategy) {
@@ -320,6 +319,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     }
     CLQ_TRY(create_crew(strategy));
     CLQ_TRY(create_reducers(strategy));
+    if (strategy->crew && owns_cores(strategy)) clq_crew_set_patience(strategy->crew, patience_s);
     for (unsigned r = 0; r < count; r++) CLQ_TRY(clq_replica_start(&strategy->replicas[r]));
     return CLQ_OK;
 }

@@ -251,6 +251,16 @@ class CommandLine(unittest.TestCase):
             self.fails(3, "eval", *SMALL, "--weights", bad, says=["bad.safetensors"])
         self.fails(3, "eval", "--model", "cnn1", "--data", "synthetic", "--devices", "pocl:0", "--weights", good, says=["tensor"])
 
+    def test_pocl_compiles_once(self):
+        environment = {k: v for k, v in os.environ.items() if k != "POCL_WORK_GROUP_SPECIALIZATION"}
+        kernels = self.folder / "kernels"
+        kernels.mkdir()
+        environment.update(POCL_CACHE_DIR=str(kernels), CLIQUE_CACHE_DIR=str(self.folder / "cache"))
+        for setting, launched in (({}, False), ({"POCL_WORK_GROUP_SPECIALIZATION": "1"}, True)):
+            subprocess.run([CLIQUE, "train", *SMALL, "--steps", "1", "--no-test"], env={**environment, **setting}, check=True, capture_output=True)
+            self.assertTrue(any("0-0-0" in str(path) for path in kernels.rglob("*.so")))
+            self.assertEqual(any("goffs0" in str(path) for path in kernels.rglob("*.so")), launched)
+
     def test_nothing_half_written(self):
         target = self.folder / "missing" / "w.safetensors"
         self.fails(1, "train", *SMALL, "--steps", 10**9, "--save", target, says=["--save", "w.safetensors"])
