@@ -88,9 +88,9 @@ static void add_floatv(global floatv *sum, global floatv *low, floatv term) {
 
 /* Adds N neighbouring columns of vectors over some long rows; short plain sums, joined to the long
  * ones by add_floatv. */
-#define DEFINE_STRIP(N)                                                                                                \
-    static void strip##N(global const float *y, global const float *dy, global float *dz, size_t at, int rows,         \
-                         size_t pitch, global floatv *sum, global floatv *low) {                                       \
+#define DEFINE_STRIP(name, N)                                                                                          \
+    static void name(global const float *y, global const float *dy, global float *dz, size_t at, int rows,             \
+                     size_t pitch, global floatv *sum, global floatv *low) {                                           \
         floatv columns[N];                                                                                             \
         UNROLL for (int k = 0; k < N; k++) columns[k] = 0;                                                             \
         for (int r = 0; r < rows; r++, at += pitch) {                                                                  \
@@ -98,9 +98,9 @@ static void add_floatv(global floatv *sum, global floatv *low, floatv term) {
         }                                                                                                              \
         UNROLL for (int k = 0; k < N; k++) add_floatv(sum + k, low + k, columns[k]);                                   \
     }
-DEFINE_STRIP(1)
-DEFINE_STRIP(2)
-DEFINE_STRIP(4)
+DEFINE_STRIP(strip1, 1)
+DEFINE_STRIP(strip2, 2)
+DEFINE_STRIP(strip4, 4)
 
 /* Work-items (g, s): group g of the columns in slice s of the long rows. A block of rows stays in the first cache while
  * its strips are added. Where there is one work-item, it makes db; else fold_columns does. */

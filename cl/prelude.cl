@@ -43,7 +43,27 @@ typedef floatv floatv_anywhere __attribute__((aligned(4)));
 #define UNROLL _Pragma("unroll")
 /* A kernel whose work-item is a whole register tile: groups of one, and no vectorising across work-items. Launched with
  * local size 1. */
+#ifndef CLQ_JOINED
 #define TILE_KERNEL kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+#else
+/* A function of another kernel, which tells it its item (src/device/join.c): not inlined, since compilers take several
+ * times as long for one large function, and with vectors as wide as in kernels, which clang else halves in functions
+ * that take none (it prefers 256 bits to 512). */
+#ifdef __has_attribute
+#if __has_attribute(min_vector_width)
+#define FULL_VECTORS __attribute__((min_vector_width(32 * VEC)))
+#endif
+#endif
+#ifndef FULL_VECTORS
+#define FULL_VECTORS
+#endif
+#define TILE_KERNEL FULL_VECTORS static __attribute__((noinline))
+#define kernel TILE_KERNEL
+#define get_global_id(d) clq_id##d
+#define get_global_size(d) clq_size##d
+#define get_group_id(d) clq_id##d
+#define get_num_groups(d) clq_size##d
+#endif
 
 /* How work-items share pieces 0 .. n - 1. TILE: few items, each with a run of pieces; else many, and neighbours take
  * neighbouring pieces. FOR_MY_FROM: first .. end - 1, always the second way: for what is left beside whole vectors. */

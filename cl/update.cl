@@ -73,10 +73,10 @@ static void add_lanes(float *sum, float *low, floatv sums, floatv lows) {
 
 #ifdef TILE
 /* Four chains hide the latency of the dependent additions. */
-static float my_squares(global const float *x, int vectors, int tail) {
+static float my_squares(global const float *x, int vectors, int tail, size_t item, size_t items) {
     floatv sums[4] = {0, 0, 0, 0}, lows[4] = {0, 0, 0, 0};
-    size_t share = ((size_t)vectors + get_global_size(0) - 1) / get_global_size(0);
-    size_t i = min(get_global_id(0) * share, (size_t)vectors), end = min(i + share, (size_t)vectors);
+    size_t share = ((size_t)vectors + items - 1) / items;
+    size_t i = min(item * share, (size_t)vectors), end = min(i + share, (size_t)vectors);
     for (; i + 4 <= end; i += 4) {
         UNROLL for (int k = 0; k < 4; k++) {
             floatv v = LOADV(x + (i + k) * VEC);
@@ -89,19 +89,21 @@ static float my_squares(global const float *x, int vectors, int tail) {
     }
     float sum = 0, low = 0;
     for (int k = 0; k < 4; k++) add_lanes(&sum, &low, sums[k], lows[k]);
-    FOR_TAIL (j, vectors, tail) add(&sum, &low, x[j] * x[j]);
+    x += (size_t)vectors * VEC;
+    for (size_t j = item; j < (size_t)tail; j += items) add(&sum, &low, x[j] * x[j]);
     return sum - low;
 }
 #else
-static float my_squares(global const float *x, int vectors, int tail) {
+static float my_squares(global const float *x, int vectors, int tail, size_t item, size_t items) {
     floatv sums = 0, lows = 0;
-    FOR_MY (i, vectors) {
+    for (size_t i = item; i < (size_t)vectors; i += items) {
         floatv v = LOADV(x + i * VEC);
         add_vec(&sums, &lows, v * v);
     }
     float sum = 0, low = 0;
     add_lanes(&sum, &low, sums, lows);
-    FOR_TAIL (j, vectors, tail) add(&sum, &low, x[j] * x[j]);
+    x += (size_t)vectors * VEC;
+    for (size_t j = item; j < (size_t)tail; j += items) add(&sum, &low, x[j] * x[j]);
     return sum - low;
 }
 
@@ -122,7 +124,7 @@ static float group_sum(local float *shared, float value) {
 /* out[base + work-group] = this group's share of the sum of squares. `first` is in floats. */
 KERNEL void square_sum(global const float *x, int first, int vectors, int tail, global float *out, int base,
                        local float *shared) {
-    float sum = my_squares(x + first, vectors, tail);
+    float sum = my_squares(x + first, vectors, tail, get_global_id(0), get_global_size(0));
 #ifndef TILE
     sum = group_sum(shared, sum);
     if (get_local_id(0) == 0)

@@ -62,7 +62,8 @@ typedef struct clq_trainer_config {
     size_t bucket_bytes;        /* clq_step exchanges the gradient in buckets of at least so many bytes while
                                    backward goes on; 0: where it pays; SIZE_MAX: never */
     size_t trace_steps;         /* record when everything ran, for clq_trainer_write_trace, in the first so many
-                                   steps and batches evaluated; 0: nothing is recorded, and nothing is slower */
+                                   steps and batches evaluated; each kernel is a launch of its own then. 0: nothing
+                                   is recorded, and nothing is slower */
     clq_tuning tuning;          /* before the first step */
     double tuning_s;            /* in place of tuning's own limit, where more than 0 */
 } clq_trainer_config;

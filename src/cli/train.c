@@ -103,9 +103,10 @@ static clq_status open_data(training *t) {
     return clq_dataset_prefetch(s->test, CLQ_AUTO);
 }
 
-/* Kernels, and calls of libraries; a batch's upload and the all-reduce come beside them. */
+/* Kernels, or what runs many of them in one launch, and calls of libraries; a batch's upload and the all-reduce come
+ * beside them. */
 static size_t launches_per_step(const training *t, unsigned replica) {
-    return clq_list_launch_count(clq_plan_list(clq_trainer_plan(t->setup.trainer, replica)));
+    return clq_plan_calls(clq_trainer_plan(t->setup.trainer, replica), clq_trainer_replicas(t->setup.trainer) > 1);
 }
 
 static void introduce(const training *t) {
@@ -117,8 +118,8 @@ static void introduce(const training *t) {
         clq_device_info device;
         size_t share;
         if (clq_trainer_replica(s->trainer, r, &device, &share) == CLQ_OK)
-            fprintf(t->talk, "  %u: %s (%s), %zu of each batch, %zu launches a step\n", r, device.name, device.driver,
-                    share, launches_per_step(t, r));
+            fprintf(t->talk, "  %u: %s (%s), %zu of each batch, %zu %s a step\n", r, device.name, device.driver, share,
+                    launches_per_step(t, r), launches_per_step(t, r) == 1 ? "launch" : "launches");
     }
 }
 

@@ -24,10 +24,11 @@ static const char at_start[] = "integers floats long_loop group_sum", later[] = 
 static clq_status trial_open(clq_queue *queue, const char *function, const void *in, size_t in_bytes, size_t out_bytes,
                              trial *t) {
     clq_device *device = clq_queue_device(queue);
-    const char *kernels = strstr(at_start, function) ? at_start : later;
+    const clq_program_wish program = {
+        .file = "selftest", .options = "", .kernels = strstr(at_start, function) ? at_start : later};
     *t = (trial){.queue = queue};
     clq_status status;
-    CLQ_TRY_OR(fail, status, clq_kernel_create_among(device, "selftest", "", kernels, function, &t->kernel));
+    CLQ_TRY_OR(fail, status, clq_kernel_create_among(device, &program, function, &t->kernel));
     CLQ_TRY_OR(fail, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, out_bytes, "a known-answer test", &t->out));
     if (in_bytes > 0) {
         CLQ_TRY_OR(fail, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, in_bytes, "a known-answer test", &t->in));

@@ -187,9 +187,14 @@ clq_status clq_queue_unmap(clq_queue *q, clq_buffer *buffer, void *pointer);
 typedef struct clq_kernel clq_kernel;
 clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function,
                              clq_kernel **out);
-/* The same of a program that has only the kernels named, with blanks between ("": all): less is compiled. */
-clq_status clq_kernel_create_among(clq_device *device, const char *file, const char *options, const char *kernels,
-                                   const char *function, clq_kernel **out);
+/* A program to be made. */
+typedef struct clq_program_wish {
+    const char *file, *options; /* as above */
+    const char *kernels;        /* those that it has, with blanks between ("": all): less is compiled */
+    const char *text;           /* a source of the caller's own, copied, which `file` then only names; or NULL */
+} clq_program_wish;
+clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *program, const char *function,
+                                   clq_kernel **out);
 void clq_kernel_destroy(clq_kernel *kernel); /* takes NULL */
 const char *clq_kernel_name(const clq_kernel *kernel);
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer);
@@ -199,10 +204,15 @@ clq_status clq_kernel_max_group(const clq_kernel *kernel, size_t *out);
 
 /* Makes programs ahead of their kernels, on as many threads as there are cores and programs: drivers load binaries side
  * by side. The failure is that of the first program in order that failed, whose index is in *failed then. */
-typedef struct clq_program_wish {
-    const char *file, *options, *kernels; /* as above */
-} clq_program_wish;
 clq_status clq_device_load_programs(clq_device *device, const clq_program_wish *wishes, size_t count, size_t *failed);
+/* The text of a program in which kernels of embedded sources are functions that its own kernel, put behind it by the
+ * caller, calls (join.c): part i's name is `function`_i, and its first six parameters, of type size_t, are its item's
+ * ids and the numbers of items in each dimension. For kernels of the TILE family alone. Caller frees with clq_free.
+ * UNSUPPORTED where a part's options are more than definitions. */
+typedef struct clq_program_part {
+    const char *file, *options, *function;
+} clq_program_part;
+clq_status clq_joined_source(const clq_program_part *parts, size_t count, clq_text *out);
 /* Programs that were built from source are kept when the device closes; or now, for other devices to find. PoCL also
  * compiles each kernel when it is launched first (`compiles_late`), and keeps what was compiled when it is asked first:
  * so ask when all kernels ran. */

@@ -76,7 +76,9 @@ typedef struct clq_program {
     cl_program program; /* NULL while a thread makes it */
     bool unsaved;       /* built from source: the cache does not hold all of it yet */
     bool early;         /* what the cache holds of it was asked for before all its kernels may have run */
-    const struct clq_kernel_source *source;
+    char *file;         /* named in messages */
+    const char *text;   /* its source: the library's, or own_text */
+    char *own_text;
     char *kernels;       /* those that it has, with blanks between; "": all of the source */
     char *options;       /* the device's and its own */
     char *built_options; /* unsaved: what it was built with */
@@ -120,15 +122,16 @@ void clq_twin_ask(const clq_device *device, clq_hash128 key);
 
 /* The text with only the named kernels in it, on the lines where they were; "": all. NULL without memory. (wanted.c) */
 char *clq_wanted_source(const char *text, const char *kernels);
+/* The next kernel's definition at or behind `at`, the begin of a line: its name, and where its last line ends. NULL:
+ * there is none. */
+const char *clq_next_kernel(const char *at, const char **name, size_t *length, const char **end);
 
 /* Releases the program table, saving what the cache does not hold yet. */
 void clq_programs_close(clq_device *device);
 /* Keeps the program, if it was built here and not kept yet, for others that want it before its kernels ran. */
 void clq_programs_offer(clq_device *device, clq_hash128 key);
-/* The program of an embedded source, with these of its kernels ("": all), built on first use. The device's table owns
- * it. */
-clq_status clq_program_get(clq_device *device, const char *file, const char *options, const char *kernels,
-                           cl_program *out);
+/* Built on first use. The device's table owns it. */
+clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, cl_program *out);
 
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,

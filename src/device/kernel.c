@@ -4,13 +4,14 @@
 
 clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function,
                              clq_kernel **out) {
-    return clq_kernel_create_among(device, file, options, "", function, out);
+    const clq_program_wish all = {.file = file, .options = options, .kernels = ""};
+    return clq_kernel_create_among(device, &all, function, out);
 }
 
-clq_status clq_kernel_create_among(clq_device *device, const char *file, const char *options, const char *kernels,
-                                   const char *function, clq_kernel **out) {
+clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *wish, const char *function,
+                                   clq_kernel **out) {
     cl_program program;
-    CLQ_TRY(clq_program_get(device, file, options, kernels, &program));
+    CLQ_TRY(clq_program_get(device, wish, &program));
     clq_kernel *kernel = clq_alloc(1, sizeof *kernel);
     if (!kernel) return CLQ_MEMORY;
     cl_int error;
@@ -19,9 +20,9 @@ clq_status clq_kernel_create_among(clq_device *device, const char *file, const c
     if (!kernel->handle) {
         clq_free(kernel);
         if (error == CL_INVALID_KERNEL_NAME)
-            return clq_fail(CLQ_BUILD, "%s.cl has no kernel %s on %s with the options \"%s\"", file, function,
-                            device->label, options);
-        return clq_cl_fail(device, error, "making the kernel %s of %s.cl", function, file);
+            return clq_fail(CLQ_BUILD, "%s.cl has no kernel %s on %s with the options \"%s\"", wish->file, function,
+                            device->label, wish->options);
+        return clq_cl_fail(device, error, "making the kernel %s of %s.cl", function, wish->file);
     }
     (void)snprintf(kernel->name, sizeof kernel->name, "%s", function);
     *out = kernel;

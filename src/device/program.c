@@ -6,15 +6,10 @@
 
 static const char folder[] = "programs"; /* of the cache */
 
-static const clq_kernel_source *find_source(const char *file) {
-    for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
-        if (strcmp(source->name, file) == 0) return source;
-    return NULL;
-}
-
 const char *clq_source_text(const char *file) {
-    const clq_kernel_source *source = find_source(file);
-    return source ? source->text : NULL;
+    for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
+        if (strcmp(source->name, file) == 0) return source->text;
+    return NULL;
 }
 
 /* Everything that the compiled program depends on. */
@@ -88,9 +83,9 @@ static clq_status build_from_cache(const clq_device *device, const clq_program *
 }
 
 static clq_status build_from_source(const clq_device *device, const clq_program *entry, cl_program *out) {
-    const char *file = entry->source->name, *options = entry->built_options;
+    const char *file = entry->file, *options = entry->built_options;
     char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file), *text = NULL;
-    if (line) text = clq_wanted_source(entry->source->text, entry->kernels);
+    if (line) text = clq_wanted_source(entry->text, entry->kernels);
     if (!text) {
         clq_free(line);
         return CLQ_MEMORY;
@@ -183,6 +178,8 @@ static clq_status load_or_build(clq_device *device, clq_program *entry, cl_progr
 
 static void entry_free(clq_program *entry) {
     if (!entry) return;
+    clq_free(entry->file);
+    clq_free(entry->own_text);
     clq_free(entry->kernels);
     clq_free(entry->options);
     clq_free(entry->built_options);
@@ -195,15 +192,18 @@ static clq_program *find(const clq_device *device, clq_hash128 key) {
     return entry;
 }
 
-static clq_status add(clq_device *device, const clq_kernel_source *source, const char *options, const char *kernels,
-                      clq_hash128 key, clq_program **out) {
+/* text: an embedded source's, where the wish has none of its own. */
+static clq_status add(clq_device *device, const clq_program_wish *wish, const char *text, clq_hash128 key,
+                      clq_program **out) {
     clq_program *entry = clq_alloc(1, sizeof *entry);
     if (!entry) return CLQ_MEMORY;
     entry->key = key;
-    entry->source = source;
-    entry->options = clq_strprintf("%s %s", device->options, options);
-    entry->kernels = clq_strdup(kernels);
-    if (!entry->options || !entry->kernels) {
+    entry->file = clq_strdup(wish->file);
+    entry->own_text = wish->text ? clq_strdup(wish->text) : NULL;
+    entry->text = wish->text ? entry->own_text : text;
+    entry->options = clq_strprintf("%s %s", device->options, wish->options);
+    entry->kernels = clq_strdup(wish->kernels);
+    if (!entry->file || !entry->text || !entry->options || !entry->kernels) {
         entry_free(entry);
         return CLQ_MEMORY;
     }
@@ -220,13 +220,12 @@ static void take_out(clq_device *device, clq_program *entry) {
     entry_free(entry);
 }
 
-clq_status clq_program_get(clq_device *device, const char *file, const char *options, const char *kernels,
-                           cl_program *out) {
+clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, cl_program *out) {
     CLQ_TRY(clq_device_alive(device));
-    const clq_kernel_source *source = find_source(file);
-    if (!source) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", file);
+    const char *text = wish->text ? wish->text : clq_source_text(wish->file);
+    if (!text) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", wish->file);
     clq_hash128 key;
-    CLQ_TRY(program_key(device, source->text, options, kernels, &key));
+    CLQ_TRY(program_key(device, text, wish->options, wish->kernels, &key));
     clq_status status = CLQ_OK;
     clq_program *entry;
     cl_program program = NULL;
@@ -235,7 +234,7 @@ clq_status clq_program_get(clq_device *device, const char *file, const char *opt
     if (entry)
         program = entry->program;
     else
-        status = add(device, source, options, kernels, key, &entry);
+        status = add(device, wish, text, key, &entry);
     pthread_mutex_unlock(&device->lock);
     if (status == CLQ_OK && !program) {
         status = load_or_build(device, entry, &program);

@@ -31,7 +31,7 @@ static void load(void *context) {
         if (i >= l->count) return;
         const clq_program_wish *wish = &l->wishes[i];
         cl_program program;
-        clq_status status = clq_program_get(l->device, wish->file, wish->options, wish->kernels, &program);
+        clq_status status = clq_program_get(l->device, wish, &program);
         if (status == CLQ_OK) continue;
         note_failure(l, i, status);
         atomic_store(&l->next, l->count);

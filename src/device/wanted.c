@@ -41,32 +41,40 @@ static const char *line_end(const char *line) {
 }
 
 /* Where a definition's last line ends: the first one that ends it on its own line, or a brace in the first column. */
-static char *definition_end(char *definition) {
+static const char *definition_end(const char *definition) {
     const char *end = line_end(definition);
-    if (end > definition && end[-1] == '}') return (char *)end;
+    if (end > definition && end[-1] == '}') return end;
     for (const char *line = end; *line == '\n';) {
         line++;
         end = line_end(line);
-        if (*line == '}') return (char *)end;
+        if (*line == '}') return end;
         line = end;
     }
-    return (char *)end;
+    return end;
+}
+
+const char *clq_next_kernel(const char *at, const char **name, size_t *length, const char **end) {
+    for (const char *line = at; *line;) {
+        if (starts_kernel(line)) {
+            *length = kernel_name(line, name);
+            *end = definition_end(line);
+            return line;
+        }
+        line = line_end(line);
+        if (*line) line++;
+    }
+    return NULL;
 }
 
 char *clq_wanted_source(const char *text, const char *kernels) {
     char *copy = clq_strdup(text);
     if (!copy || kernels[0] == '\0') return copy;
-    for (char *line = copy; *line;) {
-        char *end = (char *)line_end(line);
-        const char *name;
-        if (starts_kernel(line)) {
-            size_t length = kernel_name(line, &name);
-            end = definition_end(line);
-            if (!is_among(kernels, name, length))
-                for (char *at = line; at < end; at++) /* messages of compilers keep their lines */
-                    if (*at != '\n') *at = ' ';
-        }
-        line = *end ? end + 1 : end;
+    const char *name, *end = copy;
+    size_t length;
+    for (const char *at = copy; (at = clq_next_kernel(at, &name, &length, &end)); at = end) {
+        if (is_among(kernels, name, length)) continue;
+        for (char *blank = copy + (at - copy); blank < end; blank++) /* messages of compilers keep their lines */
+            if (*blank != '\n') *blank = ' ';
     }
     return copy;
 }

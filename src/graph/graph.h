@@ -85,6 +85,7 @@ typedef struct clq_plan_config {
     clq_conv_variant conv;
     clq_fusion fusion;
     const clq_answers *answers; /* the list's own, or NULL; borrowed by clq_plan_create */
+    bool joined;                /* as of clq_list_set_joined */
 } clq_plan_config;
 
 /* The launch list's parts, in order. */
@@ -105,10 +106,15 @@ void clq_plan_destroy(clq_plan *plan); /* takes NULL */
  * from source, as they are when all kernels ran. Directly after creating. */
 clq_status clq_plan_keep_programs(clq_plan *plan);
 
-clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment segment);
+/* Segments first to last. */
+clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last);
 void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale); /* scale = 1 / global count */
 void clq_plan_set_slot(clq_plan *plan, uint32_t slot);
 void clq_plan_set_rate(clq_plan *plan, float rate);
+
+/* How often a device is called for a step: once for each launch, or for all of those between two exchanges where they
+ * are joined. exchanges: of the gradient; 0 for a replica alone. */
+size_t clq_plan_calls(const clq_plan *plan, size_t exchanges);
 
 /* Part `first` to `end` of the launches of a segment: clq_plan_segment_range's numbers, or a bucket's. */
 clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end);

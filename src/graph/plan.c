@@ -135,6 +135,7 @@ clq_status clq_plan_create(const clq_model *model, clq_device *device, const clq
     CLQ_TRY_OR(fail, status, name_values(plan));
     CLQ_TRY_OR(fail, status, clq_plan_emit(plan));
     CLQ_TRY_OR(fail, status, clq_placement_create(plan->list, &plan->placement));
+    clq_list_set_joined(plan->list, config->joined);
     CLQ_TRY_OR(fail, status, clq_list_bind(plan->list));
     *out = plan;
     return CLQ_OK;
@@ -185,10 +186,12 @@ clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, siz
     return clq_list_run(plan->list, queue, first, end);
 }
 
-clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment segment) {
-    size_t first, end;
-    clq_plan_segment_range(plan, segment, &first, &end);
-    return clq_plan_run_part(plan, queue, first, end);
+clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last) {
+    return clq_plan_run_part(plan, queue, first ? plan->segment_end[first - 1] : 0, plan->segment_end[last]);
+}
+
+size_t clq_plan_calls(const clq_plan *plan, size_t exchanges) {
+    return clq_list_is_joined(plan->list) ? exchanges + 1 : clq_list_launch_count(plan->list);
 }
 
 /* What the variables of node `id` take of the arena. */

@@ -71,6 +71,8 @@ void clq_list_set_conv(clq_list *list, clq_conv_variant variant) { list->conv = 
 clq_conv_variant clq_list_conv(const clq_list *list) { return list->conv; }
 void clq_list_set_local_block(clq_list *list, size_t index) { list->local_block = index; }
 size_t clq_list_local_block(const clq_list *list) { return list->local_block; }
+void clq_list_set_joined(clq_list *list, bool joined) { list->joins = joined; }
+bool clq_list_is_joined(const clq_list *list) { return list->sequence != NULL; }
 
 /* Whether the list can be added to; a bound one latches a failure. */
 static bool can_add(clq_list *list) {
@@ -180,7 +182,9 @@ void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t 
         slot->first_use = CLQ_MIN(slot->first_use, index);
         slot->last_use = CLQ_MAX(slot->last_use, index);
     }
-    add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_VALUE, .value = value, .offset = offset, .bytes = bytes});
+    add_argument(
+        list,
+        (clq_argument){.kind = CLQ_ARGUMENT_VALUE, .value = value, .offset = offset, .bytes = bytes, .access = access});
 }
 
 void clq_launch_value(clq_list *list, clq_value value, clq_access access) {
@@ -201,11 +205,11 @@ static bool kernel_is_open(clq_list *list) {
 }
 
 void clq_launch_int(clq_list *list, int value) {
-    if (kernel_is_open(list)) add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_BYTES, .word.as_int = value});
+    if (kernel_is_open(list)) add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_INT, .word.as_int = value});
 }
 
 void clq_launch_float(clq_list *list, float value) {
-    if (kernel_is_open(list)) add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_BYTES, .word.as_float = value});
+    if (kernel_is_open(list)) add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_FLOAT, .word.as_float = value});
 }
 
 void clq_launch_param(clq_list *list, clq_param param) {

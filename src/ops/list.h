@@ -6,7 +6,8 @@
 
 typedef enum clq_argument_kind {
     CLQ_ARGUMENT_VALUE,
-    CLQ_ARGUMENT_BYTES,
+    CLQ_ARGUMENT_INT,
+    CLQ_ARGUMENT_FLOAT,
     CLQ_ARGUMENT_PARAM,
     CLQ_ARGUMENT_LOCAL
 } clq_argument_kind;
@@ -22,8 +23,9 @@ typedef struct clq_argument {
     clq_argument_kind kind;
     clq_value value;      /* VALUE; NO_VALUE for the placeholder */
     size_t offset, bytes; /* VALUE: the part of it; LOCAL: bytes */
+    clq_access access;    /* VALUE */
     clq_param param;
-    clq_word word; /* BYTES; PARAM: what the kernel was last given */
+    clq_word word; /* INT, FLOAT; PARAM: what the kernel was last given */
 } clq_argument;
 
 typedef struct clq_launch {
@@ -82,8 +84,10 @@ struct clq_list {
     clq_word params[CLQ_PARAM_COUNT_OF];
     clq_list_view *views;
     size_t view_count, view_capacity;
-    size_t zero_bytes;       /* of the placeholder */
-    clq_buffer *placeholder; /* zeros: what NO_VALUE stands for */
+    size_t zero_bytes;             /* of the placeholder */
+    clq_buffer *placeholder;       /* zeros: what NO_VALUE stands for */
+    bool joins;                    /* launches become one where they can */
+    struct clq_sequence *sequence; /* once bound: all launches as one, or NULL: each has its kernel */
 };
 
 /* Keeps the list's first failure. */
@@ -92,6 +96,8 @@ void clq_list_latch(clq_list *list, clq_status status);
 #define CLQ_LIST_GROW(list, array, count, capacity)                                                                    \
     clq_list_grow((list), (void **)&(list)->array, (list)->count, &(list)->capacity, sizeof *(list)->array)
 bool clq_list_grow(clq_list *list, void **array, size_t count, size_t *capacity, size_t size);
+/* The memory that NO_VALUE stands for, made when it is first asked for. */
+clq_status clq_list_placeholder(clq_list *list, clq_buffer **out);
 /* Undoes clq_list_bind. */
 void clq_list_unbind(clq_list *list);
 /* The size in dimension `batch_dim` for this many examples. */

@@ -1,5 +1,6 @@
 /* Placing, binding and running launch lists. */
 #include "ops/list.h"
+#include "ops/sequence.h"
 
 #include <string.h>
 
@@ -30,6 +31,8 @@ void clq_list_unbind(clq_list *list) {
         list->launches[i].kernel = NULL;
         list->launches[i].buffers = NULL;
     }
+    clq_sequence_destroy(list->sequence);
+    list->sequence = NULL;
     for (size_t i = 0; i < list->view_count; i++) clq_buffer_destroy(list->views[i].view);
     list->view_count = 0;
     clq_buffer_destroy(list->placeholder);
@@ -37,15 +40,17 @@ void clq_list_unbind(clq_list *list) {
     list->bound = false;
 }
 
+clq_status clq_list_placeholder(clq_list *list, clq_buffer **out) {
+    size_t bytes = CLQ_MAX(list->zero_bytes, (size_t)PLACEHOLDER_BYTES);
+    if (!list->placeholder)
+        CLQ_TRY(clq_buffer_create(list->device, CLQ_MEMORY_DEVICE, bytes, "placeholder", &list->placeholder));
+    *out = list->placeholder;
+    return CLQ_OK;
+}
+
 /* The memory of an argument: the placed buffer where it is all of it, else a view, made once per range. */
 static clq_status argument_buffer(clq_list *list, const clq_argument *argument, clq_buffer **out) {
-    if (argument->value == CLQ_NO_VALUE) {
-        size_t bytes = CLQ_MAX(list->zero_bytes, (size_t)PLACEHOLDER_BYTES);
-        if (!list->placeholder)
-            CLQ_TRY(clq_buffer_create(list->device, CLQ_MEMORY_DEVICE, bytes, "placeholder", &list->placeholder));
-        *out = list->placeholder;
-        return CLQ_OK;
-    }
+    if (argument->value == CLQ_NO_VALUE) return clq_list_placeholder(list, out);
     const clq_value_slot *slot = &list->values[argument->value - 1];
     if (!slot->buffer) return clq_fail(CLQ_STATE, "%s has no place", slot->name);
     size_t offset = slot->offset + argument->offset, bytes = argument->bytes;
@@ -89,8 +94,7 @@ static clq_status check_group(const clq_launch *launch) {
 }
 
 static clq_status bind_kernel(clq_list *list, clq_launch *launch, const clq_program_wish *program) {
-    CLQ_TRY(clq_kernel_create_among(list->device, program->file, program->options, program->kernels, launch->function,
-                                    &launch->kernel));
+    CLQ_TRY(clq_kernel_create_among(list->device, program, launch->function, &launch->kernel));
     CLQ_TRY(check_group(launch));
     for (size_t i = 0; i < launch->argument_count; i++) {
         clq_argument *argument = &list->arguments[launch->first_argument + i];
@@ -105,7 +109,8 @@ static clq_status bind_kernel(clq_list *list, clq_launch *launch, const clq_prog
             argument->word = list->params[argument->param];
             CLQ_TRY(clq_kernel_set_bytes(launch->kernel, index, &argument->word, sizeof argument->word));
             break;
-        case CLQ_ARGUMENT_BYTES:
+        case CLQ_ARGUMENT_INT:
+        case CLQ_ARGUMENT_FLOAT:
             CLQ_TRY(clq_kernel_set_bytes(launch->kernel, index, &argument->word, sizeof argument->word));
             break;
         case CLQ_ARGUMENT_LOCAL: CLQ_TRY(clq_kernel_set_local(launch->kernel, index, argument->bytes)); break;
@@ -182,16 +187,22 @@ static clq_status bind_launches(clq_list *list, const programs *p) {
     return CLQ_OK;
 }
 
-clq_status clq_list_bind(clq_list *list) {
-    CLQ_TRY(clq_list_status(list));
-    if (list->bound) return CLQ_OK;
-    if (list->open || list->pending)
-        return clq_fail(CLQ_STATE, "%s: the last launch was not given its work", list->scope);
+static clq_status bind_one_by_one(clq_list *list) {
     programs p;
     CLQ_TRY(programs_of(list, &p));
     clq_status status = load_programs(list, &p);
     if (status == CLQ_OK) status = bind_launches(list, &p);
     programs_free(&p);
+    return status;
+}
+
+clq_status clq_list_bind(clq_list *list) {
+    CLQ_TRY(clq_list_status(list));
+    if (list->bound) return CLQ_OK;
+    if (list->open || list->pending)
+        return clq_fail(CLQ_STATE, "%s: the last launch was not given its work", list->scope);
+    clq_status status = list->joins ? clq_sequence_create(list, &list->sequence) : CLQ_OK;
+    if (status == CLQ_OK && !list->sequence) status = bind_one_by_one(list);
     if (status != CLQ_OK)
         clq_list_unbind(list);
     else
@@ -240,6 +251,7 @@ clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t e
         return clq_fail(CLQ_ARGUMENT, "a launch list for 0 to %u examples is run with %d", list->capacity, count);
     if (first > end || end > list->launch_count)
         return clq_fail(CLQ_ARGUMENT, "launches %zu to %zu of a list of %zu", first, end, list->launch_count);
+    if (list->sequence) return clq_sequence_run(list->sequence, queue, first, end);
     for (size_t i = first; i < end; i++) {
         clq_launch *launch = &list->launches[i];
         clq_status status = run_launch(list, launch, queue, (uint32_t)count);
@@ -265,8 +277,9 @@ static clq_status launch_first(clq_list *list, clq_queue *queue) {
         clq_launch *launch = &list->launches[i];
         if (!launch->file) continue;
         CLQ_TRY(zero_arguments(list, launch, queue));
-        CLQ_TRY(run_launch(list, launch, queue, list->capacity));
+        if (!list->sequence) CLQ_TRY(run_launch(list, launch, queue, list->capacity));
     }
+    if (list->sequence) CLQ_TRY(clq_sequence_run(list->sequence, queue, 0, list->launch_count));
     for (size_t i = 0; i < list->launch_count; i++) CLQ_TRY(zero_arguments(list, &list->launches[i], queue));
     return clq_queue_finish(queue);
 }

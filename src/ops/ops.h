@@ -104,6 +104,10 @@ void clq_list_place(clq_list *list, clq_value value, clq_buffer *buffer, size_t 
 void clq_list_keep(clq_list *list, clq_value value);
 /* Builds kernels and sets all arguments. After it the list is fixed. */
 clq_status clq_list_bind(clq_list *list);
+/* Whether binding makes one kernel of all launches where it can (sequence.h): on CPU devices, where nothing else wants
+ * the device's cores while it runs: its threads do not sleep while they wait for each other. Before binding. */
+void clq_list_set_joined(clq_list *list, bool joined);
+bool clq_list_is_joined(const clq_list *list); /* once bound: whether it is one */
 void clq_list_set_int(clq_list *list, clq_param param, int value);
 void clq_list_set_float(clq_list *list, clq_param param, float value);
 /* Enqueues launches [first, end) on an in-order queue of the list's device for COUNT examples. No allocation, no

@@ -107,17 +107,20 @@ static clq_status upload(clq_replica *replica, const clq_command *command) {
 
 /* ---- what commands do ---- */
 
-static clq_status forward(clq_replica *replica, const clq_command *command) {
+/* The batch, and all launches up to the end of `last`. */
+static clq_status run_batch(clq_replica *replica, const clq_command *command, clq_segment last) {
     CLQ_TRY(upload(replica, command));
     clq_plan_set_count(replica->plan, command->count, command->scale);
     clq_plan_set_slot(replica->plan, command->slot);
-    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD));
-    return clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_LOSS);
+    return clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD, last);
+}
+
+static clq_status forward(clq_replica *replica, const clq_command *command) {
+    return run_batch(replica, command, CLQ_SEGMENT_LOSS);
 }
 
 static clq_status gradients(clq_replica *replica, const clq_command *command) {
-    CLQ_TRY(forward(replica, command));
-    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_BACKWARD));
+    CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_BACKWARD));
     return clq_queue_flush(replica->queue);
 }
 
@@ -164,12 +167,18 @@ static clq_status backward_and_reduce(clq_replica *replica) {
 
 static clq_status apply(clq_replica *replica, const clq_command *command) {
     clq_plan_set_rate(replica->plan, command->rate);
-    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_NORM));
-    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_UPDATE));
+    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_NORM, CLQ_SEGMENT_UPDATE));
+    return clq_queue_flush(replica->queue);
+}
+
+static clq_status step_alone(clq_replica *replica, const clq_command *command) {
+    clq_plan_set_rate(replica->plan, command->rate);
+    CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_UPDATE));
     return clq_queue_flush(replica->queue);
 }
 
 static clq_status step(clq_replica *replica, const clq_command *command) {
+    if (!replica->strategy->crew) return step_alone(replica, command);
     if (replica->reducer) {
         CLQ_TRY(forward(replica, command));
         CLQ_TRY(backward_and_reduce(replica));
@@ -289,9 +298,10 @@ static void close_slots(clq_staging *slots, unsigned count) {
     }
 }
 
-clq_status clq_replica_open(clq_replica *replica) {
+clq_status clq_replica_open(clq_replica *replica, bool joined) {
     clq_plan_config plan = replica->strategy->config.plan;
     plan.capacity = (uint32_t)replica->share;
+    plan.joined = joined;
     replica->tracing = replica->strategy->config.trace_steps > 0;
     CLQ_TRY(clq_queue_create(replica->device, replica->tracing ? CLQ_QUEUE_TRACE : 0, &replica->queue));
     CLQ_TRY(clq_plan_create(replica->strategy->model, replica->device, &plan, &replica->plan));

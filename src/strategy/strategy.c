@@ -298,6 +298,18 @@ static bool has_followers(const clq_strategy *strategy, unsigned replica) {
     return false;
 }
 
+/* Whether a replica's launches may be one (clq_list_set_joined): where all replicas' threads have cores. A device of
+ * one unit waits for nobody in it. */
+static bool joins(const clq_strategy *strategy, unsigned replica) {
+    if (strategy->config.trace_steps > 0) return false; /* each launch is to be seen */
+    uint64_t units = 0, own = clq_device_get_info(strategy->replicas[replica].device)->compute_units;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        const clq_device *device = strategy->replicas[r].device;
+        if (clq_device_family(device) == CLQ_FAMILY_TILE) units += clq_device_get_info(device)->compute_units;
+    }
+    return own == 1 || units <= clq_cpu_count();
+}
+
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
     unsigned count = devices->count;
     strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
@@ -313,7 +325,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
         replica->strategy = strategy;
         replica->index = r;
         replica->share = strategy->counts[0];
-        clq_status status = clq_replica_open(replica);
+        clq_status status = clq_replica_open(replica, joins(strategy, r));
         if (status == CLQ_OK && has_followers(strategy, r)) status = clq_plan_keep_programs(replica->plan);
         if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
     }

@@ -2,11 +2,12 @@
 #include "fixture.h"
 
 static void has(clq_device *device, const char *kernels, const char *function, bool wanted) {
+    const clq_program_wish program = {.file = "selftest", .options = "", .kernels = kernels};
     clq_kernel *kernel = NULL;
     if (wanted)
-        CHECK_OK(clq_kernel_create_among(device, "selftest", "", kernels, function, &kernel));
+        CHECK_OK(clq_kernel_create_among(device, &program, function, &kernel));
     else
-        CHECK_FAILS(CLQ_BUILD, clq_kernel_create_among(device, "selftest", "", kernels, function, &kernel));
+        CHECK_FAILS(CLQ_BUILD, clq_kernel_create_among(device, &program, function, &kernel));
     clq_kernel_destroy(kernel);
 }
 
@@ -33,10 +34,10 @@ static void test_only_the_wanted(void **state) {
  * a definition that is left out leaves its lines. */
 static void first_failure(clq_device *device, clq_queue *queue) {
     (void)queue;
-    const clq_program_wish wishes[] = {{"selftest", "", "add_words"},
-                                       {"selftest", "-Drandom_words=1", "random_words"},
-                                       {"no_such_file", "", "f"},
-                                       {"selftest", "-Dvectors=2", "vectors"}};
+    const clq_program_wish wishes[] = {{"selftest", "", "add_words", NULL},
+                                       {"selftest", "-Drandom_words=1", "random_words", NULL},
+                                       {"no_such_file", "", "f", NULL},
+                                       {"selftest", "-Dvectors=2", "vectors", NULL}};
     for (int round = 0; round < 5; round++) {
         size_t failed = 99;
         CHECK_FAILS(CLQ_BUILD, clq_device_load_programs(device, wishes, CLQ_COUNT_OF(wishes), &failed));
@@ -69,13 +70,12 @@ typedef struct loader {
 
 static void load(void *context) {
     loader *l = context;
-    const clq_program_wish wishes[] = {{"selftest", "-DA", "integers"}, {"selftest", "-DB", "add_words"},
-                                       {"selftest", "-DA", "integers"}, {"selftest", "-DC", "floats"},
-                                       {"selftest", "-DD", "vectors"},  {"selftest", "-DB", "add_words"}};
+    const clq_program_wish wishes[] = {{"selftest", "-DA", "integers", NULL}, {"selftest", "-DB", "add_words", NULL},
+                                       {"selftest", "-DA", "integers", NULL}, {"selftest", "-DC", "floats", NULL},
+                                       {"selftest", "-DD", "vectors", NULL},  {"selftest", "-DB", "add_words", NULL}};
     size_t failed;
     l->status = clq_device_load_programs(l->device, wishes, CLQ_COUNT_OF(wishes), &failed);
-    if (l->status == CLQ_OK)
-        l->status = clq_kernel_create_among(l->device, "selftest", "-DB", "add_words", "add_words", &l->kernel);
+    if (l->status == CLQ_OK) l->status = clq_kernel_create_among(l->device, &wishes[1], "add_words", &l->kernel);
 }
 
 /* Two threads for each of two devices: with the cache as it is, cold at first, and with none. */

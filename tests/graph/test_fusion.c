@@ -85,7 +85,7 @@ static float *run(const bench *b, uint32_t count, size_t *floats, float metrics[
     clq_plan_set_count(b->plan, count, 0.125f);
     clq_plan_set_slot(b->plan, 0);
     for (int s = CLQ_SEGMENT_FORWARD; s < CLQ_SEGMENT_UPDATE; s++)
-        CHECK_OK(clq_plan_run(b->plan, b->queue, (clq_segment)s));
+        CHECK_OK(clq_plan_run(b->plan, b->queue, (clq_segment)s, (clq_segment)s));
     *floats = clq_plan_gradient(b->plan) ? clq_buffer_bytes(result) / sizeof(float) : (size_t)count * CLASSES;
     float *out = clq_alloc(*floats + 1, sizeof *out);
     assert_non_null(out);
@@ -137,8 +137,8 @@ static void check_buckets(const bench *b) {
     clq_plan_segment_range(b->plan, CLQ_SEGMENT_BACKWARD, &first, &end);
     memset(now, 0xFF, floats * sizeof *now);
     CHECK_OK(clq_queue_write(b->queue, clq_plan_gradient(b->plan), 0, now, floats * sizeof *now, true));
-    CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_FORWARD));
-    CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_LOSS));
+    CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
+    CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_LOSS, CLQ_SEGMENT_LOSS));
     for (size_t i = 0; i < count; first = buckets[i++].done) {
         CHECK_OK(clq_plan_run_part(b->plan, b->queue, first, buckets[i].done));
         for (size_t v = 0; v < clq_model_variable_count(b->model); v++) {

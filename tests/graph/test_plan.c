@@ -158,7 +158,7 @@ static void counts_on(clq_device *device, clq_queue *queue) {
         outcome nothing = check_rows_beyond(&roomy, &d, 0);
         assert_nothing(&nothing);
         clq_plan_set_count(roomy.plan, COUNT_MOST + 1, 1);
-        CHECK_FAILS(CLQ_ARGUMENT, clq_plan_run(roomy.plan, queue, CLQ_SEGMENT_FORWARD));
+        CHECK_FAILS(CLQ_ARGUMENT, clq_plan_run(roomy.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
         CHECK_DETAIL("0 to 9 examples is run with 10");
         outcome full = check_rows_beyond(&roomy, &d, COUNT_MOST); /* and nothing of that sticks */
         assert_metrics(&roomy, &d, COUNT_MOST, 1);
@@ -218,8 +218,8 @@ static void layout_on(clq_device *device, clq_queue *queue) {
         put_weights(&training, &d);
         put_batch(&training, &d, 3);
         clq_plan_set_count(training.plan, 3, 1);
-        CHECK_OK(clq_plan_run(training.plan, queue, CLQ_SEGMENT_FORWARD));
-        CHECK_OK(clq_plan_run(training.plan, queue, CLQ_SEGMENT_LOSS));
+        CHECK_OK(clq_plan_run(training.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
+        CHECK_OK(clq_plan_run(training.plan, queue, CLQ_SEGMENT_LOSS, CLQ_SEGMENT_LOSS));
         check_finishing_order(&training);
         close_bench(&inference);
         close_bench(&training);
@@ -256,7 +256,7 @@ static void check_updates(const bench *b, const data *d, const clq_update_proble
         read_arena(b, clq_plan_gradient(b->plan), got);
         for (size_t i = 0; i < b->s->weights; i++) g[i] = (double)got[i];
         clq_plan_set_rate(b->plan, (float)rate);
-        CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_UPDATE));
+        CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_UPDATE, CLQ_SEGMENT_UPDATE));
         CHECK_OK(clq_queue_finish(b->queue));
         if (update->kind == CLQ_OPTIMIZER_ADAM)
             ref_adam(b->s->weights, rate, update->beta1, update->beta2, update->epsilon, w, g, m, v);
@@ -456,7 +456,7 @@ static void nothing_to_train_on(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_queue_write(queue, clq_plan_samples(b.plan), 0, x, sizeof x, true));
     CHECK_OK(clq_queue_write(queue, clq_plan_labels(b.plan), 0, labels, sizeof labels, true));
     run_segments(&b, 2, 0.5f, 0);
-    CHECK_OK(clq_plan_run(b.plan, queue, CLQ_SEGMENT_UPDATE));
+    CHECK_OK(clq_plan_run(b.plan, queue, CLQ_SEGMENT_UPDATE, CLQ_SEGMENT_UPDATE));
     CHECK_OK(clq_queue_finish(queue));
     float got[2];
     read_floats(&b, clq_plan_metrics(b.plan), 0, got, 2);

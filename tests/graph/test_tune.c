@@ -325,7 +325,7 @@ static float *gradient_of(clq_queue *queue, clq_plan *plan, size_t *floats) {
     clq_plan_set_count(plan, CAPACITY, 1.0f / CAPACITY);
     clq_plan_set_slot(plan, 0);
     for (int s = CLQ_SEGMENT_FORWARD; s <= CLQ_SEGMENT_BACKWARD; s++)
-        CHECK_OK(clq_plan_run(plan, queue, (clq_segment)s));
+        CHECK_OK(clq_plan_run(plan, queue, (clq_segment)s, (clq_segment)s));
     CHECK_OK(clq_queue_read(queue, clq_plan_gradient(plan), 0, values, *floats * sizeof *values, true));
     return values;
 }

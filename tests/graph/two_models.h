@@ -336,7 +336,7 @@ static inline void run_segments(const bench *b, uint32_t count, float scale, uin
     clq_plan_set_count(b->plan, count, scale);
     clq_plan_set_slot(b->plan, slot);
     for (int segment = CLQ_SEGMENT_FORWARD; segment < CLQ_SEGMENT_UPDATE; segment++)
-        CHECK_OK(clq_plan_run(b->plan, b->queue, (clq_segment)segment));
+        CHECK_OK(clq_plan_run(b->plan, b->queue, (clq_segment)segment, (clq_segment)segment));
     CHECK_OK(clq_queue_finish(b->queue));
 }
 

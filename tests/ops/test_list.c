@@ -102,7 +102,9 @@ static void wrong_running(rig *r) {
     assert_fails(CLQ_STATE, "before it is bound", clq_list_run(list, r->queue, 0, 1));
     assert_fails(CLQ_STATE, "memory has no place", clq_list_bind(list));
     clq_list_place(list, v, buffer, 0);
+    clq_list_set_joined(list, true);
     assert_ok(clq_list_bind(list));
+    assert_false(clq_list_is_joined(list)); /* calls are no kernels */
     for (int count = 0; count <= CAPACITY; count += CAPACITY) {
         clq_list_set_int(list, CLQ_PARAM_COUNT, count);
         calls = 0;

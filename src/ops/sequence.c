@@ -1,0 +1,296 @@
+#include "ops/sequence.h"
+
+#include <string.h>
+
+enum {
+    LAUNCHES_MAX = 512,
+    BUFFERS_MAX = 32,
+    RUNS_PER_GROUP = 8, /* of a launch's items: so that a group that comes late finds some left */
+    COUNTER_BYTES = 64, /* as in cl/sequence.cl */
+    SIZES = 3           /* words of a launch in front of its arguments */
+};
+
+/* The kernel's parameters. */
+enum { WORDS, PROGRESS, FIRST, END, PARAMS, BUFFERS = PARAMS + CLQ_PARAM_COUNT_OF };
+static const char *const param_types[CLQ_PARAM_COUNT_OF] = {
+    [CLQ_PARAM_COUNT] = "int", [CLQ_PARAM_SCALE] = "float", [CLQ_PARAM_SLOT] = "int", [CLQ_PARAM_RATE] = "float"};
+
+struct clq_sequence {
+    clq_list *list;
+    clq_kernel *kernel;
+    clq_buffer *words, *progress;
+    size_t groups;
+    uint32_t first, end; /* as the kernel was last told */
+    clq_word params[CLQ_PARAM_COUNT_OF];
+};
+
+/* What it is made of. */
+typedef struct making {
+    clq_list *list;
+    clq_program_part *functions; /* of the launches, each once */
+    size_t function_count;
+    size_t *function_of; /* each launch */
+    clq_buffer *buffers[BUFFERS_MAX];
+    size_t buffer_count;
+    uint64_t *words; /* a launch's sizes, then what its arguments are: offsets in buffers, numbers */
+    size_t word_count;
+    clq_text text;
+} making;
+
+static bool is_joinable(const clq_launch *launch) {
+    if (!launch->file) return false;
+    for (uint32_t d = 0; d < launch->dims; d++)
+        if (launch->has_local ? launch->local[d] != 1 : true) return false;
+    return true;
+}
+
+static bool can_be_one(const clq_list *list) {
+    if (list->family != CLQ_FAMILY_TILE || list->launch_count < 2 || list->launch_count > LAUNCHES_MAX) return false;
+    for (size_t i = 0; i < list->launch_count; i++)
+        if (!is_joinable(&list->launches[i])) return false;
+    return true;
+}
+
+/* ---- what depends on what ---- */
+
+static bool overlap(const clq_list *list, const clq_argument *a, const clq_argument *b) {
+    const clq_value_slot *x = &list->values[a->value - 1], *y = &list->values[b->value - 1];
+    size_t at = x->offset + a->offset, other = y->offset + b->offset;
+    return x->buffer == y->buffer && at < other + b->bytes && other < at + a->bytes;
+}
+
+static bool depends(const clq_list *list, const clq_launch *later, const clq_launch *earlier) {
+    for (size_t i = 0; i < later->argument_count; i++) {
+        const clq_argument *a = &list->arguments[later->first_argument + i];
+        if (a->kind != CLQ_ARGUMENT_VALUE || a->value == CLQ_NO_VALUE) continue;
+        for (size_t k = 0; k < earlier->argument_count; k++) {
+            const clq_argument *b = &list->arguments[earlier->first_argument + k];
+            if (b->kind != CLQ_ARGUMENT_VALUE || b->value == CLQ_NO_VALUE) continue;
+            if (((a->access | b->access) & CLQ_WRITES) && overlap(list, a, b)) return true;
+        }
+    }
+    return false;
+}
+
+/* ---- its text ---- */
+
+static clq_status find_functions(making *m) {
+    const clq_list *list = m->list;
+    for (size_t i = 0; i < list->launch_count; i++) {
+        const clq_launch *launch = &list->launches[i];
+        size_t k = 0;
+        while (k < m->function_count &&
+               (strcmp(m->functions[k].file, launch->file) || strcmp(m->functions[k].options, launch->options) ||
+                strcmp(m->functions[k].function, launch->function)))
+            k++;
+        if (k == m->function_count)
+            m->functions[m->function_count++] =
+                (clq_program_part){.file = launch->file, .options = launch->options, .function = launch->function};
+        m->function_of[i] = k;
+    }
+    return clq_joined_source(m->functions, m->function_count, &m->text);
+}
+
+/* Which of the kernel's buffers; BUFFERS_MAX: there are too many. */
+static size_t buffer_index(making *m, clq_buffer *buffer) {
+    size_t k = 0;
+    while (k < m->buffer_count && m->buffers[k] != buffer) k++;
+    if (k == m->buffer_count && k < BUFFERS_MAX) m->buffers[m->buffer_count++] = buffer;
+    return k;
+}
+
+static size_t add_word(making *m, uint64_t word) {
+    m->words[m->word_count] = word;
+    return m->word_count++;
+}
+
+static clq_status add_argument(making *m, const clq_argument *argument) {
+    clq_list *list = m->list;
+    switch (argument->kind) {
+    case CLQ_ARGUMENT_VALUE: {
+        clq_buffer *buffer;
+        size_t offset = 0;
+        if (argument->value == CLQ_NO_VALUE) {
+            CLQ_TRY(clq_list_placeholder(list, &buffer));
+        } else {
+            const clq_value_slot *slot = &list->values[argument->value - 1];
+            if (!slot->buffer) return clq_fail(CLQ_STATE, "%s has no place", slot->name);
+            buffer = slot->buffer;
+            offset = slot->offset + argument->offset;
+        }
+        clq_text_add(&m->text, ", (global void *)(b%zu + words[%zu])", buffer_index(m, buffer), add_word(m, offset));
+        break;
+    }
+    case CLQ_ARGUMENT_INT: clq_text_add(&m->text, ", (int)words[%zu]", add_word(m, argument->word.bits)); break;
+    case CLQ_ARGUMENT_FLOAT:
+        clq_text_add(&m->text, ", as_float((uint)words[%zu])", add_word(m, argument->word.bits));
+        break;
+    case CLQ_ARGUMENT_PARAM: clq_text_add(&m->text, ", p%d", (int)argument->param); break;
+    case CLQ_ARGUMENT_LOCAL: clq_text_add(&m->text, ", none"); break;
+    }
+    return CLQ_OK;
+}
+
+/* "const int n3 = …": the items of launch 3, and its sizes. */
+static void add_sizes(making *m, size_t index) {
+    const clq_launch *launch = &m->list->launches[index];
+    clq_text_add(&m->text, "    const size_t");
+    for (uint32_t d = 0; d < SIZES; d++) {
+        uint64_t size = d < launch->dims ? launch->global[d] : 1;
+        clq_text_add(&m->text, d ? ", s%zu_%u = " : " s%zu_%u = ", index, d);
+        if ((int)d == launch->batch_dim) {
+            clq_text_add(&m->text, "((size_t)p%d * words[%zu] + %zu) / %zu", (int)CLQ_PARAM_COUNT,
+                         add_word(m, launch->rows_per_example), launch->rows_per_group - 1, launch->rows_per_group);
+        } else {
+            clq_text_add(&m->text, "words[%zu]", add_word(m, size));
+        }
+    }
+    clq_text_add(&m->text, ";\n    const int n%zu = (int)(s%zu_0 * s%zu_1 * s%zu_2);\n", index, index, index, index);
+}
+
+/* Waits for those among the launches before that it depends on, and that nobody in front of it has waited for. */
+static void add_waits(making *m, size_t index, bool *waited) {
+    const clq_list *list = m->list;
+    for (size_t k = index; k-- > 0;) {
+        if (waited[k] || !depends(list, &list->launches[index], &list->launches[k])) continue;
+        waited[k] = true;
+        clq_text_add(&m->text, "        if (groups > 1 && first <= %zu) wait_for(progress, %zu, n%zu);\n", k, k, k);
+    }
+}
+
+static clq_status add_launch(making *m, size_t index, bool *waited) {
+    const clq_launch *launch = &m->list->launches[index];
+    clq_text_add(&m->text, "    if (first <= %zu && %zu < end) {\n", index, index);
+    add_waits(m, index, waited);
+    clq_text_add(
+        &m->text,
+        "        for (int begin = 0, stop = 0; take(progress, %zu, groups, n%zu, stop - begin, &begin, &stop);)\n"
+        "            for (int i = begin; i < stop; i++)\n"
+        "                %s_%zu(i %% s%zu_0, i / s%zu_0 %% s%zu_1, i / s%zu_0 / s%zu_1, s%zu_0, s%zu_1, s%zu_2",
+        index, index, launch->function, m->function_of[index], index, index, index, index, index, index, index, index);
+    for (size_t i = 0; i < launch->argument_count; i++)
+        CLQ_TRY(add_argument(m, &m->list->arguments[launch->first_argument + i]));
+    clq_text_add(&m->text, ");\n    }\n");
+    return CLQ_OK;
+}
+
+/* The kernel's body first: only then are its buffers known. */
+static clq_status add_kernel(making *m) {
+    size_t launches = m->list->launch_count;
+    bool waited[LAUNCHES_MAX] = {false};
+    clq_text front = m->text;
+    m->text = (clq_text){0};
+    clq_status status = CLQ_OK;
+    for (size_t i = 0; i < launches; i++) add_sizes(m, i);
+    for (size_t i = 0; i < launches && status == CLQ_OK; i++) status = add_launch(m, i, waited);
+    clq_text body = m->text;
+    m->text = front;
+    clq_text_add(&m->text, "#define RUNS %d\n%s\n", RUNS_PER_GROUP, clq_source_text("sequence"));
+    clq_text_add(&m->text, "kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sequence(\n"
+                           "    global const ulong *restrict words, counters progress, int first, int end");
+    for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) clq_text_add(&m->text, ", %s p%d", param_types[p], p);
+    for (size_t k = 0; k < m->buffer_count; k++) clq_text_add(&m->text, ", global char *b%zu", k);
+    clq_text_add(&m->text, ") {\n    local float none[1];\n    const int groups = (int)get_num_groups(0);\n");
+    if (body.data) clq_text_add_bytes(&m->text, body.data, body.length);
+    clq_text_add(&m->text, "    leave(progress, %zu, groups);\n}\n", launches);
+    bool whole = !body.failed && !m->text.failed;
+    clq_free(body.data);
+    return status != CLQ_OK ? status : whole ? CLQ_OK : CLQ_MEMORY;
+}
+
+static void making_free(making *m) {
+    clq_free(m->functions);
+    clq_free(m->function_of);
+    clq_free(m->words);
+    clq_free(m->text.data);
+}
+
+static clq_status make(clq_list *list, making *m) {
+    *m = (making){.list = list};
+    m->functions = clq_alloc(list->launch_count, sizeof *m->functions);
+    m->function_of = clq_alloc(list->launch_count, sizeof *m->function_of);
+    m->words = clq_alloc(list->argument_count + SIZES * list->launch_count, sizeof *m->words);
+    if (!m->functions || !m->function_of || !m->words) return CLQ_MEMORY;
+    CLQ_TRY(find_functions(m));
+    return add_kernel(m);
+}
+
+/* ---- its life ---- */
+
+static clq_status write_words(clq_sequence *sequence, const making *m) {
+    clq_device *device = sequence->list->device;
+    size_t bytes = m->word_count * sizeof *m->words;
+    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "a sequence's numbers", &sequence->words));
+    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, (2 * sequence->list->launch_count + 1) * COUNTER_BYTES,
+                              "a sequence's progress", &sequence->progress));
+    clq_queue *queue;
+    CLQ_TRY(clq_queue_create(device, 0, &queue));
+    clq_status status = clq_queue_write(queue, sequence->words, 0, m->words, bytes, true);
+    clq_queue_destroy(queue);
+    return status;
+}
+
+static clq_status bind(clq_sequence *sequence, const making *m) {
+    clq_device *device = sequence->list->device;
+    const clq_program_wish program = {.file = "sequence", .options = "", .kernels = "", .text = m->text.data};
+    CLQ_TRY(clq_kernel_create_among(device, &program, "sequence", &sequence->kernel));
+    CLQ_TRY(write_words(sequence, m));
+    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, WORDS, sequence->words));
+    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, PROGRESS, sequence->progress));
+    CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, FIRST, &sequence->first, sizeof sequence->first));
+    CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, END, &sequence->end, sizeof sequence->end));
+    for (uint32_t p = 0; p < CLQ_PARAM_COUNT_OF; p++) {
+        sequence->params[p] = sequence->list->params[p];
+        CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, PARAMS + p, &sequence->params[p], sizeof sequence->params[p]));
+    }
+    for (size_t k = 0; k < m->buffer_count; k++)
+        CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, (uint32_t)(BUFFERS + k), m->buffers[k]));
+    return CLQ_OK;
+}
+
+clq_status clq_sequence_create(clq_list *list, clq_sequence **out) {
+    if (!can_be_one(list)) return CLQ_OK;
+    clq_sequence *sequence = clq_alloc(1, sizeof *sequence);
+    if (!sequence) return CLQ_MEMORY;
+    sequence->list = list;
+    sequence->groups = CLQ_MAX(clq_device_get_info(list->device)->compute_units, 1u);
+    making m;
+    clq_status status = make(list, &m);
+    if (status == CLQ_OK && m.buffer_count < BUFFERS_MAX) {
+        status = bind(sequence, &m);
+        if (status == CLQ_OK) *out = sequence;
+    }
+    making_free(&m);
+    if (*out != sequence) clq_sequence_destroy(sequence);
+    return status;
+}
+
+void clq_sequence_destroy(clq_sequence *sequence) {
+    if (!sequence) return;
+    clq_kernel_destroy(sequence->kernel);
+    clq_buffer_destroy(sequence->words);
+    clq_buffer_destroy(sequence->progress);
+    clq_free(sequence);
+}
+
+static clq_status set_range(clq_sequence *sequence, size_t first, size_t end) {
+    uint32_t range[2] = {(uint32_t)first, (uint32_t)end};
+    if (range[0] != sequence->first) CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, FIRST, &range[0], sizeof range[0]));
+    sequence->first = range[0];
+    if (range[1] != sequence->end) CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, END, &range[1], sizeof range[1]));
+    sequence->end = range[1];
+    return CLQ_OK;
+}
+
+clq_status clq_sequence_run(clq_sequence *sequence, clq_queue *queue, size_t first, size_t end) {
+    if (first == end) return CLQ_OK;
+    CLQ_TRY(set_range(sequence, first, end));
+    for (uint32_t p = 0; p < CLQ_PARAM_COUNT_OF; p++) {
+        clq_word now = sequence->list->params[p];
+        if (sequence->params[p].bits == now.bits) continue;
+        CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, PARAMS + p, &now, sizeof now));
+        sequence->params[p] = now;
+    }
+    static const size_t one = 1;
+    return clq_queue_launch(queue, sequence->kernel, 1, &sequence->groups, &one);
+}
