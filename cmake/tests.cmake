@@ -84,6 +84,7 @@ clq_compile_options(clq_discrete_layer)
 target_include_directories(clq_discrete_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(clq_discrete_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(test_comm_links clq_discrete_layer)
+add_dependencies(test_train_upload clq_discrete_layer)
 
 # The commands with allocations and OpenCL calls that fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)

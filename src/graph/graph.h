@@ -106,6 +106,9 @@ void clq_plan_destroy(clq_plan *plan); /* takes NULL */
  * from source, as they are when all kernels ran. Directly after creating. */
 clq_status clq_plan_keep_programs(clq_plan *plan);
 
+/* Reads samples and labels from these, as large as the plan's own, from the next run on; they must outlive the plan's
+ * launches. labels NULL where the plan has none. */
+clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *labels);
 /* Segments first to last. */
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last);
 void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale); /* scale = 1 / global count */

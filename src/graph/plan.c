@@ -182,6 +182,11 @@ void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *f
     *end = plan->segment_end[segment];
 }
 
+clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *labels) {
+    CLQ_TRY(clq_list_replace(plan->list, plan->v_samples, samples));
+    return labels ? clq_list_replace(plan->list, plan->v_labels, labels) : CLQ_OK;
+}
+
 clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end) {
     return clq_list_run(plan->list, queue, first, end);
 }

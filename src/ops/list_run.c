@@ -210,6 +210,37 @@ clq_status clq_list_bind(clq_list *list) {
     return status;
 }
 
+static clq_status replace_in(clq_list *list, clq_launch *launch, clq_value value, clq_buffer *buffer) {
+    for (size_t i = 0; i < launch->argument_count; i++) {
+        const clq_argument *argument = &list->arguments[launch->first_argument + i];
+        if (argument->kind != CLQ_ARGUMENT_VALUE || argument->value != value) continue;
+        if (launch->call)
+            launch->buffers[i] = buffer;
+        else
+            CLQ_TRY(clq_kernel_set_buffer(launch->kernel, (uint32_t)i, buffer));
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer) {
+    if (value == CLQ_NO_VALUE || value > list->value_count || !list->bound)
+        return clq_fail(CLQ_STATE,
+                        "a value's buffer is replaced in a launch list that has no such value, or is unbound");
+    clq_value_slot *slot = &list->values[value - 1];
+    if (slot->buffer == buffer) return CLQ_OK;
+    if (slot->bytes != clq_buffer_bytes(slot->buffer) || slot->bytes != clq_buffer_bytes(buffer))
+        return clq_fail(CLQ_ARGUMENT,
+                        "%s with %zu bytes is not the whole of the buffers, of %zu and %zu, that it changes",
+                        slot->name, slot->bytes, clq_buffer_bytes(slot->buffer), clq_buffer_bytes(buffer));
+    if (list->sequence)
+        CLQ_TRY(clq_sequence_replace(list->sequence, slot->buffer, buffer));
+    else if (slot->first_use != SIZE_MAX)
+        for (size_t i = slot->first_use; i <= slot->last_use; i++)
+            CLQ_TRY(replace_in(list, &list->launches[i], value, buffer));
+    slot->buffer = buffer;
+    return CLQ_OK;
+}
+
 /* ---- running ---- */
 
 void clq_list_set_int(clq_list *list, clq_param param, int value) { list->params[param].as_int = value; }

@@ -108,6 +108,9 @@ clq_status clq_list_bind(clq_list *list);
  * the device's cores while it runs: its threads do not sleep while they wait for each other. Before binding. */
 void clq_list_set_joined(clq_list *list, bool joined);
 bool clq_list_is_joined(const clq_list *list); /* once bound: whether it is one */
+/* Another buffer of the same size for an external value that was placed as the whole of one and is read only, between
+ * runs: for what arrives in turn in several buffers. It must outlive the launches. */
+clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer);
 void clq_list_set_int(clq_list *list, clq_param param, int value);
 void clq_list_set_float(clq_list *list, clq_param param, float value);
 /* Enqueues launches [first, end) on an in-order queue of the list's device for COUNT examples. No allocation, no

@@ -19,7 +19,8 @@ struct clq_sequence {
     clq_list *list;
     clq_kernel *kernel;
     clq_buffer *words, *progress;
-    size_t groups;
+    clq_buffer *buffers[BUFFERS_MAX]; /* its arguments; not owned */
+    size_t buffer_count, groups;
     uint32_t first, end; /* as the kernel was last told */
     clq_word params[CLQ_PARAM_COUNT_OF];
 };
@@ -243,8 +244,11 @@ static clq_status bind(clq_sequence *sequence, const making *m) {
         sequence->params[p] = sequence->list->params[p];
         CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, PARAMS + p, &sequence->params[p], sizeof sequence->params[p]));
     }
-    for (size_t k = 0; k < m->buffer_count; k++)
+    for (; sequence->buffer_count < m->buffer_count; sequence->buffer_count++) {
+        size_t k = sequence->buffer_count;
+        sequence->buffers[k] = m->buffers[k];
         CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, (uint32_t)(BUFFERS + k), m->buffers[k]));
+    }
     return CLQ_OK;
 }
 
@@ -271,6 +275,15 @@ void clq_sequence_destroy(clq_sequence *sequence) {
     clq_buffer_destroy(sequence->words);
     clq_buffer_destroy(sequence->progress);
     clq_free(sequence);
+}
+
+clq_status clq_sequence_replace(clq_sequence *sequence, const clq_buffer *before, clq_buffer *buffer) {
+    for (size_t k = 0; k < sequence->buffer_count; k++) {
+        if (sequence->buffers[k] != before) continue;
+        CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, (uint32_t)(BUFFERS + k), buffer));
+        sequence->buffers[k] = buffer;
+    }
+    return CLQ_OK;
 }
 
 static clq_status set_range(clq_sequence *sequence, size_t first, size_t end) {

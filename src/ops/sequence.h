@@ -14,6 +14,8 @@ typedef struct clq_sequence clq_sequence;
  * work-groups of more than one item), or fewer than two. */
 clq_status clq_sequence_create(clq_list *list, clq_sequence **out);
 void clq_sequence_destroy(clq_sequence *sequence); /* takes NULL */
+/* Another buffer in the place of one that values are placed in. */
+clq_status clq_sequence_replace(clq_sequence *sequence, const clq_buffer *before, clq_buffer *buffer);
 /* Launches first .. end - 1, by the list's parameters. */
 clq_status clq_sequence_run(clq_sequence *sequence, clq_queue *queue, size_t first, size_t end);
 

@@ -59,25 +59,20 @@ static void free_oldest_slot(clq_replica *replica) {
     pthread_mutex_unlock(&replica->mutex);
 }
 
-/* Frees the slot whose upload was the last to be enqueued: by now, a step later, the device has most likely got past
- * it. */
-static clq_status finish_upload(clq_replica *replica) {
-    clq_staging *staging = replica->uploading;
+/* Frees the slot of the step before the last few, once the device has read it: by now it most likely has. */
+static clq_status free_read_slot(clq_replica *replica, clq_staging *next) {
+    clq_staging **place = &replica->under_way[replica->next_under_way++ % CLQ_STEPS_AHEAD], *staging = *place;
+    *place = next;
     if (!staging) return CLQ_OK;
-    replica->uploading = NULL;
-    clq_status status = staging->uploaded ? clq_event_wait(staging->uploaded) : CLQ_OK;
+    clq_status status = staging->read ? clq_event_wait(staging->read) : CLQ_OK;
     free_oldest_slot(replica);
     return status;
 }
 
-static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buffer *pinned, size_t bytes) {
-    return clq_queue_write(replica->queue, to, 0, clq_buffer_host(pinned), bytes, false);
-}
-
-/* Into the next of the replica's own slots, whose last upload was two steps ago. */
+/* Into the next of the replica's own slots, which the device has read some steps ago. */
 static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_staging **out) {
     clq_staging *own = &replica->own[replica->next_own++ % CLQ_OWN_SLOTS];
-    clq_status status = own->uploaded ? clq_event_wait(own->uploaded) : CLQ_OK;
+    clq_status status = own->read ? clq_event_wait(own->read) : CLQ_OK;
     if (status == CLQ_OK) {
         clq_rows_copy_samples(rows, clq_buffer_host(own->samples));
         clq_rows_copy_labels(rows, clq_buffer_host(own->labels));
@@ -87,32 +82,48 @@ static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_stag
     return status;
 }
 
-static clq_status upload(clq_replica *replica, const clq_command *command) {
+static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buffer *pinned, size_t bytes) {
+    return clq_queue_write(replica->queue, to, 0, clq_buffer_host(pinned), bytes, false);
+}
+
+static clq_status upload(clq_replica *replica, clq_staging *staging, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
-    clq_staging *staging = command->staged;
-    clq_status status = finish_upload(replica);
-    replica->uploading = staging;
-    if (status == CLQ_OK && command->rows.count > 0) status = copy_rows(replica, &command->rows, &staging);
-    if (status != CLQ_OK || !staging) return status;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     clq_queue_name(replica->queue, "upload", "samples");
-    CLQ_TRY(write_rows(replica, clq_plan_samples(replica->plan), staging->samples, command->count * sample_bytes));
+    CLQ_TRY(write_rows(replica, clq_plan_samples(replica->plan), staging->samples, count * sample_bytes));
     if (staging->labels) {
         clq_queue_name(replica->queue, "upload", "labels");
-        CLQ_TRY(
-            write_rows(replica, clq_plan_labels(replica->plan), staging->labels, command->count * config->label_bytes));
+        CLQ_TRY(write_rows(replica, clq_plan_labels(replica->plan), staging->labels, count * config->label_bytes));
     }
-    return clq_queue_mark_again(replica->queue, &staging->uploaded);
+    return clq_queue_mark_again(replica->queue, &staging->read);
+}
+
+/* The command's rows, where the plan's next run reads them; *out: their slot, NULL where there are none. */
+static clq_status bring_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {
+    clq_staging *staging = command->staged;
+    clq_status status = free_read_slot(replica, staging);
+    if (command->rows.count > 0) {
+        if (status == CLQ_OK)
+            status = copy_rows(replica, &command->rows, &staging);
+        else
+            free_oldest_slot(replica);
+    }
+    *out = staging;
+    if (status != CLQ_OK || !staging) return status;
+    return replica->reads_in_place ? clq_plan_set_input(replica->plan, staging->samples, staging->labels)
+                                   : upload(replica, staging, command->count);
 }
 
 /* ---- what commands do ---- */
 
 /* The batch, and all launches up to the end of `last`. */
 static clq_status run_batch(clq_replica *replica, const clq_command *command, clq_segment last) {
-    CLQ_TRY(upload(replica, command));
+    clq_staging *rows;
+    CLQ_TRY(bring_rows(replica, command, &rows));
     clq_plan_set_count(replica->plan, command->count, command->scale);
     clq_plan_set_slot(replica->plan, command->slot);
-    return clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD, last);
+    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD, last));
+    return rows && replica->reads_in_place ? clq_queue_mark_again(replica->queue, &rows->read) : CLQ_OK;
 }
 
 static clq_status forward(clq_replica *replica, const clq_command *command) {
@@ -255,7 +266,7 @@ static void drive(void *context) {
         clq_latch_count_down(command.latch);
         if (command.kind == CLQ_COMMAND_STOP) break;
     }
-    /* Uploads under way read the staging memory, after a failure, too. */
+    /* Commands under way read the staging memory, after a failure, too. */
     if (!atomic_load(&replica->strategy->failed))
         (void)clq_queue_finish(replica->queue);
     else
@@ -273,10 +284,10 @@ static unsigned staging_slots(size_t bytes) {
 
 static clq_status open_slot(clq_replica *replica, size_t sample_bytes, clq_staging *slot) {
     const clq_strategy_config *config = &replica->strategy->config;
-    CLQ_TRY(clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * sample_bytes, "sample staging",
-                              &slot->samples));
+    clq_memory_kind kind = replica->reads_in_place ? CLQ_MEMORY_DEVICE : CLQ_MEMORY_PINNED;
+    CLQ_TRY(clq_buffer_create(replica->device, kind, replica->share * sample_bytes, "sample staging", &slot->samples));
     if (!config->plan.loss) return CLQ_OK;
-    return clq_buffer_create(replica->device, CLQ_MEMORY_PINNED, replica->share * config->label_bytes, "label staging",
+    return clq_buffer_create(replica->device, kind, replica->share * config->label_bytes, "label staging",
                              &slot->labels);
 }
 
@@ -284,6 +295,7 @@ static clq_status open_staging(clq_replica *replica) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     replica->slots = staging_slots(replica->share * sample_bytes);
+    replica->reads_in_place = clq_buffer_host(clq_plan_samples(replica->plan)) != NULL;
     for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, sample_bytes, &replica->staging[i]));
     for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++)
         CLQ_TRY(open_slot(replica, sample_bytes, &replica->own[i]));
@@ -292,7 +304,7 @@ static clq_status open_staging(clq_replica *replica) {
 
 static void close_slots(clq_staging *slots, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
-        clq_event_destroy(slots[i].uploaded);
+        clq_event_destroy(slots[i].read);
         clq_buffer_destroy(slots[i].samples);
         clq_buffer_destroy(slots[i].labels);
     }

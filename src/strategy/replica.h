@@ -1,8 +1,8 @@
 /* A replica: a device, its plan and the thread that drives it. Private to strategy.
  *
  * The poster adds commands in order; the replica's thread takes them one by one. Rows of a dataset it copies itself
- * from where they lie, for upload. Rows of a caller's batch travel in staging slots: the poster fills the next free one
- * and posts, the replica's thread uploads from it and frees it. Either way a batch takes a slot, so the poster runs
+ * from where they lie. Rows of a caller's batch travel in staging slots: the poster fills the next free one and posts,
+ * the replica's thread has the device read it and frees it. Either way a batch takes a slot, so the poster runs
  * ahead by as many steps as there are slots, and goes on when half of them are free. After a failure anywhere the
  * remaining commands are answered, not carried out. */
 #ifndef CLQ_STRATEGY_REPLICA_H
@@ -10,7 +10,8 @@
 
 #include "strategy/strategy.h"
 
-enum { CLQ_COMMANDS_MAX = 16, CLQ_STAGING_SLOTS_MAX = 8, CLQ_OWN_SLOTS = 2 };
+/* STEPS_AHEAD: how many steps may be enqueued before the device has got to their rows. */
+enum { CLQ_COMMANDS_MAX = 16, CLQ_STAGING_SLOTS_MAX = 8, CLQ_STEPS_AHEAD = 2, CLQ_OWN_SLOTS = CLQ_STEPS_AHEAD + 1 };
 
 /* Lets a poster wait until `remaining` parties have counted down. */
 typedef struct clq_latch {
@@ -46,10 +47,10 @@ typedef struct clq_command {
     const void *from; /* WRITE */
 } clq_command;
 
-/* Rows on their way to the device. */
+/* Rows on their way to the device, or where its kernels read them: in memory that is the host's too. */
 typedef struct clq_staging {
-    clq_buffer *samples, *labels; /* pinned */
-    clq_event *uploaded;          /* of the last upload; used again */
+    clq_buffer *samples, *labels;
+    clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
 
 typedef struct clq_reducer clq_reducer;
@@ -70,11 +71,13 @@ typedef struct clq_replica {
     uint64_t filled, freed;         /* slots, so far; with the mutex */
     clq_staging own[CLQ_OWN_SLOTS]; /* where the replica's thread copies rows to, in turn */
     unsigned next_own;
-    clq_staging *uploading; /* the last one that was enqueued; by the replica's thread */
-    bool tracing;           /* until trace_steps batches were */
-    uint64_t traced;        /* batches so far; while tracing */
-    clq_timeline steps;     /* commands, as the replica's thread carried them out */
-    clq_timeline exchange;  /* by that thread, or the reducer while it waits */
+    bool reads_in_place;                     /* slots are memory of the device, and nothing is uploaded */
+    clq_staging *under_way[CLQ_STEPS_AHEAD]; /* of the last steps, in turn; NULL where nothing was staged */
+    unsigned next_under_way;
+    bool tracing;          /* until trace_steps batches were */
+    uint64_t traced;       /* batches so far; while tracing */
+    clq_timeline steps;    /* commands, as the replica's thread carried them out */
+    clq_timeline exchange; /* by that thread, or the reducer while it waits */
     clq_thread *thread;
     bool ready; /* mutex and condition exist */
     pthread_mutex_t mutex;
@@ -103,9 +106,9 @@ clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_stop(clq_replica *replica); /* ends its thread, after what was posted */
 void clq_replica_close(clq_replica *replica);
 void clq_replica_post(clq_replica *replica, const clq_command *command);
-/* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. */
 /* Takes the next slot, once it is free, for rows that the replica is to copy. */
 void clq_replica_reserve(clq_replica *replica);
+/* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. */
 clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
 
 /* Opens every replica's device (contexts.c). */

@@ -162,6 +162,53 @@ static void inference_on(clq_device *device, clq_queue *queue) {
     close_bench(&plain);
 }
 
+/* A copy of what is in a plan's buffer, in one of its own. */
+static clq_buffer *copy_of(const bench *b, clq_device *device, const clq_buffer *from) {
+    clq_buffer *copy;
+    CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, clq_buffer_bytes(from), "a copy", &copy));
+    CHECK_OK(clq_queue_copy(b->queue, from, 0, copy, 0, clq_buffer_bytes(from)));
+    return copy;
+}
+
+/* One step on rows that lie elsewhere, while the plan's own are nonsense. */
+static void check_moved(const bench *b, clq_device *device, const content *wanted) {
+    clq_buffer *own[2] = {clq_plan_samples(b->plan), clq_plan_labels(b->plan)}, *moved[2], *small;
+    for (int i = 0; i < 2; i++) moved[i] = copy_of(b, device, own[i]);
+    for (int i = 0; i < 2; i++) write_zeros(b, own[i]);
+    CHECK_OK(clq_plan_set_input(b->plan, moved[0], moved[1]));
+    step(b, 0, AT_ONCE);
+    content got = {wanted->bytes, clq_alloc(wanted->bytes, 1)};
+    assert_non_null(got.all);
+    CHECK_OK(clq_queue_read(b->queue, b->plan->gradient, 0, got.all, got.bytes, true));
+    assert_memory_equal(got.all, wanted->all, got.bytes);
+    clq_free(got.all);
+    CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, clq_buffer_bytes(own[0]) - 1, "too small", &small));
+    CHECK_FAILS(CLQ_ARGUMENT, clq_plan_set_input(b->plan, small, NULL));
+    CHECK_OK(clq_plan_set_input(b->plan, own[0], own[1]));
+    clq_buffer_destroy(small);
+    for (int i = 0; i < 2; i++) clq_buffer_destroy(moved[i]);
+}
+
+static void moved_on(clq_device *device, clq_queue *queue) {
+    for (int joined = 0; joined < 2; joined++) {
+        bench b = open_bench(device, queue, build_wide, true, joined);
+        start(&b);
+        step(&b, 0, AT_ONCE);
+        content wanted = {clq_buffer_bytes(b.plan->gradient), clq_alloc(clq_buffer_bytes(b.plan->gradient), 1)};
+        assert_non_null(wanted.all);
+        CHECK_OK(clq_queue_read(queue, b.plan->gradient, 0, wanted.all, wanted.bytes, true));
+        start(&b);
+        check_moved(&b, device, &wanted);
+        clq_free(wanted.all);
+        close_bench(&b);
+    }
+}
+
+static void rows_may_lie_elsewhere(void **state) {
+    (void)state;
+    on_each_device(moved_on);
+}
+
 static void inference_too(void **state) {
     (void)state;
     on_each_device(inference_on);
@@ -195,6 +242,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_launch_gives_the_same_bits),
         cmocka_unit_test(inference_too),
+        cmocka_unit_test(rows_may_lie_elsewhere),
         cmocka_unit_test(a_step_is_one_launch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
