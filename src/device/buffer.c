@@ -210,6 +210,27 @@ clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_
     return CLQ_OK;
 }
 
+clq_status clq_buffer_alias(clq_device *device, const clq_buffer *of, clq_buffer **out) {
+    CLQ_TRY(clq_device_alive(device));
+    if (!of->host || !device->info.host_unified)
+        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be given memory of %s", device->label, of->device->label);
+    clq_buffer *alias = clq_alloc(1, sizeof *alias);
+    if (!alias) return CLQ_MEMORY;
+    cl_int error;
+    alias->device = device;
+    alias->bytes = of->bytes;
+    alias->host = of->host;
+    alias->handle =
+        clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, of->bytes, of->host, &error);
+    if (!alias->handle) {
+        clq_free(alias);
+        return clq_cl_fail(device, error, "making a buffer over memory of %s", of->device->label);
+    }
+    alias->root = alias->handle;
+    *out = alias;
+    return CLQ_OK;
+}
+
 static void unmap(clq_buffer *buffer) {
     clq_device *device = buffer->device;
     cl_command_queue queue = NULL;

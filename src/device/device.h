@@ -159,6 +159,9 @@ void *clq_buffer_host(const clq_buffer *buffer);
 /* A view of a range as a buffer of its own (offset aligned to clq_device_view_align). Destroy before the parent. */
 clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_buffer **out);
 size_t clq_device_view_align(const clq_device *device); /* bytes; a power of two, at least 64 */
+/* A buffer of this device over memory of another one's that the host reaches (clq_buffer_host), where this one shares
+ * the host's memory, too. Destroy before the other. Errors: UNSUPPORTED. */
+clq_status clq_buffer_alias(clq_device *device, const clq_buffer *of, clq_buffer **out);
 
 /* bytes in use and the budget of the device */
 uint64_t clq_device_memory_used(const clq_device *device);
@@ -195,6 +198,8 @@ typedef struct clq_program_wish {
 } clq_program_wish;
 clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *program, const char *function,
                                    clq_kernel **out);
+/* Another of the same function, with no arguments set. */
+clq_status clq_kernel_create_again(const clq_kernel *kernel, clq_kernel **out);
 void clq_kernel_destroy(clq_kernel *kernel); /* takes NULL */
 const char *clq_kernel_name(const clq_kernel *kernel);
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer);

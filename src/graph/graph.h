@@ -115,6 +115,13 @@ void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale); /* scale =
 void clq_plan_set_slot(clq_plan *plan, uint32_t slot);
 void clq_plan_set_rate(clq_plan *plan, float rate);
 
+double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a full batch */
+/* Other devices' help with the launches of FORWARD to BACKWARD: see ops' helpers. */
+void clq_plan_set_helpers(clq_plan *plan, size_t helpers);
+clq_status clq_plan_helper_create(clq_plan *own, const clq_plan *of, clq_helper **out);
+uint64_t clq_plan_helps(const clq_plan *plan); /* how often help has come in time */
+clq_status clq_plan_help(const clq_plan *of, clq_helper *helper, clq_queue *queue, size_t helpers);
+
 /* How often a device is called for a step: once for each launch, or for all of those between two exchanges where they
  * are joined. exchanges: of the gradient; 0 for a replica alone. */
 size_t clq_plan_calls(const clq_plan *plan, size_t exchanges);

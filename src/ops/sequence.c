@@ -4,26 +4,12 @@
 
 enum {
     LAUNCHES_MAX = 512,
-    BUFFERS_MAX = 32,
     RUNS_PER_GROUP = 8, /* of a launch's items: so that a group that comes late finds some left */
-    COUNTER_BYTES = 64, /* as in cl/sequence.cl */
     SIZES = 3           /* words of a launch in front of its arguments */
 };
 
-/* The kernel's parameters. */
-enum { WORDS, PROGRESS, FIRST, END, PARAMS, BUFFERS = PARAMS + CLQ_PARAM_COUNT_OF };
 static const char *const param_types[CLQ_PARAM_COUNT_OF] = {
     [CLQ_PARAM_COUNT] = "int", [CLQ_PARAM_SCALE] = "float", [CLQ_PARAM_SLOT] = "int", [CLQ_PARAM_RATE] = "float"};
-
-struct clq_sequence {
-    clq_list *list;
-    clq_kernel *kernel;
-    clq_buffer *words, *progress;
-    clq_buffer *buffers[BUFFERS_MAX]; /* its arguments; not owned */
-    size_t buffer_count, groups;
-    uint32_t first, end; /* as the kernel was last told */
-    clq_word params[CLQ_PARAM_COUNT_OF];
-};
 
 /* What it is made of. */
 typedef struct making {
@@ -31,7 +17,7 @@ typedef struct making {
     clq_program_part *functions; /* of the launches, each once */
     size_t function_count;
     size_t *function_of; /* each launch */
-    clq_buffer *buffers[BUFFERS_MAX];
+    clq_buffer *buffers[CLQ_SEQUENCE_BUFFERS_MAX];
     size_t buffer_count;
     uint64_t *words; /* a launch's sizes, then what its arguments are: offsets in buffers, numbers */
     size_t word_count;
@@ -92,11 +78,11 @@ static clq_status find_functions(making *m) {
     return clq_joined_source(m->functions, m->function_count, &m->text);
 }
 
-/* Which of the kernel's buffers; BUFFERS_MAX: there are too many. */
+/* Which of the kernel's buffers; CLQ_SEQUENCE_BUFFERS_MAX: there are too many. */
 static size_t buffer_index(making *m, clq_buffer *buffer) {
     size_t k = 0;
     while (k < m->buffer_count && m->buffers[k] != buffer) k++;
-    if (k == m->buffer_count && k < BUFFERS_MAX) m->buffers[m->buffer_count++] = buffer;
+    if (k == m->buffer_count && k < CLQ_SEQUENCE_BUFFERS_MAX) m->buffers[m->buffer_count++] = buffer;
     return k;
 }
 
@@ -187,13 +173,19 @@ static clq_status add_kernel(making *m) {
     clq_text body = m->text;
     m->text = front;
     clq_text_add(&m->text, "#define RUNS %d\n%s\n", RUNS_PER_GROUP, clq_source_text("sequence"));
-    clq_text_add(&m->text, "kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sequence(\n"
-                           "    global const ulong *restrict words, counters progress, int first, int end");
+    clq_text_add(&m->text,
+                 "kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sequence(\n"
+                 "    global const ulong *restrict words, counters progress, int first, int end, int groups, int role");
     for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) clq_text_add(&m->text, ", %s p%d", param_types[p], p);
     for (size_t k = 0; k < m->buffer_count; k++) clq_text_add(&m->text, ", global char *b%zu", k);
-    clq_text_add(&m->text, ") {\n    local float none[1];\n    const int groups = (int)get_num_groups(0);\n");
+    clq_text_add(&m->text, ") {\n    local float none[1];\n    if (!enter(progress, %zu, role)) return;\n", launches);
     if (body.data) clq_text_add_bytes(&m->text, body.data, body.length);
-    clq_text_add(&m->text, "    leave(progress, %zu, groups);\n}\n", launches);
+    clq_text_add(&m->text, "    if (role == ALONE) {\n        leave(progress, %zu, groups);\n        return;\n    }\n",
+                 launches);
+    for (size_t i = 0; i < launches; i++)
+        clq_text_add(&m->text, "    if (role == OWNER && first <= %zu && %zu < end) wait_for(progress, %zu, n%zu);\n",
+                     i, i, i, i);
+    clq_text_add(&m->text, "    leave_gate(progress, %zu, role);\n}\n", launches);
     bool whole = !body.failed && !m->text.failed;
     clq_free(body.data);
     return status != CLQ_OK ? status : whole ? CLQ_OK : CLQ_MEMORY;
@@ -218,11 +210,38 @@ static clq_status make(clq_list *list, making *m) {
 
 /* ---- its life ---- */
 
+static clq_status set_numbers(clq_caller *caller, const uint32_t numbers[CLQ_SEQUENCE_NUMBERS]) {
+    for (uint32_t i = 0; i < CLQ_SEQUENCE_NUMBERS; i++) {
+        if (caller->called && caller->numbers[i] == numbers[i]) continue;
+        CLQ_TRY(clq_kernel_set_bytes(caller->kernel, CLQ_SEQUENCE_FIRST_NUMBER + i, &numbers[i], sizeof numbers[i]));
+        caller->numbers[i] = numbers[i];
+    }
+    caller->called = true;
+    return CLQ_OK;
+}
+
+clq_status clq_caller_set_buffer(clq_caller *caller, size_t k, clq_buffer *buffer) {
+    CLQ_TRY(clq_kernel_set_buffer(caller->kernel, (uint32_t)(CLQ_SEQUENCE_FIRST_BUFFER + k), buffer));
+    caller->buffers[k] = buffer;
+    return CLQ_OK;
+}
+
+clq_status clq_caller_run(clq_caller *caller, clq_queue *queue, const clq_list *list, size_t first, size_t end,
+                          size_t groups, clq_role role, size_t launched) {
+    static const size_t one = 1;
+    uint32_t numbers[CLQ_SEQUENCE_NUMBERS] = {(uint32_t)first, (uint32_t)end, (uint32_t)groups, (uint32_t)role};
+    for (size_t p = 0; p < CLQ_PARAM_COUNT_OF; p++)
+        numbers[CLQ_SEQUENCE_NUMBERS - CLQ_PARAM_COUNT_OF + p] = list->params[p].bits;
+    CLQ_TRY(set_numbers(caller, numbers));
+    return clq_queue_launch(queue, caller->kernel, 1, &launched, &one);
+}
+
 static clq_status write_words(clq_sequence *sequence, const making *m) {
     clq_device *device = sequence->list->device;
     size_t bytes = m->word_count * sizeof *m->words;
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "a sequence's numbers", &sequence->words));
-    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, (2 * sequence->list->launch_count + 1) * COUNTER_BYTES,
+    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE,
+                              CLQ_SEQUENCE_COUNTERS(sequence->list) * CLQ_SEQUENCE_COUNTER * sizeof(int32_t),
                               "a sequence's progress", &sequence->progress));
     clq_queue *queue;
     CLQ_TRY(clq_queue_create(device, 0, &queue));
@@ -232,23 +251,15 @@ static clq_status write_words(clq_sequence *sequence, const making *m) {
 }
 
 static clq_status bind(clq_sequence *sequence, const making *m) {
-    clq_device *device = sequence->list->device;
     const clq_program_wish program = {.file = "sequence", .options = "", .kernels = "", .text = m->text.data};
-    CLQ_TRY(clq_kernel_create_among(device, &program, "sequence", &sequence->kernel));
+    clq_caller *caller = &sequence->caller;
+    sequence->text = clq_hash128_of(m->text.data, m->text.length, 0);
+    CLQ_TRY(clq_kernel_create_among(sequence->list->device, &program, "sequence", &caller->kernel));
     CLQ_TRY(write_words(sequence, m));
-    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, WORDS, sequence->words));
-    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, PROGRESS, sequence->progress));
-    CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, FIRST, &sequence->first, sizeof sequence->first));
-    CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, END, &sequence->end, sizeof sequence->end));
-    for (uint32_t p = 0; p < CLQ_PARAM_COUNT_OF; p++) {
-        sequence->params[p] = sequence->list->params[p];
-        CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, PARAMS + p, &sequence->params[p], sizeof sequence->params[p]));
-    }
-    for (; sequence->buffer_count < m->buffer_count; sequence->buffer_count++) {
-        size_t k = sequence->buffer_count;
-        sequence->buffers[k] = m->buffers[k];
-        CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, (uint32_t)(BUFFERS + k), m->buffers[k]));
-    }
+    CLQ_TRY(clq_kernel_set_buffer(caller->kernel, CLQ_SEQUENCE_WORDS, sequence->words));
+    CLQ_TRY(clq_kernel_set_buffer(caller->kernel, CLQ_SEQUENCE_PROGRESS, sequence->progress));
+    for (; caller->buffer_count < m->buffer_count; caller->buffer_count++)
+        CLQ_TRY(clq_caller_set_buffer(caller, caller->buffer_count, m->buffers[caller->buffer_count]));
     return CLQ_OK;
 }
 
@@ -260,7 +271,7 @@ clq_status clq_sequence_create(clq_list *list, clq_sequence **out) {
     sequence->groups = CLQ_MAX(clq_device_get_info(list->device)->compute_units, 1u);
     making m;
     clq_status status = make(list, &m);
-    if (status == CLQ_OK && m.buffer_count < BUFFERS_MAX) {
+    if (status == CLQ_OK && m.buffer_count < CLQ_SEQUENCE_BUFFERS_MAX) {
         status = bind(sequence, &m);
         if (status == CLQ_OK) *out = sequence;
     }
@@ -271,39 +282,22 @@ clq_status clq_sequence_create(clq_list *list, clq_sequence **out) {
 
 void clq_sequence_destroy(clq_sequence *sequence) {
     if (!sequence) return;
-    clq_kernel_destroy(sequence->kernel);
+    clq_kernel_destroy(sequence->caller.kernel);
     clq_buffer_destroy(sequence->words);
     clq_buffer_destroy(sequence->progress);
     clq_free(sequence);
 }
 
 clq_status clq_sequence_replace(clq_sequence *sequence, const clq_buffer *before, clq_buffer *buffer) {
-    for (size_t k = 0; k < sequence->buffer_count; k++) {
-        if (sequence->buffers[k] != before) continue;
-        CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, (uint32_t)(BUFFERS + k), buffer));
-        sequence->buffers[k] = buffer;
-    }
-    return CLQ_OK;
-}
-
-static clq_status set_range(clq_sequence *sequence, size_t first, size_t end) {
-    uint32_t range[2] = {(uint32_t)first, (uint32_t)end};
-    if (range[0] != sequence->first) CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, FIRST, &range[0], sizeof range[0]));
-    sequence->first = range[0];
-    if (range[1] != sequence->end) CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, END, &range[1], sizeof range[1]));
-    sequence->end = range[1];
+    for (size_t k = 0; k < sequence->caller.buffer_count; k++)
+        if (sequence->caller.buffers[k] == before) CLQ_TRY(clq_caller_set_buffer(&sequence->caller, k, buffer));
     return CLQ_OK;
 }
 
 clq_status clq_sequence_run(clq_sequence *sequence, clq_queue *queue, size_t first, size_t end) {
     if (first == end) return CLQ_OK;
-    CLQ_TRY(set_range(sequence, first, end));
-    for (uint32_t p = 0; p < CLQ_PARAM_COUNT_OF; p++) {
-        clq_word now = sequence->list->params[p];
-        if (sequence->params[p].bits == now.bits) continue;
-        CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, PARAMS + p, &now, sizeof now));
-        sequence->params[p] = now;
-    }
-    static const size_t one = 1;
-    return clq_queue_launch(queue, sequence->kernel, 1, &sequence->groups, &one);
+    bool open = sequence->groups == 1 && sequence->list->helpers > 0;
+    size_t groups = open ? 1 + sequence->list->helpers : sequence->groups;
+    return clq_caller_run(&sequence->caller, queue, sequence->list, first, end, groups,
+                          open ? CLQ_ROLE_OWNER : CLQ_ROLE_ALONE, sequence->groups);
 }

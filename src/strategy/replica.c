@@ -116,18 +116,64 @@ static clq_status bring_rows(clq_replica *replica, const clq_command *command, c
 
 /* ---- what commands do ---- */
 
-/* The batch, and all launches up to the end of `last`. */
-static clq_status run_batch(clq_replica *replica, const clq_command *command, clq_segment last) {
-    clq_staging *rows;
-    CLQ_TRY(bring_rows(replica, command, &rows));
+static void set_step(clq_replica *replica, const clq_command *command) {
     clq_plan_set_count(replica->plan, command->count, command->scale);
     clq_plan_set_slot(replica->plan, command->slot);
+}
+
+static clq_status run_on_rows(clq_replica *replica, clq_staging *rows, clq_segment last) {
     CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD, last));
     return rows && replica->reads_in_place ? clq_queue_mark_again(replica->queue, &rows->read) : CLQ_OK;
 }
 
+/* The batch, and all launches up to the end of `last`. */
+static clq_status run_batch(clq_replica *replica, const clq_command *command, clq_segment last) {
+    clq_staging *rows;
+    CLQ_TRY(bring_rows(replica, command, &rows));
+    set_step(replica, command);
+    return run_on_rows(replica, rows, last);
+}
+
 static clq_status forward(clq_replica *replica, const clq_command *command) {
     return run_batch(replica, command, CLQ_SEGMENT_LOSS);
+}
+
+static const double begin_patience_s = 1e-3;
+
+/* Whether the other is computing the gradient of the step that this one has ended: it may be about to begin. */
+static bool is_at_work(const clq_replica *replica, clq_replica *other) {
+    uint64_t step = atomic_load(&replica->ended);
+    for (double until = clq_now() + begin_patience_s; atomic_load(&other->begun) < step;)
+        if (clq_now() > until || atomic_load(&replica->strategy->failed)) return false;
+    return atomic_load(&other->ended) < step;
+}
+
+/* Takes over what the others have not begun yet, while there is nothing else to do but to wait for them. None of them
+ * gets to its next step before this one is through with helping, because the exchange comes between. */
+static clq_status help_others(clq_replica *replica) {
+    clq_strategy *strategy = replica->strategy;
+    for (unsigned i = 1; i < strategy->count; i++) {
+        unsigned r = (replica->index + i) % strategy->count;
+        clq_replica *other = &strategy->replicas[r];
+        if (!is_at_work(replica, other)) continue;
+        CLQ_TRY(clq_plan_help(other->plan, replica->helpers[r], replica->queue, strategy->count - 1));
+        CLQ_TRY(clq_queue_flush(replica->queue));
+    }
+    return CLQ_OK;
+}
+
+/* The gradient of a step, by all replicas' hands. */
+static clq_status gradients_together(clq_replica *replica, const clq_command *command) {
+    clq_staging *rows;
+    CLQ_TRY(bring_rows(replica, command, &rows));
+    set_step(replica, command);
+    clq_plan_set_helpers(replica->plan, replica->strategy->count - 1);
+    atomic_fetch_add(&replica->begun, 1);
+    CLQ_TRY(run_on_rows(replica, rows, CLQ_SEGMENT_BACKWARD));
+    CLQ_TRY(clq_queue_flush(replica->queue));
+    atomic_fetch_add(&replica->ended, 1);
+    clq_plan_set_helpers(replica->plan, 0);
+    return help_others(replica);
 }
 
 static clq_status gradients(clq_replica *replica, const clq_command *command) {
@@ -194,7 +240,7 @@ static clq_status step(clq_replica *replica, const clq_command *command) {
         CLQ_TRY(forward(replica, command));
         CLQ_TRY(backward_and_reduce(replica));
     } else {
-        CLQ_TRY(gradients(replica, command));
+        CLQ_TRY(replica->helpers ? gradients_together(replica, command) : gradients(replica, command));
         CLQ_TRY(reduce(replica));
     }
     return apply(replica, command);

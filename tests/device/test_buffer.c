@@ -184,6 +184,53 @@ static void wraps(clq_device *device, clq_queue *queue) {
     assert_null(unset);
 }
 
+/* The same memory by kernels of every other device, each in a context of its own. */
+static void test_alias(void **state) {
+    (void)state;
+    enum { WORDS = 1000 };
+    clq_system *system;
+    uint32_t indices[TEST_DEVICES];
+    clq_device *devices[TEST_DEVICES];
+    clq_queue *queues[TEST_DEVICES];
+    CHECK_OK(clq_system_open(NULL, &system));
+    size_t count = find_devices(system, indices);
+    for (size_t i = 0; i < count; i++) {
+        CHECK_OK(clq_device_open(system, (clq_device_choice){indices[i], 0, 1}, &devices[i]));
+        CHECK_OK(clq_queue_create(devices[i], 0, &queues[i]));
+    }
+    for (size_t owner = 0; owner < count; owner++) {
+        clq_buffer *buffer, *alias;
+        uint64_t used = clq_device_memory_used(devices[owner]);
+        CHECK_OK(clq_buffer_create(devices[owner], CLQ_MEMORY_DEVICE, WORDS * 4, "words", &buffer));
+        const uint32_t *host = clq_buffer_host(buffer);
+        assert_non_null(host);
+        for (size_t i = 0; i < count; i++) {
+            CHECK_OK(clq_buffer_alias(devices[i], buffer, &alias));
+            assert_ptr_equal(clq_buffer_host(alias), host);
+            assert_int_equal(clq_buffer_bytes(alias), WORDS * 4);
+            add_words(queues[i], alias, 1u << (8 * i), WORDS);
+            clq_buffer_destroy(alias);
+        }
+        add_words(queues[owner], buffer, 1, WORDS);
+        for (size_t w = 0; w < WORDS; w++) assert_int_equal(host[w], 1 + (count == 3 ? 0x10101 : 0x101));
+        clq_buffer_destroy(buffer);
+        assert_int_equal(clq_device_memory_used(devices[owner]), used);
+    }
+    clq_buffer *callers, *alias;
+    cl_int error;
+    cl_mem memory = clCreateBuffer(clq_device_context(devices[0]), CL_MEM_READ_WRITE, 64, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    CHECK_OK(clq_buffer_wrap(devices[0], memory, &callers));
+    CHECK_FAILS(CLQ_UNSUPPORTED, clq_buffer_alias(devices[1], callers, &alias)); /* the host cannot reach it */
+    clq_buffer_destroy(callers);
+    (void)clReleaseMemObject(memory);
+    for (size_t i = 0; i < count; i++) {
+        clq_queue_destroy(queues[i]);
+        clq_device_close(devices[i]);
+    }
+    clq_system_close(system);
+}
+
 static void test_zeroed(void **state) {
     (void)state;
     on_each_device(zeroed_and_aligned);
@@ -213,7 +260,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_zeroed), cmocka_unit_test(test_views),    cmocka_unit_test(test_budget),
         cmocka_unit_test(test_limit),  cmocka_unit_test(test_coherent), cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_wraps),
+        cmocka_unit_test(test_wraps),  cmocka_unit_test(test_alias),
     };
     return cmocka_run_group_tests_name("buffer", tests, NULL, NULL);
 }
