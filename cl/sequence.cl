@@ -7,7 +7,8 @@
  * order.
  *
  * progress: for each launch the items taken and the items done, a cache line each, then the groups that have left and
- * the gate for helpers; all zero between runs. Atomic functions of OpenCL 1.2 on CPU devices are full barriers of compiler and processor. */
+ * the gate for helpers; all zero between runs. Atomic functions of OpenCL 1.2 on CPU devices are full barriers of
+ * compiler and processor. */
 
 enum { COUNTER = 16 };
 enum { ALONE, OWNER, HELPER }; /* as in src/ops/sequence.h */

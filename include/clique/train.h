@@ -90,8 +90,9 @@ CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
 
 /* What was recorded so far, as trace events in JSON, for ui.perfetto.dev and chrome://tracing: a process per replica
  * whose threads are its host thread, its queue (kernels by layer; uploads, where the device's memory is not the host's)
- * and its exchanges of the gradient; and one for what waits for data. Times of the device are put into the host's, within the error that the process's label
- * tells. Waits for all that was asked. Appears by rename. Errors: STATE (trace_steps is 0), WRITE, DEVICE, MEMORY. */
+ * and its exchanges of the gradient; and one for what waits for data. Times of the device are put into the host's,
+ * within the error that the process's label tells. Waits for all that was asked. Appears by rename. Errors: STATE
+ * (trace_steps is 0), WRITE, DEVICE, MEMORY. */
 CLQ_API clq_status clq_trainer_write_trace(clq_trainer *trainer, const char *path);
 
 /* ---- a step in its three parts ---- */

@@ -21,8 +21,8 @@
  * own queues and kernels. */
 typedef struct clq_device clq_device;
 
-/* Sets what drivers look for in the environment and works better one way, where it is not set (driver.c). Of a program's
- * own, first of all. */
+/* Sets what drivers look for in the environment and works better one way, where it is not set (driver.c). Of a
+ * program's own, first of all. */
 void clq_drivers_prefer(void);
 
 /* A system as it was listed last, where what SPEC selects is known from that to need one driver alone, which the loader
