@@ -59,6 +59,27 @@ static void *take_a_core(void *stop) {
     return NULL;
 }
 
+/* Where others want the cores replicas may be at work one after the other, and help then comes too late: not every
+ * time. */
+static void check_same_losses(const run *alone, bool loaded) {
+    enum { ATTEMPTS = 100 };
+    run helped = {.helps = 0};
+    for (int i = 0; i < ATTEMPTS && helped.helps == 0; i++) {
+        atomic_bool stop = false;
+        pthread_t hog;
+        helped = *alone;
+        helped.traced = false;
+        if (loaded) assert_int_equal(pthread_create(&hog, NULL, take_a_core, &stop), 0);
+        clq_status status = train(&helped);
+        atomic_store(&stop, true);
+        if (loaded) assert_int_equal(pthread_join(hog, NULL), 0);
+        assert_ok(status);
+        assert_memory_equal(helped.losses, alone->losses, sizeof helped.losses);
+        if (clq_cpu_count() < 2) return; /* nobody has a core of his own */
+    }
+    assert_true(helped.helps > 0);
+}
+
 static void nobody_can_tell(void **state) {
     (void)state;
     static const struct {
@@ -69,19 +90,7 @@ static void nobody_can_tell(void **state) {
             .spec = "pocl:0,pocl:1", .model = "cnn", .batch = all[i].batch, .take = all[i].take, .traced = true};
         assert_ok(train(&alone));
         assert_int_equal(alone.helps, 0);
-        for (int loaded = 0; loaded < 2; loaded++) {
-            run helped = alone;
-            atomic_bool stop = false;
-            pthread_t hog;
-            helped.traced = false;
-            if (loaded) assert_int_equal(pthread_create(&hog, NULL, take_a_core, &stop), 0);
-            clq_status status = train(&helped);
-            atomic_store(&stop, true);
-            if (loaded) assert_int_equal(pthread_join(hog, NULL), 0);
-            assert_ok(status);
-            assert_memory_equal(helped.losses, alone.losses, sizeof alone.losses);
-            if (clq_cpu_count() > 1) assert_true(helped.helps > 0);
-        }
+        for (int loaded = 0; loaded < 2; loaded++) check_same_losses(&alone, loaded);
     }
 }
 
