@@ -106,7 +106,7 @@ static clq_status open_data(training *t) {
 /* Kernels, or what runs many of them in one launch, and calls of libraries; a batch's upload and the all-reduce come
  * beside them. */
 static size_t launches_per_step(const training *t, unsigned replica) {
-    return clq_plan_calls(clq_trainer_plan(t->setup.trainer, replica), clq_trainer_replicas(t->setup.trainer) > 1);
+    return clq_trainer_calls(t->setup.trainer, replica);
 }
 
 static void introduce(const training *t) {

@@ -122,9 +122,9 @@ clq_status clq_plan_helper_create(clq_plan *own, const clq_plan *of, clq_helper 
 uint64_t clq_plan_helps(const clq_plan *plan); /* how often help has come in time */
 clq_status clq_plan_help(const clq_plan *of, clq_helper *helper, clq_queue *queue, size_t helpers);
 
-/* How often a device is called for a step: once for each launch, or for all of those between two exchanges where they
- * are joined. exchanges: of the gradient; 0 for a replica alone. */
-size_t clq_plan_calls(const clq_plan *plan, size_t exchanges);
+/* How often a device is called for a step that is run in so many parts: once for each launch, or, where they are
+ * joined, for each part. */
+size_t clq_plan_calls(const clq_plan *plan, size_t parts);
 
 /* Part `first` to `end` of the launches of a segment: clq_plan_segment_range's numbers, or a bucket's. */
 clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end);

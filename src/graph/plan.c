@@ -217,8 +217,8 @@ clq_status clq_plan_help(const clq_plan *of, clq_helper *helper, clq_queue *queu
     return clq_helper_run(helper, queue, helpers, 0, of->segment_end[CLQ_SEGMENT_BACKWARD]);
 }
 
-size_t clq_plan_calls(const clq_plan *plan, size_t exchanges) {
-    return clq_list_is_joined(plan->list) ? exchanges + 1 : clq_list_launch_count(plan->list);
+size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
+    return clq_list_is_joined(plan->list) ? parts : clq_list_launch_count(plan->list);
 }
 
 /* What the variables of node `id` take of the arena. */

@@ -434,6 +434,11 @@ clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) 
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica) {
     return strategy->replicas[replica].plan;
 }
+size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
+    const clq_replica *r = &strategy->replicas[replica];
+    size_t parts = !strategy->crew ? 1 : r->reducer ? r->bucket_count + 2 : 2; /* as of replica.c's step */
+    return clq_plan_calls(r->plan, parts);
+}
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
     size_t per_replica = strategy->replicas[0].share, before = replica * per_replica;
     size_t batch = strategy->config.global_batch;

@@ -42,6 +42,8 @@ void clq_strategy_destroy(clq_strategy *strategy); /* takes NULL; ends what is u
 unsigned clq_strategy_replicas(const clq_strategy *strategy);
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
+/* How often a replica's device is called for a step; uploads and exchanges not counted. */
+size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica);
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of a full global batch */
 
 /* What was measured before the plans were made, once for devices that are alike; .replica is the first of them. */

@@ -22,6 +22,7 @@ clq_status clq_words_parse(const char *what, const char *text, clq_words *out);
 clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices *devices,
                                        const clq_trainer_config *config, const clq_answers *answers, clq_trainer **out);
 const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica);
+size_t clq_trainer_calls(const clq_trainer *trainer, unsigned replica); /* as of clq_strategy_calls */
 const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer);
 
 #endif

@@ -109,6 +109,9 @@ clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out) {
 
 unsigned clq_trainer_replicas(const clq_trainer *trainer) { return clq_strategy_replicas(trainer->strategy); }
 const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer) { return trainer->strategy; }
+size_t clq_trainer_calls(const clq_trainer *trainer, unsigned replica) {
+    return clq_strategy_calls(trainer->strategy, replica);
+}
 const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica) {
     return clq_strategy_plan(trainer->strategy, replica);
 }
