@@ -204,7 +204,9 @@ static clq_status build_adam(trial *t) {
     for (size_t slot = 0; slot < SLOTS; slot++) CLQ_TRY(reads(t, slot, names[slot], count));
     for (size_t i = 0; i < count; i++) t->floats[3][i] *= t->floats[3][i]; /* a mean of squares */
     t->bytes += 3.0 * (double)count * sizeof(float);                       /* all but the gradient are written too */
-    clq_update_adam(t->lab.list, count, beta1, beta2, epsilon, t->values[0], t->values[1], t->values[2], t->values[3]);
+    const clq_update_arenas arenas = {
+        .w = t->values[0], .g = t->values[1], .m = t->values[2], .v = t->values[3], .floats = count};
+    clq_update_adam(t->lab.list, &arenas, beta1, beta2, epsilon);
     return CLQ_OK;
 }
 

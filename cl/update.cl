@@ -3,52 +3,97 @@
 
 #define FOR_TAIL(i, vectors, tail) FOR_MY_FROM (i, (size_t)(vectors) * VEC, (size_t)(vectors) * VEC + (tail))
 
+/* RANKS replicas of whom each updates a part: it adds everybody's gradient, rank 0's first, and writes everybody's
+ * weights. w and g are its own; peers' come in the order of ranks from its own on, and round. */
+#ifndef RANKS
+#define RANKS 1
+#endif
+#define PEERS_1(DO)
+#define PEERS_2(DO) DO(1)
+#define PEERS_3(DO) PEERS_2(DO) DO(2)
+#define PEERS_4(DO) PEERS_3(DO) DO(3)
+#define PEERS_5(DO) PEERS_4(DO) DO(4)
+#define PEERS_6(DO) PEERS_5(DO) DO(5)
+#define PEERS_7(DO) PEERS_6(DO) DO(6)
+#define PEERS_8(DO) PEERS_7(DO) DO(7)
+#define FOR_PEERS(DO) CLQ_JOIN(PEERS_, RANKS)(DO)
+#define PEER_ARENAS(i) , global float *w##i, global const float *g##i
+#define TAKE_PEER(i)                                                                                                   \
+    ws[(rank + i) % RANKS] = w##i;                                                                                     \
+    gs[(rank + i) % RANKS] = g##i;
+#define TAKE_ARENAS                                                                                                    \
+    global float *ws[RANKS];                                                                                           \
+    global const float *gs[RANKS];                                                                                     \
+    ws[rank] = w;                                                                                                      \
+    gs[rank] = g;                                                                                                      \
+    FOR_PEERS(TAKE_PEER)
+
+ALWAYS_INLINE floatv gradient_vector(global const float *const *gs, size_t i) {
+    floatv sum = LOADV_ALIGNED(gs[0] + i * VEC);
+    UNROLL for (int r = 1; r < RANKS; r++) sum += LOADV_ALIGNED(gs[r] + i * VEC);
+    return sum;
+}
+
+ALWAYS_INLINE float gradient_float(global const float *const *gs, size_t i) {
+    float sum = gs[0][i];
+    UNROLL for (int r = 1; r < RANKS; r++) sum += gs[r][i];
+    return sum;
+}
+
+ALWAYS_INLINE void set_vector(global float *const *ws, size_t i, floatv weights) {
+    UNROLL for (int r = 0; r < RANKS; r++) STOREV_ALIGNED(weights, ws[r] + i * VEC);
+}
+
+ALWAYS_INLINE void set_float(global float *const *ws, size_t i, float weight) {
+    UNROLL for (int r = 0; r < RANKS; r++) ws[r][i] = weight;
+}
+
+/* What the weights move by. */
 #if defined(MOMENTUM) && defined(NESTEROV)
-#define MOVE(v, g) (momentum * (v) - rate * (g))
+#define MOVE(velocity, g) (momentum * (velocity) - rate * (g))
 #elif defined(MOMENTUM)
-#define MOVE(v, g) (v)
+#define MOVE(velocity, g) (velocity)
 #endif
 
 KERNEL void update_sgd(global float *w, global const float *g, global float *v, int vectors, int tail, float rate,
-                       float momentum) {
-    global floatv *ws = (global floatv *)w, *vs = (global floatv *)v;
-    global const floatv *gs = (global const floatv *)g;
+                       float momentum, int rank FOR_PEERS(PEER_ARENAS)) {
+    TAKE_ARENAS
 #ifdef MOMENTUM
     FOR_MY (i, vectors) {
-        floatv gradient = gs[i], velocity = momentum * vs[i] - rate * gradient;
-        vs[i] = velocity;
-        ws[i] += MOVE(velocity, gradient);
+        floatv gradient = gradient_vector(gs, i), velocity = momentum * LOADV_ALIGNED(v + i * VEC) - rate * gradient;
+        STOREV_ALIGNED(velocity, v + i * VEC);
+        set_vector(ws, i, LOADV_ALIGNED(w + i * VEC) + MOVE(velocity, gradient));
     }
     FOR_TAIL (i, vectors, tail) {
-        float velocity = momentum * v[i] - rate * g[i];
+        float gradient = gradient_float(gs, i), velocity = momentum * v[i] - rate * gradient;
         v[i] = velocity;
-        w[i] += MOVE(velocity, g[i]);
+        set_float(ws, i, w[i] + MOVE(velocity, gradient));
     }
 #else
-    FOR_MY (i, vectors) ws[i] -= rate * gs[i];
-    FOR_TAIL (i, vectors, tail) w[i] -= rate * g[i];
+    FOR_MY (i, vectors) set_vector(ws, i, LOADV_ALIGNED(w + i * VEC) - rate * gradient_vector(gs, i));
+    FOR_TAIL (i, vectors, tail) set_float(ws, i, w[i] - rate * gradient_float(gs, i));
 #endif
 }
 
 KERNEL void update_adam(global float *w, global const float *g, global float *m, global float *v, int vectors, int tail,
-                        float rate, float fresh1 /* 1 - beta1 */, float fresh2, float epsilon) {
-    global floatv *ws = (global floatv *)w, *ms = (global floatv *)m, *vs = (global floatv *)v;
-    global const floatv *gs = (global const floatv *)g;
+                        float rate, float fresh1 /* 1 - beta1 */, float fresh2, float epsilon, int rank
+                        FOR_PEERS(PEER_ARENAS)) {
+    TAKE_ARENAS
     FOR_MY (i, vectors) {
-        floatv gradient = gs[i], m1 = ms[i], v1 = vs[i];
+        floatv gradient = gradient_vector(gs, i), m1 = LOADV_ALIGNED(m + i * VEC), v1 = LOADV_ALIGNED(v + i * VEC);
         m1 += (gradient - m1) * fresh1;
         v1 += (gradient * gradient - v1) * fresh2;
-        ms[i] = m1;
-        vs[i] = v1;
-        ws[i] -= rate * m1 / (sqrt(v1) + epsilon);
+        STOREV_ALIGNED(m1, m + i * VEC);
+        STOREV_ALIGNED(v1, v + i * VEC);
+        set_vector(ws, i, LOADV_ALIGNED(w + i * VEC) - rate * m1 / (sqrt(v1) + epsilon));
     }
     FOR_TAIL (i, vectors, tail) {
-        float gradient = g[i], m1 = m[i], v1 = v[i];
+        float gradient = gradient_float(gs, i), m1 = m[i], v1 = v[i];
         m1 += (gradient - m1) * fresh1;
         v1 += (gradient * gradient - v1) * fresh2;
         m[i] = m1;
         v[i] = v1;
-        w[i] -= rate * m1 / (sqrt(v1) + epsilon);
+        set_float(ws, i, w[i] - rate * m1 / (sqrt(v1) + epsilon));
     }
 }
 

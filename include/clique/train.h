@@ -82,7 +82,8 @@ CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned repl
                                        size_t *share);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
 /* Seconds that the steps so far spent in the all-reduce, from when the last replica came to it, and how many of these
- * backward was not at work meanwhile. 0 for one replica. */
+ * backward was not at work meanwhile. Where replicas on CPU devices update together, which is all-reduce and update in
+ * one, these seconds are of both. 0 for one replica. */
 typedef struct clq_comm_times {
     double total_s, exposed_s;
 } clq_comm_times;

@@ -28,6 +28,10 @@ typedef struct clq_task {
     clq_redop op;
     unsigned root; /* send/recv: who sends */
     unsigned to;   /* send/recv: who receives */
+    /* barrier: what the rank does between two meetings, once all have come and are done with what they had enqueued;
+     * none returns before all are done with it, and with what it has enqueued on the queue. NULL: nothing */
+    clq_status (*between)(void *context);
+    void *context;
 } clq_task;
 
 /* Called by the rank's own thread; returns when the rank's part is done. All ranks come with the same collective,

@@ -285,6 +285,11 @@ static clq_status copy_alone(clq_crew *crew, const clq_work *work) {
     return clq_member_drain(crew, 0, call->queue);
 }
 
+static clq_status do_between(clq_crew *crew, unsigned rank, const clq_task *call) {
+    CLQ_TRY(call->between(call->context));
+    return call->queue ? clq_member_drain(crew, rank, call->queue) : CLQ_OK;
+}
+
 clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
     if (rank >= crew->size) return clq_fail(CLQ_ARGUMENT, "rank %u of a group of %u ranks", rank, crew->size);
     atomic_fetch_add(&crew->inside, 1);
@@ -294,7 +299,9 @@ clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
     }
     clq_status status = begin(crew, rank, call);
     const clq_work *work = &crew->members[rank].work;
-    if (status == CLQ_OK && work->bytes > 0) {
+    if (status == CLQ_OK && work->task.between) {
+        status = do_between(crew, rank, &work->task);
+    } else if (status == CLQ_OK && work->bytes > 0) {
         if (crew->size == 1)
             status = copy_alone(crew, work);
         else if (work->algorithm == CLQ_ALGORITHM_DIRECT)

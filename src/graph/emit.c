@@ -236,18 +236,6 @@ static void emit_norms(clq_plan *plan) {
         clq_square_sum(plan->list, plan->model->variables[i].elements, plan->v_weight_gradient[i], 0, plan->v_norms, i);
 }
 
-static void emit_update(clq_plan *plan) {
-    const clq_update_problem *update = &plan->update;
-    size_t floats = plan->arena_bytes / sizeof(float);
-    clq_list_scope(plan->list, "update");
-    if (update->kind == CLQ_OPTIMIZER_ADAM)
-        clq_update_adam(plan->list, floats, update->beta1, update->beta2, update->epsilon, plan->v_parameters,
-                        plan->v_gradient, plan->v_optimizer[0], plan->v_optimizer[1]);
-    else
-        clq_update_sgd(plan->list, floats, (float)update->momentum, update->nesterov, plan->v_parameters,
-                       plan->v_gradient, plan->v_optimizer[0]);
-}
-
 static void end_segment(clq_plan *plan, clq_segment segment) {
     plan->segment_end[segment] = clq_list_launch_count(plan->list);
 }
@@ -281,7 +269,7 @@ clq_status clq_plan_emit(clq_plan *plan) {
     end_segment(plan, CLQ_SEGMENT_BACKWARD);
     if (plan->config.update && plan->config.gradient_norms) emit_norms(plan);
     end_segment(plan, CLQ_SEGMENT_NORM);
-    if (plan->config.update) emit_update(plan);
+    if (plan->config.update) clq_plan_emit_update(plan);
     end_segment(plan, CLQ_SEGMENT_UPDATE);
     clq_free(path);
     return clq_list_status(plan->list);

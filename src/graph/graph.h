@@ -115,6 +115,21 @@ void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale); /* scale =
 void clq_plan_set_slot(clq_plan *plan, uint32_t slot);
 void clq_plan_set_rate(clq_plan *plan, float rate);
 
+/* ---- updates that replicas shard (update.c) ----
+ * Plans of one model on CPU devices, whose memory is the host's, can do NORM and UPDATE together: each updates its part
+ * of the arenas, for which it adds all gradients, that of rank 0 first, and writes all plans' parameters there. Each
+ * gradient stays as its plan made it, and of a plan's optimizer state only its part is kept up. */
+
+/* Whether it can with so many. Not where the gradient's norms are wanted. */
+bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
+/* Prepares plan `rank` of plans[ranks], all of which can. End the sharding of all before any is destroyed. */
+clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank);
+void clq_plan_end_sharding(clq_plan *plan); /* takes NULL; also where it was not begun */
+/* The plan's part, by the rate that is set: once all gradients are whole. No plan may run before all have done it. */
+clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue);
+/* Which bytes of the arenas plan `rank` keeps up. */
+void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
+
 double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a full batch */
 /* Other devices' help with the launches of FORWARD to BACKWARD: see ops' helpers. */
 void clq_plan_set_helpers(clq_plan *plan, size_t helpers);
@@ -144,7 +159,9 @@ clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out
 enum { CLQ_VARIABLE_ALIGN = 512 };
 size_t clq_plan_arena_bytes(const clq_plan *plan);
 clq_buffer *clq_plan_parameters(const clq_plan *plan);
-clq_buffer *clq_plan_gradient(const clq_plan *plan);                    /* NULL without update */
+clq_buffer *clq_plan_gradient(const clq_plan *plan); /* NULL without update */
+unsigned clq_plan_optimizer_slots(const clq_plan *plan);
+clq_buffer *clq_plan_optimizer_slot(const clq_plan *plan, unsigned slot);
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable); /* bytes into the arena */
 clq_buffer *clq_plan_samples(const clq_plan *plan);                     /* (capacity, sample), sample_dtype */
 clq_buffer *clq_plan_labels(const clq_plan *plan); /* i32 (capacity) or f32 (capacity, classes); NULL without loss */

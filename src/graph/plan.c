@@ -146,6 +146,7 @@ fail:
 
 void clq_plan_destroy(clq_plan *plan) {
     if (!plan) return;
+    clq_plan_end_sharding(plan);
     clq_list_destroy(plan->list); /* its kernels and views go before the buffers */
     clq_placement_release(&plan->placement);
     clq_buffer *const buffers[] = {plan->parameters,   plan->gradient, plan->optimizer[0],
@@ -256,7 +257,10 @@ void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale) {
     clq_list_set_float(plan->list, CLQ_PARAM_SCALE, scale);
 }
 void clq_plan_set_slot(clq_plan *plan, uint32_t slot) { clq_list_set_int(plan->list, CLQ_PARAM_SLOT, (int)slot); }
-void clq_plan_set_rate(clq_plan *plan, float rate) { clq_list_set_float(plan->list, CLQ_PARAM_RATE, rate); }
+void clq_plan_set_rate(clq_plan *plan, float rate) {
+    clq_list_set_float(plan->list, CLQ_PARAM_RATE, rate);
+    if (plan->sharded.list) clq_list_set_float(plan->sharded.list, CLQ_PARAM_RATE, rate);
+}
 
 size_t clq_plan_arena_bytes(const clq_plan *plan) { return plan->arena_bytes; }
 clq_buffer *clq_plan_parameters(const clq_plan *plan) { return plan->parameters; }

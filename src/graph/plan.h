@@ -1,11 +1,18 @@
-/* A plan's inside, shared by plan.c (life and memory), fuse.c (which layers become one) and emit.c
- * (launches). Private to graph. */
+/* A plan's inside, shared by plan.c (life and memory), fuse.c (which layers become one), emit.c
+ * (launches) and update.c (the last of them). Private to graph. */
 #ifndef CLQ_GRAPH_PLAN_H
 #define CLQ_GRAPH_PLAN_H
 
 #include "graph/graph.h"
 
 enum { CLQ_OPTIMIZER_SLOTS_MAX = 2 };
+
+/* A part of all replicas' updates, as a launch list of its own. */
+typedef struct clq_sharded_update {
+    clq_list *list; /* NULL: the update is not sharded */
+    clq_buffer *aliases[2 * (CLQ_UPDATE_RANKS_MAX - 1)];
+    unsigned alias_count;
+} clq_sharded_update;
 
 struct clq_plan {
     const clq_model *model; /* outlives the plan */
@@ -16,6 +23,7 @@ struct clq_plan {
     clq_list *list;
     size_t segment_end[CLQ_SEGMENT_COUNT];
     clq_placement placement;
+    clq_sharded_update sharded;
 
     /* flat arenas of arena_bytes each; offsets[i] is where variable i lies in every one */
     size_t arena_bytes;
@@ -45,5 +53,6 @@ struct clq_plan {
 void clq_plan_fuse(clq_plan *plan, const uint32_t *path, uint32_t length);
 /* Adds all launches and notes where each segment ends. */
 clq_status clq_plan_emit(clq_plan *plan);
+void clq_plan_emit_update(clq_plan *plan);
 
 #endif

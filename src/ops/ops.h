@@ -319,16 +319,28 @@ typedef struct clq_loss_problem {
 void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value labels, clq_value dx,
                        clq_value metrics);
 
-/* ---- updates over a flat arena (update.c), all by the count of floats, launched once
+/* ---- updates over flat arenas (update.c), launched once
  * ------------------------------------ */
 
+enum { CLQ_UPDATE_RANKS_MAX = 8 };
+
+/* Flat arenas, and the part of them that is updated. Replicas on the same memory can shard an update: each takes a part
+ * of its own, adds all gradients there, that of rank 0 first, and writes all replicas' weights; m and v are its own. */
+typedef struct clq_update_arenas {
+    clq_value w, g;
+    clq_value m, v;       /* Adam's moments; v: SGD's velocity, NO_VALUE without momentum */
+    size_t first, floats; /* first: begins a view (clq_device_view_align); at least one float */
+    unsigned ranks, rank; /* 0 or 1: not sharded. At most CLQ_UPDATE_RANKS_MAX */
+    struct {
+        clq_value w, g;
+    } peers[CLQ_UPDATE_RANKS_MAX - 1]; /* [i]: of rank (rank + 1 + i) % ranks */
+} clq_update_arenas;
+
 /* Keras SGD: mu = 0: w -= RATE * g. Else v = mu v - RATE g; w += v, or with nesterov w += mu v - RATE g. */
-void clq_update_sgd(clq_list *list, size_t floats, float momentum, bool nesterov, clq_value w, clq_value g,
-                    clq_value v);
+void clq_update_sgd(clq_list *list, const clq_update_arenas *arenas, float momentum, bool nesterov);
 /* Keras Adam: m += (g - m)(1 - b1); v += (g^2 - v)(1 - b2); w -= RATE * m / (sqrt(v) + epsilon), where the caller's
  * RATE is lr * sqrt(1 - b2^t) / (1 - b1^t), in double on the host. */
-void clq_update_adam(clq_list *list, size_t floats, double beta1, double beta2, double epsilon, clq_value w,
-                     clq_value g, clq_value m, clq_value v);
+void clq_update_adam(clq_list *list, const clq_update_arenas *arenas, double beta1, double beta2, double epsilon);
 /* out[index] (f32) = sum of squares of x, summed pairwise in a fixed order. */
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index);
 

@@ -12,41 +12,62 @@ static clq_cut flat_cut(const clq_list *list, size_t floats, unsigned arrays) {
     return clq_cut_make(list, (double)floats * sizeof(float) * arrays, (double)floats / 4, 256);
 }
 
-void clq_update_sgd(clq_list *list, size_t floats, float momentum, bool nesterov, clq_value w, clq_value g,
-                    clq_value v) {
-    bool moves = momentum != 0;
-    unsigned arrays = moves ? 5 : 3;
-    clq_cut cut = flat_cut(list, floats, arrays);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, "%s%s", moves ? " -DMOMENTUM" : "", moves && nesterov ? " -DNESTEROV" : "");
-    clq_launch_begin(list, "update", "update", options, "update_sgd");
-    clq_launch_value(list, w, CLQ_READS_WRITES);
-    clq_launch_value(list, g, CLQ_READS);
-    clq_launch_value(list, moves ? v : CLQ_NO_VALUE, CLQ_READS_WRITES);
-    flat_size(list, &cut, floats);
-    clq_launch_param(list, CLQ_PARAM_RATE);
-    clq_launch_float(list, momentum);
-    clq_cut_work(list, &cut);
-    clq_launch_cost(list, (double)floats * (moves ? 6 : 2), 0, (double)floats * sizeof(float) * arrays, 0);
+static void add_part(clq_list *list, const clq_update_arenas *a, clq_value arena, clq_access access) {
+    clq_launch_value_at(list, arena, a->first * sizeof(float), a->floats * sizeof(float), access);
 }
 
-void clq_update_adam(clq_list *list, size_t floats, double beta1, double beta2, double epsilon, clq_value w,
-                     clq_value g, clq_value m, clq_value v) {
-    clq_cut cut = flat_cut(list, floats, 7);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, "%s", "");
-    clq_launch_begin(list, "update", "update", options, "update_adam");
-    clq_launch_value(list, w, CLQ_READS_WRITES);
-    clq_launch_value(list, g, CLQ_READS);
-    clq_launch_value(list, m, CLQ_READS_WRITES);
-    clq_launch_value(list, v, CLQ_READS_WRITES);
-    flat_size(list, &cut, floats);
+/* State arenas are read and written by this replica alone, weights are read once and written to all, gradients read. */
+static clq_cut begin_update(clq_list *list, const clq_update_arenas *a, unsigned states, const char *options,
+                            const char *function, unsigned *arrays) {
+    unsigned ranks = CLQ_MAX(a->ranks, 1u);
+    *arrays = 2 * states + 1 + 2 * ranks;
+    clq_cut cut = flat_cut(list, a->floats, *arrays);
+    char all[CLQ_CUT_OPTIONS];
+    assert(ranks <= CLQ_UPDATE_RANKS_MAX && a->rank < ranks);
+    if (ranks > 1)
+        clq_cut_options(&cut, all, "%s -DRANKS=%u", options, ranks);
+    else
+        clq_cut_options(&cut, all, "%s", options);
+    clq_launch_begin(list, "update", "update", all, function);
+    add_part(list, a, a->w, CLQ_READS_WRITES);
+    add_part(list, a, a->g, CLQ_READS);
+    return cut;
+}
+
+static void end_update(clq_list *list, const clq_update_arenas *a, const clq_cut *cut, double flops, unsigned arrays) {
+    unsigned peers = a->ranks > 1 ? a->ranks - 1 : 0;
+    clq_launch_int(list, (int)a->rank);
+    for (unsigned i = 0; i < peers; i++) {
+        add_part(list, a, a->peers[i].w, CLQ_WRITES);
+        add_part(list, a, a->peers[i].g, CLQ_READS);
+    }
+    clq_cut_work(list, cut);
+    clq_launch_cost(list, (double)a->floats * (flops + peers), 0, (double)a->floats * sizeof(float) * arrays, 0);
+}
+
+void clq_update_sgd(clq_list *list, const clq_update_arenas *a, float momentum, bool nesterov) {
+    bool moves = momentum != 0;
+    const char *options = moves && nesterov ? " -DMOMENTUM -DNESTEROV" : moves ? " -DMOMENTUM" : "";
+    unsigned arrays;
+    clq_cut cut = begin_update(list, a, moves ? 1 : 0, options, "update_sgd", &arrays);
+    add_part(list, a, moves ? a->v : CLQ_NO_VALUE, CLQ_READS_WRITES);
+    flat_size(list, &cut, a->floats);
+    clq_launch_param(list, CLQ_PARAM_RATE);
+    clq_launch_float(list, momentum);
+    end_update(list, a, &cut, moves ? 6 : 2, arrays);
+}
+
+void clq_update_adam(clq_list *list, const clq_update_arenas *a, double beta1, double beta2, double epsilon) {
+    unsigned arrays;
+    clq_cut cut = begin_update(list, a, 2, "", "update_adam", &arrays);
+    add_part(list, a, a->m, CLQ_READS_WRITES);
+    add_part(list, a, a->v, CLQ_READS_WRITES);
+    flat_size(list, &cut, a->floats);
     clq_launch_param(list, CLQ_PARAM_RATE);
     clq_launch_float(list, (float)(1 - beta1)); /* rounded once, after the subtraction */
     clq_launch_float(list, (float)(1 - beta2));
     clq_launch_float(list, (float)epsilon);
-    clq_cut_work(list, &cut);
-    clq_launch_cost(list, (double)floats * 11, 0, (double)floats * sizeof(float) * 7, 0);
+    end_update(list, a, &cut, 11, arrays);
 }
 
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index) {

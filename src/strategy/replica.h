@@ -27,6 +27,7 @@ typedef enum clq_command_kind {
     CLQ_COMMAND_FORWARD,
     CLQ_COMMAND_REDUCE,
     CLQ_COMMAND_APPLY,
+    CLQ_COMMAND_COLLECT, /* what sharded updates have left in parts: the optimizer's state */
     CLQ_COMMAND_PREDICT,
     CLQ_COMMAND_READ,
     CLQ_COMMAND_WRITE,
@@ -94,7 +95,9 @@ struct clq_strategy {
     clq_tune_log tune_log;
     unsigned count;
     clq_replica *replicas;
-    clq_crew *crew;  /* NULL for one replica */
+    clq_crew *crew;      /* NULL for one replica */
+    bool shards_updates; /* in steps; of these: */
+    bool gradient_is_apart, state_is_apart;
     clq_latch latch; /* what the poster waits for */
     clq_latch cause; /* open until the first replica has said why it failed */
     atomic_bool failed;

@@ -90,16 +90,24 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
 }
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
+    strategy->gradient_is_apart = false; /* as it is on every replica before clq_strategy_reduce */
     return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_GRADIENTS, .slot = slot}, batch);
 }
 
+static void note_step(clq_strategy *strategy) {
+    strategy->gradient_is_apart = strategy->state_is_apart = strategy->shards_updates;
+}
+
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate) {
-    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate}, batch);
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate}, batch));
+    note_step(strategy);
+    return CLQ_OK;
 }
 
 clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, uint32_t slot, float rate) {
     clq_command command = {.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate, .scale = scale_of(rows->count)};
     CLQ_TRY(split(strategy, rows->count));
+    note_step(strategy);
     for (unsigned r = 0; r < strategy->count; r++) {
         command.count = (uint32_t)strategy->counts[r];
         command.rows = clq_rows_part(rows, strategy->offsets[r], strategy->counts[r]);
@@ -116,11 +124,14 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
     CLQ_TRY(clq_strategy_failure(strategy));
     if (strategy->crew) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_REDUCE});
+    strategy->gradient_is_apart = false;
     return CLQ_OK;
 }
 
 clq_status clq_strategy_apply(clq_strategy *strategy, float rate) {
     CLQ_TRY(clq_strategy_failure(strategy));
+    if (strategy->state_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT});
+    strategy->state_is_apart = false;
     post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_APPLY, .rate = rate});
     return CLQ_OK;
 }
@@ -202,6 +213,7 @@ clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica
 clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes) {
     clq_buffer *gradient = clq_plan_gradient(strategy->replicas[replica].plan);
     if (!gradient) return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
+    if (strategy->gradient_is_apart) CLQ_TRY(clq_strategy_reduce(strategy));
     return transfer(
         strategy, replica,
         (clq_command){.kind = CLQ_COMMAND_READ, .buffer = gradient, .offset = offset, .to = to, .bytes = bytes});
@@ -261,6 +273,21 @@ static clq_status create_reducers(clq_strategy *strategy) {
         CLQ_TRY(clq_plan_buckets(replica->plan, bytes, &replica->buckets, &replica->bucket_count));
         CLQ_TRY(clq_reducer_create(replica, &replica->reducer));
     }
+    return CLQ_OK;
+}
+
+/* Replicas whose memory is the host's shard the update, unless buckets of the gradient are exchanged before backward
+ * ends. */
+static clq_status shard_updates(clq_strategy *strategy) {
+    clq_plan *plans[CLQ_REPLICAS_MAX];
+    bool all = strategy->crew && clq_crew_is_direct(strategy->crew);
+    for (unsigned r = 0; r < strategy->count && all; r++) {
+        plans[r] = strategy->replicas[r].plan;
+        all = !strategy->replicas[r].reducer && clq_plan_can_shard_update(plans[r], strategy->count);
+    }
+    for (unsigned r = 0; r < strategy->count && all; r++)
+        CLQ_TRY(clq_plan_shard_update(plans[r], plans, strategy->count, r));
+    strategy->shards_updates = all;
     return CLQ_OK;
 }
 
@@ -378,6 +405,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     }
     CLQ_TRY(create_crew(strategy));
     CLQ_TRY(create_reducers(strategy));
+    CLQ_TRY(shard_updates(strategy));
     if (strategy->crew && owns_cores(strategy)) {
         clq_crew_set_patience(strategy->crew, patience_s);
         CLQ_TRY(let_replicas_help(strategy));
@@ -416,6 +444,7 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_stop(&strategy->replicas[r]);
     for (unsigned r = 0; r < strategy->count; r++) clq_reducer_destroy(strategy->replicas[r].reducer);
     destroy_helpers(strategy);
+    for (unsigned r = 0; r < strategy->count; r++) clq_plan_end_sharding(strategy->replicas[r].plan);
     clq_crew_destroy(strategy->crew); /* nobody is inside now; its memory lies on the devices that close next */
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
     destroy_latch(&strategy->latch);

@@ -13,11 +13,15 @@ static const size_t lengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 1009, 60013};
 enum { STEPS = 5 };
 typedef enum optimizer { SGD, MOMENTUM, NESTEROV, ADAM, OPTIMIZERS } optimizer;
 
-static void add_update(rig *r, optimizer kind, size_t n, clq_value w, clq_value g, clq_value m, clq_value v) {
+static void add_ranks(rig *r, optimizer kind, const clq_update_arenas *arenas) {
     if (kind == ADAM)
-        clq_update_adam(r->list, n, 0.9, 0.999, 1e-7, w, g, m, v);
+        clq_update_adam(r->list, arenas, 0.9, 0.999, 1e-7);
     else
-        clq_update_sgd(r->list, n, kind == SGD ? 0 : 0.9f, kind == NESTEROV, w, g, kind == SGD ? CLQ_NO_VALUE : m);
+        clq_update_sgd(r->list, arenas, kind == SGD ? 0 : 0.9f, kind == NESTEROV);
+}
+
+static void add_update(rig *r, optimizer kind, size_t n, clq_value w, clq_value g, clq_value m, clq_value v) {
+    add_ranks(r, kind, &(clq_update_arenas){.w = w, .g = g, .m = m, .v = kind == ADAM ? v : m, .floats = n});
 }
 
 static void step_reference(optimizer kind, size_t n, double rate, double *w, const double *g, double *m, double *v) {
@@ -83,6 +87,120 @@ static void updates(rig *r) {
             if (rig_affords(r, lengths[i])) check_update(r, kind, lengths[i]);
 }
 
+/* ---- an update that several replicas shard ---- */
+
+enum { PART = 128 }; /* floats: parts begin at multiples */
+
+static size_t part_begin(size_t n, unsigned rank, unsigned ranks) {
+    return rank == ranks ? n : n / PART * rank / ranks * PART;
+}
+
+/* Replicas with gradients of their own; all on one device, one after the other. */
+typedef struct sharding {
+    unsigned ranks;
+    size_t n;
+    clq_value w[CLQ_UPDATE_RANKS_MAX], g[CLQ_UPDATE_RANKS_MAX], m[CLQ_UPDATE_RANKS_MAX], v[CLQ_UPDATE_RANKS_MAX];
+} sharding;
+
+static void begin_sharded(rig *r, optimizer kind, sharding *s) {
+    size_t bytes = s->n * sizeof(float);
+    rig_begin(r, 1);
+    for (unsigned i = 0; i < s->ranks; i++) {
+        s->w[i] = rig_value(r, "w", bytes, 0);
+        s->g[i] = rig_value(r, "g", bytes, 0);
+        s->m[i] = rig_value(r, "m", bytes, 0);
+        s->v[i] = rig_value(r, "v", bytes, 0);
+    }
+    for (unsigned i = 0; i < s->ranks; i++) {
+        size_t begin = part_begin(s->n, i, s->ranks);
+        clq_update_arenas arenas = {.w = s->w[i],
+                                    .g = s->g[i],
+                                    .m = s->m[i],
+                                    .v = kind == ADAM ? s->v[i] : s->m[i],
+                                    .first = begin,
+                                    .floats = part_begin(s->n, i + 1, s->ranks) - begin,
+                                    .ranks = s->ranks,
+                                    .rank = i};
+        for (unsigned k = 0; k + 1 < s->ranks; k++) {
+            arenas.peers[k].w = s->w[(i + 1 + k) % s->ranks];
+            arenas.peers[k].g = s->g[(i + 1 + k) % s->ranks];
+        }
+        add_ranks(r, kind, &arenas);
+    }
+    rig_bind(r);
+}
+
+/* Every replica gets what one would from the sum of the gradients, which the test makes in the order of ranks; of the
+ * others' states nothing is touched. */
+static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
+    clq_random random = clq_random_start(23, n + ranks);
+    size_t bytes = n * sizeof(float);
+    float *w, *g, *sum = rig_alloc(n, sizeof(float)), *want = rig_alloc(n, sizeof(float)),
+                  *got = rig_alloc(n, sizeof(float)), *zeros = rig_alloc(n, sizeof(float));
+    double *unused;
+    sharding s = {.ranks = ranks, .n = n};
+    rig_numbers(&random, n, -1, 1, &w, &unused);
+    clq_free(unused);
+    begin_sharded(r, kind, &s);
+    for (unsigned i = 0; i < ranks; i++) {
+        rig_numbers(&random, n, -0.5, 0.5, &g, &unused);
+        for (size_t k = 0; k < n; k++) sum[k] = i ? sum[k] + g[k] : g[k];
+        rig_fill(r, s.w[i], w, bytes);
+        rig_fill(r, s.g[i], g, bytes);
+        size_t begin = part_begin(n, i, ranks), end = part_begin(n, i + 1, ranks);
+        memset(got, 0xFF, bytes);
+        memset(got + begin, 0, (end - begin) * sizeof(float));
+        rig_fill(r, s.m[i], got, bytes);
+        rig_fill(r, s.v[i], got, bytes);
+        clq_free(g);
+        clq_free(unused);
+    }
+    clq_list_set_float(r->list, CLQ_PARAM_RATE, 0.01f);
+    rig_run(r, 1);
+    float *all = rig_alloc(ranks * n, sizeof(float));
+    for (unsigned i = 0; i < ranks; i++) {
+        size_t begin = part_begin(n, i, ranks), end = part_begin(n, i + 1, ranks);
+        rig_read(r, s.w[i], all + i * n, bytes);
+        rig_check_untouched(r, s.w[i], bytes);
+        rig_read(r, s.m[i], got, bytes);
+        for (size_t k = 0; k < n; k++)
+            if ((k < begin || k >= end) && !isnan(got[k]))
+                fail_msg("%s: state %zu of rank %u was written", r->name, k, i);
+    }
+    rig_end(r);
+
+    rig_begin(r, 1);
+    clq_value vw = rig_value(r, "w", bytes, 0), vg = rig_value(r, "g", bytes, 0), vm = rig_value(r, "m", bytes, 0),
+              vv = rig_value(r, "v", bytes, 0);
+    add_update(r, kind, n, vw, vg, vm, vv);
+    rig_bind(r);
+    rig_fill(r, vw, w, bytes);
+    rig_fill(r, vg, sum, bytes);
+    rig_fill(r, vm, zeros, bytes);
+    rig_fill(r, vv, zeros, bytes);
+    clq_list_set_float(r->list, CLQ_PARAM_RATE, 0.01f);
+    rig_run(r, 1);
+    rig_read(r, vw, want, bytes);
+    rig_end(r);
+    for (unsigned i = 0; i < ranks; i++) assert_memory_equal(all + i * n, want, bytes);
+    clq_free(w);
+    clq_free(sum);
+    clq_free(want);
+    clq_free(got);
+    clq_free(zeros);
+    clq_free(all);
+}
+
+static void sharded_updates(rig *r) {
+    static const unsigned ranks[] = {2, 3, 5, 8};
+    for (optimizer kind = SGD; kind < OPTIMIZERS; kind++)
+        for (size_t i = 0; i < CLQ_COUNT_OF(ranks); i++)
+            for (size_t length = 0; length < 2; length++) {
+                size_t n = length ? 60013 : PART * ranks[i] + 37;
+                if (rig_affords(r, n * ranks[i])) check_sharded(r, kind, ranks[i], n);
+            }
+}
+
 /* Epsilon is outside the root: with a gradient of 1e-9 it decides the step. */
 static void adam_epsilon(rig *r) {
     float w = 1, g = 1e-9f, zero = 0;
@@ -143,6 +261,10 @@ static void test_updates(void **state) {
     (void)state;
     rig_each(updates);
 }
+static void test_sharded_updates(void **state) {
+    (void)state;
+    rig_each(sharded_updates);
+}
 static void test_adam_epsilon(void **state) {
     (void)state;
     rig_each(adam_epsilon);
@@ -153,7 +275,7 @@ static void test_square_sums(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates), cmocka_unit_test(test_adam_epsilon),
-                                       cmocka_unit_test(test_square_sums)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates), cmocka_unit_test(test_sharded_updates),
+                                       cmocka_unit_test(test_adam_epsilon), cmocka_unit_test(test_square_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 #include "ops/ops.h"
 
-enum { RIG_VALUES = 24 };
+enum { RIG_VALUES = 32 };
 
 typedef struct rig {
     clq_device *device;

@@ -1,0 +1,213 @@
+/* Replicas on the same memory shard a step's update; nobody can tell from the results, and steps by hand go on from
+ * there. */
+#include "strategy/strategy.h"
+#include "support/check.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STEPS = 8, BATCH = 48, SECONDS_MOST = 240 };
+
+static clq_system *sys;
+
+typedef struct run {
+    const char *spec;
+    clq_optimizer optimizer;
+    const char *steps; /* s: in one, h: by hand */
+    size_t trace_steps;
+    bool measures;
+    clq_group_config group;
+    size_t bucket_bytes;
+    /* out */
+    size_t floats, sharded; /* of an arena; steps whose update was sharded, where they are traced */
+    float *gradient, *parameters;
+} run;
+
+static void release(run *r) {
+    clq_free(r->gradient);
+    clq_free(r->parameters);
+}
+
+static void count_sharded(clq_trainer *trainer, run *r) {
+    clq_replica_trace trace;
+    r->sharded = 0;
+    if (!r->trace_steps) return;
+    assert_ok(clq_strategy_trace(trainer->strategy, 0, &trace));
+    for (size_t i = 0; i < trace.exchange->count; i++)
+        r->sharded += strcmp(trace.exchange->spans[i].name, "sharded update") == 0;
+    clq_free(trace.queue);
+}
+
+/* Replica 0's, and the others must have the same bits. */
+static void read_arenas(clq_trainer *trainer, run *r) {
+    size_t bytes = clq_plan_arena_bytes(clq_trainer_plan(trainer, 0));
+    r->floats = bytes / sizeof(float);
+    r->gradient = clq_alloc(bytes, 1);
+    r->parameters = clq_alloc(bytes, 1);
+    float *other = clq_alloc(bytes, 1);
+    assert_true(r->gradient && r->parameters && other);
+    assert_ok(clq_strategy_read_gradient(trainer->strategy, 0, 0, r->gradient, bytes));
+    assert_ok(clq_strategy_read_parameters(trainer->strategy, 0, 0, r->parameters, bytes));
+    for (unsigned i = 1; i < clq_trainer_replicas(trainer); i++) {
+        assert_ok(clq_strategy_read_gradient(trainer->strategy, i, 0, other, bytes));
+        assert_memory_equal(other, r->gradient, bytes);
+        assert_ok(clq_strategy_read_parameters(trainer->strategy, i, 0, other, bytes));
+        assert_memory_equal(other, r->parameters, bytes);
+    }
+    clq_free(other);
+}
+
+static void make_step(clq_trainer *trainer, clq_dataset *data, bool by_hand) {
+    clq_batch batch;
+    bool more;
+    assert_ok(clq_dataset_next(data, &batch, &more));
+    if (!more) assert_ok(clq_dataset_next(data, &batch, &more)); /* of the next epoch */
+    assert_true(more);
+    if (!by_hand) {
+        assert_ok(clq_step(trainer, &batch));
+        return;
+    }
+    assert_ok(clq_step_gradients(trainer, &batch));
+    assert_ok(clq_step_reduce(trainer));
+    assert_ok(clq_step_apply(trainer));
+}
+
+static void train(run *r) {
+    clq_devices devices;
+    clq_model *model;
+    clq_trainer *trainer;
+    clq_dataset *data;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = BATCH;
+    config.optimizer = r->optimizer;
+    config.trace_steps = r->trace_steps;
+    config.measure_gradient = r->measures;
+    config.group = r->group;
+    config.bucket_bytes = r->bucket_bytes;
+    (void)alarm(SECONDS_MOST);
+    assert_ok(clq_devices_select(sys, r->spec, &devices));
+    assert_ok(clq_model_builtin("mlp", &model));
+    assert_ok(clq_dataset_open("synthetic:28x28x1/10/128", "train", &data));
+    assert_ok(clq_dataset_batch(data, BATCH, false)); /* the last of an epoch is smaller */
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    for (const char *step = r->steps; *step; step++) make_step(trainer, data, *step == 'h');
+    read_arenas(trainer, r);
+    count_sharded(trainer, r);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+    (void)alarm(0);
+}
+
+static clq_optimizer sgd(double momentum, bool nesterov) {
+    clq_optimizer optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
+    optimizer.momentum = momentum;
+    optimizer.nesterov = nesterov;
+    return optimizer;
+}
+
+static void check_same(const run *a, const run *b) {
+    assert_int_equal(a->floats, b->floats);
+    assert_memory_equal(a->gradient, b->gradient, a->floats * sizeof(float));
+    assert_memory_equal(a->parameters, b->parameters, a->floats * sizeof(float));
+}
+
+/* On devices of one kind: the kernels that update alone and those that update together round alike. */
+static void check_all_ways(const char *spec, clq_optimizer optimizer) {
+    static const char *const others[] = {"ssssssss", "shsshhsh", "hhhsssss", "ssssssh", "h"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(others); i++) {
+        char hands[STEPS + 1] = "hhhhhhhh";
+        hands[strlen(others[i])] = '\0';
+        run by_hand = {.spec = spec, .optimizer = optimizer, .steps = hands};
+        run other = {.spec = spec, .optimizer = optimizer, .steps = others[i], .trace_steps = i == 1 ? STEPS : 0};
+        train(&by_hand);
+        train(&other);
+        check_same(&by_hand, &other);
+        if (i == 1) assert_int_equal(other.sharded, 4);
+        release(&by_hand);
+        release(&other);
+    }
+}
+
+static void nobody_can_tell(void **state) {
+    (void)state;
+    const clq_optimizer optimizers[] = {sgd(0, false), sgd(0.9, false), sgd(0.9, true),
+                                        clq_optimizer_default(CLQ_OPTIMIZER_ADAM)};
+    for (size_t i = 0; i < CLQ_COUNT_OF(optimizers); i++) check_all_ways("pocl:0,pocl:1", optimizers[i]);
+    check_all_ways("pocl:0,pocl:1,pocl:2", optimizers[3]);
+    check_all_ways("pocl:5*3", optimizers[3]);
+#if defined(__x86_64__)
+    check_all_ways("intel*2", optimizers[3]);
+#endif
+}
+
+/* Of several drivers, each part is rounded by one of them: replicas keep the same bits, and agree with one device's
+ * within what the order of sums leaves. */
+static void drivers_agree(void **state) {
+    (void)state;
+    static const char *const specs[] = {
+        "pocl:0,pocl:5,pocl:1,pocl:2,pocl:3",
+#if defined(__x86_64__)
+        "pocl:0,intel",
+        "intel,pocl:5,pocl:1",
+#endif
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
+        run one = {.spec = "pocl:0", .optimizer = sgd(0.9, true), .steps = "ssssssss"};
+        run many = one;
+        many.spec = specs[i];
+        many.trace_steps = STEPS;
+        train(&one);
+        train(&many);
+        assert_int_equal(many.sharded, STEPS);
+        double error = 0, size = 0;
+        for (size_t k = 0; k < one.floats; k++) {
+            double apart = (double)many.parameters[k] - (double)one.parameters[k];
+            error += apart * apart;
+            size += (double)one.parameters[k] * (double)one.parameters[k];
+        }
+        if (!(sqrt(error) <= 1e-6 * sqrt(size))) fail_msg("%s: %g of %g", specs[i], sqrt(error), sqrt(size));
+        release(&one);
+        release(&many);
+    }
+}
+
+/* Where the whole gradient is wanted in every step, or goes over links or in buckets, each replica updates alone. */
+static void others_update_alone(void **state) {
+    (void)state;
+    const clq_optimizer adam = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);
+    const run base = {.spec = "pocl:0,pocl:1", .optimizer = adam, .steps = "ssssssss", .trace_steps = STEPS};
+    run alone[4] = {base, base, base, base}, sharded = base;
+    alone[0].measures = true;
+    alone[1].group.algorithm = CLQ_ALGORITHM_RING;
+    alone[2].bucket_bytes = 4096;
+    alone[3].spec = "pocl:0";
+    train(&sharded);
+    assert_int_equal(sharded.sharded, STEPS);
+    for (size_t i = 0; i < CLQ_COUNT_OF(alone); i++) {
+        train(&alone[i]);
+        assert_int_equal(alone[i].sharded, 0);
+        if (i < 3) check_same(&alone[i], &sharded);
+        release(&alone[i]);
+    }
+    release(&sharded);
+}
+
+static int start(void **state) {
+    (void)state;
+    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+}
+
+static int stop(void **state) {
+    (void)state;
+    clq_system_close(sys);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nobody_can_tell), cmocka_unit_test(drivers_agree),
+                                       cmocka_unit_test(others_update_alone)};
+    return cmocka_run_group_tests(tests, start, stop);
+}
