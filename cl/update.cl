@@ -3,8 +3,11 @@
 
 #define FOR_TAIL(i, vectors, tail) FOR_MY_FROM (i, (size_t)(vectors) * VEC, (size_t)(vectors) * VEC + (tail))
 
-/* RANKS replicas of whom each updates a part: it adds everybody's gradient, rank 0's first, and writes everybody's
- * weights. w and g are its own; peers' come in the order of ranks from its own on, and round. */
+/* RANKS replicas of whom each updates a part: it adds everybody's gradient, rank 0's first, and keeps the sum in the
+ * place of its own; the new weights go where peers' gradients were, from where they take them. (What is read from
+ * another core's cache is written there, too: then it comes back with the right to be written, and a line travels twice
+ * in a step. Weights written to peers' weights travel four times, and where two cores share no cache cost five times as
+ * much.) w and g are its own; peers' come in the order of ranks from its own on, and round. */
 #ifndef RANKS
 #define RANKS 1
 #endif
@@ -17,35 +20,35 @@
 #define PEERS_7(DO) PEERS_6(DO) DO(6)
 #define PEERS_8(DO) PEERS_7(DO) DO(7)
 #define FOR_PEERS(DO) CLQ_JOIN(PEERS_, RANKS)(DO)
-#define PEER_ARENAS(i) , global float *w##i, global const float *g##i
-#define TAKE_PEER(i)                                                                                                   \
-    ws[(rank + i) % RANKS] = w##i;                                                                                     \
-    gs[(rank + i) % RANKS] = g##i;
-#define TAKE_ARENAS                                                                                                    \
-    global float *ws[RANKS];                                                                                           \
-    global const float *gs[RANKS];                                                                                     \
-    ws[rank] = w;                                                                                                      \
+#define PEER_GRADIENT(i) , global float *g##i
+#define TAKE_PEER(i) gs[(rank + i) % RANKS] = g##i;
+#define TAKE_GRADIENTS                                                                                                 \
+    global float *gs[RANKS];                                                                                           \
     gs[rank] = g;                                                                                                      \
     FOR_PEERS(TAKE_PEER)
 
-ALWAYS_INLINE floatv gradient_vector(global const float *const *gs, size_t i) {
+ALWAYS_INLINE floatv gradient_vector(global float *const *gs, int rank, size_t i) {
     floatv sum = LOADV_ALIGNED(gs[0] + i * VEC);
     UNROLL for (int r = 1; r < RANKS; r++) sum += LOADV_ALIGNED(gs[r] + i * VEC);
+    if (RANKS > 1) STOREV_ALIGNED(sum, gs[rank] + i * VEC);
     return sum;
 }
 
-ALWAYS_INLINE float gradient_float(global const float *const *gs, size_t i) {
+ALWAYS_INLINE float gradient_float(global float *const *gs, int rank, size_t i) {
     float sum = gs[0][i];
     UNROLL for (int r = 1; r < RANKS; r++) sum += gs[r][i];
+    if (RANKS > 1) gs[rank][i] = sum;
     return sum;
 }
 
-ALWAYS_INLINE void set_vector(global float *const *ws, size_t i, floatv weights) {
-    UNROLL for (int r = 0; r < RANKS; r++) STOREV_ALIGNED(weights, ws[r] + i * VEC);
+ALWAYS_INLINE void set_vector(global float *w, global float *const *gs, int rank, size_t i, floatv weights) {
+    STOREV_ALIGNED(weights, w + i * VEC);
+    UNROLL for (int r = 1; r < RANKS; r++) STOREV_ALIGNED(weights, gs[(rank + r) % RANKS] + i * VEC);
 }
 
-ALWAYS_INLINE void set_float(global float *const *ws, size_t i, float weight) {
-    UNROLL for (int r = 0; r < RANKS; r++) ws[r][i] = weight;
+ALWAYS_INLINE void set_float(global float *w, global float *const *gs, int rank, size_t i, float weight) {
+    w[i] = weight;
+    UNROLL for (int r = 1; r < RANKS; r++) gs[(rank + r) % RANKS][i] = weight;
 }
 
 /* What the weights move by. */
@@ -55,45 +58,54 @@ ALWAYS_INLINE void set_float(global float *const *ws, size_t i, float weight) {
 #define MOVE(velocity, g) (velocity)
 #endif
 
-KERNEL void update_sgd(global float *w, global const float *g, global float *v, int vectors, int tail, float rate,
-                       float momentum, int rank FOR_PEERS(PEER_ARENAS)) {
-    TAKE_ARENAS
+KERNEL void update_sgd(global float *w, global float *g, global float *v, int vectors, int tail, float rate,
+                       float momentum, int rank FOR_PEERS(PEER_GRADIENT)) {
+    TAKE_GRADIENTS
 #ifdef MOMENTUM
     FOR_MY (i, vectors) {
-        floatv gradient = gradient_vector(gs, i), velocity = momentum * LOADV_ALIGNED(v + i * VEC) - rate * gradient;
+        floatv gradient = gradient_vector(gs, rank, i), velocity = momentum * LOADV_ALIGNED(v + i * VEC) - rate * gradient;
         STOREV_ALIGNED(velocity, v + i * VEC);
-        set_vector(ws, i, LOADV_ALIGNED(w + i * VEC) + MOVE(velocity, gradient));
+        set_vector(w, gs, rank, i, LOADV_ALIGNED(w + i * VEC) + MOVE(velocity, gradient));
     }
     FOR_TAIL (i, vectors, tail) {
-        float gradient = gradient_float(gs, i), velocity = momentum * v[i] - rate * gradient;
+        float gradient = gradient_float(gs, rank, i), velocity = momentum * v[i] - rate * gradient;
         v[i] = velocity;
-        set_float(ws, i, w[i] + MOVE(velocity, gradient));
+        set_float(w, gs, rank, i, w[i] + MOVE(velocity, gradient));
     }
 #else
-    FOR_MY (i, vectors) set_vector(ws, i, LOADV_ALIGNED(w + i * VEC) - rate * gradient_vector(gs, i));
-    FOR_TAIL (i, vectors, tail) set_float(ws, i, w[i] - rate * gradient_float(gs, i));
+    FOR_MY (i, vectors)
+        set_vector(w, gs, rank, i, LOADV_ALIGNED(w + i * VEC) - rate * gradient_vector(gs, rank, i));
+    FOR_TAIL (i, vectors, tail) set_float(w, gs, rank, i, w[i] - rate * gradient_float(gs, rank, i));
 #endif
 }
 
-KERNEL void update_adam(global float *w, global const float *g, global float *m, global float *v, int vectors, int tail,
+KERNEL void update_adam(global float *w, global float *g, global float *m, global float *v, int vectors, int tail,
                         float rate, float fresh1 /* 1 - beta1 */, float fresh2, float epsilon, int rank
-                        FOR_PEERS(PEER_ARENAS)) {
-    TAKE_ARENAS
+                        FOR_PEERS(PEER_GRADIENT)) {
+    TAKE_GRADIENTS
     FOR_MY (i, vectors) {
-        floatv gradient = gradient_vector(gs, i), m1 = LOADV_ALIGNED(m + i * VEC), v1 = LOADV_ALIGNED(v + i * VEC);
+        floatv gradient = gradient_vector(gs, rank, i), m1 = LOADV_ALIGNED(m + i * VEC), v1 = LOADV_ALIGNED(v + i * VEC);
         m1 += (gradient - m1) * fresh1;
         v1 += (gradient * gradient - v1) * fresh2;
         STOREV_ALIGNED(m1, m + i * VEC);
         STOREV_ALIGNED(v1, v + i * VEC);
-        set_vector(ws, i, LOADV_ALIGNED(w + i * VEC) - rate * m1 / (sqrt(v1) + epsilon));
+        set_vector(w, gs, rank, i, LOADV_ALIGNED(w + i * VEC) - rate * m1 / (sqrt(v1) + epsilon));
     }
     FOR_TAIL (i, vectors, tail) {
-        float gradient = gradient_float(gs, i), m1 = m[i], v1 = v[i];
+        float gradient = gradient_float(gs, rank, i), m1 = m[i], v1 = v[i];
         m1 += (gradient - m1) * fresh1;
         v1 += (gradient * gradient - v1) * fresh2;
         m[i] = m1;
         v[i] = v1;
-        set_float(ws, i, w[i] - rate * m1 / (sqrt(v1) + epsilon));
+        set_float(w, gs, rank, i, w[i] - rate * m1 / (sqrt(v1) + epsilon));
+    }
+}
+
+/* The weights that peers have put where the gradient was: all but those of vectors first .. first + own - 1. */
+KERNEL void take_weights(global float *w, global const float *g, int first, int own, int vectors) {
+    FOR_MY (i, vectors - own) {
+        size_t from = i < (size_t)first ? i : i + own;
+        STOREV_ALIGNED(LOADV_ALIGNED(g + from * VEC), w + from * VEC);
     }
 }
 

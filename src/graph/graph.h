@@ -117,16 +117,18 @@ void clq_plan_set_rate(clq_plan *plan, float rate);
 
 /* ---- updates that replicas shard (update.c) ----
  * Plans of one model on CPU devices, whose memory is the host's, can do NORM and UPDATE together: each updates its part
- * of the arenas, for which it adds all gradients, that of rank 0 first, and writes all plans' parameters there. Each
- * gradient stays as its plan made it, and of a plan's optimizer state only its part is kept up. */
+ * of the arenas, for which it adds all gradients, that of rank 0 first, and hands the weights to the others in their
+ * gradients' memory. Of a plan's gradient and optimizer state its part alone is what it would be then. */
 
 /* Whether it can with so many. Not where the gradient's norms are wanted. */
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
 /* Prepares plan `rank` of plans[ranks], all of which can. End the sharding of all before any is destroyed. */
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank);
 void clq_plan_end_sharding(clq_plan *plan); /* takes NULL; also where it was not begun */
-/* The plan's part, by the rate that is set: once all gradients are whole. No plan may run before all have done it. */
+/* The plan's part, by the rate that is set: once all gradients are whole. */
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue);
+/* The others' parts of the parameters: once all have done theirs, and before the plan runs again. */
+clq_status clq_plan_take_weights(clq_plan *plan, clq_queue *queue);
 /* Which bytes of the arenas plan `rank` keeps up. */
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
 

@@ -10,7 +10,7 @@ enum { CLQ_OPTIMIZER_SLOTS_MAX = 2 };
 /* A part of all replicas' updates, as a launch list of its own. */
 typedef struct clq_sharded_update {
     clq_list *list; /* NULL: the update is not sharded */
-    clq_buffer *aliases[2 * (CLQ_UPDATE_RANKS_MAX - 1)];
+    clq_buffer *aliases[CLQ_UPDATE_RANKS_MAX - 1];
     unsigned alias_count;
 } clq_sharded_update;
 

@@ -1,6 +1,6 @@
 /* A plan's update: of its own arenas, or a part of one that the plans of several
  * replicas on the same memory shard (Xu et al., "Automatic cross-replica sharding of weight update in data-parallel
- * training", 2020; here no gradient or weight travels beforehand or afterwards). */
+ * training", 2020). */
 #include "graph/plan.h"
 
 static void add_update(const clq_plan *plan, clq_list *list, const clq_update_arenas *arenas) {
@@ -45,12 +45,12 @@ static clq_value arena(clq_list *list, const char *name, clq_buffer *buffer) {
     return value;
 }
 
-static clq_status peer_arena(clq_plan *plan, const char *name, const clq_buffer *of, clq_value *out) {
+static clq_status peer_gradient(clq_plan *plan, const clq_buffer *of, clq_value *out) {
     clq_sharded_update *sharded = &plan->sharded;
     clq_buffer **alias = &sharded->aliases[sharded->alias_count];
     CLQ_TRY(clq_buffer_alias(plan->device, of, alias));
     sharded->alias_count++;
-    *out = arena(sharded->list, name, *alias);
+    *out = arena(sharded->list, "a peer's gradient", *alias);
     return CLQ_OK;
 }
 
@@ -68,12 +68,10 @@ clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigne
     for (unsigned i = 0; i < plan->optimizer_slots; i++)
         states[i] = arena(sharded->list, "optimizer state", plan->optimizer[i]);
     name_states(&arenas, states, plan->optimizer_slots);
-    for (unsigned i = 0; i + 1 < ranks; i++) {
-        const clq_plan *peer = plans[(rank + 1 + i) % ranks];
-        CLQ_TRY(peer_arena(plan, "a peer's parameters", peer->parameters, &arenas.peers[i].w));
-        CLQ_TRY(peer_arena(plan, "a peer's gradient", peer->gradient, &arenas.peers[i].g));
-    }
+    for (unsigned i = 0; i + 1 < ranks; i++)
+        CLQ_TRY(peer_gradient(plan, plans[(rank + 1 + i) % ranks]->gradient, &arenas.peers[i]));
     add_update(plan, sharded->list, &arenas);
+    clq_update_take(sharded->list, &arenas, plan->arena_bytes / sizeof(float));
     return clq_list_bind(sharded->list);
 }
 
@@ -86,7 +84,11 @@ void clq_plan_end_sharding(clq_plan *plan) {
 }
 
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue) {
-    return clq_list_run(plan->sharded.list, queue, 0, clq_list_launch_count(plan->sharded.list));
+    return clq_list_run(plan->sharded.list, queue, 0, 1);
+}
+
+clq_status clq_plan_take_weights(clq_plan *plan, clq_queue *queue) {
+    return clq_list_run(plan->sharded.list, queue, 1, 2);
 }
 
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end) {

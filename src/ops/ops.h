@@ -324,16 +324,15 @@ void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, c
 
 enum { CLQ_UPDATE_RANKS_MAX = 8 };
 
-/* Flat arenas, and the part of them that is updated. Replicas on the same memory can shard an update: each takes a part
- * of its own, adds all gradients there, that of rank 0 first, and writes all replicas' weights; m and v are its own. */
+/* Flat arenas, and the part of them that is updated. Replicas on the same memory can shard an update: each has a part
+ * of its own, adds all gradients there, that of rank 0 first, and keeps the sum in its own; it updates its weights and
+ * writes them where the peers' gradients were, too, from where clq_update_take gets them. */
 typedef struct clq_update_arenas {
     clq_value w, g;
-    clq_value m, v;       /* Adam's moments; v: SGD's velocity, NO_VALUE without momentum */
-    size_t first, floats; /* first: begins a view (clq_device_view_align); at least one float */
-    unsigned ranks, rank; /* 0 or 1: not sharded. At most CLQ_UPDATE_RANKS_MAX */
-    struct {
-        clq_value w, g;
-    } peers[CLQ_UPDATE_RANKS_MAX - 1]; /* [i]: of rank (rank + 1 + i) % ranks */
+    clq_value m, v;                            /* Adam's moments; v: SGD's velocity, NO_VALUE without momentum */
+    size_t first, floats;                      /* first: begins a view (clq_device_view_align); at least one float */
+    unsigned ranks, rank;                      /* 0 or 1: not sharded. At most CLQ_UPDATE_RANKS_MAX */
+    clq_value peers[CLQ_UPDATE_RANKS_MAX - 1]; /* [i]: gradient of rank (rank + 1 + i) % ranks */
 } clq_update_arenas;
 
 /* Keras SGD: mu = 0: w -= RATE * g. Else v = mu v - RATE g; w += v, or with nesterov w += mu v - RATE g. */
@@ -341,6 +340,8 @@ void clq_update_sgd(clq_list *list, const clq_update_arenas *arenas, float momen
 /* Keras Adam: m += (g - m)(1 - b1); v += (g^2 - v)(1 - b2); w -= RATE * m / (sqrt(v) + epsilon), where the caller's
  * RATE is lr * sqrt(1 - b2^t) / (1 - b1^t), in double on the host. */
 void clq_update_adam(clq_list *list, const clq_update_arenas *arenas, double beta1, double beta2, double epsilon);
+/* w = g but for the arenas' part, of arenas with so many floats. All are multiples of the device's vector. */
+void clq_update_take(clq_list *list, const clq_update_arenas *arenas, size_t floats);
 /* out[index] (f32) = sum of squares of x, summed pairwise in a fixed order. */
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index);
 

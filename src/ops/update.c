@@ -16,11 +16,11 @@ static void add_part(clq_list *list, const clq_update_arenas *a, clq_value arena
     clq_launch_value_at(list, arena, a->first * sizeof(float), a->floats * sizeof(float), access);
 }
 
-/* State arenas are read and written by this replica alone, weights are read once and written to all, gradients read. */
+/* States and weights are read and written, and of several ranks all gradients. */
 static clq_cut begin_update(clq_list *list, const clq_update_arenas *a, unsigned states, const char *options,
                             const char *function, unsigned *arrays) {
     unsigned ranks = CLQ_MAX(a->ranks, 1u);
-    *arrays = 2 * states + 1 + 2 * ranks;
+    *arrays = 2 * states + 2 + (ranks > 1 ? 2 * ranks : 1);
     clq_cut cut = flat_cut(list, a->floats, *arrays);
     char all[CLQ_CUT_OPTIONS];
     assert(ranks <= CLQ_UPDATE_RANKS_MAX && a->rank < ranks);
@@ -30,17 +30,14 @@ static clq_cut begin_update(clq_list *list, const clq_update_arenas *a, unsigned
         clq_cut_options(&cut, all, "%s", options);
     clq_launch_begin(list, "update", "update", all, function);
     add_part(list, a, a->w, CLQ_READS_WRITES);
-    add_part(list, a, a->g, CLQ_READS);
+    add_part(list, a, a->g, ranks > 1 ? CLQ_READS_WRITES : CLQ_READS);
     return cut;
 }
 
 static void end_update(clq_list *list, const clq_update_arenas *a, const clq_cut *cut, double flops, unsigned arrays) {
     unsigned peers = a->ranks > 1 ? a->ranks - 1 : 0;
     clq_launch_int(list, (int)a->rank);
-    for (unsigned i = 0; i < peers; i++) {
-        add_part(list, a, a->peers[i].w, CLQ_WRITES);
-        add_part(list, a, a->peers[i].g, CLQ_READS);
-    }
+    for (unsigned i = 0; i < peers; i++) add_part(list, a, a->peers[i], CLQ_READS_WRITES);
     clq_cut_work(list, cut);
     clq_launch_cost(list, (double)a->floats * (flops + peers), 0, (double)a->floats * sizeof(float) * arrays, 0);
 }
@@ -68,6 +65,22 @@ void clq_update_adam(clq_list *list, const clq_update_arenas *a, double beta1, d
     clq_launch_float(list, (float)(1 - beta2));
     clq_launch_float(list, (float)epsilon);
     end_update(list, a, &cut, 11, arrays);
+}
+
+void clq_update_take(clq_list *list, const clq_update_arenas *a, size_t floats) {
+    size_t taken = floats - a->floats;
+    clq_cut cut = flat_cut(list, taken, 2);
+    char options[CLQ_CUT_OPTIONS];
+    assert(floats % cut.lanes == 0 && a->first % cut.lanes == 0 && a->floats % cut.lanes == 0);
+    clq_cut_options(&cut, options, "%s", "");
+    clq_launch_begin(list, "take weights", "update", options, "take_weights");
+    clq_launch_value(list, a->w, CLQ_WRITES);
+    clq_launch_value(list, a->g, CLQ_READS);
+    clq_launch_int(list, clq_cut_int(a->first / cut.lanes));
+    clq_launch_int(list, clq_cut_int(a->floats / cut.lanes));
+    clq_launch_int(list, clq_cut_int(floats / cut.lanes));
+    clq_cut_work(list, &cut);
+    clq_launch_cost(list, 0, 0, (double)taken * sizeof(float) * 2, 0);
 }
 
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index) {

@@ -238,21 +238,26 @@ static clq_status reduce_and_apply_together(clq_replica *replica, const clq_comm
         crew, replica->index,
         &(clq_task){.collective = CLQ_BARRIER, .queue = replica->queue, .between = update_part, .context = replica}));
     if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
+    CLQ_TRY(clq_plan_take_weights(replica->plan, replica->queue));
+    CLQ_TRY(clq_queue_flush(replica->queue));
     if (!replica->tracing) return CLQ_OK;
     return clq_timeline_add(&replica->exchange, began, "sharded update", "bytes", clq_plan_arena_bytes(replica->plan));
 }
 
-/* Every rank's part of the optimizer's state to the others. */
-static clq_status collect(clq_replica *replica) {
+/* Every rank's part of an arena to the others. */
+static clq_status collect(clq_replica *replica, clq_buffer *arena) {
     clq_strategy *strategy = replica->strategy;
-    for (unsigned slot = 0; slot < clq_plan_optimizer_slots(replica->plan); slot++) {
-        clq_buffer *state = clq_plan_optimizer_slot(replica->plan, slot);
-        for (unsigned r = 0; r < strategy->count; r++) {
-            size_t begin, end;
-            clq_plan_updated_part(replica->plan, strategy->count, r, &begin, &end);
-            CLQ_TRY(clq_crew_broadcast(strategy->crew, replica->index, replica->queue, state, begin, end - begin, r));
-        }
+    for (unsigned r = 0; r < strategy->count; r++) {
+        size_t begin, end;
+        clq_plan_updated_part(replica->plan, strategy->count, r, &begin, &end);
+        CLQ_TRY(clq_crew_broadcast(strategy->crew, replica->index, replica->queue, arena, begin, end - begin, r));
     }
+    return CLQ_OK;
+}
+
+static clq_status collect_state(clq_replica *replica) {
+    for (unsigned slot = 0; slot < clq_plan_optimizer_slots(replica->plan); slot++)
+        CLQ_TRY(collect(replica, clq_plan_optimizer_slot(replica->plan, slot)));
     return CLQ_OK;
 }
 
@@ -294,7 +299,8 @@ static clq_status carry_out(clq_replica *replica, const clq_command *command) {
     case CLQ_COMMAND_FORWARD: CLQ_TRY(forward(replica, command)); return clq_queue_flush(replica->queue);
     case CLQ_COMMAND_REDUCE: return reduce(replica);
     case CLQ_COMMAND_APPLY: return apply(replica, command);
-    case CLQ_COMMAND_COLLECT: return collect(replica);
+    case CLQ_COMMAND_COLLECT_GRADIENT: return collect(replica, clq_plan_gradient(replica->plan));
+    case CLQ_COMMAND_COLLECT_STATE: return collect_state(replica);
     case CLQ_COMMAND_PREDICT: return predict(replica, command);
     case CLQ_COMMAND_READ:
         return clq_queue_read(replica->queue, command->buffer, command->offset, command->to, command->bytes, true);
@@ -314,10 +320,18 @@ static bool takes_batch(clq_command_kind kind) {
 /* Carries out and records, the first batches with all that lies between them. */
 static clq_status trace(clq_replica *replica, const clq_command *command) {
     static const char *const names[] = {
-        [CLQ_COMMAND_STEP] = "step",       [CLQ_COMMAND_GRADIENTS] = "gradients", [CLQ_COMMAND_FORWARD] = "evaluate",
-        [CLQ_COMMAND_REDUCE] = "reduce",   [CLQ_COMMAND_APPLY] = "apply",         [CLQ_COMMAND_PREDICT] = "predict",
-        [CLQ_COMMAND_COLLECT] = "collect", [CLQ_COMMAND_READ] = "read",           [CLQ_COMMAND_WRITE] = "write",
-        [CLQ_COMMAND_SYNC] = "wait",       [CLQ_COMMAND_STOP] = "stop",
+        [CLQ_COMMAND_STEP] = "step",
+        [CLQ_COMMAND_GRADIENTS] = "gradients",
+        [CLQ_COMMAND_FORWARD] = "evaluate",
+        [CLQ_COMMAND_REDUCE] = "reduce",
+        [CLQ_COMMAND_APPLY] = "apply",
+        [CLQ_COMMAND_PREDICT] = "predict",
+        [CLQ_COMMAND_COLLECT_GRADIENT] = "collect",
+        [CLQ_COMMAND_COLLECT_STATE] = "collect",
+        [CLQ_COMMAND_READ] = "read",
+        [CLQ_COMMAND_WRITE] = "write",
+        [CLQ_COMMAND_SYNC] = "wait",
+        [CLQ_COMMAND_STOP] = "stop",
     };
     if (takes_batch(command->kind) && replica->traced++ == replica->strategy->config.trace_steps) {
         replica->tracing = false;

@@ -27,7 +27,8 @@ typedef enum clq_command_kind {
     CLQ_COMMAND_FORWARD,
     CLQ_COMMAND_REDUCE,
     CLQ_COMMAND_APPLY,
-    CLQ_COMMAND_COLLECT, /* what sharded updates have left in parts: the optimizer's state */
+    CLQ_COMMAND_COLLECT_GRADIENT, /* what sharded updates have left in parts */
+    CLQ_COMMAND_COLLECT_STATE,
     CLQ_COMMAND_PREDICT,
     CLQ_COMMAND_READ,
     CLQ_COMMAND_WRITE,

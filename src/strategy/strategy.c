@@ -90,7 +90,7 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
 }
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
-    strategy->gradient_is_apart = false; /* as it is on every replica before clq_strategy_reduce */
+    strategy->gradient_is_apart = false;
     return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_GRADIENTS, .slot = slot}, batch);
 }
 
@@ -124,13 +124,12 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
     CLQ_TRY(clq_strategy_failure(strategy));
     if (strategy->crew) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_REDUCE});
-    strategy->gradient_is_apart = false;
     return CLQ_OK;
 }
 
 clq_status clq_strategy_apply(clq_strategy *strategy, float rate) {
     CLQ_TRY(clq_strategy_failure(strategy));
-    if (strategy->state_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT});
+    if (strategy->state_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT_STATE});
     strategy->state_is_apart = false;
     post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_APPLY, .rate = rate});
     return CLQ_OK;
@@ -213,7 +212,8 @@ clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica
 clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes) {
     clq_buffer *gradient = clq_plan_gradient(strategy->replicas[replica].plan);
     if (!gradient) return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
-    if (strategy->gradient_is_apart) CLQ_TRY(clq_strategy_reduce(strategy));
+    if (strategy->gradient_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT_GRADIENT});
+    strategy->gradient_is_apart = false;
     return transfer(
         strategy, replica,
         (clq_command){.kind = CLQ_COMMAND_READ, .buffer = gradient, .offset = offset, .to = to, .bytes = bytes});
@@ -465,8 +465,8 @@ const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica
 }
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
     const clq_replica *r = &strategy->replicas[replica];
-    size_t parts = !strategy->crew ? 1 : r->reducer ? r->bucket_count + 2 : 2; /* as of replica.c's step */
-    return clq_plan_calls(r->plan, parts);
+    size_t parts = !strategy->crew ? 1 : r->reducer ? r->bucket_count + 2 : 2;  /* as of replica.c's step */
+    return clq_plan_calls(r->plan, parts) + (strategy->shards_updates ? 1 : 0); /* taking the weights */
 }
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
     size_t per_replica = strategy->replicas[0].share, before = replica * per_replica;

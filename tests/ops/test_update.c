@@ -95,7 +95,8 @@ static size_t part_begin(size_t n, unsigned rank, unsigned ranks) {
     return rank == ranks ? n : n / PART * rank / ranks * PART;
 }
 
-/* Replicas with gradients of their own; all on one device, one after the other. */
+/* Replicas with gradients of their own; all on one device, one after the other. Then they take each other's weights,
+ * where the arena is whole vectors. */
 typedef struct sharding {
     unsigned ranks;
     size_t n;
@@ -121,17 +122,19 @@ static void begin_sharded(rig *r, optimizer kind, sharding *s) {
                                     .floats = part_begin(s->n, i + 1, s->ranks) - begin,
                                     .ranks = s->ranks,
                                     .rank = i};
-        for (unsigned k = 0; k + 1 < s->ranks; k++) {
-            arenas.peers[k].w = s->w[(i + 1 + k) % s->ranks];
-            arenas.peers[k].g = s->g[(i + 1 + k) % s->ranks];
-        }
+        for (unsigned k = 0; k + 1 < s->ranks; k++) arenas.peers[k] = s->g[(i + 1 + k) % s->ranks];
         add_ranks(r, kind, &arenas);
+    }
+    for (unsigned i = 0; i < s->ranks && s->n % PART == 0; i++) {
+        size_t begin = part_begin(s->n, i, s->ranks), end = part_begin(s->n, i + 1, s->ranks);
+        clq_update_take(r->list,
+                        &(clq_update_arenas){.w = s->w[i], .g = s->g[i], .first = begin, .floats = end - begin}, s->n);
     }
     rig_bind(r);
 }
 
-/* Every replica gets what one would from the sum of the gradients, which the test makes in the order of ranks; of the
- * others' states nothing is touched. */
+/* Every replica gets what one would from the sum of the gradients, which the test makes in the order of ranks; nothing
+ * is touched of the others' states. Of its gradient a replica has the sum in its part, and weights in the others'. */
 static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
     clq_random random = clq_random_start(23, n + ranks);
     size_t bytes = n * sizeof(float);
@@ -157,11 +160,13 @@ static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
     }
     clq_list_set_float(r->list, CLQ_PARAM_RATE, 0.01f);
     rig_run(r, 1);
-    float *all = rig_alloc(ranks * n, sizeof(float));
+    float *all = rig_alloc(ranks * n, sizeof(float)), *gradients = rig_alloc(ranks * n, sizeof(float));
     for (unsigned i = 0; i < ranks; i++) {
         size_t begin = part_begin(n, i, ranks), end = part_begin(n, i + 1, ranks);
         rig_read(r, s.w[i], all + i * n, bytes);
         rig_check_untouched(r, s.w[i], bytes);
+        rig_read(r, s.g[i], gradients + i * n, bytes);
+        rig_check_untouched(r, s.g[i], bytes);
         rig_read(r, s.m[i], got, bytes);
         for (size_t k = 0; k < n; k++)
             if ((k < begin || k >= end) && !isnan(got[k]))
@@ -182,13 +187,24 @@ static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
     rig_run(r, 1);
     rig_read(r, vw, want, bytes);
     rig_end(r);
-    for (unsigned i = 0; i < ranks; i++) assert_memory_equal(all + i * n, want, bytes);
+    for (unsigned i = 0; i < ranks; i++) {
+        size_t begin = part_begin(n, i, ranks), part = part_begin(n, i + 1, ranks) - begin;
+        const float *sum_here = gradients + i * n + begin, *weights = all + i * n;
+        assert_memory_equal(sum_here, sum + begin, part * sizeof(float));
+        assert_memory_equal(weights + begin, want + begin, part * sizeof(float));
+        for (size_t k = 0; k < n; k++) {
+            if (k >= begin && k < begin + part) continue;
+            assert_memory_equal(&gradients[i * n + k], &want[k], sizeof(float));
+            assert_memory_equal(&weights[k], n % PART ? &w[k] : &want[k], sizeof(float));
+        }
+    }
     clq_free(w);
     clq_free(sum);
     clq_free(want);
     clq_free(got);
     clq_free(zeros);
     clq_free(all);
+    clq_free(gradients);
 }
 
 static void sharded_updates(rig *r) {
@@ -196,7 +212,7 @@ static void sharded_updates(rig *r) {
     for (optimizer kind = SGD; kind < OPTIMIZERS; kind++)
         for (size_t i = 0; i < CLQ_COUNT_OF(ranks); i++)
             for (size_t length = 0; length < 2; length++) {
-                size_t n = length ? 60013 : PART * ranks[i] + 37;
+                size_t n = length ? 469 * PART : PART * ranks[i] + 37;
                 if (rig_affords(r, n * ranks[i])) check_sharded(r, kind, ranks[i], n);
             }
 }
