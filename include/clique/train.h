@@ -88,6 +88,10 @@ typedef struct clq_comm_times {
     double total_s, exposed_s;
 } clq_comm_times;
 CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
+/* How long each of the last steps took, oldest first, at most `most` and 4,096 of them: from the end of the step before
+ * it to its own, as replica 0's thread has it, for steps with nothing but steps between. Waits for what was handed to
+ * the devices. seconds: the caller's. */
+CLQ_API clq_status clq_trainer_step_times(clq_trainer *trainer, size_t most, float *seconds, size_t *count);
 
 /* What was recorded so far, as trace events in JSON, for ui.perfetto.dev and chrome://tracing: a process per replica
  * whose threads are its host thread, its queue (kernels by layer; uploads, where the device's memory is not the host's)
@@ -147,8 +151,6 @@ typedef struct clq_fit_config {
     uint64_t steps;          /* 0: no limit; else stop after so many updates */
     clq_dataset *validation; /* or NULL */
     void *context;
-    /* After each step was handed to the devices, which are still at work; must not take long. May be NULL. */
-    void (*on_posted)(void *context, uint64_t step);
     /* Each may be NULL. Returning other than CLQ_OK ends the fit with that status (CLQ_INTERRUPTED to stop). */
     clq_status (*on_step)(void *context, const clq_step_info *info); /* waits for each step: costs speed */
     clq_status (*on_progress)(void *context,

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* Step times are kept for their percentiles; beyond this many steps the newest replace the oldest. */
-enum { STEPS_KEPT = 1 << 16 };
+enum { STEPS_TIMED = 4096 }; /* the last ones */
 
 typedef struct training {
     const clq_options *options;
@@ -19,25 +19,17 @@ typedef struct training {
     bool terminal;      /* a progress line may be redrawn */
     size_t line_length; /* of the progress line on the screen */
     uint64_t epoch;
-    double last_step_at; /* when the previous step was handed over; 0 at an epoch's start */
+    double last_step_at; /* when the previous one was logged, or its epoch began */
     double first_step_s;
-    float *step_ms;
-    uint64_t steps;
+    float *step_s;
     clq_epoch_info *epochs;
     size_t epoch_count;
 } training;
 
-static void note_step(void *context, uint64_t step) {
-    (void)step;
-    training *t = context;
-    double now = clq_now();
-    if (t->last_step_at > 0.0) t->step_ms[t->steps++ % STEPS_KEPT] = (float)((now - t->last_step_at) * 1e3);
-    t->last_step_at = now;
-}
-
 static clq_status log_step(void *context, const clq_step_info *info) {
     training *t = context;
-    double ms = t->steps ? (double)t->step_ms[(t->steps - 1) % STEPS_KEPT] : 0.0;
+    double now = clq_now(), ms = (now - t->last_step_at) * 1e3;
+    t->last_step_at = now;
     return clq_step_log_put(&t->log, info, t->epoch, ms);
 }
 
@@ -69,7 +61,7 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     t->epochs = grown;
     t->epochs[t->epoch_count++] = *info;
     t->epoch = info->epoch + 1;
-    t->last_step_at = 0.0;
+    t->last_step_at = clq_now();
     clear_line(t);
     fprintf(t->talk, "epoch %llu  loss %.4f  accuracy %.4f", (unsigned long long)info->epoch + 1, info->train.loss,
             info->train.accuracy);
@@ -134,8 +126,8 @@ static clq_status prepare(training *t) {
     CLQ_TRY(clq_file_writer_try("--trace", o->trace));
     t->talk = clq_talk(o);
     t->terminal = strcmp(o->progress, "auto") == 0 && isatty(fileno(t->talk));
-    t->step_ms = clq_alloc(STEPS_KEPT, sizeof *t->step_ms);
-    if (!t->step_ms) return CLQ_MEMORY;
+    t->step_s = clq_alloc(STEPS_TIMED, sizeof *t->step_s);
+    if (!t->step_s) return CLQ_MEMORY;
     CLQ_TRY(clq_setup_model(&t->setup, o));
     CLQ_TRY(clq_setup_recall(&t->setup, o));
     CLQ_TRY(clq_data_reading_start(o, "train", &t->reading));
@@ -198,9 +190,11 @@ static void judge(const training *t, char *text, size_t bytes) {
 }
 
 static clq_status print_result(training *t) {
-    uint64_t kept = CLQ_MIN(t->steps, (uint64_t)STEPS_KEPT);
-    qsort(t->step_ms, kept, sizeof *t->step_ms, by_value);
-    double p50 = kept ? (double)t->step_ms[kept / 2] : 0.0, p95 = kept ? (double)t->step_ms[kept * 95 / 100] : 0.0;
+    size_t kept;
+    CLQ_TRY(clq_trainer_step_times(t->setup.trainer, STEPS_TIMED, t->step_s, &kept));
+    qsort(t->step_s, kept, sizeof *t->step_s, by_value);
+    double p50 = kept ? 1e3 * (double)t->step_s[kept / 2] : 0.0,
+           p95 = kept ? 1e3 * (double)t->step_s[kept * 95 / 100] : 0.0;
     const clq_epoch_info *best = best_epoch(t);
     json_t *epochs = json_array();
     for (size_t i = 0; i < t->epoch_count; i++) epochs = clq_json_append(epochs, describe_epoch(&t->epochs[i]));
@@ -229,10 +223,10 @@ static clq_status train(training *t) {
                           .steps = o->steps,
                           .validation = t->setup.test,
                           .context = t,
-                          .on_posted = note_step,
                           .on_step = o->log ? log_step : NULL,
                           .on_progress = show_progress,
                           .on_epoch = show_epoch};
+    t->last_step_at = clq_now();
     clq_status status = clq_fit(t->setup.trainer, t->setup.train, &fit);
     clear_line(t);
     if (status == CLQ_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup.trainer, o->trace));
@@ -283,7 +277,7 @@ clq_status clq_command_train(int argc, char **argv) {
     clq_data_reading_cancel(t.reading); /* where something else failed meanwhile */
     clq_data_reading_cancel(t.reading_test);
     clq_setup_release(&t.setup);
-    clq_free(t.step_ms);
+    clq_free(t.step_s);
     clq_free(t.epochs);
     return status;
 }

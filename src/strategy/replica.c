@@ -8,7 +8,9 @@
 
 void clq_replica_post(clq_replica *replica, const clq_command *command) {
     pthread_mutex_lock(&replica->mutex);
-    while (replica->posted - replica->taken == CLQ_COMMANDS_MAX) pthread_cond_wait(&replica->changed, &replica->mutex);
+    if (replica->posted - replica->taken == replica->ahead)
+        while (replica->posted - replica->taken > replica->ahead / 2)
+            pthread_cond_wait(&replica->changed, &replica->mutex);
     replica->commands[replica->posted++ % CLQ_COMMANDS_MAX] = *command;
     pthread_cond_signal(&replica->changed);
     pthread_mutex_unlock(&replica->mutex);
@@ -18,9 +20,8 @@ static clq_command take(clq_replica *replica) {
     pthread_mutex_lock(&replica->mutex);
     while (replica->posted == replica->taken) pthread_cond_wait(&replica->changed, &replica->mutex);
     clq_command command = replica->commands[replica->taken % CLQ_COMMANDS_MAX];
-    bool was_full = replica->posted - replica->taken == CLQ_COMMANDS_MAX;
     replica->taken++;
-    if (was_full) pthread_cond_signal(&replica->changed);
+    if (replica->posted - replica->taken == replica->ahead / 2) pthread_cond_signal(&replica->changed);
     pthread_mutex_unlock(&replica->mutex);
     return command;
 }
@@ -41,8 +42,6 @@ static clq_staging *next_slot(clq_replica *replica) {
     pthread_mutex_unlock(&replica->mutex);
     return slot;
 }
-
-void clq_replica_reserve(clq_replica *replica) { (void)next_slot(replica); }
 
 clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
@@ -77,7 +76,6 @@ static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_stag
         clq_rows_copy_samples(rows, clq_buffer_host(own->samples));
         clq_rows_copy_labels(rows, clq_buffer_host(own->labels));
     }
-    free_oldest_slot(replica);
     *out = own;
     return status;
 }
@@ -102,12 +100,7 @@ static clq_status upload(clq_replica *replica, clq_staging *staging, size_t coun
 static clq_status bring_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {
     clq_staging *staging = command->staged;
     clq_status status = free_read_slot(replica, staging);
-    if (command->rows.count > 0) {
-        if (status == CLQ_OK)
-            status = copy_rows(replica, &command->rows, &staging);
-        else
-            free_oldest_slot(replica);
-    }
+    if (status == CLQ_OK && command->rows.count > 0) status = copy_rows(replica, &command->rows, &staging);
     *out = staging;
     if (status != CLQ_OK || !staging) return status;
     return replica->reads_in_place ? clq_plan_set_input(replica->plan, staging->samples, staging->labels)
@@ -345,6 +338,16 @@ static clq_status trace(clq_replica *replica, const clq_command *command) {
                : clq_timeline_add(&replica->steps, began, names[command->kind], NULL, 0);
 }
 
+/* Devices are at most STEPS_AHEAD behind their thread, so its pace is theirs. */
+static void note_time(clq_replica *replica, clq_command_kind kind) {
+    double now = clq_now(), last = replica->step_ended;
+    if (!replica->step_s) return;
+    replica->step_ended = kind == CLQ_COMMAND_STEP || kind == CLQ_COMMAND_APPLY ? now : 0.0;
+    if (kind == CLQ_COMMAND_GRADIENTS || kind == CLQ_COMMAND_REDUCE) replica->step_ended = last; /* parts of one */
+    if (replica->step_ended != now || last == 0.0) return;
+    replica->step_s[replica->steps_timed++ % CLQ_STEP_TIMES] = (float)(now - last);
+}
+
 /* What a replica still has under way when training has failed is waited for so long: more than a few steps take, and
  * no more than anyone waits for an error's message. */
 static const double settle_s = 10.0;
@@ -356,7 +359,8 @@ static void drive(void *context) {
         if (!atomic_load(&replica->strategy->failed)) {
             clq_status status = replica->tracing ? trace(replica, &command) : carry_out(replica, &command);
             if (status != CLQ_OK) clq_strategy_fail(replica->strategy, status, replica);
-        } else if (command.staged || command.rows.count > 0) {
+            note_time(replica, command.kind);
+        } else if (command.staged) {
             free_oldest_slot(replica); /* the poster may be waiting for one */
         }
         clq_latch_count_down(command.latch);
@@ -406,6 +410,14 @@ static void close_slots(clq_staging *slots, unsigned count) {
     }
 }
 
+/* As many as take some ten milliseconds: the poster, and who interrupts it, wait for them. Most commands are steps. */
+static unsigned commands_ahead(const clq_plan *plan) {
+    const double flops_ahead = 1e9;
+    const unsigned least = 8;
+    double ahead = flops_ahead / CLQ_MAX(clq_plan_flops(plan), 1.0);
+    return CLQ_MAX(least, (unsigned)CLQ_MIN(ahead, (double)CLQ_COMMANDS_MAX));
+}
+
 clq_status clq_replica_open(clq_replica *replica, bool joined) {
     clq_plan_config plan = replica->strategy->config.plan;
     plan.capacity = (uint32_t)replica->share;
@@ -413,6 +425,11 @@ clq_status clq_replica_open(clq_replica *replica, bool joined) {
     replica->tracing = replica->strategy->config.trace_steps > 0;
     CLQ_TRY(clq_queue_create(replica->device, replica->tracing ? CLQ_QUEUE_TRACE : 0, &replica->queue));
     CLQ_TRY(clq_plan_create(replica->strategy->model, replica->device, &plan, &replica->plan));
+    replica->ahead = commands_ahead(replica->plan);
+    if (replica->index == 0) {
+        replica->step_s = clq_alloc(CLQ_STEP_TIMES, sizeof *replica->step_s);
+        if (!replica->step_s) return CLQ_MEMORY;
+    }
     return open_staging(replica);
 }
 
@@ -443,6 +460,7 @@ void clq_replica_close(clq_replica *replica) {
     close_slots(replica->staging, CLQ_STAGING_SLOTS_MAX);
     close_slots(replica->own, CLQ_OWN_SLOTS);
     clq_free(replica->buckets);
+    clq_free(replica->step_s);
     clq_free(replica->steps.spans);
     clq_free(replica->exchange.spans);
     clq_plan_destroy(replica->plan);

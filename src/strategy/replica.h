@@ -2,16 +2,18 @@
  *
  * The poster adds commands in order; the replica's thread takes them one by one. Rows of a dataset it copies itself
  * from where they lie. Rows of a caller's batch travel in staging slots: the poster fills the next free one and posts,
- * the replica's thread has the device read it and frees it. Either way a batch takes a slot, so the poster runs
- * ahead by as many steps as there are slots, and goes on when half of them are free. After a failure anywhere the
- * remaining commands are answered, not carried out. */
+ * the replica's thread has the device read it and frees it. A poster that finds no room, in the queue or the slots,
+ * goes on when half of it is free: waking costs a replica on the same core as much as a small launch. After a failure
+ * anywhere the remaining commands are answered, not carried out. */
 #ifndef CLQ_STRATEGY_REPLICA_H
 #define CLQ_STRATEGY_REPLICA_H
 
 #include "strategy/strategy.h"
 
-/* STEPS_AHEAD: how many steps may be enqueued before the device has got to their rows. */
-enum { CLQ_COMMANDS_MAX = 16, CLQ_STAGING_SLOTS_MAX = 8, CLQ_STEPS_AHEAD = 2, CLQ_OWN_SLOTS = CLQ_STEPS_AHEAD + 1 };
+/* STEPS_AHEAD: how many steps may be enqueued before the device has got to their rows. STEP_TIMES: of so many steps it
+ * is kept how long they took. */
+enum { CLQ_COMMANDS_MAX = 64, CLQ_STEP_TIMES = 4096 };
+enum { CLQ_STAGING_SLOTS_MAX = 8, CLQ_STEPS_AHEAD = 2, CLQ_OWN_SLOTS = CLQ_STEPS_AHEAD + 1 };
 
 /* Lets a poster wait until `remaining` parties have counted down. */
 typedef struct clq_latch {
@@ -88,6 +90,10 @@ typedef struct clq_replica {
     pthread_cond_t changed;
     clq_command commands[CLQ_COMMANDS_MAX];
     uint64_t posted, taken;
+    unsigned ahead; /* how many may be posted and not taken */
+    float *step_s;  /* (CLQ_STEP_TIMES) of steps right behind a step, in turn; replica 0's, else NULL */
+    uint64_t steps_timed;
+    double step_ended; /* 0: the last command was no step */
 } clq_replica;
 
 struct clq_strategy {
@@ -112,8 +118,6 @@ clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_stop(clq_replica *replica); /* ends its thread, after what was posted */
 void clq_replica_close(clq_replica *replica);
 void clq_replica_post(clq_replica *replica, const clq_command *command);
-/* Takes the next slot, once it is free, for rows that the replica is to copy. */
-void clq_replica_reserve(clq_replica *replica);
 /* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. */
 clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
 

@@ -111,7 +111,6 @@ clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, 
     for (unsigned r = 0; r < strategy->count; r++) {
         command.count = (uint32_t)strategy->counts[r];
         command.rows = clq_rows_part(rows, strategy->offsets[r], strategy->counts[r]);
-        if (command.count > 0) clq_replica_reserve(&strategy->replicas[r]);
         clq_replica_post(&strategy->replicas[r], &command);
     }
     return CLQ_OK;
@@ -217,6 +216,15 @@ clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, 
     return transfer(
         strategy, replica,
         (clq_command){.kind = CLQ_COMMAND_READ, .buffer = gradient, .offset = offset, .to = to, .bytes = bytes});
+}
+
+clq_status clq_strategy_step_times(clq_strategy *strategy, size_t most, float *seconds, size_t *count) {
+    CLQ_TRY(clq_strategy_wait(strategy)); /* its thread has nothing to do then */
+    const clq_replica *first = &strategy->replicas[0];
+    uint64_t kept = CLQ_MIN(first->steps_timed, (uint64_t)CLQ_STEP_TIMES);
+    *count = (size_t)CLQ_MIN(kept, (uint64_t)most);
+    for (size_t i = 0; i < *count; i++) seconds[i] = first->step_s[(first->steps_timed - *count + i) % CLQ_STEP_TIMES];
+    return CLQ_OK;
 }
 
 clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out) {

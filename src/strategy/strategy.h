@@ -1,7 +1,7 @@
 /* strategy: how replicas work together. A replica is a device, its queue, its plan, its staging memory and the thread
  * that drives it (replica.c). A strategy (strategy.c) posts commands to all replicas, in one order; each replica works
- * through its own queue of commands, so the poster runs ahead by a step while devices compute. Replicas meet only in
- * the crew's collectives.
+ * through its own queue of commands, so the poster runs ahead by some steps while devices compute. Replicas meet only
+ * in the crew's collectives.
  *
  * The first failure of any replica aborts the others' collectives; every later call returns it. */
 #ifndef CLQ_STRATEGY_H
@@ -51,6 +51,9 @@ const clq_tune_log *clq_strategy_tune_log(const clq_strategy *strategy);
 
 /* Seconds spent in exchanges so far. */
 clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy);
+
+/* As clq_trainer_step_times. */
+clq_status clq_strategy_step_times(clq_strategy *strategy, size_t most, float *seconds, size_t *count);
 
 typedef struct clq_replica_trace {
     clq_span *queue; /* the caller's: clq_free */

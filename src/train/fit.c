@@ -55,7 +55,6 @@ static clq_status tell_step(run *r) {
 static clq_status train_batch(run *r, const piece *p) {
     CLQ_TRY(r->by_rows ? clq_trainer_step_rows(r->trainer, &p->rows) : clq_step(r->trainer, &p->batch));
     r->batch++;
-    if (r->config->on_posted) r->config->on_posted(r->config->context, r->trainer->step);
     CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, p->count));
     CLQ_TRY(tell_step(r));
     return tell_progress(r);

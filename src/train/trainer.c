@@ -133,6 +133,11 @@ uint64_t clq_trainer_device_bytes(const clq_trainer *trainer) {
 
 clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer) { return clq_strategy_comm_times(trainer->strategy); }
 
+clq_status clq_trainer_step_times(clq_trainer *trainer, size_t most, float *seconds, size_t *count) {
+    *count = 0;
+    return clq_strategy_step_times(trainer->strategy, most, seconds, count);
+}
+
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset) {
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
     size_t elements = trainer->model->nodes[trainer->model->input - 1].elements;

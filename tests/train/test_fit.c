@@ -151,6 +151,50 @@ static void stopped_in_the_middle(void **state) {
         }
 }
 
+/* Each step right behind a step is timed, in one or by hand, and nothing else: neither the first, nor one behind
+ * something read. The times of all are no longer than all took. */
+static void steps_are_timed(void **state) {
+    (void)state;
+    variant v = {"pocl:0,pocl:1", CLQ_LOSS_SPARSE_CATEGORICAL, false, 0, true, 0};
+    clq_model *model = make_model();
+    clq_trainer *trainer = make_trainer(&v, model);
+    clq_dataset *data = open_data(&v);
+    float seconds[EPOCHS * SAMPLES];
+    size_t count;
+    const size_t an_epoch = SAMPLES / BATCH;
+    assert_ok(clq_trainer_step_times(trainer, CLQ_COUNT_OF(seconds), seconds, &count));
+    assert_int_equal(count, 0);
+    double began = clq_now();
+    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.epochs = EPOCHS}));
+    double took = clq_now() - began, sum = 0;
+    assert_ok(clq_trainer_step_times(trainer, CLQ_COUNT_OF(seconds), seconds, &count));
+    assert_int_equal(count, EPOCHS * (an_epoch - 1)); /* metrics are read behind each epoch */
+    for (size_t i = 0; i < count; i++) {
+        assert_true(seconds[i] > 0);
+        sum += (double)seconds[i];
+    }
+    assert_true(sum <= took);
+    assert_ok(clq_dataset_seek(data, 0, 0));
+    for (int i = 0; i < 3; i++) {
+        clq_batch batch;
+        bool more;
+        assert_ok(clq_dataset_next(data, &batch, &more));
+        assert_true(more);
+        assert_ok(clq_step_gradients(trainer, &batch));
+        assert_ok(clq_step_reduce(trainer));
+        assert_ok(clq_step_apply(trainer));
+    }
+    float last[2];
+    assert_ok(clq_trainer_step_times(trainer, CLQ_COUNT_OF(seconds), seconds, &count));
+    assert_int_equal(count, EPOCHS * (an_epoch - 1) + 2);
+    assert_ok(clq_trainer_step_times(trainer, CLQ_COUNT_OF(last), last, &count));
+    assert_int_equal(count, 2);
+    assert_memory_equal(last, seconds + EPOCHS * (an_epoch - 1), sizeof last);
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 static int start(void **state) {
     (void)state;
     for (int i = 0; i < SAMPLES; i++) {
@@ -168,10 +212,9 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integer_labels),
-        cmocka_unit_test(integer_labels_as_rows),
-        cmocka_unit_test(probabilities_as_labels),
-        cmocka_unit_test(stopped_in_the_middle),
+        cmocka_unit_test(integer_labels),          cmocka_unit_test(integer_labels_as_rows),
+        cmocka_unit_test(probabilities_as_labels), cmocka_unit_test(stopped_in_the_middle),
+        cmocka_unit_test(steps_are_timed),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
