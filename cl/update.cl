@@ -3,11 +3,12 @@
 
 #define FOR_TAIL(i, vectors, tail) FOR_MY_FROM (i, (size_t)(vectors) * VEC, (size_t)(vectors) * VEC + (tail))
 
-/* RANKS replicas of whom each updates a part: it adds everybody's gradient, rank 0's first, and keeps the sum in the
- * place of its own; the new weights go where peers' gradients were, from where they take them. (What is read from
- * another core's cache is written there, too: then it comes back with the right to be written, and a line travels twice
- * in a step. Weights written to peers' weights travel four times, and where two cores share no cache cost five times as
- * much.) w and g are its own; peers' come in the order of ranks from its own on, and round. */
+/* RANKS replicas of whom each updates a part: it adds everybody's gradient, rank 0's first, and writes the new weights
+ * where these gradients were. There they stay: weights and gradients change places, and the sum is kept where its own
+ * weights were. (What is read from another core's cache is written there, too: so it comes back with the right to be
+ * written, and a line travels twice in a step. New weights in the place of old ones travel four times, which costs five
+ * times as much where two cores share no cache.) w and g are its own; peers' come in the order of ranks from its own
+ * on, and round. */
 #ifndef RANKS
 #define RANKS 1
 #endif
@@ -27,28 +28,26 @@
     gs[rank] = g;                                                                                                      \
     FOR_PEERS(TAKE_PEER)
 
-ALWAYS_INLINE floatv gradient_vector(global float *const *gs, int rank, size_t i) {
+ALWAYS_INLINE floatv gradient_vector(global float *const *gs, size_t i) {
     floatv sum = LOADV_ALIGNED(gs[0] + i * VEC);
     UNROLL for (int r = 1; r < RANKS; r++) sum += LOADV_ALIGNED(gs[r] + i * VEC);
-    if (RANKS > 1) STOREV_ALIGNED(sum, gs[rank] + i * VEC);
     return sum;
 }
 
-ALWAYS_INLINE float gradient_float(global float *const *gs, int rank, size_t i) {
+ALWAYS_INLINE float gradient_float(global float *const *gs, size_t i) {
     float sum = gs[0][i];
     UNROLL for (int r = 1; r < RANKS; r++) sum += gs[r][i];
-    if (RANKS > 1) gs[rank][i] = sum;
     return sum;
 }
 
-ALWAYS_INLINE void set_vector(global float *w, global float *const *gs, int rank, size_t i, floatv weights) {
-    STOREV_ALIGNED(weights, w + i * VEC);
-    UNROLL for (int r = 1; r < RANKS; r++) STOREV_ALIGNED(weights, gs[(rank + r) % RANKS] + i * VEC);
+ALWAYS_INLINE void set_vector(global float *w, global float *const *gs, size_t i, floatv weights, floatv gradient) {
+    STOREV_ALIGNED(RANKS == 1 ? weights : gradient, w + i * VEC);
+    UNROLL for (int r = 0; r < RANKS && RANKS > 1; r++) STOREV_ALIGNED(weights, gs[r] + i * VEC);
 }
 
-ALWAYS_INLINE void set_float(global float *w, global float *const *gs, int rank, size_t i, float weight) {
-    w[i] = weight;
-    UNROLL for (int r = 1; r < RANKS; r++) gs[(rank + r) % RANKS][i] = weight;
+ALWAYS_INLINE void set_float(global float *w, global float *const *gs, size_t i, float weight, float gradient) {
+    w[i] = RANKS == 1 ? weight : gradient;
+    UNROLL for (int r = 0; r < RANKS && RANKS > 1; r++) gs[r][i] = weight;
 }
 
 /* What the weights move by. */
@@ -63,19 +62,24 @@ KERNEL void update_sgd(global float *w, global float *g, global float *v, int ve
     TAKE_GRADIENTS
 #ifdef MOMENTUM
     FOR_MY (i, vectors) {
-        floatv gradient = gradient_vector(gs, rank, i), velocity = momentum * LOADV_ALIGNED(v + i * VEC) - rate * gradient;
+        floatv gradient = gradient_vector(gs, i), velocity = momentum * LOADV_ALIGNED(v + i * VEC) - rate * gradient;
         STOREV_ALIGNED(velocity, v + i * VEC);
-        set_vector(w, gs, rank, i, LOADV_ALIGNED(w + i * VEC) + MOVE(velocity, gradient));
+        set_vector(w, gs, i, LOADV_ALIGNED(w + i * VEC) + MOVE(velocity, gradient), gradient);
     }
     FOR_TAIL (i, vectors, tail) {
-        float gradient = gradient_float(gs, rank, i), velocity = momentum * v[i] - rate * gradient;
+        float gradient = gradient_float(gs, i), velocity = momentum * v[i] - rate * gradient;
         v[i] = velocity;
-        set_float(w, gs, rank, i, w[i] + MOVE(velocity, gradient));
+        set_float(w, gs, i, w[i] + MOVE(velocity, gradient), gradient);
     }
 #else
-    FOR_MY (i, vectors)
-        set_vector(w, gs, rank, i, LOADV_ALIGNED(w + i * VEC) - rate * gradient_vector(gs, rank, i));
-    FOR_TAIL (i, vectors, tail) set_float(w, gs, rank, i, w[i] - rate * gradient_float(gs, rank, i));
+    FOR_MY (i, vectors) {
+        floatv gradient = gradient_vector(gs, i);
+        set_vector(w, gs, i, LOADV_ALIGNED(w + i * VEC) - rate * gradient, gradient);
+    }
+    FOR_TAIL (i, vectors, tail) {
+        float gradient = gradient_float(gs, i);
+        set_float(w, gs, i, w[i] - rate * gradient, gradient);
+    }
 #endif
 }
 
@@ -84,28 +88,20 @@ KERNEL void update_adam(global float *w, global float *g, global float *m, globa
                         FOR_PEERS(PEER_GRADIENT)) {
     TAKE_GRADIENTS
     FOR_MY (i, vectors) {
-        floatv gradient = gradient_vector(gs, rank, i), m1 = LOADV_ALIGNED(m + i * VEC), v1 = LOADV_ALIGNED(v + i * VEC);
+        floatv gradient = gradient_vector(gs, i), m1 = LOADV_ALIGNED(m + i * VEC), v1 = LOADV_ALIGNED(v + i * VEC);
         m1 += (gradient - m1) * fresh1;
         v1 += (gradient * gradient - v1) * fresh2;
         STOREV_ALIGNED(m1, m + i * VEC);
         STOREV_ALIGNED(v1, v + i * VEC);
-        set_vector(w, gs, rank, i, LOADV_ALIGNED(w + i * VEC) - rate * m1 / (sqrt(v1) + epsilon));
+        set_vector(w, gs, i, LOADV_ALIGNED(w + i * VEC) - rate * m1 / (sqrt(v1) + epsilon), gradient);
     }
     FOR_TAIL (i, vectors, tail) {
-        float gradient = gradient_float(gs, rank, i), m1 = m[i], v1 = v[i];
+        float gradient = gradient_float(gs, i), m1 = m[i], v1 = v[i];
         m1 += (gradient - m1) * fresh1;
         v1 += (gradient * gradient - v1) * fresh2;
         m[i] = m1;
         v[i] = v1;
-        set_float(w, gs, rank, i, w[i] - rate * m1 / (sqrt(v1) + epsilon));
-    }
-}
-
-/* The weights that peers have put where the gradient was: all but those of vectors first .. first + own - 1. */
-KERNEL void take_weights(global float *w, global const float *g, int first, int own, int vectors) {
-    FOR_MY (i, vectors - own) {
-        size_t from = i < (size_t)first ? i : i + own;
-        STOREV_ALIGNED(LOADV_ALIGNED(g + from * VEC), w + from * VEC);
+        set_float(w, gs, i, w[i] - rate * m1 / (sqrt(v1) + epsilon), gradient);
     }
 }
 

@@ -117,18 +117,19 @@ void clq_plan_set_rate(clq_plan *plan, float rate);
 
 /* ---- updates that replicas shard (update.c) ----
  * Plans of one model on CPU devices, whose memory is the host's, can do NORM and UPDATE together: each updates its part
- * of the arenas, for which it adds all gradients, that of rank 0 first, and hands the weights to the others in their
- * gradients' memory. Of a plan's gradient and optimizer state its part alone is what it would be then. */
+ * of the arenas, for which it adds all gradients, that of rank 0 first, and writes the new weights where all gradients
+ * were. Then parameters and gradient change places. Of a plan's gradient and optimizer state its part alone is what it
+ * would be otherwise. */
 
-/* Whether it can with so many. Not where the gradient's norms are wanted. */
+/* Whether it can with so many. Only plans that are joined, and not where the gradient's norms are wanted. */
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
 /* Prepares plan `rank` of plans[ranks], all of which can. End the sharding of all before any is destroyed. */
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank);
 void clq_plan_end_sharding(clq_plan *plan); /* takes NULL; also where it was not begun */
 /* The plan's part, by the rate that is set: once all gradients are whole. */
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue);
-/* The others' parts of the parameters: once all have done theirs, and before the plan runs again. */
-clq_status clq_plan_take_weights(clq_plan *plan, clq_queue *queue);
+/* Parameters and gradient change places: once all have done their parts, before the plan runs again. */
+clq_status clq_plan_turn(clq_plan *plan);
 /* Which bytes of the arenas plan `rank` keeps up. */
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
 
@@ -160,8 +161,8 @@ clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out
  * gaps zero. */
 enum { CLQ_VARIABLE_ALIGN = 512 };
 size_t clq_plan_arena_bytes(const clq_plan *plan);
-clq_buffer *clq_plan_parameters(const clq_plan *plan);
-clq_buffer *clq_plan_gradient(const clq_plan *plan); /* NULL without update */
+clq_buffer *clq_plan_parameters(const clq_plan *plan); /* until clq_plan_turn */
+clq_buffer *clq_plan_gradient(const clq_plan *plan);   /* NULL without update; likewise */
 unsigned clq_plan_optimizer_slots(const clq_plan *plan);
 clq_buffer *clq_plan_optimizer_slot(const clq_plan *plan, unsigned slot);
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable); /* bytes into the arena */

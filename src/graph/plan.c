@@ -259,7 +259,8 @@ void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale) {
 void clq_plan_set_slot(clq_plan *plan, uint32_t slot) { clq_list_set_int(plan->list, CLQ_PARAM_SLOT, (int)slot); }
 void clq_plan_set_rate(clq_plan *plan, float rate) {
     clq_list_set_float(plan->list, CLQ_PARAM_RATE, rate);
-    if (plan->sharded.list) clq_list_set_float(plan->sharded.list, CLQ_PARAM_RATE, rate);
+    for (unsigned i = 0; i < 2 && plan->sharded.lists[i]; i++)
+        clq_list_set_float(plan->sharded.lists[i], CLQ_PARAM_RATE, rate);
 }
 
 size_t clq_plan_arena_bytes(const clq_plan *plan) { return plan->arena_bytes; }

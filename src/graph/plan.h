@@ -7,10 +7,12 @@
 
 enum { CLQ_OPTIMIZER_SLOTS_MAX = 2 };
 
-/* A part of all replicas' updates, as a launch list of its own. */
+/* A part of all replicas' updates, as a launch list of its own: one from weights to gradients as they are at first, and
+ * one from where they have changed places. */
 typedef struct clq_sharded_update {
-    clq_list *list; /* NULL: the update is not sharded */
-    clq_buffer *aliases[CLQ_UPDATE_RANKS_MAX - 1];
+    clq_list *lists[2]; /* NULL: the update is not sharded */
+    unsigned turn;      /* which is next */
+    clq_buffer *aliases[2 * (CLQ_UPDATE_RANKS_MAX - 1)];
     unsigned alias_count;
 } clq_sharded_update;
 

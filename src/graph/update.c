@@ -33,7 +33,7 @@ static size_t part_begin(const clq_plan *plan, unsigned rank, unsigned ranks) {
 }
 
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks) {
-    if (!plan->config.update || plan->config.gradient_norms) return false;
+    if (!plan->config.update || plan->config.gradient_norms || !clq_list_is_joined(plan->list)) return false;
     if (ranks < 2 || ranks > CLQ_UPDATE_RANKS_MAX || plan->arena_bytes / CLQ_VARIABLE_ALIGN < ranks) return false;
     return clq_device_get_info(plan->device)->type == CLQ_DEVICE_CPU && clq_buffer_host(plan->parameters) &&
            clq_buffer_host(plan->gradient);
@@ -45,50 +45,65 @@ static clq_value arena(clq_list *list, const char *name, clq_buffer *buffer) {
     return value;
 }
 
-static clq_status peer_gradient(clq_plan *plan, const clq_buffer *of, clq_value *out) {
+static clq_status add_peer(clq_plan *plan, clq_list *list, const clq_buffer *gradient, clq_value *out) {
     clq_sharded_update *sharded = &plan->sharded;
     clq_buffer **alias = &sharded->aliases[sharded->alias_count];
-    CLQ_TRY(clq_buffer_alias(plan->device, of, alias));
+    CLQ_TRY(clq_buffer_alias(plan->device, gradient, alias));
     sharded->alias_count++;
-    *out = arena(sharded->list, "a peer's gradient", *alias);
+    *out = arena(list, "a peer's gradient", *alias);
     return CLQ_OK;
 }
 
-clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank) {
-    clq_sharded_update *sharded = &plan->sharded;
-    CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &sharded->list));
-    size_t begin = part_begin(plan, rank, ranks), end = part_begin(plan, rank + 1, ranks);
-    clq_update_arenas arenas = {.w = arena(sharded->list, "parameters", plan->parameters),
-                                .g = arena(sharded->list, "gradient", plan->gradient),
+/* turn 1: where weights and gradients have changed places. */
+static clq_status make_list(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
+    CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.lists[turn]));
+    clq_list *list = plan->sharded.lists[turn];
+    size_t begin, end;
+    clq_plan_updated_part(plan, ranks, rank, &begin, &end);
+    clq_update_arenas arenas = {.w = arena(list, "parameters", turn ? plan->gradient : plan->parameters),
+                                .g = arena(list, "gradient", turn ? plan->parameters : plan->gradient),
                                 .first = begin / sizeof(float),
                                 .floats = (end - begin) / sizeof(float),
                                 .ranks = ranks,
                                 .rank = rank};
     clq_value states[CLQ_OPTIMIZER_SLOTS_MAX];
-    for (unsigned i = 0; i < plan->optimizer_slots; i++)
-        states[i] = arena(sharded->list, "optimizer state", plan->optimizer[i]);
+    for (unsigned i = 0; i < plan->optimizer_slots; i++) states[i] = arena(list, "optimizer state", plan->optimizer[i]);
     name_states(&arenas, states, plan->optimizer_slots);
-    for (unsigned i = 0; i + 1 < ranks; i++)
-        CLQ_TRY(peer_gradient(plan, plans[(rank + 1 + i) % ranks]->gradient, &arenas.peers[i]));
-    add_update(plan, sharded->list, &arenas);
-    clq_update_take(sharded->list, &arenas, plan->arena_bytes / sizeof(float));
-    return clq_list_bind(sharded->list);
+    for (unsigned i = 0; i + 1 < ranks; i++) {
+        const clq_plan *peer = plans[(rank + 1 + i) % ranks];
+        CLQ_TRY(add_peer(plan, list, turn ? peer->parameters : peer->gradient, &arenas.peers[i]));
+    }
+    add_update(plan, list, &arenas);
+    return clq_list_bind(list);
+}
+
+clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank) {
+    for (unsigned turn = 0; turn < 2; turn++) CLQ_TRY(make_list(plan, plans, ranks, rank, turn));
+    return CLQ_OK;
 }
 
 void clq_plan_end_sharding(clq_plan *plan) {
     if (!plan) return;
     clq_sharded_update *sharded = &plan->sharded;
-    clq_list_destroy(sharded->list); /* its kernels and views go before the buffers */
+    for (unsigned i = 0; i < 2; i++) clq_list_destroy(sharded->lists[i]); /* kernels and views before the buffers */
     for (unsigned i = 0; i < sharded->alias_count; i++) clq_buffer_destroy(sharded->aliases[i]);
     *sharded = (clq_sharded_update){0};
 }
 
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue) {
-    return clq_list_run(plan->sharded.list, queue, 0, 1);
+    clq_list *list = plan->sharded.lists[plan->sharded.turn];
+    return clq_list_run(list, queue, 0, clq_list_launch_count(list));
 }
 
-clq_status clq_plan_take_weights(clq_plan *plan, clq_queue *queue) {
-    return clq_list_run(plan->sharded.list, queue, 1, 2);
+/* Backward makes the gradients of all variables, so no old weights are left among them: a model has none off the way
+ * from its input to its output. */
+clq_status clq_plan_turn(clq_plan *plan) {
+    clq_buffer *weights = plan->gradient;
+    CLQ_TRY(clq_list_swap(plan->list, plan->parameters, plan->gradient));
+    plan->gradient = plan->parameters;
+    plan->parameters = weights;
+    plan->sharded.turn = 1 - plan->sharded.turn;
+    return CLQ_OK;
 }
 
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end) {

@@ -241,6 +241,19 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
     return CLQ_OK;
 }
 
+clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b) {
+    if (!list->sequence) return clq_fail(CLQ_STATE, "buffers change places in a launch list that is not one launch");
+    if (clq_buffer_bytes(a) != clq_buffer_bytes(b))
+        return clq_fail(CLQ_ARGUMENT, "buffers of %zu and %zu bytes change places", clq_buffer_bytes(a),
+                        clq_buffer_bytes(b));
+    CLQ_TRY(clq_sequence_swap(list->sequence, a, b));
+    for (size_t i = 0; i < list->value_count; i++) {
+        clq_value_slot *slot = &list->values[i];
+        if (slot->buffer == a || slot->buffer == b) slot->buffer = slot->buffer == a ? b : a;
+    }
+    return CLQ_OK;
+}
+
 /* ---- running ---- */
 
 void clq_list_set_int(clq_list *list, clq_param param, int value) { list->params[param].as_int = value; }

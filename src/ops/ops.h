@@ -111,6 +111,8 @@ bool clq_list_is_joined(const clq_list *list); /* once bound: whether it is one 
 /* Another buffer of the same size for an external value that was placed as the whole of one and is read only, between
  * runs: for what arrives in turn in several buffers. It must outlive the launches. */
 clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer);
+/* Two buffers of one size change places, for all values in them, between runs of a list that is one. */
+clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b);
 void clq_list_set_int(clq_list *list, clq_param param, int value);
 void clq_list_set_float(clq_list *list, clq_param param, float value);
 /* Enqueues launches [first, end) on an in-order queue of the list's device for COUNT examples. No allocation, no
@@ -325,8 +327,8 @@ void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, c
 enum { CLQ_UPDATE_RANKS_MAX = 8 };
 
 /* Flat arenas, and the part of them that is updated. Replicas on the same memory can shard an update: each has a part
- * of its own, adds all gradients there, that of rank 0 first, and keeps the sum in its own; it updates its weights and
- * writes them where the peers' gradients were, too, from where clq_update_take gets them. */
+ * of its own, adds all gradients there, that of rank 0 first, and writes the new weights where all gradients were;
+ * where its own weights were, it leaves the sum. (So weights and gradients have changed places.) */
 typedef struct clq_update_arenas {
     clq_value w, g;
     clq_value m, v;                            /* Adam's moments; v: SGD's velocity, NO_VALUE without momentum */
@@ -340,8 +342,6 @@ void clq_update_sgd(clq_list *list, const clq_update_arenas *arenas, float momen
 /* Keras Adam: m += (g - m)(1 - b1); v += (g^2 - v)(1 - b2); w -= RATE * m / (sqrt(v) + epsilon), where the caller's
  * RATE is lr * sqrt(1 - b2^t) / (1 - b1^t), in double on the host. */
 void clq_update_adam(clq_list *list, const clq_update_arenas *arenas, double beta1, double beta2, double epsilon);
-/* w = g but for the arenas' part, of arenas with so many floats. All are multiples of the device's vector. */
-void clq_update_take(clq_list *list, const clq_update_arenas *arenas, size_t floats);
 /* out[index] (f32) = sum of squares of x, summed pairwise in a fixed order. */
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index);
 

@@ -294,6 +294,15 @@ clq_status clq_sequence_replace(clq_sequence *sequence, const clq_buffer *before
     return CLQ_OK;
 }
 
+clq_status clq_sequence_swap(clq_sequence *sequence, clq_buffer *a, clq_buffer *b) {
+    clq_caller *caller = &sequence->caller;
+    for (size_t k = 0; k < caller->buffer_count; k++) {
+        clq_buffer *buffer = caller->buffers[k];
+        if (buffer == a || buffer == b) CLQ_TRY(clq_caller_set_buffer(caller, k, buffer == a ? b : a));
+    }
+    return CLQ_OK;
+}
+
 clq_status clq_sequence_run(clq_sequence *sequence, clq_queue *queue, size_t first, size_t end) {
     if (first == end) return CLQ_OK;
     bool open = sequence->groups == 1 && sequence->list->helpers > 0;

@@ -54,6 +54,8 @@ clq_status clq_sequence_create(clq_list *list, clq_sequence **out);
 void clq_sequence_destroy(clq_sequence *sequence); /* takes NULL */
 /* Another buffer in the place of one that values are placed in. */
 clq_status clq_sequence_replace(clq_sequence *sequence, const clq_buffer *before, clq_buffer *buffer);
+/* Two of them change places. */
+clq_status clq_sequence_swap(clq_sequence *sequence, clq_buffer *a, clq_buffer *b);
 /* Launches first .. end - 1, by the list's parameters. */
 clq_status clq_sequence_run(clq_sequence *sequence, clq_queue *queue, size_t first, size_t end);
 

@@ -67,22 +67,6 @@ void clq_update_adam(clq_list *list, const clq_update_arenas *a, double beta1, d
     end_update(list, a, &cut, 11, arrays);
 }
 
-void clq_update_take(clq_list *list, const clq_update_arenas *a, size_t floats) {
-    size_t taken = floats - a->floats;
-    clq_cut cut = flat_cut(list, taken, 2);
-    char options[CLQ_CUT_OPTIONS];
-    assert(floats % cut.lanes == 0 && a->first % cut.lanes == 0 && a->floats % cut.lanes == 0);
-    clq_cut_options(&cut, options, "%s", "");
-    clq_launch_begin(list, "take weights", "update", options, "take_weights");
-    clq_launch_value(list, a->w, CLQ_WRITES);
-    clq_launch_value(list, a->g, CLQ_READS);
-    clq_launch_int(list, clq_cut_int(a->first / cut.lanes));
-    clq_launch_int(list, clq_cut_int(a->floats / cut.lanes));
-    clq_launch_int(list, clq_cut_int(floats / cut.lanes));
-    clq_cut_work(list, &cut);
-    clq_launch_cost(list, 0, 0, (double)taken * sizeof(float) * 2, 0);
-}
-
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index) {
     assert(offset_bytes % sizeof(float) == 0);
     clq_cut cut = flat_cut(list, floats, 1);

@@ -215,26 +215,29 @@ static clq_status backward_and_reduce(clq_replica *replica) {
     return status;
 }
 
+typedef struct sharded {
+    clq_replica *replica;
+    float rate;
+} sharded;
+
+/* When all have come: until then others who help read the plan's parameters. */
 static clq_status update_part(void *context) {
-    clq_replica *replica = context;
+    const sharded *update = context;
+    clq_replica *replica = update->replica;
+    clq_plan_set_rate(replica->plan, update->rate);
     return clq_plan_run_sharded_update(replica->plan, replica->queue);
 }
 
 /* The gradient is added up by those who update: one way through it less, and half of the other. */
 static clq_status reduce_and_apply_together(clq_replica *replica, const clq_command *command) {
     clq_crew *crew = replica->strategy->crew;
-    if (replica->tracing) CLQ_TRY(clq_queue_finish(replica->queue));
-    double began = replica->tracing ? clq_now() : 0.0;
     uint64_t before = clq_crew_busy_ns(crew);
-    clq_plan_set_rate(replica->plan, command->rate);
+    sharded update = {replica, command->rate};
     CLQ_TRY(clq_crew_run(
         crew, replica->index,
-        &(clq_task){.collective = CLQ_BARRIER, .queue = replica->queue, .between = update_part, .context = replica}));
+        &(clq_task){.collective = CLQ_BARRIER, .queue = replica->queue, .between = update_part, .context = &update}));
     if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
-    CLQ_TRY(clq_plan_take_weights(replica->plan, replica->queue));
-    CLQ_TRY(clq_queue_flush(replica->queue));
-    if (!replica->tracing) return CLQ_OK;
-    return clq_timeline_add(&replica->exchange, began, "sharded update", "bytes", clq_plan_arena_bytes(replica->plan));
+    return clq_plan_turn(replica->plan);
 }
 
 /* Every rank's part of an arena to the others. */
@@ -285,7 +288,18 @@ static clq_status predict(clq_replica *replica, const clq_command *command) {
     return clq_queue_read(replica->queue, clq_plan_output(replica->plan), 0, command->to, command->bytes, true);
 }
 
+static clq_buffer *memory_of(const clq_replica *replica, clq_memory memory) {
+    switch (memory) {
+    case CLQ_PARAMETERS: return clq_plan_parameters(replica->plan);
+    case CLQ_GRADIENT: return clq_plan_gradient(replica->plan);
+    case CLQ_METRICS: return clq_plan_metrics(replica->plan);
+    case CLQ_NORMS: return clq_plan_norms(replica->plan);
+    }
+    return NULL;
+}
+
 static clq_status carry_out(clq_replica *replica, const clq_command *command) {
+    clq_buffer *memory = memory_of(replica, command->memory);
     switch (command->kind) {
     case CLQ_COMMAND_STEP: return step(replica, command);
     case CLQ_COMMAND_GRADIENTS: return gradients(replica, command);
@@ -296,9 +310,9 @@ static clq_status carry_out(clq_replica *replica, const clq_command *command) {
     case CLQ_COMMAND_COLLECT_STATE: return collect_state(replica);
     case CLQ_COMMAND_PREDICT: return predict(replica, command);
     case CLQ_COMMAND_READ:
-        return clq_queue_read(replica->queue, command->buffer, command->offset, command->to, command->bytes, true);
+        return clq_queue_read(replica->queue, memory, command->offset, command->to, command->bytes, true);
     case CLQ_COMMAND_WRITE:
-        return clq_queue_write(replica->queue, command->buffer, command->offset, command->from, command->bytes, true);
+        return clq_queue_write(replica->queue, memory, command->offset, command->from, command->bytes, true);
     case CLQ_COMMAND_SYNC: return clq_queue_finish(replica->queue);
     case CLQ_COMMAND_STOP: break;
     }

@@ -38,14 +38,17 @@ typedef enum clq_command_kind {
     CLQ_COMMAND_STOP
 } clq_command_kind;
 
+/* Which of a plan's buffers: its arenas change places while commands wait. */
+typedef enum clq_memory { CLQ_PARAMETERS, CLQ_GRADIENT, CLQ_METRICS, CLQ_NORMS } clq_memory;
+
 typedef struct clq_command {
     clq_command_kind kind;
     struct clq_staging *staged; /* STEP, GRADIENTS, FORWARD, PREDICT: the rows. NULL where count is 0, and for */
     clq_rows rows;              /* STEP: those that the replica is to copy; count 0: none */
     uint32_t count, slot;
     float scale, rate;
-    clq_latch *latch;   /* counted down when the command is done. May be NULL */
-    clq_buffer *buffer; /* READ, WRITE */
+    clq_latch *latch;  /* counted down when the command is done. May be NULL */
+    clq_memory memory; /* READ, WRITE */
     size_t offset, bytes;
     void *to;         /* READ, PREDICT */
     const void *from; /* WRITE */

@@ -164,7 +164,7 @@ clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uin
     for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++) {
         status = transfer(strategy, r,
                           (clq_command){.kind = CLQ_COMMAND_READ,
-                                        .buffer = clq_plan_metrics(strategy->replicas[r].plan),
+                                        .memory = CLQ_METRICS,
                                         .offset = (size_t)first * 2 * sizeof(float),
                                         .to = host,
                                         .bytes = (size_t)count * 2 * sizeof(float)});
@@ -178,44 +178,38 @@ clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uin
 }
 
 clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares) {
-    clq_buffer *norms = clq_plan_norms(strategy->replicas[0].plan);
-    if (!norms) return clq_fail(CLQ_STATE, "this trainer does not measure its gradient: set measure_gradient");
+    if (!clq_plan_norms(strategy->replicas[0].plan))
+        return clq_fail(CLQ_STATE, "this trainer does not measure its gradient: set measure_gradient");
     return transfer(strategy, 0,
                     (clq_command){.kind = CLQ_COMMAND_READ,
-                                  .buffer = norms,
+                                  .memory = CLQ_NORMS,
                                   .to = squares,
                                   .bytes = strategy->model->variable_count * sizeof(float)});
 }
 
 clq_status clq_strategy_write_parameters(clq_strategy *strategy, size_t offset, const void *from, size_t bytes) {
     for (unsigned r = 0; r < strategy->count; r++)
-        CLQ_TRY(transfer(strategy, r,
-                         (clq_command){.kind = CLQ_COMMAND_WRITE,
-                                       .buffer = clq_plan_parameters(strategy->replicas[r].plan),
-                                       .offset = offset,
-                                       .from = from,
-                                       .bytes = bytes}));
+        CLQ_TRY(transfer(
+            strategy, r,
+            (clq_command){
+                .kind = CLQ_COMMAND_WRITE, .memory = CLQ_PARAMETERS, .offset = offset, .from = from, .bytes = bytes}));
     return CLQ_OK;
 }
 
 clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica, size_t offset, void *to,
                                         size_t bytes) {
-    return transfer(strategy, replica,
-                    (clq_command){.kind = CLQ_COMMAND_READ,
-                                  .buffer = clq_plan_parameters(strategy->replicas[replica].plan),
-                                  .offset = offset,
-                                  .to = to,
-                                  .bytes = bytes});
+    return transfer(
+        strategy, replica,
+        (clq_command){.kind = CLQ_COMMAND_READ, .memory = CLQ_PARAMETERS, .offset = offset, .to = to, .bytes = bytes});
 }
 
 clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes) {
-    clq_buffer *gradient = clq_plan_gradient(strategy->replicas[replica].plan);
-    if (!gradient) return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
+    if (!strategy->config.plan.update) return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
     if (strategy->gradient_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT_GRADIENT});
     strategy->gradient_is_apart = false;
     return transfer(
         strategy, replica,
-        (clq_command){.kind = CLQ_COMMAND_READ, .buffer = gradient, .offset = offset, .to = to, .bytes = bytes});
+        (clq_command){.kind = CLQ_COMMAND_READ, .memory = CLQ_GRADIENT, .offset = offset, .to = to, .bytes = bytes});
 }
 
 clq_status clq_strategy_step_times(clq_strategy *strategy, size_t most, float *seconds, size_t *count) {
@@ -285,7 +279,7 @@ static clq_status create_reducers(clq_strategy *strategy) {
 }
 
 /* Replicas whose memory is the host's shard the update, unless buckets of the gradient are exchanged before backward
- * ends. */
+ * ends, or launches are to be seen one by one. */
 static clq_status shard_updates(clq_strategy *strategy) {
     clq_plan *plans[CLQ_REPLICAS_MAX];
     bool all = strategy->crew && clq_crew_is_direct(strategy->crew);
@@ -473,9 +467,10 @@ const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica
 }
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
     const clq_replica *r = &strategy->replicas[replica];
-    size_t parts = !strategy->crew ? 1 : r->reducer ? r->bucket_count + 2 : 2;  /* as of replica.c's step */
-    return clq_plan_calls(r->plan, parts) + (strategy->shards_updates ? 1 : 0); /* taking the weights */
+    size_t parts = !strategy->crew ? 1 : r->reducer ? r->bucket_count + 2 : 2; /* as of replica.c's step */
+    return clq_plan_calls(r->plan, parts);
 }
+bool clq_strategy_shards_updates(const clq_strategy *strategy) { return strategy->shards_updates; }
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
     size_t per_replica = strategy->replicas[0].share, before = replica * per_replica;
     size_t batch = strategy->config.global_batch;

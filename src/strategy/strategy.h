@@ -44,6 +44,7 @@ clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
 /* How often a replica's device is called for a step; uploads and exchanges not counted. */
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica);
+bool clq_strategy_shards_updates(const clq_strategy *strategy);            /* in steps */
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of a full global batch */
 
 /* What was measured before the plans were made, once for devices that are alike; .replica is the first of them. */
