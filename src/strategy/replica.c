@@ -132,13 +132,23 @@ static clq_status forward(clq_replica *replica, const clq_command *command) {
 }
 
 static const double begin_patience_s = 1e-3;
+/* Of what the own gradient took: who is late by less is done sooner than help would have brought its caches along. */
+static const double help_patience = 0.03;
 
-/* Whether the other is computing the gradient of the step that this one has ended: it may be about to begin. */
+/* Whether the count reaches the step before the time is over, or everything ends. */
+static bool comes_to(const clq_replica *replica, atomic_uint_fast64_t *count, uint64_t step, double seconds) {
+    for (double until = clq_now() + seconds; atomic_load(count) < step;)
+        if (clq_now() > until || atomic_load(&replica->strategy->failed)) return false;
+    return true;
+}
+
+/* Whether the other is computing the gradient of the step that this one has ended, and will be for a while: it may be
+ * about to begin, or to end. */
 static bool is_at_work(const clq_replica *replica, clq_replica *other) {
     uint64_t step = atomic_load(&replica->ended);
-    for (double until = clq_now() + begin_patience_s; atomic_load(&other->begun) < step;)
-        if (clq_now() > until || atomic_load(&replica->strategy->failed)) return false;
-    return atomic_load(&other->ended) < step;
+    if (!comes_to(replica, &other->begun, step, begin_patience_s)) return false;
+    bool ends = comes_to(replica, &other->ended, step, help_patience * replica->gradient_s);
+    return !ends && !atomic_load(&replica->strategy->failed);
 }
 
 /* Takes over what the others have not begun yet, while there is nothing else to do but to wait for them. None of them
@@ -162,8 +172,10 @@ static clq_status gradients_together(clq_replica *replica, const clq_command *co
     set_step(replica, command);
     clq_plan_set_helpers(replica->plan, replica->strategy->count - 1);
     atomic_fetch_add(&replica->begun, 1);
+    double began = clq_now();
     CLQ_TRY(run_on_rows(replica, rows, CLQ_SEGMENT_BACKWARD));
     CLQ_TRY(clq_queue_flush(replica->queue));
+    replica->gradient_s = clq_now() - began;
     atomic_fetch_add(&replica->ended, 1);
     clq_plan_set_helpers(replica->plan, 0);
     return help_others(replica);

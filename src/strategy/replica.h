@@ -83,6 +83,7 @@ typedef struct clq_replica {
     unsigned next_under_way;
     clq_helper **helpers;              /* of each other replica, this one's hands; NULL: they do not help each other */
     atomic_uint_fast64_t begun, ended; /* steps whose gradient it has begun, and ended, to compute */
+    double gradient_s;                 /* how long the last of them took */
     bool tracing;                      /* until trace_steps batches were */
     uint64_t traced;                   /* batches so far; while tracing */
     clq_timeline steps;                /* commands, as the replica's thread carried them out */
