@@ -1,7 +1,9 @@
 /* clique bench train: images per second of whole training epochs on 1 to n of the selected devices.
  *
  * For each model and each number of replicas: epochs to warm up (kernels build, caches fill), then `runs` timed ones;
- * the median is the row. Efficiency is against n times the rate of the first device alone, in the same run. */
+ * the median is the row. Efficiency is against n times the rate of the first device alone, in the same run. Against
+ * what the replicas do apart, each on its own at the same time, they are measured in turns of a twentieth of a second:
+ * what a machine does meanwhile falls on both alike. */
 #include "bench.h"
 
 #include <stdlib.h>
@@ -27,6 +29,7 @@ typedef struct measured {
     unsigned count;
     size_t samples, batches;
     clq_comm_times before; /* the all-reduces until the last epoch's end */
+    double of_apart;       /* median; 0: not measured */
 } measured;
 
 static clq_status note_epoch(void *context, const clq_epoch_info *info) {
@@ -44,6 +47,26 @@ static int by_seconds(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
+static int by_value(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static clq_status compare_apart(measured *m, clq_dataset *data) {
+    enum { TURNS_LEAST = 3, TURNS_MOST = 31, STEPS_LEAST = 8, STEPS_MOST = 1000 };
+    const double turn_s = 0.05, all_s = 3.0;
+    double shares[TURNS_MOST], step_s = m->epochs[m->count / 2].seconds / (double)m->batches, began = clq_now();
+    uint64_t steps = (uint64_t)CLQ_MAX(CLQ_MIN(turn_s / step_s, (double)STEPS_MOST), (double)STEPS_LEAST);
+    size_t count = 0;
+    for (unsigned i = 0; i < TURNS_MOST && (i < TURNS_LEAST || clq_now() - began < all_s); i++) {
+        CLQ_TRY(clq_trainer_compare_apart(m->trainer, data, steps, &shares[count]));
+        if (shares[count] > 0.0) count++;
+    }
+    qsort(shares, count, sizeof shares[0], by_value);
+    m->of_apart = count ? shares[count / 2] : 0.0;
+    return CLQ_OK;
+}
+
 static clq_status measure(const clq_bench_run *run, const options *o, const clq_model *model,
                           const clq_devices *devices, clq_dataset *data, measured *out) {
     clq_trainer_config config = clq_trainer_config_default();
@@ -54,8 +77,9 @@ static clq_status measure(const clq_bench_run *run, const options *o, const clq_
     CLQ_TRY(clq_trainer_create(model, devices, &config, &out->trainer));
     clq_fit_config fit = {.epochs = run->warm_ups + run->iterations, .context = out, .on_epoch = note_epoch};
     clq_status status = clq_fit(out->trainer, data, &fit);
-    clq_trainer_destroy(out->trainer);
     if (status == CLQ_OK) qsort(out->epochs, out->count, sizeof out->epochs[0], by_seconds);
+    if (status == CLQ_OK && devices->count > 1) status = compare_apart(out, data);
+    clq_trainer_destroy(out->trainer);
     return status;
 }
 
@@ -87,6 +111,10 @@ static clq_status measure_model(clq_bench_run *run, const options *o, const char
         clq_bench_put_number(&row, "comm_ms", median->comm.total_s / batches * 1e3);
         clq_bench_put_number(&row, "overlap", overlap);
         clq_bench_put_number(&row, "efficiency", rate / (alone * n));
+        if (m.of_apart > 0.0)
+            clq_bench_put_number(&row, "of_apart", m.of_apart);
+        else
+            clq_bench_put(&row, "of_apart", json_null());
         status = clq_bench_add(run, &row);
     }
     clq_model_destroy(model);
@@ -138,6 +166,7 @@ clq_status clq_bench_train(int argc, char **argv) {
                                                {"step_ms", "step ms", 9, 4},
                                                {"comm_ms", "comm ms", 9, 4},
                                                {"efficiency", "efficiency", 10, 2},
+                                               {"of_apart", "of apart", 8, 2},
                                                {"images_per_s_least", "least", 10, 0},
                                                {"images_per_s_most", "most", 10, 0},
                                                {0}};

@@ -129,8 +129,8 @@ double clq_typical(const json_t *value) { return sane(json_is_object(value) ? js
 
 bool clq_column_is_measured(const char *name, const json_t *value) {
     static const char *const outcomes[] = {
-        "wrong",  "overlap", "efficiency", "ratio", "pct_of_limit", "peer_version", "path",     "limit",
-        "reason", "note",    "chosen",     "busy",  "zero_copy",    "verdict",      "launches", "answers"};
+        "wrong",  "overlap", "efficiency", "of_apart", "ratio",     "pct_of_limit", "peer_version", "path",   "limit",
+        "reason", "note",    "chosen",     "busy",     "zero_copy", "verdict",      "launches",     "answers"};
     return json_is_real(value) || json_is_object(value) || json_is_array(value) || json_is_null(value) ||
            is_rate(name) || is_time(name) || ends_with(name, "_least") || ends_with(name, "_most") ||
            is_one_of(name, outcomes, CLQ_COUNT_OF(outcomes));

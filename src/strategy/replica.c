@@ -282,7 +282,7 @@ static clq_status step_alone(clq_replica *replica, const clq_command *command) {
 }
 
 static clq_status step(clq_replica *replica, const clq_command *command) {
-    if (!replica->strategy->crew) return step_alone(replica, command);
+    if (!replica->strategy->crew || replica->strategy->apart) return step_alone(replica, command);
     if (replica->reducer) {
         CLQ_TRY(forward(replica, command));
         CLQ_TRY(backward_and_reduce(replica));
@@ -367,7 +367,6 @@ static clq_status trace(clq_replica *replica, const clq_command *command) {
 /* Devices are at most STEPS_AHEAD behind their thread, so its pace is theirs. */
 static void note_time(clq_replica *replica, clq_command_kind kind) {
     double now = clq_now(), last = replica->step_ended;
-    if (!replica->step_s) return;
     replica->step_ended = kind == CLQ_COMMAND_STEP || kind == CLQ_COMMAND_APPLY ? now : 0.0;
     if (kind == CLQ_COMMAND_GRADIENTS || kind == CLQ_COMMAND_REDUCE) replica->step_ended = last; /* parts of one */
     if (replica->step_ended != now || last == 0.0) return;
@@ -452,10 +451,8 @@ clq_status clq_replica_open(clq_replica *replica, bool joined) {
     CLQ_TRY(clq_queue_create(replica->device, replica->tracing ? CLQ_QUEUE_TRACE : 0, &replica->queue));
     CLQ_TRY(clq_plan_create(replica->strategy->model, replica->device, &plan, &replica->plan));
     replica->ahead = commands_ahead(replica->plan);
-    if (replica->index == 0) {
-        replica->step_s = clq_alloc(CLQ_STEP_TIMES, sizeof *replica->step_s);
-        if (!replica->step_s) return CLQ_MEMORY;
-    }
+    replica->step_s = clq_alloc(CLQ_STEP_TIMES, sizeof *replica->step_s);
+    if (!replica->step_s) return CLQ_MEMORY;
     return open_staging(replica);
 }
 

@@ -95,7 +95,7 @@ typedef struct clq_replica {
     clq_command commands[CLQ_COMMANDS_MAX];
     uint64_t posted, taken;
     unsigned ahead; /* how many may be posted and not taken */
-    float *step_s;  /* (CLQ_STEP_TIMES) of steps right behind a step, in turn; replica 0's, else NULL */
+    float *step_s;  /* (CLQ_STEP_TIMES) of steps right behind a step, in turn */
     uint64_t steps_timed;
     double step_ended; /* 0: the last command was no step */
 } clq_replica;
@@ -109,6 +109,7 @@ struct clq_strategy {
     clq_crew *crew;      /* NULL for one replica */
     bool shards_updates; /* in steps; of these: */
     bool gradient_is_apart, state_is_apart;
+    bool apart;      /* each replica trains alone */
     clq_latch latch; /* what the poster waits for */
     clq_latch cause; /* open until the first replica has said why it failed */
     atomic_bool failed;

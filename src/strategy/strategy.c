@@ -95,7 +95,7 @@ clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch
 }
 
 static void note_step(clq_strategy *strategy) {
-    strategy->gradient_is_apart = strategy->state_is_apart = strategy->shards_updates;
+    strategy->gradient_is_apart = strategy->state_is_apart = strategy->shards_updates && !strategy->apart;
 }
 
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate) {
@@ -212,12 +212,19 @@ clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, 
         (clq_command){.kind = CLQ_COMMAND_READ, .memory = CLQ_GRADIENT, .offset = offset, .to = to, .bytes = bytes});
 }
 
-clq_status clq_strategy_step_times(clq_strategy *strategy, size_t most, float *seconds, size_t *count) {
+clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, size_t most, float *seconds,
+                                   size_t *count) {
     CLQ_TRY(clq_strategy_wait(strategy)); /* its thread has nothing to do then */
-    const clq_replica *first = &strategy->replicas[0];
-    uint64_t kept = CLQ_MIN(first->steps_timed, (uint64_t)CLQ_STEP_TIMES);
+    const clq_replica *r = &strategy->replicas[replica];
+    uint64_t kept = CLQ_MIN(r->steps_timed, (uint64_t)CLQ_STEP_TIMES);
     *count = (size_t)CLQ_MIN(kept, (uint64_t)most);
-    for (size_t i = 0; i < *count; i++) seconds[i] = first->step_s[(first->steps_timed - *count + i) % CLQ_STEP_TIMES];
+    for (size_t i = 0; i < *count; i++) seconds[i] = r->step_s[(r->steps_timed - *count + i) % CLQ_STEP_TIMES];
+    return CLQ_OK;
+}
+
+clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart) {
+    CLQ_TRY(clq_strategy_wait(strategy)); /* nobody looks at it then */
+    strategy->apart = apart;
     return CLQ_OK;
 }
 

@@ -53,8 +53,12 @@ const clq_tune_log *clq_strategy_tune_log(const clq_strategy *strategy);
 /* Seconds spent in exchanges so far. */
 clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy);
 
-/* As clq_trainer_step_times. */
-clq_status clq_strategy_step_times(clq_strategy *strategy, size_t most, float *seconds, size_t *count);
+/* As clq_trainer_step_times, of any replica. */
+clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, size_t most, float *seconds,
+                                   size_t *count);
+/* From now on each replica takes its steps alone, as if there were no others, or with them again. For benchmarks: once
+ * apart, replicas' weights are no longer those of one training. */
+clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart);
 
 typedef struct clq_replica_trace {
     clq_span *queue; /* the caller's: clq_free */

@@ -24,5 +24,9 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
 const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica);
 size_t clq_trainer_calls(const clq_trainer *trainer, unsigned replica); /* as of clq_strategy_calls */
 const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer);
+/* What moving in step costs: the rate of the replicas' steps together over the sum of their rates where each trains
+ * alone, in two runs of `steps` steps, one behind the other. 0 where these are too few to tell. Afterwards the
+ * trainer is of no more use but for this: its replicas were trained apart. */
+clq_status clq_trainer_compare_apart(clq_trainer *trainer, clq_dataset *data, uint64_t steps, double *share);
 
 #endif

@@ -135,7 +135,37 @@ clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer) { return clq_s
 
 clq_status clq_trainer_step_times(clq_trainer *trainer, size_t most, float *seconds, size_t *count) {
     *count = 0;
-    return clq_strategy_step_times(trainer->strategy, most, seconds, count);
+    return clq_strategy_step_times(trainer->strategy, 0, most, seconds, count);
+}
+
+/* The rate of a run of steps: of each replica by its own times, so that none waits for another at the end. The first
+ * step of the run, and of each epoch in it, is not timed. */
+static clq_status measure_rate(clq_trainer *trainer, clq_dataset *data, uint64_t steps, double *rate) {
+    enum { MOST = 1024 };
+    float seconds[MOST];
+    uint64_t before = trainer->step, begun = 2 + steps / clq_dataset_batches(data);
+    CLQ_TRY(clq_fit(trainer, data, &(clq_fit_config){.steps = steps}));
+    uint64_t made = trainer->step - before;
+    *rate = 0.0;
+    for (unsigned r = 0; r < clq_trainer_replicas(trainer) && made > begun; r++) {
+        size_t count;
+        double sum = 0.0;
+        CLQ_TRY(clq_strategy_step_times(trainer->strategy, r, (size_t)CLQ_MIN(made - begun, (uint64_t)MOST), seconds,
+                                        &count));
+        for (size_t i = 0; i < count; i++) sum += (double)seconds[i];
+        if (sum > 0.0) *rate += (double)count / sum;
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_trainer_compare_apart(clq_trainer *trainer, clq_dataset *data, uint64_t steps, double *share) {
+    double apart, together = 0.0;
+    CLQ_TRY(clq_strategy_set_apart(trainer->strategy, true));
+    clq_status status = measure_rate(trainer, data, steps, &apart);
+    CLQ_TRY(clq_strategy_set_apart(trainer->strategy, false));
+    if (status == CLQ_OK) status = measure_rate(trainer, data, steps, &together);
+    *share = status == CLQ_OK && apart > 0.0 ? together / apart : 0.0;
+    return status;
 }
 
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset) {

@@ -84,6 +84,10 @@ class Bench(unittest.TestCase):
             self.assertEqual(row["overlap"], 0)
             alone = next(r for r in rows if r["model"] == row["model"])["images_per_s"]
             self.assertAlmostEqual(row["efficiency"], row["images_per_s"] / row["replicas"] / alone, places=9)
+            if row["replicas"] == 1:
+                self.assertIsNone(row["of_apart"])
+            else:
+                self.assertTrue(0 < row["of_apart"] < 4, row["of_apart"])
         files = self.measure("train", "--models", f"{LENET},mlp", "--batch", 8, "--data", "synthetic:28x28/10/16", "--devices", "pocl:0", "-n", 1,
                              "-w", 0, devices=1)
         self.assertEqual([r["model"] for r in files], ["lenet5.json", "mlp"])

@@ -1,7 +1,7 @@
 /* clq_fit against the steps by hand: the same batches, and the same bits. What replicas copy from the dataset
  * themselves may be given back once clq_fit has returned, with an error too. */
 #include "support/check.h"
-#include "train/train.h"
+#include "train/trainer.h"
 
 #include <string.h>
 
@@ -195,6 +195,32 @@ static void steps_are_timed(void **state) {
     clq_model_destroy(model);
 }
 
+/* Apart, replicas' weights go their ways: each has seen its samples only. */
+static void apart_is_apart(void **state) {
+    (void)state;
+    variant v = {"pocl:0,pocl:1", CLQ_LOSS_SPARSE_CATEGORICAL, false, 0, false, 0};
+    clq_model *model = make_model();
+    clq_trainer *trainer = make_trainer(&v, model);
+    clq_dataset *data = open_data(&v);
+    const size_t bytes = clq_plan_arena_bytes(clq_trainer_plan(trainer, 0));
+    float *weights[2];
+    double share;
+    for (unsigned r = 0; r < 2; r++) assert_non_null(weights[r] = clq_alloc(bytes, 1));
+    assert_ok(clq_strategy_set_apart(trainer->strategy, true));
+    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 4}));
+    for (unsigned r = 0; r < 2; r++)
+        assert_ok(clq_strategy_read_parameters(trainer->strategy, r, 0, weights[r], bytes));
+    assert_memory_not_equal(weights[0], weights[1], bytes);
+    assert_ok(clq_trainer_compare_apart(trainer, data, 4 * SAMPLES / BATCH, &share));
+    assert_true(share > 0);
+    assert_ok(clq_trainer_compare_apart(trainer, data, 2, &share)); /* one right behind another, or an epoch's end */
+    assert_true(share == 0);
+    for (unsigned r = 0; r < 2; r++) clq_free(weights[r]);
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 static int start(void **state) {
     (void)state;
     for (int i = 0; i < SAMPLES; i++) {
@@ -214,7 +240,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integer_labels),          cmocka_unit_test(integer_labels_as_rows),
         cmocka_unit_test(probabilities_as_labels), cmocka_unit_test(stopped_in_the_middle),
-        cmocka_unit_test(steps_are_timed),
+        cmocka_unit_test(steps_are_timed),         cmocka_unit_test(apart_is_apart),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
