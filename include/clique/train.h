@@ -89,8 +89,8 @@ typedef struct clq_comm_times {
 } clq_comm_times;
 CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
 /* How long each of the last steps took, oldest first, at most `most` and 4,096 of them: from the end of the step before
- * it to its own, as replica 0's thread has it, for steps with nothing but steps between. Waits for what was handed to
- * the devices. seconds: the caller's. */
+ * it to its own, as replica 0's thread has it, for steps with nothing but steps between; where the device works behind
+ * the thread, the mean of three. Waits for what was handed to the devices. seconds: the caller's. */
 CLQ_API clq_status clq_trainer_step_times(clq_trainer *trainer, size_t most, float *seconds, size_t *count);
 
 /* What was recorded so far, as trace events in JSON, for ui.perfetto.dev and chrome://tracing: a process per replica

@@ -364,13 +364,19 @@ static clq_status trace(clq_replica *replica, const clq_command *command) {
                : clq_timeline_add(&replica->steps, began, names[command->kind], NULL, 0);
 }
 
-/* Devices are at most STEPS_AHEAD behind their thread, so its pace is theirs. */
+/* A thread whose device is behind it goes on by fits and starts, whenever a slot is free: over as many steps as there
+ * are slots its pace is the device's. */
 static void note_time(clq_replica *replica, clq_command_kind kind) {
-    double now = clq_now(), last = replica->step_ended;
-    replica->step_ended = kind == CLQ_COMMAND_STEP || kind == CLQ_COMMAND_APPLY ? now : 0.0;
-    if (kind == CLQ_COMMAND_GRADIENTS || kind == CLQ_COMMAND_REDUCE) replica->step_ended = last; /* parts of one */
-    if (replica->step_ended != now || last == 0.0) return;
-    replica->step_s[replica->steps_timed++ % CLQ_STEP_TIMES] = (float)(now - last);
+    if (kind == CLQ_COMMAND_GRADIENTS || kind == CLQ_COMMAND_REDUCE) return; /* of a step that APPLY ends */
+    if (kind != CLQ_COMMAND_STEP && kind != CLQ_COMMAND_APPLY) {
+        replica->steps_in_row = 0;
+        return;
+    }
+    unsigned steps = clq_device_runs_in_caller(replica->device) ? 1 : CLQ_OWN_SLOTS;
+    double now = clq_now(), *ended = &replica->steps_ended[replica->steps_in_row % steps];
+    if (replica->steps_in_row++ >= steps)
+        replica->step_s[replica->steps_timed++ % CLQ_STEP_TIMES] = (float)((now - *ended) / steps);
+    *ended = now;
 }
 
 /* What a replica still has under way when training has failed is waited for so long: more than a few steps take, and

@@ -97,7 +97,8 @@ typedef struct clq_replica {
     unsigned ahead; /* how many may be posted and not taken */
     float *step_s;  /* (CLQ_STEP_TIMES) of steps right behind a step, in turn */
     uint64_t steps_timed;
-    double step_ended; /* 0: the last command was no step */
+    uint64_t steps_in_row;             /* with nothing between */
+    double steps_ended[CLQ_OWN_SLOTS]; /* when the last of them did */
 } clq_replica;
 
 struct clq_strategy {
