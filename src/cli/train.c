@@ -7,8 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Step times are kept for their percentiles; beyond this many steps the newest replace the oldest. */
-enum { STEPS_TIMED = 4096 }; /* the last ones */
+enum { STEPS_TIMED = 4096 }; /* the last ones, for their percentiles */
 
 typedef struct training {
     const clq_options *options;

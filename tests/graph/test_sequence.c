@@ -100,9 +100,7 @@ typedef struct content {
 } content;
 
 /* Everything that steps leave behind. */
-static content train(const bench *b, way how) {
-    start(b);
-    for (size_t i = 0; i < STEPS; i++) step(b, i, how);
+static content contents(const bench *b) {
     const clq_plan *plan = b->plan;
     clq_buffer *const kept[] = {plan->parameters,   plan->gradient, plan->optimizer[0],
                                 plan->optimizer[1], plan->metrics,  plan->norms};
@@ -114,6 +112,12 @@ static content train(const bench *b, way how) {
     for (size_t i = 0; i < CLQ_COUNT_OF(kept); at += clq_buffer_bytes(kept[i++]))
         CHECK_OK(clq_queue_read(b->queue, kept[i], 0, at, clq_buffer_bytes(kept[i]), true));
     return c;
+}
+
+static content train(const bench *b, way how) {
+    start(b);
+    for (size_t i = 0; i < STEPS; i++) step(b, i, how);
+    return contents(b);
 }
 
 static void check_same(const bench *b, way how, const content *wanted) {
@@ -204,6 +208,44 @@ static void moved_on(clq_device *device, clq_queue *queue) {
     }
 }
 
+/* Parameters and gradient change places, and their contents with them: steps cannot tell. */
+static void swapped_on(clq_device *device, clq_queue *queue) {
+    bench b = open_bench(device, queue, build_wide, true, true);
+    clq_plan *plan = b.plan;
+    clq_buffer *weights = plan->parameters, *gradient = plan->gradient;
+    if (clq_device_family(device) != CLQ_FAMILY_TILE) {
+        CHECK_FAILS(CLQ_STATE, clq_list_swap(plan->list, weights, gradient));
+        close_bench(&b);
+        return;
+    }
+    content wanted = train(&b, AT_ONCE);
+    start(&b);
+    step(&b, 0, AT_ONCE);
+    clq_buffer *keep = copy_of(&b, device, weights);
+    CHECK_OK(clq_queue_copy(queue, gradient, 0, weights, 0, clq_buffer_bytes(weights)));
+    CHECK_OK(clq_queue_copy(queue, keep, 0, gradient, 0, clq_buffer_bytes(weights)));
+    CHECK_OK(clq_list_swap(plan->list, weights, gradient));
+    plan->parameters = gradient;
+    plan->gradient = weights;
+    for (size_t i = 1; i < STEPS; i++) step(&b, i, AT_ONCE);
+    content got = contents(&b);
+    assert_int_equal(got.bytes, wanted.bytes);
+    assert_memory_equal(got.all, wanted.all, wanted.bytes);
+    CHECK_FAILS(CLQ_ARGUMENT, clq_list_swap(plan->list, weights, plan->metrics));
+    CHECK_OK(clq_list_swap(plan->list, weights, gradient));
+    plan->parameters = weights;
+    plan->gradient = gradient;
+    clq_free(wanted.all);
+    clq_free(got.all);
+    clq_buffer_destroy(keep);
+    close_bench(&b);
+}
+
+static void arenas_may_change_places(void **state) {
+    (void)state;
+    on_each_device(swapped_on);
+}
+
 static void rows_may_lie_elsewhere(void **state) {
     (void)state;
     on_each_device(moved_on);
@@ -240,9 +282,8 @@ static void a_step_is_one_launch(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_launch_gives_the_same_bits),
-        cmocka_unit_test(inference_too),
-        cmocka_unit_test(rows_may_lie_elsewhere),
+        cmocka_unit_test(one_launch_gives_the_same_bits), cmocka_unit_test(inference_too),
+        cmocka_unit_test(rows_may_lie_elsewhere),         cmocka_unit_test(arenas_may_change_places),
         cmocka_unit_test(a_step_is_one_launch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
