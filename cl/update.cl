@@ -40,15 +40,23 @@ ALWAYS_INLINE float gradient_float(global float *const *gs, size_t i) {
     return sum;
 }
 
+#if RANKS == 1
+#define SET_VECTOR(i, weights, gradient) STOREV_ALIGNED(weights, w + (i) * VEC)
+#define SET_FLOAT(i, weight, gradient) (w[i] = (weight))
+#else
+#define SET_VECTOR(i, weights, gradient) set_vector(w, gs, i, weights, gradient)
+#define SET_FLOAT(i, weight, gradient) set_float(w, gs, i, weight, gradient)
+
 ALWAYS_INLINE void set_vector(global float *w, global float *const *gs, size_t i, floatv weights, floatv gradient) {
-    STOREV_ALIGNED(RANKS == 1 ? weights : gradient, w + i * VEC);
-    UNROLL for (int r = 0; r < RANKS && RANKS > 1; r++) STOREV_ALIGNED(weights, gs[r] + i * VEC);
+    STOREV_ALIGNED(gradient, w + i * VEC);
+    UNROLL for (int r = 0; r < RANKS; r++) STOREV_ALIGNED(weights, gs[r] + i * VEC);
 }
 
 ALWAYS_INLINE void set_float(global float *w, global float *const *gs, size_t i, float weight, float gradient) {
-    w[i] = RANKS == 1 ? weight : gradient;
-    UNROLL for (int r = 0; r < RANKS && RANKS > 1; r++) gs[r][i] = weight;
+    w[i] = gradient;
+    UNROLL for (int r = 0; r < RANKS; r++) gs[r][i] = weight;
 }
+#endif
 
 /* What the weights move by. */
 #if defined(MOMENTUM) && defined(NESTEROV)
@@ -64,21 +72,21 @@ KERNEL void update_sgd(global float *w, global float *g, global float *v, int ve
     FOR_MY (i, vectors) {
         floatv gradient = gradient_vector(gs, i), velocity = momentum * LOADV_ALIGNED(v + i * VEC) - rate * gradient;
         STOREV_ALIGNED(velocity, v + i * VEC);
-        set_vector(w, gs, i, LOADV_ALIGNED(w + i * VEC) + MOVE(velocity, gradient), gradient);
+        SET_VECTOR(i, LOADV_ALIGNED(w + i * VEC) + MOVE(velocity, gradient), gradient);
     }
     FOR_TAIL (i, vectors, tail) {
         float gradient = gradient_float(gs, i), velocity = momentum * v[i] - rate * gradient;
         v[i] = velocity;
-        set_float(w, gs, i, w[i] + MOVE(velocity, gradient), gradient);
+        SET_FLOAT(i, w[i] + MOVE(velocity, gradient), gradient);
     }
 #else
     FOR_MY (i, vectors) {
         floatv gradient = gradient_vector(gs, i);
-        set_vector(w, gs, i, LOADV_ALIGNED(w + i * VEC) - rate * gradient, gradient);
+        SET_VECTOR(i, LOADV_ALIGNED(w + i * VEC) - rate * gradient, gradient);
     }
     FOR_TAIL (i, vectors, tail) {
         float gradient = gradient_float(gs, i);
-        set_float(w, gs, i, w[i] - rate * gradient, gradient);
+        SET_FLOAT(i, w[i] - rate * gradient, gradient);
     }
 #endif
 }
@@ -93,7 +101,7 @@ KERNEL void update_adam(global float *w, global float *g, global float *m, globa
         v1 += (gradient * gradient - v1) * fresh2;
         STOREV_ALIGNED(m1, m + i * VEC);
         STOREV_ALIGNED(v1, v + i * VEC);
-        set_vector(w, gs, i, LOADV_ALIGNED(w + i * VEC) - rate * m1 / (sqrt(v1) + epsilon), gradient);
+        SET_VECTOR(i, LOADV_ALIGNED(w + i * VEC) - rate * m1 / (sqrt(v1) + epsilon), gradient);
     }
     FOR_TAIL (i, vectors, tail) {
         float gradient = gradient_float(gs, i), m1 = m[i], v1 = v[i];
@@ -101,7 +109,7 @@ KERNEL void update_adam(global float *w, global float *g, global float *m, globa
         v1 += (gradient * gradient - v1) * fresh2;
         m[i] = m1;
         v[i] = v1;
-        set_float(w, gs, i, w[i] - rate * m1 / (sqrt(v1) + epsilon), gradient);
+        SET_FLOAT(i, w[i] - rate * m1 / (sqrt(v1) + epsilon), gradient);
     }
 }
 

@@ -3,11 +3,11 @@
 
 enum { FLOATS = 40, BYTES = FLOATS * sizeof(float) };
 
-static const char calls[] = "kernel void together(global float *w, global float *v, global const float *g, global "
+static const char calls[] = "kernel void together(global float *w, global float *v, global float *g, global "
                             "const uchar *u, int vectors,\n"
                             "                int tail, float rate, global float *y) {\n"
-                            "    update_sgd_0(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, rate, 0.0f);\n"
-                            "    update_sgd_1(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, rate, 0.5f);\n"
+                            "    update_sgd_0(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, rate, 0.0f, 0);\n"
+                            "    update_sgd_1(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, rate, 0.5f, 0);\n"
                             "    input_u8_2(0, 0, 0, 2, 1, 1, u, y, 40, 1);\n"
                             "    input_u8_2(1, 0, 0, 2, 1, 1, u, y, 40, 1);\n"
                             "}\n";
