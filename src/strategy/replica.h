@@ -124,13 +124,28 @@ clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_stop(clq_replica *replica); /* ends its thread, after what was posted */
 void clq_replica_close(clq_replica *replica);
 void clq_replica_post(clq_replica *replica, const clq_command *command);
-/* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. */
-clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
-
 /* Opens every replica's device (contexts.c). */
 clq_status clq_strategy_open_devices(struct clq_strategy *strategy, const clq_devices *devices);
 void clq_latch_count_down(clq_latch *latch);
 
+/* rows.c */
+clq_status clq_replica_open_rows(clq_replica *replica); /* the slots; the replica's device and plan exist */
+void clq_replica_close_rows(clq_replica *replica);
+/* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. By the poster. */
+clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
+/* The command's rows, where the plan's next run reads them; *out: their slot, NULL where there are none. */
+clq_status clq_replica_bring_rows(clq_replica *replica, const clq_command *command, clq_staging **out);
+void clq_replica_free_slot(clq_replica *replica); /* the one that was filled first */
+
+/* step.c: each carries out the command that it is named after. */
+clq_status clq_replica_step(clq_replica *replica, const clq_command *command);
+clq_status clq_replica_gradients(clq_replica *replica, const clq_command *command);
+clq_status clq_replica_forward(clq_replica *replica, const clq_command *command);
+clq_status clq_replica_reduce(clq_replica *replica);
+clq_status clq_replica_apply(clq_replica *replica, const clq_command *command);
+clq_status clq_replica_collect_gradient(clq_replica *replica);
+clq_status clq_replica_collect_state(clq_replica *replica);
+clq_status clq_replica_predict(clq_replica *replica, const clq_command *command);
 /* Exchanges a part of the gradient, where there is anybody to exchange it with; traced: it goes into the timeline. */
 clq_status clq_replica_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced);
 

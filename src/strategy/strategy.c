@@ -474,7 +474,7 @@ const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica
 }
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
     const clq_replica *r = &strategy->replicas[replica];
-    size_t parts = !strategy->crew ? 1 : r->reducer ? r->bucket_count + 2 : 2; /* as of replica.c's step */
+    size_t parts = !strategy->crew ? 1 : r->reducer ? r->bucket_count + 2 : 2; /* as of step.c */
     return clq_plan_calls(r->plan, parts);
 }
 bool clq_strategy_shards_updates(const clq_strategy *strategy) { return strategy->shards_updates; }

@@ -1,7 +1,7 @@
 /* strategy: how replicas work together. A replica is a device, its queue, its plan, its staging memory and the thread
- * that drives it (replica.c). A strategy (strategy.c) posts commands to all replicas, in one order; each replica works
- * through its own queue of commands, so the poster runs ahead by some steps while devices compute. Replicas meet only
- * in the crew's collectives.
+ * that drives it (replica.c, rows.c, step.c). A strategy (strategy.c) posts commands to all replicas, in one order;
+ * each replica works through its own queue of commands, so the poster runs ahead by some steps while devices compute.
+ * Replicas meet only in the crew's collectives.
  *
  * The first failure of any replica aborts the others' collectives; every later call returns it. */
 #ifndef CLQ_STRATEGY_H

@@ -1,0 +1,116 @@
+/* Rows of batches on their way to a replica's device, or to where its kernels read them. */
+#include "strategy/replica.h"
+
+#include <string.h>
+
+static clq_staging *next_slot(clq_replica *replica) {
+    pthread_mutex_lock(&replica->mutex);
+    while (replica->filled - replica->freed == replica->slots) pthread_cond_wait(&replica->changed, &replica->mutex);
+    clq_staging *slot = &replica->staging[replica->filled++ % replica->slots];
+    pthread_mutex_unlock(&replica->mutex);
+    return slot;
+}
+
+clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count) {
+    const clq_strategy_config *config = &replica->strategy->config;
+    clq_staging *staging = next_slot(replica);
+    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
+    memcpy(clq_buffer_host(staging->samples), samples, count * sample_bytes);
+    if (labels && staging->labels) memcpy(clq_buffer_host(staging->labels), labels, count * config->label_bytes);
+    return staging;
+}
+
+void clq_replica_free_slot(clq_replica *replica) {
+    pthread_mutex_lock(&replica->mutex);
+    if (replica->filled - ++replica->freed == replica->slots / 2) pthread_cond_signal(&replica->changed);
+    pthread_mutex_unlock(&replica->mutex);
+}
+
+/* Frees the slot of the step before the last few, once the device has read it: by now it most likely has. */
+static clq_status free_read_slot(clq_replica *replica, clq_staging *next) {
+    clq_staging **place = &replica->under_way[replica->next_under_way++ % CLQ_STEPS_AHEAD], *staging = *place;
+    *place = next;
+    if (!staging) return CLQ_OK;
+    clq_status status = staging->read ? clq_event_wait(staging->read) : CLQ_OK;
+    clq_replica_free_slot(replica);
+    return status;
+}
+
+/* Into the next of the replica's own slots, which the device has read some steps ago. */
+static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_staging **out) {
+    clq_staging *own = &replica->own[replica->next_own++ % CLQ_OWN_SLOTS];
+    clq_status status = own->read ? clq_event_wait(own->read) : CLQ_OK;
+    if (status == CLQ_OK) {
+        clq_rows_copy_samples(rows, clq_buffer_host(own->samples));
+        clq_rows_copy_labels(rows, clq_buffer_host(own->labels));
+    }
+    *out = own;
+    return status;
+}
+
+static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buffer *pinned, size_t bytes) {
+    return clq_queue_write(replica->queue, to, 0, clq_buffer_host(pinned), bytes, false);
+}
+
+static clq_status upload(clq_replica *replica, clq_staging *staging, size_t count) {
+    const clq_strategy_config *config = &replica->strategy->config;
+    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
+    clq_queue_name(replica->queue, "upload", "samples");
+    CLQ_TRY(write_rows(replica, clq_plan_samples(replica->plan), staging->samples, count * sample_bytes));
+    if (staging->labels) {
+        clq_queue_name(replica->queue, "upload", "labels");
+        CLQ_TRY(write_rows(replica, clq_plan_labels(replica->plan), staging->labels, count * config->label_bytes));
+    }
+    return clq_queue_mark_again(replica->queue, &staging->read);
+}
+
+clq_status clq_replica_bring_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {
+    clq_staging *staging = command->staged;
+    clq_status status = free_read_slot(replica, staging);
+    if (status == CLQ_OK && command->rows.count > 0) status = copy_rows(replica, &command->rows, &staging);
+    *out = staging;
+    if (status != CLQ_OK || !staging) return status;
+    return replica->reads_in_place ? clq_plan_set_input(replica->plan, staging->samples, staging->labels)
+                                   : upload(replica, staging, command->count);
+}
+
+/* ---- the slots ---- */
+
+/* So many that small steps ride over slow wake-ups of the poster, and no more memory than that is worth. */
+static unsigned staging_slots(size_t bytes) {
+    const size_t slots_least = 4, bytes_most = 1 << 20;
+    return (unsigned)CLQ_MAX(CLQ_MIN(bytes_most / bytes, (size_t)CLQ_STAGING_SLOTS_MAX), slots_least);
+}
+
+static clq_status open_slot(clq_replica *replica, size_t sample_bytes, clq_staging *slot) {
+    const clq_strategy_config *config = &replica->strategy->config;
+    clq_memory_kind kind = replica->reads_in_place ? CLQ_MEMORY_DEVICE : CLQ_MEMORY_PINNED;
+    CLQ_TRY(clq_buffer_create(replica->device, kind, replica->share * sample_bytes, "sample staging", &slot->samples));
+    if (!config->plan.loss) return CLQ_OK;
+    return clq_buffer_create(replica->device, kind, replica->share * config->label_bytes, "label staging",
+                             &slot->labels);
+}
+
+clq_status clq_replica_open_rows(clq_replica *replica) {
+    const clq_strategy_config *config = &replica->strategy->config;
+    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
+    replica->slots = staging_slots(replica->share * sample_bytes);
+    replica->reads_in_place = clq_buffer_host(clq_plan_samples(replica->plan)) != NULL;
+    for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, sample_bytes, &replica->staging[i]));
+    for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++)
+        CLQ_TRY(open_slot(replica, sample_bytes, &replica->own[i]));
+    return CLQ_OK;
+}
+
+static void close_slots(clq_staging *slots, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        clq_event_destroy(slots[i].read);
+        clq_buffer_destroy(slots[i].samples);
+        clq_buffer_destroy(slots[i].labels);
+    }
+}
+
+void clq_replica_close_rows(clq_replica *replica) {
+    close_slots(replica->staging, CLQ_STAGING_SLOTS_MAX);
+    close_slots(replica->own, CLQ_OWN_SLOTS);
+}

@@ -1,0 +1,198 @@
+/* What a replica does of a training step: the gradient, alone or with the others' help; its exchange; the update, of
+ * all or of its part. And what is done of it by itself. */
+#include "strategy/replica.h"
+
+static void set_step(clq_replica *replica, const clq_command *command) {
+    clq_plan_set_count(replica->plan, command->count, command->scale);
+    clq_plan_set_slot(replica->plan, command->slot);
+}
+
+static clq_status run_on_rows(clq_replica *replica, clq_staging *rows, clq_segment last) {
+    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD, last));
+    return rows && replica->reads_in_place ? clq_queue_mark_again(replica->queue, &rows->read) : CLQ_OK;
+}
+
+/* The batch, and all launches up to the end of `last`. */
+static clq_status run_batch(clq_replica *replica, const clq_command *command, clq_segment last) {
+    clq_staging *rows;
+    CLQ_TRY(clq_replica_bring_rows(replica, command, &rows));
+    set_step(replica, command);
+    return run_on_rows(replica, rows, last);
+}
+
+clq_status clq_replica_forward(clq_replica *replica, const clq_command *command) {
+    return run_batch(replica, command, CLQ_SEGMENT_LOSS);
+}
+
+static const double begin_patience_s = 1e-3;
+/* Of what the own gradient took: who is late by less is done sooner than help would have brought its caches along. */
+static const double help_patience = 0.03;
+
+/* Whether the count reaches the step before the time is over, or everything ends. */
+static bool comes_to(const clq_replica *replica, atomic_uint_fast64_t *count, uint64_t step, double seconds) {
+    for (double until = clq_now() + seconds; atomic_load(count) < step;)
+        if (clq_now() > until || atomic_load(&replica->strategy->failed)) return false;
+    return true;
+}
+
+/* Whether the other is computing the gradient of the step that this one has ended, and will be for a while: it may be
+ * about to begin, or to end. */
+static bool is_at_work(const clq_replica *replica, clq_replica *other) {
+    uint64_t step = atomic_load(&replica->ended);
+    if (!comes_to(replica, &other->begun, step, begin_patience_s)) return false;
+    bool ends = comes_to(replica, &other->ended, step, help_patience * replica->gradient_s);
+    return !ends && !atomic_load(&replica->strategy->failed);
+}
+
+/* Takes over what the others have not begun yet, while there is nothing else to do but to wait for them. None of them
+ * gets to its next step before this one is through with helping, because the exchange comes between. */
+static clq_status help_others(clq_replica *replica) {
+    clq_strategy *strategy = replica->strategy;
+    for (unsigned i = 1; i < strategy->count; i++) {
+        unsigned r = (replica->index + i) % strategy->count;
+        clq_replica *other = &strategy->replicas[r];
+        if (!is_at_work(replica, other)) continue;
+        CLQ_TRY(clq_plan_help(other->plan, replica->helpers[r], replica->queue, strategy->count - 1));
+        CLQ_TRY(clq_queue_flush(replica->queue));
+    }
+    return CLQ_OK;
+}
+
+/* The gradient of a step, by all replicas' hands. */
+static clq_status gradients_together(clq_replica *replica, const clq_command *command) {
+    clq_staging *rows;
+    CLQ_TRY(clq_replica_bring_rows(replica, command, &rows));
+    set_step(replica, command);
+    clq_plan_set_helpers(replica->plan, replica->strategy->count - 1);
+    atomic_fetch_add(&replica->begun, 1);
+    double began = clq_now();
+    CLQ_TRY(run_on_rows(replica, rows, CLQ_SEGMENT_BACKWARD));
+    CLQ_TRY(clq_queue_flush(replica->queue));
+    replica->gradient_s = clq_now() - began;
+    atomic_fetch_add(&replica->ended, 1);
+    clq_plan_set_helpers(replica->plan, 0);
+    return help_others(replica);
+}
+
+clq_status clq_replica_gradients(clq_replica *replica, const clq_command *command) {
+    CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_BACKWARD));
+    return clq_queue_flush(replica->queue);
+}
+
+clq_status clq_replica_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced) {
+    clq_buffer *gradient = clq_plan_gradient(replica->plan);
+    if (traced) CLQ_TRY(clq_queue_finish(queue)); /* waiting for backward is no part of the exchange */
+    double began = traced ? clq_now() : 0.0;
+    CLQ_TRY(clq_crew_all_reduce(replica->strategy->crew, replica->index, queue, gradient, begin, gradient, begin,
+                                (end - begin) / sizeof(float)));
+    return traced ? clq_timeline_add(&replica->exchange, began, "all-reduce", "bytes", end - begin) : CLQ_OK;
+}
+
+clq_status clq_replica_reduce(clq_replica *replica) {
+    clq_crew *crew = replica->strategy->crew;
+    if (!crew) return CLQ_OK;
+    uint64_t before = clq_crew_busy_ns(crew);
+    CLQ_TRY(clq_replica_exchange(replica, replica->queue, 0, clq_plan_arena_bytes(replica->plan), replica->tracing));
+    if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
+    return CLQ_OK;
+}
+
+/* Backward in parts; each bucket is handed to the reducer when the device has been told to finish it. */
+static clq_status backward_and_reduce(clq_replica *replica) {
+    size_t next, end;
+    clq_event *backward_done = NULL;
+    clq_plan_segment_range(replica->plan, CLQ_SEGMENT_BACKWARD, &next, &end);
+    for (size_t i = 0; i < replica->bucket_count; i++) {
+        const clq_bucket *bucket = &replica->buckets[i];
+        clq_event *whole;
+        CLQ_TRY(clq_plan_run_part(replica->plan, replica->queue, next, bucket->done));
+        CLQ_TRY(clq_queue_mark(replica->queue, &whole));
+        clq_reducer_post(replica->reducer, bucket, whole);
+        next = bucket->done;
+    }
+    CLQ_TRY(clq_plan_run_part(replica->plan, replica->queue, next, end));
+    CLQ_TRY(clq_queue_mark(replica->queue, &backward_done));
+    clq_status status = clq_event_wait(backward_done);
+    clq_event_destroy(backward_done);
+    double ended = clq_now();
+    clq_reducer_wait(replica->reducer);
+    atomic_fetch_add(&replica->exposed_ns, (uint64_t)((clq_now() - ended) * 1e9));
+    return status;
+}
+
+typedef struct sharded {
+    clq_replica *replica;
+    float rate;
+} sharded;
+
+/* When all have come: until then others who help read the plan's parameters. */
+static clq_status update_part(void *context) {
+    const sharded *update = context;
+    clq_replica *replica = update->replica;
+    clq_plan_set_rate(replica->plan, update->rate);
+    return clq_plan_run_sharded_update(replica->plan, replica->queue);
+}
+
+/* The gradient is added up by those who update: one way through it less, and half of the other. */
+static clq_status reduce_and_apply_together(clq_replica *replica, const clq_command *command) {
+    clq_crew *crew = replica->strategy->crew;
+    uint64_t before = clq_crew_busy_ns(crew);
+    sharded update = {replica, command->rate};
+    CLQ_TRY(clq_crew_run(
+        crew, replica->index,
+        &(clq_task){.collective = CLQ_BARRIER, .queue = replica->queue, .between = update_part, .context = &update}));
+    if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
+    return clq_plan_turn(replica->plan);
+}
+
+/* Every rank's part of an arena to the others. */
+static clq_status collect(clq_replica *replica, clq_buffer *arena) {
+    clq_strategy *strategy = replica->strategy;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        size_t begin, end;
+        clq_plan_updated_part(replica->plan, strategy->count, r, &begin, &end);
+        CLQ_TRY(clq_crew_broadcast(strategy->crew, replica->index, replica->queue, arena, begin, end - begin, r));
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_replica_collect_gradient(clq_replica *replica) {
+    return collect(replica, clq_plan_gradient(replica->plan));
+}
+
+clq_status clq_replica_collect_state(clq_replica *replica) {
+    for (unsigned slot = 0; slot < clq_plan_optimizer_slots(replica->plan); slot++)
+        CLQ_TRY(collect(replica, clq_plan_optimizer_slot(replica->plan, slot)));
+    return CLQ_OK;
+}
+
+clq_status clq_replica_apply(clq_replica *replica, const clq_command *command) {
+    clq_plan_set_rate(replica->plan, command->rate);
+    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_NORM, CLQ_SEGMENT_UPDATE));
+    return clq_queue_flush(replica->queue);
+}
+
+static clq_status step_alone(clq_replica *replica, const clq_command *command) {
+    clq_plan_set_rate(replica->plan, command->rate);
+    CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_UPDATE));
+    return clq_queue_flush(replica->queue);
+}
+
+clq_status clq_replica_step(clq_replica *replica, const clq_command *command) {
+    if (!replica->strategy->crew || replica->strategy->apart) return step_alone(replica, command);
+    if (replica->reducer) {
+        CLQ_TRY(clq_replica_forward(replica, command));
+        CLQ_TRY(backward_and_reduce(replica));
+    } else {
+        CLQ_TRY(replica->helpers ? gradients_together(replica, command) : clq_replica_gradients(replica, command));
+        if (replica->strategy->shards_updates) return reduce_and_apply_together(replica, command);
+        CLQ_TRY(clq_replica_reduce(replica));
+    }
+    return clq_replica_apply(replica, command);
+}
+
+clq_status clq_replica_predict(clq_replica *replica, const clq_command *command) {
+    CLQ_TRY(clq_replica_forward(replica, command));
+    if (command->count == 0) return CLQ_OK;
+    return clq_queue_read(replica->queue, clq_plan_output(replica->plan), 0, command->to, command->bytes, true);
+}
