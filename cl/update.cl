@@ -6,9 +6,9 @@
 /* RANKS replicas of whom each updates a part: it adds everybody's gradient, rank 0's first, and writes the new weights
  * where these gradients were. There they stay: weights and gradients change places, and the sum is kept where its own
  * weights were. (What is read from another core's cache is written there, too: so it comes back with the right to be
- * written, and a line travels twice in a step. New weights in the place of old ones travel four times, which costs five
- * times as much where two cores share no cache.) w and g are its own; peers' come in the order of ranks from its own
- * on, and round. */
+ * written, and a line travels twice in a step. New weights in the place of old ones travel four times, which costs more
+ * than six times as much where two cores share no cache.) w and g are its own; peers' come in the order of ranks from
+ * its own on, and round. */
 #ifndef RANKS
 #define RANKS 1
 #endif
