@@ -87,7 +87,7 @@ class Bench(unittest.TestCase):
             if row["replicas"] == 1:
                 self.assertIsNone(row["of_apart"])
             else:
-                self.assertTrue(0 < row["of_apart"] < 4, row["of_apart"])
+                self.assertGreater(row["of_apart"], 0)
         files = self.measure("train", "--models", f"{LENET},mlp", "--batch", 8, "--data", "synthetic:28x28/10/16", "--devices", "pocl:0", "-n", 1,
                              "-w", 0, devices=1)
         self.assertEqual([r["model"] for r in files], ["lenet5.json", "mlp"])

@@ -1,6 +1,7 @@
 /* Whole training runs against traces of Keras in float64 (tests/golden/README.md): the loss of every step, the first
  * step's gradient norm of every variable, and the initial model's predictions, on each driver alone and mirrored. */
 #include "interop/interop.h"
+#include "support/system.h"
 #include "train/train.h"
 
 #include <dirent.h>
@@ -19,8 +20,6 @@ typedef struct golden {
     size_t batch, steps;
     bool drop_remainder;
 } golden;
-
-static clq_system *sys;
 
 static void must(clq_status status) {
     if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
@@ -252,16 +251,6 @@ static void with_each_candidate(void **state) {
     tally t = run_all_with("pocl:0", true);
     assert_int_equal(t.cases, 3);
     assert_true(t.candidates > 2); /* some have so many */
-}
-
-static int open_system(void **state) {
-    (void)state;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-static int close_system(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
 }
 
 int main(void) {

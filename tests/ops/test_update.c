@@ -36,25 +36,39 @@ static double rate_of(optimizer kind, int t) {
     return kind == ADAM ? 1e-3 * sqrt(1 - pow(0.999, t)) / (1 - pow(0.9, t)) : 0.01;
 }
 
+typedef struct flat {
+    clq_value w, g, m, v;
+} flat;
+
+/* A list of the update alone, with these weights and states of zeros. */
+static flat begin_update(rig *r, optimizer kind, size_t n, const float *w) {
+    float *zeros = rig_alloc(n, sizeof(float));
+    size_t bytes = n * sizeof(float);
+    rig_begin(r, 1);
+    flat a = {.w = rig_value(r, "w", bytes, 0)};
+    a.g = rig_value(r, "g", bytes, 0);
+    a.m = rig_value(r, "m", bytes, 0);
+    a.v = rig_value(r, "v", bytes, 0);
+    add_update(r, kind, n, a.w, a.g, a.m, a.v);
+    rig_bind(r);
+    rig_fill(r, a.w, w, bytes);
+    rig_fill(r, a.m, zeros, bytes);
+    rig_fill(r, a.v, zeros, bytes);
+    clq_free(zeros);
+    return a;
+}
+
 static void check_update(rig *r, optimizer kind, size_t n) {
     clq_random random = clq_random_start(7, n);
     float *w, *g, *got = rig_alloc(n, sizeof(float));
     double *want_w, *want_g, *want_m = rig_alloc(n, sizeof(double)), *want_v = rig_alloc(n, sizeof(double));
-    float *zeros = rig_alloc(n, sizeof(float));
     size_t bytes = n * sizeof(float);
     rig_numbers(&random, n, -1, 1, &w, &want_w);
-    rig_begin(r, 1);
-    clq_value vw = rig_value(r, "w", bytes, 0), vg = rig_value(r, "g", bytes, 0), vm = rig_value(r, "m", bytes, 0),
-              vv = rig_value(r, "v", bytes, 0);
-    add_update(r, kind, n, vw, vg, vm, vv);
-    rig_bind(r);
-    rig_fill(r, vw, w, bytes);
-    rig_fill(r, vm, zeros, bytes);
-    rig_fill(r, vv, zeros, bytes);
+    flat a = begin_update(r, kind, n, w);
     for (int t = 1; t <= STEPS; t++) {
         rig_numbers(&random, n, -0.5, 0.5, &g, &want_g);
         if (t > 1) g[0] = 0, want_g[0] = 0;
-        rig_fill(r, vg, g, bytes);
+        rig_fill(r, a.g, g, bytes);
         float rate = (float)rate_of(kind, t);
         clq_list_set_float(r->list, CLQ_PARAM_RATE, rate);
         rig_run(r, 1);
@@ -62,14 +76,14 @@ static void check_update(rig *r, optimizer kind, size_t n) {
         clq_free(g);
         clq_free(want_g);
     }
-    rig_read(r, vw, got, bytes);
+    rig_read(r, a.w, got, bytes);
     rig_check_close(r, "w", got, want_w, n, 1e-6, 2e-7);
     if (kind != SGD) {
-        rig_read(r, vm, got, bytes);
+        rig_read(r, a.m, got, bytes);
         rig_check_close(r, "m", got, want_m, n, 2e-6, 1e-7);
     }
     if (kind == ADAM) {
-        rig_read(r, vv, got, bytes);
+        rig_read(r, a.v, got, bytes);
         rig_check_close(r, "v", got, want_v, n, 2e-6, 0);
     }
     rig_end(r);
@@ -77,7 +91,6 @@ static void check_update(rig *r, optimizer kind, size_t n) {
     clq_free(want_w);
     clq_free(want_m);
     clq_free(want_v);
-    clq_free(zeros);
     clq_free(got);
 }
 
@@ -133,7 +146,7 @@ static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
     clq_random random = clq_random_start(23, n + ranks);
     size_t bytes = n * sizeof(float);
     float *w, *g, *sum = rig_alloc(n, sizeof(float)), *want = rig_alloc(n, sizeof(float)),
-                  *got = rig_alloc(n, sizeof(float)), *zeros = rig_alloc(n, sizeof(float));
+                  *got = rig_alloc(n, sizeof(float));
     double *unused;
     sharding s = {.ranks = ranks, .n = n};
     rig_numbers(&random, n, -1, 1, &w, &unused);
@@ -168,18 +181,11 @@ static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
     }
     rig_end(r);
 
-    rig_begin(r, 1);
-    clq_value vw = rig_value(r, "w", bytes, 0), vg = rig_value(r, "g", bytes, 0), vm = rig_value(r, "m", bytes, 0),
-              vv = rig_value(r, "v", bytes, 0);
-    add_update(r, kind, n, vw, vg, vm, vv);
-    rig_bind(r);
-    rig_fill(r, vw, w, bytes);
-    rig_fill(r, vg, sum, bytes);
-    rig_fill(r, vm, zeros, bytes);
-    rig_fill(r, vv, zeros, bytes);
+    flat a = begin_update(r, kind, n, w);
+    rig_fill(r, a.g, sum, bytes);
     clq_list_set_float(r->list, CLQ_PARAM_RATE, 0.01f);
     rig_run(r, 1);
-    rig_read(r, vw, want, bytes);
+    rig_read(r, a.w, want, bytes);
     rig_end(r);
     for (unsigned i = 0; i < ranks; i++) {
         size_t begin = part_begin(n, i, ranks), part = part_begin(n, i + 1, ranks) - begin;
@@ -193,7 +199,6 @@ static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
     clq_free(sum);
     clq_free(want);
     clq_free(got);
-    clq_free(zeros);
     clq_free(all);
     clq_free(gradients);
 }

@@ -1,12 +1,12 @@
 /* Custom loops: what a step refuses, and that categorical and sparse losses agree on the same labels. */
 #include "support/check.h"
+#include "support/system.h"
 #include "train/train.h"
 
 #include <math.h>
 
 enum { INPUTS = 4, CLASSES = 3, BATCH = 6 };
 
-static clq_system *sys;
 static const float samples[BATCH][INPUTS] = {{1, 2, 3, 4}, {0, 1, 0, 1}, {2, 0, 0, 1},
                                              {3, 1, 2, 0}, {1, 1, 1, 1}, {0, 0, 2, 2}};
 static const int32_t labels[BATCH] = {0, 2, 1, 1, 0, 2};
@@ -109,16 +109,6 @@ static void losses_agree(void **state) {
     double sparse = loss_of(CLQ_LOSS_SPARSE_CATEGORICAL, false);
     assert_true(fabs(loss_of(CLQ_LOSS_CATEGORICAL, false) - sparse) <= 1e-6 * sparse);
     assert_true(fabs(loss_of(CLQ_LOSS_CATEGORICAL, true) - sparse) <= 1e-6 * sparse);
-}
-
-static int open_system(void **state) {
-    (void)state;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-static int close_system(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
 }
 
 int main(void) {

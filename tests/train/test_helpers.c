@@ -1,14 +1,13 @@
 /* Replicas that wait for a slower one take over some of its work; nobody can tell from the results. */
 #include "strategy/strategy.h"
 #include "support/check.h"
+#include "support/system.h"
 #include "train/trainer.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
 enum { STEPS = 30, SECONDS_MOST = 240 };
-
-static clq_system *sys;
 
 typedef struct run {
     const char *spec, *model;
@@ -135,18 +134,8 @@ static void memory_runs_out(void **state) {
     assert_true(failures > 20);
 }
 
-static int start(void **state) {
-    (void)state;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-static int stop(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nobody_can_tell), cmocka_unit_test(others_do_not_help),
                                        cmocka_unit_test(memory_runs_out)};
-    return cmocka_run_group_tests_name("train/helpers", tests, start, stop);
+    return cmocka_run_group_tests_name("train/helpers", tests, open_system, close_system);
 }

@@ -1,5 +1,6 @@
 /* n replicas equal one: the first step's reduced gradient within 1e-6 relative (L2), the losses of 50 steps within 1e-5
  * (mlp, Adam) and 1e-4 (cnn, SGD 0.01), replicas bit-identical, and the same run twice bit-identical. */
+#include "support/system.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -19,8 +20,6 @@ typedef struct trace {
     float *weights;   /* at the end */
     bool one_context; /* of the first two replicas */
 } trace;
-
-static clq_system *sys;
 
 static void must(clq_status status) {
     if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
@@ -220,16 +219,6 @@ static void a_batch_smaller_than_the_replicas_is_refused(void **state) {
     assert_int_equal(clq_trainer_create(model, &devices, &config, &trainer), CLQ_ARGUMENT);
     assert_non_null(strstr(clq_error_detail(), "3 replicas"));
     clq_model_destroy(model);
-}
-
-static int open_system(void **state) {
-    (void)state;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-static int close_system(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
 }
 
 int main(void) {

@@ -2,6 +2,7 @@
  * there. */
 #include "strategy/strategy.h"
 #include "support/check.h"
+#include "support/system.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -9,8 +10,6 @@
 #include <unistd.h>
 
 enum { STEPS = 8, BATCH = 48, SECONDS_MOST = 240 };
-
-static clq_system *sys;
 
 typedef struct run {
     const char *spec;
@@ -184,19 +183,8 @@ static void others_update_alone(void **state) {
     release(&sharded);
 }
 
-static int start(void **state) {
-    (void)state;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-
-static int stop(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nobody_can_tell), cmocka_unit_test(drivers_agree),
                                        cmocka_unit_test(others_update_alone)};
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, open_system, close_system);
 }

@@ -2,13 +2,12 @@
  * devices of several drivers an exchange waits by a driver's callback, which may come after the wait was given up: for
  * that it takes a block of memory.) */
 #include "support/check.h"
+#include "support/system.h"
 #include "train/train.h"
 
 #include <string.h>
 
 enum { BATCH = 12, SIDE = 28, FIRST = 8, STEPS = 6 };
-
-static clq_system *sys;
 
 static void check_steps(const char *spec, const char *model_name) {
     static unsigned char samples[BATCH * SIDE * SIDE];
@@ -51,18 +50,7 @@ static void steps_allocate_nothing(void **state) {
 #endif
 }
 
-static int start(void **state) {
-    (void)state;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-
-static int stop(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_allocate_nothing)};
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, open_system, close_system);
 }
