@@ -96,6 +96,12 @@ void clq_text_add_bytes(clq_text *text, const char *bytes, size_t length);
 bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool clq_parse_double(const char *text, double min, double max, double *out);
 
+/* ---- numbers of 16 bits (half.c) ---- */
+
+float clq_half_to_float(uint16_t half);
+uint16_t clq_half_of_float(float value); /* the nearest, of two the even one; infinite from 65520 on */
+float clq_bfloat_to_float(uint16_t brain);
+
 /* ---- time and environment (environment.c) ---- */
 
 double clq_now(void); /* seconds, monotonic */

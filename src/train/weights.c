@@ -60,21 +60,6 @@ clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size
 
 /* ---- files ---- */
 
-static float half_to_float(uint16_t half) {
-    int exponent = (half >> 10) & 31, mantissa = half & 1023;
-    float magnitude = exponent == 31 ? (mantissa ? NAN : INFINITY)
-                      : exponent     ? ldexpf((float)(mantissa + 1024), exponent - 25)
-                                     : ldexpf((float)mantissa, -24);
-    return half & 0x8000 ? -magnitude : magnitude;
-}
-
-static float bfloat_to_float(uint16_t brain) {
-    uint32_t bits = (uint32_t)brain << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* Element i of a tensor that may be unaligned. */
 static float element(const clq_safetensors_entry *entry, size_t i) {
     const char *at = (const char *)entry->data + i * clq_dtype_bytes(entry->dtype);
@@ -86,8 +71,8 @@ static float element(const clq_safetensors_entry *entry, size_t i) {
     memcpy(&value, at, clq_dtype_bytes(entry->dtype));
     switch (entry->dtype) {
     case CLQ_F64: return (float)value.f64;
-    case CLQ_F16: return half_to_float(value.u16);
-    case CLQ_BF16: return bfloat_to_float(value.u16);
+    case CLQ_F16: return clq_half_to_float(value.u16);
+    case CLQ_BF16: return clq_bfloat_to_float(value.u16);
     default: return value.f32;
     }
 }
