@@ -1,29 +1,36 @@
 /* clique bench gemm: C (m, n) = A (m, k) B (k, n) in float32, by each variant of product kernels, and which one Clique
- * chooses for the shape; A or B may lie transposed, as in the gradients of a dense layer. Sampled elements are verified
- * against sums in double. The limit is the device's own rate of multiplying and adding in registers. */
+ * chooses for the shape; A or B may lie transposed, as in the gradients of a dense layer; all three may be halves in
+ * memory. Sampled elements are verified against sums in double. The limit is the device's own rate of multiplying and
+ * adding floats in registers. */
 #include "lab.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { KEY_SIZES = CLQ_BENCH_KEY_OWN, KEY_VARIANTS };
+enum { KEY_SIZES = CLQ_BENCH_KEY_OWN, KEY_VARIANTS, KEY_PRECISION };
 
 static const struct {
-    const char *name, *file; /* of its launches; a library call has none */
+    const char *name;
+    const char *files[2]; /* of its launches; a library call has none */
     clq_product_variant variant;
-} variants[] = {{"tile", "product_tile", CLQ_PRODUCT_TILE},
-                {"local", "product_local", CLQ_PRODUCT_LOCAL},
-                {"clblast", NULL, CLQ_PRODUCT_CLBLAST}};
-enum { VARIANTS = sizeof variants / sizeof variants[0] };
+} variants[] = {{"tile", {"product_tile", NULL}, CLQ_PRODUCT_TILE},
+                {"local", {"product_local", "product_subgroup"}, CLQ_PRODUCT_LOCAL},
+                {"clblast", {NULL, NULL}, CLQ_PRODUCT_CLBLAST}};
+enum { VARIANTS = sizeof variants / sizeof variants[0], LOCAL = 1 };
 
 typedef struct options {
     clq_bench_shapes shapes;
     bool wanted[VARIANTS], only_chosen; /* of each shape the variant that Clique would use */
+    bool halves;
+    const char *precision_name;
+    clq_matmul_precision precision;
 } options;
 
 typedef struct problem {
+    const options *o;
     clq_bench_shape s;
-    float *a, *b;
+    float *a, *b;          /* as they are multiplied */
+    void *a_data, *b_data; /* as they are in memory: these, or halves */
 } problem;
 
 typedef struct product {
@@ -31,34 +38,65 @@ typedef struct product {
     clq_value a, b, c;
 } product;
 
-static clq_status open_product(clq_queue *queue, const clq_bench_shape *s, clq_product_variant variant, product *out) {
+static clq_status open_product(clq_queue *queue, const problem *q, clq_product_variant variant, product *out) {
+    const clq_bench_shape *s = &q->s;
+    size_t bytes = q->o->halves ? sizeof(uint16_t) : sizeof(float);
     *out = (product){.a = CLQ_NO_VALUE};
     CLQ_TRY(clq_bench_lab_open(queue, 1, &out->lab));
     clq_list *list = out->lab.list;
     clq_list_set_product(list, variant);
-    out->a = clq_bench_lab_value(&out->lab, "A", s->m * s->k * sizeof(float));
-    out->b = clq_bench_lab_value(&out->lab, "B", s->k * s->n * sizeof(float));
-    out->c = clq_bench_lab_value(&out->lab, "C", s->m * s->n * sizeof(float));
-    clq_gemm(list, s->transposed[0], s->transposed[1], s->m, s->n, s->k, out->a, out->b, out->c);
+    clq_list_set_precision(list, q->o->precision);
+    out->a = clq_bench_lab_value(&out->lab, "A", s->m * s->k * bytes);
+    out->b = clq_bench_lab_value(&out->lab, "B", s->k * s->n * bytes);
+    out->c = clq_bench_lab_value(&out->lab, "C", s->m * s->n * bytes);
+    clq_gemm_problem gemm = {.m = s->m,
+                             .n = s->n,
+                             .k = s->k,
+                             .transpose_a = s->transposed[0],
+                             .transpose_b = s->transposed[1],
+                             .halves = q->o->halves ? CLQ_HALF_A | CLQ_HALF_B | CLQ_HALF_C : 0};
+    clq_gemm(list, &gemm, out->a, out->b, out->c);
     return clq_list_status(list);
 }
 
+static bool has_made(size_t variant, const char *file) {
+    const char *const *files = variants[variant].files;
+    if (!file) return !files[0];
+    for (size_t i = 0; i < CLQ_COUNT_OF(variants[0].files); i++)
+        if (files[i] && strcmp(files[i], file) == 0) return true;
+    return false;
+}
+
 /* The index of the variant that is used where none is forced. */
-static clq_status chosen_variant(clq_queue *queue, const clq_bench_shape *s, size_t *out) {
+static clq_status chosen_variant(clq_queue *queue, const problem *q, size_t *out) {
     product p;
-    clq_status status = open_product(queue, s, CLQ_PRODUCT_AUTO, &p);
+    clq_status status = open_product(queue, q, CLQ_PRODUCT_AUTO, &p);
     for (size_t i = 0; status == CLQ_OK && i < clq_list_launch_count(p.lab.list); i++) {
         clq_launch_info info;
         clq_list_launch_info(p.lab.list, i, &info);
         if (strcmp(info.label, "product") != 0) continue;
         for (size_t v = 0; v < VARIANTS; v++)
-            if (info.file ? variants[v].file && strcmp(info.file, variants[v].file) == 0 : !variants[v].file) *out = v;
+            if (has_made(v, info.file)) *out = v;
     }
     clq_bench_lab_release(&p.lab);
     return status;
 }
 
-static uint64_t count_wrong(const problem *q, const float *c) {
+/* Whether it may be the sum: factors may be rounded to so many bits, and it to a half. */
+static bool is_sum(const problem *q, double got, double want, double magnitude) {
+    static const double rounded[] = {
+        [CLQ_MATMUL_HIGHEST] = 0, [CLQ_MATMUL_HIGH] = 0x1p-11, [CLQ_MATMUL_MEDIUM] = 0x1p-8};
+    double factors = q->o->halves ? 0 : rounded[q->o->precision];
+    double more = 2 * factors * magnitude + (q->o->halves ? 0x1p-11 * fabs(want) + 0x1p-25 : 0);
+    double apart = fmax(fabs(got - want) - more, 0);
+    return clq_bench_sum_is(want + apart, want, q->s.k, magnitude) && got == got;
+}
+
+static float number_at(const problem *q, const void *numbers, size_t i) {
+    return q->o->halves ? clq_half_to_float(((const uint16_t *)numbers)[i]) : ((const float *)numbers)[i];
+}
+
+static uint64_t count_wrong(const problem *q, const void *c) {
     size_t places[CLQ_BENCH_SAMPLES], samples = clq_bench_sampled(q->s.m * q->s.n, places);
     uint64_t wrong = 0;
     for (size_t i = 0; i < samples; i++) {
@@ -72,7 +110,7 @@ static uint64_t count_wrong(const problem *q, const float *c) {
             sum += term;
             magnitude += fabs(term);
         }
-        wrong += !clq_bench_sum_is((double)c[places[i]], sum, q->s.k, magnitude);
+        wrong += !is_sum(q, (double)number_at(q, c, places[i]), sum, magnitude);
     }
     return wrong;
 }
@@ -83,10 +121,10 @@ static clq_status measure_product(const clq_bench_run *run, clq_queue *queue, co
     product p;
     float *c = NULL;
     clq_status status;
-    CLQ_TRY_OR(end, status, open_product(queue, &q->s, variant, &p));
+    CLQ_TRY_OR(end, status, open_product(queue, q, variant, &p));
     CLQ_TRY_OR(end, status, clq_bench_lab_bind(&p.lab));
-    CLQ_TRY_OR(end, status, clq_bench_lab_write(&p.lab, p.a, q->a));
-    CLQ_TRY_OR(end, status, clq_bench_lab_write(&p.lab, p.b, q->b));
+    CLQ_TRY_OR(end, status, clq_bench_lab_write(&p.lab, p.a, q->a_data));
+    CLQ_TRY_OR(end, status, clq_bench_lab_write(&p.lab, p.b, q->b_data));
     CLQ_TRY_OR(end, status, clq_bench_lab_measure(run, &p.lab, times));
     CLQ_TRY_OR(end, status, clq_bench_lab_read(&p.lab, p.c, &c));
     *wrong = count_wrong(q, c);
@@ -97,14 +135,17 @@ end:
     return status;
 }
 
-static clq_status add(clq_bench_run *run, uint32_t device, const clq_bench_shape *s, size_t variant, bool chosen,
+static clq_status add(clq_bench_run *run, uint32_t device, const problem *q, size_t variant, bool chosen,
                       const clq_bench_times *times, uint64_t wrong, json_t *answers, double limit, const char *reason) {
+    const clq_bench_shape *s = &q->s;
     double rate = 2.0 * (double)s->m * (double)s->n * (double)s->k / times->p50_us * 1e-3;
     clq_bench_row row = clq_bench_row_of(run, device);
     clq_bench_put_count(&row, "m", s->m);
     clq_bench_put_count(&row, "n", s->n);
     clq_bench_put_count(&row, "k", s->k);
     clq_bench_put_text(&row, "transpose", clq_bench_shape_transpose(s));
+    clq_bench_put_text(&row, "dtype", clq_dtype_name(q->o->halves ? CLQ_F16 : CLQ_F32));
+    clq_bench_put_text(&row, "precision", q->o->precision_name);
     clq_bench_put_text(&row, "variant", variants[variant].name);
     clq_bench_put(&row, "chosen", json_boolean(chosen));
     clq_bench_put_number(&row, "us", times->p50_us);
@@ -117,28 +158,66 @@ static clq_status add(clq_bench_run *run, uint32_t device, const clq_bench_shape
     return clq_bench_add(run, &row);
 }
 
-static clq_status measure_shape(clq_bench_run *run, uint32_t device, clq_queue *queue, const clq_bench_shape *s,
-                                double limit) {
-    const options *o = run->context;
-    problem q = {*s, clq_bench_floats(s->m * s->k, 1), clq_bench_floats(s->k * s->n, 2)};
+/* Random numbers, as halves hold them where they are to be halves. data: these, or a copy of them as halves. */
+static clq_status make_numbers(const options *o, size_t count, uint64_t seed, float **numbers, void **data) {
+    *numbers = clq_bench_floats(count, seed);
+    if (!*numbers) return CLQ_MEMORY;
+    *data = *numbers;
+    if (!o->halves) return CLQ_OK;
+    uint16_t *halves = clq_alloc(count, sizeof *halves);
+    *data = halves;
+    if (!halves) return CLQ_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        halves[i] = clq_half_of_float((*numbers)[i]);
+        (*numbers)[i] = clq_half_to_float(halves[i]);
+    }
+    return CLQ_OK;
+}
+
+static void release_problem(problem *q) {
+    if (q->o->halves) {
+        clq_free(q->a_data);
+        clq_free(q->b_data);
+    }
+    clq_free(q->a);
+    clq_free(q->b);
+}
+
+/* Only LOCAL takes halves. */
+static bool is_wanted(const options *o, size_t variant, size_t chosen) {
+    return o->only_chosen ? variant == chosen : o->wanted[variant] && (!o->halves || variant == LOCAL);
+}
+
+static clq_status measure_problem(clq_bench_run *run, uint32_t device, clq_queue *queue, const problem *q,
+                                  double limit) {
     size_t chosen = VARIANTS;
-    clq_status status = q.a && q.b ? chosen_variant(queue, s, &chosen) : CLQ_MEMORY;
+    clq_status status = chosen_variant(queue, q, &chosen);
     for (size_t v = 0; v < VARIANTS && status == CLQ_OK; v++) {
-        if (o->only_chosen ? v != chosen : !o->wanted[v]) continue;
+        if (!is_wanted(q->o, v, chosen)) continue;
         clq_bench_times times = clq_bench_no_times;
         uint64_t wrong = 0;
         json_t *answers;
-        status = measure_product(run, queue, &q, variants[v].variant, &times, &wrong, &answers);
+        /* What is chosen is made as it would be, with a measured answer if there is one. */
+        clq_product_variant variant = v == chosen ? CLQ_PRODUCT_AUTO : variants[v].variant;
+        status = measure_product(run, queue, q, variant, &times, &wrong, &answers);
         if (status != CLQ_OK && !clq_bench_is_local(status)) {
             json_decref(answers);
             break;
         }
         if (status != CLQ_OK) times = clq_bench_no_times;
-        status = add(run, device, s, v, v == chosen, &times, wrong, answers, limit,
+        status = add(run, device, q, v, v == chosen, &times, wrong, answers, limit,
                      status == CLQ_OK ? NULL : clq_error_detail());
     }
-    clq_free(q.a);
-    clq_free(q.b);
+    return status;
+}
+
+static clq_status measure_shape(clq_bench_run *run, uint32_t device, clq_queue *queue, const clq_bench_shape *s,
+                                double limit) {
+    problem q = {.o = run->context, .s = *s};
+    clq_status status = make_numbers(q.o, s->m * s->k, 1, &q.a, &q.a_data);
+    if (status == CLQ_OK) status = make_numbers(q.o, s->k * s->n, 2, &q.b, &q.b_data);
+    if (status == CLQ_OK) status = measure_problem(run, device, queue, &q, limit);
+    release_problem(&q);
     return status;
 }
 
@@ -153,7 +232,7 @@ static clq_status measure_device(clq_bench_run *run, uint32_t device, clq_queue 
 static clq_status run_gemm(clq_bench_run *run, void *context) {
     const options *o = context;
     size_t rows = o->only_chosen ? 1 : 0;
-    for (size_t v = 0; v < VARIANTS; v++) rows += !o->only_chosen && o->wanted[v];
+    for (size_t v = 0; v < VARIANTS; v++) rows += !o->only_chosen && is_wanted(o, v, VARIANTS);
     run->expected = rows * o->shapes.count * run->devices.count;
     return clq_bench_each_device(run, measure_device);
 }
@@ -177,7 +256,15 @@ static clq_status set_variants(options *o, const char *text) {
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
     options *o = context;
-    return option->key == KEY_SIZES ? clq_bench_shapes_set(&o->shapes, "--sizes", text) : set_variants(o, text);
+    switch (option->key) {
+    case KEY_SIZES: return clq_bench_shapes_set(&o->shapes, "--sizes", text);
+    case KEY_VARIANTS: return set_variants(o, text);
+    case 'd':
+        o->halves = strcmp(text, "f16") == 0;
+        if (o->halves || strcmp(text, "f32") == 0) return CLQ_OK;
+        return clq_fail(CLQ_ARGUMENT, "-d '%s': there are f32 and f16", text);
+    default: o->precision_name = text; return clq_matmul_precision_parse(text, &o->precision);
+    }
 }
 
 clq_status clq_bench_gemm(int argc, char **argv) {
@@ -186,12 +273,15 @@ clq_status clq_bench_gemm(int argc, char **argv) {
          "shapes: C (m, n) = A (m, k) B (k, n); with :tn, :nt or :tt behind, A, B or both lie transposed", 0},
         {"variants", KEY_VARIANTS, "A,B|chosen", 0,
          "of tile, local and clblast (default all); chosen: only what Clique would use", 0},
+        {NULL, 'd', "f32|f16", 0, "as the matrices lie in memory (default f32); f16 by local alone", 0},
+        {"matmul-precision", KEY_PRECISION, "highest|high|medium", 0, "as clique train's (default highest)", 0},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},
                                                {"m", "m", 6, 0},
                                                {"n", "n", 6, 0},
                                                {"k", "k", 6, 0},
                                                {"transpose", "AB", -2, 0},
+                                               {"dtype", "type", -4, 0},
                                                {"variant", "variant", -8, 0},
                                                {"chosen", "chosen", -6, 0},
                                                {"time_us.min", "us min", 11, 2},
@@ -205,7 +295,7 @@ clq_status clq_bench_gemm(int argc, char **argv) {
                                                {"reason", "reason", -1, 0},
                                                {0}};
     static const clq_bench_spec spec = {.name = "gemm",
-                                        .about = "Matrix products in float32, by each variant of kernels.",
+                                        .about = "Matrix products, by each variant of kernels.",
                                         .options = table,
                                         .set = set_option,
                                         .run = run_gemm,
@@ -213,7 +303,7 @@ clq_status clq_bench_gemm(int argc, char **argv) {
                                         .iterations_most = 1000000,
                                         .warm_ups = 2,
                                         .columns = columns};
-    options o;
+    options o = {.precision_name = "highest"};
     CLQ_TRY(
         clq_bench_shapes_set(&o.shapes, "--sizes", "256x256x256,512x512x512,1024x1024x1024,64x128x784,512x128x784"));
     CLQ_TRY(set_variants(&o, "tile,local,clblast"));

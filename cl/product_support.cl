@@ -38,18 +38,28 @@ TILE_KERNEL void product_pad(global const float *from, global float *to, int in_
     for (int i = right; i < floats; i++) to[i] = 0;
 }
 
-/* to (floats) = the sum of as many arrays as there are slices, in order. A work-item takes `share` floats. */
-kernel void product_reduce(global const float *from, global float *to, int floats, int slices, int share) {
+/* to (floats, or TO_HALF: halves) = the sum of as many arrays as there are slices, in order. A work-item takes `share`
+ * numbers. */
+#ifdef TO_HALF
+#define TO_NUMBER half
+#define STOREV_SUM(value, pointer) CLQ_JOIN(vstore_half, VEC)(value, 0, pointer)
+#define STORE_SUM(value, pointer) vstore_half(value, 0, pointer)
+#else
+#define TO_NUMBER float
+#define STOREV_SUM(value, pointer) STOREV(value, pointer)
+#define STORE_SUM(value, pointer) (*(pointer) = (value))
+#endif
+kernel void product_reduce(global const float *from, global TO_NUMBER *to, int floats, int slices, int share) {
     size_t i = min(get_global_id(0) * share, (size_t)floats), end = min(i + share, (size_t)floats);
     for (; i + VEC <= end; i += VEC) {
         floatv sum = LOADV(from + i);
         for (int s = 1; s < slices; s++) sum += LOADV(from + (size_t)s * floats + i);
-        STOREV(sum, to + i);
+        STOREV_SUM(sum, to + i);
     }
     for (; i < end; i++) {
         float sum = from[i];
         for (int s = 1; s < slices; s++) sum += from[(size_t)s * floats + i];
-        to[i] = sum;
+        STORE_SUM(sum, to + i);
     }
 }
 
@@ -60,8 +70,11 @@ kernel void product_finish(global float *c, global const float *bias, int column
         c[j] = ACTIVATE(float, has_bias ? c[j] + bias[j] : c[j]);
 }
 
-/* to (columns, rows) from (rows, columns). (columns) */
-kernel void product_transpose(global const float *from, global float *to, int rows, int columns) {
+/* to (columns, rows) from (rows, columns) of numbers as wide as NUMBER. (columns) */
+#ifndef NUMBER
+#define NUMBER uint
+#endif
+kernel void product_transpose(global const NUMBER *from, global NUMBER *to, int rows, int columns) {
     size_t column = get_global_id(0);
     for (int row = 0; row < rows; row++) to[column * rows + row] = from[(size_t)row * columns + column];
 }

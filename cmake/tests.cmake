@@ -85,6 +85,11 @@ target_include_directories(clq_discrete_layer PRIVATE ${PROJECT_SOURCE_DIR}/test
 set_target_properties(clq_discrete_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(test_comm_links clq_discrete_layer)
 add_dependencies(test_train_upload clq_discrete_layer)
+add_dependencies(test_interop_golden clq_discrete_layer)
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  add_test(NAME interop/golden_gpu COMMAND test_interop_golden gpu)
+  set_tests_properties(interop/golden_gpu PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+endif()
 
 # The commands with allocations and OpenCL calls that fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)

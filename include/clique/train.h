@@ -49,6 +49,13 @@ typedef enum clq_tuning {
 /* "off", "quick" or "full", as --tune. */
 CLQ_API clq_status clq_tuning_parse(const char *text, clq_tuning *out);
 
+/* How exact products of float32 matrices are, where a device has faster units for numbers of fewer bits; sums are
+ * float32 always. HIGHEST: as float32; HIGH: factors may be rounded to TF32 (10 bits behind the point); MEDIUM: to
+ * bfloat16 (7). */
+typedef enum clq_matmul_precision { CLQ_MATMUL_HIGHEST, CLQ_MATMUL_HIGH, CLQ_MATMUL_MEDIUM } clq_matmul_precision;
+/* "highest", "high" or "medium", as --matmul-precision. */
+CLQ_API clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *out);
+
 typedef struct clq_trainer_config {
     clq_optimizer optimizer;
     clq_loss loss;
@@ -64,8 +71,9 @@ typedef struct clq_trainer_config {
     size_t trace_steps;         /* record when everything ran, for clq_trainer_write_trace, in the first so many
                                    steps and batches evaluated; each kernel is a launch of its own then. 0: nothing
                                    is recorded, and nothing is slower */
-    clq_tuning tuning;          /* before the first step */
-    double tuning_s;            /* in place of tuning's own limit, where more than 0 */
+    clq_matmul_precision matmul_precision; /* HIGHEST unless set */
+    clq_tuning tuning;                     /* before the first step */
+    double tuning_s;                       /* in place of tuning's own limit, where more than 0 */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. */
 CLQ_API clq_trainer_config clq_trainer_config_default(void);

@@ -28,7 +28,7 @@ clq_status clq_command_report(int argc, char **argv);
 /* All options that some command takes; each command names those it takes by its own argp table. */
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *loss, *strategy, *cross_device_ops;
-    const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune;
+    const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     uint64_t batch, batch_per_replica, epochs, steps, seed, take, bucket_bytes;
     double budget;
     bool drop_remainder, no_test, json;
@@ -62,6 +62,7 @@ typedef enum clq_option_key {
     CLQ_KEY_NO_TEST,
     CLQ_KEY_JSON,
     CLQ_KEY_TUNE,
+    CLQ_KEY_MATMUL_PRECISION,
     CLQ_KEY_BUDGET
 } clq_option_key;
 #define CLQ_OPTION_MODEL                                                                                               \
@@ -88,6 +89,13 @@ typedef enum clq_option_key {
         "tune", CLQ_KEY_TUNE, "off|quick|full", 0,                                                                     \
             "measure which kernels are the fastest before the first step: what is not known yet, for at most 2 s, or " \
             "everything (default off)",                                                                                \
+            0                                                                                                          \
+    }
+#define CLQ_OPTION_MATMUL_PRECISION                                                                                    \
+    {                                                                                                                  \
+        "matmul-precision", CLQ_KEY_MATMUL_PRECISION, "highest|high|medium", 0,                                        \
+            "products of float32, on GPUs with units for fewer bits: exact, by TF32, or by bfloat16 (default "         \
+            "highest)",                                                                                                \
             0                                                                                                          \
     }
 #define CLQ_OPTION_TAKE                                                                                                \

@@ -27,7 +27,7 @@ static clq_status multiply(clq_device *device, clq_queue *queue, size_t m, size_
         if (i < 2)
             CLQ_TRY_OR(end, status, clq_queue_write(queue, buffers[i], 0, host, counts[i] * sizeof(float), true));
     }
-    clq_gemm(list, false, false, m, n, k, values[0], values[1], values[2]);
+    clq_gemm(list, &(clq_gemm_problem){.m = m, .n = n, .k = k}, values[0], values[1], values[2]);
     clq_placement placement = {0};
     CLQ_TRY_OR(end, status, clq_placement_create(list, &placement));
     status = clq_list_bind(list);

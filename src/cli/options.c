@@ -13,6 +13,7 @@ void clq_options_start(clq_options *options) {
                              .cross_device_ops = "auto",
                              .progress = "auto",
                              .tune = "off",
+                             .matmul_precision = "highest",
                              .epochs = 0,
                              .seed = 0};
 }
@@ -56,6 +57,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case CLQ_KEY_NO_TEST: o->no_test = true; return CLQ_OK;
     case CLQ_KEY_JSON: o->json = true; return CLQ_OK;
     case CLQ_KEY_TUNE: o->tune = text; return CLQ_OK;
+    case CLQ_KEY_MATMUL_PRECISION: o->matmul_precision = text; return CLQ_OK;
     case CLQ_KEY_BUDGET:
         if (clq_parse_double(text, 1e-3, 1e6, &o->budget)) return CLQ_OK;
         return clq_fail(CLQ_ARGUMENT, "--budget '%s': expected seconds, from 0.001 to 1000000", text);

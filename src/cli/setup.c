@@ -139,6 +139,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     config.inference_only = inference_only;
     config.bucket_bytes = (size_t)options->bucket_bytes;
     CLQ_TRY(clq_tuning_parse(options->tune, &config.tuning));
+    CLQ_TRY(clq_matmul_precision_parse(options->matmul_precision, &config.matmul_precision));
     config.tuning_s = options->budget;
     config.trace_steps = options->trace ? TRACE_STEPS : 0;
     CLQ_TRY(clq_trainer_create(setup->model, &setup->devices, &config, &setup->trainer));

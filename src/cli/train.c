@@ -263,6 +263,7 @@ clq_status clq_command_train(int argc, char **argv) {
         {"log", CLQ_KEY_LOG, "FILE", 0, "a line of JSON per update", 0},
         {"trace", CLQ_KEY_TRACE, "FILE", 0,
          "when each kernel, upload and exchange of the first 200 steps ran, for ui.perfetto.dev (JSON)", 0},
+        CLQ_OPTION_MATMUL_PRECISION,
         CLQ_OPTION_TUNE,
         {"progress", CLQ_KEY_PROGRESS, "auto|off", 0, "the line that is redrawn on a terminal", 0},
         CLQ_OPTION_JSON,

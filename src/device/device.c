@@ -50,6 +50,8 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     device->info = *info;
     device->id = id;
     device->view_align = view_align_of(id);
+    device->sub_group_sizes = clq_sub_group_sizes(id, &device->sub_group_size_is_wanted);
+    device->matrix_unit = clq_matrix_unit_of(id, device->sub_group_sizes);
     clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
     device->memory_budget = memory_limit ? memory_limit : info->global_mem_bytes;
     clq_status status = clq_twin_take(device, &device->twin);

@@ -69,6 +69,13 @@ uint32_t clq_device_vector(const clq_device *device);
 /* Work-groups that a kernel should have at least so that every core of the device has work (PoCL's pthread
  * device hands groups out in runs of 32: 64 or more for two cores; 1 for a device that runs in its caller). */
 uint32_t clq_device_min_groups(const clq_device *device);
+/* Whether its work-groups may consist of sub-groups of so many items (by cl_khr_subgroups), and whether a kernel must
+ * then ask for that size (cl_intel_required_subgroup_size). */
+bool clq_device_has_sub_groups(const clq_device *device, size_t items, bool *required);
+/* What multiplies small matrices that lie in a sub-group's registers: NVIDIA's, by PTX, from compute capability 8.0 on;
+ * Intel's, whose sub-groups have 8 items or 16. */
+typedef enum clq_matrix_unit { CLQ_UNIT_NONE, CLQ_UNIT_MMA, CLQ_UNIT_DPAS8, CLQ_UNIT_DPAS16 } clq_matrix_unit;
+clq_matrix_unit clq_device_matrix_unit(const clq_device *device);
 /* Whether commands run in the thread that flushes them (PoCL's basic device). */
 bool clq_device_runs_in_caller(const clq_device *device);
 

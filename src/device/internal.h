@@ -93,6 +93,9 @@ struct clq_device {
     bool sub_device; /* made by us: released with the device */
     int twin;        /* see twin.c; -1: none */
     size_t view_align;
+    uint32_t sub_group_sizes;      /* the sum of those that sub-groups can have, each a power of two */
+    bool sub_group_size_is_wanted; /* whether kernels ask for theirs */
+    clq_matrix_unit matrix_unit;
     char options[CLQ_OPTIONS_MAX]; /* what every program is built with */
     char *cache_dir;               /* NULL: none */
     uint64_t memory_budget;
@@ -119,6 +122,10 @@ void clq_building_begin(clq_device *device);
 void clq_building_end(clq_device *device);
 /* While building: a twin that has built the program keeps it now, for this one to find. */
 void clq_twin_ask(const clq_device *device, clq_hash128 key);
+
+/* What `sub_group_sizes` and the next say of a device. (sub_group.c) */
+uint32_t clq_sub_group_sizes(cl_device_id id, bool *wanted);
+clq_matrix_unit clq_matrix_unit_of(cl_device_id id, uint32_t sub_group_sizes);
 
 /* The text with only the named kernels in it, on the lines where they were; "": all. NULL without memory. (wanted.c) */
 char *clq_wanted_source(const char *text, const char *kernels);

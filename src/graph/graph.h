@@ -83,6 +83,7 @@ typedef struct clq_plan_config {
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_product_variant product;      /* tests force variants */
     clq_conv_variant conv;
+    clq_matmul_precision precision; /* of products */
     clq_fusion fusion;
     const clq_answers *answers; /* the list's own, or NULL; borrowed by clq_plan_create */
     bool joined;                /* as of clq_list_set_joined */

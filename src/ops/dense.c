@@ -38,36 +38,41 @@ void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x,
 }
 
 /* (rows, columns) to (columns, rows) */
-static clq_value transpose(clq_list *list, size_t rows, size_t columns, clq_value from) {
-    double bytes = (double)(rows * columns * sizeof(float));
-    clq_value to = clq_list_value(list, CLQ_VALUE_SCRATCH, "transposed", rows * columns * sizeof(float), 0);
-    clq_launch_begin(list, "transpose", "product_support", "", "product_transpose");
+static clq_value transpose(clq_list *list, size_t rows, size_t columns, bool halves, clq_value from) {
+    size_t bytes = rows * columns * (halves ? 2 : sizeof(float));
+    clq_value to = clq_list_value(list, CLQ_VALUE_SCRATCH, "transposed", bytes, 0);
+    clq_launch_begin(list, "transpose", "product_support", halves ? "-DNUMBER=ushort" : "", "product_transpose");
     clq_launch_value(list, from, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);
     clq_launch_int(list, (int)rows);
     clq_launch_int(list, (int)columns);
     clq_launch_work(list, 1, (size_t[]){columns}, (size_t[]){1}, -1, 0, 0);
-    clq_launch_cost(list, 0, 0, 2 * bytes, 0);
+    clq_launch_cost(list, 0, 0, 2 * (double)bytes, 0);
     return to;
 }
 
-void clq_gemm(clq_list *list, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, clq_value a,
-              clq_value b, clq_value c) {
-    if (transpose_a) {
-        if (transpose_b) b = transpose(list, n, k, b);
-        clq_product_outer(
-            list,
-            &(clq_outer_product){
-                .label = "product", .patches = clq_patches_of_matrix(k, m), .columns = n, .x = a, .dz = b, .dw = c});
+void clq_gemm(clq_list *list, const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c) {
+    if (p->transpose_a) {
+        if (p->transpose_b) b = transpose(list, p->n, p->k, p->halves & CLQ_HALF_B, b);
+        clq_product_outer(list, &(clq_outer_product){
+                                    .label = "product",
+                                    .patches = clq_patches_of_matrix(p->k, p->m),
+                                    .columns = p->n,
+                                    .x = a,
+                                    .dz = b,
+                                    .dw = c,
+                                    .halves = p->halves,
+                                });
         return;
     }
     clq_product_rows(list, &(clq_rows_product){
                                .label = "product",
-                               .patches = clq_patches_of_matrix(m, k),
-                               .columns = n,
-                               .transposed = transpose_b,
+                               .patches = clq_patches_of_matrix(p->m, p->k),
+                               .columns = p->n,
+                               .transposed = p->transpose_b,
                                .x = a,
                                .w = b,
                                .y = c,
+                               .halves = p->halves,
                            });
 }

@@ -69,6 +69,9 @@ void clq_list_set_product(clq_list *list, clq_product_variant variant) { list->p
 clq_product_variant clq_list_product(const clq_list *list) { return list->product; }
 void clq_list_set_conv(clq_list *list, clq_conv_variant variant) { list->conv = variant; }
 clq_conv_variant clq_list_conv(const clq_list *list) { return list->conv; }
+void clq_list_set_precision(clq_list *list, clq_matmul_precision precision) { list->precision = precision; }
+clq_matmul_precision clq_list_precision(const clq_list *list) { return list->precision; }
+
 void clq_list_set_local_block(clq_list *list, size_t index) { list->local_block = index; }
 size_t clq_list_local_block(const clq_list *list) { return list->local_block; }
 void clq_list_set_joined(clq_list *list, bool joined) { list->joins = joined; }

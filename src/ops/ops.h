@@ -222,9 +222,17 @@ void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x
 void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz,
                          clq_value dx, clq_value dw);
 
-/* C (m, n) = op(A) op(B), row-major, for bench and doctor: transpose flags; lists with capacity 1 and count 1. */
-void clq_gemm(clq_list *list, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, clq_value a,
-              clq_value b, clq_value c);
+/* Operands that are halves in memory; sums are of floats. */
+enum { CLQ_HALF_A = 1, CLQ_HALF_B = 2, CLQ_HALF_C = 4 };
+
+/* C (m, n) = op(A) op(B), row-major, for bench and doctor: lists with capacity 1 and count 1. A and B lie transposed
+ * where the flags say so. With halves it is made by kernels for work-groups, on every device. */
+typedef struct clq_gemm_problem {
+    size_t m, n, k;
+    bool transpose_a, transpose_b;
+    unsigned halves; /* CLQ_HALF_… */
+} clq_gemm_problem;
+void clq_gemm(clq_list *list, const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
 
 /* Which product kernels are used: AUTO by device; the others are forced by tests. TILE packs large matrices in blocks,
  * BLOCKS all matrices. Per list, before the first op. */
@@ -237,9 +245,12 @@ typedef enum clq_product_variant {
 } clq_product_variant;
 void clq_list_set_product(clq_list *list, clq_product_variant variant);
 clq_product_variant clq_list_product(const clq_list *list);
+/* How exact products are (HIGHEST unless set). Per list, before the first op. */
+void clq_list_set_precision(clq_list *list, clq_matmul_precision precision);
+clq_matmul_precision clq_list_precision(const clq_list *list);
 /* Which of its blocks LOCAL makes, below CLQ_LOCAL_BLOCKS (product_local.c); AUTO by device and shape. Per list, before
  * the first op. */
-enum { CLQ_LOCAL_BLOCK_AUTO = 0xFF, CLQ_LOCAL_BLOCKS = 9 };
+enum { CLQ_LOCAL_BLOCK_AUTO = 0xFF, CLQ_LOCAL_BLOCKS = 26 };
 void clq_list_set_local_block(clq_list *list, size_t index);
 size_t clq_list_local_block(const clq_list *list);
 

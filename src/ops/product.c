@@ -1,5 +1,5 @@
 /* Matrix products in all their forms: which variant makes them, and what the variants share. */
-#include "ops/product.h"
+#include "ops/product_local.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -36,7 +36,10 @@ static bool is_plain(const clq_axis *axis) {
 
 void clq_product_question(clq_question *question, const clq_list *list, const char *what, const clq_patches *p,
                           size_t columns, bool transposed) {
-    const char *behind = transposed ? ", transposed" : "";
+    static const char *const behinds[][2] = {[CLQ_MATMUL_HIGHEST] = {"", ", transposed"},
+                                             [CLQ_MATMUL_HIGH] = {", high", ", transposed, high"},
+                                             [CLQ_MATMUL_MEDIUM] = {", medium", ", transposed, medium"}};
+    const char *behind = behinds[clq_list_precision(list)][transposed];
     const clq_axis *h = &p->h, *w = &p->w;
     size_t rows = p->rows * clq_list_capacity(list);
     if (clq_patches_are_matrix(p))
@@ -51,23 +54,36 @@ void clq_product_question(clq_question *question, const clq_list *list, const ch
                            h->step, w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
 }
 
-/* The families' own kernels, or CLBlast's. */
-static clq_product_variant variant_of(clq_list *list, const char *what, const clq_patches *p, size_t columns,
-                                      bool transposed, clq_question *question) {
-    clq_product_variant variant = clq_list_product(list);
-    bool matrix = clq_patches_are_matrix(p), tile = clq_list_family(list) == CLQ_FAMILY_TILE;
-    if (variant == CLQ_PRODUCT_AUTO && !tile && matrix) {
-        double rows = (double)p->rows * clq_list_capacity(list);
-        bool large = rows >= CLBLAST_SIDE_LEAST && p->channels >= CLBLAST_SIDE_LEAST && columns >= CLBLAST_SIDE_LEAST;
-        clq_product_question(question, list, what, p, columns, transposed);
-        if (large) clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
-        clq_question_add(question, CLQ_PRODUCT_LOCAL, 0, "local");
-        clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
-        variant = (clq_product_variant)clq_list_ask(list, question)->values[0];
-    }
-    if (variant == CLQ_PRODUCT_AUTO || (variant == CLQ_PRODUCT_CLBLAST && !matrix))
-        variant = tile ? CLQ_PRODUCT_TILE : CLQ_PRODUCT_LOCAL;
-    return variant;
+/* How a product is made: by the family's own kernels, LOCAL's with a block, or by CLBlast's. */
+typedef struct choice {
+    clq_product_variant variant;
+    size_t block;
+} choice;
+
+static choice measured(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
+                       unsigned halves, const clq_local_extent *e, clq_question *question) {
+    bool matrix = clq_patches_are_matrix(p) && !halves;
+    bool large = e->rows >= CLBLAST_SIDE_LEAST && e->terms >= CLBLAST_SIDE_LEAST && e->columns >= CLBLAST_SIDE_LEAST;
+    char name[32] = "";
+    if (halves) (void)snprintf(name, sizeof name, "%s, halves %u,", what, halves);
+    clq_product_question(question, list, halves ? name : what, p, columns, transposed);
+    if (matrix && large) clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
+    clq_product_add_local(list, question, halves, e);
+    if (matrix) clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
+    const struct clq_candidate *candidate = clq_list_ask(list, question);
+    return (choice){(clq_product_variant)candidate->values[0], candidate->values[1]};
+}
+
+static choice choose(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
+                     unsigned halves, const clq_local_extent *e, clq_question *question) {
+    clq_product_variant forced = clq_list_product(list);
+    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
+    if (halves && (tile || forced != CLQ_PRODUCT_AUTO)) forced = CLQ_PRODUCT_LOCAL;
+    if (forced == CLQ_PRODUCT_AUTO && !tile && clq_list_local_block(list) == CLQ_LOCAL_BLOCK_AUTO)
+        return measured(list, what, p, columns, transposed, halves, e, question);
+    if (forced == CLQ_PRODUCT_AUTO || (forced == CLQ_PRODUCT_CLBLAST && !clq_patches_are_matrix(p)))
+        forced = tile ? CLQ_PRODUCT_TILE : CLQ_PRODUCT_LOCAL;
+    return (choice){forced, CLQ_LOCAL_BLOCK_AUTO};
 }
 
 /* How the tile family makes a product. Tiles can read large matrices, and weights that lie transposed, in place, but
@@ -89,8 +105,10 @@ static form form_of(clq_list *list, const char *what, const clq_patches *p, size
 void clq_product_rows(clq_list *list, const clq_rows_product *p) {
     clq_question question = {.index = SIZE_MAX};
     size_t rows = p->patches.rows * clq_list_capacity(list);
-    switch (variant_of(list, "rows", &p->patches, p->columns, p->transposed, &question)) {
-    case CLQ_PRODUCT_LOCAL: clq_product_rows_local(list, p); break;
+    clq_local_extent extent = clq_local_extent_of_rows(list, p);
+    choice c = choose(list, "rows", &p->patches, p->columns, p->transposed, p->halves, &extent, &question);
+    switch (c.variant) {
+    case CLQ_PRODUCT_LOCAL: clq_product_rows_local(list, p, c.block); break;
     case CLQ_PRODUCT_CLBLAST: clq_product_rows_clblast(list, p); break;
     default: {
         bool large = clq_product_is_large(rows, p->columns, p->patches.channels);
@@ -108,8 +126,10 @@ void clq_product_rows(clq_list *list, const clq_rows_product *p) {
 void clq_product_outer(clq_list *list, const clq_outer_product *p) {
     clq_question question = {.index = SIZE_MAX};
     size_t terms = p->patches.rows * clq_list_capacity(list);
-    switch (variant_of(list, "outer", &p->patches, p->columns, false, &question)) {
-    case CLQ_PRODUCT_LOCAL: clq_product_outer_local(list, p); break;
+    clq_local_extent extent = clq_local_extent_of_outer(list, p);
+    choice c = choose(list, "outer", &p->patches, p->columns, false, p->halves, &extent, &question);
+    switch (c.variant) {
+    case CLQ_PRODUCT_LOCAL: clq_product_outer_local(list, p, c.block); break;
     case CLQ_PRODUCT_CLBLAST: clq_product_outer_clblast(list, p); break;
     default: {
         bool large = clq_product_is_large(p->patches.channels, p->columns, terms);
@@ -185,7 +205,8 @@ void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value pa
     size_t floats = clq_patches_depth(&p->patches) * p->columns, vector = clq_device_vector(clq_list_device(list));
     bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     size_t group = tile ? 1 : 64, share = tile ? 32 * vector : vector;
-    clq_launch_begin(list, "reduce", "product_support", "", "product_reduce");
+    bool half = p->halves & CLQ_HALF_C;
+    clq_launch_begin(list, "reduce", "product_support", half ? "-DTO_HALF" : "", "product_reduce");
     clq_launch_value(list, partial, CLQ_READS);
     clq_launch_value(list, p->dw, CLQ_WRITES);
     clq_launch_int(list, (int)floats);

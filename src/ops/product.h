@@ -27,7 +27,8 @@ bool clq_axis_padded(const clq_axis *axis);     /* whether some place and tap me
 /* Images padded with zeros by a launch of its own, so that no tap lies outside; *x becomes scratch. */
 void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x);
 
-/* y (pixels, columns) = act(patches(x) w + b) */
+/* y (pixels, columns) = act(patches(x) w + b). `halves` of this and the next: which operands are halves in memory, the
+ * others being floats; sums are floats. The LOCAL variant alone can do that. */
 typedef struct clq_rows_product {
     const char *label;
     clq_patches patches;
@@ -35,6 +36,7 @@ typedef struct clq_rows_product {
     bool transposed; /* w (taps, taps, columns, channels), else (taps, taps, channels, columns) */
     clq_activation activation;
     clq_value x, w, b, y; /* b may be none */
+    unsigned halves;      /* A: x, B: w, C: y */
 } clq_rows_product;
 
 /* dw (taps, taps, channels, columns) = patches(x)^T dz, over all pixels of all examples. Divides by 1. */
@@ -43,6 +45,7 @@ typedef struct clq_outer_product {
     clq_patches patches;
     size_t columns;
     clq_value x, dz, dw;
+    unsigned halves; /* A: x, B: dz, C: dw */
 } clq_outer_product;
 
 /* By the list's variant. */
@@ -57,8 +60,9 @@ void clq_product_rows_blocks(clq_list *list, const clq_rows_product *p, bool pac
 void clq_product_outer_blocks(clq_list *list, const clq_outer_product *p);
 /* Whether a product is known to be faster in packed blocks. rows, terms: at a full batch. */
 bool clq_product_is_large(size_t rows, size_t columns, size_t terms);
-void clq_product_rows_local(clq_list *list, const clq_rows_product *p);
-void clq_product_outer_local(clq_list *list, const clq_outer_product *p);
+/* index: of the block; CLQ_LOCAL_BLOCK_AUTO, or one that does not work on the device: as the rule has it. */
+void clq_product_rows_local(clq_list *list, const clq_rows_product *p, size_t index);
+void clq_product_outer_local(clq_list *list, const clq_outer_product *p, size_t index);
 void clq_product_rows_clblast(clq_list *list, const clq_rows_product *p);
 void clq_product_outer_clblast(clq_list *list, const clq_outer_product *p);
 

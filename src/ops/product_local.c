@@ -1,25 +1,54 @@
-/* Products for devices with work-groups and local memory (cl/product_local.cl): which block, into how many slices. */
+/* Products for devices with work-groups: by local memory (cl/product_local.cl) or sub-groups (cl/product_subgroup.cl);
+ * which block, into how many slices. */
 #include "ops/product_local.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    PAD = 4,           /* as in the kernel */
+    PAD = 4,           /* words behind a row in local memory */
+    UNIT_PAD = 8,      /* with which the words that a unit's sub-group reads at a time lie in as many banks */
     LONG_SUM = 1024,   /* is put aside in C after so many terms */
     TERMS_LEAST = 128, /* of a slice: adding it up later costs about a tenth of it */
     WAVE = 64,         /* items that run in step, or more than do: a smaller group takes the time of so many */
     TERMS_BEFORE = 64, /* what starting and ending a block costs, as terms of its sum */
+    SMALLEST = 8,      /* of the blocks below: any device takes it */
     PARTIAL_BYTES_MOST = 32 << 20
 };
 
-/* From large to small. An item's 8 x 8 results need 16 numbers of local memory for 64 multiplications, but about 128
- * registers; 4 x 4 need 8 for 16, and half the registers. The narrow ones are for layers with few outputs and for few
- * rows, the last two for devices whose work-groups are small. */
+/* From large to small. By local memory, an item's 8 x 8 results need 16 numbers of it for 64 multiplications, but about
+ * 128 registers; 4 x 4 need 8 for 16, and half the registers. The narrow ones are for layers with few outputs and for
+ * few rows, the last two for devices whose work-groups are small. Sub-groups of 8 and 16 are Intel's, whose items have
+ * 128 and 64 registers, those of 32 and 64 AMD's with 256. Results are as many as leave room for what is on its way, so
+ * that compilers of all vendors keep everything in registers. */
+/* clang-format off: a row each */
 static const clq_local_block blocks[CLQ_LOCAL_BLOCKS] = {
-    {128, 128, 8, 16, 16}, {128, 64, 8, 16, 8}, {64, 64, 16, 8, 16}, {64, 32, 16, 16, 8}, {128, 16, 16, 32, 4},
-    {16, 128, 16, 4, 32},  {32, 32, 16, 8, 8},  {16, 16, 16, 4, 4},  {4, 4, 16, 1, 1},
+    {128, 128, 8, 16, 16, CLQ_LOCAL_ITEMS, 0, 0},      {128, 64, 8, 16, 8, CLQ_LOCAL_ITEMS, 0, 0},
+    {64, 64, 16, 8, 16, CLQ_LOCAL_ITEMS, 0, 0},        {64, 32, 16, 16, 8, CLQ_LOCAL_ITEMS, 0, 0},
+    {128, 16, 16, 32, 4, CLQ_LOCAL_ITEMS, 0, 0},       {16, 128, 16, 4, 32, CLQ_LOCAL_ITEMS, 0, 0},
+    {32, 32, 16, 8, 8, CLQ_LOCAL_ITEMS, 0, 0},         {16, 16, 16, 4, 4, CLQ_LOCAL_ITEMS, 0, 0},
+    {4, 4, 16, 1, 1, CLQ_LOCAL_ITEMS, 0, 0},           {32, 32, 8, 4, 8, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {64, 16, 8, 4, 8, CLQ_LOCAL_SUB_GROUPS, 0, 0},     {16, 16, 8, 4, 8, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {32, 32, 16, 4, 16, CLQ_LOCAL_SUB_GROUPS, 0, 0},   {16, 32, 16, 4, 16, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {64, 128, 32, 4, 32, CLQ_LOCAL_SUB_GROUPS, 0, 0},  {32, 128, 32, 4, 32, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {128, 128, 64, 8, 64, CLQ_LOCAL_SUB_GROUPS, 0, 0}, {32, 64, 64, 4, 64, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {128, 128, 16, 16, 16, CLQ_LOCAL_DOTS, 0, 0},      {64, 64, 16, 8, 16, CLQ_LOCAL_DOTS, 0, 0},
+    {128, 128, 16, 8, 32, CLQ_LOCAL_MMA, 64, 32},      {128, 64, 16, 4, 32, CLQ_LOCAL_MMA, 64, 32},
+    {64, 64, 16, 4, 32, CLQ_LOCAL_MMA, 32, 32},        {32, 32, 16, 4, 32, CLQ_LOCAL_MMA, 16, 16},
+    {64, 32, 16, 8, 8, CLQ_LOCAL_DPAS, 16, 16},        {64, 64, 16, 8, 16, CLQ_LOCAL_DPAS, 16, 32},
+};
+/* clang-format on */
+
+static const struct {
+    const char *name;    /* of candidates */
+    const char *file;    /* of kernels */
+    double memory_costs; /* a number that an item reads for its multiplications, in these */
+} ways[] = {
+    [CLQ_LOCAL_ITEMS] = {"local", "product_local", 2}, [CLQ_LOCAL_SUB_GROUPS] = {"sub-groups", "product_subgroup", 4},
+    [CLQ_LOCAL_DOTS] = {"dots", "product_local", 2},   [CLQ_LOCAL_MMA] = {"mma", "product_local", 2},
+    [CLQ_LOCAL_DPAS] = {"dpas", "product_local", 2},
 };
 
 /* What is known of a kind of device without having measured it. Registers are as compilers reported them. */
@@ -48,20 +77,54 @@ static const traits *traits_of(const clq_device_info *info) {
 
 const clq_local_block *clq_local_block_get(size_t index) { return &blocks[index]; }
 
+const char *clq_local_way_name(clq_local_way way) { return ways[way].name; }
+
 static size_t items_of(const clq_local_block *b) { return b->group_rows * b->group_columns; }
+
+static bool is_unit(clq_local_way way) { return way == CLQ_LOCAL_MMA || way == CLQ_LOCAL_DPAS; }
+
+static size_t pad_of(const clq_local_block *b) { return is_unit(b->way) ? (size_t)UNIT_PAD : (size_t)PAD; }
+
+/* Whether the device has what a block is for, and need not imitate it. */
+static bool is_native(const clq_device *device, const clq_local_block *b) {
+    clq_matrix_unit unit = clq_device_matrix_unit(device);
+    switch (b->way) {
+    case CLQ_LOCAL_DOTS: return strcmp(clq_device_get_info(device)->driver, "amd") == 0;
+    case CLQ_LOCAL_MMA: return unit == CLQ_UNIT_MMA;
+    case CLQ_LOCAL_DPAS: return unit == (b->group_columns == 8 ? CLQ_UNIT_DPAS8 : CLQ_UNIT_DPAS16);
+    default: return true;
+    }
+}
 
 bool clq_local_block_fits(const clq_device *device, const clq_local_block *b) {
     const clq_device_info *info = clq_device_get_info(device);
-    size_t bytes = 2 * b->depth * (b->rows + b->columns + 2 * (size_t)PAD) * sizeof(float);
-    return items_of(b) <= info->max_work_group && bytes <= info->local_mem_bytes;
+    size_t bytes = 2 * b->depth * (b->rows + b->columns + 2 * pad_of(b)) * sizeof(float);
+    bool required, sub_groups = b->way == CLQ_LOCAL_SUB_GROUPS;
+    if (items_of(b) > info->max_work_group) return false;
+    if (sub_groups || (is_unit(b->way) && !is_native(device, b)))
+        if (!clq_device_has_sub_groups(device, b->group_columns, &required)) return false;
+    return sub_groups || bytes <= info->local_mem_bytes;
+}
+
+static bool are_halves(const clq_local_terms *t) { return (~t->halves & (CLQ_HALF_A | CLQ_HALF_B)) == 0; }
+
+/* Whether a block may be used unless a test says so. */
+static bool is_offered(const clq_device *device, const clq_local_block *b, const clq_local_terms *t) {
+    if (!is_native(device, b) || !clq_local_block_fits(device, b)) return false;
+    if (b->way == CLQ_LOCAL_DOTS) return are_halves(t);
+    if (b->way == CLQ_LOCAL_DPAS) return are_halves(t) || t->precision == CLQ_MATMUL_MEDIUM;
+    return b->way != CLQ_LOCAL_ITEMS ||
+           b->rows * b->columns <= traits_of(clq_device_get_info(device))->results * items_of(b);
+}
+
+/* Whether a block is known to be several times as fast as floats are. */
+static bool is_fast(const clq_local_block *b, const clq_local_terms *t) {
+    return is_unit(b->way) && (are_halves(t) || t->precision != CLQ_MATMUL_HIGHEST);
 }
 
 /* ---- choosing ---- */
 
-/* C (rows, columns), a sum of so many terms. */
-typedef struct extent {
-    double rows, columns, terms;
-} extent;
+typedef clq_local_extent extent;
 
 typedef struct choice {
     size_t block, slices, slice_terms; /* terms of a slice: whole steps */
@@ -92,72 +155,157 @@ static choice cut(const clq_device_info *info, size_t index, const extent *e) {
     return (choice){index, (size_t)ceil_of(e->terms, (double)share), share};
 }
 
+/* Numbers that the items of a block read for one term of their sums. In sub-groups A's are read once for all. */
+static double reads_of(const clq_local_block *b) {
+    double a = (double)(b->rows * (b->way == CLQ_LOCAL_SUB_GROUPS ? 1 : b->group_columns));
+    return a + (double)(b->columns * b->group_rows);
+}
+
 /* In units of a multiplication by one item: rounds of work-groups, each as long as its items' multiplications and what
- * they read of local memory for them, a number being two multiplications. */
+ * they read for them. */
 static double time_of(const clq_device_info *info, const choice *c, const extent *e) {
     const clq_local_block *b = &blocks[c->block];
     double groups = ceil_of(e->rows, (double)b->rows) * ceil_of(e->columns, (double)b->columns) * (double)c->slices;
     double unit = (double)groups_of_unit(info, b), items = (double)items_of(b);
-    double reads = (double)(b->rows * b->group_columns + b->columns * b->group_rows);
-    double step = ((double)(b->rows * b->columns) + 2 * reads) * (double)clq_round_up(items_of(b), WAVE) / items;
+    double work = (double)(b->rows * b->columns) + ways[b->way].memory_costs * reads_of(b);
+    double step = work * (double)clq_round_up(items_of(b), WAVE) / items;
     return ceil_of(groups, places(info, b)) * unit * step * ((double)c->slice_terms + TERMS_BEFORE);
 }
 
-static choice choose(clq_list *list, const extent *e) {
-    clq_device *device = clq_list_device(list);
+/* The fastest block of its way that is offered and not among `without`; .block is CLQ_LOCAL_BLOCKS where there is none.
+ */
+static choice fastest(const clq_device *device, clq_local_way way, const clq_local_terms *t, const extent *e,
+                      const bool without[CLQ_LOCAL_BLOCKS]) {
     const clq_device_info *info = clq_device_get_info(device);
-    size_t forced = clq_list_local_block(list);
-    if (forced != CLQ_LOCAL_BLOCK_AUTO) return cut(info, forced, e);
-    bool refused[CLQ_LOCAL_BLOCKS] = {false};
-    for (;;) {
-        choice best = {CLQ_LOCAL_BLOCKS, 1, 0};
-        double least = 0;
-        for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
-            const clq_local_block *b = &blocks[i];
-            if (refused[i] || b->rows * b->columns > traits_of(info)->results * items_of(b)) continue;
-            if (!clq_local_block_fits(device, b)) continue;
-            choice c = cut(info, i, e);
-            double time = time_of(info, &c, e);
-            if (best.block < CLQ_LOCAL_BLOCKS && time >= least) continue;
-            best = c;
-            least = time;
-        }
-        /* The smallest is tried when it runs: there is no other. */
-        if (best.block == CLQ_LOCAL_BLOCKS) return cut(info, CLQ_LOCAL_BLOCKS - 1, e);
-        if (info->type == CLQ_DEVICE_CPU || clq_local_block_works(device, best.block)) return best;
-        refused[best.block] = true;
+    choice best = {CLQ_LOCAL_BLOCKS, 1, 0};
+    double least = 0;
+    for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
+        if (without[i] || blocks[i].way != way || !is_offered(device, &blocks[i], t)) continue;
+        choice c = cut(info, i, e);
+        double time = time_of(info, &c, e);
+        if (best.block < CLQ_LOCAL_BLOCKS && time >= least) continue;
+        best = c;
+        least = time;
     }
+    return best;
+}
+
+/* Whether the device makes of a block what it should. Compilers for CPUs have no registers to run out of. */
+static bool is_sound(clq_device *device, size_t index, const clq_local_terms *t) {
+    return clq_device_get_info(device)->type == CLQ_DEVICE_CPU || clq_local_block_works(device, index, t);
+}
+
+/* The best of the ways, by what is known of them. `without`: those that do not work are added. */
+static choice by_rule(clq_device *device, const clq_local_terms *t, const extent *e, bool without[CLQ_LOCAL_BLOCKS]) {
+    static const clq_local_way order[] = {CLQ_LOCAL_MMA, CLQ_LOCAL_DPAS, CLQ_LOCAL_ITEMS};
+    for (size_t i = 0; i < CLQ_COUNT_OF(order);) {
+        choice best = fastest(device, order[i], t, e, without);
+        bool none = best.block == CLQ_LOCAL_BLOCKS;
+        if (none || (order[i] != CLQ_LOCAL_ITEMS && !is_fast(&blocks[best.block], t))) {
+            i++;
+            continue;
+        }
+        if (is_sound(device, best.block, t)) return best;
+        without[best.block] = true;
+    }
+    /* The smallest is tried when it runs: there is no other. */
+    return cut(clq_device_get_info(device), SMALLEST, e);
+}
+
+static void add_candidate(clq_question *question, size_t index) {
+    const clq_local_block *b = &blocks[index];
+    char of[16] = "";
+    if (b->way == CLQ_LOCAL_SUB_GROUPS) (void)snprintf(of, sizeof of, "/%zu", b->group_columns);
+    clq_question_add(question, CLQ_PRODUCT_LOCAL, (uint32_t)index, "%s%s %zux%zu", ways[b->way].name, of, b->rows,
+                     b->columns);
+}
+
+void clq_product_add_local(const clq_list *list, clq_question *question, unsigned halves, const clq_local_extent *e) {
+    enum { OF_A_WAY = 3 };
+    clq_device *device = clq_list_device(list);
+    clq_local_terms terms = {halves, clq_list_precision(list)};
+    bool without[CLQ_LOCAL_BLOCKS] = {false};
+    choice first = by_rule(device, &terms, e, without);
+    add_candidate(question, first.block);
+    without[first.block] = true;
+    for (size_t way = 0; way < CLQ_COUNT_OF(ways); way++)
+        for (size_t n = way == (size_t)blocks[first.block].way; n < OF_A_WAY; n++) {
+            choice next = fastest(device, (clq_local_way)way, &terms, e, without);
+            if (next.block == CLQ_LOCAL_BLOCKS) break;
+            add_candidate(question, next.block);
+            without[next.block] = true;
+        }
+}
+
+static choice choose(const clq_list *list, size_t index, unsigned halves, const extent *e) {
+    clq_device *device = clq_list_device(list);
+    clq_local_terms terms = {halves, clq_list_precision(list)};
+    size_t forced = clq_list_local_block(list);
+    bool without[CLQ_LOCAL_BLOCKS] = {false};
+    if (forced != CLQ_LOCAL_BLOCK_AUTO) return cut(clq_device_get_info(device), forced, e);
+    if (index == CLQ_LOCAL_BLOCK_AUTO || !is_sound(device, index, &terms)) return by_rule(device, &terms, e, without);
+    return cut(clq_device_get_info(device), index, e);
 }
 
 /* ---- launches ---- */
 
-static void add_options(const clq_list *list, const clq_patches *p, size_t columns, const choice *c, const char *more,
-                        char options[CLQ_PRODUCT_OPTIONS]) {
+/* What is behind the options that are there, CLQ_PRODUCT_OPTIONS in all. */
+static void append(char *options, const char *format, ...) CLQ_PRINTF(2, 3);
+static void append(char *options, const char *format, ...) {
+    size_t used = strlen(options);
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(options + used, CLQ_PRODUCT_OPTIONS - used, format, arguments);
+    va_end(arguments);
+    assert(length >= 0 && used + (size_t)length < CLQ_PRODUCT_OPTIONS);
+    (void)length;
+}
+
+/* Of which numbers the words in local memory are, and what multiplies them. */
+static void append_unit(const clq_device *device, const clq_local_block *b, const clq_local_terms *t, char *options) {
+    bool mma = b->way == CLQ_LOCAL_MMA, dots = b->way == CLQ_LOCAL_DOTS, required = false;
+    append(options, " -DPAD=%zu", pad_of(b));
+    if (b->way == CLQ_LOCAL_ITEMS) return;
+    if (b->way != CLQ_LOCAL_DOTS) (void)clq_device_has_sub_groups(device, b->group_columns, &required);
+    append(options, "%s", required ? " -DREQUIRE" : "");
+    if (b->way == CLQ_LOCAL_SUB_GROUPS) return;
+    if (are_halves(t) || dots)
+        append(options, " -DF16");
+    else if (!mma || t->precision == CLQ_MATMUL_MEDIUM)
+        append(options, " -DBF16");
+    else
+        append(options, "%s", t->precision == CLQ_MATMUL_HIGHEST ? " -DEXACT" : "");
+    if (!dots)
+        append(options, " -DUNIT_%s -DWARP_M=%zu -DWARP_N=%zu", mma ? "MMA" : "DPAS", b->unit_rows, b->unit_columns);
+    append(options, "%s", is_native(device, b) ? " -DUNIT_NATIVE" : "");
+}
+
+static void make_options(const clq_list *list, const clq_patches *p, size_t columns, unsigned halves, const choice *c,
+                         char options[CLQ_PRODUCT_OPTIONS]) {
+    const clq_device *device = clq_list_device(list);
     const clq_local_block *b = &blocks[c->block];
-    bool matrix = clq_patches_are_matrix(p), cpu = clq_device_get_info(clq_list_device(list))->type == CLQ_DEVICE_CPU;
+    const clq_local_terms terms = {halves, clq_list_precision(list)};
     bool padded = clq_axis_padded(&p->h) || clq_axis_padded(&p->w) || p->h.divide > 1 || p->w.divide > 1;
-    size_t used = clq_patches_options(p, columns, options, CLQ_PRODUCT_OPTIONS);
-    int length = snprintf(options + used, CLQ_PRODUCT_OPTIONS - used,
-                          "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu%s%s%s", b->rows, b->columns,
-                          b->depth, b->group_rows, b->group_columns, c->slices,
-                          matrix   ? " -DMATRIX"
-                          : padded ? " -DPADDED"
-                                   : "",
-                          more, cpu ? " -DROLLED" : "");
-    assert(length > 0 && used + (size_t)length < CLQ_PRODUCT_OPTIONS);
-    used += (size_t)length;
-    if (c->slice_terms <= LONG_SUM) return;
-    length = snprintf(options + used, CLQ_PRODUCT_OPTIONS - used, " -DBLOCKED=%d", LONG_SUM);
-    assert(length > 0 && used + (size_t)length < CLQ_PRODUCT_OPTIONS);
+    (void)clq_patches_options(p, columns, options, CLQ_PRODUCT_OPTIONS);
+    append(options, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu", b->rows, b->columns, b->depth,
+           b->group_rows, b->group_columns, c->slices);
+    append(options, "%s", clq_patches_are_matrix(p) ? " -DMATRIX" : padded ? " -DPADDED" : "");
+    append(options, "%s%s%s", halves & CLQ_HALF_A ? " -DA_HALF" : "", halves & CLQ_HALF_B ? " -DB_HALF" : "",
+           halves & CLQ_HALF_C ? " -DC_HALF" : "");
+    append(options, "%s", clq_device_get_info(device)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
+    append_unit(device, b, &terms, options);
+    if (c->slice_terms > LONG_SUM && !(halves & CLQ_HALF_C)) /* a half rounds off more than a long sum does */
+        append(options, " -DBLOCKED=%d", LONG_SUM);
 }
 
 /* y = act(the slices' sum + bias). */
-static void join(clq_list *list, const clq_rows_product *p, const char *options, clq_value partial, size_t slices) {
+static void join(clq_list *list, const clq_rows_product *p, const char *file, const char *options, clq_value partial,
+                 size_t slices) {
     enum { GROUP = 64 };
     size_t most = clq_device_get_info(clq_list_device(list))->max_work_group;
     size_t group = CLQ_MIN((size_t)GROUP, most), wide = p->columns % 4 == 0 ? 4 : p->columns % 2 == 0 ? 2 : 1;
     size_t floats = p->patches.rows * p->patches.h.out * p->patches.w.out * p->columns;
-    clq_launch_begin(list, "join", "product_local", options, "product_join");
+    clq_launch_begin(list, "join", file, options, "product_join");
     clq_launch_value(list, partial, CLQ_READS);
     clq_launch_value(list, p->b, CLQ_READS);
     clq_launch_value(list, p->y, CLQ_WRITES);
@@ -166,19 +314,32 @@ static void join(clq_list *list, const clq_rows_product *p, const char *options,
     clq_launch_cost(list, 0, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float));
 }
 
-void clq_product_rows_local(clq_list *list, const clq_rows_product *p) {
+clq_local_extent clq_local_extent_of_rows(const clq_list *list, const clq_rows_product *p) {
     size_t pixels = p->patches.rows * p->patches.h.out * p->patches.w.out;
-    extent e = {(double)pixels * clq_list_capacity(list), (double)p->columns, (double)clq_patches_depth(&p->patches)};
-    choice c = choose(list, &e);
+    return (extent){(double)pixels * clq_list_capacity(list), (double)p->columns,
+                    (double)clq_patches_depth(&p->patches)};
+}
+
+clq_local_extent clq_local_extent_of_outer(const clq_list *list, const clq_outer_product *p) {
+    const clq_patches *q = &p->patches;
+    double pixels = (double)(q->rows * q->h.out * q->w.out) * clq_list_capacity(list);
+    return (extent){(double)clq_patches_depth(q), (double)p->columns, pixels};
+}
+
+void clq_product_rows_local(clq_list *list, const clq_rows_product *p, size_t index) {
+    size_t pixels = p->patches.rows * p->patches.h.out * p->patches.w.out;
+    extent e = clq_local_extent_of_rows(list, p);
+    choice c = choose(list, index, p->halves, &e);
     const clq_local_block *b = &blocks[c.block];
-    char options[CLQ_PRODUCT_OPTIONS], more[64];
-    (void)snprintf(more, sizeof more, " -DSHARE=%zu -DACT=%d%s%s", c.slice_terms, (int)p->activation,
-                   p->b ? " -DBIAS" : "", p->transposed ? " -DB_TRANSPOSED" : "");
-    add_options(list, &p->patches, p->columns, &c, more, options);
+    const char *file = ways[b->way].file;
+    char options[CLQ_PRODUCT_OPTIONS];
+    make_options(list, &p->patches, p->columns, p->halves, &c, options);
+    append(options, " -DSHARE=%zu -DACT=%d%s%s", c.slice_terms, (int)p->activation, p->b ? " -DBIAS" : "",
+           p->transposed ? " -DB_TRANSPOSED" : "");
     clq_value to = p->y;
     if (c.slices > 1)
         to = clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", 0, c.slices * pixels * p->columns * sizeof(float));
-    clq_launch_begin(list, p->label, "product_local", options, "product_rows");
+    clq_launch_begin(list, p->label, file, options, "product_rows");
     clq_launch_value(list, p->x, CLQ_READS);
     clq_launch_value(list, p->w, CLQ_READS);
     clq_launch_value(list, p->b, CLQ_READS);
@@ -188,19 +349,20 @@ void clq_product_rows_local(clq_list *list, const clq_rows_product *p) {
     clq_launch_work(list, 3, (size_t[]){panels * b->group_columns, 0, c.slices},
                     (size_t[]){b->group_columns, b->group_rows, 1}, 1, pixels, b->rows);
     clq_product_cost(list, &p->patches, p->columns);
-    if (c.slices > 1) join(list, p, options, to, c.slices);
+    if (c.slices > 1) join(list, p, file, options, to, c.slices);
 }
 
-void clq_product_outer_local(clq_list *list, const clq_outer_product *p) {
+void clq_product_outer_local(clq_list *list, const clq_outer_product *p, size_t index) {
     const clq_patches *q = &p->patches;
     size_t depth = clq_patches_depth(q);
-    double pixels = (double)(q->rows * q->h.out * q->w.out) * clq_list_capacity(list);
-    choice c = choose(list, &(extent){(double)depth, (double)p->columns, pixels});
+    extent e = clq_local_extent_of_outer(list, p);
+    choice c = choose(list, index, p->halves, &e);
     const clq_local_block *b = &blocks[c.block];
     char options[CLQ_PRODUCT_OPTIONS];
-    add_options(list, q, p->columns, &c, " -DOUTER", options);
+    make_options(list, q, p->columns, p->halves, &c, options);
+    append(options, " -DOUTER");
     clq_value partial = clq_product_partial(list, p, c.slices);
-    clq_launch_begin(list, p->label, "product_local", options, "product_outer");
+    clq_launch_begin(list, p->label, ways[b->way].file, options, "product_outer");
     clq_launch_value(list, p->x, CLQ_READS);
     clq_launch_value(list, p->dz, CLQ_READS);
     clq_launch_value(list, partial, CLQ_WRITES);

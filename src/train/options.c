@@ -124,6 +124,17 @@ clq_status clq_loss_parse(const char *text, clq_loss *out) {
     return CLQ_OK;
 }
 
+clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *out) {
+    static const char *const names[] = {
+        [CLQ_MATMUL_HIGHEST] = "highest", [CLQ_MATMUL_HIGH] = "high", [CLQ_MATMUL_MEDIUM] = "medium"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++)
+        if (strcmp(names[i], text) == 0) {
+            *out = (clq_matmul_precision)i;
+            return CLQ_OK;
+        }
+    return clq_fail(CLQ_ARGUMENT, "--matmul-precision '%s': there are highest, high and medium", text);
+}
+
 clq_status clq_tuning_parse(const char *text, clq_tuning *out) {
     static const char *const names[] = {
         [CLQ_TUNING_OFF] = "off", [CLQ_TUNING_QUICK] = "quick", [CLQ_TUNING_FULL] = "full"};

@@ -55,6 +55,7 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                              .loss = &trainer->loss,
                                              .update = config->inference_only ? NULL : &update,
                                              .gradient_norms = config->measure_gradient,
+                                             .precision = config->matmul_precision,
                                              .metric_slots = CLQ_METRIC_SLOTS,
                                              .answers = answers},
                                     .global_batch = config->global_batch,

@@ -208,6 +208,7 @@ class CommandLine(unittest.TestCase):
         self.fails(2, "train", *SMALL, "--shuffle", "x", says=["--shuffle"])
         self.fails(2, "train", *SMALL, "--bucket-bytes", "0", says=["--bucket-bytes"])
         self.fails(2, "train", *SMALL, "--tune", "hard", says=["--tune", "quick"])
+        self.fails(2, "train", *SMALL, "--matmul-precision", "low", says=["--matmul-precision", "high"])
         self.fails(2, "tune", "--budget", "0", says=["--budget"])
         self.fails(2, "train", *SMALL, "--checkpoint", self.folder, says=["--checkpoint"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*3", "--batch", 2, says=["replicas"])

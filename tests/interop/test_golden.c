@@ -1,6 +1,7 @@
 /* Whole training runs against traces of Keras in float64 (tests/golden/README.md): the loss of every step, the first
  * step's gradient norm of every variable, and the initial model's predictions, on each driver alone and mirrored. */
 #include "interop/interop.h"
+#include "support/disguise.h"
 #include "support/system.h"
 #include "train/train.h"
 
@@ -146,6 +147,8 @@ static bool has_more(const clq_trainer *trainer, const clq_answers *answers) {
     return false;
 }
 
+static bool lowered; /* products by bfloat16, where there are units for it */
+
 static bool run_case(golden *g, const char *spec, const clq_answers *answers) {
     clq_devices devices;
     clq_model *model;
@@ -157,6 +160,7 @@ static bool run_case(golden *g, const char *spec, const clq_answers *answers) {
     must(clq_dataset_npy(g->folder, "train", &data));
     must(clq_dataset_batch(data, g->batch, g->drop_remainder));
     g->config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
+    g->config.matmul_precision = lowered ? CLQ_MATMUL_MEDIUM : CLQ_MATMUL_HIGHEST;
     must(clq_trainer_create_answered(model, &devices, &g->config, answers, &trainer));
     must(clq_trainer_load(trainer, weights));
     clq_totals totals;
@@ -253,7 +257,40 @@ static void with_each_candidate(void **state) {
     assert_true(t.candidates > 2); /* some have so many */
 }
 
-int main(void) {
+/* ---- Intel's CPU as what a GPU gets: kernels of work-groups, discrete memory, each candidate ---- */
+
+static unsigned refused;
+static void count_refusals(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    if (level == CLQ_LOG_WARNING && strstr(line, "is not used for products")) refused++;
+}
+
+static void as_gpu(void **state) {
+    (void)state;
+    tally t = run_all_with("intel", true);
+    assert_int_equal(t.cases, 3);
+    assert_true(t.candidates > 4); /* blocks through local memory and of sub-groups */
+    assert_int_equal(refused, 0);
+}
+
+/* Units that the device does not have are tried, and then done without. */
+static void as_gpu_with_units(void **state) {
+    (void)state;
+    lowered = true;
+    tally t = run_all_with("intel", false);
+    assert_true(t.cases >= 9);
+    assert_true(refused > 0);
+}
+
+static int run_as_gpu(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(as_gpu), cmocka_unit_test(as_gpu_with_units)};
+    if (disguise_as_gpus("", "cl_intel_subgroup_matrix_multiply_accumulate") != 0) return 1;
+    clq_log_set_sink(count_refusals, NULL, CLQ_LOG_WARNING);
+    return cmocka_run_group_tests(tests, open_system, close_system);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "gpu") == 0) return run_as_gpu();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_pocl_basic),
         cmocka_unit_test(on_pocl_pthread),

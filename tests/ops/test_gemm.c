@@ -3,8 +3,10 @@
 #include "ref/ref_product.h"
 #include "support/ops_product.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -15,50 +17,111 @@ typedef struct shape {
 /* Edges: one, primes, a tile's size and one beside it. */
 static const shape shapes[] = {{1, 1, 1}, {7, 13, 5}, {64, 48, 31}, {5, 3, 1031}, {33, 17, 64}};
 
+/* How a product is to be made. */
+typedef struct way {
+    clq_product_variant variant;
+    size_t local_block; /* or CLQ_LOCAL_BLOCK_AUTO */
+    unsigned halves;
+    clq_matmul_precision precision;
+} way;
+
 /* What sums of absolute values come to: the scale of the rounding. */
 static void absolute(double *values, size_t n) {
     for (size_t i = 0; i < n; i++) values[i] = values[i] < 0 ? -values[i] : values[i];
 }
 
-/* local_block: which one, or CLQ_LOCAL_BLOCK_AUTO. */
-static void check_block(rig *r, const shape *s, bool transpose_a, bool transpose_b, clq_product_variant variant,
-                        size_t local_block) {
+/* ---- halves: 1 bit of sign, 5 of exponent, 10 of fraction ---- */
+
+static double double_of_half(uint16_t half) {
+    int exponent = half >> 10 & 31, fraction = half & 1023;
+    double size = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+    return half & 0x8000 ? -size : size;
+}
+
+/* Numbers in (-1, 1) of at most so many bits, up to 11: as halves, and in double. */
+static uint16_t *random_halves(clq_random *random, size_t n, int bits, double **doubles) {
+    uint16_t *halves = rig_alloc(n, sizeof *halves);
+    *doubles = rig_alloc(n, sizeof **doubles);
+    for (size_t i = 0; i < n; i++) {
+        unsigned size = (unsigned)rig_below(random, 15 << 10) >> (11 - bits) << (11 - bits);
+        halves[i] = (uint16_t)(size | rig_below(random, 2) << 15);
+        (*doubles)[i] = double_of_half(halves[i]);
+    }
+    return halves;
+}
+
+/* Bits that factors keep: of floats, TF32 and halves, bfloat16. */
+static int significant_bits(const way *how) {
+    bool halves = (~how->halves & (CLQ_HALF_A | CLQ_HALF_B)) == 0;
+    return halves || how->precision == CLQ_MATMUL_HIGH ? 11 : how->precision == CLQ_MATMUL_MEDIUM ? 8 : 24;
+}
+
+/* Such as the product takes without rounding them. */
+static void *random_numbers(clq_random *random, size_t n, bool halves, int bits, double **doubles) {
+    float *floats;
+    if (halves) return random_halves(random, n, CLQ_MIN(bits, 11), doubles);
+    rig_numbers(random, n, -1, 1, &floats, doubles);
+    for (size_t i = 0; i < n && bits < 24; i++) {
+        int exponent;
+        double fraction = frexp((*doubles)[i], &exponent);
+        (*doubles)[i] = ldexp(trunc(ldexp(fraction, bits)), exponent - bits);
+        floats[i] = (float)(*doubles)[i];
+    }
+    return floats;
+}
+
+/* Rounded to the nearest half, of which there are 2048 between powers of two. */
+static void check_halves(const rig *r, const uint16_t *got, const double *want, const double *sizes, size_t n,
+                         size_t terms) {
+    for (size_t i = 0; i < n; i++) {
+        double error = fabs(double_of_half(got[i]) - want[i]);
+        double most = ldexp(fabs(want[i]), -11) + (double)(terms + 8) * ldexp(sizes[i], -24) + ldexp(1, -24);
+        if (!(error <= most))
+            fail_msg("%s: c[%zu of %zu] is %.9g, should be %.9g", r->name, i, n, double_of_half(got[i]), want[i]);
+    }
+}
+
+static void check_way(rig *r, const shape *s, bool transpose_a, bool transpose_b, const way *how) {
     clq_random random = clq_random_start(31, s->m * 1009 + s->n * 31 + s->k);
-    size_t a_floats = s->m * s->k, b_floats = s->k * s->n, c_floats = s->m * s->n;
-    float *a, *b, *got = rig_alloc(c_floats, sizeof *got);
-    double *a64, *b64, *want = rig_alloc(c_floats, sizeof *want), *sizes = rig_alloc(c_floats, sizeof *sizes);
-    rig_numbers(&random, a_floats, -1, 1, &a, &a64);
-    rig_numbers(&random, b_floats, -1, 1, &b, &b64);
+    size_t a_numbers = s->m * s->k, b_numbers = s->k * s->n, c_numbers = s->m * s->n;
+    const bool halves[] = {how->halves & CLQ_HALF_A, how->halves & CLQ_HALF_B, how->halves & CLQ_HALF_C};
+    size_t a_bytes = a_numbers * (halves[0] ? 2 : 4), b_bytes = b_numbers * (halves[1] ? 2 : 4),
+           c_bytes = c_numbers * (halves[2] ? 2 : 4);
+    double *a64, *b64, *want = rig_alloc(c_numbers, sizeof *want), *sizes = rig_alloc(c_numbers, sizeof *sizes);
+    int bits = significant_bits(how);
+    void *a = random_numbers(&random, a_numbers, halves[0], bits, &a64);
+    void *b = random_numbers(&random, b_numbers, halves[1], bits, &b64), *got = rig_alloc(c_bytes, 1);
     rig_begin(r, 1);
-    clq_list_set_product(r->list, variant);
-    clq_list_set_local_block(r->list, local_block);
-    clq_value va = rig_value(r, "a", a_floats * sizeof *a, 0), vb = rig_value(r, "b", b_floats * sizeof *b, 0);
-    clq_value vc = rig_value(r, "c", c_floats * sizeof *got, 0);
-    clq_gemm(r->list, transpose_a, transpose_b, s->m, s->n, s->k, va, vb, vc);
+    clq_list_set_product(r->list, how->variant);
+    clq_list_set_local_block(r->list, how->local_block);
+    clq_list_set_precision(r->list, how->precision);
+    clq_value va = rig_value(r, "a", a_bytes, 0), vb = rig_value(r, "b", b_bytes, 0),
+              vc = rig_value(r, "c", c_bytes, 0);
+    clq_gemm_problem problem = {
+        .m = s->m, .n = s->n, .k = s->k, .transpose_a = transpose_a, .transpose_b = transpose_b, .halves = how->halves};
+    clq_gemm(r->list, &problem, va, vb, vc);
     rig_bind(r);
-    rig_fill(r, va, a, a_floats * sizeof *a);
-    rig_fill(r, vb, b, b_floats * sizeof *b);
+    rig_fill(r, va, a, a_bytes);
+    rig_fill(r, vb, b, b_bytes);
     rig_fill(r, vc, NULL, 0);
     rig_run(r, 1);
-    rig_read(r, vc, got, c_floats * sizeof *got);
-    rig_check_untouched(r, vc, c_floats * sizeof *got);
+    rig_read(r, vc, got, c_bytes);
+    rig_check_untouched(r, vc, c_bytes);
     ref_gemm(transpose_a, transpose_b, s->m, s->n, s->k, a64, b64, want);
-    absolute(a64, a_floats);
-    absolute(b64, b_floats);
+    absolute(a64, a_numbers);
+    absolute(b64, b_numbers);
     ref_gemm(transpose_a, transpose_b, s->m, s->n, s->k, a64, b64, sizes);
-    product_check_numbers(r, "c", got, want, sizes, c_floats, s->k);
+    if (halves[2])
+        check_halves(r, got, want, sizes, c_numbers, s->k);
+    else
+        product_check_numbers(r, "c", got, want, sizes, c_numbers, s->k);
     rig_end(r);
-    clq_free(a);
-    clq_free(b);
-    clq_free(a64);
-    clq_free(b64);
-    clq_free(got);
-    clq_free(want);
-    clq_free(sizes);
+    void *const all[] = {a, b, got, a64, b64, want, sizes};
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
 }
 
 static void check(rig *r, const shape *s, bool transpose_a, bool transpose_b, clq_product_variant variant) {
-    check_block(r, s, transpose_a, transpose_b, variant, CLQ_LOCAL_BLOCK_AUTO);
+    check_way(r, s, transpose_a, transpose_b, &(way){variant, CLQ_LOCAL_BLOCK_AUTO, 0, CLQ_MATMUL_HIGHEST});
 }
 
 /* Every shape is a program; the last is the one for all drivers. */
@@ -79,20 +142,111 @@ static void check_blocks(rig *r) {
     check(r, &large, false, false, CLQ_PRODUCT_AUTO);
 }
 
+/* Whether the device is to run a block: every block on one device at least, those through local memory on all that run
+ * in their callers. */
+static bool wants_block(const rig *r, size_t index) {
+    const clq_local_block *b = clq_local_block_get(index);
+    bool sub_groups = b->way != CLQ_LOCAL_ITEMS && b->way != CLQ_LOCAL_DOTS;
+    if (!clq_local_block_fits(r->device, b)) return false;
+    return sub_groups || clq_device_runs_in_caller(r->device) || rig_is_simulated(r);
+}
+
+/* What a block is for at least. */
+static way use_of(size_t index) {
+    way how = {CLQ_PRODUCT_LOCAL, index, 0, CLQ_MATMUL_HIGHEST};
+    clq_local_way by = clq_local_block_get(index)->way;
+    if (by == CLQ_LOCAL_DOTS) how.halves = CLQ_HALF_A | CLQ_HALF_B;
+    if (by == CLQ_LOCAL_DPAS) how.precision = CLQ_MATMUL_MEDIUM;
+    return how;
+}
+
+static unsigned blocks_seen; /* bits */
+
 /* Each block of the local family, where neither sides nor sums fill blocks; odd rows and such that are vectors. */
 static void check_local_blocks(rig *r) {
     static const shape odd = {133, 67, 43}, pairs = {18, 134, 26}, simulated = {5, 18, 19};
-    if (r->family != CLQ_FAMILY_LOCAL || (!clq_device_runs_in_caller(r->device) && !rig_is_simulated(r))) return;
+    if (r->family != CLQ_FAMILY_LOCAL) return;
     for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
+        if (!wants_block(r, i)) continue;
         const shape *s = rig_is_simulated(r) ? &simulated : i % 2 ? &odd : &pairs;
-        check_block(r, s, i % 3 == 0, i % 3 == 1, CLQ_PRODUCT_LOCAL, i);
-        if (!rig_is_simulated(r)) assert_true(clq_local_block_works(r->device, i));
+        way how = use_of(i);
+        check_way(r, s, i % 3 == 0, i % 3 == 1, &how);
+        if (!rig_is_simulated(r))
+            assert_true(clq_local_block_works(r->device, i, &(clq_local_terms){how.halves, how.precision}));
+        blocks_seen |= 1u << i;
     }
 }
 
+/* Small blocks, one of each way; DPAS, of both sizes of sub-groups. */
+static void on_each_way(rig *r, void (*body)(rig *r, const way *how)) {
+    static const size_t blocks[] = {6, 10, 19, 23, 24, 25};
+    for (size_t i = 0; r->family == CLQ_FAMILY_LOCAL && i < CLQ_COUNT_OF(blocks); i++) {
+        if (!wants_block(r, blocks[i])) continue;
+        way how = use_of(blocks[i]);
+        body(r, &how);
+    }
+}
+
+/* Every transposition; sums that are put aside, and such as are cut into slices. */
+static void check_transpositions(rig *r, const way *how) {
+    static const shape several = {20, 36, 1100}, odd = {9, 7, 2081};
+    for (unsigned t = 0; t < 4 && !rig_is_simulated(r); t++)
+        check_way(r, (t + how->local_block) % 2 ? &several : &odd, t & 1, t >> 1, how);
+}
+static void check_ways(rig *r) { on_each_way(r, check_transpositions); }
+
+/* Matrix units with factors that are rounded less. */
+static void check_precision(rig *r, const way *how) {
+    static const shape s = {20, 36, 70};
+    if (clq_local_block_get(how->local_block)->way != CLQ_LOCAL_MMA) return;
+    for (unsigned t = 0; t < 4; t++) {
+        way other = *how;
+        other.precision = t < 2 ? CLQ_MATMUL_HIGH : CLQ_MATMUL_MEDIUM;
+        check_way(r, &s, t & 1, t >> 1, &other);
+    }
+}
+static void check_precisions(rig *r) { on_each_way(r, check_precision); }
+
+/* Halves in memory: one operand alone, and all; widths of four, two and one. */
+static void check_some_halves(rig *r, const way *how) {
+    static const shape fours = {20, 36, 300}, twos = {10, 18, 34}, odd = {13, 7, 19};
+    static const shape *const of[] = {&fours, &twos, &odd};
+    static const unsigned halves[] = {CLQ_HALF_A, CLQ_HALF_B, CLQ_HALF_C};
+    for (unsigned i = 0; i < CLQ_COUNT_OF(of); i++) {
+        way all = *how, one = *how;
+        all.halves = CLQ_HALF_A | CLQ_HALF_B | CLQ_HALF_C;
+        one.halves |= halves[i];
+        check_way(r, of[i], i & 1, i >> 1, &one);
+        if (rig_is_simulated(r)) continue;
+        check_way(r, of[i], i & 1, i >> 1, &all);
+        check_way(r, of[i], ~i & 1, i != 1, &all);
+    }
+}
+static void check_stored_halves(rig *r) { on_each_way(r, check_some_halves); }
+
 static void local_blocks_match_reference(void **state) {
     (void)state;
+    blocks_seen = 0;
     rig_each(check_local_blocks);
+    if (getenv("OCLGRIND_DATA_RACES")) return;
+#if defined(__x86_64__) /* where Intel's driver is, too */
+    assert_int_equal(blocks_seen, (1u << CLQ_LOCAL_BLOCKS) - 1);
+#endif
+}
+
+static void local_ways_match_reference(void **state) {
+    (void)state;
+    rig_each(check_ways);
+}
+
+static void rounded_factors_match_reference(void **state) {
+    (void)state;
+    rig_each(check_precisions);
+}
+
+static void halves_match_reference(void **state) {
+    (void)state;
+    rig_each(check_stored_halves);
 }
 
 static void blocks_match_reference(void **state) {
@@ -106,7 +260,11 @@ static void every_transposition(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_transposition), cmocka_unit_test(blocks_match_reference),
-                                       cmocka_unit_test(local_blocks_match_reference)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_transposition),
+                                       cmocka_unit_test(blocks_match_reference),
+                                       cmocka_unit_test(local_blocks_match_reference),
+                                       cmocka_unit_test(local_ways_match_reference),
+                                       cmocka_unit_test(rounded_factors_match_reference),
+                                       cmocka_unit_test(halves_match_reference)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

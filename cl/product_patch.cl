@@ -1,0 +1,173 @@
+/* What the products of work-groups read and write (product_local.cl, product_subgroup.cl):
+ *
+ *   C (m, n) = sum over k of A (m, k) B (k, n)
+ *
+ * product_rows:  A is the patches of images (IN_H, IN_W, IN_C) as in product_tile.cl, read where they lie: m is an
+ *                output pixel of an example, k is (tap, tap, channel). B (DEPTH, COLUMNS), or B_TRANSPOSED (taps,
+ *                COLUMNS, IN_C)
+ * product_outer: OUTER. C (DEPTH, COLUMNS) = patches^T dz: k is the pixel
+ * A matrix is an image of one pixel with one tap (MATRIX). PADDED: some tap lies outside, or between pixels.
+ *
+ * A_HALF, B_HALF, C_HALF: in memory its numbers are halves; what is computed are floats. A work-group of GM x GN items
+ * makes a block of BM x BN of C, an item TM x TN of them. The sum is cut into SLICES where blocks are too few for the
+ * device; with several, C is (slices, m, n) in floats, to be added up by product_join (rows) or product_reduce (outer).
+ */
+#define TM (BM / GM)
+#define TN (BN / GN)
+#define PIXELS (OUT_H * OUT_W)
+
+#ifdef A_HALF
+#define A_NUMBER half
+#define FETCH_A fetch_half
+#else
+#define A_NUMBER float
+#define FETCH_A fetch
+#endif
+#ifdef B_HALF
+#define B_NUMBER half
+#define FETCH_B fetch_half
+#else
+#define B_NUMBER float
+#define FETCH_B fetch
+#endif
+#if defined(C_HALF) && SLICES == 1
+#define C_NUMBER half
+#else
+#define C_NUMBER float
+#endif
+
+/* Numbers of global memory taken at a time, all of them inside or all outside: as many as divide the row they lie in.
+ */
+#define WIDTH(numbers) ((numbers) % 4 == 0 ? 4 : (numbers) % 2 == 0 ? 2 : 1)
+#define A_WIDTH WIDTH(IN_C)
+#define C_WIDTH WIDTH(COLUMNS)
+#ifdef B_TRANSPOSED
+#define B_WIDTH A_WIDTH
+#else
+#define B_WIDTH C_WIDTH
+#endif
+
+ALWAYS_INLINE float4 fetch(global const float *p, int width) {
+    if (width == 4) return *(global const float4 *)p;
+    if (width == 2) return (float4)(*(global const float2 *)p, 0, 0);
+    return (float4)(*p, 0, 0, 0);
+}
+ALWAYS_INLINE float4 fetch_half(global const half *p, int width) {
+    if (width == 4) return vload_half4(0, p);
+    if (width == 2) return (float4)(vload_half2(0, p), 0, 0);
+    return (float4)(vload_half(0, p), 0, 0, 0);
+}
+
+/* `width` numbers from place k of the patch of pixel number `pixel` (of all examples). */
+ALWAYS_INLINE float4 patch(global const A_NUMBER *a, int pixel, int k, int width) {
+#ifdef MATRIX
+    return FETCH_A(a + (size_t)pixel * IN_C + k, width);
+#else
+    int image = pixel / PIXELS, y = pixel / OUT_W % OUT_H, x = pixel % OUT_W;
+    y = y * STEP_H + FIRST_H + k / (IN_C * TAPS_W) * TAP_H;
+    x = x * STEP_W + FIRST_W + k / IN_C % TAPS_W * TAP_W;
+#ifdef PADDED
+    bool inside =
+        y >= 0 && y % DIVIDE_H == 0 && y / DIVIDE_H < IN_H && x >= 0 && x % DIVIDE_W == 0 && x / DIVIDE_W < IN_W;
+    y = inside ? y / DIVIDE_H : 0;
+    x = inside ? x / DIVIDE_W : 0;
+#endif
+    float4 v = FETCH_A(a + (((size_t)image * IN_H + y) * IN_W + x) * IN_C + k % IN_C, width);
+#ifdef PADDED
+    v = inside ? v : (float4)0;
+#endif
+    return v;
+#endif
+}
+
+/* A_LAST, B_LAST: the last place in depth that can be read. K_ENDS: whether a block's last step may reach beyond it. */
+#ifdef OUTER
+#define A_AT(m, k, width) patch(a, k, m, width)
+#define A_LAST(k1, width) max((k1)-1, 0)
+#define K_ENDS 1
+#else
+#define A_AT(m, k, width) patch(a, m, k, width)
+#define A_LAST(k1, width) (DEPTH - (width))
+#define K_ENDS (DEPTH % BK != 0) /* slices end at whole steps */
+#endif
+#ifdef B_TRANSPOSED
+#define B_AT(k, n, width) FETCH_B(b + ((size_t)((k) / IN_C) * COLUMNS + (n)) * IN_C + (k) % IN_C, width)
+#define B_LAST(k1, width) A_LAST(k1, width)
+#else
+#define B_AT(k, n, width) FETCH_B(b + (size_t)(k)*COLUMNS + (n), width)
+#ifdef OUTER
+#define B_LAST(k1, width) A_LAST(k1, width)
+#else
+#define B_LAST(k1, width) (DEPTH - 1)
+#endif
+#endif
+
+/* Neighbours of C at p, of which `there` exist; there may be more than are asked for. */
+typedef float4 float4_of_c __attribute__((aligned(4 * C_WIDTH)));
+ALWAYS_INLINE float4 load_floats(global const float *p, int there) {
+    if (C_WIDTH == 4 || there >= 4) return *(global const float4_of_c *)p;
+    return (float4)(p[0], there > 1 ? p[1] : 0, there > 2 ? p[2] : 0, 0);
+}
+ALWAYS_INLINE void store_floats(global float *p, int there, float4 v) {
+    if (C_WIDTH == 4 || there >= 4) {
+        *(global float4_of_c *)p = v;
+        return;
+    }
+    p[0] = v.x;
+    if (there > 1) p[1] = v.y;
+    if (there > 2) p[2] = v.z;
+}
+#if defined(C_HALF) && SLICES == 1
+ALWAYS_INLINE float load_one(global const half *p) { return vload_half(0, p); }
+ALWAYS_INLINE void store_one(global half *p, float v) { vstore_half(v, 0, p); }
+ALWAYS_INLINE float4 load_c(global const half *p, int there) {
+    if (there >= 4) return vload_half4(0, p);
+    return (float4)(vload_half(0, p), there > 1 ? vload_half(1, p) : 0, there > 2 ? vload_half(2, p) : 0, 0);
+}
+ALWAYS_INLINE void store_c(global half *p, int there, float4 v) {
+    if (there >= 4) {
+        vstore_half4(v, 0, p);
+        return;
+    }
+    vstore_half(v.x, 0, p);
+    if (there > 1) vstore_half(v.y, 1, p);
+    if (there > 2) vstore_half(v.z, 2, p);
+}
+#else
+ALWAYS_INLINE float load_one(global const float *p) { return *p; }
+ALWAYS_INLINE void store_one(global float *p, float v) { *p = v; }
+#define load_c load_floats
+#define store_c store_floats
+#endif
+
+/* y (rows, COLUMNS) = act(the sum of the slices, in order, + bias). An item takes C_WIDTH numbers. */
+#if !defined(OUTER) && SLICES > 1
+#ifdef C_HALF
+#define Y_NUMBER half
+#else
+#define Y_NUMBER float
+#endif
+kernel void product_join(global const float *restrict from, global const float *restrict bias,
+                         global Y_NUMBER *restrict y, int count) {
+    size_t numbers = (size_t)count * ROWS_PER_EXAMPLE * PIXELS * COLUMNS, i = get_global_id(0) * C_WIDTH;
+    if (i >= numbers) return;
+    float4 sum = fetch(from + i, C_WIDTH);
+    for (int s = 1; s < SLICES; s++) sum += fetch(from + (size_t)s * numbers + i, C_WIDTH);
+#ifdef BIAS
+    sum += fetch(bias + i % COLUMNS, C_WIDTH);
+#endif
+    sum = ACTIVATE(float4, sum);
+#ifdef C_HALF
+    vstore_half(sum.x, 0, y + i);
+    if (C_WIDTH >= 2) vstore_half(sum.y, 1, y + i);
+    if (C_WIDTH == 4) vstore_half(sum.z, 2, y + i);
+    if (C_WIDTH == 4) vstore_half(sum.w, 3, y + i);
+#elif C_WIDTH == 4
+    *(global float4 *)(y + i) = sum;
+#elif C_WIDTH == 2
+    *(global float2 *)(y + i) = sum.xy;
+#else
+    y[i] = sum.x;
+#endif
+}
+#endif
