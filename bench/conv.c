@@ -149,7 +149,8 @@ typedef struct measured {
 static const char *variant_of(const clq_list *list) {
     clq_launch_info info;
     clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
-    bool winograd = info.file && strcmp(info.file, variant_names[CLQ_CONV_WINOGRAD]) == 0;
+    const char *name = variant_names[CLQ_CONV_WINOGRAD]; /* which the kernel files of all families begin with */
+    bool winograd = info.file && strncmp(info.file, name, strlen(name)) == 0;
     return variant_names[winograd ? CLQ_CONV_WINOGRAD : CLQ_CONV_DIRECT];
 }
 

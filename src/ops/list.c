@@ -17,6 +17,7 @@ clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out
     list->capacity = capacity;
     list->family = clq_device_family(device);
     list->local_block = CLQ_LOCAL_BLOCK_AUTO;
+    list->winograd_block = CLQ_WINOGRAD_BLOCK_AUTO;
     *out = list;
     return CLQ_OK;
 }
@@ -74,6 +75,8 @@ clq_matmul_precision clq_list_precision(const clq_list *list) { return list->pre
 
 void clq_list_set_local_block(clq_list *list, size_t index) { list->local_block = index; }
 size_t clq_list_local_block(const clq_list *list) { return list->local_block; }
+void clq_list_set_winograd_block(clq_list *list, size_t index) { list->winograd_block = index; }
+size_t clq_list_winograd_block(const clq_list *list) { return list->winograd_block; }
 void clq_list_set_joined(clq_list *list, bool joined) { list->joins = joined; }
 void clq_list_set_helpers(clq_list *list, size_t helpers) { list->helpers = helpers; }
 bool clq_list_is_joined(const clq_list *list) { return list->sequence != NULL; }

@@ -259,10 +259,16 @@ size_t clq_list_local_block(const clq_list *list);
 clq_status clq_measure_peak(clq_queue *queue, double *gflops);
 
 /* How 3x3 convolutions are made, with a pooling behind or without: AUTO where known to be faster, and no product
- * variant is forced; WINOGRAD wherever it can be (winograd.h). Per list, before the first op. */
+ * variant is forced; WINOGRAD wherever it can be (winograd.h), and where the device passes a trial of it, unless it is
+ * a CPU. Per list, before the first op. */
 typedef enum clq_conv_variant { CLQ_CONV_AUTO, CLQ_CONV_DIRECT, CLQ_CONV_WINOGRAD } clq_conv_variant;
 void clq_list_set_conv(clq_list *list, clq_conv_variant variant);
 clq_conv_variant clq_list_conv(const clq_list *list);
+/* Which of its blocks WINOGRAD makes in the local family, below CLQ_WINOGRAD_BLOCKS (winograd_local.c), untried; AUTO
+ * by device and shape. Per list, before the first op. */
+enum { CLQ_WINOGRAD_BLOCK_AUTO = 0xFF, CLQ_WINOGRAD_BLOCKS = 4 };
+void clq_list_set_winograd_block(clq_list *list, size_t index);
+size_t clq_list_winograd_block(const clq_list *list);
 
 /* ---- elementwise (activation.c) ---- */
 

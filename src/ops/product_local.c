@@ -2,7 +2,10 @@
  * which block, into how many slices. */
 #include "ops/product_local.h"
 
+#include "ops/local.h"
+
 #include <assert.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +15,6 @@ enum {
     UNIT_PAD = 8,      /* with which the words that a unit's sub-group reads at a time lie in as many banks */
     LONG_SUM = 1024,   /* is put aside in C after so many terms */
     TERMS_LEAST = 128, /* of a slice: adding it up later costs about a tenth of it */
-    WAVE = 64,         /* items that run in step, or more than do: a smaller group takes the time of so many */
     TERMS_BEFORE = 64, /* what starting and ending a block costs, as terms of its sum */
     SMALLEST = 8,      /* of the blocks below: any device takes it */
     PARTIAL_BYTES_MOST = 32 << 20
@@ -50,30 +52,6 @@ static const struct {
     [CLQ_LOCAL_DOTS] = {"dots", "product_local", 2},   [CLQ_LOCAL_MMA] = {"mma", "product_local", 2},
     [CLQ_LOCAL_DPAS] = {"dpas", "product_local", 2},
 };
-
-/* What is known of a kind of device without having measured it. Registers are as compilers reported them. */
-typedef struct traits {
-    const char *driver; /* of clq_device_info */
-    size_t results;     /* of an item, at most: what its registers hold beside the numbers on their way */
-    size_t unit_items;  /* that keep a compute unit busy */
-} traits;
-
-static const traits known[] = {
-    /* 65,536 registers to a unit: two groups of 256 items with 128 each. Four schedulers with two warps */
-    {"nvidia", 64, 256},
-    /* at least as many registers; four SIMDs with waves of up to 64 */
-    {"amd", 64, 256},
-    /* a unit is one of many small ones: 4 KiB of registers to a thread of 8 or 16 items, up to 8 threads */
-    {"intel", 32, 64},
-    /* nothing is known: few registers, small units */
-    {"", 32, 128},
-};
-
-static const traits *traits_of(const clq_device_info *info) {
-    size_t i = 0;
-    while (known[i].driver[0] && strcmp(known[i].driver, info->driver) != 0) i++;
-    return &known[i];
-}
 
 const clq_local_block *clq_local_block_get(size_t index) { return &blocks[index]; }
 
@@ -114,15 +92,22 @@ static bool is_offered(const clq_device *device, const clq_local_block *b, const
     if (b->way == CLQ_LOCAL_DOTS) return are_halves(t);
     if (b->way == CLQ_LOCAL_DPAS) return are_halves(t) || t->precision == CLQ_MATMUL_MEDIUM;
     return b->way != CLQ_LOCAL_ITEMS ||
-           b->rows * b->columns <= traits_of(clq_device_get_info(device))->results * items_of(b);
-}
-
-/* Whether a block is known to be several times as fast as floats are. */
-static bool is_fast(const clq_local_block *b, const clq_local_terms *t) {
-    return is_unit(b->way) && (are_halves(t) || t->precision != CLQ_MATMUL_HIGHEST);
+           b->rows * b->columns <= clq_local_results_most(clq_device_get_info(device)) * items_of(b);
 }
 
 /* ---- choosing ---- */
+
+static size_t pixels_of(const clq_patches *p) { return p->rows * p->h.out * p->w.out; }
+
+clq_local_extent clq_local_extent_of_rows(const clq_list *list, const clq_rows_product *p) {
+    return (clq_local_extent){(double)pixels_of(&p->patches) * clq_list_capacity(list), (double)p->columns,
+                              (double)clq_patches_depth(&p->patches)};
+}
+
+clq_local_extent clq_local_extent_of_outer(const clq_list *list, const clq_outer_product *p) {
+    return (clq_local_extent){(double)clq_patches_depth(&p->patches), (double)p->columns,
+                              (double)pixels_of(&p->patches) * clq_list_capacity(list)};
+}
 
 typedef clq_local_extent extent;
 
@@ -130,29 +115,15 @@ typedef struct choice {
     size_t block, slices, slice_terms; /* terms of a slice: whole steps */
 } choice;
 
-static double ceil_of(double a, double b) {
-    double whole = (double)(uint64_t)(a / b);
-    return whole * b < a ? whole + 1 : whole;
-}
-
-/* Work-groups of the block that keep a compute unit busy. */
-static size_t groups_of_unit(const clq_device_info *info, const clq_local_block *b) {
-    return clq_ceil_div(traits_of(info)->unit_items, clq_round_up(items_of(b), WAVE));
-}
-
-static double places(const clq_device_info *info, const clq_local_block *b) {
-    return (double)CLQ_MAX(info->compute_units, 1u) * (double)groups_of_unit(info, b);
-}
-
 static choice cut(const clq_device_info *info, size_t index, const extent *e) {
     const clq_local_block *b = &blocks[index];
-    double groups = ceil_of(e->rows, (double)b->rows) * ceil_of(e->columns, (double)b->columns);
-    double wanted = (double)(uint64_t)(places(info, b) / groups);
+    double groups = clq_local_ceil(e->rows, (double)b->rows) * clq_local_ceil(e->columns, (double)b->columns);
+    double wanted = (double)(uint64_t)(clq_local_places(info, items_of(b)) / groups);
     double most = CLQ_MIN(e->terms / TERMS_LEAST, PARTIAL_BYTES_MOST / (e->rows * e->columns * sizeof(float)));
     double slices = CLQ_MAX(CLQ_MIN(wanted, most), 1.0);
-    size_t share = (size_t)ceil_of(e->terms, (double)(size_t)slices);
+    size_t share = (size_t)clq_local_ceil(e->terms, (double)(size_t)slices);
     share = clq_round_up(share, b->depth);
-    return (choice){index, (size_t)ceil_of(e->terms, (double)share), share};
+    return (choice){index, (size_t)clq_local_ceil(e->terms, (double)share), share};
 }
 
 /* Numbers that the items of a block read for one term of their sums. In sub-groups A's are read once for all. */
@@ -161,55 +132,48 @@ static double reads_of(const clq_local_block *b) {
     return a + (double)(b->columns * b->group_rows);
 }
 
-/* In units of a multiplication by one item: rounds of work-groups, each as long as its items' multiplications and what
- * they read for them. */
+/* Work-groups' items multiply, and read for that. */
 static double time_of(const clq_device_info *info, const choice *c, const extent *e) {
     const clq_local_block *b = &blocks[c->block];
-    double groups = ceil_of(e->rows, (double)b->rows) * ceil_of(e->columns, (double)b->columns) * (double)c->slices;
-    double unit = (double)groups_of_unit(info, b), items = (double)items_of(b);
+    double groups =
+        clq_local_ceil(e->rows, (double)b->rows) * clq_local_ceil(e->columns, (double)b->columns) * (double)c->slices;
     double work = (double)(b->rows * b->columns) + ways[b->way].memory_costs * reads_of(b);
-    double step = work * (double)clq_round_up(items_of(b), WAVE) / items;
-    return ceil_of(groups, places(info, b)) * unit * step * ((double)c->slice_terms + TERMS_BEFORE);
+    return clq_local_time(info, groups, items_of(b), work * ((double)c->slice_terms + TERMS_BEFORE));
 }
 
-/* The fastest block of its way that is offered and not among `without`; .block is CLQ_LOCAL_BLOCKS where there is none.
- */
-static choice fastest(const clq_device *device, clq_local_way way, const clq_local_terms *t, const extent *e,
-                      const bool without[CLQ_LOCAL_BLOCKS]) {
+/* By block, of those of a way that are offered. Returns the least. */
+static double times_of(const clq_device *device, clq_local_way way, const clq_local_terms *t, const extent *e,
+                       double times[CLQ_LOCAL_BLOCKS]) {
     const clq_device_info *info = clq_device_get_info(device);
-    choice best = {CLQ_LOCAL_BLOCKS, 1, 0};
-    double least = 0;
+    double least = INFINITY;
     for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
-        if (without[i] || blocks[i].way != way || !is_offered(device, &blocks[i], t)) continue;
         choice c = cut(info, i, e);
-        double time = time_of(info, &c, e);
-        if (best.block < CLQ_LOCAL_BLOCKS && time >= least) continue;
-        best = c;
-        least = time;
+        bool can = blocks[i].way == way && is_offered(device, &blocks[i], t);
+        times[i] = can ? time_of(info, &c, e) : INFINITY;
+        least = CLQ_MIN(least, times[i]);
     }
-    return best;
+    return least;
 }
 
-/* Whether the device makes of a block what it should. Compilers for CPUs have no registers to run out of. */
-static bool is_sound(clq_device *device, size_t index, const clq_local_terms *t) {
-    return clq_device_get_info(device)->type == CLQ_DEVICE_CPU || clq_local_block_works(device, index, t);
+double clq_product_rows_local_time(const clq_list *list, const clq_rows_product *p) {
+    double times[CLQ_LOCAL_BLOCKS];
+    clq_local_extent e = clq_local_extent_of_rows(list, p);
+    return times_of(clq_list_device(list), CLQ_LOCAL_ITEMS, &(clq_local_terms){0, CLQ_MATMUL_HIGHEST}, &e, times);
 }
 
-/* The best of the ways, by what is known of them. `without`: those that do not work are added. */
-static choice by_rule(clq_device *device, const clq_local_terms *t, const extent *e, bool without[CLQ_LOCAL_BLOCKS]) {
+/* Whether units are known to be several times as fast as floats are. */
+static bool is_fast(const clq_local_terms *t) { return are_halves(t) || t->precision != CLQ_MATMUL_HIGHEST; }
+
+/* The best block of the best way, by what is known of them, that works. */
+static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent *e) {
     static const clq_local_way order[] = {CLQ_LOCAL_MMA, CLQ_LOCAL_DPAS, CLQ_LOCAL_ITEMS};
-    for (size_t i = 0; i < CLQ_COUNT_OF(order);) {
-        choice best = fastest(device, order[i], t, e, without);
-        bool none = best.block == CLQ_LOCAL_BLOCKS;
-        if (none || (order[i] != CLQ_LOCAL_ITEMS && !is_fast(&blocks[best.block], t))) {
-            i++;
-            continue;
-        }
-        if (is_sound(device, best.block, t)) return best;
-        without[best.block] = true;
+    for (size_t i = is_fast(t) ? 0 : CLQ_COUNT_OF(order) - 1; i < CLQ_COUNT_OF(order); i++) {
+        double times[CLQ_LOCAL_BLOCKS];
+        (void)times_of(device, order[i], t, e, times);
+        size_t best = clq_local_choose(device, times, CLQ_LOCAL_BLOCKS, clq_local_block_works, t);
+        if (best < CLQ_LOCAL_BLOCKS) return best;
     }
-    /* The smallest is tried when it runs: there is no other. */
-    return cut(clq_device_get_info(device), SMALLEST, e);
+    return SMALLEST; /* is tried when it runs: there is no other */
 }
 
 static void add_candidate(clq_question *question, size_t index) {
@@ -220,30 +184,45 @@ static void add_candidate(clq_question *question, size_t index) {
                      b->columns);
 }
 
+/* The next by their times, `most` of them. */
+static void add_fastest(clq_question *question, double times[CLQ_LOCAL_BLOCKS], size_t most) {
+    for (size_t n = 0; n < most; n++) {
+        size_t best = 0;
+        for (size_t i = 1; i < CLQ_LOCAL_BLOCKS; i++)
+            if (times[i] < times[best]) best = i;
+        if (isinf(times[best])) return;
+        add_candidate(question, best);
+        times[best] = INFINITY;
+    }
+}
+
 void clq_product_add_local(const clq_list *list, clq_question *question, unsigned halves, const clq_local_extent *e) {
     enum { OF_A_WAY = 3 };
     clq_device *device = clq_list_device(list);
     clq_local_terms terms = {halves, clq_list_precision(list)};
-    bool without[CLQ_LOCAL_BLOCKS] = {false};
-    choice first = by_rule(device, &terms, e, without);
-    add_candidate(question, first.block);
-    without[first.block] = true;
-    for (size_t way = 0; way < CLQ_COUNT_OF(ways); way++)
-        for (size_t n = way == (size_t)blocks[first.block].way; n < OF_A_WAY; n++) {
-            choice next = fastest(device, (clq_local_way)way, &terms, e, without);
-            if (next.block == CLQ_LOCAL_BLOCKS) break;
-            add_candidate(question, next.block);
-            without[next.block] = true;
-        }
+    size_t first = by_rule(device, &terms, e);
+    add_candidate(question, first);
+    for (size_t way = 0; way < CLQ_COUNT_OF(ways); way++) {
+        double times[CLQ_LOCAL_BLOCKS];
+        (void)times_of(device, (clq_local_way)way, &terms, e, times);
+        times[first] = INFINITY;
+        add_fastest(question, times, OF_A_WAY - (blocks[first].way == (clq_local_way)way));
+    }
+}
+
+/* Compilers for CPUs have no registers to run out of. */
+static bool is_sound(clq_device *device, size_t index, const clq_local_terms *t) {
+    return clq_device_get_info(device)->type == CLQ_DEVICE_CPU || clq_local_block_works(device, index, t);
 }
 
 static choice choose(const clq_list *list, size_t index, unsigned halves, const extent *e) {
     clq_device *device = clq_list_device(list);
     clq_local_terms terms = {halves, clq_list_precision(list)};
     size_t forced = clq_list_local_block(list);
-    bool without[CLQ_LOCAL_BLOCKS] = {false};
-    if (forced != CLQ_LOCAL_BLOCK_AUTO) return cut(clq_device_get_info(device), forced, e);
-    if (index == CLQ_LOCAL_BLOCK_AUTO || !is_sound(device, index, &terms)) return by_rule(device, &terms, e, without);
+    if (forced != CLQ_LOCAL_BLOCK_AUTO)
+        index = forced;
+    else if (index == CLQ_LOCAL_BLOCK_AUTO || !is_sound(device, index, &terms))
+        index = by_rule(device, &terms, e);
     return cut(clq_device_get_info(device), index, e);
 }
 
@@ -304,7 +283,7 @@ static void join(clq_list *list, const clq_rows_product *p, const char *file, co
     enum { GROUP = 64 };
     size_t most = clq_device_get_info(clq_list_device(list))->max_work_group;
     size_t group = CLQ_MIN((size_t)GROUP, most), wide = p->columns % 4 == 0 ? 4 : p->columns % 2 == 0 ? 2 : 1;
-    size_t floats = p->patches.rows * p->patches.h.out * p->patches.w.out * p->columns;
+    size_t floats = pixels_of(&p->patches) * p->columns;
     clq_launch_begin(list, "join", file, options, "product_join");
     clq_launch_value(list, partial, CLQ_READS);
     clq_launch_value(list, p->b, CLQ_READS);
@@ -314,20 +293,8 @@ static void join(clq_list *list, const clq_rows_product *p, const char *file, co
     clq_launch_cost(list, 0, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float));
 }
 
-clq_local_extent clq_local_extent_of_rows(const clq_list *list, const clq_rows_product *p) {
-    size_t pixels = p->patches.rows * p->patches.h.out * p->patches.w.out;
-    return (extent){(double)pixels * clq_list_capacity(list), (double)p->columns,
-                    (double)clq_patches_depth(&p->patches)};
-}
-
-clq_local_extent clq_local_extent_of_outer(const clq_list *list, const clq_outer_product *p) {
-    const clq_patches *q = &p->patches;
-    double pixels = (double)(q->rows * q->h.out * q->w.out) * clq_list_capacity(list);
-    return (extent){(double)clq_patches_depth(q), (double)p->columns, pixels};
-}
-
 void clq_product_rows_local(clq_list *list, const clq_rows_product *p, size_t index) {
-    size_t pixels = p->patches.rows * p->patches.h.out * p->patches.w.out;
+    size_t pixels = pixels_of(&p->patches);
     extent e = clq_local_extent_of_rows(list, p);
     choice c = choose(list, index, p->halves, &e);
     const clq_local_block *b = &blocks[c.block];

@@ -44,6 +44,9 @@ const char *clq_local_way_name(clq_local_way way);        /* "local", "sub-group
 bool clq_local_block_fits(const clq_device *device, const clq_local_block *block);
 /* Builds products with the block on the device, runs them and knows the answers. A failure is only logged: there are
  * smaller blocks. Not cheap the first time: kernels are built, but kept as all are. */
-bool clq_local_block_works(clq_device *device, size_t index, const clq_local_terms *terms);
+bool clq_local_block_works(clq_device *device, size_t index, const void *terms);
+
+/* How long such a product is reckoned to take in the best block (clq_local_time). */
+double clq_product_rows_local_time(const clq_list *list, const clq_rows_product *p);
 
 #endif

@@ -149,6 +149,20 @@ static bool has_more(const clq_trainer *trainer, const clq_answers *answers) {
 
 static bool lowered; /* products by bfloat16, where there are units for it */
 
+/* Launches of some kernel files in the plans of all runs. */
+static const char *const counted_files[] = {"winograd_local", "product_local", "product_subgroup"};
+static size_t counted[CLQ_COUNT_OF(counted_files)];
+
+static void count_launches(const clq_trainer *trainer) {
+    const clq_list *list = clq_plan_list(clq_trainer_plan(trainer, 0));
+    for (size_t i = 0; i < clq_list_launch_count(list); i++) {
+        clq_launch_info info;
+        clq_list_launch_info(list, i, &info);
+        for (size_t k = 0; k < CLQ_COUNT_OF(counted); k++)
+            counted[k] += info.file && strcmp(info.file, counted_files[k]) == 0;
+    }
+}
+
 static bool run_case(golden *g, const char *spec, const clq_answers *answers) {
     clq_devices devices;
     clq_model *model;
@@ -169,6 +183,7 @@ static bool run_case(golden *g, const char *spec, const clq_answers *answers) {
     check_predictions(g, spec, trainer, data, clq_model_output_shape(model).dims[0]);
     train(g, spec, trainer, model, data);
     bool more = has_more(trainer, answers);
+    count_launches(trainer);
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
     clq_model_destroy(model);
@@ -257,7 +272,7 @@ static void with_each_candidate(void **state) {
     assert_true(t.candidates > 2); /* some have so many */
 }
 
-/* ---- Intel's CPU as what a GPU gets: kernels of work-groups, discrete memory, each candidate ---- */
+/* ---- Intel's CPU as a small GPU: kernels of work-groups, each candidate ---- */
 
 static unsigned refused;
 static void count_refusals(void *context, clq_log_level level, const char *line) {
@@ -270,11 +285,12 @@ static void as_gpu(void **state) {
     tally t = run_all_with("intel", true);
     assert_int_equal(t.cases, 3);
     assert_true(t.candidates > 4); /* blocks through local memory and of sub-groups */
+    for (size_t k = 0; k < CLQ_COUNT_OF(counted); k++) assert_true(counted[k] > 0);
     assert_int_equal(refused, 0);
 }
 
 /* Units that the device does not have are tried, and then done without. */
-static void as_gpu_with_units(void **state) {
+static void as_gpu_without_its_units(void **state) {
     (void)state;
     lowered = true;
     tally t = run_all_with("intel", false);
@@ -283,8 +299,9 @@ static void as_gpu_with_units(void **state) {
 }
 
 static int run_as_gpu(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_gpu), cmocka_unit_test(as_gpu_with_units)};
-    if (disguise_as_gpus("", "cl_intel_subgroup_matrix_multiply_accumulate") != 0) return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(as_gpu), cmocka_unit_test(as_gpu_without_its_units)};
+    if (disguise_load_gpus() != 0 || disguise_as_gpus("") != 0) return 1;
+    if (disguise_extensions("cl_intel_subgroup_matrix_multiply_accumulate") != 0) return 1;
     clq_log_set_sink(count_refusals, NULL, CLQ_LOG_WARNING);
     return cmocka_run_group_tests(tests, open_system, close_system);
 }

@@ -164,7 +164,7 @@ static values add_layer(rig *r, const pool_case *c) {
     clq_conv_pool_forward(r->list, &p, frames, v.w, v.b, v.y, v.best);
     clq_launch_info info;
     clq_list_launch_info(r->list, clq_list_launch_count(r->list) - 1, &info);
-    assert_string_equal(info.file, forced == CLQ_CONV_WINOGRAD ? "winograd" : "conv_pool");
+    assert_string_equal(info.file, forced == CLQ_CONV_WINOGRAD ? "winograd_tile" : "conv_pool");
     clq_conv_pool_backward(r->list, &p, frames, v.x, v.w, v.dz, v.winner, v.dx, v.dw);
     rig_bind(r);
     return v;

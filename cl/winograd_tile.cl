@@ -26,7 +26,7 @@
 
 /* Weights (3, 3, IN_C, COLUMNS), or TRANSPOSED (3, 3, COLUMNS, IN_C) with the taps turned round, transformed to
  * (panels of NR vectors, 4 columns, 2 pairs of rows, IN_C, 2 rows, WIDTH). (vectors of IN_C, vectors of COLUMNS) */
-TILE_KERNEL void winograd_weights(global const float *w, global float *to) {
+TILE_KERNEL void winograd_tile_weights(global const float *w, global float *to) {
     int first = (int)get_global_id(0) * VEC, column = (int)get_global_id(1) * VEC;
     to += (size_t)(column / WIDTH) * (16 * IN_C * WIDTH) + column % WIDTH;
     floatv g[9][VEC];
@@ -135,11 +135,11 @@ ALWAYS_INLINE void add_across(const floatv *m, floatv offset, floatv y[4]) {
 }
 
 /* (blocks of BLOCK tiles) */
-TILE_KERNEL void winograd(global const float *x, global const float *u, global const float *bias, global float *y,
+TILE_KERNEL void winograd_tile(global const float *x, global const float *u, global const float *bias, global float *y,
 #ifdef POOLED
-                          global uchar *winner,
+                               global uchar *winner,
 #endif
-                          int count) {
+                               int count) {
     int tiles = count * TILES, first = (int)get_global_id(0) * BLOCK, there = min(tiles - first, BLOCK);
     floatv v[16 * BLOCK * IN_C / VEC], m[BLOCK * 8 * NR];
     for (int i = 0; i < (there + MR - 1) / MR * MR; i++) {

@@ -1,0 +1,109 @@
+/* Devices that are no CPUs are not trusted: what their compilers get wrong is not used. */
+#include "ops/product_local.h"
+#include "ops/winograd.h"
+#include "support/disguise.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* The device's groups are small: one block of Winograd's products fits. */
+enum { LAST_BLOCK = CLQ_WINOGRAD_BLOCKS - 1, SMALL_PRODUCT = 7 /* 16x16 */, LINE_MOST = 512 };
+
+static const clq_local_terms floats = {0, CLQ_MATMUL_HIGHEST};
+static clq_system *sys;
+static clq_device *device;
+static char warning[LINE_MOST]; /* the last */
+
+static void must(clq_status status) {
+    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
+}
+
+static void keep_warning(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    if (level == CLQ_LOG_WARNING) (void)snprintf(warning, sizeof warning, "%s", line);
+}
+
+/* PoCL's basic device, with a compiler that leaves the flaw out of programs, or NULL; nothing is kept on disk. */
+static void open_flawed(const char *flaw) {
+    if (flaw)
+        assert_int_equal(setenv("CLQ_TEST_FLAW", flaw, 1), 0);
+    else
+        assert_int_equal(unsetenv("CLQ_TEST_FLAW"), 0);
+    warning[0] = '\0';
+    clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
+    must(clq_system_open(&(clq_system_config){.cache_dir = ""}, &sys));
+    must(clq_device_open(sys, (clq_device_choice){.index = 0, .parts = 1}, &device));
+    assert_int_equal(clq_device_get_info(device)->type, CLQ_DEVICE_GPU);
+    assert_int_equal(clq_device_get_info(device)->max_work_group, 64);
+}
+
+static void close_flawed(void) {
+    clq_device_close(device);
+    clq_system_close(sys);
+    clq_log_set_sink(NULL, NULL, CLQ_LOG_WARNING);
+}
+
+/* The kernel file of a convolution that is large enough for Winograd's products to pay. */
+static void check_made_by(clq_conv_variant variant, const char *file) {
+    const clq_conv2d_problem p = {30, 30, 64, 28, 28, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU};
+    clq_list *list;
+    clq_launch_info info;
+    clq_value values[3];
+    must(clq_list_create(device, 64, &list));
+    clq_list_set_conv(list, variant);
+    for (size_t i = 0; i < 3; i++) values[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "array", 4, 0);
+    clq_conv2d_forward(list, &p, values[0], values[1], CLQ_NO_VALUE, values[2]);
+    must(clq_list_status(list));
+    clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
+    assert_string_equal(info.file, file);
+    clq_list_destroy(list);
+}
+
+/* As GPUs get them, unrolled; blocks that are too large for the device to choose, too. */
+static void what_works_is_used(void **state) {
+    (void)state;
+    open_flawed(NULL);
+    for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS; i++) assert_true(clq_winograd_block_works(device, i, NULL));
+    assert_true(clq_local_block_works(device, SMALL_PRODUCT, &floats));
+    check_made_by(CLQ_CONV_AUTO, "winograd_local");
+    check_made_by(CLQ_CONV_WINOGRAD, "winograd_local");
+    assert_string_equal(warning, "");
+    close_flawed();
+}
+
+/* winograd_local.cl without a step of a transform, or of no sense at all. */
+static void what_is_wrong_is_not_used(void **state) {
+    (void)state;
+    static const char *const flaws[][2] = {{"d[2 * step] = c - b;", "its answers are wrong"},
+                                           {"int item = (int)get_local_id(0);", "winograd_local"}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(flaws); i++) {
+        open_flawed(flaws[i][0]);
+        check_made_by(CLQ_CONV_WINOGRAD, "product_local");
+        assert_false(clq_winograd_block_works(device, LAST_BLOCK, NULL));
+        assert_non_null(strstr(warning, "winograd 8x8"));
+        if (!strstr(warning, flaws[i][1])) fail_msg("warned: %s", warning);
+        close_flawed();
+    }
+}
+
+/* product_local.cl without the terms of a row. */
+static void products_that_are_wrong_are_not_used(void **state) {
+    (void)state;
+    open_flawed("acc[4 * r + 2][q] = add_product(av[r].z, bv[q], acc[4 * r + 2][q]);");
+    assert_false(clq_local_block_works(device, SMALL_PRODUCT, &floats));
+    assert_non_null(strstr(warning, "its answers are wrong"));
+    close_flawed();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_works_is_used),
+                                       cmocka_unit_test(what_is_wrong_is_not_used),
+                                       cmocka_unit_test(products_that_are_wrong_are_not_used)};
+    if (disguise_load_gpus() != 0 || disguise_as_gpus("basic") != 0) return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

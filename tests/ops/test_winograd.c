@@ -1,0 +1,133 @@
+/* Convolutions by Winograd's products: the families' kernels against the plain reference, and when they are used. */
+#include "ops/winograd.h"
+#include "support/ops_conv.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Of the tile family: both channels are whole vectors. */
+static const conv_case tiles[] = {
+    /* valid, odd sizes; panels of two vectors */
+    {{13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, true},
+    /* small enough for a simulator */
+    {{4, 3, 16, 4, 3, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR}, 1, true},
+    /* same; panels of one vector forward, of three back */
+    {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH}, 5, false},
+    /* all places that a tap reaches; five vectors */
+    {{5, 6, 16, 7, 8, 80, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_RELU}, 4, true},
+    /* padding behind only, rows and columns left out; long sums */
+    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 2, true},
+};
+
+/* Of the local family: any channels. */
+static const conv_case local[] = {
+    /* valid, odd sizes; more tiles and columns than a block; edges of both */
+    {{13, 13, 32, 11, 11, 68, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, true},
+    /* small enough for a simulator */
+    {{4, 3, 4, 4, 3, 4, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR}, 1, true},
+    /* edges of tiles below; a step of half the channels that there are */
+    {{7, 10, 36, 7, 10, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH}, 3, true},
+    /* all places that a tap reaches */
+    {{5, 6, 8, 7, 8, 68, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_SIGMOID}, 1, true},
+    /* padding behind only, rows and columns left out */
+    {{5, 4, 64, 4, 3, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 3, false},
+    /* no whole vectors */
+    {{6, 5, 3, 6, 5, 7, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 5, true},
+    /* sums that are put aside: twice forward, once back */
+    {{2, 3, 515, 2, 3, 260, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, true},
+};
+
+static void check_tile(rig *r, size_t index, clq_product_variant variant) {
+    conv_check(r, &tiles[index], &(conv_how){CLQ_CONV_WINOGRAD, variant, CLQ_WINOGRAD_BLOCK_AUTO});
+}
+
+static void check_local(rig *r, size_t index, clq_product_variant variant) {
+    conv_check(r, &local[index], &(conv_how){CLQ_CONV_WINOGRAD, variant, CLQ_WINOGRAD_BLOCK_AUTO});
+}
+
+static void check_both(rig *r) {
+    enum { EVERYWHERE = 2 };
+    if (r->family == CLQ_FAMILY_TILE)
+        product_check_cases(r, CLQ_COUNT_OF(tiles), EVERYWHERE, check_tile);
+    else
+        product_check_cases(r, CLQ_COUNT_OF(local), EVERYWHERE, check_local);
+}
+
+static void matches_reference(void **state) {
+    (void)state;
+    rig_each(check_both);
+}
+
+/* Each block of the local family, where neither tiles nor columns nor channels fill blocks. PoCL's pthread device
+ * builds them as its basic one does. */
+static void check_blocks(rig *r) {
+    static const conv_case odd = {{7, 9, 14, 7, 9, 36, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 3, true};
+    static const conv_case simulated = {{3, 5, 5, 3, 5, 6, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, true};
+    const clq_device_info *info = clq_device_get_info(r->device);
+    bool built = strcmp(info->driver, "pocl") == 0 && !clq_device_runs_in_caller(r->device);
+    if (r->family != CLQ_FAMILY_LOCAL || built) return;
+    for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS; i++) {
+        conv_check(r, rig_is_simulated(r) ? &simulated : &odd, &(conv_how){CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO, i});
+        if (!rig_is_simulated(r)) assert_true(clq_winograd_block_works(r->device, i, NULL));
+    }
+}
+
+static void blocks_match_reference(void **state) {
+    (void)state;
+    rig_each(check_blocks);
+}
+
+/* Whether a convolution, forward and its data gradient, is made with Winograd's products. */
+static bool is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, clq_conv_variant variant,
+                        clq_product_variant product) {
+    rig_begin(r, capacity);
+    clq_list_set_conv(r->list, variant);
+    clq_list_set_product(r->list, product);
+    clq_value x = rig_value(r, "x", 4, 0), w = rig_value(r, "w", 4, 0), y = rig_value(r, "y", 4, 0);
+    clq_conv2d_forward(r->list, p, x, w, CLQ_NO_VALUE, y);
+    bool there = conv_is_winograd(r->list);
+    clq_conv2d_backward(r->list, p, x, w, y, x, CLQ_NO_VALUE);
+    assert_int_equal(conv_is_winograd(r->list), there);
+    assert_int_equal(clq_list_status(r->list), CLQ_OK);
+    clq_list_destroy(r->list);
+    r->list = NULL;
+    return there;
+}
+
+static void check_choice(rig *r) {
+    const clq_conv2d_problem good = tiles[0].p, narrow = tiles[2].p;
+    const clq_conv2d_problem small = {5, 5, 32, 3, 3, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU};
+    bool tile = r->family == CLQ_FAMILY_TILE;
+    assert_true(is_winograd(r, &good, 64, CLQ_CONV_AUTO, CLQ_PRODUCT_AUTO));
+    assert_int_equal(is_winograd(r, &narrow, 64, CLQ_CONV_AUTO, CLQ_PRODUCT_AUTO), tile);
+    assert_true(is_winograd(r, &good, 1, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO));
+    assert_true(is_winograd(r, &good, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_TILE));
+    assert_false(is_winograd(r, &small, 1, CLQ_CONV_AUTO, CLQ_PRODUCT_AUTO)); /* few pixels */
+    assert_false(is_winograd(r, &good, 64, CLQ_CONV_AUTO, CLQ_PRODUCT_TILE));
+    assert_false(is_winograd(r, &good, 64, CLQ_CONV_AUTO, CLQ_PRODUCT_LOCAL));
+    assert_false(is_winograd(r, &good, 64, CLQ_CONV_DIRECT, CLQ_PRODUCT_AUTO));
+    clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR};
+    assert_false(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO)); /* strides */
+    p = (clq_conv2d_problem){13, 13, 32, 9, 9, 64, 3, 3, 1, 1, 2, 2, 0, 0, CLQ_LINEAR};
+    assert_false(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO)); /* dilation */
+    p = (clq_conv2d_problem){13, 13, 32, 9, 11, 64, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR};
+    assert_false(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO)); /* taps */
+    p = (clq_conv2d_problem){13, 13, 33, 11, 11, 35, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR};
+    assert_int_equal(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO), !tile); /* parts of vectors */
+    p = (clq_conv2d_problem){13, 13, 1024, 11, 11, 1024, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR};
+    assert_int_equal(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO), !tile); /* beyond a cache */
+}
+
+static void used_where_it_fits_and_pays(void **state) {
+    (void)state;
+    rig_each(check_choice);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(matches_reference), cmocka_unit_test(blocks_match_reference),
+                                       cmocka_unit_test(used_where_it_fits_and_pays)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

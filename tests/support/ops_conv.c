@@ -1,0 +1,77 @@
+#include "support/ops_conv.h"
+
+#include "ref/ref_product.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* F(2x2, 3x3) adds 16 products of sums where 9 products would do: with the transforms' own additions, over n channels
+ * at most (2 n + 12) roundings of what is up to (8 / 3)^2 as large, three times the (9 n + 8) of a plain sum for any n
+ * from 8 on. With fewer channels the transforms' share is larger: for n = 1, six times. */
+enum { WINOGRAD_GROWTH = 3, FEW_CHANNELS = 8, WINOGRAD_GROWTH_OF_FEW = 6 };
+
+typedef struct made {
+    const clq_conv2d_problem *p;
+    const conv_how *how;
+} made;
+
+bool conv_is_winograd(const clq_list *list) {
+    clq_launch_info info;
+    clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
+    return info.file && strncmp(info.file, "winograd", strlen("winograd")) == 0;
+}
+
+static void check_how(const clq_list *list, const conv_how *how) {
+    if (how->conv != CLQ_CONV_AUTO) assert_int_equal(conv_is_winograd(list), how->conv == CLQ_CONV_WINOGRAD);
+}
+
+static void forward(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value b, clq_value y) {
+    const made *m = problem;
+    clq_list_set_conv(list, m->how->conv);
+    clq_list_set_winograd_block(list, m->how->winograd_block);
+    clq_conv2d_forward(list, m->p, x, w, b, y);
+    check_how(list, m->how);
+}
+
+static void backward(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value dz, clq_value dx,
+                     clq_value dw) {
+    const made *m = problem;
+    clq_conv2d_backward(list, m->p, x, w, dz, dx, dw);
+    check_how(list, m->how);
+}
+
+static void ref(const void *problem, size_t count, const double *x, const double *w, const double *b, double *z) {
+    ref_conv2d(((const made *)problem)->p, count, x, w, b, z);
+}
+
+static void ref_gradients(const void *problem, size_t count, const double *x, const double *w, const double *dz,
+                          double *dx, double *dw) {
+    ref_conv2d_gradients(((const made *)problem)->p, count, x, w, dz, dx, dw);
+}
+
+static size_t growth_of(const clq_conv2d_problem *p, const conv_how *how) {
+    if (how->conv != CLQ_CONV_WINOGRAD) return 1;
+    return p->in_c < FEW_CHANNELS || p->out_c < FEW_CHANNELS ? WINOGRAD_GROWTH_OF_FEW : WINOGRAD_GROWTH;
+}
+
+void conv_check(rig *r, const conv_case *c, const conv_how *how) {
+    const clq_conv2d_problem *p = &c->p;
+    product_layer layer = {
+        .in = p->in_h * p->in_w * p->in_c,
+        .out = p->out_h * p->out_w * p->out_c,
+        .weights = p->kernel_h * p->kernel_w * p->in_c * p->out_c,
+        .biases = c->bias ? p->out_c : 0,
+        .rows = p->out_h * p->out_w,
+        .growth = growth_of(p, how),
+        .activation = p->activation,
+        .problem = &(made){p, how},
+        .forward = forward,
+        .backward = backward,
+        .ref = ref,
+        .ref_gradients = ref_gradients,
+    };
+    product_check(r, &layer, c->capacity, how->product);
+}
