@@ -157,7 +157,7 @@ static double want_pool(const trial *t, size_t i) {
 static clq_status build_pool_backward(trial *t) {
     CLQ_TRY(reads(t, 0, "dy", t->options->batch * POOLED_FLOATS));
     writes(t, 1, "dx", t->options->batch * ACTIVATED);
-    clq_pool2d_backward(t->lab.list, &pool, t->values[0], add_winner(t, 2), t->values[1]);
+    clq_pool2d_backward(t->lab.list, &pool, CLQ_NO_VALUE, t->values[0], add_winner(t, 2), t->values[1]);
     t->winner = clq_alloc(t->counts[2], 1);
     if (!t->winner) return CLQ_MEMORY;
     clq_random random = clq_random_start(3, 0);

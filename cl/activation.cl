@@ -1,29 +1,69 @@
-/* Activations over flat arrays, and the column sums (gradients of biases) that go with their backward pass.
+/* Chains of activations over flat arrays, and the column sums (gradients of biases) that go with their backward pass.
  * Softmax works on rows: loss.cl. FORWARD: that kernel, else the backward pass, with sums where COLUMNS is given,
- * keeping dz where WRITE_DZ is. */
+ * keeping dz where WRITE_DZ is.
+ *
+ * The chain has LINKS links: LINK_0 is applied first; those beyond are linear and cost nothing. Single floats go
+ * through it as vectors do: drivers' scalar functions round otherwise (PoCL's), and what backward computes again must
+ * be what forward had, wherever an element lies. */
+
+#ifndef LINK_0
+#define LINK_0 0
+#endif
+#ifndef LINK_1
+#define LINK_1 0
+#endif
+#ifndef LINK_2
+#define LINK_2 0
+#endif
+#ifndef LINK_3
+#define LINK_3 0
+#endif
+#ifndef LINK_4
+#define LINK_4 0
+#endif
+#ifndef LINK_5
+#define LINK_5 0
+#endif
+#ifndef LINK_6
+#define LINK_6 0
+#endif
+#ifndef LINK_7
+#define LINK_7 0
+#endif
+#define FORTH(link, x) CLQ_JOIN(ACTIVATE_, LINK_##link)(floatv, x)
+#define BACK(link, y, dy) CLQ_JOIN(SLOPE_, LINK_##link)(floatv, y, dy)
 
 #ifdef FORWARD
 
+static floatv chain(floatv t0) {
+    floatv t1 = FORTH(0, t0), t2 = FORTH(1, t1), t3 = FORTH(2, t2), t4 = FORTH(3, t3);
+    floatv t5 = FORTH(4, t4), t6 = FORTH(5, t5), t7 = FORTH(6, t6), t8 = FORTH(7, t7);
+    return t8;
+}
+
 KERNEL void activation_forward(global const float *x, global float *y, int count, int elements) {
     size_t total = (size_t)count * elements;
-    FOR_MY (i, total / VEC) {
-        floatv v = ((global const floatv *)x)[i];
-        ((global floatv *)y)[i] = ACTIVATE(floatv, v);
-    }
-    FOR_MY_FROM (i, total / VEC * VEC, total) {
-        float v = x[i];
-        y[i] = ACTIVATE(float, v);
-    }
+    FOR_MY (i, total / VEC) ((global floatv *)y)[i] = chain(((global const floatv *)x)[i]);
+    FOR_MY_FROM (i, total / VEC * VEC, total) y[i] = chain((floatv)(x[i])).s0;
 }
 
 #else /* backward */
 
-/* The gradient before the activation at one place; kept where the caller wants it. A linear layer has no y. */
+/* The gradient before the activation ACT from its result y, which went through the chain, too, and the gradient behind
+ * that. */
+static floatv gradient_before(floatv y, floatv dy) {
+    floatv t1 = FORTH(0, y), t2 = FORTH(1, t1), t3 = FORTH(2, t2), t4 = FORTH(3, t3);
+    floatv t5 = FORTH(4, t4), t6 = FORTH(5, t5), t7 = FORTH(6, t6), t8 = FORTH(7, t7);
+    floatv dy7 = BACK(7, t8, dy), dy6 = BACK(6, t7, dy7), dy5 = BACK(5, t6, dy6), dy4 = BACK(4, t5, dy5);
+    floatv dy3 = BACK(3, t4, dy4), dy2 = BACK(2, t3, dy3), dy1 = BACK(1, t2, dy2), dy0 = BACK(0, t1, dy1);
+    return SLOPE(floatv, y, dy0);
+}
+
+/* The same at one place; kept where the caller wants it. A linear layer without a chain has no y. */
 static floatv slope_floatv(global const float *y, global const float *dy, global float *dz, size_t i) {
     floatv gradient = ((global const floatv *)dy)[i];
-#if ACT != 0
-    floatv output = ((global const floatv *)y)[i];
-    gradient = SLOPE(floatv, output, gradient);
+#if ACT != 0 || LINKS > 0
+    gradient = gradient_before(((global const floatv *)y)[i], gradient);
 #endif
 #ifdef WRITE_DZ
     ((global floatv *)dz)[i] = gradient;
@@ -33,9 +73,8 @@ static floatv slope_floatv(global const float *y, global const float *dy, global
 
 static float slope(global const float *y, global const float *dy, global float *dz, size_t i) {
     float gradient = dy[i];
-#if ACT != 0
-    float output = y[i];
-    gradient = SLOPE(float, output, gradient);
+#if ACT != 0 || LINKS > 0
+    gradient = gradient_before((floatv)(y[i]), (floatv)(gradient)).s0;
 #endif
 #ifdef WRITE_DZ
     dz[i] = gradient;

@@ -1,6 +1,7 @@
 /* Max and average pooling, NHWC. Windows are SIZE_H x SIZE_W at steps of STRIDE_H, STRIDE_W. Work goes by vectors of
  * WIDTH channels, where WIDTH divides the channels: all accesses are aligned and there are no remainders. INSIDE: no
- * window reaches beyond the input. BLOCKS: INSIDE, and the windows lie side by side (size = stride). */
+ * window reaches beyond the input. BLOCKS: INSIDE, and the windows lie side by side (size = stride). What is stored has
+ * gone through the activation ACT. */
 
 #if WIDTH == 1
 typedef float pack;
@@ -29,6 +30,26 @@ typedef struct shape {
 #define SHAPE_ARGS int in_h, int in_w, int out_h, int out_w, int pad_top, int pad_left, int vectors
 #define SHAPE                                                                                                          \
     { in_h, in_w, out_h, out_w, pad_top, pad_left, vectors }
+
+/* Tiles take narrow packs through exp and tanh when all are there, by whole vectors: a narrow one takes as long as a
+ * wide one. (Not row by row: wide loads of what narrow stores have just written wait for them.) */
+#if defined(TILE) && WIDTH < VEC && ACT > 1
+#define AFTERWARDS
+#define STORED(value) (value)
+#else
+#define STORED(value) ACTIVATE(pack, value)
+#endif
+
+#ifdef AFTERWARDS
+static void activate(global float *y, size_t n) {
+    size_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        global floatv_anywhere *at = (global floatv_anywhere *)(y + i);
+        *at = ACTIVATE(floatv, *at);
+    }
+    for (; i < n; i++) y[i] = ACTIVATE(floatv, (floatv)(y[i])).s0;
+}
+#endif
 
 /* How many elements of one axis a window at `first` covers that are no padding. */
 static int covered(int first, int size, int length) { return min(first + size, length) - max(first, 0); }
@@ -61,9 +82,10 @@ static void pool_element(global const pack *x, global pack *y, global winners_t 
         }
     }
 #ifdef AVERAGE
-    y[out] = sum / (float)(covered(top, SIZE_H, s->in_h) * covered(left, SIZE_W, s->in_w));
+    pack mean = sum / (float)(covered(top, SIZE_H, s->in_h) * covered(left, SIZE_W, s->in_w));
+    y[out] = STORED(mean);
 #else
-    y[out] = best;
+    y[out] = STORED(best);
 #ifdef KEEP
     winner[out] = TO_WINNERS(where);
 #endif
@@ -82,6 +104,12 @@ KERNEL void pool2d_forward(global const float *x, global float *y, global WINNER
         for (int ow = 0; ow < out_w; ow++)
             for (int v = 0; v < vectors; v++) pool_element(from, to, keep, &s, n, oh, ow, v);
     }
+#ifdef AFTERWARDS
+    size_t rows = (size_t)count * out_h, share = (rows + get_global_size(0) - 1) / get_global_size(0); /* as FOR_MY */
+    size_t first = min(get_global_id(0) * share, rows), some = min(share, rows - first),
+           width = out_w * vectors * WIDTH;
+    activate(y + first * width, some * width);
+#endif
 #else
     FOR_MY (i, (size_t)count * out_h * out_w * vectors) {
         size_t pixel = i / vectors, row = pixel / out_w, n = row / out_h;
@@ -91,14 +119,23 @@ KERNEL void pool2d_forward(global const float *x, global float *y, global WINNER
 #endif
 }
 
+/* The gradient of what a window had before the activation. */
+static pack gradient_of(global const pack *y, global const pack *dy, size_t out) {
+#if ACT != 0
+    return SLOPE(pack, y[out], dy[out]);
+#else
+    return dy[out];
+#endif
+}
+
 #ifdef BLOCKS
 
 /* Each window owns a block of the input, written once; the last windows also zero what lies behind them. */
-static void unpool_block(global const pack *dy, global const winners_t *winner, global pack *dx, const shape *s,
-                         size_t n, int oh, int ow, int v) {
+static void unpool_block(global const pack *y, global const pack *dy, global const winners_t *winner, global pack *dx,
+                         const shape *s, size_t n, int oh, int ow, int v) {
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;
     size_t at = ((n * s->in_h + oh * SIZE_H) * s->in_w + ow * SIZE_W) * s->vectors + v;
-    pack gradient = dy[out];
+    pack gradient = gradient_of(y, dy, out);
 #ifdef AVERAGE
     gradient *= 1.0f / (SIZE_H * SIZE_W);
 #else
@@ -119,10 +156,10 @@ static void unpool_block(global const pack *dy, global const winners_t *winner, 
         for (int w = h < SIZE_H ? SIZE_W : 0; w < columns; w++) dx[at + ((size_t)h * s->in_w + w) * s->vectors] = 0;
 }
 
-KERNEL void pool2d_backward(global const float *dy, global const WINNER *winner, global float *dx, int count,
-                            SHAPE_ARGS) {
+KERNEL void pool2d_backward(global const float *y, global const float *dy, global const WINNER *winner,
+                            global float *dx, int count, SHAPE_ARGS) {
     const shape s = SHAPE;
-    global const pack *from = (global const pack *)dy;
+    global const pack *stored = (global const pack *)y, *from = (global const pack *)dy;
     global pack *to = (global pack *)dx;
     global const winners_t *keep = (global const winners_t *)winner;
 #ifdef TILE
@@ -130,12 +167,12 @@ KERNEL void pool2d_backward(global const float *dy, global const WINNER *winner,
         size_t n = row / out_h;
         int oh = (int)(row - n * out_h);
         for (int ow = 0; ow < out_w; ow++)
-            for (int v = 0; v < vectors; v++) unpool_block(from, keep, to, &s, n, oh, ow, v);
+            for (int v = 0; v < vectors; v++) unpool_block(stored, from, keep, to, &s, n, oh, ow, v);
     }
 #else
     FOR_MY (i, (size_t)count * out_h * out_w * vectors) {
         size_t pixel = i / vectors, row = pixel / out_w, n = row / out_h;
-        unpool_block(from, keep, to, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w),
+        unpool_block(stored, from, keep, to, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w),
                      (int)(i - pixel * vectors));
     }
 #endif
@@ -151,36 +188,36 @@ static int first_window(int i, int pad, int size, int stride) {
 static int end_window(int i, int pad, int stride, int windows) { return min((i + pad) / stride + 1, windows); }
 
 /* What window (oh, ow) hands to its element number `place`. */
-static pack handed(global const pack *dy, global const winners_t *winner, const shape *s, size_t n, int oh, int ow,
-                   int v, int place) {
+static pack handed(global const pack *y, global const pack *dy, global const winners_t *winner, const shape *s,
+                   size_t n, int oh, int ow, int v, int place) {
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;
 #ifdef AVERAGE
     int area =
         covered(oh * STRIDE_H - s->pad_top, SIZE_H, s->in_h) * covered(ow * STRIDE_W - s->pad_left, SIZE_W, s->in_w);
-    return dy[out] / (float)area;
+    return gradient_of(y, dy, out) / (float)area;
 #else
-    return TO_IPACK(winner[out]) == (ipack)place ? dy[out] : (pack)0;
+    return TO_IPACK(winner[out]) == (ipack)place ? gradient_of(y, dy, out) : (pack)0;
 #endif
 }
 
 /* Each input element gathers from the windows that cover it, in their order. */
-static void unpool_element(global const pack *dy, global const winners_t *winner, global pack *dx, const shape *s,
-                           size_t n, int ih, int iw, int v) {
+static void unpool_element(global const pack *y, global const pack *dy, global const winners_t *winner, global pack *dx,
+                           const shape *s, size_t n, int ih, int iw, int v) {
     int end_h = end_window(ih, s->pad_top, STRIDE_H, s->out_h), end_w = end_window(iw, s->pad_left, STRIDE_W, s->out_w);
     pack sum = 0;
     for (int oh = first_window(ih, s->pad_top, SIZE_H, STRIDE_H); oh < end_h; oh++) {
         for (int ow = first_window(iw, s->pad_left, SIZE_W, STRIDE_W); ow < end_w; ow++) {
             int h = ih + s->pad_top - oh * STRIDE_H, w = iw + s->pad_left - ow * STRIDE_W;
-            sum += handed(dy, winner, s, n, oh, ow, v, h * SIZE_W + w);
+            sum += handed(y, dy, winner, s, n, oh, ow, v, h * SIZE_W + w);
         }
     }
     dx[((n * s->in_h + ih) * s->in_w + iw) * s->vectors + v] = sum;
 }
 
-KERNEL void pool2d_backward(global const float *dy, global const WINNER *winner, global float *dx, int count,
-                            SHAPE_ARGS) {
+KERNEL void pool2d_backward(global const float *y, global const float *dy, global const WINNER *winner,
+                            global float *dx, int count, SHAPE_ARGS) {
     const shape s = SHAPE;
-    global const pack *from = (global const pack *)dy;
+    global const pack *stored = (global const pack *)y, *from = (global const pack *)dy;
     global pack *to = (global pack *)dx;
     global const winners_t *keep = (global const winners_t *)winner;
 #ifdef TILE
@@ -188,12 +225,12 @@ KERNEL void pool2d_backward(global const float *dy, global const WINNER *winner,
         size_t n = row / in_h;
         int ih = (int)(row - n * in_h);
         for (int iw = 0; iw < in_w; iw++)
-            for (int v = 0; v < vectors; v++) unpool_element(from, keep, to, &s, n, ih, iw, v);
+            for (int v = 0; v < vectors; v++) unpool_element(stored, from, keep, to, &s, n, ih, iw, v);
     }
 #else
     FOR_MY (i, (size_t)count * in_h * in_w * vectors) {
         size_t pixel = i / vectors, row = pixel / in_w, n = row / in_h;
-        unpool_element(from, keep, to, &s, n, (int)(row - n * in_h), (int)(pixel - row * in_w),
+        unpool_element(stored, from, keep, to, &s, n, (int)(row - n * in_h), (int)(pixel - row * in_w),
                        (int)(i - pixel * vectors));
     }
 #endif

@@ -122,21 +122,23 @@ ALWAYS_INLINE void floatv_transpose(floatv square[VEC]) {
     }
 }
 
-/* The activation that the program is made for, -DACT, a clq_activation: 0 linear, 1 relu, 2 sigmoid, 3 tanh; and the
- * gradient before it, from its result y and the gradient behind it. T is floatv or float. NaN passes forward. */
-#if !defined(ACT) || ACT == 0
-#define ACTIVATE(T, x) (x)
-#define SLOPE(T, y, dy) (dy)
-#elif ACT == 1
-#define ACTIVATE(T, x) ((x) <= 0.0f ? (T)0 : (x))
-#define SLOPE(T, y, dy) ((y) > 0.0f ? (dy) : (T)0)
-#elif ACT == 2
-#define ACTIVATE(T, x) (1.0f / (1.0f + exp(-(x))))
-#define SLOPE(T, y, dy) ((dy) * (y) * (1.0f - (y)))
-#else
-#define ACTIVATE(T, x) tanh(x)
-#define SLOPE(T, y, dy) ((dy) * (1.0f - (y) * (y)))
+/* The activations by their clq_activation: 0 linear, 1 relu, 2 sigmoid, 3 tanh; and the gradient before each, from its
+ * result y and the gradient behind it. T is floatv or float. NaN passes forward. */
+#define ACTIVATE_0(T, x) (x)
+#define ACTIVATE_1(T, x) ((x) <= 0.0f ? (T)0 : (x))
+#define ACTIVATE_2(T, x) (1.0f / (1.0f + exp(-(x))))
+#define ACTIVATE_3(T, x) tanh(x)
+#define SLOPE_0(T, y, dy) (dy)
+#define SLOPE_1(T, y, dy) ((y) > 0.0f ? (dy) : (T)0)
+#define SLOPE_2(T, y, dy) ((dy) * (y) * (1.0f - (y)))
+#define SLOPE_3(T, y, dy) ((dy) * (1.0f - (y) * (y)))
+
+/* The one that the program is made for, -DACT. */
+#ifndef ACT
+#define ACT 0
 #endif
+#define ACTIVATE(T, x) CLQ_JOIN(ACTIVATE_, ACT)(T, x)
+#define SLOPE(T, y, dy) CLQ_JOIN(SLOPE_, ACT)(T, y, dy)
 
 /* The largest of n values, `step` vectors apart, behind the activation, and which it is: the first of equals; NaN wins
  * and stays. The order of equals is kept by relu or of no matter behind it, where the slope is zero; other activations
@@ -145,19 +147,19 @@ ALWAYS_INLINE void floatv_transpose(floatv square[VEC]) {
 ALWAYS_INLINE floatv best_of(const floatv *values, int step, int n, int none, intv *which) {
     floatv best = values[0];
     intv where = none;
-#if defined(ACT) && ACT > 1
+#if ACT > 1
     best = ACTIVATE(floatv, best);
 #endif
     UNROLL for (int s = 1; s < n; s++) {
         floatv value = values[s * step];
-#if defined(ACT) && ACT > 1
+#if ACT > 1
         value = ACTIVATE(floatv, value);
 #endif
         intv better = (value > best) | (value != value);
         best = better ? value : best;
         where = better ? (intv)s : where;
     }
-#if defined(ACT) && ACT == 1
+#if ACT == 1
     best = ACTIVATE(floatv, best);
 #endif
     *which = where;

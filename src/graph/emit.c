@@ -37,7 +37,8 @@ static bool trains(const clq_plan *plan, uint32_t id) {
 }
 
 /* An activation layer may overwrite its input where nobody reads that again: a product without an activation of its own
- * differentiates by its input and its weights only. */
+ * differentiates by its input and its weights only. (Fusion gives it the first of a run, so no chain is behind it,
+ * whose derivative could read its input.) */
 static bool may_overwrite(const clq_plan *plan, uint32_t id) {
     const clq_node *node = node_at(plan, id);
     return (node->kind == CLQ_NODE_DENSE || node->kind == CLQ_NODE_CONV2D) &&
@@ -92,6 +93,34 @@ static void emit_conv_pool(clq_plan *plan, uint32_t id) {
                           values->y, values->winner);
 }
 
+static clq_pool2d_problem pool_problem(const clq_plan *plan, uint32_t id) {
+    clq_pool2d_problem p = node_at(plan, id)->pool2d;
+    p.activation = plan->nodes[id].activation;
+    return p;
+}
+
+static void emit_pool2d(clq_plan *plan, uint32_t id, clq_value x, clq_value y) {
+    const clq_pool2d_problem p = pool_problem(plan, id);
+    clq_value *winner = &plan->nodes[id].winner;
+    if (plan->config.update && !p.average && trains(plan, node_at(plan, id)->input))
+        *winner = clq_list_value(plan->list, CLQ_VALUE_ACTIVATION, "winners", 0, clq_pool2d_winner_bytes(&p));
+    clq_pool2d_forward(plan->list, &p, x, y, *winner);
+}
+
+/* Gives where its output is: the input, if there is nothing to do. */
+static clq_value emit_activation(clq_plan *plan, uint32_t id, clq_value x) {
+    const clq_node *node = node_at(plan, id);
+    clq_activation act = effective_activation(plan, id);
+    bool output = plan->v_output && id == output_maker(plan);
+    if (act == CLQ_LINEAR && !output) return x;
+    clq_value y = may_overwrite(plan, node->input) && !output ? x : output_value(plan, id);
+    if (act == CLQ_SOFTMAX)
+        clq_activation_forward(plan->list, act, node->elements, channels_of(node), x, y);
+    else
+        clq_chain_forward(plan->list, &plan->nodes[id].chain, node->elements, x, y);
+    return y;
+}
+
 /* As the kernels take it: softmax, which they cannot, comes behind. */
 static clq_activation activation_of_product(const clq_plan *plan, uint32_t id) {
     clq_activation act = effective_activation(plan, id);
@@ -123,7 +152,7 @@ static void emit_forward(clq_plan *plan, uint32_t id) {
     }
     const clq_node *node = node_at(plan, id);
     clq_list *list = plan->list;
-    clq_activation act = effective_activation(plan, id);
+    bool softmax = effective_activation(plan, id) == CLQ_SOFTMAX;
     clq_value x = node->input ? plan->nodes[node->input].y : CLQ_NO_VALUE, y = x;
     clq_list_scope(list, node->name);
     switch (node->kind) {
@@ -132,52 +161,55 @@ static void emit_forward(clq_plan *plan, uint32_t id) {
     case CLQ_NODE_DENSE:
         y = output_value(plan, id);
         emit_dense(plan, id, x, y);
-        if (act == CLQ_SOFTMAX) clq_activation_forward(list, act, node->elements, channels_of(node), y, y);
+        if (softmax) clq_activation_forward(list, CLQ_SOFTMAX, node->elements, channels_of(node), y, y);
         break;
     case CLQ_NODE_CONV2D:
         y = output_value(plan, id);
         emit_conv2d(plan, id, x, y);
-        if (act == CLQ_SOFTMAX) clq_activation_forward(list, act, node->elements, channels_of(node), y, y);
+        if (softmax) clq_activation_forward(list, CLQ_SOFTMAX, node->elements, channels_of(node), y, y);
         break;
     case CLQ_NODE_POOL2D:
         y = output_value(plan, id);
-        if (plan->config.update && !node->pool2d.average && trains(plan, node->input))
-            plan->nodes[id].winner =
-                clq_list_value(list, CLQ_VALUE_ACTIVATION, "winners", 0, clq_pool2d_winner_bytes(&node->pool2d));
-        clq_pool2d_forward(list, &node->pool2d, x, y, plan->nodes[id].winner);
+        emit_pool2d(plan, id, x, y);
         break;
-    case CLQ_NODE_ACTIVATION: {
-        bool in_place = may_overwrite(plan, node->input) && !(plan->v_output && id == output_maker(plan));
-        bool copied = plan->v_output && id == output_maker(plan);
-        if (act == CLQ_LINEAR && !copied) break;
-        if (!in_place) y = output_value(plan, id);
-        clq_activation_forward(list, act, node->elements, channels_of(node), x, y);
-        break;
-    }
+    case CLQ_NODE_ACTIVATION: y = emit_activation(plan, id, x); break;
     }
     plan->nodes[id].y = y;
 }
 
-/* dz of a product layer from dy, in place, and its bias gradient. */
-static void emit_product_activation(clq_plan *plan, uint32_t id, clq_value dy) {
+/* dz of a layer from dy, the gradient behind the chain that is behind it, if there is one; in place. And its bias
+ * gradient. */
+static void emit_slopes(clq_plan *plan, uint32_t id, clq_activation act, clq_value dy, clq_value db) {
+    static const clq_chain none;
+    const struct clq_node_values *values = &plan->nodes[id];
+    const clq_chain *chain = values->chained ? &plan->nodes[values->chained].chain : &none;
+    const clq_node *node = node_at(plan, id);
+    bool linear = act == CLQ_LINEAR && chain->count == 0;
+    if (linear && !db) return;
+    clq_chain_backward(plan->list, chain, act, node->elements, channels_of(node), values->y, dy,
+                       linear ? CLQ_NO_VALUE : dy, db);
+}
+
+/* dz of an activation layer from dy, in place: of one link from its output, of more from the chain's input. */
+static void emit_activation_backward(clq_plan *plan, uint32_t id, clq_value dy) {
+    const struct clq_node_values *values = &plan->nodes[id];
     const clq_node *node = node_at(plan, id);
     clq_activation act = effective_activation(plan, id);
-    clq_value db = weight_gradient(plan, node->bias);
-    if (act == CLQ_LINEAR && !db) return;
-    clq_activation_backward(plan->list, act, node->elements, channels_of(node), plan->nodes[id].y, dy,
-                            act == CLQ_LINEAR ? CLQ_NO_VALUE : dy, db);
+    if (act == CLQ_LINEAR || values->derived) return;
+    if (values->chain.count > 1)
+        clq_chain_backward(plan->list, &values->chain, CLQ_LINEAR, node->elements, channels_of(node),
+                           plan->nodes[node->input].y, dy, dy, CLQ_NO_VALUE);
+    else
+        clq_activation_backward(plan->list, act, node->elements, channels_of(node), values->y, dy, dy, CLQ_NO_VALUE);
 }
 
 static clq_value emit_conv_pool_backward(clq_plan *plan, uint32_t id, clq_value dy) {
     const struct clq_node_values *values = &plan->nodes[id];
-    const clq_node *pool = node_at(plan, id), *conv = node_at(plan, values->fused);
+    const clq_node *conv = node_at(plan, values->fused);
     const clq_conv_pool_problem *p = &values->conv_pool;
-    clq_activation act = p->conv.activation;
-    clq_value db = weight_gradient(plan, conv->bias), dx = CLQ_NO_VALUE;
+    clq_value dx = CLQ_NO_VALUE;
     scope_of_both(plan, id, values->fused);
-    if (act != CLQ_LINEAR || db)
-        clq_activation_backward(plan->list, act, pool->elements, channels_of(pool), values->y, dy,
-                                act == CLQ_LINEAR ? CLQ_NO_VALUE : dy, db);
+    emit_slopes(plan, id, p->conv.activation, dy, weight_gradient(plan, conv->bias));
     if (trains(plan, conv->input)) dx = activation_value(plan, "gradient", node_at(plan, conv->input)->elements);
     clq_conv_pool_backward(plan->list, p, values->frames, plan->nodes[conv->input].y, weight(plan, conv->kernel), dy,
                            values->winner, dx, weight_gradient(plan, conv->kernel));
@@ -198,7 +230,7 @@ static clq_value emit_backward(clq_plan *plan, uint32_t id, clq_value dy) {
     case CLQ_NODE_RESHAPE: return dy;
     case CLQ_NODE_DENSE:
     case CLQ_NODE_CONV2D:
-        emit_product_activation(plan, id, dy);
+        emit_slopes(plan, id, effective_activation(plan, id), dy, weight_gradient(plan, node->bias));
         if (wanted) dx = activation_value(plan, "gradient", node_at(plan, node->input)->elements);
         if (node->kind == CLQ_NODE_DENSE)
             clq_dense_backward(list, &node->dense, x, weight(plan, node->kernel), dy, dx,
@@ -207,15 +239,13 @@ static clq_value emit_backward(clq_plan *plan, uint32_t id, clq_value dy) {
             clq_conv2d_backward(list, &node->conv2d, x, weight(plan, node->kernel), dy, dx,
                                 weight_gradient(plan, node->kernel));
         return dx;
-    case CLQ_NODE_POOL2D:
+    case CLQ_NODE_POOL2D: {
+        const clq_pool2d_problem p = pool_problem(plan, id);
         dx = activation_value(plan, "gradient", node_at(plan, node->input)->elements);
-        clq_pool2d_backward(list, &node->pool2d, dy, plan->nodes[id].winner, dx);
+        clq_pool2d_backward(list, &p, plan->nodes[id].y, dy, plan->nodes[id].winner, dx);
         return dx;
-    case CLQ_NODE_ACTIVATION:
-        if (effective_activation(plan, id) != CLQ_LINEAR)
-            clq_activation_backward(list, node->activation, node->elements, channels_of(node), plan->nodes[id].y, dy,
-                                    dy, CLQ_NO_VALUE);
-        return dy;
+    }
+    case CLQ_NODE_ACTIVATION: emit_activation_backward(plan, id, dy); return dy;
     }
     return CLQ_NO_VALUE;
 }

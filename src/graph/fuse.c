@@ -1,5 +1,6 @@
-/* Which layers of a model become one: a product (dense, convolution) with the activation layer behind it; a convolution
- * with its activation, and the max pooling that is all who reads it. */
+/* Which layers of a model become one: a convolution with its activation, and the max pooling that is all who reads it;
+ * a product (dense, convolution) or a pooling with the activation layer behind it; and activation layers with those
+ * behind them. */
 #include "graph/plan.h"
 
 /* The pooling at path[i] with the convolution before it, and an activation layer between if there is one. */
@@ -50,21 +51,73 @@ static void fuse_pools(clq_plan *plan, const uint32_t *path, uint32_t length) {
     }
 }
 
-/* A product takes the activation over where it has none of its own: what it stores is passed through it before. */
+/* ---- runs of activation layers, reshapes between them or not ---- */
+
+static bool is_product(const clq_node *node) { return node->kind == CLQ_NODE_DENSE || node->kind == CLQ_NODE_CONV2D; }
+
+/* Whether the layer can pass what it stores through an activation, and has none of its own. */
+static bool takes_over(const clq_plan *plan, uint32_t id) {
+    const clq_node *node = &plan->model->nodes[id - 1];
+    const struct clq_node_values *values = &plan->nodes[id];
+    return (is_product(node) || node->kind == CLQ_NODE_POOL2D) && !values->fused && values->activation == CLQ_LINEAR;
+}
+
+/* Whether its backward pass begins with a launch for its activation and its bias, from what it stored: that can take a
+ * chain's derivative in. A pooling's cannot: where windows overlap it would compute the chain several times. */
+static bool takes_slopes(const clq_plan *plan, uint32_t id) {
+    const struct clq_node_values *values = &plan->nodes[id];
+    return values->fused || (is_product(&plan->model->nodes[id - 1]) && values->activation != CLQ_SOFTMAX);
+}
+
+/* The activation layer goes on with the chain of `last`, or begins one behind `maker`. */
+static void chain_up(clq_plan *plan, uint32_t id, uint32_t last, uint32_t maker) {
+    struct clq_node_values *values = &plan->nodes[id];
+    if (last) {
+        clq_chain chain = plan->nodes[last].chain;
+        chain.links[chain.count++] = values->activation;
+        values->chain = chain;
+        plan->nodes[last].absorbed = true;
+    }
+    if (!takes_slopes(plan, maker)) return;
+    plan->nodes[maker].chained = id;
+    values->derived = true;
+}
+
+/* The first of a run goes to the layer in front, where that takes it over: what it stores is passed through it before.
+ * The others are chains, each one launch forward; linear ones are nothing. */
 static void fuse_activations(clq_plan *plan, const uint32_t *path, uint32_t length) {
+    uint32_t maker = path[0], last = 0; /* what the run is behind, and the end of its chain so far */
     for (uint32_t i = 1; i < length; i++) {
-        const clq_node *node = &plan->model->nodes[path[i] - 1], *below = &plan->model->nodes[node->input - 1];
-        bool product = below->kind == CLQ_NODE_DENSE || below->kind == CLQ_NODE_CONV2D;
-        if (node->kind != CLQ_NODE_ACTIVATION || !product || below->activation != CLQ_LINEAR ||
-            node->activation == CLQ_SOFTMAX || plan->nodes[path[i]].absorbed)
-            continue;
-        plan->nodes[node->input].activation = node->activation;
-        plan->nodes[path[i]].absorbed = true;
+        const clq_node *node = &plan->model->nodes[path[i] - 1];
+        struct clq_node_values *values = &plan->nodes[path[i]];
+        if (node->kind == CLQ_NODE_RESHAPE || values->absorbed) continue;
+        if (node->kind != CLQ_NODE_ACTIVATION || node->activation == CLQ_SOFTMAX) {
+            maker = path[i];
+            last = 0;
+        } else if (node->activation == CLQ_LINEAR) {
+            values->absorbed = true;
+        } else if (!last && takes_over(plan, maker)) {
+            plan->nodes[maker].activation = node->activation;
+            values->absorbed = true;
+        } else {
+            if (last && plan->nodes[last].chain.count == CLQ_CHAIN_LINKS_MOST) {
+                maker = last;
+                last = 0;
+            }
+            chain_up(plan, path[i], last, maker);
+            last = path[i];
+        }
     }
 }
 
+static void start(struct clq_node_values *values, const clq_node *node) {
+    values->activation = node->activation;
+    if (node->kind == CLQ_NODE_ACTIVATION && node->activation != CLQ_SOFTMAX)
+        values->chain = (clq_chain){.count = node->activation != CLQ_LINEAR, .links = {node->activation}};
+}
+
 void clq_plan_fuse(clq_plan *plan, const uint32_t *path, uint32_t length) {
-    for (uint32_t i = 0; i < length; i++) plan->nodes[path[i]].activation = plan->model->nodes[path[i] - 1].activation;
+    for (uint32_t i = 0; i < length; i++) start(&plan->nodes[path[i]], &plan->model->nodes[path[i] - 1]);
     if (plan->config.fusion == CLQ_FUSION_OFF) return;
     fuse_pools(plan, path, length);
     fuse_activations(plan, path, length);

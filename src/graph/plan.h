@@ -41,7 +41,10 @@ struct clq_plan {
     struct clq_node_values {                 /* per node id */
         clq_value y, winner;
         clq_activation activation; /* the layer's own, or of one behind it, which is absorbed */
-        size_t done;               /* launches after which the gradients of its variables are whole */
+        clq_chain chain;           /* an activation layer's, but a softmax: its own, behind those of absorbed ones */
+        uint32_t chained; /* the node of the chain behind whose derivative its own backward launch takes in; 0: none */
+        bool derived;     /* a chain whose derivative another's launch takes in */
+        size_t done;      /* launches after which the gradients of its variables are whole */
         /* A max pooling that computes the convolution below it, too: that one's id, and what they are together. The
          * convolution, and an activation between, are absorbed: no launch is theirs alone. */
         uint32_t fused;

@@ -1,7 +1,33 @@
-/* Activations, their backward pass, and the sums over rows that are the gradients of biases. */
+/* Chains of activations, their backward pass, and the sums over rows that are the gradients of biases. */
 #include "ops/cut.h"
 
+#include <assert.h>
+#include <stdio.h>
+
 static bool has_weight(clq_activation act) { return act == CLQ_SIGMOID || act == CLQ_TANH; }
+
+/* What a chain's program is made for: each sequence of links is one. */
+enum { CHAIN_OPTIONS = 112 };
+static void chain_options(const clq_chain *chain, char options[CHAIN_OPTIONS]) {
+    assert(chain->count <= CLQ_CHAIN_LINKS_MOST);
+    options[0] = '\0';
+    int used = chain->count ? snprintf(options, CHAIN_OPTIONS, " -DLINKS=%u", chain->count) : 0;
+    for (unsigned i = 0; i < chain->count; i++)
+        used += snprintf(options + used, (size_t)(CHAIN_OPTIONS - used), " -DLINK_%u=%d", i, (int)chain->links[i]);
+    assert(used < CHAIN_OPTIONS);
+}
+
+/* Operations for each element. */
+static double chain_flops(const clq_chain *chain) {
+    double flops = 0;
+    for (unsigned i = 0; i < chain->count; i++) flops += has_weight(chain->links[i]) ? 12 : 1;
+    return flops;
+}
+static double slope_flops(const clq_chain *chain, clq_activation act) {
+    double flops = chain_flops(chain) + (has_weight(act) ? 3 : 1);
+    for (unsigned i = 0; i < chain->count; i++) flops += has_weight(chain->links[i]) ? 3 : 1;
+    return flops;
+}
 
 static void softmax(clq_list *list, const char *label, const char *function, size_t elements, size_t channels,
                     clq_value y, clq_value dy, clq_value out) {
@@ -28,38 +54,48 @@ static double flat_bytes(size_t elements, int arrays) { return (double)elements 
 
 void clq_activation_forward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value x,
                             clq_value y) {
-    if (act == CLQ_LINEAR && x == y) return;
     if (act == CLQ_SOFTMAX) {
         softmax(list, "forward", "softmax_forward", elements, channels, x, CLQ_NO_VALUE, y);
         return;
     }
+    const clq_chain one = {.count = act != CLQ_LINEAR, .links = {act}};
+    clq_chain_forward(list, &one, elements, x, y);
+}
+
+void clq_chain_forward(clq_list *list, const clq_chain *chain, size_t elements, clq_value x, clq_value y) {
+    if (chain->count == 0 && x == y) return;
     double bytes = flat_bytes(elements, 2), capacity = clq_list_capacity(list);
     clq_cut cut = clq_cut_make(list, bytes * capacity, (double)elements * capacity / 4, 256);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, " -DFORWARD -DACT=%d", (int)act);
+    char links[CHAIN_OPTIONS], options[CLQ_CUT_OPTIONS];
+    chain_options(chain, links);
+    clq_cut_options(&cut, options, " -DFORWARD%s", links);
     clq_launch_begin(list, "forward", "activation", options, "activation_forward");
     clq_launch_value(list, x, CLQ_READS);
     clq_launch_value(list, y, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_int(list, clq_cut_int(elements));
     clq_cut_work(list, &cut);
-    clq_launch_cost(list, 0, (double)elements * (has_weight(act) ? 12 : 1), 0, bytes);
+    clq_launch_cost(list, 0, (double)elements * CLQ_MAX(chain_flops(chain), 1.0), 0, bytes);
 }
 
-static void backward_flat(clq_list *list, clq_activation act, size_t elements, clq_value y, clq_value dy,
-                          clq_value dz) {
-    double bytes = flat_bytes(elements, act == CLQ_LINEAR ? 2 : 3), capacity = clq_list_capacity(list);
+static bool is_linear(const clq_chain *chain, clq_activation act) { return act == CLQ_LINEAR && chain->count == 0; }
+
+static void backward_flat(clq_list *list, const clq_chain *chain, clq_activation act, size_t elements, clq_value y,
+                          clq_value dy, clq_value dz) {
+    bool linear = is_linear(chain, act);
+    double bytes = flat_bytes(elements, linear ? 2 : 3), capacity = clq_list_capacity(list);
     clq_cut cut = clq_cut_make(list, bytes * capacity, (double)elements * capacity / 4, 256);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, " -DACT=%d -DWRITE_DZ", (int)act);
+    char links[CHAIN_OPTIONS], options[CLQ_CUT_OPTIONS];
+    chain_options(chain, links);
+    clq_cut_options(&cut, options, " -DACT=%d -DWRITE_DZ%s", (int)act, links);
     clq_launch_begin(list, "backward", "activation", options, "activation_backward");
-    clq_launch_value(list, act == CLQ_LINEAR ? CLQ_NO_VALUE : y, CLQ_READS);
+    clq_launch_value(list, linear ? CLQ_NO_VALUE : y, CLQ_READS);
     clq_launch_value(list, dy, CLQ_READS);
     clq_launch_value(list, dz, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_int(list, clq_cut_int(elements));
     clq_cut_work(list, &cut);
-    clq_launch_cost(list, 0, (double)elements * (has_weight(act) ? 3 : 1), 0, bytes);
+    clq_launch_cost(list, 0, (double)elements * slope_flops(chain, act), 0, bytes);
 }
 
 /* ---- with column sums ---- */
@@ -114,18 +150,19 @@ static void fold_columns(clq_list *list, const column_cut *c, const char *option
     clq_launch_cost(list, numbers * 6, 0, numbers * sizeof(float), 0);
 }
 
-static void backward_sums(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y,
-                          clq_value dy, clq_value dz, clq_value db) {
-    bool store = dz != CLQ_NO_VALUE && !(act == CLQ_LINEAR && dz == dy);
-    double bytes = flat_bytes(elements, 1 + (act == CLQ_LINEAR ? 0 : 1) + (store ? 1 : 0));
+static void backward_sums(clq_list *list, const clq_chain *chain, clq_activation act, size_t elements, size_t channels,
+                          clq_value y, clq_value dy, clq_value dz, clq_value db) {
+    bool linear = is_linear(chain, act), store = dz != CLQ_NO_VALUE && !(linear && dz == dy);
+    double bytes = flat_bytes(elements, 1 + (linear ? 0 : 1) + (store ? 1 : 0));
     column_cut c = cut_columns(list, elements, channels, bytes);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&c.cut, options, " -DACT=%d -DCOLUMNS=%zu -DROWS=%zu%s", (int)act, c.columns, c.rows,
-                    store ? " -DWRITE_DZ" : "");
+    char links[CHAIN_OPTIONS], options[CLQ_CUT_OPTIONS];
+    chain_options(chain, links);
+    clq_cut_options(&c.cut, options, " -DACT=%d -DCOLUMNS=%zu -DROWS=%zu%s%s", (int)act, c.columns, c.rows,
+                    store ? " -DWRITE_DZ" : "", links);
     clq_value shares =
         clq_list_value(list, CLQ_VALUE_SCRATCH, "column sums", 2 * c.slices * c.fold * channels * sizeof(float), 0);
     clq_launch_begin(list, "backward", "activation", options, "activation_backward_sums");
-    clq_launch_value(list, act == CLQ_LINEAR ? CLQ_NO_VALUE : y, CLQ_READS);
+    clq_launch_value(list, linear ? CLQ_NO_VALUE : y, CLQ_READS);
     clq_launch_value(list, dy, CLQ_READS);
     clq_launch_value(list, store ? dz : CLQ_NO_VALUE, CLQ_WRITES);
     clq_launch_value(list, shares, CLQ_WRITES);
@@ -137,12 +174,19 @@ static void backward_sums(clq_list *list, clq_activation act, size_t elements, s
     clq_launch_local(list, 2 * c.columns * c.rows * sizeof(float));
     clq_launch_work(list, 2, (size_t[]){c.column_groups * c.columns, c.slices * c.rows}, (size_t[]){c.columns, c.rows},
                     -1, 0, 0);
-    clq_launch_cost(list, 0, (double)elements * (has_weight(act) ? 4 : 2), 0, bytes);
+    clq_launch_cost(list, 0, (double)elements * (slope_flops(chain, act) + 1), 0, bytes);
     if (!c.cut.tile || c.slices * c.column_groups > 1) fold_columns(list, &c, options, channels, shares, db);
 }
 
 void clq_activation_backward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y,
                              clq_value dy, clq_value dz, clq_value db) {
+    static const clq_chain none;
+    clq_chain_backward(list, &none, act, elements, channels, y, dy, dz, db);
+}
+
+void clq_chain_backward(clq_list *list, const clq_chain *chain, clq_activation act, size_t elements, size_t channels,
+                        clq_value y, clq_value dy, clq_value dz, clq_value db) {
+    assert(act != CLQ_SOFTMAX || chain->count == 0);
     if (act == CLQ_SOFTMAX) {
         if (dz == CLQ_NO_VALUE)
             dz = clq_list_value(list, CLQ_VALUE_SCRATCH, "softmax gradient", 0, elements * sizeof(float));
@@ -151,7 +195,7 @@ void clq_activation_backward(clq_list *list, clq_activation act, size_t elements
         dy = dz;
     }
     if (db != CLQ_NO_VALUE)
-        backward_sums(list, act, elements, channels, y, dy, dz, db);
-    else if (dz != CLQ_NO_VALUE && !(act == CLQ_LINEAR && dz == dy))
-        backward_flat(list, act, elements, y, dy, dz);
+        backward_sums(list, chain, act, elements, channels, y, dy, dz, db);
+    else if (dz != CLQ_NO_VALUE && !(is_linear(chain, act) && dz == dy))
+        backward_flat(list, chain, act, elements, y, dy, dz);
 }

@@ -193,7 +193,7 @@ void clq_conv_pool_backward(clq_list *list, const clq_conv_pool_problem *p, clq_
     } else {
         clq_value full = clq_list_value(list, CLQ_VALUE_SCRATCH, "gradient before pooling", 0,
                                         c->out_h * c->out_w * c->out_c * sizeof(float));
-        clq_pool2d_backward(list, &p->pool, dz, winner, full);
+        clq_pool2d_backward(list, &p->pool, CLQ_NO_VALUE, dz, winner, full);
         clq_conv2d_backward(list, c, x, w, full, dx, dw);
     }
 }

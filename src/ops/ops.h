@@ -281,23 +281,41 @@ void clq_activation_forward(clq_list *list, clq_activation act, size_t elements,
 void clq_activation_backward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y,
                              clq_value dy, clq_value dz, clq_value db);
 
+/* Activations one behind the other: links[0] is applied first. Each is relu, sigmoid or tanh. A program is made for
+ * each sequence. */
+enum { CLQ_CHAIN_LINKS_MOST = 8 };
+typedef struct clq_chain {
+    unsigned count; /* 0: what goes in comes out */
+    clq_activation links[CLQ_CHAIN_LINKS_MOST];
+} clq_chain;
+/* y = what the chain makes of x, `elements` per example, in one launch. x and y may be one value. */
+void clq_chain_forward(clq_list *list, const clq_chain *chain, size_t elements, clq_value x, clq_value y);
+/* As clq_activation_backward, where y = act(z) has gone through the chain as well: dy is the gradient of what came out
+ * of that, dz = dy * chain'(y) * act'(z). What was between the links is computed again from y, to the same bits. act is
+ * no softmax, unless the chain is empty. */
+void clq_chain_backward(clq_list *list, const clq_chain *chain, clq_activation act, size_t elements, size_t channels,
+                        clq_value y, clq_value dy, clq_value dz, clq_value db);
+
 /* ---- pooling (pool2d.c) ---- */
 
 typedef struct clq_pool2d_problem {
     size_t in_h, in_w, channels, out_h, out_w;
     size_t size_h, size_w, stride_h, stride_w, pad_top, pad_left;
-    bool average; /* padding is left out of the average's count; a maximum never picks padding */
+    bool average;              /* padding is left out of the average's count; a maximum never picks padding */
+    clq_activation activation; /* of what is stored; the maximum is chosen before it. Not softmax */
 } clq_pool2d_problem;
 /* winner: which element of its window each maximum was (u8 where the window has at most 256, else i32; bytes from
  * clq_pool2d_winner_bytes per example; the first of equals wins, as in TensorFlow). None for averages or inference. */
 size_t clq_pool2d_winner_bytes(const clq_pool2d_problem *p);
 void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x, clq_value y, clq_value winner);
-void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value dy, clq_value winner,
-                         clq_value dx); /* gathers; no atomics */
+/* dx from dy, and from y where there is an activation (else it is left alone, and may be none); gathers; no atomics. */
+void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value y, clq_value dy, clq_value winner,
+                         clq_value dx);
 
 /* ---- convolution, activation and max pooling in one (conv_pool.c, conv_pool_backward.c) ---- */
 
-/* pool.in is conv.out. y, winner: as of the pooling; nothing else of the convolution's output is kept. */
+/* pool.in is conv.out; the activation is the convolution's. y, winner: as of the pooling; nothing else of the
+ * convolution's output is kept. */
 typedef struct clq_conv_pool_problem {
     clq_conv2d_problem conv;
     clq_pool2d_problem pool;

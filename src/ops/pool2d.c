@@ -24,10 +24,11 @@ static void pool_options(const clq_pool2d_problem *p, const clq_cut *cut, size_t
     bool in = inside(p->in_h, p->out_h, p->size_h, p->stride_h, p->pad_top) &&
               inside(p->in_w, p->out_w, p->size_w, p->stride_w, p->pad_left);
     bool blocks = in && p->size_h == p->stride_h && p->size_w == p->stride_w;
-    clq_cut_options(
-        cut, options, " -DWIDTH=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu -DSTRIDE_W=%zu -DWINNER=%s%s%s%s%s", width,
-        p->size_h, p->size_w, p->stride_h, p->stride_w, small_window(p) ? "uchar" : "int", in ? " -DINSIDE" : "",
-        blocks ? " -DBLOCKS" : "", p->average ? " -DAVERAGE" : "", keep ? " -DKEEP" : "");
+    clq_cut_options(cut, options,
+                    " -DWIDTH=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu -DSTRIDE_W=%zu -DWINNER=%s -DACT=%d%s%s%s%s",
+                    width, p->size_h, p->size_w, p->stride_h, p->stride_w, small_window(p) ? "uchar" : "int",
+                    (int)p->activation, in ? " -DINSIDE" : "", blocks ? " -DBLOCKS" : "",
+                    p->average ? " -DAVERAGE" : "", keep ? " -DKEEP" : "");
 }
 
 static void shape_arguments(clq_list *list, const clq_pool2d_problem *p, size_t width) {
@@ -63,14 +64,18 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
     clq_launch_cost(list, 0, window_flops(p), 0, bytes);
 }
 
-void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value dy, clq_value winner, clq_value dx) {
+void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value y, clq_value dy, clq_value winner,
+                         clq_value dx) {
+    bool linear = p->activation == CLQ_LINEAR;
     double bytes = traffic(p, !p->average), capacity = clq_list_capacity(list);
     double elements = (double)(p->in_h * p->in_w * p->channels);
+    if (!linear) bytes += (double)(p->out_h * p->out_w * p->channels) * sizeof(float);
     clq_cut cut = clq_cut_make(list, bytes * capacity, elements * capacity / 4, 256);
     size_t width = vector_width(&cut, p->channels);
     char options[CLQ_CUT_OPTIONS];
     pool_options(p, &cut, width, !p->average, options);
     clq_launch_begin(list, "backward", "pool2d", options, "pool2d_backward");
+    clq_launch_value(list, linear ? CLQ_NO_VALUE : y, CLQ_READS);
     clq_launch_value(list, dy, CLQ_READS);
     clq_launch_value(list, p->average ? CLQ_NO_VALUE : winner, CLQ_READS);
     clq_launch_value(list, dx, CLQ_WRITES);

@@ -139,6 +139,123 @@ static void backward(rig *r) {
     }
 }
 
+/* ---- chains ---- */
+
+static const clq_chain chains[] = {
+    {1, {CLQ_SIGMOID}},
+    {2, {CLQ_TANH, CLQ_RELU}},
+    {3, {CLQ_RELU, CLQ_SIGMOID, CLQ_TANH}},
+    {8, {CLQ_TANH, CLQ_TANH, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SIGMOID, CLQ_SIGMOID, CLQ_TANH}},
+};
+
+/* x goes through act and then the chain: at[0] is x, at[i + 1] what link i gave; dx from dy (which is overwritten), and
+ * its sums over rows. */
+static void ref_chain(const clq_chain *chain, clq_activation act, size_t rows, size_t channels, double *const *at,
+                      double *dy, double *dx, double *db) {
+    ref_activation(act, rows, channels, at[0], at[1]);
+    for (unsigned i = 0; i < chain->count; i++) ref_activation(chain->links[i], rows, channels, at[i + 1], at[i + 2]);
+    for (unsigned i = chain->count; i-- > 0;) {
+        ref_activation_gradient(chain->links[i], rows, channels, at[i + 1], dy, dx, NULL);
+        memcpy(dy, dx, rows * channels * sizeof *dy);
+    }
+    ref_activation_gradient(act, rows, channels, at[0], dy, dx, db);
+}
+
+/* The chain behind what an activation gave: forward, and backward in place, with sums or without. */
+static void check_chain(rig *r, const clq_chain *chain, clq_activation act, shape s, bool sums) {
+    clq_random random = clq_random_start(8, s.channels * 16 + chain->count * 2 + sums);
+    size_t elements = s.rows_per_example * s.channels, rows = s.rows_per_example * s.count, n = rows * s.channels;
+    size_t per_example = elements * sizeof(float), db_bytes = s.channels * sizeof(float);
+    double *at[CLQ_CHAIN_LINKS_MOST + 2], *d_dy, *want = rig_alloc(n + 1, sizeof(double)),
+                                                 *want_db = rig_alloc(s.channels, sizeof(double));
+    float *x, *dy, *got = rig_alloc(n + s.channels, sizeof(float));
+    rig_numbers(&random, n, -2, 2, &x, &at[0]);
+    rig_numbers(&random, n, -1, 1, &dy, &d_dy);
+    for (unsigned i = 0; i <= chain->count; i++) at[i + 1] = rig_alloc(n + 1, sizeof(double));
+    ref_chain(chain, act, rows, s.channels, at, d_dy, want, want_db);
+    for (size_t i = 0; i < n; i++) x[i] = (float)at[1][i];
+    rig_begin(r, s.capacity);
+    clq_value vx = rig_value(r, "x", 0, per_example), vy = rig_value(r, "y", 0, per_example),
+              vdy = rig_value(r, "dy", 0, per_example), vdb = sums ? rig_value(r, "db", db_bytes, 0) : CLQ_NO_VALUE;
+    clq_chain_forward(r->list, chain, elements, vx, vy);
+    clq_chain_backward(r->list, chain, act, elements, s.channels, vx, vdy, vdy, vdb);
+    rig_bind(r);
+    rig_fill(r, vx, x, n * sizeof(float));
+    rig_fill(r, vdy, dy, n * sizeof(float));
+    rig_run(r, s.count);
+    rig_read(r, vy, got, n * sizeof(float));
+    rig_check_close(r, "y", got, at[chain->count + 1], n, 2e-6, 1e-6);
+    rig_check_untouched(r, vy, n * sizeof(float));
+    rig_read(r, vdy, got, n * sizeof(float));
+    rig_check_close(r, "dz", got, want, n, 4e-6, 1e-6);
+    rig_check_untouched(r, vdy, n * sizeof(float));
+    if (sums) {
+        rig_read(r, vdb, got, db_bytes);
+        rig_check_close(r, "db", got, want_db, s.channels, 2e-6, 1e-7 * (double)(rows + 10));
+    }
+    rig_end(r);
+    for (unsigned i = 0; i <= chain->count + 1; i++) clq_free(at[i]);
+    clq_free(x);
+    clq_free(dy);
+    clq_free(d_dy);
+    clq_free(got);
+    clq_free(want);
+    clq_free(want_db);
+}
+
+static void through_chains(rig *r) {
+    static const clq_activation before[] = {CLQ_LINEAR, CLQ_RELU, CLQ_TANH, CLQ_SIGMOID};
+    _Static_assert(CLQ_COUNT_OF(before) == CLQ_COUNT_OF(chains), "one for each");
+    for (size_t c = 0; c < CLQ_COUNT_OF(chains); c++)
+        for (size_t i = c % 3; i < CLQ_COUNT_OF(shapes); i += 3)
+            if (rig_affords(r, size_of(shapes[i]) * chains[c].count))
+                check_chain(r, &chains[c], before[c], shapes[i], i % 4 != 3);
+}
+
+/* What separate launches give, bit for bit, wherever vectors end; and nothing of it hangs on other elements. */
+static void links_one_by_one(rig *r) {
+    enum { N = 53, BYTES = N * sizeof(float) };
+    clq_random random = clq_random_start(12, 0);
+    for (size_t c = 0; c < CLQ_COUNT_OF(chains); c++) {
+        const clq_chain *chain = &chains[c];
+        float *x, *dy, got[N], want[N];
+        double *unused[2];
+        rig_numbers(&random, N, -4, 4, &x, &unused[0]);
+        rig_numbers(&random, N, -1, 1, &dy, &unused[1]);
+        x[5] = NAN;
+        x[N - 1] = -INFINITY;
+        rig_begin(r, 1);
+        clq_value at[CLQ_CHAIN_LINKS_MOST + 1] = {rig_value(r, "x", 0, BYTES)}, y = rig_value(r, "y", 0, BYTES),
+                                            dx = rig_value(r, "dx", 0, BYTES), slope = rig_value(r, "dy", 0, BYTES);
+        clq_chain_forward(r->list, chain, N, at[0], y);
+        clq_chain_backward(r->list, chain, CLQ_LINEAR, N, N, at[0], slope, dx, CLQ_NO_VALUE);
+        for (unsigned i = 0; i < chain->count; i++) {
+            at[i + 1] = rig_value(r, "link", 0, BYTES);
+            clq_activation_forward(r->list, chain->links[i], N, N, at[i], at[i + 1]);
+        }
+        for (unsigned i = chain->count; i-- > 0;)
+            clq_activation_backward(r->list, chain->links[i], N, N, at[i + 1], slope, slope, CLQ_NO_VALUE);
+        rig_bind(r);
+        rig_fill(r, at[0], x, BYTES);
+        rig_fill(r, slope, dy, BYTES);
+        rig_run(r, 1);
+        rig_read(r, y, got, BYTES);
+        rig_read(r, at[chain->count], want, BYTES);
+        assert_true(isnan(got[5]) && isnan(want[5]) && isfinite(got[N - 1]));
+        got[5] = want[5]; /* which NaN it is does not matter */
+        assert_memory_equal(got, want, BYTES);
+        rig_read(r, dx, got, BYTES);
+        rig_read(r, slope, want, BYTES);
+        got[5] = want[5];
+        assert_memory_equal(got, want, BYTES);
+        rig_end(r);
+        clq_free(x);
+        clq_free(dy);
+        clq_free(unused[0]);
+        clq_free(unused[1]);
+    }
+}
+
 /* A bias gradient over 100,000 rows, all of one sign so that rounding adds up. */
 static void long_sums(rig *r) {
     const uint32_t rows = rig_affords(r, 1000000) ? 100003 : 503;
@@ -247,6 +364,8 @@ static void test_reference_by_differences(void **state) {
     }
 ON_DEVICES(forward)
 ON_DEVICES(backward)
+ON_DEVICES(through_chains)
+ON_DEVICES(links_one_by_one)
 ON_DEVICES(long_sums)
 ON_DEVICES(extremes)
 ON_DEVICES(softmax_extremes)
@@ -256,6 +375,8 @@ int main(void) {
         cmocka_unit_test(test_reference_by_differences),
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_through_chains),
+        cmocka_unit_test(test_links_one_by_one),
         cmocka_unit_test(test_long_sums),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_softmax_extremes),

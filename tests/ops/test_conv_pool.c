@@ -321,7 +321,8 @@ static void check_fits(rig *r) {
         p.conv.dilation_h = 2;
         assert_false(clq_conv_pool_fits(r->list, &p));
         p = good;
-        p.pool = (clq_pool2d_problem){7, 7, 48, 1, 1, 7, 7, 7, 7, 0, 0, false}; /* more places than registers */
+        p.pool =
+            (clq_pool2d_problem){7, 7, 48, 1, 1, 7, 7, 7, 7, 0, 0, false, CLQ_LINEAR}; /* more places than registers */
         assert_false(clq_conv_pool_fits(r->list, &p));
     }
     rig_end(r);

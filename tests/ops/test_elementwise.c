@@ -6,7 +6,8 @@
 
 #include <cmocka.h>
 
-static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false};
+static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR};
+static const clq_chain chain = {3, {CLQ_TANH, CLQ_SIGMOID, CLQ_RELU}};
 static const clq_loss_problem loss = {CLQ_LOSS_SPARSE_CATEGORICAL, 10, true, 0};
 enum { IN = 26 * 26 * 32, OUT = 13 * 13 * 32, FLOATS = 200000 };
 
@@ -32,7 +33,10 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_activation_forward(list, CLQ_SOFTMAX, OUT, 32, y, y);
     clq_cross_entropy(list, &loss, y, labels, y, metrics);
     clq_activation_backward(list, CLQ_SOFTMAX, OUT, 32, y, y, CLQ_NO_VALUE, metrics);
-    clq_pool2d_backward(list, &pool, y, winner, dx);
+    clq_pool2d_backward(list, &pool, CLQ_NO_VALUE, y, winner, dx);
+    clq_chain_forward(list, &chain, OUT, y, y);
+    clq_chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, CLQ_NO_VALUE);
+    clq_chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, metrics);
     clq_activation_backward(list, CLQ_RELU, IN, 32, x, dx, dx, metrics);
     clq_square_sum(list, FLOATS, flat[1], 0, metrics, 0);
     clq_update_sgd(list, &arenas, 0.9f, true);

@@ -13,26 +13,36 @@ typedef struct pool_case {
     uint32_t capacity, count;
 } pool_case;
 
-/* in_h, in_w, channels, out_h, out_w, size, stride, pad top and left, average */
+/* in_h, in_w, channels, out_h, out_w, size, stride, pad top and left, average, activation */
 static const pool_case cases[] = {
-    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, false}, 2, 2},
-    {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false}, 8, 7}, /* fast, channels in whole vectors, several work-items */
-    {{11, 7, 10, 5, 3, 2, 2, 2, 2, 0, 0, false}, 4, 3},    /* fast, with a row and a column left over */
-    {{11, 8, 17, 3, 2, 3, 3, 3, 3, 0, 0, false}, 3, 3},    /* more than one row left over */
-    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false}, 3, 2},      /* overlapping */
-    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, false}, 2, 2},      /* same: padding in front */
-    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false}, 2, 1},     /* same: padding behind only */
-    {{10, 9, 8, 3, 3, 2, 1, 4, 3, 0, 0, false}, 2, 2},     /* gaps between windows */
-    {{5, 5, 3, 5, 5, 3, 3, 1, 1, 1, 1, false}, 2, 2},      /* stride 1 */
-    {{20, 19, 2, 2, 2, 17, 16, 3, 3, 0, 0, false}, 2, 2},  /* window of more than 256 */
-    {{1, 1, 1009, 1, 1, 1, 1, 1, 1, 0, 0, false}, 2, 2},
-    {{12, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, false}, 3, 0},
-    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, true}, 2, 2},
-    {{13, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, true}, 3, 2},
-    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, true}, 2, 2},
-    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, true}, 2, 1},
-    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, true}, 3, 2},
-    {{9, 8, 31, 1, 1, 9, 8, 9, 8, 0, 0, true}, 2, 2}, /* the whole plane */
+    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR}, 2, 2},
+    {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR},
+     8,
+     7}, /* fast, channels in whole vectors, several work-items */
+    {{11, 7, 10, 5, 3, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR}, 4, 3},   /* fast, with a row and a column left over */
+    {{11, 8, 17, 3, 2, 3, 3, 3, 3, 0, 0, false, CLQ_LINEAR}, 3, 3},   /* more than one row left over */
+    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false, CLQ_LINEAR}, 3, 2},     /* overlapping */
+    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, false, CLQ_LINEAR}, 2, 2},     /* same: padding in front */
+    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false, CLQ_LINEAR}, 2, 1},    /* same: padding behind only */
+    {{10, 9, 8, 3, 3, 2, 1, 4, 3, 0, 0, false, CLQ_LINEAR}, 2, 2},    /* gaps between windows */
+    {{5, 5, 3, 5, 5, 3, 3, 1, 1, 1, 1, false, CLQ_LINEAR}, 2, 2},     /* stride 1 */
+    {{20, 19, 2, 2, 2, 17, 16, 3, 3, 0, 0, false, CLQ_LINEAR}, 2, 2}, /* window of more than 256 */
+    {{1, 1, 1009, 1, 1, 1, 1, 1, 1, 0, 0, false, CLQ_LINEAR}, 2, 2},
+    {{12, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR}, 3, 0},
+    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, true, CLQ_LINEAR}, 2, 2},
+    {{13, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, true, CLQ_LINEAR}, 3, 2},
+    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, true, CLQ_LINEAR}, 2, 2},
+    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, true, CLQ_LINEAR}, 2, 1},
+    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, true, CLQ_LINEAR}, 3, 2},
+    {{9, 8, 31, 1, 1, 9, 8, 9, 8, 0, 0, true, CLQ_LINEAR}, 2, 2},    /* the whole plane */
+    {{28, 28, 6, 14, 14, 2, 2, 2, 2, 0, 0, true, CLQ_TANH}, 2, 2},   /* rows of whole vectors and a rest */
+    {{13, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, true, CLQ_SIGMOID}, 3, 2}, /* channels in whole vectors */
+    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, true, CLQ_TANH}, 2, 2},       /* overlapping */
+    {{8, 8, 3, 4, 4, 2, 2, 2, 2, 0, 0, true, CLQ_RELU}, 2, 2},
+    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, false, CLQ_SIGMOID}, 2, 2}, /* rows of less than a vector */
+    {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_TANH}, 8, 7},
+    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false, CLQ_RELU}, 3, 2},
+    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false, CLQ_TANH}, 2, 1},
 };
 
 typedef struct pool_data {
@@ -57,8 +67,14 @@ static pool_data make_data(const pool_case *c) {
     d.want_y = rig_alloc(d.out * c->count + 1, sizeof(double));
     d.want_dx = rig_alloc(d.in * c->count + 1, sizeof(double));
     d.winner = rig_alloc(d.out * c->count + 1, sizeof(int));
-    ref_pool2d(p, c->count, d.dx_x, d.want_y, d.winner);
-    ref_pool2d_gradient(p, c->count, d.dx_x, d.d_dy, d.want_dx);
+    double *pooled = rig_alloc(d.out * c->count + 1, sizeof(double)),
+           *d_pooled = rig_alloc(d.out * c->count + 1, sizeof(double));
+    ref_pool2d(p, c->count, d.dx_x, pooled, d.winner);
+    ref_activation(p->activation, d.out * c->count, 1, pooled, d.want_y);
+    ref_activation_gradient(p->activation, d.out * c->count, 1, pooled, d.d_dy, d_pooled, NULL);
+    ref_pool2d_gradient(p, c->count, d.dx_x, d_pooled, d.want_dx);
+    clq_free(pooled);
+    clq_free(d_pooled);
     return d;
 }
 
@@ -100,14 +116,15 @@ static void check_pool(rig *r, const pool_case *c, bool inference) {
     if (!inference) {
         dy = rig_value(r, "dy", 0, out_bytes);
         dx = rig_value(r, "dx", 0, in_bytes);
-        clq_pool2d_backward(r->list, &c->p, dy, winner, dx);
+        clq_pool2d_backward(r->list, &c->p, y, dy, winner, dx);
     }
     rig_bind(r);
     rig_fill(r, x, d.x, in_bytes * c->count);
     if (dy) rig_fill(r, dy, d.dy, out_bytes * c->count);
     rig_run(r, c->count);
     rig_read(r, y, got, out_bytes * c->count);
-    rig_check_close(r, "y", got, d.want_y, d.out * c->count, c->p.average ? 1e-6 : 0, c->p.average ? 1e-6 : 0);
+    double rounding = c->p.average || c->p.activation != CLQ_LINEAR ? 1e-6 : 0;
+    rig_check_close(r, "y", got, d.want_y, d.out * c->count, rounding, rounding);
     rig_check_untouched(r, y, out_bytes * c->count);
     if (keep) check_winners(r, winner, c, &d);
     if (dx) {
@@ -149,7 +166,7 @@ static void nan_and_infinity(rig *r) {
               vw = rig_value(r, "winner", 0, sizeof winner);
     clq_value vdy = rig_value(r, "dy", 0, sizeof dy), vdx = rig_value(r, "dx", 0, sizeof dx);
     clq_pool2d_forward(r->list, &p, vx, vy, vw);
-    clq_pool2d_backward(r->list, &p, vdy, vw, vdx);
+    clq_pool2d_backward(r->list, &p, CLQ_NO_VALUE, vdy, vw, vdx);
     rig_bind(r);
     rig_fill(r, vx, x, sizeof x);
     rig_fill(r, vdy, dy, sizeof dy);
@@ -178,7 +195,7 @@ static double weighted(const clq_pool2d_problem *p, const double *x, const doubl
 static void test_reference_by_differences(void **state) {
     (void)state;
     for (int average = 0; average < 2; average++) {
-        const clq_pool2d_problem p = {7, 6, 2, 4, 3, 3, 3, 2, 2, 1, 1, average};
+        const clq_pool2d_problem p = {7, 6, 2, 4, 3, 3, 3, 2, 2, 1, 1, average, CLQ_LINEAR};
         enum { IN = 7 * 6 * 2, OUT = 4 * 3 * 2 };
         clq_random random = clq_random_start(4, 0);
         double x[IN], weight[OUT], dx[IN], y[OUT];
