@@ -275,4 +275,18 @@ CASES = (
                     dense(12, "tanh", "narrow", use_bias=False),
                     dense(6, "softmax", "head")),
          patterns(140, (12, 11, 1), 6, 1.0), Sgd(0.02, 0.9), CrossEntropy(), batch=20, tolerance_loss=3e-6),
+    Case("lenet_chains", 2,
+         sequential("lenet", (12, 12, 1),
+                    conv(4, 5, "linear", "conv2d", padding="same"),  # (b, 12, 12, 4)
+                    layer(kl.AveragePooling2D, 2, name="average_pooling2d"),  # (b, 6, 6, 4)
+                    layer(kl.Activation, "tanh", name="squash"),
+                    conv(8, 3, "tanh", "conv2d_1"),  # (b, 4, 4, 8)
+                    layer(kl.AveragePooling2D, 2, name="average_pooling2d_1"),  # (b, 2, 2, 8)
+                    layer(kl.Activation, "tanh", name="squash_1"),
+                    layer(kl.Flatten, name="flatten"),
+                    dense(16, "relu", "dense"),
+                    layer(kl.Activation, "tanh", name="chain"),
+                    layer(kl.Activation, "sigmoid", name="chain_1"),
+                    dense(6, "softmax", "dense_1")),
+         patterns(120, (12, 12, 1), 6, 1.0), Sgd(0.5, 0.9), CrossEntropy()),
 )  # fmt: skip

@@ -242,7 +242,7 @@ static tally run_all_with(const char *spec, bool each) {
     return t;
 }
 
-static void run_all(const char *spec) { assert_true(run_all_with(spec, false).cases >= 9); }
+static void run_all(const char *spec) { assert_true(run_all_with(spec, false).cases >= 10); }
 
 static void on_pocl_basic(void **state) {
     (void)state;
