@@ -30,6 +30,7 @@ typedef struct problem {
     const options *o;
     clq_bench_shape s;
     float *a, *b;          /* as they are multiplied */
+    bool rounds;           /* whether what makes it may round factors */
     void *a_data, *b_data; /* as they are in memory: these, or halves */
 } problem;
 
@@ -86,7 +87,7 @@ static clq_status chosen_variant(clq_queue *queue, const problem *q, size_t *out
 static bool is_sum(const problem *q, double got, double want, double magnitude) {
     static const double rounded[] = {
         [CLQ_MATMUL_HIGHEST] = 0, [CLQ_MATMUL_HIGH] = 0x1p-11, [CLQ_MATMUL_MEDIUM] = 0x1p-8};
-    double factors = q->o->halves ? 0 : rounded[q->o->precision];
+    double factors = q->rounds ? rounded[q->o->precision] : 0;
     double more = 2 * factors * magnitude + (q->o->halves ? 0x1p-11 * fabs(want) + 0x1p-25 : 0);
     double apart = fmax(fabs(got - want) - more, 0);
     return clq_bench_sum_is(want + apart, want, q->s.k, magnitude) && got == got;
@@ -188,12 +189,13 @@ static bool is_wanted(const options *o, size_t variant, size_t chosen) {
     return o->only_chosen ? variant == chosen : o->wanted[variant] && (!o->halves || variant == LOCAL);
 }
 
-static clq_status measure_problem(clq_bench_run *run, uint32_t device, clq_queue *queue, const problem *q,
-                                  double limit) {
+static clq_status measure_problem(clq_bench_run *run, uint32_t device, clq_queue *queue, problem *q, double limit) {
     size_t chosen = VARIANTS;
+    bool units = clq_device_matrix_unit(clq_queue_device(queue)) != CLQ_UNIT_NONE;
     clq_status status = chosen_variant(queue, q, &chosen);
     for (size_t v = 0; v < VARIANTS && status == CLQ_OK; v++) {
         if (!is_wanted(q->o, v, chosen)) continue;
+        q->rounds = units && v == LOCAL && !q->o->halves;
         clq_bench_times times = clq_bench_no_times;
         uint64_t wrong = 0;
         json_t *answers;
@@ -227,6 +229,12 @@ static clq_status measure_device(clq_bench_run *run, uint32_t device, clq_queue 
     CLQ_TRY(clq_bench_peak(queue, &limit));
     for (size_t i = 0; i < o->shapes.count; i++) CLQ_TRY(measure_shape(run, device, queue, &o->shapes.items[i], limit));
     return CLQ_OK;
+}
+
+static clq_status check(const void *context) {
+    const options *o = context;
+    if (!o->halves || o->only_chosen || o->wanted[LOCAL]) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "-d f16 is for --variants local or chosen: other variants take f32");
 }
 
 static clq_status run_gemm(clq_bench_run *run, void *context) {
@@ -298,6 +306,7 @@ clq_status clq_bench_gemm(int argc, char **argv) {
                                         .about = "Matrix products, by each variant of kernels.",
                                         .options = table,
                                         .set = set_option,
+                                        .check = check,
                                         .run = run_gemm,
                                         .iterations = 20,
                                         .iterations_most = 1000000,

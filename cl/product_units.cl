@@ -5,8 +5,8 @@
  * UNIT_MMA: NVIDIA's mma.sync (PTX ISA, "Matrix multiply-accumulate operation using mma instruction"): 16 x 8 results
  *           by 8 words in depth, 32 items.
  * UNIT_DPAS: Intel's (cl_intel_subgroup_matrix_multiply_accumulate): 8 results by the sub-group's 8 or 16, 8 words.
- * Both take TF32 (floats of which the unit reads the upper 19 bits), F16 or BF16; sums are floats. EXACT: a float is
- * split into two such numbers, and three products out of four are added, which is as good as a float's.
+ * Both take F16 or BF16, UNIT_MMA TF32, too (floats of which the unit reads the upper 19 bits); sums are floats. EXACT:
+ * a float is split into two TF32 numbers, and three products out of four are added, which is as good as a float's.
  *
  * A sub-group of GN items makes WARP_M x WARP_N of a work-group's results; sub-groups lie in columns of BM / WARP_M.
  * Where the device is not the unit's own, its products are made by handing numbers round: they are what the unit's are
@@ -30,16 +30,20 @@
 #if WORD_TERMS == 2
 #define FRAGMENT uint
 #else
-/* To the nearest of those with ten bits behind the point, as units round. */
+/* To the nearest of those with ten bits behind the point. */
 ALWAYS_INLINE float to_tf32(float v) {
 #if defined(UNIT_NATIVE) && defined(UNIT_MMA)
     uint out;
     __asm__("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(v));
     return as_float(out);
 #else
-    return as_float((as_uint(v) + 0x1000u) & ~0x1fffu);
+    return isfinite(v) ? as_float((as_uint(v) + 0x1000u) & ~0x1fffu) : v;
 #endif
 }
+/* The two that are v together; the upper is what a unit reads of it, and no larger. (Of an infinite v nothing is left.)
+ */
+ALWAYS_INLINE float upper(float v) { return as_float(as_uint(v) & ~0x1fffu); }
+ALWAYS_INLINE float lower(float v) { return to_tf32(v - upper(v)); }
 #define FRAGMENT float
 #endif
 
@@ -60,6 +64,12 @@ ALWAYS_INLINE float add_words(FRAGMENT a, FRAGMENT b, float sum) {
 
 #endif
 
+/* What lies in registers is reached by constants alone; imitations have none, and are compiled ten times as fast. */
+#ifdef UNIT_NATIVE
+#define UNROLL_TILES UNROLL
+#else
+#define UNROLL_TILES _Pragma("nounroll")
+#endif
 /* Split numbers take twice the registers: steps that overlap would take all of them, and a core half of its work. */
 #ifdef EXACT
 #define UNIT_STEPS _Pragma("nounroll")
@@ -114,36 +124,35 @@ ALWAYS_INLINE void multiply(const local word *a_part, const local word *b_part, 
     b_part += LANE % 4 * (BN + PAD) + WARP_COLUMN + LANE / 4;
     UNIT_STEPS for (int d = 0; d < BK_WORDS; d += 8) {
         FRAGMENT b[TILES_N][2];
-        UNROLL for (int j = 0; j < TILES_N; j++) UNROLL for (int e = 0; e < 2; e++) b[j][e] =
+        UNROLL_TILES for (int j = 0; j < TILES_N; j++) UNROLL_TILES for (int e = 0; e < 2; e++) b[j][e] =
             b_part[(d + e * 4) * (BN + PAD) + j * 8];
 #ifdef EXACT
         FRAGMENT b_low[TILES_N][2];
-        UNROLL for (int j = 0; j < TILES_N; j++) UNROLL for (int e = 0; e < 2; e++) {
-            float v = b[j][e];
-            b[j][e] = to_tf32(v);
-            b_low[j][e] = to_tf32(v - b[j][e]);
+        UNROLL_TILES for (int j = 0; j < TILES_N; j++) UNROLL_TILES for (int e = 0; e < 2; e++) {
+            b_low[j][e] = lower(b[j][e]);
+            b[j][e] = upper(b[j][e]);
         }
 #elif WORD_TERMS == 1
-        UNROLL for (int j = 0; j < TILES_N; j++) UNROLL for (int e = 0; e < 2; e++) b[j][e] = to_tf32(b[j][e]);
+        UNROLL_TILES for (int j = 0; j < TILES_N; j++) UNROLL_TILES for (int e = 0; e < 2; e++) b[j][e] =
+            to_tf32(b[j][e]);
 #endif
-        UNROLL for (int i = 0; i < TILES_M; i++) {
+        UNROLL_TILES for (int i = 0; i < TILES_M; i++) {
             FRAGMENT a[4];
-            UNROLL for (int e = 0; e < 4; e++) a[e] = a_part[(d + e / 2 * 4) * (BM + PAD) + i * 16 + e % 2 * 8];
+            UNROLL_TILES for (int e = 0; e < 4; e++) a[e] = a_part[(d + e / 2 * 4) * (BM + PAD) + i * 16 + e % 2 * 8];
 #ifdef EXACT
             FRAGMENT a_low[4];
-            UNROLL for (int e = 0; e < 4; e++) {
-                float v = a[e];
-                a[e] = to_tf32(v);
-                a_low[e] = to_tf32(v - a[e]);
+            UNROLL_TILES for (int e = 0; e < 4; e++) {
+                a_low[e] = lower(a[e]);
+                a[e] = upper(a[e]);
             }
             /* Units cut their sums off instead of rounding them: longer ones are made here. */
-            UNROLL for (int j = 0; j < TILES_N; j++) acc[i][j] +=
+            UNROLL_TILES for (int j = 0; j < TILES_N; j++) acc[i][j] +=
                 mma(a, b[j], mma(a, b_low[j], mma(a_low, b[j], (float4)0)));
 #else
 #if WORD_TERMS == 1
-            UNROLL for (int e = 0; e < 4; e++) a[e] = to_tf32(a[e]);
+            UNROLL_TILES for (int e = 0; e < 4; e++) a[e] = to_tf32(a[e]);
 #endif
-            UNROLL for (int j = 0; j < TILES_N; j++) acc[i][j] = mma(a, b[j], acc[i][j]);
+            UNROLL_TILES for (int j = 0; j < TILES_N; j++) acc[i][j] = mma(a, b[j], acc[i][j]);
 #endif
         }
     }
@@ -169,13 +178,13 @@ ALWAYS_INLINE void settle(global C_NUMBER *c, global const float *bias, int m0, 
                           accumulators acc) {
     int m = m0 + WARP_ROW + LANE / 4, n = n0 + WARP_COLUMN + LANE % 4 * 2;
     c += (size_t)m * COLUMNS + n;
-    UNROLL for (int j = 0; j < TILES_N; j++) {
+    UNROLL_TILES for (int j = 0; j < TILES_N; j++) {
         int there = COLUMNS - n - j * 8;
         float2 add = 0;
 #ifdef BIAS
         if (last && there > 0) add = (float2)(bias[n + j * 8], there > 1 ? bias[n + j * 8 + 1] : 0);
 #endif
-        UNROLL for (int i = 0; i < TILES_M; i++) {
+        UNROLL_TILES for (int i = 0; i < TILES_M; i++) {
             global C_NUMBER *to = c + (size_t)(i * 16) * COLUMNS + j * 8;
             if (m + i * 16 < rows) settle_pair(to, there, acc[i][j].xy, add, first, last);
             if (m + i * 16 + 8 < rows) settle_pair(to + 8 * COLUMNS, there, acc[i][j].zw, add, first, last);
@@ -223,10 +232,10 @@ ALWAYS_INLINE float8 dpas(a_fragment a, int8 b, float8 sum) {
 ALWAYS_INLINE a_fragment load_a(const local word *a_part) {
     a_fragment a;
 #if GN == 8
-    UNROLL for (int r = 0; r < 8; r++)((int *)&a)[r] = as_int(a_part[LANE * (BM + PAD) + r]);
+    UNROLL_TILES for (int r = 0; r < 8; r++)((int *)&a)[r] = as_int(a_part[LANE * (BM + PAD) + r]);
 #else
     const local short *numbers = (const local short *)(a_part + LANE / 2 * (BM + PAD)) + LANE % 2;
-    UNROLL for (int r = 0; r < 8; r++)((short *)&a)[r] = numbers[2 * r];
+    UNROLL_TILES for (int r = 0; r < 8; r++)((short *)&a)[r] = numbers[2 * r];
 #endif
     return a;
 }
@@ -237,11 +246,11 @@ ALWAYS_INLINE void multiply(const local word *a_part, const local word *b_part, 
     b_part += WARP_COLUMN + LANE;
     UNROLL_STEPS for (int d = 0; d < BK_WORDS; d += 8) {
         int8 b[TILES_N];
-        UNROLL for (int j = 0; j < TILES_N; j++) UNROLL for (int k = 0; k < 8; k++)((int *)&b[j])[k] =
+        UNROLL_TILES for (int j = 0; j < TILES_N; j++) UNROLL_TILES for (int k = 0; k < 8; k++)((int *)&b[j])[k] =
             as_int(b_part[(d + k) * (BN + PAD) + j * GN]);
-        UNROLL for (int i = 0; i < TILES_M; i++) {
+        UNROLL_TILES for (int i = 0; i < TILES_M; i++) {
             a_fragment a = load_a(a_part + d * (BM + PAD) + i * 8);
-            UNROLL for (int j = 0; j < TILES_N; j++) acc[i][j] = dpas(a, b[j], acc[i][j]);
+            UNROLL_TILES for (int j = 0; j < TILES_N; j++) acc[i][j] = dpas(a, b[j], acc[i][j]);
         }
     }
 }
@@ -251,14 +260,14 @@ ALWAYS_INLINE void settle(global C_NUMBER *c, global const float *bias, int m0, 
                           accumulators acc) {
     int m = m0 + WARP_ROW, n = n0 + WARP_COLUMN + LANE;
     c += (size_t)m * COLUMNS + n;
-    UNROLL for (int j = 0; j < TILES_N; j++) {
+    UNROLL_TILES for (int j = 0; j < TILES_N; j++) {
         bool there = n + j * GN < COLUMNS;
         float add = 0;
 #ifdef BIAS
         if (last && there) add = bias[n + j * GN];
 #endif
-        UNROLL for (int i = 0; i < TILES_M; i++) {
-            UNROLL for (int r = 0; r < 8; r++) {
+        UNROLL_TILES for (int i = 0; i < TILES_M; i++) {
+            UNROLL_TILES for (int r = 0; r < 8; r++) {
                 global C_NUMBER *to = c + (size_t)(i * 8 + r) * COLUMNS + j * GN;
                 if (!there || m + i * 8 + r >= rows) continue;
                 float v = ((const float *)&acc[i][j])[r] + add;

@@ -141,7 +141,8 @@ endif()
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
 # comm/combine before all: it builds what every other test of the collectives needs.
 set(cost 100)
-foreach(name comm/combine interop/golden comm/collectives ops/conv2d oclgrind/ops_conv2d train/failure ops/dense train/mirrored)
+foreach(name comm/combine interop/golden comm/collectives interop/golden_gpu ops/gemm ops/conv2d oclgrind/ops_conv2d train/failure ops/dense train/mirrored
+    ops/loss ops/winograd)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST ${cost})
   endif()

@@ -196,6 +196,7 @@ void clq_device_close(clq_device *device) {
     if (!device) return;
     clq_twin_leave(device);
     clq_programs_close(device);
+    clq_free(device->verdicts);
     if (!clq_device_lost(device)) {
         if (device->service) (void)clReleaseCommandQueue(device->service);
         if (device->context) (void)clReleaseContext(device->context);

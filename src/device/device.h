@@ -87,6 +87,11 @@ void clq_device_remember(const clq_device *device, clq_hash128 key, const void *
 /* The same, in place of what was there. Errors: STATE where nothing can be kept, WRITE, MEMORY. */
 clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const void *data, size_t bytes);
 
+/* What was found out about the device in this process, by whom the key names: whether it was, and the verdict. A note
+ * that there is no memory for is not taken. Any thread. (verdict.c) */
+bool clq_device_verdict(clq_device *device, clq_hash128 key, bool *verdict);
+void clq_device_note_verdict(clq_device *device, clq_hash128 key, bool verdict);
+
 /* ---- queues (queue.c) ---- */
 
 /* An in-order command queue. One thread at a time. */

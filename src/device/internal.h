@@ -103,10 +103,12 @@ struct clq_device {
     atomic_flag loss_claimed;
     atomic_bool lost;
     char loss[CLQ_REASON_MAX]; /* why; written once, before `lost` is set */
-    pthread_mutex_t lock;      /* programs, service */
+    pthread_mutex_t lock;      /* programs, verdicts, service */
     pthread_mutex_t building;  /* held while a program is built from source, but for twins */
     pthread_cond_t built;      /* a program was made, or failed */
     clq_program *programs;
+    struct clq_verdict *verdicts; /* under `lock` */
+    size_t verdict_count, verdict_capacity;
     cl_command_queue service; /* for the layer's own fills; made on first use */
 };
 

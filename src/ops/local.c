@@ -32,6 +32,12 @@ static const traits *traits_of(const clq_device_info *info) {
 
 size_t clq_local_results_most(const clq_device_info *info) { return traits_of(info)->results; }
 
+/* A quarter of an item's registers: Intel's share 4 KiB, others have 256 each. */
+size_t clq_local_sub_group_results(const clq_device_info *info, size_t items) {
+    size_t registers = strcmp(info->driver, "intel") == 0 ? 4096 / sizeof(float) / items : 256;
+    return registers / 4;
+}
+
 double clq_local_ceil(double a, double b) {
     double whole = (double)(uint64_t)(a / b);
     return whole * b < a ? whole + 1 : whole;

@@ -9,6 +9,8 @@
 
 /* Results of an item, at most: what its registers hold beside the numbers on their way. */
 size_t clq_local_results_most(const clq_device_info *info);
+/* The same where numbers do not go through local memory, but round sub-groups of so many. */
+size_t clq_local_sub_group_results(const clq_device_info *info, size_t items);
 /* Work-groups of so many items that run side by side, on a device that they keep busy. */
 double clq_local_places(const clq_device_info *info, size_t items);
 /* How long so many work-groups take, in units of a multiplication by one item. work: of all items of a group, in
@@ -33,11 +35,11 @@ typedef struct clq_local_trial {
     bool (*right)(const void *context, const float *result);
     const void *context;
 } clq_local_trial;
-/* Runs it in a list of its own. *right is whether the answers are. Not cheap the first time: kernels are built, but
- * kept as all are. */
+/* Runs it in a list of its own. *right is whether the answers are. */
 clq_status clq_local_try(clq_device *device, const clq_local_trial *trial, bool *right);
-/* Logs that a block ("local 32x32", made by `way`) is not used for `what`, whose `status` and answers were such. */
-void clq_local_warn(const clq_device *device, const char *way, size_t rows, size_t columns, const char *what,
-                    clq_status status);
+/* Whether `trials` of a block went well, and gave the right answers. Each block, of that name (all that a kernel
+ * depends on), is tried once while the device is open, and there is one warning of what is not used for `what`. */
+bool clq_local_works(clq_device *device, const char *name, const char *what, const clq_local_trial *trials,
+                     size_t count);
 
 #endif

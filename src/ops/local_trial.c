@@ -88,8 +88,19 @@ clq_status clq_local_try(clq_device *device, const clq_local_trial *trial, bool 
     return status;
 }
 
-void clq_local_warn(const clq_device *device, const char *way, size_t rows, size_t columns, const char *what,
-                    clq_status status) {
-    clq_log(CLQ_LOG_WARNING, "%s: %s %zux%zu is not used for %s: %s", clq_device_label(device), way, rows, columns,
-            what, status == CLQ_OK ? "its answers are wrong" : clq_error_detail());
+bool clq_local_works(clq_device *device, const char *name, const char *what, const clq_local_trial *trials,
+                     size_t count) {
+    clq_hash128 key = clq_hash128_of(name, strlen(name), 0);
+    clq_status status = CLQ_OK;
+    bool works = true;
+    if (clq_device_verdict(device, key, &works)) return works;
+    for (size_t i = 0; i < count && works; i++) {
+        status = clq_local_try(device, &trials[i], &works);
+        works = works && status == CLQ_OK;
+    }
+    if (!works)
+        clq_log(CLQ_LOG_WARNING, "%s: %s is not used for %s: %s", clq_device_label(device), name, what,
+                status == CLQ_OK ? "its answers are wrong" : clq_error_detail());
+    clq_device_note_verdict(device, key, works);
+    return works;
 }

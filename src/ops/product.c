@@ -30,8 +30,10 @@ bool clq_axis_padded(const clq_axis *axis) {
     return least < 0 || most >= (long)axis->in * axis->divide;
 }
 
+/* As far as taps reach, by one place each: the text needs no more of it. */
 static bool is_plain(const clq_axis *axis) {
-    return axis->step == 1 && axis->first == 0 && axis->tap == 1 && axis->divide == 1;
+    bool by_one = axis->step == 1 && axis->first == 0 && axis->tap == 1 && axis->divide == 1;
+    return by_one && axis->out + axis->taps == axis->in + 1;
 }
 
 void clq_product_question(clq_question *question, const clq_list *list, const char *what, const clq_patches *p,
@@ -39,7 +41,9 @@ void clq_product_question(clq_question *question, const clq_list *list, const ch
     static const char *const behinds[][2] = {[CLQ_MATMUL_HIGHEST] = {"", ", transposed"},
                                              [CLQ_MATMUL_HIGH] = {", high", ", transposed, high"},
                                              [CLQ_MATMUL_MEDIUM] = {", medium", ", transposed, medium"}};
-    const char *behind = behinds[clq_list_precision(list)][transposed];
+    /* Where there are no units it is not asked. */
+    bool units = clq_device_matrix_unit(clq_list_device(list)) != CLQ_UNIT_NONE;
+    const char *behind = behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][transposed];
     const clq_axis *h = &p->h, *w = &p->w;
     size_t rows = p->rows * clq_list_capacity(list);
     if (clq_patches_are_matrix(p))
@@ -67,7 +71,8 @@ static choice measured(clq_list *list, const char *what, const clq_patches *p, s
     char name[32] = "";
     if (halves) (void)snprintf(name, sizeof name, "%s, halves %u,", what, halves);
     clq_product_question(question, list, halves ? name : what, p, columns, transposed);
-    if (matrix && large) clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
+    if (matrix && large && !clq_product_is_fast(list, halves, e))
+        clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
     clq_product_add_local(list, question, halves, e);
     if (matrix) clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
     const struct clq_candidate *candidate = clq_list_ask(list, question);

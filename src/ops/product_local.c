@@ -22,10 +22,9 @@ enum {
 
 /* From large to small. By local memory, an item's 8 x 8 results need 16 numbers of it for 64 multiplications, but about
  * 128 registers; 4 x 4 need 8 for 16, and half the registers. The narrow ones are for layers with few outputs and for
- * few rows, the last two for devices whose work-groups are small. Sub-groups of 8 and 16 are Intel's, whose items have
- * 128 and 64 registers, those of 32 and 64 AMD's with 256. Results are as many as leave room for what is on its way, so
- * that compilers of all vendors keep everything in registers. */
-/* clang-format off: a row each */
+ * few rows, the last two of these for devices whose work-groups are small. Sub-groups of 8 and 16 are Intel's, whose
+ * items have 128 and 64 registers, those of 32 and 64 AMD's with 256. Results are as many as leave room for what is on
+ * its way, so that compilers of all vendors keep everything in registers. */
 static const clq_local_block blocks[CLQ_LOCAL_BLOCKS] = {
     {128, 128, 8, 16, 16, CLQ_LOCAL_ITEMS, 0, 0},      {128, 64, 8, 16, 8, CLQ_LOCAL_ITEMS, 0, 0},
     {64, 64, 16, 8, 16, CLQ_LOCAL_ITEMS, 0, 0},        {64, 32, 16, 16, 8, CLQ_LOCAL_ITEMS, 0, 0},
@@ -41,8 +40,6 @@ static const clq_local_block blocks[CLQ_LOCAL_BLOCKS] = {
     {64, 64, 16, 4, 32, CLQ_LOCAL_MMA, 32, 32},        {32, 32, 16, 4, 32, CLQ_LOCAL_MMA, 16, 16},
     {64, 32, 16, 8, 8, CLQ_LOCAL_DPAS, 16, 16},        {64, 64, 16, 8, 16, CLQ_LOCAL_DPAS, 16, 32},
 };
-/* clang-format on */
-
 static const struct {
     const char *name;    /* of candidates */
     const char *file;    /* of kernels */
@@ -54,8 +51,6 @@ static const struct {
 };
 
 const clq_local_block *clq_local_block_get(size_t index) { return &blocks[index]; }
-
-const char *clq_local_way_name(clq_local_way way) { return ways[way].name; }
 
 static size_t items_of(const clq_local_block *b) { return b->group_rows * b->group_columns; }
 
@@ -88,11 +83,14 @@ static bool are_halves(const clq_local_terms *t) { return (~t->halves & (CLQ_HAL
 
 /* Whether a block may be used unless a test says so. */
 static bool is_offered(const clq_device *device, const clq_local_block *b, const clq_local_terms *t) {
+    const clq_device_info *info = clq_device_get_info(device);
     if (!is_native(device, b) || !clq_local_block_fits(device, b)) return false;
-    if (b->way == CLQ_LOCAL_DOTS) return are_halves(t);
+    if (b->way == CLQ_LOCAL_DOTS && !are_halves(t)) return false;
     if (b->way == CLQ_LOCAL_DPAS) return are_halves(t) || t->precision == CLQ_MATMUL_MEDIUM;
-    return b->way != CLQ_LOCAL_ITEMS ||
-           b->rows * b->columns <= clq_local_results_most(clq_device_get_info(device)) * items_of(b);
+    if (b->way == CLQ_LOCAL_MMA) return true;
+    size_t results = b->rows * b->columns / items_of(b);
+    if (b->way == CLQ_LOCAL_SUB_GROUPS) return results <= clq_local_sub_group_results(info, b->group_columns);
+    return results <= clq_local_results_most(info);
 }
 
 /* ---- choosing ---- */
@@ -155,18 +153,12 @@ static double times_of(const clq_device *device, clq_local_way way, const clq_lo
     return least;
 }
 
-double clq_product_rows_local_time(const clq_list *list, const clq_rows_product *p) {
-    double times[CLQ_LOCAL_BLOCKS];
-    clq_local_extent e = clq_local_extent_of_rows(list, p);
-    return times_of(clq_list_device(list), CLQ_LOCAL_ITEMS, &(clq_local_terms){0, CLQ_MATMUL_HIGHEST}, &e, times);
-}
-
-/* Whether units are known to be several times as fast as floats are. */
+/* Whether units that may round factors are known to be several times as fast as what multiplies floats. */
 static bool is_fast(const clq_local_terms *t) { return are_halves(t) || t->precision != CLQ_MATMUL_HIGHEST; }
 
 /* The best block of the best way, by what is known of them, that works. */
 static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent *e) {
-    static const clq_local_way order[] = {CLQ_LOCAL_MMA, CLQ_LOCAL_DPAS, CLQ_LOCAL_ITEMS};
+    static const clq_local_way order[] = {CLQ_LOCAL_MMA, CLQ_LOCAL_DPAS, CLQ_LOCAL_DOTS, CLQ_LOCAL_ITEMS};
     for (size_t i = is_fast(t) ? 0 : CLQ_COUNT_OF(order) - 1; i < CLQ_COUNT_OF(order); i++) {
         double times[CLQ_LOCAL_BLOCKS];
         (void)times_of(device, order[i], t, e, times);
@@ -176,12 +168,30 @@ static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent
     return SMALLEST; /* is tried when it runs: there is no other */
 }
 
-static void add_candidate(clq_question *question, size_t index) {
+bool clq_product_is_fast(const clq_list *list, unsigned halves, const clq_local_extent *e) {
+    clq_local_terms terms = {halves, clq_list_precision(list)};
+    return is_fast(&terms) && is_unit(blocks[by_rule(clq_list_device(list), &terms, e)].way);
+}
+
+double clq_product_rows_local_time(const clq_list *list, const clq_rows_product *p) {
+    double times[CLQ_LOCAL_BLOCKS];
+    clq_local_terms terms = {p->halves, CLQ_MATMUL_HIGHEST};
+    extent e = clq_local_extent_of_rows(list, p);
+    if (clq_product_is_fast(list, p->halves, &e)) return 0;
+    return times_of(clq_list_device(list), CLQ_LOCAL_ITEMS, &terms, &e, times);
+}
+
+void clq_local_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]) {
     const clq_local_block *b = &blocks[index];
     char of[16] = "";
     if (b->way == CLQ_LOCAL_SUB_GROUPS) (void)snprintf(of, sizeof of, "/%zu", b->group_columns);
-    clq_question_add(question, CLQ_PRODUCT_LOCAL, (uint32_t)index, "%s%s %zux%zu", ways[b->way].name, of, b->rows,
-                     b->columns);
+    (void)snprintf(name, CLQ_CANDIDATE_BYTES, "%s%s %zux%zu", ways[b->way].name, of, b->rows, b->columns);
+}
+
+static void add_candidate(clq_question *question, size_t index) {
+    char name[CLQ_CANDIDATE_BYTES];
+    clq_local_block_name(index, name);
+    clq_question_add(question, CLQ_PRODUCT_LOCAL, (uint32_t)index, "%s", name);
 }
 
 /* The next by their times, `most` of them. */
@@ -273,7 +283,8 @@ static void make_options(const clq_list *list, const clq_patches *p, size_t colu
            halves & CLQ_HALF_C ? " -DC_HALF" : "");
     append(options, "%s", clq_device_get_info(device)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
     append_unit(device, b, &terms, options);
-    if (c->slice_terms > LONG_SUM && !(halves & CLQ_HALF_C)) /* a half rounds off more than a long sum does */
+    /* A half cannot take sums on their way: it rounds off more than they do. */
+    if (c->slice_terms > LONG_SUM && !(halves & CLQ_HALF_C && c->slices == 1))
         append(options, " -DBLOCKED=%d", LONG_SUM);
 }
 

@@ -37,16 +37,19 @@ clq_local_extent clq_local_extent_of_outer(const clq_list *list, const clq_outer
 /* Blocks as candidates, values CLQ_PRODUCT_LOCAL and the index; the rule's is the first of them. */
 void clq_product_add_local(const clq_list *list, clq_question *question, unsigned halves, const clq_local_extent *e);
 
-const clq_local_block *clq_local_block_get(size_t index); /* below CLQ_LOCAL_BLOCKS */
-const char *clq_local_way_name(clq_local_way way);        /* "local", "sub-groups", … */
-/* Whether a device's work-groups and local memory are large enough, and it has such sub-groups or units. Units may be
- * imitated on other devices: by tests. */
+const clq_local_block *clq_local_block_get(size_t index);                /* below CLQ_LOCAL_BLOCKS */
+void clq_local_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]); /* "local 128x64", "sub-groups/8 32x32" */
+/* Whether a device's work-groups and local memory are large enough, and it has such sub-groups, if it needs them: units
+ * and dot products may be imitated, by tests. */
 bool clq_local_block_fits(const clq_device *device, const clq_local_block *block);
 /* Builds products with the block on the device, runs them and knows the answers. A failure is only logged: there are
  * smaller blocks. Not cheap the first time: kernels are built, but kept as all are. */
 bool clq_local_block_works(clq_device *device, size_t index, const void *terms);
 
-/* How long such a product is reckoned to take in the best block (clq_local_time). */
+/* Whether units make a product that are several times as fast as whatever multiplies floats, as precision or halves let
+ * them. */
+bool clq_product_is_fast(const clq_list *list, unsigned halves, const clq_local_extent *e);
+/* How long such a product is reckoned to take in the best block (clq_local_time); 0 where it is fast. */
 double clq_product_rows_local_time(const clq_list *list, const clq_rows_product *p);
 
 #endif

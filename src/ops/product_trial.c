@@ -1,21 +1,33 @@
-/* The trial of a block of products. */
+/* The trials of a block of products. */
 #include "ops/local.h"
 #include "ops/product_local.h"
 
-/* Edges in every block, whole vectors. */
-enum { M = 133, N = 68, K = 44 };
+#include <stdio.h>
+
+/* Edges in every block. Loads of vectors and of single numbers; A and B as they lie and transposed; steps that end with
+ * the sum and such that reach beyond; a sum that is cut into slices or put aside. */
+static const clq_gemm_problem problems[] = {
+    {.m = 133, .n = 68, .k = 44},
+    {.m = 132, .n = 68, .k = 44, .transpose_a = true},
+    {.m = 20, .n = 67, .k = 64, .transpose_b = true},
+    {.m = 20, .n = 36, .k = 2080},
+};
+enum { TRIALS = CLQ_COUNT_OF(problems), LONG = TRIALS - 1 };
 
 typedef struct gemm {
+    clq_gemm_problem p;
     size_t block;
-    const clq_local_terms *terms;
-    bool transposed; /* A: in memory (K, M), else (M, K). B is (K, N) */
+    clq_matmul_precision precision;
 } gemm;
 
-/* Which operand has all the bits of a float: one alone, so that sums stay exact; none where shorter numbers do. */
+/* Which operand has all the bits of a float: one alone, so that sums stay exact; none where shorter numbers do, or sums
+ * are long. */
 static bool is_full(const gemm *g, size_t array) {
-    return g->terms->precision == CLQ_MATMUL_HIGHEST && !g->terms->halves && array == (g->transposed ? 1 : 0);
+    if (g->precision != CLQ_MATMUL_HIGHEST || g->p.halves || g->p.k > problems[0].k + problems[2].k) return false;
+    return array == (g->p.transpose_a ? 1 : 0);
 }
 
+/* Small whole numbers, but for that. */
 static float number(const void *context, size_t array, size_t i) {
     float whole = (float)((int)(i * 7 % 13) - 6), fraction = (float)((int)(i % 5) - 2) / 8192;
     return is_full(context, array) ? whole + fraction : whole;
@@ -23,43 +35,49 @@ static float number(const void *context, size_t array, size_t i) {
 
 static bool right(const void *context, const float *c) {
     const gemm *g = context;
-    for (size_t m = 0; m < M; m++)
-        for (size_t n = 0; n < N; n++) {
+    const clq_gemm_problem *p = &g->p;
+    for (size_t m = 0; m < p->m; m++)
+        for (size_t n = 0; n < p->n; n++) {
             float sum = 0;
-            for (size_t k = 0; k < K; k++)
-                sum += number(g, 0, g->transposed ? k * M + m : m * K + k) * number(g, 1, k * N + n);
-            if (c[m * N + n] != sum) return false;
+            for (size_t k = 0; k < p->k; k++)
+                sum += number(g, 0, p->transpose_a ? k * p->m + m : m * p->k + k) *
+                       number(g, 1, p->transpose_b ? n * p->k + k : k * p->n + n);
+            if (c[m * p->n + n] != sum) return false;
         }
     return true;
 }
 
 static void add(clq_list *list, const void *context, const clq_value values[3]) {
     const gemm *g = context;
-    clq_gemm_problem p = {.m = M, .n = N, .k = K, .transpose_a = g->transposed, .halves = g->terms->halves};
     clq_list_set_product(list, CLQ_PRODUCT_LOCAL);
     clq_list_set_local_block(list, g->block);
-    clq_list_set_precision(list, g->terms->precision);
-    clq_gemm(list, &p, values[0], values[1], values[2]);
+    clq_list_set_precision(list, g->precision);
+    clq_gemm(list, &g->p, values[0], values[1], values[2]);
 }
 
 bool clq_local_block_works(clq_device *device, size_t index, const void *context) {
+    static const char *const of_floats[] = {
+        [CLQ_MATMUL_HIGHEST] = "", [CLQ_MATMUL_HIGH] = ", high", [CLQ_MATMUL_MEDIUM] = ", medium"};
     const clq_local_terms *terms = context;
-    clq_status status = CLQ_OK;
-    bool works = true;
-    for (int transposed = 0; transposed < 2 && status == CLQ_OK && works; transposed++) {
-        const gemm g = {index, terms, transposed != 0};
-        const clq_local_trial trial = {
-            .numbers = {(size_t)M * K, (size_t)K * N, (size_t)M * N},
+    gemm gemms[TRIALS];
+    clq_local_trial trials[TRIALS];
+    char block[CLQ_CANDIDATE_BYTES], name[CLQ_CANDIDATE_BYTES + 32];
+    for (size_t i = 0; i < TRIALS; i++) {
+        gemms[i] = (gemm){problems[i], index, terms->precision};
+        gemms[i].p.halves = terms->halves;
+        const clq_gemm_problem *p = &gemms[i].p;
+        trials[i] = (clq_local_trial){
+            .numbers = {p->m * p->k, p->k * p->n, p->m * p->n},
             .halves = {terms->halves & CLQ_HALF_A, terms->halves & CLQ_HALF_B, terms->halves & CLQ_HALF_C},
             .number = number,
             .examples = 1,
             .add = add,
             .right = right,
-            .context = &g};
-        status = clq_local_try(device, &trial, &works);
+            .context = &gemms[i]};
     }
-    works = works && status == CLQ_OK;
-    const clq_local_block *b = clq_local_block_get(index);
-    if (!works) clq_local_warn(device, clq_local_way_name(b->way), b->rows, b->columns, "products", status);
-    return works;
+    clq_local_block_name(index, block);
+    (void)snprintf(name, sizeof name, terms->halves ? "%s%s, halves %u" : "%s%s", block, of_floats[terms->precision],
+                   terms->halves);
+    /* A long sum is no half. */
+    return clq_local_works(device, name, "products", trials, terms->halves & CLQ_HALF_C ? (size_t)LONG : TRIALS);
 }

@@ -2,6 +2,8 @@
 #include "ops/local.h"
 #include "ops/winograd.h"
 
+#include <stdio.h>
+
 /* Tiles that reach beyond the image on all sides and beyond the outputs, in one direction: 5 x 4 inputs, padded by one
  * row and two columns, to 5 x 6 outputs. Edges in every block of tiles and columns, and in steps of channels. */
 enum { EXAMPLES = 4, IN_H = 5, IN_W = 4, OUT_H = 5, OUT_W = 6, CHANNELS = 14, COLUMNS = 36 };
@@ -74,22 +76,20 @@ static void add(clq_list *list, const void *context, const clq_value values[3]) 
 }
 
 bool clq_winograd_block_works(clq_device *device, size_t index, const void *unused) {
-    (void)unused;
     enum { WEIGHTS = CLQ_WINOGRAD_TAPS * CLQ_WINOGRAD_TAPS * CHANNELS * COLUMNS };
-    clq_status status = CLQ_OK;
-    bool works = true;
-    for (int transposed = 0; transposed < 2 && status == CLQ_OK && works; transposed++)
-        status = clq_local_try(device,
-                               &(clq_local_trial){.numbers = {(size_t)EXAMPLES * IN_H * IN_W * CHANNELS, WEIGHTS,
-                                                              (size_t)EXAMPLES * OUT_H * OUT_W * COLUMNS},
-                                                  .number = number,
-                                                  .examples = EXAMPLES,
-                                                  .add = add,
-                                                  .right = right,
-                                                  .context = &(conv){index, transposed != 0}},
-                               &works);
-    works = works && status == CLQ_OK;
+    (void)unused;
     const clq_winograd_block *b = clq_winograd_block_get(index);
-    if (!works) clq_local_warn(device, "winograd", b->tiles, b->columns, "convolutions", status);
-    return works;
+    const conv convs[] = {{index, false}, {index, true}};
+    clq_local_trial trials[2];
+    char name[CLQ_CANDIDATE_BYTES];
+    for (size_t i = 0; i < 2; i++)
+        trials[i] = (clq_local_trial){
+            .numbers = {(size_t)EXAMPLES * IN_H * IN_W * CHANNELS, WEIGHTS, (size_t)EXAMPLES * OUT_H * OUT_W * COLUMNS},
+            .number = number,
+            .examples = EXAMPLES,
+            .add = add,
+            .right = right,
+            .context = &convs[i]};
+    (void)snprintf(name, sizeof name, "winograd %zux%zu", b->tiles, b->columns);
+    return clq_local_works(device, name, "convolutions", trials, 2);
 }

@@ -17,6 +17,9 @@ static clq_status check_config(const clq_model *model, const clq_devices *device
                         "strategy single takes one device and %u are selected: use mirrored or name one device",
                         devices->count);
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
+    if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
+        return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
+                        (int)config->matmul_precision);
     if (clq_model_output_shape(model).rank != 1)
         return clq_fail(CLQ_MISMATCH,
                         "model %s gives a tensor of rank %u per sample and the loss wants one row of classes: end it "

@@ -365,6 +365,7 @@ class Bench(unittest.TestCase):
         lower = self.measure("gemm", "--devices", "pocl:0", "--sizes", "5x6x7", "--variants", "chosen", "--matmul-precision", "medium", "-n", 1, devices=1)
         self.assertEqual([(r["precision"], r["wrong"]) for r in lower], [("medium", 0)])
         self.fails(2, "gemm", "-d", "f64", says=["-d", "f64"])
+        self.fails(2, "gemm", "-d", "f16", "--variants", "tile", says=["f16", "local"])
         self.fails(2, "gemm", "--matmul-precision", "low", says=["--matmul-precision", "low"])
         for wrong in ("", "1x2", "1x2x3x", "1x2x3x4", "0x1x1", "1x1x99999999", "1x1x1,", "axbxc", "1x1x1:", "1x1x1:xt", "1x1:nnx1", "1x1x1nt"):
             self.fails(2, "gemm", "--sizes", wrong, says=["--sizes"])
