@@ -101,6 +101,6 @@ bool clq_local_works(clq_device *device, const char *name, const char *what, con
     if (!works)
         clq_log(CLQ_LOG_WARNING, "%s: %s is not used for %s: %s", clq_device_label(device), name, what,
                 status == CLQ_OK ? "its answers are wrong" : clq_error_detail());
-    clq_device_note_verdict(device, key, works);
+    if (status != CLQ_MEMORY) clq_device_note_verdict(device, key, works); /* else it is not the block's fault */
     return works;
 }
