@@ -40,6 +40,7 @@ static const clq_local_block blocks[CLQ_LOCAL_BLOCKS] = {
     {64, 64, 16, 4, 32, CLQ_LOCAL_MMA, 32, 32},        {32, 32, 16, 4, 32, CLQ_LOCAL_MMA, 16, 16},
     {64, 32, 16, 8, 8, CLQ_LOCAL_DPAS, 16, 16},        {64, 64, 16, 8, 16, CLQ_LOCAL_DPAS, 16, 32},
 };
+
 static const struct {
     const char *name;    /* of candidates */
     const char *file;    /* of kernels */

@@ -43,7 +43,7 @@ void clq_local_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]); /* "loc
  * and dot products may be imitated, by tests. */
 bool clq_local_block_fits(const clq_device *device, const clq_local_block *block);
 /* Builds products with the block on the device, runs them and knows the answers. A failure is only logged: there are
- * smaller blocks. Not cheap the first time: kernels are built, but kept as all are. */
+ * others. Not cheap the first time. terms: a clq_local_terms. */
 bool clq_local_block_works(clq_device *device, size_t index, const void *terms);
 
 /* Whether units make a product that are several times as fast as whatever multiplies floats, as precision or halves let

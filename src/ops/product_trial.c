@@ -23,7 +23,7 @@ typedef struct gemm {
 /* Which operand has all the bits of a float: one alone, so that sums stay exact; none where shorter numbers do, or sums
  * are long. */
 static bool is_full(const gemm *g, size_t array) {
-    if (g->precision != CLQ_MATMUL_HIGHEST || g->p.halves || g->p.k > problems[0].k + problems[2].k) return false;
+    if (g->precision != CLQ_MATMUL_HIGHEST || g->p.halves || g->p.k == problems[LONG].k) return false;
     return array == (g->p.transpose_a ? 1 : 0);
 }
 
