@@ -98,6 +98,15 @@ if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   set_tests_properties(interop/golden_gpu PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 endif()
 
+# And one that makes PoCL's devices behave like strict discrete GPUs.
+file(GLOB strict_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/strict/*.c)
+add_library(clq_strict_layer MODULE ${strict_sources})
+clq_compile_options(clq_strict_layer)
+target_include_directories(clq_strict_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(clq_strict_layer PRIVATE Threads::Threads)
+set_target_properties(clq_strict_layer PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+
 # The commands with allocations and OpenCL calls that fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)
 target_compile_definitions(clique_faulty PRIVATE CLQ_FAULTY_MAIN="${PROJECT_SOURCE_DIR}/src/cli/main.c")

@@ -1,0 +1,32 @@
+/* One copy of a memory object per device of its context, as AMD's runtime has them: a command that uses an object which
+ * another device wrote last first brings all of it over, views' parents included. Two devices that write disjoint
+ * ranges of one object at the same time so lose one's writes. */
+#include "support/strict/layer.h"
+
+/* The lock of `memory` is not held: copies of different objects may be under way at once. */
+static cl_int bring(cl_mem memory, cl_command_queue queue, int from) {
+    cl_mem source = strict_memory_copy(memory, memory->in->devices[from]);
+    cl_mem target = strict_memory_copy(memory, queue->device);
+    if (!source || !target) return CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    cl_int error = strict_driver->clEnqueueCopyBuffer(queue->real, source, target, 0, 0, memory->bytes, 0, NULL, NULL);
+    cl_int ended = strict_driver->clFinish(queue->real);
+    strict_counted(queue->device, STRICT_MIGRATIONS);
+    return error != CL_SUCCESS ? error : ended;
+}
+
+/* One migration at a time: a device's second queue must not find the copy marked and half made. */
+static pthread_mutex_t migrating = PTHREAD_MUTEX_INITIALIZER;
+
+cl_int strict_migrate(cl_mem memory, cl_command_queue queue, bool writes) {
+    if (memory->parent) memory = memory->parent;
+    if (!memory->migrates)
+        return strict_memory_copy(memory, queue->device) ? CL_SUCCESS : CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    unsigned slot = strict_slot(memory->in, queue->device);
+    cl_int error = CL_SUCCESS;
+    pthread_mutex_lock(&migrating);
+    if (memory->writer >= 0 && !(memory->valid & 1u << slot)) error = bring(memory, queue, memory->writer);
+    if (error == CL_SUCCESS) memory->valid |= 1u << slot;
+    if (error == CL_SUCCESS && writes) memory->valid = 1u << slot, memory->writer = (int)slot;
+    pthread_mutex_unlock(&migrating);
+    return error;
+}
