@@ -16,7 +16,7 @@ typedef struct strict {
     int (*configure)(const char *words);
     unsigned long (*count)(int device, int what); /* device: PoCL's number of it; -1: all */
     void (*reset)(void);                          /* all counts are 0 */
-    void (*fail)(unsigned device,
+    void (*lose)(unsigned device,
                  unsigned long calls); /* all calls of the device fail after so many; ULONG_MAX: none */
     void (*meet)(unsigned commands);   /* the next so many launches and transfers overlap */
 } strict;
@@ -39,7 +39,7 @@ static inline int strict_load(strict *out, const char *words) {
     bool ok = library && strict_find(library, "strict_configure", &out->configure) &&
               strict_find(library, "strict_count_of", &out->count) &&
               strict_find(library, "strict_count_reset", &out->reset) &&
-              strict_find(library, "strict_break", &out->fail) && strict_find(library, "strict_meet", &out->meet);
+              strict_find(library, "strict_lose", &out->lose) && strict_find(library, "strict_meet", &out->meet);
     return ok ? 0 : -1;
 }
 

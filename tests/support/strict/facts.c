@@ -3,7 +3,6 @@
 #include "support/strict/layer.h"
 
 #include <CL/cl_ext.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +91,9 @@ static const strict_kind *kind_of_letter(char letter) {
 static strict_device *add(cl_device_id id, cl_platform_id platform) {
     if (device_count == STRICT_DEVICES_MAX) strict_die("too many devices");
     strict_device *device = &devices[device_count];
-    *device = (strict_device){.id = id, .platform = platform, .index = device_count++};
+    device->id = id;
+    device->platform = platform;
+    device->index = device_count++;
     return device;
 }
 
@@ -140,9 +141,9 @@ strict_device *strict_device_of(cl_device_id id) {
 size_t strict_group_limit(const strict_device *device) { return device->kind ? device->kind->group : SIZE_MAX; }
 cl_ulong strict_local_limit(const strict_device *device) { return device->kind ? device->kind->local : UINT64_MAX; }
 
-EXPORT void strict_break(unsigned device, unsigned long calls);
+EXPORT void strict_lose(unsigned device, unsigned long calls);
 /* The device's calls fail with -9999 after so many more. ULONG_MAX: it is mended. */
-void strict_break(unsigned device, unsigned long calls) {
+void strict_lose(unsigned device, unsigned long calls) {
     pthread_mutex_lock(&strict_lock);
     devices[device].breaks = calls != (unsigned long)-1;
     devices[device].calls_left = calls;
@@ -152,7 +153,10 @@ void strict_break(unsigned device, unsigned long calls) {
 
 cl_int strict_device_called(strict_device *device) {
     pthread_mutex_lock(&strict_lock);
-    if (device->breaks && device->calls_left-- == 0) device->broken = true, device->breaks = false;
+    if (device->breaks && device->calls_left-- == 0) {
+        device->broken = true;
+        device->breaks = false;
+    }
     cl_int error = device->broken ? STRICT_ILLEGAL_ACCESS : CL_SUCCESS;
     pthread_mutex_unlock(&strict_lock);
     return error;

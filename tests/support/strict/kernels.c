@@ -203,14 +203,15 @@ static uint64_t divisor(uint64_t a, uint64_t b) { return b ? divisor(b, a % b) :
 
 /* What programs.c put into the program finds in the global offset: how its groups are renumbered (group g of n is
  * (a * g + b) % n; a is 0: as they are), and the words of local memory to fill. */
-static void set_offset(strict_launch *launch, const cl_command_queue queue) {
+static void set_offset(strict_launch *launch, cl_command_queue queue) {
     enum { BITS = 20, FILLS = 60 };
     const uint64_t most = (1u << BITS) - 1;
+    const uint64_t number = atomic_fetch_add(&queue->launches, 1);
     launch->has_offset = strict_options.order || strict_options.nan;
     for (cl_uint d = 0; d < launch->dims && strict_options.order && launch->has_local; d++) {
         const uint64_t groups = launch->global[d] / launch->local[d], stream = queue->number * 4u + d + 1;
         if (groups < 2 || groups > most) continue;
-        uint64_t turn = queue->commands * 64, a = 0;
+        uint64_t turn = number * 64, a = 0;
         while (a == 0 || divisor(a, groups) != 1) a = strict_random(stream, turn++, groups - 1);
         launch->offset[d] = a << BITS | strict_random(stream, turn, groups - 1);
     }

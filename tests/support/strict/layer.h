@@ -25,6 +25,7 @@
 #include "support/strict/counts.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -82,7 +83,7 @@ typedef struct strict_device {
     const strict_kind *kind; /* NULL: not disguised */
     bool breaks;             /* once calls_left is 0 */
     unsigned long calls_left;
-    bool broken;
+    atomic_bool broken;
 } strict_device;
 
 void strict_facts_install(struct _cl_icd_dispatch *calls);
@@ -163,7 +164,8 @@ struct _cl_command_queue {
     cl_command_queue_properties properties;
     cl_command_queue real;
     unsigned number;
-    uint64_t commands; /* so far */
+    uint64_t commands;     /* executed so far */
+    atomic_ulong launches; /* enqueued so far */
     bool has_thread, closing;
     strict_command *first, *last;
     pthread_cond_t work;

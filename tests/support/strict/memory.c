@@ -286,7 +286,9 @@ static void *CL_API_CALL enqueue_map(cl_command_queue queue, cl_mem memory, cl_b
     command->map = map;
     cl_event mine = NULL;
     failed = strict_enqueue(command, blocking || map->real, count, waits, &mine);
-    if (failed == CL_SUCCESS && mine->status < 0) failed = CL_MAP_FAILURE;
+    cl_int status = CL_COMPLETE;
+    if (mine) (void)strict_calls->clGetEventInfo(mine, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+    if (failed == CL_SUCCESS && status < 0) failed = CL_MAP_FAILURE;
     if (mine && event)
         *event = mine;
     else if (mine)
