@@ -106,7 +106,9 @@ target_include_directories(clq_strict_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(clq_strict_layer PRIVATE Threads::Threads)
 set_target_properties(clq_strict_layer PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_dependencies(test_device_strict_layer clq_strict_layer)
+foreach(target test_device_strict_layer test_comm_strict)
+  add_dependencies(${target} clq_strict_layer)
+endforeach()
 
 # The commands with allocations and OpenCL calls that fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)

@@ -1,5 +1,6 @@
 #include "support/comm_ranks.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <string.h>
 
@@ -13,7 +14,10 @@ uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth) {
     for (size_t i = 0; i < clq_system_device_count(system); i++) {
         const clq_device_info *info = clq_system_device_info(system, i);
         bool pocl = strcmp(info->driver, "pocl") == 0, basic = strncmp(info->name, "basic", 5) == 0;
-        bool matches = kind == 'i' ? strcmp(info->driver, "intel") == 0 : pocl && basic == (kind == 'b' || kind == 'c');
+        bool matches = pocl && basic == (kind == 'b' || kind == 'c');
+        if (kind == 'i') matches = strcmp(info->driver, "intel") == 0 && info->type == CLQ_DEVICE_CPU;
+        if (kind == 'n') matches = strcmp(info->driver, "nvidia") == 0;
+        if (kind == 'a') matches = strcmp(info->driver, "amd") == 0;
         if (matches && nth-- == 0) return (uint32_t)i;
     }
     fail_msg("there is no device of the kind '%c'", kind);
@@ -22,11 +26,12 @@ uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth) {
 
 /* The devices of kinds, and for each the name of its context: '\0' for one of its own. */
 static void read_kinds(ranks *all, const char *kinds, bool island, clq_device_choice *choices, char *contexts) {
-    unsigned basics = 0;
+    unsigned next[UCHAR_MAX + 1] = {0};
     for (const char *at = kinds; *at; at++) {
         assert_true(all->count < CLQ_REPLICAS_MAX);
         unsigned r = all->count++;
-        choices[r] = (clq_device_choice){ranks_device_index(all->system, *at, *at == 'b' ? basics++ : 0), 0, 1};
+        choices[r] = (clq_device_choice){
+            ranks_device_index(all->system, *at, strchr("bna", *at) ? next[(unsigned char)*at]++ : 0), 0, 1};
         contexts[r] = island ? '*' : '\0';
         if (at[1] >= '0' && at[1] <= '9') contexts[r] = *++at;
     }
