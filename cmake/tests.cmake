@@ -69,6 +69,12 @@ set_target_properties(soak_collectives PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMA
 add_test(NAME soak/collectives COMMAND ${PROJECT_SOURCE_DIR}/tests/soak/collectives ${CMAKE_BINARY_DIR} --short)
 set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 
+# Tells what the kernels are built with on a device that need not be there.
+add_executable(build_options ${PROJECT_SOURCE_DIR}/tests/support/build_options.c)
+clq_compile_options(build_options)
+clq_link_layer(build_options device)
+set_target_properties(build_options PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+
 # A layer between loader and driver that makes calls fail.
 add_library(clq_fault_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/fault_layer.c)
 clq_compile_options(clq_fault_layer)

@@ -3,10 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Constant build options. Denormals cost a CPU a hundred cycles each, and Adam's moments decay into them. NaN and
- * infinity must survive, so nothing of the "fast math" kind. */
-static const char build_options[] = "-cl-denorms-are-zero -cl-mad-enable -cl-no-signed-zeros";
-
 static size_t view_align_of(cl_device_id id) {
     cl_uint bits = 0;
     (void)clq_cl_device_value(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, &bits, sizeof bits);
@@ -50,7 +46,9 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     device->info = *info;
     device->id = id;
     device->view_align = view_align_of(id);
-    device->sub_group_sizes = clq_sub_group_sizes(id, &device->sub_group_size_is_wanted);
+    clq_compiler_ask(id, &device->compiler);
+    if (device->compiler.sub_groups)
+        device->sub_group_sizes = clq_sub_group_sizes(id, &device->sub_group_size_is_wanted);
     device->matrix_unit = clq_matrix_unit_of(id, device->sub_group_sizes);
     clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
     device->memory_budget = memory_limit ? memory_limit : info->global_mem_bytes;
@@ -63,8 +61,6 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
         clq_device_close(device);
         return status;
     }
-    (void)snprintf(device->options, sizeof device->options, "%s -DCLQ_VECTOR=%u", build_options,
-                   (unsigned)clq_device_vector(device));
     *out = device;
     return CLQ_OK;
 }

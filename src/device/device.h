@@ -196,8 +196,9 @@ clq_status clq_queue_unmap(clq_queue *q, clq_buffer *buffer, void *pointer);
 /* ---- programs and kernels (program.c, cache.c) ---- */
 
 /* A kernel object of its own (arguments are not shared). `file`: base name of a source in cl/ ("gemm_tile"; the
- * prelude is put in front by itself). `options`: -D… and so on, "" for none. The program is built once per
- * (device, file, options), from the checksummed binary cache where it holds a good entry. Thread-safe.
+ * prelude is put in front by itself). `options`: -D… and so on, "" for none; with -DUSES_SUB_GROUPS among them the
+ * kernels may call functions of sub-groups, and are built for a version of OpenCL C that has these. The program is
+ * built once per (device, file, options), from the checksummed binary cache where it holds a good entry. Thread-safe.
  * Errors: BUILD with file, device, driver and the first lines of the log. */
 typedef struct clq_kernel clq_kernel;
 clq_status clq_kernel_create(clq_device *device, const char *file, const char *options, const char *function,

@@ -4,7 +4,7 @@
 
 #include "device/device.h"
 
-enum { CLQ_LABEL_MAX = CLQ_NAME_MAX + 48, CLQ_OPTIONS_MAX = 160 };
+enum { CLQ_LABEL_MAX = CLQ_NAME_MAX + 48 };
 
 /* ---- OpenCL's answers in words (opencl.c) ---- */
 
@@ -17,11 +17,14 @@ clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *for
 clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
 /* CLQ_OK, or the failure of every call on a device that is quarantined. */
 clq_status clq_device_alive(const clq_device *device);
+/* Properties of devices and platforms are shorter than this; one that is not is cut. */
+enum { CLQ_PROPERTY_MAX = 16384 };
 /* A string property, cut to fit, with blanks at its ends removed; "" where the driver does not answer. */
 void clq_cl_device_text(cl_device_id id, cl_device_info what, char *out, size_t bytes);
 void clq_cl_platform_text(cl_platform_id id, cl_platform_info what, char *out, size_t bytes);
 bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t bytes);
 bool clq_cl_has_extension(cl_device_id id, const char *extension);
+bool clq_words_have(const char *words, const char *word); /* words with blanks between, as extensions are listed */
 
 /* ---- the table of devices (system.c, driver.c) ---- */
 
@@ -67,6 +70,27 @@ bool clq_svm_probe(cl_platform_id platform, cl_device_id id);
 void *clq_svm_alloc(cl_context context, size_t bytes); /* NULL on failure */
 void clq_svm_free(cl_context context, void *block);
 
+/* ---- what programs are built with (options.c) ---- */
+
+/* What a driver says of its compiler. */
+enum { CLQ_C_VERSIONS_MAX = 16 };
+typedef struct clq_compiler_facts {
+    const char *extensions; /* CL_DEVICE_EXTENSIONS */
+    const char *c_version;  /* CL_DEVICE_OPENCL_C_VERSION: "OpenCL C 2.0 …" */
+    size_t c_version_count; /* of CL_DEVICE_OPENCL_C_ALL_VERSIONS; 0 where the driver does not know the question */
+    uint32_t c_versions[CLQ_C_VERSIONS_MAX]; /* major << 22 | minor << 12 | patch */
+} clq_compiler_facts;
+/* What follows from it. */
+typedef struct clq_compiler {
+    bool sub_groups;                /* whether it can build kernels that call functions of sub-groups */
+    const char *sub_group_standard; /* the option that such kernels need; "" where the default will do */
+} clq_compiler;
+void clq_compiler_describe(const clq_compiler_facts *facts, clq_compiler *out);
+void clq_compiler_ask(cl_device_id id, clq_compiler *out);
+/* All options that a program is built with. vector: clq_device_vector's; own: the program's own (see
+ * clq_kernel_create). Caller frees with clq_free; NULL: there is no memory. */
+char *clq_build_options(const clq_compiler *compiler, uint32_t vector, const char *own);
+
 /* ---- opened devices ---- */
 
 /* A built program of a device (program.c). */
@@ -80,7 +104,7 @@ typedef struct clq_program {
     const char *text;   /* its source: the library's, or own_text */
     char *own_text;
     char *kernels;       /* those that it has, with blanks between; "": all of the source */
-    char *options;       /* the device's and its own */
+    char *options;       /* clq_build_options' */
     char *built_options; /* unsaved: what it was built with */
 } clq_program;
 
@@ -96,8 +120,8 @@ struct clq_device {
     uint32_t sub_group_sizes;      /* the sum of those that sub-groups can have, each a power of two */
     bool sub_group_size_is_wanted; /* whether kernels ask for theirs */
     clq_matrix_unit matrix_unit;
-    char options[CLQ_OPTIONS_MAX]; /* what every program is built with */
-    char *cache_dir;               /* NULL: none */
+    clq_compiler compiler;
+    char *cache_dir; /* NULL: none */
     uint64_t memory_budget;
     _Atomic uint64_t memory_used;
     atomic_flag loss_claimed;

@@ -141,23 +141,20 @@ static void trim(char *text) {
     while (length > 0 && strchr(" \t\r\n", text[length - 1])) text[--length] = '\0';
 }
 
-/* The properties that this layer asks for are short; one that does not fit is cut. */
-enum { PROPERTY_MAX = 16384 };
-
 static void keep_text(const char *value, size_t length, char *out, size_t bytes) {
-    (void)snprintf(out, bytes, "%.*s", (int)CLQ_MIN(length, (size_t)PROPERTY_MAX - 1), value);
+    (void)snprintf(out, bytes, "%.*s", (int)CLQ_MIN(length, (size_t)CLQ_PROPERTY_MAX - 1), value);
     trim(out);
 }
 
 void clq_cl_device_text(cl_device_id id, cl_device_info what, char *out, size_t bytes) {
-    char value[PROPERTY_MAX];
+    char value[CLQ_PROPERTY_MAX];
     size_t length = 0;
     out[0] = '\0';
     if (clGetDeviceInfo(id, what, sizeof value, value, &length) == CL_SUCCESS) keep_text(value, length, out, bytes);
 }
 
 void clq_cl_platform_text(cl_platform_id id, cl_platform_info what, char *out, size_t bytes) {
-    char value[PROPERTY_MAX];
+    char value[CLQ_PROPERTY_MAX];
     size_t length = 0;
     out[0] = '\0';
     if (clGetPlatformInfo(id, what, sizeof value, value, &length) == CL_SUCCESS) keep_text(value, length, out, bytes);
@@ -167,13 +164,17 @@ bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t
     return clGetDeviceInfo(id, what, bytes, out, NULL) == CL_SUCCESS;
 }
 
-bool clq_cl_has_extension(cl_device_id id, const char *extension) {
-    char list[PROPERTY_MAX];
-    clq_cl_device_text(id, CL_DEVICE_EXTENSIONS, list, sizeof list);
-    size_t length = strlen(extension);
-    for (const char *at = strstr(list, extension); at; at = strstr(at + length, extension)) {
-        bool starts = at == list || at[-1] == ' ';
+bool clq_words_have(const char *words, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = strstr(words, word); at; at = strstr(at + length, word)) {
+        bool starts = at == words || at[-1] == ' ';
         if (starts && (at[length] == ' ' || at[length] == '\0')) return true;
     }
     return false;
+}
+
+bool clq_cl_has_extension(cl_device_id id, const char *extension) {
+    char list[CLQ_PROPERTY_MAX];
+    clq_cl_device_text(id, CL_DEVICE_EXTENSIONS, list, sizeof list);
+    return clq_words_have(list, extension);
 }

@@ -12,14 +12,21 @@ const char *clq_source_text(const char *file) {
     return NULL;
 }
 
+static char *options_of(const clq_device *device, const clq_program_wish *wish) {
+    return clq_build_options(&device->compiler, clq_device_vector(device), wish->options);
+}
+
 /* Everything that the compiled program depends on. */
-static clq_status program_key(const clq_device *device, const char *source, const char *options, const char *kernels,
+static clq_status program_key(const clq_device *device, const char *source, const clq_program_wish *wish,
                               clq_hash128 *out) {
     const clq_device_info *info = &device->info;
+    char *options = options_of(device, wish);
+    if (!options) return CLQ_MEMORY;
     clq_text text = {0};
-    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s %s\n%s\n", clq_version(), info->platform,
+    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s\n%s\n", clq_version(), info->platform,
                  device->platform_version, info->vendor, info->name, info->driver_version, info->opencl_version,
-                 info->driver, (unsigned)info->vector_width, device->options, options, kernels);
+                 info->driver, (unsigned)info->vector_width, options, wish->kernels);
+    clq_free(options);
     const char *prelude = clq_source_text("prelude");
     clq_text_add_bytes(&text, prelude, strlen(prelude));
     clq_text_add_bytes(&text, source, strlen(source));
@@ -201,7 +208,7 @@ static clq_status add(clq_device *device, const clq_program_wish *wish, const ch
     entry->file = clq_strdup(wish->file);
     entry->own_text = wish->text ? clq_strdup(wish->text) : NULL;
     entry->text = wish->text ? entry->own_text : text;
-    entry->options = clq_strprintf("%s %s", device->options, wish->options);
+    entry->options = options_of(device, wish);
     entry->kernels = clq_strdup(wish->kernels);
     if (!entry->file || !entry->text || !entry->options || !entry->kernels) {
         entry_free(entry);
@@ -225,7 +232,7 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, cl_
     const char *text = wish->text ? wish->text : clq_source_text(wish->file);
     if (!text) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", wish->file);
     clq_hash128 key;
-    CLQ_TRY(program_key(device, text, wish->options, wish->kernels, &key));
+    CLQ_TRY(program_key(device, text, wish, &key));
     clq_status status = CLQ_OK;
     clq_program *entry;
     cl_program program = NULL;

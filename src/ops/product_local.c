@@ -70,14 +70,18 @@ static bool is_native(const clq_device *device, const clq_local_block *b) {
     }
 }
 
+/* Whether its kernels call functions of sub-groups: to hand numbers round, or to imitate a matrix unit. */
+static bool calls_sub_groups(const clq_device *device, const clq_local_block *b) {
+    return b->way == CLQ_LOCAL_SUB_GROUPS || (is_unit(b->way) && !is_native(device, b));
+}
+
 bool clq_local_block_fits(const clq_device *device, const clq_local_block *b) {
     const clq_device_info *info = clq_device_get_info(device);
     size_t bytes = 2 * b->depth * (b->rows + b->columns + 2 * pad_of(b)) * sizeof(float);
-    bool required, sub_groups = b->way == CLQ_LOCAL_SUB_GROUPS;
+    bool required;
     if (items_of(b) > info->max_work_group) return false;
-    if (sub_groups || (is_unit(b->way) && !is_native(device, b)))
-        if (!clq_device_has_sub_groups(device, b->group_columns, &required)) return false;
-    return sub_groups || bytes <= info->local_mem_bytes;
+    if (calls_sub_groups(device, b) && !clq_device_has_sub_groups(device, b->group_columns, &required)) return false;
+    return b->way == CLQ_LOCAL_SUB_GROUPS || bytes <= info->local_mem_bytes;
 }
 
 static bool are_halves(const clq_local_terms *t) { return (~t->halves & (CLQ_HALF_A | CLQ_HALF_B)) == 0; }
@@ -256,8 +260,8 @@ static void append_unit(const clq_device *device, const clq_local_block *b, cons
     bool mma = b->way == CLQ_LOCAL_MMA, dots = b->way == CLQ_LOCAL_DOTS, required = false;
     append(options, " -DPAD=%zu", pad_of(b));
     if (b->way == CLQ_LOCAL_ITEMS) return;
-    if (b->way != CLQ_LOCAL_DOTS) (void)clq_device_has_sub_groups(device, b->group_columns, &required);
-    append(options, "%s", required ? " -DREQUIRE" : "");
+    if (!dots) (void)clq_device_has_sub_groups(device, b->group_columns, &required);
+    append(options, "%s%s", required ? " -DREQUIRE" : "", calls_sub_groups(device, b) ? " -DUSES_SUB_GROUPS" : "");
     if (b->way == CLQ_LOCAL_SUB_GROUPS) return;
     if (are_halves(t) || dots)
         append(options, " -DF16");

@@ -1,0 +1,80 @@
+/* What kernels are built with, on devices that are told as their drivers tell them. */
+#include "device/internal.h"
+#include "fixture.h"
+
+#define VERSION(major, minor) ((uint32_t)(major) << 22 | (uint32_t)(minor) << 12)
+#define WITH(...)                                                                                                      \
+    sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), { __VA_ARGS__ }
+
+static const clq_compiler_facts nvidia = {"cl_khr_icd cl_nv_compiler_options", "OpenCL C 1.2",
+                                          WITH(VERSION(1, 0), VERSION(1, 1), VERSION(1, 2), VERSION(3, 0))};
+static const clq_compiler_facts intel = {"cl_khr_subgroups cl_intel_subgroups", "OpenCL C 1.2",
+                                         WITH(VERSION(1, 0), VERSION(1, 1), VERSION(1, 2), VERSION(3, 0))};
+static const clq_compiler_facts amd = {.extensions = "cl_khr_fp64 cl_khr_subgroups", .c_version = "OpenCL C 2.0"};
+static const clq_compiler_facts amd_told = {"cl_khr_fp64 cl_khr_subgroups cl_khr_fp16", "OpenCL C 1.2",
+                                            WITH(VERSION(1, 2), VERSION(2, 0))};
+static const clq_compiler_facts rusticl = {"cl_khr_subgroups", "OpenCL C 1.2",
+                                           WITH(VERSION(1, 0), VERSION(1, 1), VERSION(1, 2), VERSION(3, 0))};
+/* PoCL 3.1: an OpenCL 3.0 platform whose compiler had no other version than 1.2. */
+static const clq_compiler_facts pocl = {"cl_khr_fp64", "OpenCL C 1.2",
+                                        WITH(VERSION(1, 0), VERSION(1, 1), VERSION(1, 2))};
+static const clq_compiler_facts old = {.extensions = "cl_khr_subgroups", .c_version = "OpenCL C 1.2"};
+static const clq_compiler_facts silent = {.extensions = "", .c_version = ""};
+static const clq_compiler_facts similar = {.extensions = "cl_khr_subgroups_x xcl_khr_subgroups",
+                                           .c_version = "OpenCL C 2.0"};
+
+static void check(const clq_compiler *compiler, const char *own, const char *standard) {
+    char *options = clq_build_options(compiler, 8, own), wanted[64] = "";
+    assert_non_null(options);
+    if (standard[0]) (void)snprintf(wanted, sizeof wanted, " %s ", standard);
+    if (standard[0] ? !strstr(options, wanted) : strstr(options, "-cl-std") != NULL)
+        fail_msg("\"%s\" becomes \"%s\", which should have %s", own, options, standard[0] ? standard : "no -cl-std");
+    assert_non_null(strstr(options, "-cl-denorms-are-zero"));
+    assert_non_null(strstr(options, " -DCLQ_VECTOR=8 "));
+    assert_string_equal(options + strlen(options) - strlen(own), own);
+    clq_free(options);
+}
+
+/* The version that kernels with sub-groups are built for: "" the compiler's default, NULL none, it cannot. Others' is
+ * the default always. */
+static void expect(const clq_compiler_facts *facts, const char *standard) {
+    clq_compiler compiler;
+    clq_compiler_describe(facts, &compiler);
+    assert_int_equal(compiler.sub_groups, standard != NULL);
+    check(&compiler, "-DUSES_SUB_GROUPS", standard ? standard : "");
+    check(&compiler, "-DBM=32 -DUSES_SUB_GROUPS -DGN=8", standard ? standard : "");
+    check(&compiler, "", "");
+    check(&compiler, "-DBM=32 -DUSES_SUB_GROUPS_NOT -DXUSES_SUB_GROUPS", "");
+}
+
+static void test_standard(void **state) {
+    (void)state;
+    expect(&amd, "-cl-std=CL2.0");
+    expect(&amd_told, "-cl-std=CL2.0");
+    expect(&rusticl, "-cl-std=CL3.0");
+    expect(&intel, ""); /* OpenCL C 1.2 and an extension */
+    expect(&nvidia, NULL);
+    expect(&pocl, NULL);
+    expect(&old, NULL);
+    expect(&silent, NULL);
+    expect(&similar, NULL);
+}
+
+static void tells_as_its_driver(clq_device *device, clq_queue *queue) {
+    (void)queue;
+    const clq_device_info *info = clq_device_get_info(device);
+    clq_compiler compiler;
+    clq_compiler_ask(clq_device_id(device), &compiler);
+    assert_string_equal(compiler.sub_group_standard, ""); /* no device here may be told another version */
+    assert_int_equal(compiler.sub_groups, strcmp(info->driver, "intel") == 0);
+}
+
+static void test_devices(void **state) {
+    (void)state;
+    on_each_device(tells_as_its_driver);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_standard), cmocka_unit_test(test_devices)};
+    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}
