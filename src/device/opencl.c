@@ -8,6 +8,10 @@ typedef struct error_name {
     const char *name;
 } error_name;
 
+/* Not in the headers of OpenCL: cl_khr_terminate_context's, and one that NVIDIA's driver returns since long ago and
+ * that has no name (KhronosGroup/OpenCL-Docs#927: a kernel failed while it ran). */
+enum { CONTEXT_TERMINATED = -1121, FAILED_KERNEL_NV = -9999 };
+
 static const error_name error_names[] = {
     {-1, "CL_DEVICE_NOT_FOUND"},
     {-2, "CL_DEVICE_NOT_AVAILABLE"},
@@ -61,7 +65,14 @@ static const error_name error_names[] = {
     {-66, "CL_INVALID_COMPILER_OPTIONS"},
     {-67, "CL_INVALID_LINKER_OPTIONS"},
     {-68, "CL_INVALID_DEVICE_PARTITION_COUNT"},
+    {-69, "CL_INVALID_PIPE_SIZE"},
+    {-70, "CL_INVALID_DEVICE_QUEUE"},
+    {-71, "CL_INVALID_SPEC_ID"},
+    {-72, "CL_MAX_SIZE_RESTRICTION_EXCEEDED"},
     {-1001, "CL_PLATFORM_NOT_FOUND_KHR"},
+    {-1108, "CL_COMMAND_TERMINATED_ITSELF_WITH_FAILURE_ARM"},
+    {CONTEXT_TERMINATED, "CL_CONTEXT_TERMINATED_KHR"},
+    {FAILED_KERNEL_NV, "NVIDIA's error for a kernel that failed, mostly by an illegal access to memory"},
 };
 
 const char *clq_cl_error_name(cl_int error) {
@@ -97,7 +108,8 @@ clq_status clq_fail_on(clq_status status, const clq_device *device, const char *
 
 /* A lost device shows itself by these once its commands run; calls after that may hang. */
 static bool means_lost(cl_int error) {
-    return error == CL_OUT_OF_RESOURCES || error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE;
+    return error == CL_OUT_OF_RESOURCES || error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE ||
+           error == CONTEXT_TERMINATED || error == FAILED_KERNEL_NV;
 }
 
 static clq_status fail_running(clq_device *device, cl_int error, bool lost, const char *format, va_list arguments) {

@@ -201,10 +201,8 @@ static void test_failed_dependency(void **state) {
     on_each_device(failed_dependency);
 }
 
-/* A command that ends with CL_OUT_OF_RESOURCES means a lost device: every call after that fails at once, by name, and
- * nothing hangs. */
-static void test_lost(void **state) {
-    (void)state;
+/* A device on which a command ended so is lost: every call after that fails at once, by name, and nothing hangs. */
+static void lose_by(cl_int error, const char *told) {
     clq_system *system;
     clq_device *device;
     clq_queue *queue, *unset = NULL;
@@ -218,13 +216,13 @@ static void test_lost(void **state) {
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "a", &a));
     CHECK_OK(clq_event_create(device, &gate));
     CHECK_OK(clq_queue_mark(queue, &point));
-    assert_int_equal(clSetUserEventStatus(clq_event_handle(gate), CL_OUT_OF_RESOURCES), CL_SUCCESS);
+    assert_int_equal(clSetUserEventStatus(clq_event_handle(gate), error), CL_SUCCESS);
     CHECK_FAILS(CLQ_DEVICE, clq_event_wait(gate));
-    CHECK_DETAIL("CL_OUT_OF_RESOURCES (-5)");
+    CHECK_DETAIL(told);
     CHECK_DETAIL("pocl:0");
     assert_true(clq_device_lost(device));
     CHECK_FAILS(CLQ_DEVICE, clq_queue_finish(queue));
-    CHECK_DETAIL("CL_OUT_OF_RESOURCES (-5)"); /* the first failure is what is told */
+    CHECK_DETAIL(told); /* the first failure is what is told */
     CHECK_FAILS(CLQ_DEVICE, clq_queue_flush(queue));
     CHECK_FAILS(CLQ_DEVICE, clq_queue_create(device, 0, &unset));
     CHECK_FAILS(CLQ_DEVICE, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "b", &b));
@@ -237,6 +235,32 @@ static void test_lost(void **state) {
     clq_event_destroy(point);
     clq_buffer_destroy(a);
     clq_queue_destroy(queue);
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
+static void test_lost(void **state) {
+    (void)state;
+    lose_by(CL_OUT_OF_RESOURCES, "CL_OUT_OF_RESOURCES (-5)");
+    lose_by(CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE (-2)");
+    lose_by(-1121, "CL_CONTEXT_TERMINATED_KHR (-1121)");
+    lose_by(-9999, "NVIDIA's error for a kernel that failed, mostly by an illegal access to memory (-9999)");
+}
+
+/* A device on which a command merely failed is not. */
+static void test_failed(void **state) {
+    (void)state;
+    clq_system *system;
+    clq_device *device;
+    clq_event *gate;
+    CHECK_OK(clq_system_open(NULL, &system));
+    CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
+    CHECK_OK(clq_event_create(device, &gate));
+    assert_int_equal(clSetUserEventStatus(clq_event_handle(gate), -1108), CL_SUCCESS);
+    CHECK_FAILS(CLQ_DEVICE, clq_event_wait(gate));
+    CHECK_DETAIL("CL_COMMAND_TERMINATED_ITSELF_WITH_FAILURE_ARM (-1108)");
+    assert_false(clq_device_lost(device));
+    clq_event_destroy(gate);
     clq_device_close(device);
     clq_system_close(system);
 }
@@ -277,7 +301,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies), cmocka_unit_test(test_ranges), cmocka_unit_test(test_events),
         cmocka_unit_test(test_wraps),  cmocka_unit_test(test_gates),  cmocka_unit_test(test_failed_dependency),
-        cmocka_unit_test(test_lost),   cmocka_unit_test(test_settle),
+        cmocka_unit_test(test_lost),   cmocka_unit_test(test_failed), cmocka_unit_test(test_settle),
     };
     return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }
