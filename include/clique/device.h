@@ -33,7 +33,7 @@ typedef struct clq_device_info {
     bool host_unified;           /* shares the host's memory */
     bool fine_grain_svm;         /* fine-grained buffer SVM: host and device may both touch it between commands */
     bool fp64;                   /* computes in double */
-    char pci[16];                /* "0000:01:00.0", or "" where the driver does not say */
+    char pci[16];                /* "0000:01:00.0"; "01:00.0" without the domain; "": the driver does not say */
     bool usable;                 /* passed its start-up known-answer test, or was not tested yet */
     char reason[CLQ_REASON_MAX]; /* why it is not usable; "" where it is */
 } clq_device_info;
@@ -67,8 +67,10 @@ typedef struct clq_devices {
 } clq_devices;
 
 /* SPEC: comma-separated indices, types (gpu cpu accelerator all) or driver tags (pocl, pocl:1), each with *K (K
- * replicas) or /K (K sub-devices); "auto": every distinct usable GPU, else the fastest CPU device. Only devices
- * that pass their known-answer test are taken. Errors: ARGUMENT (syntax), NO_DEVICE (matches nothing usable). */
+ * replicas) or /K (K sub-devices); "auto": every distinct usable GPU that is at least a third as fast as the
+ * fastest, else the fastest CPU device. How fast GPUs of different models are takes some 50 ms each to measure, and is
+ * kept with the built programs. Only devices that pass their known-answer test are taken. Errors: ARGUMENT (syntax),
+ * NO_DEVICE (matches nothing usable). */
 CLQ_API clq_status clq_devices_select(clq_system *system, const char *spec, clq_devices *out);
 
 /* One known-answer check of `clique doctor`. */

@@ -1,6 +1,8 @@
-/* The devices that "auto" means: every distinct GPU that works, else the fastest CPU device, else any other. */
+/* The devices that "auto" means: every distinct GPU that works and does not hold the others up, else the fastest CPU
+ * device, else any other. */
 #include "device/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,22 +37,46 @@ static int by_preference(const void *a, const void *b) {
     return x->info.index < y->info.index ? -1 : x->info.index > y->info.index;
 }
 
-/* Drivers that tell no PCI address are compared by name: the second such GPU of a driver is the second of another. */
-static bool same_kind(const clq_device_entry *a, const clq_device_entry *b) {
-    return a->info.type == b->info.type && strcmp(a->info.name, b->info.name) == 0;
+/* ---- one device, seen through two drivers ----
+ *
+ * What one platform lists are different devices, also where their addresses or names are equal: tiles and partitions
+ * of a card have one address, and AMD's driver leaves out the domain. So the second of its kind on a platform can only
+ * be the second of that kind on another. */
+
+/* A recalled list has no platforms yet. */
+static bool same_platform(const clq_device_entry *a, const clq_device_entry *b) {
+    if (a->platform || b->platform) return a->platform == b->platform;
+    return strcmp(a->info.platform, b->info.platform) == 0;
 }
 
-static uint32_t same_before(const clq_system *system, const clq_device_entry *entry) {
+/* "0000:02:00.0" and "02:00.0", whose domain is not known, may be the same. */
+static bool same_address(const char *a, const char *b) {
+    size_t a_length = strlen(a), b_length = strlen(b), length = CLQ_MIN(a_length, b_length);
+    return strcmp(a + a_length - length, b + b_length - length) == 0;
+}
+
+/* By what both drivers tell: the address, or else the name. */
+static bool same_kind(const clq_device_entry *a, const clq_device_entry *b, bool by_address) {
+    if (a->info.type != b->info.type) return false;
+    return by_address ? same_address(a->info.pci, b->info.pci) : strcmp(a->info.name, b->info.name) == 0;
+}
+
+/* How many of the kind of `like` its platform lists before it. */
+static uint32_t same_before(const clq_system *system, const clq_device_entry *like, const clq_device_entry *other,
+                            bool by_address) {
     uint32_t count = 0;
-    for (const clq_device_entry *at = system->entries; at < entry; at++)
-        count += at->platform == entry->platform && same_kind(at, entry);
+    for (const clq_device_entry *at = system->entries; at < like; at++)
+        count += same_platform(at, like) && same_kind(at, other, by_address);
     return count;
 }
 
 static bool same_device(const clq_system *system, const clq_device_entry *a, const clq_device_entry *b) {
-    if (a->info.pci[0] && b->info.pci[0]) return strcmp(a->info.pci, b->info.pci) == 0;
-    return a->platform != b->platform && same_kind(a, b) && same_before(system, a) == same_before(system, b);
+    bool by_address = a->info.pci[0] && b->info.pci[0];
+    if (same_platform(a, b) || !same_kind(a, b, by_address)) return false;
+    return same_before(system, a, b, by_address) == same_before(system, b, a, by_address);
 }
+
+/* ---- choosing ---- */
 
 static clq_status choose(clq_system *system, const clq_device_entry *const *order, uint32_t *out, uint32_t capacity,
                          uint32_t *count) {
@@ -68,6 +94,47 @@ static clq_status choose(clq_system *system, const clq_device_entry *const *orde
     return CLQ_OK;
 }
 
+/* Shares of a batch are equal: with a GPU in the computer's chip beside a card, all wait for it. */
+static const double slowest_part = 1.0 / 3;
+
+static bool are_alike(const clq_system *system, const uint32_t *indices, uint32_t count) {
+    const clq_device_info *first = &system->entries[indices[0]].info;
+    for (uint32_t i = 1; i < count; i++) {
+        const clq_device_info *info = &system->entries[indices[i]].info;
+        if (strcmp(info->name, first->name) != 0 || info->compute_units != first->compute_units ||
+            strcmp(info->driver, first->driver) != 0)
+            return false;
+    }
+    return true;
+}
+
+static clq_status leave_out_slow(clq_system *system, uint32_t *indices, uint32_t *count) {
+    double rates[CLQ_REPLICAS_MAX]; /* NaN: not known */
+    uint32_t best = 0, kept = 0;
+    if (*count < 2 || system->entries[indices[0]].info.type != CLQ_DEVICE_GPU || are_alike(system, indices, *count))
+        return CLQ_OK;
+    for (uint32_t i = 0; i < *count; i++) {
+        CLQ_TRY(clq_system_rate(system, indices[i], &rates[i]));
+        if (!(rates[i] <= rates[best])) best = isnan(rates[i]) ? best : i;
+    }
+    for (uint32_t i = 0; i < *count; i++) {
+        if (!(rates[i] < rates[best] * slowest_part)) {
+            indices[kept++] = indices[i];
+            continue;
+        }
+        char slow[CLQ_LABEL_MAX], fast[CLQ_LABEL_MAX];
+        clq_entry_label(&system->entries[indices[i]], slow, sizeof slow);
+        clq_entry_label(&system->entries[indices[best]], fast, sizeof fast);
+        clq_log(
+            CLQ_LOG_WARNING,
+            "auto leaves out %s: it does %.3g GFLOP/s, less than a third of what %s does (%.3g), which would have to "
+            "wait for it; --devices gpu takes both",
+            slow, rates[i], fast, rates[best]);
+    }
+    *count = kept;
+    return CLQ_OK;
+}
+
 static int by_value(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
@@ -76,11 +143,13 @@ static int by_value(const void *a, const void *b) {
 clq_status clq_select_auto(clq_system *system, uint32_t *out, uint32_t capacity, uint32_t *count) {
     const clq_device_entry **order = clq_alloc(system->count, sizeof *order);
     if (!order) return CLQ_MEMORY;
+    capacity = CLQ_MIN(capacity, (uint32_t)CLQ_REPLICAS_MAX);
     for (size_t i = 0; i < system->count; i++) order[i] = &system->entries[i];
     if (system->count > 1) qsort(order, system->count, sizeof *order, by_preference);
     clq_status status = choose(system, order, out, capacity, count);
     clq_free(order);
     CLQ_TRY(status);
+    CLQ_TRY(leave_out_slow(system, out, count));
     if (*count > 1) qsort(out, *count, sizeof *out, by_value); /* replicas in the table's order */
     return CLQ_OK;
 }

@@ -280,6 +280,12 @@ const char *clq_source_text(const char *file);
 const void *clq_device_mark_programs(const clq_device *device);
 void clq_device_drop_programs(clq_device *device, const void *mark);
 
+/* ---- how fast a device is (peak.c) ---- */
+
+/* The rate of a kernel that multiplies and adds in registers alone, in 1e9 operations/s (a fused one counts two): the
+ * best of some launches. NaN where it computes wrong. */
+clq_status clq_measure_peak(clq_queue *queue, double *gflops);
+
 /* ---- known-answer tests (doctor.c) ---- */
 
 /* The quick ones that a device must pass before it is used: arithmetic, a loop beyond 65,535 iterations, a

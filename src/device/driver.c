@@ -63,26 +63,39 @@ typedef struct topology_amd {
     unsigned char unused[17], bus, device, function;
 } topology_amd;
 
+static bool pci_of_khr(cl_device_id id, char *out, size_t bytes) {
+    cl_uint at[4]; /* domain, bus, device, function */
+    if (!clq_cl_has_extension(id, "cl_khr_pci_bus_info")) return false;
+    if (!clq_cl_device_value(id, CL_DEVICE_PCI_BUS_INFO_KHR, at, sizeof at)) return false;
+    (void)snprintf(out, bytes, "%04x:%02x:%02x.%x", at[0] & 0xffffu, at[1] & 0xffu, at[2] & 0xffu, at[3] & 0xfu);
+    return true;
+}
+
+static bool pci_of_nvidia(cl_device_id id, char *out, size_t bytes) {
+    cl_uint domain = 0, bus = 0, slot = 0; /* slot: device * 8 + function */
+    if (!clq_cl_has_extension(id, "cl_nv_device_attribute_query")) return false;
+    if (!clq_cl_device_value(id, PCI_BUS_NV, &bus, sizeof bus)) return false;
+    if (!clq_cl_device_value(id, PCI_SLOT_NV, &slot, sizeof slot)) return false;
+    bool known = clq_cl_device_value(id, PCI_DOMAIN_NV, &domain, sizeof domain);
+    char prefix[8] = "";
+    if (known) (void)snprintf(prefix, sizeof prefix, "%04x:", domain & 0xffffu);
+    (void)snprintf(out, bytes, "%s%02x:%02x.%x", prefix, bus & 0xffu, (slot >> 3) & 0xffu, slot & 7u);
+    return true;
+}
+
+/* AMD's has no domain, also where there are several and the rest of the address is the same in each (MI300A). */
+static bool pci_of_amd(cl_device_id id, char *out, size_t bytes) {
+    topology_amd at;
+    memset(&at, 0, sizeof at);
+    if (!clq_cl_has_extension(id, "cl_amd_device_attribute_query")) return false;
+    if (!clq_cl_device_value(id, TOPOLOGY_AMD, &at, sizeof at) || at.type != TOPOLOGY_PCIE_AMD) return false;
+    (void)snprintf(out, bytes, "%02x:%02x.%x", at.bus, at.device, at.function & 0xfu);
+    return true;
+}
+
 static void pci_of(cl_device_id id, char *out, size_t bytes) {
     out[0] = '\0';
-    if (clq_cl_has_extension(id, "cl_khr_pci_bus_info")) {
-        cl_uint at[4]; /* domain, bus, device, function */
-        if (clq_cl_device_value(id, CL_DEVICE_PCI_BUS_INFO_KHR, at, sizeof at))
-            (void)snprintf(out, bytes, "%04x:%02x:%02x.%x", at[0] & 0xffffu, at[1] & 0xffu, at[2] & 0xffu,
-                           at[3] & 0xfu);
-    } else if (clq_cl_has_extension(id, "cl_nv_device_attribute_query")) {
-        cl_uint domain = 0, bus = 0, slot = 0; /* slot: device * 8 + function */
-        (void)clq_cl_device_value(id, PCI_DOMAIN_NV, &domain, sizeof domain);
-        if (clq_cl_device_value(id, PCI_BUS_NV, &bus, sizeof bus) &&
-            clq_cl_device_value(id, PCI_SLOT_NV, &slot, sizeof slot))
-            (void)snprintf(out, bytes, "%04x:%02x:%02x.%x", domain & 0xffffu, bus & 0xffu, (slot >> 3) & 0xffu,
-                           slot & 7u);
-    } else if (clq_cl_has_extension(id, "cl_amd_device_attribute_query")) {
-        topology_amd at;
-        memset(&at, 0, sizeof at);
-        if (clq_cl_device_value(id, TOPOLOGY_AMD, &at, sizeof at) && at.type == TOPOLOGY_PCIE_AMD)
-            (void)snprintf(out, bytes, "0000:%02x:%02x.%x", at.bus, at.device, at.function & 0xfu);
-    }
+    (void)(pci_of_khr(id, out, bytes) || pci_of_nvidia(id, out, bytes) || pci_of_amd(id, out, bytes));
 }
 
 static void describe_limits(cl_device_id id, clq_device_info *info) {

@@ -34,6 +34,7 @@ typedef struct clq_device_entry {
     cl_device_id id;
     uint32_t ordinal; /* among the devices of its driver: the 1 of pocl:1 */
     bool tested;
+    double rate; /* clq_system_rate's, once it was asked; 0: it was not */
     _Atomic(clq_device *) tested_device; /* has passed, and is for the first who opens it */
 } clq_device_entry;
 
@@ -56,6 +57,9 @@ void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_in
 clq_status clq_system_test_device(clq_system *system, size_t index);
 /* The device that was opened for the test, once: the caller's. NULL where there is none. */
 clq_device *clq_system_take_tested(clq_system *system, uint32_t index);
+/* About how many 1e9 operations a second the device does (clq_measure_peak), as it was measured first and kept, so that
+ * every run is told the same; NaN where that cannot be known. Opens the device. (rate.c) */
+clq_status clq_system_rate(clq_system *system, uint32_t index, double *gflops);
 /* "pocl:0 (name)" */
 void clq_entry_label(const clq_device_entry *entry, char *out, size_t bytes);
 /* How many equal parts the device can be split into at most; 1 where it cannot be split. */

@@ -254,10 +254,6 @@ enum { CLQ_LOCAL_BLOCK_AUTO = 0xFF, CLQ_LOCAL_BLOCKS = 26 };
 void clq_list_set_local_block(clq_list *list, size_t index);
 size_t clq_list_local_block(const clq_list *list);
 
-/* The rate of a kernel that multiplies and adds in registers alone, in 1e9 operations/s (a fused one counts two): the
- * best of some launches. NaN where it computes wrong. (peak.c) */
-clq_status clq_measure_peak(clq_queue *queue, double *gflops);
-
 /* How 3x3 convolutions are made, with a pooling behind or without: AUTO where known to be faster, and no product
  * variant is forced; WINOGRAD wherever it can be (winograd.h), and where the device passes a trial of it, unless it is
  * a CPU. Per list, before the first op. */

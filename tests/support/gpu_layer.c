@@ -1,10 +1,17 @@
 /* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices whose names begin with CLQ_TEST_GPU look like
  * small GPUs, with work-groups of up to 64 items and, besides their own, the extensions of CLQ_TEST_EXTENSIONS. Their
  * compilers leave CLQ_TEST_FLAW, a piece of text, out of every program, where it is set; it is looked up for each
- * program. */
+ * program.
+ *
+ * The next three hold a word for each device, in the order in which devices were listed; "-", or none, leaves a device
+ * as it is:
+ * CLQ_TEST_PCI    the address, behind the way in which it is told: khr:0001:02:00.0, nv:0001:02:00.0, amd:02:00.0
+ * CLQ_TEST_TAILS  what the name ends in
+ * CLQ_TEST_SLOW   how many times slower the kernel `peak` is: it is run so many times */
 #include "support/opencl_layer.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,28 +24,111 @@ static bool is_disguised(cl_device_id device) {
     return strncmp(name, begin, strlen(begin)) == 0;
 }
 
-/* The driver's extensions and, behind them, others. */
-static cl_int tell_extensions(cl_device_id device, const char *more, size_t bytes, char *out, size_t *needed) {
-    size_t own = 0, all = strlen(more) + 1;
-    cl_int error = driver.clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &own);
-    if (error != CL_SUCCESS) return error;
-    if (needed) *needed = own + all;
-    if (!out) return CL_SUCCESS;
-    if (bytes < own + all) return CL_INVALID_VALUE;
-    error = driver.clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, own, out, NULL);
-    if (error != CL_SUCCESS) return error;
-    size_t length = strlen(out);
-    out[length] = ' ';
-    memcpy(out + length + 1, more, all);
+/* ---- words for single devices ---- */
+
+enum { DEVICES_MOST = 64, WORD_BYTES = 32 };
+
+/* The device's place among all; they are asked first in the order in which they are listed. */
+static unsigned place_of(cl_device_id device) {
+    static cl_device_id known[DEVICES_MOST];
+    unsigned i = 0;
+    while (i + 1 < DEVICES_MOST && known[i] && known[i] != device) i++;
+    known[i] = device;
+    return i;
+}
+
+/* The device's word of the variable; false where it has none. */
+static bool word_of(const char *variable, cl_device_id device, char out[WORD_BYTES]) {
+    const char *at = getenv(variable);
+    for (unsigned i = place_of(device); at && i > 0; i--) {
+        at = strchr(at, ' ');
+        if (at) at++;
+    }
+    return at && sscanf(at, "%31s", out) == 1 && strcmp(out, "-") != 0;
+}
+
+static cl_int tell(const void *value, size_t size, size_t bytes, void *out, size_t *needed) {
+    if (needed) *needed = size;
+    if (out && bytes < size) return CL_INVALID_VALUE;
+    if (out) memcpy(out, value, size);
     return CL_SUCCESS;
+}
+
+/* ---- where they are ---- */
+
+enum { PCI_KHR = 0x410F, PCI_BUS_NV = 0x4008, PCI_SLOT_NV = 0x4009, PCI_DOMAIN_NV = 0x400A, TOPOLOGY_AMD = 0x4037 };
+
+/* The address that it seems to have: domain, bus, device, function. */
+static bool address_of(cl_device_id device, const char *way, cl_uint at[4]) {
+    char word[WORD_BYTES];
+    size_t length = strlen(way);
+    at[0] = 0;
+    if (!word_of("CLQ_TEST_PCI", device, word) || strncmp(word, way, length) != 0 || word[length] != ':') return false;
+    const char *address = word + length + 1;
+    return sscanf(address, "%x:%x:%x.%x", &at[0], &at[1], &at[2], &at[3]) == 4 ||
+           sscanf(address, "%x:%x.%x", &at[1], &at[2], &at[3]) == 3;
+}
+
+static const char *pci_extension(cl_device_id device) {
+    cl_uint at[4];
+    return address_of(device, "khr", at)   ? "cl_khr_pci_bus_info"
+           : address_of(device, "nv", at)  ? "cl_nv_device_attribute_query"
+           : address_of(device, "amd", at) ? "cl_amd_device_attribute_query"
+                                           : NULL;
+}
+
+static bool tell_address(cl_device_id device, cl_device_info what, size_t bytes, void *out, size_t *needed,
+                         cl_int *error) {
+    cl_uint at[4];
+    if (what == PCI_KHR && address_of(device, "khr", at)) {
+        *error = tell(at, sizeof at, bytes, out, needed);
+    } else if (what >= PCI_BUS_NV && what <= PCI_DOMAIN_NV && address_of(device, "nv", at)) {
+        cl_uint value = what == PCI_BUS_NV ? at[1] : what == PCI_SLOT_NV ? at[2] * 8 + at[3] : at[0];
+        *error = tell(&value, sizeof value, bytes, out, needed);
+    } else if (what == TOPOLOGY_AMD && address_of(device, "amd", at)) {
+        struct {
+            cl_uint type;
+            unsigned char unused[17], bus, device, function;
+        } topology = {
+            .type = 1, .bus = (unsigned char)at[1], .device = (unsigned char)at[2], .function = (unsigned char)at[3]};
+        *error = tell(&topology, sizeof topology, bytes, out, needed);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* ---- what they are ---- */
+
+/* A text of the driver's and, behind it, more. */
+static cl_int tell_text(cl_device_id device, cl_device_info what, const char *more, size_t bytes, char *out,
+                        size_t *needed) {
+    char text[16384];
+    cl_int error = driver.clGetDeviceInfo(device, what, sizeof text / 2, text, NULL);
+    if (error != CL_SUCCESS || strlen(more) >= sizeof text / 2) return error;
+    strcat(text, more);
+    return tell(text, strlen(text) + 1, bytes, out, needed);
+}
+
+static cl_int tell_extensions(cl_device_id device, size_t bytes, void *out, size_t *needed) {
+    const char *more = getenv("CLQ_TEST_EXTENSIONS"), *pci = pci_extension(device);
+    char both[1024];
+    (void)snprintf(both, sizeof both, " %s %s", more ? more : "", pci ? pci : "");
+    return tell_text(device, CL_DEVICE_EXTENSIONS, both, bytes, out, needed);
 }
 
 static cl_int CL_API_CALL disguised_clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t bytes, void *out,
                                                     size_t *needed) {
-    const char *more = getenv("CLQ_TEST_EXTENSIONS");
-    if (what == CL_DEVICE_EXTENSIONS && more && is_disguised(device))
-        return tell_extensions(device, more, bytes, out, needed);
-    cl_int error = driver.clGetDeviceInfo(device, what, bytes, out, needed);
+    char tail[WORD_BYTES];
+    cl_int error;
+    (void)place_of(device);
+    if (is_disguised(device)) {
+        if (what == CL_DEVICE_EXTENSIONS) return tell_extensions(device, bytes, out, needed);
+        if (what == CL_DEVICE_NAME && word_of("CLQ_TEST_TAILS", device, tail))
+            return tell_text(device, what, tail, bytes, out, needed);
+        if (tell_address(device, what, bytes, out, needed, &error)) return error;
+    }
+    error = driver.clGetDeviceInfo(device, what, bytes, out, needed);
     if (error != CL_SUCCESS || !out || !is_disguised(device)) return error;
     if (what == CL_DEVICE_TYPE) memcpy(out, &(cl_device_type){CL_DEVICE_TYPE_GPU}, sizeof(cl_device_type));
     if (what == CL_DEVICE_MAX_WORK_GROUP_SIZE) memcpy(out, &(size_t){GROUP_MOST}, sizeof(size_t));
@@ -71,7 +161,23 @@ static cl_program CL_API_CALL flawed_clCreateProgramWithSource(cl_context contex
     return program;
 }
 
+static cl_int CL_API_CALL slow_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims,
+                                                      const size_t *offset, const size_t *global, const size_t *local,
+                                                      cl_uint count, const cl_event *wait, cl_event *event) {
+    cl_device_id device = NULL;
+    char name[64] = "", word[WORD_BYTES];
+    (void)driver.clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL);
+    (void)driver.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
+    long times = strcmp(name, "peak") == 0 && word_of("CLQ_TEST_SLOW", device, word) ? atol(word) : 1;
+    for (; times > 1; times--) {
+        cl_int error = driver.clEnqueueNDRangeKernel(queue, kernel, dims, offset, global, local, count, wait, NULL);
+        if (error != CL_SUCCESS) return error;
+    }
+    return driver.clEnqueueNDRangeKernel(queue, kernel, dims, offset, global, local, count, wait, event);
+}
+
 static void override_calls(void) {
+    layer.clEnqueueNDRangeKernel = slow_clEnqueueNDRangeKernel;
     layer.clGetDeviceInfo = disguised_clGetDeviceInfo;
     layer.clCreateProgramWithSource = flawed_clCreateProgramWithSource;
 }

@@ -1,5 +1,5 @@
 /* The rate at which a device multiplies and adds at best: in registers alone (peak in cl/bench.cl). */
-#include "ops/ops.h"
+#include "device/device.h"
 
 #include <math.h>
 
