@@ -65,3 +65,11 @@ kernel void random_words(global uint4 *out, ulong key, ulong high) {
 }
 
 kernel void add_words(global uint *words, uint add) { words[get_global_id(0)] += add; }
+
+/* Lines of `line` words, by fours: what is in the first is answered in the second, and the answers are added up in the
+ * fourth. The third is not touched. */
+kernel void answer_lines(global uint *words, uint line, uint round) {
+    uint i = (uint)get_global_id(0), at = i / line * 4 * line + i % line, answer = words[at] * 3 + round;
+    words[at + line] = answer;
+    words[at + 3 * line] += answer;
+}

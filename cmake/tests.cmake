@@ -116,6 +116,12 @@ set_target_properties(clq_strict_layer PROPERTIES PREFIX "" C_VISIBILITY_PRESET 
 foreach(target test_device_strict_layer test_comm_strict)
   add_dependencies(${target} clq_strict_layer)
 endforeach()
+# And one whose devices' caches are not coherent with the host's.
+add_library(clq_stale_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/stale_layer.c)
+clq_compile_options(clq_stale_layer)
+target_include_directories(clq_stale_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+set_target_properties(clq_stale_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_dependencies(test_device_coherence clq_stale_layer clq_gpu_layer)
 
 # The commands with allocations and OpenCL calls that fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)

@@ -18,17 +18,20 @@ static void trial_close(trial *t) {
     clq_buffer_destroy(t->out);
 }
 
-/* Every device is tested when it is opened first: the kernels of those checks are a program of their own. */
-static const char at_start[] = "integers floats long_loop group_sum", later[] = "vectors random_words";
+clq_status clq_check_kernel(clq_device *device, const char *function, clq_kernel **out) {
+    static const char at_start[] = "integers floats long_loop group_sum add_words answer_lines",
+                      later[] = "vectors random_words";
+    const clq_program_wish program = {
+        .file = "selftest", .options = "", .kernels = strstr(at_start, function) ? at_start : later};
+    return clq_kernel_create_among(device, &program, function, out);
+}
 
 static clq_status trial_open(clq_queue *queue, const char *function, const void *in, size_t in_bytes, size_t out_bytes,
                              trial *t) {
     clq_device *device = clq_queue_device(queue);
-    const clq_program_wish program = {
-        .file = "selftest", .options = "", .kernels = strstr(at_start, function) ? at_start : later};
     *t = (trial){.queue = queue};
     clq_status status;
-    CLQ_TRY_OR(fail, status, clq_kernel_create_among(device, &program, function, &t->kernel));
+    CLQ_TRY_OR(fail, status, clq_check_kernel(device, function, &t->kernel));
     CLQ_TRY_OR(fail, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, out_bytes, "a known-answer test", &t->out));
     if (in_bytes > 0) {
         CLQ_TRY_OR(fail, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, in_bytes, "a known-answer test", &t->in));

@@ -184,6 +184,12 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
         return status;
     }
     device->context = context;
+    /* A processor's own memory need not be tested: collectives on it would have to wait for a compiler. */
+    if (info.fine_grain_svm && info.type != CLQ_DEVICE_CPU) status = clq_device_test_host_memory(device);
+    if (status != CLQ_OK) {
+        clq_device_close(device);
+        return status;
+    }
     *out = device;
     return CLQ_OK;
 }
@@ -211,6 +217,11 @@ const char *clq_device_label(const clq_device *device) { return device->label; }
 cl_context clq_device_context(const clq_device *device) { return device->context; }
 
 cl_device_id clq_device_id(const clq_device *device) { return device->id; }
+
+void clq_device_distrust_host_memory(clq_device *device, const char *reason) {
+    clq_log(CLQ_LOG_WARNING, "%s is used as if its memory were not the host's: %s", device->label, reason);
+    device->info.host_unified = device->info.fine_grain_svm = false;
+}
 
 bool clq_device_same_context(const clq_device *a, const clq_device *b) { return a->context == b->context; }
 

@@ -60,6 +60,9 @@ cl_device_id clq_device_id(const clq_device *device);
 /* Whether the device failed in a way that means it is gone: every further call on it fails with DEVICE at once and
  * nothing of it is released, since a driver may hang on that. */
 bool clq_device_lost(const clq_device *device);
+/* From now on the device is used as one with memory of its own, which the host does not see, for this reason: what it
+ * says of itself was found wrong. Before anything is made on it. */
+void clq_device_distrust_host_memory(clq_device *device, const char *reason);
 bool clq_device_same_context(const clq_device *a, const clq_device *b);
 /* How kernels are to be written for it: register tiles with explicit vectors, or work-groups with local memory. */
 typedef enum clq_kernel_family { CLQ_FAMILY_TILE, CLQ_FAMILY_LOCAL } clq_kernel_family;
@@ -289,7 +292,8 @@ clq_status clq_measure_peak(clq_queue *queue, double *gflops);
 /* ---- known-answer tests (doctor.c) ---- */
 
 /* The quick ones that a device must pass before it is used: arithmetic, a loop beyond 65,535 iterations, a
- * barrier with local memory, copies. *ok and reason tell; the status is for failures of the test itself. */
+ * barrier with local memory, copies, memory that is the host's too. *ok and reason tell; the status is for failures of
+ * the test itself. */
 clq_status clq_device_self_test(clq_device *device, bool *ok, char *reason, size_t reason_bytes);
 /* All of the device layer's checks, for `clique doctor`; up to capacity rows. The layers above add theirs. */
 clq_status clq_device_checks(clq_device *device, clq_check *rows, size_t capacity, size_t *count);

@@ -17,7 +17,7 @@ static const check_row check_rows[] = {
     {"copies", clq_check_copies, true},
     {"fills", clq_check_fills, false},
     {"offsets", clq_check_offsets, false},
-    {"host memory", clq_check_host_memory, false},
+    {"host memory", clq_check_host_memory, true},
 };
 
 void clq_verdict_wrong(clq_verdict *verdict, const char *format, ...) {
@@ -39,6 +39,14 @@ static clq_status run_check(clq_device *device, const check_row *row, clq_verdic
     if (status == CLQ_MEMORY || status == CLQ_SYSTEM) return status;
     clq_verdict_wrong(out, "%s", clq_error_detail());
     return CLQ_OK;
+}
+
+clq_status clq_device_test_host_memory(clq_device *device) {
+    static const check_row row = {"host memory", clq_check_host_memory, true};
+    clq_verdict verdict;
+    CLQ_TRY(run_check(device, &row, &verdict));
+    if (verdict.ok) return CLQ_OK;
+    return clq_fail(CLQ_DEVICE, "%s: start-up test, %s: %s", clq_device_label(device), row.name, verdict.detail);
 }
 
 clq_status clq_device_self_test(clq_device *device, bool *ok, char *reason, size_t reason_bytes) {

@@ -34,7 +34,7 @@ typedef struct clq_device_entry {
     cl_device_id id;
     uint32_t ordinal; /* among the devices of its driver: the 1 of pocl:1 */
     bool tested;
-    double rate; /* clq_system_rate's, once it was asked; 0: it was not */
+    double rate;                         /* clq_system_rate's, once it was asked; 0: it was not */
     _Atomic(clq_device *) tested_device; /* has passed, and is for the first who opens it */
 } clq_device_entry;
 
@@ -162,6 +162,9 @@ char *clq_wanted_source(const char *text, const char *kernels);
 /* The next kernel's definition at or behind `at`, the begin of a line: its name, and where its last line ends. NULL:
  * there is none. */
 const char *clq_next_kernel(const char *at, const char **name, size_t *length, const char **end);
+
+/* The part of the self-test that a caller's device needs: whether its memory is the host's as it says. (doctor.c) */
+clq_status clq_device_test_host_memory(clq_device *device);
 
 /* Releases the program table, saving what the cache does not hold yet. */
 void clq_programs_close(clq_device *device);

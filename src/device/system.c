@@ -156,6 +156,10 @@ clq_status clq_system_test_device(clq_system *system, size_t index) {
     clq_device *device = NULL;
     clq_status status = clq_device_open(system, (clq_device_choice){(uint32_t)index, 0, 1}, &device);
     if (status == CLQ_OK) status = clq_device_self_test(device, &ok, reason, sizeof reason);
+    if (status == CLQ_OK) { /* the test may have found that its memory is not to be used as the host's */
+        entry->info.host_unified = device->info.host_unified;
+        entry->info.fine_grain_svm = device->info.fine_grain_svm;
+    }
     if (status == CLQ_OK && ok)
         atomic_store(&entry->tested_device, device); /* most likely it is opened next: with a compiler that is warm */
     else
