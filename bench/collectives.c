@@ -309,8 +309,7 @@ static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
     clq_bench_put_count(&row, "ranks", b->n);
     clq_bench_put_count(&row, "agg_iters", o->aggregated);
     clq_bench_put(&row, "in_place", json_boolean(b->in_place));
-    clq_bench_put(&row, "time_us",
-                  json_pack("{s:f, s:f, s:f}", "min", f->times.min_us, "p50", f->times.p50_us, "p99", f->times.p99_us));
+    clq_bench_put_times(&row, &f->times);
     clq_bench_put_number(&row, "algbw_gbps", f->algbw);
     clq_bench_put_number(&row, "busbw_gbps", f->busbw);
     if (o->check)
@@ -318,7 +317,6 @@ static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
     else
         clq_bench_put(&row, "wrong", json_null());
     clq_bench_put_limit(&row, "gbps", f->busbw, f->limit);
-    if (f->wrong > 0) b->run->wrong_rows++;
     return clq_bench_add(b->run, &row);
 }
 

@@ -122,6 +122,11 @@ clq_compile_options(clq_stale_layer)
 target_include_directories(clq_stale_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(clq_stale_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(test_device_coherence clq_stale_layer clq_gpu_layer)
+# And one that tells odd names of devices, and reads wrong. The checks of the command line name it by its path.
+add_library(clq_odd_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/odd_layer.c)
+clq_compile_options(clq_odd_layer)
+target_include_directories(clq_odd_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+set_target_properties(clq_odd_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
 # The commands with allocations and OpenCL calls that fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)

@@ -5,15 +5,18 @@ usage: check_bench.py BIN_FOLDER     (the environment chooses the OpenCL drivers
 """
 import csv
 import json
+import os
 import pathlib
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
+LAYER = BIN.resolve().parent / "tests" / "clq_odd_layer.so"
 TWO = ["--devices", "pocl:0,pocl:1"]
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "models"
 LENET, CNN3X3 = MODELS / "lenet5.json", MODELS / "cnn3x3.json"
@@ -446,6 +449,32 @@ class Bench(unittest.TestCase):
         self.assertEqual(sum(line.startswith("pocl:0 ") for line in shown), len(rows), "what is told is kept")
         errors = [line for line in shown if line.startswith("clique: error: ")]
         self.assertEqual(errors, [f"clique: error: interrupted after {len(rows)} row{'s' if len(rows) > 1 else ''}\n"])
+
+    def run_odd(self, name, *args, **environment):
+        """With devices as tests/support/odd_layer.c makes them; what they cache stays apart."""
+        odd = {"OPENCL_LAYERS": str(LAYER), "CLIQUE_CACHE_DIR": str(self.folder / "cache")} | environment
+        return subprocess.run([CLIQUE, "bench", name, *map(str, args)], capture_output=True, env=os.environ | odd, timeout=240)
+
+    def test_wrong_rows_are_counted_once(self):
+        result = self.run_odd("all_reduce", *TWO, "-b", 5000, "-e", 5000, "-n", 1, "-w", 0, "--json", self.folder / "wrong.json",
+                              CLQ_TEST_WRONG_READ="5000")
+        rows = json.loads((self.folder / "wrong.json").read_text())["rows"]
+        self.assertEqual([r["wrong"] for r in rows], [2, 2], "a value on each rank")
+        self.assertEqual(result.returncode, 4)
+        self.assertIn(b"clique: error: 2 rows with wrong data", result.stderr)
+
+    def test_a_sweep_of_a_million_million_sizes_begins_at_once(self):
+        process = subprocess.Popen([CLIQUE, "bench", "all_reduce", *TWO, "-b", "0", "-e", "1024G", "-i", "1", "-n", "1", "-w", "0"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        watch = threading.Timer(120, process.kill)  # counting all sizes one by one takes ten times as long
+        watch.start()
+        with process:
+            while not process.stdout.readline().split()[:1] == ["0"] and process.poll() is None:
+                pass
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+        watch.cancel()
+        self.assertEqual(process.returncode, 130, "the first size was measured, and Ctrl-C ended the sweep")
 
     def test_wrong_usage(self):
         for wrong in (["-b", "x"], ["-b", "4X"], ["-b", ""], ["-b", "K"], ["-e", "-1"], ["-f", 1], ["-i", 0], ["-b", 0], ["-b", "2M", "-e", "1M"],
