@@ -1,21 +1,27 @@
 #include "base/base.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct clq_file_writer {
-    char *path;   /* what the caller named, for messages */
-    char *target; /* where it will be: behind symbolic links, which stay */
-    char *folder; /* of the target */
+    char *path;         /* what the caller named, for messages */
+    char *target;       /* where it will be: behind symbolic links, which stay */
+    char *folder;       /* of the target */
+    struct stat before; /* of the target */
+    bool replaces;      /* there is a file at the target */
     char *temporary;
     int fd;
     clq_error error; /* of the first put that failed */
 };
+
+/* ---- the target -------------------------------------------------------------------------------------------------- */
 
 static void release(clq_file_writer *writer) {
     if (!writer) return;
@@ -30,19 +36,47 @@ static void release(clq_file_writer *writer) {
     clq_free(writer);
 }
 
-/* A rename would replace a device or pipe by a file, and a folder cannot be replaced: only files
- * are. */
-static clq_status find_target(clq_file_writer *writer) {
-    struct stat info;
-    char *resolved = NULL;
-    if (stat(writer->path, &info) == 0) {
-        if (!S_ISREG(info.st_mode))
-            return clq_fail(CLQ_WRITE, "%s: cannot write: exists and is not a regular file", writer->path);
-        resolved = realpath(writer->path, NULL);
+/* The path that a link at `path` leads to; a relative one begins in the link's folder. NULL: no memory. */
+static char *path_behind(const char *path, const char *link) {
+    const char *slash = strrchr(path, '/');
+    if (link[0] == '/' || !slash) return clq_strdup(link);
+    return clq_strprintf("%.*s%s", (int)(slash + 1 - path), path, link);
+}
+
+/* Follows links one by one: the last of them may lead to where no file is yet, which realpath does not give. */
+static clq_status follow_links(clq_file_writer *writer) {
+    enum { LINKS_MAX = 40 }; /* as Linux has it */
+    char link[PATH_MAX];
+    ssize_t length;
+    writer->target = clq_strdup(writer->path);
+    for (int links = 0; writer->target && (length = readlink(writer->target, link, sizeof link - 1)) >= 0; links++) {
+        if (links == LINKS_MAX) return clq_fail(CLQ_WRITE, "%s: cannot write: %s", writer->path, strerror(ELOOP));
+        link[length] = '\0';
+        char *behind = path_behind(writer->target, link);
+        clq_free(writer->target);
+        writer->target = behind;
     }
-    writer->target = clq_strdup(resolved ? resolved : writer->path);
-    free(resolved);
-    if (!writer->target) return CLQ_MEMORY;
+    return writer->target ? CLQ_OK : CLQ_MEMORY;
+}
+
+/* A rename would replace a device or pipe by a file, and a folder cannot be replaced: only files are. */
+static clq_status check_target(clq_file_writer *writer) {
+    struct stat named;
+    if (stat(writer->path, &named) != 0) return CLQ_OK;
+    if (!S_ISREG(named.st_mode))
+        return clq_fail(CLQ_WRITE, "%s: cannot write: exists and is not a regular file", writer->path);
+    /* The links in /proc/self/fd may tell a name that the file does not have any more. */
+    if (stat(writer->target, &writer->before) != 0 || writer->before.st_ino != named.st_ino ||
+        writer->before.st_dev != named.st_dev)
+        return clq_fail(CLQ_WRITE, "%s: cannot write: it is not at %s, where the link leads", writer->path,
+                        writer->target);
+    writer->replaces = true;
+    return CLQ_OK;
+}
+
+static clq_status find_target(clq_file_writer *writer) {
+    CLQ_TRY(follow_links(writer));
+    CLQ_TRY(check_target(writer));
     const char *slash = strrchr(writer->target, '/');
     if (!(slash ? slash[1] : writer->target[0]))
         return clq_fail(CLQ_WRITE, "\"%s\": cannot write: names no file", writer->path);
@@ -55,22 +89,83 @@ static clq_status find_target(clq_file_writer *writer) {
     return writer->folder ? CLQ_OK : CLQ_MEMORY;
 }
 
-/* The temporary file's name does not grow with the target's, which may be as long as names can be. */
+/* The new file gets the permissions of the one that it replaces, and its owner and group where this process may give
+ * them. A group that it may not give had rights that this process's own group must not get. */
+static clq_status keep_permissions(const clq_file_writer *writer) {
+    const struct stat *before = &writer->before;
+    mode_t mode = before->st_mode & 0777;
+    struct stat now;
+    if (fstat(writer->fd, &now) != 0)
+        return clq_fail(CLQ_WRITE, "%s: cannot examine: %s", writer->path, strerror(errno));
+    bool same = now.st_uid == before->st_uid && now.st_gid == before->st_gid;
+    if (!same && fchown(writer->fd, before->st_uid, before->st_gid) != 0 &&
+        fchown(writer->fd, (uid_t)-1, before->st_gid) != 0)
+        mode = (mode & ~(mode_t)070) | (mode & 07) << 3;
+    if ((now.st_mode & 0777) != mode && fchmod(writer->fd, mode) != 0)
+        return clq_fail(CLQ_WRITE, "%s: cannot set its permissions: %s", writer->path, strerror(errno));
+    return CLQ_OK;
+}
+
+/* ---- the temporary file ------------------------------------------------------------------------------------------ */
+
+/* A writer holds a lock on its temporary file as long as it lives, and the kernel ends the lock with the process. So a
+ * temporary file that another process can lock was left by a writer that was killed, on this machine or, where the file
+ * system has locks across machines, on another. */
+
+static bool is_temporary(const char *name) {
+    long process;
+    unsigned number;
+    int end = 0;
+    return sscanf(name, ".clique-%ld-%u.part%n", &process, &number, &end) == 2 && end > 0 && name[end] == '\0';
+}
+
+static void remove_if_left(int folder, const char *name) {
+    int fd = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(folder, name, 0);
+    close(fd);
+}
+
+/* What cannot be listed, locked or removed stays: it harms nobody's work. */
+static void remove_left_temporaries(const char *folder) {
+    DIR *listing = opendir(folder);
+    if (!listing) return;
+    for (const struct dirent *entry; (entry = readdir(listing));)
+        if (is_temporary(entry->d_name)) remove_if_left(dirfd(listing), entry->d_name);
+    closedir(listing);
+}
+
+/* False where another process took the new file for one that was left, and has removed it or is about to. On a file
+ * system without locks nothing is removed by anybody. */
+static bool claim(int fd) {
+    struct stat info;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+    return fstat(fd, &info) != 0 || info.st_nlink > 0;
+}
+
+/* Its name does not grow with the target's, which may be as long as names can be. What replaces a file is its owner's
+ * alone until it has that file's permissions. */
 static clq_status open_temporary(clq_file_writer *writer) {
     static atomic_uint number;
     for (int attempt = 0;; attempt++) {
         clq_free(writer->temporary);
         writer->temporary =
-            clq_strprintf("%s/.clique-%ld-%u.tmp", writer->folder, (long)getpid(), atomic_fetch_add(&number, 1));
+            clq_strprintf("%s/.clique-%ld-%u.part", writer->folder, (long)getpid(), atomic_fetch_add(&number, 1));
         if (!writer->temporary) return CLQ_MEMORY;
-        writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (writer->fd >= 0) return CLQ_OK;
-        if (errno == EINTR) continue;
-        if (errno != EEXIST || attempt == 100) /* left by a killed process with the same number */
+        int fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, writer->replaces ? 0600 : 0666);
+        if (fd >= 0 && claim(fd)) {
+            writer->fd = fd;
+            return CLQ_OK;
+        }
+        if (fd >= 0)
+            close(fd);
+        else if (errno != EINTR && (errno != EEXIST || attempt == 100)) /* a process of that number left the file */
             return clq_fail(CLQ_WRITE, "%s: cannot create a file in %s: %s", writer->path, writer->folder,
                             strerror(errno));
     }
 }
+
+/* ---- the writer -------------------------------------------------------------------------------------------------- */
 
 clq_status clq_file_writer_open(const char *path, clq_file_writer **out) {
     clq_file_writer *writer = clq_alloc(1, sizeof(*writer));
@@ -80,6 +175,7 @@ clq_status clq_file_writer_open(const char *path, clq_file_writer **out) {
     writer->path = clq_strdup(path);
     if (!writer->path) goto fail;
     CLQ_TRY_OR(fail, status, find_target(writer));
+    remove_left_temporaries(writer->folder);
     CLQ_TRY_OR(fail, status, open_temporary(writer));
     *out = writer;
     return CLQ_OK;
@@ -138,6 +234,7 @@ static clq_status sync_folder(const clq_file_writer *writer) {
 
 static clq_status commit(clq_file_writer *writer) {
     CLQ_TRY(clq_error_raise(&writer->error));
+    if (writer->replaces) CLQ_TRY(keep_permissions(writer));
     if (sync_file(writer->fd) != 0) return clq_fail(CLQ_WRITE, "%s: cannot sync: %s", writer->path, strerror(errno));
     if (rename(writer->temporary, writer->target) != 0)
         return clq_fail(CLQ_WRITE, "%s: cannot put it in place: %s", writer->path, strerror(errno));

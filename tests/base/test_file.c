@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 /* What the kernel is to answer instead of doing its work: the library's calls come through here. */
 static struct {
@@ -160,6 +162,20 @@ static char *within(const char *folder, const char *name) {
     return path;
 }
 
+/* The path of the one file in a folder that a writer has begun. */
+static const char *only_temporary(const char *folder) {
+    static char path[1024];
+    DIR *listing = opendir(folder);
+    assert_non_null(listing);
+    path[0] = '\0';
+    for (struct dirent *entry; (entry = readdir(listing));)
+        if (strncmp(entry->d_name, ".clique-", 8) == 0)
+            snprintf(path, sizeof(path), "%.500s/%.500s", folder, entry->d_name);
+    closedir(listing);
+    assert_true(path[0] != '\0');
+    return path;
+}
+
 static void appears_whole(void **state) {
     (void)state;
     char *folder = own_folder("whole"), *path = within(folder, "f");
@@ -308,16 +324,106 @@ static void targets(void **state) {
     assert_int_equal(files_count(folder), 4);
 }
 
-static void a_leftover_is_no_obstacle(void **state) {
+static void permissions_stay(void **state) {
     (void)state;
-    char *folder = own_folder("leftover");
-    for (unsigned i = 0; i < 40; i++) { /* whatever this process would use next, a killed one left it */
+    static const mode_t modes[] = {0600, 0640, 0644, 0664, 0444, 0400};
+    char *folder = own_folder("permissions"), *path = within(folder, "f");
+    files_put("permissions/f", "old", 3);
+    for (size_t i = 0; i < CLQ_COUNT_OF(modes); i++) {
+        struct stat info, meanwhile;
+        clq_file_writer *writer;
+        assert_int_equal(chmod(path, modes[i]), 0);
+        assert_ok(clq_file_writer_open(path, &writer));
+        assert_ok(clq_file_writer_put(writer, "secret", 6));
+        assert_int_equal(stat(only_temporary(folder), &meanwhile), 0);
+        assert_int_equal(meanwhile.st_mode & 0077, 0); /* nobody else reads it before it has its permissions */
+        assert_ok(clq_file_writer_commit(writer));
+        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(info.st_mode & 07777, modes[i]);
+    }
+}
+
+static void links_stay(void **state) {
+    (void)state;
+    struct stat info;
+    char *folder = own_folder("links");
+    assert_ok(clq_make_folder(files_path("links/inner")));
+    assert_int_equal(symlink("inner/to", files_path("links/first")), 0); /* a link to a link to no file */
+    assert_int_equal(symlink("../missing", files_path("links/inner/to")), 0);
+    assert_ok(save(within(folder, "first")));
+    assert_int_equal(lstat(files_path("links/first"), &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(lstat(files_path("links/inner/to"), &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(lstat(files_path("links/missing"), &info), 0);
+    assert_true(S_ISREG(info.st_mode));
+    expect_content(files_path("links/missing"), "new content");
+    assert_int_equal(symlink(files_path("links/absolute"), files_path("links/second")), 0);
+    assert_ok(save(within(folder, "second")));
+    expect_content(files_path("links/absolute"), "new content");
+    assert_int_equal(symlink("no-folder/f", files_path("links/nowhere")), 0);
+    assert_fails(CLQ_WRITE, "links/no-folder", save(within(folder, "nowhere")));
+    assert_int_equal(symlink("circle", files_path("links/circle")), 0);
+    assert_fails(CLQ_WRITE, "links/circle", save(within(folder, "circle")));
+    assert_int_equal(lstat(files_path("links/circle"), &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(files_count(folder), 7);
+}
+
+/* A process that is killed between two puts. */
+static void leave_temporary(const char *path) {
+    pid_t child = fork();
+    if (child == 0) {
+        clq_file_writer *writer;
+        if (clq_file_writer_open(path, &writer) == CLQ_OK && clq_file_writer_put(writer, "half", 4) == CLQ_OK)
+            raise(SIGKILL);
+        _exit(1);
+    }
+    int end;
+    assert_int_equal(waitpid(child, &end, 0), child);
+    assert_true(WIFSIGNALED(end) && WTERMSIG(end) == SIGKILL);
+}
+
+static void what_a_killed_writer_leaves_is_removed(void **state) {
+    (void)state;
+    char *folder = own_folder("killed"), *path = within(folder, "f");
+    files_put("killed/.clique-notes", "", 0); /* not a name that writers make */
+    files_put("killed/.clique-1-2.part.gz", "", 0);
+    leave_temporary(path);
+    leave_temporary(path);
+    assert_true(files_count(folder) > 2);
+    clq_file_writer *alive;
+    assert_ok(clq_file_writer_open(files_path("killed/other"), &alive));
+    assert_int_equal(files_count(folder), 3);
+    assert_ok(save(path)); /* and what a living writer has begun stays */
+    assert_ok(clq_file_writer_put(alive, "abc", 3));
+    assert_ok(clq_file_writer_commit(alive));
+    expect_content(files_path("killed/other"), "abc");
+    assert_int_equal(files_count(folder), 4);
+}
+
+/* Files of a process with the same number on another machine, which still writes them. */
+static void a_taken_name_is_no_obstacle(void **state) {
+    (void)state;
+    char *folder = own_folder("taken");
+    clq_file_writer *writer;
+    assert_ok(clq_file_writer_open(within(folder, "f"), &writer));
+    unsigned last;
+    assert_int_equal(sscanf(strrchr(only_temporary(folder), '-'), "-%u.part", &last), 1);
+    clq_file_writer_cancel(writer);
+    int held[60];
+    for (unsigned i = 0; i < CLQ_COUNT_OF(held); i++) { /* the names that this process would use next */
         char name[64];
-        snprintf(name, sizeof(name), "leftover/.clique-%ld-%u.tmp", (long)getpid(), i);
-        files_put(name, "", 0);
+        snprintf(name, sizeof(name), "taken/.clique-%ld-%u.part", (long)getpid(), last + 1 + i);
+        held[i] = open(files_put(name, "", 0), O_WRONLY);
+        assert_true(held[i] >= 0);
+        assert_int_equal(flock(held[i], LOCK_EX | LOCK_NB), 0);
     }
     assert_ok(save(within(folder, "f")));
-    assert_int_equal(files_count(folder), 41);
+    assert_int_equal(files_count(folder), 61);
+    for (unsigned i = 0; i < CLQ_COUNT_OF(held); i++) close(held[i]);
+    assert_ok(save(within(folder, "f")));
+    assert_int_equal(files_count(folder), 1);
 }
 
 static clq_status read_back(void *path) {
@@ -350,7 +456,10 @@ int main(void) {
         cmocka_unit_test_teardown(a_failed_put_is_remembered, heal),
         cmocka_unit_test(a_real_limit),
         cmocka_unit_test(targets),
-        cmocka_unit_test(a_leftover_is_no_obstacle),
+        cmocka_unit_test(permissions_stay),
+        cmocka_unit_test(links_stay),
+        cmocka_unit_test(what_a_killed_writer_leaves_is_removed),
+        cmocka_unit_test(a_taken_name_is_no_obstacle),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, files_begin, files_end);
