@@ -101,24 +101,29 @@ static clq_status source_of(json_t *layer, const char *path, const char **out) {
     return CLQ_OK;
 }
 
-/* The index of the layer that reads `name`. */
-static clq_status reader_of(json_t *layers, const char *name, size_t *out) {
-    size_t found = SIZE_MAX;
-    for (size_t i = 0; i < json_array_size(layers); i++) {
+/* The index of the layer that reads each layer, by the name of the one that is read. Caller: json_decref. */
+static clq_status index_readers(json_t *layers, json_t **out) {
+    json_t *readers = json_object();
+    clq_status status = readers ? CLQ_OK : clq_fail(CLQ_MEMORY, "config.layers: out of memory");
+    for (size_t i = 0; i < json_array_size(layers) && status == CLQ_OK; i++) {
         json_t *layer = json_array_get(layers, i);
         char path[64];
         const char *source;
         if (strcmp(class_of(layer), "InputLayer") == 0) continue;
         snprintf(path, sizeof path, "config.layers[%zu]", i);
-        CLQ_TRY(source_of(layer, path, &source));
-        if (strcmp(source, name) != 0) continue;
-        if (found != SIZE_MAX)
-            return clq_fail(CLQ_UNSUPPORTED, "config.layers: '%.80s' is read by two layers; the model must be a chain",
-                            name);
-        found = i;
+        status = source_of(layer, path, &source);
+        if (status != CLQ_OK) break;
+        if (json_object_get(readers, source))
+            status = clq_fail(CLQ_UNSUPPORTED,
+                              "config.layers: '%.80s' is read by two layers; the model must be a chain", source);
+        else if (json_object_set_new(readers, source, json_integer((json_int_t)i)) != 0)
+            status = clq_fail(CLQ_MEMORY, "config.layers: out of memory");
     }
-    *out = found;
-    return CLQ_OK;
+    if (status == CLQ_OK)
+        *out = readers;
+    else
+        json_decref(readers);
+    return status;
 }
 
 static clq_status find_input(json_t *layers, size_t *out) {
@@ -155,9 +160,24 @@ static clq_status check_classes(json_t *layers) {
     return CLQ_OK;
 }
 
+/* Adds the layers behind the one at `at`, each the reader of the one before it. */
+static clq_status add_chain(clq_model *model, json_t *layers, json_t *readers, size_t at, clq_tensor *x) {
+    size_t count = json_array_size(layers), added = 1;
+    json_t *reader;
+    for (; (reader = json_object_get(readers, name_of(json_array_get(layers, at)))); added++) {
+        char path[64];
+        at = (size_t)json_integer_value(reader);
+        snprintf(path, sizeof path, "config.layers[%zu]", at);
+        CLQ_TRY(clq_keras_add_layer(model, json_array_get(layers, at), path, x)); /* a circle meets its own name here */
+    }
+    if (added == count) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "config.layers: %zu of %zu layers are not on one chain from the input",
+                    count - added, count);
+}
+
 static clq_status read_functional(clq_model *model, json_t *config, clq_tensor *x) {
-    json_t *layers = json_object_get(config, "layers");
-    size_t at, count = json_array_size(layers), added = 1;
+    json_t *layers = json_object_get(config, "layers"), *readers;
+    size_t at;
     char path[64];
     CLQ_TRY(check_layers(layers));
     CLQ_TRY(check_single(config, "input_layers"));
@@ -166,17 +186,10 @@ static clq_status read_functional(clq_model *model, json_t *config, clq_tensor *
     CLQ_TRY(check_classes(layers));
     snprintf(path, sizeof path, "config.layers[%zu]", at);
     CLQ_TRY(add_input_layer(model, json_array_get(layers, at), path, x));
-    for (;; added++) {
-        const char *name = name_of(json_array_get(layers, at));
-        CLQ_TRY(reader_of(layers, name, &at));
-        if (at == SIZE_MAX) break;
-        snprintf(path, sizeof path, "config.layers[%zu]", at);
-        CLQ_TRY(clq_keras_add_layer(model, json_array_get(layers, at), path, x)); /* a circle meets its own name here */
-    }
-    if (added != count)
-        return clq_fail(CLQ_UNSUPPORTED, "config.layers: %zu of %zu layers are not on one chain from the input",
-                        count - added, count);
-    return CLQ_OK;
+    CLQ_TRY(index_readers(layers, &readers));
+    clq_status status = add_chain(model, layers, readers, at, x);
+    json_decref(readers);
+    return status;
 }
 
 /* ---- the file

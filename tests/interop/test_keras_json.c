@@ -172,6 +172,34 @@ static void cut_short_and_out_of_memory(void **state) {
     clq_free(path);
 }
 
+/* The most layers that are read, the last one first: it takes well below a second, and minutes where each layer is
+ * looked for among all. */
+static void long_chains(void **state) {
+    (void)state;
+    enum { LAYERS = 10000 };
+    clq_text text = {0};
+    clq_text_add(&text, "{\"class_name\": \"Functional\", \"config\": {\"name\": \"long\", \"layers\": [");
+    for (int i = LAYERS - 1; i > 0; i--)
+        clq_text_add(
+            &text,
+            "{\"class_name\": \"Activation\", \"name\": \"a%d\", \"config\": {\"name\": \"a%d\", \"activation\": "
+            "\"relu\"}, \"inbound_nodes\": [{\"args\": [{\"config\": {\"keras_history\": [\"a%d\", 0, 0]}}]}]}, ",
+            i, i, i - 1);
+    clq_text_add(&text,
+                 "{\"class_name\": \"InputLayer\", \"name\": \"a0\", \"config\": {\"name\": \"a0\", \"batch_shape\": "
+                 "[null, 3]}}], \"input_layers\": [\"a0\", 0, 0], \"output_layers\": [\"a9999\", 0, 0]}}");
+    assert_false(text.failed);
+    put(text.data, text.length);
+    clq_free(text.data);
+    clq_model *model;
+    alarm(60);
+    clq_status status = clq_model_read_keras_json(file, &model);
+    alarm(0);
+    if (status != CLQ_OK) fail_msg("%s", clq_error_detail());
+    assert_int_equal(model->node_count, LAYERS);
+    clq_model_destroy(model);
+}
+
 static int start(void **state) {
     (void)state;
     char *path = clq_strprintf("%s/tests/golden/layers.json", getenv("CLQ_TEST_SOURCE"));
@@ -193,6 +221,6 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(layers_of_keras), cmocka_unit_test(damaged_values),
-                                       cmocka_unit_test(cut_short_and_out_of_memory)};
+                                       cmocka_unit_test(cut_short_and_out_of_memory), cmocka_unit_test(long_chains)};
     return cmocka_run_group_tests(tests, start, end);
 }
