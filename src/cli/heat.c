@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-/* More devices than this make no picture; their rows stay in the table of all rows. */
-enum { DEVICES_MAX = 64 };
+/* More devices than this make no picture, and more pictures than this are not looked at; their rows stay in the table
+ * of all rows. */
+enum { DEVICES_MAX = 64, MAPS_MAX = 64 };
 
 typedef struct heat_map {
     double value[DEVICES_MAX][DEVICES_MAX]; /* 0: not measured */
@@ -133,7 +134,7 @@ static json_t *speed_columns(json_t *rows, clq_text *page) {
 size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page) {
     json_t *families = clq_html_families(rows, is_cell, family_of, page), *members, *unused;
     heat_map *map = clq_alloc(1, sizeof *map);
-    size_t count = 0;
+    size_t count = 0, left_out = 0;
     const char *text, *column;
     page->failed |= !map;
     clq_text_add(page, "<div class=\"maps\">\n");
@@ -142,6 +143,10 @@ size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page) {
         page->failed |= !family || !columns;
         json_object_foreach(columns, column, unused) {
             if (!map || !fill(map, members, column)) continue;
+            if (count == MAPS_MAX) {
+                left_out++;
+                continue;
+            }
             add_map(map, family, column, devices, page);
             count++;
         }
@@ -149,6 +154,9 @@ size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page) {
         json_decref(family);
     }
     clq_text_add(page, "</div>\n");
+    if (left_out > 0)
+        clq_text_add(page, "<p class=\"note\">%zu more tables of this kind are left out; the table has all rows.</p>\n",
+                     left_out);
     clq_free(map);
     json_decref(families);
     return count;

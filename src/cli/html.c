@@ -131,21 +131,19 @@ void clq_html_script_json(json_t *document, clq_text *page) {
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-/* Member name, of member `outer` or, where that is NULL, of the row. */
+/* Notes the member `name` of the member `outer` or, where that is NULL, of the row. The length of `outer` keeps apart
+ * what would be one text otherwise. */
 static void note_column(json_t *columns, const char *outer, const char *name, clq_text *page) {
-    json_t *column = json_pack("[s?, s]", outer, name);
-    size_t i;
-    json_t *known;
-    json_array_foreach(columns, i, known) {
-        if (!json_equal(known, column)) continue;
-        json_decref(column);
-        return;
-    }
-    if (json_array_append_new(columns, column) != 0) page->failed = true;
+    char *key = outer ? clq_strprintf("%zu %s %s", strlen(outer), outer, name) : clq_strprintf("- %s", name);
+    page->failed |= !key;
+    if (key && !json_object_get(columns, key))
+        page->failed |= json_object_set_new(columns, key, json_pack("[s?, s]", outer, name)) != 0;
+    clq_free(key);
 }
 
+/* Columns by keys that note_column makes, in the order of their first appearance: [outer or null, name]. */
 static json_t *survey(json_t *rows, clq_text *page) {
-    json_t *columns = json_array(), *row, *value, *inner;
+    json_t *columns = json_object(), *row, *value, *inner;
     const char *name, *inner_name;
     size_t i;
     json_array_foreach(rows, i, row) {
@@ -178,10 +176,10 @@ static void add_cell(const char *name, json_t *value, clq_text *page) {
 }
 
 static void add_titles(json_t *columns, clq_text *page) {
-    size_t i;
+    const char *key;
     json_t *column;
     clq_text_add(page, "<thead><tr>");
-    json_array_foreach(columns, i, column) {
+    json_object_foreach(columns, key, column) {
         const char *outer = json_string_value(json_array_get(column, 0)),
                    *name = json_string_value(json_array_get(column, 1));
         clq_text_add(page, "<th scope=\"col\">");
@@ -193,13 +191,14 @@ static void add_titles(json_t *columns, clq_text *page) {
 
 void clq_html_table(json_t *rows, const char *caption, clq_text *page) {
     json_t *columns = survey(rows, page), *row, *column;
-    size_t i, k;
+    const char *key;
+    size_t i;
     clq_text_add(page, "<div class=\"scroll\" tabindex=\"0\"><table><caption>%s</caption>", caption);
     add_titles(columns, page);
     clq_text_add(page, "<tbody>\n");
     json_array_foreach(rows, i, row) {
         clq_text_add(page, "<tr>");
-        json_array_foreach(columns, k, column) {
+        json_object_foreach(columns, key, column) {
             const char *outer = json_string_value(json_array_get(column, 0)),
                        *name = json_string_value(json_array_get(column, 1));
             json_t *value = json_object_get(outer ? json_object_get(row, outer) : row, name);

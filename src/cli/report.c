@@ -8,6 +8,7 @@
 #include "cli/plots.h"
 #include "cli/results.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -127,31 +128,35 @@ static json_t *describe_file(const report *r, size_t index) {
     return NULL;
 }
 
-/* Adds those that are not among `devices` yet. */
-static void unite(json_t *devices, json_t *more, clq_text *page) {
-    json_t *device, *known;
-    size_t i, k;
+/* Adds those that are not among `devices` yet; known: the text of each that is. */
+static void unite(json_t *devices, json_t *known, json_t *more, clq_text *page) {
+    json_t *device;
+    size_t i;
     json_array_foreach(more, i, device) {
-        bool is_new = true;
-        json_array_foreach(devices, k, known) is_new = is_new && !json_equal(known, device);
-        if (is_new) page->failed |= json_array_append(devices, device) != 0;
+        char *text = json_dumps(device, JSON_SORT_KEYS | JSON_COMPACT);
+        page->failed |= !text;
+        if (text && !json_object_get(known, text))
+            page->failed |=
+                json_object_set_new(known, text, json_true()) != 0 || json_array_append(devices, device) != 0;
+        free(text);
     }
 }
 
 /* A machine is described once, with all devices that its files tell of, and with these files under it. */
 static void add_machine(report *r, size_t first) {
     const clq_result_file *file = &r->files[first];
-    json_t *devices = json_array(), *list = json_array();
-    r->page.failed |= !list || !devices;
+    json_t *devices = json_array(), *known = json_object(), *list = json_array();
+    r->page.failed |= !list || !devices || !known;
     for (size_t i = first; i < r->count; i++) {
         if (i != first && !clq_result_same_host(file, &r->files[i])) continue;
-        unite(devices, json_object_get(r->files[i].document, "devices"), &r->page);
+        unite(devices, known, json_object_get(r->files[i].document, "devices"), &r->page);
         r->page.failed |= json_array_append_new(list, describe_file(r, i)) != 0;
     }
     add_terms(json_object_get(file->document, "host"), &r->page);
     if (json_array_size(devices)) clq_html_table(devices, "Devices", &r->page);
     clq_html_table(list, "Files", &r->page);
     json_decref(devices);
+    json_decref(known);
     json_decref(list);
 }
 

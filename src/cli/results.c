@@ -25,11 +25,11 @@ static clq_status note_column(json_t *columns, const char *outer, const char *na
     return failed ? clq_fail(CLQ_MEMORY, "out of memory while reading rows") : CLQ_OK;
 }
 
-/* Rows that have ever other columns would make tables of any size. */
-static clq_status note_columns(json_t *columns, json_t *row) {
+/* Objects that have ever other members would make tables of any size. */
+static clq_status note_columns(json_t *columns, json_t *object) {
     const char *name, *inner_name;
     json_t *value, *inner;
-    json_object_foreach(row, name, value) {
+    json_object_foreach(object, name, value) {
         CLQ_TRY(note_column(columns, "", name));
         json_object_foreach(value, inner_name, inner) CLQ_TRY(note_column(columns, name, inner_name));
         if (json_object_size(columns) > CLQ_RESULT_COLUMNS_MAX)
@@ -38,19 +38,29 @@ static clq_status note_columns(json_t *columns, json_t *row) {
     return CLQ_OK;
 }
 
-static clq_status check_rows(const char *path, json_t *rows) {
-    json_t *columns = json_object(), *row;
+/* An array that becomes a table; what: "row". */
+static clq_status check_table(const char *path, const char *what, json_t *array) {
+    json_t *columns = json_object(), *object;
     clq_status status = columns ? CLQ_OK : clq_fail(CLQ_MEMORY, "out of memory while reading rows");
     size_t i;
-    json_array_foreach(rows, i, row) {
-        if (status == CLQ_OK && !json_is_object(row)) status = clq_fail(CLQ_FORMAT, "not an object");
-        if (status == CLQ_OK) status = note_columns(columns, row);
+    json_array_foreach(array, i, object) {
+        if (status == CLQ_OK && !json_is_object(object)) status = clq_fail(CLQ_FORMAT, "not an object");
+        if (status == CLQ_OK) status = note_columns(columns, object);
         if (status == CLQ_OK) continue;
-        clq_fail_within(status, "%s: row %zu", path, i + 1);
+        clq_fail_within(status, "%s: %s %zu", path, what, i + 1);
         break;
     }
     json_decref(columns);
     return status;
+}
+
+/* The members beside the rows become a table as well. */
+static clq_status check_members(const char *path, json_t *document) {
+    json_t *columns = json_object();
+    clq_status status =
+        columns ? note_columns(columns, document) : clq_fail(CLQ_MEMORY, "out of memory while reading rows");
+    json_decref(columns);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: its members", path);
 }
 
 static clq_status check(const char *path, json_t *document, clq_result_file *out) {
@@ -61,7 +71,9 @@ static clq_status check(const char *path, json_t *document, clq_result_file *out
         return clq_fail(CLQ_FORMAT, "%s: not a result of clique bench: \"schema\" is not \"clique-bench/1\"", path);
     if (!bench || !*bench) return clq_fail(CLQ_FORMAT, "%s: \"bench\" does not name a benchmark", path);
     if (!json_is_array(rows)) return clq_fail(CLQ_FORMAT, "%s: \"rows\" is not an array", path);
-    CLQ_TRY(check_rows(path, rows));
+    CLQ_TRY(check_members(path, document));
+    CLQ_TRY(check_table(path, "device", json_object_get(document, "devices")));
+    CLQ_TRY(check_table(path, "row", rows));
     *out = (clq_result_file){.path = path, .document = document, .bench = bench, .rows = rows};
     return CLQ_OK;
 }

@@ -8,7 +8,12 @@
 
 /* What a file may hold: a row is some 300 bytes, and a run of every size, type and algorithm some thousand rows. */
 #define CLQ_RESULT_BYTES_MAX ((size_t)64 << 20)
-enum { CLQ_RESULT_DEPTH_MAX = 8, CLQ_RESULT_COLUMNS_MAX = 100 /* of all rows together, members of objects counted */ };
+enum {
+    CLQ_RESULT_DEPTH_MAX = 8,
+    /* Different members of all rows together, of all devices, and of the document itself; those of objects in them are
+     * counted too. */
+    CLQ_RESULT_COLUMNS_MAX = 100
+};
 
 typedef struct clq_result_file {
     const char *path;  /* the caller's */

@@ -7,6 +7,7 @@ import html.parser
 import json
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -316,6 +317,29 @@ class Report(unittest.TestCase):
         page = self.report(a=document("ops", [{"op": f"op {i}", "us": 1.0 + i} for i in range(30000)]))
         self.assertEqual(len(page.rows(page.all("table", page.all("details")[0])[0])), 30001)
 
+    def test_many_devices(self):
+        """A second of the processor's time, and minutes where each device is held against each."""
+        devices = [(i, f"d:{i}") for i in range(60000)]
+        files = [self.put(name, document("ops", [], devices=[{"index": i, "label": label} for i, label in some]))
+                 for name, some in (("a.json", devices), ("b.json", devices[:100] + [(0, "other")]))]
+        result = subprocess.run([str(BIN / "clique"), "report", *files, "-o", "report.html"], capture_output=True, text=True, cwd=self.folder,
+                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (30, 30)))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        told = re.findall(r'<tr><td class="n">(\d+)</td><td>([^<]+)</td></tr>', (self.folder / "report.html").read_text())
+        self.assertEqual([(int(index), label) for index, label in told], devices + [(0, "other")])
+
+    def test_columns_with_like_names(self):
+        rows = [{"a": {"b c": 1}, "a b": {"c": 2}, "1 a b": 3}, {"a": 4}]
+        page = self.report(a=document("x", rows))
+        self.assertEqual(page.rows(page.all("table", page.all("details")[0])[0]),
+                         [["a b c", "a b c", "1 a b", "a"], ["1", "2", "3", '{"b c":1}'], ["-", "-", "-", "4"]])
+
+    def test_more_heat_maps_than_can_be_looked_at(self):
+        rows = [{"from": 0, "to": 1, "what": f"w{i}", "gbps": 1.0, "other_gbps": 1.0} for i in range(40)]
+        page = self.report(a=document("p2p", rows))
+        self.assertEqual(len([table for table in page.all("table") if table[1].get("class") == "heat"]), 64)
+        self.assertEqual(sum("16 more tables of this kind" in page.text(note) for note in page.all("p")), 1)
+
     def test_bad_files(self):
         good, report = self.put("good.json", document("all_reduce", [collective(1024, 1.0)])), self.folder / "report.html"
         report.write_text("as it was")
@@ -324,6 +348,10 @@ class Report(unittest.TestCase):
             "no schema": {"bench": "all_reduce", "rows": []}, "another schema": document("a", [], schema="clique-bench/2"),
             "no bench": document("", []), "rows": document("a", {}), "row": document("a", [{}, 1]),
             "columns": document("a", [{f"c{i}": i for i in range(200)}]),
+            "members": document("a", [], **{f"m{i}": i for i in range(60000)}),
+            "members of a note": document("a", [], note={f"m{i}": i for i in range(60000)}),
+            "a device": document("a", [], devices=[{f"c{i}": i for i in range(200)}]),
+            "devices": document("a", [], devices=[{f"c{i}": i} for i in range(60000)]), "device": document("a", [], devices=[{}, 1]),
         }.items():
             with self.subTest(name):
                 self.fails(3, good, self.put("bad.json", bad), "-o", str(report), says=["bad.json"])
