@@ -135,6 +135,11 @@ clq_status clq_data_reading_end(clq_data_reading **reading, clq_dataset **out); 
 void clq_data_reading_cancel(clq_data_reading *reading);                        /* takes NULL */
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only);
 
+/* Begins the command anew, in this process, with the arguments and the environment that it was started with, where the
+ * one driver that was opened does not have the devices (any more): says why, which is the thread's error, in a warning,
+ * and opens all drivers then. Returns only where that is not possible, with `status` and its error. (restart.c) */
+clq_status clq_restart_with_all_drivers(clq_status status);
+
 /* Where people read: stdout, or stderr when stdout is for JSON. */
 FILE *clq_talk(const clq_options *options);
 /* The list with the entry at its end. Both are taken: where either is NULL or memory is out, NULL and nothing is kept,

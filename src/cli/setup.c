@@ -36,9 +36,11 @@ clq_status clq_setup_recall(clq_setup *setup, const clq_options *options) {
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     clq_system *recalled = setup->recalled;
     setup->recalled = NULL;
-    CLQ_TRY(clq_system_open_recalled(recalled, NULL, &setup->system));
+    clq_status status = clq_system_open_recalled(recalled, NULL, &setup->system);
     clq_trim_code();
-    CLQ_TRY(clq_devices_select(setup->system, options->devices, &setup->devices));
+    if (status == CLQ_OK) status = clq_devices_select(setup->system, options->devices, &setup->devices);
+    if (recalled && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) status = clq_restart_with_all_drivers(status);
+    CLQ_TRY(status);
     setup->global_batch = options->batch               ? options->batch
                           : options->batch_per_replica ? options->batch_per_replica * setup->devices.count
                                                        : 64;

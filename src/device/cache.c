@@ -2,6 +2,7 @@
  * some die of it. */
 #include "device/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ENTRY_MAX = 1 << 28 };
@@ -72,6 +73,12 @@ clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash12
     clq_free(path);
     clq_free(whole_folder);
     return status;
+}
+
+void clq_cache_drop(const char *cache_dir, const char *folder, clq_hash128 key) {
+    char *path = entry_path(cache_dir, folder, key);
+    if (path) (void)remove(path); /* an entry that cannot be removed cannot be written either: the cache is read-only */
+    clq_free(path);
 }
 
 bool clq_cache_has(const char *cache_dir, const char *folder, clq_hash128 key) {

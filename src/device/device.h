@@ -27,10 +27,11 @@ void clq_drivers_prefer(void);
 
 /* A system as it was listed last, where what SPEC selects is known from that to need one driver alone, which the loader
  * is then told to open alone, for the whole process: call it before any other use of OpenCL and before there are
- * threads. Else NULL. */
+ * threads. Else NULL; also where CLIQUE_ALL_DRIVERS is set. */
 clq_status clq_system_recall(const char *spec, clq_system **out);
 /* As clq_system_open. Takes `recalled` over, which may be NULL; its devices keep their indices, and those of other
- * drivers are listed as not usable. */
+ * drivers are listed as not usable. Errors: NO_DEVICE where a device that the SPEC selected is gone; the other drivers'
+ * devices are then found by a new process only, since the loader reads its environment once in a process. */
 clq_status clq_system_open_recalled(clq_system *recalled, const clq_system_config *config, clq_system **out);
 
 /* Gives back memory pages of code that has been read and can be read again (trim.c): after drivers were loaded, after

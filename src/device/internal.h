@@ -35,6 +35,7 @@ typedef struct clq_device_entry {
     uint32_t ordinal; /* among the devices of its driver: the 1 of pocl:1 */
     bool tested;
     double rate;                         /* clq_system_rate's, once it was asked; 0: it was not */
+    bool needed; /* of a recalled system: selected by the SPEC that it was recalled for */
     _Atomic(clq_device *) tested_device; /* has passed, and is for the first who opens it */
 } clq_device_entry;
 
@@ -50,6 +51,9 @@ struct clq_system {
 /* Keeps the list of all devices for clq_system_recall; makes that one's next tries give nothing. */
 void clq_system_keep_list(const clq_system *system);
 void clq_system_forget_list(const clq_system *system);
+/* Whether all the devices that a system was recalled for are there, now that its driver is open. Errors: NO_DEVICE, naming
+ * the first one that is not; the list of devices is dropped then. */
+clq_status clq_system_check_recalled(const clq_system *system);
 
 /* Fills `info` but for its index. */
 void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_info *info);
@@ -182,6 +186,8 @@ clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *
 /* The payload of the entry `key`, if the file is whole and is that entry. *out NULL where there is none. */
 clq_status clq_cache_load(const char *cache_dir, const char *folder, clq_hash128 key, void **out, size_t *bytes);
 clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash128 key, const void *data, size_t bytes);
+/* Removes the entry, where there is one. */
+void clq_cache_drop(const char *cache_dir, const char *folder, clq_hash128 key);
 bool clq_cache_has(const char *cache_dir, const char *folder, clq_hash128 key);
 
 /* ---- queues ---- */

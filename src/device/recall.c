@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,18 +96,22 @@ static bool library_of(cl_platform_id platform, char *out, size_t bytes) {
     return fits;
 }
 
-/* Whether the vendor file names the library: by its path, or by a name that the linker looks for. */
+/* Whether the vendor file names the library, which is loaded: by its path, or by a name that the linker looks for, such
+ * as that of a symbolic link to it (libnvidia-opencl.so.1). The linker itself knows what it has loaded by a name. */
 static bool names_library(const char *vendor_file, const char *library) {
     void *content;
     size_t bytes;
     if (clq_file_read(vendor_file, ICD_BYTES_MAX, &content, &bytes) != CLQ_OK) return false;
     char *name = content;
     name[strcspn(name, "\r\n")] = '\0';
-    const char *base = strrchr(library, '/');
-    char *real = strchr(name, '/') ? realpath(name, NULL) : NULL;
-    bool same = real ? strcmp(real, library) == 0 : base && strcmp(base + 1, name) == 0;
-    free(real);
+    void *loaded = *name ? dlopen(name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     clq_free(content);
+    if (!loaded) return false;
+    struct link_map *map;
+    char *real = dlinfo(loaded, RTLD_DI_LINKMAP, &map) == 0 ? realpath(map->l_name, NULL) : NULL;
+    bool same = real && strcmp(real, library) == 0;
+    free(real);
+    (void)dlclose(loaded);
     return same;
 }
 
@@ -118,9 +123,9 @@ static bool vendor_file_of(const char *library, char *out, size_t bytes) {
         char path[PATH_BYTES];
         int length = snprintf(path, sizeof path, "%s/%s", vendor_folder(), names[i]->d_name);
         const char *end = strrchr(names[i]->d_name, '.');
+        bool is_vendor_file = end && strcmp(end, ".icd") == 0 && length > 0 && (size_t)length < sizeof path;
         free(names[i]);
-        if (!end || length < 0 || (size_t)length >= sizeof path || strcmp(path + length - 4, ".icd") != 0) continue;
-        if (!names_library(path, library)) continue;
+        if (!is_vendor_file || !names_library(path, library)) continue;
         matches++;
         (void)snprintf(out, bytes, "%s", path);
     }
@@ -189,6 +194,21 @@ void clq_system_forget_list(const clq_system *system) {
     if (system->recalled && system->cache_dir) keep(system->cache_dir, system->list_key, "-", 1);
 }
 
+clq_status clq_system_check_recalled(const clq_system *system) {
+    const clq_device_entry *gone = NULL;
+    for (size_t i = 0; i < system->count && !gone; i++) {
+        const clq_device_entry *entry = &system->entries[i];
+        if (entry->needed && !(entry->id && entry->info.usable)) gone = entry;
+    }
+    if (!gone) return CLQ_OK;
+    /* The next list of all drivers tells what there is now, so it may be kept. */
+    if (system->cache_dir) clq_cache_drop(system->cache_dir, list_folder, system->list_key);
+    char label[CLQ_LABEL_MAX];
+    clq_entry_label(gone, label, sizeof label);
+    return clq_fail(CLQ_NO_DEVICE, "%s, which the last run found, is gone: its driver (%s) %s", label, vendor_folder(),
+                    gone->id ? gone->info.reason : "does not list it any more");
+}
+
 /* ---- recalling ---- */
 
 static bool still_true(const kept_device *kept) {
@@ -234,7 +254,10 @@ static clq_status recall(const char *spec, clq_hash128 key, const kept_device *k
         if (!still_true(&kept[i])) return CLQ_OK;
     CLQ_TRY(imagine(kept, count, &system));
     const char *file = NULL;
-    if (clq_devices_select(system, spec, &devices) == CLQ_OK) file = only_file(&devices, kept, count);
+    if (clq_devices_select(system, spec, &devices) == CLQ_OK) {
+        file = only_file(&devices, kept, count);
+        for (uint32_t i = 0; i < devices.count; i++) system->entries[devices.items[i].index].needed = true;
+    }
     if (!file || !clq_environment_set("OCL_ICD_VENDORS", file)) {
         clq_system_close(system);
         return CLQ_OK; /* the full list is made, and tells what is wrong with the spec */
@@ -249,6 +272,7 @@ clq_status clq_system_recall(const char *spec, clq_system **out) {
     *out = NULL;
     char *cache_dir;
     clq_hash128 key;
+    if (clq_environment("CLIQUE_ALL_DRIVERS")) return CLQ_OK;
     /* Sub-devices: only the driver itself knows how many it can make. */
     if ((spec && strchr(spec, '/')) || clq_cache_dir(&cache_dir) != CLQ_OK) return CLQ_OK;
     void *kept = NULL;

@@ -119,10 +119,12 @@ clq_status clq_system_open_recalled(clq_system *recalled, const clq_system_confi
     CLQ_TRY_OR(fail, status, choose_cache(config, &system->cache_dir));
     CLQ_TRY_OR(fail, status, list_platforms(platforms, &count));
     for (cl_uint i = 0; i < count; i++) CLQ_TRY_OR(fail, status, add_platform(system, platforms[i]));
-    if (recalled)
+    if (recalled) {
+        CLQ_TRY_OR(fail, status, clq_system_check_recalled(system));
         leave_out_others(system);
-    else
+    } else {
         clq_system_keep_list(system);
+    }
     *out = system;
     return CLQ_OK;
 fail:

@@ -3,7 +3,9 @@
 #include "device/internal.h"
 #include "fixture.h"
 
+#include <dirent.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 /* What a child says to a list that serves. Where the tests have one driver, none is ever left alone. */
@@ -102,7 +104,58 @@ static int forget(void) {
     return 0;
 }
 
+/* As when a driver lists fewer devices than it did. */
+static int lose(void) {
+    clq_system *system;
+    EXPECT(clq_system_recall("pocl:0,pocl:1", &system) == CLQ_OK && system);
+    EXPECT(setenv("POCL_DEVICES", "basic", 1) == 0);
+    EXPECT(clq_system_open_recalled(system, NULL, &system) == CLQ_NO_DEVICE);
+    EXPECT(strstr(clq_error_detail(), "pocl:1") && strstr(clq_error_detail(), "is gone"));
+    return 0;
+}
+
+/* Whom the list has no use for: devices beside those that were asked for may go. */
+static int lose_another(void) {
+    clq_system *system;
+    EXPECT(clq_system_recall("pocl:0", &system) == CLQ_OK && system);
+    EXPECT(setenv("POCL_DEVICES", "basic", 1) == 0);
+    EXPECT(clq_system_open_recalled(system, NULL, &system) == CLQ_OK);
+    clq_system_close(system);
+    return 0;
+}
+
+/* A folder of vendor files like the one in use, but that PoCL's names a symbolic link to its library, which the linker
+ * finds by LD_LIBRARY_PATH. */
+static int link_library(void) {
+    char line[1024], path[1200];
+    char *library = NULL;
+    clq_system *system;
+    EXPECT(clq_system_open(NULL, &system) == CLQ_OK);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && !library && fgets(line, sizeof line, maps))
+        if (strstr(line, "/libpocl.so")) library = strchr(line, '/');
+    EXPECT(library);
+    (void)fclose(maps);
+    line[strcspn(line, "\n")] = '\0';
+    (void)snprintf(path, sizeof path, "%s/libthe-link.so.1", folder);
+    EXPECT(symlink(library, path) == 0);
+    (void)snprintf(path, sizeof path, "%s/pocl", folder); /* where PoCL looks for its devices: beside its library */
+    *strrchr(line, '/') = '\0';
+    (void)snprintf(line + strlen(line), sizeof line - strlen(line), "/pocl");
+    EXPECT(symlink(library, path) == 0);
+    (void)snprintf(path, sizeof path, "%s/v/pocl.icd", folder);
+    FILE *vendor = fopen(path, "w");
+    EXPECT(vendor && fputs("libthe-link.so.1\n", vendor) > 0 && fclose(vendor) == 0);
+    clq_system_close(system);
+    return 0;
+}
+
+/* The child finds the folder by its environment. */
 static int child(const char *what) {
+    (void)snprintf(folder, sizeof folder, "%s", getenv("CLIQUE_CACHE_DIR"));
+    if (strcmp(what, "lose") == 0) return lose();
+    if (strcmp(what, "lose another") == 0) return lose_another();
+    if (strcmp(what, "link") == 0) return link_library();
     if (strcmp(what, "forget") == 0) return forget();
     if (strcmp(what, "list") == 0) return list();
     if (strcmp(what, "use pocl") == 0) return use("pocl:1", "libpocl", "libintelocl");
@@ -164,6 +217,87 @@ static void is_forgotten_for_good(void **state) {
     assert_int_equal(run("pocl:0"), 10);
 }
 
+static void notices_what_is_gone(void **state) {
+    (void)state;
+    assert_int_equal(run("list"), 0);
+#if defined(__x86_64__)
+    assert_int_equal(run("lose another"), 0);
+    assert_int_equal(run("pocl:0"), 0);
+    assert_int_equal(run("lose"), 0);
+    assert_int_equal(run("pocl:0"), 10); /* until the next list */
+    assert_int_equal(run("list"), 0);
+    assert_int_equal(run("pocl:0"), 0);
+#endif
+    setenv("CLIQUE_ALL_DRIVERS", "1", 1);
+    assert_int_equal(run("pocl:0"), 10);
+    unsetenv("CLIQUE_ALL_DRIVERS");
+}
+
+/* Links to the vendor files in use, in the folder `v` of the test's own. */
+static void link_vendors(void) {
+    char from[1024], to[1024];
+    const char *vendors = getenv("OCL_ICD_VENDORS");
+    assert_non_null(vendors);
+    (void)snprintf(to, sizeof to, "%s/v", folder);
+    assert_int_equal(mkdir(to, 0777), 0);
+    DIR *dir = opendir(vendors);
+    assert_non_null(dir);
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        if (entry->d_name[0] == '.') continue;
+        (void)snprintf(from, sizeof from, "%s/%s", vendors, entry->d_name);
+        (void)snprintf(to, sizeof to, "%s/v/%s", folder, entry->d_name);
+        assert_int_equal(symlink(from, to), 0);
+    }
+    (void)closedir(dir);
+}
+
+/* Sets a variable, unless value is NULL, until it is put back. */
+static char *exchange(const char *name, const char *value) {
+    char *before = getenv(name) ? clq_strdup(getenv(name)) : NULL;
+    if (value)
+        (void)setenv(name, value, 1);
+    else
+        (void)unsetenv(name);
+    return before;
+}
+
+static void put_back(const char *name, char *before) {
+    clq_free(exchange(name, before));
+    clq_free(before);
+}
+
+/* The shortest paths of vendor files that there are. */
+static void knows_vendors_by_short_paths(void **state) {
+    (void)state;
+    char was[1024];
+    link_vendors();
+    assert_non_null(getcwd(was, sizeof was));
+    assert_int_equal(chdir(folder), 0);
+    char *vendors = exchange("OCL_ICD_VENDORS", "v");
+    int listed = run("list"), known = run("pocl:0");
+    put_back("OCL_ICD_VENDORS", vendors);
+    assert_int_equal(chdir(was), 0);
+    assert_int_equal(listed, 0);
+    assert_int_equal(known, KNOWN);
+}
+
+/* As NVIDIA's libnvidia-opencl.so.1, a link to the file that has the version in its name. */
+static void knows_a_library_by_a_link(void **state) {
+    (void)state;
+    char own[512], path[512];
+    link_vendors();
+    (void)snprintf(own, sizeof own, "%s/v", folder);
+    (void)snprintf(path, sizeof path, "%s/v/pocl.icd", folder);
+    (void)unlink(path);
+    assert_int_equal(run("link"), 0);
+    char *vendors = exchange("OCL_ICD_VENDORS", own), *libraries = exchange("LD_LIBRARY_PATH", folder);
+    int listed = run("list"), known = run("pocl:0");
+    put_back("LD_LIBRARY_PATH", libraries);
+    put_back("OCL_ICD_VENDORS", vendors);
+    assert_int_equal(listed, 0);
+    assert_int_equal(known, KNOWN);
+}
+
 static int begin(void **state) {
     (void)state;
     (void)snprintf(folder, sizeof folder, "%s/clique-recall-XXXXXX", P_tmpdir);
@@ -187,6 +321,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(asks_all_where_one_is_not_enough, begin, end),
         cmocka_unit_test_setup_teardown(holds_only_where_it_was_made, begin, end),
         cmocka_unit_test_setup_teardown(is_forgotten_for_good, begin, end),
+        cmocka_unit_test_setup_teardown(notices_what_is_gone, begin, end),
+        cmocka_unit_test_setup_teardown(knows_vendors_by_short_paths, begin, end),
+        cmocka_unit_test_setup_teardown(knows_a_library_by_a_link, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
