@@ -140,6 +140,7 @@ clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *
     for (uint32_t i = 0; i < count; i++) {
         if (i > 0) (void)clRetainContext(context);
         opened[i]->context = context;
+        clq_twin_join(opened[i]);
         out[i] = opened[i];
     }
     return CLQ_OK;
@@ -190,6 +191,7 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
         clq_device_close(device);
         return status;
     }
+    clq_twin_join(device);
     *out = device;
     return CLQ_OK;
 }

@@ -145,7 +145,9 @@ struct clq_device {
 };
 
 /* The lowest number that no other opened device holds, or -1 where the driver needs none (twin.c). */
-clq_status clq_twin_take(clq_device *device, int *out);
+clq_status clq_twin_take(const clq_device *device, int *out);
+/* Once the device is whole: from then on its twins, in other threads, may ask it for programs. */
+void clq_twin_join(clq_device *device);
 /* The first before the device's programs go: from then on no twin asks it for one. The other when they are gone. */
 void clq_twin_leave(const clq_device *device);
 void clq_twin_return(int twin); /* takes -1 */

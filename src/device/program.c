@@ -270,7 +270,7 @@ void clq_programs_offer(clq_device *device, clq_hash128 key) {
 bool clq_device_has_unkept(clq_device *device) {
     pthread_mutex_lock(&device->lock);
     const clq_program *entry = device->programs;
-    while (entry && !entry->unsaved) entry = entry->next;
+    while (entry && !(entry->program && entry->unsaved)) entry = entry->next;
     pthread_mutex_unlock(&device->lock);
     return entry && device->cache_dir;
 }
@@ -341,10 +341,12 @@ clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const v
 const void *clq_device_mark_programs(const clq_device *device) { return device->programs; }
 
 void clq_device_drop_programs(clq_device *device, const void *mark) {
+    pthread_mutex_lock(&device->lock); /* twins look for what they want in this table, in threads of their own */
     while (device->programs != mark && !clq_device_lost(device)) {
         clq_program *entry = device->programs;
         device->programs = entry->next;
         (void)clReleaseProgram(entry->program);
         entry_free(entry);
     }
+    pthread_mutex_unlock(&device->lock);
 }

@@ -32,7 +32,7 @@ bool clq_device_compiles_late(const clq_device *device) {
     return strcmp(device->info.driver, "pocl") == 0 && device->info.type == CLQ_DEVICE_CPU;
 }
 
-clq_status clq_twin_take(clq_device *device, int *out) {
+clq_status clq_twin_take(const clq_device *device, int *out) {
     *out = -1;
     if (!confuses_twins(device)) return CLQ_OK;
     int twin = 0;
@@ -41,11 +41,15 @@ clq_status clq_twin_take(clq_device *device, int *out) {
     if (twin < TWINS_MAX) taken[twin] = true;
     pthread_mutex_unlock(&lock);
     if (twin == TWINS_MAX) return clq_fail(CLQ_NO_DEVICE, "%d devices of PoCL are open: close some first", TWINS_MAX);
-    pthread_mutex_lock(&building);
-    devices[twin] = device;
-    pthread_mutex_unlock(&building);
     *out = twin;
     return CLQ_OK;
+}
+
+void clq_twin_join(clq_device *device) {
+    if (device->twin < 0) return;
+    pthread_mutex_lock(&building);
+    devices[device->twin] = device;
+    pthread_mutex_unlock(&building);
 }
 
 /* "KP/" and 37 letters more, of A to P; the last two may be a number of ours. NULL where there is none. */

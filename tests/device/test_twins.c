@@ -1,0 +1,82 @@
+/* Devices of PoCL that come and go in one thread, and drop programs, while another thread's device, their twin, looks
+ * for programs among them (src/device/twin.c). The thread sanitizer finds what is read and written at the same time,
+ * the address sanitizer what is read after it was freed. */
+#include "fixture.h"
+
+#include "support/files.h"
+
+enum { SOUGHT = 10, ROUNDS = 4, DROPPED = 2 };
+
+typedef struct worker {
+    clq_system *system;
+    uint32_t index;
+    clq_status status;
+    char detail[CLQ_DETAIL_MAX];
+} worker;
+
+/* A program that nobody has yet: the compiler runs, once for all twins. */
+static clq_status make_program(clq_device *device, unsigned number) {
+    char options[64];
+    static const char text[] = "kernel void add(global float *x) { x[get_global_id(0)] += NUMBER; }\n";
+    (void)snprintf(options, sizeof options, "-DNUMBER=%u", number);
+    const clq_program_wish wish = {.file = "own", .options = options, .kernels = "", .text = text};
+    clq_kernel *kernel;
+    CLQ_TRY(clq_kernel_create_among(device, &wish, "add", &kernel));
+    clq_kernel_destroy(kernel);
+    return CLQ_OK;
+}
+
+/* Each program is sought among the other thread's devices before it is built. */
+static clq_status seek(worker *w) {
+    clq_device *device;
+    CLQ_TRY(clq_device_open(w->system, (clq_device_choice){w->index, 0, 1}, &device));
+    clq_status status = CLQ_OK;
+    for (unsigned i = 0; i < SOUGHT && status == CLQ_OK; i++) status = make_program(device, i);
+    clq_device_close(device);
+    return status;
+}
+
+static clq_status come_and_go(worker *w) {
+    clq_status status = CLQ_OK;
+    for (unsigned round = 1; round <= ROUNDS && status == CLQ_OK; round++) {
+        clq_device *device;
+        CLQ_TRY(clq_device_open(w->system, (clq_device_choice){w->index, 0, 1}, &device));
+        status = make_program(device, 0);
+        const void *mark = clq_device_mark_programs(device);
+        for (unsigned k = 0; k < DROPPED && status == CLQ_OK; k++) status = make_program(device, 100 * round + k);
+        clq_device_drop_programs(device, mark);
+        clq_device_close(device);
+    }
+    return status;
+}
+
+static void end(worker *w, clq_status status) {
+    w->status = status;
+    if (status != CLQ_OK) (void)snprintf(w->detail, sizeof w->detail, "%s", clq_error_detail());
+}
+
+static void first(void *context) { end(context, seek(context)); }
+
+static void second(void *context) { end(context, come_and_go(context)); }
+
+static void test_come_and_go(void **state) {
+    (void)state;
+    clq_system *system;
+    uint32_t indices[TEST_DEVICES];
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = files_folder}, &system));
+    (void)find_devices(system, indices);
+    worker workers[2];
+    clq_thread *threads[2];
+    for (int i = 0; i < 2; i++) workers[i] = (worker){.system = system, .index = indices[0]};
+    CHECK_OK(clq_thread_start("first", first, &workers[0], &threads[0]));
+    CHECK_OK(clq_thread_start("second", second, &workers[1], &threads[1]));
+    for (int i = 0; i < 2; i++) clq_thread_join(threads[i]);
+    for (int i = 0; i < 2; i++)
+        if (workers[i].status != CLQ_OK) fail_msg("thread %d: %s", i, workers[i].detail);
+    clq_system_close(system);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_come_and_go)};
+    return cmocka_run_group_tests_name("twins", tests, files_begin, files_end);
+}
