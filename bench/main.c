@@ -1,9 +1,8 @@
 /* clique-bench: `clique bench NAME` runs it. */
 #include "bench.h"
 
-#include "cli/exit.h"
+#include "cli/program.h"
 
-#include <errno.h>
 #include <string.h>
 
 static const struct {
@@ -28,11 +27,6 @@ static const struct {
     {"peers", clq_bench_peers, "Open MPI, PyTorch and TensorFlow, beside the same on Clique"},
 };
 
-static void log_to_stderr(void *context, clq_log_level level, const char *line) {
-    (void)context;
-    fprintf(stderr, "clique: %s%s\n", level == CLQ_LOG_WARNING ? "warning: " : "", line);
-}
-
 static clq_status run(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
         for (size_t i = 0; i < CLQ_COUNT_OF(benches); i++)
@@ -46,13 +40,4 @@ static clq_status run(int argc, char **argv) {
                     argc >= 2 ? "'" : "");
 }
 
-int main(int argc, char **argv) {
-    clq_drivers_prefer();
-    clq_log_set_sink(log_to_stderr, NULL, CLQ_LOG_WARNING);
-    clq_status status = run(argc, argv);
-    if (status == CLQ_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        status = clq_fail(CLQ_WRITE, "standard output: %s", strerror(errno));
-    if (status != CLQ_OK)
-        fprintf(stderr, "clique: error: %s\n", *clq_error_detail() ? clq_error_detail() : clq_status_text(status));
-    return clq_exit_code(status);
-}
+int main(int argc, char **argv) { return clq_program_run(argc, argv, run); }

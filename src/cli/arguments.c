@@ -1,6 +1,7 @@
 #include "cli/arguments.h"
 
 #include "base/base.h"
+#include "cli/program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,12 +56,14 @@ static clq_status find_option(const char *program, const struct argp_option *tab
                     program);
 }
 
-static void print_help(const char *program, const char *about, const struct argp_option *table) {
+static clq_status print_help(const char *program, const char *about, const struct argp_option *table) {
     const struct argp_option *plain = find_plain(table);
     const struct argp argp = {.options = table, .doc = about, .args_doc = plain ? plain->name : NULL};
     char *name = clq_strdup(program); /* argp_help wants it writable */
-    if (name) argp_help(&argp, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC, name);
+    if (!name) return CLQ_MEMORY;
+    argp_help(&argp, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC, name);
     clq_free(name);
+    return CLQ_OK;
 }
 
 clq_status clq_arguments_parse(const char *program, const char *about, const struct argp_option *table, int argc,
@@ -76,10 +79,7 @@ clq_status clq_arguments_parse(const char *program, const char *about, const str
             options_ended = true;
             continue;
         }
-        if (strcmp(argv[i], "--help") == 0) {
-            print_help(program, about, table);
-            exit(fflush(stdout) == 0 ? 0 : 1);
-        }
+        if (strcmp(argv[i], "--help") == 0) exit(clq_program_end(print_help(program, about, table)));
         const struct argp_option *option;
         CLQ_TRY(find_option(program, table, argv[i], &option));
         const char *equals = strncmp(argv[i], "--", 2) == 0 ? strchr(argv[i], '=') : NULL,

@@ -11,8 +11,8 @@ typedef clq_status (*clq_option_handler)(void *context, const struct argp_option
 
 /* Accepts --name VALUE, --name=VALUE, an unambiguous beginning of a name, and -x VALUE for entries whose name is NULL
  * and whose key is that letter. Where an entry has the flag OPTION_DOC, the arguments that are no options, and all
- * after --, are its values. Anything else is an ARGUMENT failure that names it. --help prints and ends the process with
- * 0. program: "clique train". */
+ * after --, are its values. Anything else is an ARGUMENT failure that names it. --help prints and ends the process by
+ * clq_program_end. program: "clique train". */
 clq_status clq_arguments_parse(const char *program, const char *about, const struct argp_option *table, int argc,
                                char **argv, clq_option_handler handle, void *context);
 

@@ -9,13 +9,24 @@ static void ask_to_stop(int signal_number) {
     stop_asked = 1;
 }
 
+enum { SIGNALS = 2 };
+static const int signals[SIGNALS] = {SIGINT, SIGTERM};
+static bool ignored[SIGNALS];
+
+void clq_interrupts_note_ignored(void) {
+    for (size_t i = 0; i < SIGNALS; i++) {
+        struct sigaction now;
+        ignored[i] = sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+    }
+}
+
 bool clq_interrupted(void) {
     static bool installed;
     if (!installed) {
         struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND};
         sigemptyset(&action.sa_mask);
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
+        for (size_t i = 0; i < SIGNALS; i++)
+            if (!ignored[i]) sigaction(signals[i], &action, NULL);
         installed = true;
     }
     return stop_asked != 0;

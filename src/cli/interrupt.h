@@ -4,8 +4,11 @@
 
 #include <stdbool.h>
 
-/* True once the user pressed Ctrl-C (or the process was told to end); installs the handlers at the first call. A second
- * Ctrl-C ends the process at once. */
+/* First thing in a program: notes whether it was started with SIGINT or SIGTERM ignored (nohup; a shell's background
+ * job). Later it cannot be seen: PoCL's compiler, LLVM, puts handlers of its own in place of ignored signals. */
+void clq_interrupts_note_ignored(void);
+/* True once the user pressed Ctrl-C (SIGINT) or the process was told to end (SIGTERM); installs the handlers at the
+ * first call, but for signals that were noted as ignored. A second Ctrl-C ends the process at once. */
 bool clq_interrupted(void);
 
 #endif

@@ -1,10 +1,8 @@
-/* clique: finds the subcommand, runs it, and turns its status into one line and an exit code. */
+/* clique: finds the subcommand and runs it. */
 #include "cli/cli.h"
-#include "cli/exit.h"
 #include "cli/page.h"
+#include "cli/program.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -32,11 +30,6 @@ static void print_help(FILE *to) {
     fputs("\nclique COMMAND --help tells a command's options; clique --version, the version.\n", to);
 }
 
-static void log_to_stderr(void *context, clq_log_level level, const char *line) {
-    (void)context;
-    fprintf(stderr, "clique: %s%s\n", level == CLQ_LOG_WARNING ? "warning: " : "", line);
-}
-
 static clq_status run(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
@@ -56,14 +49,4 @@ static clq_status run(int argc, char **argv) {
     return clq_fail(CLQ_ARGUMENT, "unknown command '%s': clique --help lists them", argv[1]);
 }
 
-int main(int argc, char **argv) {
-    clq_drivers_prefer();
-    clq_log_set_sink(log_to_stderr, NULL, CLQ_LOG_WARNING);
-    clq_status status = run(argc, argv);
-    /* What was promised on stdout must have arrived: a full disk shows here. */
-    if (status == CLQ_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        status = clq_fail(CLQ_WRITE, "standard output: %s", strerror(errno));
-    if (status != CLQ_OK)
-        fprintf(stderr, "clique: error: %s\n", *clq_error_detail() ? clq_error_detail() : clq_status_text(status));
-    return clq_exit_code(status);
-}
+int main(int argc, char **argv) { return clq_program_run(argc, argv, run); }

@@ -1,0 +1,52 @@
+#include "cli/program.h"
+
+#include "cli/exit.h"
+#include "cli/interrupt.h"
+#include "device/device.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The first file that is opened gets the lowest number that is free. Were that number 0, 1 or 2, what is printed for
+ * people would be written into the file. */
+static clq_status open_standard_streams(void) {
+    for (int wanted = STDIN_FILENO; wanted <= STDERR_FILENO; wanted++) {
+        if (fcntl(wanted, F_GETFD) != -1 || errno != EBADF) continue;
+        int opened = open("/dev/null", O_RDWR); /* all below `wanted` are open: it gets this number */
+        if (opened < 0)
+            return clq_fail(CLQ_SYSTEM, "file descriptor %d is closed, and /dev/null cannot be opened for it: %s",
+                            wanted, strerror(errno));
+    }
+    return CLQ_OK;
+}
+
+static void log_to_stderr(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    fprintf(stderr, "clique: %s%s\n", level == CLQ_LOG_WARNING ? "warning: " : "", line);
+}
+
+/* A full disk shows here at the latest. */
+static clq_status flush_stdout(void) {
+    bool lost = ferror(stdout) != 0; /* something printed before could not be written; errno may be another call's */
+    if (fflush(stdout) != 0) return clq_fail(CLQ_WRITE, "standard output cannot be written: %s", strerror(errno));
+    return lost ? clq_fail(CLQ_WRITE, "standard output is incomplete: a part of it could not be written") : CLQ_OK;
+}
+
+int clq_program_end(clq_status status) {
+    if (status == CLQ_OK) status = flush_stdout();
+    if (status != CLQ_OK)
+        fprintf(stderr, "clique: error: %s\n", *clq_error_detail() ? clq_error_detail() : clq_status_text(status));
+    return clq_exit_code(status);
+}
+
+int clq_program_run(int argc, char **argv, clq_status (*body)(int argc, char **argv)) {
+    clq_interrupts_note_ignored();
+    clq_status status = open_standard_streams();
+    if (status != CLQ_OK) return clq_program_end(status);
+    clq_drivers_prefer();
+    clq_log_set_sink(log_to_stderr, NULL, CLQ_LOG_WARNING);
+    return clq_program_end(body(argc, argv));
+}
