@@ -113,9 +113,10 @@ CLQ_API clq_status clq_trainer_write_trace(clq_trainer *trainer, const char *pat
 /* Forward and backward on every replica: the gradient of the mean loss over the batch, each replica's part of it. The
  * batch may be reused when the call returns. Errors: MISMATCH (shape, dtype or labels do not fit), DEVICE, … */
 CLQ_API clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch);
-/* All-reduce: every replica then holds the sum. */
+/* All-reduce: every replica then holds the sum. Once for each gradient, with one replica too. Errors: STATE (no
+ * gradients since the last update, or summed already), DEVICE, TIMEOUT, … */
 CLQ_API clq_status clq_step_reduce(clq_trainer *trainer);
-/* The optimizer's update, on every replica. Counts as one step. */
+/* The optimizer's update, on every replica. Counts as one step. Errors: STATE (clq_step_reduce was not called), … */
 CLQ_API clq_status clq_step_apply(clq_trainer *trainer);
 
 /* The three parts in one, and the fastest way through them: the all-reduce of a bucket begins when backward has
@@ -148,6 +149,8 @@ typedef struct clq_progress {
     uint64_t batch, batches; /* done in this epoch */
     uint64_t step;
     clq_totals totals; /* of this epoch so far */
+    /* Of the validation behind this epoch, whose batches are all done then; both 0 while the epoch is trained. */
+    uint64_t validation_batch, validation_batches;
 } clq_progress;
 typedef struct clq_epoch_info {
     uint64_t epoch;
@@ -160,16 +163,22 @@ typedef struct clq_fit_config {
     clq_dataset *validation; /* or NULL */
     void *context;
     /* Each may be NULL. Returning other than CLQ_OK ends the fit with that status (CLQ_INTERRUPTED to stop). */
-    clq_status (*on_step)(void *context, const clq_step_info *info); /* waits for each step: costs speed */
-    clq_status (*on_progress)(void *context,
-                              const clq_progress *progress); /* after the first step, then now and then */
+    clq_status (*on_step)(void *context, const clq_step_info *info);        /* waits for each step: costs speed */
+    clq_status (*on_progress)(void *context, const clq_progress *progress); /* after the first step, then now and then,
+                                                                               also during the validation */
     clq_status (*on_epoch)(void *context, const clq_epoch_info *info);
 } clq_fit_config;
-/* The dataset's batch must be at most the trainer's global batch. */
+/* Trains on the dataset from where it is. The dataset's batch must be at most the trainer's global batch. Callbacks may
+ * evaluate, predict, and read and write weights; on_step and on_progress may not make steps or call clq_fit. Errors:
+ * ARGUMENT (epochs and steps are both 0; no batch to train on), STATE (called by on_step or on_progress), MISMATCH,
+ * DEVICE, TIMEOUT, …, and what a callback returned. */
 CLQ_API clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config);
+/* Loss and accuracy over one epoch of the dataset. The dataset then goes on where it was before the call: it may be the
+ * one that clq_fit is training on, as `validation` and in callbacks, and no metrics of the training change. Errors:
+ * MISMATCH, ARGUMENT, DEVICE, … */
 CLQ_API clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out);
 /* The model's output (softmax included) of every sample, in the data's order: out (samples, output)
- * f32, the caller's. */
+ * f32, the caller's. The dataset then goes on where it was before the call. */
 CLQ_API clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out);
 
 /* ---- weights ---- */

@@ -37,17 +37,32 @@ static void clear_line(training *t) {
     t->line_length = 0;
 }
 
+/* What remains of the epoch, or of its test. */
+static void describe_progress(const clq_progress *p, char *text, size_t bytes) {
+    int length =
+        snprintf(text, bytes, "epoch %llu/%llu  ", (unsigned long long)p->epoch + 1, (unsigned long long)p->epochs);
+    char *rest = text + length;
+    bytes -= (size_t)length;
+    if (p->validation_batches > 0) {
+        snprintf(rest, bytes, "loss %.4f  accuracy %.4f  testing %.0f%%", p->totals.loss, p->totals.accuracy,
+                 100.0 * (double)p->validation_batch / (double)p->validation_batches);
+        return;
+    }
+    double rate = (double)p->totals.samples / CLQ_MAX(p->totals.seconds, 1e-9);
+    double left = p->batch ? p->totals.seconds / (double)p->batch * (double)(p->batches - p->batch) : 0.0;
+    snprintf(rest, bytes, "%3.0f%%  %.0f images/s  loss %.4f  accuracy %.4f  %.0f s left",
+             100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, p->totals.accuracy, left);
+}
+
 static clq_status show_progress(void *context, const clq_progress *p) {
     training *t = context;
     if (t->first_step_s == 0.0) t->first_step_s = clq_seconds_since_process_start();
     if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
     if (!t->terminal) return CLQ_OK;
-    double rate = (double)p->totals.samples / CLQ_MAX(p->totals.seconds, 1e-9);
-    double left = p->batch ? p->totals.seconds / (double)p->batch * (double)(p->batches - p->batch) : 0.0;
+    char line[512];
+    describe_progress(p, line, sizeof line);
     clear_line(t);
-    int length = fprintf(t->talk, "epoch %llu/%llu  %3.0f%%  %.0f images/s  loss %.4f  accuracy %.4f  %.0f s left",
-                         (unsigned long long)p->epoch + 1, (unsigned long long)p->epochs,
-                         100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, p->totals.accuracy, left);
+    int length = fprintf(t->talk, "%s", line);
     t->line_length = length > 0 ? (size_t)length : 0;
     fflush(t->talk);
     return CLQ_OK;

@@ -42,6 +42,9 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
  * one larger than that of a full one. The counts add up to `count`. */
 void clq_shares_split(size_t count, unsigned replicas, const double *weights, size_t *offsets, size_t *counts);
 
+/* Where clq_dataset_next goes on: what clq_dataset_seek takes to come back there. */
+void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *index);
+
 /* ---- batches that are left where they lie (rows.c) ---- */
 
 /* The rows of a batch, or of a part of one. */

@@ -47,6 +47,11 @@ clq_status clq_dataset_seek(clq_dataset *dataset, uint64_t epoch, uint64_t index
     return CLQ_OK;
 }
 
+void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *index) {
+    *epoch = dataset->next.epoch;
+    *index = dataset->next.index;
+}
+
 size_t clq_dataset_batches(const clq_dataset *dataset) {
     size_t samples = dataset->info.samples;
     return dataset->drop_remainder ? samples / dataset->batch : clq_ceil_div(samples, dataset->batch);

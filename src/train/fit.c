@@ -12,7 +12,8 @@ typedef struct run {
     double started, input_s;
     double told; /* when progress was last told; 0: not yet */
     uint64_t epoch, epochs, batch;
-    bool by_rows; /* replicas copy their rows themselves */
+    uint64_t last_step; /* the trainer's step to stop at; UINT64_MAX: none */
+    bool by_rows;       /* replicas copy their rows themselves */
 } run;
 
 /* A batch of the dataset, assembled or where it lies. */
@@ -31,17 +32,27 @@ static clq_totals totals_of(const clq_metrics *metrics, double seconds, double i
                         .input_s = input_s};
 }
 
+/* Whether it is time to tell. */
+static bool tells(const run *r, double now) {
+    return r->config->on_progress && (r->told == 0.0 || now - r->told >= progress_every_s);
+}
+
+static clq_progress progress_of(const run *r, const clq_totals *totals) {
+    return (clq_progress){.epoch = r->epoch,
+                          .epochs = r->epochs,
+                          .batch = r->batch,
+                          .batches = clq_dataset_batches(r->data),
+                          .step = r->trainer->step,
+                          .totals = *totals};
+}
+
 static clq_status tell_progress(run *r) {
     double now = clq_now();
-    if (!r->config->on_progress || (r->told > 0.0 && now - r->told < progress_every_s)) return CLQ_OK;
+    if (!tells(r, now)) return CLQ_OK;
     CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     r->told = now;
-    clq_progress progress = {.epoch = r->epoch,
-                             .epochs = r->epochs,
-                             .batch = r->batch,
-                             .batches = clq_dataset_batches(r->data),
-                             .step = r->trainer->step,
-                             .totals = totals_of(&r->metrics, now - r->started, r->input_s)};
+    clq_totals totals = totals_of(&r->metrics, now - r->started, r->input_s);
+    clq_progress progress = progress_of(r, &totals);
     return r->config->on_progress(r->config->context, &progress);
 }
 
@@ -53,7 +64,7 @@ static clq_status tell_step(run *r) {
 }
 
 static clq_status train_batch(run *r, const piece *p) {
-    CLQ_TRY(r->by_rows ? clq_trainer_step_rows(r->trainer, &p->rows) : clq_step(r->trainer, &p->batch));
+    CLQ_TRY(r->by_rows ? clq_trainer_step_rows(r->trainer, &p->rows) : clq_trainer_step_batch(r->trainer, &p->batch));
     r->batch++;
     CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, p->count));
     CLQ_TRY(tell_step(r));
@@ -80,15 +91,10 @@ static clq_status next_batch(run *r, piece *p, bool *more) {
     return clq_timeline_add(&trainer->input, asked, "wait for a batch", "step", trainer->step + 1);
 }
 
-static clq_status train_epoch(run *r, uint64_t last_step) {
-    clq_metrics_start(&r->metrics, r->trainer);
-    r->started = clq_now();
-    r->batch = 0;
-    r->input_s = 0.0;
-    for (;;) {
+static clq_status train_batches(run *r) {
+    while (r->trainer->step < r->last_step) {
         piece p;
         bool more;
-        if (last_step && r->trainer->step >= last_step) break;
         CLQ_TRY(next_batch(r, &p, &more));
         if (!more) break;
         CLQ_TRY(train_batch(r, &p));
@@ -96,10 +102,14 @@ static clq_status train_epoch(run *r, uint64_t last_step) {
     return clq_metrics_collect(&r->metrics, r->trainer);
 }
 
-static clq_status end_epoch(run *r, double seconds) {
-    clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(&r->metrics, seconds, r->input_s)};
-    if (r->config->validation) CLQ_TRY(clq_evaluate(r->trainer, r->config->validation, &info.validation));
-    return r->config->on_epoch ? r->config->on_epoch(r->config->context, &info) : CLQ_OK;
+static clq_status train_epoch(run *r) {
+    CLQ_TRY(clq_metrics_start(&r->metrics, r->trainer));
+    r->started = clq_now();
+    r->batch = 0;
+    r->input_s = 0.0;
+    clq_status status = train_batches(r);
+    clq_metrics_end(&r->metrics, r->trainer);
+    return status;
 }
 
 static clq_status check_batch(const clq_trainer *trainer, const clq_dataset *data) {
@@ -112,11 +122,95 @@ static clq_status check_batch(const clq_trainer *trainer, const clq_dataset *dat
     return CLQ_OK;
 }
 
+/* ---- walks over a whole dataset ---- */
+
+typedef clq_status (*visit)(clq_trainer *trainer, const clq_batch *batch, void *context);
+
+static clq_status visit_all(clq_trainer *trainer, clq_dataset *dataset, visit each, void *context) {
+    CLQ_TRY(clq_dataset_seek(dataset, 0, 0));
+    for (;;) {
+        clq_batch batch;
+        bool more;
+        CLQ_TRY(clq_dataset_next(dataset, &batch, &more));
+        if (!more) return CLQ_OK;
+        CLQ_TRY(each(trainer, &batch, context));
+    }
+}
+
+/* From the dataset's start, in order. Afterwards the dataset goes on where it was before: it may be the one that
+ * clq_fit is walking over. */
+static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset, visit each, void *context) {
+    uint64_t epoch, index;
+    CLQ_TRY(check_batch(trainer, dataset));
+    /* A seek frees the order of the rows that steps under way are to copy. */
+    if (trainer->rows_of == dataset) CLQ_TRY(clq_strategy_wait(trainer->strategy));
+    clq_dataset_tell(dataset, &epoch, &index);
+    clq_status status = visit_all(trainer, dataset, each, context);
+    clq_status returned = clq_dataset_seek(dataset, epoch, index);
+    return status == CLQ_OK ? returned : status;
+}
+
+typedef struct evaluation {
+    clq_metrics metrics;
+    run *fit; /* whose validation it is; NULL: nobody's */
+    const clq_totals *trained;
+    uint64_t batch, batches;
+} evaluation;
+
+static clq_status tell_validation(const evaluation *e) {
+    double now = clq_now();
+    if (!e->fit || !tells(e->fit, now)) return CLQ_OK;
+    e->fit->told = now;
+    clq_progress progress = progress_of(e->fit, e->trained);
+    progress.validation_batch = e->batch;
+    progress.validation_batches = e->batches;
+    return e->fit->config->on_progress(e->fit->config->context, &progress);
+}
+
+static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
+    evaluation *e = context;
+    clq_batch taken;
+    CLQ_TRY(clq_trainer_take_batch(trainer, batch, true, &taken));
+    CLQ_TRY(clq_strategy_forward(trainer->strategy, &taken, (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS)));
+    trainer->rows++;
+    e->batch++;
+    CLQ_TRY(clq_metrics_note(&e->metrics, trainer, batch->count));
+    return tell_validation(e);
+}
+
+static clq_status evaluate(clq_trainer *trainer, clq_dataset *dataset, evaluation *e, clq_totals *out) {
+    CLQ_TRY(clq_trainer_keep_last_step(trainer));
+    CLQ_TRY(clq_metrics_start(&e->metrics, trainer));
+    double started = clq_now();
+    clq_status status = for_each_batch(trainer, dataset, evaluate_batch, e);
+    if (status == CLQ_OK) status = clq_metrics_collect(&e->metrics, trainer);
+    clq_metrics_end(&e->metrics, trainer);
+    if (status == CLQ_OK) *out = totals_of(&e->metrics, clq_now() - started, 0.0);
+    return status;
+}
+
+clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out) {
+    evaluation e = {.fit = NULL};
+    return evaluate(trainer, dataset, &e, out);
+}
+
+/* ---- fit ---- */
+
+static clq_status validate(run *r, clq_epoch_info *info) {
+    clq_dataset *data = r->config->validation;
+    evaluation e = {.fit = r, .trained = &info->train, .batches = clq_dataset_batches(data)};
+    return evaluate(r->trainer, data, &e, &info->validation);
+}
+
+static clq_status end_epoch(run *r, double seconds) {
+    clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(&r->metrics, seconds, r->input_s)};
+    if (r->config->validation) CLQ_TRY(validate(r, &info));
+    return r->config->on_epoch ? r->config->on_epoch(r->config->context, &info) : CLQ_OK;
+}
+
 static clq_status train_epochs(run *r) {
-    clq_trainer *trainer = r->trainer;
-    uint64_t last_step = r->config->steps ? trainer->step + r->config->steps : 0;
-    for (r->epoch = 0; r->epoch < r->epochs && !(last_step && trainer->step >= last_step); r->epoch++) {
-        CLQ_TRY(train_epoch(r, last_step));
+    for (r->epoch = 0; r->epoch < r->epochs && r->trainer->step < r->last_step; r->epoch++) {
+        CLQ_TRY(train_epoch(r));
         CLQ_TRY(end_epoch(r, clq_now() - r->started));
     }
     return CLQ_OK;
@@ -130,53 +224,35 @@ static clq_status let_go(const run *r, clq_status status) {
     return clq_error_raise(&error);
 }
 
-clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
+static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train, const clq_fit_config *config) {
+    if (trainer->metrics)
+        return clq_fail(CLQ_STATE, "clq_fit was called by on_step or on_progress of a clq_fit that is under way");
+    if (config->epochs == 0 && config->steps == 0)
+        return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
     CLQ_TRY(check_batch(trainer, train));
     if (config->validation) CLQ_TRY(check_batch(trainer, config->validation));
+    if (clq_dataset_batches(train) > 0) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
+                    clq_dataset_get_info(train)->name);
+}
+
+clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
+    CLQ_TRY(check_fit(trainer, train, config));
     uint64_t batches = clq_dataset_batches(train);
-    if (batches == 0)
-        return clq_fail(CLQ_ARGUMENT,
-                        "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
-                        clq_dataset_get_info(train)->name);
-    run r = {.trainer = trainer, .data = train, .config = config};
-    r.epochs = config->epochs ? config->epochs : (config->steps + batches - 1) / batches;
+    run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
+    r.epochs = config->epochs ? config->epochs : config->steps / batches + (config->steps % batches != 0);
+    if (config->steps > 0 && config->steps < UINT64_MAX - trainer->step) r.last_step = trainer->step + config->steps;
     r.by_rows = clq_trainer_takes_rows(trainer, train);
+    const clq_dataset *before = trainer->rows_of; /* of a fit whose on_epoch calls this one */
+    if (r.by_rows) trainer->rows_of = train;
     clq_status status = train_epochs(&r);
-    return status == CLQ_OK ? CLQ_OK : let_go(&r, status);
+    if (status != CLQ_OK) status = let_go(&r, status);
+    trainer->rows_of = before;
+    return status;
 }
 
-/* Walks a dataset once, from its start, in order. */
-static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset,
-                                 clq_status (*each)(clq_trainer *trainer, const clq_batch *batch, void *context),
-                                 void *context) {
-    CLQ_TRY(check_batch(trainer, dataset));
-    CLQ_TRY(clq_dataset_seek(dataset, 0, 0));
-    for (;;) {
-        clq_batch batch;
-        bool more;
-        CLQ_TRY(clq_dataset_next(dataset, &batch, &more));
-        if (!more) return CLQ_OK;
-        CLQ_TRY(each(trainer, &batch, context));
-    }
-}
-
-static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
-    clq_batch taken;
-    CLQ_TRY(clq_trainer_take_batch(trainer, batch, true, &taken));
-    CLQ_TRY(clq_strategy_forward(trainer->strategy, &taken, (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS)));
-    trainer->rows++;
-    return clq_metrics_note(context, trainer, batch->count);
-}
-
-clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out) {
-    clq_metrics metrics;
-    clq_metrics_start(&metrics, trainer);
-    double started = clq_now();
-    CLQ_TRY(for_each_batch(trainer, dataset, evaluate_batch, &metrics));
-    CLQ_TRY(clq_metrics_collect(&metrics, trainer));
-    *out = totals_of(&metrics, clq_now() - started, 0.0);
-    return CLQ_OK;
-}
+/* ---- predict ---- */
 
 typedef struct predictions {
     clq_strategy *predictor;

@@ -1,8 +1,16 @@
 /* Loss and accuracy over many batches: they stay on the devices until all rows are in use or somebody asks. */
 #include "train/trainer.h"
 
-void clq_metrics_start(clq_metrics *metrics, const clq_trainer *trainer) {
-    *metrics = (clq_metrics){.first = trainer->rows};
+clq_status clq_metrics_start(clq_metrics *metrics, clq_trainer *trainer) {
+    if (trainer->metrics) CLQ_TRY(clq_metrics_collect(trainer->metrics, trainer)); /* its rows will be overwritten */
+    *metrics = (clq_metrics){.interrupted = trainer->metrics, .first = trainer->rows};
+    trainer->metrics = metrics;
+    return CLQ_OK;
+}
+
+void clq_metrics_end(clq_metrics *metrics, clq_trainer *trainer) {
+    trainer->metrics = metrics->interrupted;
+    if (metrics->interrupted) metrics->interrupted->first = trainer->rows;
 }
 
 clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t samples) {

@@ -204,20 +204,27 @@ static clq_status may_step(const clq_trainer *trainer) {
 /* The metrics row that the next gradients write. */
 static uint32_t next_slot(const clq_trainer *trainer) { return (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS); }
 
+/* A step of the caller's own would count as one of the epoch's, or of the evaluation's. */
+static clq_status refuse_in_callback(const clq_trainer *trainer, const char *call) {
+    if (!trainer->metrics) return CLQ_OK;
+    return clq_fail(CLQ_STATE, "%s was called by on_step or on_progress of a clq_fit that is under way", call);
+}
+
 static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_batch *taken) {
     CLQ_TRY(may_step(trainer));
     return clq_trainer_take_batch(trainer, batch, true, taken);
 }
 
 static void end_gradients(clq_trainer *trainer, size_t samples) {
-    trainer->rows++;
+    trainer->last_row = trainer->rows++;
+    trainer->last_kept = false;
     trainer->last_count = samples;
-    trainer->has_gradient = true;
+    trainer->gradient = CLQ_GRADIENT_PARTS;
 }
 
 static void end_update(clq_trainer *trainer) {
     trainer->step++;
-    trainer->has_gradient = false;
+    trainer->gradient = CLQ_GRADIENT_NONE;
 }
 
 static float next_rate(const clq_trainer *trainer) {
@@ -226,19 +233,25 @@ static float next_rate(const clq_trainer *trainer) {
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
     clq_batch taken;
+    CLQ_TRY(refuse_in_callback(trainer, "clq_step_gradients"));
     CLQ_TRY(begin_step(trainer, batch, &taken));
     CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, next_slot(trainer)));
     end_gradients(trainer, batch->count);
     return CLQ_OK;
 }
 
-clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
+clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch) {
     clq_batch taken;
     CLQ_TRY(begin_step(trainer, batch, &taken));
     CLQ_TRY(clq_strategy_step(trainer->strategy, &taken, next_slot(trainer), next_rate(trainer)));
     end_gradients(trainer, batch->count);
     end_update(trainer);
     return CLQ_OK;
+}
+
+clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
+    CLQ_TRY(refuse_in_callback(trainer, "clq_step"));
+    return clq_trainer_step_batch(trainer, batch);
 }
 
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset) {
@@ -255,14 +268,21 @@ clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows) {
 
 clq_status clq_step_reduce(clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
-    if (!trainer->has_gradient) return clq_fail(CLQ_STATE, "clq_step_reduce comes after clq_step_gradients");
-    return clq_strategy_reduce(trainer->strategy);
+    if (trainer->gradient == CLQ_GRADIENT_NONE)
+        return clq_fail(CLQ_STATE, "clq_step_reduce comes after clq_step_gradients");
+    if (trainer->gradient == CLQ_GRADIENT_SUM)
+        return clq_fail(CLQ_STATE, "clq_step_reduce was called already for this gradient: a second sum would multiply "
+                                   "it by the number of replicas");
+    CLQ_TRY(clq_strategy_reduce(trainer->strategy));
+    trainer->gradient = CLQ_GRADIENT_SUM;
+    return CLQ_OK;
 }
 
 clq_status clq_step_apply(clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
-    if (!trainer->has_gradient)
-        return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce");
+    if (trainer->gradient != CLQ_GRADIENT_SUM)
+        return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
+                        trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
     CLQ_TRY(clq_strategy_apply(trainer->strategy, next_rate(trainer)));
     end_update(trainer);
     return CLQ_OK;
@@ -282,15 +302,31 @@ static clq_status gradient_norm(clq_trainer *trainer, double *out) {
     return status;
 }
 
+/* The sums of the last gradients' metrics. */
+static clq_status read_last_row(clq_trainer *trainer, double sums[2]) {
+    double row[1][2];
+    uint32_t slot = (uint32_t)(trainer->last_row % CLQ_METRIC_SLOTS);
+    CLQ_TRY(clq_strategy_read_metrics(trainer->strategy, slot, 1, row));
+    memcpy(sums, row[0], sizeof row[0]);
+    return CLQ_OK;
+}
+
+clq_status clq_trainer_keep_last_step(clq_trainer *trainer) {
+    if (trainer->last_count == 0 || trainer->last_kept) return CLQ_OK;
+    CLQ_TRY(read_last_row(trainer, trainer->last_sums));
+    trainer->last_kept = true;
+    return CLQ_OK;
+}
+
 clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out) {
-    if (trainer->rows == 0) return clq_fail(CLQ_STATE, "no step was made yet");
-    double row[1][2], norm;
-    CLQ_TRY(clq_strategy_read_metrics(trainer->strategy, (uint32_t)((trainer->rows - 1) % CLQ_METRIC_SLOTS), 1, row));
+    if (trainer->last_count == 0) return clq_fail(CLQ_STATE, "no step was made yet");
+    double sums[2] = {trainer->last_sums[0], trainer->last_sums[1]}, norm;
+    CLQ_TRY(trainer->last_kept ? clq_strategy_wait(trainer->strategy) : read_last_row(trainer, sums));
     CLQ_TRY(gradient_norm(trainer, &norm));
     double samples = (double)trainer->last_count;
     *out = (clq_step_info){.step = trainer->step,
-                           .loss = row[0][0] / samples,
-                           .accuracy = row[0][1] / samples,
+                           .loss = sums[0] / samples,
+                           .accuracy = sums[1] / samples,
                            .grad_norm = norm,
                            .lr = trainer->config.optimizer.lr,
                            .samples = trainer->last_count};

@@ -7,6 +7,7 @@ usage: check_process.py BIN_FOLDER     (the environment chooses the OpenCL drive
 import json
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
@@ -76,6 +77,24 @@ class Streams(unittest.TestCase):
 
 
 class Signals(unittest.TestCase):
+    def test_interrupted_during_validation(self):
+        """Ctrl-C ends a run soon, also while it tests what it has trained: here that would take much longer."""
+        screen, terminal = pty.openpty()
+        command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/240000", "--devices", "pocl:0", "--steps", "1"]
+        with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
+            os.close(terminal)
+            shown = b""
+            while b"testing" not in shown:
+                try:
+                    shown += os.read(screen, 4096)
+                except OSError:  # the end of a terminal
+                    break
+            process.send_signal(signal.SIGINT)
+            errors = errors_in(process.stderr.read())
+            self.assertEqual(process.wait(LIMIT_S), 130)
+        os.close(screen)
+        self.assertEqual(errors, ["clique: error: interrupted after step 1"])
+
     def test_ignored_signals_stay_ignored(self):
         """As nohup and shells start what runs in the background."""
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -83,6 +83,38 @@ static void refused(void **state) {
     clq_model_destroy(model);
 }
 
+/* The parts of a step in another order: the gradient that all replicas have stays what it is. */
+static void order_of_parts(void **state) {
+    (void)state;
+    clq_model *model;
+    clq_trainer *trainer;
+    float sum[2][INPUTS * CLASSES], again[INPUTS * CLASSES];
+    clq_batch b = good_batch();
+    open_trainer(CLQ_LOSS_SPARSE_CATEGORICAL, &model, &trainer);
+    for (int step = 0; step < 2; step++) {
+        assert_ok(clq_step_gradients(trainer, &b));
+        assert_fails(CLQ_STATE, "clq_step_reduce was not called", clq_step_apply(trainer));
+        assert_ok(clq_step_reduce(trainer));
+        for (unsigned r = 0; r < 2; r++) assert_ok(clq_trainer_get_gradient(trainer, r, 0, sum[r]));
+        assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
+        assert_fails(CLQ_STATE, "called already", clq_step_reduce(trainer));
+        for (unsigned r = 0; r < 2; r++) {
+            assert_ok(clq_trainer_get_gradient(trainer, r, 0, again));
+            assert_memory_equal(again, sum[0], sizeof again);
+        }
+        assert_ok(clq_step_apply(trainer));
+        assert_fails(CLQ_STATE, "after clq_step_gradients", clq_step_apply(trainer));
+        assert_fails(CLQ_STATE, "after clq_step_gradients", clq_step_reduce(trainer));
+        assert_ok(clq_step_gradients(trainer, &b)); /* and made anew, it is to be summed anew */
+        assert_ok(clq_step_reduce(trainer));
+        assert_ok(clq_step_gradients(trainer, &b));
+        assert_ok(clq_step_reduce(trainer));
+        assert_ok(clq_step_apply(trainer));
+    }
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 static double loss_of(clq_loss_kind kind, bool soft) {
     clq_model *model;
     clq_trainer *trainer;
@@ -112,6 +144,7 @@ static void losses_agree(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(refused), cmocka_unit_test(losses_agree)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refused), cmocka_unit_test(order_of_parts),
+                                       cmocka_unit_test(losses_agree)};
     return cmocka_run_group_tests(tests, open_system, close_system);
 }

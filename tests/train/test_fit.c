@@ -3,6 +3,7 @@
 #include "support/check.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { SAMPLES = 53, BATCH = 8, INPUTS = 7, CLASSES = 3, EPOCHS = 3, UNITS = 5 };
@@ -221,6 +222,220 @@ static void apart_is_apart(void **state) {
     clq_model_destroy(model);
 }
 
+/* ---- what callbacks may do, and how a fit ends ---- */
+
+/* A fit whose callbacks evaluate: a set of `more` than the trainer has rows of metrics for, and the very dataset that
+ * is trained on. */
+typedef struct guest {
+    clq_trainer *trainer;
+    clq_dataset *own, *other;
+    bool evaluates, validates;
+    double losses[EPOCHS * SAMPLES], told[EPOCHS]; /* of the steps; of the epochs, as on_epoch tells */
+    double accuracy[EPOCHS];
+    size_t steps, epochs;
+    clq_totals validation[EPOCHS];
+    float weights[WEIGHTS];
+} guest;
+
+static clq_status evaluate_in_step(void *context, const clq_step_info *info) {
+    guest *g = context;
+    g->losses[g->steps++] = info->loss;
+    if (!g->evaluates) return CLQ_OK;
+    clq_totals totals[2];
+    clq_step_info again;
+    float outputs[SAMPLES * CLASSES];
+    for (int i = 0; i < 2; i++) {
+        assert_ok(clq_evaluate(g->trainer, i == 0 ? g->own : g->other, &totals[i]));
+        assert_int_equal(totals[i].samples, SAMPLES);
+        assert_true(totals[i].accuracy >= 0 && totals[i].accuracy <= 1);
+    }
+    assert_true(fabs(totals[0].loss - totals[1].loss) < 1e-6); /* of the same samples */
+    assert_ok(clq_predict(g->trainer, g->own, outputs));
+    assert_ok(clq_step_read(g->trainer, &again)); /* of the step still, not of what was evaluated since */
+    assert_int_equal(again.samples, info->samples);
+    assert_true(again.loss == info->loss && again.accuracy == info->accuracy);
+    return CLQ_OK;
+}
+
+static clq_status note_epoch(void *context, const clq_epoch_info *info) {
+    guest *g = context;
+    g->told[g->epochs] = info->train.loss;
+    g->accuracy[g->epochs] = info->train.accuracy;
+    g->validation[g->epochs++] = info->validation;
+    assert_int_equal(info->train.samples, SAMPLES);
+    if (!g->evaluates) return CLQ_OK;
+    clq_totals totals;
+    assert_ok(clq_evaluate(g->trainer, g->own, &totals));
+    if (g->validates) assert_true(totals.loss == info->validation.loss);
+    return CLQ_OK;
+}
+
+static void fit_with_guest(const variant *v, guest *g) {
+    clq_model *model = make_model();
+    g->trainer = make_trainer(v, model);
+    g->own = open_data(v);
+    g->other = open_data(v);
+    assert_ok(clq_dataset_batch(g->other, 1, false)); /* all steps together need more rows than there are slots */
+    assert_true(EPOCHS * (SAMPLES / BATCH + 1) * SAMPLES > CLQ_METRIC_SLOTS);
+    clq_fit_config fit = {.epochs = EPOCHS, .context = g, .on_step = evaluate_in_step, .on_epoch = note_epoch};
+    if (g->validates) fit.validation = g->own;
+    assert_ok(clq_fit(g->trainer, g->own, &fit));
+    assert_ok(clq_trainer_get_variable(g->trainer, 0, g->weights));
+    clq_dataset_destroy(g->own);
+    clq_dataset_destroy(g->other);
+    clq_trainer_destroy(g->trainer);
+    clq_model_destroy(model);
+}
+
+/* The same numbers as of a fit that is left alone; and the epochs' losses are the means of the steps'. */
+static void check_guest(variant v, bool evaluates, bool validates) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
+        static guest alone, with;
+        v.spec = specs[i];
+        alone = (guest){0};
+        with = (guest){.evaluates = evaluates, .validates = validates};
+        fit_with_guest(&v, &alone);
+        fit_with_guest(&v, &with);
+        assert_int_equal(with.steps, alone.steps);
+        assert_int_equal(with.epochs, EPOCHS);
+        assert_memory_equal(with.losses, alone.losses, alone.steps * sizeof alone.losses[0]);
+        assert_memory_equal(with.weights, alone.weights, sizeof alone.weights);
+        assert_memory_equal(with.told, alone.told, sizeof alone.told);
+        assert_memory_equal(with.accuracy, alone.accuracy, sizeof alone.accuracy);
+        for (size_t epoch = 0, step = 0; epoch < EPOCHS; epoch++) {
+            double sum = 0;
+            for (size_t left = SAMPLES; left > 0; step++) {
+                size_t count = CLQ_MIN(left, (size_t)BATCH);
+                sum += alone.losses[step] * (double)count;
+                left -= count;
+            }
+            assert_true(fabs(with.told[epoch] - sum / SAMPLES) < 1e-9);
+            assert_int_equal(with.validation[epoch].samples, validates ? SAMPLES : 0);
+        }
+    }
+}
+
+static void callbacks_may_evaluate(void **state) {
+    (void)state;
+    check_guest((variant){.loss = CLQ_LOSS_SPARSE_CATEGORICAL, .buffer = SAMPLES}, true, false);
+    check_guest((variant){.loss = CLQ_LOSS_CATEGORICAL, .buffer = 9}, true, false); /* batches made by the pipeline */
+}
+
+static void validation_may_be_the_training_set(void **state) {
+    (void)state;
+    check_guest((variant){.loss = CLQ_LOSS_SPARSE_CATEGORICAL, .buffer = SAMPLES}, false, true);
+    check_guest((variant){.loss = CLQ_LOSS_CATEGORICAL, .buffer = SAMPLES}, true, true);
+}
+
+/* A dataset is where it was, whatever walked over it. */
+static void evaluation_leaves_the_dataset(void **state) {
+    (void)state;
+    const variant v = {"pocl:0", CLQ_LOSS_SPARSE_CATEGORICAL, false, SAMPLES, false, 0};
+    clq_model *model = make_model();
+    clq_trainer *trainer = make_trainer(&v, model);
+    clq_dataset *data = open_data(&v), *untouched = open_data(&v);
+    for (int i = 0; i < 2 * (SAMPLES / BATCH + 2); i++) {
+        clq_batch got, wanted;
+        bool more[2];
+        clq_totals totals;
+        assert_ok(clq_evaluate(trainer, data, &totals));
+        assert_ok(clq_dataset_next(data, &got, &more[0]));
+        assert_ok(clq_dataset_next(untouched, &wanted, &more[1]));
+        assert_int_equal(more[0], more[1]);
+        if (!more[0]) continue;
+        assert_true(got.epoch == wanted.epoch && got.index == wanted.index && got.count == wanted.count);
+        assert_memory_equal(got.samples, wanted.samples, got.count * INPUTS);
+    }
+    clq_dataset_destroy(data);
+    clq_dataset_destroy(untouched);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
+static clq_status step_in_callback(void *context, const clq_step_info *info) {
+    guest *g = context;
+    (void)info;
+    g->steps++;
+    clq_batch batch = {
+        .count = 1, .samples = samples, .sample_elements = INPUTS, .sample_dtype = CLQ_U8, .labels = labels};
+    assert_fails(CLQ_STATE, "clq_step was called by on_step", clq_step(g->trainer, &batch));
+    assert_fails(CLQ_STATE, "clq_step_gradients was called by", clq_step_gradients(g->trainer, &batch));
+    assert_fails(CLQ_STATE, "clq_fit was called by",
+                 clq_fit(g->trainer, g->own, &(clq_fit_config){.epochs = 1, .context = g}));
+    return CLQ_OK;
+}
+
+static void callbacks_may_not_train(void **state) {
+    (void)state;
+    const variant v = {"pocl:0", CLQ_LOSS_SPARSE_CATEGORICAL, false, 0, false, 0};
+    clq_model *model = make_model();
+    guest g = {.trainer = make_trainer(&v, model), .own = open_data(&v)};
+    assert_ok(clq_fit(g.trainer, g.own, &(clq_fit_config){.steps = 3, .context = &g, .on_step = step_in_callback}));
+    assert_int_equal(g.steps, 3);
+    clq_batch batch = {
+        .count = 1, .samples = samples, .sample_elements = INPUTS, .sample_dtype = CLQ_U8, .labels = labels};
+    assert_ok(clq_step(g.trainer, &batch)); /* afterwards they may */
+    clq_dataset_destroy(g.own);
+    clq_trainer_destroy(g.trainer);
+    clq_model_destroy(model);
+}
+
+/* However many steps are asked for, they are made until a callback stops the training. */
+static void any_number_of_steps(void **state) {
+    (void)state;
+    const uint64_t many[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 6, UINT64_MAX / 2 + 1};
+    const variant v = {"pocl:0", CLQ_LOSS_SPARSE_CATEGORICAL, false, SAMPLES, false, 0};
+    clq_model *model = make_model();
+    clq_trainer *trainer = make_trainer(&v, model);
+    clq_dataset *data = open_data(&v);
+    for (size_t i = 0; i < CLQ_COUNT_OF(many); i++) {
+        result r = {.stop_after = 17}; /* two epochs and a piece */
+        assert_fails(CLQ_ABORTED, "enough",
+                     clq_fit(trainer, data, &(clq_fit_config){.steps = many[i], .context = &r, .on_step = note}));
+        assert_int_equal(r.steps, r.stop_after);
+    }
+    assert_fails(CLQ_ARGUMENT, "both 0", clq_fit(trainer, data, &(clq_fit_config){.on_step = note}));
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
+typedef struct validating {
+    uint64_t calls, batch, batches;
+} validating;
+
+static clq_status stop_validation(void *context, const clq_progress *p) {
+    validating *seen = context;
+    if (p->validation_batches == 0) return CLQ_OK;
+    seen->calls++;
+    seen->batch = p->validation_batch;
+    seen->batches = p->validation_batches;
+    assert_int_equal(p->batch, p->batches);
+    assert_int_equal(p->totals.samples, SAMPLES);
+    return clq_fail(CLQ_INTERRUPTED, "stopped in the validation");
+}
+
+/* Progress is told during the validation too, so that a callback can stop it. */
+static void validation_can_be_stopped(void **state) {
+    (void)state;
+    const variant v = {"pocl:0", CLQ_LOSS_SPARSE_CATEGORICAL, false, SAMPLES, false, 0};
+    clq_model *model = make_model();
+    clq_trainer *trainer = make_trainer(&v, model);
+    clq_dataset *data = open_data(&v), *large;
+    const uint64_t batches = 1000000; /* nobody has walked over so many when progress is told first */
+    assert_ok(clq_dataset_open("synthetic:7/3/1000000", "train", &large));
+    validating seen = {0};
+    const clq_fit_config fit = {.epochs = 2, .validation = large, .context = &seen, .on_progress = stop_validation};
+    assert_fails(CLQ_INTERRUPTED, "stopped in the validation", clq_fit(trainer, data, &fit));
+    assert_int_equal(seen.calls, 1);
+    assert_int_equal(seen.batches, batches);
+    assert_true(seen.batch > 0 && seen.batch < batches);
+    clq_dataset_destroy(data);
+    clq_dataset_destroy(large);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 static int start(void **state) {
     (void)state;
     for (int i = 0; i < SAMPLES; i++) {
@@ -241,6 +456,9 @@ int main(void) {
         cmocka_unit_test(integer_labels),          cmocka_unit_test(integer_labels_as_rows),
         cmocka_unit_test(probabilities_as_labels), cmocka_unit_test(stopped_in_the_middle),
         cmocka_unit_test(steps_are_timed),         cmocka_unit_test(apart_is_apart),
+        cmocka_unit_test(callbacks_may_evaluate),  cmocka_unit_test(validation_may_be_the_training_set),
+        cmocka_unit_test(callbacks_may_not_train), cmocka_unit_test(evaluation_leaves_the_dataset),
+        cmocka_unit_test(any_number_of_steps),     cmocka_unit_test(validation_can_be_stopped),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
