@@ -1,0 +1,230 @@
+/* Training on devices that behave like strict discrete GPUs (tests/support/strict), alone and beside CPUs: whatever
+ * their drivers hold back, delay and reorder, the bits are those of the same devices when they do not; and the losses
+ * are one CPU's, as near as other kernels and other orders of addition let them be: 1e-5 relative for an mlp with Adam,
+ * 1e-4 for a convolutional network with SGD. usage: test_train_strict [SEEDS] */
+#include "support/check.h"
+#include "support/strict.h"
+#include "support/system.h"
+#include "train/train.h"
+
+#include <limits.h>
+#include <math.h>
+#include <unistd.h>
+
+/* PoCL's devices: two NVIDIAs, two AMDs and, of the thread pool, a third; one stays a CPU: pocl:0. */
+#define DISGUISE "disguise=nnaa-a "
+
+enum { EPOCHS = 3, BATCH = 13, LOST = 1 /* nvidia:1 */, DEADLINE_S = 300 /* a first run compiles */ };
+
+static strict layer;
+static unsigned seeds = 2;
+static bool whole; /* the long form */
+
+typedef struct training {
+    const char *model, *optimizer;
+    double tolerance;
+} training;
+
+typedef struct trace {
+    double losses[EPOCHS];
+    float *weights; /* at the end */
+    size_t elements;
+} trace;
+
+static void release(trace *t) { clq_free(t->weights); }
+
+static clq_model *make_model(const char *name) {
+    clq_model *model;
+    if (strcmp(name, "small") != 0) {
+        assert_ok(clq_model_builtin(name, &model));
+        return model;
+    }
+    assert_ok(clq_model_create(name, &model));
+    clq_tensor x = clq_input(model, CLQ_SHAPE(28, 28, 1));
+    x = clq_conv2d(model, x, &(clq_conv2d_config){.filters = 8, .kernel = {3, 3}, .activation = CLQ_RELU});
+    x = clq_max_pool2d(model, x, NULL);
+    x = clq_conv2d(model, x, &(clq_conv2d_config){.filters = 8, .kernel = {3, 3}, .activation = CLQ_RELU});
+    x = clq_max_pool2d(model, x, NULL);
+    x = clq_dense(model, clq_flatten(model, x, NULL), &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX});
+    assert_ok(clq_model_finish(model, x));
+    return model;
+}
+
+static clq_dataset *make_data(void) {
+    clq_dataset *data;
+    assert_ok(clq_dataset_open("synthetic", "train", &data));
+    assert_ok(clq_dataset_take(data, BATCH * 2 + 5)); /* every third batch has 5 samples */
+    assert_ok(clq_dataset_batch(data, BATCH, false));
+    return data;
+}
+
+static void keep_weights(clq_trainer *trainer, const clq_model *model, trace *t) {
+    t->elements = clq_model_parameter_count(model);
+    t->weights = clq_alloc(t->elements, sizeof *t->weights);
+    assert_non_null(t->weights);
+    float *at = t->weights;
+    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
+        clq_variable_info v;
+        assert_ok(clq_model_variable(model, i, &v));
+        assert_ok(clq_trainer_get_variable(trainer, i, at));
+        at += v.elements;
+    }
+}
+
+static clq_status note_loss(void *context, const clq_epoch_info *info) {
+    ((trace *)context)->losses[info->epoch] = info->train.loss;
+    return CLQ_OK;
+}
+
+/* Whole epochs: replicas run ahead of whoever looks at them. */
+static clq_status train(const training *what, const char *spec, clq_group_config group, size_t bucket_bytes, trace *t) {
+    clq_devices devices;
+    clq_trainer *trainer;
+    clq_trainer_config config = clq_trainer_config_default();
+    const clq_fit_config fit = {.epochs = EPOCHS, .context = t, .on_epoch = note_loss};
+    config.global_batch = BATCH;
+    config.seed = 7;
+    config.group = group;
+    config.group.deadline_s = DEADLINE_S;
+    config.bucket_bytes = bucket_bytes;
+    assert_ok(clq_optimizer_parse(what->optimizer, &config.optimizer));
+    assert_ok(clq_devices_select(sys, spec, &devices));
+    clq_model *model = make_model(what->model);
+    clq_dataset *data = make_data();
+    clq_status status = clq_trainer_create(model, &devices, &config, &trainer);
+    if (status == CLQ_OK) {
+        status = clq_fit(trainer, data, &fit);
+        if (status == CLQ_OK) keep_weights(trainer, model, t);
+        clq_trainer_destroy(trainer);
+    }
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+    return status;
+}
+
+static trace run(const training *what, const char *spec, clq_group_config group, size_t bucket_bytes) {
+    trace t = {0};
+    assert_ok(train(what, spec, group, bucket_bytes, &t));
+    return t;
+}
+
+static void configure(unsigned seed, const char *more) {
+    char words[512];
+    (void)snprintf(words, sizeof words, DISGUISE "seed=%u %s", seed, more);
+    assert_int_equal(layer.configure(words), 0);
+    layer.reset();
+}
+
+static void expect_no_violation(const char *where) {
+    const strict_count kinds[] = {STRICT_UNFLUSHED, STRICT_LIMITS, STRICT_LATER};
+    const char *const names[] = {"unflushed waits", "launches beyond limits", "calls after OpenCL 1.2"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++)
+        if (layer.count(-1, kinds[i]) != 0) fail_msg("%s: %lu %s", where, layer.count(-1, kinds[i]), names[i]);
+    assert_true(layer.count(-1, STRICT_COMMANDS) > 0);
+}
+
+static void expect_near(const trace *cpu, const trace *t, double tolerance, const char *where) {
+    for (size_t s = 0; s < EPOCHS; s++)
+        if (!(fabs(t->losses[s] - cpu->losses[s]) <= tolerance * fabs(cpu->losses[s])))
+            fail_msg("%s: loss of epoch %zu is %.9g and one CPU's is %.9g", where, s + 1, t->losses[s], cpu->losses[s]);
+}
+
+static void expect_equal(const trace *calm, const trace *t, const char *where) {
+    if (memcmp(calm->losses, t->losses, sizeof calm->losses) != 0) fail_msg("%s: other losses", where);
+    if (memcmp(calm->weights, t->weights, calm->elements * sizeof *calm->weights) != 0)
+        fail_msg("%s: other weights", where);
+}
+
+typedef struct setup {
+    const char *spec;
+    clq_group_config group;
+    size_t bucket_bytes;
+    const char *more; /* of the driver */
+} setup;
+
+static const setup setups[] = {
+    {"nvidia:0", {0}, 0, "migrate"},
+    {"nvidia:0,nvidia:1", {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED}, 0, "migrate"},
+    {"amd:0,amd:1", {.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 1 << 14}, 50000, "migrate"},
+    {"amd:0,amd:1,amd:2", {.algorithm = CLQ_ALGORITHM_RING}, 0, "migrate slow=2:20"},
+    {"nvidia:0,amd:0,pocl:0", {.algorithm = CLQ_ALGORITHM_HIERARCHICAL}, 0, "migrate"},
+    {"pocl:0,amd:1,nvidia:1", {0}, 50000, "migrate"},
+#if defined(__x86_64__)
+    {"amd:0,intel,nvidia:0", {.algorithm = CLQ_ALGORITHM_RING}, SIZE_MAX, "migrate"},
+    {"pocl:0,intel", {.algorithm = CLQ_ALGORITHM_DIRECT}, 50000, ""},
+#endif
+};
+
+static void check(const training *what, const setup *s, const trace *cpu) {
+    char where[256];
+    (void)snprintf(where, sizeof where, "%s on %s, calm", what->model, s->spec);
+    configure(0, "");
+    trace calm = run(what, s->spec, s->group, s->bucket_bytes);
+    expect_near(cpu, &calm, what->tolerance, where);
+    for (unsigned seed = 1; seed <= seeds; seed++) {
+        char words[256];
+        (void)snprintf(words, sizeof words, "hold order nan delay_us=200 callback_us=1000 %s", s->more);
+        (void)snprintf(where, sizeof where, "%s on %s, seed %u", what->model, s->spec, seed);
+        configure(seed, words);
+        trace t = run(what, s->spec, s->group, s->bucket_bytes);
+        expect_no_violation(where);
+        expect_equal(&calm, &t, where);
+        release(&t);
+    }
+    release(&calm);
+}
+
+/* The short form takes every `stride`-th of the setups. */
+static void check_all(const training *what, size_t stride) {
+    configure(0, "");
+    trace cpu = run(what, "pocl:0", (clq_group_config){0}, 0);
+    for (size_t i = 0; i < CLQ_COUNT_OF(setups); i += whole ? 1 : stride) check(what, &setups[i], &cpu);
+    release(&cpu);
+}
+
+static void mlp_with_adam(void **state) {
+    (void)state;
+    check_all(&(const training){"mlp", "adam", 1e-5}, 1);
+}
+static void convolutions_with_sgd(void **state) {
+    (void)state;
+    check_all(&(const training){whole ? "cnn" : "small", "sgd:lr=0.01", 1e-4}, 3);
+}
+
+/* A GPU whose every call fails, as after a kernel's illegal access, from one call or another on. */
+static void a_lost_gpu_is_named(void **state) {
+    (void)state;
+    const training what = {"mlp", "adam", 0};
+    const clq_group_config ring = {.algorithm = CLQ_ALGORITHM_RING};
+    unsigned failures = 0;
+    configure(1, "hold delay_us=200 callback_us=1000");
+    trace before = run(&what, "amd:0,nvidia:1", ring, 0);
+    for (unsigned long calls = 100;; calls += 150) {
+        trace lost = {0};
+        layer.lose(LOST, calls);
+        (void)alarm(DEADLINE_S / 2); /* for what hangs */
+        clq_status status = train(&what, "amd:0,nvidia:1", ring, 0, &lost);
+        (void)alarm(0);
+        layer.lose(LOST, ULONG_MAX);
+        release(&lost);
+        if (status == CLQ_OK) break;
+        failures++;
+        const char *detail = clq_error_detail();
+        if (status != CLQ_DEVICE || !strstr(detail, "-9999") || !strstr(detail, "nvidia:1"))
+            fail_msg("after %lu calls: %s: %s", calls, clq_status_text(status), detail);
+    }
+    assert_true(failures >= 3);
+    trace after = run(&what, "amd:0,nvidia:1", ring, 0);
+    expect_equal(&before, &after, "after the losses");
+    release(&after);
+    release(&before);
+}
+
+int main(int count, char **words) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_with_adam), cmocka_unit_test(convolutions_with_sgd),
+                                       cmocka_unit_test(a_lost_gpu_is_named)};
+    if (count > 1) seeds = (unsigned)strtoul(words[1], NULL, 10);
+    whole = count > 1;
+    if (strict_load(&layer, DISGUISE) != 0) return 1;
+    return cmocka_run_group_tests_name("train/strict", tests, open_system, close_system);
+}
