@@ -7,14 +7,16 @@
 
 static cl_int finish(const strict_command *command, cl_int error) {
     cl_int ended = strict_driver->clFinish(command->queue->real);
+    strict_above(command->queue->device);
     return error != CL_SUCCESS ? error : ended;
 }
 
-/* Submission: the objects come to the device. */
+/* Submission: the objects come to the device. On success the driver is entered. */
 static cl_int submit(const strict_command *command) {
     cl_int error = command->from ? strict_migrate(command->from, command->queue, false) : CL_SUCCESS;
     if (error == CL_SUCCESS && command->to) error = strict_migrate(command->to, command->queue, true);
     strict_dawdle(command);
+    if (error == CL_SUCCESS) strict_below(command->queue->device);
     return error;
 }
 
@@ -22,16 +24,16 @@ static cl_int run_read(strict_command *c) {
     cl_int error = submit(c);
     if (error != CL_SUCCESS) return error;
     cl_mem real = strict_memory_copy(c->from, c->queue->device);
-    return strict_driver->clEnqueueReadBuffer(c->queue->real, real, CL_TRUE, c->from_offset, c->bytes, c->target, 0,
-                                              NULL, NULL);
+    return finish(c, strict_driver->clEnqueueReadBuffer(c->queue->real, real, CL_FALSE, c->from_offset, c->bytes,
+                                                        c->target, 0, NULL, NULL));
 }
 
 static cl_int run_write(strict_command *c) {
     cl_int error = submit(c);
     if (error != CL_SUCCESS) return error;
     cl_mem real = strict_memory_copy(c->to, c->queue->device);
-    return strict_driver->clEnqueueWriteBuffer(c->queue->real, real, CL_TRUE, c->to_offset, c->bytes, c->source, 0,
-                                               NULL, NULL);
+    return finish(c, strict_driver->clEnqueueWriteBuffer(c->queue->real, real, CL_FALSE, c->to_offset, c->bytes,
+                                                         c->source, 0, NULL, NULL));
 }
 
 static cl_int run_copy(strict_command *c) {

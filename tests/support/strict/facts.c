@@ -94,6 +94,7 @@ static strict_device *add(cl_device_id id, cl_platform_id platform) {
     device->id = id;
     device->platform = platform;
     device->index = device_count++;
+    if (pthread_mutex_init(&device->below, NULL) != 0) strict_die("no lock");
     return device;
 }
 
@@ -137,6 +138,9 @@ strict_device *strict_device_of(cl_device_id id) {
     pthread_mutex_unlock(&strict_lock);
     return found;
 }
+
+void strict_below(strict_device *device) { pthread_mutex_lock(&device->below); }
+void strict_above(strict_device *device) { pthread_mutex_unlock(&device->below); }
 
 size_t strict_group_limit(const strict_device *device) { return device->kind ? device->kind->group : SIZE_MAX; }
 cl_ulong strict_local_limit(const strict_device *device) { return device->kind ? device->kind->local : UINT64_MAX; }

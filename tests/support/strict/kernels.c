@@ -181,12 +181,14 @@ static cl_int run_launch(strict_command *c) {
     if (error != CL_SUCCESS) return error;
     strict_dawdle(c);
     pthread_mutex_lock(&launching);
+    strict_below(c->queue->device);
     error = set_arguments(c);
     if (error == CL_SUCCESS)
         error = strict_driver->clEnqueueNDRangeKernel(c->queue->real, launch->kernel->run, launch->dims,
                                                       launch->has_offset ? launch->offset : NULL, launch->global,
                                                       launch->has_local ? launch->local : NULL, 0, NULL, NULL);
     cl_int ended = strict_driver->clFinish(c->queue->real);
+    strict_above(c->queue->device);
     pthread_mutex_unlock(&launching);
     return error != CL_SUCCESS ? error : ended;
 }

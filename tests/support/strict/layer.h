@@ -84,6 +84,7 @@ typedef struct strict_device {
     bool breaks;             /* once calls_left is 0 */
     unsigned long calls_left;
     atomic_bool broken;
+    pthread_mutex_t below; /* see strict_below */
 } strict_device;
 
 void strict_facts_install(struct _cl_icd_dispatch *calls);
@@ -91,6 +92,10 @@ strict_device *strict_device_of(cl_device_id id); /* never NULL */
 size_t strict_group_limit(const strict_device *device);
 cl_ulong strict_local_limit(const strict_device *device);
 void strict_counted(const strict_device *device, strict_count what);
+/* Around what the driver executes: PoCL's basic device runs the commands of all its queues in any thread that waits for
+ * one of them, and whose commands another thread has just taken waits for nothing. */
+void strict_below(strict_device *device);
+void strict_above(strict_device *device);
 /* A call on the device is made: CL_SUCCESS, or STRICT_ILLEGAL_ACCESS. */
 cl_int strict_device_called(strict_device *device);
 

@@ -222,35 +222,43 @@ static cl_int CL_API_CALL get_info(cl_mem memory, cl_mem_info what, size_t room,
 
 /* ---- mappings ---- */
 
+/* The driver is left. */
+static cl_int finish(const strict_command *c, cl_int error) {
+    cl_int ended = strict_driver->clFinish(c->queue->real);
+    strict_above(c->queue->device);
+    return error != CL_SUCCESS ? error : ended;
+}
+
 static cl_int run_map(strict_command *c) {
     strict_map *map = c->map;
     cl_int error = strict_migrate(c->from, c->queue, false);
-    if (error != CL_SUCCESS || (map->flags & CL_MAP_WRITE_INVALIDATE_REGION)) return error;
+    if (error != CL_SUCCESS || (!map->real && (map->flags & CL_MAP_WRITE_INVALIDATE_REGION))) return error;
     cl_mem real = strict_memory_copy(c->from, c->queue->device);
     strict_dawdle(c);
-    if (!map->real)
-        return strict_driver->clEnqueueReadBuffer(c->queue->real, real, CL_TRUE, map->offset, map->bytes, map->pointer,
-                                                  0, NULL, NULL);
-    map->pointer = strict_driver->clEnqueueMapBuffer(c->queue->real, real, CL_TRUE, map->flags, map->offset, map->bytes,
-                                                     0, NULL, NULL, &error);
-    return error;
+    strict_below(c->queue->device);
+    if (map->real)
+        map->pointer = strict_driver->clEnqueueMapBuffer(c->queue->real, real, CL_FALSE, map->flags, map->offset,
+                                                         map->bytes, 0, NULL, NULL, &error);
+    else
+        error = strict_driver->clEnqueueReadBuffer(c->queue->real, real, CL_FALSE, map->offset, map->bytes,
+                                                   map->pointer, 0, NULL, NULL);
+    return finish(c, error);
 }
 
 static cl_int run_unmap(strict_command *c) {
-    strict_map *map = c->map;
+    const strict_map *map = c->map;
     bool written = map->flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION);
     cl_int error = strict_migrate(c->to, c->queue, written);
-    if (error != CL_SUCCESS) return error;
+    if (error != CL_SUCCESS || (!map->real && !written)) return error;
     cl_mem real = strict_memory_copy(c->to, c->queue->device);
     strict_dawdle(c);
-    if (map->real) {
+    strict_below(c->queue->device);
+    if (map->real)
         error = strict_driver->clEnqueueUnmapMemObject(c->queue->real, real, map->pointer, 0, NULL, NULL);
-        cl_int ended = strict_driver->clFinish(c->queue->real);
-        return error != CL_SUCCESS ? error : ended;
-    }
-    if (!written) return CL_SUCCESS;
-    return strict_driver->clEnqueueWriteBuffer(c->queue->real, real, CL_TRUE, map->offset, map->bytes, map->pointer, 0,
-                                               NULL, NULL);
+    else
+        error = strict_driver->clEnqueueWriteBuffer(c->queue->real, real, CL_FALSE, map->offset, map->bytes,
+                                                    map->pointer, 0, NULL, NULL);
+    return finish(c, error);
 }
 
 static void drop_map(strict_command *c) {

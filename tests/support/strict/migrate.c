@@ -8,8 +8,10 @@ static cl_int bring(cl_mem memory, cl_command_queue queue, int from) {
     cl_mem source = strict_memory_copy(memory, memory->in->devices[from]);
     cl_mem target = strict_memory_copy(memory, queue->device);
     if (!source || !target) return CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    strict_below(queue->device);
     cl_int error = strict_driver->clEnqueueCopyBuffer(queue->real, source, target, 0, 0, memory->bytes, 0, NULL, NULL);
     cl_int ended = strict_driver->clFinish(queue->real);
+    strict_above(queue->device);
     strict_counted(queue->device, STRICT_MIGRATIONS);
     return error != CL_SUCCESS ? error : ended;
 }
