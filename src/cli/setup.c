@@ -33,12 +33,23 @@ clq_status clq_setup_recall(clq_setup *setup, const clq_options *options) {
     return clq_system_recall(options->devices, &setup->recalled);
 }
 
+/* "auto" means a GPU where there is one: where it takes none, one that no driver lists is what the user wants to know
+ * of, whether or not there is another device. */
+static clq_status select_devices(clq_setup *setup, const clq_options *options) {
+    clq_status status = clq_devices_select(setup->system, options->devices, &setup->devices);
+    bool gpu = status != CLQ_OK && status != CLQ_NO_DEVICE;
+    for (uint32_t i = 0; i < setup->devices.count && status == CLQ_OK; i++)
+        gpu = gpu || clq_system_device_info(setup->system, setup->devices.items[i].index)->type == CLQ_DEVICE_GPU;
+    if (strcmp(options->devices, "auto") == 0 && !gpu) clq_print_unused(stderr, "clique: warning: ", setup->system);
+    return status;
+}
+
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     clq_system *recalled = setup->recalled;
     setup->recalled = NULL;
     clq_status status = clq_system_open_recalled(recalled, NULL, &setup->system);
     clq_trim_code();
-    if (status == CLQ_OK) status = clq_devices_select(setup->system, options->devices, &setup->devices);
+    if (status == CLQ_OK) status = select_devices(setup, options);
     if (recalled && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) status = clq_restart_with_all_drivers(status);
     CLQ_TRY(status);
     setup->global_batch = options->batch               ? options->batch

@@ -49,16 +49,10 @@ static bool same_platform(const clq_device_entry *a, const clq_device_entry *b) 
     return strcmp(a->info.platform, b->info.platform) == 0;
 }
 
-/* "0000:02:00.0" and "02:00.0", whose domain is not known, may be the same. */
-static bool same_address(const char *a, const char *b) {
-    size_t a_length = strlen(a), b_length = strlen(b), length = CLQ_MIN(a_length, b_length);
-    return strcmp(a + a_length - length, b + b_length - length) == 0;
-}
-
 /* By what both drivers tell: the address, or else the name. */
 static bool same_kind(const clq_device_entry *a, const clq_device_entry *b, bool by_address) {
     if (a->info.type != b->info.type) return false;
-    return by_address ? same_address(a->info.pci, b->info.pci) : strcmp(a->info.name, b->info.name) == 0;
+    return by_address ? clq_pci_same(a->info.pci, b->info.pci) : strcmp(a->info.name, b->info.name) == 0;
 }
 
 /* How many of the kind of `like` its platform lists before it. */

@@ -98,6 +98,11 @@ static void pci_of(cl_device_id id, char *out, size_t bytes) {
     (void)(pci_of_khr(id, out, bytes) || pci_of_nvidia(id, out, bytes) || pci_of_amd(id, out, bytes));
 }
 
+bool clq_pci_same(const char *a, const char *b) {
+    size_t a_length = strlen(a), b_length = strlen(b), length = CLQ_MIN(a_length, b_length);
+    return strcmp(a + a_length - length, b + b_length - length) == 0;
+}
+
 static void describe_limits(cl_device_id id, clq_device_info *info) {
     cl_uint units = 1, width = 1;
     cl_ulong global = 0, largest = 0, local = 0;
