@@ -75,6 +75,9 @@ add_executable(build_options ${PROJECT_SOURCE_DIR}/tests/support/build_options.c
 clq_compile_options(build_options)
 clq_link_layer(build_options device)
 set_target_properties(build_options PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+# The long test of caches and drivers that are taken away; ctest runs its short form.
+add_test(NAME soak/caches COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/soak/caches ${CMAKE_BINARY_DIR} --short)
+set_tests_properties(soak/caches PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 
 # A layer between loader and driver that makes calls fail.
 add_library(clq_fault_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/fault_layer.c)

@@ -42,7 +42,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
         return clq_fail(CLQ_SYSTEM, "a lock could not be made");
     }
     atomic_flag_clear(&device->loss_claimed);
-    device->twin = -1;
+    device->twin = device->claims = -1;
     device->info = *info;
     device->id = id;
     device->view_align = view_align_of(id);
@@ -57,6 +57,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
         device->cache_dir = clq_strdup(cache_dir);
         if (!device->cache_dir) status = CLQ_MEMORY;
     }
+    if (status == CLQ_OK && cache_dir) device->claims = clq_claims_open(cache_dir);
     if (status != CLQ_OK) {
         clq_device_close(device);
         return status;
@@ -200,6 +201,7 @@ void clq_device_close(clq_device *device) {
     if (!device) return;
     clq_twin_leave(device);
     clq_programs_close(device);
+    clq_claims_close(device->claims);
     clq_free(device->verdicts);
     if (!clq_device_lost(device)) {
         if (device->service) (void)clReleaseCommandQueue(device->service);

@@ -35,7 +35,7 @@ typedef struct clq_device_entry {
     uint32_t ordinal; /* among the devices of its driver: the 1 of pocl:1 */
     bool tested;
     double rate;                         /* clq_system_rate's, once it was asked; 0: it was not */
-    bool needed; /* of a recalled system: selected by the SPEC that it was recalled for */
+    bool needed;                         /* of a recalled system: selected by the SPEC that it was recalled for */
     _Atomic(clq_device *) tested_device; /* has passed, and is for the first who opens it */
 } clq_device_entry;
 
@@ -51,8 +51,8 @@ struct clq_system {
 /* Keeps the list of all devices for clq_system_recall; makes that one's next tries give nothing. */
 void clq_system_keep_list(const clq_system *system);
 void clq_system_forget_list(const clq_system *system);
-/* Whether all the devices that a system was recalled for are there, now that its driver is open. Errors: NO_DEVICE, naming
- * the first one that is not; the list of devices is dropped then. */
+/* Whether all the devices that a system was recalled for are there, now that its driver is open. Errors: NO_DEVICE,
+ * naming the first one that is not; the list of devices is dropped then. */
 clq_status clq_system_check_recalled(const clq_system *system);
 
 /* Fills `info` but for its index. */
@@ -103,15 +103,40 @@ char *clq_build_options(const clq_compiler *compiler, uint32_t vector, const cha
 
 /* ---- opened devices ---- */
 
+/* That this process builds or loads a program; see claim.c. */
+typedef struct clq_claim {
+    int claims;            /* the file */
+    long long place, mark; /* where in it: the byte that is locked, and the byte of data */
+    bool held, alone;      /* held: else all functions do nothing; alone: no other process has a claim on the program */
+    unsigned attempt;      /* how many processes died over the program, as far as it is known */
+} clq_claim;
+/* The file of a cache's claims; -1 where there is none: no folder that can be written. close takes -1. */
+int clq_claims_open(const char *cache_dir);
+void clq_claims_close(int claims);
+/* Waits while another process has the program to itself, a minute at most. True where the one that had it last died
+ * over it: what the cache holds of the program is not to be loaded then. Any thread. */
+bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *out);
+void clq_claim_share(clq_claim *claim); /* others may build or load it beside this process */
+/* good: nothing is wrong with the program. Else the next process takes this one for dead. */
+void clq_claim_end(clq_claim *claim, bool good);
+
+/* Whether a binary of PoCL's has all that was in it, where its form is known; true of what is not PoCL's.
+ * (pocl_binary.c) */
+bool clq_pocl_binary_is_whole(const void *binary, size_t bytes);
+
 /* A built program of a device (program.c). */
 typedef struct clq_program {
     struct clq_program *next;
     clq_hash128 key;
-    cl_program program; /* NULL while a thread makes it */
-    bool unsaved;       /* built from source: the cache does not hold all of it yet */
-    bool early;         /* what the cache holds of it was asked for before all its kernels may have run */
-    char *file;         /* named in messages */
-    const char *text;   /* its source: the library's, or own_text */
+    clq_hash128 place;         /* of its source and options alone: what drivers' caches know it by */
+    clq_claim claim;           /* held until all its kernels ran once, or the device closes */
+    uint64_t kernel_bits;      /* of a held claim: one for each kernel; 0: not known */
+    _Atomic uint64_t launched; /* of those, the kernels that were launched */
+    cl_program program;        /* NULL while a thread makes it */
+    bool unsaved;              /* built from source: the cache does not hold all of it yet */
+    bool early;                /* what the cache holds of it was asked for before all its kernels may have run */
+    char *file;                /* named in messages */
+    const char *text;          /* its source: the library's, or own_text */
     char *own_text;
     char *kernels;       /* those that it has, with blanks between; "": all of the source */
     char *options;       /* clq_build_options' */
@@ -131,7 +156,9 @@ struct clq_device {
     bool sub_group_size_is_wanted; /* whether kernels ask for theirs */
     clq_matrix_unit matrix_unit;
     clq_compiler compiler;
-    char *cache_dir; /* NULL: none */
+    char *cache_dir;     /* NULL: none */
+    int claims;          /* see claim.c */
+    atomic_uint claimed; /* programs whose claim is held */
     uint64_t memory_budget;
     _Atomic uint64_t memory_used;
     atomic_flag loss_claimed;
@@ -179,7 +206,11 @@ void clq_programs_close(clq_device *device);
 /* Keeps the program, if it was built here and not kept yet, for others that want it before its kernels ran. */
 void clq_programs_offer(clq_device *device, clq_hash128 key);
 /* Built on first use. The device's table owns it. */
-clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, cl_program *out);
+clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out);
+/* The program's bit for a kernel, to be set in `launched`; 0 where nobody needs to know. */
+uint64_t clq_program_kernel_bit(clq_device *device, const clq_program *program, const char *function);
+/* Ends the claims of programs whose kernels were all launched: a command of the device was waited for, and is done. */
+void clq_programs_ran(clq_device *device);
 
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,
@@ -239,6 +270,8 @@ struct clq_buffer {
 struct clq_kernel {
     clq_device *device;
     cl_kernel handle;
+    clq_program *program;
+    uint64_t bit; /* of clq_program_kernel_bit, until it was launched */
     char name[64];
 };
 

@@ -10,13 +10,15 @@ clq_status clq_kernel_create(clq_device *device, const char *file, const char *o
 
 clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *wish, const char *function,
                                    clq_kernel **out) {
-    cl_program program;
+    clq_program *program;
     CLQ_TRY(clq_program_get(device, wish, &program));
     clq_kernel *kernel = clq_alloc(1, sizeof *kernel);
     if (!kernel) return CLQ_MEMORY;
     cl_int error;
     kernel->device = device;
-    kernel->handle = clCreateKernel(program, function, &error);
+    kernel->program = program;
+    kernel->bit = clq_program_kernel_bit(device, program, function);
+    kernel->handle = clCreateKernel(program->program, function, &error);
     if (!kernel->handle) {
         clq_free(kernel);
         if (error == CL_INVALID_KERNEL_NAME)
@@ -95,6 +97,10 @@ clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims,
     cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, 0, NULL,
                                           queue->profile ? &event : clq_queue_wants_event(queue, &event));
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
+    if (kernel->bit) {
+        atomic_fetch_or(&kernel->program->launched, kernel->bit);
+        kernel->bit = 0;
+    }
     if (queue->profile) return clq_profile_add(queue->profile, device, kernel->name, event);
     return clq_queue_record(queue, kernel->name, event);
 }

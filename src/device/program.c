@@ -39,6 +39,16 @@ static clq_status program_key(const clq_device *device, const char *source, cons
     return CLQ_OK;
 }
 
+/* What a driver's own cache can know the program by: devices that the driver builds alike for have it in common. */
+static clq_status program_place(const clq_device *device, const clq_program *entry, clq_hash128 *out) {
+    char *text = clq_strprintf("%s\n%s\n%s\n%s\n%s", device->info.driver, device->platform_version, entry->options,
+                               entry->kernels, entry->text);
+    if (!text) return CLQ_MEMORY;
+    *out = clq_hash128_of(text, strlen(text), 0);
+    clq_free(text);
+    return CLQ_OK;
+}
+
 /* The first lines of the build log as one line. */
 static void log_excerpt(const clq_device *device, cl_program program, char *out, size_t bytes) {
     out[0] = '\0';
@@ -65,27 +75,96 @@ static cl_int build(const clq_device *device, cl_program program, const char *op
     return clBuildProgram(program, 1, &device->id, options, NULL, NULL);
 }
 
+/* The names of a built program's kernels, with ';' between them; caller frees. NULL where the driver gives none. */
+static char *kernel_names(cl_program program) {
+    size_t bytes = 0;
+    if (clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &bytes) != CL_SUCCESS || bytes < 2) return NULL;
+    char *names = clq_alloc(bytes + 1, 1);
+    if (!names || clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, bytes, names, NULL) == CL_SUCCESS) return names;
+    clq_free(names);
+    return NULL;
+}
+
+/* The place of a name among a program's kernels; -1 where it is not one of them. */
+static int place_among(const char *names, const char *name, size_t length) {
+    for (int place = 0;; place++) {
+        size_t next = strcspn(names, ";");
+        if (next == length && strncmp(names, name, length) == 0) return place;
+        if (names[next] == '\0') return -1;
+        names += next + 1;
+    }
+}
+
+/* A bit for each kernel of the program; 0 where they are not known, or too many. */
+static uint64_t bits_of_kernels(cl_program program) {
+    char *names = kernel_names(program);
+    int count = names != NULL;
+    for (const char *at = names; at && *at; at++) count += *at == ';';
+    clq_free(names);
+    return count > 0 && count < 64 ? ((uint64_t)1 << count) - 1 : 0;
+}
+
+/* Whether a program has the kernels, with blanks between them; "": any. */
+static bool has_kernels(cl_program program, const char *kernels) {
+    char *names = kernel_names(program);
+    bool has = names != NULL;
+    for (const char *at = kernels; *at && has;) {
+        size_t length = strcspn(at, " ");
+        has = length == 0 || place_among(names, at, length) >= 0;
+        at += length + (at[length] == ' ');
+    }
+    clq_free(names);
+    return has;
+}
+
+/* NULL where the driver does not make of it what was wanted. */
+static cl_program build_binary(const clq_device *device, const clq_program *entry, const unsigned char *binary,
+                               size_t bytes) {
+    cl_int state = CL_INVALID_BINARY, error;
+    cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, &binary, &state, &error);
+    if (program && state == CL_SUCCESS && build(device, program, entry->options) == CL_SUCCESS &&
+        has_kernels(program, entry->kernels))
+        return program;
+    clq_log(CLQ_LOG_INFO, "%s does not take its own binary of a program; it is built from source", device->label);
+    if (program) (void)clReleaseProgram(program);
+    return NULL;
+}
+
+static bool begin_claim(const clq_device *device, clq_program *entry) {
+    bool died = clq_claim_begin(device->claims, entry->place, entry->key, &entry->claim);
+    if (died)
+        clq_log(CLQ_LOG_INFO, "%s: a process ended while it made the program %s.cl, which is built anew", device->label,
+                entry->file);
+    return died;
+}
+
+/* The program is made; but some drivers look into their caches once more when a kernel is launched first, and so the
+ * claim is held until all kernels ran. */
+static void share_claim(clq_device *device, clq_program *entry, cl_program program) {
+    if (!entry->claim.held) return;
+    clq_claim_share(&entry->claim);
+    entry->kernel_bits = bits_of_kernels(program);
+    atomic_fetch_add(&device->claimed, 1);
+}
+
 /* *out stays NULL where the cache has nothing that the driver takes. */
-static clq_status build_from_cache(const clq_device *device, const clq_program *entry, cl_program *out) {
+static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_program *out) {
     if (!device->cache_dir) return CLQ_OK;
     void *binary = NULL;
     size_t bytes = 0;
     CLQ_TRY(clq_cache_load(device->cache_dir, folder, entry->key, &binary, &bytes));
     if (!binary) return CLQ_OK;
-    if (!clq_twin_name(device->twin, binary, bytes)) {
-        clq_free(binary);
-        return CLQ_OK;
+    bool whole = clq_pocl_binary_is_whole(binary, bytes);
+    if (whole && clq_twin_name(device->twin, binary, bytes)) {
+        whole = !begin_claim(device, entry);
+        if (whole) *out = build_binary(device, entry, binary, bytes);
+        if (*out)
+            share_claim(device, entry, *out);
+        else
+            clq_claim_end(&entry->claim, true);
     }
-    const unsigned char *binaries[1] = {binary};
-    cl_int state = CL_INVALID_BINARY, error;
-    cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, binaries, &state, &error);
     clq_free(binary);
-    if (program && state == CL_SUCCESS && build(device, program, entry->options) == CL_SUCCESS) {
-        *out = program;
-        return CLQ_OK;
-    }
-    clq_log(CLQ_LOG_INFO, "%s does not take its own binary of a program; it is built from source", device->label);
-    if (program) (void)clReleaseProgram(program);
+    if (!whole) clq_cache_drop(device->cache_dir, folder, entry->key);
     return CLQ_OK;
 }
 
@@ -146,23 +225,63 @@ static clq_status binary_of(const clq_device *device, cl_program program, unsign
     return CLQ_OK;
 }
 
-/* The cache is a convenience: what cannot be saved is compiled again next time. */
-static void save(const clq_device *device, const clq_program *entry) {
-    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, folder, entry->key))) return;
+/* The cache is a convenience: what cannot be saved is compiled again next time. False where something is wrong with the
+ * program: the driver has lost a part of it. */
+static bool save(const clq_device *device, const clq_program *entry) {
+    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, folder, entry->key))) return true;
     unsigned char *binary = NULL;
     size_t bytes = 0;
     clq_status status = binary_of(device, entry->program, &binary, &bytes);
+    bool whole = status != CLQ_OK || clq_pocl_binary_is_whole(binary, bytes);
+    if (!whole)
+        status = clq_fail(CLQ_DEVICE, "%s gives only a part of %s.cl: was its driver's cache removed meanwhile?",
+                          device->label, entry->file);
     if (status == CLQ_OK && clq_twin_name(device->twin, binary, bytes))
         status = clq_cache_store(device->cache_dir, folder, entry->key, binary, bytes);
     if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail());
     clq_free(binary);
+    return whole;
 }
 
-static clq_status build_here(const clq_device *device, clq_program *entry, cl_program *out) {
-    entry->built_options =
-        device->twin > 0 ? clq_strprintf("%s -DCLQ_TWIN=%d", entry->options, device->twin) : clq_strdup(entry->options);
-    if (!entry->built_options) return CLQ_MEMORY;
-    CLQ_TRY(build_from_source(device, entry, out));
+static void end_claim(clq_device *device, clq_program *entry) {
+    if (!entry->claim.held) return;
+    clq_claim_end(&entry->claim, true);
+    atomic_fetch_sub(&device->claimed, 1);
+}
+
+/* Saves, and has the program built apart from what the driver keeps of it where that is not whole. */
+static void save_or_distrust(clq_device *device, clq_program *entry) {
+    bool whole = save(device, entry);
+    end_claim(device, entry);
+    if (whole) return;
+    clq_claim distrust;
+    (void)clq_claim_begin(device->claims, entry->place, entry->key, &distrust);
+    clq_claim_end(&distrust, false);
+}
+
+/* The options by which a driver's own cache tells programs apart: each device of PoCL has its own, and so has each
+ * attempt, since what that cache holds of an earlier one may be what a process died of. */
+static char *options_to_build_with(const clq_device *device, const clq_program *entry) {
+    char *twin = device->twin > 0 ? clq_strprintf(" -DCLQ_TWIN=%d", device->twin) : clq_strdup("");
+    char *attempt = entry->claim.attempt ? clq_strprintf(" -DCLQ_ATTEMPT=%u", entry->claim.attempt) : clq_strdup("");
+    char *options = twin && attempt ? clq_strprintf("%s%s%s", entry->options, twin, attempt) : NULL;
+    clq_free(twin);
+    clq_free(attempt);
+    return options;
+}
+
+static clq_status build_here(clq_device *device, clq_program *entry, cl_program *out) {
+    (void)begin_claim(device, entry);
+    clq_free(entry->built_options);
+    entry->built_options = options_to_build_with(device, entry);
+    clq_status status = entry->built_options ? build_from_source(device, entry, out) : CLQ_MEMORY;
+    /* Another process, with another cache folder of ours, may have been at the same files of PoCL's cache. */
+    if (status == CLQ_BUILD && clq_device_compiles_late(device)) status = build_from_source(device, entry, out);
+    if (status != CLQ_OK) {
+        clq_claim_end(&entry->claim, true);
+        return status;
+    }
+    share_claim(device, entry, *out);
     entry->unsaved = true;
     return CLQ_OK;
 }
@@ -210,7 +329,8 @@ static clq_status add(clq_device *device, const clq_program_wish *wish, const ch
     entry->text = wish->text ? entry->own_text : text;
     entry->options = options_of(device, wish);
     entry->kernels = clq_strdup(wish->kernels);
-    if (!entry->file || !entry->text || !entry->options || !entry->kernels) {
+    if (!entry->file || !entry->text || !entry->options || !entry->kernels ||
+        program_place(device, entry, &entry->place) != CLQ_OK) {
         entry_free(entry);
         return CLQ_MEMORY;
     }
@@ -227,7 +347,7 @@ static void take_out(clq_device *device, clq_program *entry) {
     entry_free(entry);
 }
 
-clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, cl_program *out) {
+clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out) {
     CLQ_TRY(clq_device_alive(device));
     const char *text = wish->text ? wish->text : clq_source_text(wish->file);
     if (!text) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", wish->file);
@@ -251,17 +371,38 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, cl_
         pthread_cond_broadcast(&device->built);
         pthread_mutex_unlock(&device->lock);
     }
-    if (status == CLQ_OK) *out = program;
+    if (status == CLQ_OK) *out = entry;
     return status;
 }
 
 /* ---- keeping ---- */
 
+uint64_t clq_program_kernel_bit(clq_device *device, const clq_program *program, const char *function) {
+    uint64_t bit = 0;
+    if (atomic_load(&device->claimed) == 0) return 0;
+    pthread_mutex_lock(&device->lock);
+    char *names = program->claim.held && program->kernel_bits ? kernel_names(program->program) : NULL;
+    pthread_mutex_unlock(&device->lock);
+    int place = names ? place_among(names, function, strlen(function)) : -1;
+    if (place >= 0) bit = (uint64_t)1 << place;
+    clq_free(names);
+    return bit;
+}
+
+void clq_programs_ran(clq_device *device) {
+    if (atomic_load(&device->claimed) == 0) return;
+    pthread_mutex_lock(&device->lock);
+    for (clq_program *entry = device->programs; entry; entry = entry->next)
+        if (entry->program && entry->kernel_bits && atomic_load(&entry->launched) == entry->kernel_bits)
+            end_claim(device, entry);
+    pthread_mutex_unlock(&device->lock);
+}
+
 void clq_programs_offer(clq_device *device, clq_hash128 key) {
     pthread_mutex_lock(&device->lock);
     clq_program *entry = find(device, key);
     if (entry && entry->program && entry->unsaved && !clq_device_lost(device)) {
-        save(device, entry);
+        (void)save(device, entry);
         entry->early = true;
     }
     pthread_mutex_unlock(&device->lock);
@@ -281,7 +422,7 @@ void clq_device_keep_programs(clq_device *device) {
     pthread_mutex_lock(&device->lock);
     for (clq_program *entry = device->programs; entry; entry = entry->next) {
         if (!entry->program || !entry->unsaved || entry->early) continue;
-        save(device, entry);
+        save_or_distrust(device, entry);
         entry->unsaved = false;
     }
     pthread_mutex_unlock(&device->lock);
@@ -291,14 +432,14 @@ void clq_device_keep_programs(clq_device *device) {
 /* PoCL specialises a kernel for its work-group at the first launch, and a binary that is asked for after it holds that
  * too; but a program that was asked before gives the same binary for ever. Built once more, from what PoCL keeps on
  * disk itself, it is a program that was not asked yet. */
-static void save_whole(const clq_device *device, clq_program *entry) {
+static void save_whole(clq_device *device, clq_program *entry) {
     cl_program again;
     if (entry->early) {
         if (build_from_source(device, entry, &again) != CLQ_OK) return;
         (void)clReleaseProgram(entry->program);
         entry->program = again;
     }
-    save(device, entry);
+    save_or_distrust(device, entry);
 }
 
 void clq_programs_close(clq_device *device) {
@@ -307,6 +448,7 @@ void clq_programs_close(clq_device *device) {
         clq_program *next = entry->next;
         if (!clq_device_lost(device)) {
             if (entry->unsaved) save_whole(device, entry);
+            end_claim(device, entry);
             (void)clReleaseProgram(entry->program);
         }
         entry_free(entry);
@@ -346,6 +488,7 @@ void clq_device_drop_programs(clq_device *device, const void *mark) {
         clq_program *entry = device->programs;
         device->programs = entry->next;
         (void)clReleaseProgram(entry->program);
+        end_claim(device, entry);
         entry_free(entry);
     }
     pthread_mutex_unlock(&device->lock);

@@ -30,7 +30,7 @@ static void load(void *context) {
         size_t i = atomic_fetch_add(&l->next, 1);
         if (i >= l->count) return;
         const clq_program_wish *wish = &l->wishes[i];
-        cl_program program;
+        clq_program *program;
         clq_status status = clq_program_get(l->device, wish, &program);
         if (status == CLQ_OK) continue;
         note_failure(l, i, status);

@@ -108,6 +108,7 @@ clq_status clq_queue_finish(clq_queue *queue) {
     if (status == CLQ_OK && queue->last_wait)
         status = clq_event_check(device, queue->last_wait, "what the queue waited for");
     release_events(queue, marker);
+    if (status == CLQ_OK) clq_programs_ran(device);
     return status;
 }
 
@@ -202,7 +203,9 @@ clq_status clq_event_wait(clq_event *event) {
     if (error != CL_SUCCESS && error != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
         return clq_cl_fail_running(device, error, "waiting for an event");
     CLQ_TRY(clq_event_check(device, event->handle, "a command that was waited for"));
-    return error == CL_SUCCESS ? CLQ_OK : clq_cl_fail_running(device, error, "waiting for an event");
+    if (error != CL_SUCCESS) return clq_cl_fail_running(device, error, "waiting for an event");
+    clq_programs_ran(device);
+    return CLQ_OK;
 }
 
 clq_status clq_queue_wait(clq_queue *queue, const clq_event *event) {

@@ -40,6 +40,7 @@ clq_status clq_queue_read(clq_queue *queue, const clq_buffer *from, size_t offse
     if (error != CL_SUCCESS) return ended(queue, error, true, "reading", bytes);
     clq_status status = clq_event_check(queue->device, event, "a read, or a command before it");
     if (!clq_device_lost(queue->device)) (void)clReleaseEvent(event);
+    if (status == CLQ_OK) clq_programs_ran(queue->device);
     return status;
 }
 

@@ -149,6 +149,22 @@ static void test_damage(void **state) {
     clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
 }
 
+/* What a driver gave it takes again, without a word. */
+static void taken(uint32_t index) {
+    (void)files_remove(folder);
+    use_device(index, "");
+    logged[0] = '\0';
+    use_device(index, "");
+    assert_string_equal(logged, "");
+}
+
+static void test_taken(void **state) {
+    (void)state;
+    clq_log_set_sink(keep_log, NULL, CLQ_LOG_INFO);
+    each_index(taken);
+    clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
+}
+
 /* A whole and sound entry, but of another program: in the wrong place it is foreign. */
 static void foreign(uint32_t index) {
     char path[1024] = "", other[1024] = "";
@@ -359,10 +375,15 @@ int main(void) {
     /* As PoCL is by itself: it compiles for a launch's sizes, and again for any. */
     if (setenv("POCL_WORK_GROUP_SPECIALIZATION", "1", 1) != 0) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_damage),     cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_no_cache),
-        cmocka_unit_test(test_unwritable), cmocka_unit_test(test_island),
-        cmocka_unit_test(test_twins),      cmocka_unit_test(test_launched_kernels_are_kept),
+        cmocka_unit_test(test_taken),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_cache),
+        cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_island),
+        cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_launched_kernels_are_kept),
     };
     return cmocka_run_group_tests_name("cache", tests, make_folder, remove_folder);
 }

@@ -1,0 +1,100 @@
+/* Claims: what processes that share a cache folder are building or loading at this moment. A driver may end the process
+ * by an assertion over a program that it builds or loads, and drivers' own caches do not bear several processes that
+ * make the same program at the same time (PoCL 3.1 removes a file for a moment to replace it). So
+ * - the first process that wants a program builds or loads it alone, and who comes meanwhile waits; all others work
+ * side by side;
+ * - a process that dies over a program leaves a mark, by which the next one knows.
+ *
+ * All claims of a cache are in one sparse file. A program has a byte to lock, by its `place`: what drivers' caches know
+ * it by. And it has a byte of data, by its `key`: whether a claim is held, and at which attempt the program is. Locks
+ * of an open file description end with the process, whatever ends it: a mark without a lock is a dead process's. Two
+ * programs in one byte wait for each other, or are built once too often. */
+#define _GNU_SOURCE /* F_OFD_SETLK; NOLINT(bugprone-reserved-identifier) */
+#include "device/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SLOTS = 1 << 20, HELD = 1, ATTEMPT_STEP = 2, ATTEMPT_MAX = 254 };
+
+/* A process that is stopped keeps its locks. Nobody waits longer than this for it. */
+static const double patience_s = 60;
+
+int clq_claims_open(const char *cache_dir) {
+    int file = -1;
+    char *folder = clq_strprintf("%s/programs", cache_dir), *path = clq_strprintf("%s/programs/.claims", cache_dir);
+    if (folder && path && clq_make_folder(folder) == CLQ_OK) file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    clq_free(folder);
+    clq_free(path);
+    return file;
+}
+
+void clq_claims_close(int claims) {
+    if (claims >= 0) (void)close(claims);
+}
+
+/* 0, or the error. */
+static int lock(const clq_claim *claim, short type) {
+#ifdef F_OFD_SETLK
+    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = claim->place, .l_len = 1};
+    return fcntl(claim->claims, F_OFD_SETLK, &range) == 0 ? 0 : errno;
+#else
+    (void)claim, (void)type;
+    return ENOTSUP;
+#endif
+}
+
+static bool is_taken(int error) { return error == EAGAIN || error == EACCES || error == EINTR; }
+
+/* Whether a lock was had: an exclusive one where `claim->alone`. None, where the file system has no locks. */
+static bool wait_for_lock(clq_claim *claim) {
+    double until = clq_now() + patience_s;
+    struct timespec nap = {.tv_nsec = 1000000};
+    for (;;) {
+        int error = lock(claim, F_WRLCK);
+        claim->alone = error == 0;
+        if (error != 0) error = lock(claim, F_RDLCK);
+        if (error == 0) return true;
+        if (!is_taken(error) || clq_now() > until) return false;
+        (void)nanosleep(&nap, NULL);
+        nap.tv_nsec = CLQ_MIN(nap.tv_nsec * 2, 32000000L);
+    }
+}
+
+/* A mark that is not written, as on a full disk, is one that nobody finds. */
+static void write_mark(const clq_claim *claim, unsigned char mark) {
+    ssize_t written = pwrite(claim->claims, &mark, 1, claim->mark);
+    (void)written;
+}
+
+bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *out) {
+    clq_claim claim = {.claims = claims, .place = (off_t)(place.low % SLOTS), .mark = (off_t)(key.low % SLOTS)};
+    if (claims >= 0) claim.held = wait_for_lock(&claim);
+    bool died = false;
+    unsigned char mark = 0;
+    if (claim.held && pread(claims, &mark, 1, claim.mark) >= 0) {
+        died = claim.alone && (mark & HELD);
+        if (died && mark < ATTEMPT_MAX) mark += ATTEMPT_STEP;
+        write_mark(&claim, mark | HELD);
+    }
+    claim.attempt = mark / ATTEMPT_STEP;
+    *out = claim;
+    return died;
+}
+
+void clq_claim_share(clq_claim *claim) {
+    if (claim->held && claim->alone) (void)lock(claim, F_RDLCK);
+    claim->alone = false;
+}
+
+/* Of several that end at the same time, the last one finds nobody else. */
+void clq_claim_end(clq_claim *claim, bool good) {
+    if (!claim->held) return;
+    claim->held = false;
+    (void)lock(claim, F_UNLCK);
+    if (!good || lock(claim, F_WRLCK) != 0) return;
+    write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
+    (void)lock(claim, F_UNLCK);
+}

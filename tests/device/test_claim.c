@@ -1,0 +1,130 @@
+/* Claims: what processes that share a cache know of each other's work. An opened file stands for a process: locks and
+ * marks are the file's, and end when it is closed, as they do with a process. */
+#include "device/internal.h"
+#include "fixture.h"
+
+#include "support/files.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+static const clq_hash128 key = {.low = 12345, .high = 1}, place = {.low = 678, .high = 2},
+                         other = {.low = 9, .high = 3};
+
+static int open_claims(void) {
+    int claims = clq_claims_open(files_folder);
+    assert_true(claims >= 0);
+    return claims;
+}
+
+typedef struct waiter {
+    int claims;
+    clq_claim claim;
+    bool died;
+    atomic_bool begun;
+} waiter;
+
+static void begin_claim(void *context) {
+    waiter *w = context;
+    w->died = clq_claim_begin(w->claims, place, key, &w->claim);
+    atomic_store(&w->begun, true);
+}
+
+/* The first has the program to itself until it shares it; from then on all work side by side. */
+static void test_first_alone(void **state) {
+    (void)state;
+    int first = open_claims();
+    clq_claim claim;
+    assert_false(clq_claim_begin(first, place, key, &claim));
+    assert_true(claim.held && claim.alone);
+    waiter waiters[2] = {{.claims = open_claims()}, {.claims = open_claims()}};
+    clq_thread *threads[2];
+    for (int i = 0; i < 2; i++) CHECK_OK(clq_thread_start("waiter", begin_claim, &waiters[i], &threads[i]));
+    usleep(50000);
+    for (int i = 0; i < 2; i++) assert_false(atomic_load(&waiters[i].begun));
+    clq_claim elsewhere; /* other programs are nobody's concern */
+    assert_false(clq_claim_begin(waiters[0].claims, other, other, &elsewhere));
+    assert_true(elsewhere.alone);
+    clq_claim_end(&elsewhere, true);
+    clq_claim_share(&claim);
+    for (int i = 0; i < 2; i++) clq_thread_join(threads[i]);
+    for (int i = 0; i < 2; i++) assert_true(waiters[i].claim.held && !waiters[i].claim.alone && !waiters[i].died);
+    /* Whoever ends last, in whatever order, leaves no mark. */
+    clq_claim_end(&claim, true);
+    clq_claim_end(&waiters[1].claim, true);
+    clq_claim_end(&waiters[0].claim, true);
+    assert_false(clq_claim_begin(first, place, key, &claim));
+    assert_true(claim.alone);
+    assert_int_equal(claim.attempt, 0);
+    clq_claim_end(&claim, true);
+    clq_claims_close(first);
+    for (int i = 0; i < 2; i++) clq_claims_close(waiters[i].claims);
+}
+
+/* A mark without a lock: told to one process, once, and counted for all who build the program afterwards. */
+static void leave_mark(unsigned before) {
+    int next = open_claims();
+    clq_claim claim;
+    assert_true(clq_claim_begin(next, place, key, &claim));
+    assert_int_equal(claim.attempt, before + 1);
+    clq_claim_end(&claim, true);
+    assert_false(clq_claim_begin(next, place, key, &claim));
+    assert_int_equal(claim.attempt, before + 1);
+    clq_claim_end(&claim, true);
+    clq_claims_close(next);
+}
+
+static void test_death(void **state) {
+    (void)state;
+    clq_claim claim;
+    int claims = open_claims();
+    assert_false(clq_claim_begin(claims, place, key, &claim));
+    clq_claims_close(claims);
+    leave_mark(0);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)clq_claim_begin(clq_claims_open(files_folder), place, key, &claim);
+        (void)raise(SIGKILL);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    leave_mark(1);
+    claims = open_claims();
+    assert_false(clq_claim_begin(claims, place, key, &claim));
+    clq_claim_end(&claim, false); /* as if it had died */
+    clq_claims_close(claims);
+    leave_mark(2);
+}
+
+/* One that dies beside others who got on well is no sign that the program is to blame. */
+static void test_death_beside_others(void **state) {
+    (void)state;
+    clq_claim dies, lives;
+    int first = open_claims(), second = open_claims();
+    assert_false(clq_claim_begin(first, place, other, &dies));
+    clq_claim_share(&dies);
+    assert_false(clq_claim_begin(second, place, other, &lives));
+    clq_claims_close(first);
+    clq_claim_end(&lives, true);
+    assert_false(clq_claim_begin(second, place, other, &lives));
+    clq_claim_end(&lives, true);
+    clq_claims_close(second);
+}
+
+/* Without a file there is nobody to wait for, and nothing to be known. */
+static void test_no_file(void **state) {
+    (void)state;
+    clq_claim claim;
+    assert_int_equal(clq_claims_open("/proc/no such folder"), -1);
+    assert_false(clq_claim_begin(-1, place, key, &claim));
+    assert_false(claim.held);
+    assert_int_equal(claim.attempt, 0);
+    clq_claim_share(&claim);
+    clq_claim_end(&claim, true);
+    clq_claims_close(-1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_alone), cmocka_unit_test(test_death),
+                                       cmocka_unit_test(test_death_beside_others), cmocka_unit_test(test_no_file)};
+    return cmocka_run_group_tests_name("claim", tests, files_begin, files_end);
+}

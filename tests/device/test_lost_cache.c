@@ -1,0 +1,210 @@
+/* PoCL's own cache goes away, or is damaged, under a process that uses it; and what other processes find then. A
+ * process of its own for each use: this program, with what it is to do. */
+#include "device/internal.h"
+#include "fixture.h"
+
+#include "support/files.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+static char self[512];
+
+#define EXPECT(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, clq_error_detail());                    \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+static const char *pocl_cache(void) { return getenv("POCL_CACHE_DIR"); }
+
+/* Calls body for each file below the folder whose name ends so; how many there are. */
+static size_t each_file(const char *path, const char *end, void (*body)(const char *path)) {
+    DIR *dir = opendir(path);
+    if (!dir) return 0;
+    size_t found = 0;
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        char inner[1024];
+        size_t length = strlen(entry->d_name);
+        if (entry->d_name[0] == '.') continue;
+        (void)snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+        found += each_file(inner, end, body);
+        if (length < strlen(end) || strcmp(entry->d_name + length - strlen(end), end) != 0) continue;
+        found++;
+        if (body) body(inner);
+    }
+    (void)closedir(dir);
+    return found;
+}
+
+/* A new file in the place of the old one: who has that open goes on with it. */
+static void cut_to_half(const char *path) {
+    char half[1200];
+    void *content;
+    size_t bytes;
+    (void)snprintf(half, sizeof half, "%s~", path);
+    FILE *file = fopen(half, "w");
+    assert_non_null(file);
+    CHECK_OK(clq_file_read(path, 1 << 26, &content, &bytes));
+    assert_int_equal(fwrite(content, 1, bytes / 2, file), bytes / 2);
+    assert_int_equal(fclose(file), 0);
+    clq_free(content);
+    assert_int_equal(rename(half, path), 0);
+}
+
+/* Runs a kernel on PoCL, whose answer is checked; does `what` happens then, and closes the device. */
+static int child(const char *what) {
+    clq_system *system;
+    clq_device *device;
+    clq_queue *queue;
+    clq_buffer *buffer;
+    clq_kernel *kernel;
+    uint32_t indices[TEST_DEVICES], add = 41, words[16];
+    size_t count = 16;
+    EXPECT(clq_system_open(NULL, &system) == CLQ_OK);
+    (void)find_devices(system, indices);
+    EXPECT(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &device) == CLQ_OK);
+    EXPECT(clq_queue_create(device, 0, &queue) == CLQ_OK);
+    EXPECT(clq_buffer_create(device, CLQ_MEMORY_DEVICE, sizeof words, "words", &buffer) == CLQ_OK);
+    const clq_program_wish wish = {.file = "selftest", .options = "", .kernels = "add_words"};
+    EXPECT(clq_kernel_create_among(device, &wish, "add_words", &kernel) == CLQ_OK);
+    if (strcmp(what, "die") == 0) _exit(0);
+    EXPECT(clq_kernel_set_buffer(kernel, 0, buffer) == CLQ_OK);
+    EXPECT(clq_kernel_set_bytes(kernel, 1, &add, sizeof add) == CLQ_OK);
+    EXPECT(clq_queue_launch(queue, kernel, 1, &count, NULL) == CLQ_OK);
+    EXPECT(clq_queue_read(queue, buffer, 0, words, sizeof words, true) == CLQ_OK);
+    EXPECT(clq_queue_finish(queue) == CLQ_OK);
+    for (size_t i = 0; i < count; i++) EXPECT(words[i] == 41);
+    if (strcmp(what, "exit") == 0) _exit(0);
+    if (strcmp(what, "remove") == 0) (void)files_remove(pocl_cache());
+    if (strcmp(what, "cut") == 0) (void)each_file(pocl_cache(), ".so", cut_to_half);
+    clq_kernel_destroy(kernel);
+    clq_buffer_destroy(buffer);
+    clq_queue_destroy(queue);
+    clq_device_close(device);
+    clq_system_close(system);
+    return 0;
+}
+
+/* Its exit status; -1 where it died. */
+static int run(const char *what) {
+    extern char **environ;
+    char *arguments[] = {self, (char *)(uintptr_t)what, NULL};
+    pid_t process;
+    int status = -1;
+    assert_int_equal(posix_spawn(&process, self, NULL, NULL, arguments, environ), 0);
+    assert_int_equal(waitpid(process, &status, 0), process);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static char programs[256]; /* of the cache */
+
+static size_t kept(void) { return each_file(programs, ".bin", NULL); }
+
+/* What is left of a program then is not kept. */
+static void test_removed(void **state) {
+    (void)state;
+    static const char *const ways[] = {"remove", "cut"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(ways); i++) {
+        (void)files_remove(programs);
+        (void)files_remove(pocl_cache());
+        assert_int_equal(run(ways[i]), 0);
+        assert_int_equal(kept(), 0);
+        assert_int_equal(run("use"), 0); /* not by what PoCL has of it, cut */
+        assert_int_equal(kept(), 1);
+        assert_int_equal(run("use"), 0);
+    }
+}
+
+/* A process that died before its program's kernels ran may have died of it. The next one does not trust what PoCL kept,
+ * as here, where it would die of that, too. */
+static void test_damaged(void **state) {
+    static const char *const kinds[] = {".so", ".bc"};
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++) {
+        (void)files_remove(pocl_cache());
+        assert_int_equal(run("exit"), 0); /* nothing kept, and no mark: PoCL's cache is trusted */
+        assert_int_equal(kept(), 0);
+        assert_true(each_file(pocl_cache(), kinds[i], cut_to_half) > 0);
+        assert_int_equal(run("use"), -1); /* by an assertion of PoCL's */
+        assert_int_equal(run("use"), 0);
+        assert_int_equal(kept(), 1);
+        assert_int_equal(run("use"), 0); /* the binary, which PoCL unpacks into its cache */
+        assert_true(each_file(pocl_cache(), kinds[i], cut_to_half) > 0);
+        assert_int_equal(run("use"), -1);
+        assert_int_equal(run("use"), 0);
+        assert_int_equal(run("use"), 0);
+        (void)files_remove(programs);
+    }
+}
+
+/* Where a process dies once it has built a program: the next one builds it apart. */
+static void test_death(void **state) {
+    (void)state;
+    assert_int_equal(run("die"), 0);
+    size_t before = each_file(pocl_cache(), "program.bc", NULL);
+    assert_int_equal(run("use"), 0);
+    assert_int_equal(each_file(pocl_cache(), "program.bc", NULL), before + 1);
+    assert_int_equal(kept(), 1);
+}
+
+static void *read_kept_path;
+static size_t read_kept_bytes;
+static void read_kept(const char *path) { CHECK_OK(clq_file_read(path, 1 << 26, &read_kept_path, &read_kept_bytes)); }
+
+/* Cut anywhere, a binary is not whole; nor with a file in it that is empty or of another kind. */
+static void test_whole(void **state) {
+    enum { HEADER = 48 /* of the cache's entry */, FILES_AT = 8 + 8 + 4 + 4 + 8 + 4 + 41 };
+    (void)state;
+    assert_int_equal(run("use"), 0);
+    assert_int_equal(each_file(programs, ".bin", read_kept), 1);
+    unsigned char *binary = (unsigned char *)read_kept_path + HEADER;
+    size_t bytes = read_kept_bytes - HEADER;
+    assert_memory_equal(binary, "poclbin", 8);
+    assert_true(clq_pocl_binary_is_whole(binary, bytes));
+    for (size_t length = 8; length < bytes; length += length < 400 ? 1 : 97)
+        assert_false(clq_pocl_binary_is_whole(binary, length));
+    for (size_t at = 0; at + 4 < bytes; at++) {
+        bool code = memcmp(binary + at, "BC\xc0\xde", 4) == 0, library = memcmp(binary + at,
+                                                                                "\x7f"
+                                                                                "ELF",
+                                                                                4) == 0;
+        if (!code && !library) continue;
+        binary[at] ^= 1;
+        assert_false(clq_pocl_binary_is_whole(binary, bytes));
+        binary[at] ^= 1;
+    }
+    /* As PoCL gives it where the files are gone: no intermediate code, and the kernels' metadata alone. */
+    uint32_t version;
+    memcpy(&version, binary + 16, sizeof version);
+    if (version == 9) {
+        uint64_t code_bytes;
+        memcpy(&code_bytes, binary + FILES_AT, sizeof code_bytes);
+        memset(binary + FILES_AT, 0, sizeof code_bytes);
+        memmove(binary + FILES_AT + 8, binary + FILES_AT + 8 + code_bytes, bytes - FILES_AT - 8 - code_bytes);
+        assert_false(clq_pocl_binary_is_whole(binary, bytes - code_bytes));
+    }
+    assert_true(clq_pocl_binary_is_whole("another driver's", 16));
+    clq_free(read_kept_path);
+}
+
+static int begin(void **state) {
+    char path[512];
+    if (files_begin(state) != 0 || setenv("CLIQUE_CACHE_DIR", files_folder, 1) != 0) return -1;
+    (void)snprintf(path, sizeof path, "%s/pocl", files_folder);
+    if (setenv("POCL_CACHE_DIR", path, 1) != 0) return -1;
+    (void)snprintf(programs, sizeof programs, "%s/programs", files_folder);
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    return length > 0 ? 0 : -1;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2) return child(argv[1]);
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_removed, begin, files_end),
+                                       cmocka_unit_test_setup_teardown(test_damaged, begin, files_end),
+                                       cmocka_unit_test_setup_teardown(test_death, begin, files_end),
+                                       cmocka_unit_test_setup_teardown(test_whole, begin, files_end)};
+    return cmocka_run_group_tests_name("lost_cache", tests, NULL, NULL);
+}
