@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { KEY_ALGO = CLQ_BENCH_KEY_OWN, KEY_TRANSPORT, KEY_MEMORY, KEY_CHUNK, KEY_SLOTS, KEY_ROOT, KEY_EXPLAIN };
-enum { KEY_BUCKET = KEY_EXPLAIN + 1, AGGREGATED_MOST = 4096 };
+enum { KEY_BUCKET = KEY_EXPLAIN + 1, KEY_DEADLINE, AGGREGATED_MOST = 4096 };
 
 typedef struct options {
     clq_collective collective;
@@ -25,6 +25,7 @@ typedef struct options {
     clq_algorithm algorithm;
     clq_transport transport;
     bool plain, explain;
+    double deadline_s; /* 0: the library's */
 } options;
 
 typedef struct bench {
@@ -100,6 +101,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case KEY_SLOTS: return set_whole("--slots", text, 1, 64, &o->slots);
     case KEY_ROOT: return set_whole("--root", text, 0, CLQ_REPLICAS_MAX - 1, &o->root);
     case KEY_EXPLAIN: o->explain = true; return CLQ_OK;
+    case KEY_DEADLINE: return clq_argument_seconds(option, text, &o->deadline_s);
     case KEY_BUCKET: return set_whole("--bucket", text, 1, (uint64_t)1 << 30, &o->bucket);
     case 'm': return set_whole("-m", text, 1, AGGREGATED_MOST, &o->aggregated);
     default: return clq_bench_sizes_set(&o->sizes, option, text);
@@ -399,6 +401,7 @@ static clq_status open_group(bench *b) {
                                      .transport = o->transport,
                                      .chunk_bytes = (size_t)o->chunk,
                                      .slots = (unsigned)o->slots,
+                                     .deadline_s = o->deadline_s,
                                      .bucket_bytes = (size_t)o->bucket};
     return clq_group_create(ranks, b->n, &config, &b->group);
 }
@@ -473,6 +476,8 @@ static clq_status bench_collective(clq_collective collective, const char *name, 
         {"root", KEY_ROOT, "RANK", 0, "of broadcast and reduce; who sends (default 0)", 0},
         {"agg-iters", 'm', "N", 0, "calls issued together, each on memory of its own; times are of one (default 1)", 0},
         {"bucket", KEY_BUCKET, "BYTES", 0, "what of them travels as one message at most (default 512 KiB)", 0},
+        {"deadline", KEY_DEADLINE, "SECONDS", 0,
+         "of one collective: a rank that is not done within it failed (default 30)", 0},
         {"explain", KEY_EXPLAIN, NULL, 0, "say which algorithm and transport is used, and why", 0},
         {0}};
     options o = {.collective = collective,

@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_MODELS = CLQ_BENCH_KEY_OWN, KEY_BATCH, KEY_DATA, KEY_TUNE, RUNS_MAX = 64 };
+enum { KEY_MODELS = CLQ_BENCH_KEY_OWN, KEY_BATCH, KEY_DATA, KEY_TUNE, KEY_DEADLINE, RUNS_MAX = 64 };
 
 typedef struct options {
     const char *models, *data;
     uint64_t batch;
     clq_tuning tuning;
+    double deadline_s; /* 0: the library's */
 } options;
 
 typedef struct epoch {
@@ -72,6 +73,7 @@ static clq_status measure(const clq_bench_run *run, const options *o, const clq_
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = o->batch;
     config.tuning = o->tuning;
+    config.group.deadline_s = o->deadline_s;
     config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
     *out = (measured){.run = run, .batches = clq_dataset_batches(data)};
     CLQ_TRY(clq_trainer_create(model, devices, &config, &out->trainer));
@@ -146,6 +148,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case KEY_MODELS: o->models = text; return CLQ_OK;
     case KEY_DATA: o->data = text; return CLQ_OK;
     case KEY_TUNE: return clq_tuning_parse(text, &o->tuning);
+    case KEY_DEADLINE: return clq_argument_seconds(option, text, &o->deadline_s);
     default:
         if (clq_parse_u64(text, 1, 1u << 24, &o->batch)) return CLQ_OK;
         return clq_fail(CLQ_ARGUMENT, "--batch '%s': expected a whole number of at least 1", text);
@@ -158,6 +161,7 @@ clq_status clq_bench_train(int argc, char **argv) {
         {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
         {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
         {"tune", KEY_TUNE, "off|quick|full", 0, "as clique train's (default off)", 0},
+        {"deadline", KEY_DEADLINE, "SECONDS", 0, "as clique train's (default 600)", 0},
         {0}};
     static const clq_bench_column columns[] = {{"model", "model", -10, 0},
                                                {"replicas", "replicas", 8, 0},

@@ -123,7 +123,8 @@ typedef struct clq_group_config {
     clq_transport transport; /* AUTO: the best that each link can do */
     size_t chunk_bytes;      /* of a staging slot; 0: 256 KiB */
     unsigned slots;          /* per link; 0: 4 */
-    double deadline_s;       /* of one collective, from when a rank can start; 0: 30 */
+    double deadline_s;       /* of one collective, from when a rank can start; time for which the process is stopped
+                                (Ctrl-Z) does not count. 0: 30; of a trainer: 600 */
     size_t bucket_bytes;     /* clq_group_start: what travels as one message at most; 0: 512 KiB; 1: nothing does */
 } clq_group_config;
 

@@ -65,7 +65,8 @@ typedef struct clq_trainer_config {
     uint64_t seed;              /* of the initial weights (glorot_uniform; biases 0) */
     bool measure_gradient;      /* clq_step_info.grad_norm is filled in */
     bool inference_only;        /* no gradient, no optimizer: evaluate with a loss, predict */
-    clq_group_config group;     /* of the all-reduce */
+    clq_group_config group;     /* of the all-reduce. deadline_s is how much longer than another's a replica's step may
+                                   take, roughly; 0: 600 */
     size_t bucket_bytes;        /* clq_step exchanges the gradient in buckets of at least so many bytes while
                                    backward goes on; 0: where it pays; SIZE_MAX: never */
     size_t trace_steps;         /* record when everything ran, for clq_trainer_write_trace, in the first so many

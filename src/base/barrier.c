@@ -8,7 +8,6 @@
  * - bits 30..0: how many have arrived in this round. */
 #include "base/base.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <time.h>
 
@@ -102,26 +101,24 @@ static void spin(clq_barrier *barrier, uint64_t round) {
     }
 }
 
-static struct timespec after(double seconds) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    time_t whole = (time_t)seconds;
-    time.tv_sec += whole;
-    time.tv_nsec += (long)((seconds - (double)whole) * 1e9);
-    if (time.tv_nsec >= 1000000000L) {
-        time.tv_nsec -= 1000000000L;
-        time.tv_sec++;
-    }
-    return time;
-}
-
-static void sleep_until_changed(clq_barrier *barrier, uint64_t round, const struct timespec *deadline) {
+/* until: clq_now_running's time. */
+static void sleep_until_changed(clq_barrier *barrier, uint64_t round, double until) {
     pthread_mutex_lock(&barrier->lock);
     atomic_fetch_add(&barrier->sleepers, 1);
-    int error = 0;
-    while (waiting(barrier, round) && error != ETIMEDOUT)
-        error = deadline ? pthread_cond_timedwait(&barrier->changed, &barrier->lock, deadline)
-                         : pthread_cond_wait(&barrier->changed, &barrier->lock);
+    for (double left; waiting(barrier, round) && (left = until - clq_now_running()) > 0;) {
+        double wake = clq_now() + CLQ_MIN(left, CLQ_RUNNING_LOOK_S);
+        struct timespec time = {.tv_sec = (time_t)wake};
+        time.tv_nsec = (long)((wake - (double)time.tv_sec) * 1e9);
+        pthread_cond_timedwait(&barrier->changed, &barrier->lock, &time);
+    }
+    atomic_fetch_sub(&barrier->sleepers, 1);
+    pthread_mutex_unlock(&barrier->lock);
+}
+
+static void sleep_however_long(clq_barrier *barrier, uint64_t round) {
+    pthread_mutex_lock(&barrier->lock);
+    atomic_fetch_add(&barrier->sleepers, 1);
+    while (waiting(barrier, round)) pthread_cond_wait(&barrier->changed, &barrier->lock);
     atomic_fetch_sub(&barrier->sleepers, 1);
     pthread_mutex_unlock(&barrier->lock);
 }
@@ -144,8 +141,7 @@ static clq_status leave(clq_barrier *barrier, uint64_t round, double deadline_s)
 
 clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s) {
     bool limited = deadline_s > 0 && deadline_s < endless_seconds;
-    struct timespec deadline = {0};
-    if (limited) deadline = after(deadline_s);
+    double until = limited ? clq_now_running() + deadline_s : 0;
     uint64_t state = atomic_load(&barrier->state), next;
     bool last;
     do {
@@ -159,7 +155,10 @@ clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s) {
     }
     uint64_t round = round_of(state);
     spin(barrier, round);
-    if (waiting(barrier, round)) sleep_until_changed(barrier, round, limited ? &deadline : NULL);
+    if (waiting(barrier, round) && limited)
+        sleep_until_changed(barrier, round, until);
+    else if (waiting(barrier, round))
+        sleep_however_long(barrier, round);
     return leave(barrier, round, deadline_s);
 }
 

@@ -105,6 +105,12 @@ float clq_bfloat_to_float(uint16_t brain);
 /* ---- time and environment (environment.c) ---- */
 
 double clq_now(void); /* seconds, monotonic */
+/* The same without the time for which the process was stopped (Ctrl-Z, SIGSTOP, a debugger, a frozen container): the
+ * clock of deadlines (running.c). The system does not tell when a process was stopped, so this clock goes on by at most
+ * CLQ_RUNNING_MOST_S between two looks of any threads: who waits for a time of it looks every CLQ_RUNNING_LOOK_S. */
+double clq_now_running(void);
+#define CLQ_RUNNING_MOST_S 0.25
+#define CLQ_RUNNING_LOOK_S 0.1
 /* Adds every variable whose name starts so as a line, in the order of names. False without memory. */
 bool clq_environment_describe(const char *const *starts, size_t count, clq_text *text);
 /* Sets a variable for what the process loads later. Of a program's own, before it has threads. */
@@ -129,8 +135,9 @@ clq_status clq_barrier_create(unsigned parties, clq_barrier **out);
 /* How long waiting spins, where 50 us, some wake-ups by the kernel, are not right. While nobody waits. */
 void clq_barrier_set_patience(clq_barrier *barrier, double seconds);
 void clq_barrier_destroy(clq_barrier *barrier); /* once no thread is in a call on it; takes NULL */
-/* CLQ_OK, CLQ_ABORTED, or CLQ_TIMEOUT after `deadline_s` seconds (<= 0: none). All parties of one round get the same,
- * except that one whose deadline passed has left the round as if it had not come, and may come again. */
+/* CLQ_OK, CLQ_ABORTED, or CLQ_TIMEOUT after `deadline_s` seconds of clq_now_running (<= 0: none). All parties of one
+ * round get the same, except that one whose deadline passed has left the round as if it had not come, and may come
+ * again. */
 clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s);
 void clq_barrier_abort(clq_barrier *barrier);
 

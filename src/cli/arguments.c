@@ -92,3 +92,8 @@ clq_status clq_arguments_parse(const char *program, const char *about, const str
     }
     return CLQ_OK;
 }
+
+clq_status clq_argument_seconds(const struct argp_option *option, const char *text, double *out) {
+    if (clq_parse_double(text, 1e-3, 1e6, out)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected seconds, from 0.001 to 1000000", option->name, text);
+}

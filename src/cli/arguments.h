@@ -16,4 +16,8 @@ typedef clq_status (*clq_option_handler)(void *context, const struct argp_option
 clq_status clq_arguments_parse(const char *program, const char *about, const struct argp_option *table, int argc,
                                char **argv, clq_option_handler handle, void *context);
 
+/* The value of an option that is a time, from 0.001 to 1,000,000 seconds; else an ARGUMENT failure that names the
+ * option. */
+clq_status clq_argument_seconds(const struct argp_option *option, const char *text, double *out);
+
 #endif

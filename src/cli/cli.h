@@ -30,7 +30,7 @@ typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *loss, *strategy, *cross_device_ops;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     uint64_t batch, batch_per_replica, epochs, steps, seed, take, bucket_bytes;
-    double budget;
+    double budget, deadline; /* seconds; 0: not given */
     bool drop_remainder, no_test, json;
 } clq_options;
 void clq_options_start(clq_options *options);
@@ -63,7 +63,8 @@ typedef enum clq_option_key {
     CLQ_KEY_JSON,
     CLQ_KEY_TUNE,
     CLQ_KEY_MATMUL_PRECISION,
-    CLQ_KEY_BUDGET
+    CLQ_KEY_BUDGET,
+    CLQ_KEY_DEADLINE
 } clq_option_key;
 #define CLQ_OPTION_MODEL                                                                                               \
     { "model", CLQ_KEY_MODEL, "NAME|FILE", 0, "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", 0 }

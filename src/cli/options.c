@@ -58,9 +58,8 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case CLQ_KEY_JSON: o->json = true; return CLQ_OK;
     case CLQ_KEY_TUNE: o->tune = text; return CLQ_OK;
     case CLQ_KEY_MATMUL_PRECISION: o->matmul_precision = text; return CLQ_OK;
-    case CLQ_KEY_BUDGET:
-        if (clq_parse_double(text, 1e-3, 1e6, &o->budget)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "--budget '%s': expected seconds, from 0.001 to 1000000", text);
+    case CLQ_KEY_BUDGET: return clq_argument_seconds(option, text, &o->budget);
+    case CLQ_KEY_DEADLINE: return clq_argument_seconds(option, text, &o->deadline);
     default: return clq_fail(CLQ_ARGUMENT, "--%s is not built", option->name);
     }
 }

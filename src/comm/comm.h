@@ -36,8 +36,7 @@ typedef struct clq_task {
 
 /* Called by the rank's own thread; returns when the rank's part is done. All ranks come with the same collective,
  * count, dtype, op, root and to. Returns ABORTED with the first failing rank's detail in every other rank, within the
- * deadline
- * + 1 s. */
+ * deadline + 1 s. */
 clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call);
 /* All ranks' parts (tasks[rank]) by the calling thread, while nobody is inside: for what is done sooner than another
  * thread wakes. Only for direct calls on buffers that the host can reach (clq_crew_reaches). */

@@ -76,7 +76,7 @@ static bool latch_failure(clq_crew *crew, const clq_error *why) {
     bool first = !atomic_load(&crew->failed);
     if (first) {
         crew->failure = *why;
-        crew->failed_at = clq_now();
+        crew->failed_at = clq_now_running();
         atomic_store(&crew->failed, true);
         wake_links(crew);
     }
@@ -123,16 +123,19 @@ static clq_status late(clq_crew *crew, unsigned rank, const char *what) {
     size_t mine = atomic_load(&crew->members[rank].meetings);
     for (unsigned r = 0; r < crew->size; r++) {
         if (atomic_load(&crew->members[r].meetings) >= mine) continue;
-        return clq_fail(CLQ_TIMEOUT, "rank %u on %s did not reach the %s within %g s", r,
+        return clq_fail(CLQ_TIMEOUT,
+                        "rank %u on %s did not reach the %s within the deadline of %g s (deadline_s, --deadline)", r,
                         clq_device_label(crew->members[r].device), what, crew->deadline_s);
     }
-    return clq_fail(CLQ_TIMEOUT, "the ranks did not meet at the %s within %g s", what, crew->deadline_s);
+    return clq_fail(CLQ_TIMEOUT,
+                    "the ranks did not meet at the %s within the deadline of %g s (deadline_s, --deadline)", what,
+                    crew->deadline_s);
 }
 
 clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what) {
     clq_member *member = &crew->members[rank];
     atomic_fetch_add(&member->meetings, 1);
-    double left = CLQ_MAX(member->until - clq_now(), 1e-3);
+    double left = CLQ_MAX(member->until - clq_now_running(), 1e-3);
     clq_status status = clq_barrier_wait(crew->barrier, left);
     return status == CLQ_TIMEOUT ? late(crew, rank, what) : status;
 }
@@ -141,7 +144,9 @@ void clq_crew_set_patience(clq_crew *crew, double seconds) { clq_barrier_set_pat
 
 clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event) {
     clq_status status = clq_event_wait_until(event, crew->members[rank].until, &crew->failed);
-    if (status == CLQ_TIMEOUT) return clq_fail(CLQ_TIMEOUT, "its commands were not done within %g s", crew->deadline_s);
+    if (status == CLQ_TIMEOUT)
+        return clq_fail(CLQ_TIMEOUT, "its commands were not done within the deadline of %g s (deadline_s, --deadline)",
+                        crew->deadline_s);
     return status;
 }
 
@@ -217,7 +222,7 @@ static clq_status begin(clq_crew *crew, unsigned rank, const clq_task *call) {
     member->step = 0;
     atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
     member->in_is_mapped = member->out_is_mapped = false;
-    member->until = clq_now() + crew->deadline_s;
+    member->until = clq_now_running() + crew->deadline_s;
     CLQ_TRY(take_work(crew, rank, &member->work));
     if (call->queue) CLQ_TRY(clq_member_drain(crew, rank, call->queue));
     if (exchanges(crew, &member->work)) {
@@ -234,7 +239,7 @@ static clq_status begin(clq_crew *crew, unsigned rank, const clq_task *call) {
 /* What the rank has enqueued must not outlive the call, where that can be had. */
 static void settle(const clq_crew *crew, const clq_member *member) {
     clq_queue *queues[] = {member->up, member->down, member->work.task.queue};
-    double until = CLQ_MAX(crew->failed_at + grace_s, clq_now() + late_grace_s);
+    double until = CLQ_MAX(crew->failed_at + grace_s, clq_now_running() + late_grace_s);
     for (size_t i = 0; i < CLQ_COUNT_OF(queues); i++) {
         clq_event *mark;
         if (!queues[i] || clq_queue_mark(queues[i], &mark) != CLQ_OK) continue;
@@ -246,8 +251,8 @@ static void settle(const clq_crew *crew, const clq_member *member) {
 /* By naps: on a crowded machine a yield takes the turns of all others, and looks at nothing meanwhile. */
 static void wait_until_all_left(const clq_crew *crew) {
     const struct timespec nap = {.tv_nsec = 200000};
-    double until = CLQ_MAX(crew->failed_at + 2 * grace_s, clq_now() + late_grace_s);
-    while (atomic_load(&crew->inside) != 0 && clq_now() < until) nanosleep(&nap, NULL);
+    double until = CLQ_MAX(crew->failed_at + 2 * grace_s, clq_now_running() + late_grace_s);
+    while (atomic_load(&crew->inside) != 0 && clq_now_running() < until) nanosleep(&nap, NULL);
 }
 
 /* A rank may return, and its caller free its memory, only when nobody can touch that memory any more: on success
@@ -326,7 +331,7 @@ static clq_status begin_alone(clq_crew *crew, unsigned rank, const clq_task *tas
     member->step = 0;
     atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
     member->in_is_mapped = member->out_is_mapped = false;
-    member->until = clq_now() + crew->deadline_s;
+    member->until = clq_now_running() + crew->deadline_s;
     CLQ_TRY(take_work(crew, rank, &member->work));
     if (task->queue) CLQ_TRY(clq_member_drain(crew, rank, task->queue));
     return clq_member_map(crew, rank);

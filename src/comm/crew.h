@@ -26,7 +26,7 @@ typedef struct clq_member {
     bool hosted;                  /* its thread works on its memory by itself, not by commands */
     atomic_size_t meetings;       /* barriers that it has reached: who is late */
     atomic_size_t taken;          /* direct: bytes of its part that were begun, by whatever rank */
-    double until;                 /* the deadline of the collective that it is in */
+    double until;                 /* the deadline of the collective that it is in; clq_now_running */
     double begun;                 /* when all ranks had come to it */
     atomic_uint_fast64_t busy_ns; /* in collectives, from there on, since the crew was made */
     unsigned step;                /* where it is in a schedule, for messages */
@@ -97,7 +97,7 @@ struct clq_crew {
     bool lock_made;
     atomic_bool failed;
     clq_error failure;
-    double failed_at;
+    double failed_at; /* clq_now_running */
 };
 
 /* crew.c */

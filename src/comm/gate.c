@@ -8,7 +8,6 @@
  * waits for its device may take milliseconds: sleep. */
 enum { SPINS = 400 };
 static const double yield_s = 20e-6;
-static const double longest_sleep_s = 0.1; /* so that the deadline is looked at whatever happens */
 
 clq_status clq_gate_init(clq_gate *gate) {
     atomic_init(&gate->count, 0);
@@ -61,13 +60,13 @@ static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until,
     pthread_mutex_lock(&gate->lock);
     atomic_fetch_add(&gate->sleepers, 1);
     while (atomic_load(&gate->count) < count) {
-        double now = clq_now();
+        double left = until - clq_now_running();
         if (atomic_load(aborted))
             status = CLQ_ABORTED;
-        else if (now >= until)
+        else if (left <= 0)
             status = CLQ_TIMEOUT;
         if (status != CLQ_OK) break;
-        struct timespec at = time_at(CLQ_MIN(until, now + longest_sleep_s));
+        struct timespec at = time_at(clq_now() + CLQ_MIN(left, CLQ_RUNNING_LOOK_S));
         pthread_cond_timedwait(&gate->moved, &gate->lock, &at);
     }
     atomic_fetch_sub(&gate->sleepers, 1);

@@ -36,7 +36,7 @@ clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out) {
 
 /* How long to look again and again before going to sleep: about what a short command takes. */
 static const double look_s = 20e-6;
-/* The deadline and *cancel are looked at this often. */
+/* The deadline and *cancel are looked at this often (and at least every CLQ_RUNNING_LOOK_S). */
 static const double nap_s = 20e-3;
 /* Of an event that nobody calls back for. */
 static const double short_nap_s = 1e-3;
@@ -92,7 +92,7 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *context
 }
 
 static void waiter_nap(waiter *w, double until, double longest_s) {
-    double at = CLQ_MIN(until, clq_now() + longest_s);
+    double at = clq_now() + CLQ_MIN(until - clq_now_running(), longest_s);
     struct timespec time = {.tv_sec = (time_t)at};
     time.tv_nsec = (long)((at - (double)time.tv_sec) * 1e9);
     pthread_mutex_lock(&w->lock);
@@ -112,7 +112,7 @@ static bool look(const clq_event *event, double until, const atomic_bool *cancel
         *status = CLQ_OK;
     else if (cancel && atomic_load(cancel))
         *status = CLQ_ABORTED;
-    else if (clq_now() >= until)
+    else if (clq_now_running() >= until)
         *status = CLQ_TIMEOUT;
     else
         return false;

@@ -135,7 +135,7 @@ static void drive(void *context) {
     if (!atomic_load(&replica->strategy->failed))
         (void)clq_queue_finish(replica->queue);
     else
-        clq_queue_settle(replica->queue, clq_now() + settle_s);
+        clq_queue_settle(replica->queue, clq_now_running() + settle_s);
 }
 
 /* ---- life ---- */

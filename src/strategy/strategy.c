@@ -256,11 +256,18 @@ static void destroy_latch(clq_latch *latch) {
     pthread_mutex_destroy(&latch->mutex);
 }
 
+/* In an all-reduce of a step, replicas wait for the slowest one's whole step: a CPU's beside a GPU's, a first one for
+ * which the driver still compiles. A driver that hangs mostly says so itself, within seconds; so an alarm that comes
+ * late costs some minutes of waiting, and one that comes early a training. As long as PyTorch waits for NCCL. */
+static const double default_deadline_s = 600;
+
 static clq_status create_crew(clq_strategy *strategy) {
     if (strategy->count == 1) return CLQ_OK;
     clq_device *devices[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < strategy->count; r++) devices[r] = strategy->replicas[r].device;
-    return clq_crew_create(devices, strategy->count, &strategy->config.group, &strategy->crew);
+    clq_group_config config = strategy->config.group;
+    if (config.deadline_s == 0) config.deadline_s = default_deadline_s;
+    return clq_crew_create(devices, strategy->count, &config, &strategy->crew);
 }
 
 /* Where memory is the host's own an exchange takes the cores that backward needs; elsewhere it pays

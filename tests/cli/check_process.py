@@ -95,6 +95,32 @@ class Signals(unittest.TestCase):
         os.close(screen)
         self.assertEqual(errors, ["clique: error: interrupted after step 1"])
 
+    def test_stopped(self):
+        """A training that is stopped for longer than its deadline (Ctrl-Z) goes on."""
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder, "run.jsonl")
+            options = ["--model", "mlp", "--data", "synthetic", "--take", "6400", "--devices", "pocl:0,pocl:1", "--no-test"]
+            warm = subprocess.run([CLIQUE, "train", *options, "--steps", "2"], capture_output=True, text=True, timeout=LIMIT_S)
+            self.assertEqual(warm.returncode, 0, warm.stderr)  # what is to be compiled is, and nobody is late because of it
+            command = [CLIQUE, "train", *options, "--epochs", "20", "--log", str(log), "--deadline", "2"]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+                while process.poll() is None and not (log.exists() and log.stat().st_size > 0):
+                    time.sleep(0.01)
+                process.send_signal(signal.SIGSTOP)
+                time.sleep(3)
+                process.send_signal(signal.SIGCONT)
+                errors = process.stderr.read()
+                self.assertEqual((process.wait(LIMIT_S), errors), (0, ""))
+            self.assertEqual(len(log.read_text().splitlines()), 20 * 100)
+
+    def test_wrong_deadlines(self):
+        for command in (["train", *SMALL], ["bench", "all_reduce"], ["bench", "train"]):
+            for value in ("0", "-1", "nan", "1e7"):
+                with self.subTest(command=command, value=value):
+                    result = subprocess.run([CLIQUE, *command, "--deadline", value], capture_output=True, text=True, timeout=LIMIT_S)
+                    self.assertEqual(result.returncode, 2, result.stderr)
+                    self.assertEqual(errors_in(result.stderr), [f"clique: error: --deadline '{value}': expected seconds, from 0.001 to 1000000"])
+
     def test_ignored_signals_stay_ignored(self):
         """As nohup and shells start what runs in the background."""
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,8 +1,10 @@
 /* Training when something fails: a device that vanishes in the middle, any call of any replica, any allocation. Always
  * a named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
+#include "comm/crew.h"
+#include "strategy/replica.h"
 #include "support/check.h"
 #include "support/faults.h"
-#include "train/train.h"
+#include "train/trainer.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -195,6 +197,50 @@ static void failure_stays(void **state) {
     clq_model_destroy(model);
 }
 
+/* A replica whose device does not end what it was given: training fails by the deadline that was asked for, and says
+ * who was waited for. Unless one is asked for it is minutes, since replicas may differ much. */
+static void a_replica_hangs(void **state) {
+    (void)state;
+    const double deadline_s = 1;
+    clq_devices devices;
+    clq_model *model;
+    clq_dataset *data;
+    clq_trainer *trainer;
+    clq_event *gate;
+    clq_batch batch;
+    bool more;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = BATCH;
+    config.sample_dtype = CLQ_F32;
+    (void)clean_loss("pocl:0,pocl:5"); /* all kernels are built, and nobody is late because of them */
+    assert_ok(clq_devices_select(sys, "pocl:0,pocl:5", &devices));
+    assert_ok(make_model(0, &model));
+    assert_ok(make_data(&data));
+    assert_ok(clq_dataset_next(data, &batch, &more));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_true(trainer->strategy->crew->deadline_s == 600);
+    clq_trainer_destroy(trainer);
+    config.group.deadline_s = deadline_s;
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    clq_replica *hung = &trainer->strategy->replicas[1];
+    assert_ok(clq_event_create(hung->device, &gate));
+    assert_ok(clq_queue_wait(hung->queue, gate));
+    (void)alarm(SECONDS_MOST);
+    double before = clq_now();
+    assert_ok(clq_step(trainer, &batch));
+    assert_fails(CLQ_TIMEOUT, "pocl:5", clq_trainer_wait(trainer));
+    double took = clq_now() - before;
+    (void)alarm(0);
+    assert_non_null(strstr(clq_error_detail(), "--deadline"));
+    assert_true(took >= deadline_s);
+    assert_true(took < deadline_s + 5); /* on a machine with much else to do */
+    assert_ok(clq_event_complete(gate, true));
+    clq_trainer_destroy(trainer);
+    clq_event_destroy(gate);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 /* Every call of every thread, from opening the devices to the last step. */
 static void any_call_fails(const char *spec) {
     training t = {.spec = spec};
@@ -261,13 +307,10 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_replica_fails),
-        cmocka_unit_test(one_replica_fails_among_buckets),
-        cmocka_unit_test(failure_stays),
-        cmocka_unit_test(any_call_of_one_device),
-        cmocka_unit_test(any_call_of_two_devices),
-        cmocka_unit_test(any_allocation_fails),
-        cmocka_unit_test(memory_outlives_its_commands),
+        cmocka_unit_test(one_replica_fails),      cmocka_unit_test(one_replica_fails_among_buckets),
+        cmocka_unit_test(failure_stays),          cmocka_unit_test(a_replica_hangs),
+        cmocka_unit_test(any_call_of_one_device), cmocka_unit_test(any_call_of_two_devices),
+        cmocka_unit_test(any_allocation_fails),   cmocka_unit_test(memory_outlives_its_commands),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
