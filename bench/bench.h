@@ -213,9 +213,11 @@ size_t clq_bench_sizes_count(const clq_bench_sizes *sizes);
 
 /* ---- the result file (result.c) ---- */
 
+/* Two failures as one line; the second's detail is this thread's. Where `first` is none, the second alone. */
+clq_status clq_bench_fail_also(const clq_error *first, clq_status second);
 /* The file's "devices": the selected ones. */
 clq_status clq_bench_describe_devices(const clq_bench_run *run, json_t **out);
-/* Writes what the options ask for; by rename. */
+/* Writes what the options ask for, each file by rename. */
 clq_status clq_bench_result_write(const clq_bench_run *run, int argc, char **argv, double others, bool complete);
 
 #endif

@@ -248,12 +248,12 @@ static clq_status add_row(bench *b, const struct variant *v, const subject *s, o
     clq_bench_row row = clq_bench_row_start();
     clq_bench_put_text(&row, "what", kind_names[s->kind]);
     clq_bench_put(&row, "bytes", s->kind == ALL_REDUCE ? json_integer((json_int_t)s->bytes) : json_null());
-    clq_bench_put(&row, "model", s->model ? json_string(clq_bench_model_name(s->model)) : json_null());
+    clq_bench_put(&row, "model", s->model ? clq_json_text(clq_bench_model_name(s->model)) : json_null());
     clq_bench_put(&row, "batch", s->model ? json_integer((json_int_t)b->batch) : json_null());
-    clq_bench_put(&row, "shape", s->shape ? json_string(s->shape->name) : json_null());
+    clq_bench_put(&row, "shape", s->shape ? clq_json_text(s->shape->name) : json_null());
     clq_bench_put_count(&row, "ranks", s->kind == GEMM ? 1 : b->ranks);
     clq_bench_put_text(&row, "peer_name", v->name);
-    clq_bench_put(&row, "peer_version", peer->version[0] ? json_string(peer->version) : json_null());
+    clq_bench_put(&row, "peer_version", peer->version[0] ? clq_json_text(peer->version) : json_null());
     clq_bench_put_text(&row, "unit", s->kind == TRAIN ? "images/s" : "us");
     put_figures(&row, "ours", &ours);
     put_figures(&row, "peer", &theirs);

@@ -1,22 +1,24 @@
 /* The result file: host, devices, command, rows; JSON and CSV. */
 #include "bench.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+clq_status clq_bench_fail_also(const clq_error *first, clq_status second) {
+    if (first->status == CLQ_OK) return second;
+    return clq_fail(first->status, "%s; %s", first->detail, clq_error_detail());
+}
 
 static json_t *describe_host(const clq_bench_run *run, double others) {
     struct utsname name;
     if (uname(&name) != 0) return json_object();
     bool busy = clq_bench_is_busy(others, clq_now() - run->started);
-    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:o, s:b}", "system", name.sysname, "release", name.release, "machine",
-                     name.machine, "cores", (int)clq_cpu_count(), "memory_bytes",
-                     (json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE), "others_cores",
-                     number_or_null(others), "busy", (int)busy);
+    return json_pack("{s:o, s:o, s:o, s:i, s:I, s:o, s:b}", "system", clq_json_text(name.sysname), "release",
+                     clq_json_text(name.release), "machine", clq_json_text(name.machine), "cores", (int)clq_cpu_count(),
+                     "memory_bytes", (json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE),
+                     "others_cores", clq_json_number(others), "busy", (int)busy);
 }
 
 clq_status clq_bench_describe_devices(const clq_bench_run *run, json_t **out) {
@@ -25,10 +27,10 @@ clq_status clq_bench_describe_devices(const clq_bench_run *run, json_t **out) {
     bool whole = list != NULL;
     for (uint32_t i = 0; i < devices->count; i++) {
         const clq_device_info *d = clq_system_device_info(devices->system, devices->items[i].index);
-        json_t *device = json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "index", (int)d->index, "label",
-                                   run->labels[i], "driver", d->driver, "name", d->name, "driver_version",
-                                   d->driver_version, "part", (int)devices->items[i].part, "parts",
-                                   (int)devices->items[i].parts, "compute_units", (int)d->compute_units);
+        json_t *device = json_pack(
+            "{s:i, s:s, s:s, s:o, s:o, s:i, s:i, s:i}", "index", (int)d->index, "label", run->labels[i], "driver",
+            d->driver, "name", clq_json_text(d->name), "driver_version", clq_json_text(d->driver_version), "part",
+            (int)devices->items[i].part, "parts", (int)devices->items[i].parts, "compute_units", (int)d->compute_units);
         if (json_array_append_new(list, device) != 0) whole = false;
     }
     if (whole) {
@@ -52,11 +54,11 @@ static clq_status write_json(const clq_bench_run *run, int argc, char **argv, do
     clq_text command = {0};
     clq_text_add(&command, "clique-bench %s", run->spec->name);
     for (int i = 1; i < argc; i++) clq_text_add(&command, " %s", argv[i]);
-    json_t *document = command.failed
-                           ? NULL
-                           : json_pack("{s:s, s:s, s:o, s:O, s:s, s:b, s:O}", "schema", "clique-bench/1", "bench",
-                                       run->spec->name, "host", describe_host(run, others), "devices", run->described,
-                                       "command", command.data, "complete", (int)complete, "rows", run->rows);
+    json_t *document = command.failed ? NULL
+                                      : json_pack("{s:s, s:s, s:o, s:O, s:o, s:b, s:O}", "schema", "clique-bench/1",
+                                                  "bench", run->spec->name, "host", describe_host(run, others),
+                                                  "devices", run->described, "command", clq_json_text(command.data),
+                                                  "complete", (int)complete, "rows", run->rows);
     clq_free(command.data);
     char *text = document ? json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);
@@ -126,8 +128,11 @@ static clq_status write_csv(const clq_bench_run *run) {
     return status;
 }
 
+/* One file that cannot be written is no reason to lose the other. */
 clq_status clq_bench_result_write(const clq_bench_run *run, int argc, char **argv, double others, bool complete) {
-    if (run->json_path) CLQ_TRY(write_json(run, argc, argv, others, complete));
-    if (run->csv_path) CLQ_TRY(write_csv(run));
-    return CLQ_OK;
+    clq_status status = run->json_path ? write_json(run, argc, argv, others, complete) : CLQ_OK;
+    clq_error first;
+    clq_error_take(status, &first);
+    clq_status csv_status = run->csv_path ? write_csv(run) : CLQ_OK;
+    return csv_status == CLQ_OK ? clq_error_raise(&first) : clq_bench_fail_also(&first, csv_status);
 }

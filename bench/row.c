@@ -2,6 +2,7 @@
 #include "bench.h"
 
 #include "cli/interrupt.h"
+#include "cli/print.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +24,7 @@ void clq_bench_put(clq_bench_row *row, const char *key, json_t *value) {
 }
 
 void clq_bench_put_text(clq_bench_row *row, const char *key, const char *value) {
-    clq_bench_put(row, key, json_string(value));
+    clq_bench_put(row, key, clq_json_text(value));
 }
 
 void clq_bench_put_count(clq_bench_row *row, const char *key, uint64_t value) {
@@ -31,7 +32,7 @@ void clq_bench_put_count(clq_bench_row *row, const char *key, uint64_t value) {
 }
 
 void clq_bench_put_number(clq_bench_row *row, const char *key, double value) {
-    clq_bench_put(row, key, isfinite(value) ? json_real(value) : json_null());
+    clq_bench_put(row, key, clq_json_number(value));
 }
 
 void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, double limit) {
@@ -53,7 +54,7 @@ void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times) {
 }
 
 void clq_bench_put_reason(clq_bench_row *row, const char *reason) {
-    clq_bench_put(row, "reason", reason ? json_string(reason) : json_null());
+    clq_bench_put(row, "reason", reason ? clq_json_text(reason) : json_null());
 }
 
 void clq_bench_put_wrong(clq_bench_row *row, const clq_bench_times *times, uint64_t wrong) {
@@ -80,7 +81,7 @@ void clq_bench_print(clq_bench_run *run, const char *format, ...) {
     clear_line(run);
     va_list arguments;
     va_start(arguments, format);
-    vfprintf(run->talk, format, arguments);
+    if (clq_print_list(run->talk, format, arguments) != CLQ_OK) clq_log(CLQ_LOG_WARNING, "%s", clq_error_detail());
     va_end(arguments);
     fflush(run->talk);
 }

@@ -127,8 +127,8 @@ static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_be
     clq_status written = CLQ_OK;
     if (status == CLQ_OK || json_array_size(run->rows) > 0)
         written = clq_bench_result_write(run, argc, argv, others, status == CLQ_OK);
-    if (status != CLQ_OK) return clq_error_raise(&failure);
-    CLQ_TRY(written);
+    if (written != CLQ_OK) return clq_bench_fail_also(&failure, written);
+    CLQ_TRY(clq_error_raise(&failure));
     if (run->wrong_rows == 0) return CLQ_OK;
     return clq_fail(CLQ_DEVICE, "%zu row%s with wrong data: see the column and key \"wrong\"", run->wrong_rows,
                     run->wrong_rows == 1 ? "" : "s");

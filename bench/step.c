@@ -93,7 +93,7 @@ typedef struct subject {
 } subject;
 
 static void put_text_or_null(clq_bench_row *row, const char *key, const char *text) {
-    clq_bench_put(row, key, text ? json_string(text) : json_null());
+    clq_bench_put(row, key, text ? clq_json_text(text) : json_null());
 }
 
 static clq_status add(const subject *s, const figures *f, const char *reason) {

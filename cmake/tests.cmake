@@ -50,6 +50,8 @@ set_target_properties(clique_without_chart PROPERTIES RUNTIME_OUTPUT_DIRECTORY $
 add_test(NAME cli/report COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_report.py ${CMAKE_BINARY_DIR}/bin
   ${CMAKE_BINARY_DIR}/tests)
 set_tests_properties(cli/report PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+add_test(NAME cli/text COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_text.py ${CMAKE_BINARY_DIR}/bin)
+set_tests_properties(cli/text PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/peers COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_peers.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/contract cli/process cli/bench cli/peers PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)

@@ -89,7 +89,17 @@ typedef struct clq_text {
     bool failed;
 } clq_text;
 void clq_text_add(clq_text *text, const char *format, ...) CLQ_PRINTF(2, 3);
+void clq_text_add_list(clq_text *text, const char *format, va_list arguments) CLQ_PRINTF(2, 0);
 void clq_text_add_bytes(clq_text *text, const char *bytes, size_t length);
+
+/* Names and messages come from drivers, files and arguments, and go to terminals, which obey what stands between the
+ * letters. Here, in place: white space becomes a space; "?" stands for any other control character (C0, DEL, C1) and
+ * for each byte that belongs to no character of UTF-8. What is left is one line of UTF-8. */
+void clq_clean(char *text);
+void clq_text_add_clean(clq_text *text, const char *from);
+/* The bytes of the character of UTF-8 that a text begins with, as RFC 3629 has it: no overlong forms, no surrogates,
+ * nothing above U+10FFFF. 0 where it begins with none; 1 for the NUL at its end. */
+size_t clq_utf8_length(const char *text);
 
 /* The whole of `text` must be the number and lie within the limits; else false and *out is unchanged.
  * Doubles: no inf, nan or hexadecimal. */

@@ -21,11 +21,9 @@ const char *clq_error_detail(void) { return detail; }
 /* A detail is one line, whatever came in with a file name or a driver's message. */
 static void set_detail(const char *text) {
     size_t length = strnlen(text, CLQ_DETAIL_MAX - 1);
-    for (size_t i = 0; i < length; i++) {
-        detail[i] = text[i];
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) detail[i] = ' ';
-    }
+    memcpy(detail, text, length);
     detail[length] = '\0';
+    clq_clean(detail);
 }
 
 clq_status clq_fail(clq_status status, const char *format, ...) {

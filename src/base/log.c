@@ -31,6 +31,7 @@ static void deliver(clq_log_level level, char *text) {
     for (char *line = text; line && sink;) {
         char *end = strchr(line, '\n');
         if (end) *end = '\0';
+        clq_clean(line);
         if (*line || !end) sink(sink_context, level, line);
         line = end && end[1] ? end + 1 : NULL;
     }

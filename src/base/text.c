@@ -48,7 +48,7 @@ void clq_text_add_bytes(clq_text *text, const char *bytes, size_t length) {
     text->data[text->length] = '\0';
 }
 
-static void add_formatted(clq_text *text, const char *format, va_list arguments) {
+void clq_text_add_list(clq_text *text, const char *format, va_list arguments) {
     va_list again;
     va_copy(again, arguments);
     locale_t c, before = enter_c_locale(&c);
@@ -70,7 +70,7 @@ static void add_formatted(clq_text *text, const char *format, va_list arguments)
 void clq_text_add(clq_text *text, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    add_formatted(text, format, arguments);
+    clq_text_add_list(text, format, arguments);
     va_end(arguments);
 }
 
@@ -78,11 +78,56 @@ char *clq_strprintf(const char *format, ...) {
     clq_text text = {0};
     va_list arguments;
     va_start(arguments, format);
-    add_formatted(&text, format, arguments);
+    clq_text_add_list(&text, format, arguments);
     va_end(arguments);
     if (!text.failed) return text.data;
     clq_free(text.data);
     return NULL;
+}
+
+size_t clq_utf8_length(const char *text) {
+    const unsigned char *c = (const unsigned char *)text;
+    unsigned lead = *c++;
+    size_t more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    unsigned low = 0x80, high = 0xBF; /* of the next byte */
+    if (lead == 0xE0) low = 0xA0;
+    if (lead == 0xED) high = 0x9F;
+    if (lead == 0xF0) low = 0x90;
+    if (lead == 0xF4) high = 0x8F;
+    if (lead > 0xF4 || (lead >= 0x80 && lead < 0xC2)) return 0;
+    for (size_t i = 0; i < more; i++, low = 0x80, high = 0xBF)
+        if (c[i] < low || c[i] > high) return 0;
+    return 1 + more;
+}
+
+/* C0, DEL, and C1, whose characters are 0xC2 and the control's own byte. */
+static bool is_control(const char *text) {
+    unsigned char first = (unsigned char)text[0], second = (unsigned char)text[1];
+    return first < 0x20 || first == 0x7F || (first == 0xC2 && second < 0xA0);
+}
+
+void clq_clean(char *text) {
+    char *to = text;
+    for (const char *from = text; *from;) {
+        size_t length = clq_utf8_length(from);
+        if (length == 0 || is_control(from)) {
+            *to++ = strchr("\t\n\v\f\r", *from) ? ' ' : '?';
+            from += length ? length : 1;
+            continue;
+        }
+        memmove(to, from, length);
+        to += length;
+        from += length;
+    }
+    *to = '\0';
+}
+
+void clq_text_add_clean(clq_text *text, const char *from) {
+    size_t before = text->length;
+    clq_text_add_bytes(text, from, strlen(from));
+    if (text->failed) return;
+    clq_clean(text->data + before);
+    text->length = before + strlen(text->data + before);
 }
 
 bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out) {

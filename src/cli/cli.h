@@ -5,6 +5,7 @@
 
 #include "cli/arguments.h"
 #include "cli/interrupt.h"
+#include "cli/print.h"
 #include "interop/interop.h"
 #include "train/train.h"
 

@@ -192,7 +192,7 @@ static clq_status print_list(json_t *list, const char *title) {
 }
 
 static clq_status print_text(const comparison *c) {
-    printf("%s: A = %s, B = %s\n", c->a.bench, c->a.path, c->b.path);
+    CLQ_TRY(clq_print(stdout, "%s: A = %s, B = %s\n", c->a.bench, c->a.path, c->b.path));
     if (!json_is_true(json_object_get(c->document, "same_machine")))
         puts("note: the two files tell of different hosts or devices");
     if (json_array_size(c->rows)) CLQ_TRY(print_rows(c));
@@ -218,9 +218,9 @@ static clq_status start(comparison *c) {
     c->unmeasured = json_array();
     bool same = clq_result_same_host(&c->a, &c->b) &&
                 json_equal(json_object_get(c->a.document, "devices"), json_object_get(c->b.document, "devices"));
-    c->document = json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "bench", c->a.bench, "a", c->a.path, "b",
-                            c->b.path, "same_machine", (int)same, "rows", c->rows, "only_a", c->only_a, "only_b",
-                            c->only_b, "unmeasured", c->unmeasured);
+    c->document = json_pack("{s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "bench", c->a.bench, "a",
+                            clq_json_text(c->a.path), "b", clq_json_text(c->b.path), "same_machine", (int)same, "rows",
+                            c->rows, "only_a", c->only_a, "only_b", c->only_b, "unmeasured", c->unmeasured);
     return c->document ? CLQ_OK : out_of_memory();
 }
 

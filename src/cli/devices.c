@@ -13,12 +13,13 @@ static const char *type_name(clq_device_type type) {
 }
 
 static json_t *describe(const clq_device_info *d) {
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:b, s:s, s:b, s:s}", "index",
-                     (int)d->index, "driver", d->driver, "name", d->name, "vendor", d->vendor, "platform", d->platform,
-                     "driver_version", d->driver_version, "type", type_name(d->type), "compute_units",
+    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:I, s:I, s:o, s:b, s:s, s:b, s:o}", "index",
+                     (int)d->index, "driver", d->driver, "name", clq_json_text(d->name), "vendor",
+                     clq_json_text(d->vendor), "platform", clq_json_text(d->platform), "driver_version",
+                     clq_json_text(d->driver_version), "type", type_name(d->type), "compute_units",
                      (int)d->compute_units, "global_mem_bytes", (json_int_t)d->global_mem_bytes, "max_alloc_bytes",
-                     (json_int_t)d->max_alloc_bytes, "opencl_version", d->opencl_version, "host_unified",
-                     (int)d->host_unified, "pci", d->pci, "usable", (int)d->usable, "reason", d->reason);
+                     (json_int_t)d->max_alloc_bytes, "opencl_version", clq_json_text(d->opencl_version), "host_unified",
+                     (int)d->host_unified, "pci", d->pci, "usable", (int)d->usable, "reason", clq_json_text(d->reason));
 }
 
 static clq_status print_json(const clq_system *system) {

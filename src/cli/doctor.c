@@ -144,8 +144,8 @@ static clq_status examine(clq_system *system, clq_device_choice choice, clq_chec
 static json_t *describe(const clq_check *rows, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        list = clq_json_append(list, json_pack("{s:s, s:b, s:s, s:f}", "name", rows[i].name, "ok", (int)rows[i].ok,
-                                               "detail", rows[i].detail, "ms", rows[i].ms));
+        list = clq_json_append(list, json_pack("{s:s, s:b, s:o, s:f}", "name", rows[i].name, "ok", (int)rows[i].ok,
+                                               "detail", clq_json_text(rows[i].detail), "ms", rows[i].ms));
     return list;
 }
 

@@ -24,8 +24,9 @@ static clq_status evaluate(clq_setup *s, const clq_options *o) {
     fprintf(clq_talk(o), "loss %.6f  accuracy %.4f  %zu samples  %.0f images/s\n", totals.loss, totals.accuracy,
             totals.samples, rate);
     if (!o->json) return CLQ_OK;
-    return clq_print_json(json_pack("{s:f, s:f, s:I, s:f}", "loss", totals.loss, "accuracy", totals.accuracy, "samples",
-                                    (json_int_t)totals.samples, "images_per_s", rate));
+    return clq_print_json(json_pack("{s:o, s:o, s:I, s:o}", "loss", clq_json_number(totals.loss), "accuracy",
+                                    clq_json_number(totals.accuracy), "samples", (json_int_t)totals.samples,
+                                    "images_per_s", clq_json_number(rate)));
 }
 
 static clq_status predict(clq_setup *s, const clq_options *o) {
@@ -38,8 +39,7 @@ static clq_status predict(clq_setup *s, const clq_options *o) {
     clq_status status = clq_predict(s->trainer, s->test, outputs.data);
     if (status == CLQ_OK) status = clq_npy_write(o->out, &outputs);
     clq_array_release(&outputs);
-    if (status == CLQ_OK) fprintf(clq_talk(o), "%s: (%zu, %zu) f32\n", o->out, dims[0], dims[1]);
-    return status;
+    return status == CLQ_OK ? clq_print(clq_talk(o), "%s: (%zu, %zu) f32\n", o->out, dims[0], dims[1]) : status;
 }
 
 #define WEIGHTS                                                                                                        \

@@ -30,7 +30,7 @@ static void add_escaped(const char *from, clq_text *page) {
 
 void clq_html_text(const char *from, clq_text *page) {
     clq_text clean = {0};
-    clq_clean_text(from, &clean);
+    clq_text_add_clean(&clean, from);
     if (clean.data) add_escaped(clean.data, page);
     page->failed |= clean.failed;
     clq_free(clean.data);

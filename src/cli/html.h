@@ -5,7 +5,7 @@
 
 #include "formats/formats.h"
 
-/* Text that may stand between tags and inside quoted attributes; control characters become "?". */
+/* Text that may stand between tags and inside quoted attributes, cleaned (clq_clean). */
 void clq_html_text(const char *from, clq_text *page);
 /* Bytes as "64 KiB" where that is exact, "23.4 GiB" where they are many, else as digits. */
 void clq_html_bytes(double bytes, clq_text *page);

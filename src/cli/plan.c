@@ -33,10 +33,11 @@ static json_t *describe_launches(const clq_plan *plan) {
             json_t *global = json_array();
             for (unsigned d = 0; d < info.dims; d++)
                 global = clq_json_append(global, json_integer((json_int_t)info.global[d]));
-            rows = clq_json_append(rows, json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:f}", "segment",
-                                                   clq_segment_name((clq_segment)s), "layer", info.scope, "launch",
-                                                   info.label, "kernel", info.file ? info.function : "CLBlast",
-                                                   "global", global, "flops", info.flops, "bytes", info.bytes));
+            rows =
+                clq_json_append(rows, json_pack("{s:s, s:o, s:s, s:s, s:o, s:f, s:f}", "segment",
+                                                clq_segment_name((clq_segment)s), "layer", clq_json_text(info.scope),
+                                                "launch", info.label, "kernel", info.file ? info.function : "CLBlast",
+                                                "global", global, "flops", info.flops, "bytes", info.bytes));
         }
     }
     return rows;
@@ -47,9 +48,9 @@ static json_t *describe_variables(const clq_setup *s, const clq_plan *plan) {
     for (size_t i = 0; i < clq_model_variable_count(s->model); i++) {
         clq_variable_info info;
         if (clq_model_variable(s->model, i, &info) != CLQ_OK) continue;
-        rows =
-            clq_json_append(rows, json_pack("{s:s, s:I, s:I}", "name", info.name, "elements", (json_int_t)info.elements,
-                                            "offset", (json_int_t)clq_plan_variable_offset(plan, i)));
+        rows = clq_json_append(rows, json_pack("{s:o, s:I, s:I}", "name", clq_json_text(info.name), "elements",
+                                               (json_int_t)info.elements, "offset",
+                                               (json_int_t)clq_plan_variable_offset(plan, i)));
     }
     return rows;
 }
@@ -62,13 +63,13 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
     size_t share;
     CLQ_TRY(clq_trainer_replica(s->trainer, 0, &device, &share));
     if (o->json)
-        return clq_print_json(
-            json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "model", clq_model_name(s->model),
-                      "device", device.name, "batch", (json_int_t)share, "launches", describe_launches(plan),
-                      "variables", describe_variables(s, plan), "activation_bytes", (json_int_t)m.activation_bytes,
-                      "activation_bytes_unplanned", (json_int_t)m.activation_bytes_unplanned, "param_bytes",
-                      (json_int_t)m.parameter_bytes, "gradient_bytes", (json_int_t)m.gradient_bytes, "optimizer_bytes",
-                      (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes));
+        return clq_print_json(json_pack(
+            "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "model", clq_json_text(clq_model_name(s->model)),
+            "device", clq_json_text(device.name), "batch", (json_int_t)share, "launches", describe_launches(plan),
+            "variables", describe_variables(s, plan), "activation_bytes", (json_int_t)m.activation_bytes,
+            "activation_bytes_unplanned", (json_int_t)m.activation_bytes_unplanned, "param_bytes",
+            (json_int_t)m.parameter_bytes, "gradient_bytes", (json_int_t)m.gradient_bytes, "optimizer_bytes",
+            (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes));
     printf("%s on %s, %zu samples\n\n", clq_model_name(s->model), device.name, share);
     print_launches(plan);
     printf("\nactivations %.3f MB (%.3f MB without sharing by lifetime), parameters %.3f MB, gradient %.3f MB, "

@@ -81,7 +81,7 @@ static char *label_of(json_t *key, bool names) {
     clq_text_add(&text, "%s", "");
     json_object_foreach(key, name, value) {
         clq_text_add(&text, "%s", comma);
-        if (names) clq_clean_text(name, &text);
+        if (names) clq_text_add_clean(&text, name);
         if (names) clq_text_add(&text, " ");
         clq_value_text(value, &text);
         comma = ", ";

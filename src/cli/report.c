@@ -37,8 +37,7 @@ static char *file_label(const report *r, size_t index) {
 
 static json_t *label_string(const report *r, size_t index) {
     char *label = file_label(r, index);
-    /* A path may hold any bytes; JSON and the page hold UTF-8 only. */
-    json_t *string = label && clq_is_utf8(label) ? json_string(label) : label ? json_sprintf("%zu", index + 1) : NULL;
+    json_t *string = label ? clq_json_text(label) : NULL;
     clq_free(label);
     return string;
 }
@@ -307,9 +306,8 @@ static clq_status make(report *r) {
     for (size_t i = 0; i < r->count; i++) CLQ_TRY(clq_result_read(r->paths[i], &r->files[i]));
     CLQ_TRY(build(r));
     CLQ_TRY(write_page(r));
-    printf("%s: %zu %s, %zu plots\n", r->out, r->count, r->count == 1 ? "result" : "results",
-           json_array_size(r->plots));
-    return CLQ_OK;
+    return clq_print(stdout, "%s: %zu %s, %zu plots\n", r->out, r->count, r->count == 1 ? "result" : "results",
+                     json_array_size(r->plots));
 }
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {

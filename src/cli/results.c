@@ -228,33 +228,19 @@ clq_status clq_row_speed(json_t *row, const char *where, clq_speed *out) {
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* C0 and C1 controls. Jansson has checked the UTF-8. */
-void clq_clean_text(const char *from, clq_text *text) {
-    for (const unsigned char *c = (const unsigned char *)from; *c; c++) {
-        if (*c < 0x20 || *c == 0x7f) {
-            clq_text_add(text, "?");
-        } else if (*c == 0xc2 && c[1] < 0xa0) {
-            clq_text_add(text, "?");
-            c++;
-        } else {
-            clq_text_add_bytes(text, (const char *)c, 1);
-        }
-    }
-}
-
 /* Digits before the point are worth more than an exponent, up to a width. */
 static bool is_short(double value) { return fabs(value) >= 9999.5 && fabs(value) < 1e12; }
 
 static void add_compact(const json_t *value, clq_text *text) {
     char *compact = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(4));
     text->failed |= !compact;
-    if (compact) clq_clean_text(compact, text);
+    if (compact) clq_text_add_clean(text, compact);
     free(compact);
 }
 
 void clq_value_text(const json_t *value, clq_text *text) {
     if (json_is_string(value))
-        clq_clean_text(json_string_value(value), text);
+        clq_text_add_clean(text, json_string_value(value));
     else if (json_is_boolean(value))
         clq_text_add(text, "%s", json_is_true(value) ? "yes" : "no");
     else if (json_is_integer(value))

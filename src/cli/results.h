@@ -51,8 +51,6 @@ typedef struct clq_speed {
 /* Fails (FORMAT) where a column of a speed holds something else; where: "a.json: row 3". */
 clq_status clq_row_speed(json_t *row, const char *where, clq_speed *out);
 
-/* Adds a string of a file with "?" for its control characters, which would reach the reader's terminal. */
-void clq_clean_text(const char *from, clq_text *text);
 /* Adds a value as people read it, cleaned; null and absent (NULL) as "-". */
 void clq_value_text(const json_t *value, clq_text *text);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -178,10 +179,21 @@ json_t *clq_json_append(json_t *list, json_t *entry) {
 }
 
 clq_status clq_print_json(json_t *document) {
-    if (!document) return clq_fail(CLQ_MEMORY, "out of memory while building the JSON output");
-    int failed = json_dumpf(document, stdout, JSON_REAL_PRECISION(17) | JSON_INDENT(2));
+    char *text = document ? json_dumps(document, JSON_REAL_PRECISION(17) | JSON_INDENT(2)) : NULL;
     json_decref(document);
-    if (failed || putchar('\n') == EOF) return clq_fail(CLQ_WRITE, "cannot write the JSON output: %s", strerror(errno));
+    if (!text) return clq_fail(CLQ_MEMORY, "out of memory while building the JSON output");
+    /* Control characters that JSON lets stand, DEL and C1, stand in strings, where an escape means the same. */
+    for (const char *c = text; *c; c++) {
+        if (c[0] == '\xc2' && (unsigned char)c[1] < 0xa0)
+            printf("\\u%04x", (unsigned)(unsigned char)*++c);
+        else if (*c == 0x7f)
+            fputs("\\u007f", stdout);
+        else
+            putchar(*c);
+    }
+    free(text);
+    if (putchar('\n') == EOF || ferror(stdout))
+        return clq_fail(CLQ_WRITE, "cannot write the JSON output: %s", strerror(errno));
     return CLQ_OK;
 }
 

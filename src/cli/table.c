@@ -13,7 +13,7 @@ void clq_key_text(json_t *key, clq_text *text) {
     json_t *value;
     json_object_foreach(key, name, value) {
         clq_text_add(text, "%s", space);
-        clq_clean_text(name, text);
+        clq_text_add_clean(text, name);
         clq_text_add(text, "=");
         clq_value_text(value, text);
         space = " ";
@@ -57,7 +57,7 @@ void clq_table_start(json_t *rows, const char *member, clq_table *out) {
             continue;
         }
         clq_text title = {0};
-        clq_clean_text(name, &title);
+        clq_text_add_clean(&title, name);
         add_string(titles, &title, out);
         clq_free(title.data);
         out->failed |= json_array_append_new(out->columns, json_string(name)) != 0;

@@ -1,7 +1,6 @@
 /* clique train. */
 #include "cli/log.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -170,15 +169,13 @@ static int by_value(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static json_t *describe_epoch(const clq_epoch_info *e) {
     bool validated = e->validation.samples > 0;
-    return json_pack("{s:o, s:o, s:o, s:o, s:f, s:f}", "loss", number_or_null(e->train.loss), "accuracy",
-                     number_or_null(e->train.accuracy), "val_loss",
-                     validated ? number_or_null(e->validation.loss) : json_null(), "val_accuracy",
-                     validated ? number_or_null(e->validation.accuracy) : json_null(), "seconds", e->train.seconds,
-                     "images_per_s", (double)e->train.samples / e->train.seconds);
+    return json_pack("{s:o, s:o, s:o, s:o, s:f, s:o}", "loss", clq_json_number(e->train.loss), "accuracy",
+                     clq_json_number(e->train.accuracy), "val_loss",
+                     validated ? clq_json_number(e->validation.loss) : json_null(), "val_accuracy",
+                     validated ? clq_json_number(e->validation.accuracy) : json_null(), "seconds", e->train.seconds,
+                     "images_per_s", clq_json_number((double)e->train.samples / e->train.seconds));
 }
 
 static json_t *describe_devices(const training *t) {
@@ -187,8 +184,8 @@ static json_t *describe_devices(const training *t) {
         clq_device_info device;
         size_t share;
         if (clq_trainer_replica(t->setup.trainer, r, &device, &share) == CLQ_OK)
-            list = clq_json_append(list, json_pack("{s:i, s:s, s:I}", "index", (int)device.index, "name", device.name,
-                                                   "share", (json_int_t)share));
+            list = clq_json_append(list, json_pack("{s:i, s:o, s:I}", "index", (int)device.index, "name",
+                                                   clq_json_text(device.name), "share", (json_int_t)share));
     }
     return list;
 }
@@ -216,14 +213,14 @@ static clq_status print_result(training *t) {
     getrusage(RUSAGE_SELF, &usage);
     char verdict[160];
     judge(t, verdict, sizeof verdict);
-    return clq_print_json(
-        json_pack("{s:s, s:i, s:I, s:o, s:f, s:f, s:o, s:{s:f, s:f}, s:I, s:I, s:I, s:s}", "model",
-                  clq_model_name(t->setup.model), "replicas", (int)clq_trainer_replicas(t->setup.trainer),
-                  "global_batch", (json_int_t)t->setup.global_batch, "devices", describe_devices(t), "first_step_s",
-                  t->first_step_s, "images_per_s", (double)best->train.samples / best->train.seconds, "epochs", epochs,
-                  "step_ms", "p50", p50, "p95", p95, "launches_per_step", (json_int_t)launches_per_step(t, 0),
-                  "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
-                  (json_int_t)clq_trainer_device_bytes(t->setup.trainer), "verdict", verdict));
+    return clq_print_json(json_pack(
+        "{s:o, s:i, s:I, s:o, s:f, s:o, s:o, s:{s:f, s:f}, s:I, s:I, s:I, s:s}", "model",
+        clq_json_text(clq_model_name(t->setup.model)), "replicas", (int)clq_trainer_replicas(t->setup.trainer),
+        "global_batch", (json_int_t)t->setup.global_batch, "devices", describe_devices(t), "first_step_s",
+        t->first_step_s, "images_per_s", clq_json_number((double)best->train.samples / best->train.seconds), "epochs",
+        epochs, "step_ms", "p50", p50, "p95", p95, "launches_per_step", (json_int_t)launches_per_step(t, 0),
+        "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
+        (json_int_t)clq_trainer_device_bytes(t->setup.trainer), "verdict", verdict));
 }
 
 static clq_status train(training *t) {

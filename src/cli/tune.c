@@ -45,18 +45,16 @@ static void print_row(const clq_tune_row *row, double peak) {
     }
 }
 
-static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static json_t *describe_row(const clq_tune_row *row, double peak) {
     const clq_question *q = &row->question;
     json_t *candidates = json_array();
     for (size_t i = 0; i < q->count; i++)
         candidates = clq_json_append(candidates, json_pack("{s:s, s:o}", "name", q->candidates[i].name, "us",
-                                                           number_or_null(row->seconds[i] * 1e6)));
+                                                           clq_json_number(row->seconds[i] * 1e6)));
     return json_pack("{s:i, s:s, s:o, s:s, s:b, s:o, s:o, s:o}", "replica", (int)row->replica, "question", q->text,
                      "candidates", candidates, "winner", q->candidates[q->answer].name, "measured", row->measured,
-                     "gflops", number_or_null(rate_of(row)), "limit_gflops", number_or_null(peak), "pct_of_limit",
-                     number_or_null(100 * rate_of(row) / peak));
+                     "gflops", clq_json_number(rate_of(row)), "limit_gflops", clq_json_number(peak), "pct_of_limit",
+                     clq_json_number(100 * rate_of(row) / peak));
 }
 
 static clq_status show(const clq_setup *s, const clq_options *o) {
@@ -79,7 +77,8 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
                    "* is the winner", "us", "GFLOP/s", "%");
         print_row(row, peaks[row->replica]);
     }
-    if (o->json) return clq_print_json(json_pack("{s:s, s:o}", "model", clq_model_name(s->model), "rows", rows));
+    if (o->json)
+        return clq_print_json(json_pack("{s:o, s:o}", "model", clq_json_text(clq_model_name(s->model)), "rows", rows));
     json_decref(rows);
     return CLQ_OK;
 }

@@ -156,6 +156,7 @@ static void trim(char *text) {
 static void keep_text(const char *value, size_t length, char *out, size_t bytes) {
     (void)snprintf(out, bytes, "%.*s", (int)CLQ_MIN(length, (size_t)CLQ_PROPERTY_MAX - 1), value);
     trim(out);
+    clq_clean(out); /* names go to terminals and into JSON */
 }
 
 void clq_cl_device_text(cl_device_id id, cl_device_info what, char *out, size_t bytes) {

@@ -77,9 +77,12 @@ clq_status clq_safetensors_write(const char *path, const clq_safetensors_source 
  * names `where` (a path), line and column. Caller: json_decref. */
 clq_status clq_json_parse(const char *text, size_t bytes, size_t max_depth, const char *where, json_t **out);
 clq_status clq_json_read(const char *path, size_t max_bytes, size_t max_depth, json_t **out);
-/* Whether Jansson will take a text: asked beforehand, so that its refusal later can only mean memory. UTF-8 as RFC 3629
- * has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* Whether Jansson will take a text: asked beforehand, so that its refusal later can only mean memory. */
 bool clq_is_utf8(const char *text);
+/* What JSON cannot hold, as it can: "?" for each byte of a text that belongs to no character of UTF-8, and null for a
+ * number that is not finite. NULL only where memory is out. */
+json_t *clq_json_text(const char *text);
+json_t *clq_json_number(double value);
 
 /* ---- trace events (trace_events.c): the format of chrome://tracing, which ui.perfetto.dev reads ---- */
 

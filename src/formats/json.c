@@ -1,21 +1,28 @@
 #include "formats/private.h"
 
 #include <errno.h>
+#include <math.h>
 
 bool clq_is_utf8(const char *text) {
-    for (const unsigned char *c = (const unsigned char *)text; *c;) {
-        unsigned lead = *c++, more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-        unsigned low = 0x80, high = 0xBF; /* of the next byte */
-        if (lead == 0xE0) low = 0xA0;
-        if (lead == 0xED) high = 0x9F;
-        if (lead == 0xF0) low = 0x90;
-        if (lead == 0xF4) high = 0x8F;
-        if (lead > 0xF4 || (lead >= 0x80 && lead < 0xC2)) return false;
-        for (; more > 0; more--, low = 0x80, high = 0xBF)
-            if (*c < low || *c++ > high) return false;
-    }
-    return true;
+    size_t length = 1;
+    for (; *text && length > 0; text += length) length = clq_utf8_length(text);
+    return length > 0;
 }
+
+json_t *clq_json_text(const char *text) {
+    if (clq_is_utf8(text)) return json_string(text);
+    char *copy = clq_strdup(text);
+    for (char *c = copy; c && *c;) {
+        size_t length = clq_utf8_length(c);
+        if (length == 0) *c = '?';
+        c += length ? length : 1;
+    }
+    json_t *json = copy ? json_string(copy) : NULL;
+    clq_free(copy);
+    return json;
+}
+
+json_t *clq_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 /* Jansson recurses once per nested container; the stack that this may take is the caller's to
  * bound. */

@@ -45,21 +45,10 @@ static clq_status put(clq_trace_writer *writer, json_t *event) {
     return status;
 }
 
-/* Takes the text, which may be NULL, as what could not be made. */
-static json_t *json_text(char *text) {
-    if (!text) return NULL;
-    bool whole = clq_is_utf8(text);
-    for (char *c = text; !whole && *c; c++)
-        if ((unsigned char)*c >= 0x80) *c = '?';
-    json_t *json = json_string(text);
-    clq_free(text);
-    return json;
-}
-
 static clq_status put_name(clq_trace_writer *writer, const char *what, unsigned process, unsigned thread,
                            const char *key, const char *name) {
     return put(writer, json_pack("{s:s, s:s, s:I, s:I, s:{s:o}}", "name", what, "ph", "M", "pid", (json_int_t)process,
-                                 "tid", (json_int_t)thread, "args", key, json_text(clq_strdup(name))));
+                                 "tid", (json_int_t)thread, "args", key, clq_json_text(name)));
 }
 
 clq_status clq_trace_writer_process(clq_trace_writer *writer, unsigned process, const char *name, const char *label) {
@@ -72,10 +61,12 @@ clq_status clq_trace_writer_thread(clq_trace_writer *writer, unsigned process, u
 }
 
 clq_status clq_trace_writer_put(clq_trace_writer *writer, const clq_trace_event *event) {
-    char *name = event->scope ? clq_strprintf("%s/%s", event->scope, event->name) : clq_strdup(event->name);
-    json_t *json = json_pack("{s:o, s:s, s:I, s:I, s:f, s:f}", "name", json_text(name), "ph", "X", "pid",
-                             (json_int_t)event->process, "tid", (json_int_t)event->thread, "ts", event->begin_s * 1e6,
-                             "dur", (event->end_s - event->begin_s) * 1e6);
+    char *scoped = event->scope ? clq_strprintf("%s/%s", event->scope, event->name) : NULL;
+    if (event->scope && !scoped) return CLQ_MEMORY;
+    json_t *json = json_pack("{s:o, s:s, s:I, s:I, s:f, s:f}", "name", clq_json_text(scoped ? scoped : event->name),
+                             "ph", "X", "pid", (json_int_t)event->process, "tid", (json_int_t)event->thread, "ts",
+                             event->begin_s * 1e6, "dur", (event->end_s - event->begin_s) * 1e6);
+    clq_free(scoped);
     if (json && event->key) {
         json_t *arguments = json_pack("{s:I}", event->key, (json_int_t)event->value);
         if (json_object_set_new(json, "args", arguments) != 0) {

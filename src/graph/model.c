@@ -66,10 +66,11 @@ static bool name_taken(const clq_model *model, const char *name) {
 
 static clq_status take_name(const clq_model *model, const char *name, clq_node *node) {
     size_t length = strlen(name);
-    bool printable = true;
-    for (const char *c = name; *c; c++) printable = printable && (unsigned char)*c >= 0x20 && *c != 0x7f;
-    if (length == 0 || length >= CLQ_LAYER_NAME_MAX || strchr(name, '/') || !printable)
-        return clq_fail(CLQ_ARGUMENT, "its name must have 1 to %d bytes, no '/' and no control characters",
+    char clean[CLQ_LAYER_NAME_MAX];
+    (void)snprintf(clean, sizeof clean, "%s", name);
+    clq_clean(clean);
+    if (length == 0 || length >= CLQ_LAYER_NAME_MAX || strchr(name, '/') || strcmp(clean, name) != 0)
+        return clq_fail(CLQ_ARGUMENT, "its name must have 1 to %d bytes of UTF-8, no '/' and no control characters",
                         CLQ_LAYER_NAME_MAX - 1);
     if (name_taken(model, name)) return clq_fail(CLQ_ARGUMENT, "two layers have this name: give one of them another");
     memcpy(node->name, name, length + 1);

@@ -215,7 +215,10 @@ clq_status clq_model_read_keras_json(const char *path, clq_model **out) {
     CLQ_TRY(clq_json_read(path, FILE_MAX, DEPTH_MAX, &root));
     const char *name = json_string_value(json_object_get(json_object_get(root, "config"), "name"));
     clq_model *model = NULL;
-    clq_status status = clq_model_create(name && *name ? name : "model", &model);
+    clq_text clean = {0};
+    clq_text_add_clean(&clean, name && *name ? name : "model");
+    clq_status status = clean.failed ? CLQ_MEMORY : clq_model_create(clean.data, &model);
+    clq_free(clean.data);
     if (status == CLQ_OK) status = build(root, model);
     if (status != CLQ_OK) {
         /* To the caller a bad layer is a bad file, whatever the builder calls it. */

@@ -25,7 +25,10 @@ static void one_line_always(void **state) {
     (void)state;
     clq_fail(CLQ_BUILD, "a\nb\tc\r\x7f"
                         "d \xc3\xa9");
-    assert_string_equal(clq_error_detail(), "a b c  d \xc3\xa9");
+    assert_string_equal(clq_error_detail(), "a b c ?d \xc3\xa9");
+    clq_fail(CLQ_READ, "\x1b[2J: %s", "f\xffle\xc2\x9b.npy"); /* a driver's or a file's name may hold anything */
+    clq_fail_within(CLQ_READ, "\x1b]0;owned\x07");
+    assert_string_equal(clq_error_detail(), "?]0;owned?: ?[2J: f?le?.npy");
     char longer[3 * CLQ_DETAIL_MAX];
     memset(longer, 'x', sizeof(longer) - 1);
     longer[sizeof(longer) - 1] = '\0';

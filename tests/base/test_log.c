@@ -55,6 +55,8 @@ static void one_line_at_a_time(void **state) {
     clq_log(CLQ_LOG_INFO, "<%s>", longer);
     assert_int_equal(strlen(h.last), sizeof(longer) + 1);
     assert_string_equal(h.last + sizeof(longer) - 1, "x>");
+    clq_log(CLQ_LOG_INFO, "a driver's \x1b[31mred\t\xff line");
+    assert_string_equal(h.last, "a driver's ?[31mred ? line");
     h.lines = 0;
     clq_log(CLQ_LOG_INFO, "%s", "");
     assert_int_equal(h.lines, 1);

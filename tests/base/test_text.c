@@ -92,12 +92,45 @@ static void decimal_numbers(void **state) {
     assert_true(value == 0.5);
 }
 
+/* Texts, and what a terminal and a reader of UTF-8 may be given. */
+static void cleaned(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"plain", "plain"},
+        {"\x1b[2J\x07\x7f", "?[2J??"},
+        {"a\tb\nc\rd\ve\f", "a b c d e "},
+        {"Gr\xc3\xbc\xc3\x9f e\xcc\x81 \xe2\x82\xac \xf0\x9f\x98\x80",
+         "Gr\xc3\xbc\xc3\x9f e\xcc\x81 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0", "???\xc2\xa0"}, /* C1 */
+        {"Gr\xfc\xdf", "Gr??"},                              /* Latin-1 */
+        {"\x9b", "?"},
+        {"cut \xe2\x82", "cut ??"},
+        {"\xc0\xaf \xe0\x80\xaf \xf0\x80\x80\xaf", "?? ??? ????"}, /* overlong */
+        {"\xed\xa0\x80 \xed\x9f\xbf", "??? \xed\x9f\xbf"},         /* a surrogate, and what is below */
+        {"\xf4\x90\x80\x80 \xf4\x8f\xbf\xbf", "???? \xf4\x8f\xbf\xbf"},
+        {"\xc3\x1b\xe2\x82\x1b", "?????"},
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        char text[64];
+        strcpy(text, cases[i][0]);
+        clq_clean(text);
+        assert_string_equal(text, cases[i][1]);
+        clq_text added = {0};
+        clq_text_add(&added, "\x1b ");
+        clq_text_add_clean(&added, cases[i][0]);
+        clq_text_add(&added, "!");
+        assert_memory_equal(added.data, "\x1b ", 2); /* what stood there before stays */
+        assert_int_equal(added.length, strlen(cases[i][1]) + 3);
+        assert_memory_equal(added.data + 2, cases[i][1], strlen(cases[i][1]));
+        clq_free(added.data);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grows),
-        cmocka_unit_test(without_memory),
-        cmocka_unit_test(whole_numbers),
-        cmocka_unit_test(decimal_numbers),
+        cmocka_unit_test(grows),           cmocka_unit_test(without_memory), cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(decimal_numbers), cmocka_unit_test(cleaned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

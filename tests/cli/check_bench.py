@@ -463,6 +463,27 @@ class Bench(unittest.TestCase):
         self.assertEqual(result.returncode, 4)
         self.assertIn(b"clique: error: 2 rows with wrong data", result.stderr)
 
+    def test_one_file_that_cannot_be_written_does_not_lose_the_other(self):
+        for gone, kept in (("--json", "--csv"), ("--csv", "--json")):
+            lost, path = self.folder / "lost", self.folder / "kept"
+            lost.mkdir()
+            process = subprocess.Popen([CLIQUE, "bench", "memory", *TWO, "-n", "1000", gone, str(lost / "file"), kept, str(path)],
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            shown = []
+            with process:
+                for line in process.stdout:
+                    shown.append(line)
+                    if line.startswith("pocl:0 ") and lost.exists():
+                        lost.rmdir()
+                        process.send_signal(signal.SIGINT)
+                self.assertEqual(process.wait(240), 130)
+            rows = sum(line.startswith("pocl:0 ") for line in shown)
+            self.assertGreater(rows, 0)
+            text = path.read_text()
+            self.assertEqual(len(json.loads(text)["rows"]) if kept == "--json" else len(text.splitlines()) - 1, rows)
+            error, = (line for line in shown if line.startswith("clique: error: "))
+            self.assertRegex(error, f"interrupted after {rows} rows?; {lost}/file: cannot create")
+
     def test_a_sweep_of_a_million_million_sizes_begins_at_once(self):
         process = subprocess.Popen([CLIQUE, "bench", "all_reduce", *TWO, "-b", "0", "-e", "1024G", "-i", "1", "-n", "1", "-w", "0"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
