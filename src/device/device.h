@@ -120,8 +120,8 @@ clq_status clq_queue_flush(clq_queue *queue);
 /* Waits until everything enqueued is done and reports a command that failed on the way (event status, not only
  * return codes). */
 clq_status clq_queue_finish(clq_queue *queue);
-/* Waits the same way, but at most until then (clq_now_running's time), and has nothing to report: for what follows a failure.
- * A device that does not get there is lost: nothing that its commands use is given back. */
+/* Waits the same way, but at most until then (clq_now_running's time), and has nothing to report: for what follows a
+ * failure. A device that does not get there is lost: nothing that its commands use is given back. */
 void clq_queue_settle(clq_queue *queue, double until);
 
 /* A point in a queue that another thread or queue of the same context can wait for. */
@@ -151,8 +151,8 @@ bool clq_event_is_hosts(const clq_event *event); /* completed by the host, not b
 bool clq_event_is_over(const clq_event *event);  /* complete or failed, as far as the driver tells at this moment */
 /* As clq_queue_mark, without flushing: who waits for it flushes. */
 clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out);
-/* As clq_event_wait, but gives up: CLQ_TIMEOUT at `until` (clq_now_running's time), CLQ_ABORTED once *cancel (may be NULL).
- * Flushes the event's queue first: the commands of a device that runs in its caller run here. */
+/* As clq_event_wait, but gives up: CLQ_TIMEOUT at `until` (clq_now_running's time), CLQ_ABORTED once *cancel (may be
+ * NULL). Flushes the event's queue first: the commands of a device that runs in its caller run here. */
 clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel);
 
 /* ---- buffers (buffer.c) ---- */
