@@ -24,7 +24,7 @@ typedef struct clq_device_info {
     uint32_t index;  /* as `clique devices` lists it */
     char driver[16]; /* tag of the platform: nvidia amd intel pocl rusticl clover oclgrind apple … */
     char name[CLQ_NAME_MAX], vendor[CLQ_NAME_MAX], platform[CLQ_NAME_MAX];
-    char driver_version[CLQ_NAME_MAX], opencl_version[CLQ_NAME_MAX];
+    char driver_version[CLQ_NAME_MAX], opencl_version[CLQ_NAME_MAX]; /* all texts: UTF-8, no control characters */
     clq_device_type type;
     uint32_t compute_units;
     uint32_t vector_width; /* native float width; at least 1 */

@@ -36,10 +36,13 @@ static clq_status predict(clq_setup *s, const clq_options *o) {
     size_t dims[2] = {clq_dataset_get_info(s->test)->samples, clq_model_output_shape(s->model).dims[0]};
     clq_array outputs;
     CLQ_TRY(clq_array_create(CLQ_F32, 2, dims, &outputs));
-    clq_status status = clq_predict(s->trainer, s->test, outputs.data);
+    char *name = clq_printable(o->out);
+    clq_status status = name ? clq_predict(s->trainer, s->test, outputs.data) : CLQ_MEMORY;
     if (status == CLQ_OK) status = clq_npy_write(o->out, &outputs);
     clq_array_release(&outputs);
-    return status == CLQ_OK ? clq_print(clq_talk(o), "%s: (%zu, %zu) f32\n", o->out, dims[0], dims[1]) : status;
+    if (status == CLQ_OK) fprintf(clq_talk(o), "%s: (%zu, %zu) f32\n", name, dims[0], dims[1]);
+    clq_free(name);
+    return status;
 }
 
 #define WEIGHTS                                                                                                        \

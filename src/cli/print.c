@@ -19,6 +19,12 @@ clq_status clq_print_list(FILE *to, const char *format, va_list arguments) {
     return status;
 }
 
+char *clq_printable(const char *text) {
+    char *copy = clq_strdup(text);
+    if (copy) clq_clean(copy);
+    return copy;
+}
+
 clq_status clq_print(FILE *to, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

@@ -305,9 +305,13 @@ static clq_status make(report *r) {
     if (!r->files) return CLQ_MEMORY;
     for (size_t i = 0; i < r->count; i++) CLQ_TRY(clq_result_read(r->paths[i], &r->files[i]));
     CLQ_TRY(build(r));
-    CLQ_TRY(write_page(r));
-    return clq_print(stdout, "%s: %zu %s, %zu plots\n", r->out, r->count, r->count == 1 ? "result" : "results",
-                     json_array_size(r->plots));
+    char *name = clq_printable(r->out);
+    clq_status status = name ? write_page(r) : CLQ_MEMORY;
+    if (status == CLQ_OK)
+        printf("%s: %zu %s, %zu plots\n", name, r->count, r->count == 1 ? "result" : "results",
+               json_array_size(r->plots));
+    clq_free(name);
+    return status;
 }
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {

@@ -108,7 +108,7 @@ static clq_status index_readers(json_t *layers, json_t **out) {
     for (size_t i = 0; i < json_array_size(layers) && status == CLQ_OK; i++) {
         json_t *layer = json_array_get(layers, i);
         char path[64];
-        const char *source;
+        const char *source = NULL;
         if (strcmp(class_of(layer), "InputLayer") == 0) continue;
         snprintf(path, sizeof path, "config.layers[%zu]", i);
         status = source_of(layer, path, &source);
