@@ -100,7 +100,7 @@ static void pci_of(cl_device_id id, char *out, size_t bytes) {
 
 bool clq_pci_same(const char *a, const char *b) {
     size_t a_length = strlen(a), b_length = strlen(b), length = CLQ_MIN(a_length, b_length);
-    return strcmp(a + a_length - length, b + b_length - length) == 0;
+    return length > 0 && strcmp(a + a_length - length, b + b_length - length) == 0;
 }
 
 static void describe_limits(cl_device_id id, clq_device_info *info) {

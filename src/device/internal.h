@@ -57,7 +57,7 @@ clq_status clq_system_check_recalled(const clq_system *system);
 
 /* Fills `info` but for its index. */
 void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_info *info);
-/* Whether two addresses of clq_device_info may be the same; "02:00.0" has a domain that is not known. */
+/* Whether two addresses of clq_device_info may be the same: "02:00.0" has a domain that is not known; "" is none. */
 bool clq_pci_same(const char *a, const char *b);
 /* Runs the self-test of one device if it had none. The status is for failures outside the device. */
 clq_status clq_system_test_device(clq_system *system, size_t index);

@@ -137,7 +137,7 @@ static void find_gpus(machine *m) {
 
 static bool is_listed_as(const clq_device_info *info, const gpu *g, bool by_address) {
     if (info->type == CLQ_DEVICE_CPU) return false;
-    if (by_address) return info->pci[0] && g->pci[0] && clq_pci_same(info->pci, g->pci);
+    if (by_address) return clq_pci_same(info->pci, g->pci);
     if (info->pci[0] && g->pci[0]) return false;
     return strcmp(info->driver, g->vendor->name) == 0 || strstr(info->vendor, g->vendor->in_text) != NULL;
 }

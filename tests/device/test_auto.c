@@ -77,6 +77,8 @@ static void test_addresses(void **state) {
     /* Where a domain is not known, the rest decides. */
     expect("amd:02:00.0", "amd:02:00.0", "khr:0001:02:00.0", without_first);
     expect("amd:02:00.0", "amd:03:00.0", "khr:0001:04:00.0", all);
+    /* One without an address is not at another's. */
+    expect("-", "khr:0000:01:00.0", "khr:0000:01:00.0", DEVICES == 3 ? 5 : 3);
     /* Without addresses, names do. */
     expect("-", "-", "-", all);
     assert_non_null(strstr(warning, "cannot be measured"));

@@ -10,6 +10,7 @@
  * CLQ_TEST_SLOW   how many times slower the kernel `peak` is: it is run so many times */
 #include "support/opencl_layer.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,9 +32,12 @@ enum { DEVICES_MOST = 64, WORD_BYTES = 32 };
 /* The device's place among all; they are asked first in the order in which they are listed. */
 static unsigned place_of(cl_device_id device) {
     static cl_device_id known[DEVICES_MOST];
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     unsigned i = 0;
+    (void)pthread_mutex_lock(&lock);
     while (i + 1 < DEVICES_MOST && known[i] && known[i] != device) i++;
     known[i] = device;
+    (void)pthread_mutex_unlock(&lock);
     return i;
 }
 
