@@ -35,7 +35,7 @@ static void put(volatile uint32_t *words, line_kind kind, uint32_t round) {
 /* The notes are written while the kernel may run, as the next batch is while a step does. */
 static clq_status run_round(clq_queue *queue, clq_kernel *kernel, volatile uint32_t *words, uint32_t round,
                             clq_verdict *out) {
-    static const char *const told[] = {"its own", "a kernel's new", "its own", "a kernel's"};
+    static const char *const writers[] = {"it", "a kernel", "it", "a kernel"};
     const size_t items = WORDS / 4;
     put(words, QUESTION, round);
     CLQ_TRY(clq_kernel_set_bytes(kernel, 2, &round, sizeof round));
@@ -45,8 +45,8 @@ static clq_status run_round(clq_queue *queue, clq_kernel *kernel, volatile uint3
     CLQ_TRY(clq_queue_finish(queue));
     for (uint32_t i = 0; i < WORDS && out->ok; i++)
         if (words[i] != wanted(i, round))
-            clq_verdict_wrong(out, "the host does not see %s word %u in round %u: %#x and not %#x", told[kind_of(i)],
-                              (unsigned)i, (unsigned)round, (unsigned)words[i], (unsigned)wanted(i, round));
+            clq_verdict_wrong(out, "in round %u the host sees %#x in word %u, where %s wrote %#x", (unsigned)round,
+                              (unsigned)words[i], (unsigned)i, writers[kind_of(i)], (unsigned)wanted(i, round));
     return CLQ_OK;
 }
 

@@ -132,6 +132,20 @@ class CommandLine(unittest.TestCase):
         self.assertGreater(report["device_bytes"], 784 * 128 * 4)
         self.assertTrue(report["verdict"])
 
+    def test_memory_that_is_not_coherent(self):
+        """Devices whose kernels and the host do not see what the other writes train alike, through copies."""
+        logs = [self.folder / name for name in ("plain.jsonl", "stale.jsonl")]
+        two = ["train", *SMALL, "--devices", "pocl:0,pocl:1", "--steps", 8, "--no-test", "--log"]
+        self.assertEqual(run(*two, logs[0]).stderr, "")
+        layer = (BIN.parent / "tests/clq_stale_layer.so").resolve()
+        result = run(*two, logs[1], env={**os.environ, "OPENCL_LAYERS": str(layer), "CLQ_TEST_STALE": "never"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("as if its memory were not the host's"), 2)
+        plain, stale = ([json.loads(line) for line in log.read_text().splitlines()] for log in logs)
+        self.assertEqual(len(plain), 8)
+        for a, b in zip(plain, stale):
+            self.assertAlmostEqual(a["loss"], b["loss"], delta=1e-5 * a["loss"])
+
     def test_log_save_init_eval_predict(self):
         log, weights, out = (self.folder / n for n in ("run.jsonl", "w.safetensors", "p.npy"))
         report = self.train(*SMALL, "--epochs", 2, "--log", log, "--save", weights)
