@@ -1,5 +1,6 @@
 /* Collectives on devices that behave like strict discrete GPUs (tests/support/strict), alone and beside CPUs, with each
  * algorithm and transport. usage: test_comm_strict [SEEDS] */
+#include "comm/crew.h"
 #include "support/comm_cases.h"
 #include "support/strict.h"
 
@@ -28,12 +29,25 @@ static void expect_no_violation(const char *where) {
     layer.reset();
 }
 
-/* Whether a crew can be made; anything but a refusal fails the test. */
-static bool can_open(const char *kinds, const clq_group_config *config) {
+/* All links that any collective needs: they are made, and their transport is tested, when first needed. */
+static clq_status make_links(const ranks *all, clq_crew *crew) {
+    clq_task task = {.count = 1031};
+    for (unsigned collective = 0; collective < CLQ_COLLECTIVE_COUNT; collective++)
+        for (task.root = 0; task.root < all->count; task.root++)
+            for (task.to = 0; task.to < all->count; task.to++) {
+                task.collective = (clq_collective)collective;
+                CLQ_TRY(clq_walk_prepare_all(crew, &task));
+            }
+    return CLQ_OK;
+}
+
+/* Whether the transport can be used; anything but a refusal fails the test. */
+static bool can_use(const char *kinds, const clq_group_config *config) {
     ranks all;
     ranks_open(&all, kinds, false, NULL);
     clq_crew *crew = NULL;
     clq_status status = clq_crew_create(all.devices, all.count, config, &crew);
+    if (status == CLQ_OK) status = make_links(&all, crew);
     if (status != CLQ_OK && status != CLQ_UNSUPPORTED)
         fail_msg("%s: %s: %s", kinds, clq_status_text(status), clq_error_detail());
     clq_crew_destroy(crew);
@@ -108,7 +122,7 @@ static void peer_copies(void **state) {
             for (unsigned migrates = 0; migrates < 2; migrates++) {
                 const clq_group_config config = {.algorithm = algorithms[i], .transport = CLQ_TRANSPORT_PEER};
                 configure(seed, drivers[migrates]);
-                bool peers = can_open("a1a1a1", &config);
+                bool peers = can_use("a1a1a1", &config);
                 if (!peers && !migrates) fail_msg("peer copies are refused where nothing speaks against them");
                 if (peers) run_all("a1a1a1", config, seed);
             }
