@@ -134,6 +134,20 @@ clq_status clq_event_wait(clq_event *event); /* blocks; a negative status is an 
  * fails the queue's commands too is the driver's choice (PoCL: yes, Intel: no): who needs to know asks the event. */
 clq_status clq_queue_wait(clq_queue *queue, const clq_event *event);
 void clq_event_destroy(clq_event *event); /* takes NULL */
+/* Whether the event is complete, without waiting for it; a negative status is an error. */
+clq_status clq_event_look(const clq_event *event, bool *complete);
+
+/* What a single command waits for besides the commands before it in its queue, and the event that tells when it is
+ * done: no marker is enqueued for either. A NULL order stands for an empty one. */
+enum { CLQ_AFTER_MAX = 2 };
+typedef struct clq_order {
+    /* Events of the queue's context, NULL where there is none. Their queues were flushed before. Not on a device that
+     * runs in its caller: there the host waits (clq_device_runs_in_caller). */
+    const clq_event *after[CLQ_AFTER_MAX];
+    /* The command's event takes the place of *done, which is NULL or an event that nobody waits for any more. NULL: no
+     * event is wanted. The queue is not flushed: flush it before another thread or queue waits for the event. */
+    clq_event **done;
+} clq_order;
 
 /* ---- for comm and its callers (queue.c, foreign.c) ---- */
 
@@ -152,7 +166,8 @@ bool clq_event_is_over(const clq_event *event);  /* complete or failed, as far a
 /* As clq_queue_mark, without flushing: who waits for it flushes. */
 clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out);
 /* As clq_event_wait, but gives up: CLQ_TIMEOUT at `until` (clq_now_running's time), CLQ_ABORTED once *cancel (may be
- * NULL). Flushes the event's queue first: the commands of a device that runs in its caller run here. */
+ * NULL). Of an event that was wrapped or marked quietly the queue is flushed first: the commands of a device that runs
+ * in its caller run here. Any other event's queue was flushed by whoever enqueued the command. */
 clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel);
 
 /* ---- buffers (buffer.c) ---- */
@@ -200,6 +215,13 @@ clq_status clq_queue_read(clq_queue *q, const clq_buffer *from, size_t offset, v
 /* Both buffers in the queue's context; ranges must not overlap within one buffer. */
 clq_status clq_queue_copy(clq_queue *q, const clq_buffer *from, size_t from_offset, clq_buffer *to, size_t to_offset,
                           size_t bytes);
+/* The same three, not blocking, with an order. At least 1 byte. */
+clq_status clq_queue_write_after(clq_queue *q, clq_buffer *to, size_t offset, const void *from, size_t bytes,
+                                 const clq_order *order);
+clq_status clq_queue_read_after(clq_queue *q, const clq_buffer *from, size_t offset, void *to, size_t bytes,
+                                const clq_order *order);
+clq_status clq_queue_copy_after(clq_queue *q, const clq_buffer *from, size_t from_offset, clq_buffer *to,
+                                size_t to_offset, size_t bytes, const clq_order *order);
 clq_status clq_queue_fill_zero(clq_queue *q, clq_buffer *to, size_t offset, size_t bytes);
 /* Blocking map of a range for the host, for devices whose memory the host can reach. */
 clq_status clq_queue_map(clq_queue *q, clq_buffer *buffer, size_t offset, size_t bytes, bool write, void **out);
@@ -256,6 +278,9 @@ void clq_device_keep_programs(clq_device *device); /* what cannot be kept is com
  * launch is recorded under the kernel's name. */
 clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
                             const size_t *local);
+/* The same with an order; no global size is 0. */
+clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
+                                  const size_t *local, const clq_order *order);
 
 /* What a profiling queue recorded since the last call: per name, launches and device seconds (sum and least). */
 typedef struct clq_profile_row {

@@ -34,8 +34,13 @@ clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out) {
 
 /* ---- waiting with a limit ---- */
 
-/* How long to look again and again before going to sleep: about what a short command takes. */
-static const double look_s = 20e-6;
+/* How long to look again and again before going to sleep. A sleep costs a callback and 50 us or more until the thread
+ * runs again, so a device of its own is looked at for about as long as it takes for an exchange. A CPU device needs the
+ * core for the command itself: there it is about what a short command takes. */
+static const double look_s = 200e-6, look_at_cpu_s = 20e-6;
+/* From one look to the next passes this part of the time waited so far, so a wait of 200 us takes some 40 looks and
+ * ends at most an eighth late. */
+static const double pause_part = 0.125, least_pause_s = 0.5e-6;
 /* The deadline and *cancel are looked at this often (and at least every CLQ_RUNNING_LOOK_S). */
 static const double nap_s = 20e-3;
 /* Of an event that nobody calls back for. */
@@ -119,17 +124,38 @@ static bool look(const clq_event *event, double until, const atomic_bool *cancel
     return true;
 }
 
+/* The driver hands over the commands up to the event, if its queue may hold them back. */
+static void flush_queue_of(const clq_event *event) {
+    cl_command_queue queue = NULL; /* of a user event: none */
+    clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
+    if (queue) clFlush(queue);
+}
+
+static void pass_time(double until) {
+    while (clq_now() < until) {
+#if defined(__x86_64__) || defined(__i386__)
+        for (int i = 0; i < 8; i++) __builtin_ia32_pause();
+#endif
+    }
+}
+
+/* Whether the wait was over before it was time to sleep. */
+static bool look_often(const clq_event *event, double until, const atomic_bool *cancel, clq_status *status) {
+    const bool cpu = clq_device_get_info(clq_event_device(event))->type == CLQ_DEVICE_CPU;
+    const double begun = clq_now(), sleep_at = begun + (cpu ? look_at_cpu_s : look_s);
+    for (double now = begun; now < sleep_at; now = clq_now()) {
+        if (look(event, until, cancel, status)) return true;
+        pass_time(now + CLQ_MAX((now - begun) * pause_part, least_pause_s));
+    }
+    return look(event, until, cancel, status);
+}
+
 /* CLQ_OK: the event is complete or has failed. */
 static clq_status wait_with_limits(const clq_event *event, bool called, double until, const atomic_bool *cancel) {
     clq_status status;
     if (look(event, until, cancel, &status)) return status;
-    cl_command_queue queue = NULL; /* of a user event: none */
-    clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
-    if (queue) clFlush(queue);
-    double sleep_at = clq_now() + look_s;
-    do {
-        if (look(event, until, cancel, &status)) return status;
-    } while (clq_now() < sleep_at);
+    if (clq_event_may_be_unflushed(event)) flush_queue_of(event);
+    if (look_often(event, until, cancel, &status)) return status;
 
     waiter *w = waiter_create();
     if (!w) return CLQ_MEMORY;

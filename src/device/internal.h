@@ -249,7 +249,21 @@ clq_status clq_trace_start(clq_queue *queue);                  /* once the queue
 /* As clq_queue_wants_event, for commands that are recorded only where they are named. */
 cl_event *clq_queue_wants_named(const clq_queue *queue, cl_event *event);
 
+/* An order as the driver takes it. */
+typedef struct clq_wait_list {
+    cl_event events[CLQ_AFTER_MAX];
+    cl_uint count;
+} clq_wait_list;
+clq_wait_list clq_order_waits(const clq_order *order); /* `events` is NULL for the driver where count is 0 */
+/* Where the driver is to put the command's event: NULL where neither the order nor `recorded`, which is what
+ * clq_queue_wants_event gave, wants it. */
+cl_event *clq_order_event(const clq_order *order, cl_event *recorded, cl_event *event);
+/* Gives the event to the order, if it wants one. `shared`: the queue records the event, too, and takes it over after
+ * this. */
+clq_status clq_order_give(clq_device *device, const clq_order *order, cl_event event, bool shared);
+
 clq_device *clq_event_device(const clq_event *event);
+bool clq_event_may_be_unflushed(const clq_event *event);
 /* The execution status of an event that should be complete, as a status. */
 clq_status clq_event_check(clq_device *device, cl_event event, const char *what);
 

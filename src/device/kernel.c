@@ -87,20 +87,31 @@ clq_status clq_kernel_max_group(const clq_kernel *kernel, size_t *out) {
     return CLQ_OK;
 }
 
-clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
-                            const size_t *local) {
+clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
+                                  const size_t *local, const clq_order *order) {
     clq_device *device = queue->device;
     CLQ_TRY(clq_device_alive(device));
     for (uint32_t i = 0; i < dims; i++)
         if (global[i] == 0) return CLQ_OK;
-    cl_event event = NULL;
-    cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, 0, NULL,
-                                          queue->profile ? &event : clq_queue_wants_event(queue, &event));
+    cl_event event = NULL, *recorded = queue->profile ? &event : clq_queue_wants_event(queue, &event);
+    const clq_wait_list waits = clq_order_waits(order);
+    cl_int error =
+        clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, waits.count,
+                               waits.count > 0 ? waits.events : NULL, clq_order_event(order, recorded, &event));
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
     if (kernel->bit) {
         atomic_fetch_or(&kernel->program->launched, kernel->bit);
         kernel->bit = 0;
     }
-    if (queue->profile) return clq_profile_add(queue->profile, device, kernel->name, event);
-    return clq_queue_record(queue, kernel->name, event);
+    clq_status status = clq_order_give(device, order, event, recorded != NULL), kept = CLQ_OK;
+    if (queue->profile)
+        kept = clq_profile_add(queue->profile, device, kernel->name, event);
+    else if (recorded)
+        kept = clq_queue_record(queue, kernel->name, event);
+    return status == CLQ_OK ? kept : status;
+}
+
+clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
+                            const size_t *local) {
+    return clq_queue_launch_after(queue, kernel, dims, global, local, NULL);
 }

@@ -3,6 +3,7 @@
 struct clq_event {
     clq_device *device;
     cl_event handle;
+    bool wrapped; /* whoever made it may not have flushed its queue */
 };
 
 /* ---- queues ---- */
@@ -174,7 +175,9 @@ clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) 
     if (context != device->context)
         return clq_fail(CLQ_ARGUMENT, "%s: the event that was given belongs to another context", device->label);
     (void)clRetainEvent(handle);
-    return event_create(device, handle, out);
+    CLQ_TRY(event_create(device, handle, out));
+    (*out)->wrapped = true;
+    return CLQ_OK;
 }
 
 clq_status clq_event_create(clq_device *device, clq_event **out) {
@@ -194,6 +197,18 @@ clq_status clq_event_complete(clq_event *event, bool ok) {
 cl_event clq_event_handle(const clq_event *event) { return event->handle; }
 
 clq_device *clq_event_device(const clq_event *event) { return event->device; }
+
+bool clq_event_may_be_unflushed(const clq_event *event) { return event->wrapped; }
+
+clq_status clq_event_look(const clq_event *event, bool *complete) {
+    CLQ_TRY(clq_device_alive(event->device));
+    cl_int state = CL_QUEUED;
+    cl_int error = clGetEventInfo(event->handle, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (error != CL_SUCCESS) return clq_cl_fail_running(event->device, error, "asking for an event's state");
+    if (state < 0) return clq_cl_fail_running(event->device, state, "a command that was waited for");
+    *complete = state == CL_COMPLETE;
+    return CLQ_OK;
+}
 
 clq_status clq_event_wait(clq_event *event) {
     clq_device *device = event->device;
@@ -231,4 +246,26 @@ void clq_event_destroy(clq_event *event) {
     if (!event) return;
     if (!clq_device_lost(event->device)) (void)clReleaseEvent(event->handle);
     clq_free(event);
+}
+
+/* ---- orders of single commands ---- */
+
+clq_wait_list clq_order_waits(const clq_order *order) {
+    clq_wait_list list = {.count = 0};
+    for (unsigned i = 0; order && i < CLQ_AFTER_MAX; i++)
+        if (order->after[i]) list.events[list.count++] = order->after[i]->handle;
+    return list;
+}
+
+cl_event *clq_order_event(const clq_order *order, cl_event *recorded, cl_event *event) {
+    return recorded || (order && order->done) ? event : NULL;
+}
+
+clq_status clq_order_give(clq_device *device, const clq_order *order, cl_event event, bool shared) {
+    if (!order || !order->done) return CLQ_OK;
+    if (shared) (void)clRetainEvent(event);
+    if (!*order->done) return event_create(device, event, order->done);
+    (void)clReleaseEvent((*order->done)->handle);
+    **order->done = (clq_event){.device = device, .handle = event};
+    return CLQ_OK;
 }

@@ -15,25 +15,51 @@ static clq_status ended(clq_queue *queue, cl_int error, bool blocking, const cha
     return clq_cl_fail(queue->device, error, "%s %zu bytes", what, bytes);
 }
 
-clq_status clq_queue_write(clq_queue *queue, clq_buffer *to, size_t offset, const void *from, size_t bytes,
-                           bool blocking) {
+/* A wait list as drivers want it: NULL where it is empty. */
+static const cl_event *events_of(const clq_wait_list *list) { return list->count > 0 ? list->events : NULL; }
+
+static clq_status write_to(clq_queue *queue, clq_buffer *to, size_t offset, const void *from, size_t bytes,
+                           bool blocking, const clq_order *order) {
     CLQ_TRY(check_range(queue, to, offset, bytes, "writing"));
     if (bytes == 0) return blocking ? clq_queue_finish(queue) : CLQ_OK;
-    cl_event event = NULL;
+    cl_event event = NULL, *recorded = clq_queue_wants_named(queue, &event);
+    const clq_wait_list waits = clq_order_waits(order);
     cl_int error = clEnqueueWriteBuffer(queue->handle, to->handle, blocking ? CL_TRUE : CL_FALSE, offset, bytes, from,
-                                        0, NULL, clq_queue_wants_named(queue, &event));
+                                        waits.count, events_of(&waits), clq_order_event(order, recorded, &event));
     CLQ_TRY(ended(queue, error, blocking, "writing", bytes));
-    return clq_queue_record(queue, NULL, event);
+    clq_status status = clq_order_give(queue->device, order, event, recorded != NULL);
+    if (!recorded) return status;
+    clq_status kept = clq_queue_record(queue, NULL, event);
+    return status == CLQ_OK ? kept : status;
+}
+
+clq_status clq_queue_write(clq_queue *queue, clq_buffer *to, size_t offset, const void *from, size_t bytes,
+                           bool blocking) {
+    return write_to(queue, to, offset, from, bytes, blocking, NULL);
+}
+
+clq_status clq_queue_write_after(clq_queue *queue, clq_buffer *to, size_t offset, const void *from, size_t bytes,
+                                 const clq_order *order) {
+    return write_to(queue, to, offset, from, bytes, false, order);
+}
+
+clq_status clq_queue_read_after(clq_queue *queue, const clq_buffer *from, size_t offset, void *to, size_t bytes,
+                                const clq_order *order) {
+    CLQ_TRY(check_range(queue, from, offset, bytes, "reading"));
+    if (bytes == 0) return CLQ_OK;
+    cl_event event = NULL;
+    const clq_wait_list waits = clq_order_waits(order);
+    cl_int error = clEnqueueReadBuffer(queue->handle, from->handle, CL_FALSE, offset, bytes, to, waits.count,
+                                       events_of(&waits), clq_order_event(order, NULL, &event));
+    CLQ_TRY(ended(queue, error, false, "reading", bytes));
+    return clq_order_give(queue->device, order, event, false);
 }
 
 clq_status clq_queue_read(clq_queue *queue, const clq_buffer *from, size_t offset, void *to, size_t bytes,
                           bool blocking) {
+    if (!blocking) return clq_queue_read_after(queue, from, offset, to, bytes, NULL);
     CLQ_TRY(check_range(queue, from, offset, bytes, "reading"));
-    if (bytes == 0) return blocking ? clq_queue_finish(queue) : CLQ_OK;
-    if (!blocking) {
-        cl_int error = clEnqueueReadBuffer(queue->handle, from->handle, CL_FALSE, offset, bytes, to, 0, NULL, NULL);
-        return ended(queue, error, false, "reading", bytes);
-    }
+    if (bytes == 0) return clq_queue_finish(queue);
     /* After a command failed, a read may return success and old data; its event tells. */
     cl_event event = NULL;
     cl_int error = clEnqueueReadBuffer(queue->handle, from->handle, CL_TRUE, offset, bytes, to, 0, NULL, &event);
@@ -44,14 +70,22 @@ clq_status clq_queue_read(clq_queue *queue, const clq_buffer *from, size_t offse
     return status;
 }
 
-clq_status clq_queue_copy(clq_queue *queue, const clq_buffer *from, size_t from_offset, clq_buffer *to,
-                          size_t to_offset, size_t bytes) {
+clq_status clq_queue_copy_after(clq_queue *queue, const clq_buffer *from, size_t from_offset, clq_buffer *to,
+                                size_t to_offset, size_t bytes, const clq_order *order) {
     CLQ_TRY(check_range(queue, from, from_offset, bytes, "copying from"));
     CLQ_TRY(check_range(queue, to, to_offset, bytes, "copying to"));
     if (bytes == 0) return CLQ_OK;
-    cl_int error =
-        clEnqueueCopyBuffer(queue->handle, from->handle, to->handle, from_offset, to_offset, bytes, 0, NULL, NULL);
-    return ended(queue, error, false, "copying", bytes);
+    cl_event event = NULL;
+    const clq_wait_list waits = clq_order_waits(order);
+    cl_int error = clEnqueueCopyBuffer(queue->handle, from->handle, to->handle, from_offset, to_offset, bytes,
+                                       waits.count, events_of(&waits), clq_order_event(order, NULL, &event));
+    CLQ_TRY(ended(queue, error, false, "copying", bytes));
+    return clq_order_give(queue->device, order, event, false);
+}
+
+clq_status clq_queue_copy(clq_queue *queue, const clq_buffer *from, size_t from_offset, clq_buffer *to,
+                          size_t to_offset, size_t bytes) {
+    return clq_queue_copy_after(queue, from, from_offset, to, to_offset, bytes, NULL);
 }
 
 clq_status clq_queue_fill_zero(clq_queue *queue, clq_buffer *to, size_t offset, size_t bytes) {
