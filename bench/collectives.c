@@ -389,10 +389,7 @@ static clq_status measure_size(bench *b, uint64_t bytes) {
 static clq_status open_group(bench *b) {
     const options *o = b->o;
     clq_rank ranks[CLQ_REPLICAS_MAX] = {0};
-    bool together = o->transport == CLQ_TRANSPORT_PEER ||
-                    (o->transport == CLQ_TRANSPORT_AUTO && o->algorithm != CLQ_ALGORITHM_AUTO &&
-                     o->algorithm != CLQ_ALGORITHM_DIRECT);
-    CLQ_TRY(clq_devices_open(&b->run->devices, together, b->devices, NULL));
+    CLQ_TRY(clq_devices_open(&b->run->devices, o->transport == CLQ_TRANSPORT_PEER, b->devices, NULL));
     for (unsigned r = 0; r < b->n; r++) {
         CLQ_TRY(clq_queue_create(b->devices[r], 0, &b->queues[r]));
         ranks[r] = (clq_rank){clq_device_context(b->devices[r]), clq_device_id(b->devices[r]), NULL};

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { SLOTS = 2, SLOT_BYTES = 1 << 20 };
+enum { SLOTS = 2, SLOT_BYTES = 1 << 20, SEEN_BYTES = 16 };
 
 static unsigned char pattern(uint64_t seed, size_t i) { return (unsigned char)(1 + (i + 37 * seed) % 251); }
 
@@ -25,8 +25,13 @@ clq_status clq_bench_lane_open(clq_device *from, clq_device *to, bool staged, si
     CLQ_TRY(clq_queue_create(to, 0, &lane->up));
     CLQ_TRY(clq_buffer_create(from, CLQ_MEMORY_DEVICE, bytes, "what is sent", &lane->source));
     CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, bytes, "what is received", &lane->target));
-    if (staged)
-        CLQ_TRY(clq_buffer_create(from, CLQ_MEMORY_PINNED, (size_t)SLOTS * SLOT_BYTES, "staging slots", &lane->slots));
+    if (staged) {
+        const size_t slots = (size_t)SLOTS * SLOT_BYTES;
+        CLQ_TRY(clq_buffer_create(from, CLQ_MEMORY_PINNED, slots, "staging slots", &lane->slots));
+        CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_PINNED, slots, "staging slots", &lane->arrivals));
+    } else if (from != to) {
+        CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, SEEN_BYTES, "what was seen", &lane->seen));
+    }
     unsigned char *piece = clq_alloc(SLOT_BYTES, 1);
     if (!piece) return CLQ_MEMORY;
     clq_status status = write_source(lane, piece);
@@ -38,6 +43,8 @@ void clq_bench_lane_release(clq_bench_lane *lane) {
     if (lane->up) (void)clq_queue_finish(lane->up); /* after a failure transfers may still be using the slots */
     if (lane->down) (void)clq_queue_finish(lane->down);
     clq_buffer_destroy(lane->slots);
+    clq_buffer_destroy(lane->arrivals);
+    clq_buffer_destroy(lane->seen);
     clq_buffer_destroy(lane->target);
     clq_buffer_destroy(lane->source);
     clq_queue_destroy(lane->up);
@@ -45,7 +52,7 @@ void clq_bench_lane_release(clq_bench_lane *lane) {
     *lane = (clq_bench_lane){0};
 }
 
-/* ---- staged ---- */
+/* ---- staged: as the library's links do it, through memory that is pinned for the one device and for the other ---- */
 
 typedef struct stage {
     clq_event *filled[SLOTS], *freed[SLOTS];
@@ -63,15 +70,17 @@ static clq_status await(clq_event **event) {
 static clq_status fill_slot(clq_bench_lane *lane, stage *s, size_t chunk) {
     size_t slot = chunk % SLOTS, at = chunk * SLOT_BYTES, bytes = CLQ_MIN((size_t)SLOT_BYTES, lane->bytes - at);
     char *host = (char *)clq_buffer_host(lane->slots) + slot * SLOT_BYTES;
-    CLQ_TRY(await(&s->freed[slot]));
     CLQ_TRY(clq_queue_read(lane->down, lane->source, at, host, bytes, false));
     return clq_queue_mark(lane->down, &s->filled[slot]);
 }
 
 static clq_status empty_slot(clq_bench_lane *lane, stage *s, size_t chunk) {
     size_t slot = chunk % SLOTS, at = chunk * SLOT_BYTES, bytes = CLQ_MIN((size_t)SLOT_BYTES, lane->bytes - at);
-    const char *host = (const char *)clq_buffer_host(lane->slots) + slot * SLOT_BYTES;
+    const char *filled = (const char *)clq_buffer_host(lane->slots) + slot * SLOT_BYTES;
+    char *host = (char *)clq_buffer_host(lane->arrivals) + slot * SLOT_BYTES;
     CLQ_TRY(await(&s->filled[slot]));
+    CLQ_TRY(await(&s->freed[slot]));
+    memcpy(host, filled, bytes);
     CLQ_TRY(clq_queue_write(lane->up, lane->target, at, host, bytes, false));
     return clq_queue_mark(lane->up, &s->freed[slot]);
 }
@@ -96,17 +105,22 @@ static clq_status move_staged(clq_bench_lane *lane) {
     return status;
 }
 
+/* ---- peer ---- */
+
+/* Until a command of the receiver has used what came: drivers that keep a copy of a buffer on each device write the
+ * sender's copy, and bring it over when the receiver uses it. */
+static clq_status move_to_peer(clq_bench_lane *lane) {
+    CLQ_TRY(clq_queue_copy(lane->down, lane->source, 0, lane->target, 0, lane->bytes));
+    CLQ_TRY(clq_queue_finish(lane->down));
+    if (!lane->seen) return CLQ_OK; /* within one device */
+    CLQ_TRY(clq_queue_copy(lane->up, lane->target, 0, lane->seen, 0, CLQ_MIN(lane->bytes, (size_t)SEEN_BYTES)));
+    return clq_queue_finish(lane->up);
+}
+
 /* ---- both ---- */
 
 clq_status clq_bench_lane_move(clq_bench_lane *lane, uint64_t repeats) {
-    for (uint64_t i = 0; i < repeats; i++) {
-        if (lane->slots) {
-            CLQ_TRY(move_staged(lane));
-            continue;
-        }
-        CLQ_TRY(clq_queue_copy(lane->down, lane->source, 0, lane->target, 0, lane->bytes));
-        CLQ_TRY(clq_queue_finish(lane->down));
-    }
+    for (uint64_t i = 0; i < repeats; i++) CLQ_TRY(lane->slots ? move_staged(lane) : move_to_peer(lane));
     return CLQ_OK;
 }
 

@@ -4,12 +4,15 @@
 
 #include "bench.h"
 
-/* Staged: the source's queue reads a chunk into one of two pinned host slots while the target's queue writes the other.
- * Peer: one copy command inside a shared context, or inside one device. */
+/* Staged: the source's queue reads a chunk into one of two host slots that are pinned for its device, while the chunk
+ * before, copied by the host to a slot that is pinned for the target's device, is written by the target's queue.
+ * Peer: one copy command inside a shared context, and a command of the target's device that uses what came; or one copy
+ * inside one device. */
 typedef struct clq_bench_lane {
     clq_queue *down, *up; /* of the source's device, of the target's; its own, so that lanes can run side by side */
     clq_buffer *source, *target;
-    clq_buffer *slots; /* NULL: peer */
+    clq_buffer *slots, *arrivals; /* pinned for the source's device, for the target's; NULL: peer */
+    clq_buffer *seen;             /* of the target's device: what it used of a peer's copy; NULL within one device */
     size_t bytes;
     uint64_t seed; /* of the pattern that is sent */
 } clq_bench_lane;

@@ -1,5 +1,6 @@
 /* clique bench p2p: between each two devices, bandwidth one way, both ways at once, and the latency of a few bytes; on
- * the diagonal a copy within the device.
+ * the diagonal a copy within the device. A transfer is over when the receiver has it: of a peer copy, when a command of
+ * the receiver has used it.
  *
  * Devices of one platform share a context where the driver's copies between them pass a test, and then copy straight
  * (peer); all others send through pinned host memory (staged). A pair that cannot be measured is named with the reason.
