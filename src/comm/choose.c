@@ -134,7 +134,7 @@ static clq_status measure(clq_crew *crew, clq_cost *costs) {
 /* What the times depend on. */
 static clq_status make_key(const clq_crew *crew, clq_hash128 *out) {
     clq_text text = {0};
-    clq_text_add(&text, "costs of all-reduces 3, transport %d, %u slots of %zu\n", (int)crew->transport, crew->slots,
+    clq_text_add(&text, "costs of all-reduces 4, transport %d, %u slots of %zu\n", (int)crew->transport, crew->slots,
                  crew->chunk_bytes);
     for (unsigned r = 0; r < crew->size; r++) {
         const clq_device_info *info = clq_device_get_info(crew->members[r].device);

@@ -27,7 +27,7 @@ static clq_status launch_once(clq_device *device, clq_kernel *kernel, clq_dtype 
     clq_status status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, 3 * element, "a first launch", &buffer);
     if (status == CLQ_OK)
         status = clq_combine_launch(queue, kernel, dtype, (clq_place_at){buffer, 0}, (clq_place_at){buffer, element},
-                                    (clq_place_at){buffer, 2 * element}, element, 0);
+                                    (clq_place_at){buffer, 2 * element}, element, 0, NULL);
     if (status == CLQ_OK) status = clq_queue_finish(queue);
     clq_buffer_destroy(buffer);
     clq_queue_destroy(queue);
@@ -82,7 +82,8 @@ static size_t make_factor(clq_dtype dtype, unsigned ranks, void *out) {
 }
 
 clq_status clq_combine_launch(clq_queue *queue, clq_kernel *kernel, clq_dtype dtype, clq_place_at to,
-                              clq_place_at operand, clq_place_at received, size_t bytes, unsigned ranks) {
+                              clq_place_at operand, clq_place_at received, size_t bytes, unsigned ranks,
+                              const clq_order *order) {
     const clq_device *device = clq_queue_device(queue);
     const clq_place_at places[3] = {to, operand, received};
     const size_t element = clq_dtype_bytes(dtype);
@@ -103,5 +104,5 @@ clq_status clq_combine_launch(clq_queue *queue, clq_kernel *kernel, clq_dtype dt
     const bool tile = clq_device_family(device) == CLQ_FAMILY_TILE;
     const size_t one = 1, items = tile ? clq_device_min_groups(device)
                                        : (size_t)CLQ_MAX(clq_device_get_info(device)->compute_units, 1u) * 1024;
-    return clq_queue_launch(queue, kernel, 1, &items, tile ? &one : NULL);
+    return clq_queue_launch_after(queue, kernel, 1, &items, tile ? &one : NULL, order);
 }

@@ -14,8 +14,10 @@ typedef struct clq_place_at {
     size_t offset; /* bytes, a multiple of the element's size */
 } clq_place_at;
 
-/* Enqueues to = operand op received, `bytes` of them. ranks: how many an average divides by; 0: none is taken yet. */
+/* Enqueues to = operand op received, `bytes` of them. ranks: how many an average divides by; 0: none is taken yet.
+ * order may be NULL. */
 clq_status clq_combine_launch(clq_queue *queue, clq_kernel *kernel, clq_dtype dtype, clq_place_at to,
-                              clq_place_at operand, clq_place_at received, size_t bytes, unsigned ranks);
+                              clq_place_at operand, clq_place_at received, size_t bytes, unsigned ranks,
+                              const clq_order *order);
 
 #endif

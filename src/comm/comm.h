@@ -20,7 +20,7 @@ unsigned clq_crew_size(const clq_crew *crew);
  * `out` its buffer is not looked at. */
 typedef struct clq_task {
     clq_collective collective;
-    clq_queue *queue; /* in-order, of the rank's device; what was enqueued on it before is waited for */
+    clq_queue *queue; /* in-order, of the rank's device; what was enqueued on it before is flushed and waited for */
     clq_buffer *in, *out;
     size_t in_offset, out_offset; /* bytes */
     size_t count;

@@ -38,6 +38,7 @@ fail:
 static void end_member(clq_member *member) {
     for (size_t i = 0; i < member->ready_capacity; i++) clq_event_destroy(member->ready[i]);
     clq_event_destroy(member->drained);
+    clq_event_destroy(member->copied);
     clq_free(member->ready);
     clq_free(member->aside);
     for (size_t dtype = 0; dtype < CLQ_DTYPE_COUNT; dtype++)
@@ -148,11 +149,6 @@ clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event) {
         return clq_fail(CLQ_TIMEOUT, "its commands were not done within the deadline of %g s (deadline_s, --deadline)",
                         crew->deadline_s);
     return status;
-}
-
-clq_status clq_member_order(clq_crew *crew, unsigned rank, clq_queue *queue, clq_event *event) {
-    if (clq_device_runs_in_caller(clq_queue_device(queue))) return clq_member_wait(crew, rank, event);
-    return clq_queue_wait(queue, event);
 }
 
 /* A mark rather than a finish: it can be given up, and its status tells of a command that failed before it. */

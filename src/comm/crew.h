@@ -20,6 +20,16 @@ typedef struct clq_work {
     char *mapping;            /* of the output, or of both */
 } clq_work;
 
+/* What a rank by commands does with a queue. Bringing and fetching chunks and adding them up on three queues lets all
+ * three go on at once; between queues every step needs an event and a flush. In a walk with few bytes that costs more
+ * than it saves, so all three lanes are the caller's queue then (clq_member.one_queue). */
+typedef enum clq_lane_name { CLQ_LANE_UP, CLQ_LANE_OWN, CLQ_LANE_DOWN, CLQ_LANES } clq_lane_name;
+typedef struct clq_lane {
+    clq_queue *queue;
+    bool unflushed;  /* commands were enqueued since the last flush */
+    clq_event *last; /* of the last command; NULL: there was none in this phase */
+} clq_lane;
+
 typedef struct clq_member {
     _Alignas(64) clq_work work;
     clq_device *device;
@@ -34,25 +44,34 @@ typedef struct clq_member {
     bool in_is_mapped, out_is_mapped;
 
     clq_event *drained; /* the end of what was last waited for; used again */
+    clq_event *copied;  /* of the last copy from its own input to its own output */
 
     /* For schedules only. Hosted: */
     char *aside; /* CLQ_PLACE_WORK; grows */
     size_t aside_bytes;
     /* Not hosted: */
-    clq_queue *up, *down;
+    clq_queue *up, *down; /* uploads, downloads */
+    bool one_queue;       /* in this walk */
+    clq_lane lanes[CLQ_LANES];
     clq_kernel *combine[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT]; /* f32 sums at once, others when needed */
     clq_buffer *passing;                                   /* CLQ_PLACE_WORK; grows */
-    clq_event **ready;                                     /* [chunk]: follows what was received last there */
+    clq_event **ready;                                     /* [chunk]: of what was received last there */
     size_t ready_capacity;
 } clq_member;
 
 enum { CLQ_SLOTS_MAX = 64 }; /* of a link */
 typedef struct clq_slot {
-    char *host;     /* its part of the link's staging memory */
-    const char *at; /* where the chunk is: there, or in a hosted sender's own memory */
-    clq_event
-        *filled; /* the sender's last command on it, NULL: it needed none; the sender destroys it at the next use */
-    clq_event *freed; /* the receiver's last command on it; likewise */
+    char *outgoing; /* its part of the sender's staging memory */
+    char *incoming; /* its part of the receiver's, where that works by commands */
+    const char *at; /* staged, mapped: where the chunk is: in `outgoing`, or in a hosted sender's own memory */
+    /* Peer: an object of its own for every slot, since a driver may move an object as a whole from the device that used
+     * it last. The sender writes it, then the receiver reads it, then the sender writes it again: never both at once.
+     */
+    clq_buffer *landing;
+    clq_event *filled; /* by the sender's command; NULL: by the host. The sender's to replace at the next use */
+    clq_event *freed;  /* by the receiver's last command on `landing`, else NULL. The sender's from when it is told */
+    /* The receiver's alone: its last command on `incoming`, and its last on `landing` or the scratch. */
+    clq_event *uploaded, *used;
 } clq_slot;
 
 /* What something takes: alpha + beta * bytes. alpha 0: unknown. */
@@ -68,13 +87,18 @@ typedef struct clq_link {
     clq_cost costs[CLQ_TRANSPORT_COUNT]; /* those that were measured */
     const char *reason;                  /* why this one, for explain */
     unsigned from, to;
-    clq_buffer *pinned;  /* staging memory: pinned for an end that works by commands, */
-    char *plain;         /* else plain */
-    clq_buffer *scratch; /* on a receiver that works by commands, a chunk per slot: what is to be combined waits here */
+    clq_buffer *outgoing, *incoming; /* staging memory, pinned for the sender and for the receiver: those by commands */
+    char *aside;                     /* a hosted sender's copies of what it is about to overwrite */
+    clq_buffer *scratch; /* on a receiver by commands, a chunk per slot: staged chunks that are to be combined */
     clq_slot *slots;
     unsigned slot_count;
-    _Alignas(64) size_t sent; /* by the sender alone */
+    /* Counts of chunks: those for which commands were enqueued, and those that the other rank was told of. By the
+     * sender alone: */
+    _Alignas(64) size_t sent;
+    size_t sent_told;
+    /* By the receiver alone: */
     _Alignas(64) size_t received;
+    size_t received_told;
 } clq_link;
 
 struct clq_crew {
@@ -105,11 +129,8 @@ struct clq_crew {
 clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what);
 /* Waits until what was enqueued on the queue is done, as long as the member's deadline allows. */
 clq_status clq_member_drain(clq_crew *crew, unsigned rank, clq_queue *queue);
-/* Waits for an event of another rank's or of this one's, within the same limits. */
+/* Waits for an event of another rank's or of this one's, within the same limits. Its queue was flushed. */
 clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event);
-/* What is enqueued on the rank's queue from now on starts after the event. On a device that runs in its caller the host
- * waits: PoCL 3.1's basic device does not wait for an event that is not complete, or deadlocks when it completes. */
-clq_status clq_member_order(clq_crew *crew, unsigned rank, clq_queue *queue, clq_event *event);
 
 /* plan.c: what the config allows. */
 clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config);
@@ -139,6 +160,23 @@ clq_status clq_walk_prepare_all(clq_crew *crew, const clq_task *task);
 clq_status clq_walk_build(clq_crew *crew, unsigned rank, clq_dtype dtype, clq_redop op);
 clq_status clq_walk(clq_crew *crew, unsigned rank);
 
+/* lane.c: the queues of a rank by commands during a walk. */
+void clq_member_open_lanes(clq_member *member, bool one_queue);
+clq_queue *clq_member_queue(const clq_member *member, clq_lane_name name);
+/* An event of the rank's own, as commands on another lane have to wait for it: NULL where there is one queue. */
+clq_event *clq_member_own_event(const clq_member *member, clq_event *event);
+/* *out: a command that waits for two events, which may be NULL. On a device that runs in its caller the host waits, and
+ * *out is empty: PoCL 3.1's basic device does not wait for an event that is not complete, or deadlocks when it
+ * completes. */
+clq_status clq_member_order(clq_crew *crew, unsigned rank, clq_event *first, clq_event *second, clq_order *out);
+/* Behind a command on the lane, whose event is `event`. */
+clq_status clq_member_enqueued(clq_crew *crew, unsigned rank, clq_lane_name name, clq_event *event);
+/* Flushes what was enqueued, and tells the other ranks of the chunks that were filled and freed by it. Before any wait
+ * for another rank: it may be waiting for these. */
+clq_status clq_member_hand_over(clq_crew *crew, unsigned rank);
+/* Waits until all that was enqueued on the lanes is done. */
+clq_status clq_member_drain_lanes(clq_crew *crew, unsigned rank);
+
 /* link.c */
 clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link **out);
 void clq_link_destroy(clq_link *link); /* takes NULL */
@@ -157,11 +195,10 @@ typedef struct clq_spot {
 typedef struct clq_departure {
     clq_spot from;
     size_t bytes;
-    clq_place_at lands; /* where it belongs on a receiver by commands, for peer copies; no buffer: in its scratch */
-    bool exchanged;     /* what the sender receives takes its place: the receiver may not read it there */
-    clq_event *after;   /* it is there once this is complete; NULL: it is */
+    bool exchanged;   /* what the sender receives takes its place: the receiver may not read it there */
+    clq_event *after; /* it is there once this is complete; NULL: it is */
 } clq_departure;
-/* *sent: follows its leaving, the link's until its next use; NULL: it has left. */
+/* *sent: of the command by which it leaves, the link's until its next use; NULL: it has left. */
 clq_status clq_link_send(clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_event **sent);
 
 /* What arrives at the receiver. */
@@ -173,11 +210,14 @@ typedef struct clq_arrival {
     clq_spot operand;
     clq_event *after; /* combined: not before this is complete; may be NULL */
 } clq_arrival;
-/* *done: when it has, the caller's to destroy; NULL: it has. */
-clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *chunk, clq_event **done);
+/* *ready: of the last command that brings it there, in the place of *ready; a hosted receiver leaves it alone. */
+clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *chunk, clq_event **ready);
 
-/* probe.c: what a chunk costs by way of staged slots and as a peer copy, measured once for the two devices and their
- * drivers and kept with the built kernels. The link's staging memory and scratch are there. */
+/* probe.c: of a link whose memory is all there, and whose ends share a context. */
+/* Whether peer copies over it arrive, and memory that both devices write at the same time keeps what each wrote. */
+clq_status clq_link_test_peer(const clq_crew *crew, clq_link *link, bool *ok);
+/* What a chunk costs by way of staged slots and as a peer copy, until a kernel of the receiver has used it; measured
+ * once for the two devices and their drivers and kept with the built kernels. */
 clq_status clq_link_measure(const clq_crew *crew, clq_link *link);
 
 #endif

@@ -43,6 +43,10 @@ void clq_gate_raise(clq_gate *gate, size_t count) {
     if (atomic_load(&gate->sleepers) != 0) clq_gate_wake(gate);
 }
 
+bool clq_gate_reached(const clq_gate *gate, size_t count) {
+    return atomic_load_explicit(&gate->count, memory_order_acquire) >= count;
+}
+
 static void pause_briefly(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -77,7 +81,7 @@ static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until,
 clq_status clq_gate_wait(clq_gate *gate, size_t count, double until, const atomic_bool *aborted) {
     double sleep_at = 0;
     for (int i = 0; sleep_at == 0 || (clq_now() < sleep_at && !atomic_load(aborted)); i++) {
-        if (atomic_load_explicit(&gate->count, memory_order_acquire) >= count) return CLQ_OK;
+        if (clq_gate_reached(gate, count)) return CLQ_OK;
         if (i < SPINS) {
             pause_briefly();
             continue;

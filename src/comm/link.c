@@ -3,66 +3,50 @@
  *
  * Mapped: both ends are hosted. Nothing is sent; the receiver reads the sender's memory.
  *
- * Staged: through slots of memory that the host and the devices reach. An end by commands reads its chunk into the slot
- * by its download queue, or writes it on from there by its upload queue: 2 transfers and 2 passes through host memory
- * for every byte, if both ends are so. A hosted end copies it in, or adds it from there.
+ * Staged: through slots in the host's memory. A sender by commands reads its chunk into a slot of memory that is pinned
+ * for its own device. The receiver's thread takes it from there (or from a hosted sender's memory): a hosted one adds
+ * or copies it to where it belongs; one by commands copies it to a slot of memory that is pinned for the receiver's
+ * device, and writes it on from there. Memory that is pinned in one context is ordinary memory in another, and a
+ * transfer of ordinary memory is copied by the driver, which blocks the caller meanwhile; the copy by the receiver's
+ * thread goes on while other slots are read and written. So a byte between two ends by commands takes 2 transfers and a
+ * copy on the host. The slot is the sender's again when the receiver's thread has taken the chunk: no event goes back.
  *
- * Peer: both ends work by commands in one context. The sender's download queue copies straight into the receiver's
- * memory: 1 transfer.
+ * Peer: both ends work by commands in one context. The sender copies its chunk into the slot's landing, memory of the
+ * receiver's device that these two ranks use in turn, and a command of the receiver takes it from there: 1 transfer. It
+ * never writes the receiver's own buffers, which the receiver may be writing at the same time: drivers that keep a copy
+ * of a buffer on each device and move whole buffers from the device that wrote last would lose what the other wrote.
  *
- * On an end by commands, what is to be combined lands in the link's scratch, where a kernel of the receiver takes it
- * from; what is not goes to its place at once. Such ends only enqueue: they tell the other "filled" or "freed" as soon
- * as the command that does it is enqueued, by handing over its event. So transfers of several slots, in both
- * directions, and additions overlap. Across contexts a host thread waits for that event, inside one the device does. */
+ * Ends by commands only enqueue: they tell the other rank "filled" or "freed" when the commands that do it are flushed,
+ * by handing over an event. So transfers of several slots, in both directions, and additions overlap. Across contexts a
+ * host thread waits for that event, inside one the device does. */
 #include "comm/crew.h"
 
 #include <string.h>
 
 /* ---- opening ---- */
 
-/* Whether a pattern sent over it arrives, by the same queues and commands as real chunks: a whole scratch, and a piece
- * that begins and ends oddly. */
-static clq_status test_peer_copies(clq_crew *crew, clq_link *link, bool *ok) {
-    const clq_member *from = &crew->members[link->from];
-    size_t bytes = crew->slots * crew->chunk_bytes, odd = sizeof(float);
-    clq_buffer *source = NULL;
-    unsigned char *pattern = clq_alloc(bytes, 1), *found = clq_alloc(bytes, 1);
-    clq_status status = pattern && found ? CLQ_OK : CLQ_MEMORY;
-    for (size_t i = 0; status == CLQ_OK && i < bytes; i++) pattern[i] = (unsigned char)(i * 2654435761u >> 11);
-    if (status != CLQ_OK) goto end;
-    CLQ_TRY_OR(end, status, clq_buffer_create(from->device, CLQ_MEMORY_DEVICE, bytes, "test of peer copies", &source));
-    CLQ_TRY_OR(end, status, clq_queue_write(from->down, source, 0, pattern, bytes, true));
-    CLQ_TRY_OR(end, status, clq_queue_copy(from->down, source, 0, link->scratch, 0, bytes));
-    CLQ_TRY_OR(end, status, clq_queue_copy(from->down, source, 0, link->scratch, odd, bytes / 2 - odd));
-    CLQ_TRY_OR(end, status, clq_queue_read(from->down, link->scratch, 0, found, bytes, true));
-    *ok = memcmp(found, pattern, odd) == 0 && memcmp(found + odd, pattern, bytes / 2 - odd) == 0 &&
-          memcmp(found + bytes / 2, pattern + bytes / 2, bytes - bytes / 2) == 0;
-end:
-    clq_buffer_destroy(source);
-    clq_free(found);
-    clq_free(pattern);
-    return status;
-}
-
-/* Whether peer copies can be used, and why not. Some drivers corrupt them, so each pair is tested. */
-static clq_status check_peer(clq_crew *crew, clq_link *link, bool *arrives) {
+/* Whether peer copies can be used, and why not. */
+static clq_status check_peer(clq_crew *crew, clq_link *link, bool *works) {
     const clq_device *from = crew->members[link->from].device, *to = crew->members[link->to].device;
-    *arrives = false;
+    *works = false;
     link->reason = "the devices have no context in common";
     if (clq_device_same_context(from, to)) {
         link->reason = "peer copies failed their test";
-        clq_status status = test_peer_copies(crew, link, arrives);
+        clq_status status = clq_link_test_peer(crew, link, works);
         /* What a driver refuses is the test's result, unless there is nothing else. What ran out is not. */
-        bool matters = status == CLQ_MEMORY || status == CLQ_DEVICE_MEMORY || clq_device_lost(from);
+        bool matters =
+            status == CLQ_MEMORY || status == CLQ_DEVICE_MEMORY || clq_device_lost(from) || clq_device_lost(to);
         if (status != CLQ_OK && (matters || crew->transport == CLQ_TRANSPORT_PEER)) return status;
+        if (status != CLQ_OK) *works = false;
     }
-    if (*arrives || crew->transport != CLQ_TRANSPORT_PEER) return CLQ_OK;
+    if (*works || crew->transport != CLQ_TRANSPORT_PEER) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: %s", clq_device_label(from), clq_device_label(to),
                     link->reason);
 }
 
+/* AUTO tries peer copies only where the caller put both devices into one context. */
 static clq_status choose_transport(clq_crew *crew, clq_link *link) {
-    bool hosted[2] = {crew->members[link->from].hosted, crew->members[link->to].hosted}, arrives;
+    bool hosted[2] = {crew->members[link->from].hosted, crew->members[link->to].hosted}, works;
     if (hosted[0] && hosted[1]) {
         link->transport = CLQ_TRANSPORT_MAPPED;
         link->reason = crew->transport == CLQ_TRANSPORT_MAPPED ? "as asked" : "both devices share the host's memory";
@@ -71,8 +55,8 @@ static clq_status choose_transport(clq_crew *crew, clq_link *link) {
     link->transport = CLQ_TRANSPORT_STAGED;
     link->reason = crew->transport == CLQ_TRANSPORT_STAGED ? "as asked" : "one device shares the host's memory";
     if (hosted[0] || hosted[1] || crew->transport == CLQ_TRANSPORT_STAGED) return CLQ_OK;
-    CLQ_TRY(check_peer(crew, link, &arrives));
-    if (!arrives) return CLQ_OK;
+    CLQ_TRY(check_peer(crew, link, &works));
+    if (!works) return CLQ_OK;
     link->transport = CLQ_TRANSPORT_PEER;
     link->reason = "as asked";
     if (crew->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
@@ -81,20 +65,26 @@ static clq_status choose_transport(clq_crew *crew, clq_link *link) {
     return clq_link_measure(crew, link);
 }
 
-/* Of an end by commands, which transfers to and from it best; the sender's where both are. */
+static clq_status make_pinned(const clq_crew *crew, unsigned rank, clq_buffer **out) {
+    return clq_buffer_create(crew->members[rank].device, CLQ_MEMORY_PINNED, crew->slots * crew->chunk_bytes,
+                             "staging slots", out);
+}
+
 static clq_status make_staging(const clq_crew *crew, clq_link *link) {
-    const clq_member *from = &crew->members[link->from], *to = &crew->members[link->to];
-    const size_t bytes = crew->slots * crew->chunk_bytes;
-    char *host;
-    if (from->hosted && to->hosted) {
-        host = link->plain = clq_alloc_aligned(CLQ_PART_ALIGN, bytes);
-        if (!host) return CLQ_MEMORY;
-    } else {
-        clq_device *device = from->hosted ? to->device : from->device;
-        CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_PINNED, bytes, "staging slots", &link->pinned));
-        host = clq_buffer_host(link->pinned);
+    if (!crew->members[link->from].hosted) CLQ_TRY(make_pinned(crew, link->from, &link->outgoing));
+    if (!crew->members[link->to].hosted) CLQ_TRY(make_pinned(crew, link->to, &link->incoming));
+    for (unsigned i = 0; i < crew->slots; i++) {
+        const size_t at = i * crew->chunk_bytes;
+        if (link->outgoing) link->slots[i].outgoing = (char *)clq_buffer_host(link->outgoing) + at;
+        if (link->incoming) link->slots[i].incoming = (char *)clq_buffer_host(link->incoming) + at;
     }
-    for (unsigned i = 0; i < crew->slots; i++) link->slots[i].host = host + i * crew->chunk_bytes;
+    return CLQ_OK;
+}
+
+static clq_status make_landings(const clq_crew *crew, clq_link *link) {
+    for (unsigned i = 0; i < crew->slots; i++)
+        CLQ_TRY(clq_buffer_create(crew->members[link->to].device, CLQ_MEMORY_DEVICE, crew->chunk_bytes,
+                                  "a peer's chunk", &link->slots[i].landing));
     return CLQ_OK;
 }
 
@@ -107,13 +97,18 @@ static clq_status open_link(clq_crew *crew, clq_link *link) {
     }
     link->gates_made = true;
     const clq_member *from = &crew->members[link->from], *to = &crew->members[link->to];
+    const bool by_commands = !from->hosted && !to->hosted;
     link->slots = clq_alloc(crew->slots, sizeof *link->slots);
     if (!link->slots) return CLQ_MEMORY;
     link->slot_count = crew->slots;
-    if (!to->hosted)
-        CLQ_TRY(clq_buffer_create(to->device, CLQ_MEMORY_DEVICE, crew->slots * crew->chunk_bytes, "received chunks",
-                                  &link->scratch));
-    if (!(from->hosted && to->hosted) && crew->transport != CLQ_TRANSPORT_PEER) CLQ_TRY(make_staging(crew, link));
+    if (!(by_commands && crew->transport == CLQ_TRANSPORT_PEER)) {
+        CLQ_TRY(make_staging(crew, link));
+        if (!to->hosted)
+            CLQ_TRY(clq_buffer_create(to->device, CLQ_MEMORY_DEVICE, crew->slots * crew->chunk_bytes, "received chunks",
+                                      &link->scratch));
+    }
+    if (by_commands && crew->transport != CLQ_TRANSPORT_STAGED && clq_device_same_context(from->device, to->device))
+        CLQ_TRY(make_landings(crew, link));
     return choose_transport(crew, link);
 }
 
@@ -131,18 +126,28 @@ clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link 
 }
 
 clq_status clq_link_prepare_exchange(clq_crew *crew, clq_link *link) {
-    return link->transport == CLQ_TRANSPORT_MAPPED && !link->plain ? make_staging(crew, link) : CLQ_OK;
+    if (!crew->members[link->from].hosted || link->aside) return CLQ_OK;
+    link->aside = clq_alloc_aligned(CLQ_PART_ALIGN, crew->slots * crew->chunk_bytes);
+    if (!link->aside) return CLQ_MEMORY;
+    for (unsigned i = 0; i < crew->slots; i++) link->slots[i].outgoing = link->aside + i * crew->chunk_bytes;
+    return CLQ_OK;
+}
+
+static void end_slot(const clq_slot *slot) {
+    clq_event_destroy(slot->filled);
+    clq_event_destroy(slot->freed);
+    clq_event_destroy(slot->uploaded);
+    clq_event_destroy(slot->used);
+    clq_buffer_destroy(slot->landing);
 }
 
 void clq_link_destroy(clq_link *link) {
     if (!link) return;
-    for (unsigned i = 0; i < link->slot_count; i++) {
-        clq_event_destroy(link->slots[i].filled);
-        clq_event_destroy(link->slots[i].freed);
-    }
+    for (unsigned i = 0; i < link->slot_count; i++) end_slot(&link->slots[i]);
     clq_free(link->slots);
-    clq_free(link->plain);
-    clq_buffer_destroy(link->pinned);
+    clq_free(link->aside);
+    clq_buffer_destroy(link->outgoing);
+    clq_buffer_destroy(link->incoming);
     clq_buffer_destroy(link->scratch);
     if (link->gates_made) {
         clq_gate_end(&link->filled);
@@ -160,59 +165,54 @@ clq_transport clq_link_transport(const clq_link *link, size_t bytes) {
 
 /* ---- sending ---- */
 
-/* The slot that the next chunk goes into, once the receiver has done with what it held. */
-static clq_status take_slot(clq_crew *crew, clq_link *link, bool by_host, clq_slot *slot) {
+/* The slot that the next chunk goes into, once the receiver has done with what it held, or has told by what event. */
+static clq_status await_slot(clq_crew *crew, clq_link *link) {
     if (link->sent < link->slot_count) return CLQ_OK;
     const clq_member *sender = &crew->members[link->from];
-    clq_status status = clq_gate_wait(&link->freed, link->sent - link->slot_count + 1, sender->until, &crew->failed);
+    const size_t freed = link->sent - link->slot_count + 1;
+    if (!sender->hosted && !clq_gate_reached(&link->freed, freed)) CLQ_TRY(clq_member_hand_over(crew, link->from));
+    clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &crew->failed);
     if (status == CLQ_TIMEOUT)
         return clq_fail(CLQ_TIMEOUT, "rank %u on %s took no chunk within %g s", link->to,
                         clq_device_label(crew->members[link->to].device), crew->deadline_s);
-    CLQ_TRY(status);
-    if (slot->freed && by_host)
-        CLQ_TRY(clq_member_wait(crew, link->from, slot->freed));
-    else if (slot->freed)
-        CLQ_TRY(clq_member_order(crew, link->from, sender->down, slot->freed));
-    clq_event_destroy(slot->filled);
-    clq_event_destroy(slot->freed);
-    slot->filled = slot->freed = NULL;
-    return CLQ_OK;
+    return status;
 }
 
 /* Where the host sees it, or a copy of it. */
-static void fill_by_host(const clq_link *link, const clq_departure *chunk, clq_slot *slot) {
-    bool stays = link->transport == CLQ_TRANSPORT_MAPPED && !chunk->exchanged;
-    slot->at = stays ? chunk->from.host : slot->host;
-    if (!stays) memcpy(slot->host, chunk->from.host, chunk->bytes);
+static void fill_by_host(const clq_departure *chunk, clq_slot *slot) {
+    slot->at = chunk->exchanged ? slot->outgoing : chunk->from.host;
+    if (chunk->exchanged) memcpy(slot->outgoing, chunk->from.host, chunk->bytes);
 }
 
-static clq_status fill_by_command(const clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_slot *slot) {
-    clq_queue *down = crew->members[link->from].down;
-    const clq_place_at *from = &chunk->from.place, *lands = &chunk->lands;
-    slot->at = slot->host;
+static clq_status fill_by_command(clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_slot *slot) {
+    const clq_member *sender = &crew->members[link->from];
+    clq_queue *queue = clq_member_queue(sender, CLQ_LANE_DOWN);
+    const clq_place_at *from = &chunk->from.place;
+    clq_order order;
+    CLQ_TRY(clq_member_order(crew, link->from, clq_member_own_event(sender, chunk->after), slot->freed, &order));
+    order.done = &slot->filled;
+    slot->at = slot->outgoing;
     if (clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED)
-        CLQ_TRY(clq_queue_read(down, from->buffer, from->offset, slot->host, chunk->bytes, false));
-    else if (lands->buffer)
-        CLQ_TRY(clq_queue_copy(down, from->buffer, from->offset, lands->buffer, lands->offset, chunk->bytes));
+        CLQ_TRY(clq_queue_read_after(queue, from->buffer, from->offset, slot->outgoing, chunk->bytes, &order));
     else
-        CLQ_TRY(clq_queue_copy(down, from->buffer, from->offset, link->scratch,
-                               link->sent % link->slot_count * crew->chunk_bytes, chunk->bytes));
-    return clq_queue_mark(down, &slot->filled);
+        CLQ_TRY(clq_queue_copy_after(queue, from->buffer, from->offset, slot->landing, 0, chunk->bytes, &order));
+    clq_event_destroy(slot->freed);
+    slot->freed = NULL;
+    return clq_member_enqueued(crew, link->from, CLQ_LANE_DOWN, slot->filled);
 }
 
 clq_status clq_link_send(clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_event **sent) {
     const clq_member *sender = &crew->members[link->from];
     clq_slot *slot = &link->slots[link->sent % link->slot_count];
-    bool staged = clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED;
-    CLQ_TRY(take_slot(crew, link, sender->hosted || staged, slot));
-    if (sender->hosted) {
-        fill_by_host(link, chunk, slot);
-    } else {
-        if (chunk->after) CLQ_TRY(clq_member_order(crew, link->from, sender->down, chunk->after));
+    CLQ_TRY(await_slot(crew, link));
+    if (sender->hosted)
+        fill_by_host(chunk, slot);
+    else
         CLQ_TRY(fill_by_command(crew, link, chunk, slot));
-    }
     *sent = slot->filled;
-    clq_gate_raise(&link->filled, ++link->sent);
+    link->sent++;
+    if (!sender->hosted && sender->one_queue) return CLQ_OK; /* told when it is flushed */
+    clq_gate_raise(&link->filled, link->sent_told = link->sent);
     return CLQ_OK;
 }
 
@@ -233,61 +233,100 @@ static clq_status take_by_host(clq_crew *crew, const clq_link *link, const clq_s
     return CLQ_OK;
 }
 
-/* Staged: from the slot to the scratch or to its place; the rank's own queue goes on after it. */
-static clq_status upload(clq_crew *crew, const clq_link *link, const clq_slot *slot, clq_place_at to, size_t bytes,
-                         bool combined) {
-    const clq_member *member = &crew->members[link->to];
-    if (slot->filled) CLQ_TRY(clq_member_wait(crew, link->to, slot->filled));
-    CLQ_TRY(clq_queue_write(member->up, to.buffer, to.offset, slot->at, bytes, false));
-    if (!combined) return CLQ_OK;
-    clq_event *uploaded;
-    CLQ_TRY(clq_queue_mark(member->up, &uploaded));
-    clq_status status = clq_member_order(crew, link->to, member->work.task.queue, uploaded);
-    clq_event_destroy(uploaded);
-    return status;
+/* Another one for the same command: where it has to live longer. */
+static clq_status share(const clq_member *member, const clq_event *event, clq_event **out) {
+    clq_event *other;
+    CLQ_TRY(clq_event_wrap(member->device, clq_event_handle(event), &other));
+    clq_event_destroy(*out);
+    *out = other;
+    return CLQ_OK;
 }
 
-/* Brings the chunk to where it is wanted; *done follows the last command. */
-static clq_status take_by_command(clq_crew *crew, const clq_link *link, const clq_slot *slot, const clq_arrival *chunk,
-                                  clq_event **done) {
-    clq_member *member = &crew->members[link->to];
+/* Staged: from the sender's slot to the receiver's, and on to the scratch or to its place. */
+static clq_status upload(clq_crew *crew, clq_link *link, clq_slot *slot, clq_place_at to, size_t bytes) {
+    const clq_member *member = &crew->members[link->to];
+    clq_order order;
+    bool free = true;
+    if (slot->uploaded) CLQ_TRY(clq_event_look(slot->uploaded, &free));
+    if (!free) CLQ_TRY(clq_member_wait(crew, link->to, slot->uploaded));
+    if (slot->filled) CLQ_TRY(clq_member_wait(crew, link->to, slot->filled));
+    memcpy(slot->incoming, slot->at, bytes);
+    CLQ_TRY(clq_member_order(crew, link->to, clq_member_own_event(member, slot->used), NULL, &order));
+    order.done = &slot->uploaded;
+    CLQ_TRY(clq_queue_write_after(clq_member_queue(member, CLQ_LANE_UP), to.buffer, to.offset, slot->incoming, bytes,
+                                  &order));
+    return clq_member_enqueued(crew, link->to, CLQ_LANE_UP, slot->uploaded);
+}
+
+/* Adds what came, which is at `came`, to the operand, after the event. */
+static clq_status combine(clq_crew *crew, clq_link *link, clq_slot *slot, const clq_arrival *chunk, clq_place_at came,
+                          clq_order *order) {
+    const clq_member *member = &crew->members[link->to];
     const clq_task *call = &member->work.task;
-    const clq_place_at scratch = {link->scratch, link->received % link->slot_count * crew->chunk_bytes};
-    bool staged = clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED;
-    if (staged)
-        CLQ_TRY(upload(crew, link, slot, chunk->combined ? scratch : chunk->to.place, chunk->bytes, chunk->combined));
-    else
-        CLQ_TRY(clq_member_order(crew, link->to, call->queue, slot->filled));
-    if (!chunk->combined) return clq_queue_mark(staged ? member->up : call->queue, done);
-    if (chunk->after) CLQ_TRY(clq_member_order(crew, link->to, call->queue, chunk->after));
     bool average = call->op == CLQ_AVG && chunk->last;
     const clq_place_at *mine = &chunk->operand.place;
-    CLQ_TRY(clq_combine_launch(call->queue, member->combine[call->dtype][call->op], call->dtype, chunk->to.place,
-                               chunk->came_first ? scratch : *mine, chunk->came_first ? *mine : scratch, chunk->bytes,
-                               average ? crew->size : 0));
-    return clq_queue_mark(call->queue, done);
+    order->done = &slot->used;
+    return clq_combine_launch(call->queue, member->combine[call->dtype][call->op], call->dtype, chunk->to.place,
+                              chunk->came_first ? came : *mine, chunk->came_first ? *mine : came, chunk->bytes,
+                              average ? crew->size : 0, order);
 }
 
-clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *chunk, clq_event **done) {
+static clq_status take_staged(clq_crew *crew, clq_link *link, clq_slot *slot, const clq_arrival *chunk) {
+    const clq_member *member = &crew->members[link->to];
+    const clq_place_at scratch = {link->scratch, link->received % link->slot_count * crew->chunk_bytes};
+    clq_order order;
+    CLQ_TRY(upload(crew, link, slot, chunk->combined ? scratch : chunk->to.place, chunk->bytes));
+    if (!chunk->combined) return CLQ_OK;
+    CLQ_TRY(clq_member_order(crew, link->to, clq_member_own_event(member, slot->uploaded),
+                             clq_member_own_event(member, chunk->after), &order));
+    CLQ_TRY(combine(crew, link, slot, chunk, scratch, &order));
+    return clq_member_enqueued(crew, link->to, CLQ_LANE_OWN, slot->used);
+}
+
+static clq_status take_from_peer(clq_crew *crew, clq_link *link, clq_slot *slot, const clq_arrival *chunk) {
+    const clq_member *member = &crew->members[link->to];
+    const clq_place_at landing = {slot->landing, 0}, *to = &chunk->to.place;
+    clq_order order;
+    CLQ_TRY(clq_member_order(crew, link->to, clq_member_own_event(member, chunk->after), slot->filled, &order));
+    order.done = &slot->used;
+    if (chunk->combined)
+        CLQ_TRY(combine(crew, link, slot, chunk, landing, &order));
+    else
+        CLQ_TRY(clq_queue_copy_after(member->work.task.queue, landing.buffer, 0, to->buffer, to->offset, chunk->bytes,
+                                     &order));
+    CLQ_TRY(share(member, slot->used, &slot->freed));
+    return clq_member_enqueued(crew, link->to, CLQ_LANE_OWN, slot->used);
+}
+
+static clq_status take_by_command(clq_crew *crew, clq_link *link, clq_slot *slot, const clq_arrival *chunk,
+                                  clq_event **ready) {
+    const clq_member *member = &crew->members[link->to];
+    bool staged = clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED;
+    CLQ_TRY(staged ? take_staged(crew, link, slot, chunk) : take_from_peer(crew, link, slot, chunk));
+    if (member->one_queue) return CLQ_OK; /* what is sent next comes behind it in any case */
+    return share(member, staged && !chunk->combined ? slot->uploaded : slot->used, ready);
+}
+
+/* The sender hears at once that the chunk was taken, unless commands that it is to wait for are not flushed yet. */
+static void note_received(const clq_member *receiver, clq_link *link, bool taken) {
+    const bool all_told = link->received_told == link->received;
+    link->received++;
+    if (taken ? all_told : !receiver->one_queue) clq_gate_raise(&link->freed, link->received_told = link->received);
+}
+
+clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *chunk, clq_event **ready) {
     const clq_member *receiver = &crew->members[link->to];
     clq_slot *slot = &link->slots[link->received % link->slot_count];
-    clq_event *event = NULL;
+    if (!receiver->hosted) CLQ_TRY(clq_member_hand_over(crew, link->to));
     clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &crew->failed);
     if (status == CLQ_TIMEOUT)
         return clq_fail(CLQ_TIMEOUT, "rank %u on %s sent no chunk within %g s", link->from,
                         clq_device_label(crew->members[link->from].device), crew->deadline_s);
     CLQ_TRY(status);
-    if (receiver->hosted) {
+    if (receiver->hosted)
         CLQ_TRY(take_by_host(crew, link, slot, chunk));
-    } else {
-        CLQ_TRY(take_by_command(crew, link, slot, chunk, &event));
-        status = clq_event_wrap(receiver->device, clq_event_handle(event), &slot->freed);
-        if (status != CLQ_OK) {
-            clq_event_destroy(event);
-            return status;
-        }
-    }
-    clq_gate_raise(&link->freed, ++link->received);
-    *done = event;
+    else
+        CLQ_TRY(take_by_command(crew, link, slot, chunk, ready));
+    note_received(receiver, link, slot->freed == NULL);
     return CLQ_OK;
 }

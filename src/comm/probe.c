@@ -1,55 +1,173 @@
+/* Peer copies between two devices of one context: whether they can be trusted, and whether they are worth it.
+ * Everything is judged by what a kernel of the receiver sees and when it has seen it: a driver may keep a copy of a
+ * buffer on each device, and then the sender's own copy has the right data at once, wherever it is wanted. */
 #include "comm/crew.h"
 
 #include <string.h>
 
-enum { ROUNDS = 5 };
+enum { TIMINGS = 5, TEST_ROUNDS = 8, PIECES = 16 };
 static const size_t few_bytes = 4096;
 
 typedef struct probe {
     const clq_crew *crew;
     clq_link *link;
+    size_t bytes; /* of all slots */
     clq_queue *down, *up;
-    clq_buffer *source;
-    clq_event *filled[CLQ_SLOTS_MAX];
+    clq_buffer *source;       /* of the sender */
+    clq_buffer *shared;       /* on the receiver's device, written by both devices */
+    clq_buffer *zeros, *seen; /* of the receiver: what its kernel adds, and the sum */
+    clq_kernel *add;
+    float *words;
+    clq_event *filled[CLQ_SLOTS_MAX], *used[CLQ_SLOTS_MAX];
 } probe;
 
-/* ---- measuring: as many chunks as there are slots, as a collective sends them ---- */
+static clq_status open_probe(const clq_crew *crew, clq_link *link, probe *p) {
+    clq_device *from = crew->members[link->from].device, *to = crew->members[link->to].device;
+    *p = (probe){.crew = crew, .link = link, .bytes = crew->slots * crew->chunk_bytes};
+    p->words = clq_alloc(p->bytes, 1);
+    if (!p->words) return CLQ_MEMORY;
+    CLQ_TRY(clq_queue_create(from, 0, &p->down));
+    CLQ_TRY(clq_queue_create(to, 0, &p->up));
+    CLQ_TRY(clq_buffer_create(from, CLQ_MEMORY_DEVICE, p->bytes, "test of a link", &p->source));
+    CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, p->bytes, "test of a link", &p->shared));
+    CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, p->bytes, "test of a link", &p->zeros));
+    CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, p->bytes, "test of a link", &p->seen));
+    return clq_combine_create(to, CLQ_F32, CLQ_SUM, &p->add);
+}
 
-static clq_status write_chunks(probe *p, size_t bytes) {
-    for (unsigned i = 0; i < p->crew->slots; i++) {
-        CLQ_TRY(clq_event_wait(p->filled[i]));
-        CLQ_TRY(
-            clq_queue_write(p->up, p->link->scratch, i * p->crew->chunk_bytes, p->link->slots[i].host, bytes, false));
+static void close_probe(probe *p) {
+    if (p->down) (void)clq_queue_finish(p->down); /* after a failure nothing may still use the memory */
+    if (p->up) (void)clq_queue_finish(p->up);
+    for (unsigned i = 0; i < CLQ_SLOTS_MAX; i++) {
+        clq_event_destroy(p->filled[i]);
+        clq_event_destroy(p->used[i]);
+    }
+    clq_kernel_destroy(p->add);
+    clq_buffer_destroy(p->seen);
+    clq_buffer_destroy(p->zeros);
+    clq_buffer_destroy(p->shared);
+    clq_buffer_destroy(p->source);
+    clq_queue_destroy(p->up);
+    clq_queue_destroy(p->down);
+    clq_free(p->words);
+}
+
+/* The order that a command of the queue has behind the event; the host waits where the queue cannot. */
+static clq_status after(const clq_queue *queue, clq_event *event, clq_order *out) {
+    *out = (clq_order){.after = {event}};
+    if (!event || !clq_device_runs_in_caller(clq_queue_device(queue))) return CLQ_OK;
+    *out = (clq_order){.done = NULL};
+    return clq_event_wait(event);
+}
+
+/* A kernel of the receiver takes bytes from a place into `seen`. */
+static clq_status see(probe *p, clq_place_at from, size_t at, size_t bytes, const clq_order *order) {
+    return clq_combine_launch(p->up, p->add, CLQ_F32, (clq_place_at){p->seen, at}, (clq_place_at){p->zeros, at}, from,
+                              bytes, 0, order);
+}
+
+/* One chunk of the source through a slot's landing, as collectives send it. */
+static clq_status send_chunk(probe *p, unsigned slot, size_t bytes) {
+    const size_t at = slot * p->crew->chunk_bytes;
+    clq_buffer *landing = p->link->slots[slot].landing;
+    clq_order order;
+    CLQ_TRY(after(p->down, p->used[slot], &order));
+    order.done = &p->filled[slot];
+    CLQ_TRY(clq_queue_copy_after(p->down, p->source, at, landing, 0, bytes, &order));
+    CLQ_TRY(clq_queue_flush(p->down));
+    CLQ_TRY(after(p->up, p->filled[slot], &order));
+    order.done = &p->used[slot];
+    CLQ_TRY(see(p, (clq_place_at){landing, 0}, at, bytes, &order));
+    return clq_queue_flush(p->up);
+}
+
+/* ---- testing ---- */
+
+/* Whole numbers below 2^23, which no addition of zero changes; others in each round. */
+static float word_of(unsigned round, size_t i) { return (float)((((uint32_t)i + round * 7919u) * 2654435761u) >> 9); }
+
+static clq_status fill(probe *p, clq_queue *queue, clq_buffer *to, unsigned round) {
+    for (size_t i = 0; i < p->bytes / sizeof(float); i++) p->words[i] = word_of(round, i);
+    return clq_queue_write(queue, to, 0, p->words, p->bytes, true);
+}
+
+/* Whether the receiver's kernels have seen `begin` to `end` of the round's words. */
+static clq_status check(probe *p, unsigned round, size_t begin, size_t end, bool *ok) {
+    CLQ_TRY(clq_queue_read(p->up, p->seen, 0, p->words, p->bytes, true));
+    for (size_t i = begin / sizeof(float); i < end / sizeof(float); i++) *ok = *ok && p->words[i] == word_of(round, i);
+    return CLQ_OK;
+}
+
+/* Both devices write their halves of one buffer, piece by piece, and neither waits for the other. */
+static clq_status write_halves(probe *p, unsigned round) {
+    const size_t half = p->bytes / 2 / sizeof(float) * sizeof(float);
+    const size_t piece = CLQ_MAX(half / PIECES / sizeof(float), (size_t)1) * sizeof(float);
+    CLQ_TRY(fill(p, p->down, p->source, round));
+    for (size_t at = 0; at < half; at += piece) {
+        const size_t bytes = CLQ_MIN(piece, half - at);
+        CLQ_TRY(clq_queue_copy(p->down, p->source, at, p->shared, at, bytes));
+        CLQ_TRY(clq_queue_write(p->up, p->shared, half + at, (const char *)p->words + half + at, bytes, false));
+        CLQ_TRY(clq_queue_flush(p->down));
+        CLQ_TRY(clq_queue_flush(p->up));
+    }
+    CLQ_TRY(clq_queue_finish(p->down));
+    return clq_queue_finish(p->up);
+}
+
+static clq_status test(probe *p, bool *ok) {
+    const size_t half = p->bytes / 2 / sizeof(float) * sizeof(float);
+    for (unsigned round = 1; *ok && round <= TEST_ROUNDS; round++) {
+        CLQ_TRY(write_halves(p, round));
+        CLQ_TRY(see(p, (clq_place_at){p->shared, 0}, 0, 2 * half, NULL));
+        CLQ_TRY(check(p, round, 0, 2 * half, ok));
+    }
+    for (unsigned round = TEST_ROUNDS + 1; *ok && round <= 2 * TEST_ROUNDS; round++) {
+        CLQ_TRY(fill(p, p->down, p->source, round));
+        for (unsigned slot = 0; slot < p->crew->slots; slot++) CLQ_TRY(send_chunk(p, slot, p->crew->chunk_bytes));
+        CLQ_TRY(check(p, round, 0, p->bytes, ok));
     }
     return CLQ_OK;
 }
 
+clq_status clq_link_test_peer(const clq_crew *crew, clq_link *link, bool *ok) {
+    probe p;
+    *ok = true;
+    clq_status status = open_probe(crew, link, &p);
+    if (status == CLQ_OK) status = test(&p, ok);
+    close_probe(&p);
+    return status;
+}
+
+/* ---- measuring: as many chunks as there are slots, as a collective sends them ---- */
+
 static clq_status pass_staged(probe *p, size_t bytes) {
-    clq_status status = CLQ_OK;
-    for (unsigned i = 0; i < p->crew->slots && status == CLQ_OK; i++) {
-        status = clq_queue_read(p->down, p->source, i * p->crew->chunk_bytes, p->link->slots[i].host, bytes, false);
-        if (status == CLQ_OK) status = clq_queue_mark(p->down, &p->filled[i]);
-    }
-    if (status == CLQ_OK) status = write_chunks(p, bytes);
+    const clq_link *link = p->link;
     for (unsigned i = 0; i < p->crew->slots; i++) {
-        clq_event_destroy(p->filled[i]);
-        p->filled[i] = NULL;
+        const clq_order order = {.done = &p->filled[i]};
+        CLQ_TRY(
+            clq_queue_read_after(p->down, p->source, i * p->crew->chunk_bytes, link->slots[i].outgoing, bytes, &order));
     }
-    return status == CLQ_OK ? clq_queue_finish(p->up) : status;
+    CLQ_TRY(clq_queue_flush(p->down));
+    for (unsigned i = 0; i < p->crew->slots; i++) {
+        const size_t at = i * p->crew->chunk_bytes;
+        CLQ_TRY(clq_event_wait(p->filled[i]));
+        memcpy(link->slots[i].incoming, link->slots[i].outgoing, bytes);
+        CLQ_TRY(clq_queue_write(p->up, link->scratch, at, link->slots[i].incoming, bytes, false));
+        CLQ_TRY(see(p, (clq_place_at){link->scratch, at}, at, bytes, NULL));
+        CLQ_TRY(clq_queue_flush(p->up));
+    }
+    return clq_queue_finish(p->up);
 }
 
 static clq_status pass_peer(probe *p, size_t bytes) {
-    for (unsigned i = 0; i < p->crew->slots; i++) {
-        const size_t at = i * p->crew->chunk_bytes;
-        CLQ_TRY(clq_queue_copy(p->down, p->source, at, p->link->scratch, at, bytes));
-    }
-    return clq_queue_finish(p->down);
+    for (unsigned i = 0; i < p->crew->slots; i++) CLQ_TRY(send_chunk(p, i, bytes));
+    return clq_queue_finish(p->up);
 }
 
 /* Of a chunk: the least of several rounds, behind one that is not counted. */
 static clq_status time_chunk(probe *p, clq_status (*pass)(probe *, size_t), size_t bytes, double *out) {
     double best = 1e9;
-    for (int round = 0; round <= ROUNDS; round++) {
+    for (int round = 0; round <= TIMINGS; round++) {
         double begun = clq_now();
         CLQ_TRY(pass(p, bytes));
         if (round > 0) best = CLQ_MIN(best, clq_now() - begun);
@@ -69,20 +187,11 @@ static clq_status measure_pass(probe *p, clq_status (*pass)(probe *, size_t), cl
 }
 
 static clq_status measure(const clq_crew *crew, clq_link *link) {
-    probe p = {.crew = crew, .link = link};
-    clq_device *from = crew->members[link->from].device, *to = crew->members[link->to].device;
-    clq_status status = clq_queue_create(from, 0, &p.down);
-    if (status == CLQ_OK) status = clq_queue_create(to, 0, &p.up);
-    if (status == CLQ_OK)
-        status =
-            clq_buffer_create(from, CLQ_MEMORY_DEVICE, crew->slots * crew->chunk_bytes, "test of a link", &p.source);
+    probe p;
+    clq_status status = open_probe(crew, link, &p);
     if (status == CLQ_OK) status = measure_pass(&p, pass_staged, &link->costs[CLQ_TRANSPORT_STAGED]);
     if (status == CLQ_OK) status = measure_pass(&p, pass_peer, &link->costs[CLQ_TRANSPORT_PEER]);
-    if (p.down) (void)clq_queue_finish(p.down); /* after a failure nothing may still use the memory */
-    if (p.up) (void)clq_queue_finish(p.up);
-    clq_buffer_destroy(p.source);
-    clq_queue_destroy(p.up);
-    clq_queue_destroy(p.down);
+    close_probe(&p);
     return status;
 }
 
@@ -92,7 +201,7 @@ static clq_status measure(const clq_crew *crew, clq_link *link) {
 static clq_status make_key(const clq_crew *crew, const clq_link *link, clq_hash128 *out) {
     clq_text text = {0};
     const unsigned ends[2] = {link->from, link->to};
-    clq_text_add(&text, "costs of a link 1, %u slots of %zu\n", crew->slots, crew->chunk_bytes);
+    clq_text_add(&text, "costs of a link 2, %u slots of %zu\n", crew->slots, crew->chunk_bytes);
     for (size_t i = 0; i < CLQ_COUNT_OF(ends); i++) {
         const clq_device_info *info = clq_device_get_info(crew->members[ends[i]].device);
         clq_text_add(&text, "%s %s %s %s %u units\n", info->driver, info->name, info->driver_version, info->pci,

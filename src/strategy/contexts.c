@@ -1,22 +1,12 @@
-/* Which replicas' devices share a context. Sharing lets links copy from device to device; where all memory is the
- * host's own the all-reduce needs no copies, and every device gets a context to itself. */
+/* Which replicas' devices share a context: none, unless peer copies are asked for. In a context of several devices each
+ * buffer belongs to all of them: drivers keep a copy of it on each device and move whole buffers between them, and
+ * NVIDIA's is unsafe with several devices in one context. */
 #include "strategy/replica.h"
 
-static const clq_device_info *info_of(const clq_devices *devices, unsigned replica) {
-    return clq_system_device_info(devices->system, devices->items[replica].index);
-}
-
-static bool uses_links(const clq_strategy *strategy, const clq_devices *devices) {
-    clq_algorithm algorithm = strategy->config.group.algorithm;
-    if (algorithm != CLQ_ALGORITHM_AUTO) return algorithm != CLQ_ALGORITHM_DIRECT;
-    for (unsigned r = 0; r < devices->count; r++)
-        if (!info_of(devices, r)->host_unified) return true;
-    return false;
-}
-
 clq_status clq_strategy_open_devices(clq_strategy *strategy, const clq_devices *devices) {
+    const bool together = devices->count > 1 && strategy->config.group.transport == CLQ_TRANSPORT_PEER;
     clq_device *opened[CLQ_REPLICAS_MAX];
-    CLQ_TRY(clq_devices_open(devices, devices->count > 1 && uses_links(strategy, devices), opened, NULL));
+    CLQ_TRY(clq_devices_open(devices, together, opened, NULL));
     for (unsigned r = 0; r < devices->count; r++) strategy->replicas[r].device = opened[r];
     return CLQ_OK;
 }

@@ -26,12 +26,19 @@ void clq_replica_free_slot(clq_replica *replica) {
     pthread_mutex_unlock(&replica->mutex);
 }
 
+/* Waits until the device has read the rows that were last in the slot; by now it most likely has. */
+static clq_status await_read(const clq_staging *staging) {
+    bool complete = true;
+    if (staging->read) CLQ_TRY(clq_event_look(staging->read, &complete));
+    return complete ? CLQ_OK : clq_event_wait(staging->read);
+}
+
 /* Frees the slot of the step before the last few, once the device has read it: by now it most likely has. */
 static clq_status free_read_slot(clq_replica *replica, clq_staging *next) {
     clq_staging **place = &replica->under_way[replica->next_under_way++ % CLQ_STEPS_AHEAD], *staging = *place;
     *place = next;
     if (!staging) return CLQ_OK;
-    clq_status status = staging->read ? clq_event_wait(staging->read) : CLQ_OK;
+    clq_status status = await_read(staging);
     clq_replica_free_slot(replica);
     return status;
 }
@@ -39,7 +46,7 @@ static clq_status free_read_slot(clq_replica *replica, clq_staging *next) {
 /* Into the next of the replica's own slots, which the device has read some steps ago. */
 static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_staging **out) {
     clq_staging *own = &replica->own[replica->next_own++ % CLQ_OWN_SLOTS];
-    clq_status status = own->read ? clq_event_wait(own->read) : CLQ_OK;
+    clq_status status = await_read(own);
     if (status == CLQ_OK) {
         clq_rows_copy_samples(rows, clq_buffer_host(own->samples));
         clq_rows_copy_labels(rows, clq_buffer_host(own->labels));
@@ -48,20 +55,22 @@ static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_stag
     return status;
 }
 
-static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buffer *pinned, size_t bytes) {
-    return clq_queue_write(replica->queue, to, 0, clq_buffer_host(pinned), bytes, false);
+static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buffer *pinned, size_t bytes,
+                             clq_event **done) {
+    return clq_queue_write_after(replica->queue, to, 0, clq_buffer_host(pinned), bytes, &(clq_order){.done = done});
 }
 
+/* The step's launches come behind it in the queue; what flushes them flushes it, too. */
 static clq_status upload(clq_replica *replica, clq_staging *staging, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     clq_queue_name(replica->queue, "upload", "samples");
-    CLQ_TRY(write_rows(replica, clq_plan_samples(replica->plan), staging->samples, count * sample_bytes));
-    if (staging->labels) {
-        clq_queue_name(replica->queue, "upload", "labels");
-        CLQ_TRY(write_rows(replica, clq_plan_labels(replica->plan), staging->labels, count * config->label_bytes));
-    }
-    return clq_queue_mark_again(replica->queue, &staging->read);
+    CLQ_TRY(write_rows(replica, clq_plan_samples(replica->plan), staging->samples, count * sample_bytes,
+                       staging->labels ? NULL : &staging->read));
+    if (!staging->labels) return CLQ_OK;
+    clq_queue_name(replica->queue, "upload", "labels");
+    return write_rows(replica, clq_plan_labels(replica->plan), staging->labels, count * config->label_bytes,
+                      &staging->read);
 }
 
 clq_status clq_replica_bring_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {

@@ -184,7 +184,9 @@ clq_status clq_replica_step(clq_replica *replica, const clq_command *command) {
         CLQ_TRY(clq_replica_forward(replica, command));
         CLQ_TRY(backward_and_reduce(replica));
     } else {
-        CLQ_TRY(replica->helpers ? gradients_together(replica, command) : clq_replica_gradients(replica, command));
+        /* Collectives flush the queue that they are given. */
+        CLQ_TRY(replica->helpers ? gradients_together(replica, command)
+                                 : run_batch(replica, command, CLQ_SEGMENT_BACKWARD));
         if (replica->strategy->shards_updates) return reduce_and_apply_together(replica, command);
         CLQ_TRY(clq_replica_reduce(replica));
     }

@@ -57,7 +57,7 @@ static void check(trial *t, size_t count, const size_t at[3], bool in_place, uns
     fill(t, any);
     must(clq_combine_launch(t->queue, t->kernel, t->dtype, (clq_place_at){t->buffers[target], at[target] * element},
                             (clq_place_at){t->buffers[1], at[1] * element},
-                            (clq_place_at){t->buffers[2], at[2] * element}, count * element, ranks));
+                            (clq_place_at){t->buffers[2], at[2] * element}, count * element, ranks, NULL));
     uint64_t got[ROOM], want[ROOM], a[ROOM], b[ROOM];
     must(clq_queue_read(t->queue, t->buffers[target], 0, got, ROOM * element, true));
     memcpy(want, t->content[target], sizeof want);
