@@ -119,7 +119,7 @@ target_include_directories(clq_strict_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(clq_strict_layer PRIVATE Threads::Threads)
 set_target_properties(clq_strict_layer PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-foreach(target test_device_strict_layer test_comm_strict test_train_strict)
+foreach(target test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts)
   add_dependencies(${target} clq_strict_layer)
 endforeach()
 # And one whose devices' caches are not coherent with the host's.

@@ -1,0 +1,134 @@
+/* Collectives among GPUs as strict as OpenCL allows (support/strict.h), alone and beside CPU devices: commands start
+ * only once they were flushed, at any time after that, and a buffer that several devices share is moved as a whole from
+ * the device that wrote it last. Two of PoCL's basic devices look like AMD's GPUs, two like NVIDIA's. */
+#include "support/comm_cases.h"
+#include "support/strict.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define DISGUISE "disguise=aann- hold seed=1 "
+
+static strict layer;
+
+static void configure(const char *words) {
+    assert_int_equal(layer.configure(words), 0);
+    layer.reset();
+}
+
+static void test_the_disguise(void **state) {
+    (void)state;
+    ranks all;
+    configure(DISGUISE);
+    ranks_open(&all, "na", false, NULL);
+    for (unsigned r = 0; r < all.count; r++) {
+        assert_int_equal(clq_device_get_info(all.devices[r])->type, CLQ_DEVICE_GPU);
+        assert_false(clq_device_get_info(all.devices[r])->host_unified);
+    }
+    ranks_close(&all);
+}
+
+static uint64_t seed;
+
+/* Every collective by the crew and by the public calls, of few elements and of so many that chunks queue up. */
+static void run_all(ranks *all, const clq_group_config *config, const char *where, size_t most) {
+    clq_group *group = comm_case_group(all, config);
+    for (unsigned collective = 0; collective < CLQ_COLLECTIVE_COUNT; collective++) {
+        seed++;
+        const comm_case c = {.collective = (clq_collective)collective,
+                             .dtype = seed % 3 ? CLQ_F32 : CLQ_I32,
+                             .op = seed % 2 ? CLQ_SUM : CLQ_AVG,
+                             .count = seed % 2 ? most : 61,
+                             .root = (unsigned)(seed % all->count),
+                             .to = (unsigned)((seed / 2 + 1) % all->count),
+                             .placement = (case_placement)(seed % CASE_PLACEMENTS),
+                             .shift = seed % 5,
+                             .caller = (case_caller)(seed / 2 % CASE_CALLERS),
+                             .plain = seed % 4 < 2,
+                             .seed = seed};
+        (void)comm_case_run(all, group, &c, where);
+    }
+    clq_group_destroy(group);
+}
+
+static void check_calls(const char *where) {
+    if (layer.count(-1, STRICT_UNFLUSHED) > 0)
+        fail_msg("%s: %lu waits for commands that were not flushed", where, layer.count(-1, STRICT_UNFLUSHED));
+    if (layer.count(-1, STRICT_FOREIGN_PINNED) > 0)
+        fail_msg("%s: %lu transfers of memory that is pinned elsewhere", where, layer.count(-1, STRICT_FOREIGN_PINNED));
+}
+
+/* By one queue and (more than 512 KiB) by three; NVIDIA's, AMD's and CPU devices side by side. */
+static void test_mixed(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"na", "nan", "npai", "bnn", "an1"};
+    static const size_t counts[] = {5000, 300000};
+    static const char *const delays[] = {DISGUISE, DISGUISE "delay_us=300 callback_us=500"};
+    for (size_t k = 0; k < CLQ_COUNT_OF(kinds) - 1; k++)
+        for (unsigned algorithm = CLQ_ALGORITHM_RING; algorithm < CLQ_ALGORITHM_COUNT; algorithm++) {
+            if (algorithm == CLQ_ALGORITHM_DIRECT) continue;
+            const bool large = (k + algorithm) % 2;
+            const clq_group_config config = {.algorithm = (clq_algorithm)algorithm,
+                                             .chunk_bytes = large ? 1 << 16 : 1 << 12,
+                                             .slots = 1 + (unsigned)(k + algorithm) % 3};
+            char where[128];
+            (void)snprintf(where, sizeof where, "%s, ranks %s", clq_algorithm_name(config.algorithm), kinds[k]);
+            ranks all;
+            configure(delays[algorithm % 2]);
+            ranks_open(&all, kinds[k], false, &config);
+            layer.reset(); /* what was made and tested before is no collective */
+            run_all(&all, &config, where, counts[large]);
+            check_calls(where);
+            ranks_close(&all);
+        }
+}
+
+static clq_status open_crew(const ranks *all, clq_transport transport) {
+    clq_crew *crew = NULL;
+    clq_status status = clq_crew_create(all->devices, all->count, &(clq_group_config){.transport = transport}, &crew);
+    clq_crew_destroy(crew);
+    return status;
+}
+
+/* A caller's GPUs in one context. Whatever transport the links take, or are told to take, the results are right, also
+ * where the driver moves whole buffers. */
+static void test_one_context(void **state) {
+    (void)state;
+    static const char *const words[] = {DISGUISE, DISGUISE "migrate delay_us=100"};
+    static const clq_transport transports[] = {CLQ_TRANSPORT_AUTO, CLQ_TRANSPORT_STAGED, CLQ_TRANSPORT_PEER};
+    for (size_t w = 0; w < CLQ_COUNT_OF(words); w++)
+        for (size_t t = 0; t < CLQ_COUNT_OF(transports); t++)
+            for (unsigned round = 0; round < 2; round++) {
+                const clq_group_config config = {.algorithm = round ? CLQ_ALGORITHM_REDUCE_TO_ONE : CLQ_ALGORITHM_RING,
+                                                 .transport = transports[t],
+                                                 .chunk_bytes = 1 << 12,
+                                                 .slots = 3};
+                char where[128];
+                (void)snprintf(where, sizeof where, "%s, %s", words[w], clq_transport_name(config.transport));
+                ranks all;
+                configure(words[w]);
+                ranks_open(&all, "a1a1", false, &(clq_group_config){.transport = CLQ_TRANSPORT_STAGED});
+                /* Peer copies may be refused, and only where buffers move. */
+                const bool refused = transports[t] == CLQ_TRANSPORT_PEER && w > 0 &&
+                                     open_crew(&all, CLQ_TRANSPORT_PEER) == CLQ_UNSUPPORTED;
+                clq_crew_destroy(all.crew);
+                all.crew = NULL;
+                if (!refused && clq_crew_create(all.devices, all.count, &config, &all.crew) == CLQ_OK) {
+                    layer.reset();
+                    run_all(&all, &config, where, 5000);
+                } else {
+                    assert_true(w > 0 && transports[t] == CLQ_TRANSPORT_PEER);
+                    assert_non_null(strstr(clq_error_detail(), "peer copies failed their test"));
+                }
+                ranks_close(&all);
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_disguise), cmocka_unit_test(test_mixed),
+                                       cmocka_unit_test(test_one_context)};
+    if (strict_load(&layer, DISGUISE) != 0) return 1;
+    return cmocka_run_group_tests_name("comm/gpus", tests, NULL, NULL);
+}

@@ -1,0 +1,122 @@
+/* How many calls to the driver a training step takes on two GPUs: flushes, markers, waits and callbacks cost a driver
+ * as much as small kernels do, and transfers of memory that is not pinned in the device's own context block the thread.
+ * The counts are those of the strict layer, whose devices start a command only once it was flushed. */
+#include "support/check.h"
+#include "support/strict.h"
+#include "train/train.h"
+
+#include <math.h>
+#include <unistd.h>
+
+enum { FEW = 3, MANY = 9, BATCH = 64, RANKS = 2, SECONDS_MOST = 240 };
+
+static strict layer;
+static clq_system *sys;
+static clq_dataset *data;
+
+typedef struct counts {
+    double of[STRICT_COUNTS]; /* per step and rank */
+    double last_loss;
+    bool gpus;
+} counts;
+
+static clq_status note_loss(void *context, const clq_step_info *info) {
+    ((counts *)context)->last_loss = info->loss;
+    return CLQ_OK;
+}
+
+/* From one epoch, the same each time; what a fit costs besides its steps is the same, too. */
+static void fit(clq_trainer *trainer, size_t steps, unsigned long *out) {
+    assert_ok(clq_dataset_seek(data, 0, 0));
+    layer.reset();
+    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = steps}));
+    for (int what = 0; what < STRICT_COUNTS; what++) out[what] = layer.count(-1, what);
+}
+
+static counts count(const char *model_name, const char *spec, clq_group_config group) {
+    clq_devices devices;
+    clq_model *model;
+    clq_trainer *trainer;
+    clq_trainer_config config = clq_trainer_config_default();
+    counts result = {.gpus = true};
+    unsigned long few[STRICT_COUNTS], many[STRICT_COUNTS];
+    config.global_batch = BATCH;
+    config.group = group;
+    (void)alarm(SECONDS_MOST);
+    assert_ok(clq_devices_select(sys, spec, &devices));
+    assert_ok(clq_model_builtin(model_name, &model));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    for (unsigned r = 0; r < devices.count; r++)
+        result.gpus =
+            result.gpus && clq_system_device_info(devices.system, devices.items[r].index)->type == CLQ_DEVICE_GPU;
+    fit(trainer, FEW, few); /* the first launches of all kernels are behind us */
+    fit(trainer, FEW, few);
+    fit(trainer, MANY, many);
+    for (int what = 0; what < STRICT_COUNTS; what++)
+        result.of[what] = (double)(many[what] - few[what]) / ((MANY - FEW) * RANKS);
+    assert_ok(clq_dataset_seek(data, 0, 0));
+    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 1, .context = &result, .on_step = note_loss}));
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+    (void)alarm(0);
+    return result;
+}
+
+static void at_most(const char *where, const char *what, double found, double most) {
+    if (found > most) fail_msg("%s: %.2f %s per step and rank, at most %g", where, found, what, most);
+}
+
+/* The sums are a third of what the exchange took when every command had a marker and a flush of its own, measured the
+ * same way: 43 by ring and 45 by way of one rank, with 1,000 and more polls. */
+static void check(const char *model, const char *spec, clq_group_config group) {
+    char where[128];
+    (void)snprintf(where, sizeof where, "%s by %s", model, clq_algorithm_name(group.algorithm));
+    const counts c = count(model, spec, group);
+    const double *of = c.of;
+    assert_true(c.gpus);
+    assert_true(isfinite(c.last_loss) && c.last_loss > 0 && c.last_loss < 3);
+    at_most(where, "flushes", of[STRICT_FLUSHES], 5);
+    at_most(where, "markers", of[STRICT_MARKERS], 1);
+    at_most(where, "waits", of[STRICT_WAITS], 4);
+    at_most(where, "callbacks", of[STRICT_CALLBACKS], 4);
+    at_most(where, "calls in all", of[STRICT_FLUSHES] + of[STRICT_MARKERS] + of[STRICT_WAITS] + of[STRICT_CALLBACKS],
+            14);
+    at_most(where, "polls", of[STRICT_POLLS], 300);
+    at_most(where, "blocking reads", of[STRICT_BLOCKING_READS], 0);
+    at_most(where, "blocking writes", of[STRICT_BLOCKING_WRITES], 0);
+    at_most(where, "finishes", of[STRICT_FINISHES], 0);
+    at_most(where, "pageable transfers", of[STRICT_PAGEABLE], 0);
+    at_most(where, "transfers of memory pinned elsewhere", of[STRICT_FOREIGN_PINNED], 0);
+    at_most(where, "waits for commands that were not flushed", of[STRICT_UNFLUSHED], 0);
+    assert_true(of[STRICT_LAUNCHES] > 5);
+}
+
+static void steps_take_few_calls(void **state) {
+    (void)state;
+    static const char *const models[] = {"mlp", "cnn"};
+    static const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_REDUCE_TO_ONE, CLQ_ALGORITHM_DOUBLING,
+                                               CLQ_ALGORITHM_AUTO};
+    for (size_t m = 0; m < CLQ_COUNT_OF(models); m++)
+        for (size_t a = 0; a < (m == 0 ? CLQ_COUNT_OF(algorithms) : 1); a++)
+            check(models[m], "nvidia:0,nvidia:1", (clq_group_config){.algorithm = algorithms[a]});
+}
+
+static int start(void **state) {
+    (void)state;
+    if (clq_dataset_open("synthetic", "train", &data) != CLQ_OK) return -1;
+    if (clq_dataset_take(data, 2 * MANY * BATCH) != CLQ_OK || clq_dataset_batch(data, BATCH, false) != CLQ_OK)
+        return -1;
+    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+}
+static int stop(void **state) {
+    (void)state;
+    clq_dataset_destroy(data);
+    clq_system_close(sys);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_take_few_calls)};
+    if (strict_load(&layer, "disguise=nn- hold seed=1") != 0) return 1;
+    return cmocka_run_group_tests_name("train/counts", tests, start, stop);
+}
