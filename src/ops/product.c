@@ -5,9 +5,6 @@
 #include <limits.h>
 #include <stdio.h>
 
-/* CLBlast is tuned for many GPUs, and its own cost per call pays only for large matrices. */
-enum { CLBLAST_SIDE_LEAST = 256 };
-
 /* Partial sums may take this much memory. */
 enum { PARTIAL_BYTES_MOST = 32 << 20 };
 
@@ -66,15 +63,11 @@ typedef struct choice {
 
 static choice measured(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
                        unsigned halves, const clq_local_extent *e, clq_question *question) {
-    bool matrix = clq_patches_are_matrix(p) && !halves;
-    bool large = e->rows >= CLBLAST_SIDE_LEAST && e->terms >= CLBLAST_SIDE_LEAST && e->columns >= CLBLAST_SIDE_LEAST;
     char name[32] = "";
     if (halves) (void)snprintf(name, sizeof name, "%s, halves %u,", what, halves);
     clq_product_question(question, list, halves ? name : what, p, columns, transposed);
-    if (matrix && large && !clq_product_is_fast(list, halves, e))
-        clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
     clq_product_add_local(list, question, halves, e);
-    if (matrix) clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
+    if (clq_patches_are_matrix(p) && !halves) clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
     const struct clq_candidate *candidate = clq_list_ask(list, question);
     return (choice){(clq_product_variant)candidate->values[0], candidate->values[1]};
 }
