@@ -104,10 +104,12 @@ static void add(float *sum, float *low, float term) {
     *sum = next;
 }
 
+#ifdef TILE
+
 /* db from the first slice's share, to which the others were added. */
-static void fold_share(global const float *share, global float *db, int fold, int channels, int first, int step) {
+static void fold_share(global const float *share, global float *db, int fold, int channels) {
     size_t width = (size_t)fold * channels;
-    for (int c = first; c < channels; c += step) {
+    for (int c = 0; c < channels; c++) {
         float sum = share[c], low = share[width + c];
         for (int k = 1; k < fold; k++) {
             add(&sum, &low, share[(size_t)k * channels + c]);
@@ -116,8 +118,6 @@ static void fold_share(global const float *share, global float *db, int fold, in
         db[c] = sum + low;
     }
 }
-
-#ifdef TILE
 
 static void add_floatv(global floatv *sum, global floatv *low, floatv term) {
     floatv before = *sum, next = before + term, back = next - before;
@@ -164,7 +164,7 @@ KERNEL void activation_backward_sums(global const float *y, global const float *
     }
     size_t rest = slice == slices - 1 ? rows * channels - long_rows * width : 0;
     for (size_t c = first * VEC; c < min(rest, last * VEC); c++) sums[c] += slope(y, dy, dz, long_rows * width + c);
-    if (slices == 1 && part == pitch) fold_share(shares, db, fold, channels, 0, 1);
+    if (slices == 1 && part == pitch) fold_share(shares, db, fold, channels);
 }
 
 /* One work-item. */
@@ -177,10 +177,32 @@ KERNEL void fold_columns(global float *shares, global float *db, int slices, int
             low[v] += low[2 * s * pitch + v];
         }
     }
-    fold_share(shares, db, fold, channels, 0, 1);
+    fold_share(shares, db, fold, channels);
 }
 
 #else
+
+/* As slope, at TOGETHER places `step` apart. All loads come first: dz may be dy, so a compiler cannot move a load in
+ * front of a store, and an item that waits for each load alone leaves most of a GPU's bandwidth unused. A chain is
+ * limited by its arithmetic. */
+#if LINKS > 0
+#define TOGETHER 1
+#else
+#define TOGETHER 4
+#endif
+ALWAYS_INLINE void slopes(global const float *y, global const float *dy, global float *dz, size_t i, size_t step,
+                          float gradients[TOGETHER]) {
+    UNROLL for (int k = 0; k < TOGETHER; k++) gradients[k] = dy[i + k * step];
+#if ACT != 0 || LINKS > 0
+    float results[TOGETHER];
+    UNROLL for (int k = 0; k < TOGETHER; k++) results[k] = y[i + k * step];
+    UNROLL for (int k = 0; k < TOGETHER; k++) gradients[k] =
+        gradient_before((floatv)(results[k]), (floatv)(gradients[k])).s0;
+#endif
+#ifdef WRITE_DZ
+    UNROLL for (int k = 0; k < TOGETHER; k++) dz[i + k * step] = gradients[k];
+#endif
+}
 
 /* Work-groups of (COLUMNS, ROWS) items: one per slice (dimension 1) and COLUMNS columns. db is made by fold_columns. */
 KERNEL void activation_backward_sums(global const float *y, global const float *dy, global float *dz,
@@ -192,7 +214,14 @@ KERNEL void activation_backward_sums(global const float *y, global const float *
     int c = (int)get_local_id(0), r = (int)get_local_id(1);
     float sum = 0, low = 0;
     if (column < width) {
-        for (row += r; row < end; row += ROWS) add(&sum, &low, slope(y, dy, dz, row * width + column));
+        for (row += r; row + (TOGETHER - 1) * ROWS < end; row += TOGETHER * ROWS) {
+            float gradients[TOGETHER];
+            slopes(y, dy, dz, row * width + column, ROWS * width, gradients);
+            UNROLL for (int k = 0; k < TOGETHER; k++) add(&sum, &low, gradients[k]);
+        }
+#if TOGETHER > 1
+        for (; row < end; row += ROWS) add(&sum, &low, slope(y, dy, dz, row * width + column));
+#endif
         size_t last = long_rows * width + column;
         if (slice == slices - 1 && r == 0 && last < rows * channels) add(&sum, &low, slope(y, dy, dz, last));
     }
@@ -209,20 +238,35 @@ KERNEL void activation_backward_sums(global const float *y, global const float *
     }
 }
 
-/* Work-items by columns of a long row, then by channels: one work-group. */
-KERNEL void fold_columns(global float *shares, global float *db, int slices, int fold, int channels) {
+/* db (channels) from all slices' shares. A work-group makes `columns` channels (a power of two) with GROUP / columns
+ * work-items, its rows, for each: a channel has slices * fold sums, of which row r adds those numbered r, r + rows, and
+ * so on; the rows' sums are then added as a tree. */
+KERNEL void fold_columns(global const float *shares, global float *db, int slices, int fold, int channels, int columns,
+                         local float *shared) {
+    int item = (int)get_local_id(0), row = item / columns, rows = GROUP / columns, sums = slices * fold;
+    int channel = (int)get_group_id(0) * columns + item % columns;
     size_t width = (size_t)fold * channels;
-    for (size_t c = get_global_id(0); c < width; c += get_global_size(0)) {
-        float sum = shares[c], low = shares[width + c];
-        for (size_t s = 1; s < slices; s++) {
-            add(&sum, &low, shares[2 * s * width + c]);
-            low += shares[(2 * s + 1) * width + c];
+    local float *lows = shared + GROUP;
+    float sum = 0, low = 0;
+    if (channel < channels) {
+        _Pragma("unroll 4") for (int i = row; i < sums; i += rows) {
+            size_t at = i / fold * 2 * width + i % fold * channels + channel;
+            add(&sum, &low, shares[at]);
+            low += shares[at + width];
         }
-        shares[c] = sum;
-        shares[width + c] = low;
     }
-    barrier(CLK_GLOBAL_MEM_FENCE);
-    fold_share(shares, db, fold, channels, (int)get_global_id(0), (int)get_global_size(0));
+    shared[item] = sum;
+    lows[item] = low;
+    for (int step = GROUP / 2; step >= columns; step /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < step) {
+            add(&sum, &low, shared[item + step]);
+            low += lows[item + step];
+            shared[item] = sum;
+            lows[item] = low;
+        }
+    }
+    if (row == 0 && channel < channels) db[channel] = sum + low;
 }
 
 #endif

@@ -140,34 +140,50 @@ ALWAYS_INLINE void store_one(global float *p, float v) { *p = v; }
 #define store_c store_floats
 #endif
 
-/* y (rows, COLUMNS) = act(the sum of the slices, in order, + bias). An item takes C_WIDTH numbers. */
+/* y (rows, COLUMNS) = act(the slices' sum + bias). A work-group makes `across` times C_WIDTH neighbours (a power of
+ * two) with as many work-items, its rows, for each as it has: row r adds the slices numbered r, r + rows, and so on;
+ * the rows' sums are then added as a tree. */
 #if !defined(OUTER) && SLICES > 1
 #ifdef C_HALF
 #define Y_NUMBER half
 #else
 #define Y_NUMBER float
 #endif
+ALWAYS_INLINE void store_y(global Y_NUMBER *y, float4 v) {
+#if defined(C_HALF) && C_WIDTH == 4
+    vstorea_half4(v, 0, y);
+#elif defined(C_HALF) && C_WIDTH == 2
+    vstorea_half2(v.xy, 0, y);
+#elif defined(C_HALF)
+    vstore_half(v.x, 0, y);
+#elif C_WIDTH == 4
+    *(global float4 *)y = v;
+#elif C_WIDTH == 2
+    *(global float2 *)y = v.xy;
+#else
+    *y = v.x;
+#endif
+}
 kernel void product_join(global const float *restrict from, global const float *restrict bias,
-                         global Y_NUMBER *restrict y, int count) {
-    size_t numbers = (size_t)count * ROWS_PER_EXAMPLE * PIXELS * COLUMNS, i = get_global_id(0) * C_WIDTH;
-    if (i >= numbers) return;
-    float4 sum = fetch(from + i, C_WIDTH);
-    for (int s = 1; s < SLICES; s++) sum += fetch(from + (size_t)s * numbers + i, C_WIDTH);
+                         global Y_NUMBER *restrict y, int count, int across, local float4 *shared) {
+    int item = (int)get_local_id(0), items = (int)get_local_size(0), rows = items / across, row = item / across;
+    size_t numbers = (size_t)count * ROWS_PER_EXAMPLE * PIXELS * COLUMNS;
+    size_t i = (get_group_id(0) * across + item % across) * C_WIDTH;
+    float4 sum = 0;
+    if (i < numbers) {
+        _Pragma("unroll 4") for (int s = row; s < SLICES; s += rows) {
+            sum += fetch(from + (size_t)s * numbers + i, C_WIDTH);
+        }
+    }
+    shared[item] = sum;
+    for (int step = items / 2; step >= across; step /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < step) shared[item] = sum += shared[item + step];
+    }
+    if (row > 0 || i >= numbers) return;
 #ifdef BIAS
     sum += fetch(bias + i % COLUMNS, C_WIDTH);
 #endif
-    sum = ACTIVATE(float4, sum);
-#ifdef C_HALF
-    vstore_half(sum.x, 0, y + i);
-    if (C_WIDTH >= 2) vstore_half(sum.y, 1, y + i);
-    if (C_WIDTH == 4) vstore_half(sum.z, 2, y + i);
-    if (C_WIDTH == 4) vstore_half(sum.w, 3, y + i);
-#elif C_WIDTH == 4
-    *(global float4 *)(y + i) = sum;
-#elif C_WIDTH == 2
-    *(global float2 *)(y + i) = sum.xy;
-#else
-    y[i] = sum.x;
-#endif
+    store_y(y + i, ACTIVATE(float4, sum));
 }
 #endif

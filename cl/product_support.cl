@@ -39,7 +39,7 @@ TILE_KERNEL void product_pad(global const float *from, global float *to, int in_
 }
 
 /* to (floats, or TO_HALF: halves) = the sum of as many arrays as there are slices, in order. A work-item takes `share`
- * numbers. */
+ * numbers. For tiles. */
 #ifdef TO_HALF
 #define TO_NUMBER half
 #define STOREV_SUM(value, pointer) CLQ_JOIN(vstore_half, VEC)(value, 0, pointer)
@@ -62,6 +62,40 @@ kernel void product_reduce(global const float *from, global TO_NUMBER *to, int f
         STORE_SUM(sum, to + i);
     }
 }
+
+/* The same by work-groups. A column is WIDE neighbouring floats; WIDE divides the floats. A work-group makes `across`
+ * columns (a power of two) with as many work-items, its rows, for each as it has: row r adds the slices numbered r,
+ * r + rows, and so on; the rows' sums are then added as a tree. */
+#ifdef WIDE
+#if WIDE == 1
+typedef float floats_wide;
+#define STORE_WIDE(value, pointer) STORE_SUM(value, pointer)
+#else
+typedef CLQ_JOIN(float, WIDE) floats_wide;
+#ifdef TO_HALF
+#define STORE_WIDE(value, pointer) CLQ_JOIN(vstorea_half, WIDE)(value, 0, pointer)
+#else
+#define STORE_WIDE(value, pointer) (*(global floats_wide *)(pointer) = (value))
+#endif
+#endif
+kernel void product_reduce_rows(global const float *from, global TO_NUMBER *to, int floats, int slices, int across,
+                                local floats_wide *shared) {
+    int item = (int)get_local_id(0), items = (int)get_local_size(0), rows = items / across, columns = floats / WIDE;
+    int column = (int)get_group_id(0) * across + item % across, row = item / across;
+    floats_wide sum = 0;
+    if (column < columns) {
+        _Pragma("unroll 4") for (int s = row; s < slices; s += rows) {
+            sum += ((global const floats_wide *)from)[(size_t)s * columns + column];
+        }
+    }
+    shared[item] = sum;
+    for (int step = items / 2; step >= across; step /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < step) shared[item] = sum += shared[item + step];
+    }
+    if (row == 0 && column < columns) STORE_WIDE(sum, to + (size_t)column * WIDE);
+}
+#endif
 
 /* c (rows, columns) = act(c + bias), in place, for products of others. (items of a row, rows) */
 kernel void product_finish(global float *c, global const float *bias, int columns, int has_bias) {

@@ -87,6 +87,7 @@ typedef struct clq_plan_config {
     clq_fusion fusion;
     const clq_answers *answers; /* the list's own, or NULL; borrowed by clq_plan_create */
     bool joined;                /* as of clq_list_set_joined */
+    bool unbound;               /* for reading alone: no kernel is built, and running it fails with STATE */
 } clq_plan_config;
 
 /* The launch list's parts, in order. */

@@ -137,7 +137,7 @@ clq_status clq_plan_create(const clq_model *model, clq_device *device, const clq
     CLQ_TRY_OR(fail, status, clq_plan_emit(plan));
     CLQ_TRY_OR(fail, status, clq_placement_create(plan->list, &plan->placement));
     clq_list_set_joined(plan->list, config->joined);
-    CLQ_TRY_OR(fail, status, clq_list_bind(plan->list));
+    if (!config->unbound) CLQ_TRY_OR(fail, status, clq_list_bind(plan->list));
     *out = plan;
     return CLQ_OK;
 fail:

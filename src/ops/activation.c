@@ -100,11 +100,18 @@ static void backward_flat(clq_list *list, const clq_chain *chain, clq_activation
 
 /* ---- with column sums ---- */
 
+enum {
+    SUM_ITEMS_PER_UNIT = 1024, /* work-items that hide the latency of a compute unit's memory, four loads each */
+    SUM_ROWS_LEAST = 4,        /* of an item: as many as it loads together */
+    FOLD_COLUMNS_MOST = 8 /* channels of a work-group that folds: neighbours fill a memory transaction of 32 bytes */
+};
+
 typedef struct column_cut {
     clq_cut cut;
     size_t fold;          /* rows that make one long row */
     size_t columns, rows; /* of a work-group */
     size_t column_groups, slices;
+    size_t fold_columns; /* channels of a work-group that folds; local kernels */
 } column_cut;
 
 static size_t greatest_divisor(size_t a, size_t b) {
@@ -118,12 +125,13 @@ static size_t greatest_divisor(size_t a, size_t b) {
 
 static column_cut cut_columns(const clq_list *list, size_t elements, size_t channels, double bytes) {
     double capacity = clq_list_capacity(list);
-    column_cut c = {.cut = clq_cut_make(list, bytes * capacity, (double)elements * capacity / 4, 256)};
+    column_cut c = {.cut = clq_cut_make(list, bytes * capacity, (double)elements * capacity / 4, 256),
+                    .fold_columns = 1};
+    size_t rows = elements / channels * clq_list_capacity(list);
     if (c.cut.tile) { /* a long row is whole vectors; slices are long enough to be worth their sums */
         c.fold = c.cut.lanes / greatest_divisor(c.cut.lanes, channels);
         c.columns = c.rows = 1;
-        size_t vectors = c.fold * channels / c.cut.lanes,
-               long_rows = elements / channels * clq_list_capacity(list) / c.fold;
+        size_t vectors = c.fold * channels / c.cut.lanes, long_rows = rows / c.fold;
         c.slices = CLQ_MAX(CLQ_MIN(long_rows / 64, c.cut.groups), (size_t)1);
         c.column_groups = CLQ_MAX(CLQ_MIN(vectors / 4, c.cut.groups / c.slices), (size_t)1);
     } else { /* a long row has at least one column for each item side by side */
@@ -131,22 +139,34 @@ static column_cut cut_columns(const clq_list *list, size_t elements, size_t chan
         c.rows = c.cut.group / c.columns;
         c.fold = clq_ceil_div(c.columns, channels);
         c.column_groups = clq_ceil_div(c.fold * channels, c.columns);
-        c.slices = CLQ_MAX(c.cut.groups / c.column_groups, (size_t)1);
+        size_t units = CLQ_MAX(clq_device_get_info(clq_list_device(list))->compute_units, 1u);
+        size_t groups = units * SUM_ITEMS_PER_UNIT / c.cut.group; /* more slices would only make the fold longer */
+        size_t most = rows / c.fold / (SUM_ROWS_LEAST * c.rows);
+        c.slices = CLQ_MAX(CLQ_MIN(groups / c.column_groups, most), (size_t)1);
+        while (c.fold_columns < CLQ_MIN((size_t)FOLD_COLUMNS_MOST, CLQ_MIN(channels, c.cut.group))) c.fold_columns *= 2;
     }
     return c;
 }
 
-/* Adds the slices' sums up into db. A tile kernel with one work-item has done so. */
+/* Adds the slices' sums up into db. A tile kernel with one work-item has done so. Work-groups share the channels; a
+ * tile adds to the first slice's sums. */
 static void fold_columns(clq_list *list, const column_cut *c, const char *options, size_t channels, clq_value shares,
                          clq_value db) {
     double numbers = (double)(2 * c->slices * c->fold * channels);
     clq_launch_begin(list, "bias gradient", "activation", options, "fold_columns");
-    clq_launch_value(list, shares, CLQ_READS_WRITES);
+    clq_launch_value(list, shares, c->cut.tile ? CLQ_READS_WRITES : CLQ_READS);
     clq_launch_value(list, db, CLQ_WRITES);
     clq_launch_int(list, clq_cut_int(c->slices));
     clq_launch_int(list, clq_cut_int(c->fold));
     clq_launch_int(list, clq_cut_int(channels));
-    clq_cut_work_one(list, &c->cut);
+    if (c->cut.tile) {
+        clq_cut_work_one(list, &c->cut);
+    } else {
+        size_t groups = clq_ceil_div(channels, c->fold_columns), group = c->cut.group;
+        clq_launch_int(list, clq_cut_int(c->fold_columns));
+        clq_launch_local(list, 2 * group * sizeof(float));
+        clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
+    }
     clq_launch_cost(list, numbers * 6, 0, numbers * sizeof(float), 0);
 }
 

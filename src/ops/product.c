@@ -198,18 +198,56 @@ clq_value clq_product_partial(clq_list *list, const clq_outer_product *p, size_t
     return clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", slices * floats * sizeof(float), 0);
 }
 
-void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices) {
-    if (slices == 1) return;
-    size_t floats = clq_patches_depth(&p->patches) * p->columns, vector = clq_device_vector(clq_list_device(list));
-    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
-    size_t group = tile ? 1 : 64, share = tile ? 32 * vector : vector;
-    bool half = p->halves & CLQ_HALF_C;
-    clq_launch_begin(list, "reduce", "product_support", half ? "-DTO_HALF" : "", "product_reduce");
+clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size_t slices) {
+    enum {
+        GROUP = 64,
+        ROWS_MOST = 64,
+        SLICES_LEAST = 4,     /* of an item */
+        COLUMNS_LEAST = 4,    /* of a work-group: neighbours fill a memory transaction; but */
+        GROUPS_LEAST = 32,    /* one work-group alone takes no large part of a long sum */
+        ITEMS_PER_UNIT = 512, /* work-items that hide the latency of a compute unit's memory */
+    };
+    const clq_device_info *info = clq_device_get_info(clq_list_device(list));
+    size_t places = CLQ_MAX(info->compute_units, 1u) * (size_t)ITEMS_PER_UNIT;
+    size_t rows_most = CLQ_MIN(CLQ_MIN(slices / SLICES_LEAST, info->max_work_group), (size_t)ROWS_MOST);
+    clq_reduce_cut c = {.rows = 1};
+    while (2 * c.rows <= rows_most && columns * c.rows < places) c.rows *= 2;
+    c.across = CLQ_MAX(GROUP / c.rows, (size_t)COLUMNS_LEAST);
+    while (c.across > 1 &&
+           (c.across * c.rows > info->max_work_group || (c.rows > 1 && clq_ceil_div(columns, c.across) < GROUPS_LEAST)))
+        c.across /= 2;
+    return c;
+}
+
+static void begin_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices,
+                         const char *options, const char *function) {
+    size_t floats = clq_patches_depth(&p->patches) * p->columns;
+    clq_launch_begin(list, "reduce", "product_support", options, function);
     clq_launch_value(list, partial, CLQ_READS);
     clq_launch_value(list, p->dw, CLQ_WRITES);
     clq_launch_int(list, (int)floats);
     clq_launch_int(list, (int)slices);
-    clq_launch_int(list, (int)share);
-    clq_launch_work(list, 1, (size_t[]){clq_round_up(clq_ceil_div(floats, share), group)}, (size_t[]){group}, -1, 0, 0);
+}
+
+void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices) {
+    if (slices == 1) return;
+    size_t floats = clq_patches_depth(&p->patches) * p->columns;
+    const char *half = p->halves & CLQ_HALF_C ? "-DTO_HALF" : "";
+    if (clq_list_family(list) == CLQ_FAMILY_TILE) {
+        size_t share = 32 * clq_device_vector(clq_list_device(list));
+        begin_reduce(list, p, partial, slices, half, "product_reduce");
+        clq_launch_int(list, (int)share);
+        clq_launch_work(list, 1, (size_t[]){clq_ceil_div(floats, share)}, (size_t[]){1}, -1, 0, 0);
+    } else {
+        size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
+        clq_reduce_cut c = clq_product_cut_reduce(list, floats / wide, slices);
+        size_t group = c.across * c.rows, groups = clq_ceil_div(floats / wide, c.across);
+        char options[32];
+        (void)snprintf(options, sizeof options, "-DWIDE=%zu %s", wide, half);
+        begin_reduce(list, p, partial, slices, options, "product_reduce_rows");
+        clq_launch_int(list, (int)c.across);
+        clq_launch_local(list, group * wide * sizeof(float));
+        clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
+    }
     clq_launch_cost(list, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float), 0);
 }

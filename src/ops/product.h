@@ -81,7 +81,14 @@ size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t col
                           size_t terms_least);
 /* Where slices leave their sums: dw itself where there is one. */
 clq_value clq_product_partial(clq_list *list, const clq_outer_product *p, size_t slices);
-/* dw = the slices' sum, in order. */
+/* How a device with work-groups adds up the slices of so many columns, which are some neighbouring floats each: a
+ * work-group makes `across` columns with `rows` items for each of them, whose sums are added as a tree. Both are powers
+ * of two. */
+typedef struct clq_reduce_cut {
+    size_t across, rows;
+} clq_reduce_cut;
+clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size_t slices);
+/* dw = the slices' sum: in order where tile, else as the cut has it. */
 void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices);
 
 #endif

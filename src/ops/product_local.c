@@ -14,7 +14,7 @@ enum {
     PAD = 4,           /* words behind a row in local memory */
     UNIT_PAD = 8,      /* with which the words that a unit's sub-group reads at a time lie in as many banks */
     LONG_SUM = 1024,   /* is put aside in C after so many terms */
-    TERMS_LEAST = 128, /* of a slice: adding it up later costs about a tenth of it */
+    TERMS_LEAST = 64,  /* of a slice: adding it up later costs about a fifth of it */
     TERMS_BEFORE = 64, /* what starting and ending a block costs, as terms of its sum */
     SMALLEST = 8,      /* of the blocks below: any device takes it */
     PARTIAL_BYTES_MOST = 32 << 20
@@ -173,7 +173,9 @@ static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent
     return SMALLEST; /* is tried when it runs: there is no other */
 }
 
-bool clq_product_is_fast(const clq_list *list, unsigned halves, const clq_local_extent *e) {
+/* Whether units make a product that are several times as fast as whatever multiplies floats, as precision or halves let
+ * them. */
+static bool is_made_fast(const clq_list *list, unsigned halves, const clq_local_extent *e) {
     clq_local_terms terms = {halves, clq_list_precision(list)};
     return is_fast(&terms) && is_unit(blocks[by_rule(clq_list_device(list), &terms, e)].way);
 }
@@ -182,7 +184,7 @@ double clq_product_rows_local_time(const clq_list *list, const clq_rows_product 
     double times[CLQ_LOCAL_BLOCKS];
     clq_local_terms terms = {p->halves, CLQ_MATMUL_HIGHEST};
     extent e = clq_local_extent_of_rows(list, p);
-    if (clq_product_is_fast(list, p->halves, &e)) return 0;
+    if (is_made_fast(list, p->halves, &e)) return 0;
     return times_of(clq_list_device(list), CLQ_LOCAL_ITEMS, &terms, &e, times);
 }
 
@@ -296,16 +298,18 @@ static void make_options(const clq_list *list, const clq_patches *p, size_t colu
 /* y = act(the slices' sum + bias). */
 static void join(clq_list *list, const clq_rows_product *p, const char *file, const char *options, clq_value partial,
                  size_t slices) {
-    enum { GROUP = 64 };
-    size_t most = clq_device_get_info(clq_list_device(list))->max_work_group;
-    size_t group = CLQ_MIN((size_t)GROUP, most), wide = p->columns % 4 == 0 ? 4 : p->columns % 2 == 0 ? 2 : 1;
+    size_t wide = p->columns % 4 == 0 ? 4 : p->columns % 2 == 0 ? 2 : 1;
     size_t floats = pixels_of(&p->patches) * p->columns;
+    clq_reduce_cut c = clq_product_cut_reduce(list, floats / wide * clq_list_capacity(list), slices);
+    size_t group = c.across * c.rows;
     clq_launch_begin(list, "join", file, options, "product_join");
     clq_launch_value(list, partial, CLQ_READS);
     clq_launch_value(list, p->b, CLQ_READS);
     clq_launch_value(list, p->y, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){group}, 0, floats / wide, group);
+    clq_launch_int(list, (int)c.across);
+    clq_launch_local(list, group * 4 * sizeof(float));
+    clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){group}, 0, floats / wide, c.across);
     clq_launch_cost(list, 0, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float));
 }
 

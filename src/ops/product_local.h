@@ -46,10 +46,8 @@ bool clq_local_block_fits(const clq_device *device, const clq_local_block *block
  * others. Not cheap the first time. terms: a clq_local_terms. */
 bool clq_local_block_works(clq_device *device, size_t index, const void *terms);
 
-/* Whether units make a product that are several times as fast as whatever multiplies floats, as precision or halves let
- * them. */
-bool clq_product_is_fast(const clq_list *list, unsigned halves, const clq_local_extent *e);
-/* How long such a product is reckoned to take in the best block (clq_local_time); 0 where it is fast. */
+/* How long such a product is reckoned to take in the best block (clq_local_time); 0 where units make it that are
+ * several times as fast as whatever multiplies floats, as precision or halves let them. */
 double clq_product_rows_local_time(const clq_list *list, const clq_rows_product *p);
 
 #endif

@@ -29,6 +29,15 @@ static inline int disguise_as_gpus(const char *names_begin) {
     return names_begin ? setenv("CLQ_TEST_GPU", names_begin, 1) : unsetenv("CLQ_TEST_GPU");
 }
 
+/* What they seem to be made of: compute units, items of a work-group, bytes of local memory. */
+static inline int disguise_size(const char *units, const char *group, const char *local_bytes) {
+    if (setenv("CLQ_TEST_GPU_UNITS", units, 1) != 0 || setenv("CLQ_TEST_GPU_GROUP", group, 1) != 0) return -1;
+    return setenv("CLQ_TEST_GPU_LOCAL", local_bytes, 1);
+}
+
+/* Whose they seem to be: the name of their platform. */
+static inline int disguise_platform(const char *name) { return setenv("CLQ_TEST_GPU_PLATFORM", name, 1); }
+
 /* Extensions that they seem to have besides their own. */
 static inline int disguise_extensions(const char *names) { return setenv("CLQ_TEST_EXTENSIONS", names, 1); }
 

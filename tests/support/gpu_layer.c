@@ -1,7 +1,8 @@
 /* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices whose names begin with CLQ_TEST_GPU look like
- * small GPUs, with work-groups of up to 64 items and, besides their own, the extensions of CLQ_TEST_EXTENSIONS. Their
- * compilers leave CLQ_TEST_FLAW, a piece of text, out of every program, where it is set; it is looked up for each
- * program.
+ * GPUs, small ones unless CLQ_TEST_GPU_GROUP (items of a work-group), CLQ_TEST_GPU_UNITS (compute units) and
+ * CLQ_TEST_GPU_LOCAL (bytes of local memory) say otherwise, with the extensions of CLQ_TEST_EXTENSIONS besides their
+ * own. Their platform's name is CLQ_TEST_GPU_PLATFORM, where it is set. Their compilers leave CLQ_TEST_FLAW, a piece of
+ * text, out of every program, where it is set; it is looked up for each program.
  *
  * The next three hold a word for each device, in the order in which devices were listed; "-", or none, leaves a device
  * as it is:
@@ -104,6 +105,12 @@ static bool tell_address(cl_device_id device, cl_device_info what, size_t bytes,
 
 /* ---- what they are ---- */
 
+/* 0 where the variable is not set. */
+static size_t number_of(const char *variable) {
+    const char *text = getenv(variable);
+    return text ? strtoul(text, NULL, 10) : 0;
+}
+
 /* A text of the driver's and, behind it, more. */
 static cl_int tell_text(cl_device_id device, cl_device_info what, const char *more, size_t bytes, char *out,
                         size_t *needed) {
@@ -135,8 +142,19 @@ static cl_int CL_API_CALL disguised_clGetDeviceInfo(cl_device_id device, cl_devi
     error = driver.clGetDeviceInfo(device, what, bytes, out, needed);
     if (error != CL_SUCCESS || !out || !is_disguised(device)) return error;
     if (what == CL_DEVICE_TYPE) memcpy(out, &(cl_device_type){CL_DEVICE_TYPE_GPU}, sizeof(cl_device_type));
-    if (what == CL_DEVICE_MAX_WORK_GROUP_SIZE) memcpy(out, &(size_t){GROUP_MOST}, sizeof(size_t));
+    size_t group = number_of("CLQ_TEST_GPU_GROUP"), units = number_of("CLQ_TEST_GPU_UNITS"),
+           local = number_of("CLQ_TEST_GPU_LOCAL");
+    if (what == CL_DEVICE_MAX_WORK_GROUP_SIZE) memcpy(out, &(size_t){group ? group : GROUP_MOST}, sizeof(size_t));
+    if (what == CL_DEVICE_MAX_COMPUTE_UNITS && units) memcpy(out, &(cl_uint){(cl_uint)units}, sizeof(cl_uint));
+    if (what == CL_DEVICE_LOCAL_MEM_SIZE && local) memcpy(out, &(cl_ulong){local}, sizeof(cl_ulong));
     return error;
+}
+
+static cl_int CL_API_CALL disguised_clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t bytes,
+                                                      void *out, size_t *needed) {
+    const char *name = getenv("CLQ_TEST_GPU_PLATFORM");
+    if (what != CL_PLATFORM_NAME || !name) return driver.clGetPlatformInfo(platform, what, bytes, out, needed);
+    return tell(name, strlen(name) + 1, bytes, out, needed);
 }
 
 /* Blanks stand where the text was. */
@@ -183,5 +201,6 @@ static cl_int CL_API_CALL slow_clEnqueueNDRangeKernel(cl_command_queue queue, cl
 static void override_calls(void) {
     layer.clEnqueueNDRangeKernel = slow_clEnqueueNDRangeKernel;
     layer.clGetDeviceInfo = disguised_clGetDeviceInfo;
+    layer.clGetPlatformInfo = disguised_clGetPlatformInfo;
     layer.clCreateProgramWithSource = flawed_clCreateProgramWithSource;
 }

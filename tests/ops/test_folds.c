@@ -1,0 +1,143 @@
+/* The last stages of sums that work-groups make in slices, alone: any number of slices, on every device. That plans use
+ * them, and share them among work-groups, is tested by interop/balance. */
+#include "support/ops_rig.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { GROUP = 256 };
+
+/* ---- column sums: shares (slices, 2, fold * channels) to db (channels) ---- */
+
+typedef struct fold {
+    size_t slices, fold, channels, columns; /* columns: of a work-group */
+} fold;
+
+/* Sums of one sign, and what they rounded off. */
+static void check_fold(rig *r, const fold *f) {
+    clq_random random = clq_random_start(51, f->slices * 64 + f->fold);
+    size_t width = f->fold * f->channels, n = 2 * f->slices * width, groups = clq_ceil_div(f->channels, f->columns);
+    float *shares, *db = rig_alloc(f->channels, sizeof *db), *again = rig_alloc(f->channels, sizeof *db);
+    double *shares64, *want = rig_alloc(f->channels, sizeof *want);
+    rig_numbers(&random, n, 0.5, 1, &shares, &shares64);
+    for (size_t i = 0; i < n; i++) {
+        bool low = i / width % 2;
+        if (low) shares64[i] = (double)(shares[i] *= 0x1p-24f);
+        want[i % width % f->channels] += shares64[i];
+    }
+    rig_begin(r, 1);
+    clq_value from = rig_value(r, "shares", n * sizeof *shares, 0), to = rig_value(r, "db", f->channels * 4, 0);
+    clq_launch_begin(r->list, "fold", "activation", "-DGROUP=256 -DACT=0 -DCOLUMNS=32 -DROWS=8", "fold_columns");
+    clq_launch_value(r->list, from, CLQ_READS);
+    clq_launch_value(r->list, to, CLQ_WRITES);
+    clq_launch_int(r->list, (int)f->slices);
+    clq_launch_int(r->list, (int)f->fold);
+    clq_launch_int(r->list, (int)f->channels);
+    clq_launch_int(r->list, (int)f->columns);
+    clq_launch_local(r->list, 2 * GROUP * sizeof(float));
+    clq_launch_work(r->list, 1, (size_t[]){groups * GROUP}, (size_t[]){GROUP}, -1, 0, 0);
+    rig_bind(r);
+    rig_fill(r, from, shares, n * sizeof *shares);
+    rig_run(r, 1);
+    rig_read(r, to, db, f->channels * sizeof *db);
+    rig_run(r, 1);
+    rig_read(r, to, again, f->channels * sizeof *db);
+    rig_check_close(r, "db", db, want, f->channels, 1.2e-7, 0); /* rounded once: compensated sums */
+    assert_memory_equal(db, again, f->channels * sizeof *db);
+    rig_end(r);
+    void *const all[] = {shares, shares64, db, again, want};
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
+}
+
+/* The rows of a work-group are 256 / columns: one slice, primes, a row's number of slices and one beside it, thousands.
+ */
+static void check_folds(rig *r) {
+    static const fold folds[] = {
+        {1, 1, 32, 8},   {1, 32, 1, 1},   {2, 11, 3, 4},    {3, 1, 33, 8},    {13, 1, 8, 8},   {31, 1, 32, 8},
+        {32, 1, 33, 8},  {33, 1, 32, 8},  {255, 1, 1, 1},   {256, 1, 2, 2},   {257, 16, 2, 2}, {509, 1, 64, 8},
+        {1056, 3, 5, 8}, {2112, 1, 8, 8}, {2113, 4, 10, 8}, {5003, 1, 32, 8}, {4, 1, 1009, 8},
+    };
+    if (r->family != CLQ_FAMILY_LOCAL) return;
+    for (size_t i = 0; i < CLQ_COUNT_OF(folds); i++)
+        if (rig_affords(r, 2 * folds[i].slices * folds[i].fold * folds[i].channels)) check_fold(r, &folds[i]);
+}
+
+/* ---- products: slices (slices, floats) to their sum ---- */
+
+typedef struct reduce {
+    size_t slices, floats, wide, across, rows; /* across, rows: columns of a work-group, and items for each */
+    bool half;
+} reduce;
+
+static float half_at(const float *numbers, size_t i) {
+    uint16_t half;
+    memcpy(&half, (const char *)numbers + i * sizeof half, sizeof half);
+    return clq_half_to_float(half);
+}
+
+static void check_reduce(rig *r, const reduce *d) {
+    clq_random random = clq_random_start(52, d->slices * 1009 + d->floats);
+    size_t n = d->slices * d->floats, group = d->across * d->rows, bytes = d->floats * (d->half ? 2 : 4);
+    size_t groups = clq_ceil_div(d->floats / d->wide, d->across);
+    float *from, *got = rig_alloc(d->floats, sizeof *got);
+    double *from64, *want = rig_alloc(d->floats, sizeof *want);
+    char options[64];
+    rig_numbers(&random, n, -1, 1, &from, &from64);
+    for (size_t i = 0; i < n; i++) want[i % d->floats] += from64[i];
+    (void)snprintf(options, sizeof options, "-DWIDE=%zu %s", d->wide, d->half ? "-DTO_HALF" : "");
+    rig_begin(r, 1);
+    clq_value slices = rig_value(r, "slices", n * sizeof *from, 0), to = rig_value(r, "sum", bytes, 0);
+    clq_launch_begin(r->list, "reduce", "product_support", options, "product_reduce_rows");
+    clq_launch_value(r->list, slices, CLQ_READS);
+    clq_launch_value(r->list, to, CLQ_WRITES);
+    clq_launch_int(r->list, (int)d->floats);
+    clq_launch_int(r->list, (int)d->slices);
+    clq_launch_int(r->list, (int)d->across);
+    clq_launch_local(r->list, group * d->wide * sizeof(float));
+    clq_launch_work(r->list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
+    rig_bind(r);
+    rig_fill(r, slices, from, n * sizeof *from);
+    rig_run(r, 1);
+    rig_read(r, to, got, bytes);
+    for (size_t i = d->half ? d->floats : 0; i-- > 0;) got[i] = half_at(got, i); /* from behind: in place */
+    double most = sqrt((double)d->slices);
+    rig_check_close(r, "sum", got, want, d->floats, d->half ? 5e-4 : 0, 2e-7 * most * (1 + log2((double)d->slices)));
+    rig_end(r);
+    void *const all[] = {from, from64, got, want};
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
+}
+
+static void check_reduces(rig *r) {
+    static const reduce reduces[] = {
+        {1, 4, 4, 64, 1, false},     {2, 288, 4, 64, 1, false},   {3, 6, 2, 32, 2, false},
+        {7, 45, 1, 16, 4, false},    {8, 1, 1, 8, 8, false},      {15, 72, 4, 4, 16, false},
+        {16, 50, 2, 4, 16, false},   {17, 36, 4, 4, 16, false},   {63, 12, 4, 2, 64, false},
+        {64, 150, 2, 4, 64, false},  {65, 28, 4, 1, 64, false},   {338, 288, 4, 2, 64, false},
+        {1009, 30, 2, 1, 64, false}, {4099, 20, 4, 4, 64, false}, {5, 24, 4, 2, 4, true},
+        {9, 10, 2, 4, 2, true},      {3, 7, 1, 4, 1, true},
+    };
+    if (r->family != CLQ_FAMILY_LOCAL) return;
+    for (size_t i = 0; i < CLQ_COUNT_OF(reduces); i++)
+        if (rig_affords(r, reduces[i].slices * reduces[i].floats)) check_reduce(r, &reduces[i]);
+}
+
+static void columns_match_reference(void **state) {
+    (void)state;
+    rig_each(check_folds);
+}
+
+static void products_match_reference(void **state) {
+    (void)state;
+    rig_each(check_reduces);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_match_reference),
+                                       cmocka_unit_test(products_match_reference)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
