@@ -17,8 +17,18 @@
 #endif
 
 typedef CLQ_JOIN(WORK, WIDTH) work_v;
+#if HALF == 1 /* of which there are no vectors everywhere, nor a size */
+#define ELEMENTS_BYTES (WIDTH * 2)
+#else
+typedef CLQ_JOIN(ELEMENT, WIDTH) elements;
+#define ELEMENTS_BYTES sizeof(elements)
+#endif
 
+/* LOADS and STORES take vectors from any element on; the _ALIGNED ones take whole vectors, one instruction each where
+ * GPUs' compilers make WIDTH of the others. */
 #if HALF == 1
+#define LOADS_ALIGNED(i, p) CLQ_JOIN(vloada_half, WIDTH)(i, p)
+#define STORES_ALIGNED(v, i, p) CLQ_JOIN(CLQ_JOIN(vstorea_half, WIDTH), _rte)(v, i, p)
 #define LOADS(i, p) CLQ_JOIN(vload_half, WIDTH)(i, p)
 #define STORES(v, i, p) CLQ_JOIN(CLQ_JOIN(vstore_half, WIDTH), _rte)(v, i, p)
 #define LOAD(i, p) vload_half(i, p)
@@ -35,11 +45,16 @@ typedef CLQ_JOIN(uint, WIDTH) bits_v;
 DEFINE_TO_BF16(to_bf16s, bits_v, work_v, CLQ_JOIN(as_uint, WIDTH), CLQ_JOIN(convert_ushort, WIDTH),
                CLQ_JOIN(ushort, WIDTH))
 DEFINE_TO_BF16(to_bf16, uint, float, as_uint, convert_ushort, ushort)
-#define LOADS(i, p) CLQ_JOIN(as_float, WIDTH)(CLQ_JOIN(convert_uint, WIDTH)(CLQ_JOIN(vload, WIDTH)(i, p)) << 16)
+#define FROM_BF16S(v) CLQ_JOIN(as_float, WIDTH)(CLQ_JOIN(convert_uint, WIDTH)(v) << 16)
+#define LOADS_ALIGNED(i, p) FROM_BF16S(((global const elements *)(p))[i])
+#define STORES_ALIGNED(v, i, p) (((global elements *)(p))[i] = to_bf16s(v))
+#define LOADS(i, p) FROM_BF16S(CLQ_JOIN(vload, WIDTH)(i, p))
 #define STORES(v, i, p) CLQ_JOIN(vstore, WIDTH)(to_bf16s(v), i, p)
 #define LOAD(i, p) as_float((uint)(p)[i] << 16)
 #define STORE(v, i, p) ((p)[i] = to_bf16(v))
 #else
+#define LOADS_ALIGNED(i, p) (((global const elements *)(p))[i])
+#define STORES_ALIGNED(v, i, p) (((global elements *)(p))[i] = (v))
 #define LOADS(i, p) CLQ_JOIN(vload, WIDTH)(i, p)
 #define STORES(v, i, p) CLQ_JOIN(vstore, WIDTH)(v, i, p)
 #define LOAD(i, p) ((p)[i])
@@ -88,6 +103,17 @@ kernel void comm_combine(global ELEMENT *to_memory, ulong to_at, global const EL
     ulong first = min(vectors, item * share), last = min(vectors, first + share), stride = 1;
 #else
     ulong first = item, last = vectors, stride = items;
+#endif
+#ifndef TILE
+    /* Callers' memory may begin anywhere; chunks of an all-reduce begin at whole vectors. */
+    if ((((size_t)to | (size_t)operand | (size_t)received) & (ELEMENTS_BYTES - 1)) == 0) {
+        for (ulong i = first; i < last; i += stride) {
+            work_v a = LOADS_ALIGNED(i, operand), b = LOADS_ALIGNED(i, received), v = COMBINES(a, b);
+            if (average) v = AVERAGES(v);
+            STORES_ALIGNED(v, i, to);
+        }
+        first = last;
+    }
 #endif
     for (ulong i = first; i < last; i += stride) {
         work_v a = LOADS(i, operand), b = LOADS(i, received), v = COMBINES(a, b);

@@ -53,8 +53,8 @@ ALWAYS_INLINE float4 fetch(global const float *p, int width) {
     return (float4)(*p, 0, 0, 0);
 }
 ALWAYS_INLINE float4 fetch_half(global const half *p, int width) {
-    if (width == 4) return vload_half4(0, p);
-    if (width == 2) return (float4)(vload_half2(0, p), 0, 0);
+    if (width == 4) return vloada_half4(0, p);
+    if (width == 2) return (float4)(vloada_half2(0, p), 0, 0);
     return (float4)(vload_half(0, p), 0, 0, 0);
 }
 

@@ -155,10 +155,16 @@ static float my_squares(global const float *x, int vectors, int tail, size_t ite
     return sum - low;
 }
 #else
+/* ALIGNED: x begins at a whole vector. */
+#ifdef ALIGNED
+#define LOAD_SQUARED LOADV_ALIGNED
+#else
+#define LOAD_SQUARED LOADV
+#endif
 static float my_squares(global const float *x, int vectors, int tail, size_t item, size_t items) {
     floatv sums = 0, lows = 0;
     for (size_t i = item; i < (size_t)vectors; i += items) {
-        floatv v = LOADV(x + i * VEC);
+        floatv v = LOAD_SQUARED(x + i * VEC);
         add_vec(&sums, &lows, v * v);
     }
     float sum = 0, low = 0;

@@ -71,8 +71,8 @@ void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_by
     assert(offset_bytes % sizeof(float) == 0);
     clq_cut cut = flat_cut(list, floats, 1);
     char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, "%s", "");
-    bool whole = cut.groups == 1;
+    bool whole = cut.groups == 1, aligned = !cut.tile && offset_bytes % (cut.lanes * sizeof(float)) == 0;
+    clq_cut_options(&cut, options, "%s", aligned ? " -DALIGNED" : "");
     clq_value shares = out;
     if (!whole) shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "square sums", cut.groups * sizeof(float), 0);
     clq_launch_begin(list, "square sum", "update", options, "square_sum");

@@ -89,6 +89,10 @@ static void check_kind(clq_device *device, clq_dtype dtype, clq_redop op) {
         /* An average of any floats is one rounding more than the book's, but not of what is exact in a sum. */
         check(&t, counts[c], at, c % 2 != 0, op == CLQ_AVG ? 3 : 0, op != CLQ_AVG);
     }
+    /* From whole vectors on: GPUs load them by other instructions. */
+    const size_t vectors[] = {1, 63, 510};
+    for (size_t c = 0; c < CLQ_COUNT_OF(vectors); c++)
+        check(&t, vectors[c], (const size_t[3]){16 * c, 64, 32}, c % 2 != 0, op == CLQ_AVG ? 3 : 0, op != CLQ_AVG);
     for (int b = 0; b < 3; b++) clq_buffer_destroy(t.buffers[b]);
     clq_kernel_destroy(t.kernel);
     clq_queue_destroy(t.queue);
