@@ -48,6 +48,15 @@ static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tu
 }
 
 static size_t image_bytes(const clq_bench_stepper *s) { return clq_buffer_bytes(clq_plan_samples(s->plan)); }
+static size_t label_bytes(const clq_bench_stepper *s) { return s->batch * sizeof(int32_t); }
+
+static clq_status make_pinned(const clq_bench_stepper *s, size_t bytes, const char *what, clq_buffer **out) {
+    return clq_buffer_create(s->device, CLQ_MEMORY_PINNED, bytes, what, out);
+}
+
+static char *batch_in(const clq_buffer *batches, size_t i, size_t bytes) {
+    return (char *)clq_buffer_host(batches) + i * bytes;
+}
 
 static clq_status make_batches(clq_bench_stepper *s, const clq_model *model) {
     char spec[CLQ_BENCH_DATA_BYTES];
@@ -56,16 +65,15 @@ static clq_status make_batches(clq_bench_stepper *s, const clq_model *model) {
     CLQ_TRY(clq_bench_model_data(model, s->batches * s->batch, spec));
     CLQ_TRY(clq_dataset_open(spec, "train", &data));
     clq_status status = clq_dataset_batch(data, s->batch, true);
-    s->images = clq_alloc(s->batches, image_bytes(s));
-    s->labels = clq_alloc(s->batches * s->batch, sizeof *s->labels);
-    if (status == CLQ_OK && (!s->images || !s->labels)) status = CLQ_MEMORY;
+    if (status == CLQ_OK) status = make_pinned(s, s->batches * image_bytes(s), "images", &s->images);
+    if (status == CLQ_OK) status = make_pinned(s, s->batches * label_bytes(s), "labels", &s->labels);
     for (size_t i = 0; i < s->batches && status == CLQ_OK; i++) {
         clq_batch batch;
         bool more;
         status = clq_dataset_next(data, &batch, &more);
         if (status != CLQ_OK) break;
-        memcpy(s->images + i * image_bytes(s), batch.samples, image_bytes(s));
-        memcpy(s->labels + i * s->batch, batch.labels, s->batch * sizeof *s->labels);
+        memcpy(batch_in(s->images, i, image_bytes(s)), batch.samples, image_bytes(s));
+        memcpy(batch_in(s->labels, i, label_bytes(s)), batch.labels, label_bytes(s));
     }
     clq_dataset_destroy(data);
     return status;
@@ -85,16 +93,16 @@ clq_status clq_bench_stepper_open(clq_device *device, const clq_model *model, si
 
 void clq_bench_stepper_release(clq_bench_stepper *stepper) {
     clq_plan_destroy(stepper->plan);
-    clq_free(stepper->images);
-    clq_free(stepper->labels);
+    clq_buffer_destroy(stepper->images);
+    clq_buffer_destroy(stepper->labels);
     *stepper = (clq_bench_stepper){0};
 }
 
 static clq_status upload(clq_bench_stepper *s, clq_queue *queue) {
     size_t at = s->next++ % s->batches;
-    CLQ_TRY(
-        clq_queue_write(queue, clq_plan_samples(s->plan), 0, s->images + at * image_bytes(s), image_bytes(s), false));
-    return clq_queue_write(queue, clq_plan_labels(s->plan), 0, s->labels + at * s->batch, s->batch * sizeof *s->labels,
+    CLQ_TRY(clq_queue_write(queue, clq_plan_samples(s->plan), 0, batch_in(s->images, at, image_bytes(s)),
+                            image_bytes(s), false));
+    return clq_queue_write(queue, clq_plan_labels(s->plan), 0, batch_in(s->labels, at, label_bytes(s)), label_bytes(s),
                            false);
 }
 

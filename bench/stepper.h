@@ -7,9 +7,9 @@
 typedef struct clq_bench_stepper {
     clq_device *device;
     clq_plan *plan;
-    size_t launches;       /* of a step */
-    unsigned char *images; /* all its batches, one behind the other, as they are uploaded */
-    int32_t *labels;
+    size_t launches; /* of a step */
+    /* All its batches, one behind the other, as they are uploaded: in pinned memory, as in training. */
+    clq_buffer *images, *labels; /* u8, i32 */
     size_t batch, batches, next;
 } clq_bench_stepper;
 

@@ -151,6 +151,17 @@ endforeach()
 add_test(NAME cli/faults COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_faults.py ${CMAKE_BINARY_DIR}/tests)
 set_tests_properties(cli/faults PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 
+# The inside of the bench suite.
+add_executable(test_bench_stepper ${PROJECT_SOURCE_DIR}/tests/bench/test_stepper.c)
+target_link_libraries(test_bench_stepper PRIVATE clq_bench PkgConfig::CMOCKA)
+clq_compile_options(test_bench_stepper)
+clq_link_layer(test_bench_stepper interop)
+target_include_directories(test_bench_stepper PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+set_target_properties(test_bench_stepper PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_test(NAME bench/stepper COMMAND test_bench_stepper)
+add_dependencies(test_bench_stepper clq_discrete_layer)
+set_tests_properties(bench/stepper PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 300)
+
 # Programs that meet oclgrind's simulated device use it alone, in small cases (tests/oclgrind/run), and from one thread:
 # its runtime does not bear several. Not instrumented: the sanitizers would look at the simulator.
 option(CLIQUE_TEST_OCLGRIND "Run kernels under oclgrind; OFF where the system has no such package" ON)
