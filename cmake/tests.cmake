@@ -55,6 +55,12 @@ set_tests_properties(cli/text PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" T
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/peers COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_peers.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/contract cli/process cli/bench cli/peers PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+# A script and the programs as users have them: nothing here for the sanitizers, whose libraries would travel too.
+if(NOT CLIQUE_SANITIZE)
+  add_test(NAME cli/first_run COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_first_run.py ${CMAKE_BINARY_DIR}/bin
+    ${PROJECT_SOURCE_DIR})
+  set_tests_properties(cli/first_run PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+endif()
 if(CLIQUE_SANITIZE)
   set(CLQ_USERS_FLAGS -fsanitize=${CLIQUE_SANITIZE})
 endif()

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""What bench/gpu-first-run brought home, as one JSON file and one page.
+
+usage: first_run_report.py --clique PROGRAM [--reference yes|no] -o FOLDER RESULTS…
+
+Writes FOLDER/first-run.json and FOLDER/first-run.html (by `clique report`). Exit status: 0 if every step went well and
+every check passed, 1 if not or if a file could not be written.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TAIL = 4000  # characters of a step's output in the JSON file
+LOSSES_AGREE = 1e-4  # relative, of each update
+PARTS = {"A": "does it run", "B": "is it fast", "C": "is it right and overlapped"}
+STEPS = ("part", "name", "state", "rc", "seconds", "limit_s", "command")
+FACTS = ("uname", "os-release", "cpu", "memory-info", "package", "nvidia-smi", "rocm-smi", "device-files", "clinfo")
+
+
+def text_of(path):
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def json_of(path):
+    try:
+        return json.loads(text_of(path))
+    except ValueError:
+        return None
+
+
+def pairs_of(path):
+    return dict(line.split("\t", 1) for line in text_of(path).splitlines() if "\t" in line)
+
+
+class Run:
+    """One folder of results."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.settings = pairs_of(folder / "run.tsv")
+        self.steps = [self.step(line) for line in text_of(folder / "steps.tsv").splitlines()]
+        if not self.steps:
+            sys.exit(f"first_run_report: error: {folder} holds no results of gpu-first-run (no steps.tsv)")
+
+    def step(self, line):
+        step = dict(zip(STEPS, line.split("\t")))
+        out, err = self.output(step["name"])
+        step |= {"rc": int(step["rc"]) if step["rc"].isdigit() else None, "seconds": float(step["seconds"]),
+                 "limit_s": int(step["limit_s"]), "output_tail": (out + err)[-TAIL:]}
+        return step
+
+    def output(self, name):
+        return text_of(self.folder / f"{name}.out"), text_of(self.folder / f"{name}.err")
+
+    def benches(self):
+        """(step, file's content): the content is None where the step wrote none."""
+        for step in self.steps:
+            if step["command"].startswith("clique-bench "):
+                yield step, json_of(self.folder / f"{step['name']}.json")
+
+    def trainings(self):
+        for step in self.steps:
+            if step["command"].startswith("clique train "):
+                yield step, json_of(self.folder / f"{step['name']}.out") or {}
+
+    def losses(self, name):
+        lines = text_of(self.folder / f"{name}.jsonl").splitlines()
+        try:
+            return [json.loads(line)["loss"] for line in lines]
+        except (ValueError, KeyError):
+            return []
+
+
+def reference_losses(clique, step):
+    """The losses of the same training on a CPU device of this machine, and what was run."""
+    words = shlex.split(step["command"])
+    with tempfile.TemporaryDirectory() as folder:
+        log = pathlib.Path(folder) / "losses.jsonl"
+        words[0] = clique
+        words[words.index("--devices") + 1] = "cpu:0"
+        words[words.index("--log") + 1] = str(log)
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            return None, "it took more than 120 s"
+        if done.returncode != 0:
+            return None, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"
+        return [json.loads(line)["loss"] for line in log.read_text().splitlines()], None
+
+
+def compare_losses(runs, clique, reference):
+    """For each model, every other run against the one on one device; and a CPU device's, made here where none is."""
+    rows = []
+    for run in runs:
+        steps = {step["name"]: step for step in run.steps if step["name"].startswith("losses-")}
+        for model in sorted({name.split("-")[1] for name in steps}):
+            names = [name for name in steps if name.split("-")[1] == model]
+            one = run.losses(f"losses-{model}-one")
+            others = [(name.split("-")[2], run.losses(name), None) for name in names if not name.endswith("-one")]
+            if reference and not any(what == "cpu" for what, _, _ in others):
+                losses, reason = reference_losses(clique, steps[f"losses-{model}-one"])
+                others.append(("cpu of the reporting machine", losses, reason))
+            rows += [difference(model, one, what, losses, reason) for what, losses, reason in others]
+    return rows
+
+
+def difference(model, one, what, losses, reason):
+    row = {"model": model, "of": "one device", "and": what, "updates": len(one), "difference": None, "most": LOSSES_AGREE,
+           "ok": False, "reason": reason}
+    if one and losses and len(one) == len(losses):
+        row["difference"] = max(abs(a - b) / abs(a) if a == a and b == b and a else float("inf") for a, b in zip(one, losses))
+        row["ok"] = row["difference"] <= LOSSES_AGREE
+        if row["difference"] == float("inf"):
+            row |= {"difference": None, "reason": "a loss is zero or no number"}
+    else:
+        row["reason"] = reason or f"{len(one)} and {len(losses or [])} losses"
+    return row
+
+
+# ---- registers ----
+
+def registers(runs):
+    """What ptxas says of the kernels that NVIDIA's driver compiled: its programs are PTX text within the cache's files."""
+    ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+    rows = []
+    for run in runs:
+        for path in sorted(run.folder.glob("cache/programs/*.bin")):
+            content = path.read_bytes()
+            begin = content.find(b"\n.version ")
+            if begin < 0:
+                continue
+            ptx = content[begin:].split(b"\0")[0]
+            target = re.search(rb"^\.target (sm_\w+)", ptx, re.M)
+            if not target:
+                continue
+            row = {"program": path.name, "kernel": None, "target": target[1].decode(), "registers": None,
+                   "spill_stores": None, "spill_loads": None, "reason": None if ptxas else "no ptxas on the reporting machine"}
+            rows += ask_ptxas(ptxas, ptx, row) if ptxas else [row]
+    return rows
+
+
+def ask_ptxas(ptxas, ptx, row):
+    done = subprocess.run([ptxas, "-v", f"-arch={row['target']}", "-o", os.devnull, "/dev/stdin"], input=ptx, capture_output=True)
+    said, rows, spills = done.stderr.decode(errors="replace"), [], (None, None)
+    for line in said.splitlines():
+        if found := re.search(r"Compiling entry function '(\w+)'", line):
+            row, spills = row | {"kernel": found[1]}, (None, None)
+        elif found := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            spills = int(found[1]), int(found[2])
+        elif found := re.search(r"Used (\d+) registers", line):
+            rows.append(row | {"registers": int(found[1]), "spill_stores": spills[0], "spill_loads": spills[1]})
+    return rows if done.returncode == 0 and rows else [row | {"reason": "ptxas: " + said.strip()[-200:]}]
+
+
+# ---- verdicts ----
+
+def verdict(part, question, ok, line):
+    return {"part": part, "question": question, "ok": ok, "line": line}
+
+
+def step_verdicts(runs):
+    for part, question in PARTS.items():
+        steps = [step for run in runs for step in run.steps if step["part"] == part]
+        bad = [f"{step['name']} ({step['state']})" for step in steps if step["state"] != "ok"]
+        if steps:
+            yield verdict(part, question, not bad, f"{len(steps) - len(bad)} of {len(steps)} steps went well" +
+                          ("; not " + ", ".join(bad) if bad else ""))
+    bad = [f"{step['name']} ({step['state']})" for run in runs for step in run.steps
+           if step["part"] == "start" and step["state"] != "ok"]
+    if bad:
+        yield verdict("start", "are there devices", False, "not well: " + ", ".join(bad))
+
+
+def doctor_verdict(doctors):
+    checks = [(device["index"], check) for doctor in doctors for device in doctor["devices"] for check in device["checks"]]
+    bad = sorted({f"{check['name']} on device {index}" for index, check in checks if not check["ok"]})
+    return verdict("A", "are the doctor's answers right", bool(checks) and not bad,
+                   f"{len(checks)} checks, " + ("all right" if checks and not bad else "wrong: " + ", ".join(bad) if bad else "none was made"))
+
+
+def bench_verdicts(benches):
+    rows = [(bench, row) for bench in benches for row in bench["rows"]]
+    wrong = sorted({bench["bench"] for bench, row in rows if row.get("wrong")})
+    counted = sum(1 for _, row in rows if row.get("wrong") is not None)
+    if counted:
+        yield verdict("B", "are the benchmarks' results right", not wrong,
+                      f"{counted} rows were verified" + ("; wrong values in " + ", ".join(wrong) if wrong else ""))
+    best = max((row for bench, row in rows if bench["bench"] == "gemm" and row.get("gflops")), default=None, key=lambda row: row["gflops"])
+    if best:
+        limit = f", {best['pct_of_limit']:.0f} % of {best['limit_gflops']:.0f}" if best.get("pct_of_limit") else ""
+        yield verdict("B", "how fast are matrix products", None, f"{best['gflops']:.0f} GFLOP/s{limit}: "
+                      f"{best['m']}x{best['n']}x{best['k']}, {best['precision']}, {best['variant']}")
+    for row in (row for bench, row in rows if bench["bench"] == "step" and row.get("wall_us")):
+        yield verdict("B", "how long is a step", None, f"{row['model']}, batch {row['batch']}: {row['wall_us']:.0f} us by the host's clock, "
+                      f"{row['us']:.0f} us of launches, {row['launches']} launches")
+
+
+def loss_verdicts(losses):
+    for row in losses:
+        found = f"{row['difference']:.1e} at most" if row["difference"] is not None else f"not compared: {row['reason']}"
+        yield verdict("C", f"are losses of {row['model']} on {row['and']} those on one device", row["ok"],
+                      f"relative difference of an update's loss: {found} (allowed {row['most']:.0e})")
+
+
+def training_verdicts(trainings):
+    rates = {row["name"]: row["images_per_s"] for row in trainings if row["images_per_s"]}
+    one, twice = rates.get("train-one"), rates.get("train-twice")
+    if one and twice:
+        yield verdict("C", "what do two replicas on each device reach", None,
+                      f"{twice:.0f} images/s, {twice / one:.2f} of {one:.0f} on one; in buckets {rates.get('train-twice-buckets', 0):.0f}")
+
+
+def register_verdicts(rows):
+    spilled = [f"{row['kernel']} ({row['spill_stores']} bytes)" for row in rows if row["spill_stores"]]
+    known = [row for row in rows if row["registers"] is not None]
+    if known:
+        yield verdict("B", "do kernels spill registers", not spilled, f"{len(known)} kernels, at most {max(row['registers'] for row in known)} registers; "
+                      + ("spilled: " + ", ".join(spilled) if spilled else "none spilled"))
+
+
+# ---- files ----
+
+def collect(runs, clique, reference):
+    every = [(step, content) for run in runs for step, content in run.benches()]
+    benches = [content | {"step": step["name"]} for step, content in every if content]
+    doctors = [doctor for run in runs for name in ("doctor-cold", "doctor-warm") if (doctor := json_of(run.folder / f"{name}.out"))]
+    trainings = [{"name": step["name"], "state": step["state"], "seconds": step["seconds"], "model": result.get("model"),
+                  "replicas": result.get("replicas"), "images_per_s": result.get("images_per_s"), "first_step_s": result.get("first_step_s"),
+                  "loss": result["epochs"][-1]["loss"] if result.get("epochs") else None, "verdict": result.get("verdict")}
+                 for run in runs for step, result in run.trainings()]
+    losses = compare_losses(runs, clique, reference)
+    rows = registers(runs)
+    verdicts = [*step_verdicts(runs)]
+    if any(step["name"].startswith("doctor-") for run in runs for step in run.steps):
+        verdicts.append(doctor_verdict(doctors))
+    verdicts += [*bench_verdicts(benches), *register_verdicts(rows), *loss_verdicts(losses), *training_verdicts(trainings)]
+    devices = json_of(runs[0].folder / "devices.out") or {"devices": []}
+    return {
+        "schema": "clique-first-run/1",
+        "ok": all(v["ok"] is not False for v in verdicts),
+        "runs": [run.settings for run in runs],
+        "host": {name: runs[0].output(name)[0] for name in FACTS},
+        "drivers": [dict(zip(("vendor", "library", "had_icd_file"), line.split("\t")))
+                    for line in text_of(runs[0].folder / "drivers.tsv").splitlines()],
+        "devices": devices["devices"], "verdicts": verdicts, "steps": [step for run in runs for step in run.steps],
+        "doctor": doctors, "benches": benches, "trainings": trainings, "losses": losses, "registers": rows,
+    }
+
+
+def page(clique, found, folder):
+    """Everything is shown as rows of benchmarks, which `clique report` lays out: verdicts and steps first."""
+    host = next((bench["host"] for bench in found["benches"]), {})
+    def table(name, rows):
+        return {"schema": "clique-bench/1", "bench": name, "host": host, "devices": [], "command": "gpu-first-run", "rows": rows}
+    checks = [{"start": start, "index": device["index"]} | check for start, doctor in zip(("cold", "warm"), found["doctor"])
+              for device in doctor["devices"] for check in device["checks"]]
+    steps = [{key: value for key, value in step.items() if key != "output_tail"} |
+             {"said": step["output_tail"][-400:] if step["state"] != "ok" else None} for step in found["steps"]]
+    tables = [("verdicts", found["verdicts"]), ("steps", steps), ("doctor", checks), ("trainings", found["trainings"]),
+              ("losses", found["losses"]), ("registers", found["registers"]), ("devices", found["devices"]),
+              ("host", [{"what": name, "said": said} for name, said in found["host"].items() if said])]
+    with tempfile.TemporaryDirectory() as temporary:
+        files = []
+        for name, content in [(name, table(f"first run: {name}", rows)) for name, rows in tables if rows] + \
+                [(bench["step"], bench) for bench in found["benches"]]:
+            files.append(pathlib.Path(temporary) / f"{name}.json")
+            files[-1].write_text(json.dumps(content))
+        return subprocess.run([clique, "report", *map(str, files), "-o", str(folder / "first-run.html")]).returncode == 0
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--clique", required=True)
+    options.add_argument("--reference", choices=("yes", "no"), default="yes")
+    options.add_argument("-o", dest="folder", required=True, type=pathlib.Path)
+    options.add_argument("results", nargs="+", type=pathlib.Path)
+    given = options.parse_args()
+    found = collect([Run(folder) for folder in given.results], given.clique, given.reference == "yes")
+    given.folder.mkdir(parents=True, exist_ok=True)
+    (given.folder / "first-run.json").write_text(json.dumps(found, indent=1) + "\n")
+    for row in found["verdicts"]:
+        print(f"{ {True: 'yes', False: 'NO', None: '-'}[row['ok']]:4} {row['part']}  {row['question']}: {row['line']}")
+    print(given.folder / "first-run.json")
+    if not page(given.clique, found, given.folder):
+        print("first_run_report: error: first-run.html was not written: the reason is above", file=sys.stderr)
+        return 1
+    print(given.folder / "first-run.html")
+    return 0 if found["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
