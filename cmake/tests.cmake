@@ -140,6 +140,9 @@ add_library(clq_odd_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/odd_layer.c
 clq_compile_options(clq_odd_layer)
 target_include_directories(clq_odd_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(clq_odd_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+foreach(name clBuildProgram clGetDeviceInfo clGetPlatformInfo clq_cpu_count)
+  target_link_options(test_device_build_at_once PRIVATE -Wl,--wrap=${name})
+endforeach()
 
 # The commands with allocations and OpenCL calls that fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)

@@ -101,8 +101,9 @@ void clq_device_remember(const clq_device *device, clq_hash128 key, const void *
 /* The same, in place of what was there. Errors: STATE where nothing can be kept, WRITE, MEMORY. */
 clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const void *data, size_t bytes);
 
-/* What was found out about the device in this process, by whom the key names: whether it was, and the verdict. A note
- * that there is no memory for is not taken. Any thread. (verdict.c) */
+/* What a trial found out about the device: whether the trial that the key names was made, by this process or, where
+ * there is a cache folder, by an earlier one on a device of the same name and driver version, with the same kernels; and
+ * its verdict. What there is no memory or no disk for is not kept. Any thread. (verdict.c) */
 bool clq_device_verdict(clq_device *device, clq_hash128 key, bool *verdict);
 void clq_device_note_verdict(clq_device *device, clq_hash128 key, bool verdict);
 

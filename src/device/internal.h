@@ -165,7 +165,7 @@ struct clq_device {
     atomic_bool lost;
     char loss[CLQ_REASON_MAX]; /* why; written once, before `lost` is set */
     pthread_mutex_t lock;      /* programs, verdicts, service */
-    pthread_mutex_t building;  /* held while a program is built from source, but for twins */
+    pthread_mutex_t building;  /* see clq_building_begin; not of twins */
     pthread_cond_t built;      /* a program was made, or failed */
     clq_program *programs;
     struct clq_verdict *verdicts; /* under `lock` */
@@ -182,7 +182,8 @@ void clq_twin_leave(const clq_device *device);
 void clq_twin_return(int twin); /* takes -1 */
 /* Makes a program's binary this twin's own; false where its form is not known, and another twin may have built it. */
 bool clq_twin_name(int twin, unsigned char *binary, size_t bytes);
-/* Around building a program from source, of all twins one at a time. Taken before any device's lock. */
+/* Around building a program from source: one at a time, of all twins, or of a device. Does nothing where the driver
+ * builds several programs at once, as those of GPUs do. Taken before any device's lock. */
 void clq_building_begin(clq_device *device);
 void clq_building_end(clq_device *device);
 /* While building: a twin that has built the program keeps it now, for this one to find. */

@@ -286,8 +286,7 @@ static clq_status build_here(clq_device *device, clq_program *entry, cl_program 
     return CLQ_OK;
 }
 
-/* From the cache, or else from source: one at a time, since the drivers' compilers work so anyway. A twin may have the
- * program, or be just now building it. */
+/* From the cache, or else from source. A twin may have the program, or be just now building it. */
 static clq_status load_or_build(clq_device *device, clq_program *entry, cl_program *out) {
     *out = NULL;
     CLQ_TRY(build_from_cache(device, entry, out));

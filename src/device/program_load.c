@@ -1,5 +1,6 @@
-/* Several programs at once. Compilers of drivers work one at a time, whatever the threads; loading what they made does
- * not. */
+/* Several programs at once: loaded from the cache on several threads with every driver, built on several threads with
+ * drivers of GPUs. Compilers of CPU drivers work one at a time, whatever the threads: clq_building_begin lets one thread
+ * in. */
 #include "device/internal.h"
 
 enum { THREADS_MAX = 16 };

@@ -97,6 +97,18 @@ void clq_twin_ask(const clq_device *device, clq_hash128 key) {
     }
 }
 
-void clq_building_begin(clq_device *device) { pthread_mutex_lock(device->twin >= 0 ? &building : &device->building); }
+/* Compilers of CPU drivers work one at a time, whatever the threads, and so does PoCL's for any device (see
+ * program_load.c). Drivers of GPUs compile side by side. */
+static bool builds_side_by_side(const clq_device *device) {
+    return device->info.type != CLQ_DEVICE_CPU && strcmp(device->info.driver, "pocl") != 0;
+}
 
-void clq_building_end(clq_device *device) { pthread_mutex_unlock(device->twin >= 0 ? &building : &device->building); }
+void clq_building_begin(clq_device *device) {
+    if (builds_side_by_side(device)) return;
+    pthread_mutex_lock(device->twin >= 0 ? &building : &device->building);
+}
+
+void clq_building_end(clq_device *device) {
+    if (builds_side_by_side(device)) return;
+    pthread_mutex_unlock(device->twin >= 0 ? &building : &device->building);
+}

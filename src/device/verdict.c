@@ -1,5 +1,6 @@
-/* What was found out about a device, for as long as it is open. */
+/* What was found out about a device by trying it: for as long as it is open, and on disk for devices that are alike. */
 #include "device/internal.h"
+#include "device/sources.h"
 
 #include <string.h>
 
@@ -8,21 +9,58 @@ struct clq_verdict {
     bool verdict;
 };
 
+static const char folder[] = "trials"; /* of the cache */
+
+/* On disk a verdict holds for the same device, driver, options and kernels: for all kernels, since a trial does not
+ * say which it is made of. */
+static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash128 *out) {
+    const clq_device_info *info = &device->info;
+    char *options = clq_build_options(&device->compiler, clq_device_vector(device), "");
+    if (!options) return CLQ_MEMORY;
+    clq_text text = {0};
+    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s\n", clq_version(), info->driver, info->platform,
+                 device->platform_version, info->vendor, info->name, info->driver_version, info->opencl_version,
+                 info->compute_units, options);
+    clq_free(options);
+    clq_text_add_bytes(&text, (const char *)&key, sizeof key);
+    for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
+        clq_text_add_bytes(&text, source->text, strlen(source->text));
+    if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
+    clq_free(text.data);
+    return text.failed ? CLQ_MEMORY : CLQ_OK;
+}
+
+/* What cannot be read is found out again. */
+static bool recall(const clq_device *device, clq_hash128 key, bool *verdict) {
+    clq_hash128 kept;
+    void *data = NULL;
+    size_t bytes = 0;
+    if (!device->cache_dir || kept_key(device, key, &kept) != CLQ_OK ||
+        clq_cache_load(device->cache_dir, folder, kept, &data, &bytes) != CLQ_OK || !data)
+        return false;
+    bool good = bytes == 1;
+    if (good) *verdict = *(const unsigned char *)data != 0;
+    clq_free(data);
+    return good;
+}
+
+/* A device that is lost may have failed for a reason that ends with it. */
+static void keep(const clq_device *device, clq_hash128 key, bool verdict) {
+    clq_hash128 kept;
+    const unsigned char byte = verdict;
+    if (!device->cache_dir || clq_device_lost(device)) return;
+    clq_status status = kept_key(device, key, &kept);
+    if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, folder, kept, &byte, sizeof byte);
+    if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a trial's result is not kept: %s", clq_error_detail());
+}
+
 static struct clq_verdict *find(const clq_device *device, clq_hash128 key) {
     for (size_t i = 0; i < device->verdict_count; i++)
         if (memcmp(&device->verdicts[i].key, &key, sizeof key) == 0) return &device->verdicts[i];
     return NULL;
 }
 
-bool clq_device_verdict(clq_device *device, clq_hash128 key, bool *verdict) {
-    (void)pthread_mutex_lock(&device->lock);
-    const struct clq_verdict *found = find(device, key);
-    if (found) *verdict = found->verdict;
-    (void)pthread_mutex_unlock(&device->lock);
-    return found != NULL;
-}
-
-void clq_device_note_verdict(clq_device *device, clq_hash128 key, bool verdict) {
+static void note(clq_device *device, clq_hash128 key, bool verdict) {
     (void)pthread_mutex_lock(&device->lock);
     if (!find(device, key) && device->verdict_count == device->verdict_capacity) {
         size_t wanted = CLQ_MAX(device->verdict_capacity * 2, (size_t)16);
@@ -35,4 +73,20 @@ void clq_device_note_verdict(clq_device *device, clq_hash128 key, bool verdict) 
     if (!find(device, key) && device->verdict_count < device->verdict_capacity)
         device->verdicts[device->verdict_count++] = (struct clq_verdict){key, verdict};
     (void)pthread_mutex_unlock(&device->lock);
+}
+
+bool clq_device_verdict(clq_device *device, clq_hash128 key, bool *verdict) {
+    (void)pthread_mutex_lock(&device->lock);
+    const struct clq_verdict *found = find(device, key);
+    if (found) *verdict = found->verdict;
+    (void)pthread_mutex_unlock(&device->lock);
+    if (found) return true;
+    if (!recall(device, key, verdict)) return false;
+    note(device, key, *verdict);
+    return true;
+}
+
+void clq_device_note_verdict(clq_device *device, clq_hash128 key, bool verdict) {
+    note(device, key, verdict);
+    keep(device, key, verdict);
 }

@@ -8,8 +8,6 @@
 #include "support/check.h"
 #include "support/disguise.h"
 
-#include <ctype.h>
-
 enum { SMALL_BYTES = 256 << 10, GROUPS_LEAST = 16 };
 
 static clq_system *sys;

@@ -2,6 +2,7 @@
 #include "ops/product_local.h"
 #include "ops/winograd.h"
 #include "support/disguise.h"
+#include "support/files.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,19 +29,21 @@ static void keep_warning(void *context, clq_log_level level, const char *line) {
     if (level == CLQ_LOG_WARNING) (void)snprintf(warning, sizeof warning, "%s", line);
 }
 
-/* PoCL's basic device, with a compiler that leaves the flaw out of programs, or NULL; nothing is kept on disk. */
-static void open_flawed(const char *flaw) {
+/* PoCL's basic device, with a compiler that leaves the flaw out of programs, or NULL; "": nothing is kept on disk. */
+static void open_keeping(const char *flaw, const char *cache_dir) {
     if (flaw)
         assert_int_equal(setenv("CLQ_TEST_FLAW", flaw, 1), 0);
     else
         assert_int_equal(unsetenv("CLQ_TEST_FLAW"), 0);
     warning[0] = '\0';
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
-    must(clq_system_open(&(clq_system_config){.cache_dir = ""}, &sys));
+    must(clq_system_open(&(clq_system_config){.cache_dir = cache_dir}, &sys));
     must(clq_device_open(sys, (clq_device_choice){.index = 0, .parts = 1}, &device));
     assert_int_equal(clq_device_get_info(device)->type, CLQ_DEVICE_GPU);
     assert_int_equal(clq_device_get_info(device)->max_work_group, 64);
 }
+
+static void open_flawed(const char *flaw) { open_keeping(flaw, ""); }
 
 static void close_flawed(void) {
     clq_device_close(device);
@@ -94,19 +97,47 @@ static void what_is_wrong_is_not_used(void **state) {
     }
 }
 
-/* product_local.cl without the terms of a row. */
+/* Without it product_local.cl lacks the terms of a row. */
+static const char product_flaw[] = "acc[4 * r + 2][q] = add_product(av[r].z, bv[q], acc[4 * r + 2][q]);";
+
 static void products_that_are_wrong_are_not_used(void **state) {
     (void)state;
-    open_flawed("acc[4 * r + 2][q] = add_product(av[r].z, bv[q], acc[4 * r + 2][q]);");
+    open_flawed(product_flaw);
     assert_false(clq_local_block_works(device, SMALL_PRODUCT, &floats));
     assert_non_null(strstr(warning, "its answers are wrong"));
     close_flawed();
 }
 
+/* In a system of its own, whose programs are built anew: a trial would find the flaw. */
+static bool works_with(const char *flaw, const char *driver_version) {
+    char programs[256];
+    (void)snprintf(programs, sizeof programs, "%s/programs", files_folder);
+    (void)files_remove(programs);
+    assert_int_equal(
+        driver_version ? setenv("CLQ_TEST_DRIVER_VERSION", driver_version, 1) : unsetenv("CLQ_TEST_DRIVER_VERSION"), 0);
+    open_keeping(flaw, files_folder);
+    bool works = clq_local_block_works(device, SMALL_PRODUCT, &floats);
+    close_flawed();
+    assert_int_equal(unsetenv("CLQ_TEST_DRIVER_VERSION"), 0);
+    return works;
+}
+
+/* Good ones and bad ones; another version of the driver is tried anew. */
+static void results_of_trials_are_kept(void **state) {
+    (void)state;
+    assert_true(works_with(NULL, NULL));
+    assert_true(works_with(product_flaw, NULL));
+    assert_string_equal(warning, "");
+    assert_false(works_with(product_flaw, "99.1"));
+    assert_non_null(strstr(warning, "its answers are wrong"));
+    assert_false(works_with(NULL, "99.1"));
+    assert_string_equal(warning, "");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_works_is_used),
-                                       cmocka_unit_test(what_is_wrong_is_not_used),
-                                       cmocka_unit_test(products_that_are_wrong_are_not_used)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_works_is_used), cmocka_unit_test(what_is_wrong_is_not_used),
+        cmocka_unit_test(products_that_are_wrong_are_not_used), cmocka_unit_test(results_of_trials_are_kept)};
     if (disguise_load_gpus() != 0 || disguise_as_gpus("basic") != 0) return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, files_begin, files_end);
 }

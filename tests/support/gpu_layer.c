@@ -1,8 +1,9 @@
 /* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices whose names begin with CLQ_TEST_GPU look like
  * GPUs, small ones unless CLQ_TEST_GPU_GROUP (items of a work-group), CLQ_TEST_GPU_UNITS (compute units) and
  * CLQ_TEST_GPU_LOCAL (bytes of local memory) say otherwise, with the extensions of CLQ_TEST_EXTENSIONS besides their
- * own. Their platform's name is CLQ_TEST_GPU_PLATFORM, where it is set. Their compilers leave CLQ_TEST_FLAW, a piece of
- * text, out of every program, where it is set; it is looked up for each program.
+ * own. Their platform's name is CLQ_TEST_GPU_PLATFORM, and their driver's version CLQ_TEST_DRIVER_VERSION, where those
+ * are set. Their compilers leave CLQ_TEST_FLAW, a piece of text, out of every program, where it is set; it is looked up
+ * for each program.
  *
  * The next three hold a word for each device, in the order in which devices were listed; "-", or none, leaves a device
  * as it is:
@@ -130,6 +131,7 @@ static cl_int tell_extensions(cl_device_id device, size_t bytes, void *out, size
 
 static cl_int CL_API_CALL disguised_clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t bytes, void *out,
                                                     size_t *needed) {
+    const char *version = getenv("CLQ_TEST_DRIVER_VERSION");
     char tail[WORD_BYTES];
     cl_int error;
     (void)place_of(device);
@@ -137,6 +139,7 @@ static cl_int CL_API_CALL disguised_clGetDeviceInfo(cl_device_id device, cl_devi
         if (what == CL_DEVICE_EXTENSIONS) return tell_extensions(device, bytes, out, needed);
         if (what == CL_DEVICE_NAME && word_of("CLQ_TEST_TAILS", device, tail))
             return tell_text(device, what, tail, bytes, out, needed);
+        if (what == CL_DRIVER_VERSION && version) return tell(version, strlen(version) + 1, bytes, out, needed);
         if (tell_address(device, what, bytes, out, needed, &error)) return error;
     }
     error = driver.clGetDeviceInfo(device, what, bytes, out, needed);
