@@ -143,6 +143,12 @@ set_target_properties(clq_odd_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTOR
 foreach(name clBuildProgram clGetDeviceInfo clGetPlatformInfo clq_cpu_count)
   target_link_options(test_device_build_at_once PRIVATE -Wl,--wrap=${name})
 endforeach()
+set(run_strict ${PROJECT_SOURCE_DIR}/tests/support/strict/run)
+foreach(name comm/all_reduce comm/failure comm/grouping device/trace train/fit)
+  string(REPLACE / _ target ${name})
+  add_test(NAME strict/${target} COMMAND ${run_strict} $<TARGET_FILE:test_${target}>)
+  set_tests_properties(strict/${target} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+endforeach()
 
 # The commands with allocations and OpenCL calls that fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)

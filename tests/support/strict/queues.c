@@ -1,5 +1,6 @@
-/* Queues. Each has a thread, which takes its flushed commands in order, waits for what they wait for, and has them
- * executed below one at a time. A command that fails dooms those that are behind it already. */
+/* Queues: in order, also those that need not be. Each has a thread, which takes its flushed commands in order, waits
+ * for what they wait for, and has them executed below one at a time. A command that fails dooms those that are behind
+ * it already. */
 #include "support/strict/layer.h"
 
 #include <stdlib.h>
@@ -219,9 +220,7 @@ static cl_command_queue CL_API_CALL create(cl_context context, cl_device_id id, 
     const strict_context *in = strict_context_of(context);
     cl_int failed = in ? strict_context_called(in) : CL_INVALID_CONTEXT;
     cl_command_queue real = NULL;
-    if (failed == CL_SUCCESS && (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE))
-        strict_die("queues are in order");
-    if (failed == CL_SUCCESS) real = strict_driver->clCreateCommandQueue(context, id, properties, &failed);
+    if (failed == CL_SUCCESS) real = strict_driver->clCreateCommandQueue(context, id, 0, &failed);
     if (error) *error = failed;
     if (!real) return NULL;
     cl_command_queue queue = strict_alloc(1, sizeof *queue);
