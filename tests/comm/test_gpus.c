@@ -1,6 +1,7 @@
 /* Collectives among GPUs as strict as OpenCL allows (support/strict.h), alone and beside CPU devices: commands start
  * only once they were flushed, at any time after that, and a buffer that several devices share is moved as a whole from
  * the device that wrote it last. Two of PoCL's basic devices look like AMD's GPUs, two like NVIDIA's. */
+#include "comm/crew.h"
 #include "support/comm_cases.h"
 #include "support/strict.h"
 
@@ -63,10 +64,10 @@ static void check_calls(const char *where) {
 /* By one queue and (more than 512 KiB) by three; NVIDIA's, AMD's and CPU devices side by side. */
 static void test_mixed(void **state) {
     (void)state;
-    static const char *const kinds[] = {"na", "nan", "npai", "bnn", "an1"};
+    static const char *const kinds[] = {"na", "nan", "npab", "bnn"};
     static const size_t counts[] = {5000, 300000};
     static const char *const delays[] = {DISGUISE, DISGUISE "delay_us=300 callback_us=500"};
-    for (size_t k = 0; k < CLQ_COUNT_OF(kinds) - 1; k++)
+    for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++)
         for (unsigned algorithm = CLQ_ALGORITHM_RING; algorithm < CLQ_ALGORITHM_COUNT; algorithm++) {
             if (algorithm == CLQ_ALGORITHM_DIRECT) continue;
             const bool large = (k + algorithm) % 2;
@@ -126,9 +127,39 @@ static void test_one_context(void **state) {
             }
 }
 
+/* A test of a few rounds may miss that a driver moves whole buffers. Then peer copies are slow, and the results are
+ * right all the same: links that were refused are made to take them. */
+static void test_moved_buffers(void **state) {
+    (void)state;
+    static const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_REDUCE_TO_ONE};
+    for (size_t a = 0; a < CLQ_COUNT_OF(algorithms); a++)
+        for (unsigned collective = CLQ_ALL_REDUCE; collective < CLQ_COLLECTIVE_COUNT; collective++) {
+            const clq_group_config config = {
+                .algorithm = algorithms[a], .chunk_bytes = 1 << 12, .slots = 1 + collective % 3};
+            const comm_case c = {.collective = (clq_collective)collective,
+                                 .dtype = CLQ_I32,
+                                 .count = collective % 2 ? 5000 : 200000,
+                                 .to = 1,
+                                 .caller = CALL_CREW,
+                                 .seed = ++seed};
+            ranks all;
+            configure(DISGUISE "migrate delay_us=30");
+            ranks_open(&all, "a1a1", false, &config);
+            const clq_task task = {.collective = c.collective, .count = c.count, .dtype = c.dtype, .to = 1};
+            assert_int_equal(clq_walk_prepare_all(all.crew, &task), CLQ_OK);
+            for (unsigned i = 0; i < all.count * all.count; i++)
+                if (all.crew->links[i]) all.crew->links[i]->transport = CLQ_TRANSPORT_PEER;
+            layer.reset();
+            (void)comm_case_run(&all, NULL, &c, clq_collective_name(c.collective));
+            assert_true(layer.count(-1, STRICT_MIGRATIONS) > 0);
+            check_calls(clq_collective_name(c.collective));
+            ranks_close(&all);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_disguise), cmocka_unit_test(test_mixed),
-                                       cmocka_unit_test(test_one_context)};
+                                       cmocka_unit_test(test_one_context), cmocka_unit_test(test_moved_buffers)};
     if (strict_load(&layer, DISGUISE) != 0) return 1;
     return cmocka_run_group_tests_name("comm/gpus", tests, NULL, NULL);
 }
