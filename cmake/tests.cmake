@@ -150,6 +150,21 @@ foreach(name comm/all_reduce comm/failure comm/grouping device/trace train/fit)
   set_tests_properties(strict/${target} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 endforeach()
 
+# The kernels through the compilers for GPUs.
+add_executable(compiler_wishes ${PROJECT_SOURCE_DIR}/tests/compilers/wishes.c)
+clq_compile_options(compiler_wishes)
+clq_link_layer(compiler_wishes interop)
+foreach(name clGetDeviceInfo clGetPlatformInfo clBuildProgram clq_device_load_programs clq_local_works)
+  target_link_options(compiler_wishes PRIVATE -Wl,--wrap=${name})
+endforeach()
+set_target_properties(compiler_wishes PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+# On all cores, so alone. Not with sanitizers: what is compiled is the same.
+option(CLIQUE_TEST_GPU_COMPILERS "Ask the vendors' compilers for GPUs; OFF where the system has no clang-14 and libclc-14" ON)
+if(CLIQUE_TEST_GPU_COMPILERS AND NOT CLIQUE_SANITIZE)
+  add_test(NAME compilers/kernels COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/compilers/check ${CMAKE_BINARY_DIR})
+  set_tests_properties(compilers/kernels PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600 PROCESSORS 2)
+endif()
+
 # The commands with allocations and OpenCL calls that fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)
 target_compile_definitions(clique_faulty PRIVATE CLQ_FAULTY_MAIN="${PROJECT_SOURCE_DIR}/src/cli/main.c")
