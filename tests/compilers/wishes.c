@@ -240,16 +240,19 @@ static void plans(clq_device *device, const char *models) {
 
 /* Whether the device's own way to multiply is what the block is for, for numbers of that kind. */
 static bool is_for(const clq_device *device, const clq_local_block *block, const clq_local_terms *terms) {
+    const clq_device_info *info = clq_device_get_info(device);
     bool sub_groups_required, plain = !terms->halves && terms->precision == CLQ_MATMUL_HIGHEST;
+    size_t items = block->group_columns, results = block->rows * block->columns / items / block->group_rows;
     clq_matrix_unit unit = clq_device_matrix_unit(device);
     switch (block->way) {
-    case CLQ_LOCAL_ITEMS: return plain || terms->halves;
+    case CLQ_LOCAL_ITEMS: return (plain || terms->halves) && results <= clq_local_results_most(info);
     case CLQ_LOCAL_SUB_GROUPS:
-        return plain && clq_device_has_sub_groups(device, block->group_columns, &sub_groups_required);
-    case CLQ_LOCAL_DOTS: return terms->halves && strcmp(clq_device_get_info(device)->driver, "amd") == 0;
+        return plain && clq_device_has_sub_groups(device, items, &sub_groups_required) &&
+               results <= clq_local_sub_group_results(info, items);
+    case CLQ_LOCAL_DOTS: return terms->halves && strcmp(info->driver, "amd") == 0;
     case CLQ_LOCAL_MMA: return unit == CLQ_UNIT_MMA;
     case CLQ_LOCAL_DPAS:
-        return unit == (block->group_columns == 8 ? CLQ_UNIT_DPAS8 : CLQ_UNIT_DPAS16) &&
+        return unit == (items == 8 ? CLQ_UNIT_DPAS8 : CLQ_UNIT_DPAS16) &&
                (terms->halves || terms->precision == CLQ_MATMUL_MEDIUM);
     }
     return false;
