@@ -78,76 +78,48 @@ set_target_properties(soak_collectives PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMA
 add_test(NAME soak/collectives COMMAND ${PROJECT_SOURCE_DIR}/tests/soak/collectives ${CMAKE_BINARY_DIR} --short)
 set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 
-# Tells what the kernels are built with on a device that need not be there.
-add_executable(build_options ${PROJECT_SOURCE_DIR}/tests/support/build_options.c)
-clq_compile_options(build_options)
-clq_link_layer(build_options device)
-set_target_properties(build_options PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 # The long test of caches and drivers that are taken away; ctest runs its short form.
 add_test(NAME soak/caches COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/soak/caches ${CMAKE_BINARY_DIR} --short)
 set_tests_properties(soak/caches PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 
-# A layer between loader and driver that makes calls fail.
-add_library(clq_fault_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/fault_layer.c)
-clq_compile_options(clq_fault_layer)
-target_include_directories(clq_fault_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-set_target_properties(clq_fault_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-foreach(target test_device_fault test_comm_group_failure test_train_failure test_train_trace)
-  add_dependencies(${target} clq_fault_layer)
-endforeach()
+# OpenCL layers, between the loader and the drivers: clq_NAME_layer, of tests/support/NAME_layer.c or of the folder
+# tests/support/NAME, and the targets that load it.
+function(clq_test_layer name)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/${name}_layer.c ${PROJECT_SOURCE_DIR}/tests/support/${name}/*.c)
+  add_library(clq_${name}_layer MODULE ${sources})
+  clq_compile_options(clq_${name}_layer)
+  target_include_directories(clq_${name}_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(clq_${name}_layer PRIVATE Threads::Threads)
+  set_target_properties(clq_${name}_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  foreach(user IN LISTS ARGN)
+    add_dependencies(${user} clq_${name}_layer)
+  endforeach()
+endfunction()
 
-# And one that makes devices look as if their memory were not the host's.
-add_library(clq_discrete_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/discrete_layer.c)
-clq_compile_options(clq_discrete_layer)
-target_include_directories(clq_discrete_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-set_target_properties(clq_discrete_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_dependencies(test_comm_links clq_discrete_layer)
-add_dependencies(test_train_upload clq_discrete_layer)
+# Calls fail.
+clq_test_layer(fault test_device_fault test_comm_group_failure test_train_failure test_train_trace)
+# Devices look as if their memory were not the host's.
+clq_test_layer(discrete test_comm_links test_train_upload)
+# A CPU looks like a GPU, and its compiler makes mistakes.
+clq_test_layer(gpu test_ops_local_trial test_interop_balance test_interop_golden test_device_auto test_device_coherence)
+# Devices' caches are not coherent with the host's.
+clq_test_layer(stale test_device_coherence)
+# Devices have odd names, and reads give wrong data. The checks of the command line name the layer by its path.
+clq_test_layer(odd)
+# PoCL's devices behave like strict discrete GPUs.
+clq_test_layer(strict test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts)
 
-# And one that makes a CPU look like a GPU, and its compiler make mistakes.
-add_library(clq_gpu_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/gpu_layer.c)
-clq_compile_options(clq_gpu_layer)
-target_include_directories(clq_gpu_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-set_target_properties(clq_gpu_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_dependencies(test_ops_local_trial clq_gpu_layer)
-add_dependencies(test_interop_balance clq_gpu_layer)
-add_dependencies(test_interop_golden clq_gpu_layer)
-add_dependencies(test_device_auto clq_gpu_layer)
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   add_test(NAME interop/golden_gpu COMMAND test_interop_golden gpu)
   set_tests_properties(interop/golden_gpu PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 endif()
-
-# And one that makes PoCL's devices behave like strict discrete GPUs.
-file(GLOB strict_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/strict/*.c)
-add_library(clq_strict_layer MODULE ${strict_sources})
-clq_compile_options(clq_strict_layer)
-target_include_directories(clq_strict_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-target_link_libraries(clq_strict_layer PRIVATE Threads::Threads)
-set_target_properties(clq_strict_layer PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
-  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-foreach(target test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts)
-  add_dependencies(${target} clq_strict_layer)
-endforeach()
-# And one whose devices' caches are not coherent with the host's.
-add_library(clq_stale_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/stale_layer.c)
-clq_compile_options(clq_stale_layer)
-target_include_directories(clq_stale_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-set_target_properties(clq_stale_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_dependencies(test_device_coherence clq_stale_layer clq_gpu_layer)
-# And one that tells odd names of devices, and reads wrong. The checks of the command line name it by its path.
-add_library(clq_odd_layer MODULE ${PROJECT_SOURCE_DIR}/tests/support/odd_layer.c)
-clq_compile_options(clq_odd_layer)
-target_include_directories(clq_odd_layer PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-set_target_properties(clq_odd_layer PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-foreach(name clBuildProgram clGetDeviceInfo clGetPlatformInfo clq_cpu_count)
-  target_link_options(test_device_build_at_once PRIVATE -Wl,--wrap=${name})
-endforeach()
-set(run_strict ${PROJECT_SOURCE_DIR}/tests/support/strict/run)
 foreach(name comm/all_reduce comm/failure comm/grouping device/trace train/fit)
   string(REPLACE / _ target ${name})
-  add_test(NAME strict/${target} COMMAND ${run_strict} $<TARGET_FILE:test_${target}>)
+  add_test(NAME strict/${target} COMMAND ${PROJECT_SOURCE_DIR}/tests/support/strict/run $<TARGET_FILE:test_${target}>)
   set_tests_properties(strict/${target} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+endforeach()
+foreach(name clBuildProgram clGetDeviceInfo clGetPlatformInfo clq_cpu_count)
+  target_link_options(test_device_build_at_once PRIVATE -Wl,--wrap=${name})
 endforeach()
 
 # The kernels through the compilers for GPUs.
