@@ -255,7 +255,11 @@ typedef struct clq_wait_list {
     cl_event events[CLQ_AFTER_MAX];
     cl_uint count;
 } clq_wait_list;
-clq_wait_list clq_order_waits(const clq_order *order); /* `events` is NULL for the driver where count is 0 */
+clq_wait_list clq_order_waits(const clq_order *order);
+/* As drivers want them: NULL where there are none. */
+static inline const cl_event *clq_wait_list_events(const clq_wait_list *list) {
+    return list->count > 0 ? list->events : NULL;
+}
 /* Where the driver is to put the command's event: NULL where neither the order nor `recorded`, which is what
  * clq_queue_wants_event gave, wants it. */
 cl_event *clq_order_event(const clq_order *order, cl_event *recorded, cl_event *event);

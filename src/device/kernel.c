@@ -95,9 +95,8 @@ clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t
         if (global[i] == 0) return CLQ_OK;
     cl_event event = NULL, *recorded = queue->profile ? &event : clq_queue_wants_event(queue, &event);
     const clq_wait_list waits = clq_order_waits(order);
-    cl_int error =
-        clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, waits.count,
-                               waits.count > 0 ? waits.events : NULL, clq_order_event(order, recorded, &event));
+    cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, waits.count,
+                                          clq_wait_list_events(&waits), clq_order_event(order, recorded, &event));
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
     if (kernel->bit) {
         atomic_fetch_or(&kernel->program->launched, kernel->bit);

@@ -15,17 +15,15 @@ static clq_status ended(clq_queue *queue, cl_int error, bool blocking, const cha
     return clq_cl_fail(queue->device, error, "%s %zu bytes", what, bytes);
 }
 
-/* A wait list as drivers want it: NULL where it is empty. */
-static const cl_event *events_of(const clq_wait_list *list) { return list->count > 0 ? list->events : NULL; }
-
 static clq_status write_to(clq_queue *queue, clq_buffer *to, size_t offset, const void *from, size_t bytes,
                            bool blocking, const clq_order *order) {
     CLQ_TRY(check_range(queue, to, offset, bytes, "writing"));
     if (bytes == 0) return blocking ? clq_queue_finish(queue) : CLQ_OK;
     cl_event event = NULL, *recorded = clq_queue_wants_named(queue, &event);
     const clq_wait_list waits = clq_order_waits(order);
-    cl_int error = clEnqueueWriteBuffer(queue->handle, to->handle, blocking ? CL_TRUE : CL_FALSE, offset, bytes, from,
-                                        waits.count, events_of(&waits), clq_order_event(order, recorded, &event));
+    cl_int error =
+        clEnqueueWriteBuffer(queue->handle, to->handle, blocking ? CL_TRUE : CL_FALSE, offset, bytes, from, waits.count,
+                             clq_wait_list_events(&waits), clq_order_event(order, recorded, &event));
     CLQ_TRY(ended(queue, error, blocking, "writing", bytes));
     clq_status status = clq_order_give(queue->device, order, event, recorded != NULL);
     if (!recorded) return status;
@@ -50,7 +48,7 @@ clq_status clq_queue_read_after(clq_queue *queue, const clq_buffer *from, size_t
     cl_event event = NULL;
     const clq_wait_list waits = clq_order_waits(order);
     cl_int error = clEnqueueReadBuffer(queue->handle, from->handle, CL_FALSE, offset, bytes, to, waits.count,
-                                       events_of(&waits), clq_order_event(order, NULL, &event));
+                                       clq_wait_list_events(&waits), clq_order_event(order, NULL, &event));
     CLQ_TRY(ended(queue, error, false, "reading", bytes));
     return clq_order_give(queue->device, order, event, false);
 }
@@ -78,7 +76,7 @@ clq_status clq_queue_copy_after(clq_queue *queue, const clq_buffer *from, size_t
     cl_event event = NULL;
     const clq_wait_list waits = clq_order_waits(order);
     cl_int error = clEnqueueCopyBuffer(queue->handle, from->handle, to->handle, from_offset, to_offset, bytes,
-                                       waits.count, events_of(&waits), clq_order_event(order, NULL, &event));
+                                       waits.count, clq_wait_list_events(&waits), clq_order_event(order, NULL, &event));
     CLQ_TRY(ended(queue, error, false, "copying", bytes));
     return clq_order_give(queue->device, order, event, false);
 }
