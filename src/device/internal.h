@@ -129,7 +129,7 @@ typedef struct clq_program {
     struct clq_program *next;
     clq_hash128 key;
     clq_hash128 place;         /* of its source and options alone: what drivers' caches know it by */
-    clq_claim claim;           /* held until all its kernels ran once, or the device closes */
+    clq_claim claim;           /* held until it is kept and all its kernels ran once, or the device closes */
     uint64_t kernel_bits;      /* of a held claim: one for each kernel; 0: not known */
     _Atomic uint64_t launched; /* of those, the kernels that were launched */
     cl_program program;        /* NULL while a thread makes it */
@@ -210,7 +210,8 @@ void clq_programs_offer(clq_device *device, clq_hash128 key);
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out);
 /* The program's bit for a kernel, to be set in `launched`; 0 where nobody needs to know. */
 uint64_t clq_program_kernel_bit(clq_device *device, const clq_program *program, const char *function);
-/* Ends the claims of programs whose kernels were all launched: a command of the device was waited for, and is done. */
+/* Ends the claims of kept programs whose kernels were all launched: a command of the device was waited for, and is
+ * done. */
 void clq_programs_ran(clq_device *device);
 
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */

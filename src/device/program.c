@@ -139,7 +139,8 @@ static bool begin_claim(const clq_device *device, clq_program *entry) {
 }
 
 /* The program is made; but some drivers look into their caches once more when a kernel is launched first, and so the
- * claim is held until all kernels ran. */
+ * claim is held until all kernels ran. That of a program built from source is held until it is kept: until then the
+ * next process has nothing of it but what the driver's cache holds. */
 static void share_claim(clq_device *device, clq_program *entry, cl_program program) {
     if (!entry->claim.held) return;
     clq_claim_share(&entry->claim);
@@ -392,7 +393,8 @@ void clq_programs_ran(clq_device *device) {
     if (atomic_load(&device->claimed) == 0) return;
     pthread_mutex_lock(&device->lock);
     for (clq_program *entry = device->programs; entry; entry = entry->next)
-        if (entry->program && entry->kernel_bits && atomic_load(&entry->launched) == entry->kernel_bits)
+        if (entry->program && !entry->unsaved && entry->kernel_bits &&
+            atomic_load(&entry->launched) == entry->kernel_bits)
             end_claim(device, entry);
     pthread_mutex_unlock(&device->lock);
 }
