@@ -4,7 +4,6 @@
 
 #include <CL/cl_ext.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -37,42 +36,6 @@ enum { KINDS = sizeof kinds / sizeof kinds[0], REAL_PLATFORMS_MAX = 8 };
 
 static strict_device devices[STRICT_DEVICES_MAX];
 static unsigned device_count;
-static atomic_ulong counts[STRICT_DEVICES_MAX][STRICT_COUNTS];
-
-/* ---- counts ---- */
-
-void strict_counted(const strict_device *device, strict_count what) {
-    atomic_fetch_add(&counts[device->index][what], 1);
-}
-
-EXPORT unsigned long strict_count_of(int device, int what);
-/* device: PoCL's number of it; -1: all. */
-unsigned long strict_count_of(int device, int what) {
-    unsigned long sum = 0;
-    for (int i = 0; i < STRICT_DEVICES_MAX; i++)
-        if (device < 0 || device == i) sum += atomic_load(&counts[i][what]);
-    return sum;
-}
-
-EXPORT void strict_count_reset(void);
-void strict_count_reset(void) {
-    for (int i = 0; i < STRICT_DEVICES_MAX; i++)
-        for (int k = 0; k < STRICT_COUNTS; k++) atomic_store(&counts[i][k], 0);
-}
-
-static void report(void) {
-    static const char *const names[STRICT_COUNTS] = {
-        "commands",    "launches",   "markers",        "flushes",         "finishes", "waits",
-        "callbacks",   "polls",      "blocking reads", "blocking writes", "pageable", "foreign pinned",
-        "null locals", "migrations", "UNFLUSHED",      "LIMITS",          "LATER"};
-    for (unsigned d = 0; strict_options.report && d < STRICT_DEVICES_MAX; d++) {
-        if (atomic_load(&counts[d][STRICT_COMMANDS]) == 0) continue;
-        (void)fprintf(stderr, "strict: device %u:", d);
-        for (unsigned k = 0; k < STRICT_COUNTS; k++)
-            (void)fprintf(stderr, "%s %s %lu", k > 0 ? "," : "", names[k], atomic_load(&counts[d][k]));
-        (void)fprintf(stderr, "\n");
-    }
-}
 
 /* ---- the table of devices ---- */
 
@@ -168,13 +131,13 @@ cl_int strict_device_called(strict_device *device) {
 
 /* ---- platforms ---- */
 
-static const strict_kind *kind_of_platform(cl_platform_id platform) {
+const strict_kind *strict_kind_of_platform(cl_platform_id platform) {
     for (size_t i = 0; i < KINDS; i++)
         if ((const void *)platform == &kinds[i]) return &kinds[i];
     return NULL;
 }
 
-static cl_platform_id platform_of(const strict_device *device) {
+cl_platform_id strict_platform_of(const strict_device *device) {
     return device->kind ? (cl_platform_id)(uintptr_t)device->kind : device->platform;
 }
 
@@ -184,7 +147,7 @@ static cl_int CL_API_CALL get_platforms(cl_uint room, cl_platform_id *out, cl_ui
     pthread_mutex_lock(&strict_lock);
     look_around();
     for (unsigned i = 0; i < device_count; i++) {
-        cl_platform_id platform = platform_of(&devices[i]);
+        cl_platform_id platform = strict_platform_of(&devices[i]);
         cl_uint k = 0;
         while (k < n && found[k] != platform) k++;
         if (k == n && n < KINDS + REAL_PLATFORMS_MAX) found[n++] = platform;
@@ -203,7 +166,7 @@ static cl_int put_text(const char *text, size_t room, void *out, size_t *needed)
 
 static cl_int CL_API_CALL platform_info(cl_platform_id platform, cl_platform_info what, size_t room, void *out,
                                         size_t *needed) {
-    const strict_kind *kind = kind_of_platform(platform);
+    const strict_kind *kind = strict_kind_of_platform(platform);
     if (!kind) return strict_driver->clGetPlatformInfo(platform, what, room, out, needed);
     switch (what) {
     case CL_PLATFORM_NAME: return put_text(kind->platform, room, out, needed);
@@ -223,7 +186,7 @@ static cl_int CL_API_CALL get_devices(cl_platform_id platform, cl_device_type ty
     bool cpu = type == CL_DEVICE_TYPE_ALL || (type & (CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_DEFAULT));
     pthread_mutex_lock(&strict_lock);
     for (unsigned i = 0; i < device_count; i++)
-        if (platform_of(&devices[i]) == platform && (devices[i].kind ? gpu : cpu)) found[n++] = devices[i].id;
+        if (strict_platform_of(&devices[i]) == platform && (devices[i].kind ? gpu : cpu)) found[n++] = devices[i].id;
     pthread_mutex_unlock(&strict_lock);
     if (n == 0) return CL_DEVICE_NOT_FOUND;
     if ((out && room == 0) || (!out && !count)) return CL_INVALID_VALUE;
@@ -306,94 +269,11 @@ static cl_int CL_API_CALL create_parts(cl_device_id id, const cl_device_partitio
     return strict_driver->clCreateSubDevices(id, how, room, out, count);
 }
 
-/* ---- contexts ---- */
-
-enum { CONTEXTS_MAX = 4096 };
-static strict_context contexts[CONTEXTS_MAX];
-static unsigned context_count;
-
-/* A handle that is used again belongs to a new context: the old one is gone. */
-static void remember(cl_context handle, cl_uint count, const cl_device_id *ids) {
-    strict_context made = {.handle = handle};
-    for (cl_uint i = 0; i < count; i++) {
-        strict_device *device = strict_device_of(ids[i]);
-        unsigned k = 0;
-        while (k < made.count && made.devices[k] != device) k++;
-        if (k == STRICT_CONTEXT_DEVICES_MAX) strict_die("too many devices in a context");
-        if (k == made.count) made.devices[made.count++] = device;
-        made.disguised = made.disguised || device->kind;
-    }
-    pthread_mutex_lock(&strict_lock);
-    unsigned at = 0;
-    while (at < context_count && contexts[at].handle != handle) at++;
-    if (at == CONTEXTS_MAX) strict_die("too many contexts");
-    if (at == context_count) context_count++;
-    contexts[at] = made;
-    pthread_mutex_unlock(&strict_lock);
-}
-
-const strict_context *strict_context_of(cl_context handle) {
-    const strict_context *found = NULL;
-    pthread_mutex_lock(&strict_lock);
-    for (unsigned i = 0; i < context_count && !found; i++)
-        if (contexts[i].handle == handle) found = &contexts[i];
-    pthread_mutex_unlock(&strict_lock);
-    return found;
-}
-
-unsigned strict_slot(const strict_context *context, const strict_device *device) {
-    unsigned slot = 0;
-    while (slot + 1 < context->count && context->devices[slot] != device) slot++;
-    return slot;
-}
-
-cl_int strict_context_called(const strict_context *context) {
-    for (unsigned i = 0; i < context->count; i++) {
-        cl_int error = strict_device_called(context->devices[i]);
-        if (error != CL_SUCCESS) return error;
-    }
-    return CL_SUCCESS;
-}
-
-static cl_context CL_API_CALL create_context(const cl_context_properties *properties, cl_uint count,
-                                             const cl_device_id *ids,
-                                             void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
-                                             void *user, cl_int *error) {
-    for (cl_uint i = 1; ids && i < count; i++)
-        if (platform_of(strict_device_of(ids[i])) != platform_of(strict_device_of(ids[0]))) {
-            if (error) *error = CL_INVALID_DEVICE;
-            return NULL;
-        }
-    cl_context_properties real[3] = {CL_CONTEXT_PLATFORM, 0, 0};
-    bool names_disguised = properties && properties[0] == CL_CONTEXT_PLATFORM &&
-                           kind_of_platform((cl_platform_id)properties[1]); // NOLINT(performance-no-int-to-ptr)
-    if (names_disguised && ids && count > 0) real[1] = (cl_context_properties)strict_device_of(ids[0])->platform;
-    cl_context made =
-        strict_driver->clCreateContext(names_disguised ? real : properties, count, ids, notify, user, error);
-    if (made) remember(made, count, ids);
-    return made;
-}
-
-/* ---- what is newer than OpenCL 1.2 ---- */
-
-static void *CL_API_CALL svm_alloc(cl_context context, cl_svm_mem_flags flags, size_t bytes, cl_uint align) {
-    const strict_context *in = strict_context_of(context);
-    if (!in || !in->disguised) return strict_driver->clSVMAlloc(context, flags, bytes, align);
-    strict_counted(in->devices[0], STRICT_LATER);
-    return NULL;
-}
-
-static void CL_API_CALL svm_free(cl_context context, void *block) { strict_driver->clSVMFree(context, block); }
-
 void strict_facts_install(struct _cl_icd_dispatch *calls) {
     for (size_t i = 0; i < KINDS; i++) kinds[i].dispatch = strict_calls;
-    (void)atexit(report);
     calls->clGetPlatformIDs = get_platforms;
     calls->clGetPlatformInfo = platform_info;
     calls->clGetDeviceIDs = get_devices;
     calls->clGetDeviceInfo = device_info;
     calls->clCreateSubDevices = create_parts;
-    calls->clCreateContext = create_context;
-    calls->clSVMAlloc = svm_alloc;
-    calls->clSVMFree = svm_free;
 }

@@ -67,7 +67,9 @@ static void override_calls(void) {
         memcpy((char *)&layer + i * sizeof unknown, &unknown, sizeof unknown);
     pass_on();
     strict_config_start();
+    strict_counters_start();
     strict_facts_install(&layer);
+    strict_contexts_install(&layer);
     strict_events_install(&layer);
     strict_queues_install(&layer);
     strict_commands_install(&layer);

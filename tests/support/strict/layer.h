@@ -2,9 +2,10 @@
  * freedom that OpenCL gives them. It has queues, events, memory objects and kernels of its own; what lies below sees
  * one command at a time, from the thread of its queue.
  *
- * counts.h   what is counted
+ * counts.h, counters.c   what is counted
  * config.c   how the layer is told what to do
  * facts.c    platforms and devices, and what they say of themselves
+ * contexts.c contexts
  * events.c   events and callbacks
  * queues.c   queues and their threads
  * commands.c the calls that enqueue
@@ -91,13 +92,23 @@ void strict_facts_install(struct _cl_icd_dispatch *calls);
 strict_device *strict_device_of(cl_device_id id); /* never NULL */
 size_t strict_group_limit(const strict_device *device);
 cl_ulong strict_local_limit(const strict_device *device);
-void strict_counted(const strict_device *device, strict_count what);
+cl_platform_id strict_platform_of(const strict_device *device);      /* of its disguise */
+const strict_kind *strict_kind_of_platform(cl_platform_id platform); /* NULL: a real one */
 /* Around what the driver executes: PoCL's basic device runs the commands of all its queues in any thread that waits for
  * one of them, and whose commands another thread has just taken waits for nothing. */
 void strict_below(strict_device *device);
 void strict_above(strict_device *device);
 /* A call on the device is made: CL_SUCCESS, or STRICT_ILLEGAL_ACCESS. */
 cl_int strict_device_called(strict_device *device);
+
+/* ---- counters.c ---- */
+
+void strict_counters_start(void);
+void strict_counted(const strict_device *device, strict_count what);
+
+/* ---- contexts.c ---- */
+
+void strict_contexts_install(struct _cl_icd_dispatch *calls);
 
 typedef struct strict_context {
     cl_context handle;
