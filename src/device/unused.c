@@ -18,19 +18,24 @@ typedef struct vendor {
     unsigned id;
     const char *in_icd, *rusticl; /* part of the library's name in a vendor file; Mesa's driver for RUSTICL_ENABLE */
     const char *file;             /* a device file by which it is known where the PCI bus is hidden; or NULL */
-    const char *load, *install, *silent;
+    /* What to do where the kernel has no render node for the GPU, where its device file is missing, where no driver is
+     * installed, and where the driver does not list the GPU. */
+    const char *load, *give, *install, *silent;
 } vendor;
 
 enum { NVIDIA, AMD, INTEL, VENDORS };
 static const vendor vendors[VENDORS] = {
     [NVIDIA] = {"nvidia", "NVIDIA", 0x10de, "nvidia", NULL, "/dev/nvidia0", NULL,
+                "load NVIDIA's kernel module, or give the GPU to the container (docker run --gpus all)",
                 "install nvidia-opencl-icd (and nvidia-driver, where nvidia-smi does not work)",
                 "see whether nvidia-smi shows it: the driver's libraries must be of its kernel module's version"},
     [AMD] = {"amd", "Advanced Micro", 0x1002, "amdocl", "radeonsi", "/dev/kfd", "load the kernel module amdgpu",
+             "give it to the container (docker run --device /dev/dri --device /dev/kfd)",
              "install rocm-opencl-icd, or mesa-opencl-icd and set RUSTICL_ENABLE=radeonsi",
              "ROCm does not support every GPU: install mesa-opencl-icd and set RUSTICL_ENABLE=radeonsi"},
     [INTEL] = {"intel", "Intel", 0x8086, "igdrcl", "iris", NULL, "load the kernel module i915 or xe",
-               "install intel-opencl-icd", "install an intel-opencl-icd that is newer than the GPU"},
+               "give it to the container (docker run --device /dev/dri)", "install intel-opencl-icd",
+               "install an intel-opencl-icd that is newer than the GPU"},
 };
 
 typedef struct gpu {
@@ -218,14 +223,12 @@ static bool lacks_file(const machine *m, const char *path, const char *give, con
 }
 
 static bool lacks_files_of_nvidia(const machine *m, clq_unused *out) {
-    return lacks_file(m, "/dev/nvidia0",
-                      "load NVIDIA's kernel module, or give the GPU to the container (docker run --gpus all)",
-                      "give the user access to /dev/nvidia*", out);
+    return lacks_file(m, "/dev/nvidia0", vendors[NVIDIA].give, "give the user access to /dev/nvidia*", out);
 }
 
 static bool lacks_files_of_others(const machine *m, const gpu *g, clq_unused *out) {
-    static const char give[] = "give it to the container (docker run --device /dev/dri --device /dev/kfd)",
-                      permit[] = "add the user to the groups render and video, and log in again";
+    static const char permit[] = "add the user to the groups render and video, and log in again";
+    const char *give = g->vendor->give;
     search s = {.m = m};
     (void)snprintf(s.folder, sizeof s.folder, "/sys/bus/pci/devices/%s/drm", g->pci);
     if (g->pci[0] && !any_in(m, s.folder, is_render_node, &s)) {

@@ -127,7 +127,7 @@ static void test_amd(void **state) {
     put("/sys/bus/pci/devices/0001:02:00.0/drm/card1/dev", "");
     put("/sys/bus/pci/devices/0001:02:00.0/drm/renderD129/dev", "");
     put("/dev/dri/renderD128", "");
-    expect_one("amd", "0001:02:00.0", "there is no /dev/dri/renderD129", "--device /dev/dri");
+    expect_one("amd", "0001:02:00.0", "there is no /dev/dri/renderD129", "--device /dev/dri --device /dev/kfd");
     put("/dev/dri/renderD129", "");
     expect_one("amd", "0001:02:00.0", "no OpenCL driver", "rocm-opencl-icd");
     put("/etc/OpenCL/vendors/rusticl.icd", "libRusticlOpenCL.so.1\n");
@@ -145,6 +145,7 @@ static void test_permission(void **state) {
     bool superuser = geteuid() == 0;
     put_pci("0000:00:02.0", "0x030000\n", "0x8086\n", "../../../bus/pci/drivers/i915");
     put("/sys/bus/pci/devices/0000:00:02.0/drm/renderD128/dev", "");
+    expect_one("intel", "0000:00:02.0", "there is no /dev/dri/renderD128", "(docker run --device /dev/dri)");
     put("/dev/dri/renderD128", "");
     expect_one("intel", "0000:00:02.0", "no OpenCL driver", "intel-opencl-icd");
     char path[512];
