@@ -112,8 +112,8 @@ def compare_losses(runs, clique, reference):
 
 
 def difference(model, one, what, losses, reason):
-    row = {"model": model, "of": "one device", "and": what, "updates": len(one), "difference": None, "most": LOSSES_AGREE,
-           "ok": False, "reason": reason}
+    row = {"model": model, "reference": "one device", "compared": what, "updates": len(one), "difference": None,
+           "allowed": LOSSES_AGREE, "ok": False, "reason": reason}
     if one and losses and len(one) == len(losses):
         row["difference"] = max(abs(a - b) / abs(a) if a == a and b == b and a else float("inf") for a, b in zip(one, losses))
         row["ok"] = row["difference"] <= LOSSES_AGREE
@@ -205,8 +205,8 @@ def bench_verdicts(benches):
 def loss_verdicts(losses):
     for row in losses:
         found = f"{row['difference']:.1e} at most" if row["difference"] is not None else f"not compared: {row['reason']}"
-        yield verdict("C", f"are losses of {row['model']} on {row['and']} those on one device", row["ok"],
-                      f"relative difference of an update's loss: {found} (allowed {row['most']:.0e})")
+        yield verdict("C", f"are losses of {row['model']} on {row['compared']} those on one device", row["ok"],
+                      f"relative difference of an update's loss: {found} (allowed {row['allowed']:.0e})")
 
 
 def training_verdicts(trainings):
@@ -227,10 +227,15 @@ def register_verdicts(rows):
 
 # ---- files ----
 
+def driver(vendor, library, had_icd_file):
+    return {"vendor": vendor, "library": None if library == "-" else library, "had_icd_file": had_icd_file == "yes"}
+
+
 def collect(runs, clique, reference):
     every = [(step, content) for run in runs for step, content in run.benches()]
     benches = [content | {"step": step["name"]} for step, content in every if content]
-    doctors = [doctor for run in runs for name in ("doctor-cold", "doctor-warm") if (doctor := json_of(run.folder / f"{name}.out"))]
+    doctors = [{"run": number, "start": start} | doctor for number, run in enumerate(runs) for start in ("cold", "warm")
+               if (doctor := json_of(run.folder / f"doctor-{start}.out"))]
     trainings = [{"name": step["name"], "state": step["state"], "seconds": step["seconds"], "model": result.get("model"),
                   "replicas": result.get("replicas"), "images_per_s": result.get("images_per_s"), "first_step_s": result.get("first_step_s"),
                   "loss": result["epochs"][-1]["loss"] if result.get("epochs") else None, "verdict": result.get("verdict")}
@@ -245,10 +250,9 @@ def collect(runs, clique, reference):
     return {
         "schema": "clique-first-run/1",
         "ok": all(v["ok"] is not False for v in verdicts),
-        "runs": [run.settings for run in runs],
+        "runs": [run.settings | ({"total": int(run.settings["total"])} if "total" in run.settings else {}) for run in runs],
         "host": {name: runs[0].output(name)[0] for name in FACTS},
-        "drivers": [dict(zip(("vendor", "library", "had_icd_file"), line.split("\t")))
-                    for line in text_of(runs[0].folder / "drivers.tsv").splitlines()],
+        "drivers": [driver(*line.split("\t")) for line in text_of(runs[0].folder / "drivers.tsv").splitlines()],
         "devices": devices["devices"], "verdicts": verdicts, "steps": [step for run in runs for step in run.steps],
         "doctor": doctors, "benches": benches, "trainings": trainings, "losses": losses, "registers": rows,
     }
@@ -259,8 +263,8 @@ def page(clique, found, folder):
     host = next((bench["host"] for bench in found["benches"]), {})
     def table(name, rows):
         return {"schema": "clique-bench/1", "bench": name, "host": host, "devices": [], "command": "gpu-first-run", "rows": rows}
-    checks = [{"start": start, "index": device["index"]} | check for start, doctor in zip(("cold", "warm"), found["doctor"])
-              for device in doctor["devices"] for check in device["checks"]]
+    checks = [{"run": doctor["run"], "start": doctor["start"], "index": device["index"]} | check
+              for doctor in found["doctor"] for device in doctor["devices"] for check in device["checks"]]
     steps = [{key: value for key, value in step.items() if key != "output_tail"} |
              {"said": step["output_tail"][-400:] if step["state"] != "ok" else None} for step in found["steps"]]
     tables = [("verdicts", found["verdicts"]), ("steps", steps), ("doctor", checks), ("trainings", found["trainings"]),

@@ -130,6 +130,18 @@ class FirstRun(unittest.TestCase):
         row, = found["losses"]
         self.assertAlmostEqual(row["difference"], 3e-4, delta=1e-5)
         self.assertFalse(row["ok"])
+        self.check_doctors(results)
+
+    def check_doctors(self, results):
+        """Two runs, the first of which has no answer of its cold start."""
+        first = self.folder / "results of a cold start that hung"
+        shutil.copytree(results, first)
+        (first / "doctor-cold.out").write_text("")
+        _, found, page = self.report(first, results, "--no-reference")
+        self.assertEqual([(doctor["run"], doctor["start"]) for doctor in found["doctor"]], [(0, "warm"), (1, "cold"), (1, "warm")])
+        words = [word.strip() for word in Page(page).words]
+        checks = [len(device["checks"]) for device in found["doctor"][0]["devices"]]
+        self.assertEqual((words.count("cold"), words.count("warm")), (sum(checks), 2 * sum(checks)))
 
     def check_steps(self, found):
         self.assertEqual(found["schema"], "clique-first-run/1")
@@ -151,11 +163,15 @@ class FirstRun(unittest.TestCase):
     def check_figures(self, found):
         self.assertIn("Linux", found["host"]["uname"])
         self.assertEqual([device["driver"] for device in found["devices"]], ["pocl"])
-        self.assertEqual(found["drivers"][0] | {"library": ""}, {"vendor": "nvidia", "library": "", "had_icd_file": "no"})
+        library = f"{self.folder}/usr/lib/vendor/libnvidia-opencl.so.1"
+        self.assertEqual(found["drivers"][0], {"vendor": "nvidia", "library": library, "had_icd_file": False})
+        self.assertEqual([row["vendor"] for row in found["drivers"]], ["nvidia", "amd", "intel"])
+        self.assertTrue(all(row["library"] is None or row["library"].startswith("/") for row in found["drivers"]), found["drivers"])
+        self.assertEqual([run["total"] for run in found["runs"]], [570])
         self.assertEqual({bench["step"] for bench in found["benches"]},
                          {"launch", "memory", "step", "train", "gemm-highest", "conv-winograd", "conv-direct"})
         self.assertTrue(all(bench["rows"] for bench in found["benches"]))
-        self.assertEqual([(row["and"], row["ok"], row["updates"]) for row in found["losses"]],
+        self.assertEqual([(row["compared"], row["ok"], row["updates"]) for row in found["losses"]],
                          [("two", True, 20), ("cpu of the reporting machine", True, 20)])
         self.assertEqual([(r["kernel"], r["target"], r["registers"], r["spill_stores"], r["spill_loads"]) for r in found["registers"]],
                          [("first", "sm_90", 128, 24, 28), ("second", "sm_90", 40, 0, 0)])
