@@ -202,7 +202,7 @@ void clq_device_close(clq_device *device) {
     clq_twin_leave(device);
     clq_programs_close(device);
     clq_claims_close(device->claims);
-    clq_free(device->verdicts);
+    clq_free(device->trial_results);
     if (!clq_device_lost(device)) {
         if (device->service) (void)clReleaseCommandQueue(device->service);
         if (device->context) (void)clReleaseContext(device->context);

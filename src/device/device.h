@@ -102,10 +102,10 @@ void clq_device_remember(const clq_device *device, clq_hash128 key, const void *
 clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const void *data, size_t bytes);
 
 /* What a trial found out about the device: whether the trial that the key names was made, by this process or, where
- * there is a cache folder, by an earlier one on a device of the same name and driver version, with the same kernels; and
- * its verdict. What there is no memory or no disk for is not kept. Any thread. (verdict.c) */
-bool clq_device_verdict(clq_device *device, clq_hash128 key, bool *verdict);
-void clq_device_note_verdict(clq_device *device, clq_hash128 key, bool verdict);
+ * there is a cache folder, by an earlier one on a device of the same name and driver version, with the same kernels;
+ * and its result. What there is no memory or no disk for is not kept. Any thread. (trial.c) */
+bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result);
+void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result);
 
 /* ---- queues (queue.c) ---- */
 

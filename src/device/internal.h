@@ -164,12 +164,12 @@ struct clq_device {
     atomic_flag loss_claimed;
     atomic_bool lost;
     char loss[CLQ_REASON_MAX]; /* why; written once, before `lost` is set */
-    pthread_mutex_t lock;      /* programs, verdicts, service */
+    pthread_mutex_t lock;      /* programs, results of trials, service */
     pthread_mutex_t building;  /* see clq_building_begin; not of twins */
     pthread_cond_t built;      /* a program was made, or failed */
     clq_program *programs;
-    struct clq_verdict *verdicts; /* under `lock` */
-    size_t verdict_count, verdict_capacity;
+    struct clq_trial_result *trial_results; /* under `lock` */
+    size_t trial_result_count, trial_result_capacity;
     cl_command_queue service; /* for the layer's own fills; made on first use */
 };
 

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-struct clq_verdict {
+struct clq_trial_result {
     clq_hash128 key;
-    bool verdict;
+    bool result;
 };
 
 static const char folder[] = "trials"; /* of the cache */
 
-/* On disk a verdict holds for the same device, driver, options and kernels: for all kernels, since a trial does not
+/* On disk a result holds for the same device, driver, options and kernels: for all kernels, since a trial does not
  * say which it is made of. */
 static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash128 *out) {
     const clq_device_info *info = &device->info;
@@ -31,7 +31,7 @@ static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash12
 }
 
 /* What cannot be read is found out again. */
-static bool recall(const clq_device *device, clq_hash128 key, bool *verdict) {
+static bool recall(const clq_device *device, clq_hash128 key, bool *result) {
     clq_hash128 kept;
     void *data = NULL;
     size_t bytes = 0;
@@ -39,54 +39,55 @@ static bool recall(const clq_device *device, clq_hash128 key, bool *verdict) {
         clq_cache_load(device->cache_dir, folder, kept, &data, &bytes) != CLQ_OK || !data)
         return false;
     bool good = bytes == 1;
-    if (good) *verdict = *(const unsigned char *)data != 0;
+    if (good) *result = *(const unsigned char *)data != 0;
     clq_free(data);
     return good;
 }
 
 /* A device that is lost may have failed for a reason that ends with it. */
-static void keep(const clq_device *device, clq_hash128 key, bool verdict) {
+static void keep(const clq_device *device, clq_hash128 key, bool result) {
     clq_hash128 kept;
-    const unsigned char byte = verdict;
+    const unsigned char byte = result;
     if (!device->cache_dir || clq_device_lost(device)) return;
     clq_status status = kept_key(device, key, &kept);
     if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, folder, kept, &byte, sizeof byte);
     if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a trial's result is not kept: %s", clq_error_detail());
 }
 
-static struct clq_verdict *find(const clq_device *device, clq_hash128 key) {
-    for (size_t i = 0; i < device->verdict_count; i++)
-        if (memcmp(&device->verdicts[i].key, &key, sizeof key) == 0) return &device->verdicts[i];
+static struct clq_trial_result *find(const clq_device *device, clq_hash128 key) {
+    for (size_t i = 0; i < device->trial_result_count; i++)
+        if (memcmp(&device->trial_results[i].key, &key, sizeof key) == 0) return &device->trial_results[i];
     return NULL;
 }
 
-static void note(clq_device *device, clq_hash128 key, bool verdict) {
+static void note(clq_device *device, clq_hash128 key, bool result) {
     (void)pthread_mutex_lock(&device->lock);
-    if (!find(device, key) && device->verdict_count == device->verdict_capacity) {
-        size_t wanted = CLQ_MAX(device->verdict_capacity * 2, (size_t)16);
-        struct clq_verdict *grown = clq_realloc(device->verdicts, device->verdict_capacity, wanted, sizeof *grown);
+    if (!find(device, key) && device->trial_result_count == device->trial_result_capacity) {
+        size_t wanted = CLQ_MAX(device->trial_result_capacity * 2, (size_t)16);
+        struct clq_trial_result *grown =
+            clq_realloc(device->trial_results, device->trial_result_capacity, wanted, sizeof *grown);
         if (grown) {
-            device->verdicts = grown;
-            device->verdict_capacity = wanted;
+            device->trial_results = grown;
+            device->trial_result_capacity = wanted;
         }
     }
-    if (!find(device, key) && device->verdict_count < device->verdict_capacity)
-        device->verdicts[device->verdict_count++] = (struct clq_verdict){key, verdict};
+    if (!find(device, key) && device->trial_result_count < device->trial_result_capacity)
+        device->trial_results[device->trial_result_count++] = (struct clq_trial_result){key, result};
     (void)pthread_mutex_unlock(&device->lock);
 }
 
-bool clq_device_verdict(clq_device *device, clq_hash128 key, bool *verdict) {
+bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result) {
     (void)pthread_mutex_lock(&device->lock);
-    const struct clq_verdict *found = find(device, key);
-    if (found) *verdict = found->verdict;
+    const struct clq_trial_result *found = find(device, key);
+    if (found) *result = found->result;
     (void)pthread_mutex_unlock(&device->lock);
     if (found) return true;
-    if (!recall(device, key, verdict)) return false;
-    note(device, key, *verdict);
+    if (!recall(device, key, result)) return false;
+    note(device, key, *result);
     return true;
 }
 
-void clq_device_note_verdict(clq_device *device, clq_hash128 key, bool verdict) {
-    note(device, key, verdict);
-    keep(device, key, verdict);
+void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result) {
+    note(device, key, result);
+    keep(device, key, result);
 }

@@ -93,7 +93,7 @@ bool clq_local_works(clq_device *device, const char *name, const char *what, con
     clq_hash128 key = clq_hash128_of(name, strlen(name), 0);
     clq_status status = CLQ_OK;
     bool works = true;
-    if (clq_device_verdict(device, key, &works)) return works;
+    if (clq_device_trial_result(device, key, &works)) return works;
     for (size_t i = 0; i < count && works; i++) {
         status = clq_local_try(device, &trials[i], &works);
         works = works && status == CLQ_OK;
@@ -101,6 +101,6 @@ bool clq_local_works(clq_device *device, const char *name, const char *what, con
     if (!works)
         clq_log(CLQ_LOG_WARNING, "%s: %s is not used for %s: %s", clq_device_label(device), name, what,
                 status == CLQ_OK ? "its answers are wrong" : clq_error_detail());
-    if (status != CLQ_MEMORY) clq_device_note_verdict(device, key, works); /* else it is not the block's fault */
+    if (status != CLQ_MEMORY) clq_device_keep_trial_result(device, key, works); /* else it is not the block's fault */
     return works;
 }
