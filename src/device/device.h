@@ -164,11 +164,9 @@ clq_status clq_event_create(clq_device *device, clq_event **out);
 clq_status clq_event_complete(clq_event *event, bool ok);
 bool clq_event_is_hosts(const clq_event *event); /* completed by the host, not by a command */
 bool clq_event_is_over(const clq_event *event);  /* complete or failed, as far as the driver tells at this moment */
-/* As clq_queue_mark, without flushing: who waits for it flushes. */
-clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out);
 /* As clq_event_wait, but gives up: CLQ_TIMEOUT at `until` (clq_now_running's time), CLQ_ABORTED once *cancel (may be
- * NULL). Of an event that was wrapped or marked quietly the queue is flushed first: the commands of a device that runs
- * in its caller run here. Any other event's queue was flushed by whoever enqueued the command. */
+ * NULL). Of an event that was wrapped the queue is flushed first: the commands of a device that runs in its caller run
+ * here. Any other event's queue was flushed by whoever enqueued the command. */
 clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel);
 
 /* ---- buffers (buffer.c) ---- */

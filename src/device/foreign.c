@@ -22,16 +22,6 @@ bool clq_event_is_over(const clq_event *event) {
            state <= CL_COMPLETE;
 }
 
-clq_status clq_queue_mark_quietly(clq_queue *queue, clq_event **out) {
-    CLQ_TRY(clq_device_alive(queue->device));
-    cl_event handle = NULL;
-    cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &handle);
-    if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "enqueueing a marker");
-    clq_status status = clq_event_wrap(queue->device, handle, out);
-    (void)clReleaseEvent(handle);
-    return status;
-}
-
 /* ---- waiting with a limit ---- */
 
 /* How long to look again and again before going to sleep. A sleep costs a callback and 50 us or more until the thread
