@@ -103,8 +103,10 @@ clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const v
 
 /* What a trial found out about the device: whether the trial that the key names was made, by this process or, where
  * there is a cache folder, by an earlier one on a device of the same name and driver version, with the same kernels;
- * and its result. What there is no memory or no disk for is not kept. Any thread. (trial.c) */
+ * and its result. note: for as long as the device is open. keep: for later processes, too. What there is no memory or
+ * no disk for is not kept. Any thread. (trial.c) */
 bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result);
+void clq_device_note_trial_result(clq_device *device, clq_hash128 key, bool result);
 void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result);
 
 /* ---- queues (queue.c) ---- */

@@ -128,15 +128,15 @@ bool clq_pocl_binary_is_whole(const void *binary, size_t bytes);
 typedef struct clq_program {
     struct clq_program *next;
     clq_hash128 key;
-    clq_hash128 place;         /* of its source and options alone: what drivers' caches know it by */
-    clq_claim claim;           /* held until it is kept and all its kernels ran once, or the device closes */
-    uint64_t kernel_bits;      /* of a held claim: one for each kernel; 0: not known */
-    _Atomic uint64_t launched; /* of those, the kernels that were launched */
-    cl_program program;        /* NULL while a thread makes it */
-    bool unsaved;              /* built from source: the cache does not hold all of it yet */
-    bool early;                /* what the cache holds of it was asked for before all its kernels may have run */
-    char *file;                /* named in messages */
-    const char *text;          /* its source: the library's, or own_text */
+    clq_hash128 place;    /* of its source and options alone: what drivers' caches know it by */
+    clq_claim claim;      /* held until it is kept and its kernels ran, or the device closes */
+    atomic_uint objects;  /* kernel objects that were made of it */
+    atomic_uint launched; /* those of them that were launched */
+    cl_program program;   /* NULL while a thread makes it */
+    bool unsaved;         /* built from source: the cache does not hold all of it yet */
+    bool early;           /* what the cache holds of it was asked for before all its kernels may have run */
+    char *file;           /* named in messages */
+    const char *text;     /* its source: the library's, or own_text */
     char *own_text;
     char *kernels;       /* those that it has, with blanks between; "": all of the source */
     char *options;       /* clq_build_options' */
@@ -159,6 +159,7 @@ struct clq_device {
     char *cache_dir;     /* NULL: none */
     int claims;          /* see claim.c */
     atomic_uint claimed; /* programs whose claim is held */
+    atomic_bool ran_new; /* a kernel object was launched for the first time since clq_programs_ran looked */
     uint64_t memory_budget;
     _Atomic uint64_t memory_used;
     atomic_flag loss_claimed;
@@ -208,10 +209,10 @@ void clq_programs_close(clq_device *device);
 void clq_programs_offer(clq_device *device, clq_hash128 key);
 /* Built on first use. The device's table owns it. */
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out);
-/* The program's bit for a kernel, to be set in `launched`; 0 where nobody needs to know. */
-uint64_t clq_program_kernel_bit(clq_device *device, const clq_program *program, const char *function);
-/* Ends the claims of kept programs whose kernels were all launched: a command of the device was waited for, and is
- * done. */
+/* A kernel object of the program is launched for the first time. */
+void clq_program_note_launch(clq_device *device, clq_program *program);
+/* Ends the claims of kept programs all of whose kernel objects were launched: a command of the device was waited for,
+ * and is done. Costs nothing where no kernel object was launched for the first time since the last call. */
 void clq_programs_ran(clq_device *device);
 
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */
@@ -291,7 +292,7 @@ struct clq_kernel {
     clq_device *device;
     cl_kernel handle;
     clq_program *program;
-    uint64_t bit; /* of clq_program_kernel_bit, until it was launched */
+    bool launched;
     char name[64];
 };
 

@@ -17,7 +17,6 @@ clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *w
     cl_int error;
     kernel->device = device;
     kernel->program = program;
-    kernel->bit = clq_program_kernel_bit(device, program, function);
     kernel->handle = clCreateKernel(program->program, function, &error);
     if (!kernel->handle) {
         clq_free(kernel);
@@ -27,6 +26,7 @@ clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *w
         return clq_cl_fail(device, error, "making the kernel %s of %s.cl", function, wish->file);
     }
     (void)snprintf(kernel->name, sizeof kernel->name, "%s", function);
+    atomic_fetch_add(&program->objects, 1);
     *out = kernel;
     return CLQ_OK;
 }
@@ -39,11 +39,13 @@ clq_status clq_kernel_create_again(const clq_kernel *kernel, clq_kernel **out) {
     clq_kernel *again = clq_alloc(1, sizeof *again);
     if (!again) return CLQ_MEMORY;
     *again = *kernel;
+    again->launched = false;
     again->handle = clCreateKernel(program, kernel->name, &error);
     if (!again->handle) {
         clq_free(again);
         return clq_cl_fail(kernel->device, error, "making the kernel %s again", kernel->name);
     }
+    atomic_fetch_add(&kernel->program->objects, 1);
     *out = again;
     return CLQ_OK;
 }
@@ -98,10 +100,8 @@ clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t
     cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, waits.count,
                                           clq_wait_list_events(&waits), clq_order_event(order, recorded, &event));
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
-    if (kernel->bit) {
-        atomic_fetch_or(&kernel->program->launched, kernel->bit);
-        kernel->bit = 0;
-    }
+    if (!kernel->launched) clq_program_note_launch(device, kernel->program);
+    kernel->launched = true;
     clq_status status = clq_order_give(device, order, event, recorded != NULL), kept = CLQ_OK;
     if (queue->profile)
         kept = clq_profile_add(queue->profile, device, kernel->name, event);

@@ -85,32 +85,24 @@ static char *kernel_names(cl_program program) {
     return NULL;
 }
 
-/* The place of a name among a program's kernels; -1 where it is not one of them. */
-static int place_among(const char *names, const char *name, size_t length) {
-    for (int place = 0;; place++) {
+/* Whether a name is among a program's kernels. */
+static bool is_among(const char *names, const char *name, size_t length) {
+    for (;;) {
         size_t next = strcspn(names, ";");
-        if (next == length && strncmp(names, name, length) == 0) return place;
-        if (names[next] == '\0') return -1;
+        if (next == length && strncmp(names, name, length) == 0) return true;
+        if (names[next] == '\0') return false;
         names += next + 1;
     }
 }
 
-/* A bit for each kernel of the program; 0 where they are not known, or too many. */
-static uint64_t bits_of_kernels(cl_program program) {
-    char *names = kernel_names(program);
-    int count = names != NULL;
-    for (const char *at = names; at && *at; at++) count += *at == ';';
-    clq_free(names);
-    return count > 0 && count < 64 ? ((uint64_t)1 << count) - 1 : 0;
-}
-
-/* Whether a program has the kernels, with blanks between them; "": any. */
+/* Whether a program has the kernels, with blanks between them; "": any. A driver that does not name the kernels of a
+ * program that was made of a binary is believed. */
 static bool has_kernels(cl_program program, const char *kernels) {
     char *names = kernel_names(program);
-    bool has = names != NULL;
-    for (const char *at = kernels; *at && has;) {
+    bool has = true;
+    for (const char *at = kernels; *at && names && has;) {
         size_t length = strcspn(at, " ");
-        has = length == 0 || place_among(names, at, length) >= 0;
+        has = length == 0 || is_among(names, at, length);
         at += length + (at[length] == ' ');
     }
     clq_free(names);
@@ -141,11 +133,15 @@ static bool begin_claim(const clq_device *device, clq_program *entry) {
 /* The program is made; but some drivers look into their caches once more when a kernel is launched first, and so the
  * claim is held until all kernels ran. That of a program built from source is held until it is kept: until then the
  * next process has nothing of it but what the driver's cache holds. */
-static void share_claim(clq_device *device, clq_program *entry, cl_program program) {
+static void share_claim(clq_device *device, clq_program *entry) {
     if (!entry->claim.held) return;
     clq_claim_share(&entry->claim);
-    entry->kernel_bits = bits_of_kernels(program);
     atomic_fetch_add(&device->claimed, 1);
+}
+
+/* PoCL's devices that are not CPUs compile a program as a whole, and their binaries need no files for each kernel. */
+static bool is_whole(const clq_device *device, const void *binary, size_t bytes) {
+    return !clq_device_compiles_late(device) || clq_pocl_binary_is_whole(binary, bytes);
 }
 
 /* *out stays NULL where the cache has nothing that the driver takes. */
@@ -155,12 +151,13 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
     size_t bytes = 0;
     CLQ_TRY(clq_cache_load(device->cache_dir, folder, entry->key, &binary, &bytes));
     if (!binary) return CLQ_OK;
-    bool whole = clq_pocl_binary_is_whole(binary, bytes);
+    bool whole = is_whole(device, binary, bytes);
     if (whole && clq_twin_name(device->twin, binary, bytes)) {
         whole = !begin_claim(device, entry);
         if (whole) *out = build_binary(device, entry, binary, bytes);
+        whole = *out != NULL;
         if (*out)
-            share_claim(device, entry, *out);
+            share_claim(device, entry);
         else
             clq_claim_end(&entry->claim, true);
     }
@@ -233,7 +230,7 @@ static bool save(const clq_device *device, const clq_program *entry) {
     unsigned char *binary = NULL;
     size_t bytes = 0;
     clq_status status = binary_of(device, entry->program, &binary, &bytes);
-    bool whole = status != CLQ_OK || clq_pocl_binary_is_whole(binary, bytes);
+    bool whole = status != CLQ_OK || is_whole(device, binary, bytes);
     if (!whole)
         status = clq_fail(CLQ_DEVICE, "%s gives only a part of %s.cl: was its driver's cache removed meanwhile?",
                           device->label, entry->file);
@@ -282,7 +279,7 @@ static clq_status build_here(clq_device *device, clq_program *entry, cl_program 
         clq_claim_end(&entry->claim, true);
         return status;
     }
-    share_claim(device, entry, *out);
+    share_claim(device, entry);
     entry->unsaved = true;
     return CLQ_OK;
 }
@@ -377,25 +374,20 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq
 
 /* ---- keeping ---- */
 
-uint64_t clq_program_kernel_bit(clq_device *device, const clq_program *program, const char *function) {
-    uint64_t bit = 0;
-    if (atomic_load(&device->claimed) == 0) return 0;
-    pthread_mutex_lock(&device->lock);
-    char *names = program->claim.held && program->kernel_bits ? kernel_names(program->program) : NULL;
-    pthread_mutex_unlock(&device->lock);
-    int place = names ? place_among(names, function, strlen(function)) : -1;
-    if (place >= 0) bit = (uint64_t)1 << place;
-    clq_free(names);
-    return bit;
+void clq_program_note_launch(clq_device *device, clq_program *program) {
+    atomic_fetch_add(&program->launched, 1);
+    atomic_store(&device->ran_new, true);
 }
 
 void clq_programs_ran(clq_device *device) {
-    if (atomic_load(&device->claimed) == 0) return;
+    if (!atomic_load(&device->ran_new)) return;
     pthread_mutex_lock(&device->lock);
-    for (clq_program *entry = device->programs; entry; entry = entry->next)
-        if (entry->program && !entry->unsaved && entry->kernel_bits &&
-            atomic_load(&entry->launched) == entry->kernel_bits)
+    atomic_store(&device->ran_new, false);
+    for (clq_program *entry = device->programs; entry && atomic_load(&device->claimed) > 0; entry = entry->next) {
+        unsigned launched = atomic_load(&entry->launched);
+        if (entry->program && !entry->unsaved && launched > 0 && launched == atomic_load(&entry->objects))
             end_claim(device, entry);
+    }
     pthread_mutex_unlock(&device->lock);
 }
 

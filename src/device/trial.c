@@ -51,7 +51,7 @@ static void keep(const clq_device *device, clq_hash128 key, bool result) {
     if (!device->cache_dir || clq_device_lost(device)) return;
     clq_status status = kept_key(device, key, &kept);
     if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, folder, kept, &byte, sizeof byte);
-    if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a trial's result is not kept: %s", clq_error_detail());
+    if (status != CLQ_OK) clq_log(CLQ_LOG_INFO, "a trial's result is not kept: %s", clq_error_detail());
 }
 
 static struct clq_trial_result *find(const clq_device *device, clq_hash128 key) {
@@ -60,7 +60,7 @@ static struct clq_trial_result *find(const clq_device *device, clq_hash128 key) 
     return NULL;
 }
 
-static void note(clq_device *device, clq_hash128 key, bool result) {
+void clq_device_note_trial_result(clq_device *device, clq_hash128 key, bool result) {
     (void)pthread_mutex_lock(&device->lock);
     if (!find(device, key) && device->trial_result_count == device->trial_result_capacity) {
         size_t wanted = CLQ_MAX(device->trial_result_capacity * 2, (size_t)16);
@@ -83,11 +83,11 @@ bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result) 
     (void)pthread_mutex_unlock(&device->lock);
     if (found) return true;
     if (!recall(device, key, result)) return false;
-    note(device, key, *result);
+    clq_device_note_trial_result(device, key, *result);
     return true;
 }
 
 void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result) {
-    note(device, key, result);
+    clq_device_note_trial_result(device, key, result);
     keep(device, key, result);
 }

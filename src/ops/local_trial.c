@@ -101,6 +101,11 @@ bool clq_local_works(clq_device *device, const char *name, const char *what, con
     if (!works)
         clq_log(CLQ_LOG_WARNING, "%s: %s is not used for %s: %s", clq_device_label(device), name, what,
                 status == CLQ_OK ? "its answers are wrong" : clq_error_detail());
-    if (status != CLQ_MEMORY) clq_device_keep_trial_result(device, key, works); /* else it is not the block's fault */
+    /* Right and wrong answers are what the driver's compiler made of the block, and hold for later runs. A failure may
+     * have passed by then, and one for want of memory may have passed before the next plan. */
+    if (status == CLQ_OK)
+        clq_device_keep_trial_result(device, key, works);
+    else if (status != CLQ_MEMORY && status != CLQ_DEVICE_MEMORY)
+        clq_device_note_trial_result(device, key, works);
     return works;
 }

@@ -134,10 +134,19 @@ static void results_of_trials_are_kept(void **state) {
     assert_string_equal(warning, "");
 }
 
+/* A compiler may have failed for want of memory or disk. */
+static void failures_of_trials_are_not_kept(void **state) {
+    (void)state;
+    assert_false(works_with("int item = (int)get_local_id(1) * GN", "99.2"));
+    assert_non_null(strstr(warning, "product_local"));
+    assert_true(works_with(NULL, "99.2"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_works_is_used), cmocka_unit_test(what_is_wrong_is_not_used),
-        cmocka_unit_test(products_that_are_wrong_are_not_used), cmocka_unit_test(results_of_trials_are_kept)};
+        cmocka_unit_test(products_that_are_wrong_are_not_used), cmocka_unit_test(results_of_trials_are_kept),
+        cmocka_unit_test(failures_of_trials_are_not_kept)};
     if (disguise_load_gpus() != 0 || disguise_as_gpus("basic") != 0) return 1;
     return cmocka_run_group_tests(tests, files_begin, files_end);
 }
