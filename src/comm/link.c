@@ -233,10 +233,10 @@ static clq_status take_by_host(clq_crew *crew, const clq_link *link, const clq_s
     return CLQ_OK;
 }
 
-/* Another one for the same command: where it has to live longer. */
-static clq_status share(const clq_member *member, const clq_event *event, clq_event **out) {
+/* Another event for the same command, in the place of *out: where it has to live longer. */
+static clq_status share(const clq_event *event, clq_event **out) {
     clq_event *other;
-    CLQ_TRY(clq_event_wrap(member->device, clq_event_handle(event), &other));
+    CLQ_TRY(clq_event_share(event, &other));
     clq_event_destroy(*out);
     *out = other;
     return CLQ_OK;
@@ -294,7 +294,7 @@ static clq_status take_from_peer(clq_crew *crew, clq_link *link, clq_slot *slot,
     else
         CLQ_TRY(clq_queue_copy_after(member->work.task.queue, landing.buffer, 0, to->buffer, to->offset, chunk->bytes,
                                      &order));
-    CLQ_TRY(share(member, slot->used, &slot->freed));
+    CLQ_TRY(share(slot->used, &slot->freed));
     return clq_member_enqueued(crew, link->to, CLQ_LANE_OWN, slot->used);
 }
 
@@ -304,7 +304,7 @@ static clq_status take_by_command(clq_crew *crew, clq_link *link, clq_slot *slot
     bool staged = clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED;
     CLQ_TRY(staged ? take_staged(crew, link, slot, chunk) : take_from_peer(crew, link, slot, chunk));
     if (member->one_queue) return CLQ_OK; /* what is sent next comes behind it in any case */
-    return share(member, staged && !chunk->combined ? slot->uploaded : slot->used, ready);
+    return share(staged && !chunk->combined ? slot->uploaded : slot->used, ready);
 }
 
 /* The sender hears at once that the chunk was taken, unless commands that it is to wait for are not flushed yet. */

@@ -159,6 +159,8 @@ cl_event clq_event_handle(const clq_event *event);
 cl_event clq_event_give(const clq_event *event);
 /* An event that exists (retained), of any kind: two of these may stand for one. */
 clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out);
+/* Another one for the same command, of the same device, which may live longer. If `event` was wrapped, so is *out. */
+clq_status clq_event_share(const clq_event *event, clq_event **out);
 /* An event that the host completes, with success or CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST. PoCL 3.1's devices
  * that run in their caller hang when commands of their queues wait for one (not by clq_queue_wait): give their users
  * an event of a queue instead. */

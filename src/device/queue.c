@@ -180,6 +180,14 @@ clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) 
     return CLQ_OK;
 }
 
+clq_status clq_event_share(const clq_event *event, clq_event **out) {
+    CLQ_TRY(clq_device_alive(event->device));
+    (void)clRetainEvent(event->handle);
+    CLQ_TRY(event_create(event->device, event->handle, out));
+    (*out)->wrapped = event->wrapped;
+    return CLQ_OK;
+}
+
 clq_status clq_event_create(clq_device *device, clq_event **out) {
     CLQ_TRY(clq_device_alive(device));
     cl_int error;

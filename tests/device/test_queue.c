@@ -1,4 +1,5 @@
 /* Copies against plain memory, order and events, and what happens when a command fails. */
+#include "device/internal.h"
 #include "fixture.h"
 
 enum { BYTES = 20000 };
@@ -65,7 +66,7 @@ static void ranges(clq_device *device, clq_queue *queue) {
 static void events(clq_device *device, clq_queue *first) {
     clq_queue *second;
     clq_buffer *a;
-    clq_event *point, *again, *unset = NULL;
+    clq_event *point, *again, *shared[2], *unset = NULL;
     uint32_t in[16], out[16];
     CHECK_OK(clq_queue_create(device, 0, &second));
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, sizeof in, "a", &a));
@@ -81,7 +82,16 @@ static void events(clq_device *device, clq_queue *first) {
     }
     CHECK_OK(clq_queue_mark(first, &point));
     CHECK_OK(clq_event_wrap(device, clq_event_handle(point), &again));
+    /* Only of a wrapped event the queue may be unflushed; a shared one is as the one that it was made of. */
+    CHECK_OK(clq_event_share(point, &shared[0]));
+    CHECK_OK(clq_event_share(again, &shared[1]));
     clq_event_destroy(point);
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(clq_event_handle(shared[i]), clq_event_handle(again));
+        assert_int_equal(clq_event_may_be_unflushed(shared[i]), i == 1);
+        CHECK_OK(clq_event_wait(shared[i]));
+        clq_event_destroy(shared[i]);
+    }
     CHECK_OK(clq_event_wait(again));
     CHECK_FAILS(CLQ_ARGUMENT, clq_event_wrap(device, NULL, &unset));
     assert_null(unset);
