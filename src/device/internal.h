@@ -179,16 +179,17 @@ clq_status clq_twin_take(const clq_device *device, int *out);
 /* Once the device is whole: from then on its twins, in other threads, may ask it for programs. */
 void clq_twin_join(clq_device *device);
 /* The first before the device's programs go: from then on no twin asks it for one. The other when they are gone. */
-void clq_twin_leave(const clq_device *device);
+void clq_twin_leave(clq_device *device);
 void clq_twin_return(int twin); /* takes -1 */
 /* Makes a program's binary this twin's own; false where its form is not known, and another twin may have built it. */
 bool clq_twin_name(int twin, unsigned char *binary, size_t bytes);
-/* Around building a program from source: one at a time, of all twins, or of a device. Does nothing where the driver
- * builds several programs at once, as those of GPUs do. Taken before any device's lock. */
-void clq_building_begin(clq_device *device);
-void clq_building_end(clq_device *device);
 /* While building: a twin that has built the program keeps it now, for this one to find. */
 void clq_twin_ask(const clq_device *device, clq_hash128 key);
+
+/* Around building a program from source: one at a time, of all twins, or of a device. Does nothing where the driver
+ * builds several programs at once, as those of GPUs do. Taken before any device's lock. (program_load.c) */
+void clq_building_begin(clq_device *device);
+void clq_building_end(clq_device *device);
 
 /* What `sub_group_sizes` and the next say of a device. (sub_group.c) */
 uint32_t clq_sub_group_sizes(cl_device_id id, bool *wanted);

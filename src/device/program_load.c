@@ -1,9 +1,37 @@
 /* Several programs at once: loaded from the cache on several threads with every driver, built on several threads with
- * drivers of GPUs. Compilers of CPU drivers work one at a time, whatever the threads: clq_building_begin lets one thread
- * in. */
+ * drivers of GPUs. Compilers of CPU drivers work one at a time, whatever the threads, and so does PoCL's for any
+ * device: clq_building_begin lets one thread in. */
 #include "device/internal.h"
 
+#include <string.h>
+
 enum { THREADS_MAX = 16 };
+
+/* ---- how drivers build ---- */
+
+bool clq_device_compiles_late(const clq_device *device) {
+    return strcmp(device->info.driver, "pocl") == 0 && device->info.type == CLQ_DEVICE_CPU;
+}
+
+static bool builds_side_by_side(const clq_device *device) {
+    return device->info.type != CLQ_DEVICE_CPU && strcmp(device->info.driver, "pocl") != 0;
+}
+
+/* Twins ask each other for what they have built, so they have one lock. */
+static pthread_mutex_t *building_lock(clq_device *device) {
+    static pthread_mutex_t of_twins = PTHREAD_MUTEX_INITIALIZER;
+    return device->twin >= 0 ? &of_twins : &device->building;
+}
+
+void clq_building_begin(clq_device *device) {
+    if (!builds_side_by_side(device)) pthread_mutex_lock(building_lock(device));
+}
+
+void clq_building_end(clq_device *device) {
+    if (!builds_side_by_side(device)) pthread_mutex_unlock(building_lock(device));
+}
+
+/* ---- several at once ---- */
 
 typedef struct loading {
     clq_device *device;

@@ -17,8 +17,7 @@ enum { TWINS_MAX = 256 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool taken[TWINS_MAX];
-static clq_device *devices[TWINS_MAX]; /* that can be asked; changes under `building` */
-static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;
+static clq_device *devices[TWINS_MAX]; /* that can be asked; changes while no twin builds */
 static const char letters[] = "ABCDEFGHIJKLMNOP", numerals[] = "abcdefghijklmnop";
 
 static bool confuses_twins(const clq_device *device) {
@@ -26,10 +25,6 @@ static bool confuses_twins(const clq_device *device) {
     const char *at = strstr(device->platform_version, "PoCL ");
     int major = 0;
     return !at || sscanf(at, "PoCL %d", &major) != 1 || major < 7;
-}
-
-bool clq_device_compiles_late(const clq_device *device) {
-    return strcmp(device->info.driver, "pocl") == 0 && device->info.type == CLQ_DEVICE_CPU;
 }
 
 clq_status clq_twin_take(const clq_device *device, int *out) {
@@ -47,9 +42,9 @@ clq_status clq_twin_take(const clq_device *device, int *out) {
 
 void clq_twin_join(clq_device *device) {
     if (device->twin < 0) return;
-    pthread_mutex_lock(&building);
+    clq_building_begin(device);
     devices[device->twin] = device;
-    pthread_mutex_unlock(&building);
+    clq_building_end(device);
 }
 
 /* "KP/" and 37 letters more, of A to P; the last two may be a number of ours. NULL where there is none. */
@@ -81,11 +76,11 @@ void clq_twin_return(int twin) {
     pthread_mutex_unlock(&lock);
 }
 
-void clq_twin_leave(const clq_device *device) {
+void clq_twin_leave(clq_device *device) {
     if (device->twin < 0) return;
-    pthread_mutex_lock(&building);
+    clq_building_begin(device);
     devices[device->twin] = NULL;
-    pthread_mutex_unlock(&building);
+    clq_building_end(device);
 }
 
 void clq_twin_ask(const clq_device *device, clq_hash128 key) {
@@ -95,20 +90,4 @@ void clq_twin_ask(const clq_device *device, clq_hash128 key) {
         if (other && other != device && other->cache_dir && strcmp(other->cache_dir, device->cache_dir) == 0)
             clq_programs_offer(other, key);
     }
-}
-
-/* Compilers of CPU drivers work one at a time, whatever the threads, and so does PoCL's for any device (see
- * program_load.c). Drivers of GPUs compile side by side. */
-static bool builds_side_by_side(const clq_device *device) {
-    return device->info.type != CLQ_DEVICE_CPU && strcmp(device->info.driver, "pocl") != 0;
-}
-
-void clq_building_begin(clq_device *device) {
-    if (builds_side_by_side(device)) return;
-    pthread_mutex_lock(device->twin >= 0 ? &building : &device->building);
-}
-
-void clq_building_end(clq_device *device) {
-    if (builds_side_by_side(device)) return;
-    pthread_mutex_unlock(device->twin >= 0 ? &building : &device->building);
 }
