@@ -24,7 +24,8 @@ static const double patience_s = 60;
 
 int clq_claims_open(const char *cache_dir) {
     int file = -1;
-    char *folder = clq_strprintf("%s/programs", cache_dir), *path = clq_strprintf("%s/programs/.claims", cache_dir);
+    char *folder = clq_strprintf("%s/%s", cache_dir, clq_programs_folder);
+    char *path = clq_strprintf("%s/%s/.claims", cache_dir, clq_programs_folder);
     if (folder && path && clq_make_folder(folder) == CLQ_OK) file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     clq_free(folder);
     clq_free(path);
@@ -39,7 +40,7 @@ void clq_claims_close(int claims) {
 static int lock(const clq_claim *claim, short type) {
 #ifdef F_OFD_SETLK
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = claim->place, .l_len = 1};
-    return fcntl(claim->claims, F_OFD_SETLK, &range) == 0 ? 0 : errno;
+    return fcntl(claim->file, F_OFD_SETLK, &range) == 0 ? 0 : errno;
 #else
     (void)claim, (void)type;
     return ENOTSUP;
@@ -65,12 +66,16 @@ static bool wait_for_lock(clq_claim *claim) {
 
 /* A mark that is not written, as on a full disk, is one that nobody finds. */
 static void write_mark(const clq_claim *claim, unsigned char mark) {
-    ssize_t written = pwrite(claim->claims, &mark, 1, claim->mark);
+    ssize_t written = pwrite(claim->file, &mark, 1, claim->mark);
     (void)written;
 }
 
+static clq_claim claim_of(int claims, clq_hash128 place, clq_hash128 key) {
+    return (clq_claim){.file = claims, .place = (off_t)(place.low % SLOTS), .mark = (off_t)(key.low % SLOTS)};
+}
+
 bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *out) {
-    clq_claim claim = {.claims = claims, .place = (off_t)(place.low % SLOTS), .mark = (off_t)(key.low % SLOTS)};
+    clq_claim claim = claim_of(claims, place, key);
     if (claims >= 0) claim.held = wait_for_lock(&claim);
     bool died = false;
     unsigned char mark = 0;
@@ -90,11 +95,19 @@ void clq_claim_share(clq_claim *claim) {
 }
 
 /* Of several that end at the same time, the last one finds nobody else. */
-void clq_claim_end(clq_claim *claim, bool good) {
+void clq_claim_end(clq_claim *claim) {
     if (!claim->held) return;
     claim->held = false;
     (void)lock(claim, F_UNLCK);
-    if (!good || lock(claim, F_WRLCK) != 0) return;
+    if (lock(claim, F_WRLCK) != 0) return;
     write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
     (void)lock(claim, F_UNLCK);
+}
+
+void clq_claim_distrust(int claims, clq_hash128 place, clq_hash128 key) {
+    const clq_claim claim = claim_of(claims, place, key);
+    unsigned char mark = 0;
+    if (claims < 0 || lock(&claim, F_RDLCK) != 0) return;
+    if (pread(claims, &mark, 1, claim.mark) >= 0) write_mark(&claim, mark | HELD);
+    (void)lock(&claim, F_UNLCK);
 }

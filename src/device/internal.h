@@ -105,7 +105,7 @@ char *clq_build_options(const clq_compiler *compiler, uint32_t vector, const cha
 
 /* That this process builds or loads a program; see claim.c. */
 typedef struct clq_claim {
-    int claims;            /* the file */
+    int file;              /* of all claims */
     long long place, mark; /* where in it: the byte that is locked, and the byte of data */
     bool held, alone;      /* held: else all functions do nothing; alone: no other process has a claim on the program */
     unsigned attempt;      /* how many processes died over the program, as far as it is known */
@@ -117,8 +117,10 @@ void clq_claims_close(int claims);
  * over it: what the cache holds of the program is not to be loaded then. Any thread. */
 bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *out);
 void clq_claim_share(clq_claim *claim); /* others may build or load it beside this process */
-/* good: nothing is wrong with the program. Else the next process takes this one for dead. */
-void clq_claim_end(clq_claim *claim, bool good);
+void clq_claim_end(clq_claim *claim);
+/* Something is wrong with the program: the next process takes one that made it for dead. Waits for nobody: not for one
+ * that has the program to itself, whose own mark says the same until it is done. Of a claim that was ended. */
+void clq_claim_distrust(int claims, clq_hash128 place, clq_hash128 key);
 
 /* Whether a binary of PoCL's has all that was in it, where its form is known; true of what is not PoCL's.
  * (pocl_binary.c) */
@@ -222,6 +224,8 @@ clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *
 
 /* ---- the cache of program binaries on disk, and of other things in folders of their own (cache.c) ---- */
 
+/* The folder of programs and of claims on them, below a cache folder. */
+extern const char clq_programs_folder[];
 /* The payload of the entry `key`, if the file is whole and is that entry. *out NULL where there is none. */
 clq_status clq_cache_load(const char *cache_dir, const char *folder, clq_hash128 key, void **out, size_t *bytes);
 clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash128 key, const void *data, size_t bytes);

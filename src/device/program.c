@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static const char folder[] = "programs"; /* of the cache */
+const char clq_programs_folder[] = "programs";
 
 const char *clq_source_text(const char *file) {
     for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
@@ -149,7 +149,7 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
     if (!device->cache_dir) return CLQ_OK;
     void *binary = NULL;
     size_t bytes = 0;
-    CLQ_TRY(clq_cache_load(device->cache_dir, folder, entry->key, &binary, &bytes));
+    CLQ_TRY(clq_cache_load(device->cache_dir, clq_programs_folder, entry->key, &binary, &bytes));
     if (!binary) return CLQ_OK;
     bool whole = is_whole(device, binary, bytes);
     if (whole && clq_twin_name(device->twin, binary, bytes)) {
@@ -159,10 +159,10 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
         if (*out)
             share_claim(device, entry);
         else
-            clq_claim_end(&entry->claim, true);
+            clq_claim_end(&entry->claim);
     }
     clq_free(binary);
-    if (!whole) clq_cache_drop(device->cache_dir, folder, entry->key);
+    if (!whole) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
     return CLQ_OK;
 }
 
@@ -226,7 +226,8 @@ static clq_status binary_of(const clq_device *device, cl_program program, unsign
 /* The cache is a convenience: what cannot be saved is compiled again next time. False where something is wrong with the
  * program: the driver has lost a part of it. */
 static bool save(const clq_device *device, const clq_program *entry) {
-    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, folder, entry->key))) return true;
+    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, clq_programs_folder, entry->key)))
+        return true;
     unsigned char *binary = NULL;
     size_t bytes = 0;
     clq_status status = binary_of(device, entry->program, &binary, &bytes);
@@ -235,7 +236,7 @@ static bool save(const clq_device *device, const clq_program *entry) {
         status = clq_fail(CLQ_DEVICE, "%s gives only a part of %s.cl: was its driver's cache removed meanwhile?",
                           device->label, entry->file);
     if (status == CLQ_OK && clq_twin_name(device->twin, binary, bytes))
-        status = clq_cache_store(device->cache_dir, folder, entry->key, binary, bytes);
+        status = clq_cache_store(device->cache_dir, clq_programs_folder, entry->key, binary, bytes);
     if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail());
     clq_free(binary);
     return whole;
@@ -243,7 +244,7 @@ static bool save(const clq_device *device, const clq_program *entry) {
 
 static void end_claim(clq_device *device, clq_program *entry) {
     if (!entry->claim.held) return;
-    clq_claim_end(&entry->claim, true);
+    clq_claim_end(&entry->claim);
     atomic_fetch_sub(&device->claimed, 1);
 }
 
@@ -251,10 +252,7 @@ static void end_claim(clq_device *device, clq_program *entry) {
 static void save_or_distrust(clq_device *device, clq_program *entry) {
     bool whole = save(device, entry);
     end_claim(device, entry);
-    if (whole) return;
-    clq_claim distrust;
-    (void)clq_claim_begin(device->claims, entry->place, entry->key, &distrust);
-    clq_claim_end(&distrust, false);
+    if (!whole) clq_claim_distrust(device->claims, entry->place, entry->key);
 }
 
 /* The options by which a driver's own cache tells programs apart: each device of PoCL has its own, and so has each
@@ -276,7 +274,7 @@ static clq_status build_here(clq_device *device, clq_program *entry, cl_program 
     /* Another process, with another cache folder of ours, may have been at the same files of PoCL's cache. */
     if (status == CLQ_BUILD && clq_device_compiles_late(device)) status = build_from_source(device, entry, out);
     if (status != CLQ_OK) {
-        clq_claim_end(&entry->claim, true);
+        clq_claim_end(&entry->claim);
         return status;
     }
     share_claim(device, entry);
@@ -457,18 +455,18 @@ bool clq_device_remembers(const clq_device *device) { return device->cache_dir !
 clq_status clq_device_recall(const clq_device *device, clq_hash128 key, void **out, size_t *bytes) {
     *out = NULL;
     *bytes = 0;
-    return device->cache_dir ? clq_cache_load(device->cache_dir, folder, key, out, bytes) : CLQ_OK;
+    return device->cache_dir ? clq_cache_load(device->cache_dir, clq_programs_folder, key, out, bytes) : CLQ_OK;
 }
 
 void clq_device_remember(const clq_device *device, clq_hash128 key, const void *data, size_t bytes) {
-    if (!device->cache_dir || clq_cache_has(device->cache_dir, folder, key)) return;
-    if (clq_cache_store(device->cache_dir, folder, key, data, bytes) != CLQ_OK)
+    if (!device->cache_dir || clq_cache_has(device->cache_dir, clq_programs_folder, key)) return;
+    if (clq_cache_store(device->cache_dir, clq_programs_folder, key, data, bytes) != CLQ_OK)
         clq_log(CLQ_LOG_WARNING, "a measurement is not kept: %s", clq_error_detail());
 }
 
 clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const void *data, size_t bytes) {
     if (!device->cache_dir) return clq_fail(CLQ_STATE, "there is no folder for caches");
-    return clq_cache_store(device->cache_dir, folder, key, data, bytes);
+    return clq_cache_store(device->cache_dir, clq_programs_folder, key, data, bytes);
 }
 
 /* ---- trials ---- */

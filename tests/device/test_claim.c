@@ -45,18 +45,18 @@ static void test_first_alone(void **state) {
     clq_claim elsewhere; /* other programs are nobody's concern */
     assert_false(clq_claim_begin(waiters[0].claims, other, other, &elsewhere));
     assert_true(elsewhere.alone);
-    clq_claim_end(&elsewhere, true);
+    clq_claim_end(&elsewhere);
     clq_claim_share(&claim);
     for (int i = 0; i < 2; i++) clq_thread_join(threads[i]);
     for (int i = 0; i < 2; i++) assert_true(waiters[i].claim.held && !waiters[i].claim.alone && !waiters[i].died);
     /* Whoever ends last, in whatever order, leaves no mark. */
-    clq_claim_end(&claim, true);
-    clq_claim_end(&waiters[1].claim, true);
-    clq_claim_end(&waiters[0].claim, true);
+    clq_claim_end(&claim);
+    clq_claim_end(&waiters[1].claim);
+    clq_claim_end(&waiters[0].claim);
     assert_false(clq_claim_begin(first, place, key, &claim));
     assert_true(claim.alone);
     assert_int_equal(claim.attempt, 0);
-    clq_claim_end(&claim, true);
+    clq_claim_end(&claim);
     clq_claims_close(first);
     for (int i = 0; i < 2; i++) clq_claims_close(waiters[i].claims);
 }
@@ -67,10 +67,10 @@ static void leave_mark(unsigned before) {
     clq_claim claim;
     assert_true(clq_claim_begin(next, place, key, &claim));
     assert_int_equal(claim.attempt, before + 1);
-    clq_claim_end(&claim, true);
+    clq_claim_end(&claim);
     assert_false(clq_claim_begin(next, place, key, &claim));
     assert_int_equal(claim.attempt, before + 1);
-    clq_claim_end(&claim, true);
+    clq_claim_end(&claim);
     clq_claims_close(next);
 }
 
@@ -90,7 +90,8 @@ static void test_death(void **state) {
     leave_mark(1);
     claims = open_claims();
     assert_false(clq_claim_begin(claims, place, key, &claim));
-    clq_claim_end(&claim, false); /* as if it had died */
+    clq_claim_end(&claim);
+    clq_claim_distrust(claims, place, key); /* as if it had died */
     clq_claims_close(claims);
     leave_mark(2);
 }
@@ -104,9 +105,27 @@ static void test_death_beside_others(void **state) {
     clq_claim_share(&dies);
     assert_false(clq_claim_begin(second, place, other, &lives));
     clq_claims_close(first);
-    clq_claim_end(&lives, true);
+    clq_claim_end(&lives);
     assert_false(clq_claim_begin(second, place, other, &lives));
-    clq_claim_end(&lives, true);
+    clq_claim_end(&lives);
+    clq_claims_close(second);
+}
+
+/* Nobody waits to distrust a program: one that makes it at this moment, and gets on well, shows that it can be made. */
+static void test_distrust_does_not_wait(void **state) {
+    (void)state;
+    clq_claim makes;
+    int first = open_claims(), second = open_claims();
+    assert_false(clq_claim_begin(first, other, other, &makes));
+    assert_true(makes.alone);
+    double begun = clq_now();
+    clq_claim_distrust(second, other, other);
+    assert_true(clq_now() - begun < 10); /* a claim waits for a minute */
+    clq_claim_end(&makes);
+    assert_false(clq_claim_begin(second, other, other, &makes));
+    assert_true(makes.alone);
+    clq_claim_end(&makes);
+    clq_claims_close(first);
     clq_claims_close(second);
 }
 
@@ -119,12 +138,14 @@ static void test_no_file(void **state) {
     assert_false(claim.held);
     assert_int_equal(claim.attempt, 0);
     clq_claim_share(&claim);
-    clq_claim_end(&claim, true);
+    clq_claim_end(&claim);
+    clq_claim_distrust(-1, place, key);
     clq_claims_close(-1);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_alone), cmocka_unit_test(test_death),
-                                       cmocka_unit_test(test_death_beside_others), cmocka_unit_test(test_no_file)};
+                                       cmocka_unit_test(test_death_beside_others),
+                                       cmocka_unit_test(test_distrust_does_not_wait), cmocka_unit_test(test_no_file)};
     return cmocka_run_group_tests_name("claim", tests, files_begin, files_end);
 }
