@@ -26,7 +26,7 @@ static clq_status print_json(const clq_system *system) {
     json_t *list = json_array();
     for (size_t i = 0; i < clq_system_device_count(system); i++)
         list = clq_json_append(list, describe(clq_system_device_info(system, i)));
-    return clq_print_json(json_pack("{s:o, s:o}", "devices", list, "unused", clq_describe_unused(system)));
+    return clq_print_json(json_pack("{s:o, s:o}", "devices", list, "unlisted", clq_describe_unlisted(system)));
 }
 
 static void print_table(const clq_system *system) {
@@ -39,7 +39,7 @@ static void print_table(const clq_system *system) {
     }
     if (clq_system_device_count(system) == 0)
         puts("no OpenCL device: install a driver (for the CPU: apt install pocl-opencl-icd)");
-    clq_print_unused(stdout, "", system);
+    clq_print_unlisted(stdout, "", system);
 }
 
 clq_status clq_command_devices(int argc, char **argv) {

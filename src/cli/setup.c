@@ -41,7 +41,7 @@ static clq_status select_devices(clq_setup *setup, const clq_options *options) {
     bool gpu = status != CLQ_OK && status != CLQ_NO_DEVICE;
     for (uint32_t i = 0; i < setup->devices.count && status == CLQ_OK; i++)
         gpu = gpu || clq_system_device_info(setup->system, setup->devices.items[i].index)->type == CLQ_DEVICE_GPU;
-    if (strcmp(options->devices, "auto") == 0 && !gpu) clq_print_unused(stderr, "clique: warning: ", setup->system);
+    if (strcmp(options->devices, "auto") == 0 && !gpu) clq_print_unlisted(stderr, "clique: warning: ", setup->system);
     return status;
 }
 

@@ -34,15 +34,15 @@ clq_status clq_system_recall(const char *spec, clq_system **out);
  * devices are then found by a new process only, since the loader reads its environment once in a process. */
 clq_status clq_system_open_recalled(clq_system *recalled, const clq_system_config *config, clq_system **out);
 
-/* A GPU that the machine has and no OpenCL driver lists. (unused.c) */
-typedef struct clq_unused {
+/* A GPU that the machine has and no OpenCL driver lists. (unlisted.c) */
+typedef struct clq_unlisted {
     char vendor[8]; /* nvidia, amd or intel */
     char pci[16];   /* "" where only its device files are seen */
     char reason[CLQ_REASON_MAX], remedy[CLQ_REASON_MAX];
-} clq_unused;
+} clq_unlisted;
 /* Up to `capacity` of them; returns how many. Looks at PCI devices, device files, vendor files and libraries below
  * `root` ("": the machine's own), in some milliseconds, and opens no driver. */
-size_t clq_system_unused(const clq_system *system, const char *root, clq_unused *out, size_t capacity);
+size_t clq_system_unlisted(const clq_system *system, const char *root, clq_unlisted *out, size_t capacity);
 
 /* Gives back memory pages of code that has been read and can be read again (trim.c): after drivers were loaded, after
  * programs were built. Of a process that loads no library meanwhile. */

@@ -72,7 +72,7 @@ class CommandLine(unittest.TestCase):
         if os.uname().machine == "x86_64":
             self.assertIn("intel", {d["driver"] for d in devices})
 
-    def test_unused(self):
+    def test_unlisted(self):
         gpu = self.folder / "sys/bus/pci/devices/0000:41:00.0"
         gpu.mkdir(parents=True)
         (gpu / "class").write_text("0x030200\n")
@@ -80,14 +80,14 @@ class CommandLine(unittest.TestCase):
         (self.folder / "dev").mkdir()
         (self.folder / "dev/nvidia0").write_text("")
         env = {**os.environ, "CLIQUE_MACHINE_ROOT": str(self.folder)}
-        unused = json.loads(run("devices", "--json", env=env).stdout)["unused"]
-        self.assertEqual([(u["vendor"], u["pci"]) for u in unused], [("nvidia", "0000:41:00.0")])
-        self.assertIn("no OpenCL driver", unused[0]["reason"])
-        self.assertIn("nvidia-opencl-icd", unused[0]["remedy"])
-        line = f"the nvidia GPU 0000:41:00.0 is not used: {unused[0]['reason']}; {unused[0]['remedy']}\n"
+        unlisted = json.loads(run("devices", "--json", env=env).stdout)["unlisted"]
+        self.assertEqual([(u["vendor"], u["pci"]) for u in unlisted], [("nvidia", "0000:41:00.0")])
+        self.assertIn("no OpenCL driver", unlisted[0]["reason"])
+        self.assertIn("nvidia-opencl-icd", unlisted[0]["remedy"])
+        line = f"the nvidia GPU 0000:41:00.0 is not used: {unlisted[0]['reason']}; {unlisted[0]['remedy']}\n"
         self.assertIn(line, run("devices", env=env).stdout)
         result = run("doctor", "--devices", "pocl:0", "--json", env=env)
-        self.assertEqual((result.returncode, json.loads(result.stdout)["unused"]), (0, unused))
+        self.assertEqual((result.returncode, json.loads(result.stdout)["unlisted"]), (0, unlisted))
         self.assertIn(line, result.stderr)
         train = ["train", "--model", "mlp", "--data", "synthetic", "--take", 128, "--steps", 1, "--no-test"]
         for times in range(2):  # with the whole list of devices, then with the one that was kept
@@ -98,7 +98,7 @@ class CommandLine(unittest.TestCase):
         # A machine without GPUs.
         (gpu / "vendor").write_text("0x1af4\n")
         (self.folder / "dev/nvidia0").unlink()
-        self.assertEqual(json.loads(run("devices", "--json", env=env).stdout)["unused"], [])
+        self.assertEqual(json.loads(run("devices", "--json", env=env).stdout)["unlisted"], [])
         self.assertEqual(run(*train, env=env).stderr, "")
 
     def test_doctor(self):

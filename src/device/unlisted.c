@@ -202,8 +202,8 @@ static const char *nvidia_library(const machine *m) {
     return NULL;
 }
 
-static void say(clq_unused *out, const char *remedy, const char *reason, ...) CLQ_PRINTF(3, 4);
-static void say(clq_unused *out, const char *remedy, const char *reason, ...) {
+static void say(clq_unlisted *out, const char *remedy, const char *reason, ...) CLQ_PRINTF(3, 4);
+static void say(clq_unlisted *out, const char *remedy, const char *reason, ...) {
     va_list arguments;
     va_start(arguments, reason);
     (void)vsnprintf(out->reason, sizeof out->reason, reason, arguments);
@@ -212,7 +212,7 @@ static void say(clq_unused *out, const char *remedy, const char *reason, ...) {
 }
 
 /* False where the file is there and may be opened. */
-static bool lacks_file(const machine *m, const char *path, const char *give, const char *permit, clq_unused *out) {
+static bool lacks_file(const machine *m, const char *path, const char *give, const char *permit, clq_unlisted *out) {
     if (!may(m, path, F_OK))
         say(out, give, "there is no %s", path);
     else if (!may(m, path, R_OK | W_OK))
@@ -222,11 +222,11 @@ static bool lacks_file(const machine *m, const char *path, const char *give, con
     return true;
 }
 
-static bool lacks_files_of_nvidia(const machine *m, clq_unused *out) {
+static bool lacks_files_of_nvidia(const machine *m, clq_unlisted *out) {
     return lacks_file(m, "/dev/nvidia0", vendors[NVIDIA].give, "give the user access to /dev/nvidia*", out);
 }
 
-static bool lacks_files_of_others(const machine *m, const gpu *g, clq_unused *out) {
+static bool lacks_files_of_others(const machine *m, const gpu *g, clq_unlisted *out) {
     static const char permit[] = "add the user to the groups render and video, and log in again";
     const char *give = g->vendor->give;
     search s = {.m = m};
@@ -240,7 +240,7 @@ static bool lacks_files_of_others(const machine *m, const gpu *g, clq_unused *ou
            lacks_file(m, "/dev/kfd", give, permit, out);
 }
 
-static void explain(const machine *m, const gpu *g, clq_unused *out) {
+static void explain(const machine *m, const gpu *g, clq_unlisted *out) {
     const char *library = g->vendor == &vendors[NVIDIA] ? nvidia_library(m) : NULL;
     const char *enabled = clq_environment("RUSTICL_ENABLE");
     if (library ? lacks_files_of_nvidia(m, out) : g->vendor != &vendors[NVIDIA] && lacks_files_of_others(m, g, out))
@@ -261,7 +261,7 @@ static void explain(const machine *m, const gpu *g, clq_unused *out) {
         say(out, g->vendor->install, "no OpenCL driver for it is installed");
 }
 
-size_t clq_system_unused(const clq_system *system, const char *root, clq_unused *out, size_t capacity) {
+size_t clq_system_unlisted(const clq_system *system, const char *root, clq_unlisted *out, size_t capacity) {
     /* A recalled list sets OCL_ICD_VENDORS itself. */
     machine m = {.root = root, .vendors_chosen = !system->recalled && clq_environment("OCL_ICD_VENDORS")};
     bool taken[LISTED_MAX] = {false};
@@ -271,7 +271,7 @@ size_t clq_system_unused(const clq_system *system, const char *root, clq_unused 
     match(system, &m, false, taken);
     for (size_t k = 0; k < m.count && count < capacity; k++) {
         if (m.gpus[k].listed) continue;
-        clq_unused *row = &out[count++];
+        clq_unlisted *row = &out[count++];
         (void)snprintf(row->vendor, sizeof row->vendor, "%s", m.gpus[k].vendor->name);
         (void)snprintf(row->pci, sizeof row->pci, "%s", m.gpus[k].pci);
         explain(&m, &m.gpus[k], row);

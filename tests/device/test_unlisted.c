@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 static char root[256];
-static clq_unused rows[8];
+static clq_unlisted rows[8];
 
 /* ---- machines ---- */
 
@@ -40,7 +40,7 @@ static void put_pci(const char *address, const char *class, const char *vendor, 
 
 static int begin(void **state) {
     (void)state;
-    (void)snprintf(root, sizeof root, "%s/clique-unused-XXXXXX", P_tmpdir);
+    (void)snprintf(root, sizeof root, "%s/clique-unlisted-XXXXXX", P_tmpdir);
     return mkdtemp(root) ? 0 : -1;
 }
 
@@ -56,7 +56,7 @@ static int end(void **state) {
 static size_t find(const clq_system *listed) {
     static const clq_system none;
     memset(rows, 0, sizeof rows);
-    return clq_system_unused(listed ? listed : &none, root, rows, CLQ_COUNT_OF(rows));
+    return clq_system_unlisted(listed ? listed : &none, root, rows, CLQ_COUNT_OF(rows));
 }
 
 static void expect_one(const char *vendor, const char *pci, const char *reason, const char *remedy) {
@@ -198,7 +198,7 @@ static void test_listed(void **state) {
     entries[1] = entry_of(CLQ_DEVICE_GPU, "nvidia", "NVIDIA Corporation", "0000:07:00.0");
     entries[3] = entry_of(CLQ_DEVICE_GPU, "rusticl", "ARM", "");
     assert_int_equal(find(&listed), 2);
-    assert_int_equal(clq_system_unused(&listed, root, rows, 1), 1);
+    assert_int_equal(clq_system_unlisted(&listed, root, rows, 1), 1);
 }
 
 int main(void) {
@@ -211,5 +211,5 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_permission, begin, end),
         cmocka_unit_test_setup_teardown(test_listed, begin, end),
     };
-    return cmocka_run_group_tests_name("unused", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("unlisted", tests, NULL, NULL);
 }
