@@ -39,7 +39,7 @@ static void print_table(const clq_system *system) {
     }
     if (clq_system_device_count(system) == 0)
         puts("no OpenCL device: install a driver (for the CPU: apt install pocl-opencl-icd)");
-    clq_print_unlisted(stdout, "", system);
+    clq_print_unlisted(stdout, system);
 }
 
 clq_status clq_command_devices(int argc, char **argv) {

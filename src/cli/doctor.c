@@ -169,7 +169,7 @@ static clq_status choose(clq_system *system, const clq_options *options, clq_dev
 
 static clq_status examine_all(clq_system *system, const clq_options *options) {
     clq_devices devices;
-    clq_print_unlisted(clq_talk(options), "", system);
+    clq_print_unlisted(clq_talk(options), system);
     CLQ_TRY(choose(system, options, &devices));
     json_t *list = json_array();
     unsigned failures = 0;
@@ -189,8 +189,8 @@ static clq_status examine_all(clq_system *system, const clq_options *options) {
             list, json_pack("{s:i, s:o}", "index", (int)devices.items[i].index, "checks", describe(rows, count)));
     }
     if (options->json)
-        CLQ_TRY(clq_print_json(
-            json_pack("{s:o, s:b, s:o}", "devices", list, "ok", failures == 0, "unlisted", clq_describe_unlisted(system))));
+        CLQ_TRY(clq_print_json(json_pack("{s:o, s:b, s:o}", "devices", list, "ok", failures == 0, "unlisted",
+                                         clq_describe_unlisted(system))));
     else
         json_decref(list);
     return failures

@@ -34,14 +34,14 @@ clq_status clq_setup_recall(clq_setup *setup, const clq_options *options) {
     return clq_system_recall(options->devices, &setup->recalled);
 }
 
-/* "auto" means a GPU where there is one: where it takes none, one that no driver lists is what the user wants to know
- * of, whether or not there is another device. */
+/* "auto" means a GPU where there is one: where it takes none, the user is warned of those that no driver lists, whether
+ * or not there is another device. */
 static clq_status select_devices(clq_setup *setup, const clq_options *options) {
     clq_status status = clq_devices_select(setup->system, options->devices, &setup->devices);
-    bool gpu = status != CLQ_OK && status != CLQ_NO_DEVICE;
+    bool quiet = strcmp(options->devices, "auto") != 0 || (status != CLQ_OK && status != CLQ_NO_DEVICE);
     for (uint32_t i = 0; i < setup->devices.count && status == CLQ_OK; i++)
-        gpu = gpu || clq_system_device_info(setup->system, setup->devices.items[i].index)->type == CLQ_DEVICE_GPU;
-    if (strcmp(options->devices, "auto") == 0 && !gpu) clq_print_unlisted(stderr, "clique: warning: ", setup->system);
+        quiet = quiet || clq_system_device_info(setup->system, setup->devices.items[i].index)->type == CLQ_DEVICE_GPU;
+    if (!quiet) clq_warn_unlisted(setup->system);
     return status;
 }
 

@@ -1,19 +1,38 @@
 /* GPUs that are there and that no OpenCL driver lists: what is missing. */
 #include "cli/cli.h"
 
-enum { UNLISTED_MAX = 64 };
+#include <stdio.h>
+
+enum { UNLISTED_MAX = 64, LINE_BYTES = sizeof(clq_unlisted) + 64 };
 
 static size_t find(const clq_system *system, clq_unlisted out[UNLISTED_MAX]) {
     const char *root = clq_environment("CLIQUE_MACHINE_ROOT");
     return clq_system_unlisted(system, root ? root : "", out, UNLISTED_MAX);
 }
 
-void clq_print_unlisted(FILE *to, const char *begin, const clq_system *system) {
+static void line_of(const clq_unlisted *gpu, char out[LINE_BYTES]) {
+    (void)snprintf(out, LINE_BYTES, "the %s GPU%s%s is not used: %s; %s", gpu->vendor, gpu->pci[0] ? " " : "", gpu->pci,
+                   gpu->reason, gpu->remedy);
+}
+
+void clq_print_unlisted(FILE *to, const clq_system *system) {
     clq_unlisted rows[UNLISTED_MAX];
     size_t count = find(system, rows);
-    for (size_t i = 0; i < count; i++)
-        fprintf(to, "%sthe %s GPU%s%s is not used: %s; %s\n", begin, rows[i].vendor, rows[i].pci[0] ? " " : "",
-                rows[i].pci, rows[i].reason, rows[i].remedy);
+    for (size_t i = 0; i < count; i++) {
+        char line[LINE_BYTES];
+        line_of(&rows[i], line);
+        fprintf(to, "%s\n", line);
+    }
+}
+
+void clq_warn_unlisted(const clq_system *system) {
+    clq_unlisted rows[UNLISTED_MAX];
+    size_t count = find(system, rows);
+    for (size_t i = 0; i < count; i++) {
+        char line[LINE_BYTES];
+        line_of(&rows[i], line);
+        clq_log(CLQ_LOG_WARNING, "%s", line);
+    }
 }
 
 json_t *clq_describe_unlisted(const clq_system *system) {
