@@ -225,8 +225,7 @@ static clq_status let_go(const run *r, clq_status status) {
 }
 
 static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train, const clq_fit_config *config) {
-    if (trainer->metrics)
-        return clq_fail(CLQ_STATE, "clq_fit was called by on_step or on_progress of a clq_fit that is under way");
+    CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_fit"));
     if (config->epochs == 0 && config->steps == 0)
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
     CLQ_TRY(check_batch(trainer, train));

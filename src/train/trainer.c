@@ -204,8 +204,7 @@ static clq_status may_step(const clq_trainer *trainer) {
 /* The metrics row that the next gradients write. */
 static uint32_t next_slot(const clq_trainer *trainer) { return (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS); }
 
-/* A step of the caller's own would count as one of the epoch's, or of the evaluation's. */
-static clq_status refuse_in_callback(const clq_trainer *trainer, const char *call) {
+clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call) {
     if (!trainer->metrics) return CLQ_OK;
     return clq_fail(CLQ_STATE, "%s was called by on_step or on_progress of a clq_fit that is under way", call);
 }
@@ -233,7 +232,7 @@ static float next_rate(const clq_trainer *trainer) {
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
     clq_batch taken;
-    CLQ_TRY(refuse_in_callback(trainer, "clq_step_gradients"));
+    CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_step_gradients"));
     CLQ_TRY(begin_step(trainer, batch, &taken));
     CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, next_slot(trainer)));
     end_gradients(trainer, batch->count);
@@ -250,7 +249,7 @@ clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch) 
 }
 
 clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
-    CLQ_TRY(refuse_in_callback(trainer, "clq_step"));
+    CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_step"));
     return clq_trainer_step_batch(trainer, batch);
 }
 

@@ -36,6 +36,9 @@ struct clq_trainer {
     float *one_hot;              /* (global batch, classes): where integer labels become rows; NULL until needed */
 };
 
+/* STATE while metrics are under way, so inside clq_fit's callbacks: a step of the caller's own would count as one of
+ * the epoch's, or of the evaluation's. `call` is the function that the caller called. */
+clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call);
 /* Checks that batches of a dataset fit the model and the trainer. */
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset);
 /* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. labels:
