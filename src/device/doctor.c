@@ -42,11 +42,12 @@ static clq_status run_check(clq_device *device, const check_row *row, clq_verdic
 }
 
 clq_status clq_device_test_host_memory(clq_device *device) {
-    static const check_row row = {"host memory", clq_check_host_memory, true};
+    const check_row *row = check_rows;
     clq_verdict verdict;
-    CLQ_TRY(run_check(device, &row, &verdict));
+    while (row->run != clq_check_host_memory) row++;
+    CLQ_TRY(run_check(device, row, &verdict));
     if (verdict.ok) return CLQ_OK;
-    return clq_fail(CLQ_DEVICE, "%s: start-up test, %s: %s", clq_device_label(device), row.name, verdict.detail);
+    return clq_fail(CLQ_DEVICE, "%s: start-up test, %s: %s", clq_device_label(device), row->name, verdict.detail);
 }
 
 clq_status clq_device_self_test(clq_device *device, bool *ok, char *reason, size_t reason_bytes) {
