@@ -17,7 +17,7 @@
 #endif
 
 typedef CLQ_JOIN(WORK, WIDTH) work_v;
-#if HALF == 1 /* of which there are no vectors everywhere, nor a size */
+#if HALF == 1 /* without cl_khr_fp16 halves have no vectors and no sizeof */
 #define ELEMENTS_BYTES (WIDTH * 2)
 #else
 typedef CLQ_JOIN(ELEMENT, WIDTH) elements;

@@ -103,9 +103,10 @@ typedef enum clq_algorithm {
 /* How bytes move between two ranks: through pinned host slots; by copies inside a shared context; by the host's own
  * pointers, where both devices share host memory. AUTO takes for each link what it can do best: mapped where both
  * devices share the host's memory; else staged, or inside a shared context staged or peer by what was measured for
- * chunks of that size. PEER, and AUTO's choice of it, need a driver that keeps what two devices write to one buffer at
- * the same time; the group is not made, or staged is taken, where a test shows that it does not. Devices with memory of
- * their own whose slices lie in one memory object depend on the driver in the same way: give each rank its own. */
+ * chunks of that size. PEER needs a driver that loses nothing when two devices write to one buffer at the same time.
+ * That is tested: if the test fails, PEER is an error, and AUTO takes staged. Where devices have memory of their own,
+ * give each rank a memory object of its own: ranks that write to slices of one object depend on the driver in the same
+ * way. */
 #define CLQ_TRANSPORT_MAP(X) X(AUTO, "auto") X(STAGED, "staged") X(PEER, "peer") X(MAPPED, "mapped")
 typedef enum clq_transport {
 #define CLQ_TRANSPORT_ENUM(name, text) CLQ_TRANSPORT_##name,

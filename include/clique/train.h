@@ -65,8 +65,8 @@ typedef struct clq_trainer_config {
     uint64_t seed;              /* of the initial weights (glorot_uniform; biases 0) */
     bool measure_gradient;      /* clq_step_info.grad_norm is filled in */
     bool inference_only;        /* no gradient, no optimizer: evaluate with a loss, predict */
-    clq_group_config group;     /* of the all-reduce. deadline_s is how much longer than another's a replica's step may
-                                   take, roughly; 0: 600 */
+    clq_group_config group;     /* of the all-reduce. deadline_s: how long replicas wait for the slowest one's step,
+                                   compiling included; 0: 600 */
     size_t bucket_bytes;        /* clq_step exchanges the gradient in buckets of at least so many bytes while
                                    backward goes on; 0: where it pays; SIZE_MAX: never */
     size_t trace_steps;         /* record when everything ran, for clq_trainer_write_trace, in the first so many
@@ -178,8 +178,9 @@ CLQ_API clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_f
  * one that clq_fit is training on, as `validation` and in callbacks, and no metrics of the training change. Errors:
  * MISMATCH, ARGUMENT, DEVICE, … */
 CLQ_API clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out);
-/* The model's output (softmax included) of every sample, in the data's order: out (samples, output)
- * f32, the caller's. The dataset then goes on where it was before the call. */
+/* The model's output (softmax included) of every sample, in the order of the dataset's first epoch (shuffled where the
+ * dataset is): out (samples, output) f32, the caller's. Rows of samples that the dataset drops are not written. The
+ * dataset then goes on where it was before the call. */
 CLQ_API clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out);
 
 /* ---- weights ---- */

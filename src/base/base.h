@@ -116,8 +116,9 @@ float clq_bfloat_to_float(uint16_t brain);
 
 double clq_now(void); /* seconds, monotonic */
 /* The same without the time for which the process was stopped (Ctrl-Z, SIGSTOP, a debugger, a frozen container): the
- * clock of deadlines (running.c). The system does not tell when a process was stopped, so this clock goes on by at most
- * CLQ_RUNNING_MOST_S between two looks of any threads: who waits for a time of it looks every CLQ_RUNNING_LOOK_S. */
+ * clock of deadlines (running.c). A process is not told that it was stopped. So this clock advances by at most
+ * CLQ_RUNNING_MOST_S between two readings by any thread: a thread that waits for it reads it every CLQ_RUNNING_LOOK_S.
+ */
 double clq_now_running(void);
 #define CLQ_RUNNING_MOST_S 0.25
 #define CLQ_RUNNING_LOOK_S 0.1

@@ -1,5 +1,5 @@
-/* Beginning a command anew. The OpenCL loader reads its environment once in a process: where the one driver that it was
- * told to open is not enough, only another program image can open the others. */
+/* Executes the command again in the same process. The OpenCL loader reads its environment once: if the one driver that
+ * it opened is not enough, only a new program image can open the others. */
 #include "cli/cli.h"
 
 #include <string.h>

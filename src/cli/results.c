@@ -25,7 +25,7 @@ static clq_status note_column(json_t *columns, const char *outer, const char *na
     return failed ? clq_fail(CLQ_MEMORY, "out of memory while reading rows") : CLQ_OK;
 }
 
-/* Objects that have ever other members would make tables of any size. */
+/* Bounds the columns of a table: objects could have different members each. */
 static clq_status note_columns(json_t *columns, json_t *object) {
     const char *name, *inner_name;
     json_t *value, *inner;

@@ -271,7 +271,7 @@ clq_status clq_command_train(int argc, char **argv) {
         {"bucket-bytes", CLQ_KEY_BUCKET_BYTES, "N", 0,
          "exchange the gradient in buckets of at least N bytes while backward goes on (default where it pays)", 0},
         {"deadline", CLQ_KEY_DEADLINE, "SECONDS", 0,
-         "fail when a replica makes the others wait longer than that in an exchange (default 600)", 0},
+         "how long replicas wait for the slowest one in an exchange before the training fails (default 600)", 0},
         {"init", CLQ_KEY_INIT, "FILE", 0, "initial weights (safetensors)", 0},
         {"save", CLQ_KEY_SAVE, "FILE", 0, "final weights (safetensors)", 0},
         {"log", CLQ_KEY_LOG, "FILE", 0, "a line of JSON per update", 0},

@@ -20,9 +20,9 @@ typedef struct clq_work {
     char *mapping;            /* of the output, or of both */
 } clq_work;
 
-/* What a rank by commands does with a queue. Bringing and fetching chunks and adding them up on three queues lets all
- * three go on at once; between queues every step needs an event and a flush. In a walk with few bytes that costs more
- * than it saves, so all three lanes are the caller's queue then (clq_member.one_queue). */
+/* What a rank that works by commands uses a queue for. Uploads, its own work and downloads overlap on three queues, but
+ * every hand-over between queues needs an event and a flush. Where a walk moves few bytes that costs more than it
+ * saves: then all three lanes are the caller's queue (clq_member.one_queue). */
 typedef enum clq_lane_name { CLQ_LANE_UP, CLQ_LANE_OWN, CLQ_LANE_DOWN, CLQ_LANES } clq_lane_name;
 typedef struct clq_lane {
     clq_queue *queue;
@@ -69,7 +69,7 @@ typedef struct clq_slot {
      */
     clq_buffer *landing;
     clq_event *filled; /* by the sender's command; NULL: by the host. The sender's to replace at the next use */
-    clq_event *freed;  /* by the receiver's last command on `landing`, else NULL. The sender's from when it is told */
+    clq_event *freed;  /* peer: by the receiver's last command on `landing`. The sender's once the gate is raised */
     /* The receiver's alone: its last command on `incoming`, and its last on `landing` or the scratch. */
     clq_event *uploaded, *used;
 } clq_slot;

@@ -39,7 +39,7 @@ clq_status clq_member_enqueued(clq_crew *crew, unsigned rank, clq_lane_name name
     return clq_queue_flush(lane->queue);
 }
 
-/* What was flushed may be waited for. */
+/* Raises the gates for chunks whose commands were flushed: other ranks may wait for their events now. */
 static void tell(const clq_crew *crew, unsigned rank) {
     for (unsigned other = 0; other < crew->size; other++) {
         clq_link *out = crew->links[rank * crew->size + other], *in = crew->links[other * crew->size + rank];

@@ -165,7 +165,7 @@ clq_transport clq_link_transport(const clq_link *link, size_t bytes) {
 
 /* ---- sending ---- */
 
-/* The slot that the next chunk goes into, once the receiver has done with what it held, or has told by what event. */
+/* Waits until the next chunk's slot is free: the receiver is done with it, or has handed over the event to wait for. */
 static clq_status await_slot(clq_crew *crew, clq_link *link) {
     if (link->sent < link->slot_count) return CLQ_OK;
     const clq_member *sender = &crew->members[link->from];
@@ -233,7 +233,7 @@ static clq_status take_by_host(clq_crew *crew, const clq_link *link, const clq_s
     return CLQ_OK;
 }
 
-/* Another event for the same command, in the place of *out: where it has to live longer. */
+/* *out becomes a reference of its own to the same OpenCL event, for an owner that keeps it longer. */
 static clq_status share(const clq_event *event, clq_event **out) {
     clq_event *other;
     CLQ_TRY(clq_event_share(event, &other));
@@ -307,7 +307,8 @@ static clq_status take_by_command(clq_crew *crew, clq_link *link, clq_slot *slot
     return share(staged && !chunk->combined ? slot->uploaded : slot->used, ready);
 }
 
-/* The sender hears at once that the chunk was taken, unless commands that it is to wait for are not flushed yet. */
+/* The sender is told at once of a chunk that the host took, unless earlier chunks are untold: theirs are not flushed.
+ */
 static void note_received(const clq_member *receiver, clq_link *link, bool taken) {
     const bool all_told = link->received_told == link->received;
     link->received++;

@@ -122,7 +122,7 @@ static clq_status leave_out_slow(clq_system *system, uint32_t *indices, uint32_t
         clq_log(
             CLQ_LOG_WARNING,
             "auto leaves out %s: it does %.3g GFLOP/s, less than a third of what %s does (%.3g), which would have to "
-            "wait for it; --devices gpu takes both",
+            "wait for it in every step; --devices gpu takes all GPUs",
             slow, rates[i], fast, rates[best]);
     }
     *count = kept;

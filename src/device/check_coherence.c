@@ -3,11 +3,11 @@
  * the host's. Drivers say so of processors' GPUs whose caches may not be coherent with the host's. */
 #include "device/checks.h"
 
-/* A cache line is 16 words. Those of a kind of lines are not next to each other: what a whole line, or a page, is
- * copied with is another side's. */
+/* A cache line has 16 words. Lines of the four kinds alternate, so that whatever is moved as a unit, a pair of lines or
+ * a page, holds words of the host and of the kernel. */
 enum { LINE = 16, LINES = 256, WORDS = LINE * LINES, ROUNDS = 8 };
 
-/* By the place among four: the host's questions, the kernel's answers, the host's notes, the kernel's sums. */
+/* A line's kind is its number modulo 4. The host writes questions and notes, kernels write answers and sums. */
 typedef enum line_kind { QUESTION, ANSWER, NOTE, SUM } line_kind;
 
 static line_kind kind_of(uint32_t i) { return (line_kind)(i / LINE % 4); }

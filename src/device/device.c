@@ -223,7 +223,9 @@ cl_context clq_device_context(const clq_device *device) { return device->context
 cl_device_id clq_device_id(const clq_device *device) { return device->id; }
 
 void clq_device_distrust_host_memory(clq_device *device, const char *reason) {
-    clq_log(CLQ_LOG_WARNING, "%s is used as if its memory were not the host's: %s", device->label, reason);
+    clq_log(CLQ_LOG_WARNING,
+            "%s: the memory that it shares with the host is not coherent (%s); data are copied instead", device->label,
+            reason);
     device->info.host_unified = device->info.fine_grain_svm = false;
 }
 

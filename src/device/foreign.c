@@ -25,8 +25,8 @@ bool clq_event_is_over(const clq_event *event) {
 /* ---- waiting with a limit ---- */
 
 /* How long to look again and again before going to sleep. A sleep costs a callback and 50 us or more until the thread
- * runs again, so a device of its own is looked at for about as long as it takes for an exchange. A CPU device needs the
- * core for the command itself: there it is about what a short command takes. */
+ * runs again, so events of GPUs are polled for about as long as an exchange takes. A CPU device needs the core for the
+ * command itself: its events are polled for about as long as a short command takes. */
 static const double look_s = 200e-6, look_at_cpu_s = 20e-6;
 /* From one look to the next passes this part of the time waited so far, so a wait of 200 us takes some 40 looks and
  * ends at most an eighth late. */

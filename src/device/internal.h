@@ -107,7 +107,7 @@ char *clq_build_options(const clq_compiler *compiler, uint32_t vector, const cha
 typedef struct clq_claim {
     int file;              /* of all claims */
     long long place, mark; /* where in it: the byte that is locked, and the byte of data */
-    bool held, alone;      /* held: else all functions do nothing; alone: no other process has a claim on the program */
+    bool held, alone;      /* held: has a lock, else the calls below do nothing; alone: no other has */
     unsigned attempt;      /* how many processes died over the program, as far as it is known */
 } clq_claim;
 /* The file of a cache's claims; -1 where there is none: no folder that can be written. close takes -1. */

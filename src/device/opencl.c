@@ -8,8 +8,8 @@ typedef struct error_name {
     const char *name;
 } error_name;
 
-/* Not in the headers of OpenCL: cl_khr_terminate_context's, and one that NVIDIA's driver returns since long ago and
- * that has no name (KhronosGroup/OpenCL-Docs#927: a kernel failed while it ran). */
+/* Not in OpenCL's headers: an error of cl_khr_terminate_context, and NVIDIA's error without a name for a kernel that
+ * failed while it ran (KhronosGroup/OpenCL-Docs#927). */
 enum { CONTEXT_TERMINATED = -1121, FAILED_KERNEL_NV = -9999 };
 
 static const error_name error_names[] = {

@@ -257,8 +257,9 @@ static void destroy_latch(clq_latch *latch) {
 }
 
 /* In an all-reduce of a step, replicas wait for the slowest one's whole step: a CPU's beside a GPU's, a first one for
- * which the driver still compiles. A driver that hangs mostly says so itself, within seconds; so an alarm that comes
- * late costs some minutes of waiting, and one that comes early a training. As long as PyTorch waits for NCCL. */
+ * which the driver still compiles. A driver that hangs mostly reports it within
+ * seconds. A limit that is too long costs minutes of waiting, one that is too short ends a good training. 600 s is
+ * PyTorch's default for NCCL. */
 static const double default_deadline_s = 600;
 
 static clq_status create_crew(clq_strategy *strategy) {

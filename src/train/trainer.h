@@ -26,8 +26,8 @@ struct clq_trainer {
     uint64_t rows;           /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
     size_t last_count;       /* samples of the last gradients; 0: there were none */
     uint64_t last_row;       /* their metrics row, */
-    bool last_kept;          /* unless an evaluation came after them: it may use the row's slot again, */
-    double last_sums[2];     /* so what the row held is kept here */
+    bool last_kept;          /* an evaluation came after them and may reuse the slot: */
+    double last_sums[2];     /* then this is what the row held */
     clq_gradient_state gradient;
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
