@@ -51,7 +51,11 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     clq_status status = clq_system_open_recalled(recalled, NULL, &setup->system);
     clq_trim_code();
     if (status == CLQ_OK) status = select_devices(setup, options);
-    if (recalled && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) status = clq_restart_with_all_drivers(status);
+    if (recalled && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) {
+        clq_system_close(setup->system); /* keeps what was built, which the restarted command loads */
+        setup->system = NULL;
+        status = clq_restart_with_all_drivers(status);
+    }
     CLQ_TRY(status);
     setup->global_batch = options->batch               ? options->batch
                           : options->batch_per_replica ? options->batch_per_replica * setup->devices.count

@@ -14,6 +14,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,8 +72,20 @@ static void write_mark(const clq_claim *claim, unsigned char mark) {
     (void)written;
 }
 
+/* Of the running system: some network file systems have locks that hold on one machine alone, and there a process must
+ * not judge another machine's marks by them. 0: the system does not say. */
+static uint64_t system_number(void) {
+    char id[64] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    bool read = file && fgets(id, sizeof id, file);
+    if (file) (void)fclose(file);
+    return read ? clq_hash128_of(id, strlen(id), 0).low : 0;
+}
+
 static clq_claim claim_of(int claims, clq_hash128 place, clq_hash128 key) {
-    return (clq_claim){.file = claims, .place = (off_t)(place.low % SLOTS), .mark = (off_t)(key.low % SLOTS)};
+    const uint64_t number = system_number();
+    return (clq_claim){
+        .file = claims, .place = (off_t)((place.low ^ number) % SLOTS), .mark = (off_t)((key.low ^ number) % SLOTS)};
 }
 
 bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *out) {
@@ -94,13 +108,17 @@ void clq_claim_share(clq_claim *claim) {
     claim->alone = false;
 }
 
-/* Of several that end at the same time, the last one finds nobody else. */
+/* The mark goes before the lock: a process that came between would take this one for dead. While others have claims,
+ * the mark is theirs; of several that end at the same time, the last one finds nobody else. */
 void clq_claim_end(clq_claim *claim) {
     if (!claim->held) return;
     claim->held = false;
-    (void)lock(claim, F_UNLCK);
-    if (lock(claim, F_WRLCK) != 0) return;
-    write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
+    bool alone = lock(claim, F_WRLCK) == 0;
+    if (!alone) {
+        (void)lock(claim, F_UNLCK);
+        alone = lock(claim, F_WRLCK) == 0;
+    }
+    if (alone) write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
     (void)lock(claim, F_UNLCK);
 }
 
