@@ -1,5 +1,6 @@
 #include "comm/crew.h"
 
+#include <stdio.h>
 #include <time.h>
 
 /* From the failure on, how long a rank waits for its own commands to end, and as long again for others to let go of its
@@ -120,17 +121,23 @@ uint64_t clq_crew_busy_ns(const clq_crew *crew) { return atomic_load(&crew->memb
 
 /* ---- waiting ---- */
 
-static clq_status late(clq_crew *crew, unsigned rank, const char *what) {
+clq_status clq_crew_late(const clq_crew *crew, const char *format, ...) {
+    char who[CLQ_DETAIL_MAX / 2];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(who, sizeof who, format, arguments);
+    va_end(arguments);
+    return clq_fail(CLQ_TIMEOUT, "%s within the deadline of %g s (deadline_s)", who, crew->deadline_s);
+}
+
+static clq_status late(const clq_crew *crew, unsigned rank, const char *what) {
     size_t mine = atomic_load(&crew->members[rank].meetings);
     for (unsigned r = 0; r < crew->size; r++) {
         if (atomic_load(&crew->members[r].meetings) >= mine) continue;
-        return clq_fail(CLQ_TIMEOUT,
-                        "rank %u on %s did not reach the %s within the deadline of %g s (deadline_s, --deadline)", r,
-                        clq_device_label(crew->members[r].device), what, crew->deadline_s);
+        return clq_crew_late(crew, "rank %u on %s did not reach the %s", r, clq_device_label(crew->members[r].device),
+                             what);
     }
-    return clq_fail(CLQ_TIMEOUT,
-                    "the ranks did not meet at the %s within the deadline of %g s (deadline_s, --deadline)", what,
-                    crew->deadline_s);
+    return clq_crew_late(crew, "the ranks did not meet at the %s", what);
 }
 
 clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what) {
@@ -145,10 +152,7 @@ void clq_crew_set_patience(clq_crew *crew, double seconds) { clq_barrier_set_pat
 
 clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event) {
     clq_status status = clq_event_wait_until(event, crew->members[rank].until, &crew->failed);
-    if (status == CLQ_TIMEOUT)
-        return clq_fail(CLQ_TIMEOUT, "its commands were not done within the deadline of %g s (deadline_s, --deadline)",
-                        crew->deadline_s);
-    return status;
+    return status == CLQ_TIMEOUT ? clq_crew_late(crew, "its commands were not done") : status;
 }
 
 /* A mark rather than a finish: it can be given up, and its status tells of a command that failed before it. */

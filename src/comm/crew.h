@@ -125,6 +125,8 @@ struct clq_crew {
 };
 
 /* crew.c */
+/* Fails with CLQ_TIMEOUT: what is formatted says who did not do what. */
+clq_status clq_crew_late(const clq_crew *crew, const char *format, ...) CLQ_PRINTF(2, 3);
 /* All ranks meet. `what` names what a late one is late for. */
 clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what);
 /* Waits until what was enqueued on the queue is done, as long as the member's deadline allows. */

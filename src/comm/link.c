@@ -173,8 +173,8 @@ static clq_status await_slot(clq_crew *crew, clq_link *link) {
     if (!sender->hosted && !clq_gate_reached(&link->freed, freed)) CLQ_TRY(clq_member_hand_over(crew, link->from));
     clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &crew->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_fail(CLQ_TIMEOUT, "rank %u on %s took no chunk within %g s", link->to,
-                        clq_device_label(crew->members[link->to].device), crew->deadline_s);
+        return clq_crew_late(crew, "rank %u on %s took no chunk", link->to,
+                             clq_device_label(crew->members[link->to].device));
     return status;
 }
 
@@ -321,8 +321,8 @@ clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *c
     if (!receiver->hosted) CLQ_TRY(clq_member_hand_over(crew, link->to));
     clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &crew->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_fail(CLQ_TIMEOUT, "rank %u on %s sent no chunk within %g s", link->from,
-                        clq_device_label(crew->members[link->from].device), crew->deadline_s);
+        return clq_crew_late(crew, "rank %u on %s sent no chunk", link->from,
+                             clq_device_label(crew->members[link->from].device));
     CLQ_TRY(status);
     if (receiver->hosted)
         CLQ_TRY(take_by_host(crew, link, slot, chunk));
