@@ -8,6 +8,7 @@ every check passed, 1 if not or if a file could not be written.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -35,8 +36,16 @@ def json_of(path):
         return None
 
 
-def pairs_of(path):
-    return dict(line.split("\t", 1) for line in text_of(path).splitlines() if "\t" in line)
+def settings_of(path):
+    """What run.tsv says: `done` is there for each part of which all steps were begun, `interrupted` after Ctrl-C."""
+    pairs = [line.split("\t", 1) for line in text_of(path).splitlines() if "\t" in line]
+    settings = {"parts": "ABC"} | dict(pairs)
+    settings |= {"done": "".join(value for key, value in pairs if key == "done"), "interrupted": "interrupted" in settings}
+    return settings | ({"total": int(settings["total"])} if "total" in settings else {})
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 class Run:
@@ -44,13 +53,14 @@ class Run:
 
     def __init__(self, folder):
         self.folder = folder
-        self.settings = pairs_of(folder / "run.tsv")
-        self.steps = [self.step(line) for line in text_of(folder / "steps.tsv").splitlines()]
+        self.settings = settings_of(folder / "run.tsv")
+        rows = [line.split("\t", len(STEPS) - 1) for line in text_of(folder / "steps.tsv").splitlines()]
+        self.steps = [self.step(row) for row in rows if len(row) == len(STEPS)]  # the machine may have died within a row
         if not self.steps:
             sys.exit(f"first_run_report: error: {folder} holds no results of gpu-first-run (no steps.tsv)")
 
-    def step(self, line):
-        step = dict(zip(STEPS, line.split("\t")))
+    def step(self, row):
+        step = dict(zip(STEPS, row))
         out, err = self.output(step["name"])
         step |= {"rc": int(step["rc"]) if step["rc"].isdigit() else None, "seconds": float(step["seconds"]),
                  "limit_s": int(step["limit_s"]), "output_tail": (out + err)[-TAIL:]}
@@ -114,13 +124,13 @@ def compare_losses(runs, clique, reference):
 def difference(model, one, what, losses, reason):
     row = {"model": model, "reference": "one device", "compared": what, "updates": len(one), "difference": None,
            "allowed": LOSSES_AGREE, "ok": False, "reason": reason}
-    if one and losses and len(one) == len(losses):
-        row["difference"] = max(abs(a - b) / abs(a) if a == a and b == b and a else float("inf") for a, b in zip(one, losses))
-        row["ok"] = row["difference"] <= LOSSES_AGREE
-        if row["difference"] == float("inf"):
-            row |= {"difference": None, "reason": "a loss is zero or no number"}
-    else:
-        row["reason"] = reason or f"{len(one)} and {len(losses or [])} losses"
+    if not one or not losses or len(one) != len(losses):
+        return row | {"reason": reason or f"{len(one)} and {len(losses or [])} losses"}
+    for update, (a, b) in enumerate(zip(one, losses)):
+        if not is_number(a) or not is_number(b) or a == 0:
+            return row | {"reason": f"at update {update} a loss is zero or no number: {a} and {b}"}
+    row["difference"] = max(abs(a - b) / abs(a) for a, b in zip(one, losses))
+    row["ok"] = row["difference"] <= LOSSES_AGREE
     return row
 
 
@@ -166,12 +176,18 @@ def verdict(part, question, ok, line):
 
 
 def step_verdicts(runs):
+    """A part is well if all of its steps went well, and no run that was to measure it ended before its last step."""
     for part, question in PARTS.items():
         steps = [step for run in runs for step in run.steps if step["part"] == part]
         bad = [f"{step['name']} ({step['state']})" for step in steps if step["state"] != "ok"]
-        if steps:
-            yield verdict(part, question, not bad, f"{len(steps) - len(bad)} of {len(steps)} steps went well" +
-                          ("; not " + ", ".join(bad) if bad else ""))
+        ended = [str(run.folder) for run in runs if part in run.settings["parts"] and part not in run.settings["done"]]
+        if steps or ended:
+            yield verdict(part, question, not bad and not ended, f"{len(steps) - len(bad)} of {len(steps)} steps went well" +
+                          ("; not " + ", ".join(bad) if bad else "") +
+                          ("; ended before the last step: " + ", ".join(ended) if ended else ""))
+    interrupted = [str(run.folder) for run in runs if run.settings["interrupted"]]
+    if interrupted:
+        yield verdict("start", "was the run left to its end", False, "interrupted: " + ", ".join(interrupted))
     bad = [f"{step['name']} ({step['state']})" for run in runs for step in run.steps
            if step["part"] == "start" and step["state"] != "ok"]
     if bad:
@@ -250,9 +266,9 @@ def collect(runs, clique, reference):
     return {
         "schema": "clique-first-run/1",
         "ok": all(v["ok"] is not False for v in verdicts),
-        "runs": [run.settings | ({"total": int(run.settings["total"])} if "total" in run.settings else {}) for run in runs],
+        "runs": [run.settings for run in runs],
         "host": {name: runs[0].output(name)[0] for name in FACTS},
-        "drivers": [driver(*line.split("\t")) for line in text_of(runs[0].folder / "drivers.tsv").splitlines()],
+        "drivers": [driver(*line.split("\t")) for line in text_of(runs[0].folder / "drivers.tsv").splitlines() if line.count("\t") == 2],
         "devices": devices["devices"], "verdicts": verdicts, "steps": [step for run in runs for step in run.steps],
         "doctor": doctors, "benches": benches, "trainings": trainings, "losses": losses, "registers": rows,
     }
@@ -274,7 +290,9 @@ def page(clique, found, folder):
         files = []
         for name, content in [(name, table(f"first run: {name}", rows)) for name, rows in tables if rows] + \
                 [(bench["step"], bench) for bench in found["benches"]]:
-            files.append(pathlib.Path(temporary) / f"{name}.json")
+            # Several runs have steps of one name: each file has a folder of its own.
+            files.append(pathlib.Path(temporary) / str(len(files)) / f"{name}.json")
+            files[-1].parent.mkdir()
             files[-1].write_text(json.dumps(content))
         return subprocess.run([clique, "report", *map(str, files), "-o", str(folder / "first-run.html")]).returncode == 0
 

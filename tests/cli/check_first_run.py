@@ -11,10 +11,12 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 
 SOURCE = pathlib.Path(sys.argv.pop(2) if len(sys.argv) > 2 else ".").resolve()
@@ -31,6 +33,15 @@ ptxas info    : Used 128 registers, used 1 barriers
 ptxas info    : Compiling entry function 'second' for 'sm_90'
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 40 registers" >&2
+"""
+
+
+# In the place of clique: of all commands only the cold doctor is there, and it waits for Ctrl-C.
+WAITING = """#!/bin/bash
+[ "$1" = doctor ] || exit 9
+trap 'echo measured so far; exit 130' INT
+echo begun
+while :; do sleep 0.02; done
 """
 
 
@@ -69,20 +80,23 @@ class FirstRun(unittest.TestCase):
             tar.extractall(cls.folder, filter="data") if hasattr(tarfile, "data_filter") else tar.extractall(cls.folder)
         cls.package = cls.folder / "gpu-first-run"
         tools, drivers, vendors = cls.folder / "tools", cls.folder / "usr/lib/vendor", cls.folder / "vendors"
-        for folder in (tools, drivers, vendors):
+        other = cls.folder / "usr/lib/32 bits"
+        for folder in (tools, drivers, vendors, other):
             folder.mkdir(parents=True)
         for tool in TOOLS:
             (tools / tool).symlink_to(shutil.which(tool))
         program(tools / "nvidia-smi", "#!/bin/sh\nexec /bin/sleep 1000\n")
         library = pathlib.Path(pocl_library()).resolve()
         (drivers / "libnvidia-opencl.so.1").symlink_to(library)
+        (other / "libnvidia-opencl.so.1").write_bytes(b"\x7fELF\x01\x01\x01" + bytes(57))
+        cls.drivers = f"{other}:{drivers}"
         (drivers / "pocl").symlink_to(library.parent / "pocl")  # where PoCL looks for its devices,
         (cls.folder / "usr/share").symlink_to(library.parent / "../../share")  # and for its headers
         cls.bare = {"PATH": str(tools), "LD_LIBRARY_PATH": str(drivers), "OCL_ICD_VENDORS": str(vendors), "HOME": str(cls.folder),
                     "POCL_DEVICES": "basic", "POCL_WORK_GROUP_SPECIALIZATION": "0", "POCL_CACHE_DIR": str(cls.folder / "pocl")}
 
     def run_bare(self, package, results, *options):
-        return subprocess.run([package / "gpu-first-run", "run", "-o", results, "--size", "smoke", *options], env=self.bare,
+        return subprocess.run([package / "gpu-first-run", "run", "-o", results, "--size", "smoke", "--drivers", self.drivers, *options], env=self.bare,
                               capture_output=True, text=True, timeout=300)
 
     def report(self, *arguments, path=None):
@@ -106,7 +120,7 @@ class FirstRun(unittest.TestCase):
             self.assertEqual(outside - {"libm.so.6", "libc.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"}, set(), linked)
 
     def test_whole_run(self):
-        package, results = self.folder / "broken tuner", self.folder / "results"
+        package, results = self.folder / "broken tuner", self.folder / "the machine's \"first\" results"
         shutil.copytree(self.package, package)
         (package / "bin/clique").rename(package / "bin/clique.real")
         program(package / "bin/clique", '#!/bin/bash\n[ "$1" != tune ] || { echo no tuning today >&2; exit 7; }\n'
@@ -130,6 +144,7 @@ class FirstRun(unittest.TestCase):
         row, = found["losses"]
         self.assertAlmostEqual(row["difference"], 3e-4, delta=1e-5)
         self.assertFalse(row["ok"])
+        self.check_packed_report(package, results)
         self.check_doctors(results)
 
     def check_doctors(self, results):
@@ -137,11 +152,21 @@ class FirstRun(unittest.TestCase):
         first = self.folder / "results of a cold start that hung"
         shutil.copytree(results, first)
         (first / "doctor-cold.out").write_text("")
+        for folder, origin in ((first, "cold start that hung"), (results, "whole run")):
+            launch = json.loads((folder / "launch.json").read_text())
+            (folder / "launch.json").write_text(json.dumps(launch | {"origin": origin}))
         _, found, page = self.report(first, results, "--no-reference")
         self.assertEqual([(doctor["run"], doctor["start"]) for doctor in found["doctor"]], [(0, "warm"), (1, "cold"), (1, "warm")])
         words = [word.strip() for word in Page(page).words]
         checks = [len(device["checks"]) for device in found["doctor"][0]["devices"]]
         self.assertEqual((words.count("cold"), words.count("warm")), (sum(checks), 2 * sum(checks)))
+        self.assertEqual([words.count(origin) for origin in ("cold start that hung", "whole run")], [1, 1])
+
+    def check_packed_report(self, package, results):
+        """The package's programs are run with the package's libraries."""
+        program(package / "bin/clique", f'#!/bin/bash\n[[ :$LD_LIBRARY_PATH: == *":{package}/lib:"* ]] && exec "{package}/bin/clique.real" "$@"\n')
+        done = subprocess.run([package / "gpu-first-run", "report", "--no-reference", results], capture_output=True, text=True, timeout=60)
+        self.assertIn("first-run.html", done.stdout, done.stderr)
 
     def check_steps(self, found):
         self.assertEqual(found["schema"], "clique-first-run/1")
@@ -164,10 +189,10 @@ class FirstRun(unittest.TestCase):
         self.assertIn("Linux", found["host"]["uname"])
         self.assertEqual([device["driver"] for device in found["devices"]], ["pocl"])
         library = f"{self.folder}/usr/lib/vendor/libnvidia-opencl.so.1"
-        self.assertEqual(found["drivers"][0], {"vendor": "nvidia", "library": library, "had_icd_file": False})
-        self.assertEqual([row["vendor"] for row in found["drivers"]], ["nvidia", "amd", "intel"])
-        self.assertTrue(all(row["library"] is None or row["library"].startswith("/") for row in found["drivers"]), found["drivers"])
-        self.assertEqual([run["total"] for run in found["runs"]], [570])
+        self.assertEqual(found["drivers"], [{"vendor": "nvidia", "library": library, "had_icd_file": False},
+                                            {"vendor": "amd", "library": None, "had_icd_file": False},
+                                            {"vendor": "intel", "library": None, "had_icd_file": False}])
+        self.assertEqual([(run["total"], run["parts"], run["done"], run["interrupted"]) for run in found["runs"]], [(570, "ABC", "ABC", False)])
         self.assertEqual({bench["step"] for bench in found["benches"]},
                          {"launch", "memory", "step", "train", "gemm-highest", "conv-winograd", "conv-direct"})
         self.assertTrue(all(bench["rows"] for bench in found["benches"]))
@@ -203,9 +228,66 @@ class FirstRun(unittest.TestCase):
         self.assertEqual((done.returncode, {step["state"] for step in found["steps"]}), (1, {"no time"}))
         self.assertEqual({step["part"] for step in found["steps"]}, {"start", "facts", "A", "B", "C"})
 
+    def stub_package(self, name, clique):
+        package = self.folder / name
+        (package / "bin").mkdir(parents=True)
+        shutil.copy(SCRIPT, package / "gpu-first-run")
+        program(package / "bin/clique", clique)
+        return package
+
+    def test_interrupted(self):
+        package = self.stub_package("waiting", WAITING)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            results = self.folder / f"interrupted by {number.name}"
+            # A process in the background may have been told to ignore SIGINT: the script begins as from a terminal.
+            run = subprocess.Popen([package / "gpu-first-run", "run", "-o", results, "--devices", "cpu", "--part", "A", "--part", "B"],
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), stderr=subprocess.PIPE, text=True,
+                                   env=self.bare | {"PATH": os.environ["PATH"]})
+            began, output = time.monotonic(), results / "doctor-cold.out"
+            while not (output.exists() and "begun" in output.read_text()) and time.monotonic() < began + 30:
+                time.sleep(0.02)
+            run.send_signal(number)
+            _, said = run.communicate(timeout=30)
+            self.assertEqual(run.returncode, 130, said)
+            self.assertEqual(output.read_text(), "begun\nmeasured so far\n")
+            done, found, page = self.report(results)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual((found["steps"][-1]["name"], found["steps"][-1]["state"]), ("doctor-cold", "interrupted"))
+            self.assertEqual([(run["interrupted"], run["done"]) for run in found["runs"]], [(True, "")])
+            self.assertEqual({(v["part"], v["ok"]) for v in found["verdicts"]}, {("start", False), ("A", False), ("B", False)})
+            self.assertTrue(any("was the run left to its end" in word for word in Page(page).words))
+
+    def made_results(self, name, steps, settings, logs):
+        folder = self.folder / name
+        folder.mkdir()
+        (folder / "steps.tsv").write_text("".join(f"{part}\t{step}\tok\t0\t1.0\t9\tclique x\n" for part, step in steps) + "C\tcut sho")
+        (folder / "run.tsv").write_text("".join(f"{key}\t{value}\n" for key, value in settings))
+        for log, losses in logs.items():
+            (folder / f"losses-mlp-{log}.jsonl").write_text("".join(json.dumps({"loss": loss}) + "\n" for loss in losses))
+        return folder
+
+    def test_losses_that_are_no_number(self):
+        for one, two in (([2.0, 1.0], [2.0, None]), ([2.0, None], [2.0, 1.0]), ([None], [None]), ([0.0], [0.0])):
+            folder = self.made_results(f"no number {one} {two}", [("C", "losses-mlp-one"), ("C", "losses-mlp-two")],
+                                       [("parts", "C"), ("done", "C")], {"one": one, "two": two})
+            done, found, _ = self.report(folder, "--no-reference")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            row, = found["losses"]
+            self.assertEqual((row["ok"], row["difference"]), (False, None))
+            self.assertIn(f"at update {len(one) - 1} a loss is zero or no number", row["reason"])
+
+    def test_part_without_its_last_step(self):
+        for done_parts, ok in (("ABC", [True, True]), ("A", [True, False, False]), ("", [False, False, False])):
+            folder = self.made_results(f"died after {done_parts}", [("A", "train"), ("B", "conv-direct")],
+                                       [("parts", "ABC"), *(("done", part) for part in done_parts)], {})
+            done, found, _ = self.report(folder, "--no-reference")
+            self.assertEqual([v["ok"] for v in found["verdicts"]], ok)
+            self.assertEqual((done.returncode, found["ok"]), (0, True) if all(ok) else (1, False))
+
     def test_wrong_usage(self):
         for arguments in (["--part", "D"], ["--size"], ["run", "--sizes", "full"], ["run", "there"], ["pack"], ["report"], ["fly"],
-                          ["run", "--total", "0"], ["run", "-o", self.folder], ["pack", self.folder, "--bin", BIN]):
+                          ["run", "--total", "0"], ["run", "-o", self.folder, "--bin", BIN], ["run", "--limit", "tune=0"],
+                          ["run", "--limit", "tune=08"], ["run", "-o", "two\nlines"], ["pack", self.folder, "--bin", BIN]):
             done = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, timeout=20)
             self.assertEqual(done.returncode, 2, (arguments, done.stderr))
             self.assertRegex(done.stderr, r"^gpu-first-run: error: [^\n]*\n$")
