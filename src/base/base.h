@@ -204,7 +204,7 @@ clq_status clq_make_folder(const char *path); /* with its parents; fine if it ex
 /* A file that appears whole or not at all: written beside its place, synced, renamed, the folder synced. Refuses to
  * replace what is not a regular file; a symbolic link stays, and its target is replaced, or made where there is none. A
  * file that is replaced keeps its permissions. After a failed put the rest is not written and commit fails too. What a
- * killed process leaves in a folder, the next writer in that folder removes. Errors: WRITE, MEMORY. */
+ * killed process leaves in a folder, writers in that folder remove after ten minutes. Errors: WRITE, MEMORY. */
 typedef struct clq_file_writer clq_file_writer;
 clq_status clq_file_writer_open(const char *path, clq_file_writer **out);
 /* Whether a file can be written there, before long work for it; it is left as it is. NULL: yes. `option` is named in

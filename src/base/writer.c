@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct clq_file_writer {
@@ -109,8 +110,9 @@ static clq_status keep_permissions(const clq_file_writer *writer) {
 /* ---- the temporary file ------------------------------------------------------------------------------------------ */
 
 /* A writer holds a lock on its temporary file as long as it lives, and the kernel ends the lock with the process. So a
- * temporary file that another process can lock was left by a writer that was killed, on this machine or, where the file
- * system has locks across machines, on another. */
+ * temporary file that another process can lock was left by a writer that was killed. Network file systems may keep
+ * locks to a machine: a file that was written a short time ago may belong to a writer on another one. */
+enum { LEFT_FOR_S = 10 * 60 };
 
 static bool is_temporary(const char *name) {
     long process;
@@ -122,7 +124,12 @@ static bool is_temporary(const char *name) {
 static void remove_if_left(int folder, const char *name) {
     int fd = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(folder, name, 0);
+    struct stat opened, named;
+    /* Between the open and the lock another process may have removed the file, and a writer may have taken the name. */
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &opened) == 0 && time(NULL) - opened.st_mtime >= LEFT_FOR_S &&
+        fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == opened.st_ino &&
+        named.st_dev == opened.st_dev)
+        unlinkat(folder, name, 0);
     close(fd);
 }
 

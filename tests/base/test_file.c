@@ -54,6 +54,20 @@ int rename(const char *from, const char *to) {
     return strikes(fault.rename_error) ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
+/* A file that is replaced by another one of its name just before somebody locks it. NULL: none. */
+static const char *replaced_before_lock;
+
+int flock(int fd, int operation) {
+    if (replaced_before_lock) {
+        assert_int_equal(unlink(replaced_before_lock), 0);
+        int other = open(replaced_before_lock, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        assert_true(other >= 0);
+        close(other);
+        replaced_before_lock = NULL;
+    }
+    return (int)syscall(SYS_flock, fd, operation);
+}
+
 static int heal(void **state) {
     (void)state;
     memset(&fault, 0, sizeof(fault));
@@ -370,6 +384,20 @@ static void links_stay(void **state) {
     assert_int_equal(files_count(folder), 7);
 }
 
+/* As if the last write to the file had been an hour ago. */
+static void age(const char *path) {
+    struct timespec times[2] = {{.tv_sec = time(NULL) - 3600}, {.tv_sec = time(NULL) - 3600}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void age_temporaries(const char *folder) {
+    DIR *listing = opendir(folder);
+    assert_non_null(listing);
+    for (struct dirent *entry; (entry = readdir(listing));)
+        if (strncmp(entry->d_name, ".clique-", 8) == 0) age(within(folder, entry->d_name));
+    closedir(listing);
+}
+
 /* A process that is killed between two puts. */
 static void leave_temporary(const char *path) {
     pid_t child = fork();
@@ -386,20 +414,38 @@ static void leave_temporary(const char *path) {
 
 static void what_a_killed_writer_leaves_is_removed(void **state) {
     (void)state;
-    char *folder = own_folder("killed"), *path = within(folder, "f");
+    char *folder = own_folder("killed"), path[600];
+    snprintf(path, sizeof(path), "%s/f", folder);
     files_put("killed/.clique-notes", "", 0); /* not a name that writers make */
     files_put("killed/.clique-1-2.part.gz", "", 0);
     leave_temporary(path);
     leave_temporary(path);
-    assert_true(files_count(folder) > 2);
+    assert_int_equal(files_count(folder), 4); /* what was written just now stays */
+    age_temporaries(folder);
     clq_file_writer *alive;
     assert_ok(clq_file_writer_open(files_path("killed/other"), &alive));
     assert_int_equal(files_count(folder), 3);
+    age_temporaries(folder);
     assert_ok(save(path)); /* and what a living writer has begun stays */
     assert_ok(clq_file_writer_put(alive, "abc", 3));
     assert_ok(clq_file_writer_commit(alive));
     expect_content(files_path("killed/other"), "abc");
     assert_int_equal(files_count(folder), 4);
+}
+
+/* Another process has removed the file that was left, and a writer of the same number has begun one. */
+static void a_new_file_of_the_name_stays(void **state) {
+    (void)state;
+    char *folder = own_folder("renewed"), left[600];
+    snprintf(left, sizeof(left), "%s", files_put("renewed/.clique-1-2.part", "", 0));
+    age(left);
+    replaced_before_lock = left;
+    assert_ok(save(within(folder, "f")));
+    assert_null(replaced_before_lock);
+    assert_int_equal(files_count(folder), 2);
+    age(left);
+    assert_ok(save(within(folder, "f")));
+    assert_int_equal(files_count(folder), 1);
 }
 
 /* Files of a process with the same number on another machine, which still writes them. */
@@ -422,6 +468,7 @@ static void a_taken_name_is_no_obstacle(void **state) {
     assert_ok(save(within(folder, "f")));
     assert_int_equal(files_count(folder), 61);
     for (unsigned i = 0; i < CLQ_COUNT_OF(held); i++) close(held[i]);
+    age_temporaries(folder);
     assert_ok(save(within(folder, "f")));
     assert_int_equal(files_count(folder), 1);
 }
@@ -459,6 +506,7 @@ int main(void) {
         cmocka_unit_test(permissions_stay),
         cmocka_unit_test(links_stay),
         cmocka_unit_test(what_a_killed_writer_leaves_is_removed),
+        cmocka_unit_test(a_new_file_of_the_name_stays),
         cmocka_unit_test(a_taken_name_is_no_obstacle),
         cmocka_unit_test(without_memory),
     };
