@@ -5,6 +5,9 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 # Intel's CPU runtime where it is installed; nothing else that the machine may have.
 set(CLIQUE_VENDORS ${CMAKE_BINARY_DIR}/vendors CACHE PATH "Folder of the ICD files that the tests use")
 set(CLIQUE_TEST_CACHE ${CMAKE_BINARY_DIR}/cache CACHE PATH "Where tests keep built kernels; builds may share it")
+# A machine without GPUs: the commands warn of those that none of these drivers lists.
+set(CLQ_TEST_MACHINE ${CMAKE_BINARY_DIR}/machine)
+file(MAKE_DIRECTORY ${CLQ_TEST_MACHINE})
 #
 # intercept_tls_get_addr: what GCC 12's sanitizer makes of the thread storage of libraries that were opened later is at
 # times no address at all, and its search for leaks, which reads there, ends with a signal.
@@ -13,6 +16,7 @@ set(CLQ_TEST_ENVIRONMENT
   "POCL_WORK_GROUP_SPECIALIZATION=0"
   "OCL_ICD_VENDORS=${CLIQUE_VENDORS}"
   "CLIQUE_CACHE_DIR=${CLIQUE_TEST_CACHE}"
+  "CLIQUE_MACHINE_ROOT=${CLQ_TEST_MACHINE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
   "CLQ_TEST_BINARY=${CMAKE_BINARY_DIR}"
   "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0"
