@@ -20,9 +20,15 @@ void clq_interrupts_note_ignored(void) {
     }
 }
 
+void clq_interrupts_ignore_again(void) {
+    for (size_t i = 0; i < SIGNALS; i++)
+        if (ignored[i]) (void)signal(signals[i], SIG_IGN);
+}
+
 bool clq_interrupted(void) {
     static bool installed;
     if (!installed) {
+        clq_interrupts_ignore_again();
         struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND};
         sigemptyset(&action.sa_mask);
         for (size_t i = 0; i < SIGNALS; i++)

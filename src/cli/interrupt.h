@@ -7,6 +7,10 @@
 /* First thing in a program: notes whether it was started with SIGINT or SIGTERM ignored (nohup; a shell's background
  * job). Later it cannot be seen: PoCL's compiler, LLVM, puts handlers of its own in place of ignored signals. */
 void clq_interrupts_note_ignored(void);
+/* Ignores the signals that were noted as ignored: after LLVM, whose handler takes the others' handlers away when it is
+ * called, and before this process becomes another program, where a signal that had a handler gets its default action.
+ */
+void clq_interrupts_ignore_again(void);
 /* True once the user pressed Ctrl-C (SIGINT) or the process was told to end (SIGTERM); installs the handlers at the
  * first call, but for signals that were noted as ignored. A second Ctrl-C ends the process at once. */
 bool clq_interrupted(void);

@@ -4,6 +4,7 @@ that are sent, ignored, or stop the process.
 
 usage: check_process.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -77,6 +78,33 @@ class Streams(unittest.TestCase):
 
 
 class Signals(unittest.TestCase):
+    @contextlib.contextmanager
+    def endless(self, options, log, *more, **surroundings):
+        """A training that trains until it is ended, however fast the machine is."""
+        command = [CLIQUE, "train", *options, "--epochs", "1000000", "--log", str(log), *more]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **surroundings) as process:
+            try:
+                self.wait_for_steps(process, log, 1)
+                yield process
+            finally:
+                process.kill()
+
+    def steps(self, log):
+        return log.read_bytes().count(b"\n") if log.exists() else 0
+
+    def wait_for_steps(self, process, log, count):
+        limit = time.monotonic() + LIMIT_S
+        while self.steps(log) < count:
+            self.assertIsNone(process.poll(), "the training has ended")
+            self.assertLess(time.monotonic(), limit, "the training does not go on")
+            time.sleep(0.01)
+
+    def end(self, process, number=signal.SIGINT):
+        process.send_signal(number)
+        errors = process.stderr.read()
+        self.assertEqual(process.wait(LIMIT_S), 130, errors)
+        self.assertRegex(errors, r"\Aclique: error: interrupted after step \d+\n\Z")
+
     def test_interrupted_during_validation(self):
         """Ctrl-C ends a run soon, also while it tests what it has trained: here that would take much longer."""
         screen, terminal = pty.openpty()
@@ -102,16 +130,13 @@ class Signals(unittest.TestCase):
             options = ["--model", "mlp", "--data", "synthetic", "--take", "6400", "--devices", "pocl:0,pocl:1", "--no-test"]
             warm = subprocess.run([CLIQUE, "train", *options, "--steps", "2"], capture_output=True, text=True, timeout=LIMIT_S)
             self.assertEqual(warm.returncode, 0, warm.stderr)  # what is to be compiled is, and nobody is late because of it
-            command = [CLIQUE, "train", *options, "--epochs", "20", "--log", str(log), "--deadline", "2"]
-            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-                while process.poll() is None and not (log.exists() and log.stat().st_size > 0):
-                    time.sleep(0.01)
+            with self.endless(options, log, "--deadline", "2") as process:
                 process.send_signal(signal.SIGSTOP)
                 time.sleep(3)
+                stopped = self.steps(log)
                 process.send_signal(signal.SIGCONT)
-                errors = process.stderr.read()
-                self.assertEqual((process.wait(LIMIT_S), errors), (0, ""))
-            self.assertEqual(len(log.read_text().splitlines()), 20 * 100)
+                self.wait_for_steps(process, log, stopped + 20)
+                self.end(process)
 
     def test_wrong_deadlines(self):
         for command in (["train", *SMALL], ["bench", "all_reduce"], ["bench", "train"]):
@@ -126,18 +151,12 @@ class Signals(unittest.TestCase):
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(signal=number.name), tempfile.TemporaryDirectory() as folder:
                 log = pathlib.Path(folder, "run.jsonl")
-                command = [CLIQUE, "train", *SMALL, "--take", "6400", "--epochs", "30", "--no-test", "--log", str(log)]
-                with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                      preexec_fn=lambda: signal.signal(number, signal.SIG_IGN)) as process:
-                    sent = 0
-                    while process.poll() is None:
-                        if log.exists() and log.stat().st_size > 0:  # it trains
-                            process.send_signal(number)
-                            sent += 1
-                        time.sleep(0.02)
-                    self.assertEqual((process.returncode, process.stderr.read()), (0, ""))
-                self.assertGreater(sent, 10)
-                self.assertEqual(len(log.read_text().splitlines()), 30 * 100)
+                with self.endless([*SMALL, "--take", "6400", "--no-test"], log,
+                                  preexec_fn=lambda: signal.signal(number, signal.SIG_IGN)) as process:
+                    for _ in range(10):
+                        process.send_signal(number)
+                        self.wait_for_steps(process, log, self.steps(log) + 5)
+                    self.end(process, signal.SIGINT + signal.SIGTERM - number)
 
 
 if __name__ == "__main__":
