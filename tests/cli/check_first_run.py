@@ -36,12 +36,15 @@ ptxas info    : Used 40 registers" >&2
 """
 
 
-# In the place of clique: of all commands only the cold doctor is there, and it waits for Ctrl-C.
+# In the place of clique: of all commands only the cold doctor is there, and it waits for Ctrl-C. timeout sends the signal
+# to the process, and to its group: it may come twice.
 WAITING = """#!/bin/bash
 [ "$1" = doctor ] || exit 9
-trap 'echo measured so far; exit 130' INT
+trap 'stop=yes' INT
 echo begun
-while :; do sleep 0.02; done
+while [ -z "$stop" ]; do sleep 0.02; done
+echo measured so far
+exit 130
 """
 
 
