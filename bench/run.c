@@ -1,7 +1,7 @@
 /* From the command line to the written result: what all benchmarks have in common. */
 #include "bench.h"
 
-#include "cli/interrupt.h"
+#include "cli/cli.h"
 
 #include <math.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static clq_status name_devices(clq_bench_run *run) {
 
 static clq_status open_devices(clq_bench_run *run) {
     CLQ_TRY(clq_system_open(NULL, &run->system));
-    CLQ_TRY(clq_devices_select(run->system, run->devices_spec, &run->devices));
+    CLQ_TRY(clq_select_devices(run->system, run->devices_spec, &run->devices));
     CLQ_TRY(name_devices(run));
     return clq_bench_describe_devices(run, &run->described);
 }

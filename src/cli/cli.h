@@ -146,6 +146,9 @@ clq_status clq_restart_with_all_drivers(clq_status status);
 void clq_print_unlisted(FILE *to, const clq_system *system);
 void clq_warn_unlisted(const clq_system *system);
 json_t *clq_describe_unlisted(const clq_system *system);
+/* As clq_devices_select. "auto" means a GPU where there is one: where it takes none, the user is warned of those that
+ * no driver lists, whether or not there is another device. */
+clq_status clq_select_devices(clq_system *system, const char *spec, clq_devices *out);
 
 /* Where people read: stdout, or stderr when stdout is for JSON. */
 FILE *clq_talk(const clq_options *options);

@@ -34,23 +34,12 @@ clq_status clq_setup_recall(clq_setup *setup, const clq_options *options) {
     return clq_system_recall(options->devices, &setup->recalled);
 }
 
-/* "auto" means a GPU where there is one: where it takes none, the user is warned of those that no driver lists, whether
- * or not there is another device. */
-static clq_status select_devices(clq_setup *setup, const clq_options *options) {
-    clq_status status = clq_devices_select(setup->system, options->devices, &setup->devices);
-    bool quiet = strcmp(options->devices, "auto") != 0 || (status != CLQ_OK && status != CLQ_NO_DEVICE);
-    for (uint32_t i = 0; i < setup->devices.count && status == CLQ_OK; i++)
-        quiet = quiet || clq_system_device_info(setup->system, setup->devices.items[i].index)->type == CLQ_DEVICE_GPU;
-    if (!quiet) clq_warn_unlisted(setup->system);
-    return status;
-}
-
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     clq_system *recalled = setup->recalled;
     setup->recalled = NULL;
     clq_status status = clq_system_open_recalled(recalled, NULL, &setup->system);
     clq_trim_code();
-    if (status == CLQ_OK) status = select_devices(setup, options);
+    if (status == CLQ_OK) status = clq_select_devices(setup->system, options->devices, &setup->devices);
     if (recalled && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) {
         clq_system_close(setup->system); /* keeps what was built, which the restarted command loads */
         setup->system = NULL;
@@ -175,12 +164,6 @@ clq_status clq_setup_step(clq_setup *setup, const clq_options *options) {
 }
 
 FILE *clq_talk(const clq_options *options) { return options->json ? stderr : stdout; }
-
-json_t *clq_json_append(json_t *list, json_t *entry) {
-    if (json_array_append_new(list, entry) == 0) return list;
-    json_decref(list);
-    return NULL;
-}
 
 clq_status clq_print_json(json_t *document) {
     char *text = document ? json_dumps(document, JSON_REAL_PRECISION(17) | JSON_INDENT(2)) : NULL;

@@ -95,6 +95,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(result.stderr, "clique: warning: " + line)
         self.assertEqual(run(*train, "--devices", "pocl:0", env=env).stderr, "")
+        self.assertIn("clique: warning: " + line, run("bench", "launch", "-n", 3, env=env).stderr)
         # A machine without GPUs.
         (gpu / "vendor").write_text("0x1af4\n")
         (self.folder / "dev/nvidia0").unlink()
