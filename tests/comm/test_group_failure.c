@@ -164,7 +164,8 @@ static void test_endings(void **state) {
     for (size_t s = 0; s < (size_t)COMM_SETTINGS; s++) {
         rig g;
         rig_open(&g, &comm_settings[s], COUNT);
-        for (unsigned how = 0; how < ENDINGS; how++) check_ending(&g, &comm_settings[s], (ending)how, (unsigned)s + how);
+        for (unsigned how = 0; how < ENDINGS; how++)
+            check_ending(&g, &comm_settings[s], (ending)how, (unsigned)s + how);
         rig_close(&g);
     }
 }
