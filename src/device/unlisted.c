@@ -31,8 +31,9 @@ static const vendor vendors[VENDORS] = {
                 "see whether nvidia-smi shows it: the driver's libraries must be of its kernel module's version"},
     [AMD] = {"amd", "Advanced Micro", 0x1002, "amdocl", "radeonsi", "/dev/kfd", "load the kernel module amdgpu",
              "give it to the container (docker run --device /dev/dri --device /dev/kfd)",
-             "install rocm-opencl-icd, or mesa-opencl-icd and set RUSTICL_ENABLE=radeonsi",
-             "ROCm does not support every GPU: install mesa-opencl-icd and set RUSTICL_ENABLE=radeonsi"},
+             "install rocm-opencl-icd, or mesa-opencl-icd (Mesa 23.1 or newer) and set RUSTICL_ENABLE=radeonsi",
+             "ROCm does not support every GPU: install mesa-opencl-icd (Mesa 23.1 or newer) and set "
+             "RUSTICL_ENABLE=radeonsi"},
     [INTEL] = {"intel", "Intel", 0x8086, "igdrcl", "iris", NULL, "load the kernel module i915 or xe",
                "give it to the container (docker run --device /dev/dri)", "install intel-opencl-icd",
                "install an intel-opencl-icd that is newer than the GPU"},
@@ -248,7 +249,7 @@ static void explain(const machine *m, const gpu *g, clq_unlisted *out) {
     bool registered = is_registered(m, g->vendor->in_icd);
     if (registered && m->vendors_chosen)
         say(out, "unset OCL_ICD_VENDORS, or add the driver's .icd file to what it names",
-            "OCL_ICD_VENDORS chooses other OpenCL drivers than its own");
+            "OCL_ICD_VENDORS selects other OpenCL drivers than this GPU's");
     else if (registered)
         say(out, g->vendor->silent, "its OpenCL driver is installed and does not list it");
     else if (library)
