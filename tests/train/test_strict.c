@@ -199,7 +199,7 @@ static void a_lost_gpu_is_named(void **state) {
     unsigned failures = 0;
     configure(1, "hold delay_us=200 callback_us=1000");
     trace before = run(&what, "amd:0,nvidia:1", ring, 0);
-    for (unsigned long calls = 100;; calls += 150) {
+    for (unsigned long calls = 60;; calls += 60) {
         trace lost = {0};
         layer.lose(LOST, calls);
         (void)alarm(DEADLINE_S / 2); /* for what hangs */
