@@ -233,10 +233,10 @@ static void a_replica_hangs(void **state) {
     (void)alarm(0);
     assert_non_null(strstr(clq_error_detail(), "within the deadline of 1 s (deadline_s)"));
     assert_true(took >= deadline_s);
-    assert_true(took < deadline_s + 5); /* on a machine with much else to do */
+    assert_true(took < 120); /* not the default of 600 s, on a machine with much else to do */
     assert_ok(clq_event_complete(gate, true));
+    clq_event_destroy(gate); /* before its device */
     clq_trainer_destroy(trainer);
-    clq_event_destroy(gate);
     clq_dataset_destroy(data);
     clq_model_destroy(model);
 }
