@@ -437,11 +437,10 @@ void clq_programs_close(clq_device *device) {
     clq_program *entry = device->programs;
     while (entry) {
         clq_program *next = entry->next;
-        if (!clq_device_lost(device)) {
-            if (entry->unsaved) save_whole(device, entry);
-            end_claim(device, entry);
-            (void)clReleaseProgram(entry->program);
-        }
+        const bool lost = clq_device_lost(device);
+        if (!lost && entry->unsaved) save_whole(device, entry);
+        end_claim(device, entry);
+        if (!lost) (void)clReleaseProgram(entry->program);
         entry_free(entry);
         entry = next;
     }
