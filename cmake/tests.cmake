@@ -11,6 +11,7 @@ file(MAKE_DIRECTORY ${CLQ_TEST_MACHINE})
 #
 # intercept_tls_get_addr: what GCC 12's sanitizer makes of the thread storage of libraries that were opened later is at
 # times no address at all, and its search for leaks, which reads there, ends with a signal.
+# handle_sigbus: a process that dies of a damaged library must die under the sanitizer as it does without, by its signal.
 set(CLQ_TEST_ENVIRONMENT
   "POCL_DEVICES=basic basic basic basic basic pthread"
   "POCL_WORK_GROUP_SPECIALIZATION=0"
@@ -19,7 +20,7 @@ set(CLQ_TEST_ENVIRONMENT
   "CLIQUE_MACHINE_ROOT=${CLQ_TEST_MACHINE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
   "CLQ_TEST_BINARY=${CMAKE_BINARY_DIR}"
-  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0"
+  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1")
 
