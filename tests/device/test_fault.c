@@ -18,16 +18,22 @@ static bool documented(clq_status status) {
            status == CLQ_BUILD;
 }
 
-static void fail_each_call(const char *spec, cl_int error, bool sticky) {
+static void live_well(const char *spec) {
     uint32_t answer = 0;
-    (void)layer.arm(0, 0, false);
     CHECK_OK(whole_life(spec, &answer));
     assert_int_equal(answer, 5);
+}
+
+static void fail_each_call(const char *spec, cl_int error, bool sticky) {
+    (void)layer.arm(0, 0, false);
+    live_well(spec);
     unsigned calls = layer.arm(0, 0, false), failures = 0;
     assert_true(calls > 50 && calls < CALLS_MAX); /* the layer is really there */
     for (unsigned n = 1; n <= calls; n++) {
+        /* Keeps the programs that lives before could not keep; without that each life to come would build them. */
+        if (n % 8 == 0) live_well(spec);
         (void)layer.arm(n, error, sticky);
-        answer = 0;
+        uint32_t answer = 0;
         (void)alarm(120); /* for what hangs */
         clq_status status = whole_life(spec, &answer);
         (void)alarm(0);
@@ -41,8 +47,7 @@ static void fail_each_call(const char *spec, cl_int error, bool sticky) {
         assert_true(strlen(clq_error_detail()) > 10);
     }
     assert_true(failures > 20);
-    CHECK_OK(whole_life(spec, &answer));
-    assert_int_equal(answer, 5);
+    live_well(spec);
 }
 
 static void test_in_caller(void **state) {
