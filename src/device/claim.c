@@ -6,9 +6,11 @@
  * - a process that dies over a program leaves a mark, by which the next one knows.
  *
  * All claims of a cache are in one sparse file. A program has a byte to lock, by its `place`: what drivers' caches know
- * it by. And it has a byte of data, by its `key`: whether a claim is held, and at which attempt the program is. Locks
- * of an open file description end with the process, whatever ends it: a mark without a lock is a dead process's. Two
- * programs in one byte wait for each other, or are built once too often. */
+ * it by, who is alone there works alone. And it has a byte of data, its mark, by its `key`: whether a claim is held,
+ * and at which attempt the program is. Two devices of a driver may have the place in common and not the key, so the
+ * mark has a lock of its own, behind all data. Locks of an open file description end with the process, whatever ends
+ * it: a mark without a lock is a dead process's. Two programs in one byte wait for each other, or are built once too
+ * often. */
 #define _GNU_SOURCE /* F_OFD_SETLK; NOLINT(bugprone-reserved-identifier) */
 #include "device/internal.h"
 
@@ -39,26 +41,28 @@ void clq_claims_close(int claims) {
 }
 
 /* 0, or the error. */
-static int lock(const clq_claim *claim, short type) {
+static int lock(int file, off_t at, short type) {
 #ifdef F_OFD_SETLK
-    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = claim->place, .l_len = 1};
-    return fcntl(claim->file, F_OFD_SETLK, &range) == 0 ? 0 : errno;
+    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
+    return fcntl(file, F_OFD_SETLK, &range) == 0 ? 0 : errno;
 #else
-    (void)claim, (void)type;
+    (void)file, (void)at, (void)type;
     return ENOTSUP;
 #endif
 }
 
+static off_t mark_lock(const clq_claim *claim) { return SLOTS + claim->mark; }
+
 static bool is_taken(int error) { return error == EAGAIN || error == EACCES || error == EINTR; }
 
-/* Whether a lock was had: an exclusive one where `claim->alone`. None, where the file system has no locks. */
-static bool wait_for_lock(clq_claim *claim) {
+/* Whether a lock was had: an exclusive one where *alone. None, where the file system has no locks. */
+static bool wait_for_lock(int file, off_t at, bool *alone) {
     double until = clq_now() + patience_s;
     struct timespec nap = {.tv_nsec = 1000000};
     for (;;) {
-        int error = lock(claim, F_WRLCK);
-        claim->alone = error == 0;
-        if (error != 0) error = lock(claim, F_RDLCK);
+        int error = lock(file, at, F_WRLCK);
+        *alone = error == 0;
+        if (error != 0) error = lock(file, at, F_RDLCK);
         if (error == 0) return true;
         if (!is_taken(error) || clq_now() > until) return false;
         (void)nanosleep(&nap, NULL);
@@ -88,44 +92,59 @@ static clq_claim claim_of(int claims, clq_hash128 place, clq_hash128 key) {
         .file = claims, .place = (off_t)((place.low ^ number) % SLOTS), .mark = (off_t)((key.low ^ number) % SLOTS)};
 }
 
+/* Of one that holds the place: the others who have the program hold the mark's lock for a moment alone, too. False
+ * where there are no locks. */
+static bool begin_mark(clq_claim *claim, bool *died) {
+    bool alone;
+    unsigned char mark = 0;
+    *died = false;
+    if (!wait_for_lock(claim->file, mark_lock(claim), &alone)) return false;
+    if (pread(claim->file, &mark, 1, claim->mark) >= 0) {
+        *died = alone && (mark & HELD);
+        if (*died && mark < ATTEMPT_MAX) mark += ATTEMPT_STEP;
+        write_mark(claim, mark | HELD);
+    }
+    claim->attempt = mark / ATTEMPT_STEP;
+    return lock(claim->file, mark_lock(claim), F_RDLCK) == 0;
+}
+
 bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *out) {
     clq_claim claim = claim_of(claims, place, key);
-    if (claims >= 0) claim.held = wait_for_lock(&claim);
     bool died = false;
-    unsigned char mark = 0;
-    if (claim.held && pread(claims, &mark, 1, claim.mark) >= 0) {
-        died = claim.alone && (mark & HELD);
-        if (died && mark < ATTEMPT_MAX) mark += ATTEMPT_STEP;
-        write_mark(&claim, mark | HELD);
+    claim.held = claims >= 0 && wait_for_lock(claims, claim.place, &claim.alone);
+    if (claim.held && !begin_mark(&claim, &died)) {
+        (void)lock(claims, claim.place, F_UNLCK);
+        claim.held = false;
     }
-    claim.attempt = mark / ATTEMPT_STEP;
     *out = claim;
     return died;
 }
 
 void clq_claim_share(clq_claim *claim) {
-    if (claim->held && claim->alone) (void)lock(claim, F_RDLCK);
+    if (claim->held && claim->alone) (void)lock(claim->file, claim->place, F_RDLCK);
     claim->alone = false;
 }
 
-/* The mark goes before the lock: a process that came between would take this one for dead. While others have claims,
- * the mark is theirs; of several that end at the same time, the last one finds nobody else. */
+/* The mark goes before its lock: a process that came between would take this one for dead. While others have the
+ * program, the mark is theirs; of several that end at the same time, the last one finds nobody else. */
 void clq_claim_end(clq_claim *claim) {
     if (!claim->held) return;
     claim->held = false;
-    bool alone = lock(claim, F_WRLCK) == 0;
-    if (!alone) {
-        (void)lock(claim, F_UNLCK);
-        alone = lock(claim, F_WRLCK) == 0;
+    const off_t at = mark_lock(claim);
+    bool last = lock(claim->file, at, F_WRLCK) == 0;
+    if (!last) {
+        (void)lock(claim->file, at, F_UNLCK);
+        last = lock(claim->file, at, F_WRLCK) == 0;
     }
-    if (alone) write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
-    (void)lock(claim, F_UNLCK);
+    if (last) write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
+    (void)lock(claim->file, at, F_UNLCK);
+    (void)lock(claim->file, claim->place, F_UNLCK);
 }
 
 void clq_claim_distrust(int claims, clq_hash128 place, clq_hash128 key) {
     const clq_claim claim = claim_of(claims, place, key);
     unsigned char mark = 0;
-    if (claims < 0 || lock(&claim, F_RDLCK) != 0) return;
+    if (claims < 0 || lock(claims, mark_lock(&claim), F_RDLCK) != 0) return;
     if (pread(claims, &mark, 1, claim.mark) >= 0) write_mark(&claim, mark | HELD);
-    (void)lock(&claim, F_UNLCK);
+    (void)lock(claims, mark_lock(&claim), F_UNLCK);
 }

@@ -111,6 +111,30 @@ static void test_death_beside_others(void **state) {
     clq_claims_close(second);
 }
 
+/* Two devices of a driver, of different names: they have the place in common, and each its own mark. */
+static void test_two_devices(void **state) {
+    (void)state;
+    const clq_hash128 second_key = {.low = 54321, .high = 1};
+    int files[] = {open_claims(), open_claims()};
+    for (int dies = 0; dies < 2; dies++) {
+        clq_claim claims[2];
+        assert_false(clq_claim_begin(files[0], place, key, &claims[0]));
+        clq_claim_share(&claims[0]);
+        assert_false(clq_claim_begin(files[1], place, second_key, &claims[1]));
+        assert_false(claims[1].alone);
+        clq_claim_end(&claims[0]); /* while the other has the place */
+        if (!dies) clq_claim_end(&claims[1]);
+        if (dies) clq_claims_close(files[1]);
+    }
+    clq_claim claim;
+    files[1] = open_claims();
+    assert_false(clq_claim_begin(files[0], place, key, &claim));
+    clq_claim_end(&claim);
+    assert_true(clq_claim_begin(files[1], place, second_key, &claim));
+    clq_claim_end(&claim);
+    for (int i = 0; i < 2; i++) clq_claims_close(files[i]);
+}
+
 /* Nobody waits to distrust a program: one that makes it at this moment, and gets on well, shows that it can be made. */
 static void test_distrust_does_not_wait(void **state) {
     (void)state;
@@ -144,8 +168,11 @@ static void test_no_file(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_alone), cmocka_unit_test(test_death),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_alone),
+                                       cmocka_unit_test(test_death),
                                        cmocka_unit_test(test_death_beside_others),
-                                       cmocka_unit_test(test_distrust_does_not_wait), cmocka_unit_test(test_no_file)};
+                                       cmocka_unit_test(test_two_devices),
+                                       cmocka_unit_test(test_distrust_does_not_wait),
+                                       cmocka_unit_test(test_no_file)};
     return cmocka_run_group_tests_name("claim", tests, files_begin, files_end);
 }
