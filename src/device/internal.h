@@ -136,6 +136,7 @@ typedef struct clq_program {
     atomic_uint launched; /* those of them that were launched */
     cl_program program;   /* NULL while a thread makes it */
     bool unsaved;         /* built from source: the cache does not hold all of it yet */
+    bool refused;         /* the cache's binary is whole, and the driver did not take it */
     bool early;           /* what the cache holds of it was asked for before all its kernels may have run */
     char *file;           /* named in messages */
     const char *text;     /* its source: the library's, or own_text */

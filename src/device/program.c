@@ -155,7 +155,7 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
     if (whole && clq_twin_name(device->twin, binary, bytes)) {
         whole = !begin_claim(device, entry);
         if (whole) *out = build_binary(device, entry, binary, bytes);
-        whole = *out != NULL;
+        entry->refused = whole && !*out;
         if (*out)
             share_claim(device, entry);
         else
@@ -278,6 +278,8 @@ static clq_status build_here(clq_device *device, clq_program *entry, cl_program 
         return status;
     }
     share_claim(device, entry);
+    /* Had the driver failed over the source, too, it would not have been the binary's fault. */
+    if (entry->refused) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
     entry->unsaved = true;
     return CLQ_OK;
 }

@@ -3,14 +3,15 @@
 #include "whole_life.h"
 
 #include "support/faults.h"
+#include "support/files.h"
 
 enum { CALLS_MAX = 2000 };
 
 static faults layer;
 
-static int load_layer(void **state) {
-    (void)state;
-    return faults_load(&layer);
+static int start(void **state) {
+    if (faults_load(&layer) != 0 || files_begin(state) != 0) return -1;
+    return setenv("CLIQUE_CACHE_DIR", files_folder, 1);
 }
 
 static bool documented(clq_status status) {
@@ -26,18 +27,22 @@ static void live_well(const char *spec) {
 
 static void fail_each_call(const char *spec, cl_int error, bool sticky) {
     (void)layer.arm(0, 0, false);
+    live_well(spec); /* builds the programs, and keeps them */
     live_well(spec);
+    const int kept = files_count(files_path("programs"));
     unsigned calls = layer.arm(0, 0, false), failures = 0;
+    assert_true(kept > 3);
     assert_true(calls > 50 && calls < CALLS_MAX); /* the layer is really there */
     for (unsigned n = 1; n <= calls; n++) {
-        /* Keeps the programs that lives before could not keep; without that each life to come would build them. */
-        if (n % 8 == 0) live_well(spec);
+        if (n % 8 == 0) live_well(spec); /* keeps the programs that lives before this one could not keep */
         (void)layer.arm(n, error, sticky);
         uint32_t answer = 0;
         (void)alarm(120); /* for what hangs */
         clq_status status = whole_life(spec, &answer);
         (void)alarm(0);
         (void)layer.arm(0, 0, false);
+        /* A binary that could not be loaded then is not lost. */
+        assert_true(files_count(files_path("programs")) >= kept);
         if (status == CLQ_OK && answer != 5)
             fail_msg("call %u with %d: the answer is %u", n, (int)error, (unsigned)answer);
         if (status == CLQ_OK) continue;
@@ -78,5 +83,5 @@ int main(void) {
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_intel),
     };
-    return cmocka_run_group_tests_name("fault", tests, load_layer, NULL);
+    return cmocka_run_group_tests_name("fault", tests, start, files_end);
 }
