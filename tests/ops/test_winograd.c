@@ -61,8 +61,8 @@ static void matches_reference(void **state) {
     rig_each(check_both);
 }
 
-/* Each block of the local family, where neither tiles nor columns nor channels fill blocks. PoCL's pthread device
- * builds them as its basic one does. */
+/* Each block of the local family, where neither tiles nor columns nor channels fill blocks. Where the other device is
+ * PoCL's pool, it builds them as the basic one does. */
 static void check_blocks(rig *r) {
     static const conv_case odd = {{7, 9, 14, 7, 9, 36, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 3, true};
     static const conv_case simulated = {{3, 5, 5, 3, 5, 6, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, true};

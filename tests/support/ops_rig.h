@@ -19,8 +19,8 @@ typedef struct rig {
     size_t bytes[RIG_VALUES + 1];        /* without the guard behind them; scratch has none */
 } rig;
 
-/* Calls body for PoCL's basic device, PoCL's pthread device, Intel's (on x86-64; elsewhere where there is one), each
- * as TILE and as LOCAL. Under oclgrind for its device alone. */
+/* Calls body for PoCL's basic device and for Intel's (PoCL's pthread device where the processor is no x86-64), each as
+ * TILE and as LOCAL. Under oclgrind for its device alone. */
 void rig_each(void (*body)(rig *r));
 bool rig_is_simulated(const rig *r);
 /* Whether a case of this size runs on the device: the simulator takes a second for what others do in a millisecond. */
