@@ -190,7 +190,7 @@ static void chains_on(clq_device *device, clq_queue *queue) {
 
 static void chains_give_the_same_bits(void **state) {
     (void)state;
-    on_each_device(chains_on);
+    on_each_driver(chains_on);
 }
 
 /* ---- plain C in double ---- */
@@ -290,7 +290,7 @@ static void lenet_on(clq_device *device, clq_queue *queue) {
 
 static void gradients_match_finite_differences(void **state) {
     (void)state;
-    on_each_device(lenet_on);
+    on_each_driver(lenet_on);
 }
 
 /* ---- layers that compute nothing ---- */

@@ -182,7 +182,7 @@ static void fused_on(clq_device *device, clq_queue *queue) {
 
 static void fused_layers_compute_the_same(void **state) {
     (void)state;
-    on_each_device(fused_on);
+    on_each_driver(fused_on);
 }
 
 static void activated_on(clq_device *device, clq_queue *queue) {
@@ -206,7 +206,7 @@ static void activated_on(clq_device *device, clq_queue *queue) {
 
 static void products_take_activations_over(void **state) {
     (void)state;
-    on_each_device(activated_on);
+    on_each_driver(activated_on);
 }
 
 static void others_on(clq_device *device, clq_queue *queue) {
@@ -219,7 +219,7 @@ static void others_on(clq_device *device, clq_queue *queue) {
 
 static void other_layers_stay_as_they_are(void **state) {
     (void)state;
-    on_each_device(others_on);
+    on_each_driver(others_on);
 }
 
 int main(void) {

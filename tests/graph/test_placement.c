@@ -60,7 +60,7 @@ static void chains_on(clq_device *device, clq_queue *queue) {
 
 static void neighbours_take_turns(void **state) {
     (void)state;
-    on_each_device(chains_on);
+    on_each_driver(chains_on);
 }
 
 /* ---- plans ---- */
@@ -164,7 +164,7 @@ static void places_on(clq_device *device, clq_queue *queue) {
 
 static void values_alive_together_lie_apart(void **state) {
     (void)state;
-    on_each_device(places_on);
+    on_each_driver(places_on);
 }
 
 /* ---- running with everything poisoned that is not alive ---- */
@@ -260,7 +260,7 @@ static void poison_on(clq_device *device, clq_queue *queue) {
 
 static void dead_memory_does_not_matter(void **state) {
     (void)state;
-    on_each_device(poison_on);
+    on_each_driver(poison_on);
 }
 
 /* ---- devices that give little at once ---- */
@@ -330,7 +330,7 @@ static void little_memory_on(clq_device *device, clq_queue *queue) {
 
 static void little_memory_is_used_or_refused(void **state) {
     (void)state;
-    on_each_device(little_memory_on);
+    on_each_driver(little_memory_on);
 }
 
 int main(void) {

@@ -144,12 +144,12 @@ static void fail_calls_of(const char *thread, size_t bucket_bytes, unsigned stri
 
 static void one_replica_fails(void **state) {
     (void)state;
-    fail_calls_of("replica 1", 0, 3);
+    fail_calls_of("replica 1", 0, 5);
 }
 static void one_replica_fails_among_buckets(void **state) {
     (void)state;
-    fail_calls_of("replica 1", 1, 7);
-    fail_calls_of("reducer 1", 1, 3);
+    fail_calls_of("replica 1", 1, 13);
+    fail_calls_of("reducer 1", 1, 5);
 }
 
 /* A device that still works when its replica has failed: it ends what it has before its memory goes, which the address
