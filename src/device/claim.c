@@ -6,7 +6,7 @@
  * - a process that dies over a program leaves a mark, by which the next one knows.
  *
  * All claims of a cache are in one sparse file. A program has a byte to lock, by its `place`: what drivers' caches know
- * it by, who is alone there works alone. And it has a byte of data, its mark, by its `key`: whether a claim is held,
+ * it by; who is alone there works alone. And it has a byte of data, its mark, by its `key`: whether a claim is held,
  * and at which attempt the program is. Two devices of a driver may have the place in common and not the key, so the
  * mark has a lock of its own, behind all data. Locks of an open file description end with the process, whatever ends
  * it: a mark without a lock is a dead process's. Two programs in one byte wait for each other, or are built once too
