@@ -66,30 +66,6 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     return CLQ_OK;
 }
 
-/* Parts get the cores evenly: 5 cores in 3 parts are 2, 2, 1. */
-static clq_status split(const clq_device_entry *entry, clq_device_choice choice, cl_device_id *out) {
-    enum { PARTS_MAX = CLQ_REPLICAS_MAX };
-    uint32_t units = entry->info.compute_units, most = CLQ_MIN(clq_device_parts_max(entry->id), units);
-    if (choice.parts > PARTS_MAX || choice.parts > most || choice.part >= choice.parts)
-        return clq_fail(CLQ_NO_DEVICE, "%s:%u cannot be split into %u parts; at most %u", entry->info.driver,
-                        (unsigned)entry->ordinal, (unsigned)choice.parts, (unsigned)most);
-    cl_device_partition_property wanted[PARTS_MAX + 3];
-    wanted[0] = CL_DEVICE_PARTITION_BY_COUNTS;
-    for (uint32_t i = 0; i < choice.parts; i++)
-        wanted[1 + i] = (cl_device_partition_property)(units / choice.parts + (i < units % choice.parts));
-    wanted[1 + choice.parts] = CL_DEVICE_PARTITION_BY_COUNTS_LIST_END;
-    wanted[2 + choice.parts] = 0;
-    cl_device_id parts[PARTS_MAX];
-    cl_int error = clCreateSubDevices(entry->id, wanted, choice.parts, parts, NULL);
-    if (error != CL_SUCCESS)
-        return clq_fail(CLQ_DEVICE, "%s:%u: splitting it into %u parts: %s (%d)", entry->info.driver,
-                        (unsigned)entry->ordinal, (unsigned)choice.parts, clq_cl_error_name(error), (int)error);
-    for (uint32_t i = 0; i < choice.parts; i++)
-        if (i != choice.part) (void)clReleaseDevice(parts[i]);
-    *out = parts[choice.part];
-    return CLQ_OK;
-}
-
 /* A device without a context. */
 static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_device **out) {
     if (choice.index >= system->count)
@@ -99,20 +75,15 @@ static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_
     cl_device_id id = entry->id;
     clq_device_info info = entry->info;
     if (choice.parts > 1) {
-        CLQ_TRY(split(entry, choice, &id));
+        CLQ_TRY(clq_device_part(entry, choice, &id));
         cl_uint units = 1;
         (void)clq_cl_device_value(id, CL_DEVICE_MAX_COMPUTE_UNITS, &units, sizeof units);
         info.compute_units = CLQ_MAX(units, 1u);
     }
     clq_device *device;
-    clq_status status = device_create(entry->platform, id, &info, system->cache_dir, system->memory_limit, &device);
-    if (status != CLQ_OK) {
-        if (choice.parts > 1) (void)clReleaseDevice(id);
-        return status;
-    }
-    device->sub_device = choice.parts > 1;
+    CLQ_TRY(device_create(entry->platform, id, &info, system->cache_dir, system->memory_limit, &device));
     clq_entry_label(entry, device->label, sizeof device->label);
-    if (device->sub_device)
+    if (choice.parts > 1)
         (void)snprintf(device->label, sizeof device->label, "%s:%u part %u of %u (%.120s)", info.driver,
                        (unsigned)entry->ordinal, (unsigned)choice.part + 1, (unsigned)choice.parts, info.name);
     *out = device;
@@ -206,7 +177,6 @@ void clq_device_close(clq_device *device) {
     if (!clq_device_lost(device)) {
         if (device->service) (void)clReleaseCommandQueue(device->service);
         if (device->context) (void)clReleaseContext(device->context);
-        if (device->sub_device) (void)clReleaseDevice(device->id);
     }
     clq_twin_return(device->twin);
     destroy_locks(device);

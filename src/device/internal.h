@@ -70,6 +70,8 @@ clq_status clq_system_rate(clq_system *system, uint32_t index, double *gflops);
 void clq_entry_label(const clq_device_entry *entry, char *out, size_t bytes);
 /* How many equal parts the device can be split into at most; 1 where it cannot be split. */
 uint32_t clq_device_parts_max(cl_device_id id);
+/* The part of the device that is chosen; the same one each time, the process's. Any thread may call it. (part.c) */
+clq_status clq_device_part(const clq_device_entry *entry, clq_device_choice choice, cl_device_id *out);
 
 /* What "auto" chooses: at most `capacity` indices (auto.c). */
 clq_status clq_select_auto(clq_system *system, uint32_t *out, uint32_t capacity, uint32_t *count);
@@ -152,8 +154,7 @@ struct clq_device {
     char platform_version[CLQ_NAME_MAX];
     cl_device_id id;
     cl_context context;
-    bool sub_device; /* made by us: released with the device */
-    int twin;        /* see twin.c; -1: none */
+    int twin; /* see twin.c; -1: none */
     size_t view_align;
     uint32_t sub_group_sizes;      /* the sum of those that sub-groups can have, each a power of two */
     bool sub_group_size_is_wanted; /* whether kernels ask for theirs */

@@ -1,0 +1,60 @@
+/* Parts of split devices. A device is split once in a process, and its parts are kept until the process ends: PoCL
+ * (3.1) reads a part after it has freed it, where a thread of the driver's still lets go of a finished command while
+ * its queue, its context and the part are released. That ends the process. (The parts are the driver's and the
+ * process's, so is the list here.) */
+#include "device/internal.h"
+
+typedef struct split {
+    struct split *next;
+    cl_device_id whole;
+    uint32_t count;
+    cl_device_id parts[];
+} split;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static split *splits; /* under `lock`; what is in it stays as it is */
+
+static const split *find(cl_device_id whole, uint32_t count) {
+    const split *found = splits;
+    while (found && (found->whole != whole || found->count != count)) found = found->next;
+    return found;
+}
+
+/* Parts get the cores evenly: 5 cores in 3 parts are 2, 2, 1. */
+static clq_status split_up(const clq_device_entry *entry, uint32_t count, const split **out) {
+    enum { BESIDE_COUNTS = 3 };
+    uint32_t units = entry->info.compute_units;
+    cl_device_partition_property wanted[CLQ_REPLICAS_MAX + BESIDE_COUNTS];
+    wanted[0] = CL_DEVICE_PARTITION_BY_COUNTS;
+    for (uint32_t i = 0; i < count; i++)
+        wanted[1 + i] = (cl_device_partition_property)(units / count + (i < units % count));
+    wanted[1 + count] = CL_DEVICE_PARTITION_BY_COUNTS_LIST_END;
+    wanted[2 + count] = 0;
+    split *made = clq_alloc(1, sizeof *made + count * sizeof made->parts[0]);
+    if (!made) return CLQ_MEMORY;
+    cl_int error = clCreateSubDevices(entry->id, wanted, count, made->parts, NULL);
+    if (error != CL_SUCCESS) {
+        clq_free(made);
+        return clq_fail(CLQ_DEVICE, "%s:%u: splitting it into %u parts: %s (%d)", entry->info.driver,
+                        (unsigned)entry->ordinal, (unsigned)count, clq_cl_error_name(error), (int)error);
+    }
+    made->whole = entry->id;
+    made->count = count;
+    made->next = splits;
+    splits = made;
+    *out = made;
+    return CLQ_OK;
+}
+
+clq_status clq_device_part(const clq_device_entry *entry, clq_device_choice choice, cl_device_id *out) {
+    uint32_t most = CLQ_MIN(clq_device_parts_max(entry->id), entry->info.compute_units);
+    if (choice.parts > CLQ_REPLICAS_MAX || choice.parts > most || choice.part >= choice.parts)
+        return clq_fail(CLQ_NO_DEVICE, "%s:%u cannot be split into %u parts; at most %u", entry->info.driver,
+                        (unsigned)entry->ordinal, (unsigned)choice.parts, (unsigned)most);
+    pthread_mutex_lock(&lock);
+    const split *found = find(entry->id, choice.parts);
+    clq_status status = found ? CLQ_OK : split_up(entry, choice.parts, &found);
+    if (status == CLQ_OK) *out = found->parts[choice.part];
+    pthread_mutex_unlock(&lock);
+    return status;
+}
