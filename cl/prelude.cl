@@ -41,16 +41,16 @@ typedef floatv floatv_anywhere __attribute__((aligned(4)));
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 /* Before a loop over accumulators: unrolled, they stay in registers. */
 #define UNROLL _Pragma("unroll")
-/* A kernel whose work-item is a whole register tile: groups of one, and no vectorising across work-items. Launched with
- * local size 1. */
-#ifndef CLQ_JOINED
-/* Intel's compiler for CPUs builds a kernel for vectors of items as well, unless it is told not to, and that takes ten
- * times as long as the kernel alone. */
+/* Of kernels whose groups have one item. Intel's compiler for CPUs vectorizes a kernel across work-items as well, unless
+ * it is told not to, and that takes ten times as long as the kernel alone. */
 #ifdef cl_intel_vec_len_hint
-#define TILE_KERNEL kernel __attribute__((reqd_work_group_size(1, 1, 1), intel_vec_len_hint(1)))
+#define CLQ_GROUP_OF_ONE __attribute__((reqd_work_group_size(1, 1, 1), intel_vec_len_hint(1)))
 #else
-#define TILE_KERNEL kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+#define CLQ_GROUP_OF_ONE __attribute__((reqd_work_group_size(1, 1, 1)))
 #endif
+/* A kernel whose work-item is a whole register tile. Launched with local size 1. */
+#ifndef CLQ_JOINED
+#define TILE_KERNEL kernel CLQ_GROUP_OF_ONE
 #else
 /* A function of another kernel, which tells it its item (src/device/join.c): not inlined, since compilers take several
  * times as long for one large function, and with vectors as wide as in kernels, which clang else halves in functions

@@ -10,13 +10,6 @@
  * the gate for helpers; all zero between runs. Atomic functions of OpenCL 1.2 on CPU devices are full barriers of
  * compiler and processor. */
 
-/* As TILE_KERNEL (cl/prelude.cl), which is not known any more behind the parts of a sequence. */
-#ifdef cl_intel_vec_len_hint
-#define SEQUENCE_KERNEL kernel __attribute__((reqd_work_group_size(1, 1, 1), intel_vec_len_hint(1)))
-#else
-#define SEQUENCE_KERNEL kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-#endif
-
 enum { COUNTER = 16 };
 enum { ALONE, OWNER, HELPER }; /* as in src/ops/sequence.h */
 

@@ -59,7 +59,7 @@ add_test(NAME cli/text COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests
 set_tests_properties(cli/text PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/contract cli/process cli/bench PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
-# Nothing here for the sanitizers: what is tested is scripts, and programs as users have them.
+# Scripts, which the sanitizers do not see; what of the command they start is in cli/bench as well.
 if(NOT CLIQUE_SANITIZE)
   add_test(NAME cli/peers COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_peers.py ${CMAKE_BINARY_DIR}/bin)
   add_test(NAME cli/first_run COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_first_run.py ${CMAKE_BINARY_DIR}/bin
@@ -83,8 +83,8 @@ set_target_properties(soak_collectives PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMA
 add_test(NAME soak/collectives COMMAND ${PROJECT_SOURCE_DIR}/tests/soak/collectives ${CMAKE_BINARY_DIR} --short)
 set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 
-# The long test of caches and drivers that are taken away; ctest runs its short form. Not with sanitizers: it is whole
-# processes and what they print.
+# The long test of caches and drivers that are taken away; ctest runs its short form. Not with sanitizers, under which it
+# takes too long; device/lost_cache and device/claim, which recover from the same, have them.
 if(NOT CLIQUE_SANITIZE)
   add_test(NAME soak/caches COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/soak/caches ${CMAKE_BINARY_DIR} --short)
   set_tests_properties(soak/caches PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
@@ -117,7 +117,7 @@ clq_test_layer(odd)
 # PoCL's devices behave like strict discrete GPUs.
 clq_test_layer(strict test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts)
 
-# Kernels and choices; under the sanitizers the same code of the host is interop/golden's and ops/local_trial's.
+# Not with sanitizers, under which it takes too long; the tests of ops and ops/local_trial run the same code.
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT CLIQUE_SANITIZE)
   add_test(NAME interop/golden_gpu COMMAND test_interop_golden gpu)
   set_tests_properties(interop/golden_gpu PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)

@@ -10,30 +10,25 @@ static size_t find(const clq_system *system, clq_unlisted out[UNLISTED_MAX]) {
     return clq_system_unlisted(system, root ? root : "", out, UNLISTED_MAX);
 }
 
-static void line_of(const clq_unlisted *gpu, char out[LINE_BYTES]) {
-    (void)snprintf(out, LINE_BYTES, "the %s GPU%s%s is not used: %s; %s", gpu->vendor, gpu->pci[0] ? " " : "", gpu->pci,
-                   gpu->reason, gpu->remedy);
-}
-
-void clq_print_unlisted(FILE *to, const clq_system *system) {
+/* As lines of a file, or as warnings where there is none. */
+static void say_unlisted(FILE *to, const clq_system *system) {
     clq_unlisted rows[UNLISTED_MAX];
     size_t count = find(system, rows);
     for (size_t i = 0; i < count; i++) {
+        const clq_unlisted *gpu = &rows[i];
         char line[LINE_BYTES];
-        line_of(&rows[i], line);
-        fprintf(to, "%s\n", line);
+        (void)snprintf(line, sizeof line, "the %s GPU%s%s is not used: %s; %s", gpu->vendor, gpu->pci[0] ? " " : "",
+                       gpu->pci, gpu->reason, gpu->remedy);
+        if (to)
+            fprintf(to, "%s\n", line);
+        else
+            clq_log(CLQ_LOG_WARNING, "%s", line);
     }
 }
 
-void clq_warn_unlisted(const clq_system *system) {
-    clq_unlisted rows[UNLISTED_MAX];
-    size_t count = find(system, rows);
-    for (size_t i = 0; i < count; i++) {
-        char line[LINE_BYTES];
-        line_of(&rows[i], line);
-        clq_log(CLQ_LOG_WARNING, "%s", line);
-    }
-}
+void clq_print_unlisted(FILE *to, const clq_system *system) { say_unlisted(to, system); }
+
+void clq_warn_unlisted(const clq_system *system) { say_unlisted(NULL, system); }
 
 json_t *clq_describe_unlisted(const clq_system *system) {
     clq_unlisted rows[UNLISTED_MAX];

@@ -8,9 +8,10 @@
  * All claims of a cache are in one sparse file. A program has a byte to lock, by its `place`: what drivers' caches know
  * it by; who is alone there works alone. And it has a byte of data, its mark, by its `key`: whether a claim is held,
  * and at which attempt the program is. Two devices of a driver may have the place in common and not the key, so the
- * mark has a lock of its own, behind all data. Locks of an open file description end with the process, whatever ends
- * it: a mark without a lock is a dead process's. Two programs in one byte wait for each other, or are built once too
- * often. */
+ * mark has a lock of its own, behind all data, which those share that hold a claim; and behind these locks a gate,
+ * which is held for the moment in which a mark is read and changed with its lock. Locks of an open file description end
+ * with the process, whatever ends it: a mark without a lock is a dead process's. Two programs in one byte wait for each
+ * other, or are built once too often. */
 #define _GNU_SOURCE /* F_OFD_SETLK; NOLINT(bugprone-reserved-identifier) */
 #include "device/internal.h"
 
@@ -52,17 +53,18 @@ static int lock(int file, off_t at, short type) {
 }
 
 static off_t mark_lock(const clq_claim *claim) { return SLOTS + claim->mark; }
+static off_t gate(const clq_claim *claim) { return 2 * (off_t)SLOTS + claim->mark; }
 
 static bool is_taken(int error) { return error == EAGAIN || error == EACCES || error == EINTR; }
 
-/* Whether a lock was had: an exclusive one where *alone. None, where the file system has no locks. */
-static bool wait_for_lock(int file, off_t at, bool *alone) {
-    double until = clq_now() + patience_s;
-    struct timespec nap = {.tv_nsec = 1000000};
+/* Takes a lock: an exclusive one, or also a shared one where `alone` is given, which tells. False where the time is
+ * over, or the file system has no locks. */
+static bool wait_for_lock(int file, off_t at, double until, bool *alone) {
+    struct timespec nap = {.tv_nsec = 50000};
     for (;;) {
         int error = lock(file, at, F_WRLCK);
-        *alone = error == 0;
-        if (error != 0) error = lock(file, at, F_RDLCK);
+        if (alone) *alone = error == 0;
+        if (error != 0 && alone) error = lock(file, at, F_RDLCK);
         if (error == 0) return true;
         if (!is_taken(error) || clq_now() > until) return false;
         (void)nanosleep(&nap, NULL);
@@ -92,27 +94,29 @@ static clq_claim claim_of(int claims, clq_hash128 place, clq_hash128 key) {
         .file = claims, .place = (off_t)((place.low ^ number) % SLOTS), .mark = (off_t)((key.low ^ number) % SLOTS)};
 }
 
-/* Of one that holds the place: the others who have the program hold the mark's lock for a moment alone, too. False
- * where there are no locks. */
-static bool begin_mark(clq_claim *claim, bool *died) {
-    bool alone;
+/* Shares the mark's lock. Where nobody else has it, a mark that is held is a dead process's. */
+static bool begin_mark(clq_claim *claim, double until, bool *died) {
     unsigned char mark = 0;
-    *died = false;
-    if (!wait_for_lock(claim->file, mark_lock(claim), &alone)) return false;
-    if (pread(claim->file, &mark, 1, claim->mark) >= 0) {
-        *died = alone && (mark & HELD);
+    if (!wait_for_lock(claim->file, gate(claim), until, NULL)) return false;
+    const bool first = lock(claim->file, mark_lock(claim), F_WRLCK) == 0;
+    const bool held = lock(claim->file, mark_lock(claim), F_RDLCK) == 0;
+    if (held && pread(claim->file, &mark, 1, claim->mark) >= 0) {
+        *died = first && (mark & HELD);
         if (*died && mark < ATTEMPT_MAX) mark += ATTEMPT_STEP;
         write_mark(claim, mark | HELD);
     }
     claim->attempt = mark / ATTEMPT_STEP;
-    return lock(claim->file, mark_lock(claim), F_RDLCK) == 0;
+    if (!held) (void)lock(claim->file, mark_lock(claim), F_UNLCK);
+    (void)lock(claim->file, gate(claim), F_UNLCK);
+    return held;
 }
 
 bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *out) {
     clq_claim claim = claim_of(claims, place, key);
+    const double until = clq_now() + patience_s;
     bool died = false;
-    claim.held = claims >= 0 && wait_for_lock(claims, claim.place, &claim.alone);
-    if (claim.held && !begin_mark(&claim, &died)) {
+    claim.held = claims >= 0 && wait_for_lock(claims, claim.place, until, &claim.alone);
+    if (claim.held && !begin_mark(&claim, until, &died)) {
         (void)lock(claims, claim.place, F_UNLCK);
         claim.held = false;
     }
@@ -125,26 +129,22 @@ void clq_claim_share(clq_claim *claim) {
     claim->alone = false;
 }
 
-/* The mark goes before its lock: a process that came between would take this one for dead. While others have the
- * program, the mark is theirs; of several that end at the same time, the last one finds nobody else. */
+/* While others have the program, the mark is theirs. */
 void clq_claim_end(clq_claim *claim) {
     if (!claim->held) return;
     claim->held = false;
-    const off_t at = mark_lock(claim);
-    bool last = lock(claim->file, at, F_WRLCK) == 0;
-    if (!last) {
-        (void)lock(claim->file, at, F_UNLCK);
-        last = lock(claim->file, at, F_WRLCK) == 0;
-    }
-    if (last) write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
-    (void)lock(claim->file, at, F_UNLCK);
+    const bool entered = wait_for_lock(claim->file, gate(claim), clq_now() + patience_s, NULL);
+    if (entered && lock(claim->file, mark_lock(claim), F_WRLCK) == 0)
+        write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
+    (void)lock(claim->file, mark_lock(claim), F_UNLCK);
+    if (entered) (void)lock(claim->file, gate(claim), F_UNLCK);
     (void)lock(claim->file, claim->place, F_UNLCK);
 }
 
 void clq_claim_distrust(int claims, clq_hash128 place, clq_hash128 key) {
     const clq_claim claim = claim_of(claims, place, key);
     unsigned char mark = 0;
-    if (claims < 0 || lock(claims, mark_lock(&claim), F_RDLCK) != 0) return;
+    if (claims < 0 || !wait_for_lock(claims, gate(&claim), clq_now() + patience_s, NULL)) return;
     if (pread(claims, &mark, 1, claim.mark) >= 0) write_mark(&claim, mark | HELD);
-    (void)lock(claims, mark_lock(&claim), F_UNLCK);
+    (void)lock(claims, gate(&claim), F_UNLCK);
 }

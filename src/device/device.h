@@ -50,7 +50,7 @@ void clq_trim_code(void);
 
 /* Opens one entry of a selection in a context of its own. */
 clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_device **out);
-/* Wraps what a caller of the library owns (retained, not owned). Used by comm's public calls. */
+/* Wraps what a caller of the library owns; the context is retained. Used by comm's public calls. */
 clq_status clq_device_wrap(cl_context context, cl_device_id device, clq_device **out);
 /* Opens several devices of ONE platform in one shared context (an island) and tests copies between each pair;
  * fails with UNSUPPORTED where the driver or the test says no. */

@@ -153,17 +153,6 @@ void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_in
     describe_availability(id, info);
 }
 
-uint32_t clq_device_parts_max(cl_device_id id) {
-    cl_device_partition_property kinds[16] = {0};
-    size_t bytes = 0;
-    if (clGetDeviceInfo(id, CL_DEVICE_PARTITION_PROPERTIES, sizeof kinds, kinds, &bytes) != CL_SUCCESS) return 1;
-    cl_uint most = 1;
-    (void)clq_cl_device_value(id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, &most, sizeof most);
-    for (size_t i = 0; i < bytes / sizeof kinds[0]; i++)
-        if (kinds[i] == CL_DEVICE_PARTITION_BY_COUNTS) return CLQ_MAX(most, 1u);
-    return 1;
-}
-
 /* PoCL compiles a kernel for the sizes of its launch, and again for any sizes when a program's binary is asked for. By
  * this variable the second serves both: a first run is over in two thirds of the time, and our kernels, most of which
  * take a tile an item, are no slower. */

@@ -69,8 +69,8 @@ clq_status clq_system_rate(clq_system *system, uint32_t index, double *gflops);
 /* "pocl:0 (name)" */
 void clq_entry_label(const clq_device_entry *entry, char *out, size_t bytes);
 /* How many equal parts the device can be split into at most; 1 where it cannot be split. */
-uint32_t clq_device_parts_max(cl_device_id id);
-/* The part of the device that is chosen; the same one each time, the process's. Any thread may call it. (part.c) */
+uint32_t clq_device_parts_max(const clq_device_entry *entry);
+/* The part of the device that is chosen: the same id at each call, never released. Any thread. (part.c) */
 clq_status clq_device_part(const clq_device_entry *entry, clq_device_choice choice, cl_device_id *out);
 
 /* What "auto" chooses: at most `capacity` indices (auto.c). */
@@ -109,7 +109,7 @@ char *clq_build_options(const clq_compiler *compiler, uint32_t vector, const cha
 typedef struct clq_claim {
     int file;              /* of all claims */
     long long place, mark; /* where in it: the byte that is locked, and the byte of data */
-    bool held, alone;      /* held: has a lock, else the calls below do nothing; alone: no other has */
+    bool held, alone;      /* held: has its locks, else the calls below do nothing; alone: no other has the place */
     unsigned attempt;      /* how many processes died over the program, as far as it is known */
 } clq_claim;
 /* The file of a cache's claims; -1 where there is none: no folder that can be written. close takes -1. */
@@ -120,8 +120,8 @@ void clq_claims_close(int claims);
 bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *out);
 void clq_claim_share(clq_claim *claim); /* others may build or load it beside this process */
 void clq_claim_end(clq_claim *claim);
-/* Something is wrong with the program: the next process takes one that made it for dead. Waits for nobody: not for one
- * that has the program to itself, whose own mark says the same until it is done. Of a claim that was ended. */
+/* Something is wrong with the program: the next process takes one that made it for dead. Does not wait for a process
+ * that has the program to itself: its own mark says the same until it is done. Of a claim that was ended. */
 void clq_claim_distrust(int claims, clq_hash128 place, clq_hash128 key);
 
 /* Whether a binary of PoCL's has all that was in it, where its form is known; true of what is not PoCL's.

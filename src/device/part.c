@@ -1,7 +1,7 @@
-/* Parts of split devices. A device is split once in a process, and its parts are kept until the process ends: PoCL
- * (3.1) reads a part after it has freed it, where a thread of the driver's still lets go of a finished command while
- * its queue, its context and the part are released. That ends the process. (The parts are the driver's and the
- * process's, so is the list here.) */
+/* Parts of split devices. A device is split once in a process, and its parts are never released: in PoCL 3.1,
+ * clReleaseCommandQueue reads the queue's device after it has released the context, and with it the last reference to
+ * the part. That ends the process where a thread of the driver lets go of a command's event after the host has released
+ * the queue, the context and the part. */
 #include "device/internal.h"
 
 typedef struct split {
@@ -13,6 +13,18 @@ typedef struct split {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static split *splits; /* under `lock`; what is in it stays as it is */
+
+uint32_t clq_device_parts_max(const clq_device_entry *entry) {
+    cl_device_partition_property kinds[16] = {0};
+    size_t bytes = 0;
+    if (clGetDeviceInfo(entry->id, CL_DEVICE_PARTITION_PROPERTIES, sizeof kinds, kinds, &bytes) != CL_SUCCESS) return 1;
+    cl_uint most = 1;
+    (void)clq_cl_device_value(entry->id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, &most, sizeof most);
+    for (size_t i = 0; i < bytes / sizeof kinds[0]; i++)
+        if (kinds[i] == CL_DEVICE_PARTITION_BY_COUNTS)
+            return CLQ_MAX(CLQ_MIN((uint32_t)most, entry->info.compute_units), 1u);
+    return 1;
+}
 
 static const split *find(cl_device_id whole, uint32_t count) {
     const split *found = splits;
@@ -47,7 +59,7 @@ static clq_status split_up(const clq_device_entry *entry, uint32_t count, const 
 }
 
 clq_status clq_device_part(const clq_device_entry *entry, clq_device_choice choice, cl_device_id *out) {
-    uint32_t most = CLQ_MIN(clq_device_parts_max(entry->id), entry->info.compute_units);
+    uint32_t most = clq_device_parts_max(entry);
     if (choice.parts > CLQ_REPLICAS_MAX || choice.parts > most || choice.part >= choice.parts)
         return clq_fail(CLQ_NO_DEVICE, "%s:%u cannot be split into %u parts; at most %u", entry->info.driver,
                         (unsigned)entry->ordinal, (unsigned)choice.parts, (unsigned)most);

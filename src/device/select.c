@@ -120,7 +120,7 @@ static clq_status append(clq_devices *devices, uint32_t index, const spec_item *
         return clq_fail(CLQ_ARGUMENT, "devices \"%s\": more than %d replicas in all", item->text,
                         (int)CLQ_REPLICAS_MAX);
     const clq_device_entry *entry = &devices->system->entries[index];
-    uint32_t most = item->parts > 1 ? CLQ_MIN(clq_device_parts_max(entry->id), entry->info.compute_units) : 1;
+    uint32_t most = item->parts > 1 ? clq_device_parts_max(entry) : 1;
     if (item->parts > most)
         return clq_fail(CLQ_NO_DEVICE, "devices \"%s\": %s:%u (%.60s) can be split into %u parts at most", item->text,
                         entry->info.driver, (unsigned)entry->ordinal, entry->info.name, (unsigned)most);

@@ -174,7 +174,7 @@ static clq_status add_kernel(making *m) {
     m->text = front;
     clq_text_add(&m->text, "#define RUNS %d\n%s\n", RUNS_PER_GROUP, clq_source_text("sequence"));
     clq_text_add(&m->text,
-                 "SEQUENCE_KERNEL void sequence(\n"
+                 "kernel CLQ_GROUP_OF_ONE void sequence(\n"
                  "    global const ulong *restrict words, counters progress, int first, int end, int groups, int role");
     for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) clq_text_add(&m->text, ", %s p%d", param_types[p], p);
     for (size_t k = 0; k < m->buffer_count; k++) clq_text_add(&m->text, ", global char *b%zu", k);

@@ -10,9 +10,10 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import unittest
+
+import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
@@ -22,14 +23,7 @@ MODELS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "models"
 LENET, CNN3X3 = MODELS / "lenet5.json", MODELS / "cnn3x3.json"
 
 
-class Bench(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
+class Bench(support.InFolder):
     def run_bench(self, name, *args):
         return subprocess.run([CLIQUE, "bench", name, *map(str, args)], capture_output=True, text=True, timeout=240)
 

@@ -10,8 +10,9 @@ import pathlib
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
+
+import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
@@ -28,14 +29,7 @@ def npy(path, shape, dtype, data):
     path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
 
 
-class CommandLine(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
+class CommandLine(support.InFolder):
     def fails(self, code, *args, says=()):
         result = run(*args)
         lines = [line for line in result.stderr.splitlines() if line.startswith("clique: error: ")]

@@ -8,8 +8,9 @@ import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+import support
 
 CLIQUE = str(pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin") / "clique")
 
@@ -31,21 +32,9 @@ def training(replicas, rate, spread=0.05):
             "images_per_s_most": rate * (1 + spread), "step_ms": 64e3 / rate, "comm_ms": 0.1, "overlap": 0.0, "efficiency": 1.0}
 
 
-class Compare(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
-    def put(self, name, content):
-        path = self.folder / name
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return path
-
+class Compare(support.InFolder):
     def run_files(self, a, b, *options):
-        paths = [str(self.put("a.json", a)), str(self.put("b.json", b))]
+        paths = [self.put("a.json", a), self.put("b.json", b)]
         return subprocess.run([CLIQUE, "compare", *paths, *map(str, options)], capture_output=True, text=True, timeout=60)
 
     def compare(self, a, b, *options):

@@ -12,9 +12,10 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
+
+import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
@@ -87,10 +88,9 @@ end(0)
 """
 
 
-class Peers(unittest.TestCase):
+class Peers(support.InFolder):
     def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
+        super().setUp()
         for name in ("mpicc", "mpirun", "fakepython", "fakecc"):
             path = self.folder / name
             path.write_text(FAKE.replace("PYTHON", sys.executable, 1))
@@ -101,7 +101,6 @@ class Peers(unittest.TestCase):
 
     def tearDown(self):
         self.assertEqual(list(self.scratch.iterdir()), [], "the temporary folder is removed")
-        self.temporary.cleanup()
 
     def command(self, *args):
         return [CLIQUE, "bench", "peers", "--devices", "pocl:0,pocl:1", "--mpirun", str(self.folder / "mpirun"), "--python",

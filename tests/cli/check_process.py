@@ -16,6 +16,8 @@ import tempfile
 import time
 import unittest
 
+import support
+
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin").resolve()
 CLIQUE = str(BIN / "clique")
 SMALL = ["--model", "mlp", "--data", "synthetic", "--devices", "pocl:0"]
@@ -26,14 +28,7 @@ def errors_in(text):
     return [line for line in text.splitlines() if line.startswith("clique: error: ")]
 
 
-class Streams(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
+class Streams(support.InFolder):
     def run_with_closed(self, descriptors, *args):
         """The exit code of a command that starts with these descriptors closed."""
         def close():

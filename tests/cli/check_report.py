@@ -10,8 +10,9 @@ import re
 import resource
 import subprocess
 import sys
-import tempfile
 import unittest
+
+import support
 
 TESTS = pathlib.Path(sys.argv.pop(2) if len(sys.argv) > 2 else "build/tests")
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
@@ -83,19 +84,7 @@ def training(model, replicas, rate, efficiency):
             "images_per_s_most": rate * 1.1, "step_ms": 64e3 / rate, "comm_ms": 0.1, "overlap": 0.25, "efficiency": efficiency}
 
 
-class Report(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
-    def put(self, name, content):
-        path = self.folder / name
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return str(path)
-
+class Report(support.InFolder):
     def run_report(self, *arguments, program=BIN / "clique"):
         return subprocess.run([str(program), "report", *arguments], capture_output=True, text=True, timeout=120, cwd=self.folder)
 

@@ -2,32 +2,10 @@
  * algorithm and transport. usage: test_comm_strict [SEEDS] */
 #include "comm/crew.h"
 #include "support/comm_cases.h"
-#include "support/strict.h"
-
-#include <setjmp.h>
-
-#include <cmocka.h>
-
-/* PoCL's devices: two NVIDIAs, two AMDs and, of the thread pool, a third; one stays a CPU. */
-#define DISGUISE "disguise=nnaa-a "
+#include "support/strict_case.h"
 
 static strict layer;
-static unsigned seeds = 2;
-
-static void configure(unsigned seed, const char *more) {
-    char words[256];
-    (void)snprintf(words, sizeof words, DISGUISE "seed=%u %s", seed, more);
-    assert_int_equal(layer.configure(words), 0);
-}
-
-static void expect_no_violation(const char *where) {
-    const strict_count kinds[] = {STRICT_UNFLUSHED, STRICT_LIMITS, STRICT_LATER};
-    const char *const names[] = {"unflushed waits", "launches beyond limits", "calls after OpenCL 1.2"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++)
-        if (layer.count(-1, kinds[i]) != 0) fail_msg("%s: %lu %s", where, layer.count(-1, kinds[i]), names[i]);
-    assert_true(layer.count(-1, STRICT_COMMANDS) > 0);
-    layer.reset();
-}
+static unsigned seeds = STRICT_SEEDS;
 
 /* All links that any collective needs: they are made, and their transport is tested, when first needed. */
 static clq_status make_links(const ranks *all, clq_crew *crew) {
@@ -83,7 +61,7 @@ static void run_all(const char *kinds, clq_group_config config, unsigned seed) {
     }
     clq_group_destroy(group);
     ranks_close(&all);
-    expect_no_violation(where);
+    strict_expect_no_violation(&layer, where);
 }
 
 static const char strictly[] = "hold order nan migrate delay_us=200 callback_us=500";
@@ -91,7 +69,7 @@ static const char strictly[] = "hold order nan migrate delay_us=200 callback_us=
 static void the_layer_is_on(void **state) {
     (void)state;
     ranks all;
-    configure(0, strictly);
+    strict_disguise(&layer, 0, strictly);
     ranks_open(&all, "nabi", false, NULL);
     for (unsigned r = 0; r < all.count; r++)
         assert_int_equal(clq_device_get_info(all.devices[r])->host_unified, r >= 2);
@@ -106,7 +84,7 @@ static void every_algorithm(void **state) {
         for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++)
             for (unsigned algorithm = CLQ_ALGORITHM_AUTO; algorithm < CLQ_ALGORITHM_COUNT; algorithm++) {
                 if (algorithm == CLQ_ALGORITHM_DIRECT || (algorithm + k + seed) % 2 == 0) continue;
-                configure(seed, strictly);
+                strict_disguise(&layer, seed, strictly);
                 run_all(kinds[k], (clq_group_config){.algorithm = (clq_algorithm)algorithm}, seed);
             }
 }
@@ -121,7 +99,7 @@ static void peer_copies(void **state) {
         for (size_t i = 0; i < CLQ_COUNT_OF(algorithms); i++)
             for (unsigned migrates = 0; migrates < 2; migrates++) {
                 const clq_group_config config = {.algorithm = algorithms[i], .transport = CLQ_TRANSPORT_PEER};
-                configure(seed, drivers[migrates]);
+                strict_disguise(&layer, seed, drivers[migrates]);
                 bool peers = can_use("a1a1a1", &config);
                 if (!peers && !migrates) fail_msg("peer copies are refused where nothing speaks against them");
                 if (peers) run_all("a1a1a1", config, seed);
@@ -131,7 +109,7 @@ static void peer_copies(void **state) {
 /* A device that takes 20 times as long as the others. */
 static void one_slow_device(void **state) {
     (void)state;
-    configure(1, "hold migrate slow=0:20");
+    strict_disguise(&layer, 1, "hold migrate slow=0:20");
     run_all("nab", (clq_group_config){.algorithm = CLQ_ALGORITHM_RING}, 1);
     run_all("aan", (clq_group_config){.algorithm = CLQ_ALGORITHM_HIERARCHICAL}, 2);
 }
@@ -151,7 +129,7 @@ static void same_bits(void **state) {
                                  .placement = APART,
                                  .caller = CALL_BLOCKING};
             ranks all;
-            configure(seed, seed > 0 ? strictly : "");
+            strict_disguise(&layer, seed, seed > 0 ? strictly : "");
             ranks_open(&all, kinds[k], false, &config);
             clq_group *group = comm_case_group(&all, &config);
             uint64_t bits = comm_case_run(&all, group, &c, kinds[k]);
@@ -168,6 +146,6 @@ int main(int count, char **words) {
                                        cmocka_unit_test(peer_copies), cmocka_unit_test(one_slow_device),
                                        cmocka_unit_test(same_bits)};
     if (count > 1) seeds = (unsigned)strtoul(words[1], NULL, 10);
-    if (strict_load(&layer, DISGUISE) != 0) return 1;
+    if (strict_load(&layer, STRICT_DISGUISE) != 0) return 1;
     return cmocka_run_group_tests_name("comm/strict", tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@
 
 /* One device of each sort that the tests' environment has: PoCL in its caller's thread, PoCL's thread pool, and
  * Intel's runtime, which an x86-64 machine must have. */
-enum { TEST_DEVICES = 3 };
+enum { TEST_BASIC, TEST_POOL, TEST_INTEL, TEST_DEVICES };
 static inline size_t find_devices(clq_system *system, uint32_t indices[TEST_DEVICES]) {
     const char *const starts[TEST_DEVICES] = {"basic", "pthread", ""};
     const char *const drivers[TEST_DEVICES] = {"pocl", "pocl", "intel"};
@@ -56,7 +56,7 @@ static inline void on_devices(bool pool_too, void (*body)(clq_device *device, cl
     for (size_t i = 0; i < count; i++) {
         clq_device *device;
         clq_queue *queue;
-        if (i == 1 && count == TEST_DEVICES && !pool_too) continue;
+        if (i == TEST_POOL && count == TEST_DEVICES && !pool_too) continue;
         CHECK_OK(clq_device_open(system, (clq_device_choice){indices[i], 0, 1}, &device));
         CHECK_OK(clq_queue_create(device, 0, &queue));
         body(device, queue);
@@ -69,7 +69,7 @@ static inline void on_devices(bool pool_too, void (*body)(clq_device *device, cl
 
 /* Runs `body` on each of them, opened, with an in-order queue. */
 static inline void on_each_device(void (*body)(clq_device *device, clq_queue *queue)) { on_devices(true, body); }
-/* On one of a single unit and one of several, of two compilers where there are two: not on PoCL's pool beside both. */
+/* On PoCL's basic device and Intel's; on PoCL's pool of threads only where there is no Intel driver. */
 static inline void on_each_driver(void (*body)(clq_device *device, clq_queue *queue)) { on_devices(false, body); }
 
 #endif

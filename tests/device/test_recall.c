@@ -3,10 +3,10 @@
 #include "device/internal.h"
 #include "fixture.h"
 
-#include <dirent.h>
-#include <spawn.h>
+#include "support/again.h"
+#include "support/files.h"
+
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 /* What a child says to a list that serves. Where the tests have one driver, none is ever left alone. */
 #if defined(__x86_64__)
@@ -15,18 +15,7 @@ enum { KNOWN = 0 };
 enum { KNOWN = 10 };
 #endif
 
-static char folder[256], self[512];
-
-/* Runs this program as `what`; its exit status, where 0 is success. */
-static int run(const char *what) {
-    extern char **environ;
-    char *arguments[] = {self, (char *)(uintptr_t)what, NULL};
-    pid_t child;
-    int status = -1;
-    assert_int_equal(posix_spawn(&child, self, NULL, NULL, arguments, environ), 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
+static char folder[256];
 
 static bool is_loaded(const char *library) {
     char line[1024];
@@ -36,14 +25,6 @@ static bool is_loaded(const char *library) {
     if (maps) (void)fclose(maps);
     return found;
 }
-
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, clq_error_detail());                    \
-            return 1;                                                                                                  \
-        }                                                                                                              \
-    } while (0)
 
 static int list(void) {
     clq_system *system;
@@ -299,31 +280,22 @@ static void knows_a_library_by_a_link(void **state) {
 }
 
 static int begin(void **state) {
-    (void)state;
-    (void)snprintf(folder, sizeof folder, "%s/clique-recall-XXXXXX", P_tmpdir);
-    if (!mkdtemp(folder) || setenv("CLIQUE_CACHE_DIR", folder, 1) != 0) return -1;
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    return length > 0 ? 0 : -1;
-}
-
-static int end(void **state) {
-    (void)state;
-    char command[512];
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    if (files_begin(state) != 0 || setenv("CLIQUE_CACHE_DIR", files_folder, 1) != 0) return -1;
+    (void)snprintf(folder, sizeof folder, "%s", files_folder);
+    return 0;
 }
 
 int main(int argc, char **argv) {
     if (argc == 2) return child(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(needs_a_list, begin, end),
-        cmocka_unit_test_setup_teardown(opens_one_driver_alone, begin, end),
-        cmocka_unit_test_setup_teardown(asks_all_where_one_is_not_enough, begin, end),
-        cmocka_unit_test_setup_teardown(holds_only_where_it_was_made, begin, end),
-        cmocka_unit_test_setup_teardown(is_forgotten_for_good, begin, end),
-        cmocka_unit_test_setup_teardown(notices_what_is_gone, begin, end),
-        cmocka_unit_test_setup_teardown(knows_vendors_by_short_paths, begin, end),
-        cmocka_unit_test_setup_teardown(knows_a_library_by_a_link, begin, end),
+        cmocka_unit_test_setup_teardown(needs_a_list, begin, files_end),
+        cmocka_unit_test_setup_teardown(opens_one_driver_alone, begin, files_end),
+        cmocka_unit_test_setup_teardown(asks_all_where_one_is_not_enough, begin, files_end),
+        cmocka_unit_test_setup_teardown(holds_only_where_it_was_made, begin, files_end),
+        cmocka_unit_test_setup_teardown(is_forgotten_for_good, begin, files_end),
+        cmocka_unit_test_setup_teardown(notices_what_is_gone, begin, files_end),
+        cmocka_unit_test_setup_teardown(knows_vendors_by_short_paths, begin, files_end),
+        cmocka_unit_test_setup_teardown(knows_a_library_by_a_link, begin, files_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

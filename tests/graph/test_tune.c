@@ -363,7 +363,7 @@ static void candidates_on(clq_device *now, clq_queue *queue) {
 
 static void candidates_compute_the_same(void **state) {
     (void)state;
-    on_each_device(candidates_on);
+    on_each_driver(candidates_on);
 }
 
 /* ---- */

@@ -199,29 +199,28 @@ static size_t run_each_candidate(golden *g, const char *spec) {
     return nth;
 }
 
-/* Which cases run with each candidate: they have every kind of question between them, the others have them of other
- * shapes. */
+/* A few cases: they have every kind of question between them, the others have them of other shapes. */
 static bool asks_much(const char *name) {
     return strcmp(name, "cnn_adam_logits") == 0 || strcmp(name, "cnn_wide") == 0 || strcmp(name, "mlp_adam_probs") == 0;
 }
 
-static bool few; /* those cases alone */
+typedef enum extent { ALL_CASES, FEW_CASES, FEW_CASES_EACH_CANDIDATE } extent;
 
 typedef struct tally {
     unsigned cases;
     size_t candidates; /* the most that a question had */
 } tally;
 
-static void run_named(golden *g, const char *spec, bool each, tally *t) {
-    if ((each || few) && !asks_much(g->name)) return;
+static void run_named(golden *g, const char *spec, extent which, tally *t) {
+    if (which != ALL_CASES && !asks_much(g->name)) return;
     t->cases++;
-    if (each)
+    if (which == FEW_CASES_EACH_CANDIDATE)
         t->candidates = CLQ_MAX(t->candidates, run_each_candidate(g, spec));
     else
         (void)run_case(g, spec, NULL);
 }
 
-static tally run_all_with(const char *spec, bool each) {
+static tally run_cases(extent which, const char *spec) {
     char *root = clq_strprintf("%s/tests/golden", getenv("CLQ_TEST_SOURCE"));
     DIR *folder = opendir(root);
     assert_non_null(folder);
@@ -234,7 +233,7 @@ static tally run_all_with(const char *spec, bool each) {
         if (entry->d_name[0] != '.' && clq_file_exists(path)) {
             must(clq_json_read(path, 1 << 24, 32, &g.json));
             read_options(&g);
-            run_named(&g, spec, each, &t);
+            run_named(&g, spec, which, &t);
             json_decref(g.json);
         }
         clq_free(path);
@@ -244,15 +243,16 @@ static tally run_all_with(const char *spec, bool each) {
     return t;
 }
 
-static void run_all(const char *spec) { assert_true(run_all_with(spec, false).cases >= 10); }
+static void run_all(const char *spec) { assert_true(run_cases(ALL_CASES, spec).cases >= 10); }
 
 static void on_pocl_basic(void **state) {
     (void)state;
     run_all("pocl:0");
 }
+/* Of the same compiler as pocl:0, with launches that several threads share. */
 static void on_pocl_pthread(void **state) {
     (void)state;
-    run_all("pocl:5");
+    assert_int_equal(run_cases(FEW_CASES, "pocl:5").cases, 3);
 }
 static void on_intel(void **state) {
     (void)state;
@@ -265,14 +265,12 @@ static void mirrored_on_two(void **state) {
 /* All cases run on each of the two, and split; here it is a few. */
 static void mirrored_on_both_vendors(void **state) {
     (void)state;
-    few = true;
-    assert_int_equal(run_all_with("pocl:0,intel,pocl:1", false).cases, 3);
-    few = false;
+    assert_int_equal(run_cases(FEW_CASES, "pocl:0,intel,pocl:1").cases, 3);
 }
 
 static void with_each_candidate(void **state) {
     (void)state;
-    tally t = run_all_with("pocl:0", true);
+    tally t = run_cases(FEW_CASES_EACH_CANDIDATE, "pocl:0");
     assert_int_equal(t.cases, 3);
     assert_true(t.candidates > 2); /* some have so many */
 }
@@ -287,7 +285,7 @@ static void count_refusals(void *context, clq_log_level level, const char *line)
 
 static void as_gpu(void **state) {
     (void)state;
-    tally t = run_all_with("intel", true);
+    tally t = run_cases(FEW_CASES_EACH_CANDIDATE, "intel");
     assert_int_equal(t.cases, 3);
     assert_true(t.candidates > 4); /* blocks through local memory and of sub-groups */
     for (size_t k = 0; k < CLQ_COUNT_OF(counted); k++) assert_true(counted[k] > 0);
@@ -297,8 +295,8 @@ static void as_gpu(void **state) {
 /* Units that the device does not have are tried, and then done without. */
 static void as_gpu_without_its_units(void **state) {
     (void)state;
-    lowered = few = true;
-    tally t = run_all_with("intel", false);
+    lowered = true;
+    tally t = run_cases(FEW_CASES, "intel");
     assert_int_equal(t.cases, 3);
     assert_true(refused > 0);
 }

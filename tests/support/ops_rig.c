@@ -50,8 +50,10 @@ static void run_on(clq_system *system, uint32_t index, void (*body)(rig *r)) {
 /* The device of several units is Intel's, of another compiler than PoCL's; where there is no Intel driver, PoCL's pool
  * of threads. */
 #if defined(__x86_64__)
+#define SEVERAL_UNITS "Intel's CPU runtime"
 static bool is_of_several_units(const clq_device_info *info) { return strcmp(info->driver, "intel") == 0; }
 #else
+#define SEVERAL_UNITS "PoCL's pthread device"
 static bool is_of_several_units(const clq_device_info *info) {
     return strcmp(info->driver, "pocl") == 0 && strstr(info->name, "pthread");
 }
@@ -59,6 +61,7 @@ static bool is_of_several_units(const clq_device_info *info) {
 
 void rig_each(void (*body)(rig *r)) {
     bool (*const wanted[])(const clq_device_info *) = {is_basic, is_of_several_units};
+    const char *const names[] = {"PoCL's basic device", SEVERAL_UNITS};
     clq_system *system;
     must(NULL, clq_system_open(NULL, &system));
     if (clq_system_device_count(system) > 0 && is_simulator(clq_system_device_info(system, 0))) {
@@ -69,7 +72,7 @@ void rig_each(void (*body)(rig *r)) {
     for (size_t w = 0; w < CLQ_COUNT_OF(wanted); w++) {
         size_t i = 0, count = clq_system_device_count(system);
         while (i < count && !wanted[w](clq_system_device_info(system, i))) i++;
-        if (i == count) fail_msg("a driver is missing: PoCL's basic or pthread device, or Intel's CPU runtime");
+        if (i == count) fail_msg("%s is missing", names[w]);
         run_on(system, (uint32_t)i, body);
     }
     clq_system_close(system);

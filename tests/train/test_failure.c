@@ -113,7 +113,8 @@ static const char *const specs[] = {
 #endif
 };
 
-/* Every call of one replica's thread in turn, once and from then on: the error names the replica and its device. */
+/* Calls of one replica's thread in turn, every stride-th, from another one on for each of the specs; each fails once
+ * or, in turn, from then on. The error names the replica and its device. */
 static void fail_calls_of(const char *thread, size_t bucket_bytes, unsigned stride) {
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
         double clean = clean_loss(specs[i]);
@@ -121,7 +122,7 @@ static void fail_calls_of(const char *thread, size_t bucket_bytes, unsigned stri
         assert_ok(train_in_time(&t));
         unsigned calls = t.calls, failures = 0;
         assert_true(calls >= 2 * STEPS); /* the layer is really there, and it is that thread */
-        for (unsigned n = 1; n <= calls; n += stride) {
+        for (unsigned n = 1 + (unsigned)i; n <= calls; n += stride) {
             t.fail_at = n;
             t.sticky = n % 2;
             clq_status status = train_in_time(&t);

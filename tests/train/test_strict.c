@@ -3,7 +3,7 @@
  * are one CPU's, as near as other kernels and other orders of addition let them be: 1e-5 relative for an mlp with Adam,
  * 1e-4 for a convolutional network with SGD. usage: test_train_strict [SEEDS] */
 #include "support/check.h"
-#include "support/strict.h"
+#include "support/strict_case.h"
 #include "support/system.h"
 #include "train/train.h"
 
@@ -11,13 +11,10 @@
 #include <math.h>
 #include <unistd.h>
 
-/* PoCL's devices: two NVIDIAs, two AMDs and, of the thread pool, a third; one stays a CPU: pocl:0. */
-#define DISGUISE "disguise=nnaa-a "
-
 enum { EPOCHS = 3, BATCH = 13, LOST = 1 /* nvidia:1 */, DEADLINE_S = 300 /* a first run compiles */ };
 
 static strict layer;
-static unsigned seeds = 2;
+static unsigned seeds = STRICT_SEEDS;
 static bool whole; /* the long form */
 
 typedef struct training {
@@ -108,21 +105,6 @@ static trace run(const training *what, const char *spec, clq_group_config group,
     return t;
 }
 
-static void configure(unsigned seed, const char *more) {
-    char words[512];
-    (void)snprintf(words, sizeof words, DISGUISE "seed=%u %s", seed, more);
-    assert_int_equal(layer.configure(words), 0);
-    layer.reset();
-}
-
-static void expect_no_violation(const char *where) {
-    const strict_count kinds[] = {STRICT_UNFLUSHED, STRICT_LIMITS, STRICT_LATER};
-    const char *const names[] = {"unflushed waits", "launches beyond limits", "calls after OpenCL 1.2"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++)
-        if (layer.count(-1, kinds[i]) != 0) fail_msg("%s: %lu %s", where, layer.count(-1, kinds[i]), names[i]);
-    assert_true(layer.count(-1, STRICT_COMMANDS) > 0);
-}
-
 static void expect_near(const trace *cpu, const trace *t, double tolerance, const char *where) {
     for (size_t s = 0; s < EPOCHS; s++)
         if (!(fabs(t->losses[s] - cpu->losses[s]) <= tolerance * fabs(cpu->losses[s])))
@@ -158,16 +140,16 @@ static const setup setups[] = {
 static void check(const training *what, const setup *s, const trace *cpu) {
     char where[256];
     (void)snprintf(where, sizeof where, "%s on %s, calm", what->model, s->spec);
-    configure(0, "");
+    strict_disguise(&layer, 0, "");
     trace calm = run(what, s->spec, s->group, s->bucket_bytes);
     expect_near(cpu, &calm, what->tolerance, where);
     for (unsigned seed = 1; seed <= seeds; seed++) {
         char words[256];
         (void)snprintf(words, sizeof words, "hold order nan delay_us=200 callback_us=1000 %s", s->more);
         (void)snprintf(where, sizeof where, "%s on %s, seed %u", what->model, s->spec, seed);
-        configure(seed, words);
+        strict_disguise(&layer, seed, words);
         trace t = run(what, s->spec, s->group, s->bucket_bytes);
-        expect_no_violation(where);
+        strict_expect_no_violation(&layer, where);
         expect_equal(&calm, &t, where);
         release(&t);
     }
@@ -176,7 +158,7 @@ static void check(const training *what, const setup *s, const trace *cpu) {
 
 /* The short form takes every `stride`-th of the setups. */
 static void check_all(const training *what, size_t stride) {
-    configure(0, "");
+    strict_disguise(&layer, 0, "");
     trace cpu = run(what, "pocl:0", (clq_group_config){0}, 0);
     for (size_t i = 0; i < CLQ_COUNT_OF(setups); i += whole ? 1 : stride) check(what, &setups[i], &cpu);
     release(&cpu);
@@ -197,7 +179,7 @@ static void a_lost_gpu_is_named(void **state) {
     const training what = {"mlp", "adam", 0};
     const clq_group_config ring = {.algorithm = CLQ_ALGORITHM_RING};
     unsigned failures = 0;
-    configure(1, "hold delay_us=200 callback_us=1000");
+    strict_disguise(&layer, 1, "hold delay_us=200 callback_us=1000");
     trace before = run(&what, "amd:0,nvidia:1", ring, 0);
     for (unsigned long calls = 60;; calls += 60) {
         trace lost = {0};
@@ -225,6 +207,6 @@ int main(int count, char **words) {
                                        cmocka_unit_test(a_lost_gpu_is_named)};
     if (count > 1) seeds = (unsigned)strtoul(words[1], NULL, 10);
     whole = count > 1;
-    if (strict_load(&layer, DISGUISE) != 0) return 1;
+    if (strict_load(&layer, STRICT_DISGUISE) != 0) return 1;
     return cmocka_run_group_tests_name("train/strict", tests, open_system, close_system);
 }
