@@ -203,8 +203,8 @@ static size_t run_candidates(golden *g, const char *spec, size_t stride) {
 typedef enum extent { ALL_CASES, FEW_CASES, FEW_CASES_BY_CANDIDATES } extent;
 enum { FEW = 4, FEW_BY_CANDIDATES = 2 };
 
-/* The first two have every kind of question between them, the others have them of other shapes; the last one has a
- * batch that is not full. */
+/* The first two have dense layers and convolutions with many channels, and are enough for as_gpu to see each kind of
+ * GPU kernel; the last one has a batch that is not full. */
 static bool is_in(extent which, const char *name) {
     static const char *const few[FEW] = {"cnn_wide", "mlp_adam_probs", "cnn_adam_logits", "cnn_sgd_nesterov_ragged"};
     size_t count = which == FEW_CASES_BY_CANDIDATES ? FEW_BY_CANDIDATES : FEW, i = 0;
