@@ -6,12 +6,10 @@
  * now running, never for a group that has yet to begin. So it ends however many of the groups run at a time, in any
  * order.
  *
- * progress: for each launch the items taken and the items done, a cache line each, then the groups that have left and
- * the gate for helpers; all zero between runs. Atomic functions of OpenCL 1.2 on CPU devices are full barriers of
- * compiler and processor. */
+ * progress: for each launch the items taken and the items done, a cache line each, then the groups that have left; all
+ * zero between runs. Atomic functions of OpenCL 1.2 on CPU devices are full barriers of compiler and processor. */
 
 enum { COUNTER = 16 };
-enum { ALONE, OWNER, HELPER }; /* as in src/ops/sequence.h */
 
 /* Leaves the core to its other hardware thread for a moment. */
 #if defined(__x86_64__) && defined(__has_builtin)
@@ -48,42 +46,10 @@ static void wait_for(counters progress, int launch, int items) {
     (void)atomic_or(done, 0);
 }
 
-static void clear(counters progress, int launches) {
-    for (int i = 0; i < 2 * launches; i++) progress[i * COUNTER] = 0;
-}
-
-/* Groups of the launch alone: the last one clears the counters. */
+/* The last group clears the counters. */
 static void leave(counters progress, int launches, int groups) {
     counters left = taken_of(progress, launches);
     if (groups == 1 || atomic_inc(left) < groups - 1) return;
-    clear(progress, launches);
+    for (int i = 0; i < 2 * launches; i++) progress[i * COUNTER] = 0;
     *left = 0;
-}
-
-/* A launch of one group that is open to helpers, launches of other devices on the same memory. They come when they
- * can, and are inside while they are counted; who comes before it opens or after it closes goes away at once. It closes
- * when all is done and nobody is inside. */
-#define OPEN (1 << 16)
-static counters gate_of(counters progress, int launches) { return done_of(progress, launches); }
-
-static bool enter(counters progress, int launches, int role) {
-    counters gate = gate_of(progress, launches);
-    if (role == OWNER) (void)atomic_or(gate, OPEN);
-    if (role != HELPER) return true;
-    if (atomic_inc(gate) & OPEN) {
-        (void)atomic_inc(gate + 1);
-        return true;
-    }
-    (void)atomic_dec(gate);
-    return false;
-}
-
-static void leave_gate(counters progress, int launches, int role) {
-    counters gate = gate_of(progress, launches);
-    if (role == HELPER) {
-        (void)atomic_dec(gate);
-        return;
-    }
-    while (atomic_cmpxchg(gate, OPEN, 0) != OPEN) PAUSE;
-    clear(progress, launches);
 }

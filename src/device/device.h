@@ -250,8 +250,6 @@ typedef struct clq_program_wish {
 } clq_program_wish;
 clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *program, const char *function,
                                    clq_kernel **out);
-/* Another of the same function, with no arguments set. */
-clq_status clq_kernel_create_again(const clq_kernel *kernel, clq_kernel **out);
 void clq_kernel_destroy(clq_kernel *kernel); /* takes NULL */
 const char *clq_kernel_name(const clq_kernel *kernel);
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer);

@@ -31,25 +31,6 @@ clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *w
     return CLQ_OK;
 }
 
-clq_status clq_kernel_create_again(const clq_kernel *kernel, clq_kernel **out) {
-    CLQ_TRY(clq_device_alive(kernel->device));
-    cl_program program;
-    cl_int error = clGetKernelInfo(kernel->handle, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
-    if (error != CL_SUCCESS) return clq_cl_fail(kernel->device, error, "asking for the program of %s", kernel->name);
-    clq_kernel *again = clq_alloc(1, sizeof *again);
-    if (!again) return CLQ_MEMORY;
-    *again = *kernel;
-    again->launched = false;
-    again->handle = clCreateKernel(program, kernel->name, &error);
-    if (!again->handle) {
-        clq_free(again);
-        return clq_cl_fail(kernel->device, error, "making the kernel %s again", kernel->name);
-    }
-    atomic_fetch_add(&kernel->program->objects, 1);
-    *out = again;
-    return CLQ_OK;
-}
-
 void clq_kernel_destroy(clq_kernel *kernel) {
     if (!kernel) return;
     if (!clq_device_lost(kernel->device)) (void)clReleaseKernel(kernel->handle);

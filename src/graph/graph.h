@@ -136,12 +136,6 @@ clq_status clq_plan_turn(clq_plan *plan);
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
 
 double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a full batch */
-/* Other devices' help with the launches of FORWARD to BACKWARD: see ops' helpers. */
-void clq_plan_set_helpers(clq_plan *plan, size_t helpers);
-clq_status clq_plan_helper_create(clq_plan *own, const clq_plan *of, clq_helper **out);
-uint64_t clq_plan_helps(const clq_plan *plan); /* how often help has come in time */
-clq_status clq_plan_help(const clq_plan *of, clq_helper *helper, clq_queue *queue, size_t helpers);
-
 /* How often a device is called for a step that is run in so many parts: once for each launch, or, where they are
  * joined, for each part. */
 size_t clq_plan_calls(const clq_plan *plan, size_t parts);

@@ -197,14 +197,6 @@ clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq
     return clq_plan_run_part(plan, queue, first ? plan->segment_end[first - 1] : 0, plan->segment_end[last]);
 }
 
-void clq_plan_set_helpers(clq_plan *plan, size_t helpers) { clq_list_set_helpers(plan->list, helpers); }
-
-clq_status clq_plan_helper_create(clq_plan *own, const clq_plan *of, clq_helper **out) {
-    return clq_helper_create(own->list, of->list, out);
-}
-
-uint64_t clq_plan_helps(const clq_plan *plan) { return clq_list_helps(plan->list); }
-
 double clq_plan_flops(const clq_plan *plan) {
     double flops = 0;
     for (size_t i = 0; i < plan->segment_end[CLQ_SEGMENT_BACKWARD]; i++) {
@@ -213,10 +205,6 @@ double clq_plan_flops(const clq_plan *plan) {
         flops += info.flops;
     }
     return flops;
-}
-
-clq_status clq_plan_help(const clq_plan *of, clq_helper *helper, clq_queue *queue, size_t helpers) {
-    return clq_helper_run(helper, queue, helpers, 0, of->segment_end[CLQ_SEGMENT_BACKWARD]);
 }
 
 size_t clq_plan_calls(const clq_plan *plan, size_t parts) {

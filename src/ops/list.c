@@ -78,7 +78,6 @@ size_t clq_list_local_block(const clq_list *list) { return list->local_block; }
 void clq_list_set_winograd_block(clq_list *list, size_t index) { list->winograd_block = index; }
 size_t clq_list_winograd_block(const clq_list *list) { return list->winograd_block; }
 void clq_list_set_joined(clq_list *list, bool joined) { list->joins = joined; }
-void clq_list_set_helpers(clq_list *list, size_t helpers) { list->helpers = helpers; }
 bool clq_list_is_joined(const clq_list *list) { return list->sequence != NULL; }
 
 /* Whether the list can be added to; a bound one latches a failure. */

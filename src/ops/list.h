@@ -88,7 +88,6 @@ struct clq_list {
     size_t zero_bytes;             /* of the placeholder */
     clq_buffer *placeholder;       /* zeros: what NO_VALUE stands for */
     bool joins;                    /* launches become one where they can */
-    size_t helpers;                /* that may come to its runs */
     struct clq_sequence *sequence; /* once bound: all launches as one, or NULL: each has its kernel */
 };
 

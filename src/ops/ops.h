@@ -122,29 +122,6 @@ clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t e
  * compile then. Calls of libraries are left out. Before the list's first use. */
 clq_status clq_list_launch_first(clq_list *list, clq_queue *queue);
 
-/* ---- helpers (helper.c)
- * A device that is done with its own launches can take items of another's, whose memory both reach, while those run:
- * devices of one unit and of one kind, with lists that are joined and alike. The bits do not depend on who makes what.
- * ---- */
-
-/* How many helpers may come to the runs from here on; 0: they are its own alone, which costs a little less. */
-void clq_list_set_helpers(clq_list *list, size_t helpers);
-
-/* How many helpers have come to the list's runs in time to help. */
-uint64_t clq_list_helps(const clq_list *list);
-
-typedef struct clq_helper clq_helper;
-/* own: a bound list of the device that helps. *out stays NULL where it cannot help. Destroy before either list. */
-clq_status clq_helper_create(clq_list *own, const clq_list *of, clq_helper **out);
-void clq_helper_destroy(clq_helper *helper); /* takes NULL */
-/* A buffer that may take the place of one of the other list's (clq_list_replace): prepares for it, so that no run needs
- * memory. */
-clq_status clq_helper_expect(clq_helper *helper, const clq_buffer *buffer);
-/* Helps with launches first .. end - 1 of the other list, if these are just being run, open to so many helpers; else
- * does nothing. On a queue of the device that helps. Between a moment when the other thread has set the parameters of
- * its run and the end of this call they stay as they are, as do the buffers. */
-clq_status clq_helper_run(clq_helper *helper, clq_queue *queue, size_t helpers, size_t first, size_t end);
-
 /* ---- questions (question.c)
  * What can be made in several ways is a question: a text that tells the operation and its shape, and candidates, the
  * first of which a rule took that knows the device's vectors and cores, but has not measured it. An operation asks the

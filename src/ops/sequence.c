@@ -5,7 +5,8 @@
 enum {
     LAUNCHES_MAX = 512,
     RUNS_PER_GROUP = 8, /* of a launch's items: so that a group that comes late finds some left */
-    SIZES = 3           /* words of a launch in front of its arguments */
+    SIZES = 3,          /* words of a launch in front of its arguments */
+    COUNTER = 16        /* numbers of a counter of progress, as in cl/sequence.cl */
 };
 
 static const char *const param_types[CLQ_PARAM_COUNT_OF] = {
@@ -173,19 +174,13 @@ static clq_status add_kernel(making *m) {
     clq_text body = m->text;
     m->text = front;
     clq_text_add(&m->text, "#define RUNS %d\n%s\n", RUNS_PER_GROUP, clq_source_text("sequence"));
-    clq_text_add(&m->text,
-                 "kernel CLQ_GROUP_OF_ONE void sequence(\n"
-                 "    global const ulong *restrict words, counters progress, int first, int end, int groups, int role");
+    clq_text_add(&m->text, "kernel CLQ_GROUP_OF_ONE void sequence(\n"
+                           "    global const ulong *restrict words, counters progress, int first, int end, int groups");
     for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) clq_text_add(&m->text, ", %s p%d", param_types[p], p);
     for (size_t k = 0; k < m->buffer_count; k++) clq_text_add(&m->text, ", global char *b%zu", k);
-    clq_text_add(&m->text, ") {\n    local float none[1];\n    if (!enter(progress, %zu, role)) return;\n", launches);
+    clq_text_add(&m->text, ") {\n    local float none[1];\n");
     if (body.data) clq_text_add_bytes(&m->text, body.data, body.length);
-    clq_text_add(&m->text, "    if (role == ALONE) {\n        leave(progress, %zu, groups);\n        return;\n    }\n",
-                 launches);
-    for (size_t i = 0; i < launches; i++)
-        clq_text_add(&m->text, "    if (role == OWNER && first <= %zu && %zu < end) wait_for(progress, %zu, n%zu);\n",
-                     i, i, i, i);
-    clq_text_add(&m->text, "    leave_gate(progress, %zu, role);\n}\n", launches);
+    clq_text_add(&m->text, "    leave(progress, %zu, groups);\n}\n", launches);
     bool whole = !body.failed && !m->text.failed;
     clq_free(body.data);
     return status != CLQ_OK ? status : whole ? CLQ_OK : CLQ_MEMORY;
@@ -210,30 +205,20 @@ static clq_status make(clq_list *list, making *m) {
 
 /* ---- its life ---- */
 
-static clq_status set_numbers(clq_caller *caller, const uint32_t numbers[CLQ_SEQUENCE_NUMBERS]) {
+static clq_status set_numbers(clq_sequence *sequence, const uint32_t numbers[CLQ_SEQUENCE_NUMBERS]) {
     for (uint32_t i = 0; i < CLQ_SEQUENCE_NUMBERS; i++) {
-        if (caller->called && caller->numbers[i] == numbers[i]) continue;
-        CLQ_TRY(clq_kernel_set_bytes(caller->kernel, CLQ_SEQUENCE_FIRST_NUMBER + i, &numbers[i], sizeof numbers[i]));
-        caller->numbers[i] = numbers[i];
+        if (sequence->called && sequence->numbers[i] == numbers[i]) continue;
+        CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, CLQ_SEQUENCE_FIRST_NUMBER + i, &numbers[i], sizeof numbers[i]));
+        sequence->numbers[i] = numbers[i];
     }
-    caller->called = true;
+    sequence->called = true;
     return CLQ_OK;
 }
 
-clq_status clq_caller_set_buffer(clq_caller *caller, size_t k, clq_buffer *buffer) {
-    CLQ_TRY(clq_kernel_set_buffer(caller->kernel, (uint32_t)(CLQ_SEQUENCE_FIRST_BUFFER + k), buffer));
-    caller->buffers[k] = buffer;
+static clq_status set_buffer(clq_sequence *sequence, size_t k, clq_buffer *buffer) {
+    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, (uint32_t)(CLQ_SEQUENCE_FIRST_BUFFER + k), buffer));
+    sequence->buffers[k] = buffer;
     return CLQ_OK;
-}
-
-clq_status clq_caller_run(clq_caller *caller, clq_queue *queue, const clq_list *list, size_t first, size_t end,
-                          size_t groups, clq_role role, size_t launched) {
-    static const size_t one = 1;
-    uint32_t numbers[CLQ_SEQUENCE_NUMBERS] = {(uint32_t)first, (uint32_t)end, (uint32_t)groups, (uint32_t)role};
-    for (size_t p = 0; p < CLQ_PARAM_COUNT_OF; p++)
-        numbers[CLQ_SEQUENCE_NUMBERS - CLQ_PARAM_COUNT_OF + p] = list->params[p].bits;
-    CLQ_TRY(set_numbers(caller, numbers));
-    return clq_queue_launch(queue, caller->kernel, 1, &launched, &one);
 }
 
 static clq_status write_words(clq_sequence *sequence, const making *m) {
@@ -241,7 +226,7 @@ static clq_status write_words(clq_sequence *sequence, const making *m) {
     size_t bytes = m->word_count * sizeof *m->words;
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "a sequence's numbers", &sequence->words));
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE,
-                              CLQ_SEQUENCE_COUNTERS(sequence->list) * CLQ_SEQUENCE_COUNTER * sizeof(int32_t),
+                              (2 * sequence->list->launch_count + 1) * COUNTER * sizeof(int32_t),
                               "a sequence's progress", &sequence->progress));
     clq_queue *queue;
     CLQ_TRY(clq_queue_create(device, 0, &queue));
@@ -252,14 +237,12 @@ static clq_status write_words(clq_sequence *sequence, const making *m) {
 
 static clq_status bind(clq_sequence *sequence, const making *m) {
     const clq_program_wish program = {.file = "sequence", .options = "", .kernels = "", .text = m->text.data};
-    clq_caller *caller = &sequence->caller;
-    sequence->text = clq_hash128_of(m->text.data, m->text.length, 0);
-    CLQ_TRY(clq_kernel_create_among(sequence->list->device, &program, "sequence", &caller->kernel));
+    CLQ_TRY(clq_kernel_create_among(sequence->list->device, &program, "sequence", &sequence->kernel));
     CLQ_TRY(write_words(sequence, m));
-    CLQ_TRY(clq_kernel_set_buffer(caller->kernel, CLQ_SEQUENCE_WORDS, sequence->words));
-    CLQ_TRY(clq_kernel_set_buffer(caller->kernel, CLQ_SEQUENCE_PROGRESS, sequence->progress));
-    for (; caller->buffer_count < m->buffer_count; caller->buffer_count++)
-        CLQ_TRY(clq_caller_set_buffer(caller, caller->buffer_count, m->buffers[caller->buffer_count]));
+    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, CLQ_SEQUENCE_WORDS, sequence->words));
+    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, CLQ_SEQUENCE_PROGRESS, sequence->progress));
+    for (; sequence->buffer_count < m->buffer_count; sequence->buffer_count++)
+        CLQ_TRY(set_buffer(sequence, sequence->buffer_count, m->buffers[sequence->buffer_count]));
     return CLQ_OK;
 }
 
@@ -282,31 +265,33 @@ clq_status clq_sequence_create(clq_list *list, clq_sequence **out) {
 
 void clq_sequence_destroy(clq_sequence *sequence) {
     if (!sequence) return;
-    clq_kernel_destroy(sequence->caller.kernel);
+    clq_kernel_destroy(sequence->kernel);
     clq_buffer_destroy(sequence->words);
     clq_buffer_destroy(sequence->progress);
     clq_free(sequence);
 }
 
 clq_status clq_sequence_replace(clq_sequence *sequence, const clq_buffer *before, clq_buffer *buffer) {
-    for (size_t k = 0; k < sequence->caller.buffer_count; k++)
-        if (sequence->caller.buffers[k] == before) CLQ_TRY(clq_caller_set_buffer(&sequence->caller, k, buffer));
+    for (size_t k = 0; k < sequence->buffer_count; k++)
+        if (sequence->buffers[k] == before) CLQ_TRY(set_buffer(sequence, k, buffer));
     return CLQ_OK;
 }
 
 clq_status clq_sequence_swap(clq_sequence *sequence, clq_buffer *a, clq_buffer *b) {
-    clq_caller *caller = &sequence->caller;
-    for (size_t k = 0; k < caller->buffer_count; k++) {
-        clq_buffer *buffer = caller->buffers[k];
-        if (buffer == a || buffer == b) CLQ_TRY(clq_caller_set_buffer(caller, k, buffer == a ? b : a));
+    for (size_t k = 0; k < sequence->buffer_count; k++) {
+        clq_buffer *buffer = sequence->buffers[k];
+        if (buffer == a || buffer == b) CLQ_TRY(set_buffer(sequence, k, buffer == a ? b : a));
     }
     return CLQ_OK;
 }
 
 clq_status clq_sequence_run(clq_sequence *sequence, clq_queue *queue, size_t first, size_t end) {
+    static const size_t one = 1;
+    const clq_list *list = sequence->list;
+    uint32_t numbers[CLQ_SEQUENCE_NUMBERS] = {(uint32_t)first, (uint32_t)end, (uint32_t)sequence->groups};
     if (first == end) return CLQ_OK;
-    bool open = sequence->groups == 1 && sequence->list->helpers > 0;
-    size_t groups = open ? 1 + sequence->list->helpers : sequence->groups;
-    return clq_caller_run(&sequence->caller, queue, sequence->list, first, end, groups,
-                          open ? CLQ_ROLE_OWNER : CLQ_ROLE_ALONE, sequence->groups);
+    for (size_t p = 0; p < CLQ_PARAM_COUNT_OF; p++)
+        numbers[CLQ_SEQUENCE_NUMBERS - CLQ_PARAM_COUNT_OF + p] = list->params[p].bits;
+    CLQ_TRY(set_numbers(sequence, numbers));
+    return clq_queue_launch(queue, sequence->kernel, 1, &sequence->groups, &one);
 }

@@ -12,40 +12,21 @@
 enum {
     CLQ_SEQUENCE_WORDS,
     CLQ_SEQUENCE_PROGRESS,
-    CLQ_SEQUENCE_FIRST_NUMBER,                     /* first and end of the launches, groups, role, */
-    CLQ_SEQUENCE_NUMBERS = 4 + CLQ_PARAM_COUNT_OF, /* then the list's parameters */
+    CLQ_SEQUENCE_FIRST_NUMBER,                     /* first and end of the launches, groups, */
+    CLQ_SEQUENCE_NUMBERS = 3 + CLQ_PARAM_COUNT_OF, /* then the list's parameters */
     CLQ_SEQUENCE_FIRST_BUFFER = CLQ_SEQUENCE_FIRST_NUMBER + CLQ_SEQUENCE_NUMBERS,
     CLQ_SEQUENCE_BUFFERS_MAX = 32
 };
 
-/* The counters of progress, as in cl/sequence.cl: two for each launch, groups that left, the gate, each on a line of
- * its own; behind the gate how many helpers came through it. */
-enum { CLQ_SEQUENCE_COUNTER = 16 };
-#define CLQ_SEQUENCE_COUNTERS(list) (2 * (list)->launch_count + 2)
-#define CLQ_SEQUENCE_HELPS(list) ((2 * (list)->launch_count + 1) * CLQ_SEQUENCE_COUNTER + 1)
-
-/* As in cl/sequence.cl: a launch that is all, one that is open to helpers, and a helper's. */
-typedef enum clq_role { CLQ_ROLE_ALONE, CLQ_ROLE_OWNER, CLQ_ROLE_HELPER } clq_role;
-
-/* The kernel with its arguments as they are. */
-typedef struct clq_caller {
-    clq_kernel *kernel;
-    clq_buffer *buffers[CLQ_SEQUENCE_BUFFERS_MAX]; /* not owned */
-    size_t buffer_count;
-    uint32_t numbers[CLQ_SEQUENCE_NUMBERS];
-    bool called; /* numbers are set */
-} clq_caller;
-clq_status clq_caller_set_buffer(clq_caller *caller, size_t k, clq_buffer *buffer);
-/* By the parameters of `list`. groups: that share the items; launched: of them by this launch. */
-clq_status clq_caller_run(clq_caller *caller, clq_queue *queue, const clq_list *list, size_t first, size_t end,
-                          size_t groups, clq_role role, size_t launched);
-
 typedef struct clq_sequence {
     clq_list *list;
-    clq_caller caller;
+    clq_kernel *kernel;
     clq_buffer *words, *progress;
+    clq_buffer *buffers[CLQ_SEQUENCE_BUFFERS_MAX]; /* of the list's values; not owned */
+    size_t buffer_count;
+    uint32_t numbers[CLQ_SEQUENCE_NUMBERS]; /* as the kernel has them */
+    bool called;                            /* it has them */
     size_t groups;
-    clq_hash128 text; /* of its source */
 } clq_sequence;
 
 /* Of a list whose values are placed. *out stays NULL where it cannot be one: launches of other kinds are in it (calls,

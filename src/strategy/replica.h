@@ -81,13 +81,10 @@ typedef struct clq_replica {
     bool reads_in_place;                     /* slots are memory of the device, and nothing is uploaded */
     clq_staging *under_way[CLQ_STEPS_AHEAD]; /* of the last steps, in turn; NULL where nothing was staged */
     unsigned next_under_way;
-    clq_helper **helpers;              /* of each other replica, this one's hands; NULL: they do not help each other */
-    atomic_uint_fast64_t begun, ended; /* steps whose gradient it has begun, and ended, to compute */
-    double gradient_s;                 /* how long the last of them took */
-    bool tracing;                      /* until trace_steps batches were */
-    uint64_t traced;                   /* batches so far; while tracing */
-    clq_timeline steps;                /* commands, as the replica's thread carried them out */
-    clq_timeline exchange;             /* by that thread, or the reducer while it waits */
+    bool tracing;          /* until trace_steps batches were */
+    uint64_t traced;       /* batches so far; while tracing */
+    clq_timeline steps;    /* commands, as the replica's thread carried them out */
+    clq_timeline exchange; /* by that thread, or the reducer while it waits */
     clq_thread *thread;
     bool ready; /* mutex and condition exist */
     pthread_mutex_t mutex;

@@ -1,5 +1,5 @@
-/* What a replica does of a training step: the gradient, alone or with the others' help; its exchange; the update, of
- * all or of its part. And what is done of it by itself. */
+/* What a replica does of a training step: the gradient; its exchange; the update, of all or of its part. And what is
+ * done of it by itself. */
 #include "strategy/replica.h"
 
 static void set_step(clq_replica *replica, const clq_command *command) {
@@ -7,71 +7,17 @@ static void set_step(clq_replica *replica, const clq_command *command) {
     clq_plan_set_slot(replica->plan, command->slot);
 }
 
-static clq_status run_on_rows(clq_replica *replica, clq_staging *rows, clq_segment last) {
-    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD, last));
-    return rows && replica->reads_in_place ? clq_queue_mark_again(replica->queue, &rows->read) : CLQ_OK;
-}
-
 /* The batch, and all launches up to the end of `last`. */
 static clq_status run_batch(clq_replica *replica, const clq_command *command, clq_segment last) {
     clq_staging *rows;
     CLQ_TRY(clq_replica_bring_rows(replica, command, &rows));
     set_step(replica, command);
-    return run_on_rows(replica, rows, last);
+    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD, last));
+    return rows && replica->reads_in_place ? clq_queue_mark_again(replica->queue, &rows->read) : CLQ_OK;
 }
 
 clq_status clq_replica_forward(clq_replica *replica, const clq_command *command) {
     return run_batch(replica, command, CLQ_SEGMENT_LOSS);
-}
-
-static const double begin_patience_s = 1e-3;
-/* Of what the own gradient took: who is late by less is done sooner than help would have brought its caches along. */
-static const double help_patience = 0.03;
-
-/* Whether the count reaches the step before the time is over, or everything ends. */
-static bool comes_to(const clq_replica *replica, atomic_uint_fast64_t *count, uint64_t step, double seconds) {
-    for (double until = clq_now() + seconds; atomic_load(count) < step;)
-        if (clq_now() > until || atomic_load(&replica->strategy->failed)) return false;
-    return true;
-}
-
-/* Whether the other is computing the gradient of the step that this one has ended, and will be for a while: it may be
- * about to begin, or to end. */
-static bool is_at_work(const clq_replica *replica, clq_replica *other) {
-    uint64_t step = atomic_load(&replica->ended);
-    if (!comes_to(replica, &other->begun, step, begin_patience_s)) return false;
-    bool ends = comes_to(replica, &other->ended, step, help_patience * replica->gradient_s);
-    return !ends && !atomic_load(&replica->strategy->failed);
-}
-
-/* Takes over what the others have not begun yet, while there is nothing else to do but to wait for them. None of them
- * gets to its next step before this one is through with helping, because the exchange comes between. */
-static clq_status help_others(clq_replica *replica) {
-    clq_strategy *strategy = replica->strategy;
-    for (unsigned i = 1; i < strategy->count; i++) {
-        unsigned r = (replica->index + i) % strategy->count;
-        clq_replica *other = &strategy->replicas[r];
-        if (!is_at_work(replica, other)) continue;
-        CLQ_TRY(clq_plan_help(other->plan, replica->helpers[r], replica->queue, strategy->count - 1));
-        CLQ_TRY(clq_queue_flush(replica->queue));
-    }
-    return CLQ_OK;
-}
-
-/* The gradient of a step, by all replicas' hands. */
-static clq_status gradients_together(clq_replica *replica, const clq_command *command) {
-    clq_staging *rows;
-    CLQ_TRY(clq_replica_bring_rows(replica, command, &rows));
-    set_step(replica, command);
-    clq_plan_set_helpers(replica->plan, replica->strategy->count - 1);
-    atomic_fetch_add(&replica->begun, 1);
-    double began = clq_now();
-    CLQ_TRY(run_on_rows(replica, rows, CLQ_SEGMENT_BACKWARD));
-    CLQ_TRY(clq_queue_flush(replica->queue));
-    replica->gradient_s = clq_now() - began;
-    atomic_fetch_add(&replica->ended, 1);
-    clq_plan_set_helpers(replica->plan, 0);
-    return help_others(replica);
 }
 
 clq_status clq_replica_gradients(clq_replica *replica, const clq_command *command) {
@@ -125,7 +71,7 @@ typedef struct sharded {
     float rate;
 } sharded;
 
-/* When all have come: until then others who help read the plan's parameters. */
+/* When all have come: only then are all gradients whole. */
 static clq_status update_part(void *context) {
     const sharded *update = context;
     clq_replica *replica = update->replica;
@@ -185,8 +131,7 @@ clq_status clq_replica_step(clq_replica *replica, const clq_command *command) {
         CLQ_TRY(backward_and_reduce(replica));
     } else {
         /* Collectives flush the queue that they are given. */
-        CLQ_TRY(replica->helpers ? gradients_together(replica, command)
-                                 : run_batch(replica, command, CLQ_SEGMENT_BACKWARD));
+        CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_BACKWARD));
         if (replica->strategy->shards_updates) return reduce_and_apply_together(replica, command);
         CLQ_TRY(clq_replica_reduce(replica));
     }

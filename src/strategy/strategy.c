@@ -318,53 +318,6 @@ static bool owns_cores(const clq_strategy *strategy) {
 }
 static const double patience_s = 2e-3;
 
-static clq_status expect_rows(clq_helper *helper, const clq_staging *slots, unsigned count) {
-    for (unsigned i = 0; i < count; i++) {
-        CLQ_TRY(clq_helper_expect(helper, slots[i].samples));
-        CLQ_TRY(clq_helper_expect(helper, slots[i].labels));
-    }
-    return CLQ_OK;
-}
-
-static clq_status create_helpers(clq_strategy *strategy, clq_replica *replica, bool *all) {
-    replica->helpers = clq_alloc(strategy->count, sizeof *replica->helpers);
-    if (!replica->helpers) return CLQ_MEMORY;
-    for (unsigned r = 0; r < strategy->count && *all; r++) {
-        const clq_replica *other = &strategy->replicas[r];
-        if (r == replica->index) continue;
-        CLQ_TRY(clq_plan_helper_create(replica->plan, other->plan, &replica->helpers[r]));
-        *all = replica->helpers[r] != NULL;
-        if (!*all) break;
-        CLQ_TRY(expect_rows(replica->helpers[r], other->own, CLQ_OWN_SLOTS));
-        CLQ_TRY(expect_rows(replica->helpers[r], other->staging, other->slots));
-    }
-    return CLQ_OK;
-}
-
-static void destroy_helpers(clq_strategy *strategy) {
-    for (unsigned r = 0; r < strategy->count; r++) {
-        clq_replica *replica = &strategy->replicas[r];
-        for (unsigned i = 0; replica->helpers && i < strategy->count; i++) clq_helper_destroy(replica->helpers[i]);
-        clq_free(replica->helpers);
-        replica->helpers = NULL;
-    }
-}
-
-/* Replicas that wait for the slowest of them help it, where all can help all: each has its core, and their plans and
- * programs are alike. Whatever the others do with a machine's cores, one is always slower than the other. Sharing
- * items costs some microseconds of a step: 1e8 operations take about half a millisecond. */
-static const double help_flops_least = 1e8;
-
-static clq_status let_replicas_help(clq_strategy *strategy) {
-    bool all = strategy->config.plan.update && clq_plan_flops(strategy->replicas[0].plan) >= help_flops_least;
-    for (unsigned r = 1; r < strategy->count && all; r++)
-        all = clq_answers_are_shared(strategy->replicas[0].device, strategy->replicas[r].device);
-    for (unsigned r = 0; r < strategy->count && all; r++)
-        CLQ_TRY(create_helpers(strategy, &strategy->replicas[r], &all));
-    if (!all) destroy_helpers(strategy);
-    return CLQ_OK;
-}
-
 /* Every replica can take the largest share, so that any split of a batch fits. */
 static clq_status tune(clq_strategy *strategy) {
     const clq_strategy_config *config = &strategy->config;
@@ -425,7 +378,6 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     CLQ_TRY(shard_updates(strategy));
     if (strategy->crew && owns_cores(strategy)) {
         clq_crew_set_patience(strategy->crew, patience_s);
-        CLQ_TRY(let_replicas_help(strategy));
     }
     for (unsigned r = 0; r < count; r++) CLQ_TRY(clq_replica_start(&strategy->replicas[r]));
     return CLQ_OK;
@@ -460,7 +412,6 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     if (!strategy) return;
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_stop(&strategy->replicas[r]);
     for (unsigned r = 0; r < strategy->count; r++) clq_reducer_destroy(strategy->replicas[r].reducer);
-    destroy_helpers(strategy);
     for (unsigned r = 0; r < strategy->count; r++) clq_plan_end_sharding(strategy->replicas[r].plan);
     clq_crew_destroy(strategy->crew); /* nobody is inside now; its memory lies on the devices that close next */
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
