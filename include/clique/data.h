@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-enum { CLQ_AUTO = -1, CLQ_SHAPE_MAX = 6 };
+enum { CLQ_AUTO = -1 };
 
 typedef struct clq_dataset clq_dataset;
 

@@ -9,7 +9,8 @@
 #ifndef CLIQUE_MODEL_H
 #define CLIQUE_MODEL_H
 
-#include <clique/data.h>
+#include <clique/types.h>
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,7 +29,6 @@ typedef struct clq_shape {
 /* CLQ_SHAPE(28, 28, 1) */
 #define CLQ_SHAPE(...) ((clq_shape){sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), {__VA_ARGS__}})
 
-typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX } clq_activation;
 typedef enum clq_padding { CLQ_VALID, CLQ_SAME } clq_padding;
 
 typedef struct clq_conv2d_config {

@@ -14,7 +14,6 @@
 extern "C" {
 #endif
 
-typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM } clq_optimizer_kind;
 /* Keras's optimizers with Keras's defaults (clq_optimizer_default). */
 typedef struct clq_optimizer {
     clq_optimizer_kind kind;
@@ -27,7 +26,6 @@ CLQ_API clq_optimizer clq_optimizer_default(clq_optimizer_kind kind);
 /* "adam", "sgd:lr=0.01,momentum=0.9,nesterov=1", as the command line's --optimizer. ARGUMENT names the word. */
 CLQ_API clq_status clq_optimizer_parse(const char *text, clq_optimizer *out);
 
-typedef enum clq_loss_kind { CLQ_LOSS_CATEGORICAL, CLQ_LOSS_SPARSE_CATEGORICAL } clq_loss_kind;
 typedef struct clq_loss {
     clq_loss_kind kind;
     bool from_logits;       /* a model that ends in softmax is differentiated from its logits either way, as in Keras */
@@ -38,21 +36,9 @@ CLQ_API clq_status clq_loss_parse(const char *text, clq_loss *out);
 
 typedef enum clq_strategy_kind { CLQ_STRATEGY_AUTO, CLQ_STRATEGY_SINGLE, CLQ_STRATEGY_MIRRORED } clq_strategy_kind;
 
-/* How operations are made is a matter of variants and of the shapes of their tiles; which are the fastest on a device
- * can be measured, once, and is kept beside its built kernels, by device, driver and version of Clique. What is kept is
- * used by all later plans, so that each run computes the bits of the one before it. */
-typedef enum clq_tuning {
-    CLQ_TUNING_OFF,   /* measure nothing; what is kept is used, else rules decide */
-    CLQ_TUNING_QUICK, /* what is not kept yet, for at most 2 s per kind of device; what is left then keeps its rule */
-    CLQ_TUNING_FULL   /* everything, anew */
-} clq_tuning;
 /* "off", "quick" or "full", as --tune. */
 CLQ_API clq_status clq_tuning_parse(const char *text, clq_tuning *out);
 
-/* How exact products of float32 matrices are, where a device has faster units for numbers of fewer bits; sums are
- * float32 always. HIGHEST: as float32; HIGH: factors may be rounded to TF32 (10 bits behind the point); MEDIUM: to
- * bfloat16 (7). */
-typedef enum clq_matmul_precision { CLQ_MATMUL_HIGHEST, CLQ_MATMUL_HIGH, CLQ_MATMUL_MEDIUM } clq_matmul_precision;
 /* "highest", "high" or "medium", as --matmul-precision. */
 CLQ_API clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *out);
 
@@ -93,9 +79,6 @@ CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all
 /* Seconds that the steps so far spent in the all-reduce, from when the last replica came to it, and how many of these
  * backward was not at work meanwhile. Where replicas on CPU devices update together, which is all-reduce and update in
  * one, these seconds are of both. 0 for one replica. */
-typedef struct clq_comm_times {
-    double total_s, exposed_s;
-} clq_comm_times;
 CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
 /* How long each of the last steps took, oldest first, at most `most` and 4,096 of them: from the end of the step before
  * it to its own, as replica 0's thread has it, for steps with nothing but steps between; where the device works behind

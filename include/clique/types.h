@@ -1,4 +1,4 @@
-/* clique/types.h: element types of tensors, buffers and files. */
+/* clique/types.h: element types of tensors, buffers and files, and other types that several headers share. */
 #ifndef CLIQUE_TYPES_H
 #define CLIQUE_TYPES_H
 
@@ -37,6 +37,31 @@ typedef enum clq_dtype {
 
 CLQ_API size_t clq_dtype_bytes(clq_dtype dtype);
 CLQ_API const char *clq_dtype_name(clq_dtype dtype);
+
+enum { CLQ_SHAPE_MAX = 6 }; /* dimensions of a shape */
+
+typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX } clq_activation;
+typedef enum clq_loss_kind { CLQ_LOSS_CATEGORICAL, CLQ_LOSS_SPARSE_CATEGORICAL } clq_loss_kind;
+typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM } clq_optimizer_kind;
+
+/* How operations are made is a matter of variants and of the shapes of their tiles; which are the fastest on a device
+ * can be measured, once, and is kept beside its built kernels, by device, driver and version of Clique. What is kept is
+ * used by all later plans, so that each run computes the bits of the one before it. */
+typedef enum clq_tuning {
+    CLQ_TUNING_OFF,   /* measure nothing; what is kept is used, else rules decide */
+    CLQ_TUNING_QUICK, /* what is not kept yet, for at most 2 s per kind of device; what is left then keeps its rule */
+    CLQ_TUNING_FULL   /* everything, anew */
+} clq_tuning;
+
+/* How exact products of float32 matrices are, where a device has faster units for numbers of fewer bits; sums are
+ * float32 always. HIGHEST: as float32; HIGH: factors may be rounded to TF32 (10 bits behind the point); MEDIUM: to
+ * bfloat16 (7). */
+typedef enum clq_matmul_precision { CLQ_MATMUL_HIGHEST, CLQ_MATMUL_HIGH, CLQ_MATMUL_MEDIUM } clq_matmul_precision;
+
+/* Seconds that steps spent in the exchange of gradients, and how many of them no backward pass hid. */
+typedef struct clq_comm_times {
+    double total_s, exposed_s;
+} clq_comm_times;
 
 #ifdef __cplusplus
 }

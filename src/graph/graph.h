@@ -6,7 +6,6 @@
 
 #include "ops/ops.h"
 #include <clique/model.h>
-#include <clique/train.h> /* clq_optimizer_kind */
 
 /* ---- the model (model.c, variables.c, layers.c, builtin.c)
  * ------------------------------------------------------------------ */

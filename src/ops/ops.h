@@ -12,7 +12,6 @@
 #define CLQ_OPS_H
 
 #include "device/device.h"
-#include <clique/train.h> /* clq_activation, clq_loss_kind */
 
 /* ---- launch lists (list.c) ---- */
 

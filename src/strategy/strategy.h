@@ -10,7 +10,6 @@
 #include "comm/comm.h"
 #include "data/data.h"
 #include "graph/graph.h"
-#include <clique/train.h>
 
 typedef struct clq_strategy_config {
     clq_plan_config plan; /* capacity is made from global_batch and the shares */
