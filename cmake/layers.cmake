@@ -1,9 +1,9 @@
-# clq_layer(NAME USES LAYER...): the object library clq_NAME of src/NAME/*.c. CLQ_CLOSURE_NAME lists the layer and
-# all below it, lowest first: what a test or the library links.
+# clq_layer(NAME USES LAYER...): the object library clq_NAME of src/NAME/*.c and of the folders in it.
+# CLQ_CLOSURE_NAME lists the layer and all below it, lowest first: what a test or the library links.
 set(CLQ_LAYERS "")
 function(clq_layer name)
   cmake_parse_arguments(layer "" "" "USES" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c ${PROJECT_SOURCE_DIR}/src/${name}/*/*.c)
   if(NOT sources)
     set(sources ${PROJECT_SOURCE_DIR}/cmake/empty.c)
   endif()

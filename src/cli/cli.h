@@ -32,7 +32,7 @@ typedef struct clq_options {
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     uint64_t batch, batch_per_replica, epochs, steps, seed, take, bucket_bytes;
     double budget, deadline; /* seconds; 0: not given */
-    bool drop_remainder, no_test, json;
+    bool drop_remainder, no_test, json, graph;
 } clq_options;
 void clq_options_start(clq_options *options);
 
@@ -65,7 +65,8 @@ typedef enum clq_option_key {
     CLQ_KEY_TUNE,
     CLQ_KEY_MATMUL_PRECISION,
     CLQ_KEY_BUDGET,
-    CLQ_KEY_DEADLINE
+    CLQ_KEY_DEADLINE,
+    CLQ_KEY_GRAPH
 } clq_option_key;
 #define CLQ_OPTION_MODEL                                                                                               \
     { "model", CLQ_KEY_MODEL, "NAME|FILE", 0, "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", 0 }

@@ -56,6 +56,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case CLQ_KEY_DROP_REMAINDER: o->drop_remainder = true; return CLQ_OK;
     case CLQ_KEY_NO_TEST: o->no_test = true; return CLQ_OK;
     case CLQ_KEY_JSON: o->json = true; return CLQ_OK;
+    case CLQ_KEY_GRAPH: o->graph = true; return CLQ_OK;
     case CLQ_KEY_TUNE: o->tune = text; return CLQ_OK;
     case CLQ_KEY_MATMUL_PRECISION: o->matmul_precision = text; return CLQ_OK;
     case CLQ_KEY_BUDGET: return clq_argument_seconds(option, text, &o->budget);

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void print_launches(const clq_plan *plan) {
     const clq_list *list = clq_plan_list(plan);
@@ -55,6 +56,34 @@ static json_t *describe_variables(const clq_setup *s, const clq_plan *plan) {
     return rows;
 }
 
+/* ---- the graph ---- */
+
+static void print_node(void *context, const clq_node_info *node) {
+    const char **pass = context;
+    if (*pass == NULL || strcmp(*pass, node->pass) != 0) printf("\nafter %s\n", node->pass);
+    *pass = node->pass;
+    printf("%-9s %-28s ", clq_segment_name(node->segment), node->layer);
+    for (size_t i = 0; i < node->output_count; i++) printf("%s%s", i ? ", " : "", node->outputs[i]);
+    printf("%s%s(", node->output_count ? " = " : "", node->operation);
+    for (size_t i = 0; i < node->input_count; i++) printf("%s%s", i ? ", " : "", node->inputs[i]);
+    printf(")\n");
+}
+
+static json_t *texts(const char *const *from, size_t count) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) array = clq_json_append(array, clq_json_text(from[i]));
+    return array;
+}
+
+static void describe_node(void *context, const clq_node_info *node) {
+    json_t **rows = context;
+    *rows = clq_json_append(*rows,
+                            json_pack("{s:s, s:s, s:o, s:s, s:o, s:o}", "pass", node->pass, "segment",
+                                      clq_segment_name(node->segment), "layer", clq_json_text(node->layer), "operation",
+                                      node->operation, "outputs", texts(node->outputs, node->output_count), "inputs",
+                                      texts(node->inputs, node->input_count)));
+}
+
 static clq_status show(const clq_setup *s, const clq_options *o) {
     const clq_plan *plan = clq_trainer_plan(s->trainer, 0);
     clq_plan_memory m;
@@ -62,14 +91,17 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
     clq_device_info device;
     size_t share;
     CLQ_TRY(clq_trainer_replica(s->trainer, 0, &device, &share));
-    if (o->json)
+    if (o->json) {
+        json_t *nodes = o->graph ? json_array() : NULL;
+        if (o->graph) CLQ_TRY(clq_plan_visit_graph(plan, describe_node, &nodes));
         return clq_print_json(json_pack(
-            "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "model", clq_json_text(clq_model_name(s->model)),
-            "device", clq_json_text(device.name), "batch", (json_int_t)share, "launches", describe_launches(plan),
-            "variables", describe_variables(s, plan), "activation_bytes", (json_int_t)m.activation_bytes,
-            "activation_bytes_unplanned", (json_int_t)m.activation_bytes_unplanned, "param_bytes",
-            (json_int_t)m.parameter_bytes, "gradient_bytes", (json_int_t)m.gradient_bytes, "optimizer_bytes",
-            (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes));
+            "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o*}", "model",
+            clq_json_text(clq_model_name(s->model)), "device", clq_json_text(device.name), "batch", (json_int_t)share,
+            "launches", describe_launches(plan), "variables", describe_variables(s, plan), "activation_bytes",
+            (json_int_t)m.activation_bytes, "activation_bytes_unplanned", (json_int_t)m.activation_bytes_unplanned,
+            "param_bytes", (json_int_t)m.parameter_bytes, "gradient_bytes", (json_int_t)m.gradient_bytes,
+            "optimizer_bytes", (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes, "graph", nodes));
+    }
     printf("%s on %s, %zu samples\n\n", clq_model_name(s->model), device.name, share);
     print_launches(plan);
     printf("\nactivations %.3f MB (%.3f MB without sharing by lifetime), parameters %.3f MB, gradient %.3f MB, "
@@ -77,7 +109,8 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
            (double)m.activation_bytes * 1e-6, (double)m.activation_bytes_unplanned * 1e-6,
            (double)m.parameter_bytes * 1e-6, (double)m.gradient_bytes * 1e-6, (double)m.optimizer_bytes * 1e-6,
            (double)m.io_bytes * 1e-6);
-    return CLQ_OK;
+    const char *pass = NULL;
+    return o->graph ? clq_plan_visit_graph(plan, print_node, &pass) : CLQ_OK;
 }
 
 clq_status clq_command_plan(int argc, char **argv) {
@@ -87,6 +120,7 @@ clq_status clq_command_plan(int argc, char **argv) {
         CLQ_OPTION_BATCH,
         CLQ_OPTION_LOSS,
         {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0, "adam or sgd (default adam)", 0},
+        {"graph", CLQ_KEY_GRAPH, 0, 0, "also the operations of the step, after each pass over them", 0},
         CLQ_OPTION_JSON,
         {0}};
     clq_options options;

@@ -1,6 +1,6 @@
-/* graph: a model as nodes, and a plan: the model for one device, a capacity and a purpose, as one launch list with one
- * memory layout. The builder (model.c, layers.c) fills nodes; plan.c turns them into launches, forward and backward;
- * place.c gives every value its memory. See <clique/model.h> for what users see. */
+/* graph: a model as layers, and a plan: the model for one device, a capacity and a purpose, as one launch list with one
+ * memory layout. The builder (model.c, layers.c) adds layers; step/ makes the graph of a whole step of them; emit.c
+ * turns that into launches; place.c gives every value its memory. See <clique/model.h> for what users see. */
 #ifndef CLQ_GRAPH_H
 #define CLQ_GRAPH_H
 
@@ -10,46 +10,46 @@
 /* ---- the model (model.c, variables.c, layers.c, builtin.c)
  * ------------------------------------------------------------------ */
 
-typedef enum clq_node_kind {
-    CLQ_NODE_INPUT,
-    CLQ_NODE_DENSE,
-    CLQ_NODE_CONV2D,
-    CLQ_NODE_POOL2D,
-    CLQ_NODE_ACTIVATION,
-    CLQ_NODE_RESHAPE /* also flatten: same memory, other shape */
-} clq_node_kind;
+typedef enum clq_layer_kind {
+    CLQ_LAYER_INPUT,
+    CLQ_LAYER_DENSE,
+    CLQ_LAYER_CONV2D,
+    CLQ_LAYER_POOL2D,
+    CLQ_LAYER_ACTIVATION,
+    CLQ_LAYER_RESHAPE /* also flatten: same memory, other shape */
+} clq_layer_kind;
 
 enum { CLQ_LAYER_NAME_MAX = 64 };
 
-typedef struct clq_node {
-    clq_node_kind kind;
+typedef struct clq_layer {
+    clq_layer_kind kind;
     char name[CLQ_LAYER_NAME_MAX];
     bool named;                /* by the model's maker; else the name was made from the type */
     const char *type;          /* Keras's class name, for tables: "Conv2D" */
-    uint32_t input;            /* id of the node it reads; 0 for the input */
+    uint32_t input;            /* id of the layer it reads; 0 for the input */
     clq_shape shape;           /* of its output, without the batch */
     size_t elements;           /* product of shape */
-    clq_activation activation; /* of dense, conv2d and activation nodes; softmax included */
+    clq_activation activation; /* of dense, conv2d and activation layers; softmax included */
     uint32_t kernel, bias;     /* index of the variable + 1; 0: none */
     union {
-        clq_dense_problem dense; /* .activation is LINEAR where the node's is softmax */
+        clq_dense_problem dense; /* .activation is LINEAR where the layer's is softmax */
         clq_conv2d_problem conv2d;
         clq_pool2d_problem pool2d;
     };
-} clq_node;
+} clq_layer;
 
 typedef struct clq_variable {
     char name[CLQ_LAYER_NAME_MAX + 16]; /* "conv2d/kernel" */
     clq_shape shape;
     size_t elements, fan_in, fan_out;
     bool is_bias;
-    uint32_t node; /* id */
+    uint32_t layer; /* id */
 } clq_variable;
 
 struct clq_model {
     char name[CLQ_LAYER_NAME_MAX];
-    clq_node *nodes; /* id - 1 is the index; inputs come before their users */
-    uint32_t node_count, node_capacity;
+    clq_layer *layers; /* id - 1 is the index; inputs come before their users */
+    uint32_t layer_count, layer_capacity;
     clq_variable *variables; /* in the order of the layers */
     uint32_t variable_count, variable_capacity;
     uint32_t input, output; /* ids */
@@ -60,7 +60,7 @@ struct clq_model {
 /* As clq_input, with a name for the layer (NULL: made). */
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
 
-/* ---- the plan (plan.c, fuse.c, emit.c, place.c) ---- */
+/* ---- the plan (plan.c, step/, emit.c, place.c) ---- */
 
 /* What the update launches need; rates come step by step as CLQ_PARAM_RATE. */
 typedef struct clq_update_problem {
@@ -135,6 +135,7 @@ clq_status clq_plan_turn(clq_plan *plan);
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
 
 double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a full batch */
+
 /* How often a device is called for a step that is run in so many parts: once for each launch, or, where they are
  * joined, for each part. */
 size_t clq_plan_calls(const clq_plan *plan, size_t parts);
@@ -226,6 +227,20 @@ typedef struct clq_plan_memory {
 } clq_plan_memory;
 void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out);
 const clq_list *clq_plan_list(const clq_plan *plan);
+
+/* An operation of the plan's step graph, as it was after a pass. */
+enum { CLQ_NODE_INPUTS = 6, CLQ_NODE_OUTPUTS = 3 };
+typedef struct clq_node_info {
+    const char *pass, *operation, *layer; /* "fuse", "conv_pool", "conv2d + max_pooling2d" */
+    clq_segment segment;
+    size_t output_count, input_count;
+    const char *outputs[CLQ_NODE_OUTPUTS], *inputs[CLQ_NODE_INPUTS]; /* "%5: f32(13, 13, 16)"; "%1", "weight …" */
+} clq_node_info;
+/* Sees the nodes of the graph after the first pass in order, then after the second, … What it is given lasts until it
+ * returns. */
+typedef void (*clq_node_visitor)(void *context, const clq_node_info *node);
+/* Choices are those of the rules and of what is kept, not of the plan's own answers. Errors: MEMORY. */
+clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, void *context);
 void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *first, size_t *end);
 
 #endif

@@ -45,14 +45,14 @@ static clq_status place_window(window *w, clq_padding padding) {
     return CLQ_OK;
 }
 
-static clq_status check_image(const clq_node *x) {
+static clq_status check_image(const clq_layer *x) {
     char text[CLQ_SHAPE_TEXT_MAX];
     if (x->shape.rank == 3) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "it takes (height, width, channels) and its input is %s: reshape it first",
                     clq_shape_describe(&x->shape, text));
 }
 
-static clq_status fill_conv2d(const clq_node *x, const clq_conv2d_config *config, clq_node *node) {
+static clq_status fill_conv2d(const clq_layer *x, const clq_conv2d_config *config, clq_layer *layer) {
     if (!config || !config->filters || !config->kernel[0] || !config->kernel[1])
         return clq_fail(CLQ_ARGUMENT, "filters and both sides of kernel must be at least 1");
     CLQ_TRY(check_activation(config->activation));
@@ -72,38 +72,38 @@ static clq_status fill_conv2d(const clq_node *x, const clq_conv2d_config *config
                         h.stride, w.stride, h.dilation, w.dilation);
     CLQ_TRY(place_window(&h, config->padding));
     CLQ_TRY(place_window(&w, config->padding));
-    node->activation = config->activation;
-    node->shape = CLQ_SHAPE(h.out, w.out, config->filters);
-    node->conv2d = (clq_conv2d_problem){.in_h = h.in,
-                                        .in_w = w.in,
-                                        .in_c = x->shape.dims[2],
-                                        .out_h = h.out,
-                                        .out_w = w.out,
-                                        .out_c = config->filters,
-                                        .kernel_h = h.size,
-                                        .kernel_w = w.size,
-                                        .stride_h = h.stride,
-                                        .stride_w = w.stride,
-                                        .dilation_h = h.dilation,
-                                        .dilation_w = w.dilation,
-                                        .pad_top = h.pad,
-                                        .pad_left = w.pad,
-                                        .activation = fused(config->activation)};
+    layer->activation = config->activation;
+    layer->shape = CLQ_SHAPE(h.out, w.out, config->filters);
+    layer->conv2d = (clq_conv2d_problem){.in_h = h.in,
+                                         .in_w = w.in,
+                                         .in_c = x->shape.dims[2],
+                                         .out_h = h.out,
+                                         .out_w = w.out,
+                                         .out_c = config->filters,
+                                         .kernel_h = h.size,
+                                         .kernel_w = w.size,
+                                         .stride_h = h.stride,
+                                         .stride_w = w.stride,
+                                         .dilation_h = h.dilation,
+                                         .dilation_w = w.dilation,
+                                         .pad_top = h.pad,
+                                         .pad_left = w.pad,
+                                         .activation = fused(config->activation)};
     return CLQ_OK;
 }
 
 clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config) {
-    clq_node node = {.kind = CLQ_NODE_CONV2D, .type = "Conv2D"};
-    const clq_node *source = clq_model_begin(model, x, "conv2d", config ? config->name : NULL, &node);
+    clq_layer layer = {.kind = CLQ_LAYER_CONV2D, .type = "Conv2D"};
+    const clq_layer *source = clq_model_begin(model, x, "conv2d", config ? config->name : NULL, &layer);
     if (!source) return (clq_tensor){0};
-    clq_status status = fill_conv2d(source, config, &node);
-    if (status != CLQ_OK) return clq_model_latch(model, status, node.name);
-    const clq_conv2d_problem *p = &node.conv2d;
-    clq_tensor y = clq_model_add_node(model, &node);
+    clq_status status = fill_conv2d(source, config, &layer);
+    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    const clq_conv2d_problem *p = &layer.conv2d;
+    clq_tensor y = clq_model_add_layer(model, &layer);
     return clq_model_add_weights(model, y, CLQ_SHAPE(p->kernel_h, p->kernel_w, p->in_c, p->out_c), !config->no_bias);
 }
 
-static clq_status fill_pool2d(const clq_node *x, const clq_pool_config *config, clq_node *node) {
+static clq_status fill_pool2d(const clq_layer *x, const clq_pool_config *config, clq_layer *layer) {
     CLQ_TRY(check_image(x));
     window h = {.axis = "height", .in = x->shape.dims[0], .size = or_default(config->size[0], 2), .dilation = 1};
     window w = {.axis = "width", .in = x->shape.dims[1], .size = or_default(config->size[1], 2), .dilation = 1};
@@ -115,32 +115,32 @@ static clq_status fill_pool2d(const clq_node *x, const clq_pool_config *config, 
     if (!clq_mul_size(h.size, w.size, &area) || area > INT32_MAX)
         return clq_fail(CLQ_ARGUMENT, "its window of %zu x %zu is too large", h.size, w.size);
     size_t channels = x->shape.dims[2];
-    node->shape = CLQ_SHAPE(h.out, w.out, channels);
-    node->pool2d = (clq_pool2d_problem){.in_h = h.in,
-                                        .in_w = w.in,
-                                        .channels = channels,
-                                        .out_h = h.out,
-                                        .out_w = w.out,
-                                        .size_h = h.size,
-                                        .size_w = w.size,
-                                        .stride_h = h.stride,
-                                        .stride_w = w.stride,
-                                        .pad_top = h.pad,
-                                        .pad_left = w.pad};
+    layer->shape = CLQ_SHAPE(h.out, w.out, channels);
+    layer->pool2d = (clq_pool2d_problem){.in_h = h.in,
+                                         .in_w = w.in,
+                                         .channels = channels,
+                                         .out_h = h.out,
+                                         .out_w = w.out,
+                                         .size_h = h.size,
+                                         .size_w = w.size,
+                                         .stride_h = h.stride,
+                                         .stride_w = w.stride,
+                                         .pad_top = h.pad,
+                                         .pad_left = w.pad};
     return CLQ_OK;
 }
 
 static clq_tensor add_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config, bool average) {
     static const clq_pool_config defaults;
     if (!config) config = &defaults;
-    clq_node node = {.kind = CLQ_NODE_POOL2D, .type = average ? "AveragePooling2D" : "MaxPooling2D"};
+    clq_layer layer = {.kind = CLQ_LAYER_POOL2D, .type = average ? "AveragePooling2D" : "MaxPooling2D"};
     const char *stem = average ? "average_pooling2d" : "max_pooling2d";
-    const clq_node *source = clq_model_begin(model, x, stem, config->name, &node);
+    const clq_layer *source = clq_model_begin(model, x, stem, config->name, &layer);
     if (!source) return (clq_tensor){0};
-    clq_status status = fill_pool2d(source, config, &node);
-    if (status != CLQ_OK) return clq_model_latch(model, status, node.name);
-    node.pool2d.average = average;
-    return clq_model_add_node(model, &node);
+    clq_status status = fill_pool2d(source, config, &layer);
+    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    layer.pool2d.average = average;
+    return clq_model_add_layer(model, &layer);
 }
 
 clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config) {
@@ -153,38 +153,38 @@ clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_con
 
 /* ---- dense, shapes, activations ---- */
 
-static clq_status fill_dense(const clq_node *x, const clq_dense_config *config, clq_node *node) {
+static clq_status fill_dense(const clq_layer *x, const clq_dense_config *config, clq_layer *layer) {
     if (!config || !config->units) return clq_fail(CLQ_ARGUMENT, "units must be at least 1");
     CLQ_TRY(check_activation(config->activation));
     unsigned last = x->shape.rank - 1;
     size_t in = x->shape.dims[last];
-    node->activation = config->activation;
-    node->shape = x->shape;
-    node->shape.dims[last] = config->units;
-    node->dense = (clq_dense_problem){
+    layer->activation = config->activation;
+    layer->shape = x->shape;
+    layer->shape.dims[last] = config->units;
+    layer->dense = (clq_dense_problem){
         .in = in, .out = config->units, .rows_per_example = x->elements / in, .activation = fused(config->activation)};
     return CLQ_OK;
 }
 
 clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config) {
-    clq_node node = {.kind = CLQ_NODE_DENSE, .type = "Dense"};
-    const clq_node *source = clq_model_begin(model, x, "dense", config ? config->name : NULL, &node);
+    clq_layer layer = {.kind = CLQ_LAYER_DENSE, .type = "Dense"};
+    const clq_layer *source = clq_model_begin(model, x, "dense", config ? config->name : NULL, &layer);
     if (!source) return (clq_tensor){0};
-    clq_status status = fill_dense(source, config, &node);
-    if (status != CLQ_OK) return clq_model_latch(model, status, node.name);
-    clq_tensor y = clq_model_add_node(model, &node);
-    return clq_model_add_weights(model, y, CLQ_SHAPE(node.dense.in, node.dense.out), !config->no_bias);
+    clq_status status = fill_dense(source, config, &layer);
+    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    clq_tensor y = clq_model_add_layer(model, &layer);
+    return clq_model_add_weights(model, y, CLQ_SHAPE(layer.dense.in, layer.dense.out), !config->no_bias);
 }
 
 clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name) {
-    clq_node node = {.kind = CLQ_NODE_RESHAPE, .type = "Flatten"};
-    const clq_node *source = clq_model_begin(model, x, "flatten", name, &node);
+    clq_layer layer = {.kind = CLQ_LAYER_RESHAPE, .type = "Flatten"};
+    const clq_layer *source = clq_model_begin(model, x, "flatten", name, &layer);
     if (!source) return (clq_tensor){0};
-    node.shape = CLQ_SHAPE(source->elements);
-    return clq_model_add_node(model, &node);
+    layer.shape = CLQ_SHAPE(source->elements);
+    return clq_model_add_layer(model, &layer);
 }
 
-static clq_status check_reshape(const clq_node *x, const clq_shape *shape) {
+static clq_status check_reshape(const clq_layer *x, const clq_shape *shape) {
     size_t elements;
     CLQ_TRY(clq_shape_elements(shape, &elements));
     if (elements == x->elements) return CLQ_OK;
@@ -194,20 +194,21 @@ static clq_status check_reshape(const clq_node *x, const clq_shape *shape) {
 }
 
 clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name) {
-    clq_node node = {.kind = CLQ_NODE_RESHAPE, .type = "Reshape", .shape = shape};
-    const clq_node *source = clq_model_begin(model, x, "reshape", name, &node);
+    clq_layer layer = {.kind = CLQ_LAYER_RESHAPE, .type = "Reshape", .shape = shape};
+    const clq_layer *source = clq_model_begin(model, x, "reshape", name, &layer);
     if (!source) return (clq_tensor){0};
     clq_status status = check_reshape(source, &shape);
-    return status == CLQ_OK ? clq_model_add_node(model, &node) : clq_model_latch(model, status, node.name);
+    return status == CLQ_OK ? clq_model_add_layer(model, &layer) : clq_model_latch(model, status, layer.name);
 }
 
 clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name) {
     bool softmax = activation == CLQ_SOFTMAX; /* a class of its own in Keras */
-    clq_node node = {.kind = CLQ_NODE_ACTIVATION, .type = softmax ? "Softmax" : "Activation", .activation = activation};
-    const clq_node *source = clq_model_begin(model, x, softmax ? "softmax" : "activation", name, &node);
+    clq_layer layer = {
+        .kind = CLQ_LAYER_ACTIVATION, .type = softmax ? "Softmax" : "Activation", .activation = activation};
+    const clq_layer *source = clq_model_begin(model, x, softmax ? "softmax" : "activation", name, &layer);
     if (!source) return (clq_tensor){0};
     clq_status status = check_activation(activation);
-    if (status != CLQ_OK) return clq_model_latch(model, status, node.name);
-    node.shape = source->shape;
-    return clq_model_add_node(model, &node);
+    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    layer.shape = source->shape;
+    return clq_model_add_layer(model, &layer);
 }

@@ -1,4 +1,4 @@
-/* A model: its nodes, their names, and the first failure of building. */
+/* A model: its layers, their names, and the first failure of building. */
 #include "graph/model.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ clq_status clq_model_create(const char *name, clq_model **out) {
 
 void clq_model_destroy(clq_model *model) {
     if (!model) return;
-    clq_free(model->nodes);
+    clq_free(model->layers);
     clq_free(model->variables);
     clq_free(model);
 }
@@ -59,12 +59,12 @@ clq_status clq_shape_elements(const clq_shape *shape, size_t *out) {
 /* ---- names, as Keras makes them: dense, dense_1, … ---- */
 
 static bool name_taken(const clq_model *model, const char *name) {
-    for (uint32_t i = 0; i < model->node_count; i++)
-        if (strcmp(model->nodes[i].name, name) == 0) return true;
+    for (uint32_t i = 0; i < model->layer_count; i++)
+        if (strcmp(model->layers[i].name, name) == 0) return true;
     return false;
 }
 
-static clq_status take_name(const clq_model *model, const char *name, clq_node *node) {
+static clq_status take_name(const clq_model *model, const char *name, clq_layer *layer) {
     size_t length = strlen(name);
     char clean[CLQ_LAYER_NAME_MAX];
     (void)snprintf(clean, sizeof clean, "%s", name);
@@ -73,29 +73,29 @@ static clq_status take_name(const clq_model *model, const char *name, clq_node *
         return clq_fail(CLQ_ARGUMENT, "its name must have 1 to %d bytes of UTF-8, no '/' and no control characters",
                         CLQ_LAYER_NAME_MAX - 1);
     if (name_taken(model, name)) return clq_fail(CLQ_ARGUMENT, "two layers have this name: give one of them another");
-    memcpy(node->name, name, length + 1);
-    node->named = true;
+    memcpy(layer->name, name, length + 1);
+    layer->named = true;
     return CLQ_OK;
 }
 
 /* Keras counts the layers of a class that it named; one that the caller has used meanwhile is passed over. */
-static void make_name(const clq_model *model, const char *stem, clq_node *node) {
+static void make_name(const clq_model *model, const char *stem, clq_layer *layer) {
     uint32_t number = 0;
-    for (uint32_t i = 0; i < model->node_count; i++)
-        if (!model->nodes[i].named && strcmp(model->nodes[i].type, node->type) == 0) number++;
+    for (uint32_t i = 0; i < model->layer_count; i++)
+        if (!model->layers[i].named && strcmp(model->layers[i].type, layer->type) == 0) number++;
     do {
         if (number == 0)
-            snprintf(node->name, sizeof(node->name), "%s", stem);
+            snprintf(layer->name, sizeof(layer->name), "%s", stem);
         else
-            snprintf(node->name, sizeof(node->name), "%s_%u", stem, number);
+            snprintf(layer->name, sizeof(layer->name), "%s_%u", stem, number);
         number++;
-    } while (name_taken(model, node->name));
+    } while (name_taken(model, layer->name));
 }
 
-/* ---- nodes ---- */
+/* ---- layers ---- */
 
 /* Whether a layer can be added; gives it its name. */
-static bool begin(clq_model *model, const char *stem, const char *name, clq_node *node) {
+static bool begin(clq_model *model, const char *stem, const char *name, clq_layer *layer) {
     if (model->error.status != CLQ_OK) return false;
     if (model->finished) { /* others may be reading it: it is not touched */
         clq_fail(CLQ_STATE, "model %s is finished: no %s can be added", model->name, stem);
@@ -103,77 +103,77 @@ static bool begin(clq_model *model, const char *stem, const char *name, clq_node
     }
     clq_status status = CLQ_OK;
     if (name)
-        status = take_name(model, name, node);
+        status = take_name(model, name, layer);
     else
-        make_name(model, stem, node);
+        make_name(model, stem, layer);
     if (status != CLQ_OK) clq_model_latch(model, status, name);
     return status == CLQ_OK;
 }
 
-const clq_node *clq_model_begin(clq_model *model, clq_tensor x, const char *stem, const char *name, clq_node *node) {
-    if (!begin(model, stem, name, node)) return NULL;
+const clq_layer *clq_model_begin(clq_model *model, clq_tensor x, const char *stem, const char *name, clq_layer *layer) {
+    if (!begin(model, stem, name, layer)) return NULL;
     clq_status status = CLQ_OK;
     if (x.id == 0)
         status = clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");
-    else if (x.model != model || x.id > model->node_count)
+    else if (x.model != model || x.id > model->layer_count)
         status = clq_fail(CLQ_ARGUMENT, "its input is a tensor of another model than %s", model->name);
     if (status != CLQ_OK) {
-        clq_model_latch(model, status, node->name);
+        clq_model_latch(model, status, layer->name);
         return NULL;
     }
-    node->input = x.id;
-    return &model->nodes[x.id - 1];
+    layer->input = x.id;
+    return &model->layers[x.id - 1];
 }
 
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name) {
-    clq_node node = {.kind = CLQ_NODE_INPUT, .type = "InputLayer", .shape = shape};
-    if (!begin(model, "input_layer", name, &node)) return (clq_tensor){0};
+    clq_layer layer = {.kind = CLQ_LAYER_INPUT, .type = "InputLayer", .shape = shape};
+    if (!begin(model, "input_layer", name, &layer)) return (clq_tensor){0};
     if (model->input)
         return clq_model_latch(
             model, clq_fail(CLQ_UNSUPPORTED, "model %s has an input already, and only one is supported", model->name),
-            node.name);
-    clq_tensor x = clq_model_add_node(model, &node);
+            layer.name);
+    clq_tensor x = clq_model_add_layer(model, &layer);
     model->input = x.id;
     return x;
 }
 
 clq_tensor clq_input(clq_model *model, clq_shape shape) { return clq_model_add_input(model, shape, NULL); }
 
-clq_tensor clq_model_add_node(clq_model *model, const clq_node *node) {
+clq_tensor clq_model_add_layer(clq_model *model, const clq_layer *layer) {
     size_t elements;
-    clq_status status = clq_shape_elements(&node->shape, &elements);
-    if (status == CLQ_OK && model->node_count == model->node_capacity) {
-        uint32_t capacity = model->node_capacity ? model->node_capacity * 2 : 16;
-        clq_node *nodes = clq_realloc(model->nodes, model->node_capacity, capacity, sizeof(*nodes));
-        if (nodes) {
-            model->nodes = nodes;
-            model->node_capacity = capacity;
+    clq_status status = clq_shape_elements(&layer->shape, &elements);
+    if (status == CLQ_OK && model->layer_count == model->layer_capacity) {
+        uint32_t capacity = model->layer_capacity ? model->layer_capacity * 2 : 16;
+        clq_layer *layers = clq_realloc(model->layers, model->layer_capacity, capacity, sizeof(*layers));
+        if (layers) {
+            model->layers = layers;
+            model->layer_capacity = capacity;
         } else {
             status = CLQ_MEMORY;
         }
     }
-    if (status != CLQ_OK) return clq_model_latch(model, status, node->name);
-    model->nodes[model->node_count] = *node;
-    model->nodes[model->node_count].elements = elements;
-    return (clq_tensor){.model = model, .id = ++model->node_count};
+    if (status != CLQ_OK) return clq_model_latch(model, status, layer->name);
+    model->layers[model->layer_count] = *layer;
+    model->layers[model->layer_count].elements = elements;
+    return (clq_tensor){.model = model, .id = ++model->layer_count};
 }
 
 /* ---- finishing and reading ---- */
 
 /* Leaves the chain from the input to the output. What is off it would never be trained, yet be asked for in files. */
 static void drop_unused(clq_model *model, uint32_t output) {
-    uint32_t first = model->node_count;
-    for (uint32_t id = output; id;) { /* gathered at the array's end, where no unread node of the chain can be */
-        clq_node node = model->nodes[id - 1];
-        id = node.input;
-        model->nodes[--first] = node;
+    uint32_t first = model->layer_count;
+    for (uint32_t id = output; id;) { /* gathered at the array's end, where no unread layer of the chain can be */
+        clq_layer layer = model->layers[id - 1];
+        id = layer.input;
+        model->layers[--first] = layer;
     }
-    model->node_count -= first;
-    memmove(model->nodes, model->nodes + first, model->node_count * sizeof(*model->nodes));
-    for (uint32_t i = 0; i < model->node_count; i++) model->nodes[i].input = i;
+    model->layer_count -= first;
+    memmove(model->layers, model->layers + first, model->layer_count * sizeof(*model->layers));
+    for (uint32_t i = 0; i < model->layer_count; i++) model->layers[i].input = i;
     clq_model_keep_variables(model);
     model->input = 1;
-    model->output = model->node_count;
+    model->output = model->layer_count;
 }
 
 clq_status clq_model_finish(clq_model *model, clq_tensor output) {
@@ -181,7 +181,7 @@ clq_status clq_model_finish(clq_model *model, clq_tensor output) {
     if (model->finished) return clq_fail(CLQ_STATE, "model %s is finished already", model->name);
     if (output.id == 0)
         return clq_fail(CLQ_ARGUMENT, "model %s has no output: finish it with the last layer's tensor", model->name);
-    if (output.model != model || output.id > model->node_count)
+    if (output.model != model || output.id > model->layer_count)
         return clq_fail(CLQ_ARGUMENT, "model %s: the output is a tensor of another model", model->name);
     drop_unused(model, output.id);
     model->finished = true;
@@ -191,9 +191,9 @@ clq_status clq_model_finish(clq_model *model, clq_tensor output) {
 const char *clq_model_name(const clq_model *model) { return model->name; }
 
 clq_shape clq_model_input_shape(const clq_model *model) {
-    return model->input ? model->nodes[model->input - 1].shape : (clq_shape){0};
+    return model->input ? model->layers[model->input - 1].shape : (clq_shape){0};
 }
 
 clq_shape clq_model_output_shape(const clq_model *model) {
-    return model->output ? model->nodes[model->output - 1].shape : (clq_shape){0};
+    return model->output ? model->layers[model->output - 1].shape : (clq_shape){0};
 }

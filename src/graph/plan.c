@@ -10,9 +10,9 @@ static clq_status lay_out_variables(clq_plan *plan) {
     plan->offsets = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->offsets);
     if (!plan->offsets) return CLQ_MEMORY;
     size_t offset = 0;
-    for (uint32_t id = model->node_count; id >= 1; id--) {
-        const clq_node *node = &model->nodes[id - 1];
-        const uint32_t finished[2] = {node->bias, node->kernel};
+    for (uint32_t id = model->layer_count; id >= 1; id--) {
+        const clq_layer *layer = &model->layers[id - 1];
+        const uint32_t finished[2] = {layer->bias, layer->kernel};
         for (unsigned i = 0; i < 2; i++) {
             if (!finished[i]) continue;
             const clq_variable *variable = &model->variables[finished[i] - 1];
@@ -40,8 +40,8 @@ static clq_status create_buffers(clq_plan *plan) {
     const clq_model *model = plan->model;
     const clq_plan_config *config = &plan->config;
     size_t capacity = config->capacity;
-    size_t sample_bytes = model->nodes[model->input - 1].elements * clq_dtype_bytes(config->sample_dtype);
-    size_t output_elements = model->nodes[model->output - 1].elements;
+    size_t sample_bytes = model->layers[model->input - 1].elements * clq_dtype_bytes(config->sample_dtype);
+    size_t output_elements = model->layers[model->output - 1].elements;
     CLQ_TRY(create_buffer(plan, plan->arena_bytes, "parameters", &plan->parameters));
     CLQ_TRY(create_buffer(plan, capacity * sample_bytes, "samples", &plan->samples));
     if (!config->loss) return create_buffer(plan, capacity * output_elements * sizeof(float), "output", &plan->output);
@@ -83,8 +83,8 @@ static clq_status name_values(clq_plan *plan) {
 
     plan->v_weight = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->v_weight);
     plan->v_weight_gradient = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->v_weight_gradient);
-    plan->nodes = clq_alloc(model->node_count + 1, sizeof *plan->nodes);
-    if (!plan->v_weight || !plan->v_weight_gradient || !plan->nodes) return CLQ_MEMORY;
+    plan->done = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->done);
+    if (!plan->v_weight || !plan->v_weight_gradient || !plan->done) return CLQ_MEMORY;
     for (uint32_t i = 0; i < model->variable_count; i++) {
         const clq_variable *variable = &model->variables[i];
         size_t bytes = variable->elements * sizeof(float);
@@ -109,7 +109,7 @@ static clq_status check(const clq_model *model, clq_device *device, const clq_pl
     if (clq_device_view_align(device) > CLQ_VARIABLE_ALIGN)
         return clq_fail(CLQ_UNSUPPORTED, "%s aligns buffers to %zu bytes; at most %d are supported",
                         clq_device_label(device), clq_device_view_align(device), CLQ_VARIABLE_ALIGN);
-    size_t outputs = model->nodes[model->output - 1].elements;
+    size_t outputs = model->layers[model->output - 1].elements;
     if (config->loss && config->loss->classes != outputs)
         return clq_fail(CLQ_MISMATCH, "the loss is over %zu classes and model %s has %zu outputs",
                         config->loss->classes, model->name, outputs);
@@ -157,7 +157,7 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_free(plan->offsets);
     clq_free(plan->v_weight);
     clq_free(plan->v_weight_gradient);
-    clq_free(plan->nodes);
+    clq_free(plan->done);
     clq_free(plan);
 }
 
@@ -211,25 +211,25 @@ size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
     return clq_list_is_joined(plan->list) ? parts : clq_list_launch_count(plan->list);
 }
 
-/* What the variables of node `id` take of the arena. */
-static size_t node_bytes(const clq_plan *plan, uint32_t id) {
-    const clq_node *node = &plan->model->nodes[id - 1];
-    const uint32_t variables[2] = {node->bias, node->kernel};
+/* What the variables of a layer take of the arena, and after which launch their gradients are whole. */
+static size_t layer_bytes(const clq_plan *plan, const clq_layer *layer, size_t *done) {
+    const uint32_t variables[2] = {layer->bias, layer->kernel};
     size_t bytes = 0;
-    for (unsigned i = 0; i < 2; i++)
-        if (variables[i])
-            bytes +=
-                clq_round_up(plan->model->variables[variables[i] - 1].elements * sizeof(float), CLQ_VARIABLE_ALIGN);
+    for (unsigned i = 0; i < 2; i++) {
+        if (!variables[i]) continue;
+        const clq_variable *variable = &plan->model->variables[variables[i] - 1];
+        bytes += clq_round_up(variable->elements * sizeof(float), CLQ_VARIABLE_ALIGN);
+        *done = CLQ_MAX(*done, plan->done[variables[i] - 1]);
+    }
     return bytes;
 }
 
 clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out, size_t *count) {
-    clq_bucket *buckets = clq_alloc(plan->model->node_count, sizeof *buckets);
+    clq_bucket *buckets = clq_alloc(plan->model->layer_count, sizeof *buckets);
     if (!buckets) return CLQ_MEMORY;
     size_t used = 0, end = 0, done = plan->segment_end[CLQ_SEGMENT_LOSS];
-    for (uint32_t id = plan->model->node_count; id >= 1; id--) {
-        end += node_bytes(plan, id);
-        done = CLQ_MAX(done, plan->nodes[id].done);
+    for (uint32_t id = plan->model->layer_count; id >= 1; id--) {
+        end += layer_bytes(plan, &plan->model->layers[id - 1], &done);
         size_t begin = used ? buckets[used - 1].end : 0;
         bool last = id == 1;
         if (end > begin && (end - begin >= bytes || last)) buckets[used++] = (clq_bucket){begin, end, done};

@@ -1,31 +1,7 @@
-/* A plan's update: of its own arenas, or a part of one that the plans of several
- * replicas on the same memory shard (Xu et al., "Automatic cross-replica sharding of weight update in data-parallel
+/* An update that the plans of several replicas on the same memory shard: each
+ * updates a part of the arenas for all (Xu et al., "Automatic cross-replica sharding of weight update in data-parallel
  * training", 2020). */
 #include "graph/plan.h"
-
-static void add_update(const clq_plan *plan, clq_list *list, const clq_update_arenas *arenas) {
-    const clq_update_problem *update = &plan->update;
-    clq_list_scope(list, "update");
-    if (update->kind == CLQ_OPTIMIZER_ADAM)
-        clq_update_adam(list, arenas, update->beta1, update->beta2, update->epsilon);
-    else
-        clq_update_sgd(list, arenas, (float)update->momentum, update->nesterov);
-}
-
-/* The plan's own arenas as values of a list; a velocity takes the second moment's place. */
-static void name_states(clq_update_arenas *arenas, const clq_value *states, unsigned count) {
-    if (count == 2) arenas->m = states[0];
-    if (count > 0) arenas->v = states[count - 1];
-}
-
-void clq_plan_emit_update(clq_plan *plan) {
-    clq_update_arenas arenas = {
-        .w = plan->v_parameters, .g = plan->v_gradient, .floats = plan->arena_bytes / sizeof(float)};
-    name_states(&arenas, plan->v_optimizer, plan->optimizer_slots);
-    add_update(plan, plan->list, &arenas);
-}
-
-/* ---- sharded ---- */
 
 static size_t part_begin(const clq_plan *plan, unsigned rank, unsigned ranks) {
     size_t blocks = plan->arena_bytes / CLQ_VARIABLE_ALIGN;
@@ -68,12 +44,12 @@ static clq_status make_list(clq_plan *plan, clq_plan *const *plans, unsigned ran
                                 .rank = rank};
     clq_value states[CLQ_OPTIMIZER_SLOTS_MAX];
     for (unsigned i = 0; i < plan->optimizer_slots; i++) states[i] = arena(list, "optimizer state", plan->optimizer[i]);
-    name_states(&arenas, states, plan->optimizer_slots);
     for (unsigned i = 0; i + 1 < ranks; i++) {
         const clq_plan *peer = plans[(rank + 1 + i) % ranks];
         CLQ_TRY(add_peer(plan, list, turn ? peer->parameters : peer->gradient, &arenas.peers[i]));
     }
-    add_update(plan, list, &arenas);
+    clq_list_scope(list, "update");
+    clq_add_update(list, &plan->update, &arenas, states, plan->optimizer_slots);
     return clq_list_bind(list);
 }
 

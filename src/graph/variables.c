@@ -14,10 +14,10 @@ static clq_status reserve(clq_model *model) {
     return CLQ_OK;
 }
 
-/* Adds `layer/what` to the last node; *out is its index + 1. */
+/* Adds `layer/what` to the last layer; *out is its index + 1. */
 static clq_status add(clq_model *model, const char *what, clq_shape shape, uint32_t *out) {
-    clq_variable variable = {.shape = shape, .is_bias = shape.rank == 1, .node = model->node_count};
-    const char *layer = model->nodes[model->node_count - 1].name;
+    clq_variable variable = {.shape = shape, .is_bias = shape.rank == 1, .layer = model->layer_count};
+    const char *layer = model->layers[model->layer_count - 1].name;
     snprintf(variable.name, sizeof(variable.name), "%s/%s", layer, what);
     clq_status status = clq_shape_elements(&shape, &variable.elements);
     if (status != CLQ_OK) return clq_fail_within(status, "its %s", what);
@@ -33,21 +33,21 @@ static clq_status add(clq_model *model, const char *what, clq_shape shape, uint3
 
 clq_tensor clq_model_add_weights(clq_model *model, clq_tensor y, clq_shape kernel, bool bias) {
     if (y.id == 0) return y;
-    clq_node *node = &model->nodes[y.id - 1];
-    clq_status status = add(model, "kernel", kernel, &node->kernel);
-    if (status == CLQ_OK && bias) status = add(model, "bias", CLQ_SHAPE(kernel.dims[kernel.rank - 1]), &node->bias);
-    return status == CLQ_OK ? y : clq_model_latch(model, status, node->name);
+    clq_layer *layer = &model->layers[y.id - 1];
+    clq_status status = add(model, "kernel", kernel, &layer->kernel);
+    if (status == CLQ_OK && bias) status = add(model, "bias", CLQ_SHAPE(kernel.dims[kernel.rank - 1]), &layer->bias);
+    return status == CLQ_OK ? y : clq_model_latch(model, status, layer->name);
 }
 
 void clq_model_keep_variables(clq_model *model) {
     uint32_t kept = 0;
-    for (uint32_t id = 1; id <= model->node_count; id++) {
-        clq_node *node = &model->nodes[id - 1];
-        uint32_t *const own[2] = {&node->kernel, &node->bias};
+    for (uint32_t id = 1; id <= model->layer_count; id++) {
+        clq_layer *layer = &model->layers[id - 1];
+        uint32_t *const own[2] = {&layer->kernel, &layer->bias};
         for (unsigned i = 0; i < 2; i++) {
             if (!*own[i]) continue;
             model->variables[kept] = model->variables[*own[i] - 1];
-            model->variables[kept].node = id;
+            model->variables[kept].layer = id;
             *own[i] = ++kept;
         }
     }

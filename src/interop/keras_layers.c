@@ -141,7 +141,7 @@ static bool resolve_shape(const json_t *target, size_t elements, clq_shape *out)
 static clq_tensor add_reshape(clq_model *model, clq_attributes *a, const char *name, clq_tensor x) {
     clq_shape shape;
     if (x.id == 0) return x;
-    if (!resolve_shape(clq_attribute(a, "target_shape"), model->nodes[x.id - 1].elements, &shape))
+    if (!resolve_shape(clq_attribute(a, "target_shape"), model->layers[x.id - 1].elements, &shape))
         clq_attribute_refuse(a, CLQ_FORMAT, "target_shape", "should be 1 to %d whole numbers, one of them perhaps -1",
                              CLQ_SHAPE_MAX);
     if (a->status != CLQ_OK) return x;

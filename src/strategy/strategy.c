@@ -135,7 +135,7 @@ clq_status clq_strategy_apply(clq_strategy *strategy, float rate) {
 }
 
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out) {
-    size_t bytes = strategy->model->nodes[strategy->model->output - 1].elements * sizeof(float);
+    size_t bytes = strategy->model->layers[strategy->model->output - 1].elements * sizeof(float);
     CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_PREDICT, .to = out, .bytes = bytes}, batch));
     return clq_strategy_wait(strategy);
 }

@@ -62,7 +62,7 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                              .metric_slots = CLQ_METRIC_SLOTS,
                                              .answers = answers},
                                     .global_batch = config->global_batch,
-                                    .sample_elements = model->nodes[model->input - 1].elements,
+                                    .sample_elements = model->layers[model->input - 1].elements,
                                     .label_bytes = sparse ? sizeof(int32_t) : classes * sizeof(float),
                                     .group = config->group,
                                     .bucket_bytes = config->bucket_bytes,
@@ -97,7 +97,7 @@ clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out) {
     const clq_strategy_config config = {
         .plan = {.sample_dtype = trainer->config.sample_dtype, .metric_slots = 1, .answers = trainer->answers},
         .global_batch = trainer->config.global_batch,
-        .sample_elements = trainer->model->nodes[trainer->model->input - 1].elements,
+        .sample_elements = trainer->model->layers[trainer->model->input - 1].elements,
         .group = trainer->config.group};
     if (!trainer->predictor)
         CLQ_TRY(clq_strategy_create(trainer->model, &trainer->devices, &config, &trainer->predictor));
@@ -174,7 +174,7 @@ clq_status clq_trainer_compare_apart(clq_trainer *trainer, clq_dataset *data, ui
 
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset) {
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
-    size_t elements = trainer->model->nodes[trainer->model->input - 1].elements;
+    size_t elements = trainer->model->layers[trainer->model->input - 1].elements;
     if (info->sample_elements != elements)
         return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu values and model %s takes %zu", info->name,
                         info->sample_elements, clq_model_name(trainer->model), elements);

@@ -103,7 +103,7 @@ static const chain_case cases[] = {
     {SUBJECT(long, 8, CLQ_F32, true), 2, 1, 7, 15},        {SUBJECT(input, 10, CLQ_F32, true), 1, 0, 2, 2},
     {SUBJECT(input, 10, CLQ_U8, true), 1, 0, 2, 2},        {SUBJECT(average, 72, CLQ_U8, true), 0, 0, 2, 4},
     {SUBJECT(overlapping, 72, CLQ_F32, true), 2, 2, 3, 6}, {SUBJECT(max, 72, CLQ_F32, true), 0, 0, 1, 2},
-    {SUBJECT(softmax, 8, CLQ_F32, true), 1, 1, 1, 2},      {SUBJECT(end, 8, CLQ_F32, false), 1, 0, 2, 3},
+    {SUBJECT(softmax, 8, CLQ_F32, true), 1, 1, 1, 2},      {SUBJECT(end, 8, CLQ_F32, false), 1, 0, 1, 3},
 };
 
 /* ---- the same bits from fewer launches ---- */

@@ -66,7 +66,7 @@ static void shapes_of_convolutions(void **state) {
         assert_ok(clq_model_variable(model, 1, &bias));
         assert_shape(c->what, kernel.shape, CLQ_SHAPE(c->size[0], c->size[1], c->in[2], 6));
         assert_shape(c->what, bias.shape, CLQ_SHAPE(6));
-        const clq_conv2d_problem *p = &model->nodes[model->output - 1].conv2d;
+        const clq_conv2d_problem *p = &model->layers[model->output - 1].conv2d;
         assert_int_equal(p->pad_top, c->pad[0]);
         assert_int_equal(p->pad_left, c->pad[1]);
         assert_int_equal(p->stride_h, c->strides[0] ? c->strides[0] : 1);
@@ -100,7 +100,7 @@ static void shapes_of_pools(void **state) {
         assert_ok(clq_model_finish(model, x));
         assert_shape(c->what, clq_model_output_shape(model), CLQ_SHAPE(c->out[0], c->out[1], c->in[2]));
         assert_int_equal(clq_model_variable_count(model), 0);
-        const clq_pool2d_problem *p = &model->nodes[model->output - 1].pool2d;
+        const clq_pool2d_problem *p = &model->layers[model->output - 1].pool2d;
         assert_int_equal(p->pad_top, c->pad[0]);
         assert_int_equal(p->pad_left, c->pad[1]);
         assert_int_equal(p->average, i % 2);
@@ -132,15 +132,15 @@ static void shapes_of_the_rest(void **state) {
     clq_model *model = new_model();
     clq_tensor x = clq_input(model, CLQ_SHAPE(2, 3, 4));
     x = clq_activate(model, x, CLQ_RELU, NULL);
-    assert_shape("activation", model->nodes[x.id - 1].shape, CLQ_SHAPE(2, 3, 4));
+    assert_shape("activation", model->layers[x.id - 1].shape, CLQ_SHAPE(2, 3, 4));
     x = clq_reshape(model, x, CLQ_SHAPE(4, 6), NULL);
-    assert_shape("reshape", model->nodes[x.id - 1].shape, CLQ_SHAPE(4, 6));
+    assert_shape("reshape", model->layers[x.id - 1].shape, CLQ_SHAPE(4, 6));
     x = clq_reshape(model, x, CLQ_SHAPE(1, 24, 1, 1, 1, 1), NULL);
-    assert_shape("reshape", model->nodes[x.id - 1].shape, CLQ_SHAPE(1, 24, 1, 1, 1, 1));
+    assert_shape("reshape", model->layers[x.id - 1].shape, CLQ_SHAPE(1, 24, 1, 1, 1, 1));
     x = clq_flatten(model, x, NULL);
-    assert_shape("flatten", model->nodes[x.id - 1].shape, CLQ_SHAPE(24));
+    assert_shape("flatten", model->layers[x.id - 1].shape, CLQ_SHAPE(24));
     x = clq_flatten(model, x, NULL);
-    assert_shape("flatten of a flat one", model->nodes[x.id - 1].shape, CLQ_SHAPE(24));
+    assert_shape("flatten of a flat one", model->layers[x.id - 1].shape, CLQ_SHAPE(24));
     x = clq_activate(model, x, CLQ_SOFTMAX, NULL);
     assert_ok(clq_model_finish(model, x));
     assert_shape("input", clq_model_input_shape(model), CLQ_SHAPE(2, 3, 4));
@@ -210,7 +210,7 @@ static void builtin_models(void **state) {
     assert_null(none);
 }
 
-static const char *name_of(const clq_model *model, clq_tensor x) { return x.id ? model->nodes[x.id - 1].name : "none"; }
+static const char *name_of(const clq_model *model, clq_tensor x) { return x.id ? model->layers[x.id - 1].name : "none"; }
 
 /* Keras counts per class; names that were given count for nothing but are not made twice. */
 static void names_are_made_as_in_keras(void **state) {
@@ -263,10 +263,10 @@ static void layers_off_the_path_are_left_out(void **state) {
         {"dense_5/kernel", 6, 3, 2}, {"dense_5/bias", 2, 2, 2},
     };
     assert_variables(m, want, CLQ_COUNT_OF(want), 44);
-    assert_int_equal(m->node_count, 4);
+    assert_int_equal(m->layer_count, 4);
     assert_shape("output", clq_model_output_shape(m), CLQ_SHAPE(2));
     for (uint32_t i = 0; i < m->variable_count; i++) { /* variables and layers know each other by their new numbers */
-        const clq_node *node = &m->nodes[m->variables[i].node - 1];
+        const clq_layer *node = &m->layers[m->variables[i].layer - 1];
         assert_int_equal(strncmp(m->variables[i].name, node->name, strlen(node->name)), 0);
         assert_int_equal(m->variables[i].is_bias ? node->bias : node->kernel, i + 1);
     }
@@ -492,7 +492,7 @@ static void finished_is_finished(void **state) {
         assert_non_null(strstr(clq_error_detail(), "model test is finished"));
     }
     assert_fails(CLQ_STATE, "finished already", clq_model_finish(m, x));
-    assert_int_equal(m->node_count, 2);
+    assert_int_equal(m->layer_count, 2);
     assert_int_equal(clq_model_variable_count(m), 2);
     assert_shape("output", clq_model_output_shape(m), CLQ_SHAPE(2));
     clq_model_destroy(m);

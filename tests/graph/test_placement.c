@@ -109,12 +109,15 @@ static void check_places(const bench *b) {
         }
         most = CLQ_MAX(most, alive);
     }
-    assert_true(pairs > 0 && shared > 0);
+    assert_true(pairs > 0);
+    /* Inference writes over what it has read: few values are left, and they may all live at once. */
+    bool shares = b->plan->config.update != NULL;
+    assert_true(shared > 0 || !shares);
     clq_plan_memory memory;
     clq_plan_get_memory(b->plan, &memory);
     assert_int_equal(memory.activation_bytes_unplanned, all);
     assert_true(memory.activation_bytes >= most); /* no plan can do with less */
-    assert_true(memory.activation_bytes < all);
+    assert_true(shares ? memory.activation_bytes < all : memory.activation_bytes <= all);
     size_t chunks = 0;
     for (size_t c = 0; c < b->plan->placement.chunk_count; c++)
         chunks += clq_buffer_bytes(b->plan->placement.chunks[c]);

@@ -198,7 +198,7 @@ static void long_chains(void **state) {
     clq_status status = clq_model_read_keras_json(file, &model);
     assert_int_equal(setitimer(ITIMER_VIRTUAL, &none, NULL), 0);
     if (status != CLQ_OK) fail_msg("%s", clq_error_detail());
-    assert_int_equal(model->node_count, LAYERS);
+    assert_int_equal(model->layer_count, LAYERS);
     clq_model_destroy(model);
 }
 

@@ -1,0 +1,77 @@
+/* A plan's step graph after each pass, for `clique plan --graph`. */
+#include "graph/model.h"
+#include "graph/plan.h"
+
+#include <stdio.h>
+
+enum { VALUE_TEXT = CLQ_SHAPE_TEXT_MAX + sizeof(clq_variable) };
+
+typedef struct description {
+    clq_node_visitor visit;
+    void *context;
+} description;
+
+/* "%3", or what it is to the plan: "weight dense/kernel". */
+static size_t name_value(const clq_graph *graph, clq_id id, char *text) {
+    static const char *const homes[] = {
+        [CLQ_HOME_SAMPLES] = "samples",         [CLQ_HOME_LABELS] = "labels",
+        [CLQ_HOME_OUTPUT] = "output",           [CLQ_HOME_METRICS] = "metrics",
+        [CLQ_HOME_NORMS] = "norm of",           [CLQ_HOME_WEIGHT] = "weight",
+        [CLQ_HOME_GRADIENT] = "gradient",       [CLQ_HOME_PARAMETERS] = "all weights",
+        [CLQ_HOME_GRADIENTS] = "all gradients", [CLQ_HOME_OPTIMIZER] = "optimizer state"};
+    const clq_graph_value *value = clq_graph_value_at(graph, id);
+    int used;
+    switch (value->home) {
+    case CLQ_HOME_STEP: used = snprintf(text, VALUE_TEXT, "%%%u", id); break;
+    case CLQ_HOME_WEIGHT:
+    case CLQ_HOME_GRADIENT:
+    case CLQ_HOME_NORMS:
+        used = snprintf(text, VALUE_TEXT, "%s %s", homes[value->home], graph->model->variables[value->index].name);
+        break;
+    case CLQ_HOME_OPTIMIZER: used = snprintf(text, VALUE_TEXT, "%s %u", homes[value->home], value->index); break;
+    default: used = snprintf(text, VALUE_TEXT, "%s", homes[value->home]); break;
+    }
+    return (size_t)used;
+}
+
+static void describe_node(const description *d, const char *pass, const clq_graph *graph, const clq_node *node) {
+    char texts[CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS][VALUE_TEXT], shape[CLQ_SHAPE_TEXT_MAX];
+    clq_node_info info = {.pass = pass, .operation = node->op->name, .layer = node->scope, .segment = node->segment};
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
+        char *text = texts[info.output_count];
+        if (!node->outputs[i]) continue;
+        const clq_graph_value *value = clq_graph_value_at(graph, node->outputs[i]);
+        size_t used = name_value(graph, node->outputs[i], text);
+        (void)snprintf(text + used, VALUE_TEXT - used, ": %s%s", clq_dtype_name(value->dtype),
+                       clq_shape_describe(&value->shape, shape));
+        info.outputs[info.output_count++] = text;
+    }
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
+        char *text = texts[CLQ_NODE_OUTPUTS + info.input_count];
+        if (!node->inputs[i]) continue;
+        (void)name_value(graph, node->inputs[i], text);
+        info.inputs[info.input_count++] = text;
+    }
+    d->visit(d->context, &info);
+}
+
+static void describe_graph(void *context, const char *pass, const clq_graph *graph) {
+    for (uint32_t n = 0; n < graph->node_count; n++) describe_node(context, pass, graph, &graph->nodes[n]);
+}
+
+/* From the start, with a list of its own: a plan does not keep the graph that it was made from. */
+clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, void *context) {
+    description d = {.visit = visit, .context = context};
+    clq_plan_config config = plan->config;
+    clq_graph graph = {0};
+    clq_list *list;
+    config.loss = config.loss ? &plan->loss : NULL; /* the plan's copies: whose the others were may be gone */
+    config.update = config.update ? &plan->update : NULL;
+    CLQ_TRY(clq_list_create(plan->device, config.capacity, &list));
+    const clq_pass_context passes = {
+        .config = &config, .list = list, .arena_bytes = plan->arena_bytes, .optimizer_slots = plan->optimizer_slots};
+    clq_status status = clq_graph_build(&graph, plan->model, &passes, describe_graph, &d);
+    clq_graph_release(&graph);
+    clq_list_destroy(list);
+    return status;
+}

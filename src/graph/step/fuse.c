@@ -1,0 +1,201 @@
+/* Operations that are faster as one: a convolution and the max pooling that alone reads it; a product or a pooling and
+ * the activation behind it; activations one behind the other; derivatives one behind the other, and their sums. A value
+ * that anybody else reads is never taken away. */
+#include "graph/step/step.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct fusion {
+    clq_graph *graph;
+    const clq_plan_config *config;
+    clq_list *list;
+    uint32_t *readers, *makers;
+} fusion;
+
+/* The node that writes a value which nothing but one node reads; NULL where it comes from outside or others read it. */
+static clq_node *sole_maker(const fusion *f, clq_id id) {
+    return f->readers[id] == 1 && f->makers[id] ? &f->graph->nodes[f->makers[id] - 1] : NULL;
+}
+
+/* The other node, which wrote what `node` reads, now writes what `node` wrote. */
+static void absorb(fusion *f, clq_node *node, clq_node *other) {
+    other->outputs[0] = node->outputs[0];
+    f->makers[other->outputs[0]] = (uint32_t)(other - f->graph->nodes) + 1;
+    node->op = NULL;
+}
+
+/* An activation of a reshaped value is a reshaped activation: it moves up to what it can join. */
+static clq_node *move_above_reshapes(fusion *f, clq_node *node) {
+    for (clq_node *above; (above = sole_maker(f, node->inputs[0])) && above->op == &clq_op_reshape; node = above) {
+        clq_graph_value *between = clq_graph_value_at(f->graph, above->outputs[0]);
+        const clq_graph_value *from = clq_graph_value_at(f->graph, above->inputs[0]);
+        const clq_node reshape = *above;
+        above->op = node->op;
+        above->attributes = node->attributes;
+        memcpy(above->scope, node->scope, sizeof above->scope);
+        between->shape = from->shape;
+        node->op = reshape.op;
+        node->attributes = reshape.attributes;
+        memcpy(node->scope, reshape.scope, sizeof node->scope);
+    }
+    return node;
+}
+
+static clq_activation *activation_of(clq_node *node) {
+    if (node->op == &clq_op_dense) return &node->attributes.dense.activation;
+    if (node->op == &clq_op_conv2d) return &node->attributes.conv2d.activation;
+    return node->op == &clq_op_pool2d ? &node->attributes.pool2d.activation : NULL;
+}
+
+static bool is_single_activation(const clq_node *node) {
+    return node->op == &clq_op_chain && node->attributes.slopes.chain.count == 1;
+}
+
+/* What the operation in front stores passes through the activation first. */
+static bool join_maker(fusion *f, clq_node *node, bool pooling) {
+    clq_node *maker = sole_maker(f, node->inputs[0]);
+    clq_activation *activation = maker ? activation_of(maker) : NULL;
+    if (!activation || *activation != CLQ_LINEAR || (maker->op == &clq_op_pool2d) != pooling) return false;
+    *activation = node->attributes.slopes.chain.links[0];
+    absorb(f, node, maker);
+    return true;
+}
+
+static void join_products(fusion *f) {
+    for (uint32_t n = 0; n < f->graph->node_count; n++)
+        if (is_single_activation(&f->graph->nodes[n]))
+            (void)join_maker(f, move_above_reshapes(f, &f->graph->nodes[n]), false);
+}
+
+static void join_chain(fusion *f, clq_node *node) {
+    clq_node *before = sole_maker(f, node->inputs[0]);
+    clq_chain *chain = &node->attributes.slopes.chain;
+    if (!before || before->op != &clq_op_chain || before->attributes.slopes.chain.count == CLQ_CHAIN_LINKS_MOST) return;
+    clq_chain longer = before->attributes.slopes.chain;
+    longer.links[longer.count++] = chain->links[0];
+    *chain = longer;
+    node->inputs[0] = before->inputs[0];
+    before->op = NULL;
+}
+
+static void join_chains(fusion *f) {
+    for (uint32_t n = 0; n < f->graph->node_count; n++) {
+        clq_node *node = &f->graph->nodes[n];
+        if (is_single_activation(node) && !join_maker(f, node, true)) join_chain(f, node);
+    }
+}
+
+/* ---- convolutions with a pooling ---- */
+
+/* Whether the two are to be one, where they can. */
+static bool ask(const fusion *f, const clq_conv_pool_problem *p) {
+    const clq_conv2d_problem *c = &p->conv;
+    const clq_pool2d_problem *q = &p->pool;
+    if (f->config->fusion != CLQ_FUSION_AUTO) return f->config->fusion == CLQ_FUSION_ON;
+    bool pays = clq_conv_pool_pays(f->list, p);
+    clq_question question;
+    clq_question_start(&question, "conv + pool %ux%zux%zux%zu by %zux%zu/%zux%zu to %zux%zux%zu by %zux%zu/%zux%zu%s",
+                       clq_list_capacity(f->list), c->in_h, c->in_w, c->in_c, c->kernel_h, c->kernel_w, c->stride_h,
+                       c->stride_w, c->out_h, c->out_w, c->out_c, q->size_h, q->size_w, q->stride_h, q->stride_w,
+                       f->config->update ? "" : ", forward");
+    if (pays) clq_question_add(&question, true, 0, "one");
+    clq_question_add(&question, false, 0, "apart");
+    clq_question_add(&question, true, 0, "one");
+    return clq_list_ask(f->list, &question)->values[0];
+}
+
+static void join_pools(fusion *f) {
+    for (uint32_t n = 0; n < f->graph->node_count; n++) {
+        clq_node *pool = &f->graph->nodes[n], *conv;
+        if (pool->op != &clq_op_pool2d || pool->attributes.pool2d.average) continue;
+        conv = sole_maker(f, pool->inputs[0]);
+        if (!conv || conv->op != &clq_op_conv2d) continue;
+        const clq_conv_pool_problem p = {.conv = conv->attributes.conv2d, .pool = pool->attributes.pool2d};
+        if (!clq_conv_pool_fits(f->list, &p) || !ask(f, &p)) continue;
+        clq_node both = *conv;
+        both.op = &clq_op_conv_pool;
+        both.attributes.conv_pool = p;
+        both.outputs[0] = pool->outputs[0];
+        (void)snprintf(both.scope, sizeof both.scope, "%.*s + %.*s", CLQ_LAYER_NAME_MAX, conv->scope,
+                       CLQ_LAYER_NAME_MAX, pool->scope);
+        *pool = both;
+        conv->op = NULL;
+    }
+}
+
+static clq_status open_fusion(fusion *f) {
+    CLQ_TRY(clq_graph_count_readers(f->graph, &f->readers));
+    return clq_graph_find_makers(f->graph, &f->makers);
+}
+
+static void close_fusion(fusion *f) {
+    clq_free(f->readers);
+    clq_free(f->makers);
+    clq_graph_sweep(f->graph);
+}
+
+clq_status clq_graph_fuse(clq_graph *graph, const clq_pass_context *context) {
+    fusion f = {.graph = graph, .config = context->config, .list = context->list};
+    clq_status status = open_fusion(&f);
+    if (status == CLQ_OK) {
+        join_products(&f);
+        join_pools(&f);
+        join_chains(&f);
+    }
+    close_fusion(&f);
+    return status;
+}
+
+/* ---- derivatives ---- */
+
+/* Whether the derivative goes on behind `x`, by activations that are known by their input x: those. */
+static bool find_chain(const fusion *f, const clq_node *slopes, clq_id x, clq_chain *chain) {
+    const struct clq_slopes_problem *p = &slopes->attributes.slopes;
+    if (p->activation == CLQ_LINEAR && p->chain.count > 0 && slopes->inputs[0] == x) {
+        *chain = p->chain;
+        return true;
+    }
+    uint32_t maker = f->makers[slopes->inputs[0]];
+    const clq_node *made = maker ? &f->graph->nodes[maker - 1] : NULL;
+    if (p->chain.count > 0 || !made || made->op != &clq_op_chain || made->inputs[0] != x) return false;
+    *chain = made->attributes.slopes.chain;
+    return true;
+}
+
+/* The derivatives behind, whose result this node alone reads, are made here, too. */
+static void join_derivatives(fusion *f, clq_node *node) {
+    struct clq_slopes_problem *p = &node->attributes.slopes;
+    clq_node *before = sole_maker(f, node->inputs[1]);
+    if (!before || before->op != &clq_op_slopes || before->outputs[1] || p->chain.count > 0 ||
+        p->activation == CLQ_LINEAR || p->activation == CLQ_SOFTMAX ||
+        !find_chain(f, before, node->inputs[0], &p->chain))
+        return;
+    node->inputs[1] = before->inputs[1];
+    before->op = NULL;
+}
+
+/* The sums of a derivative are made with it. */
+static void join_sums(fusion *f, clq_node *node) {
+    const struct clq_slopes_problem *p = &node->attributes.slopes;
+    uint32_t maker = f->makers[node->inputs[1]];
+    clq_node *before = maker ? &f->graph->nodes[maker - 1] : NULL;
+    if (!before || before->op != &clq_op_slopes || before->outputs[1] || p->activation != CLQ_LINEAR ||
+        p->chain.count > 0)
+        return;
+    before->outputs[1] = node->outputs[1];
+    node->op = NULL;
+}
+
+clq_status clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context) {
+    (void)context;
+    fusion f = {.graph = graph};
+    clq_status status = open_fusion(&f);
+    for (uint32_t n = 0; n < graph->node_count && status == CLQ_OK; n++) {
+        clq_node *node = &graph->nodes[n];
+        if (node->op == &clq_op_slopes) join_derivatives(&f, node);
+        if (node->op == &clq_op_slopes) join_sums(&f, node);
+    }
+    close_fusion(&f);
+    return status;
+}

@@ -1,0 +1,73 @@
+/* A step graph's values and nodes, and what passes ask of them. */
+#include "graph/step/step.h"
+
+void clq_graph_release(clq_graph *graph) {
+    clq_free(graph->values);
+    clq_free(graph->nodes);
+    *graph = (clq_graph){0};
+}
+
+static void latch(clq_graph *graph, clq_status status) {
+    if (graph->error.status == CLQ_OK) clq_error_take(status, &graph->error);
+}
+
+clq_status clq_graph_status(const clq_graph *graph) {
+    return graph->error.status == CLQ_OK ? CLQ_OK : clq_error_raise(&graph->error);
+}
+
+/* Room for one more element. */
+static bool grow(clq_graph *graph, void **array, uint32_t count, uint32_t *capacity, size_t size) {
+    if (graph->error.status != CLQ_OK) return false;
+    if (count < *capacity) return true;
+    uint32_t larger = *capacity ? *capacity * 2 : 32;
+    void *grown = clq_realloc(*array, *capacity, larger, size);
+    if (!grown) {
+        latch(graph, CLQ_MEMORY);
+        return false;
+    }
+    *array = grown;
+    *capacity = larger;
+    return true;
+}
+
+clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value) {
+    void *values = graph->values;
+    if (!grow(graph, &values, graph->value_count, &graph->value_capacity, sizeof *graph->values)) return 0;
+    graph->values = values;
+    graph->values[graph->value_count] = *value;
+    return ++graph->value_count;
+}
+
+void clq_graph_add_node(clq_graph *graph, const clq_node *node) {
+    void *nodes = graph->nodes;
+    if (!grow(graph, &nodes, graph->node_count, &graph->node_capacity, sizeof *graph->nodes)) return;
+    graph->nodes = nodes;
+    graph->nodes[graph->node_count++] = *node;
+}
+
+clq_status clq_graph_count_readers(const clq_graph *graph, uint32_t **readers) {
+    uint32_t *counts = clq_alloc((size_t)graph->value_count + 1, sizeof *counts);
+    if (!counts) return CLQ_MEMORY;
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) counts[graph->nodes[n].inputs[i]]++;
+    counts[graph->output]++;
+    *readers = counts;
+    return CLQ_OK;
+}
+
+clq_status clq_graph_find_makers(const clq_graph *graph, uint32_t **makers) {
+    uint32_t *found = clq_alloc((size_t)graph->value_count + 1, sizeof *found);
+    if (!found) return CLQ_MEMORY;
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) found[graph->nodes[n].outputs[i]] = n + 1;
+    found[0] = 0;
+    *makers = found;
+    return CLQ_OK;
+}
+
+void clq_graph_sweep(clq_graph *graph) {
+    uint32_t kept = 0;
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        if (graph->nodes[n].op) graph->nodes[kept++] = graph->nodes[n];
+    graph->node_count = kept;
+}

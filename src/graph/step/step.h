@@ -1,0 +1,143 @@
+/* The step graph: what a plan computes, as operations on values, before it becomes launches. Private to graph.
+ *
+ * expand.c makes the graph of a model; passes change it (fuse.c, differentiate.c, update.c); emit.c adds its launches
+ * to a launch list. Nodes stand in the order in which they run. Every value is written by one node, before any node
+ * that reads it, or comes from outside. Shapes leave the batch out. */
+#ifndef CLQ_GRAPH_STEP_H
+#define CLQ_GRAPH_STEP_H
+
+#include "graph/graph.h"
+
+/* A value of a graph. 0: none. */
+typedef uint32_t clq_id;
+
+/* The memory that a value lies in. `index` of the value tells which, where there are several. */
+typedef enum clq_home {
+    CLQ_HOME_STEP, /* the step's own, which values share by lifetime */
+    CLQ_HOME_SAMPLES,
+    CLQ_HOME_LABELS,
+    CLQ_HOME_OUTPUT,
+    CLQ_HOME_METRICS,
+    CLQ_HOME_NORMS,
+    CLQ_HOME_WEIGHT,     /* variable `index`, in the arena of parameters */
+    CLQ_HOME_GRADIENT,   /* of variable `index`, in the arena of gradients */
+    CLQ_HOME_PARAMETERS, /* whole arenas, which updates work on */
+    CLQ_HOME_GRADIENTS,
+    CLQ_HOME_OPTIMIZER /* slot `index` */
+} clq_home;
+
+typedef struct clq_graph_value {
+    const char *name; /* the model's or a literal */
+    clq_dtype dtype;
+    bool per_sample; /* the batch is in front of the shape; else there is one for all samples, as of weights */
+    clq_shape shape;
+    size_t elements; /* product of shape */
+    clq_home home;
+    uint32_t index;
+} clq_graph_value;
+
+/* What an operation needs to know besides its values. */
+typedef union clq_attributes {
+    clq_dense_problem dense; /* .activation is the operation's */
+    clq_conv2d_problem conv2d;
+    clq_pool2d_problem pool2d;
+    clq_conv_pool_problem conv_pool;
+    struct clq_slopes_problem {
+        clq_activation activation; /* applied first */
+        clq_chain chain;           /* then these */
+    } slopes;
+    clq_loss_problem loss;
+    clq_update_problem update;
+} clq_attributes;
+
+typedef struct clq_operation clq_operation;
+
+enum { CLQ_NODE_SCOPE = 2 * CLQ_LAYER_NAME_MAX + 4 };
+typedef struct clq_node {
+    const clq_operation *op;
+    char scope[CLQ_NODE_SCOPE]; /* the layer's name, for tables, traces and messages: "conv2d + max_pooling2d" */
+    clq_segment segment;
+    clq_id inputs[CLQ_NODE_INPUTS], outputs[CLQ_NODE_OUTPUTS]; /* 0: none */
+    clq_attributes attributes;
+} clq_node;
+
+typedef struct clq_graph {
+    const clq_model *model;
+    clq_graph_value *values; /* id - 1 is the index */
+    uint32_t value_count, value_capacity;
+    clq_node *nodes;
+    uint32_t node_count, node_capacity;
+    clq_id output;   /* what the model gives; 0 with a loss */
+    clq_error error; /* the first failure of adding */
+} clq_graph;
+
+/* Adding to a graph latches the first failure; what is added behind it is ignored. */
+void clq_graph_release(clq_graph *graph); /* takes {0} */
+clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value);
+/* Behind all others. */
+void clq_graph_add_node(clq_graph *graph, const clq_node *node);
+clq_status clq_graph_status(const clq_graph *graph);
+static inline clq_graph_value *clq_graph_value_at(const clq_graph *graph, clq_id id) { return &graph->values[id - 1]; }
+
+/* How many nodes read each value (the graph's output counts once): readers[id]. Caller frees. */
+clq_status clq_graph_count_readers(const clq_graph *graph, uint32_t **readers);
+/* The node that writes each value: makers[id] - 1 is its index; 0: none does. Caller frees. */
+clq_status clq_graph_find_makers(const clq_graph *graph, uint32_t **makers);
+/* Drops nodes without an operation, which passes leave behind. */
+void clq_graph_sweep(clq_graph *graph);
+
+/* ---- operations (operations.c, one row each) ---- */
+
+enum {
+    CLQ_OP_ALIAS = 1, /* output 0 is input 0's memory; nothing is launched */
+};
+struct clq_operation {
+    const char *name;
+    unsigned traits; /* CLQ_OP_… */
+    /* Output 0 may lie where this input was, if nothing reads the input afterwards: its index + 1; 0: none. */
+    unsigned overwrites;
+    unsigned makes; /* bits of outputs whose memory `emit` makes, or finds */
+    /* Adds nodes that compute the gradients of the inputs that want one: dy[i] is that of output i or 0; dx[i] is set
+     * for input i where wants[i]. NULL: no gradient goes through. */
+    void (*differentiate)(clq_graph *graph, uint32_t node, const clq_id *dy, const bool *wants, clq_id *dx);
+    /* Adds launches. in[i], out[i]: the memory of the node's values. NULL: none. */
+    void (*emit)(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in, clq_value *out);
+};
+extern const clq_operation clq_op_scale_bytes, clq_op_copy, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
+    clq_op_conv_pool, clq_op_chain, clq_op_softmax, clq_op_cross_entropy, clq_op_dense_gradient, clq_op_conv2d_gradient,
+    clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_slopes, clq_op_square_sum, clq_op_update;
+
+/* ---- passes ---- */
+
+/* What passes go by. */
+typedef struct clq_pass_context {
+    const clq_plan_config *config;
+    clq_list *list;     /* asked for tuned choices */
+    size_t arena_bytes; /* of parameters, of gradients and of each optimizer slot */
+    unsigned optimizer_slots;
+} clq_pass_context;
+
+/* Of the graph that clq_graph_expand made: fuse.c */
+clq_status clq_graph_fuse(clq_graph *graph, const clq_pass_context *context);
+/* Has the model's output written where the plan's output is: expand.c */
+clq_status clq_graph_place_output(clq_graph *graph, const clq_pass_context *context);
+/* Adds the gradients of all variables, from the loss back to the samples: differentiate.c */
+clq_status clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
+/* Of derivatives, and of a derivative and its sums: fuse.c */
+clq_status clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
+/* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
+clq_status clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);
+
+/* The layers as operations, and the loss if there is one: expand.c */
+clq_status clq_graph_expand(clq_graph *graph, const clq_model *model, const clq_plan_config *config);
+/* The whole: expanded, and through all passes that the plan's purpose needs (passes.c). `after` (may be NULL) sees the
+ * graph after each. Release the graph in any case. */
+typedef void (*clq_pass_observer)(void *context, const char *pass, const clq_graph *graph);
+clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_pass_context *context,
+                           clq_pass_observer after, void *observer);
+
+/* An update of arenas, as a launch. */
+void clq_add_update(clq_list *list, const clq_update_problem *update, clq_update_arenas *arenas,
+                    const clq_value *states, unsigned slots);
+
+#endif

@@ -1,0 +1,48 @@
+/* The end of a step: the norms of the gradient, and the update of all parameters at once, over flat arenas. */
+#include "graph/step/step.h"
+
+static void add_norms(clq_graph *graph) {
+    const uint32_t values = graph->value_count;
+    for (clq_id id = 1; id <= values; id++) {
+        const clq_graph_value gradient = *clq_graph_value_at(graph, id);
+        if (gradient.home != CLQ_HOME_GRADIENT) continue;
+        clq_node node = {.op = &clq_op_square_sum, .scope = "norms", .segment = CLQ_SEGMENT_NORM, .inputs = {id}};
+        node.outputs[0] = clq_graph_add_value(graph, &(clq_graph_value){.name = "norms",
+                                                                        .dtype = CLQ_F32,
+                                                                        .shape = CLQ_SHAPE(1),
+                                                                        .elements = 1,
+                                                                        .home = CLQ_HOME_NORMS,
+                                                                        .index = gradient.index});
+        clq_graph_add_node(graph, &node);
+    }
+}
+
+static clq_id add_arena(clq_graph *graph, const char *name, size_t bytes, clq_home home, uint32_t index) {
+    clq_graph_value arena = {.name = name, .dtype = CLQ_F32, .home = home, .index = index};
+    arena.elements = bytes / sizeof(float);
+    arena.shape = CLQ_SHAPE(arena.elements);
+    return clq_graph_add_value(graph, &arena);
+}
+
+clq_status clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
+    const size_t bytes = context->arena_bytes;
+    if (context->config->gradient_norms) add_norms(graph);
+    clq_node node = {.op = &clq_op_update, .scope = "update", .segment = CLQ_SEGMENT_UPDATE};
+    node.attributes.update = *context->config->update;
+    node.inputs[0] = add_arena(graph, "parameters", bytes, CLQ_HOME_PARAMETERS, 0);
+    node.inputs[1] = add_arena(graph, "gradient", bytes, CLQ_HOME_GRADIENTS, 0);
+    for (unsigned i = 0; i < context->optimizer_slots; i++)
+        node.inputs[2 + i] = add_arena(graph, "optimizer state", bytes, CLQ_HOME_OPTIMIZER, i);
+    clq_graph_add_node(graph, &node);
+    return clq_graph_status(graph);
+}
+
+void clq_add_update(clq_list *list, const clq_update_problem *update, clq_update_arenas *arenas,
+                    const clq_value *states, unsigned slots) {
+    if (slots == 2) arenas->m = states[0]; /* a velocity takes the second moment's place */
+    if (slots > 0) arenas->v = states[slots - 1];
+    if (update->kind == CLQ_OPTIMIZER_ADAM)
+        clq_update_adam(list, arenas, update->beta1, update->beta2, update->epsilon);
+    else
+        clq_update_sgd(list, arenas, (float)update->momentum, update->nesterov);
+}

@@ -1,0 +1,26 @@
+/* Runs a step graph in plain C, in double, node by node, by the references of its operations: what every pass must
+ * leave as it was, and what the emitted launches must give. */
+#ifndef REF_GRAPH_INTERPRET_H
+#define REF_GRAPH_INTERPRET_H
+
+#include "graph/step/step.h"
+
+/* What a graph reads, in double: samples as stored (bytes are 0 to 255), labels, weights by variable. */
+typedef struct ref_inputs {
+    size_t count; /* samples */
+    double scale; /* of each sample's loss */
+    const double *samples, *labels;
+    const double *const *weights;
+} ref_inputs;
+
+/* What it gives, the caller's memory; NULL: not wanted. Gradients by variable. */
+typedef struct ref_outputs {
+    double *output, *metrics;
+    double *const *gradients;
+    double *norms; /* by variable: sums of squares */
+} ref_outputs;
+
+/* The update is left out. Ends the test where it meets an operation that it does not know. */
+void ref_interpret(const clq_graph *graph, const ref_inputs *inputs, const ref_outputs *outputs);
+
+#endif
