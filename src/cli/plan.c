@@ -93,7 +93,11 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
     CLQ_TRY(clq_trainer_replica(s->trainer, 0, &device, &share));
     if (o->json) {
         json_t *nodes = o->graph ? json_array() : NULL;
-        if (o->graph) CLQ_TRY(clq_plan_visit_graph(plan, describe_node, &nodes));
+        clq_status status = o->graph ? clq_plan_visit_graph(plan, describe_node, &nodes) : CLQ_OK;
+        if (status != CLQ_OK) {
+            json_decref(nodes);
+            return status;
+        }
         return clq_print_json(json_pack(
             "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o*}", "model",
             clq_json_text(clq_model_name(s->model)), "device", clq_json_text(device.name), "batch", (json_int_t)share,

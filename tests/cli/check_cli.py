@@ -172,6 +172,27 @@ class CommandLine(support.InFolder):
         self.train("--model", "mlp", "--data", "synthetic", "--take", 640, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", other, "--seed", 5)
         self.assertNotEqual(runs[0][0]["loss"], json.loads(other.read_text().splitlines()[0])["loss"])
 
+    def test_plan_graph(self):
+        """What a step computes, after each pass over its graph."""
+        command = ("plan", "--model", "cnn", "--batch", 16, "--devices", "pocl:0")
+        nodes = json.loads(run(*command, "--graph", "--json").stdout)["graph"]
+        passes = list(dict.fromkeys(node["pass"] for node in nodes))
+        self.assertEqual(passes, ["expand", "fuse", "place output", "differentiate", "fuse gradients", "update"])
+        of = {name: [node for node in nodes if node["pass"] == name] for name in passes}
+        count = lambda name, operation: sum(node["operation"] == operation for node in of[name])
+        self.assertEqual(count("expand", "conv2d"), 2)
+        self.assertEqual(count("fuse", "conv2d") + count("fuse", "conv_pool"), 2)
+        self.assertEqual({node["segment"] for node in of["expand"]}, {"forward", "loss"})
+        self.assertEqual(of["update"][-1]["operation"], "update")
+        gradients = [text.split(":")[0] for node in of["update"] for text in node["outputs"] if text.startswith("gradient ")]
+        self.assertEqual(len(gradients), len(set(gradients)))
+        self.assertIn("gradient dense/kernel", gradients)
+        text = run(*command, "--graph").stdout.split("\nafter ")[1:]
+        self.assertEqual([part.splitlines()[0] for part in text], passes)
+        self.assertEqual([len(part.split("\n\n")[0].strip().splitlines()) - 1 for part in text],
+                         [len(of[name]) for name in passes])
+        self.assertNotIn("graph", json.loads(run(*command, "--json").stdout))
+
     def test_plan(self):
         plan = json.loads(run("plan", "--model", "cnn", "--batch", 16, "--devices", "pocl:0", "--json").stdout)
         self.assertLess(plan["activation_bytes"], plan["activation_bytes_unplanned"])
