@@ -40,9 +40,9 @@ static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tu
     const clq_tune_config tune = clq_tune_config_of(tuning, 0);
     if (tuning != CLQ_TUNING_OFF) CLQ_TRY(clq_plan_tune(model, s->device, &config, &tune, NULL));
     CLQ_TRY(clq_plan_create(model, s->device, &config, &s->plan));
-    clq_plan_set_count(s->plan, (uint32_t)s->batch, 1.0f / (float)s->batch);
-    clq_plan_set_slot(s->plan, 0);
-    clq_plan_set_rate(s->plan, rate);
+    clq_plan_set_params(
+        s->plan,
+        &(clq_step_params){.count = (uint32_t)s->batch, .scale = 1.0f / (float)s->batch, .rate = rate, .step = 1});
     s->launches = clq_list_launch_count(clq_plan_list(s->plan));
     return CLQ_OK;
 }

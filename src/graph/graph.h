@@ -112,9 +112,8 @@ clq_status clq_plan_keep_programs(clq_plan *plan);
 clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *labels);
 /* Segments first to last. */
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last);
-void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale); /* scale = 1 / global count */
-void clq_plan_set_slot(clq_plan *plan, uint32_t slot);
-void clq_plan_set_rate(clq_plan *plan, float rate);
+/* Of the runs that follow; all zero until then. */
+void clq_plan_set_params(clq_plan *plan, const clq_step_params *params);
 
 /* ---- updates that replicas shard (update.c) ----
  * Plans of one model on CPU devices, whose memory is the host's, can do NORM and UPDATE together: each updates its part
@@ -127,7 +126,7 @@ bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
 /* Prepares plan `rank` of plans[ranks], all of which can. End the sharding of all before any is destroyed. */
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank);
 void clq_plan_end_sharding(clq_plan *plan); /* takes NULL; also where it was not begun */
-/* The plan's part, by the rate that is set: once all gradients are whole. */
+/* The plan's part, by the parameters that are set: once all gradients are whole. */
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue);
 /* Parameters and gradient change places: once all have done their parts, before the plan runs again. */
 clq_status clq_plan_turn(clq_plan *plan);

@@ -241,15 +241,9 @@ clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out
     return CLQ_OK;
 }
 
-void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale) {
-    clq_list_set_int(plan->list, CLQ_PARAM_COUNT, (int)count);
-    clq_list_set_float(plan->list, CLQ_PARAM_SCALE, scale);
-}
-void clq_plan_set_slot(clq_plan *plan, uint32_t slot) { clq_list_set_int(plan->list, CLQ_PARAM_SLOT, (int)slot); }
-void clq_plan_set_rate(clq_plan *plan, float rate) {
-    clq_list_set_float(plan->list, CLQ_PARAM_RATE, rate);
-    for (unsigned i = 0; i < 2 && plan->sharded.lists[i]; i++)
-        clq_list_set_float(plan->sharded.lists[i], CLQ_PARAM_RATE, rate);
+void clq_plan_set_params(clq_plan *plan, const clq_step_params *params) {
+    clq_list_set_params(plan->list, params);
+    for (unsigned i = 0; i < 2 && plan->sharded.lists[i]; i++) clq_list_set_params(plan->sharded.lists[i], params);
 }
 
 size_t clq_plan_arena_bytes(const clq_plan *plan) { return plan->arena_bytes; }

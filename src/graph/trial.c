@@ -62,8 +62,8 @@ void clq_trials_release(clq_trials *trials) {
 }
 
 clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan) {
-    clq_plan_set_count(plan, plan->config.capacity, 1 / (float)plan->config.capacity);
-    clq_plan_set_slot(plan, 0);
+    const uint32_t count = plan->config.capacity;
+    clq_plan_set_params(plan, &(clq_step_params){.count = count, .scale = 1 / (float)count, .step = 1});
     CLQ_TRY(clq_queue_write(trials->queue, plan->parameters, 0, trials->parameters, plan->arena_bytes, true));
     CLQ_TRY(clq_queue_write(trials->queue, plan->samples, 0, trials->samples, clq_buffer_bytes(plan->samples), true));
     if (!plan->labels) return CLQ_OK;

@@ -106,7 +106,7 @@ static clq_status bind_kernel(clq_list *list, clq_launch *launch, const clq_prog
             CLQ_TRY(clq_kernel_set_buffer(launch->kernel, index, buffer));
             break;
         case CLQ_ARGUMENT_PARAM:
-            argument->word = list->params[argument->param];
+            argument->word = clq_param_word(&list->params, argument->param);
             CLQ_TRY(clq_kernel_set_bytes(launch->kernel, index, &argument->word, sizeof argument->word));
             break;
         case CLQ_ARGUMENT_INT:
@@ -256,15 +256,14 @@ clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b) {
 
 /* ---- running ---- */
 
-void clq_list_set_int(clq_list *list, clq_param param, int value) { list->params[param].as_int = value; }
-void clq_list_set_float(clq_list *list, clq_param param, float value) { list->params[param].as_float = value; }
+void clq_list_set_params(clq_list *list, const clq_step_params *params) { list->params = *params; }
 
 /* Hands a kernel the parameters that changed since it last ran. */
 static clq_status set_params(clq_list *list, clq_launch *launch) {
     for (size_t i = 0; i < launch->argument_count; i++) {
         clq_argument *argument = &list->arguments[launch->first_argument + i];
         if (argument->kind != CLQ_ARGUMENT_PARAM) continue;
-        clq_word now = list->params[argument->param];
+        clq_word now = clq_param_word(&list->params, argument->param);
         if (argument->word.bits == now.bits) continue;
         CLQ_TRY(clq_kernel_set_bytes(launch->kernel, (uint32_t)i, &now, sizeof now));
         argument->word = now;
@@ -289,16 +288,16 @@ static clq_status run_launch(clq_list *list, clq_launch *launch, clq_queue *queu
 }
 
 clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end) {
-    int32_t count = list->params[CLQ_PARAM_COUNT].as_int;
+    uint32_t count = list->params.count;
     if (!list->bound) return clq_fail(CLQ_STATE, "a launch list is run before it is bound");
-    if (count < 0 || (uint32_t)count > list->capacity)
-        return clq_fail(CLQ_ARGUMENT, "a launch list for 0 to %u examples is run with %d", list->capacity, count);
+    if (count > list->capacity)
+        return clq_fail(CLQ_ARGUMENT, "a launch list for 0 to %u examples is run with %u", list->capacity, count);
     if (first > end || end > list->launch_count)
         return clq_fail(CLQ_ARGUMENT, "launches %zu to %zu of a list of %zu", first, end, list->launch_count);
     if (list->sequence) return clq_sequence_run(list->sequence, queue, first, end);
     for (size_t i = first; i < end; i++) {
         clq_launch *launch = &list->launches[i];
-        clq_status status = run_launch(list, launch, queue, (uint32_t)count);
+        clq_status status = run_launch(list, launch, queue, count);
         if (status != CLQ_OK) return clq_fail_within(status, "%s, %s", launch->scope, launch->label);
     }
     return CLQ_OK;
@@ -330,9 +329,9 @@ static clq_status launch_first(clq_list *list, clq_queue *queue) {
 
 clq_status clq_list_launch_first(clq_list *list, clq_queue *queue) {
     if (!list->bound) return clq_fail(CLQ_STATE, "a launch list is run before it is bound");
-    clq_word count = list->params[CLQ_PARAM_COUNT];
-    list->params[CLQ_PARAM_COUNT].as_int = (int)list->capacity;
+    uint32_t count = list->params.count;
+    list->params.count = list->capacity;
     clq_status status = launch_first(list, queue);
-    list->params[CLQ_PARAM_COUNT] = count;
+    list->params.count = count;
     return status;
 }

@@ -9,9 +9,6 @@ enum {
     COUNTER = 16        /* numbers of a counter of progress, as in cl/sequence.cl */
 };
 
-static const char *const param_types[CLQ_PARAM_COUNT_OF] = {
-    [CLQ_PARAM_COUNT] = "int", [CLQ_PARAM_SCALE] = "float", [CLQ_PARAM_SLOT] = "int", [CLQ_PARAM_RATE] = "float"};
-
 /* What it is made of. */
 typedef struct making {
     clq_list *list;
@@ -176,7 +173,7 @@ static clq_status add_kernel(making *m) {
     clq_text_add(&m->text, "#define RUNS %d\n%s\n", RUNS_PER_GROUP, clq_source_text("sequence"));
     clq_text_add(&m->text, "kernel CLQ_GROUP_OF_ONE void sequence(\n"
                            "    global const ulong *restrict words, counters progress, int first, int end, int groups");
-    for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) clq_text_add(&m->text, ", %s p%d", param_types[p], p);
+    for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) clq_text_add(&m->text, ", %s p%d", clq_param_table[p].kernel_type, p);
     for (size_t k = 0; k < m->buffer_count; k++) clq_text_add(&m->text, ", global char *b%zu", k);
     clq_text_add(&m->text, ") {\n    local float none[1];\n");
     if (body.data) clq_text_add_bytes(&m->text, body.data, body.length);
@@ -291,7 +288,7 @@ clq_status clq_sequence_run(clq_sequence *sequence, clq_queue *queue, size_t fir
     uint32_t numbers[CLQ_SEQUENCE_NUMBERS] = {(uint32_t)first, (uint32_t)end, (uint32_t)sequence->groups};
     if (first == end) return CLQ_OK;
     for (size_t p = 0; p < CLQ_PARAM_COUNT_OF; p++)
-        numbers[CLQ_SEQUENCE_NUMBERS - CLQ_PARAM_COUNT_OF + p] = list->params[p].bits;
+        numbers[CLQ_SEQUENCE_NUMBERS - CLQ_PARAM_COUNT_OF + p] = clq_param_word(&list->params, (clq_param)p).bits;
     CLQ_TRY(set_numbers(sequence, numbers));
     return clq_queue_launch(queue, sequence->kernel, 1, &sequence->groups, &one);
 }

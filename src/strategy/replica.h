@@ -43,10 +43,9 @@ typedef enum clq_memory { CLQ_PARAMETERS, CLQ_GRADIENT, CLQ_METRICS, CLQ_NORMS }
 
 typedef struct clq_command {
     clq_command_kind kind;
-    struct clq_staging *staged; /* STEP, GRADIENTS, FORWARD, PREDICT: the rows. NULL where count is 0, and for */
+    struct clq_staging *staged; /* STEP, GRADIENTS, FORWARD, PREDICT: the rows. NULL without any, and for */
     clq_rows rows;              /* STEP: those that the replica is to copy; count 0: none */
-    uint32_t count, slot;
-    float scale, rate;
+    clq_step_params params;
     clq_latch *latch;  /* counted down when the command is done. May be NULL */
     clq_memory memory; /* READ, WRITE */
     size_t offset, bytes;

@@ -80,7 +80,7 @@ clq_status clq_replica_bring_rows(clq_replica *replica, const clq_command *comma
     *out = staging;
     if (status != CLQ_OK || !staging) return status;
     return replica->reads_in_place ? clq_plan_set_input(replica->plan, staging->samples, staging->labels)
-                                   : upload(replica, staging, command->count);
+                                   : upload(replica, staging, command->params.count);
 }
 
 /* ---- the slots ---- */

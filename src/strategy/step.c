@@ -2,16 +2,11 @@
  * done of it by itself. */
 #include "strategy/replica.h"
 
-static void set_step(clq_replica *replica, const clq_command *command) {
-    clq_plan_set_count(replica->plan, command->count, command->scale);
-    clq_plan_set_slot(replica->plan, command->slot);
-}
-
 /* The batch, and all launches up to the end of `last`. */
 static clq_status run_batch(clq_replica *replica, const clq_command *command, clq_segment last) {
     clq_staging *rows;
     CLQ_TRY(clq_replica_bring_rows(replica, command, &rows));
-    set_step(replica, command);
+    clq_plan_set_params(replica->plan, &command->params);
     CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD, last));
     return rows && replica->reads_in_place ? clq_queue_mark_again(replica->queue, &rows->read) : CLQ_OK;
 }
@@ -66,27 +61,19 @@ static clq_status backward_and_reduce(clq_replica *replica) {
     return status;
 }
 
-typedef struct sharded {
-    clq_replica *replica;
-    float rate;
-} sharded;
-
 /* When all have come: only then are all gradients whole. */
 static clq_status update_part(void *context) {
-    const sharded *update = context;
-    clq_replica *replica = update->replica;
-    clq_plan_set_rate(replica->plan, update->rate);
+    clq_replica *replica = context;
     return clq_plan_run_sharded_update(replica->plan, replica->queue);
 }
 
 /* The gradient is added up by those who update: one way through it less, and half of the other. */
-static clq_status reduce_and_apply_together(clq_replica *replica, const clq_command *command) {
+static clq_status reduce_and_apply_together(clq_replica *replica) {
     clq_crew *crew = replica->strategy->crew;
     uint64_t before = clq_crew_busy_ns(crew);
-    sharded update = {replica, command->rate};
     CLQ_TRY(clq_crew_run(
         crew, replica->index,
-        &(clq_task){.collective = CLQ_BARRIER, .queue = replica->queue, .between = update_part, .context = &update}));
+        &(clq_task){.collective = CLQ_BARRIER, .queue = replica->queue, .between = update_part, .context = replica}));
     if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
     return clq_plan_turn(replica->plan);
 }
@@ -113,13 +100,12 @@ clq_status clq_replica_collect_state(clq_replica *replica) {
 }
 
 clq_status clq_replica_apply(clq_replica *replica, const clq_command *command) {
-    clq_plan_set_rate(replica->plan, command->rate);
+    clq_plan_set_params(replica->plan, &command->params);
     CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_NORM, CLQ_SEGMENT_UPDATE));
     return clq_queue_flush(replica->queue);
 }
 
 static clq_status step_alone(clq_replica *replica, const clq_command *command) {
-    clq_plan_set_rate(replica->plan, command->rate);
     CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_UPDATE));
     return clq_queue_flush(replica->queue);
 }
@@ -132,7 +118,7 @@ clq_status clq_replica_step(clq_replica *replica, const clq_command *command) {
     } else {
         /* Collectives flush the queue that they are given. */
         CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_BACKWARD));
-        if (replica->strategy->shards_updates) return reduce_and_apply_together(replica, command);
+        if (replica->strategy->shards_updates) return reduce_and_apply_together(replica);
         CLQ_TRY(clq_replica_reduce(replica));
     }
     return clq_replica_apply(replica, command);
@@ -140,6 +126,6 @@ clq_status clq_replica_step(clq_replica *replica, const clq_command *command) {
 
 clq_status clq_replica_predict(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(clq_replica_forward(replica, command));
-    if (command->count == 0) return CLQ_OK;
+    if (command->params.count == 0) return CLQ_OK;
     return clq_queue_read(replica->queue, clq_plan_output(replica->plan), 0, command->to, command->bytes, true);
 }

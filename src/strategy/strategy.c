@@ -70,12 +70,13 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     size_t output_bytes = command.bytes;
     char *out = command.to;
-    command.scale = scale_of(batch->count);
+    command.params.scale = scale_of(batch->count);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         size_t offset = strategy->offsets[r], count = strategy->counts[r];
         const char *samples = batch->samples, *labels = batch->labels;
-        command.count = (uint32_t)count;
+        command.params.count = (uint32_t)count;
+        command.params.first_row = (uint32_t)offset;
         command.staged = NULL;
         if (count > 0)
             command.staged = clq_replica_stage(replica, samples + offset * sample_bytes,
@@ -89,35 +90,37 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
     return CLQ_OK;
 }
 
-clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
+clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
     strategy->gradient_is_apart = false;
-    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_GRADIENTS, .slot = slot}, batch);
+    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_GRADIENTS, .params = *params}, batch);
 }
 
 static void note_step(clq_strategy *strategy) {
     strategy->gradient_is_apart = strategy->state_is_apart = strategy->shards_updates && !strategy->apart;
 }
 
-clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate) {
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate}, batch));
+clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_STEP, .params = *params}, batch));
     note_step(strategy);
     return CLQ_OK;
 }
 
-clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, uint32_t slot, float rate) {
-    clq_command command = {.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate, .scale = scale_of(rows->count)};
+clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
+    clq_command command = {.kind = CLQ_COMMAND_STEP, .params = *params};
+    command.params.scale = scale_of(rows->count);
     CLQ_TRY(split(strategy, rows->count));
     note_step(strategy);
     for (unsigned r = 0; r < strategy->count; r++) {
-        command.count = (uint32_t)strategy->counts[r];
+        command.params.count = (uint32_t)strategy->counts[r];
+        command.params.first_row = (uint32_t)strategy->offsets[r];
         command.rows = clq_rows_part(rows, strategy->offsets[r], strategy->counts[r]);
         clq_replica_post(&strategy->replicas[r], &command);
     }
     return CLQ_OK;
 }
 
-clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
-    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_FORWARD, .slot = slot}, batch);
+clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_FORWARD, .params = *params}, batch);
 }
 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
@@ -126,11 +129,11 @@ clq_status clq_strategy_reduce(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
-clq_status clq_strategy_apply(clq_strategy *strategy, float rate) {
+clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params) {
     CLQ_TRY(clq_strategy_failure(strategy));
     if (strategy->state_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT_STATE});
     strategy->state_is_apart = false;
-    post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_APPLY, .rate = rate});
+    post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_APPLY, .params = *params});
     return CLQ_OK;
 }
 

@@ -69,17 +69,17 @@ typedef struct clq_replica_trace {
 clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out);
 
 /* Each of these posts work and returns when the batch may be reused (not when the work is done).
- * slot: the metrics row. */
+ * params: slot, rate and step, as far as they matter; count, scale and first row are filled in for each replica. */
 /* The whole step: gradients, reduce and apply in one, which overlap where that pays. */
-clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate);
+clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
 /* The same, but each replica copies its rows itself, and later: the rows stay where they are until something that waits
  * for all that was posted has returned, with an error too. Their types are those of the strategy's config. */
-clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, uint32_t slot, float rate);
-clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot);
+clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params);
+clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch,
-                                uint32_t slot); /* with loss, for evaluation */
+                                const clq_step_params *params); /* with loss, for evaluation */
 clq_status clq_strategy_reduce(clq_strategy *strategy);
-clq_status clq_strategy_apply(clq_strategy *strategy, float rate);
+clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params);
 
 /* The first failure of any replica so far, or OK. Waits for nothing. */
 clq_status clq_strategy_failure(clq_strategy *strategy);

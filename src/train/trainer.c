@@ -201,8 +201,12 @@ static clq_status may_step(const clq_trainer *trainer) {
     return clq_strategy_failure(trainer->strategy);
 }
 
-/* The metrics row that the next gradients write. */
-static uint32_t next_slot(const clq_trainer *trainer) { return (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS); }
+clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {
+    uint64_t step = trainer->step + 1;
+    return (clq_step_params){.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
+                             .rate = clq_optimizer_rate(&trainer->config.optimizer, step),
+                             .step = (uint32_t)step};
+}
 
 clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call) {
     if (!trainer->metrics) return CLQ_OK;
@@ -226,23 +230,21 @@ static void end_update(clq_trainer *trainer) {
     trainer->gradient = CLQ_GRADIENT_NONE;
 }
 
-static float next_rate(const clq_trainer *trainer) {
-    return clq_optimizer_rate(&trainer->config.optimizer, trainer->step + 1);
-}
-
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
     clq_batch taken;
+    const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_step_gradients"));
     CLQ_TRY(begin_step(trainer, batch, &taken));
-    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, next_slot(trainer)));
+    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, &params));
     end_gradients(trainer, batch->count);
     return CLQ_OK;
 }
 
 clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch) {
     clq_batch taken;
+    const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(begin_step(trainer, batch, &taken));
-    CLQ_TRY(clq_strategy_step(trainer->strategy, &taken, next_slot(trainer), next_rate(trainer)));
+    CLQ_TRY(clq_strategy_step(trainer->strategy, &taken, &params));
     end_gradients(trainer, batch->count);
     end_update(trainer);
     return CLQ_OK;
@@ -258,8 +260,9 @@ bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *datas
 }
 
 clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows) {
+    const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(may_step(trainer));
-    CLQ_TRY(clq_strategy_step_rows(trainer->strategy, rows, next_slot(trainer), next_rate(trainer)));
+    CLQ_TRY(clq_strategy_step_rows(trainer->strategy, rows, &params));
     end_gradients(trainer, rows->count);
     end_update(trainer);
     return CLQ_OK;
@@ -282,7 +285,8 @@ clq_status clq_step_apply(clq_trainer *trainer) {
     if (trainer->gradient != CLQ_GRADIENT_SUM)
         return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
                         trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
-    CLQ_TRY(clq_strategy_apply(trainer->strategy, next_rate(trainer)));
+    const clq_step_params params = clq_trainer_next_params(trainer);
+    CLQ_TRY(clq_strategy_apply(trainer->strategy, &params));
     end_update(trainer);
     return CLQ_OK;
 }

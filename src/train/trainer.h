@@ -55,6 +55,8 @@ bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *datas
 /* The inference strategy, with the trainer's present weights. Owned by the trainer. */
 clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
+/* Of the next gradients and of the update that they are for. */
+clq_step_params clq_trainer_next_params(const clq_trainer *trainer);
 /* The rate of update `step` (from 1) as the update kernels take it. */
 float clq_optimizer_rate(const clq_optimizer *optimizer, uint64_t step);
 

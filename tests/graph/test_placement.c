@@ -34,7 +34,7 @@ static void check_chain(clq_device *device, clq_queue *queue, bool keep, size_t 
     float in[CAPACITY * FLOATS], out[CAPACITY * FLOATS];
     for (size_t i = 0; i < CLQ_COUNT_OF(in); i++) in[i] = (float)i - 100;
     CHECK_OK(clq_queue_write(queue, x, 0, in, sizeof in, true));
-    clq_list_set_int(list, CLQ_PARAM_COUNT, CAPACITY);
+    clq_list_set_params(list, &(clq_step_params){.count = CAPACITY});
     CHECK_OK(clq_list_run(list, queue, 0, 4));
     CHECK_OK(clq_queue_read(queue, y, 0, out, sizeof out, true));
     for (size_t i = 0; i < CLQ_COUNT_OF(in); i++) assert_true(out[i] == CLQ_MAX(in[i], 0.0f));

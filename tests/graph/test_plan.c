@@ -157,7 +157,7 @@ static void counts_on(clq_device *device, clq_queue *queue) {
         assert_true(memcmp(few.gradient, in_roomy.gradient, sizeof few.gradient) != 0);
         outcome nothing = check_rows_beyond(&roomy, &d, 0);
         assert_nothing(&nothing);
-        clq_plan_set_count(roomy.plan, COUNT_MOST + 1, 1);
+        clq_plan_set_params(roomy.plan, &(clq_step_params){.count = COUNT_MOST + 1, .scale = 1});
         CHECK_FAILS(CLQ_ARGUMENT, clq_plan_run(roomy.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
         CHECK_DETAIL("0 to 9 examples is run with 10");
         outcome full = check_rows_beyond(&roomy, &d, COUNT_MOST); /* and nothing of that sticks */
@@ -217,7 +217,7 @@ static void layout_on(clq_device *device, clq_queue *queue) {
         blank(&training, 0xFF);
         put_weights(&training, &d);
         put_batch(&training, &d, 3);
-        clq_plan_set_count(training.plan, 3, 1);
+        clq_plan_set_params(training.plan, &(clq_step_params){.count = 3, .scale = 1});
         CHECK_OK(clq_plan_run(training.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
         CHECK_OK(clq_plan_run(training.plan, queue, CLQ_SEGMENT_LOSS, CLQ_SEGMENT_LOSS));
         check_finishing_order(&training);
@@ -255,7 +255,7 @@ static void check_updates(const bench *b, const data *d, const clq_update_proble
         run_segments(b, 4, 0.25f, 0);
         read_arena(b, clq_plan_gradient(b->plan), got);
         for (size_t i = 0; i < b->s->weights; i++) g[i] = (double)got[i];
-        clq_plan_set_rate(b->plan, (float)rate);
+        clq_plan_set_params(b->plan, &(clq_step_params){.rate = (float)rate});
         CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_UPDATE, CLQ_SEGMENT_UPDATE));
         CHECK_OK(clq_queue_finish(b->queue));
         if (update->kind == CLQ_OPTIMIZER_ADAM)

@@ -84,9 +84,9 @@ static void start(const bench *b) {
 typedef enum way { AT_ONCE, BY_SEGMENTS, ONE_BY_ONE } way;
 
 static void step(const bench *b, size_t index, way how) {
-    clq_plan_set_count(b->plan, counts[index], 0.125f);
-    clq_plan_set_slot(b->plan, (uint32_t)index);
-    clq_plan_set_rate(b->plan, 0.01f * (float)(index + 1));
+    const clq_step_params params = {
+        .count = counts[index], .scale = 0.125f, .slot = (uint32_t)index, .rate = 0.01f * (float)(index + 1)};
+    clq_plan_set_params(b->plan, &params);
     size_t launches = clq_list_launch_count(clq_plan_list(b->plan));
     if (how == AT_ONCE) CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_UPDATE));
     for (int s = CLQ_SEGMENT_FORWARD; s <= CLQ_SEGMENT_UPDATE && how == BY_SEGMENTS; s++)
@@ -151,7 +151,7 @@ static void one_launch_gives_the_same_bits(void **state) {
 
 static void output_of(const bench *b, float out[CAPACITY * CLASSES]) {
     start(b);
-    clq_plan_set_count(b->plan, CAPACITY, 0);
+    clq_plan_set_params(b->plan, &(clq_step_params){.count = CAPACITY});
     CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_LOSS));
     CHECK_OK(clq_queue_read(b->queue, clq_plan_output(b->plan), 0, out, CAPACITY * CLASSES * sizeof *out, true));
 }

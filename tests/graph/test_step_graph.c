@@ -315,8 +315,7 @@ static void check_plan(const subject *s, const numbers *n, clq_device *device, c
     for (uint32_t v = 0; v < n->variables; v++)
         put(queue, clq_plan_parameters(plan), clq_plan_variable_offset(plan, v), n->weights[v],
             s->model->variables[v].elements, CLQ_F32);
-    clq_plan_set_count(plan, COUNT, (float)scale);
-    clq_plan_set_slot(plan, 0);
+    clq_plan_set_params(plan, &(clq_step_params){.count = COUNT, .scale = (float)scale});
     CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_NORM));
     if (!s->config.loss) compare(s, queue, clq_plan_output(plan), 0, want.output, COUNT * CLASSES, "output");
     if (s->config.loss) compare(s, queue, clq_plan_metrics(plan), 0, want.metrics, 2, "metrics");

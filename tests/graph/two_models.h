@@ -333,8 +333,7 @@ static inline void put_batch(const bench *b, const data *d, uint32_t count) {
 
 /* Everything but the update. */
 static inline void run_segments(const bench *b, uint32_t count, float scale, uint32_t slot) {
-    clq_plan_set_count(b->plan, count, scale);
-    clq_plan_set_slot(b->plan, slot);
+    clq_plan_set_params(b->plan, &(clq_step_params){.count = count, .scale = scale, .slot = slot});
     for (int segment = CLQ_SEGMENT_FORWARD; segment < CLQ_SEGMENT_UPDATE; segment++)
         CHECK_OK(clq_plan_run(b->plan, b->queue, (clq_segment)segment, (clq_segment)segment));
     CHECK_OK(clq_queue_finish(b->queue));
