@@ -241,16 +241,34 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
     return CLQ_OK;
 }
 
+/* Sets a launch's arguments that lie in either buffer anew. */
+static clq_status rebind(clq_list *list, clq_launch *launch, const clq_buffer *a, const clq_buffer *b) {
+    for (size_t i = 0; i < launch->argument_count; i++) {
+        const clq_argument *argument = &list->arguments[launch->first_argument + i];
+        if (argument->kind != CLQ_ARGUMENT_VALUE || argument->value == CLQ_NO_VALUE) continue;
+        const clq_buffer *placed = list->values[argument->value - 1].buffer;
+        if (placed != a && placed != b) continue;
+        clq_buffer *buffer;
+        CLQ_TRY(argument_buffer(list, argument, &buffer));
+        if (launch->call)
+            launch->buffers[i] = buffer;
+        else
+            CLQ_TRY(clq_kernel_set_buffer(launch->kernel, (uint32_t)i, buffer));
+    }
+    return CLQ_OK;
+}
+
 clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b) {
-    if (!list->sequence) return clq_fail(CLQ_STATE, "buffers change places in a launch list that is not one launch");
+    if (!list->bound) return clq_fail(CLQ_STATE, "buffers change places in a launch list that is not bound");
     if (clq_buffer_bytes(a) != clq_buffer_bytes(b))
         return clq_fail(CLQ_ARGUMENT, "buffers of %zu and %zu bytes change places", clq_buffer_bytes(a),
                         clq_buffer_bytes(b));
-    CLQ_TRY(clq_sequence_swap(list->sequence, a, b));
     for (size_t i = 0; i < list->value_count; i++) {
         clq_value_slot *slot = &list->values[i];
         if (slot->buffer == a || slot->buffer == b) slot->buffer = slot->buffer == a ? b : a;
     }
+    if (list->sequence) return clq_sequence_swap(list->sequence, a, b);
+    for (size_t i = 0; i < list->launch_count; i++) CLQ_TRY(rebind(list, &list->launches[i], a, b));
     return CLQ_OK;
 }
 
@@ -310,6 +328,7 @@ static clq_status zero_arguments(clq_list *list, const clq_launch *launch, clq_q
         const clq_argument *argument = &list->arguments[launch->first_argument + i];
         if (argument->kind != CLQ_ARGUMENT_VALUE || argument->value == CLQ_NO_VALUE) continue;
         const clq_value_slot *slot = &list->values[argument->value - 1];
+        if (!slot->written) continue; /* weights, which other lists may be working with */
         CLQ_TRY(clq_queue_fill_zero(queue, slot->buffer, slot->offset + argument->offset, argument->bytes));
     }
     return CLQ_OK;

@@ -134,15 +134,15 @@ bool clq_list_is_joined(const clq_list *list); /* once bound: whether it is one 
 /* Another buffer of the same size for an external value that was placed as the whole of one and is read only, between
  * runs: for what arrives in turn in several buffers. It must outlive the launches. */
 clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer);
-/* Two buffers of one size change places, for all values in them, between runs of a list that is one. */
+/* Two buffers of one size change places, for all values in them, between runs of a bound list. */
 clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b);
 /* All parameters, for the runs that follow; zeros until then. */
 void clq_list_set_params(clq_list *list, const clq_step_params *params);
 /* Enqueues launches [first, end) on an in-order queue of the list's device for COUNT examples. No allocation, no
  * look-up; arguments are touched only where a parameter changed. */
 clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end);
-/* Launches each kernel once, for a full batch, with all memory zero, and leaves all of it zero: for drivers that
- * compile then. Calls of libraries are left out. Before the list's first use. */
+/* Launches each kernel once, for a full batch, with memory that launches write zero, and leaves that memory zero: for
+ * drivers that compile then. What launches only read stays as it is. Calls of libraries are left out. */
 clq_status clq_list_launch_first(clq_list *list, clq_queue *queue);
 
 /* ---- questions (question.c)

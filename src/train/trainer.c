@@ -38,8 +38,6 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
     if (!trainer) return CLQ_MEMORY;
     trainer->model = model;
     trainer->config = *config;
-    trainer->devices = *devices;
-    trainer->answers = answers;
     trainer->created = clq_now();
     size_t classes = clq_model_output_shape(model).dims[0];
     trainer->loss = (clq_loss_problem){.kind = config->loss.kind,
@@ -47,16 +45,17 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                        .from_logits = config->loss.from_logits,
                                        .label_smoothing = (float)config->loss.label_smoothing};
     const clq_optimizer *optimizer = &config->optimizer;
-    clq_update_problem update = {.kind = optimizer->kind,
-                                 .momentum = optimizer->momentum,
-                                 .nesterov = optimizer->nesterov,
-                                 .beta1 = optimizer->beta1,
-                                 .beta2 = optimizer->beta2,
-                                 .epsilon = optimizer->epsilon};
+    trainer->update = (clq_update_problem){.kind = optimizer->kind,
+                                           .momentum = optimizer->momentum,
+                                           .nesterov = optimizer->nesterov,
+                                           .beta1 = optimizer->beta1,
+                                           .beta2 = optimizer->beta2,
+                                           .epsilon = optimizer->epsilon};
     bool sparse = config->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
-    clq_strategy_config strategy = {.plan = {.sample_dtype = config->sample_dtype,
+    clq_strategy_config strategy = {.plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
+                                             .sample_dtype = config->sample_dtype,
                                              .loss = &trainer->loss,
-                                             .update = config->inference_only ? NULL : &update,
+                                             .update = config->inference_only ? NULL : &trainer->update,
                                              .gradient_norms = config->measure_gradient,
                                              .precision = config->matmul_precision,
                                              .metric_slots = CLQ_METRIC_SLOTS,
@@ -86,29 +85,10 @@ clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices
 
 void clq_trainer_destroy(clq_trainer *trainer) {
     if (!trainer) return;
-    clq_strategy_destroy(trainer->predictor);
     clq_strategy_destroy(trainer->strategy);
     clq_free(trainer->one_hot);
     clq_free(trainer->input.spans);
     clq_free(trainer);
-}
-
-clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out) {
-    const clq_strategy_config config = {
-        .plan = {.sample_dtype = trainer->config.sample_dtype, .metric_slots = 1, .answers = trainer->answers},
-        .global_batch = trainer->config.global_batch,
-        .sample_elements = trainer->model->layers[trainer->model->input - 1].elements,
-        .group = trainer->config.group};
-    if (!trainer->predictor)
-        CLQ_TRY(clq_strategy_create(trainer->model, &trainer->devices, &config, &trainer->predictor));
-    size_t bytes = clq_plan_arena_bytes(clq_strategy_plan(trainer->strategy, 0));
-    void *weights = clq_alloc(bytes, 1);
-    if (!weights) return CLQ_MEMORY;
-    clq_status status = clq_strategy_read_parameters(trainer->strategy, 0, 0, weights, bytes);
-    if (status == CLQ_OK) status = clq_strategy_write_parameters(trainer->predictor, 0, weights, bytes);
-    clq_free(weights);
-    if (status == CLQ_OK) *out = trainer->predictor;
-    return status;
 }
 
 unsigned clq_trainer_replicas(const clq_trainer *trainer) { return clq_strategy_replicas(trainer->strategy); }

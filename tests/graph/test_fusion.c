@@ -54,7 +54,7 @@ static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build
     clq_plan_config config = {.capacity = CAPACITY, .sample_dtype = CLQ_U8, .metric_slots = 1, .fusion = fusion};
     if (train) config.loss = &loss;
     if (train) config.update = &update;
-    CHECK_OK(clq_plan_create(b.model, device, &config, &b.plan));
+    CHECK_OK(clq_plan_create_alone(b.model, device, &config, &b.plan));
     return b;
 }
 

@@ -306,7 +306,7 @@ static void interpret_plain(const subject *s, const numbers *n, clq_list *list, 
 static void check_plan(const subject *s, const numbers *n, clq_device *device, clq_queue *queue) {
     clq_plan *plan;
     results want;
-    CHECK_OK(clq_plan_create(s->model, device, &s->config, &plan));
+    CHECK_OK(clq_plan_create_alone(s->model, device, &s->config, &plan));
     interpret_plain(s, n, plan->list, &want);
     put(queue, clq_plan_samples(plan), 0, n->samples, CLQ_COUNT_OF(n->samples), s->config.sample_dtype);
     bool sparse = s->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;

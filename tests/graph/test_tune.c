@@ -88,7 +88,7 @@ static clq_plan_config training(const clq_answers *answers) {
 static clq_plan *plan_of(const clq_model *m, const clq_answers *answers) {
     clq_plan *plan;
     const clq_plan_config config = training(answers);
-    CHECK_OK(clq_plan_create(m, device, &config, &plan));
+    CHECK_OK(clq_plan_create_alone(m, device, &config, &plan));
     return plan;
 }
 
