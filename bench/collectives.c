@@ -438,7 +438,8 @@ static clq_status run_collective(clq_bench_run *run, void *context) {
     static bench b;
     b = (bench){.run = run, .o = context, .n = run->devices.count};
     if (b.o->root >= b.n)
-        return clq_fail(CLQ_ARGUMENT, "--root %llu: there are %u ranks", (unsigned long long)b.o->root, b.n);
+        return clq_fail(CLQ_ARGUMENT, "--root %llu is out of range: there are %u ranks", (unsigned long long)b.o->root,
+                        b.n);
     run->expected = 2 * clq_bench_sizes_count(&b.o->sizes);
     clq_status status = open_group(&b);
     if (status == CLQ_OK && b.o->explain) status = explain(&b);

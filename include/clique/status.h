@@ -37,7 +37,8 @@ extern "C" {
     X(ABORTED, "aborted because another rank failed")                                                                  \
     X(TIMEOUT, "deadline passed")                                                                                      \
     X(INTERRUPTED, "interrupted")                                                                                      \
-    X(STATE, "called in the wrong state")
+    X(STATE, "called in the wrong state")                                                                              \
+    X(INTERNAL, "internal error") /* an invariant of Clique's own is violated: a defect, please report it */
 
 /* clang-format off */
 typedef enum clq_status {

@@ -36,8 +36,14 @@ enum { CLQ_DETAIL_MAX = 1024 };
         if ((status) != CLQ_OK) goto label;                                                                            \
     } while (0)
 
-/* Sets this thread's detail and returns `status`. */
+/* Sets this thread's detail and returns `status`. CLQ_INTERNAL is for a violated invariant, which no caller's input
+ * can violate: its detail begins with "internal error: ". */
 clq_status clq_fail(clq_status status, const char *format, ...) CLQ_PRINTF(2, 3);
+/* The common failures, each in one wording. Where an allocation fails that is not clq_alloc's, which notes its own
+ * failures: "while building a table". Where a lock or condition variable cannot be created, with the error of the
+ * pthread function: "a barrier". */
+clq_status clq_fail_memory(const char *doing);
+clq_status clq_fail_lock(const char *owner, int error);
 /* Puts "context: " in front of this thread's detail and returns `status`: who asked, added on the way up. */
 clq_status clq_fail_within(clq_status status, const char *format, ...) CLQ_PRINTF(2, 3);
 
