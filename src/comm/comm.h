@@ -1,8 +1,9 @@
 /* comm: groups of ranks, links, transports, algorithms. See <clique/comm.h> for what callers see; below is what
  * the training engine uses: the same algorithms, called by each rank's own thread.
  *
- * A ring (crew) is the heart: n ranks that meet; each rank's thread calls the same collective in the same order
- * with its own buffer, as ranks of MPI do. The public calls run on threads that do just this. */
+ * A crew (NCCL's communicator) is n ranks that meet: each rank's thread calls the same collectives in the same order,
+ * each with its own buffer, as ranks of MPI do. Ranks that call different collectives are a defect of the caller:
+ * INTERNAL. The public calls run on threads that do just this. */
 #ifndef CLQ_COMM_INTERNAL_H
 #define CLQ_COMM_INTERNAL_H
 
