@@ -1,6 +1,6 @@
 /* clique-bench: measurements as rows. main.c finds the benchmark; each has a file of its own, which describes itself by
  * a clq_bench_spec and hands it to clq_bench_main (run.c): that parses the options, opens and names the devices, prints
- * the table as its rows come, stops behind the current row on Ctrl-C, and writes the file of docs/contract.md
+ * the table as its rows come, stops behind the current row on Ctrl-C, and writes the file of docs/bench.md
  * ("clique-bench/1") of what was measured, whole or not.
  *
  * Rows are flat JSON objects but for the spread of times; all of one benchmark have the same keys. */

@@ -438,7 +438,8 @@ static clq_status run_collective(clq_bench_run *run, void *context) {
     static bench b;
     b = (bench){.run = run, .o = context, .n = run->devices.count};
     if (b.o->root >= b.n)
-        return clq_fail(CLQ_ARGUMENT, "--root %llu: there are %u ranks", (unsigned long long)b.o->root, b.n);
+        return clq_fail(CLQ_ARGUMENT, "--root %llu is out of range: there are %u ranks", (unsigned long long)b.o->root,
+                        b.n);
     run->expected = 2 * clq_bench_sizes_count(&b.o->sizes);
     clq_status status = open_group(&b);
     if (status == CLQ_OK && b.o->explain) status = explain(&b);
@@ -470,7 +471,7 @@ static clq_status bench_collective(clq_collective collective, const char *name, 
         {"memory", KEY_MEMORY, "group|plain", 0, "the group's (needs no mapping) or plain cl_mem objects", 0},
         {"chunk", KEY_CHUNK, "BYTES", 0, "of a link's slot (default 256 KiB)", 0},
         {"slots", KEY_SLOTS, "N", 0, "per link (default 4)", 0},
-        {"root", KEY_ROOT, "RANK", 0, "of broadcast and reduce; who sends (default 0)", 0},
+        {"root", KEY_ROOT, "RANK", 0, "of broadcast and reduce; the sender of send_recv (default 0)", 0},
         {"agg-iters", 'm', "N", 0, "calls issued together, each on memory of its own; times are of one (default 1)", 0},
         {"bucket", KEY_BUCKET, "BYTES", 0, "what of them travels as one message at most (default 512 KiB)", 0},
         {"deadline", KEY_DEADLINE, "SECONDS", 0,

@@ -294,7 +294,7 @@ static clq_status set_variant(options *o, const char *text) {
         o->variant = (clq_conv_variant)i;
         return CLQ_OK;
     }
-    return clq_fail(CLQ_ARGUMENT, "--variant '%s': there are auto, direct and winograd", text);
+    return clq_fail(CLQ_ARGUMENT, "--variant '%s': expected auto, direct or winograd", text);
 }
 
 static clq_status set_layers(options *o, const char *text) {

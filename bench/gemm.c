@@ -255,7 +255,8 @@ static clq_status set_variants(options *o, const char *text) {
         size_t length = strcspn(at, ","), v = 0;
         while (v < VARIANTS && (strlen(variants[v].name) != length || strncmp(variants[v].name, at, length) != 0)) v++;
         if (v == VARIANTS)
-            return clq_fail(CLQ_ARGUMENT, "--variants '%s': there are tile, local and clblast; or chosen alone", text);
+            return clq_fail(CLQ_ARGUMENT, "--variants '%s': expected some of tile, local and clblast, or chosen alone",
+                            text);
         o->wanted[v] = true;
         at += length;
         if (*at == '\0') return CLQ_OK;
@@ -270,7 +271,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case 'd':
         o->halves = strcmp(text, "f16") == 0;
         if (o->halves || strcmp(text, "f32") == 0) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "-d '%s': there are f32 and f16", text);
+        return clq_fail(CLQ_ARGUMENT, "-d '%s': expected f32 or f16", text);
     default: o->precision_name = text; return clq_matmul_precision_parse(text, &o->precision);
     }
 }

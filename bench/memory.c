@@ -259,7 +259,7 @@ clq_status clq_bench_memory(int argc, char **argv) {
                                                {"reason", "reason", -1, 0},      {0}};
     static const clq_bench_spec spec = {.name = "memory",
                                         .about = "Copies between host and device, on the device, and fills; sizes from "
-                                                 "4 KiB to 64 MiB by a factor of 4 unless told.",
+                                                 "4 KiB to 64 MiB by a factor of 4 unless given.",
                                         .options = table,
                                         .set = set_option,
                                         .check = check,

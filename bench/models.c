@@ -58,7 +58,7 @@ clq_status clq_bench_model_data(const clq_model *model, uint64_t samples, char o
     clq_text_add(&text, "synthetic:");
     for (unsigned d = 0; d < in.rank; d++) clq_text_add(&text, "%s%zu", d ? "x" : "", in.dims[d]);
     clq_text_add(&text, "/%zu/%llu", clq_model_output_shape(model).dims[0], (unsigned long long)samples);
-    clq_status status = text.failed ? clq_fail(CLQ_MEMORY, "out of memory while naming the data") : CLQ_OK;
+    clq_status status = text.failed ? clq_fail_memory("naming the data") : CLQ_OK;
     if (status == CLQ_OK) (void)snprintf(out, CLQ_BENCH_DATA_BYTES, "%s", text.data);
     clq_free(text.data);
     return status;

@@ -313,7 +313,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
             o->transport = (transport)i;
             return CLQ_OK;
         }
-    return clq_fail(CLQ_ARGUMENT, "--transport '%s': there are auto, peer and staged", text);
+    return clq_fail(CLQ_ARGUMENT, "--transport '%s': expected auto, peer or staged", text);
 }
 
 static clq_status check(const void *context) {

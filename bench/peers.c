@@ -354,7 +354,7 @@ clq_status clq_bench_peers(int argc, char **argv) {
         {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
         {"samples", KEY_SAMPLES, "N", 0, "of an epoch (default 6400)", 0},
         {"epochs", KEY_EPOCHS, "N", 0, "timed epochs of each run, behind one to warm up (default 3)", 0},
-        {"rounds", KEY_ROUNDS, "N", 0, "runs of each, in turn (default 3)", 0},
+        {"rounds", KEY_ROUNDS, "N", 0, "runs of each, interleaved (default 3)", 0},
         {"limit", KEY_LIMIT, "SECONDS", 0, "what takes longer is stopped (default 300)", 0},
         {"mpirun", KEY_MPIRUN, "PATH", 0, "of Open MPI; mpicc is beside it or in PATH (default mpirun)", 0},
         {"python", KEY_PYTHON, "PATH", 0, "that has torch, tensorflow or both (default python3)", 0},
@@ -379,7 +379,7 @@ clq_status clq_bench_peers(int argc, char **argv) {
     static const clq_bench_spec spec = {
         .name = "peers",
         .about = "The same all-reduces, training and matrix products on Open MPI, PyTorch, TensorFlow and "
-                 "OpenBLAS, in turn with Clique.",
+                 "OpenBLAS, interleaved with Clique.",
         .options = table,
         .set = set_option,
         .check = check,

@@ -114,7 +114,7 @@ static clq_status show(clq_bench_run *run, const json_t *row) {
         add_cell(&line, column, value_of(row, column->key));
     if (line.failed) {
         clq_free(line.data);
-        return clq_fail(CLQ_MEMORY, "out of memory while showing a row");
+        return clq_fail_memory("showing a row");
     }
     while (line.length && line.data[line.length - 1] == ' ') line.data[--line.length] = '\0';
     clq_bench_print(run, "%s\n", line.data);
@@ -147,8 +147,7 @@ clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row) {
         json_decref(object);
         object = NULL;
     }
-    if (!object || json_array_append_new(run->rows, object) != 0)
-        return clq_fail(CLQ_MEMORY, "out of memory while adding a row");
+    if (!object || json_array_append_new(run->rows, object) != 0) return clq_fail_memory("adding a row");
     if (run->spec->columns) CLQ_TRY(show(run, object));
     size_t done = json_array_size(run->rows);
     if (clq_interrupted() && done != run->expected)

@@ -136,7 +136,7 @@ static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_be
 
 static clq_status run_all(clq_bench_run *run, int argc, char **argv) {
     run->rows = json_array();
-    if (!run->rows) return clq_fail(CLQ_MEMORY, "out of memory while starting");
+    if (!run->rows) return clq_fail_memory("starting");
     CLQ_TRY(run->spec->describe ? run->spec->describe(run, run->context) : open_devices(run));
     introduce(run);
     clq_bench_load load = clq_bench_load_now();

@@ -252,7 +252,7 @@ static clq_status set_timing(options *o, const char *text) {
             o->timing = (clq_bench_timing)i;
             return CLQ_OK;
         }
-    return o->timing_given ? clq_fail(CLQ_ARGUMENT, "--timing '%s': there are auto, profile and alone", text) : CLQ_OK;
+    return o->timing_given ? clq_fail(CLQ_ARGUMENT, "--timing '%s': expected auto, profile or alone", text) : CLQ_OK;
 }
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {

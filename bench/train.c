@@ -183,7 +183,7 @@ clq_status clq_bench_train(int argc, char **argv) {
                                         .iterations = 3,
                                         .iterations_most = RUNS_MAX,
                                         .warm_ups = 1,
-                                        .iterations_help = "timed epochs; the median is told",
+                                        .iterations_help = "timed epochs; the median is reported",
                                         .warm_ups_help = "epochs before them, which count for nothing",
                                         .columns = columns};
     options o = {.models = "mlp,cnn", .data = "fashion-mnist", .batch = 64};

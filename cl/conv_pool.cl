@@ -1,8 +1,11 @@
 /* A convolution, its activation and the maximum over windows of its output that do not overlap, in one, for devices
  * whose work-items are whole cores with vectors. Of the convolution's outputs only each window's largest is kept, and
  * which of the window's places that was; so all other gradients are zero. No window reaches beyond the output, no tap
- * beyond the input (IN_H, IN_W, IN_C). The program is one of FORWARD LISTS    gradients by lists of those that are not
- * zero, for inputs whose channels are whole vectors WINNERS  the weights' gradient as an outer product over windows */
+ * beyond the input (IN_H, IN_W, IN_C). The program is one of
+ *
+ * - FORWARD;
+ * - LISTS: gradients by lists of those that are not zero, for inputs whose channels are whole vectors;
+ * - WINNERS: the weights' gradient as an outer product over windows. */
 #define PLACES (SIZE_H * SIZE_W)
 #define RUN (TAPS_W * IN_C) /* floats side by side that meet a row of taps */
 #define ROW (IN_W * IN_C)

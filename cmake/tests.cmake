@@ -44,6 +44,7 @@ endforeach()
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME law/dependencies COMMAND ${PROJECT_SOURCE_DIR}/tests/law/check ${PROJECT_SOURCE_DIR}/src)
+add_test(NAME law/links COMMAND ${PROJECT_SOURCE_DIR}/tests/law/links ${PROJECT_SOURCE_DIR})
 add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/process COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_process.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/compare COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_compare.py ${CMAKE_BINARY_DIR}/bin)

@@ -80,12 +80,14 @@ typedef enum clq_redop {
 } clq_redop;
 
 /* Who sends what to whom, for a message of S bytes and n ranks (steps and bytes: src/comm, beside each):
- *   ring           every rank to the next only, in n parts: the least bytes per link, 2 (n - 1) steps
- *   direct         every rank reads the others' memory through the host's pointers: two meetings, no transfers
- *   reduce-to-one  all to one rank, and back from it: 2 steps deep, its link carries all
- *   doubling       partners at distance 1, 2, 4, … exchange everything: log2 n steps, for small messages
- *   hierarchical   inside islands to a leader, a ring across the leaders, back inside
- * A collective for which an algorithm has no form of its own goes round the ring. */
+ *
+ * - ring: every rank sends to the next only, in n parts. The least bytes per link, 2 (n - 1) steps.
+ * - direct: every rank reads the others' memory through the host's pointers. Two meetings, no transfers.
+ * - reduce-to-one: all ranks send to one rank, which sends the result back. 2 steps deep; its link carries everything.
+ * - doubling: partners at distance 1, 2, 4, … exchange everything. log2 n steps, for small messages.
+ * - hierarchical: inside islands (devices of one context) to a leader, a ring across the leaders, back inside.
+ *
+ * A collective for which an algorithm has no form of its own uses the ring. */
 #define CLQ_ALGORITHM_MAP(X)                                                                                           \
     X(AUTO, "auto")                                                                                                    \
     X(RING, "ring")                                                                                                    \
@@ -132,7 +134,9 @@ typedef struct clq_group_config {
 } clq_group_config;
 
 typedef struct clq_group clq_group;
-/* 1 to CLQ_REPLICAS_MAX ranks; config may be NULL. The contexts, devices and queues are retained. Errors: ARGUMENT,
+/* 1 to CLQ_REPLICAS_MAX ranks; config may be NULL. The contexts, devices and queues are retained. Compiles kernels, and
+ * where several algorithms or transports are possible measures them, once for the devices, their drivers and links:
+ * that takes seconds the first time; later, kernels and measurements come from the cache. Errors: ARGUMENT,
  * DEVICE, DEVICE_MEMORY, UNSUPPORTED (a forced algorithm or transport that a rank or link cannot do), SYSTEM, MEMORY.
  */
 CLQ_API clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config,
@@ -149,9 +153,11 @@ CLQ_API void clq_group_free(clq_group *group, cl_mem memory); /* takes NULL */
 
 /* The calls. in, out: n slices each; `in` is only read, and where a rank has no part in one (broadcast: in of all but
  * the root; reduce: out of all but the root) its slice is not looked at. waits: one event per rank that must complete
- * first (entries may be NULL), or NULL. done: n events to be released by the caller, or NULL: then the call blocks
- * until all is done. A failed collective completes its events with a negative status. Errors: ARGUMENT, UNSUPPORTED
- * (the type), MEMORY, and what ended the group. */
+ * first (entries may be NULL), or NULL. The caller keeps its waits: the call retains them, and array and events may be
+ * released when it returns. The arrays in, out and waits are not read afterwards; memory objects are retained until the
+ * call is done. done: n events to be released by the caller, or NULL: then the call blocks until all is done. A failed
+ * collective completes its events with a negative status. Errors: ARGUMENT, UNSUPPORTED (the type), MEMORY, and what
+ * ended the group. */
 
 /* out[r] = in[0] op in[1] op … op in[n - 1], element by element: `count` of them. */
 CLQ_API clq_status clq_all_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,

@@ -3,7 +3,8 @@
  * A dataset is samples (n, …) of u8 or f32 and labels: integers (n), or soft rows (n, classes) f32.
  * Stages are set before the first batch is taken: take, shuffle, batch, prefetch. They apply in that
  * order, whichever was set first; one that is set later starts over at the first batch of epoch 0.
- * One thread at a time. */
+ * Thread rules: one thread at a time calls into a dataset. A dataset must outlive the clq_fit, clq_evaluate
+ * or clq_predict that walks over it. */
 #ifndef CLIQUE_DATA_H
 #define CLIQUE_DATA_H
 
@@ -25,7 +26,8 @@ typedef struct clq_dataset_info {
     size_t sample_elements;      /* product of shape */
     clq_dtype sample_dtype;      /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
     bool soft_labels;            /* (n, classes) f32; else integers */
-    size_t classes;              /* soft: the row's length; integers: the set's largest + 1 */
+    size_t classes;              /* soft: the row's length; integers: the largest label of this part + 1, so fewer
+                                    than the model's outputs where the last classes do not occur */
     char name[64];
 } clq_dataset_info;
 
@@ -48,17 +50,22 @@ CLQ_API clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtyp
                                       const size_t *shape, const void *labels, clq_dtype label_dtype, size_t classes,
                                       clq_dataset **out);
 CLQ_API void clq_dataset_destroy(clq_dataset *dataset); /* takes NULL */
+/* Valid until the dataset is destroyed; `samples` follows clq_dataset_take. */
 CLQ_API const clq_dataset_info *clq_dataset_get_info(const clq_dataset *dataset);
 
-/* The first `samples` of the whole set, at least 1; more than there are: all. */
+/* Stages. Errors of each: ARGUMENT, which leaves the dataset as it was. */
+
+/* The first `samples` of the whole set, at least 1; more than there are: all. `classes` of the info stays that of the
+ * whole set. */
 CLQ_API clq_status clq_dataset_take(clq_dataset *dataset, size_t samples);
 /* Each epoch in a new order, from `seed` and the epoch's number alone. buffer >= the samples: a
  * uniform permutation; a smaller buffer works as tf.data's does. 0: off. */
 CLQ_API clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint64_t seed);
-/* batch: 1 unless set. */
+/* batch: at least 1; 1 unless set. */
 CLQ_API clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remainder);
 /* A thread assembles up to `batches` ahead of the caller, into the next epoch too, and begins anew when half of them
- * are taken. 0: none; CLQ_AUTO: what 1 MiB holds, 4 to 16. The batches are the same. */
+ * are taken. 0 (unless set): none; CLQ_AUTO: what 1 MiB holds, 4 to 16. The batches are the same. For loops by hand:
+ * clq_fit takes rows from the set itself, where the labels are as the loss wants them. */
 CLQ_API clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches);
 
 /* A batch is borrowed until the next call of clq_dataset_next or clq_dataset_seek, or until a stage
@@ -78,7 +85,7 @@ typedef struct clq_batch {
  * after a seek or a stage. The call may be repeated. */
 CLQ_API clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool *more);
 /* The next call gives batch `index` of `epoch`, or for index == batches the end of `epoch`: for
- * resuming and for evaluation. */
+ * resuming and for evaluation. Errors: ARGUMENT (an index above clq_dataset_batches). */
 CLQ_API clq_status clq_dataset_seek(clq_dataset *dataset, uint64_t epoch, uint64_t index);
 CLQ_API size_t clq_dataset_batches(const clq_dataset *dataset);    /* per epoch */
 CLQ_API size_t clq_dataset_batch_size(const clq_dataset *dataset); /* of a full batch */

@@ -1,6 +1,7 @@
 /* clique/device.h: the machine's OpenCL devices, and choosing among them.
  *
- * Thread rules: a clq_system may be read from any thread once open; opening and closing it is one thread's. */
+ * Thread rules: the getters of an open clq_system may be called from any thread. Opening, testing, selecting and
+ * closing are one thread's at a time, while nobody reads. */
 #ifndef CLIQUE_DEVICE_H
 #define CLIQUE_DEVICE_H
 
@@ -39,7 +40,8 @@ typedef struct clq_device_info {
 } clq_device_info;
 
 typedef struct clq_system_config {
-    const char *cache_dir;       /* NULL: the default. "" : no cache on disk */
+    const char *cache_dir;       /* NULL: $CLIQUE_CACHE_DIR, else $XDG_CACHE_HOME/clique, else ~/.cache/clique.
+                                    "": no cache on disk */
     uint64_t memory_limit_bytes; /* per device; 0: what the device reports */
 } clq_system_config;
 
@@ -51,9 +53,10 @@ typedef struct clq_system clq_system;
 CLQ_API clq_status clq_system_open(const clq_system_config *config, clq_system **out);
 CLQ_API void clq_system_close(clq_system *system); /* takes NULL; after everything made from it */
 CLQ_API size_t clq_system_device_count(const clq_system *system);
-/* index < count; valid until the system is closed. */
+/* Valid until the system is closed; NULL where index is not below the count. */
 CLQ_API const clq_device_info *clq_system_device_info(const clq_system *system, size_t index);
-/* Runs the start-up known-answer test of every device that has not had it, which fills `usable` and `reason`. */
+/* Runs the start-up known-answer test of every device that has not had it, which fills `usable` and `reason`. A device
+ * that fails is no error. Errors: MEMORY. */
 CLQ_API clq_status clq_system_test_devices(clq_system *system);
 
 /* One entry per replica. part of parts: which sub-device; 0 of 1 is the whole device. */
@@ -61,7 +64,7 @@ typedef struct clq_device_choice {
     uint32_t index, part, parts;
 } clq_device_choice;
 typedef struct clq_devices {
-    clq_system *system;
+    clq_system *system; /* borrowed: must stay open as long as this, and trainers made from it, are used */
     uint32_t count;
     clq_device_choice items[CLQ_REPLICAS_MAX];
 } clq_devices;
@@ -69,8 +72,10 @@ typedef struct clq_devices {
 /* SPEC: comma-separated indices, types (gpu cpu accelerator all) or driver tags (pocl, pocl:1), each with *K (K
  * replicas) or /K (K sub-devices); "auto": every distinct usable GPU that is at least a third as fast as the
  * fastest, else the fastest CPU device. How fast GPUs of different models are takes some 50 ms each to measure, and is
- * kept with the built programs. Only devices that pass their known-answer test are taken. Errors: ARGUMENT (syntax),
- * NO_DEVICE (matches nothing usable). */
+ * kept with the built programs. NULL: "auto".
+ * Runs the start-up known-answer test of each matching device that has not had it (kernels are compiled: seconds, the
+ * first time), and takes only devices that pass; a device that was named alone must pass. Errors: ARGUMENT (syntax,
+ * more than CLQ_REPLICAS_MAX replicas), NO_DEVICE (matches nothing usable), MEMORY. */
 CLQ_API clq_status clq_devices_select(clq_system *system, const char *spec, clq_devices *out);
 
 /* One known-answer check of `clique doctor`. */

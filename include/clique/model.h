@@ -3,9 +3,12 @@
  * Each builder call adds a layer and returns its output; the first failure is latched with its layer's name and
  * reported by clq_model_finish, so a model reads as straight lines and is checked once. Shapes leave the batch out and
  * have 1 to CLQ_SHAPE_MAX dimensions of at least 1.
- * Layer names are Keras's: conv2d, conv2d_1, …, dense, … unless given; a given one is unique, has 1 to 63 bytes and no
- * '/'. A variable is `layer/kernel`, `layer/bias`.
- * One thread at a time while building; read-only and shareable once finished. */
+ * Layer names are Keras's: conv2d, conv2d_1, …, dense, … unless given; a given one is unique, has 1 to 63 bytes of
+ * UTF-8, no '/' and no control characters, and is copied. A variable is `layer/kernel`, `layer/bias`.
+ *
+ * Configs are copied. One that is marked so may be NULL, for its defaults; another that is NULL is latched as ARGUMENT.
+ *
+ * Thread rules: one thread at a time while building; read-only and shareable once finished. */
 #ifndef CLIQUE_MODEL_H
 #define CLIQUE_MODEL_H
 
@@ -29,6 +32,10 @@ typedef struct clq_shape {
 /* CLQ_SHAPE(28, 28, 1) */
 #define CLQ_SHAPE(...) ((clq_shape){sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), {__VA_ARGS__}})
 
+/* Positions of a window along an axis of `in` values, with extent = (size - 1) * dilation + 1:
+ *
+ * - VALID: (in - extent) / stride + 1, rounded down; extent is at most in;
+ * - SAME: in / stride, rounded up; zeros around, the odd one behind, as TensorFlow has it. */
 typedef enum clq_padding { CLQ_VALID, CLQ_SAME } clq_padding;
 
 typedef struct clq_conv2d_config {
@@ -54,18 +61,28 @@ typedef struct clq_pool_config {
     const char *name;
 } clq_pool_config;
 
+/* name: 1 to 63 bytes, copied. Errors: ARGUMENT, MEMORY. */
 CLQ_API clq_status clq_model_create(const char *name, clq_model **out);
-CLQ_API void clq_model_destroy(clq_model *model); /* takes NULL */
+CLQ_API void clq_model_destroy(clq_model *model); /* takes NULL; after the trainers made from it */
+
+/* Builders: the input's shape -> the output's. (…) stands for any leading axes. */
+
 CLQ_API clq_tensor clq_input(clq_model *model, clq_shape shape);
-CLQ_API clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config); /* x (h, w, c) */
-CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x,
-                                  const clq_pool_config *config); /* x (h, w, c); config may be NULL */
+/* (h, w, c) -> (positions along h, along w, filters); filters and kernel are needed. Variables: kernel (kh, kw, c,
+ * filters), bias (filters). */
+CLQ_API clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config);
+/* (h, w, c) -> (positions along h, along w, c); config may be NULL: 2 x 2 side by side. Padding takes no part in
+ * maximum or average. */
+CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
 CLQ_API clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
-CLQ_API clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config); /* over the last axis */
+/* (…, in) -> (…, units); units is needed. Variables: kernel (in, units), bias (units). */
+CLQ_API clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config);
+/* Names of these may be NULL: made. (any) -> (product of its dimensions). */
 CLQ_API clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name);
+/* (any) -> shape, of the same product. */
 CLQ_API clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name);
-CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation,
-                                const char *name); /* softmax: over the last axis */
+/* Keeps the shape. Softmax: over the last axis. */
+CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name);
 /* The first error of any line above, with its layer. Afterwards the model is fixed: what is added is refused with
  * STATE. Layers that do not lead to the output are left out, as in Keras. Errors: ARGUMENT (also a tensor of another
  * model), UNSUPPORTED (a second input), MEMORY, STATE (finished already). */
@@ -78,6 +95,9 @@ CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
  * may read and this does not, yet), MEMORY. */
 CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);
 
+/* Getters. Texts live as long as the model; names of variables until the next builder call or clq_model_finish, then as
+ * long as the model. Before clq_model_finish, the input's shape is of rank 0 until clq_input, the output's is of rank
+ * 0, and variables are those of the layers so far, of which finishing may leave some out. */
 CLQ_API const char *clq_model_name(const clq_model *model);
 CLQ_API clq_shape clq_model_input_shape(const clq_model *model);
 CLQ_API clq_shape clq_model_output_shape(const clq_model *model);
@@ -88,7 +108,7 @@ typedef struct clq_variable_info {
     size_t fan_in, fan_out; /* Keras's: kh * kw * in and kh * kw * out */
     bool is_bias;
 } clq_variable_info;
-/* In the order of the layers. */
+/* In the order of the layers, counted from 0. Errors: ARGUMENT (an index that is not below the count). */
 CLQ_API size_t clq_model_variable_count(const clq_model *model);
 CLQ_API clq_status clq_model_variable(const clq_model *model, size_t index, clq_variable_info *out);
 CLQ_API size_t clq_model_parameter_count(const clq_model *model);

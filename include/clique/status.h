@@ -2,7 +2,10 @@
  *
  * A function that can fail returns clq_status. Where it is not CLQ_OK, one sentence that says what failed,
  * where, and what to do is kept for the calling thread until that thread's next failure: clq_error_detail().
- * Outputs come last in an argument list and are written only on success. Nothing here prints or exits. */
+ * Outputs come last in an argument list and are written only on success. Nothing here prints or exits.
+ *
+ * The library has no global state that a caller must set up. Different objects may be used from different threads;
+ * each header says what one object allows. */
 #ifndef CLIQUE_STATUS_H
 #define CLIQUE_STATUS_H
 
@@ -37,7 +40,8 @@ extern "C" {
     X(ABORTED, "aborted because another rank failed")                                                                  \
     X(TIMEOUT, "deadline passed")                                                                                      \
     X(INTERRUPTED, "interrupted")                                                                                      \
-    X(STATE, "called in the wrong state")
+    X(STATE, "called in the wrong state")                                                                              \
+    X(INTERNAL, "internal error") /* an invariant of Clique's own is violated: a defect, please report it */
 
 /* clang-format off */
 typedef enum clq_status {
@@ -57,11 +61,14 @@ CLQ_API const char *clq_error_detail(void);
 
 typedef enum clq_log_level { CLQ_LOG_ERROR, CLQ_LOG_WARNING, CLQ_LOG_INFO, CLQ_LOG_DEBUG } clq_log_level;
 
-/* Receives what the library has to say; the line has no newline. May be called from any thread, one call at
- * a time. */
+/* Receives what the library reports; the line has no newline, and belongs to the library until the sink returns. Called
+ * from any thread of the program or the library, one call at a time in the whole process: threads that log wait
+ * meanwhile, so a sink returns soon. It may call the library, whose lines are then dropped, except
+ * clq_log_set_sink. */
 typedef void (*clq_log_sink)(void *context, clq_log_level level, const char *line);
 
-/* The process-wide sink; NULL (the start) drops everything. Lines above `level` are not formatted. */
+/* The process-wide sink; NULL (the start) drops everything. Lines above `level` are not formatted. From any thread;
+ * when it returns, the sink before is not running and will not be called again, so its context may be freed. */
 CLQ_API void clq_log_set_sink(clq_log_sink sink, void *context, clq_log_level level);
 
 /* The release as MAJOR.MINOR.PATCH. */

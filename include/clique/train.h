@@ -1,7 +1,22 @@
 /* clique/train.h: training a model on devices: the step, fit, evaluate, predict, weights.
  *
  * Thread rules: a trainer is used by one thread at a time; its callbacks run on that thread. The model and the system
- * must outlive it. */
+ * must outlive it.
+ *
+ * Asynchronous calls. clq_step and its three parts hand work to the replicas and return, as a rule before the devices
+ * are done with it; they wait only where too many steps are under way. Calls that read or write something wait for all
+ * work handed over: clq_step_read, clq_trainer_wait, clq_trainer_step_times, clq_trainer_write_trace, clq_evaluate,
+ * clq_predict, the weights' functions. clq_fit returns when its steps are done. clq_trainer_replica,
+ * clq_trainer_device_bytes and clq_trainer_comm_times return at once.
+ *
+ * Errors. What the arguments tell is refused at once (ARGUMENT, MISMATCH, STATE) and leaves the trainer as it was. What
+ * fails on a device or in an exchange (DEVICE, DEVICE_MEMORY, BUILD, TIMEOUT, ABORTED, SYSTEM, MEMORY) may be returned
+ * by a later call than the one that caused it; from then on every call that needs the devices returns that first
+ * failure, and the trainer can only be destroyed. These are meant by "…" below.
+ *
+ * Order of calls. Make a trainer from a finished model; set or load weights before the first step, or at any time
+ * between steps; then clq_fit, or loops of clq_step, or of clq_step_gradients, clq_step_reduce, clq_step_apply in this
+ * order. No pointer to a config or out parameter may be NULL, unless said. */
 #ifndef CLIQUE_TRAIN_H
 #define CLIQUE_TRAIN_H
 
@@ -62,27 +77,29 @@ typedef struct clq_trainer_config {
     clq_tuning tuning;                     /* before the first step */
     double tuning_s;                       /* in place of tuning's own limit, where more than 0 */
 } clq_trainer_config;
-/* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. */
+/* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API clq_trainer_config clq_trainer_config_default(void);
 
 typedef struct clq_trainer clq_trainer;
-/* Opens the devices, plans the model on each, sets the initial weights. Errors: ARGUMENT (a batch smaller than the
- * replicas), MISMATCH, DEVICE, BUILD, DEVICE_MEMORY, MEMORY, SYSTEM. */
+/* Opens the devices, plans the model on each, sets the initial weights. Compiles kernels: seconds the first time on a
+ * machine. config and devices are copied; config may not be NULL. Errors: STATE (the model is not finished), ARGUMENT
+ * (a batch smaller than the replicas; strategy single with several devices), NO_DEVICE (none selected), MISMATCH (the
+ * model's output does not fit the loss), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED, MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,
                                       const clq_trainer_config *config, clq_trainer **out);
 CLQ_API void clq_trainer_destroy(clq_trainer *trainer); /* takes NULL */
 CLQ_API unsigned clq_trainer_replicas(const clq_trainer *trainer);
-/* Share and label of a replica: how many of a full global batch it takes. */
+/* A replica's device, and how many samples of a full global batch it takes. Errors: ARGUMENT (no such replica). */
 CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device,
                                        size_t *share);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
-/* Seconds that the steps so far spent in the all-reduce, from when the last replica came to it, and how many of these
- * backward was not at work meanwhile. Where replicas on CPU devices update together, which is all-reduce and update in
- * one, these seconds are of both. 0 for one replica. */
+/* Seconds that the steps so far spent in the all-reduce, each from when the last replica came to it; and of these the
+ * all-reduce time not overlapped with backward. Where replicas on CPU devices shard the update, all-reduce and update
+ * are one, and the seconds are of both. 0 for one replica. */
 CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
-/* How long each of the last steps took, oldest first, at most `most` and 4,096 of them: from the end of the step before
- * it to its own, as replica 0's thread has it, for steps with nothing but steps between; where the device works behind
- * the thread, the mean of three. Waits for what was handed to the devices. seconds: the caller's. */
+/* The time between the ends of back-to-back steps, oldest first, of at most `most` and 4,096 of the last steps, as
+ * replica 0's thread sees it; where the device works behind that thread, the mean of three. seconds: the caller's, for
+ * `most` numbers. Errors: … */
 CLQ_API clq_status clq_trainer_step_times(clq_trainer *trainer, size_t most, float *seconds, size_t *count);
 
 /* What was recorded so far, as trace events in JSON, for ui.perfetto.dev and chrome://tracing: a process per replica
@@ -105,6 +122,7 @@ CLQ_API clq_status clq_step_apply(clq_trainer *trainer);
 
 /* The three parts in one, and the fastest way through them: the all-reduce of a bucket begins when backward has
  * finished it. The same numbers as from the parts, up to the rounding of other sums in the all-reduce. */
+/* Errors: as of the parts. */
 CLQ_API clq_status clq_step(clq_trainer *trainer, const clq_batch *batch);
 
 typedef struct clq_step_info {
@@ -115,9 +133,9 @@ typedef struct clq_step_info {
     double lr;
     size_t samples;
 } clq_step_info;
-/* Waits for the last step and tells of it. */
+/* Waits for the last step and describes it. Errors: STATE (no step was made yet), … */
 CLQ_API clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out);
-/* Waits for all that was asked; the first failure. */
+/* Waits for all work handed over; the first failure. Errors: … */
 CLQ_API clq_status clq_trainer_wait(clq_trainer *trainer);
 
 /* ---- fit, evaluate, predict ---- */
@@ -157,24 +175,33 @@ typedef struct clq_fit_config {
  * ARGUMENT (epochs and steps are both 0; no batch to train on), STATE (called by on_step or on_progress), MISMATCH,
  * DEVICE, TIMEOUT, …, and what a callback returned. */
 CLQ_API clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config);
-/* Loss and accuracy over one epoch of the dataset. The dataset then goes on where it was before the call: it may be the
- * one that clq_fit is training on, as `validation` and in callbacks, and no metrics of the training change. Errors:
- * MISMATCH, ARGUMENT, DEVICE, … */
+/* Loss and accuracy over one epoch of the dataset: it is rewound to the first batch of epoch 0, and each sample of that
+ * epoch counts once (without those that drop_remainder drops). The dataset then goes on where it was before the call,
+ * also after a failure: it may be the one that clq_fit is training on, as `validation` and in callbacks, and no metrics
+ * of the training change. Errors: MISMATCH (the dataset does not fit the model), ARGUMENT (its batch is larger than the
+ * trainer's), … */
 CLQ_API clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out);
-/* The model's output (softmax included) of every sample, in the order of the dataset's first epoch (shuffled where the
- * dataset is): out (samples, output) f32, the caller's. Rows of samples that the dataset drops are not written. The
- * dataset then goes on where it was before the call. */
+/* The model's output (softmax included) for the samples of epoch 0, to whose first batch the dataset is rewound, in
+ * that epoch's order (shuffled where the dataset is shuffled): out (samples, output) f32, the caller's. Where
+ * drop_remainder drops samples, the last rows are not written. Labels are not looked at, but must fit the model as in
+ * clq_evaluate. The dataset then goes on where it was before the call. The first call plans the model for inference on
+ * every device. Errors: as clq_evaluate, and BUILD, DEVICE_MEMORY. */
 CLQ_API clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out);
 
 /* ---- weights ---- */
 
-/* Variable `index` of the model, f32 in Keras's layout, to or from replica memory; set reaches every replica. */
+/* Variable `index` of the model, counted from 0 as in clq_model_variable: `elements` f32 in Keras's layout, the
+ * caller's. Reads replica 0; writes every replica. Errors: ARGUMENT (no such variable), … */
 CLQ_API clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out);
 CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const float *values);
-/* The reduced gradient of the last step (after clq_step_reduce), of one replica: for custom loops and tests. */
+/* The gradient that a replica holds, for custom loops and tests: after clq_step_reduce or a whole step the sum, which
+ * is the gradient of the batch's mean loss; between clq_step_gradients and clq_step_reduce the replica's part of it.
+ * Errors: ARGUMENT (no such variable or replica), STATE (an inference-only trainer), … */
 CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size_t index, float *out);
 /* safetensors; tensor names `layer/variable`. Loading needs every variable, in its shape, f32, f64, f16 or bf16, and
- * refuses tensors that the model does not have. Saving appears by rename. */
+ * refuses tensors that the model does not have; nothing changes where it fails. Optimizer state is neither saved nor
+ * loaded. A saved file appears by rename. Errors: load: NOT_FOUND, READ, FORMAT, UNSUPPORTED, MISMATCH (names, shapes,
+ * types), …; save: WRITE, … */
 CLQ_API clq_status clq_trainer_load(clq_trainer *trainer, const char *path);
 CLQ_API clq_status clq_trainer_save(clq_trainer *trainer, const char *path);
 

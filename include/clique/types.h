@@ -1,4 +1,9 @@
-/* clique/types.h: element types of tensors, buffers and files, and other types that several headers share. */
+/* clique/types.h: element types of tensors, buffers and files, and other types that several headers share.
+ *
+ * How the interface grows. Lists of names (X(name, …)) and enumerations grow at their end. Config structs get new
+ * members whose value 0 means what happened before, or get their value from the struct's _default function; so start
+ * from that function, or from {0}, and name members: (clq_group_config){.slots = 8}. A program that is compiled again
+ * then keeps its meaning. The binary layout of structs may change between minor releases of 0.x. */
 #ifndef CLIQUE_TYPES_H
 #define CLIQUE_TYPES_H
 

@@ -32,19 +32,19 @@ static uint64_t round_of(uint64_t state) { return state >> 32; }
 static clq_status create_locks(clq_barrier *barrier) {
     pthread_condattr_t attributes;
     int error = pthread_condattr_init(&attributes);
-    if (error) return clq_fail(CLQ_SYSTEM, "cannot make a barrier: error %d", error);
+    if (error) return clq_fail_lock("a barrier", error);
     error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     if (!error) error = pthread_cond_init(&barrier->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (error) return clq_fail(CLQ_SYSTEM, "cannot make a barrier: error %d", error);
+    if (error) return clq_fail_lock("a barrier", error);
     error = pthread_mutex_init(&barrier->lock, NULL);
     if (!error) return CLQ_OK;
     pthread_cond_destroy(&barrier->changed);
-    return clq_fail(CLQ_SYSTEM, "cannot make a barrier: error %d", error);
+    return clq_fail_lock("a barrier", error);
 }
 
 clq_status clq_barrier_create(unsigned parties, clq_barrier **out) {
-    if (parties == 0 || parties >= ARRIVED_MASK) return clq_fail(CLQ_ARGUMENT, "a barrier for %u threads", parties);
+    if (parties == 0 || parties >= ARRIVED_MASK) return clq_fail(CLQ_INTERNAL, "a barrier for %u threads", parties);
     clq_barrier *barrier = clq_alloc_aligned(_Alignof(clq_barrier), sizeof(*barrier));
     if (!barrier) return CLQ_MEMORY;
     clq_status status = create_locks(barrier);
@@ -124,7 +124,7 @@ static void sleep_however_long(clq_barrier *barrier, uint64_t round) {
 }
 
 static clq_status fail_aborted(void) {
-    return clq_fail(CLQ_ABORTED, "the others were called off while this thread waited for them");
+    return clq_fail(CLQ_ABORTED, "the barrier was aborted while this thread waited for the other threads");
 }
 
 /* How the round ended for this thread; one still open is left again, so that the barrier stays
@@ -135,8 +135,8 @@ static clq_status leave(clq_barrier *barrier, uint64_t round, double deadline_s)
         if (round_of(state) != round) return CLQ_OK;
         if (state & ABORTED_BIT) return fail_aborted();
     } while (!atomic_compare_exchange_weak(&barrier->state, &state, state - 1));
-    return clq_fail(CLQ_TIMEOUT, "after %g s only %u of %u threads had come", deadline_s,
-                    (unsigned)(state & ARRIVED_MASK), barrier->parties);
+    return clq_fail(CLQ_TIMEOUT, "only %u of %u threads arrived within %g s", (unsigned)(state & ARRIVED_MASK),
+                    barrier->parties, deadline_s);
 }
 
 clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s) {

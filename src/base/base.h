@@ -36,9 +36,15 @@ enum { CLQ_DETAIL_MAX = 1024 };
         if ((status) != CLQ_OK) goto label;                                                                            \
     } while (0)
 
-/* Sets this thread's detail and returns `status`. */
+/* Sets this thread's detail and returns `status`. CLQ_INTERNAL is for a violated invariant, which no caller's input
+ * can violate: its detail begins with "internal error: ". */
 clq_status clq_fail(clq_status status, const char *format, ...) CLQ_PRINTF(2, 3);
-/* Puts "context: " in front of this thread's detail and returns `status`: who asked, added on the way up. */
+/* The common failures, each in one wording. Where an allocation fails that is not clq_alloc's, which notes its own
+ * failures: "while building a table". Where a lock or condition variable cannot be created, with the error of the
+ * pthread function: "a barrier". */
+clq_status clq_fail_memory(const char *doing);
+clq_status clq_fail_lock(const char *owner, int error);
+/* Puts "context: " in front of this thread's detail and returns `status`: callers add what they were doing. */
 clq_status clq_fail_within(clq_status status, const char *format, ...) CLQ_PRINTF(2, 3);
 
 /* A failure that changes threads: taken where it happened, raised where it is reported. */
@@ -63,7 +69,7 @@ void *clq_alloc(size_t count, size_t size);
 void *clq_realloc(void *block, size_t old_count, size_t new_count, size_t size);
 /* As clq_alloc, aligned to `alignment` (a power of two, at least sizeof(void *)). */
 void *clq_alloc_aligned(size_t alignment, size_t bytes);
-void *clq_alloc_unset(size_t alignment, size_t bytes); /* the same, not zeroed: for what is filled at once */
+void *clq_alloc_unset(size_t alignment, size_t bytes); /* the same, not zeroed: for memory that is filled at once */
 void clq_free(void *block);                            /* any of the above; takes NULL */
 char *clq_strdup(const char *text);
 char *clq_strprintf(const char *format, ...) CLQ_PRINTF(1, 2); /* NULL on failure */
@@ -143,7 +149,8 @@ unsigned clq_cpu_count(void);             /* cores that this process may use */
  * all present and later waits return CLQ_ABORTED at once. */
 typedef struct clq_barrier clq_barrier;
 clq_status clq_barrier_create(unsigned parties, clq_barrier **out);
-/* How long waiting spins, where 50 us, some wake-ups by the kernel, are not right. While nobody waits. */
+/* Spin time before a wait sleeps. Unless set 50 us, which is some wake-ups by the kernel. Call while no thread waits.
+ */
 void clq_barrier_set_patience(clq_barrier *barrier, double seconds);
 void clq_barrier_destroy(clq_barrier *barrier); /* once no thread is in a call on it; takes NULL */
 /* CLQ_OK, CLQ_ABORTED, or CLQ_TIMEOUT after `deadline_s` seconds of clq_now_running (<= 0: none). All parties of one
@@ -167,8 +174,8 @@ typedef struct clq_random {
     unsigned used; /* words of block that are spent */
 } clq_random;
 clq_random clq_random_start(uint64_t seed, uint64_t stream);
-/* What draws from the seed of a run is told apart, or the first weights and the first shuffle would be made of the same
- * numbers. part (below 2^56): variable, epoch, … */
+/* Each use of a run's seed has a stream of its own; else the first weights and the first shuffle would be drawn from
+ * the same numbers. part (below 2^56): variable, epoch, … */
 typedef enum clq_random_use { CLQ_RANDOM_WEIGHTS = 1, CLQ_RANDOM_SHUFFLE = 2 } clq_random_use;
 static inline uint64_t clq_random_stream(clq_random_use use, uint64_t part) { return (uint64_t)use << 56 | part; }
 uint32_t clq_random_u32(clq_random *random);

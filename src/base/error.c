@@ -26,14 +26,24 @@ static void set_detail(const char *text) {
     clq_clean(detail);
 }
 
+static const char internal[] = "internal error: "; /* the reader of the line learns whose defect it is */
+
 clq_status clq_fail(clq_status status, const char *format, ...) {
     char text[CLQ_DETAIL_MAX]; /* the arguments may point into the present detail */
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
+    size_t used = status == CLQ_INTERNAL ? sizeof(internal) - 1 : 0;
+    memcpy(text, internal, used);
+    vsnprintf(text + used, sizeof(text) - used, format, arguments);
     va_end(arguments);
     set_detail(text);
     return status;
+}
+
+clq_status clq_fail_memory(const char *doing) { return clq_fail(CLQ_MEMORY, "out of host memory while %s", doing); }
+
+clq_status clq_fail_lock(const char *owner, int error) {
+    return clq_fail(CLQ_SYSTEM, "cannot create the locks of %s: %s", owner, strerror(error));
 }
 
 clq_status clq_fail_within(clq_status status, const char *format, ...) {

@@ -56,7 +56,7 @@ void clq_text_add_list(clq_text *text, const char *format, va_list arguments) {
     int length = vsnprintf(first, sizeof(first), format, arguments);
     if (length < 0) {
         text->failed = true;
-        clq_fail(CLQ_ARGUMENT, "a text could not be formatted: \"%s\"", format);
+        clq_fail(CLQ_INTERNAL, "vsnprintf cannot format '%s'", format);
     } else if ((size_t)length < sizeof(first)) {
         clq_text_add_bytes(text, first, (size_t)length);
     } else if (reserve(text, (size_t)length)) {

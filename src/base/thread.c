@@ -46,7 +46,7 @@ clq_status clq_thread_start(const char *name, void (*body)(void *), void *contex
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) {
         clq_free(thread);
-        return clq_fail(CLQ_SYSTEM, "cannot start the thread \"%s\": %s", name, strerror(error));
+        return clq_fail(CLQ_SYSTEM, "cannot start the thread '%s': %s", name, strerror(error));
     }
     *out = thread;
     return CLQ_OK;

@@ -80,7 +80,7 @@ static clq_status find_target(clq_file_writer *writer) {
     CLQ_TRY(check_target(writer));
     const char *slash = strrchr(writer->target, '/');
     if (!(slash ? slash[1] : writer->target[0]))
-        return clq_fail(CLQ_WRITE, "\"%s\": cannot write: names no file", writer->path);
+        return clq_fail(CLQ_WRITE, "'%s': cannot write: names no file", writer->path);
     if (!slash)
         writer->folder = clq_strdup(".");
     else if (slash == writer->target)

@@ -1,5 +1,5 @@
 /* cli: the command `clique`. main.c finds the subcommand; each has a file of its own; options.c parses what they share.
- * The contract of options, outputs and exit codes is docs/contract.md. */
+ * docs/command-line.md and docs/contract.md specify options, outputs and exit codes. */
 #ifndef CLQ_CLI_H
 #define CLQ_CLI_H
 

@@ -28,7 +28,7 @@ typedef struct comparison {
     size_t below, beyond;
 } comparison;
 
-static clq_status out_of_memory(void) { return clq_fail(CLQ_MEMORY, "out of memory while comparing"); }
+static clq_status out_of_memory(void) { return clq_fail_memory("comparing"); }
 
 /* ---- matching ---------------------------------------------------------------------------------------------------- */
 

@@ -27,7 +27,7 @@ static void print_help(FILE *to) {
         "usage: clique COMMAND [OPTION…]\n\nTrains neural networks on all the OpenCL devices of a machine at once.\n\n",
         to);
     for (size_t i = 0; i < CLQ_COUNT_OF(commands); i++) fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
-    fputs("\nclique COMMAND --help tells a command's options; clique --version, the version.\n", to);
+    fputs("\nclique COMMAND --help lists a command's options; clique --version prints the version.\n", to);
 }
 
 static clq_status run(int argc, char **argv) {

@@ -5,7 +5,7 @@
 clq_status clq_print_list(FILE *to, const char *format, va_list arguments) {
     clq_text text = {0};
     clq_text_add_list(&text, format, arguments);
-    clq_status status = text.failed ? clq_fail(CLQ_MEMORY, "out of memory while printing a line") : CLQ_OK;
+    clq_status status = text.failed ? clq_fail_memory("printing a line") : CLQ_OK;
     for (char *line = text.data; status == CLQ_OK && *line;) {
         size_t length = strcspn(line, "\n");
         char *next = line + length + (line[length] == '\n');

@@ -270,7 +270,7 @@ static clq_status build(report *r) {
     clq_text_add(&r->page, "%s", clq_page_part("plots"));
     clq_text_add(&r->page, "</script>\n</body></html>\n");
     json_decref(sections);
-    return r->page.failed ? clq_fail(CLQ_MEMORY, "out of memory while building the page") : CLQ_OK;
+    return r->page.failed ? clq_fail_memory("building the page") : CLQ_OK;
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ static clq_status note_column(json_t *columns, const char *outer, const char *na
     char *key = clq_strprintf("%s\n%s", outer, name);
     int failed = !key || (!json_object_get(columns, key) && json_object_set_new(columns, key, json_true()) != 0);
     clq_free(key);
-    return failed ? clq_fail(CLQ_MEMORY, "out of memory while reading rows") : CLQ_OK;
+    return failed ? clq_fail_memory("reading rows") : CLQ_OK;
 }
 
 /* Bounds the columns of a table: objects could have different members each. */
@@ -41,7 +41,7 @@ static clq_status note_columns(json_t *columns, json_t *object) {
 /* An array that becomes a table; what: "row". */
 static clq_status check_table(const char *path, const char *what, json_t *array) {
     json_t *columns = json_object(), *object;
-    clq_status status = columns ? CLQ_OK : clq_fail(CLQ_MEMORY, "out of memory while reading rows");
+    clq_status status = columns ? CLQ_OK : clq_fail_memory("reading rows");
     size_t i;
     json_array_foreach(array, i, object) {
         if (status == CLQ_OK && !json_is_object(object)) status = clq_fail(CLQ_FORMAT, "not an object");
@@ -57,8 +57,7 @@ static clq_status check_table(const char *path, const char *what, json_t *array)
 /* The members beside the rows become a table as well. */
 static clq_status check_members(const char *path, json_t *document) {
     json_t *columns = json_object();
-    clq_status status =
-        columns ? note_columns(columns, document) : clq_fail(CLQ_MEMORY, "out of memory while reading rows");
+    clq_status status = columns ? note_columns(columns, document) : clq_fail_memory("reading rows");
     json_decref(columns);
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: its members", path);
 }
@@ -164,7 +163,7 @@ json_t *clq_row_key(json_t *row) {
 /* A number that may be missing or null; 0 then, and for what cannot be a speed. */
 static clq_status read_number(const json_t *value, const char *where, const char *name, double *out) {
     if (value && !json_is_null(value) && !json_is_number(value))
-        return clq_fail(CLQ_FORMAT, "%s: \"%s\" is not a number", where, name);
+        return clq_fail(CLQ_FORMAT, "%s: '%s' is not a number", where, name);
     *out = sane(value);
     return CLQ_OK;
 }

@@ -1,4 +1,4 @@
-/* Result files of the bench suite ("clique-bench/1", docs/contract.md): reading them, telling which of a row's columns
+/* Result files of the bench suite ("clique-bench/1", docs/bench.md): reading them, telling which of a row's columns
  * name the row and which were measured, and its speed. Private to cli; files come from anywhere, so nothing in them is
  * trusted. */
 #ifndef CLQ_CLI_RESULTS_H

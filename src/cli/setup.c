@@ -118,7 +118,7 @@ static clq_status parse_strategy(const char *text, clq_strategy_kind *out) {
             *out = known[i].kind;
             return CLQ_OK;
         }
-    return clq_fail(CLQ_ARGUMENT, "--strategy '%s': there are auto, single and mirrored", text);
+    return clq_fail(CLQ_ARGUMENT, "--strategy '%s': expected auto, single or mirrored", text);
 }
 
 static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
@@ -128,7 +128,7 @@ static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
             return CLQ_OK;
         }
     return clq_fail(CLQ_ARGUMENT,
-                    "--cross-device-ops '%s': there are auto, ring, direct, reduce-to-one, doubling and hierarchical",
+                    "--cross-device-ops '%s': expected auto, ring, direct, reduce-to-one, doubling or hierarchical",
                     text);
 }
 
@@ -168,7 +168,7 @@ FILE *clq_talk(const clq_options *options) { return options->json ? stderr : std
 clq_status clq_print_json(json_t *document) {
     char *text = document ? json_dumps(document, JSON_REAL_PRECISION(17) | JSON_INDENT(2)) : NULL;
     json_decref(document);
-    if (!text) return clq_fail(CLQ_MEMORY, "out of memory while building the JSON output");
+    if (!text) return clq_fail_memory("building the JSON output");
     /* Control characters that JSON lets stand, DEL and C1, stand in strings, where an escape means the same. */
     for (const char *c = text; *c; c++) {
         if (c[0] == '\xc2' && (unsigned char)c[1] < 0xa0)

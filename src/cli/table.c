@@ -111,7 +111,7 @@ static void print_lines(const clq_table *table, const size_t *widths, size_t col
 clq_status clq_table_print(clq_table *table, FILE *to) {
     size_t columns = json_array_size(json_array_get(table->lines, 0)), i, k;
     size_t *widths = table->failed ? NULL : clq_alloc(columns, sizeof *widths);
-    clq_status status = widths ? CLQ_OK : clq_fail(CLQ_MEMORY, "out of memory while building a table");
+    clq_status status = widths ? CLQ_OK : clq_fail_memory("building a table");
     if (widths) {
         json_t *line, *cell;
         json_array_foreach(table->lines, i, line) {

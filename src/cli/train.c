@@ -269,7 +269,9 @@ clq_status clq_command_train(int argc, char **argv) {
         {"cross-device-ops", CLQ_KEY_CROSS_DEVICE_OPS, "NAME", 0,
          "auto, ring, direct, reduce-to-one, doubling or hierarchical", 0},
         {"bucket-bytes", CLQ_KEY_BUCKET_BYTES, "N", 0,
-         "exchange the gradient in buckets of at least N bytes while backward goes on (default where it pays)", 0},
+         "exchange the gradient in buckets of at least N bytes while backward goes on (default: where it is "
+         "profitable)",
+         0},
         {"deadline", CLQ_KEY_DEADLINE, "SECONDS", 0,
          "how long replicas wait for the slowest one in an exchange before the training fails (default 600)", 0},
         {"init", CLQ_KEY_INIT, "FILE", 0, "initial weights (safetensors)", 0},

@@ -101,13 +101,14 @@ static clq_status check_overlaps(const clq_call *call) {
 static clq_status check_task(const clq_group *group, const clq_task *task, size_t *bytes) {
     size_t all;
     if ((unsigned)task->dtype >= CLQ_DTYPE_COUNT)
-        return clq_fail(CLQ_ARGUMENT, "no element type has number %d", (int)task->dtype);
+        return clq_fail(CLQ_ARGUMENT, "dtype %d is none of clq_dtype", (int)task->dtype);
     if ((unsigned)task->op >= CLQ_REDOP_COUNT)
-        return clq_fail(CLQ_ARGUMENT, "no operation has number %d", (int)task->op);
+        return clq_fail(CLQ_ARGUMENT, "op %d is none of clq_redop", (int)task->op);
     if (clq_collective_reduces(task->collective) && !clq_reduce_find(task->dtype, task->op))
         return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(task->dtype));
     if (task->root >= group->size || task->to >= group->size)
-        return clq_fail(CLQ_ARGUMENT, "root %u of a group of %u ranks", CLQ_MAX(task->root, task->to), group->size);
+        return clq_fail(CLQ_ARGUMENT, "rank %u is out of range: the group has %u ranks", CLQ_MAX(task->root, task->to),
+                        group->size);
     if (!clq_mul_size(task->count, clq_dtype_bytes(task->dtype), bytes) || !clq_mul_size(*bytes, group->size, &all))
         return clq_fail(CLQ_ARGUMENT, "%zu elements are more than can be addressed", task->count);
     return CLQ_OK;
@@ -116,7 +117,7 @@ static clq_status check_task(const clq_group *group, const clq_task *task, size_
 static clq_status fill_call(const clq_group *group, const clq_slice *in, const clq_slice *out, clq_call *call) {
     const clq_task *task = &call->task;
     if ((!in && task->collective != CLQ_BARRIER) || (!out && task->collective != CLQ_BARRIER))
-        return clq_fail(CLQ_ARGUMENT, "there are no slices");
+        return clq_fail(CLQ_ARGUMENT, "the arrays of slices are NULL");
     bool pair = task->collective == CLQ_SEND_RECV; /* one slice each, not one per rank */
     for (unsigned r = 0; r < group->size && task->collective != CLQ_BARRIER; r++)
         CLQ_TRY(take_slices(group, r, pair ? in : &in[r], pair ? out : &out[r], call));

@@ -1,8 +1,9 @@
 /* comm: groups of ranks, links, transports, algorithms. See <clique/comm.h> for what callers see; below is what
  * the training engine uses: the same algorithms, called by each rank's own thread.
  *
- * A ring (crew) is the heart: n ranks that meet; each rank's thread calls the same collective in the same order
- * with its own buffer, as ranks of MPI do. The public calls run on threads that do just this. */
+ * A crew (NCCL's communicator) is n ranks that meet: each rank's thread calls the same collectives in the same order,
+ * each with its own buffer, as ranks of MPI do. Ranks that call different collectives are a defect of the caller:
+ * INTERNAL. The public calls run on threads that do just this. */
 #ifndef CLQ_COMM_INTERNAL_H
 #define CLQ_COMM_INTERNAL_H
 
@@ -16,8 +17,8 @@ clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq
 void clq_crew_destroy(clq_crew *crew); /* takes NULL; no rank may be inside */
 unsigned clq_crew_size(const clq_crew *crew);
 
-/* What one rank comes to do. count, in and out are as the public calls define them; where a rank has no part in `in` or
- * `out` its buffer is not looked at. */
+/* One rank's part of a collective. count, in and out are as the public calls define them; a buffer that the rank's part
+ * does not need is not looked at. */
 typedef struct clq_task {
     clq_collective collective;
     clq_queue *queue; /* in-order, of the rank's device; what was enqueued on it before is flushed and waited for */
@@ -28,40 +29,41 @@ typedef struct clq_task {
     clq_redop op;
     unsigned root; /* send/recv: who sends */
     unsigned to;   /* send/recv: who receives */
-    /* barrier: what the rank does between two meetings, once all have come and are done with what they had enqueued;
-     * none returns before all are done with it, and with what it has enqueued on the queue. NULL: nothing */
+    /* Barrier only: work of the rank between two meetings. It starts when all ranks have arrived and what they enqueued
+     * is done; no rank returns before every rank's work is done, commands that it enqueued included. NULL: none */
     clq_status (*between)(void *context);
     void *context;
 } clq_task;
 
-/* Called by the rank's own thread; returns when the rank's part is done. All ranks come with the same collective,
+/* Called by the rank's own thread; returns when the rank's part is done. All ranks call with the same collective,
  * count, dtype, op, root and to. Returns ABORTED with the first failing rank's detail in every other rank, within the
  * deadline + 1 s. */
 clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call);
-/* All ranks' parts (tasks[rank]) by the calling thread, while nobody is inside: for what is done sooner than another
- * thread wakes. Only for direct calls on buffers that the host can reach (clq_crew_reaches). */
+/* Executes all ranks' parts (tasks[rank]) in the calling thread, while no rank is in a collective: for calls that are
+ * shorter than waking another thread. Only for direct calls on buffers that the host can reach (clq_crew_reaches). */
 clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks);
-/* Whether a rank's part is of that kind. */
+/* Whether a rank's part can be executed by clq_crew_run_alone. */
 bool clq_crew_reaches(const clq_crew *crew, unsigned rank, const clq_task *task);
-/* The commonest ones. The sum of f32; bytes of the root's `data` to the others'; nothing. */
+/* Shorthands: the sum of f32; bytes of the root's `data` to the other ranks'; a barrier. */
 clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
                                clq_buffer *out, size_t out_offset, size_t count);
 clq_status clq_crew_broadcast(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root);
 clq_status clq_crew_barrier(clq_crew *crew, unsigned rank);
-/* Ends everybody's wait; `why` (may be NULL) becomes the first failure if there was none. From any thread. */
+/* Ends the wait of every rank; `why` (may be NULL) becomes the first failure if there was none. From any thread. */
 void clq_crew_abort(clq_crew *crew, const clq_error *why);
 /* The first failure, or CLQ_OK. */
 clq_status clq_crew_failure(const clq_crew *crew, clq_error *out);
-/* Whether its collectives are the host's own work on mapped memory. */
+/* Whether the host's threads execute all collectives, on mapped memory. */
 bool clq_crew_is_direct(const clq_crew *crew);
-/* How long a rank that waits for the others keeps its core before it sleeps: 50 us unless set, while nobody
- * is in a call. */
+/* Spin time of a rank that waits for the others, before it sleeps: 50 us unless set. Call while no rank is in a
+ * collective. */
 void clq_crew_set_patience(clq_crew *crew, double seconds);
-/* Nanoseconds that rank 0 spent in collectives that succeeded, each from when all ranks had come to it. From any
+/* Nanoseconds that rank 0 spent in collectives that succeeded, each from the arrival of the last rank. From any
  * thread. */
 uint64_t clq_crew_busy_ns(const clq_crew *crew);
-/* What a call of a group gets, or the commonest of what its links are: "ring", "mapped"; for tables. */
+/* For tables: the algorithm that a call of a group uses ("ring"), and the transport that most of its links use
+ * ("mapped"). */
 clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes);
 clq_transport clq_group_transport(const clq_group *group);
 /* "ring over staged slots of 1 MiB", for plans, logs and clq_group_explain. Caller frees with clq_free. */

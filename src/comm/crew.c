@@ -20,8 +20,9 @@ clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq
     crew->members = clq_alloc_aligned(_Alignof(clq_member), count * sizeof *crew->members);
     if (!crew->members) goto fail;
     for (unsigned r = 0; r < count; r++) crew->members[r].device = devices[r];
-    if (pthread_mutex_init(&crew->lock, NULL) != 0) {
-        status = clq_fail(CLQ_SYSTEM, "cannot create a lock");
+    int error = pthread_mutex_init(&crew->lock, NULL);
+    if (error) {
+        status = clq_fail_lock("a group", error);
         goto fail;
     }
     crew->lock_made = true;
@@ -166,12 +167,12 @@ clq_status clq_member_drain(clq_crew *crew, unsigned rank, clq_queue *queue) {
 
 static clq_status check_range(const char *what, const clq_buffer *buffer, size_t offset, size_t bytes, size_t element) {
     if (bytes == 0) return CLQ_OK;
-    if (!buffer) return clq_fail(CLQ_ARGUMENT, "its %s is missing", what);
+    if (!buffer) return clq_fail(CLQ_INTERNAL, "its %s is NULL", what);
     size_t has = clq_buffer_bytes(buffer);
     if (offset % element != 0)
-        return clq_fail(CLQ_ARGUMENT, "%s: offset %zu is no multiple of an element's %zu bytes", what, offset, element);
+        return clq_fail(CLQ_INTERNAL, "%s: offset %zu is no multiple of an element's %zu bytes", what, offset, element);
     if (offset > has || bytes > has - offset)
-        return clq_fail(CLQ_ARGUMENT, "%s: %zu bytes from offset %zu do not fit in a buffer of %zu bytes", what, bytes,
+        return clq_fail(CLQ_INTERNAL, "%s: %zu bytes from offset %zu do not fit in a buffer of %zu bytes", what, bytes,
                         offset, has);
     return CLQ_OK;
 }
@@ -181,15 +182,16 @@ static clq_status take_work(const clq_crew *crew, unsigned rank, clq_work *work)
     const clq_task *call = &work->task;
     if (call->collective == CLQ_BARRIER) return CLQ_OK;
     if ((unsigned)call->dtype >= CLQ_DTYPE_COUNT || (unsigned)call->op >= CLQ_REDOP_COUNT)
-        return clq_fail(CLQ_ARGUMENT, "there is no element type %d or operation %d", (int)call->dtype, (int)call->op);
+        return clq_fail(CLQ_INTERNAL, "dtype %d or op %d is none", (int)call->dtype, (int)call->op);
     if (call->root >= crew->size || call->to >= crew->size)
-        return clq_fail(CLQ_ARGUMENT, "root %u of a group of %u ranks", CLQ_MAX(call->root, call->to), crew->size);
+        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", CLQ_MAX(call->root, call->to),
+                        crew->size);
     if (clq_collective_reduces(call->collective) && !clq_reduce_find(call->dtype, call->op))
         return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(call->dtype));
     const size_t element = clq_dtype_bytes(call->dtype);
     size_t all;
     if (!clq_mul_size(call->count, element, &work->bytes) || !clq_mul_size(work->bytes, crew->size, &all))
-        return clq_fail(CLQ_ARGUMENT, "%zu elements are more than can be addressed", call->count);
+        return clq_fail(CLQ_INTERNAL, "%zu elements are more than can be addressed", call->count);
     work->in_bytes = clq_collective_in_bytes(call->collective, crew->size, rank, call->root, work->bytes);
     work->out_bytes = clq_collective_out_bytes(call->collective, crew->size, rank, call->root, call->to, work->bytes);
     work->algorithm = clq_crew_choose(crew, call->collective, work->bytes);
@@ -205,10 +207,12 @@ static clq_status check_agreement(const clq_crew *crew, unsigned rank) {
         if (other->collective == mine->collective && other->count == mine->count && other->dtype == mine->dtype &&
             other->op == mine->op && other->root == mine->root && other->to == mine->to)
             continue;
-        return clq_fail(CLQ_STATE, "it came for %s of %zu %s (root %u), rank %u for %s of %zu %s (root %u)",
-                        clq_collective_name(mine->collective), mine->count, clq_dtype_name(mine->dtype), mine->root, r,
-                        clq_collective_name(other->collective), other->count, clq_dtype_name(other->dtype),
-                        other->root);
+        return clq_fail(CLQ_INTERNAL,
+                        "collective mismatch: rank %u called %s of %zu %s (root %u), rank %u called %s of %zu %s "
+                        "(root %u)",
+                        rank, clq_collective_name(mine->collective), mine->count, clq_dtype_name(mine->dtype),
+                        mine->root, r, clq_collective_name(other->collective), other->count,
+                        clq_dtype_name(other->dtype), other->root);
     }
     return CLQ_OK;
 }
@@ -296,7 +300,8 @@ static clq_status do_between(clq_crew *crew, unsigned rank, const clq_task *call
 }
 
 clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
-    if (rank >= crew->size) return clq_fail(CLQ_ARGUMENT, "rank %u of a group of %u ranks", rank, crew->size);
+    if (rank >= crew->size)
+        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", rank, crew->size);
     atomic_fetch_add(&crew->inside, 1);
     if (atomic_load(&crew->failed)) { /* nothing was begun: there is nothing to wait for */
         atomic_fetch_sub(&crew->inside, 1);

@@ -10,8 +10,8 @@
 #include "comm/reduce.h"
 #include "comm/schedule.h"
 
-/* What a rank has come to do, and what follows from it. Written by its thread before the first meeting of a collective,
- * read by all until the last one. */
+/* A rank's task, and what follows from it. Written by the rank's thread before the first meeting of a collective, read
+ * by all ranks until the last meeting. */
 typedef struct clq_work {
     clq_task task;
     clq_algorithm algorithm;
@@ -20,7 +20,7 @@ typedef struct clq_work {
     char *mapping;            /* of the output, or of both */
 } clq_work;
 
-/* What a rank that works by commands uses a queue for. Uploads, its own work and downloads overlap on three queues, but
+/* The uses of queues by a rank that works by commands. Uploads, its own work and downloads overlap on three queues, but
  * every hand-over between queues needs an event and a flush. Where a walk moves few bytes that costs more than it
  * saves: then all three lanes are the caller's queue (clq_member.one_queue). */
 typedef enum clq_lane_name { CLQ_LANE_UP, CLQ_LANE_OWN, CLQ_LANE_DOWN, CLQ_LANES } clq_lane_name;
@@ -34,16 +34,16 @@ typedef struct clq_member {
     _Alignas(64) clq_work work;
     clq_device *device;
     bool hosted;                  /* its thread works on its memory by itself, not by commands */
-    atomic_size_t meetings;       /* barriers that it has reached: who is late */
-    atomic_size_t taken;          /* direct: bytes of its part that were begun, by whatever rank */
-    double until;                 /* the deadline of the collective that it is in; clq_now_running */
-    double begun;                 /* when all ranks had come to it */
+    atomic_size_t meetings;       /* barriers that it has reached; tells which rank is late */
+    atomic_size_t taken;          /* direct: bytes of its part that any rank has begun */
+    double until;                 /* deadline of its present collective; clq_now_running */
+    double begun;                 /* arrival of the last rank at the collective */
     atomic_uint_fast64_t busy_ns; /* in collectives, from there on, since the crew was made */
     unsigned step;                /* where it is in a schedule, for messages */
     size_t chunk;
     bool in_is_mapped, out_is_mapped;
 
-    clq_event *drained; /* the end of what was last waited for; used again */
+    clq_event *drained; /* marker of the last drain; used again by the next */
     clq_event *copied;  /* of the last copy from its own input to its own output */
 
     /* For schedules only. Hosted: */
@@ -74,7 +74,7 @@ typedef struct clq_slot {
     clq_event *uploaded, *used;
 } clq_slot;
 
-/* What something takes: alpha + beta * bytes. alpha 0: unknown. */
+/* Seconds that a transfer or collective takes: alpha + beta * bytes. alpha 0: unknown. */
 typedef struct clq_cost {
     double alpha_s, beta_s;
 } clq_cost;
@@ -83,7 +83,7 @@ typedef struct clq_cost {
 typedef struct clq_link {
     clq_gate filled, freed;
     bool gates_made;
-    clq_transport transport;             /* AUTO: for every chunk what costs less */
+    clq_transport transport;             /* AUTO: for every chunk the cheaper one by `costs` */
     clq_cost costs[CLQ_TRANSPORT_COUNT]; /* those that were measured */
     const char *reason;                  /* why this one, for explain */
     unsigned from, to;
@@ -115,7 +115,8 @@ struct clq_crew {
     clq_member *members;
     clq_link **links; /* [from * size + to]; made by the sender when first needed, before all meet */
     clq_barrier *barrier;
-    atomic_uint inside; /* ranks that may touch others' memory: nobody leaves a failed collective before them */
+    atomic_uint
+        inside; /* ranks that may touch others' memory: no rank leaves a failed collective while there are any */
 
     pthread_mutex_t lock; /* for writing `failure`; it is fixed once `failed` is set. Also for waking links */
     bool lock_made;
@@ -125,21 +126,21 @@ struct clq_crew {
 };
 
 /* crew.c */
-/* Fails with CLQ_TIMEOUT: what is formatted says who did not do what. */
+/* Fails with CLQ_TIMEOUT. The formatted text says which rank did not do what. */
 clq_status clq_crew_late(const clq_crew *crew, const char *format, ...) CLQ_PRINTF(2, 3);
-/* All ranks meet. `what` names what a late one is late for. */
+/* All ranks meet. `what`: for the message about a late rank, the thing that it is late for. */
 clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what);
-/* Waits until what was enqueued on the queue is done, as long as the member's deadline allows. */
+/* Drains the queue: waits until its commands are done, at most until the member's deadline. */
 clq_status clq_member_drain(clq_crew *crew, unsigned rank, clq_queue *queue);
-/* Waits for an event of another rank's or of this one's, within the same limits. Its queue was flushed. */
+/* Waits for an event of this or another rank, at most until the member's deadline. The event's queue was flushed. */
 clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event);
 
 /* plan.c: what the config allows. */
 clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config);
 
 /* choose.c: which algorithm a call gets: the same on every rank. */
-/* For AUTO over links: recalls, or measures and keeps, what the candidates cost. The crew is whole, and nobody inside.
- */
+/* For AUTO over links: looks up what the candidates cost, or measures and stores it. The crew is complete, and no rank
+ * is in a collective. */
 clq_status clq_crew_measure(clq_crew *crew);
 clq_algorithm clq_crew_choose(const clq_crew *crew, clq_collective collective, size_t bytes);
 void clq_crew_explain_choice(const clq_crew *crew, clq_text *text);
@@ -173,8 +174,8 @@ clq_event *clq_member_own_event(const clq_member *member, clq_event *event);
 clq_status clq_member_order(clq_crew *crew, unsigned rank, clq_event *first, clq_event *second, clq_order *out);
 /* Behind a command on the lane, whose event is `event`. */
 clq_status clq_member_enqueued(clq_crew *crew, unsigned rank, clq_lane_name name, clq_event *event);
-/* Flushes what was enqueued, and tells the other ranks of the chunks that were filled and freed by it. Before any wait
- * for another rank: it may be waiting for these. */
+/* Flushes the rank's commands, and reports to the other ranks the chunks that these fill and free. To be called before
+ * any wait for another rank, which may be waiting for these chunks. */
 clq_status clq_member_hand_over(clq_crew *crew, unsigned rank);
 /* Waits until all that was enqueued on the lanes is done. */
 clq_status clq_member_drain_lanes(clq_crew *crew, unsigned rank);
@@ -184,7 +185,7 @@ clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link 
 void clq_link_destroy(clq_link *link); /* takes NULL */
 /* Before all meet, by the sender: chunks will be exchanged over it (clq_departure). */
 clq_status clq_link_prepare_exchange(clq_crew *crew, clq_link *link);
-/* How a chunk of so many bytes goes. */
+/* The transport of a chunk of this size. */
 clq_transport clq_link_transport(const clq_link *link, size_t bytes);
 
 /* Memory of a rank: hosted, where the host sees it; else a place in a buffer. */
@@ -193,17 +194,17 @@ typedef struct clq_spot {
     clq_place_at place;
 } clq_spot;
 
-/* What leaves the sender. */
+/* A chunk that the sender sends. */
 typedef struct clq_departure {
     clq_spot from;
     size_t bytes;
-    bool exchanged;   /* what the sender receives takes its place: the receiver may not read it there */
-    clq_event *after; /* it is there once this is complete; NULL: it is */
+    bool exchanged;   /* the sender will receive into this memory: the receiver may not read it there */
+    clq_event *after; /* completes when the chunk is ready to be sent; NULL: it is ready */
 } clq_departure;
-/* *sent: of the command by which it leaves, the link's until its next use; NULL: it has left. */
+/* *sent: event of the command that sends the chunk, owned by the link until its next use; NULL: the chunk was sent. */
 clq_status clq_link_send(clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_event **sent);
 
-/* What arrives at the receiver. */
+/* A chunk that the receiver receives. */
 typedef struct clq_arrival {
     clq_spot to;
     size_t bytes;

@@ -13,16 +13,16 @@ clq_status clq_gate_init(clq_gate *gate) {
     atomic_init(&gate->count, 0);
     atomic_init(&gate->sleepers, 0);
     pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0) return clq_fail(CLQ_SYSTEM, "cannot prepare a condition variable");
+    int error = pthread_condattr_init(&attributes);
+    if (error) return clq_fail_lock("a link", error);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    int failed = pthread_cond_init(&gate->moved, &attributes);
+    error = pthread_cond_init(&gate->moved, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (failed) return clq_fail(CLQ_SYSTEM, "cannot create a condition variable");
-    if (pthread_mutex_init(&gate->lock, NULL) != 0) {
-        pthread_cond_destroy(&gate->moved);
-        return clq_fail(CLQ_SYSTEM, "cannot create a lock");
-    }
-    return CLQ_OK;
+    if (error) return clq_fail_lock("a link", error);
+    error = pthread_mutex_init(&gate->lock, NULL);
+    if (!error) return CLQ_OK;
+    pthread_cond_destroy(&gate->moved);
+    return clq_fail_lock("a link", error);
 }
 
 void clq_gate_end(clq_gate *gate) {

@@ -79,15 +79,17 @@ static void rank_body(void *context) {
 /* ---- making and ending a group ---- */
 
 static clq_status make_locks(clq_group *group) {
-    group->lock_made = pthread_mutex_init(&group->lock, NULL) == 0;
-    group->issued_made = pthread_cond_init(&group->issued, NULL) == 0;
-    group->idle_made = pthread_cond_init(&group->idle, NULL) == 0;
+    int lock = pthread_mutex_init(&group->lock, NULL), issued = pthread_cond_init(&group->issued, NULL),
+        idle = pthread_cond_init(&group->idle, NULL);
+    group->lock_made = lock == 0;
+    group->issued_made = issued == 0;
+    group->idle_made = idle == 0;
     if (group->lock_made && group->issued_made && group->idle_made) return CLQ_OK;
-    return clq_fail(CLQ_SYSTEM, "cannot create the locks of a group");
+    return clq_fail_lock("a group", lock ? lock : issued ? issued : idle);
 }
 
 static clq_status open_rank(clq_group_rank *rank, const clq_rank *given) {
-    if (!given->context || !given->device) return clq_fail(CLQ_ARGUMENT, "it has no context or no device");
+    if (!given->context || !given->device) return clq_fail(CLQ_ARGUMENT, "its context or device is NULL");
     CLQ_TRY(clq_device_wrap(given->context, given->device, &rank->device));
     if (given->queue) CLQ_TRY(clq_queue_wrap(rank->device, given->queue, &rank->callers_queue));
     return clq_queue_create(rank->device, 0, &rank->queue);
@@ -374,13 +376,13 @@ static clq_status issue_noted(clq_group *group) {
 }
 
 clq_status clq_group_start(clq_group *group) {
-    if (group->started) return clq_fail(CLQ_STATE, "the group was started already, and not ended");
+    if (group->started) return clq_fail(CLQ_STATE, "clq_group_start was called already: call clq_group_end first");
     group->started = true;
     return CLQ_OK;
 }
 
 clq_status clq_group_end(clq_group *group) {
-    if (!group->started) return clq_fail(CLQ_STATE, "the group was not started");
+    if (!group->started) return clq_fail(CLQ_STATE, "clq_group_end comes after clq_group_start");
     group->started = false;
     return issue_noted(group);
 }
@@ -430,7 +432,8 @@ clq_status clq_group_barrier(clq_group *group, const cl_event *waits, cl_event *
 /* ---- memory ---- */
 
 clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem *out) {
-    if (rank >= group->size) return clq_fail(CLQ_ARGUMENT, "rank %u of a group of %u ranks", rank, group->size);
+    if (rank >= group->size)
+        return clq_fail(CLQ_ARGUMENT, "rank %u is out of range: the group has %u ranks", rank, group->size);
     clq_group_memory *own = clq_alloc(1, sizeof *own);
     if (!own) return CLQ_MEMORY;
     clq_status status =
@@ -459,7 +462,8 @@ void clq_group_free(clq_group *group, cl_mem memory) {
 }
 
 clq_status clq_group_wait(clq_group *group) {
-    if (group->started) return clq_fail(CLQ_STATE, "clq_group_end has to issue the calls first");
+    if (group->started)
+        return clq_fail(CLQ_STATE, "call clq_group_end first: it issues the calls since clq_group_start");
     wait_until_idle(group);
     return raise_failure(group);
 }
@@ -486,12 +490,12 @@ clq_transport clq_group_transport(const clq_group *group) {
 
 clq_status clq_group_explain(const clq_group *group, char **out) {
     char *text = clq_crew_explain(group->crew);
-    if (!text) return clq_fail(CLQ_MEMORY, "no memory for the explanation");
+    if (!text) return clq_fail_memory("explaining a group");
     size_t bytes = strlen(text) + 1;
     char *copy = malloc(bytes); /* the caller's free() need not be the library's */
     if (copy) memcpy(copy, text, bytes);
     clq_free(text);
-    if (!copy) return clq_fail(CLQ_MEMORY, "no memory for the explanation");
+    if (!copy) return clq_fail_memory("explaining a group");
     *out = copy;
     return CLQ_OK;
 }

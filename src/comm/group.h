@@ -10,7 +10,7 @@ typedef struct clq_group_memory {
     struct clq_group_memory *next;
     unsigned rank;
     clq_buffer *buffer;
-    size_t last_use; /* how many calls had been issued when one that uses it was, itself included */
+    size_t last_use; /* number of the last issued call that uses it, counted from 1 */
 } clq_group_memory;
 
 /* What one rank does in a call. */
@@ -19,7 +19,7 @@ typedef struct clq_part {
     clq_group_memory *in_is, *out_is; /* the group's own; NULL: the caller's, wrapped for this call */
     size_t in_offset, out_offset;
     clq_event *wait; /* the caller's; NULL: none */
-    clq_event *mark; /* of what was on the rank's queue when the call was issued; NULL: nothing was */
+    clq_event *mark; /* end of the commands on the rank's queue when the call was issued; NULL: there were none */
     clq_event *done; /* NULL: the caller did not ask */
 } clq_part;
 
@@ -42,10 +42,10 @@ typedef struct clq_group_rank {
     clq_group *group;
     unsigned index;
     clq_device *device;
-    clq_queue *queue;         /* the thread's own: what the caller enqueues meanwhile is in nobody's way */
+    clq_queue *queue;         /* the thread's own: commands that the caller enqueues meanwhile do not delay it */
     clq_queue *callers_queue; /* NULL: none */
     clq_buffer *bucket;       /* of what is packed; made when first needed */
-    clq_call *next;           /* the call that it is in or comes to; NULL: it has done them all */
+    clq_call *next;           /* its present or next call; NULL: all calls are done */
     clq_thread *thread;
 } clq_group_rank;
 
@@ -69,7 +69,7 @@ struct clq_group {
 
 /* ---- call.c ---- */
 
-/* Checks what can be told from the arguments; a call that is not issued yet. */
+/* Checks the arguments and makes a call that is not issued yet. */
 clq_status clq_call_create(const clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
                            const cl_event *waits, bool wants_done, clq_call **result);
 void clq_call_destroy(clq_call *call); /* takes NULL; what it packs, too */

@@ -7,15 +7,16 @@ static const double default_deadline_s = 30;
 
 static clq_status take_config(clq_crew *crew, const clq_group_config *config) {
     if ((unsigned)config->algorithm >= CLQ_ALGORITHM_COUNT || (unsigned)config->transport >= CLQ_TRANSPORT_COUNT)
-        return clq_fail(CLQ_ARGUMENT, "no such algorithm (%d) or transport (%d)", (int)config->algorithm,
-                        (int)config->transport);
+        return clq_fail(CLQ_ARGUMENT, "algorithm %d is none of clq_algorithm, or transport %d none of clq_transport",
+                        (int)config->algorithm, (int)config->transport);
     if (config->slots > CLQ_SLOTS_MAX || config->chunk_bytes > largest_chunk_bytes)
-        return clq_fail(CLQ_ARGUMENT, "%u slots of %zu bytes: at most %d slots of %zu", config->slots,
+        return clq_fail(CLQ_ARGUMENT, "slots is %u and chunk_bytes %zu: expected at most %d and %zu", config->slots,
                         config->chunk_bytes, CLQ_SLOTS_MAX, largest_chunk_bytes);
     if (config->bucket_bytes > largest_chunk_bytes)
-        return clq_fail(CLQ_ARGUMENT, "a bucket of %zu bytes: at most %zu", config->bucket_bytes, largest_chunk_bytes);
+        return clq_fail(CLQ_ARGUMENT, "bucket_bytes is %zu: expected at most %zu", config->bucket_bytes,
+                        largest_chunk_bytes);
     if (!(config->deadline_s >= 0 && config->deadline_s <= 1e9))
-        return clq_fail(CLQ_ARGUMENT, "a deadline of %g s", config->deadline_s);
+        return clq_fail(CLQ_ARGUMENT, "deadline_s is %g: expected seconds from 0 to 1e9", config->deadline_s);
     crew->chunk_bytes = config->chunk_bytes ? clq_round_up(config->chunk_bytes, CLQ_PART_ALIGN) : default_chunk_bytes;
     crew->slots = config->slots ? config->slots : DEFAULT_SLOTS;
     crew->deadline_s = config->deadline_s > 0 ? config->deadline_s : default_deadline_s;

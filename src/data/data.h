@@ -42,7 +42,7 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
  * one larger than that of a full one. The counts add up to `count`. */
 void clq_shares_split(size_t count, unsigned replicas, const double *weights, size_t *offsets, size_t *counts);
 
-/* Where clq_dataset_next goes on: what clq_dataset_seek takes to come back there. */
+/* The position of the next batch, as clq_dataset_seek takes it. */
 void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *index);
 
 /* ---- batches that are left where they lie (rows.c) ---- */
@@ -54,12 +54,12 @@ typedef struct clq_rows {
     const size_t *places; /* (count) which rows of the set; NULL: `first` and those behind it */
     size_t first, count;
 } clq_rows;
-/* As clq_dataset_next, for who copies the rows himself, in any thread: what they point to stays until the epoch after
- * the next begins, a stage is set, or the dataset is sought in, read by clq_dataset_next, or destroyed. No thread runs
- * ahead: there is nothing to assemble. Errors: MEMORY. */
+/* As clq_dataset_next, for callers that copy the rows themselves, in any thread. The memory that the rows point to
+ * stays valid until the epoch after the next begins, a stage is set, clq_dataset_seek or clq_dataset_next is called, or
+ * the dataset is destroyed. No thread runs ahead, because nothing is assembled. Errors: MEMORY. */
 clq_status clq_dataset_next_rows(clq_dataset *dataset, clq_rows *rows, bool *more);
 clq_rows clq_rows_part(const clq_rows *rows, size_t begin, size_t count);
-/* One behind the other; what lies far apart is fetched ahead. */
+/* Copies the rows one behind the other; rows that lie far apart are prefetched. */
 void clq_rows_copy_samples(const clq_rows *rows, void *to);
 void clq_rows_copy_labels(const clq_rows *rows, void *to);
 

@@ -13,7 +13,7 @@ enum { FILE_NAME = 256, PATH_BYTES = 4096 /* no system opens longer ones */ };
 clq_status clq_part_parse(const char *part, bool *test) {
     bool is_test = strcmp(part, "test") == 0;
     if (!is_test && strcmp(part, "train") != 0)
-        return clq_fail(CLQ_ARGUMENT, "there is no part '%s' of a data set: train and test", part);
+        return clq_fail(CLQ_ARGUMENT, "part '%s' of a data set: expected train or test", part);
     *test = is_test;
     return CLQ_OK;
 }

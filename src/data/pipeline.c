@@ -92,7 +92,7 @@ static clq_status initialise_locks(clq_data_ring *ring) {
 destroy_mutex:
     pthread_mutex_destroy(&ring->mutex);
 failed:
-    return clq_fail(CLQ_SYSTEM, "cannot make a lock for prefetching: %s", strerror(error));
+    return clq_fail_lock("a dataset", error);
 }
 
 static void free_ring(clq_data_ring *ring) {

@@ -40,7 +40,7 @@ clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches) {
 clq_status clq_dataset_seek(clq_dataset *dataset, uint64_t epoch, uint64_t index) {
     size_t batches = clq_dataset_batches(dataset);
     if (index > batches)
-        return clq_fail(CLQ_ARGUMENT, "%s: there is no batch %llu: an epoch has %zu", dataset->info.name,
+        return clq_fail(CLQ_ARGUMENT, "%s: batch %llu is out of range: an epoch has %zu", dataset->info.name,
                         (unsigned long long)index, batches);
     clq_pipeline_stop(dataset);
     dataset->next = (clq_place){epoch, index};

@@ -168,10 +168,10 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) 
         error = clGetMemObjectInfo(memory, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof(cl_mem), (void *)&root, NULL);
     if (error == CL_SUCCESS && root) error = clGetMemObjectInfo(memory, CL_MEM_OFFSET, sizeof begin, &begin, NULL);
     if (error == CL_INVALID_MEM_OBJECT || (error == CL_SUCCESS && type != CL_MEM_OBJECT_BUFFER))
-        return clq_fail(CLQ_ARGUMENT, "%s: the memory that was given is no buffer", device->label);
+        return clq_fail(CLQ_ARGUMENT, "%s: invalid cl_mem, or not a buffer", device->label);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking what a buffer is");
     if (context != device->context)
-        return clq_fail(CLQ_ARGUMENT, "%s: the buffer that was given belongs to another context", device->label);
+        return clq_fail(CLQ_ARGUMENT, "%s: the cl_mem belongs to another context", device->label);
     clq_buffer *buffer = clq_alloc(1, sizeof *buffer);
     if (!buffer) return CLQ_MEMORY;
     (void)clRetainMemObject(memory);
@@ -189,7 +189,7 @@ clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_
     clq_device *device = parent->device;
     CLQ_TRY(clq_device_alive(device));
     if (bytes == 0 || offset > parent->bytes || bytes > parent->bytes - offset || offset % device->view_align != 0)
-        return clq_fail(CLQ_ARGUMENT, "%s: a view of %zu bytes at %zu of a buffer of %zu; offsets are multiples of %zu",
+        return clq_fail(CLQ_INTERNAL, "%s: a view of %zu bytes at %zu of a buffer of %zu; offsets are multiples of %zu",
                         device->label, bytes, offset, parent->bytes, device->view_align);
     clq_buffer *view = clq_alloc(1, sizeof *view);
     if (!view) return CLQ_MEMORY;

@@ -22,14 +22,17 @@ static void destroy_locks(clq_device *device) {
     (void)pthread_mutex_destroy(&device->lock);
 }
 
-static bool create_locks(clq_device *device) {
-    if (pthread_mutex_init(&device->lock, NULL) != 0) return false;
-    if (pthread_mutex_init(&device->building, NULL) == 0) {
-        if (pthread_cond_init(&device->built, NULL) == 0) return true;
+static clq_status create_locks(clq_device *device) {
+    int error = pthread_mutex_init(&device->lock, NULL);
+    if (error) return clq_fail_lock("a device", error);
+    error = pthread_mutex_init(&device->building, NULL);
+    if (!error) {
+        error = pthread_cond_init(&device->built, NULL);
+        if (!error) return CLQ_OK;
         (void)pthread_mutex_destroy(&device->building);
     }
     (void)pthread_mutex_destroy(&device->lock);
-    return false;
+    return clq_fail_lock("a device", error);
 }
 
 /* What depends on the device alone; the context comes from the caller. */
@@ -37,9 +40,10 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
                                 const char *cache_dir, uint64_t memory_limit, clq_device **out) {
     clq_device *device = clq_alloc(1, sizeof *device);
     if (!device) return CLQ_MEMORY;
-    if (!create_locks(device)) {
+    clq_status status = create_locks(device);
+    if (status != CLQ_OK) {
         clq_free(device);
-        return clq_fail(CLQ_SYSTEM, "a lock could not be made");
+        return status;
     }
     atomic_flag_clear(&device->loss_claimed);
     device->twin = device->claims = -1;
@@ -52,7 +56,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     device->matrix_unit = clq_matrix_unit_of(id, device->sub_group_sizes);
     clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
     device->memory_budget = memory_limit ? memory_limit : info->global_mem_bytes;
-    clq_status status = clq_twin_take(device, &device->twin);
+    status = clq_twin_take(device, &device->twin);
     if (status == CLQ_OK && cache_dir) {
         device->cache_dir = clq_strdup(cache_dir);
         if (!device->cache_dir) status = CLQ_MEMORY;
@@ -69,7 +73,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
 /* A device without a context. */
 static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_device **out) {
     if (choice.index >= system->count)
-        return clq_fail(CLQ_NO_DEVICE, "there is no device %u: the machine has %zu", (unsigned)choice.index,
+        return clq_fail(CLQ_NO_DEVICE, "device %u is out of range: the machine has %zu", (unsigned)choice.index,
                         system->count);
     const clq_device_entry *entry = &system->entries[choice.index];
     cl_device_id id = entry->id;
@@ -137,7 +141,7 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
     if (error != CL_SUCCESS && error != CL_INVALID_DEVICE)
         return clq_fail(CLQ_DEVICE, "asking for a device's platform: %s (%d)", clq_cl_error_name(error), (int)error);
     if (error != CL_SUCCESS)
-        return clq_fail(CLQ_ARGUMENT, "the context or device that was given is none: %s (%d)", clq_cl_error_name(error),
+        return clq_fail(CLQ_ARGUMENT, "invalid cl_context or cl_device_id: %s (%d)", clq_cl_error_name(error),
                         (int)error);
     clq_device_info info;
     clq_describe_device(platform, id, &info);

@@ -56,23 +56,27 @@ static void waiter_drop(waiter *w) {
     clq_free(w);
 }
 
-/* NULL on failure, with the detail set. */
-static waiter *waiter_create(void) {
+static clq_status waiter_create(waiter **out) {
     waiter *w = clq_alloc(1, sizeof *w);
-    if (!w) return NULL;
+    if (!w) return CLQ_MEMORY;
     atomic_init(&w->holders, 1);
     pthread_condattr_t attributes;
-    bool ok = pthread_condattr_init(&attributes) == 0;
-    if (ok) {
+    int error = pthread_condattr_init(&attributes);
+    if (!error) {
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        ok = pthread_cond_init(&w->changed, &attributes) == 0;
+        error = pthread_cond_init(&w->changed, &attributes);
         pthread_condattr_destroy(&attributes);
     }
-    if (ok && pthread_mutex_init(&w->lock, NULL) == 0) return w;
-    if (ok) pthread_cond_destroy(&w->changed);
+    if (!error) {
+        error = pthread_mutex_init(&w->lock, NULL);
+        if (!error) {
+            *out = w;
+            return CLQ_OK;
+        }
+        pthread_cond_destroy(&w->changed);
+    }
     clq_free(w);
-    clq_fail(CLQ_MEMORY, "no lock to wait for an event with");
-    return NULL;
+    return clq_fail_lock("an event", error);
 }
 
 static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *context) {
@@ -147,8 +151,8 @@ static clq_status wait_with_limits(const clq_event *event, bool called, double u
     if (clq_event_may_be_unflushed(event)) flush_queue_of(event);
     if (look_often(event, until, cancel, &status)) return status;
 
-    waiter *w = waiter_create();
-    if (!w) return CLQ_MEMORY;
+    waiter *w;
+    CLQ_TRY(waiter_create(&w));
     if (called) {
         atomic_fetch_add(&w->holders, 1);
         called = clSetEventCallback(clq_event_handle(event), CL_COMPLETE, on_complete, w) == CL_SUCCESS;

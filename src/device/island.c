@@ -62,10 +62,10 @@ static clq_status test_pairs(clq_device *const *devices, uint32_t count) {
 
 static clq_status check_platform(const clq_system *system, const clq_device_choice *choices, uint32_t count) {
     if (count == 0 || count > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "an island of %u devices", (unsigned)count);
+        return clq_fail(CLQ_INTERNAL, "an island of %u devices", (unsigned)count);
     for (uint32_t i = 0; i < count; i++) {
         if (choices[i].index >= system->count)
-            return clq_fail(CLQ_NO_DEVICE, "there is no device %u: the machine has %zu", (unsigned)choices[i].index,
+            return clq_fail(CLQ_NO_DEVICE, "device %u is out of range: the machine has %zu", (unsigned)choices[i].index,
                             system->count);
         const clq_device_entry *entry = &system->entries[choices[i].index];
         if (entry->platform != system->entries[choices[0].index].platform)

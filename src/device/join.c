@@ -233,7 +233,7 @@ clq_status clq_joined_source(const clq_program_part *parts, size_t count, clq_te
         if (source)
             find_names(source, &found, &macros);
         else
-            status = clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", parts[i].file);
+            status = clq_fail(CLQ_INTERNAL, "there is no kernel file %s.cl", parts[i].file);
     }
     if (found.failed || macros.failed) status = CLQ_MEMORY;
     clq_text_add(out, "#define CLQ_JOINED\n"

@@ -21,7 +21,7 @@ clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *w
     if (!kernel->handle) {
         clq_free(kernel);
         if (error == CL_INVALID_KERNEL_NAME)
-            return clq_fail(CLQ_BUILD, "%s.cl has no kernel %s on %s with the options \"%s\"", wish->file, function,
+            return clq_fail(CLQ_BUILD, "%s.cl has no kernel %s on %s with the options '%s'", wish->file, function,
                             device->label, wish->options);
         return clq_cl_fail(device, error, "making the kernel %s of %s.cl", function, wish->file);
     }

@@ -93,7 +93,7 @@ static int by_total(const void *a, const void *b) {
 
 clq_status clq_queue_profile(clq_queue *queue, clq_profile_row *rows, size_t capacity, size_t *count) {
     clq_profile *profile = queue->profile;
-    if (!profile) return clq_fail(CLQ_STATE, "%s: the queue was not made for profiling", queue->device->label);
+    if (!profile) return clq_fail(CLQ_INTERNAL, "%s: the queue was not created for profiling", queue->device->label);
     CLQ_TRY(clq_queue_finish(queue));
     CLQ_TRY(fold(profile, queue->device));
     size_t kept = CLQ_MIN(capacity, profile->row_count);

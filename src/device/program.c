@@ -347,7 +347,7 @@ static void take_out(clq_device *device, clq_program *entry) {
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out) {
     CLQ_TRY(clq_device_alive(device));
     const char *text = wish->text ? wish->text : clq_source_text(wish->file);
-    if (!text) return clq_fail(CLQ_ARGUMENT, "there is no kernel file %s.cl", wish->file);
+    if (!text) return clq_fail(CLQ_INTERNAL, "there is no kernel file %s.cl", wish->file);
     clq_hash128 key;
     CLQ_TRY(program_key(device, text, wish, &key));
     clq_status status = CLQ_OK;

@@ -72,7 +72,8 @@ clq_status clq_device_load_programs(clq_device *device, const clq_program_wish *
     clq_thread *threads[THREADS_MAX];
     size_t wanted = CLQ_MIN(CLQ_MIN((size_t)clq_cpu_count(), count), (size_t)THREADS_MAX), started = 0;
     *failed = count;
-    if (pthread_mutex_init(&l.lock, NULL) != 0) return clq_fail(CLQ_SYSTEM, "a lock could not be made");
+    int error = pthread_mutex_init(&l.lock, NULL);
+    if (error) return clq_fail_lock("the loading of programs", error);
     /* This thread is one of them; where no more can be had it does it all. */
     while (started + 1 < wanted && clq_thread_start("programs", load, &l, &threads[started]) == CLQ_OK) started++;
     load(&l);

@@ -40,15 +40,12 @@ clq_status clq_queue_wrap(clq_device *device, cl_command_queue handle, clq_queue
     if (error == CL_SUCCESS) error = clGetCommandQueueInfo(handle, CL_QUEUE_DEVICE, sizeof id, &id, NULL);
     if (error == CL_SUCCESS)
         error = clGetCommandQueueInfo(handle, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
-    if (error == CL_INVALID_COMMAND_QUEUE)
-        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given is none", device->label);
+    if (error == CL_INVALID_COMMAND_QUEUE) return clq_fail(CLQ_ARGUMENT, "%s: invalid cl_command_queue", device->label);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking what a queue is");
     if (context != device->context || id != device->id)
-        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given belongs to another context or device",
-                        device->label);
+        return clq_fail(CLQ_ARGUMENT, "%s: the cl_command_queue belongs to another context or device", device->label);
     if (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
-        return clq_fail(CLQ_ARGUMENT, "%s: the queue that was given is out-of-order; an in-order one is needed",
-                        device->label);
+        return clq_fail(CLQ_ARGUMENT, "%s: the cl_command_queue is out-of-order: create it in-order", device->label);
     clq_queue *queue = clq_alloc(1, sizeof *queue);
     if (!queue) return CLQ_MEMORY;
     queue->device = device;
@@ -170,10 +167,10 @@ clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) 
     cl_context context = NULL;
     cl_int error = CL_INVALID_EVENT;
     if (handle) error = clGetEventInfo(handle, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
-    if (error == CL_INVALID_EVENT) return clq_fail(CLQ_ARGUMENT, "%s: the event that was given is none", device->label);
+    if (error == CL_INVALID_EVENT) return clq_fail(CLQ_ARGUMENT, "%s: invalid cl_event", device->label);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for an event's context");
     if (context != device->context)
-        return clq_fail(CLQ_ARGUMENT, "%s: the event that was given belongs to another context", device->label);
+        return clq_fail(CLQ_ARGUMENT, "%s: the cl_event belongs to another context", device->label);
     (void)clRetainEvent(handle);
     CLQ_TRY(event_create(device, handle, out));
     (*out)->wrapped = true;

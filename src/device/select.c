@@ -34,15 +34,15 @@ static void list_devices(const clq_system *system, char *out, size_t bytes) {
 static clq_status no_match(const clq_system *system, const char *what) {
     char list[LIST_MAX];
     list_devices(system, list, sizeof list);
-    return clq_fail(CLQ_NO_DEVICE, "no device matches \"%s\": %s", what, list);
+    return clq_fail(CLQ_NO_DEVICE, "no device matches '%s': %s", what, list);
 }
 
 static clq_status bad_syntax(const clq_system *system, const char *what, const char *why) {
     char list[LIST_MAX];
     list_devices(system, list, sizeof list);
     return clq_fail(CLQ_ARGUMENT,
-                    "devices \"%.60s\": %s; give indices, gpu, cpu, accelerator, all, driver tags or auto: %s", what,
-                    why, list);
+                    "devices '%.60s': %s; give indices, gpu, cpu, accelerator, all, driver tags or auto: %s", what, why,
+                    list);
 }
 
 /* ---- parsing ---- */
@@ -117,12 +117,11 @@ static bool matches_word(const clq_device_entry *entry, const char *word) {
 static clq_status append(clq_devices *devices, uint32_t index, const spec_item *item) {
     uint32_t more = item->replicas * item->parts; /* one of them is 1 */
     if (more > CLQ_REPLICAS_MAX - devices->count)
-        return clq_fail(CLQ_ARGUMENT, "devices \"%s\": more than %d replicas in all", item->text,
-                        (int)CLQ_REPLICAS_MAX);
+        return clq_fail(CLQ_ARGUMENT, "devices '%s': more than %d replicas in all", item->text, (int)CLQ_REPLICAS_MAX);
     const clq_device_entry *entry = &devices->system->entries[index];
     uint32_t most = item->parts > 1 ? clq_device_parts_max(entry) : 1;
     if (item->parts > most)
-        return clq_fail(CLQ_NO_DEVICE, "devices \"%s\": %s:%u (%.60s) can be split into %u parts at most", item->text,
+        return clq_fail(CLQ_NO_DEVICE, "devices '%s': %s:%u (%.60s) can be split into %u parts at most", item->text,
                         entry->info.driver, (unsigned)entry->ordinal, entry->info.name, (unsigned)most);
     for (uint32_t i = 0; i < more; i++)
         devices->items[devices->count++] = (clq_device_choice){index, item->parts > 1 ? i : 0, item->parts};
@@ -130,7 +129,7 @@ static clq_status append(clq_devices *devices, uint32_t index, const spec_item *
 }
 
 static clq_status not_usable(const clq_device_entry *entry, const spec_item *item) {
-    return clq_fail(CLQ_NO_DEVICE, "devices \"%s\": %s:%u (%.60s) cannot be used: %s", item->text, entry->info.driver,
+    return clq_fail(CLQ_NO_DEVICE, "devices '%s': %s:%u (%.60s) cannot be used: %s", item->text, entry->info.driver,
                     (unsigned)entry->ordinal, entry->info.name, entry->info.reason);
 }
 

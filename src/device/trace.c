@@ -172,7 +172,7 @@ void clq_queue_stop_trace(clq_queue *queue) {
 clq_status clq_queue_spans(clq_queue *queue, clq_span **out, size_t *count, double *error_s) {
     clq_trace *trace = queue->trace;
     mark last = {0};
-    if (!trace) return clq_fail(CLQ_STATE, "%s: the queue was not made for tracing", queue->device->label);
+    if (!trace) return clq_fail(CLQ_INTERNAL, "%s: the queue was not created for tracing", queue->device->label);
     CLQ_TRY(clq_queue_finish(queue));
     CLQ_TRY(fold(trace, queue->device, trace->pending_count));
     CLQ_TRY(take_best_mark(queue, &last));

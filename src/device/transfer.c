@@ -4,7 +4,7 @@ static clq_status check_range(const clq_queue *queue, const clq_buffer *buffer, 
                               const char *what) {
     CLQ_TRY(clq_device_alive(queue->device));
     if (offset <= buffer->bytes && bytes <= buffer->bytes - offset) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s: %s %zu bytes at %zu of a buffer of %zu", queue->device->label, what, bytes,
+    return clq_fail(CLQ_INTERNAL, "%s: %s %zu bytes at %zu of a buffer of %zu", queue->device->label, what, bytes,
                     offset, buffer->bytes);
 }
 
@@ -102,7 +102,7 @@ clq_status clq_queue_fill_zero(clq_queue *queue, clq_buffer *to, size_t offset, 
 static clq_status map(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, cl_map_flags flags,
                       void **out) {
     CLQ_TRY(check_range(queue, buffer, offset, bytes, "mapping"));
-    if (bytes == 0) return clq_fail(CLQ_ARGUMENT, "%s: mapping 0 bytes", queue->device->label);
+    if (bytes == 0) return clq_fail(CLQ_INTERNAL, "%s: mapping 0 bytes", queue->device->label);
     cl_int error;
     void *pointer =
         clEnqueueMapBuffer(queue->handle, buffer->handle, CL_TRUE, flags, offset, bytes, 0, NULL, NULL, &error);

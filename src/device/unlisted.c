@@ -256,7 +256,7 @@ static void explain(const machine *m, const gpu *g, clq_unlisted *out) {
         say(out, "write a file /etc/OpenCL/vendors/nvidia.icd that holds the line libnvidia-opencl.so.1",
             "%s is there, but no file in /etc/OpenCL/vendors names it", library);
     else if (g->vendor->rusticl && is_registered(m, "rusticl") && !(enabled && strstr(enabled, g->vendor->rusticl))) {
-        say(out, "", "Mesa's OpenCL driver is installed, but not told to use it");
+        say(out, "", "Mesa's OpenCL driver is installed, but not enabled for it");
         (void)snprintf(out->remedy, sizeof out->remedy, "set RUSTICL_ENABLE=%s in the environment", g->vendor->rusticl);
     } else
         say(out, g->vendor->install, "no OpenCL driver for it is installed");

@@ -57,7 +57,7 @@ static clq_status parse_descr(cursor *at, clq_npy_header *header) {
     char descr[16] = "";
     CLQ_TRY(take_string(at, descr, sizeof(descr)));
     if (!descr[0] || !strchr("<>|=", descr[0]))
-        return clq_fail(CLQ_FORMAT, "%s: NPY of type \"%s\", which tells no byte order", at->where, descr);
+        return clq_fail(CLQ_FORMAT, "%s: NPY of type '%s', which tells no byte order", at->where, descr);
     for (size_t i = 0; i < CLQ_COUNT_OF(types); i++) {
         if (strcmp(types[i].name, descr + 1) != 0) continue;
         char foreign = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '>' : '<';
@@ -65,7 +65,7 @@ static clq_status parse_descr(cursor *at, clq_npy_header *header) {
         header->swapped = descr[0] == foreign;
         return CLQ_OK;
     }
-    return clq_fail(CLQ_UNSUPPORTED, "%s: NPY of type \"%s\"; integers, floats of 16 to 64 bits and bool are read",
+    return clq_fail(CLQ_UNSUPPORTED, "%s: NPY of type '%s'; integers, floats of 16 to 64 bits and bool are read",
                     at->where, descr);
 }
 
@@ -121,7 +121,7 @@ clq_status clq_npy_header_parse(const char *text, size_t bytes, const char *wher
         size_t part = 0;
         while (part < CLQ_COUNT_OF(parts) && strcmp(parts[part].key, key) != 0) part++;
         if (part == CLQ_COUNT_OF(parts) || seen[part])
-            return clq_fail(CLQ_FORMAT, "%s: NPY header with %s key \"%s\"", where,
+            return clq_fail(CLQ_FORMAT, "%s: NPY header with %s key '%s'", where,
                             part == CLQ_COUNT_OF(parts) ? "an unknown" : "twice the", key);
         seen[part] = true;
         CLQ_TRY(parts[part].parse(&at, &header));
@@ -130,7 +130,7 @@ clq_status clq_npy_header_parse(const char *text, size_t bytes, const char *wher
         break;
     }
     for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
-        if (!seen[i]) return clq_fail(CLQ_FORMAT, "%s: NPY header without \"%s\"", where, parts[i].key);
+        if (!seen[i]) return clq_fail(CLQ_FORMAT, "%s: NPY header without '%s'", where, parts[i].key);
     skip_blanks(&at);
     if (at.next != at.end) return fail_at(&at, "nothing more");
     *out = header;

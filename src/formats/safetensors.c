@@ -15,18 +15,18 @@ struct clq_safetensors {
 };
 
 static clq_status fail_tensor(const clq_safetensors *file, const char *name, const char *what) {
-    return clq_fail(CLQ_FORMAT, "%s: tensor \"%.200s\": %s", file->path, name, what);
+    return clq_fail(CLQ_FORMAT, "%s: tensor '%.200s': %s", file->path, name, what);
 }
 
 static clq_status parse_dtype(const clq_safetensors *file, const json_t *info, clq_safetensors_entry *entry) {
     const char *name = json_string_value(json_object_get(info, "dtype"));
-    if (!name) return fail_tensor(file, entry->name, "no \"dtype\"");
+    if (!name) return fail_tensor(file, entry->name, "no 'dtype'");
     for (size_t i = 0; i < CLQ_COUNT_OF(clq_safetensors_types); i++) {
         if (strcmp(clq_safetensors_types[i].name, name) != 0) continue;
         entry->dtype = clq_safetensors_types[i].dtype;
         return CLQ_OK;
     }
-    return clq_fail(CLQ_UNSUPPORTED, "%s: tensor \"%.200s\": unknown type \"%.40s\"", file->path, entry->name, name);
+    return clq_fail(CLQ_UNSUPPORTED, "%s: tensor '%.200s': unknown type '%.40s'", file->path, entry->name, name);
 }
 
 static bool size_value(const json_t *value, size_t *out) {
@@ -39,10 +39,10 @@ static bool size_value(const json_t *value, size_t *out) {
 
 static clq_status parse_shape(const clq_safetensors *file, const json_t *info, clq_safetensors_entry *entry) {
     const json_t *shape = json_object_get(info, "shape");
-    if (!json_is_array(shape)) return fail_tensor(file, entry->name, "no \"shape\"");
+    if (!json_is_array(shape)) return fail_tensor(file, entry->name, "no 'shape'");
     if (json_array_size(shape) > CLQ_ARRAY_DIMS_MAX)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: tensor \"%.200s\": %zu dimensions; %d is the most", file->path,
-                        entry->name, json_array_size(shape), CLQ_ARRAY_DIMS_MAX);
+        return clq_fail(CLQ_UNSUPPORTED, "%s: tensor '%.200s': %zu dimensions; %d is the most", file->path, entry->name,
+                        json_array_size(shape), CLQ_ARRAY_DIMS_MAX);
     clq_array array = {.dtype = entry->dtype, .rank = (unsigned)json_array_size(shape)};
     for (unsigned i = 0; i < array.rank; i++)
         if (!size_value(json_array_get(shape, i), &array.dims[i]))
@@ -62,12 +62,12 @@ static clq_status parse_offsets(const clq_safetensors *file, const json_t *info,
     size_t begin, end;
     if (json_array_size(offsets) != 2 || !size_value(json_array_get(offsets, 0), &begin) ||
         !size_value(json_array_get(offsets, 1), &end))
-        return fail_tensor(file, entry->name, "no \"data_offsets\" of two sizes");
+        return fail_tensor(file, entry->name, "no 'data_offsets' of two sizes");
     if (begin > end || end > bytes)
-        return clq_fail(CLQ_FORMAT, "%s: tensor \"%.200s\": offsets %zu to %zu in %zu bytes of data", file->path,
+        return clq_fail(CLQ_FORMAT, "%s: tensor '%.200s': offsets %zu to %zu in %zu bytes of data", file->path,
                         entry->name, begin, end, bytes);
     if (end - begin != entry->bytes)
-        return clq_fail(CLQ_FORMAT, "%s: tensor \"%.200s\": %zu bytes of data for a shape of %zu bytes", file->path,
+        return clq_fail(CLQ_FORMAT, "%s: tensor '%.200s': %zu bytes of data for a shape of %zu bytes", file->path,
                         entry->name, end - begin, entry->bytes);
     entry->data = values + begin;
     return CLQ_OK;
@@ -79,8 +79,7 @@ static clq_status check_metadata(const clq_safetensors *file, json_t *metadata) 
     const char *key;
     json_t *value;
     json_object_foreach(metadata, key, value) {
-        if (!json_is_string(value))
-            return clq_fail(CLQ_FORMAT, "%s: metadata \"%.200s\" is no string", file->path, key);
+        if (!json_is_string(value)) return clq_fail(CLQ_FORMAT, "%s: metadata '%.200s' is no string", file->path, key);
     }
     return CLQ_OK;
 }

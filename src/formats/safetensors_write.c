@@ -9,7 +9,7 @@ static clq_status fail_memory(const char *path) {
 
 static clq_status check_text(const char *path, const char *text) {
     if (clq_is_utf8(text)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s: cannot write \"%.200s\", which is no UTF-8", path, text);
+    return clq_fail(CLQ_ARGUMENT, "%s: cannot write '%.200s', which is no UTF-8", path, text);
 }
 
 static const char *type_name(clq_dtype dtype) {
@@ -25,7 +25,7 @@ static clq_status measure(const char *path, const clq_safetensors_source *tensor
                         path);
     memcpy(array.dims, tensor->dims, sizeof(array.dims));
     if (!clq_array_measure(&array, bytes) || *bytes > INT64_MAX)
-        return clq_fail(CLQ_ARGUMENT, "%s: tensor \"%.200s\": its shape does not fit in memory", path, tensor->name);
+        return clq_fail(CLQ_ARGUMENT, "%s: tensor '%.200s': its shape does not fit in memory", path, tensor->name);
     return CLQ_OK;
 }
 
@@ -34,7 +34,7 @@ static clq_status add_tensor(const char *path, json_t *header, const clq_safeten
                              size_t end) {
     CLQ_TRY(check_text(path, tensor->name));
     if (strcmp(tensor->name, CLQ_SAFETENSORS_METADATA) == 0 || json_object_get(header, tensor->name))
-        return clq_fail(CLQ_ARGUMENT, "%s: tensor \"%.200s\": the name is taken", path, tensor->name);
+        return clq_fail(CLQ_ARGUMENT, "%s: tensor '%.200s': the name is taken", path, tensor->name);
     json_t *shape = json_array();
     for (unsigned i = 0; i < tensor->rank; i++)
         if (json_array_append_new(shape, json_integer((json_int_t)tensor->dims[i])) != 0) {

@@ -88,7 +88,7 @@ static void an_abort_ends_all(void **state) {
             assert_int_equal(all.members[i].ended, CLQ_ABORTED);
             assert_int_equal(all.members[i].rounds, 2 * all.abort_in); /* all saw the same rounds end well */
         }
-        assert_fails(CLQ_ABORTED, "called off", clq_barrier_wait(all.barrier, 0));
+        assert_fails(CLQ_ABORTED, "was aborted", clq_barrier_wait(all.barrier, 0));
         clq_barrier_abort(all.barrier);
         assert_int_equal(clq_barrier_wait(all.barrier, 1), CLQ_ABORTED);
         clq_barrier_destroy(all.barrier);
@@ -168,8 +168,8 @@ static clq_status create(void *context) {
 static void bad_beginnings(void **state) {
     (void)state;
     clq_barrier *barrier = NULL;
-    assert_fails(CLQ_ARGUMENT, "0 threads", clq_barrier_create(0, &barrier));
-    assert_fails(CLQ_ARGUMENT, "threads", clq_barrier_create(UINT32_MAX, &barrier));
+    assert_fails(CLQ_INTERNAL, "0 threads", clq_barrier_create(0, &barrier));
+    assert_fails(CLQ_INTERNAL, "threads", clq_barrier_create(UINT32_MAX, &barrier));
     assert_null(barrier);
     clq_barrier_destroy(NULL);
     assert_int_equal(walk_allocations(create, NULL), 1);

@@ -1,5 +1,7 @@
 #include "support/check.h"
 
+#include <errno.h>
+
 static void status_texts(void **state) {
     (void)state;
     assert_string_equal(clq_status_text(CLQ_OK), "success");
@@ -19,6 +21,20 @@ static void detail_and_context(void **state) {
     assert_string_equal(clq_error_detail(), "layer dense: a.npy: offset 7");
     clq_fail(CLQ_FORMAT, "again <%s>", clq_error_detail()); /* the old detail as an argument */
     assert_string_equal(clq_error_detail(), "again <layer dense: a.npy: offset 7>");
+}
+
+/* A defect of the library says that it is one, in front; common failures have one wording each. */
+static void common_failures(void **state) {
+    (void)state;
+    assert_string_equal(clq_status_text(CLQ_INTERNAL), "internal error");
+    assert_int_equal(clq_fail(CLQ_INTERNAL, "%d of %d", 3, 2), CLQ_INTERNAL);
+    assert_string_equal(clq_error_detail(), "internal error: 3 of 2");
+    clq_fail(CLQ_STATE, "%d of %d", 3, 2);
+    assert_string_equal(clq_error_detail(), "3 of 2");
+    assert_int_equal(clq_fail_memory("building a table"), CLQ_MEMORY);
+    assert_string_equal(clq_error_detail(), "out of host memory while building a table");
+    assert_int_equal(clq_fail_lock("a barrier", EAGAIN), CLQ_SYSTEM);
+    assert_string_equal(clq_error_detail(), "cannot create the locks of a barrier: Resource temporarily unavailable");
 }
 
 static void one_line_always(void **state) {
@@ -115,9 +131,13 @@ static void types_and_version(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(status_texts),    cmocka_unit_test(detail_and_context),
-        cmocka_unit_test(one_line_always), cmocka_unit_test(details_belong_to_threads),
-        cmocka_unit_test(try_hands_up),    cmocka_unit_test(types_and_version),
+        cmocka_unit_test(status_texts),
+        cmocka_unit_test(detail_and_context),
+        cmocka_unit_test(common_failures),
+        cmocka_unit_test(one_line_always),
+        cmocka_unit_test(details_belong_to_threads),
+        cmocka_unit_test(try_hands_up),
+        cmocka_unit_test(types_and_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

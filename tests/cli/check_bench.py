@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clique bench as docs/contract.md has it: rows, files, wrong usage, Ctrl-C. No figure is held against a clock.
+"""clique bench as docs/bench.md has it: rows, files, wrong usage, Ctrl-C. No figure is held against a clock.
 
 usage: check_bench.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """

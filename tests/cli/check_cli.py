@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command line as docs/contract.md has it: outputs, exit codes, one clear line per failure, nothing left behind.
+"""The command line as docs/command-line.md and docs/contract.md specify it: outputs, exit codes, one clear line per failure, nothing left behind.
 
 usage: check_cli.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """

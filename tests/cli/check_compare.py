@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clique compare, on result files written here by hand after docs/contract.md.
+"""clique compare, on result files written here by hand after docs/bench.md.
 
 usage: check_compare.py BIN_FOLDER
 """

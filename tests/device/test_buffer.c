@@ -121,10 +121,10 @@ static void host_is_coherent(clq_device *device, clq_queue *queue) {
     }
     assert_int_equal(((uint32_t *)clq_buffer_host(whole))[align / 4 - 1], 19); /* the view touched nothing in front */
     assert_int_equal(clq_device_memory_used(device), align + WORDS * 4);       /* views cost nothing */
-    CHECK_FAILS(CLQ_ARGUMENT, clq_buffer_view(whole, align, WORDS * 4 + 1, &inner));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_buffer_view(whole, align / 2, 4, &inner));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_buffer_view(whole, 0, 0, &inner));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_buffer_view(whole, SIZE_MAX - align + 1, 4, &inner));
+    CHECK_FAILS(CLQ_INTERNAL, clq_buffer_view(whole, align, WORDS * 4 + 1, &inner));
+    CHECK_FAILS(CLQ_INTERNAL, clq_buffer_view(whole, align / 2, 4, &inner));
+    CHECK_FAILS(CLQ_INTERNAL, clq_buffer_view(whole, 0, 0, &inner));
+    CHECK_FAILS(CLQ_INTERNAL, clq_buffer_view(whole, SIZE_MAX - align + 1, 4, &inner));
     assert_null(inner);
     clq_buffer_destroy(view);
     clq_buffer_destroy(whole);
@@ -154,10 +154,10 @@ static void maps(clq_device *device, clq_queue *queue) {
                                                                        : 1);
     CHECK_OK(clq_queue_unmap(queue, buffer, pointer));
     CHECK_OK(clq_queue_finish(queue));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_map_new(queue, buffer, 4, WORDS * 4, &pointer));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_map_new(queue, buffer, 0, 0, &pointer));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_map(queue, buffer, 0, WORDS * 4 + 1, true, &pointer));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_map(queue, buffer, 0, 0, true, &pointer));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_map_new(queue, buffer, 4, WORDS * 4, &pointer));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_map_new(queue, buffer, 0, 0, &pointer));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_map(queue, buffer, 0, WORDS * 4 + 1, true, &pointer));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_map(queue, buffer, 0, 0, true, &pointer));
     clq_buffer_destroy(buffer);
 }
 

@@ -187,7 +187,7 @@ static void test_island(void **state) {
     CHECK_FAILS(CLQ_UNSUPPORTED, clq_island_open(system, chosen.items, 2, unset));
     assert_null(unset[0]);
 #endif
-    CHECK_FAILS(CLQ_ARGUMENT, clq_island_open(system, chosen.items, 0, unset));
+    CHECK_FAILS(CLQ_INTERNAL, clq_island_open(system, chosen.items, 0, unset));
     clq_system_close(system);
 }
 

@@ -82,7 +82,7 @@ static void wrong_parts(void **state) {
     CHECK_FAILS(CLQ_UNSUPPORTED,
                 clq_joined_source(&(clq_program_part){"input", "-cl-opt-disable", "input_u8"}, 1, &text));
     CHECK_DETAIL("-cl-opt-disable");
-    CHECK_FAILS(CLQ_ARGUMENT, clq_joined_source(&(clq_program_part){"nothing", "", "input_u8"}, 1, &text));
+    CHECK_FAILS(CLQ_INTERNAL, clq_joined_source(&(clq_program_part){"nothing", "", "input_u8"}, 1, &text));
     CHECK_DETAIL("nothing.cl");
     clq_free(text.data);
 }

@@ -37,7 +37,7 @@ static void arguments_are_own(clq_device *device, clq_queue *queue) {
 
 static void wrong_use(clq_device *device, clq_queue *queue) {
     clq_kernel *kernel = NULL;
-    CHECK_FAILS(CLQ_ARGUMENT, clq_kernel_create(device, "no_such_file", "", "f", &kernel));
+    CHECK_FAILS(CLQ_INTERNAL, clq_kernel_create(device, "no_such_file", "", "f", &kernel));
     CHECK_DETAIL("no_such_file.cl");
     CHECK_FAILS(CLQ_BUILD, clq_kernel_create(device, "selftest", "", "no_such_kernel", &kernel));
     CHECK_DETAIL("no_such_kernel");
@@ -123,7 +123,7 @@ static void profiles(clq_device *device, clq_queue *plain) {
     clq_buffer *buffer;
     clq_profile_row rows[4];
     size_t count = 99;
-    CHECK_FAILS(CLQ_STATE, clq_queue_profile(plain, rows, 4, &count));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_profile(plain, rows, 4, &count));
     CHECK_OK(clq_queue_create(device, CLQ_QUEUE_PROFILE, &queue));
     CHECK_OK(clq_queue_profile(queue, rows, 4, &count));
     assert_int_equal(count, 0);

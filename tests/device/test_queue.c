@@ -48,11 +48,11 @@ static void ranges(clq_device *device, clq_queue *queue) {
     unsigned char bytes[64] = {0};
     clq_buffer *a;
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "a", &a));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_write(queue, a, 1, bytes, 64, true));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_read(queue, a, 65, bytes, 0, true));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_read(queue, a, SIZE_MAX, bytes, 2, true));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_copy(queue, a, 0, a, 40, 32));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_fill_zero(queue, a, 0, SIZE_MAX));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_write(queue, a, 1, bytes, 64, true));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_read(queue, a, 65, bytes, 0, true));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_read(queue, a, SIZE_MAX, bytes, 2, true));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_copy(queue, a, 0, a, 40, 32));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_fill_zero(queue, a, 0, SIZE_MAX));
     CHECK_DETAIL("of a buffer of 64");
     CHECK_OK(clq_queue_write(queue, a, 64, bytes, 0, true));
     CHECK_OK(clq_queue_read(queue, a, 0, bytes, 0, false));

@@ -102,7 +102,7 @@ static void plain_queues_record_nothing(clq_device *device, clq_queue *plain) {
     clq_queue_name(plain, "a", "b");
     clq_queue_stop_trace(plain);
     assert_null(clq_queue_wants_event(plain, &event));
-    CHECK_FAILS(CLQ_STATE, clq_queue_spans(plain, &spans, &found, &error));
+    CHECK_FAILS(CLQ_INTERNAL, clq_queue_spans(plain, &spans, &found, &error));
     CHECK_DETAIL(clq_device_label(device));
     assert_null(spans);
 }

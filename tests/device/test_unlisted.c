@@ -132,7 +132,7 @@ static void test_amd(void **state) {
     expect_one("amd", "0001:02:00.0", "no OpenCL driver", "rocm-opencl-icd");
     put("/etc/OpenCL/vendors/rusticl.icd", "libRusticlOpenCL.so.1\n");
     assert_int_equal(setenv("RUSTICL_ENABLE", "iris", 1), 0);
-    expect_one("amd", "0001:02:00.0", "not told to use it", "RUSTICL_ENABLE=radeonsi");
+    expect_one("amd", "0001:02:00.0", "not enabled for it", "RUSTICL_ENABLE=radeonsi");
     assert_int_equal(setenv("RUSTICL_ENABLE", "iris,radeonsi", 1), 0);
     expect_one("amd", "0001:02:00.0", "no OpenCL driver", "rocm-opencl-icd");
     assert_int_equal(unsetenv("RUSTICL_ENABLE"), 0);

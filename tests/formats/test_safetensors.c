@@ -83,22 +83,22 @@ static void bad_headers(void **state) {
         {"{}", 1, "1 bytes of data behind the last tensor"},
         {"{\"a\":" U8(0, 2, "[2]") "}", 1, "offsets 0 to 2 in 1 bytes"},
         {"{\"a\":" U8(0, 2, "[2]") "}", 3, "1 bytes of data behind"},
-        {"{\"a\":" U8(1, 3, "[2]") "}", 3, "\"a\": a hole before"},
-        {"{\"a\":" U8(0, 2, "[2]") ",\"b\":" U8(3, 5, "[2]") "}", 5, "\"b\": a hole before"},
-        {"{\"a\":" U8(0, 2, "[2]") ",\"b\":" U8(1, 3, "[2]") "}", 3, "\"b\": overlaps"},
-        {"{\"a\":" U8(0, 4, "[4]") ",\"b\":" U8(2, 2, "[0]") "}", 4, "\"b\": overlaps"},
+        {"{\"a\":" U8(1, 3, "[2]") "}", 3, "'a': a hole before"},
+        {"{\"a\":" U8(0, 2, "[2]") ",\"b\":" U8(3, 5, "[2]") "}", 5, "'b': a hole before"},
+        {"{\"a\":" U8(0, 2, "[2]") ",\"b\":" U8(1, 3, "[2]") "}", 3, "'b': overlaps"},
+        {"{\"a\":" U8(0, 4, "[4]") ",\"b\":" U8(2, 2, "[0]") "}", 4, "'b': overlaps"},
         {"{\"a\":" U8(0, 2, "[2]") ",\"b\":" U8(0, 2, "[2]") "}", 2, "overlaps"},
         {"{\"a\":" U8(0, 2, "[2]") ",\"a\":" U8(0, 2, "[2]") "}", 2, "duplicate object key"},
         {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "duplicate object key"},
         {"{\"a\":" U8(0, 2, "[3]") "}", 2, "2 bytes of data for a shape of 3"},
         {"{\"a\":" U8(2, 0, "[2]") "}", 2, "offsets 2 to 0"},
-        {"{\"a\":" U8(-1, 1, "[2]") "}", 2, "no \"data_offsets\""},
-        {"{\"a\":" U8(0, 2.0, "[2]") "}", 2, "no \"data_offsets\""},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1,2]}}", 2, "no \"data_offsets\""},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2]}}", 2, "no \"data_offsets\""},
-        {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,2]}}", 2, "no \"shape\""},
-        {"{\"a\":{\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "no \"dtype\""},
-        {"{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "no \"dtype\""},
+        {"{\"a\":" U8(-1, 1, "[2]") "}", 2, "no 'data_offsets'"},
+        {"{\"a\":" U8(0, 2.0, "[2]") "}", 2, "no 'data_offsets'"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1,2]}}", 2, "no 'data_offsets'"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2]}}", 2, "no 'data_offsets'"},
+        {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,2]}}", 2, "no 'shape'"},
+        {"{\"a\":{\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "no 'dtype'"},
+        {"{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "no 'dtype'"},
         {"{\"a\":7}", 0, "is no object"},
         {"{\"a\":" U8(0, 2, "[-2]") "}", 2, "a dimension that is no size"},
         {"{\"a\":" U8(0, 2, "[\"2\"]") "}", 2, "a dimension that is no size"},
@@ -110,7 +110,7 @@ static void bad_headers(void **state) {
          "does not fit in memory"},
         {"{\"a\":" U8(0, 9223372036854775807, "[9223372036854775807]") "}", 2, "offsets"},
         {"{\"__metadata__\":7}", 0, "__metadata__ is no object"},
-        {"{\"__metadata__\":{\"k\":7}}", 0, "metadata \"k\" is no string"},
+        {"{\"__metadata__\":{\"k\":7}}", 0, "metadata 'k' is no string"},
         {"{\"a\":[[[[]]]]}", 0, "nested"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++) {
@@ -119,7 +119,7 @@ static void bad_headers(void **state) {
         assert_null(file);
     }
     clq_safetensors *file = NULL;
-    assert_fails(CLQ_UNSUPPORTED, "\"F8_E4M3\"",
+    assert_fails(CLQ_UNSUPPORTED, "'F8_E4M3'",
                  open_text("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2, &file));
     assert_fails(CLQ_UNSUPPORTED, "9 dimensions", open_text("{\"a\":" U8(0, 1, "[1,1,1,1,1,1,1,1,1]") "}", 1, &file));
 }
@@ -208,7 +208,7 @@ static void will_not_write(void **state) {
     clq_safetensors_source bad = good;
 #define REFUSES(word)                                                                                                  \
     assert_fails(CLQ_ARGUMENT, word, clq_safetensors_write(path, (clq_safetensors_source[]){good, bad}, 2, NULL, 0))
-    REFUSES("\"a\": the name is taken");
+    REFUSES("'a': the name is taken");
     bad.name = "__metadata__";
     REFUSES("the name is taken");
     static const char *const no_text[] = {"\xff",         "a\x80",        "\xc0\x80",         "\xc3",
@@ -228,7 +228,7 @@ static void will_not_write(void **state) {
     REFUSES("too many dimensions");
     bad.rank = 2;
     bad.dims[0] = bad.dims[1] = (size_t)1 << 32;
-    REFUSES("\"b\": its shape does not fit");
+    REFUSES("'b': its shape does not fit");
     assert_fails(CLQ_ARGUMENT, "no UTF-8", clq_safetensors_write(path, &good, 1, (const char *[]){"k", "\xff"}, 1));
     assert_false(clq_file_exists(path));
     assert_fails(CLQ_WRITE, "no-such", clq_safetensors_write(files_path("no-such/f"), &good, 1, NULL, 0));
