@@ -205,8 +205,8 @@ static clq_status build_adam(trial *t) {
     for (size_t i = 0; i < count; i++) t->floats[3][i] *= t->floats[3][i]; /* a mean of squares */
     t->bytes += 3.0 * (double)count * sizeof(float);                       /* all but the gradient are written too */
     const clq_update_arenas arenas = {
-        .w = t->values[0], .g = t->values[1], .m = t->values[2], .v = t->values[3], .floats = count};
-    clq_update_adam(t->lab.list, &arenas, beta1, beta2, epsilon);
+        .w = t->values[0], .g = t->values[1], .states = {t->values[2], t->values[3]}, .floats = count};
+    clq_update(t->lab.list, &(clq_optimizer){CLQ_OPTIMIZER_ADAM, {(double)rate, beta1, beta2, epsilon}}, &arenas);
     return CLQ_OK;
 }
 

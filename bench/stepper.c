@@ -33,10 +33,8 @@ static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tu
     const clq_optimizer adam = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
                                    .classes = clq_model_output_shape(model).dims[0]};
-    const clq_update_problem update = {
-        .kind = adam.kind, .beta1 = adam.beta1, .beta2 = adam.beta2, .epsilon = adam.epsilon};
     const clq_plan_config config = {
-        .capacity = (uint32_t)s->batch, .sample_dtype = CLQ_U8, .loss = &loss, .update = &update, .metric_slots = 1};
+        .capacity = (uint32_t)s->batch, .sample_dtype = CLQ_U8, .loss = &loss, .update = &adam, .metric_slots = 1};
     const clq_tune_config tune = clq_tune_config_of(tuning, 0);
     if (tuning != CLQ_TUNING_OFF) CLQ_TRY(clq_plan_tune(model, s->device, &config, &tune, NULL));
     CLQ_TRY(clq_plan_create(model, s->device, &config, &s->plan));

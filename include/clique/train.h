@@ -14,15 +14,11 @@
 extern "C" {
 #endif
 
-/* Keras's optimizers with Keras's defaults (clq_optimizer_default). */
-typedef struct clq_optimizer {
-    clq_optimizer_kind kind;
-    double lr;
-    double momentum;              /* sgd */
-    bool nesterov;                /* sgd */
-    double beta1, beta2, epsilon; /* adam; epsilon outside the root of the bias-corrected form */
-} clq_optimizer;
+/* An optimizer of Keras with Keras's defaults. kind is one of clq_optimizer_kind. */
 CLQ_API clq_optimizer clq_optimizer_default(clq_optimizer_kind kind);
+/* A hyper-parameter by its key: "lr", "momentum", as after --optimizer NAME:. ARGUMENT names the keys that the
+ * optimizer takes, or the range; the optimizer is unchanged then. */
+CLQ_API clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, double value);
 /* "adam", "sgd:lr=0.01,momentum=0.9,nesterov=1", as the command line's --optimizer. ARGUMENT names the word. */
 CLQ_API clq_status clq_optimizer_parse(const char *text, clq_optimizer *out);
 

@@ -42,7 +42,16 @@ enum { CLQ_SHAPE_MAX = 6 }; /* dimensions of a shape */
 
 typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX } clq_activation;
 typedef enum clq_loss_kind { CLQ_LOSS_CATEGORICAL, CLQ_LOSS_SPARSE_CATEGORICAL } clq_loss_kind;
+
+/* Optimizers, and their hyper-parameters in the order of `values`; values[0] is the learning rate of each.
+ * SGD: lr, momentum, nesterov (0 or 1). ADAM: lr, beta1, beta2, epsilon. */
 typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM } clq_optimizer_kind;
+enum { CLQ_HYPERPARAMETERS_MAX = 12 };
+/* Of one size for good: an optimizer that is added takes places of `values`, which are zero for the others. */
+typedef struct clq_optimizer {
+    clq_optimizer_kind kind;
+    double values[CLQ_HYPERPARAMETERS_MAX];
+} clq_optimizer;
 
 /* How operations are made is a matter of variants and of the shapes of their tiles; which are the fastest on a device
  * can be measured, once, and is kept beside its built kernels, by device, driver and version of Clique. What is kept is

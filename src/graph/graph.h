@@ -62,25 +62,17 @@ clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *na
 
 /* ---- the plan (plan.c, step/, emit.c, place.c) ---- */
 
-/* What the update launches need; rates come step by step as CLQ_PARAM_RATE. */
-typedef struct clq_update_problem {
-    clq_optimizer_kind kind;
-    double momentum;
-    bool nesterov;
-    double beta1, beta2, epsilon;
-} clq_update_problem;
-
 /* Whether layers become one where they can: where that is known to be faster; tests force both. */
 typedef enum clq_fusion { CLQ_FUSION_AUTO, CLQ_FUSION_OFF, CLQ_FUSION_ON } clq_fusion;
 
 typedef struct clq_plan_config {
-    uint32_t capacity;                /* examples that one run can hold; at least 1 */
-    clq_dtype sample_dtype;           /* CLQ_U8 or CLQ_F32, as they are uploaded */
-    const clq_loss_problem *loss;     /* NULL: inference only. from_logits is about the model's output as it stands */
-    const clq_update_problem *update; /* NULL: no backward, no update. Needs loss */
-    bool gradient_norms;              /* also launches that measure the gradient (segment NORM) */
-    uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
-    clq_product_variant product;      /* tests force variants */
+    uint32_t capacity;            /* examples that one run can hold; at least 1 */
+    clq_dtype sample_dtype;       /* CLQ_U8 or CLQ_F32, as they are uploaded */
+    const clq_loss_problem *loss; /* NULL: inference only. from_logits is about the model's output as it stands */
+    const clq_optimizer *update;  /* NULL: no backward, no update. Needs loss. Rates come step by step */
+    bool gradient_norms;          /* also launches that measure the gradient (segment NORM) */
+    uint32_t metric_slots;        /* rows of the metrics buffer; at least 1 */
+    clq_product_variant product;  /* tests force variants */
     clq_conv_variant conv;
     clq_matmul_precision precision; /* of products */
     clq_fusion fusion;

@@ -31,11 +31,6 @@ static clq_status create_buffer(clq_plan *plan, size_t bytes, const char *what, 
     return clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, bytes, what, out);
 }
 
-static unsigned optimizer_slots(const clq_update_problem *update) {
-    if (update->kind == CLQ_OPTIMIZER_ADAM) return 2;
-    return update->momentum != 0.0 ? 1 : 0;
-}
-
 static clq_status create_buffers(clq_plan *plan) {
     const clq_model *model = plan->model;
     const clq_plan_config *config = &plan->config;
@@ -52,7 +47,7 @@ static clq_status create_buffers(clq_plan *plan) {
     CLQ_TRY(create_buffer(plan, (size_t)config->metric_slots * 2 * sizeof(float), "metrics", &plan->metrics));
     if (!config->update) return CLQ_OK;
     CLQ_TRY(create_buffer(plan, plan->arena_bytes, "gradient", &plan->gradient));
-    plan->optimizer_slots = optimizer_slots(&plan->update);
+    plan->optimizer_slots = clq_optimizer_states(&plan->update);
     for (unsigned i = 0; i < plan->optimizer_slots; i++)
         CLQ_TRY(create_buffer(plan, plan->arena_bytes, "optimizer state", &plan->optimizer[i]));
     if (config->gradient_norms)
@@ -150,10 +145,10 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_plan_end_sharding(plan);
     clq_list_destroy(plan->list); /* its kernels and views go before the buffers */
     clq_placement_release(&plan->placement);
-    clq_buffer *const buffers[] = {plan->parameters,   plan->gradient, plan->optimizer[0],
-                                   plan->optimizer[1], plan->samples,  plan->labels,
-                                   plan->output,       plan->metrics,  plan->norms};
+    clq_buffer *const buffers[] = {plan->parameters, plan->gradient, plan->samples, plan->labels,
+                                   plan->output,     plan->metrics,  plan->norms};
     for (size_t i = 0; i < CLQ_COUNT_OF(buffers); i++) clq_buffer_destroy(buffers[i]);
+    for (unsigned i = 0; i < plan->optimizer_slots; i++) clq_buffer_destroy(plan->optimizer[i]);
     clq_free(plan->offsets);
     clq_free(plan->v_weight);
     clq_free(plan->v_weight_gradient);

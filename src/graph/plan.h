@@ -6,8 +6,6 @@
 #include "graph/graph.h"
 #include "graph/step/step.h"
 
-enum { CLQ_OPTIMIZER_SLOTS_MAX = 2 };
-
 /* A part of all replicas' updates, as a launch list of its own: one from weights to gradients as they are at first, and
  * one from where they have changed places. */
 typedef struct clq_sharded_update {
@@ -22,7 +20,7 @@ struct clq_plan {
     clq_device *device;
     clq_plan_config config;
     clq_loss_problem loss; /* copies of what config points to */
-    clq_update_problem update;
+    clq_optimizer update;
     clq_list *list;
     size_t segment_end[CLQ_SEGMENT_COUNT];
     clq_placement placement;
@@ -31,13 +29,13 @@ struct clq_plan {
     /* flat arenas of arena_bytes each; offsets[i] is where variable i lies in every one */
     size_t arena_bytes;
     size_t *offsets;
-    clq_buffer *parameters, *gradient, *optimizer[CLQ_OPTIMIZER_SLOTS_MAX];
+    clq_buffer *parameters, *gradient, *optimizer[CLQ_UPDATE_STATES_MAX];
     unsigned optimizer_slots;
     clq_buffer *samples, *labels, *output, *metrics, *norms;
 
     /* the same as values of the list */
     clq_value v_samples, v_labels, v_output, v_metrics, v_norms;
-    clq_value v_parameters, v_gradient, v_optimizer[CLQ_OPTIMIZER_SLOTS_MAX];
+    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX];
     clq_value *v_weight, *v_weight_gradient; /* per variable */
     size_t *done;                            /* per variable: launches after which its gradient is whole */
 };

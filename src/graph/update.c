@@ -42,14 +42,14 @@ static clq_status make_list(clq_plan *plan, clq_plan *const *plans, unsigned ran
                                 .floats = (end - begin) / sizeof(float),
                                 .ranks = ranks,
                                 .rank = rank};
-    clq_value states[CLQ_OPTIMIZER_SLOTS_MAX];
-    for (unsigned i = 0; i < plan->optimizer_slots; i++) states[i] = arena(list, "optimizer state", plan->optimizer[i]);
+    for (unsigned i = 0; i < plan->optimizer_slots; i++)
+        arenas.states[i] = arena(list, "optimizer state", plan->optimizer[i]);
     for (unsigned i = 0; i + 1 < ranks; i++) {
         const clq_plan *peer = plans[(rank + 1 + i) % ranks];
         CLQ_TRY(add_peer(plan, list, turn ? peer->parameters : peer->gradient, &arenas.peers[i]));
     }
     clq_list_scope(list, "update");
-    clq_add_update(list, &plan->update, &arenas, states, plan->optimizer_slots);
+    clq_update(list, &plan->update, &arenas);
     return clq_list_bind(list);
 }
 

@@ -328,27 +328,54 @@ typedef struct clq_loss_problem {
 void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value labels, clq_value dx,
                        clq_value metrics);
 
-/* ---- updates over flat arenas (update.c), launched once
- * ------------------------------------ */
+/* ---- optimizers (optimizers.c, one row each), and their updates over flat arenas (update.c), launched once ---- */
 
-enum { CLQ_UPDATE_RANKS_MAX = 8 };
+/* A number that a row of a table takes, by its key. A flag is 0 or 1. */
+typedef struct clq_option {
+    const char *key; /* NULL: behind the last */
+    double value;    /* unless set */
+    double min, max;
+    bool flag;
+} clq_option;
+
+/* UPDATE_STATES: how many states an update may have: cl/update.cl's STATES_0 and so on. */
+enum { CLQ_UPDATE_RANKS_MAX = 8, CLQ_UPDATE_STATES_MAX = 4, CLQ_UPDATE_CONSTANTS = 3 };
+
+/* How an optimizer with these hyper-parameters computes a weight: the function rule_NAME of cl/update.cl. */
+typedef struct clq_update_rule {
+    const char *name;
+    unsigned states; /* flat arenas beside the weights and their gradient: zero before the first update */
+    unsigned flops;  /* for one weight */
+} clq_update_rule;
+
+typedef struct clq_optimizer_row {
+    const char *name;
+    clq_option options[CLQ_HYPERPARAMETERS_MAX + 1]; /* the hyper-parameters; the first is "lr" */
+    const clq_update_rule *(*rule)(const double *values);
+    /* What the rule gets of the hyper-parameters. NULL: those behind lr, as they are. */
+    void (*constants)(const double *values, float constants[CLQ_UPDATE_CONSTANTS]);
+    /* What the rule gets as its rate in update `step`, from 1. NULL: lr as it is. */
+    double (*rate)(const double *values, double lr, uint64_t step);
+} clq_optimizer_row;
+size_t clq_optimizer_count(void);
+const clq_optimizer_row *clq_optimizer_row_of(clq_optimizer_kind kind);
+unsigned clq_optimizer_states(const clq_optimizer *optimizer);
+/* CLQ_PARAM_RATE of update `step`, from 1, with a learning rate of lr. */
+float clq_optimizer_rate(const clq_optimizer *optimizer, double lr, uint64_t step);
 
 /* Flat arenas, and the part of them that is updated. Replicas on the same memory can shard an update: each has a part
  * of its own, adds all gradients there, that of rank 0 first, and writes the new weights where all gradients were;
  * where its own weights were, it leaves the sum. (So weights and gradients have changed places.) */
 typedef struct clq_update_arenas {
     clq_value w, g;
-    clq_value m, v;                            /* Adam's moments; v: SGD's velocity, NO_VALUE without momentum */
+    clq_value states[CLQ_UPDATE_STATES_MAX];   /* as many as the rule has */
     size_t first, floats;                      /* first: begins a view (clq_device_view_align); at least one float */
     unsigned ranks, rank;                      /* 0 or 1: not sharded. At most CLQ_UPDATE_RANKS_MAX */
     clq_value peers[CLQ_UPDATE_RANKS_MAX - 1]; /* [i]: gradient of rank (rank + 1 + i) % ranks */
 } clq_update_arenas;
 
-/* Keras SGD: mu = 0: w -= RATE * g. Else v = mu v - RATE g; w += v, or with nesterov w += mu v - RATE g. */
-void clq_update_sgd(clq_list *list, const clq_update_arenas *arenas, float momentum, bool nesterov);
-/* Keras Adam: m += (g - m)(1 - b1); v += (g^2 - v)(1 - b2); w -= RATE * m / (sqrt(v) + epsilon), where the caller's
- * RATE is lr * sqrt(1 - b2^t) / (1 - b1^t), in double on the host. */
-void clq_update_adam(clq_list *list, const clq_update_arenas *arenas, double beta1, double beta2, double epsilon);
+/* One update by CLQ_PARAM_RATE. Of the hyper-parameters, the learning rate is not read. */
+void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update_arenas *arenas);
 /* out[index] (f32) = sum of squares of x, summed pairwise in a fixed order. */
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index);
 

@@ -16,6 +16,7 @@ static clq_status check_config(const clq_model *model, const clq_devices *device
         return clq_fail(CLQ_ARGUMENT,
                         "strategy single takes one device and %u are selected: use mirrored or name one device",
                         devices->count);
+    CLQ_TRY(clq_optimizer_check(&config->optimizer));
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
         return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
@@ -46,17 +47,10 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                        .classes = classes,
                                        .from_logits = config->loss.from_logits,
                                        .label_smoothing = (float)config->loss.label_smoothing};
-    const clq_optimizer *optimizer = &config->optimizer;
-    clq_update_problem update = {.kind = optimizer->kind,
-                                 .momentum = optimizer->momentum,
-                                 .nesterov = optimizer->nesterov,
-                                 .beta1 = optimizer->beta1,
-                                 .beta2 = optimizer->beta2,
-                                 .epsilon = optimizer->epsilon};
     bool sparse = config->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
     clq_strategy_config strategy = {.plan = {.sample_dtype = config->sample_dtype,
                                              .loss = &trainer->loss,
-                                             .update = config->inference_only ? NULL : &update,
+                                             .update = config->inference_only ? NULL : &config->optimizer,
                                              .gradient_norms = config->measure_gradient,
                                              .precision = config->matmul_precision,
                                              .metric_slots = CLQ_METRIC_SLOTS,
@@ -226,8 +220,10 @@ static void end_update(clq_trainer *trainer) {
     trainer->gradient = CLQ_GRADIENT_NONE;
 }
 
+static double learning_rate(const clq_trainer *trainer) { return trainer->config.optimizer.values[0]; }
+
 static float next_rate(const clq_trainer *trainer) {
-    return clq_optimizer_rate(&trainer->config.optimizer, trainer->step + 1);
+    return clq_optimizer_rate(&trainer->config.optimizer, learning_rate(trainer), trainer->step + 1);
 }
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
@@ -327,7 +323,7 @@ clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out) {
                            .loss = sums[0] / samples,
                            .accuracy = sums[1] / samples,
                            .grad_norm = norm,
-                           .lr = trainer->config.optimizer.lr,
+                           .lr = learning_rate(trainer),
                            .samples = trainer->last_count};
     return CLQ_OK;
 }

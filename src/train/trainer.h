@@ -55,8 +55,8 @@ bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *datas
 /* The inference strategy, with the trainer's present weights. Owned by the trainer. */
 clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
-/* The rate of update `step` (from 1) as the update kernels take it. */
-float clq_optimizer_rate(const clq_optimizer *optimizer, uint64_t step);
+/* ARGUMENT names the hyper-parameter that is out of its range. */
+clq_status clq_optimizer_check(const clq_optimizer *optimizer);
 
 /* Loss and right answers of many batches, summed in double. The trainer's rows belong to the metrics that were started
  * last; those that they interrupt (an epoch, when a callback of clq_fit evaluates) go on behind them. */

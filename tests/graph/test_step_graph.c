@@ -17,7 +17,7 @@ typedef struct subject {
     clq_model *model;
     clq_plan_config config;
     clq_loss_problem loss;
-    clq_update_problem update;
+    clq_optimizer update;
     char path[512]; /* what was built, for messages */
 } subject;
 

@@ -261,7 +261,7 @@ typedef struct bench {
     bool labelled;
 } bench;
 
-static const clq_update_problem plain_sgd = {.kind = CLQ_OPTIMIZER_SGD};
+static const clq_optimizer plain_sgd = {.kind = CLQ_OPTIMIZER_SGD};
 
 static inline clq_plan_config training_of(const subject *s, uint32_t capacity) {
     return (clq_plan_config){.capacity = capacity,

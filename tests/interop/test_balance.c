@@ -132,7 +132,7 @@ static const struct {
     {"cross_entropy", even},
     {"square_sum", even},
     {"sum_shares", even},
-    {"update_adam", even},
+    {"update", even},
 };
 
 static double largest_of(const clq_list *list, const clq_launch *launch) {
@@ -169,7 +169,7 @@ static unsigned check_launch(const clq_list *list, size_t index) {
 
 static unsigned check_step(const clq_model *model, uint32_t batch) {
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 10};
-    const clq_update_problem adam = {.kind = CLQ_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
+    const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}};
     const clq_plan_config config = {.capacity = batch,
                                     .sample_dtype = CLQ_U8,
                                     .loss = &loss,

@@ -26,7 +26,7 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_value metrics = clq_list_value(list, CLQ_VALUE_EXTERNAL, "metrics", 64, 0);
     for (size_t i = 0; i < 4; i++)
         flat[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "flat", FLOATS * sizeof(float), 0);
-    const clq_update_arenas arenas = {.w = flat[0], .g = flat[1], .m = flat[2], .v = flat[3], .floats = FLOATS};
+    const clq_update_arenas arenas = {.w = flat[0], .g = flat[1], .states = {flat[2], flat[3]}, .floats = FLOATS};
     clq_input_u8(list, IN, bytes, x);
     clq_activation_forward(list, CLQ_TANH, IN, 32, x, x);
     clq_pool2d_forward(list, &pool, x, y, winner);
@@ -39,8 +39,8 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, metrics);
     clq_activation_backward(list, CLQ_RELU, IN, 32, x, dx, dx, metrics);
     clq_square_sum(list, FLOATS, flat[1], 0, metrics, 0);
-    clq_update_sgd(list, &arenas, 0.9f, true);
-    clq_update_adam(list, &arenas, 0.9, 0.999, 1e-7);
+    clq_update(list, &(clq_optimizer){CLQ_OPTIMIZER_SGD, {0.01, 0.9, 1}}, &arenas);
+    clq_update(list, &(clq_optimizer){CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}}, &arenas);
     clq_status status = clq_list_status(list);
     if (status == CLQ_OK)
         *out = list;

@@ -273,10 +273,9 @@ const clq_operation clq_op_square_sum = {.name = "square_sum", .emit = emit_squa
 /* inputs: parameters, gradients, optimizer slots. Parameters and slots are written where they are. */
 static void emit_update(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                         clq_value *out) {
-    unsigned slots = 0;
     (void)out;
-    while (2 + slots < CLQ_NODE_INPUTS && node->inputs[2 + slots]) slots++;
     clq_update_arenas arenas = {.w = in[0], .g = in[1], .floats = elements_of(graph, node->inputs[0])};
-    clq_add_update(list, &node->attributes.update, &arenas, in + 2, slots);
+    for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX && 2 + i < CLQ_NODE_INPUTS; i++) arenas.states[i] = in[2 + i];
+    clq_update(list, &node->attributes.update, &arenas);
 }
 const clq_operation clq_op_update = {.name = "update", .emit = emit_update};

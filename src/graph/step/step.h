@@ -47,7 +47,7 @@ typedef union clq_attributes {
         clq_chain chain;           /* then these */
     } slopes;
     clq_loss_problem loss;
-    clq_update_problem update;
+    clq_optimizer update;
 } clq_attributes;
 
 typedef struct clq_operation clq_operation;
@@ -135,9 +135,5 @@ clq_status clq_graph_expand(clq_graph *graph, const clq_model *model, const clq_
 typedef void (*clq_pass_observer)(void *context, const char *pass, const clq_graph *graph);
 clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_pass_context *context,
                            clq_pass_observer after, void *observer);
-
-/* An update of arenas, as a launch. */
-void clq_add_update(clq_list *list, const clq_update_problem *update, clq_update_arenas *arenas,
-                    const clq_value *states, unsigned slots);
 
 #endif
