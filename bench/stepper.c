@@ -32,7 +32,10 @@ static clq_status write_weights(clq_bench_stepper *s, const clq_model *model, cl
 static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tuning tuning) {
     const clq_optimizer adam = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
-                                   .classes = clq_model_output_shape(model).dims[0]};
+                                   .classes = clq_model_output_shape(model).dims[0],
+                                   .weight = 1,
+                                   .metric_count = 1,
+                                   .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
     const clq_plan_config config = {
         .capacity = (uint32_t)s->batch, .sample_dtype = CLQ_U8, .loss = &loss, .update = &adam, .metric_slots = 1};
     const clq_tune_config tune = clq_tune_config_of(tuning, 0);

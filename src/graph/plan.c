@@ -41,10 +41,10 @@ static clq_status create_buffers(clq_plan *plan) {
     CLQ_TRY(create_buffer(plan, capacity * sample_bytes, "samples", &plan->samples));
     if (!config->loss) return create_buffer(plan, capacity * output_elements * sizeof(float), "output", &plan->output);
 
-    bool sparse = plan->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
-    size_t label_bytes = sparse ? sizeof(int32_t) : plan->loss.classes * sizeof(float);
+    size_t label_bytes = clq_loss_target_elements(&plan->loss) * sizeof(float); /* or of an int32_t */
+    size_t metrics_bytes = clq_loss_metrics_width(&plan->loss) * sizeof(float);
     CLQ_TRY(create_buffer(plan, capacity * label_bytes, "labels", &plan->labels));
-    CLQ_TRY(create_buffer(plan, (size_t)config->metric_slots * 2 * sizeof(float), "metrics", &plan->metrics));
+    CLQ_TRY(create_buffer(plan, config->metric_slots * metrics_bytes, "metrics", &plan->metrics));
     if (!config->update) return CLQ_OK;
     CLQ_TRY(create_buffer(plan, plan->arena_bytes, "gradient", &plan->gradient));
     plan->optimizer_slots = clq_optimizer_states(&plan->update);
@@ -105,9 +105,9 @@ static clq_status check(const clq_model *model, clq_device *device, const clq_pl
         return clq_fail(CLQ_UNSUPPORTED, "%s aligns buffers to %zu bytes; at most %d are supported",
                         clq_device_label(device), clq_device_view_align(device), CLQ_VARIABLE_ALIGN);
     size_t outputs = model->layers[model->output - 1].elements;
-    if (config->loss && config->loss->classes != outputs)
-        return clq_fail(CLQ_MISMATCH, "the loss is over %zu classes and model %s has %zu outputs",
-                        config->loss->classes, model->name, outputs);
+    if (config->loss && config->loss->classes * CLQ_MAX(config->loss->rows, (size_t)1) != outputs)
+        return clq_fail(CLQ_MISMATCH, "the loss is over %zu values and model %s has %zu outputs",
+                        config->loss->classes * CLQ_MAX(config->loss->rows, (size_t)1), model->name, outputs);
     return CLQ_OK;
 }
 

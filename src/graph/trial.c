@@ -33,7 +33,7 @@ static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
 
 static void make_labels(const clq_plan *plan, void *labels, size_t bytes) {
     clq_random random = clq_random_start(SEED, 1);
-    if (plan->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL)
+    if (clq_loss_has_index(&plan->loss))
         for (size_t i = 0; i < bytes / sizeof(int32_t); i++)
             ((int32_t *)labels)[i] = (int32_t)clq_random_below(&random, plan->loss.classes);
     else

@@ -46,7 +46,10 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
     trainer->loss = (clq_loss_problem){.kind = config->loss.kind,
                                        .classes = classes,
                                        .from_logits = config->loss.from_logits,
-                                       .label_smoothing = (float)config->loss.label_smoothing};
+                                       .label_smoothing = (float)config->loss.label_smoothing,
+                                       .weight = 1,
+                                       .metric_count = 1,
+                                       .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
     bool sparse = config->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
     clq_strategy_config strategy = {.plan = {.sample_dtype = config->sample_dtype,
                                              .loss = &trainer->loss,

@@ -440,7 +440,11 @@ static void every_layer_can_make_the_output(void **state) {
 /* And a softmax that is so sure of the wrong class that a loss of its probabilities, clipped at 1e-7, would be 16. */
 static void nothing_to_train_on(clq_device *device, clq_queue *queue) {
     if (!clq_device_runs_in_caller(device)) return;
-    clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2};
+    clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                             .classes = 2,
+                             .weight = 1,
+                             .metric_count = 1,
+                             .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
     bench b = {.s = &mlp_subject, .device = device, .queue = queue};
     CHECK_OK(clq_model_create("softmax", &b.model));
     CHECK_OK(clq_model_finish(b.model, clq_activate(b.model, clq_input(b.model, CLQ_SHAPE(2)), CLQ_SOFTMAX, NULL)));
@@ -497,7 +501,7 @@ static void refusals_on(clq_device *device, clq_queue *queue) {
                  {CLQ_ARGUMENT, "metric slots"},
                  {CLQ_ARGUMENT, "needs a loss"},
                  {CLQ_UNSUPPORTED, "type f64: u8 or f32"},
-                 {CLQ_MISMATCH, "over 5 classes and model mlp has 4 outputs"},
+                 {CLQ_MISMATCH, "over 5 values and model mlp has 4 outputs"},
                  {CLQ_ARGUMENT, "4294967295 examples"}};
     clq_plan *plan = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(c); i++) {

@@ -129,7 +129,7 @@ static const struct {
     {"fold_columns", of_fold},
     {"softmax_forward", even},
     {"softmax_backward", even},
-    {"cross_entropy", even},
+    {"loss_and_metrics", even},
     {"square_sum", even},
     {"sum_shares", even},
     {"update", even},
@@ -168,7 +168,11 @@ static unsigned check_launch(const clq_list *list, size_t index) {
 }
 
 static unsigned check_step(const clq_model *model, uint32_t batch) {
-    const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 10};
+    const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                   .classes = 10,
+                                   .weight = 1,
+                                   .metric_count = 1,
+                                   .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
     const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}};
     const clq_plan_config config = {.capacity = batch,
                                     .sample_dtype = CLQ_U8,

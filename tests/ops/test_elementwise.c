@@ -8,7 +8,12 @@
 
 static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR};
 static const clq_chain chain = {3, {CLQ_TANH, CLQ_SIGMOID, CLQ_RELU}};
-static const clq_loss_problem loss = {CLQ_LOSS_SPARSE_CATEGORICAL, 10, true, 0};
+static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                      .classes = 10,
+                                      .from_logits = true,
+                                      .weight = 1,
+                                      .metric_count = 1,
+                                      .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
 enum { IN = 26 * 26 * 32, OUT = 13 * 13 * 32, FLOATS = 200000 };
 
 static clq_value floats(clq_list *list, size_t per_example) {
@@ -31,7 +36,7 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_activation_forward(list, CLQ_TANH, IN, 32, x, x);
     clq_pool2d_forward(list, &pool, x, y, winner);
     clq_activation_forward(list, CLQ_SOFTMAX, OUT, 32, y, y);
-    clq_cross_entropy(list, &loss, y, labels, y, metrics);
+    clq_loss_and_metrics(list, &loss, y, labels, y, metrics);
     clq_activation_backward(list, CLQ_SOFTMAX, OUT, 32, y, y, CLQ_NO_VALUE, metrics);
     clq_pool2d_backward(list, &pool, CLQ_NO_VALUE, y, winner, dx);
     clq_chain_forward(list, &chain, OUT, y, y);

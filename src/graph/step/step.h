@@ -104,7 +104,7 @@ struct clq_operation {
     void (*emit)(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in, clq_value *out);
 };
 extern const clq_operation clq_op_scale_bytes, clq_op_copy, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
-    clq_op_conv_pool, clq_op_chain, clq_op_softmax, clq_op_cross_entropy, clq_op_dense_gradient, clq_op_conv2d_gradient,
+    clq_op_conv_pool, clq_op_chain, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
     clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_slopes, clq_op_square_sum, clq_op_update;
 
 /* ---- passes ---- */
