@@ -283,7 +283,7 @@ static inline lanes_t value_binary_crossentropy(lanes_t x, lanes_t t, float delt
 }
 
 #ifdef OF_VALUES
-static inline float loss_of_row(local float *shared, const row_args *row) {
+static inline float loss_of_values(local float *shared, const row_args *row) {
     int classes = row->classes;
     lanes_t sum = 0, low = 0;
     FOR_LANES (i, classes) {
@@ -296,8 +296,9 @@ static inline float loss_of_row(local float *shared, const row_args *row) {
     }
     return all_sum(shared, sum - low) / classes;
 }
+#define ROW_LOSS loss_of_values
 #else
-#define loss_of_row CLQ_JOIN(loss_, LOSS)
+#define ROW_LOSS CLQ_JOIN(loss_, LOSS)
 #endif
 
 /* ---- metrics: a row's totals, of which the next metric's are behind ---- */
@@ -430,7 +431,7 @@ KERNEL void loss_and_metrics(global const float *x, global const int *targets, g
         float one[TOTALS], *end = one + 1;
         row_prepare(shared, &row);
         CLQ_JOIN(METRICS_, METRICS)(MEASURE)
-        one[0] = loss_of_row(shared, &row);
+        one[0] = ROW_LOSS(shared, &row);
 #ifdef SPARSE
         if (row.label < 0 || row.label >= classes) one[0] = NAN;
 #endif

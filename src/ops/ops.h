@@ -327,6 +327,7 @@ typedef struct clq_loss_row {
     bool by_row;                       /* over the values of the last axis together; else each value by itself */
     clq_activation activation;         /* softmax or sigmoid: the loss of a model that ends in it is taken from what
                                           goes into it, as in Keras; LINEAR: none */
+    bool one_hot;                      /* class numbers become rows with a 1 at their place */
     unsigned takes;
     const char *metrics; /* Keras's habit where none are named: "accuracy", or "" */
 } clq_loss_row;

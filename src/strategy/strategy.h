@@ -86,8 +86,9 @@ clq_status clq_strategy_failure(clq_strategy *strategy);
 
 /* These wait for all that was posted. */
 clq_status clq_strategy_wait(clq_strategy *strategy);
-/* Sums over replicas of metrics rows [first, first + count): loss sum and right answers per row, in double. */
-clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double (*rows)[2]);
+/* Sums over replicas, in double, of metrics rows [first, first + count): rows (count, clq_loss_metrics_width of the
+ * plan's loss). */
+clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows);
 /* Outputs of an inference plan for one batch, in the batch's order. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out);
 /* Squared norm per variable of the reduced gradient, from replica 0. */

@@ -135,28 +135,53 @@ clq_status clq_optimizer_parse(const char *text, clq_optimizer *out) {
 
 /* ---- losses ---- */
 
+static const char *loss_name(size_t i) { return clq_loss_row_of((clq_loss_kind)i)->name; }
+
+static bool is_called(const char *name, const char *row_name, const char *alias) {
+    return strcmp(name, row_name) == 0 || (alias && strcmp(name, alias) == 0);
+}
+
+clq_loss clq_loss_default(clq_loss_kind kind) { return (clq_loss){.kind = kind, .delta = 1.0}; }
+
+clq_status clq_loss_check(const clq_loss *loss) {
+    if ((size_t)loss->kind >= clq_loss_count())
+        return clq_fail(CLQ_ARGUMENT, "loss %d is none of clq_loss_kind", (int)loss->kind);
+    const clq_loss_row *row = clq_loss_row_of(loss->kind);
+    if (!(loss->label_smoothing >= 0.0 && loss->label_smoothing <= 1.0))
+        return clq_fail(CLQ_ARGUMENT, "loss %s: label_smoothing=%g is not a number from 0 to 1", row->name,
+                        loss->label_smoothing);
+    if (row->takes & CLQ_TAKES_DELTA && !(loss->delta > 0.0 && loss->delta <= 1e6))
+        return clq_fail(CLQ_ARGUMENT, "loss %s: delta=%g is not a number above 0 and up to 1e6", row->name,
+                        loss->delta);
+    return CLQ_OK;
+}
+
 clq_status clq_loss_parse(const char *text, clq_loss *out) {
-    static const clq_option sparse_options[] = {{"from_logits", 0, 0, 1, true}, {NULL, 0, 0, 0, false}},
-                            soft_options[] = {{"from_logits", 0, 0, 1, true},
-                                              {"label_smoothing", 0, 0, 1, false},
-                                              {NULL, 0, 0, 0, false}};
+    static const struct {
+        unsigned taken;
+        clq_option option;
+    } all[] = {{CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, true}},
+               {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, false}},
+               {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, false}}};
     clq_words words;
     CLQ_TRY(clq_words_parse("loss", text, &words));
-    clq_loss result = {0};
-    double values[2] = {0};
-    if (strcmp(words.name, "categorical_crossentropy") == 0) {
-        result.kind = CLQ_LOSS_CATEGORICAL;
-        CLQ_TRY(set_values("loss", text, &words, soft_options, values));
-    } else if (strcmp(words.name, "sparse_categorical_crossentropy") == 0) {
-        result.kind = CLQ_LOSS_SPARSE_CATEGORICAL;
-        CLQ_TRY(set_values("loss", text, &words, sparse_options, values));
-    } else {
-        return clq_fail(CLQ_ARGUMENT,
-                        "loss '%s' is unknown: there are categorical_crossentropy and sparse_categorical_crossentropy",
-                        words.name);
+    size_t kind = 0;
+    while (kind < clq_loss_count() && !is_called(words.name, loss_name(kind), clq_loss_row_of(kind)->alias)) kind++;
+    if (kind == clq_loss_count()) return refuse_name("loss", words.name, clq_loss_count(), loss_name);
+    clq_loss result = clq_loss_default((clq_loss_kind)kind);
+    clq_option options[CLQ_COUNT_OF(all) + 1] = {{0}};
+    double values[CLQ_COUNT_OF(all)], *places[CLQ_COUNT_OF(all)], from_logits = 0.0;
+    double *const members[CLQ_COUNT_OF(all)] = {&from_logits, &result.label_smoothing, &result.delta};
+    size_t count = 0;
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) {
+        if (!(clq_loss_row_of(result.kind)->takes & all[i].taken)) continue;
+        options[count] = all[i].option;
+        values[count] = *members[i];
+        places[count++] = members[i];
     }
-    result.from_logits = values[0] != 0;
-    result.label_smoothing = values[1];
+    CLQ_TRY(set_values("loss", text, &words, options, values));
+    for (size_t i = 0; i < count; i++) *places[i] = values[i];
+    result.from_logits = from_logits != 0.0;
     *out = result;
     return CLQ_OK;
 }
