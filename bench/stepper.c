@@ -9,22 +9,13 @@
 enum { SAMPLES = 4096, BATCHES_LEAST = 2, SEED = 0 };
 static const float rate = 1e-3f;
 
-/* Uniform within Glorot's bound: what is computed must be neither zeros nor denormal. */
-static clq_status write_weights(clq_bench_stepper *s, const clq_model *model, clq_queue *queue) {
+/* What is computed must be neither zeros nor denormal. */
+static clq_status write_weights(const clq_bench_stepper *s, clq_queue *queue) {
     size_t bytes = clq_plan_arena_bytes(s->plan);
     char *arena = clq_alloc(bytes, 1);
     if (!arena) return CLQ_MEMORY;
-    clq_status status = CLQ_OK;
-    for (size_t i = 0; i < clq_model_variable_count(model) && status == CLQ_OK; i++) {
-        clq_variable_info variable;
-        status = clq_model_variable(model, i, &variable);
-        if (status != CLQ_OK || variable.is_bias) continue;
-        float *values = (float *)(void *)(arena + clq_plan_variable_offset(s->plan, i));
-        double bound = sqrt(6.0 / (double)(variable.fan_in + variable.fan_out));
-        clq_random random = clq_random_start(SEED, clq_random_stream(CLQ_RANDOM_WEIGHTS, i));
-        for (size_t k = 0; k < variable.elements; k++) values[k] = (float)((2 * clq_random_unit(&random) - 1) * bound);
-    }
-    if (status == CLQ_OK) status = clq_queue_write(queue, clq_plan_parameters(s->plan), 0, arena, bytes, true);
+    clq_plan_initialize(s->plan, SEED, arena);
+    clq_status status = clq_queue_write(queue, clq_plan_parameters(s->plan), 0, arena, bytes, true);
     clq_free(arena);
     return status;
 }
@@ -87,7 +78,7 @@ clq_status clq_bench_stepper_open(clq_device *device, const clq_model *model, si
     CLQ_TRY(make_plan(stepper, model, tuning));
     CLQ_TRY(make_batches(stepper, model));
     CLQ_TRY(clq_queue_create(device, 0, &queue));
-    clq_status status = write_weights(stepper, model, queue);
+    clq_status status = write_weights(stepper, queue);
     clq_queue_destroy(queue);
     return status;
 }

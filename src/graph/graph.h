@@ -126,6 +126,20 @@ clq_status clq_plan_turn(clq_plan *plan);
 /* Which bytes of the arenas plan `rank` keeps up. */
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
 
+/* ---- initial values (initializers.c, one row each) ---- */
+
+typedef enum clq_initializer {
+    CLQ_INITIALIZER_ZEROS,
+    CLQ_INITIALIZER_ONES,
+    CLQ_INITIALIZER_GLOROT_UNIFORM /* Keras's default for kernels */
+} clq_initializer;
+/* out (variable->elements). Each variable, by its index, has a stream of random numbers of its own: its values do not
+ * depend on the others. */
+void clq_variable_initialize(const clq_variable *variable, clq_initializer initializer, uint64_t seed, uint32_t index,
+                             float *out);
+/* All variables of the plan's model, in an arena of parameters that is zero: biases 0, the others glorot_uniform. */
+void clq_plan_initialize(const clq_plan *plan, uint64_t seed, void *arena);
+
 double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a full batch */
 
 /* How often a device is called for a step that is run in so many parts: once for each launch, or, where they are

@@ -11,18 +11,6 @@ static const double median_gain = 0.97, least_gain = 0.98;
 
 /* ---- what plans compute with ---- */
 
-/* Uniform within Glorot's bound: neither zeros nor denormal, and of gradients as many are zero as in training. */
-static void make_parameters(const clq_plan *plan, float *arena) {
-    for (uint32_t i = 0; i < plan->model->variable_count; i++) {
-        const clq_variable *variable = &plan->model->variables[i];
-        float *values = arena + plan->offsets[i] / sizeof *arena;
-        double bound = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
-        clq_random random = clq_random_start(SEED, clq_random_stream(CLQ_RANDOM_WEIGHTS, i));
-        for (size_t k = 0; k < variable->elements && !variable->is_bias; k++)
-            values[k] = (float)((2 * clq_random_unit(&random) - 1) * bound);
-    }
-}
-
 static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
     clq_random random = clq_random_start(SEED, 0);
     if (plan->config.sample_dtype == CLQ_U8)
@@ -48,7 +36,8 @@ clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, cl
     trials->samples = clq_alloc(sample_bytes, 1);
     trials->labels = clq_alloc(label_bytes, 1);
     if (!trials->parameters || !trials->samples || !trials->labels) return CLQ_MEMORY;
-    make_parameters(plan, trials->parameters);
+    /* Neither zeros nor denormal, and of gradients as many are zero as in training. */
+    clq_plan_initialize(plan, SEED, trials->parameters);
     make_samples(plan, trials->samples, sample_bytes);
     make_labels(plan, trials->labels, label_bytes);
     return clq_queue_create(plan->device, 0, &trials->queue);

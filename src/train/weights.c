@@ -1,29 +1,14 @@
 /* Weights: initial values, one variable at a time, and safetensors files. */
 #include "train/trainer.h"
 
-#include <math.h>
 #include <string.h>
-
-/* Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010: uniform within
- * sqrt(6 / (fan_in + fan_out)). Each variable has a stream of its own, so a layer's values
- * do not depend on the others. */
-static void glorot_uniform(const clq_variable *variable, uint64_t seed, uint32_t index, float *out) {
-    double limit = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
-    clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_WEIGHTS, index));
-    for (size_t i = 0; i < variable->elements; i++) out[i] = (float)((2.0 * clq_random_unit(&random) - 1.0) * limit);
-}
 
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
     const clq_plan *plan = clq_trainer_plan(trainer, 0);
     size_t bytes = clq_plan_arena_bytes(plan);
     char *arena = clq_alloc(bytes, 1);
     if (!arena) return CLQ_MEMORY;
-    for (uint32_t i = 0; i < trainer->model->variable_count; i++) {
-        const clq_variable *variable = &trainer->model->variables[i];
-        if (!variable->is_bias)
-            glorot_uniform(variable, trainer->config.seed, i,
-                           (float *)(void *)(arena + clq_plan_variable_offset(plan, i)));
-    }
+    clq_plan_initialize(plan, trainer->config.seed, arena);
     clq_status status = clq_strategy_write_parameters(trainer->strategy, 0, arena, bytes);
     clq_free(arena);
     return status;
