@@ -89,6 +89,12 @@ typedef enum clq_option_key {
             "label_smoothing=0.1), mse, mae or huber (default sparse_categorical_crossentropy)",                       \
             0                                                                                                          \
     }
+#define CLQ_OPTION_OPTIMIZER                                                                                           \
+    {                                                                                                                  \
+        "optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0,                                                                 \
+            "of Keras, with Keras's defaults: adam, sgd, …, e.g. sgd:lr=0.01,momentum=0.9,nesterov=1 (default adam)",  \
+            0                                                                                                          \
+    }
 #define CLQ_OPTION_METRICS                                                                                             \
     {                                                                                                                  \
         "metrics", CLQ_KEY_METRICS, "NAME,…", 0,                                                                       \
