@@ -85,6 +85,12 @@ ALWAYS_INLINE floatv rule_adam(RULE_ARGUMENTS) {
     return w - rate * s[0] / (sqrt(s[1]) + c2);
 }
 
+/* c0: what the sum of squares begins with; c1: epsilon, inside the root. s[0]: the sum of squares, less c0. */
+ALWAYS_INLINE floatv rule_adagrad(RULE_ARGUMENTS) {
+    s[0] += g * g;
+    return w - rate * g / sqrt(s[0] + c0 + c1);
+}
+
 /* ---- the update: every form of it applies the program's rule, -DRULE, with so many states, -DSTATES ---- */
 
 #ifndef RULE

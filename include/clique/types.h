@@ -53,8 +53,10 @@ typedef enum clq_loss_kind {
 } clq_loss_kind;
 
 /* Optimizers, and their hyper-parameters in the order of `values`; values[0] is the learning rate of each.
- * SGD: lr, momentum, nesterov (0 or 1). ADAM: lr, beta1, beta2, epsilon. */
-typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM } clq_optimizer_kind;
+ * SGD: lr, momentum, nesterov (0 or 1). ADAM: lr, beta1, beta2, epsilon. ADAGRAD: lr, initial_accumulator_value,
+ * epsilon.
+ */
+typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM, CLQ_OPTIMIZER_ADAGRAD } clq_optimizer_kind;
 enum { CLQ_HYPERPARAMETERS_MAX = 12 };
 /* Of one size for good: an optimizer that is added takes places of `values`, which are zero for the others. */
 typedef struct clq_optimizer {

@@ -42,6 +42,14 @@ static double adam_rate(const double *values, double lr, uint64_t step) {
     return lr * sqrt(1 - pow(values[ADAM_BETA2], t)) / (1 - pow(values[ADAM_BETA1], t));
 }
 
+/* ---- adagrad (Duchi, Hazan and Singer, "Adaptive Subgradient Methods", JMLR 12, 2011) ---- */
+
+static const clq_update_rule *adagrad_rule(const double *values) {
+    static const clq_update_rule rule = {"adagrad", 1, 7};
+    (void)values;
+    return &rule;
+}
+
 /* ---- the table ---- */
 
 static const clq_optimizer_row rows[] = {
@@ -56,6 +64,11 @@ static const clq_optimizer_row rows[] = {
                             .rule = adam_rule,
                             .constants = adam_constants,
                             .rate = adam_rate},
+    [CLQ_OPTIMIZER_ADAGRAD] = {.name = "adagrad",
+                               .options = {LEARNING_RATE(0.001),
+                                           {"initial_accumulator_value", 0.1, 0, 1e6, false},
+                                           {"epsilon", 1e-7, 0, 1e6, false}},
+                               .rule = adagrad_rule},
 };
 
 size_t clq_optimizer_count(void) { return CLQ_COUNT_OF(rows); }

@@ -26,12 +26,21 @@ void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon,
     }
 }
 
+/* The accumulator, which Keras starts at `initial`, without it. */
+static void adagrad(size_t n, double rate, double initial, double epsilon, double *w, const double *g, double *sum) {
+    for (size_t i = 0; i < n; i++) {
+        sum[i] += g[i] * g[i];
+        w[i] -= rate * g[i] / sqrt(initial + sum[i] + epsilon);
+    }
+}
+
 void ref_update(const clq_optimizer *optimizer, size_t n, double rate, double *w, const double *g,
                 double *const *states) {
     const double *h = optimizer->values; /* lr and the others, in the order of clq_optimizer_kind's comment */
     switch (optimizer->kind) {
     case CLQ_OPTIMIZER_SGD: ref_sgd(n, rate, h[1], h[2] != 0, w, g, states[0]); return;
     case CLQ_OPTIMIZER_ADAM: ref_adam(n, rate, h[1], h[2], h[3], w, g, states[0], states[1]); return;
+    case CLQ_OPTIMIZER_ADAGRAD: adagrad(n, rate, h[1], h[2], w, g, states[0]); return;
     }
     fail_msg("optimizer %d has no reference", (int)optimizer->kind);
 }
