@@ -269,6 +269,13 @@ static inline lanes_t value_huber(lanes_t x, lanes_t t, float delta, lanes_t *sl
     return size <= delta ? 0.5f * error * error : delta * (size - 0.5f * delta);
 }
 
+/* Targets are -1 and 1; as in Keras, 0 stands for -1. */
+static inline lanes_t value_hinge(lanes_t x, lanes_t t, float delta, lanes_t *slope) {
+    lanes_t sign_of = t == 0.0f ? (lanes_t)-1 : t, short_of = 1.0f - sign_of * x;
+    *slope = short_of > 0.0f ? -sign_of : (lanes_t)0;
+    return short_of <= 0.0f ? (lanes_t)0 : short_of;
+}
+
 /* -t log(p) - (1 - t) log(1 - p) with p = 1 / (1 + exp(-x)), without overflow. */
 static inline lanes_t value_binary_crossentropy_of_logits(lanes_t x, lanes_t t, float delta, lanes_t *slope) {
     *slope = 1.0f / (1.0f + exp(-x)) - t;

@@ -42,14 +42,15 @@ enum { CLQ_SHAPE_MAX = 6 }; /* dimensions of a shape */
 
 typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX } clq_activation;
 /* Keras's categorical_crossentropy, sparse_categorical_crossentropy, binary_crossentropy, mean_squared_error,
- * mean_absolute_error, huber. The order is part of the binary interface: add at the end. */
+ * mean_absolute_error, huber, hinge. The order is part of the binary interface: add at the end. */
 typedef enum clq_loss_kind {
     CLQ_LOSS_CATEGORICAL,
     CLQ_LOSS_SPARSE_CATEGORICAL,
     CLQ_LOSS_BINARY,
     CLQ_LOSS_MEAN_SQUARED_ERROR,
     CLQ_LOSS_MEAN_ABSOLUTE_ERROR,
-    CLQ_LOSS_HUBER
+    CLQ_LOSS_HUBER,
+    CLQ_LOSS_HINGE
 } clq_loss_kind;
 
 /* Optimizers, and their hyper-parameters in the order of `values`; values[0] is the learning rate of each.

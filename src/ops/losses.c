@@ -43,6 +43,7 @@ static const clq_loss_row losses[] = {
                                       .metrics = ""},
     [CLQ_LOSS_HUBER] =
         {.name = "huber", .target = CLQ_TARGET_VALUES, .rule = "huber", .takes = CLQ_TAKES_DELTA, .metrics = ""},
+    [CLQ_LOSS_HINGE] = {.name = "hinge", .target = CLQ_TARGET_VALUES, .rule = "hinge", .metrics = ""},
 };
 
 static const clq_metric_row metrics[] = {

@@ -37,6 +37,7 @@ static const clq_loss_problem kinds[] = {
     {.kind = CLQ_LOSS_MEAN_SQUARED_ERROR, .weight = 2, ERRORS},
     {.kind = CLQ_LOSS_MEAN_ABSOLUTE_ERROR, .weight = 1, ERRORS},
     {.kind = CLQ_LOSS_HUBER, .delta = 1.5f, .weight = 1, ERRORS},
+    {.kind = CLQ_LOSS_HINGE, .weight = 1, ERRORS},
 };
 enum { FIRST_FROM_PROBABILITIES = 3 };
 
@@ -69,7 +70,9 @@ static void make_targets(batch *b, clq_random *random) {
     for (size_t r = 0; r < b->n / b->p.classes && is_of_classes(&b->p); r++) make_row(b, r, random);
     for (size_t i = 0; i < b->n; i++) {
         if (!is_of_classes(&b->p))
-            b->target[i] = b->p.kind == CLQ_LOSS_BINARY ? (double)rig_below(random, 2) : rig_uniform(random, -3, 3);
+            b->target[i] = b->p.kind == CLQ_LOSS_HINGE    ? (double)rig_below(random, 3) - 1
+                           : b->p.kind == CLQ_LOSS_BINARY ? (double)rig_below(random, 2)
+                                                          : rig_uniform(random, -3, 3);
         b->target[i] = (double)(b->soft[i] = (float)b->target[i]);
     }
 }

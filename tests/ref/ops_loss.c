@@ -81,12 +81,19 @@ static double huber(double error, double delta, double *slope) {
     return size <= delta ? error * error / 2 : delta * size - delta * delta / 2;
 }
 
+static double hinge(double x, double t, double *slope) {
+    if (t == 0) t = -1;
+    *slope = t * x < 1 ? -t : 0;
+    return fmax(1 - t * x, 0);
+}
+
 static double value_loss(const clq_loss_problem *p, double x, double t, double *slope) {
     switch (p->kind) {
     case CLQ_LOSS_BINARY: return binary(p, x, t, slope);
     case CLQ_LOSS_MEAN_SQUARED_ERROR: *slope = 2 * (x - t); return (x - t) * (x - t);
     case CLQ_LOSS_MEAN_ABSOLUTE_ERROR: *slope = (x > t) - (x < t); return fabs(x - t);
     case CLQ_LOSS_HUBER: return huber(x - t, (double)p->delta, slope);
+    case CLQ_LOSS_HINGE: return hinge(x, t, slope);
     case CLQ_LOSS_CATEGORICAL:
     case CLQ_LOSS_SPARSE_CATEGORICAL: break;
     }
