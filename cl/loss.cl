@@ -338,6 +338,17 @@ static inline float *metric_categorical_accuracy(local float *shared, const row_
     return totals + 1;
 }
 
+/* Whether fewer than five values are larger than that of the class that the target tells. */
+static inline float *metric_top_5(local float *shared, const row_args *row, float *totals) {
+    int wanted = row_wanted(shared, row);
+    float value = wanted >= 0 && wanted < row->classes ? row->x[wanted] : NAN;
+    lanes_t larger = 0;
+    FOR_LANES (i, row->classes)
+        larger += row_load(row->x, i, row->classes, row->room, -INFINITY) > value ? (lanes_t)1 : (lanes_t)0;
+    totals[0] = all_sum(shared, larger) < 5.0f && value == value ? 1.0f : 0.0f;
+    return totals + 1;
+}
+
 /* float name = the sum over the row of an expression of its values x and their targets t. */
 #define SUM_OF_ROW(name, expression)                                                                                   \
     float name;                                                                                                        \

@@ -62,6 +62,12 @@ static const clq_metric_row metrics[] = {
         {.name = "mean_absolute_error", .alias = "mae", .rule = "mean_absolute_error", .totals = 1, .values = true},
     [CLQ_METRIC_PRECISION] = {.name = "precision", .rule = "precision", .totals = 2, .values = true},
     [CLQ_METRIC_RECALL] = {.name = "recall", .rule = "recall", .totals = 2, .values = true},
+    [CLQ_METRIC_TOP_5] = {.name = "top_k_categorical_accuracy",
+                          .alias = "sparse_top_k_categorical_accuracy",
+                          .rule = "top_5",
+                          .totals = 1,
+                          .by_row = true,
+                          .ranks = true},
 };
 
 size_t clq_loss_count(void) { return CLQ_COUNT_OF(losses); }

@@ -342,7 +342,8 @@ typedef enum clq_metric_kind {
     CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR,
     CLQ_METRIC_MEAN_ABSOLUTE_ERROR,
     CLQ_METRIC_PRECISION,
-    CLQ_METRIC_RECALL
+    CLQ_METRIC_RECALL,
+    CLQ_METRIC_TOP_5
 } clq_metric_kind;
 
 typedef struct clq_metric_row {

@@ -28,7 +28,7 @@ static const clq_loss_problem kinds[] = {
     {.kind = CLQ_LOSS_CATEGORICAL, .from_logits = true, .weight = 1, ACCURACY},
     {.kind = CLQ_LOSS_CATEGORICAL, .from_logits = true, .label_smoothing = 0.1f, .weight = 0.75f, ACCURACY},
     {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .weight = 1, ACCURACY},
-    {.kind = CLQ_LOSS_CATEGORICAL, .weight = 1, ACCURACY},
+    {.kind = CLQ_LOSS_CATEGORICAL, .weight = 1, .metric_count = 1, .metrics = {CLQ_METRIC_TOP_5}},
     {.kind = CLQ_LOSS_CATEGORICAL, .label_smoothing = 0.2f, .weight = 3, ACCURACY},
     {.kind = CLQ_LOSS_CATEGORICAL, .from_logits = true, .skipped = CLQ_SOFTMAX, .weight = 1, ERRORS},
     {.kind = CLQ_LOSS_BINARY, .from_logits = true, .weight = 1, DECISIONS},

@@ -132,16 +132,27 @@ static double correct(clq_metric_kind kind, double x, double t) {
     case CLQ_METRIC_MEAN_ABSOLUTE_ERROR: return fabs(x - t);
     case CLQ_METRIC_PRECISION:
     case CLQ_METRIC_RECALL: return x > 0.5 && t != 0;
-    case CLQ_METRIC_CATEGORICAL_ACCURACY: break;
+    case CLQ_METRIC_CATEGORICAL_ACCURACY:
+    case CLQ_METRIC_TOP_5: break;
     }
     fail_msg("metric %d has no reference", (int)kind);
     return 0;
+}
+
+static bool is_among_five(size_t n, const double *x, size_t wanted) {
+    size_t larger = 0;
+    for (size_t i = 0; i < n; i++) larger += x[i] > x[wanted];
+    return larger < 5;
 }
 
 /* Adds a row's totals. */
 static void row_metric(clq_metric_kind kind, size_t n, const double *x, const double *target, double *totals) {
     if (kind == CLQ_METRIC_CATEGORICAL_ACCURACY) {
         totals[0] += ref_argmax(x, n) == ref_argmax(target, n);
+        return;
+    }
+    if (kind == CLQ_METRIC_TOP_5) {
+        totals[0] += is_among_five(n, x, ref_argmax(target, n));
         return;
     }
     bool counts = kind == CLQ_METRIC_PRECISION || kind == CLQ_METRIC_RECALL;
