@@ -183,9 +183,13 @@ static clq_status build_cross_entropy(trial *t) {
     t->labels = clq_alloc(batch, sizeof *t->labels);
     if (!t->labels) return CLQ_MEMORY;
     for (size_t i = 0; i < batch; i++) t->labels[i] = (int32_t)(i * 7919 % CLASSES);
-    static const clq_loss_problem problem = {
-        .kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = CLASSES, .from_logits = true};
-    clq_cross_entropy(t->lab.list, &problem, t->values[0], t->values[2], t->values[1], t->values[3]);
+    static const clq_loss_problem problem = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                             .classes = CLASSES,
+                                             .from_logits = true,
+                                             .weight = 1,
+                                             .metric_count = 1,
+                                             .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
+    clq_loss_and_metrics(t->lab.list, &problem, t->values[0], t->values[2], t->values[1], t->values[3]);
     return CLQ_OK;
 }
 
@@ -205,8 +209,8 @@ static clq_status build_adam(trial *t) {
     for (size_t i = 0; i < count; i++) t->floats[3][i] *= t->floats[3][i]; /* a mean of squares */
     t->bytes += 3.0 * (double)count * sizeof(float);                       /* all but the gradient are written too */
     const clq_update_arenas arenas = {
-        .w = t->values[0], .g = t->values[1], .m = t->values[2], .v = t->values[3], .floats = count};
-    clq_update_adam(t->lab.list, &arenas, beta1, beta2, epsilon);
+        .w = t->values[0], .g = t->values[1], .states = {t->values[2], t->values[3]}, .floats = count};
+    clq_update(t->lab.list, &(clq_optimizer){CLQ_OPTIMIZER_ADAM, {(double)rate, beta1, beta2, epsilon}}, &arenas);
     return CLQ_OK;
 }
 

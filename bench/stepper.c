@@ -9,14 +9,12 @@
 enum { SAMPLES = 4096, BATCHES_LEAST = 2, SEED = 0 };
 static const float rate = 1e-3f;
 
-static clq_status write_weights(clq_bench_stepper *s, const clq_model *model, clq_queue *queue) {
+/* What is computed must be neither zeros nor denormal. */
+static clq_status write_weights(const clq_bench_stepper *s, clq_queue *queue) {
     size_t bytes = clq_plan_arena_bytes(s->plan);
     char *arena = clq_alloc(bytes, 1);
     if (!arena) return CLQ_MEMORY;
-    for (uint32_t i = 0; i < model->variable_count; i++)
-        if (model->variables[i].role == CLQ_ROLE_TRAINABLE)
-            clq_variable_initialise(&model->variables[i], SEED, i,
-                                    (float *)(void *)(arena + clq_plan_variable_offset(s->plan, i)));
+    clq_weights_initial_values(clq_plan_weights(s->plan), CLQ_ARENA_PARAMETERS, SEED, arena);
     clq_status status = clq_queue_write(queue, clq_plan_parameters(s->plan), 0, arena, bytes, true);
     clq_free(arena);
     return status;
@@ -25,11 +23,12 @@ static clq_status write_weights(clq_bench_stepper *s, const clq_model *model, cl
 static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tuning tuning) {
     const clq_optimizer adam = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
-                                   .classes = clq_model_output_shape(model).dims[0]};
-    const clq_update_problem update = {
-        .kind = adam.kind, .beta1 = adam.beta1, .beta2 = adam.beta2, .epsilon = adam.epsilon};
+                                   .classes = clq_model_output_shape(model).dims[0],
+                                   .weight = 1,
+                                   .metric_count = 1,
+                                   .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
     const clq_plan_config config = {
-        .capacity = (uint32_t)s->batch, .sample_dtype = CLQ_U8, .loss = &loss, .update = &update, .metric_slots = 1};
+        .capacity = (uint32_t)s->batch, .sample_dtype = CLQ_U8, .loss = &loss, .update = &adam, .metric_slots = 1};
     const clq_tune_config tune = clq_tune_config_of(tuning, 0);
     if (tuning != CLQ_TUNING_OFF) CLQ_TRY(clq_plan_tune(model, s->device, &config, &tune, NULL));
     CLQ_TRY(clq_plan_create_alone(model, s->device, &config, &s->plan));
@@ -79,7 +78,7 @@ clq_status clq_bench_stepper_open(clq_device *device, const clq_model *model, si
     CLQ_TRY(make_plan(stepper, model, tuning));
     CLQ_TRY(make_batches(stepper, model));
     CLQ_TRY(clq_queue_create(device, 0, &queue));
-    clq_status status = write_weights(stepper, model, queue);
+    clq_status status = write_weights(stepper, queue);
     clq_queue_destroy(queue);
     return status;
 }

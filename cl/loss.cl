@@ -1,4 +1,4 @@
-/* Rows of classes: softmax, and the cross-entropies with their gradients and metrics.
+/* Rows of values: softmax, and the losses with their gradients and metrics.
  *
  * One text for both families: a row is worked on by LANES lanes, which are those of a vector (TILE: few work-items,
  * each with a run of rows) or the items of a work-group (LOCAL: each group takes every so-many-th row). lanes_t is what
@@ -146,53 +146,61 @@ KERNEL void softmax_backward(global const float *y, global const float *dy, glob
 }
 
 #else
-/* ---- cross-entropy ---- */
+/* ---- losses and metrics ----
+ * A program measures one loss, -DLOSS=name, and -DMETRICS=n metrics, -DMETRIC_0=name and so on; -DTOTALS is how many
+ * floats they are. A rule is one function: loss_NAME of a whole row, or value_NAME of one value and its target
+ * (-DOF_VALUES), and metric_NAME of a row. */
 
-/* What the rows of one share have come to. */
-typedef struct totals {
-    float loss, low;
-    int right;
-} totals;
-
-/* One row: x, its target (an index, or a distribution that is smoothed on the way), and where the gradient goes. */
+/* One row: x, its target (an index, or one number for each x), and where the gradient goes. */
 typedef struct row_args {
     global const float *x;
     global float *dx; /* used where GRADIENT is defined */
-    int classes;
+    int classes;      /* values of the row */
     size_t room;
-    float scale;
+    float scale; /* of the gradient */
+    float delta;
+    int top;           /* with TOP: where the largest value is, */
+    float most, total; /* and the value; total: the sum of exp(x - most), where softmax was left out */
 #ifdef SPARSE
     int label;
 #else
     global const float *target;
-    float smoothing;
+    float smoothing, added; /* a target t is taken as t (1 - smoothing) + added */
 #endif
 } row_args;
 
-/* The target at classes i to i + LANES; 0 beyond the end. */
-static lanes_t row_target(const row_args *row, int i) {
+/* The target at places i to i + LANES as it was given; 0 beyond the end. */
+static inline lanes_t row_given(const row_args *row, int i) {
 #ifdef SPARSE
     return i + LANE == row->label ? (lanes_t)1 : (lanes_t)0;
 #else
-    lanes_t t = row_load(row->target, i, row->classes, row->room, 0);
-    lanes_t smooth = t * (1.0f - row->smoothing) + row->smoothing / row->classes;
+    return row_load(row->target, i, row->classes, row->room, 0);
+#endif
+}
+
+/* The same, smoothed. */
+static inline lanes_t row_target(const row_args *row, int i) {
+    lanes_t t = row_given(row, i);
+#ifdef SPARSE
+    return t;
+#else
+    lanes_t smooth = t * (1.0f - row->smoothing) + row->added;
     return i + LANE < row->classes ? smooth : (lanes_t)0;
 #endif
 }
 
-#ifdef LOGITS
+/* ---- losses of whole rows: the loss, and with GRADIENT scale * its derivative ---- */
 
 /* With m = max(x) and rest = the sum of exp(x - m) over all classes but the largest,
  * log(sum(exp(x))) = m + log1p(rest): nothing cancels where the model is sure.
  * T = sum(t): loss = T log1p(rest) + sum(t (m - x)), dx = T p - t. */
-static float row_loss(local float *shared, const row_args *row, int *top) {
-    int classes = row->classes;
-    float most, whole = 1;
-    *top = row_top(shared, row->x, classes, row->room, &most);
+static inline float loss_crossentropy_of_logits(local float *shared, const row_args *row) {
+    int classes = row->classes, top = row->top;
+    float most = row->most, whole = 1;
     lanes_t sum = 0, low = 0, gap = 0, mass = 0;
     FOR_LANES (i, classes) {
         lanes_t x = row_load(row->x, i, classes, row->room, -INFINITY), e = exp(x - most), t = row_target(row, i);
-        add_lanes(&sum, &low, i + LANE == *top ? (lanes_t)0 : e);
+        add_lanes(&sum, &low, i + LANE == top ? (lanes_t)0 : e);
         gap += t == (lanes_t)0 ? (lanes_t)0 : t * (most - x);
         mass += t;
     }
@@ -206,22 +214,18 @@ static float row_loss(local float *shared, const row_args *row, int *top) {
         lanes_t others = exp(x - most) * (whole / (1.0f + rest)) - t;
         /* The same with exp(x - m) = 1, without cancellation. */
         lanes_t largest = ((whole - t) - t * rest) / (1.0f + rest);
-        row_store(row->dx, i, classes, row->scale * (i + LANE == *top ? largest : others));
+        row_store(row->dx, i, classes, row->scale * (i + LANE == top ? largest : others));
     }
 #endif
     return whole * log1p(rest) + distance;
 }
 
-#else
-
 /* From probabilities, as Keras: q = x / sum(x), p = clip(q), loss = -sum(t log p). Where q is clipped it has no slope:
  * dx = (D - [inside] t / p) / sum(x) with D = the sum of t over the classes inside. */
 #define LEAST 1e-7f
 #define MOST (1.0f - 1e-7f)
-static float row_loss(local float *shared, const row_args *row, int *top) {
+static inline float loss_crossentropy(local float *shared, const row_args *row) {
     int classes = row->classes;
-    float most;
-    *top = row_top(shared, row->x, classes, row->room, &most);
     lanes_t sum = 0, low = 0;
     FOR_LANES (i, classes) add_lanes(&sum, &low, row_load(row->x, i, classes, row->room, 0));
     float total = all_sum(shared, sum - low);
@@ -244,52 +248,231 @@ static float row_loss(local float *shared, const row_args *row, int *top) {
     return result;
 }
 
+/* ---- losses that are means over values: of x and its target t, the loss and its derivative by x ---- */
+
+static inline lanes_t value_mean_squared_error(lanes_t x, lanes_t t, float delta, lanes_t *slope) {
+    lanes_t error = x - t;
+    *slope = 2.0f * error;
+    return error * error;
+}
+
+static inline lanes_t value_mean_absolute_error(lanes_t x, lanes_t t, float delta, lanes_t *slope) {
+    lanes_t error = x - t;
+    *slope = sign(error);
+    return fabs(error);
+}
+
+/* Huber, "Robust estimation of a location parameter", 1964: squared up to delta, and straight from there. */
+static inline lanes_t value_huber(lanes_t x, lanes_t t, float delta, lanes_t *slope) {
+    lanes_t error = x - t, size = fabs(error);
+    *slope = size <= delta ? error : delta * sign(error);
+    return size <= delta ? 0.5f * error * error : delta * (size - 0.5f * delta);
+}
+
+/* Targets are -1 and 1; as in Keras, 0 stands for -1. */
+static inline lanes_t value_hinge(lanes_t x, lanes_t t, float delta, lanes_t *slope) {
+    lanes_t sign_of = t == 0.0f ? (lanes_t)-1 : t, short_of = 1.0f - sign_of * x;
+    *slope = short_of > 0.0f ? -sign_of : (lanes_t)0;
+    return short_of <= 0.0f ? (lanes_t)0 : short_of;
+}
+
+/* -t log(p) - (1 - t) log(1 - p) with p = 1 / (1 + exp(-x)), without overflow. */
+static inline lanes_t value_binary_crossentropy_of_logits(lanes_t x, lanes_t t, float delta, lanes_t *slope) {
+    *slope = 1.0f / (1.0f + exp(-x)) - t;
+    return fmax(x, (lanes_t)0) - x * t + log1p(exp(-fabs(x)));
+}
+
+/* From probabilities, clipped as Keras does: no slope there. */
+static inline lanes_t value_binary_crossentropy(lanes_t x, lanes_t t, float delta, lanes_t *slope) {
+    lanes_t p = x < LEAST ? (lanes_t)LEAST : x > MOST ? (lanes_t)MOST : x;
+    *slope = p == x ? (p - t) / (p * (1.0f - p)) : (lanes_t)0;
+    return -(t * log(p) + (1.0f - t) * log(1.0f - p));
+}
+
+#ifdef OF_VALUES
+static inline float loss_of_values(local float *shared, const row_args *row) {
+    int classes = row->classes;
+    lanes_t sum = 0, low = 0;
+    FOR_LANES (i, classes) {
+        lanes_t slope, x = row_load(row->x, i, classes, row->room, 0);
+        lanes_t one = CLQ_JOIN(value_, LOSS)(x, row_target(row, i), row->delta, &slope);
+        add_lanes(&sum, &low, i + LANE < classes ? one : (lanes_t)0);
+#ifdef GRADIENT
+        row_store(row->dx, i, classes, row->scale / classes * slope);
+#endif
+    }
+    return all_sum(shared, sum - low) / classes;
+}
+#define ROW_LOSS loss_of_values
+#else
+#define ROW_LOSS CLQ_JOIN(loss_, LOSS)
 #endif
 
-/* The sum of losses and the number of right answers of each share (work-item or group) go to shares[base + share]. */
-KERNEL void cross_entropy(global const float *x, global const int *labels, global float *dx, global float2 *shares,
-                          int base, int count, int classes, float scale, float smoothing, local float *shared) {
-    float loss = 0, low = 0;
-    int right = 0;
-    size_t rows = count;
+/* ---- metrics: a row's totals, of which the next metric's are behind ---- */
+
+/* Values of the row as the model gives them, also where the activation at its end, -DSKIPPED, was left out for the
+ * loss. */
+#ifndef SKIPPED
+#define SKIPPED 0
+#endif
+#define OUTPUT_0(row, x) (x)
+#define OUTPUT_2(row, x) ACTIVATE_2(lanes_t, x)
+#define OUTPUT_4(row, x) (exp((x) - (row)->most) / (row)->total)
+static inline lanes_t row_output(const row_args *row, int i) {
+    lanes_t x = row_load(row->x, i, row->classes, row->room, 0);
+    return CLQ_JOIN(OUTPUT_, SKIPPED)(row, x);
+}
+
+/* The class that the target tells: the largest, the first of equals. */
+static inline int row_wanted(local float *shared, const row_args *row) {
+#ifdef SPARSE
+    return row->label;
+#else
+    float value;
+    return row_top(shared, row->target, row->classes, row->room, &value);
+#endif
+}
+
+static inline float *metric_categorical_accuracy(local float *shared, const row_args *row, float *totals) {
+    totals[0] = row->top == row_wanted(shared, row) ? 1.0f : 0.0f;
+    return totals + 1;
+}
+
+/* Whether fewer than five values are larger than that of the class that the target tells. */
+static inline float *metric_top_5(local float *shared, const row_args *row, float *totals) {
+    int wanted = row_wanted(shared, row);
+    float value = wanted >= 0 && wanted < row->classes ? row->x[wanted] : NAN;
+    lanes_t larger = 0;
+    FOR_LANES (i, row->classes)
+        larger += row_load(row->x, i, row->classes, row->room, -INFINITY) > value ? (lanes_t)1 : (lanes_t)0;
+    totals[0] = all_sum(shared, larger) < 5.0f && value == value ? 1.0f : 0.0f;
+    return totals + 1;
+}
+
+/* float name = the sum over the row of an expression of its values x and their targets t. */
+#define SUM_OF_ROW(name, expression)                                                                                   \
+    float name;                                                                                                        \
+    {                                                                                                                  \
+        lanes_t sum = 0;                                                                                               \
+        FOR_LANES (i, row->classes) {                                                                                  \
+            lanes_t x = row_output(row, i), t = row_given(row, i), one = (expression);                                 \
+            sum += i + LANE < row->classes ? one : (lanes_t)0;                                                         \
+        }                                                                                                              \
+        name = all_sum(shared, sum);                                                                                   \
+    }
+#define IS(condition) ((condition) ? (lanes_t)1 : (lanes_t)0)
+
+static inline float *metric_mean_squared_error(local float *shared, const row_args *row, float *totals) {
+    SUM_OF_ROW(squares, (x - t) * (x - t))
+    totals[0] = squares / row->classes;
+    return totals + 1;
+}
+
+static inline float *metric_mean_absolute_error(local float *shared, const row_args *row, float *totals) {
+    SUM_OF_ROW(sizes, fabs(x - t))
+    totals[0] = sizes / row->classes;
+    return totals + 1;
+}
+
+static inline float *metric_binary_accuracy(local float *shared, const row_args *row, float *totals) {
+    SUM_OF_ROW(right, IS(IS(x > 0.5f) == t))
+    totals[0] = right / row->classes;
+    return totals + 1;
+}
+
+/* Of the values that are told to be 1, how many are; */
+static inline float *metric_precision(local float *shared, const row_args *row, float *totals) {
+    SUM_OF_ROW(right, IS((x > 0.5f) & (t != 0.0f)))
+    SUM_OF_ROW(told, IS(x > 0.5f))
+    totals[0] = right;
+    totals[1] = told;
+    return totals + 2;
+}
+
+/* and of those that are 1, how many are told. */
+static inline float *metric_recall(local float *shared, const row_args *row, float *totals) {
+    SUM_OF_ROW(right, IS((x > 0.5f) & (t != 0.0f)))
+    SUM_OF_ROW(present, IS(t != 0.0f))
+    totals[0] = right;
+    totals[1] = present;
+    return totals + 2;
+}
+
+/* ---- the kernels ---- */
+
+#define METRICS_0(DO)
+#define METRICS_1(DO) DO(0)
+#define METRICS_2(DO) METRICS_1(DO) DO(1)
+#define METRICS_3(DO) METRICS_2(DO) DO(2)
+#define METRICS_4(DO) METRICS_3(DO) DO(3)
+#define METRICS_5(DO) METRICS_4(DO) DO(4)
+#define METRICS_6(DO) METRICS_5(DO) DO(5)
+#define METRICS_7(DO) METRICS_6(DO) DO(6)
+#define METRICS_8(DO) METRICS_7(DO) DO(7)
+#define MEASURE(k) end = CLQ_JOIN(metric_, METRIC_##k)(shared, &row, end);
+
+/* What the row's largest value is; and with softmax left out, the sum of the exponentials. */
+static inline void row_prepare(local float *shared, row_args *row) {
+#ifdef TOP
+    row->top = row_top(shared, row->x, row->classes, row->room, &row->most);
+#endif
+#if SKIPPED == 4
+    lanes_t sum = 0;
+    FOR_LANES (i, row->classes) sum += exp(row_load(row->x, i, row->classes, row->room, -INFINITY) - row->most);
+    row->total = all_sum(shared, sum);
+#endif
+}
+
+/* The loss and the metrics' totals of the rows of each share (work-item or group), each row's times `share`, go to
+ * out[(base + share's number) * stride + at], TOTALS of them. Metrics come first: the gradient may lie over x. */
+KERNEL void loss_and_metrics(global const float *x, global const int *targets, global float *dx, global float *out,
+                             int base, int stride, int at, int count, int rows_of_one, int classes, float scale,
+                             float gain, float share, float smoothing, float added, float delta, local float *shared) {
+    float totals[TOTALS], lows[TOTALS];
+    UNROLL for (int k = 0; k < TOTALS; k++) totals[k] = lows[k] = 0;
+    size_t rows = (size_t)count * rows_of_one;
     FOR_MY_ROW (r, rows) {
         row_args row;
         row.x = x + r * classes;
         row.dx = dx + r * classes;
         row.classes = classes;
         row.room = (rows - r) * classes;
-        row.scale = scale;
-        int top, wanted;
+        row.scale = scale * gain;
+        row.delta = delta;
 #ifdef SPARSE
-        wanted = row.label = labels[r];
+        row.label = targets[r];
 #else
-        float value;
-        row.target = (global const float *)labels + r * classes;
+        row.target = (global const float *)targets + r * classes;
         row.smoothing = smoothing;
-        wanted = row_top(shared, row.target, classes, row.room, &value);
+        row.added = added;
 #endif
-        float one = row_loss(shared, &row, &top);
+        float one[TOTALS], *end = one + 1;
+        row_prepare(shared, &row);
+        CLQ_JOIN(METRICS_, METRICS)(MEASURE)
+        one[0] = ROW_LOSS(shared, &row);
 #ifdef SPARSE
-        if (wanted < 0 || wanted >= classes) one = NAN;
+        if (row.label < 0 || row.label >= classes) one[0] = NAN;
 #endif
-        add(&loss, &low, one);
-        right += top == wanted;
+        UNROLL for (int k = 0; k < TOTALS; k++) add(&totals[k], &lows[k], one[k] * share);
     }
-    if (FIRST_LANE) shares[base + get_group_id(0)] = (float2)(loss, right);
+    if (FIRST_LANE) {
+        out += (base + get_group_id(0)) * stride + at;
+        UNROLL for (int k = 0; k < TOTALS; k++) out[k] = totals[k];
+    }
 }
 
-/* metrics[slot] = the sum of the shares. One work-group. */
-KERNEL void sum_shares(global const float2 *shares, int count, global float2 *metrics, int slot, local float *shared) {
-    float loss = 0, low = 0, right = 0;
-    for (int i = (int)get_global_id(0); i < count; i += (int)get_global_size(0)) {
-        add(&loss, &low, shares[i].x);
-        right += shares[i].y;
-    }
+/* The totals at metrics[slot * stride + at] = the sums of the shares. One work-group. */
+KERNEL void sum_shares(global const float *shares, int count, global float *metrics, int slot, int stride, int at,
+                       local float *shared) {
+    UNROLL for (int k = 0; k < TOTALS; k++) {
+        float sum = 0, low = 0;
+        for (int i = (int)get_global_id(0); i < count; i += (int)get_global_size(0))
+            add(&sum, &low, shares[i * TOTALS + k]);
 #ifndef TILE
-    loss = all_sum(shared, loss - low);
-    right = all_sum(shared, right);
+        sum = all_sum(shared, sum - low);
 #endif
-    if (FIRST_LANE) metrics[slot] = (float2)(loss, right);
+        if (FIRST_LANE) metrics[slot * stride + at + k] = sum;
+    }
 }
 
 #endif

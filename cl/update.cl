@@ -58,58 +58,76 @@ ALWAYS_INLINE void set_float(global float *w, global float *const *gs, size_t i,
 }
 #endif
 
-/* What the weights move by. */
-#if defined(MOMENTUM) && defined(NESTEROV)
-#define MOVE(velocity, g) (momentum * (velocity) - rate * (g))
-#elif defined(MOMENTUM)
-#define MOVE(velocity, g) (velocity)
-#endif
+/* ---- the optimizers' rules ----
+ * rule_NAME: the new weights from the weights w and their gradients g; the states s are changed in place. c0, c1, c2:
+ * constants that the optimizer's row in src/ops/optimizers.c makes of its hyper-parameters. */
 
-KERNEL void update_sgd(global float *w, global float *g, global float *v, int vectors, int tail, float rate,
-                       float momentum, int rank FOR_PEERS(PEER_GRADIENT)) {
-    TAKE_GRADIENTS
-#ifdef MOMENTUM
-    FOR_MY (i, vectors) {
-        floatv gradient = gradient_vector(gs, i), velocity = momentum * LOADV_ALIGNED(v + i * VEC) - rate * gradient;
-        STOREV_ALIGNED(velocity, v + i * VEC);
-        SET_VECTOR(i, LOADV_ALIGNED(w + i * VEC) + MOVE(velocity, gradient), gradient);
-    }
-    FOR_TAIL (i, vectors, tail) {
-        float gradient = gradient_float(gs, i), velocity = momentum * v[i] - rate * gradient;
-        v[i] = velocity;
-        SET_FLOAT(i, w[i] + MOVE(velocity, gradient), gradient);
-    }
-#else
-    FOR_MY (i, vectors) {
-        floatv gradient = gradient_vector(gs, i);
-        SET_VECTOR(i, LOADV_ALIGNED(w + i * VEC) - rate * gradient, gradient);
-    }
-    FOR_TAIL (i, vectors, tail) {
-        float gradient = gradient_float(gs, i);
-        SET_FLOAT(i, w[i] - rate * gradient, gradient);
-    }
-#endif
+#define RULE_ARGUMENTS floatv w, floatv g, floatv *s, float rate, float c0, float c1, float c2
+
+ALWAYS_INLINE floatv rule_sgd(RULE_ARGUMENTS) { return w - rate * g; }
+
+/* c0: momentum. s[0]: the velocity. */
+ALWAYS_INLINE floatv rule_momentum(RULE_ARGUMENTS) {
+    s[0] = c0 * s[0] - rate * g;
+    return w + s[0];
 }
 
-KERNEL void update_adam(global float *w, global float *g, global float *m, global float *v, int vectors, int tail,
-                        float rate, float fresh1 /* 1 - beta1 */, float fresh2, float epsilon, int rank
-                        FOR_PEERS(PEER_GRADIENT)) {
+ALWAYS_INLINE floatv rule_nesterov(RULE_ARGUMENTS) {
+    s[0] = c0 * s[0] - rate * g;
+    return w + (c0 * s[0] - rate * g);
+}
+
+/* c0, c1: 1 - beta1, 1 - beta2; c2: epsilon, outside the root. s[0], s[1]: the moments. The rate corrects their bias.
+ */
+ALWAYS_INLINE floatv rule_adam(RULE_ARGUMENTS) {
+    s[0] += (g - s[0]) * c0;
+    s[1] += (g * g - s[1]) * c1;
+    return w - rate * s[0] / (sqrt(s[1]) + c2);
+}
+
+/* c0: what the sum of squares begins with; c1: epsilon, inside the root. s[0]: the sum of squares, less c0. */
+ALWAYS_INLINE floatv rule_adagrad(RULE_ARGUMENTS) {
+    s[0] += g * g;
+    return w - rate * g / sqrt(s[0] + c0 + c1);
+}
+
+/* ---- the update: every form of it applies the program's rule, -DRULE, with so many states, -DSTATES ---- */
+
+#ifndef RULE
+#define RULE sgd
+#define STATES 0
+#endif
+#define NEW_WEIGHTS CLQ_JOIN(rule_, RULE)
+#define STATES_0(DO)
+#define STATES_1(DO) DO(0)
+#define STATES_2(DO) STATES_1(DO) DO(1)
+#define STATES_3(DO) STATES_2(DO) DO(2)
+#define STATES_4(DO) STATES_3(DO) DO(3)
+#define FOR_STATES(DO) CLQ_JOIN(STATES_, STATES)(DO)
+#define STATE_ARGUMENT(k) , global float *state##k
+#define LOAD_STATE(k) s[k] = LOADV_ALIGNED(state##k + i * VEC);
+#define STORE_STATE(k) STOREV_ALIGNED(s[k], state##k + i * VEC);
+#define LOAD_STATE_FLOAT(k) s[k] = (floatv)state##k[i];
+#define STORE_STATE_FLOAT(k) state##k[i] = s[k].s0;
+
+KERNEL void update(global float *w, global float *g FOR_STATES(STATE_ARGUMENT), int vectors, int tail, float rate,
+                   float c0, float c1, float c2, int rank FOR_PEERS(PEER_GRADIENT)) {
     TAKE_GRADIENTS
     FOR_MY (i, vectors) {
-        floatv gradient = gradient_vector(gs, i), m1 = LOADV_ALIGNED(m + i * VEC), v1 = LOADV_ALIGNED(v + i * VEC);
-        m1 += (gradient - m1) * fresh1;
-        v1 += (gradient * gradient - v1) * fresh2;
-        STOREV_ALIGNED(m1, m + i * VEC);
-        STOREV_ALIGNED(v1, v + i * VEC);
-        SET_VECTOR(i, LOADV_ALIGNED(w + i * VEC) - rate * m1 / (sqrt(v1) + epsilon), gradient);
+        floatv gradient = gradient_vector(gs, i), s[STATES + 1];
+        FOR_STATES(LOAD_STATE)
+        floatv weights = NEW_WEIGHTS(LOADV_ALIGNED(w + i * VEC), gradient, s, rate, c0, c1, c2);
+        FOR_STATES(STORE_STATE)
+        SET_VECTOR(i, weights, gradient);
     }
+    /* A float alone stands in all lanes. */
     FOR_TAIL (i, vectors, tail) {
-        float gradient = gradient_float(gs, i), m1 = m[i], v1 = v[i];
-        m1 += (gradient - m1) * fresh1;
-        v1 += (gradient * gradient - v1) * fresh2;
-        m[i] = m1;
-        v[i] = v1;
-        SET_FLOAT(i, w[i] - rate * m1 / (sqrt(v1) + epsilon), gradient);
+        float gradient = gradient_float(gs, i);
+        floatv s[STATES + 1];
+        FOR_STATES(LOAD_STATE_FLOAT)
+        floatv weights = NEW_WEIGHTS((floatv)w[i], (floatv)gradient, s, rate, c0, c1, c2);
+        FOR_STATES(STORE_STATE_FLOAT)
+        SET_FLOAT(i, weights.s0, gradient);
     }
 }
 

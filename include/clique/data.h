@@ -1,6 +1,7 @@
 /* clique/data.h: datasets and their pipeline.
  *
- * A dataset is samples (n, …) of u8 or f32 and labels: integers (n), or soft rows (n, classes) f32.
+ * A dataset is samples (n, …) of u8 or f32 and labels (n, …): integers, or f32 of any sign. What they mean, class
+ * numbers, probabilities or values, is the loss's to say.
  * Stages are set before the first batch is taken: take, shuffle, batch, prefetch. They apply in that
  * order, whichever was set first; one that is set later starts over at the first batch of epoch 0.
  * Thread rules: one thread at a time calls into a dataset. A dataset must outlive the clq_fit, clq_evaluate
@@ -25,10 +26,13 @@ typedef struct clq_dataset_info {
     size_t shape[CLQ_SHAPE_MAX]; /* of one sample: (28, 28) */
     size_t sample_elements;      /* product of shape */
     clq_dtype sample_dtype;      /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
-    bool soft_labels;            /* (n, classes) f32; else integers */
-    size_t classes;              /* soft: the row's length; integers: the largest label of this part + 1, so fewer
-                                    than the model's outputs where the last classes do not occur */
+    bool float_labels;           /* f32; else integers */
+    size_t label_elements;       /* of one label: 1 for class numbers */
+    size_t classes;              /* integers: the whole set's largest + 1, so fewer than the model's outputs where the
+                                    last classes do not occur */
     char name[64];
+    double label_least;    /* of all labels, */
+    size_t label_least_at; /* and the first sample that has it */
 } clq_dataset_info;
 
 /* part: "train" or "test". name_or_folder:
@@ -37,18 +41,18 @@ typedef struct clq_dataset_info {
  * where it does: made up, learnable, always the same; the test part has a sixth of COUNT;
  * a folder of IDX pairs, .npy pairs or CIFAR-10 binary: the first of these that it has for the part.
  * f64 becomes f32.
- * Errors name the file: NOT_FOUND, READ, FORMAT (also a label below 0, or a sample that is not
- * finite), MISMATCH (counts differ), UNSUPPORTED (a dtype), ARGUMENT (part, or what follows
+ * Errors name the file: NOT_FOUND, READ, FORMAT (also an integer label that does not fit an int32_t, or a sample or a
+ * label that is not finite), MISMATCH (counts differ), UNSUPPORTED (a dtype), ARGUMENT (part, or what follows
  * "synthetic:"), MEMORY. */
 CLQ_API clq_status clq_dataset_open(const char *name_or_folder, const char *part, clq_dataset **out);
 CLQ_API clq_status clq_dataset_idx(const char *folder, const char *part, clq_dataset **out);
 CLQ_API clq_status clq_dataset_npy(const char *folder, const char *part, clq_dataset **out);
 CLQ_API clq_status clq_dataset_cifar10(const char *folder, const char *part, clq_dataset **out);
-/* From the caller's memory, copied. samples: CLQ_U8 or CLQ_F32 (n, shape…). labels: CLQ_I32 (n), or
- * CLQ_F32 (n, classes). The same checks, but a wrong value is ARGUMENT. */
+/* From the caller's memory, copied. samples: CLQ_U8 or CLQ_F32 (n, shape…). labels: CLQ_I32 or CLQ_F32
+ * (n, label_elements); 0 of CLQ_I32 is 1. The same checks, but a wrong value is ARGUMENT. */
 CLQ_API clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank,
-                                      const size_t *shape, const void *labels, clq_dtype label_dtype, size_t classes,
-                                      clq_dataset **out);
+                                      const size_t *shape, const void *labels, clq_dtype label_dtype,
+                                      size_t label_elements, clq_dataset **out);
 CLQ_API void clq_dataset_destroy(clq_dataset *dataset); /* takes NULL */
 /* Valid until the dataset is destroyed; `samples` follows clq_dataset_take. */
 CLQ_API const clq_dataset_info *clq_dataset_get_info(const clq_dataset *dataset);
@@ -75,9 +79,9 @@ typedef struct clq_batch {
     const void *samples;    /* (count, shape…), 64-byte aligned */
     size_t sample_elements; /* product of shape */
     clq_dtype sample_dtype; /* CLQ_U8 or CLQ_F32 */
-    const void *labels;     /* int32 (count), or f32 (count, classes) */
-    bool soft_labels;       /* the latter */
-    size_t classes;         /* as clq_dataset_info.classes */
+    const void *labels;     /* (count, label_elements) int32, or f32 */
+    bool float_labels;      /* the latter */
+    size_t label_elements;  /* of one label; 0 is 1 */
     uint64_t epoch, index;  /* from 0; batch within the epoch */
 } clq_batch;
 /* *more is false at the end of the epoch (batch untouched); the call after that begins the next

@@ -1,5 +1,12 @@
 /* clique/train.h: training a model on devices: the step, fit, evaluate, predict, weights.
  *
+ * Structs that the caller makes (clq_trainer_config, clq_fit_config, clq_step_info, clq_totals) may get members at
+ * their end. So the size that the caller was compiled with goes along with each: the functions below that take such a
+ * struct are inline and call those named ..._sized, and nobody can forget the size or set it wrong. An older caller's
+ * struct is read and written as far as it goes, what is missing being 0, which means the default; a newer caller's is
+ * refused where it sets what this library does not know. Structs that lie within others are of one size for good, with
+ * room of their own (`reserved`, 0). What callbacks get is the library's, and is only read.
+ *
  * Thread rules: a trainer is used by one thread at a time; its callbacks run on that thread. The model and the system
  * must outlive it.
  *
@@ -29,24 +36,25 @@
 extern "C" {
 #endif
 
-/* Keras's optimizers with Keras's defaults (clq_optimizer_default). */
-typedef struct clq_optimizer {
-    clq_optimizer_kind kind;
-    double lr;
-    double momentum;              /* sgd */
-    bool nesterov;                /* sgd */
-    double beta1, beta2, epsilon; /* adam; epsilon outside the root of the bias-corrected form */
-} clq_optimizer;
+/* An optimizer of Keras with Keras's defaults. kind is one of clq_optimizer_kind. */
 CLQ_API clq_optimizer clq_optimizer_default(clq_optimizer_kind kind);
+/* A hyper-parameter by its key: "lr", "momentum", as after --optimizer NAME:. ARGUMENT names the keys that the
+ * optimizer takes, or the range; the optimizer is unchanged then. */
+CLQ_API clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, double value);
 /* "adam", "sgd:lr=0.01,momentum=0.9,nesterov=1", as the command line's --optimizer. ARGUMENT names the word. */
 CLQ_API clq_status clq_optimizer_parse(const char *text, clq_optimizer *out);
 
 typedef struct clq_loss {
     clq_loss_kind kind;
-    bool from_logits;       /* a model that ends in softmax is differentiated from its logits either way, as in Keras */
-    double label_smoothing; /* categorical only */
+    bool from_logits; /* of categorical, sparse and binary; a model that ends in softmax, or sigmoid for the binary
+                         loss, is differentiated from its logits either way, as in Keras */
+    double label_smoothing; /* of categorical and binary: 0 to 1 */
+    double delta;           /* of huber: where it becomes straight; above 0 */
+    double reserved[4];
 } clq_loss;
-/* "sparse_categorical_crossentropy:from_logits=1", as --loss. */
+/* With Keras's defaults. kind is one of clq_loss_kind. */
+CLQ_API clq_loss clq_loss_default(clq_loss_kind kind);
+/* "sparse_categorical_crossentropy:from_logits=1", "mse", "huber:delta=2", as --loss. */
 CLQ_API clq_status clq_loss_parse(const char *text, clq_loss *out);
 
 typedef enum clq_strategy_kind { CLQ_STRATEGY_AUTO, CLQ_STRATEGY_SINGLE, CLQ_STRATEGY_MIRRORED } clq_strategy_kind;
@@ -76,17 +84,31 @@ typedef struct clq_trainer_config {
     clq_matmul_precision matmul_precision; /* HIGHEST unless set */
     clq_tuning tuning;                     /* before the first step */
     double tuning_s;                       /* in place of tuning's own limit, where more than 0 */
+    const char *metrics; /* what is measured beside the loss, as --metrics: "accuracy,mean_absolute_error", at most 8,
+                            or "none". NULL: accuracy for losses of classes, none for the others. Needed until the
+                            trainer is made. accuracy is binary_accuracy for an output with one value in its last axis,
+                            else that of the largest value, as in Keras */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
-CLQ_API clq_trainer_config clq_trainer_config_default(void);
+CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
+static inline clq_trainer_config clq_trainer_config_default(void) {
+    clq_trainer_config config;
+    clq_trainer_config_init(&config, sizeof config);
+    return config;
+}
 
 typedef struct clq_trainer clq_trainer;
 /* Opens the devices, plans the model on each, sets the initial weights. Compiles kernels: seconds the first time on a
  * machine. config and devices are copied; config may not be NULL. Errors: STATE (the model is not finished), ARGUMENT
- * (a batch smaller than the replicas; strategy single with several devices), NO_DEVICE (none selected), MISMATCH (the
- * model's output does not fit the loss), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED, MEMORY, SYSTEM. */
-CLQ_API clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,
-                                      const clq_trainer_config *config, clq_trainer **out);
+ * (a batch smaller than the replicas; strategy single with several devices; an unknown metric), NO_DEVICE (none
+ * selected), MISMATCH (the model's output does not fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY,
+ * UNSUPPORTED, MEMORY, SYSTEM. */
+CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
+                                            const clq_trainer_config *config, size_t config_bytes, clq_trainer **out);
+static inline clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,
+                                            const clq_trainer_config *config, clq_trainer **out) {
+    return clq_trainer_create_sized(model, devices, config, sizeof *config, out);
+}
 CLQ_API void clq_trainer_destroy(clq_trainer *trainer); /* takes NULL */
 CLQ_API unsigned clq_trainer_replicas(const clq_trainer *trainer);
 /* A replica's device, and how many samples of a full global batch it takes. Errors: ARGUMENT (no such replica). */
@@ -125,26 +147,41 @@ CLQ_API clq_status clq_step_apply(clq_trainer *trainer);
 /* Errors: as of the parts. */
 CLQ_API clq_status clq_step(clq_trainer *trainer, const clq_batch *batch);
 
+/* Metrics by name: as they were asked for, in that order. Names are the trainer's. */
+enum { CLQ_METRIC_VALUES_MAX = 32 };
+typedef struct clq_metric_values {
+    unsigned count;
+    const char *names[CLQ_METRIC_VALUES_MAX]; /* "accuracy" */
+    double values[CLQ_METRIC_VALUES_MAX];
+} clq_metric_values;
+/* NaN where there is none of that name. */
+CLQ_API double clq_metric_value(const clq_metric_values *metrics, const char *name);
+
 typedef struct clq_step_info {
     uint64_t step;    /* updates so far: 1 after the first */
     double loss;      /* mean over the batch, before the update */
-    double accuracy;  /* of the batch */
     double grad_norm; /* L2 over all variables; NaN unless measure_gradient */
     double lr;
     size_t samples;
+    clq_metric_values metrics; /* of the batch */
 } clq_step_info;
 /* Waits for the last step and describes it. Errors: STATE (no step was made yet), … */
-CLQ_API clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out);
+CLQ_API clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t out_bytes);
+static inline clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out) {
+    return clq_step_read_sized(trainer, out, sizeof *out);
+}
 /* Waits for all work handed over; the first failure. Errors: … */
 CLQ_API clq_status clq_trainer_wait(clq_trainer *trainer);
 
 /* ---- fit, evaluate, predict ---- */
 
 typedef struct clq_totals {
-    double loss, accuracy; /* means over the samples */
+    double loss; /* mean over the samples */
     size_t samples;
     double seconds;
-    double input_s; /* of these, waiting for the input pipeline */
+    double input_s;            /* of these, waiting for the input pipeline */
+    clq_metric_values metrics; /* over the samples */
+    double reserved[4];
 } clq_totals;
 typedef struct clq_progress {
     uint64_t epoch, epochs;  /* from 0 */
@@ -174,13 +211,20 @@ typedef struct clq_fit_config {
  * evaluate, predict, and read and write weights; on_step and on_progress may not make steps or call clq_fit. Errors:
  * ARGUMENT (epochs and steps are both 0; no batch to train on), STATE (called by on_step or on_progress), MISMATCH,
  * DEVICE, TIMEOUT, …, and what a callback returned. */
-CLQ_API clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config);
-/* Loss and accuracy over one epoch of the dataset: it is rewound to the first batch of epoch 0, and each sample of that
+CLQ_API clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config,
+                                 size_t config_bytes);
+static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
+    return clq_fit_sized(trainer, train, config, sizeof *config);
+}
+/* Loss and metrics over one epoch of the dataset: it is rewound to the first batch of epoch 0, and each sample of that
  * epoch counts once (without those that drop_remainder drops). The dataset then goes on where it was before the call,
  * also after a failure: it may be the one that clq_fit is training on, as `validation` and in callbacks, and no metrics
  * of the training change. Errors: MISMATCH (the dataset does not fit the model), ARGUMENT (its batch is larger than the
  * trainer's), … */
-CLQ_API clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out);
+CLQ_API clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out, size_t out_bytes);
+static inline clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out) {
+    return clq_evaluate_sized(trainer, dataset, out, sizeof *out);
+}
 /* The model's output (softmax included) for the samples of epoch 0, to whose first batch the dataset is rewound, in
  * that epoch's order (shuffled where the dataset is shuffled): out (samples, output) f32, the caller's. Where
  * drop_remainder drops samples, the last rows are not written. Labels are not looked at, but must fit the model as in

@@ -3,7 +3,8 @@
  * How the interface grows. Lists of names (X(name, …)) and enumerations grow at their end. Config structs get new
  * members whose value 0 means what happened before, or get their value from the struct's _default function; so start
  * from that function, or from {0}, and name members: (clq_group_config){.slots = 8}. A program that is compiled again
- * then keeps its meaning. The binary layout of structs may change between minor releases of 0.x. */
+ * then keeps its meaning. Structs that go along with their size (see <clique/train.h>) also serve programs that were
+ * compiled before; the binary layout of others may change between minor releases of 0.x. */
 #ifndef CLIQUE_TYPES_H
 #define CLIQUE_TYPES_H
 
@@ -46,8 +47,29 @@ CLQ_API const char *clq_dtype_name(clq_dtype dtype);
 enum { CLQ_SHAPE_MAX = 6 }; /* dimensions of a shape */
 
 typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX } clq_activation;
-typedef enum clq_loss_kind { CLQ_LOSS_CATEGORICAL, CLQ_LOSS_SPARSE_CATEGORICAL } clq_loss_kind;
-typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM } clq_optimizer_kind;
+/* Keras's categorical_crossentropy, sparse_categorical_crossentropy, binary_crossentropy, mean_squared_error,
+ * mean_absolute_error, huber, hinge. The order is part of the binary interface: add at the end. */
+typedef enum clq_loss_kind {
+    CLQ_LOSS_CATEGORICAL,
+    CLQ_LOSS_SPARSE_CATEGORICAL,
+    CLQ_LOSS_BINARY,
+    CLQ_LOSS_MEAN_SQUARED_ERROR,
+    CLQ_LOSS_MEAN_ABSOLUTE_ERROR,
+    CLQ_LOSS_HUBER,
+    CLQ_LOSS_HINGE
+} clq_loss_kind;
+
+/* Optimizers, and their hyper-parameters in the order of `values`; values[0] is the learning rate of each.
+ * SGD: lr, momentum, nesterov (0 or 1). ADAM: lr, beta1, beta2, epsilon. ADAGRAD: lr, initial_accumulator_value,
+ * epsilon.
+ */
+typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM, CLQ_OPTIMIZER_ADAGRAD } clq_optimizer_kind;
+enum { CLQ_HYPERPARAMETERS_MAX = 12 };
+/* Of one size for good: an optimizer that is added takes places of `values`, which are zero for the others. */
+typedef struct clq_optimizer {
+    clq_optimizer_kind kind;
+    double values[CLQ_HYPERPARAMETERS_MAX];
+} clq_optimizer;
 
 /* How operations are made is a matter of variants and of the shapes of their tiles; which are the fastest on a device
  * can be measured, once, and is kept beside its built kernels, by device, driver and version of Clique. What is kept is

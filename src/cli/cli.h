@@ -29,6 +29,7 @@ clq_status clq_command_report(int argc, char **argv);
 /* All options that some command takes; each command names those it takes by its own argp table. */
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *loss, *strategy, *cross_device_ops;
+    const char *metrics; /* NULL: the loss's own */
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     uint64_t batch, batch_per_replica, epochs, steps, seed, take, bucket_bytes;
     double budget, deadline; /* seconds; 0: not given */
@@ -42,6 +43,7 @@ typedef enum clq_option_key {
     CLQ_KEY_DEVICES,
     CLQ_KEY_OPTIMIZER,
     CLQ_KEY_LOSS,
+    CLQ_KEY_METRICS,
     CLQ_KEY_STRATEGY,
     CLQ_KEY_CROSS_DEVICE_OPS,
     CLQ_KEY_INIT,
@@ -83,7 +85,22 @@ typedef enum clq_option_key {
 #define CLQ_OPTION_LOSS                                                                                                \
     {                                                                                                                  \
         "loss", CLQ_KEY_LOSS, "NAME[:…]", 0,                                                                           \
-            "sparse_categorical_crossentropy or categorical_crossentropy, with from_logits=1, label_smoothing=0.1", 0  \
+            "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy (with from_logits=1, "     \
+            "label_smoothing=0.1), mse, mae or huber (default sparse_categorical_crossentropy)",                       \
+            0                                                                                                          \
+    }
+#define CLQ_OPTION_OPTIMIZER                                                                                           \
+    {                                                                                                                  \
+        "optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0,                                                                 \
+            "of Keras, with Keras's defaults: adam, sgd, …, e.g. sgd:lr=0.01,momentum=0.9,nesterov=1 (default adam)",  \
+            0                                                                                                          \
+    }
+#define CLQ_OPTION_METRICS                                                                                             \
+    {                                                                                                                  \
+        "metrics", CLQ_KEY_METRICS, "NAME,…", 0,                                                                       \
+            "what is measured beside the loss: accuracy, mae, mse, precision, recall, …, or none (default accuracy " \
+            "for losses of classes, else none)",                                                                       \
+            0                                                                                                          \
     }
 #define CLQ_OPTION_BATCH                                                                                               \
     { "batch", CLQ_KEY_BATCH, "N", 0, "global batch (default 64)", 0 }
@@ -156,6 +173,14 @@ FILE *clq_talk(const clq_options *options);
 /* The list with the entry at its end. Both are taken: where either is NULL or memory is out, NULL and nothing is kept,
  * so that a document is whole or none. */
 json_t *clq_json_append(json_t *list, json_t *entry);
+/* The object with the value behind its last key; the same of failures. */
+json_t *clq_json_put(json_t *object, const char *key, json_t *value);
+
+/* "  PREFIXaccuracy 0.9000", … (measures.c). */
+void clq_describe_metrics(const char *prefix, const clq_metric_values *metrics, char *text, size_t bytes);
+/* PREFIXloss and PREFIXaccuracy, … as members; null where `known` is false. The same of failures. */
+json_t *clq_json_put_measures(json_t *object, const char *prefix, const clq_totals *totals, bool known);
+
 /* Prints a document on stdout and releases it. */
 clq_status clq_print_json(json_t *document);
 double clq_seconds_since_process_start(void);

@@ -21,26 +21,30 @@ static clq_status evaluate(clq_setup *s, const clq_options *o) {
     clq_totals totals;
     CLQ_TRY(clq_evaluate(s->trainer, s->test, &totals));
     double rate = (double)totals.samples / totals.seconds;
-    fprintf(clq_talk(o), "loss %.6f  accuracy %.4f  %zu samples  %.0f images/s\n", totals.loss, totals.accuracy,
-            totals.samples, rate);
+    char metrics[512];
+    clq_describe_metrics("", &totals.metrics, metrics, sizeof metrics);
+    fprintf(clq_talk(o), "loss %.6f%s  %zu samples  %.0f images/s\n", totals.loss, metrics, totals.samples, rate);
     if (!o->json) return CLQ_OK;
-    return clq_print_json(json_pack("{s:o, s:o, s:I, s:o}", "loss", clq_json_number(totals.loss), "accuracy",
-                                    clq_json_number(totals.accuracy), "samples", (json_int_t)totals.samples,
-                                    "images_per_s", clq_json_number(rate)));
+    json_t *result = clq_json_put_measures(json_object(), "", &totals, true);
+    result = clq_json_put(result, "samples", json_integer((json_int_t)totals.samples));
+    return clq_print_json(clq_json_put(result, "images_per_s", clq_json_number(rate)));
 }
 
 static clq_status predict(clq_setup *s, const clq_options *o) {
     if (!o->out) return clq_fail(CLQ_ARGUMENT, "--out FILE.npy is needed");
     CLQ_TRY(clq_file_writer_try("--out", o->out));
     CLQ_TRY(prepare(s, o));
-    size_t dims[2] = {clq_dataset_get_info(s->test)->samples, clq_model_output_shape(s->model).dims[0]};
+    const clq_shape shape = clq_model_output_shape(s->model);
+    size_t dims[CLQ_SHAPE_MAX + 1] = {clq_dataset_get_info(s->test)->samples};
+    for (unsigned d = 0; d < shape.rank; d++) dims[d + 1] = shape.dims[d];
     clq_array outputs;
-    CLQ_TRY(clq_array_create(CLQ_F32, 2, dims, &outputs));
-    char *name = clq_printable(o->out);
+    CLQ_TRY(clq_array_create(CLQ_F32, shape.rank + 1, dims, &outputs));
+    char *name = clq_printable(o->out), described[160];
     clq_status status = name ? clq_predict(s->trainer, s->test, outputs.data) : CLQ_MEMORY;
     if (status == CLQ_OK) status = clq_npy_write(o->out, &outputs);
+    clq_array_describe(&outputs, described, sizeof described);
     clq_array_release(&outputs);
-    if (status == CLQ_OK) fprintf(clq_talk(o), "%s: (%zu, %zu) f32\n", name, dims[0], dims[1]);
+    if (status == CLQ_OK) fprintf(clq_talk(o), "%s: %s\n", name, described);
     clq_free(name);
     return status;
 }
@@ -60,9 +64,9 @@ static clq_status run(const struct argp_option *table, const char *about, int ar
 }
 
 clq_status clq_command_eval(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_MODEL,   WEIGHTS,          CLQ_OPTION_DATA,
-                                               CLQ_OPTION_DEVICES, CLQ_OPTION_BATCH, CLQ_OPTION_TAKE,
-                                               CLQ_OPTION_LOSS,    CLQ_OPTION_JSON,  {0}};
+    static const struct argp_option table[] = {
+        CLQ_OPTION_MODEL, WEIGHTS,         CLQ_OPTION_DATA,    CLQ_OPTION_DEVICES, CLQ_OPTION_BATCH,
+        CLQ_OPTION_TAKE,  CLQ_OPTION_LOSS, CLQ_OPTION_METRICS, CLQ_OPTION_JSON,    {0}};
     return run(table, "Loss and accuracy of saved weights on the test set.", argc, argv, evaluate);
 }
 

@@ -5,3 +5,9 @@ json_t *clq_json_append(json_t *list, json_t *entry) {
     json_decref(list);
     return NULL;
 }
+
+json_t *clq_json_put(json_t *object, const char *key, json_t *value) {
+    if (json_object_set_new(object, key, value) == 0) return object;
+    json_decref(object);
+    return NULL;
+}

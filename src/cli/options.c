@@ -36,6 +36,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case CLQ_KEY_DEVICES: o->devices = text; return CLQ_OK;
     case CLQ_KEY_OPTIMIZER: o->optimizer = text; return CLQ_OK;
     case CLQ_KEY_LOSS: o->loss = text; return CLQ_OK;
+    case CLQ_KEY_METRICS: o->metrics = text; return CLQ_OK;
     case CLQ_KEY_STRATEGY: o->strategy = text; return CLQ_OK;
     case CLQ_KEY_CROSS_DEVICE_OPS: o->cross_device_ops = text; return CLQ_OK;
     case CLQ_KEY_INIT: o->init = text; return CLQ_OK;

@@ -123,7 +123,7 @@ clq_status clq_command_plan(int argc, char **argv) {
         CLQ_OPTION_DEVICES,
         CLQ_OPTION_BATCH,
         CLQ_OPTION_LOSS,
-        {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0, "adam or sgd (default adam)", 0},
+        CLQ_OPTION_OPTIMIZER,
         {"graph", CLQ_KEY_GRAPH, 0, 0, "also the operations of the step, after each pass over them", 0},
         CLQ_OPTION_JSON,
         {0}};

@@ -139,6 +139,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     CLQ_TRY(clq_loss_parse(options->loss, &config.loss));
     CLQ_TRY(parse_strategy(options->strategy, &config.strategy));
     CLQ_TRY(parse_algorithm(options->cross_device_ops, &config.group.algorithm));
+    config.metrics = options->metrics;
     config.group.deadline_s = options->deadline;
     config.global_batch = setup->global_batch;
     config.sample_dtype = sample_dtype;

@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { STEPS_TIMED = 4096 }; /* the last ones, for their percentiles */
+/* STEPS_TIMED: the last ones, for their percentiles. */
+enum { STEPS_TIMED = 4096, METRICS_TEXT = 512 };
 
 typedef struct training {
     const clq_options *options;
@@ -40,17 +41,18 @@ static void clear_line(training *t) {
 static void describe_progress(const clq_progress *p, char *text, size_t bytes) {
     int length =
         snprintf(text, bytes, "epoch %llu/%llu  ", (unsigned long long)p->epoch + 1, (unsigned long long)p->epochs);
-    char *rest = text + length;
+    char *rest = text + length, metrics[METRICS_TEXT];
     bytes -= (size_t)length;
+    clq_describe_metrics("", &p->totals.metrics, metrics, sizeof metrics);
     if (p->validation_batches > 0) {
-        snprintf(rest, bytes, "loss %.4f  accuracy %.4f  testing %.0f%%", p->totals.loss, p->totals.accuracy,
+        snprintf(rest, bytes, "loss %.4f%s  testing %.0f%%", p->totals.loss, metrics,
                  100.0 * (double)p->validation_batch / (double)p->validation_batches);
         return;
     }
     double rate = (double)p->totals.samples / CLQ_MAX(p->totals.seconds, 1e-9);
     double left = p->batch ? p->totals.seconds / (double)p->batch * (double)(p->batches - p->batch) : 0.0;
-    snprintf(rest, bytes, "%3.0f%%  %.0f images/s  loss %.4f  accuracy %.4f  %.0f s left",
-             100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, p->totals.accuracy, left);
+    snprintf(rest, bytes, "%3.0f%%  %.0f images/s  loss %.4f%s  %.0f s left",
+             100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, metrics, left);
 }
 
 static clq_status show_progress(void *context, const clq_progress *p) {
@@ -58,7 +60,7 @@ static clq_status show_progress(void *context, const clq_progress *p) {
     if (t->first_step_s == 0.0) t->first_step_s = clq_seconds_since_process_start();
     if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
     if (!t->terminal) return CLQ_OK;
-    char line[512];
+    char line[2 * METRICS_TEXT];
     describe_progress(p, line, sizeof line);
     clear_line(t);
     int length = fprintf(t->talk, "%s", line);
@@ -76,10 +78,11 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     t->epoch = info->epoch + 1;
     t->last_step_at = clq_now();
     clear_line(t);
-    fprintf(t->talk, "epoch %llu  loss %.4f  accuracy %.4f", (unsigned long long)info->epoch + 1, info->train.loss,
-            info->train.accuracy);
-    if (info->validation.samples)
-        fprintf(t->talk, "  test loss %.4f  test accuracy %.4f", info->validation.loss, info->validation.accuracy);
+    char metrics[METRICS_TEXT];
+    clq_describe_metrics("", &info->train.metrics, metrics, sizeof metrics);
+    fprintf(t->talk, "epoch %llu  loss %.4f%s", (unsigned long long)info->epoch + 1, info->train.loss, metrics);
+    clq_describe_metrics("test ", &info->validation.metrics, metrics, sizeof metrics);
+    if (info->validation.samples) fprintf(t->talk, "  test loss %.4f%s", info->validation.loss, metrics);
     fprintf(t->talk, "  %.1f s  %.0f images/s\n", info->train.seconds,
             (double)info->train.samples / info->train.seconds);
     fflush(t->talk);
@@ -170,12 +173,13 @@ static int by_value(const void *left, const void *right) {
 }
 
 static json_t *describe_epoch(const clq_epoch_info *e) {
-    bool validated = e->validation.samples > 0;
-    return json_pack("{s:o, s:o, s:o, s:o, s:f, s:o}", "loss", clq_json_number(e->train.loss), "accuracy",
-                     clq_json_number(e->train.accuracy), "val_loss",
-                     validated ? clq_json_number(e->validation.loss) : json_null(), "val_accuracy",
-                     validated ? clq_json_number(e->validation.accuracy) : json_null(), "seconds", e->train.seconds,
-                     "images_per_s", clq_json_number((double)e->train.samples / e->train.seconds));
+    clq_totals validation = e->validation;
+    bool validated = validation.samples > 0;
+    if (!validated) validation.metrics = e->train.metrics; /* their names */
+    json_t *epoch = clq_json_put_measures(json_object(), "", &e->train, true);
+    epoch = clq_json_put_measures(epoch, "val_", &validation, validated);
+    epoch = clq_json_put(epoch, "seconds", json_real(e->train.seconds));
+    return clq_json_put(epoch, "images_per_s", clq_json_number((double)e->train.samples / e->train.seconds));
 }
 
 static json_t *describe_devices(const training *t) {
@@ -262,9 +266,9 @@ clq_status clq_command_train(int argc, char **argv) {
         {"drop-remainder", CLQ_KEY_DROP_REMAINDER, 0, 0, "leave out an epoch's last, smaller batch", 0},
         {"no-test", CLQ_KEY_NO_TEST, 0, 0, "no test set", 0},
         CLQ_OPTION_TAKE,
-        {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0,
-         "adam or sgd, e.g. sgd:lr=0.01,momentum=0.9,nesterov=1 (default adam)", 0},
+        CLQ_OPTION_OPTIMIZER,
         CLQ_OPTION_LOSS,
+        CLQ_OPTION_METRICS,
         {"strategy", CLQ_KEY_STRATEGY, "NAME", 0, "auto, single or mirrored", 0},
         {"cross-device-ops", CLQ_KEY_CROSS_DEVICE_OPS, "NAME", 0,
          "auto, ring, direct, reduce-to-one, doubling or hierarchical", 0},

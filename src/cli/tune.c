@@ -90,7 +90,7 @@ clq_status clq_command_tune(int argc, char **argv) {
         CLQ_OPTION_BATCH,
         CLQ_OPTION_LOSS,
         CLQ_OPTION_MATMUL_PRECISION,
-        {"optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0, "adam or sgd (default adam)", 0},
+        CLQ_OPTION_OPTIMIZER,
         {"budget", CLQ_KEY_BUDGET, "SECONDS", 0, "for each kind of device (default: until all is measured)", 0},
         CLQ_OPTION_JSON,
         {0}};

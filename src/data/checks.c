@@ -81,54 +81,59 @@ static bool integer_at(const clq_array *array, size_t i, int64_t *out) {
     }
 }
 
-static clq_status check_integers(const char *where, clq_array *labels, size_t *classes) {
+static void note_label(clq_dataset_info *info, size_t sample, double value) {
+    if (value >= info->label_least) return;
+    info->label_least = value;
+    info->label_least_at = sample;
+}
+
+static clq_status check_integers(const char *where, clq_array *labels, clq_dataset_info *info) {
     clq_array i32 = {0};
-    CLQ_TRY(clq_array_create(CLQ_I32, 1, labels->dims, &i32));
-    int32_t *to = i32.data, largest = 0;
+    CLQ_TRY(clq_array_create(CLQ_I32, labels->rank, labels->dims, &i32));
+    int32_t *to = i32.data, largest = -1;
     for (size_t i = 0; i < labels->count; i++) {
+        const size_t sample = i / info->label_elements;
         int64_t value;
         bool fits = integer_at(labels, i, &value);
-        if (!fits || value < 0 || value >= INT32_MAX) {
+        if (!fits || value < INT32_MIN || value >= INT32_MAX) {
             clq_array_release(&i32);
             if (!fits)
-                return clq_fail(CLQ_FORMAT, "%s: label %zu is beyond 2^63: labels are class numbers from 0", where, i);
-            return clq_fail(CLQ_FORMAT, "%s: label %zu is %lld: labels are class numbers from 0 to %d", where, i,
-                            (long long)value, INT32_MAX - 1);
+                return clq_fail(CLQ_FORMAT, "%s: label %zu is beyond 2^63: class numbers go from 0", where, sample);
+            return clq_fail(CLQ_FORMAT,
+                            "%s: label %zu is %lld: integer labels are at most %d, and class numbers go from 0", where,
+                            sample, (long long)value, INT32_MAX - 1);
         }
         to[i] = (int32_t)value;
         largest = CLQ_MAX(largest, to[i]);
+        note_label(info, sample, (double)value);
     }
     clq_array_release(labels);
     *labels = i32;
-    *classes = (size_t)largest + 1;
+    info->classes = (size_t)largest + 1;
     return CLQ_OK;
 }
 
-static clq_status check_rows(const char *where, clq_array *labels, size_t *classes) {
+static clq_status check_floats(const char *where, clq_array *labels, clq_dataset_info *info) {
     if (labels->dtype == CLQ_F64) CLQ_TRY(narrow(labels));
     const float *values = labels->data;
-    size_t width = labels->dims[1];
-    for (size_t i = 0; i < labels->count; i++)
-        if (!isfinite(values[i]) || values[i] < 0.0f)
-            return clq_fail(CLQ_FORMAT, "%s: row %zu has %g for class %zu: probabilities are finite and not negative",
-                            where, i / width, (double)values[i], i % width);
-    *classes = width;
+    for (size_t i = 0; i < labels->count; i++) {
+        const size_t sample = i / info->label_elements;
+        if (!isfinite(values[i]))
+            return clq_fail(CLQ_FORMAT, "%s: value %zu of label %zu is %g as float32: labels must be finite", where,
+                            i % info->label_elements, sample, (double)values[i]);
+        note_label(info, sample, (double)values[i]);
+    }
     return CLQ_OK;
 }
 
-clq_status clq_check_labels(const char *where, clq_array *labels, bool *soft, size_t *classes) {
+clq_status clq_check_labels(const char *where, clq_array *labels, clq_dataset_info *info) {
     char text[DESCRIPTION];
     clq_array_describe(labels, text, sizeof text);
     if (labels->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no labels", where, text);
-    bool column = labels->rank == 1 || (labels->rank == 2 && labels->dims[1] == 1);
-    if (is_integer(labels->dtype) && column) {
-        *soft = false;
-        return check_integers(where, labels, classes);
-    }
-    if ((labels->dtype == CLQ_F32 || labels->dtype == CLQ_F64) && labels->rank == 2) {
-        *soft = true;
-        return check_rows(where, labels, classes);
-    }
-    return clq_fail(CLQ_UNSUPPORTED, "%s: labels are %s: they must be integers (n), or f32 or f64 rows (n, classes)",
-                    where, text);
+    info->label_elements = labels->count / labels->dims[0];
+    info->label_least = (double)INFINITY;
+    info->float_labels = labels->dtype == CLQ_F32 || labels->dtype == CLQ_F64;
+    if (info->float_labels) return check_floats(where, labels, info);
+    if (is_integer(labels->dtype)) return check_integers(where, labels, info);
+    return clq_fail(CLQ_UNSUPPORTED, "%s: labels are %s: they must be integers, f32 or f64", where, text);
 }

@@ -6,7 +6,7 @@
 
 /* Leaves `samples` u8 or finite f32 with at least one sample of at least one value; f64 becomes f32. */
 clq_status clq_check_samples(const char *where, clq_array *samples);
-/* Leaves `labels` int32 (n), or f32 (n, classes); *classes: the largest label + 1, or the row's length. */
-clq_status clq_check_labels(const char *where, clq_array *labels, bool *soft, size_t *classes);
+/* Leaves `labels` (n, …) int32 or f32, and describes them in those members of `info`. */
+clq_status clq_check_labels(const char *where, clq_array *labels, clq_dataset_info *info);
 
 #endif

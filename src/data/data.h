@@ -1,8 +1,8 @@
 /* data: datasets and their pipeline, and how a batch is shared out. include/clique/data.h is what users
  * call; this page tells how it works.
  *
- * A dataset owns two arrays, just as a reader gave them: samples (n, …) u8 or f32, and labels, int32 (n)
- * or f32 (n, classes). They never change again, so any thread may read them. A source (sources.h) is a
+ * A dataset owns two arrays, just as a reader gave them: samples (n, …) u8 or f32, and labels (n, …), int32
+ * or f32. They never change again, so any thread may read them. A source (sources.h) is a
  * name or a folder that becomes two arrays; clq_dataset_adopt (dataset.c, checks.c) checks them,
  * converts labels to int32 and f64 to f32, and keeps the arrays themselves: there is no second copy of
  * the samples.
@@ -29,9 +29,8 @@ typedef struct clq_data_origin {
 } clq_data_origin;
 
 /* A dataset of two arrays, which it takes over: they are {0} afterwards, also on failure. Samples: u8,
- * f32 or f64 (n, …), finite, n >= 1. Labels: any integers >= 0 in (n) or (n, 1), or f32 or f64 rows (n,
- * classes), finite and not negative. Errors: FORMAT, MISMATCH (counts differ), UNSUPPORTED (dtype,
- * rank), MEMORY. */
+ * f32 or f64 (n, …), finite, n >= 1. Labels (n, …): any integers that fit an int32_t, or f32 or f64, finite. Errors:
+ * FORMAT, MISMATCH (counts differ), UNSUPPORTED (dtype, rank), MEMORY. */
 clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels, clq_dataset **out);
 
 /* Cuts `count` samples into one run per replica: run r is [offsets[r], offsets[r] + counts[r]).

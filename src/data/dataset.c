@@ -20,7 +20,7 @@ static clq_status describe(const clq_data_origin *origin, clq_dataset *d) {
     if (d->labels.rank == 0 || d->labels.dims[0] != d->samples.dims[0])
         return clq_fail(CLQ_MISMATCH, "%s has %zu labels and %s has %zu samples: each sample needs one label",
                         origin->labels, d->labels.rank ? d->labels.dims[0] : 1, origin->samples, d->samples.dims[0]);
-    CLQ_TRY(clq_check_labels(origin->labels, &d->labels, &info->soft_labels, &info->classes));
+    CLQ_TRY(clq_check_labels(origin->labels, &d->labels, info));
 
     set_name(info, origin->name);
     info->samples = d->samples.dims[0];
@@ -30,7 +30,7 @@ static clq_status describe(const clq_data_origin *origin, clq_dataset *d) {
     info->shape[0] = 1;
     for (unsigned i = 1; i < d->samples.rank; i++) info->shape[i - 1] = d->samples.dims[i];
     d->sample_bytes = info->sample_elements * clq_dtype_bytes(info->sample_dtype);
-    d->label_bytes = info->soft_labels ? info->classes * sizeof(float) : sizeof(int32_t);
+    d->label_bytes = info->label_elements * clq_dtype_bytes(d->labels.dtype);
     d->batch = 1;
     return CLQ_OK;
 }
@@ -61,18 +61,19 @@ static clq_status copy_in(clq_dtype dtype, unsigned rank, const size_t *dims, co
 }
 
 clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank, const size_t *shape,
-                              const void *labels, clq_dtype label_dtype, size_t classes, clq_dataset **out) {
+                              const void *labels, clq_dtype label_dtype, size_t label_elements, clq_dataset **out) {
     if (sample_dtype != CLQ_U8 && sample_dtype != CLQ_F32)
         return clq_fail(CLQ_ARGUMENT, "samples in memory must be u8 or f32");
     if (label_dtype != CLQ_I32 && label_dtype != CLQ_F32)
-        return clq_fail(CLQ_ARGUMENT, "labels in memory must be i32 (n) or f32 (n, classes)");
+        return clq_fail(CLQ_ARGUMENT, "labels in memory must be i32 or f32");
     if (rank > CLQ_SHAPE_MAX) return clq_fail(CLQ_ARGUMENT, "a sample of rank %u: at most %d", rank, CLQ_SHAPE_MAX);
-    size_t sample_dims[CLQ_SHAPE_MAX + 1] = {n}, label_dims[2] = {n, classes};
+    size_t sample_dims[CLQ_SHAPE_MAX + 1] = {n}, label_dims[2] = {n, label_elements};
     for (unsigned i = 0; i < rank; i++) sample_dims[i + 1] = shape[i];
+    if (label_dtype == CLQ_I32 && label_elements == 0) label_dims[1] = 1;
 
     clq_array copies[2] = {{0}};
     clq_status status = copy_in(sample_dtype, rank + 1, sample_dims, samples, &copies[0]);
-    if (status == CLQ_OK) status = copy_in(label_dtype, label_dtype == CLQ_F32 ? 2 : 1, label_dims, labels, &copies[1]);
+    if (status == CLQ_OK) status = copy_in(label_dtype, 2, label_dims, labels, &copies[1]);
     if (status != CLQ_OK) {
         clq_array_release(&copies[0]);
         return status;

@@ -187,8 +187,8 @@ clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool *more) 
                          .sample_elements = dataset->info.sample_elements,
                          .sample_dtype = dataset->info.sample_dtype,
                          .labels = taken->labels,
-                         .soft_labels = dataset->info.soft_labels,
-                         .classes = dataset->info.classes,
+                         .float_labels = dataset->info.float_labels,
+                         .label_elements = dataset->info.label_elements,
                          .epoch = dataset->next.epoch,
                          .index = dataset->next.index};
     *more = true;

@@ -44,8 +44,9 @@ typedef enum clq_role {
     CLQ_ROLE_TRAINABLE, /* the optimizer, by its gradient */
     CLQ_ROLE_STATE      /* what computes the model's output, as moving statistics; it has no gradient */
 } clq_role;
+/* Rows of the table in initialisers.c. */
 typedef enum clq_initialiser {
-    CLQ_INITIALISER_GLOROT_UNIFORM,
+    CLQ_INITIALISER_GLOROT_UNIFORM, /* Keras's default for kernels */
     CLQ_INITIALISER_ZEROS,
     CLQ_INITIALISER_ONES
 } clq_initialiser;
@@ -72,23 +73,14 @@ struct clq_model {
     clq_error error; /* the builder's first failure */
 };
 
-/* The first values of variable `index` of a model: out (elements). Glorot and Bengio, "Understanding the difficulty of
- * training deep feedforward neural networks", 2010: uniform within sqrt(6 / (fan_in + fan_out)). Each variable has a
- * stream of numbers of its own, so a layer's values do not depend on the others. */
+/* The first values of variable `index` of a model, by its initialiser: out (elements). Each variable has a stream of
+ * random numbers of its own, so a layer's values do not depend on the others. */
 void clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out);
 
 /* As clq_input, with a name for the layer (NULL: made). */
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
 
 /* ---- the plan (plan.c, step/, emit.c, place.c) ---- */
-
-/* What the update launches need; rates come step by step as CLQ_PARAM_RATE. */
-typedef struct clq_update_problem {
-    clq_optimizer_kind kind;
-    double momentum;
-    bool nesterov;
-    double beta1, beta2, epsilon;
-} clq_update_problem;
 
 /* Whether layers become one where they can: where that is known to be faster; tests force both. */
 typedef enum clq_fusion { CLQ_FUSION_AUTO, CLQ_FUSION_OFF, CLQ_FUSION_ON } clq_fusion;
@@ -113,13 +105,16 @@ typedef enum clq_arena { CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE, CLQ_ARENA_GRADIE
 
 /* All zero. update NULL: no gradient and no optimizer slots. Errors: STATE (the model is not finished), UNSUPPORTED
  * (the device aligns buffers to more), ARGUMENT (more parameters than memory), DEVICE_MEMORY, MEMORY. */
-clq_status clq_weights_create(const clq_model *model, clq_device *device, const clq_update_problem *update,
+clq_status clq_weights_create(const clq_model *model, clq_device *device, const clq_optimizer *update,
                               clq_weights **out);
 void clq_weights_destroy(clq_weights *weights); /* takes NULL; after the plans over them */
 /* NULL where there is none: no update, no state. Good until clq_weights_turn. */
 clq_buffer *clq_weights_arena(const clq_weights *weights, clq_arena arena);
 size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena); /* of STATE 0 where there is none */
 size_t clq_weights_offset(const clq_weights *weights, size_t variable);      /* bytes into the arena of its role */
+clq_arena clq_variable_arena(const clq_variable *variable);                  /* PARAMETERS or STATE */
+/* First values of all variables of arena PARAMETERS or STATE, into its copy on the host, which is zero. */
+void clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out);
 unsigned clq_weights_optimizer_slots(const clq_weights *weights);
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot); /* as large as the parameters */
 /* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
@@ -129,13 +124,14 @@ void clq_weights_turn(clq_weights *weights);
 
 typedef struct clq_plan_config {
     clq_mode mode;
-    uint32_t capacity;                /* examples that one run can hold; at least 1 */
-    clq_dtype sample_dtype;           /* CLQ_U8 or CLQ_F32, as they are uploaded */
-    const clq_loss_problem *loss;     /* NULL: inference only. from_logits is about the model's output as it stands */
-    const clq_update_problem *update; /* NULL: no backward, no update. Needs loss, and weights made for it */
-    bool gradient_norms;              /* also launches that measure the gradient (segment NORM) */
-    uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
-    clq_product_variant product;      /* tests force variants */
+    uint32_t capacity;            /* examples that one run can hold; at least 1 */
+    clq_dtype sample_dtype;       /* CLQ_U8 or CLQ_F32, as they are uploaded */
+    const clq_loss_problem *loss; /* NULL: inference only. from_logits is about the model's output as it stands */
+    const clq_optimizer *update;  /* NULL: no backward, no update. Needs loss, and weights made for it. Rates come step
+                                     by step */
+    bool gradient_norms;          /* also launches that measure the gradient (segment NORM) */
+    uint32_t metric_slots;        /* rows of the metrics buffer; at least 1 */
+    clq_product_variant product;  /* tests force variants */
     clq_conv_variant conv;
     clq_matmul_precision precision; /* of products */
     clq_fusion fusion;
@@ -220,10 +216,11 @@ clq_buffer *clq_plan_gradient(const clq_plan *plan);
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable);
 /* and of its own, or of the plan beside it. */
 clq_buffer *clq_plan_samples(const clq_plan *plan); /* (capacity, sample), sample_dtype */
-clq_buffer *clq_plan_labels(const clq_plan *plan);  /* i32 (capacity) or f32 (capacity, classes); NULL without loss */
+clq_buffer *
+clq_plan_labels(const clq_plan *plan); /* (capacity, clq_loss_target_elements) of i32 or f32; NULL without loss */
 clq_buffer *clq_plan_output(
     const clq_plan *plan); /* f32 (capacity, output): filled by FORWARD of an inference plan; NULL with loss */
-clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, 2): loss sum, right answers */
+clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, clq_loss_metrics_width) */
 clq_buffer *
 clq_plan_norms(const clq_plan *plan); /* f32 (variables): sum of squares per variable, in the model's order */
 

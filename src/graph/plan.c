@@ -21,9 +21,8 @@ static clq_status create_buffers(clq_plan *plan) {
     CLQ_TRY(create_buffer(plan, beside->samples, capacity * sample_bytes, "samples", &plan->samples));
     if (!config->loss) return create_buffer(plan, beside->output, capacity * output_bytes, "output", &plan->output);
 
-    bool sparse = plan->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
-    size_t label_bytes = sparse ? sizeof(int32_t) : plan->loss.classes * sizeof(float);
-    size_t metrics_bytes = (size_t)config->metric_slots * 2 * sizeof(float);
+    size_t label_bytes = clq_loss_target_elements(&plan->loss) * sizeof(float); /* or of an int32_t */
+    size_t metrics_bytes = config->metric_slots * clq_loss_metrics_width(&plan->loss) * sizeof(float);
     CLQ_TRY(create_buffer(plan, beside->labels, capacity * label_bytes, "labels", &plan->labels));
     CLQ_TRY(create_buffer(plan, beside->metrics, metrics_bytes, "metrics", &plan->metrics));
     if (!config->gradient_norms || !config->update) return CLQ_OK;
@@ -75,15 +74,15 @@ static clq_status check(const clq_weights *weights, const clq_plan_config *confi
     if (config->capacity < 1 || config->metric_slots < 1)
         return clq_fail(CLQ_ARGUMENT, "a plan needs a capacity and metric slots of at least 1");
     if (config->update && !config->loss) return clq_fail(CLQ_ARGUMENT, "a plan that updates needs a loss");
-    if (config->update && (!weights->gradient || weights->optimizer_slots != clq_optimizer_slots(config->update)))
+    if (config->update && (!weights->gradient || weights->optimizer_slots != clq_optimizer_states(config->update)))
         return clq_fail(CLQ_ARGUMENT, "a plan that updates needs weights that were made for its update");
     if (config->sample_dtype != CLQ_U8 && config->sample_dtype != CLQ_F32)
         return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
                         clq_dtype_name(config->sample_dtype));
     size_t outputs = model->layers[model->output - 1].elements;
-    if (config->loss && config->loss->classes != outputs)
-        return clq_fail(CLQ_MISMATCH, "the loss is over %zu classes and model %s has %zu outputs",
-                        config->loss->classes, model->name, outputs);
+    if (config->loss && config->loss->classes * CLQ_MAX(config->loss->rows, (size_t)1) != outputs)
+        return clq_fail(CLQ_MISMATCH, "the loss is over %zu values and model %s has %zu outputs",
+                        config->loss->classes * CLQ_MAX(config->loss->rows, (size_t)1), model->name, outputs);
     return CLQ_OK;
 }
 

@@ -6,8 +6,6 @@
 #include "graph/graph.h"
 #include "graph/step/step.h"
 
-enum { CLQ_OPTIMIZER_SLOTS_MAX = 2 };
-
 struct clq_weights {
     const clq_model *model; /* outlives them */
     clq_device *device;
@@ -15,11 +13,10 @@ struct clq_weights {
     size_t state_bytes;
     size_t *offsets;                           /* where variable i lies in the arenas of its role */
     clq_buffer *parameters, *gradient, *state; /* NULL: none */
-    clq_buffer *optimizer[CLQ_OPTIMIZER_SLOTS_MAX];
+    clq_buffer *optimizer[CLQ_UPDATE_STATES_MAX];
     unsigned optimizer_slots;
     bool turned; /* parameters and gradient have changed places */
 };
-unsigned clq_optimizer_slots(const clq_update_problem *update);
 
 /* A part of all replicas' updates, as a launch list of its own: one from weights to gradients as they are at first, and
  * one from where they have changed places. */
@@ -37,7 +34,7 @@ struct clq_plan {
     clq_weights *own_weights; /* the same where they end with the plan, else NULL */
     clq_plan_config config;
     clq_loss_problem loss; /* copies of what config points to */
-    clq_update_problem update;
+    clq_optimizer update;
     clq_list *list;
     size_t segment_end[CLQ_SEGMENT_COUNT];
     clq_placement placement;
@@ -46,7 +43,7 @@ struct clq_plan {
 
     /* the same as values of the list */
     clq_value v_samples, v_labels, v_output, v_metrics, v_norms;
-    clq_value v_parameters, v_gradient, v_optimizer[CLQ_OPTIMIZER_SLOTS_MAX];
+    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX];
     clq_value *v_weight, *v_weight_gradient; /* per variable */
     size_t *done;                            /* per variable: launches after which its gradient is whole */
 };

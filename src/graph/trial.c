@@ -11,14 +11,6 @@ static const double median_gain = 0.97, least_gain = 0.98;
 
 /* ---- what plans compute with ---- */
 
-/* As training begins: neither zeros nor denormal, and of gradients as many are zero as there. State stays zero. */
-static void make_parameters(const clq_plan *plan, float *arena) {
-    for (uint32_t i = 0; i < plan->model->variable_count; i++)
-        if (plan->model->variables[i].role == CLQ_ROLE_TRAINABLE)
-            clq_variable_initialise(&plan->model->variables[i], SEED, i,
-                                    arena + clq_plan_variable_offset(plan, i) / sizeof *arena);
-}
-
 static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
     clq_random random = clq_random_start(SEED, 0);
     if (plan->config.sample_dtype == CLQ_U8)
@@ -29,7 +21,7 @@ static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
 
 static void make_labels(const clq_plan *plan, void *labels, size_t bytes) {
     clq_random random = clq_random_start(SEED, 1);
-    if (plan->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL)
+    if (clq_loss_has_index(&plan->loss))
         for (size_t i = 0; i < bytes / sizeof(int32_t); i++)
             ((int32_t *)labels)[i] = (int32_t)clq_random_below(&random, plan->loss.classes);
     else
@@ -44,7 +36,8 @@ clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, cl
     trials->samples = clq_alloc(sample_bytes, 1);
     trials->labels = clq_alloc(label_bytes, 1);
     if (!trials->parameters || !trials->samples || !trials->labels) return CLQ_MEMORY;
-    make_parameters(plan, trials->parameters);
+    /* Neither zeros nor denormal, and of gradients as many are zero as in training. */
+    clq_weights_initial_values(plan->weights, CLQ_ARENA_PARAMETERS, SEED, trials->parameters);
     make_samples(plan, trials->samples, sample_bytes);
     make_labels(plan, trials->labels, label_bytes);
     return clq_queue_create(plan->device, 0, &trials->queue);

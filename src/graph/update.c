@@ -44,15 +44,14 @@ static clq_status make_list(clq_plan *plan, clq_plan *const *plans, unsigned ran
                                 .floats = (end - begin) / sizeof(float),
                                 .ranks = ranks,
                                 .rank = rank};
-    clq_value states[CLQ_OPTIMIZER_SLOTS_MAX];
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
-        states[i] = arena(list, "optimizer state", weights->optimizer[i]);
+        arenas.states[i] = arena(list, "optimizer state", weights->optimizer[i]);
     for (unsigned i = 0; i + 1 < ranks; i++) {
         const clq_weights *peer = plans[(rank + 1 + i) % ranks]->weights;
         CLQ_TRY(add_peer(plan, list, turn ? peer->parameters : peer->gradient, &arenas.peers[i]));
     }
     clq_list_scope(list, "update");
-    clq_add_update(list, &plan->update, &arenas, states, weights->optimizer_slots);
+    clq_update(list, &plan->update, &arenas);
     return clq_list_bind(list);
 }
 

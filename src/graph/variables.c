@@ -1,7 +1,6 @@
 /* A model's variables: kernels and biases, in the order of the layers. */
 #include "graph/model.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,18 +35,6 @@ static clq_status add(clq_model *model, const char *what, clq_shape shape, uint3
     model->variables[model->variable_count] = variable;
     *out = ++model->variable_count;
     return CLQ_OK;
-}
-
-void clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out) {
-    const double limit = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
-    clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_WEIGHTS, index));
-    for (size_t i = 0; i < variable->elements; i++) {
-        switch (variable->initialiser) {
-        case CLQ_INITIALISER_GLOROT_UNIFORM: out[i] = (float)((2.0 * clq_random_unit(&random) - 1.0) * limit); break;
-        case CLQ_INITIALISER_ZEROS: out[i] = 0.0f; break;
-        case CLQ_INITIALISER_ONES: out[i] = 1.0f; break;
-        }
-    }
 }
 
 clq_tensor clq_model_add_weights(clq_model *model, clq_tensor y, clq_shape kernel, bool bias) {

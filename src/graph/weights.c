@@ -30,28 +30,23 @@ static clq_status lay_out_variables(clq_weights *weights) {
     return CLQ_OK;
 }
 
-unsigned clq_optimizer_slots(const clq_update_problem *update) {
-    if (update->kind == CLQ_OPTIMIZER_ADAM) return 2;
-    return update->momentum != 0.0 ? 1 : 0;
-}
-
 static clq_status create_arena(const clq_weights *weights, const char *what, clq_buffer **out) {
     return clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->arena_bytes, what, out);
 }
 
-static clq_status create_arenas(clq_weights *weights, const clq_update_problem *update) {
+static clq_status create_arenas(clq_weights *weights, const clq_optimizer *update) {
     CLQ_TRY(create_arena(weights, "parameters", &weights->parameters));
     if (weights->state_bytes)
         CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->state_bytes, "state", &weights->state));
     if (!update) return CLQ_OK;
     CLQ_TRY(create_arena(weights, "gradient", &weights->gradient));
-    weights->optimizer_slots = clq_optimizer_slots(update);
+    weights->optimizer_slots = clq_optimizer_states(update);
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
         CLQ_TRY(create_arena(weights, "optimizer state", &weights->optimizer[i]));
     return CLQ_OK;
 }
 
-clq_status clq_weights_create(const clq_model *model, clq_device *device, const clq_update_problem *update,
+clq_status clq_weights_create(const clq_model *model, clq_device *device, const clq_optimizer *update,
                               clq_weights **out) {
     if (!model->finished)
         return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", model->name);
@@ -77,7 +72,7 @@ void clq_weights_destroy(clq_weights *weights) {
     clq_buffer_destroy(weights->parameters);
     clq_buffer_destroy(weights->state);
     clq_buffer_destroy(weights->gradient);
-    for (unsigned i = 0; i < CLQ_OPTIMIZER_SLOTS_MAX; i++) clq_buffer_destroy(weights->optimizer[i]);
+    for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX; i++) clq_buffer_destroy(weights->optimizer[i]);
     clq_free(weights->offsets);
     clq_free(weights);
 }
@@ -93,6 +88,10 @@ clq_buffer *clq_weights_arena(const clq_weights *weights, clq_arena arena) {
 
 size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena) {
     return arena == CLQ_ARENA_STATE ? weights->state_bytes : weights->arena_bytes;
+}
+
+clq_arena clq_variable_arena(const clq_variable *variable) {
+    return variable->role == CLQ_ROLE_STATE ? CLQ_ARENA_STATE : CLQ_ARENA_PARAMETERS;
 }
 
 size_t clq_weights_offset(const clq_weights *weights, size_t variable) { return weights->offsets[variable]; }

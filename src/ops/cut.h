@@ -14,7 +14,7 @@ typedef struct clq_cut {
     size_t lanes;  /* floats of a kernel's vector */
 } clq_cut;
 
-enum { CLQ_CUT_OPTIONS = 192 };
+enum { CLQ_CUT_OPTIONS = 640 };
 
 /* bytes: memory traffic of a full batch, which says how many cores it is worth. units: what the items of work-groups
  * can be given one of (vectors, elements). group: the wished size of a work-group, a power of two. */

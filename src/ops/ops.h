@@ -335,44 +335,133 @@ void clq_conv_pool_backward(clq_list *list, const clq_conv_pool_problem *p, clq_
 /* y = (float)x * (1/255), u8 to f32, `elements` per example. */
 void clq_input_u8(clq_list *list, size_t elements, clq_value x, clq_value y);
 
-/* ---- losses (loss.c)
- * -------------------------------------------------------------------------------------------------- */
+/* ---- losses and metrics (losses.c, one row each; loss.c) ---- */
 
+/* What a sample's target is: an index (i32) for each row of the output, 0 to classes - 1; a distribution over each row;
+ * or any value for each of the output's. The latter two are f32 of the output's shape. */
+typedef enum clq_target { CLQ_TARGET_INDEX, CLQ_TARGET_DISTRIBUTION, CLQ_TARGET_VALUES } clq_target;
+
+/* What options a loss takes. */
+enum { CLQ_TAKES_FROM_LOGITS = 1, CLQ_TAKES_LABEL_SMOOTHING = 2, CLQ_TAKES_DELTA = 4 };
+
+typedef struct clq_loss_row {
+    const char *name, *alias; /* Keras's names; alias may be NULL */
+    clq_target target;
+    const char *rule, *rule_of_logits; /* of cl/loss.cl: loss_NAME where by_row, else value_NAME */
+    bool by_row;                       /* over the values of the last axis together; else each value by itself */
+    clq_activation activation;         /* softmax or sigmoid: the loss of a model that ends in it is taken from what
+                                          goes into it, as in Keras; LINEAR: none */
+    bool one_hot;                      /* class numbers become rows with a 1 at their place */
+    unsigned takes;
+    const char *metrics; /* Keras's habit where none are named: "accuracy", or "" */
+} clq_loss_row;
+size_t clq_loss_count(void);
+const clq_loss_row *clq_loss_row_of(clq_loss_kind kind);
+
+/* The rows of the metrics' table, in their order. Those of several outputs and parameters are further rows. */
+typedef enum clq_metric_kind {
+    CLQ_METRIC_CATEGORICAL_ACCURACY, /* also of index targets */
+    CLQ_METRIC_BINARY_ACCURACY,
+    CLQ_METRIC_MEAN_SQUARED_ERROR,
+    CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR,
+    CLQ_METRIC_MEAN_ABSOLUTE_ERROR,
+    CLQ_METRIC_PRECISION,
+    CLQ_METRIC_RECALL,
+    CLQ_METRIC_TOP_5
+} clq_metric_kind;
+
+typedef struct clq_metric_row {
+    const char *name, *alias; /* Keras's names; alias may be NULL */
+    const char *rule;         /* metric_NAME of cl/loss.cl */
+    unsigned totals;          /* 1: the metric is their mean over the samples; 2: the first over the second */
+    bool root;                /* the square root of that */
+    bool by_row;              /* as of clq_loss_row */
+    bool ranks;               /* looks at the order of a row's values alone, with the largest known */
+    bool values;              /* wants a target for each value: none of an index */
+} clq_metric_row;
+size_t clq_metric_count(void);
+const clq_metric_row *clq_metric_row_of(clq_metric_kind kind);
+/* The metric from its totals, summed over so many samples. 0 / 0 is 0, as in Keras. */
+double clq_metric_result(clq_metric_kind kind, const double *totals, double samples);
+
+enum { CLQ_METRICS_MAX = 8, CLQ_TOTALS_MAX = 1 + 2 * CLQ_METRICS_MAX };
 typedef struct clq_loss_problem {
     clq_loss_kind kind;
-    size_t classes;
-    bool from_logits;      /* else x are probabilities: row-normalised, clipped to [1e-7, 1 - 1e-7] as Keras does */
-    float label_smoothing; /* categorical only: t * (1 - s) + s / classes */
+    size_t classes;        /* values of a row: of the output's last axis, or of all where nothing goes by rows */
+    bool from_logits;      /* else x are probabilities: normalised by rows, clipped to [1e-7, 1 - 1e-7] as Keras does */
+    float label_smoothing; /* s: t (1 - s) + s / classes; of binary targets t (1 - s) + s / 2 */
+    float delta;           /* huber's; above 0 */
+    size_t rows;           /* rows in a sample; 0: one */
+    float weight;          /* the gradient is of so many times the loss */
+    clq_activation skipped; /* x is what goes into this activation at the model's end, which metrics look behind; else
+                               LINEAR */
+    unsigned metric_count;
+    clq_metric_kind metrics[CLQ_METRICS_MAX];
+    unsigned metrics_width, metrics_at; /* floats of a row of the metrics buffer (0: as many as this loss writes), and
+                                           where those of this loss are */
 } clq_loss_problem;
-/* Loss, gradient and metrics at once (clq_loss is train.h's type). x (classes) logits or probabilities; labels: i32 (1)
- * where sparse, else f32 (classes). dx = SCALE * dloss/dx unless none; it may be x's own value. metrics: row SLOT of a
- * (slots, 2) f32 buffer gets the sum of the examples' losses and the number of right answers (argmax of x against label
- * or argmax of the target; the first of equals). A count of 0 writes zeros. Labels outside [0, classes) make the loss
- * NaN (the data layer refuses them). */
-void clq_cross_entropy(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value labels, clq_value dx,
-                       clq_value metrics);
+/* What it writes into a row of the metrics buffer: the loss, then each metric's totals. At most CLQ_TOTALS_MAX. */
+unsigned clq_loss_totals(const clq_loss_problem *p);
+/* The floats of a row of the metrics buffer. */
+unsigned clq_loss_metrics_width(const clq_loss_problem *p);
+/* A sample's target: so many of i32 or f32. */
+size_t clq_loss_target_elements(const clq_loss_problem *p);
+bool clq_loss_has_index(const clq_loss_problem *p); /* i32 */
+/* Loss, gradient and metrics at once. x (rows, classes); dx = SCALE * weight * dloss/dx unless none; it may be x's own
+ * value. A sample's loss and each of its totals is the mean over its rows. metrics: in row SLOT of a (slots, width) f32
+ * buffer, from `metrics_at` on, the sums over the samples. A count of 0 writes zeros. An index outside [0, classes)
+ * makes the loss NaN (the data layer refuses them). */
+void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
+                          clq_value metrics);
 
-/* ---- updates over flat arenas (update.c), launched once
- * ------------------------------------ */
+/* ---- optimizers (optimizers.c, one row each), and their updates over flat arenas (update.c), launched once ---- */
 
-enum { CLQ_UPDATE_RANKS_MAX = 8 };
+/* A number that a row of a table takes, by its key. A flag is 0 or 1. */
+typedef struct clq_option {
+    const char *key; /* NULL: behind the last */
+    double value;    /* unless set */
+    double min, max;
+    bool flag;
+} clq_option;
+
+/* UPDATE_STATES: how many states an update may have: cl/update.cl's STATES_0 and so on. */
+enum { CLQ_UPDATE_RANKS_MAX = 8, CLQ_UPDATE_STATES_MAX = 4, CLQ_UPDATE_CONSTANTS = 3 };
+
+/* How an optimizer with these hyper-parameters computes a weight: the function rule_NAME of cl/update.cl. */
+typedef struct clq_update_rule {
+    const char *name;
+    unsigned states; /* flat arenas beside the weights and their gradient: zero before the first update */
+    unsigned flops;  /* for one weight */
+} clq_update_rule;
+
+typedef struct clq_optimizer_row {
+    const char *name;
+    clq_option options[CLQ_HYPERPARAMETERS_MAX + 1]; /* the hyper-parameters; the first is "lr" */
+    const clq_update_rule *(*rule)(const double *values);
+    /* What the rule gets of the hyper-parameters. NULL: those behind lr, as they are. */
+    void (*constants)(const double *values, float constants[CLQ_UPDATE_CONSTANTS]);
+    /* What the rule gets as its rate in update `step`, from 1. NULL: lr as it is. */
+    double (*rate)(const double *values, double lr, uint64_t step);
+} clq_optimizer_row;
+size_t clq_optimizer_count(void);
+const clq_optimizer_row *clq_optimizer_row_of(clq_optimizer_kind kind);
+unsigned clq_optimizer_states(const clq_optimizer *optimizer);
+/* CLQ_PARAM_RATE of update `step`, from 1, with a learning rate of lr. */
+float clq_optimizer_rate(const clq_optimizer *optimizer, double lr, uint64_t step);
 
 /* Flat arenas, and the part of them that is updated. Replicas on the same memory can shard an update: each has a part
  * of its own, adds all gradients there, that of rank 0 first, and writes the new weights where all gradients were;
  * where its own weights were, it leaves the sum. (So weights and gradients have changed places.) */
 typedef struct clq_update_arenas {
     clq_value w, g;
-    clq_value m, v;                            /* Adam's moments; v: SGD's velocity, NO_VALUE without momentum */
+    clq_value states[CLQ_UPDATE_STATES_MAX];   /* as many as the rule has */
     size_t first, floats;                      /* first: begins a view (clq_device_view_align); at least one float */
     unsigned ranks, rank;                      /* 0 or 1: not sharded. At most CLQ_UPDATE_RANKS_MAX */
     clq_value peers[CLQ_UPDATE_RANKS_MAX - 1]; /* [i]: gradient of rank (rank + 1 + i) % ranks */
 } clq_update_arenas;
 
-/* Keras SGD: mu = 0: w -= RATE * g. Else v = mu v - RATE g; w += v, or with nesterov w += mu v - RATE g. */
-void clq_update_sgd(clq_list *list, const clq_update_arenas *arenas, float momentum, bool nesterov);
-/* Keras Adam: m += (g - m)(1 - b1); v += (g^2 - v)(1 - b2); w -= RATE * m / (sqrt(v) + epsilon), where the caller's
- * RATE is lr * sqrt(1 - b2^t) / (1 - b1^t), in double on the host. */
-void clq_update_adam(clq_list *list, const clq_update_arenas *arenas, double beta1, double beta2, double epsilon);
+/* One update by CLQ_PARAM_RATE. Of the hyper-parameters, the learning rate is not read. */
+void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update_arenas *arenas);
 /* out[index] (f32) = sum of squares of x, summed pairwise in a fixed order. */
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index);
 

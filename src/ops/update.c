@@ -16,55 +16,37 @@ static void add_part(clq_list *list, const clq_update_arenas *a, clq_value arena
     clq_launch_value_at(list, arena, a->first * sizeof(float), a->floats * sizeof(float), access);
 }
 
-/* States and weights are read and written, and of several ranks all gradients. */
-static clq_cut begin_update(clq_list *list, const clq_update_arenas *a, unsigned states, const char *options,
-                            const char *function, unsigned *arrays) {
-    unsigned ranks = CLQ_MAX(a->ranks, 1u);
-    *arrays = 2 * states + 2 + (ranks > 1 ? 2 * ranks : 1);
-    clq_cut cut = flat_cut(list, a->floats, *arrays);
-    char all[CLQ_CUT_OPTIONS];
-    assert(ranks <= CLQ_UPDATE_RANKS_MAX && a->rank < ranks);
-    if (ranks > 1)
-        clq_cut_options(&cut, all, "%s -DRANKS=%u", options, ranks);
+static void add_constants(clq_list *list, const clq_optimizer *optimizer) {
+    const clq_optimizer_row *row = clq_optimizer_row_of(optimizer->kind);
+    float constants[CLQ_UPDATE_CONSTANTS];
+    if (row->constants)
+        row->constants(optimizer->values, constants);
     else
-        clq_cut_options(&cut, all, "%s", options);
-    clq_launch_begin(list, "update", "update", all, function);
+        for (unsigned i = 0; i < CLQ_UPDATE_CONSTANTS; i++) constants[i] = (float)optimizer->values[1 + i];
+    for (unsigned i = 0; i < CLQ_UPDATE_CONSTANTS; i++) clq_launch_float(list, constants[i]);
+}
+
+void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update_arenas *a) {
+    const clq_update_rule *rule = clq_optimizer_row_of(optimizer->kind)->rule(optimizer->values);
+    unsigned ranks = CLQ_MAX(a->ranks, 1u);
+    /* States and weights are read and written, and of several ranks all gradients. */
+    unsigned arrays = 2 * rule->states + 2 + (ranks > 1 ? 2 * ranks : 1);
+    clq_cut cut = flat_cut(list, a->floats, arrays);
+    char options[CLQ_CUT_OPTIONS];
+    assert(ranks <= CLQ_UPDATE_RANKS_MAX && a->rank < ranks && rule->states <= CLQ_UPDATE_STATES_MAX);
+    clq_cut_options(&cut, options, " -DRULE=%s -DSTATES=%u -DRANKS=%u", rule->name, rule->states, ranks);
+    clq_launch_begin(list, "update", "update", options, "update");
     add_part(list, a, a->w, CLQ_READS_WRITES);
     add_part(list, a, a->g, ranks > 1 ? CLQ_READS_WRITES : CLQ_READS);
-    return cut;
-}
-
-static void end_update(clq_list *list, const clq_update_arenas *a, const clq_cut *cut, double flops, unsigned arrays) {
-    unsigned peers = a->ranks > 1 ? a->ranks - 1 : 0;
+    for (unsigned i = 0; i < rule->states; i++) add_part(list, a, a->states[i], CLQ_READS_WRITES);
+    flat_size(list, &cut, a->floats);
+    clq_launch_param(list, CLQ_PARAM_RATE);
+    add_constants(list, optimizer);
     clq_launch_int(list, (int)a->rank);
-    for (unsigned i = 0; i < peers; i++) add_part(list, a, a->peers[i], CLQ_READS_WRITES);
-    clq_cut_work(list, cut);
-    clq_launch_cost(list, (double)a->floats * (flops + peers), 0, (double)a->floats * sizeof(float) * arrays, 0);
-}
-
-void clq_update_sgd(clq_list *list, const clq_update_arenas *a, float momentum, bool nesterov) {
-    bool moves = momentum != 0;
-    const char *options = moves && nesterov ? " -DMOMENTUM -DNESTEROV" : moves ? " -DMOMENTUM" : "";
-    unsigned arrays;
-    clq_cut cut = begin_update(list, a, moves ? 1 : 0, options, "update_sgd", &arrays);
-    add_part(list, a, moves ? a->v : CLQ_NO_VALUE, CLQ_READS_WRITES);
-    flat_size(list, &cut, a->floats);
-    clq_launch_param(list, CLQ_PARAM_RATE);
-    clq_launch_float(list, momentum);
-    end_update(list, a, &cut, moves ? 6 : 2, arrays);
-}
-
-void clq_update_adam(clq_list *list, const clq_update_arenas *a, double beta1, double beta2, double epsilon) {
-    unsigned arrays;
-    clq_cut cut = begin_update(list, a, 2, "", "update_adam", &arrays);
-    add_part(list, a, a->m, CLQ_READS_WRITES);
-    add_part(list, a, a->v, CLQ_READS_WRITES);
-    flat_size(list, &cut, a->floats);
-    clq_launch_param(list, CLQ_PARAM_RATE);
-    clq_launch_float(list, (float)(1 - beta1)); /* rounded once, after the subtraction */
-    clq_launch_float(list, (float)(1 - beta2));
-    clq_launch_float(list, (float)epsilon);
-    end_update(list, a, &cut, 11, arrays);
+    for (unsigned i = 0; i + 1 < ranks; i++) add_part(list, a, a->peers[i], CLQ_READS_WRITES);
+    clq_cut_work(list, &cut);
+    clq_launch_cost(list, (double)a->floats * (rule->flops + ranks - 1), 0, (double)a->floats * sizeof(float) * arrays,
+                    0);
 }
 
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index) {

@@ -149,22 +149,20 @@ static clq_status transfer(clq_strategy *strategy, unsigned replica, clq_command
     return await(strategy);
 }
 
-clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double (*rows)[2]) {
-    float *host = clq_alloc((size_t)count * 2, sizeof *host);
+clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows) {
+    const size_t width = clq_loss_metrics_width(strategy->config.plan.loss), floats = count * width;
+    float *host = clq_alloc(floats, sizeof *host);
     if (!host) return CLQ_MEMORY;
-    for (uint32_t i = 0; i < count; i++) rows[i][0] = rows[i][1] = 0.0;
+    for (size_t i = 0; i < floats; i++) rows[i] = 0.0;
     clq_status status = CLQ_OK;
     for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++) {
         status = transfer(strategy, r,
                           (clq_command){.kind = CLQ_COMMAND_READ,
                                         .memory = CLQ_METRICS,
-                                        .offset = (size_t)first * 2 * sizeof(float),
+                                        .offset = first * width * sizeof(float),
                                         .to = host,
-                                        .bytes = (size_t)count * 2 * sizeof(float)});
-        for (uint32_t i = 0; i < count && status == CLQ_OK; i++) {
-            rows[i][0] += (double)host[2 * i];
-            rows[i][1] += (double)host[2 * i + 1];
-        }
+                                        .bytes = floats * sizeof(float)});
+        for (size_t i = 0; i < floats && status == CLQ_OK; i++) rows[i] += (double)host[i];
     }
     clq_free(host);
     return status;

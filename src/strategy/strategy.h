@@ -12,8 +12,8 @@
 #include "graph/graph.h"
 
 typedef struct clq_strategy_config {
-    clq_plan_config plan; /* mode TRAIN or EVALUATE; capacity is made from global_batch and the shares. loss and
-                             answers are borrowed */
+    clq_plan_config plan; /* mode TRAIN or EVALUATE; capacity is made from global_batch and the shares. loss,
+                             update and answers are borrowed */
     size_t global_batch;
     size_t sample_elements; /* of one sample */
     size_t label_bytes;     /* of one sample's label */
@@ -88,8 +88,9 @@ clq_status clq_strategy_failure(clq_strategy *strategy);
 
 /* These wait for all that was posted. */
 clq_status clq_strategy_wait(clq_strategy *strategy);
-/* Sums over replicas of metrics rows [first, first + count): loss sum and right answers per row, in double. */
-clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double (*rows)[2]);
+/* Sums over replicas, in double, of metrics rows [first, first + count): rows (count, clq_loss_metrics_width of the
+ * plan's loss). */
+clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows);
 /* Outputs for one batch, in the batch's order, by a plan that is made at the first call. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out);
 /* Squared norm per variable of the reduced gradient, from replica 0. */

@@ -23,13 +23,10 @@ typedef struct piece {
     size_t count;
 } piece;
 
-static clq_totals totals_of(const clq_metrics *metrics, double seconds, double input_s) {
-    double samples = metrics->samples ? (double)metrics->samples : 1.0;
-    return (clq_totals){.loss = metrics->loss / samples,
-                        .accuracy = metrics->correct / samples,
-                        .samples = metrics->samples,
-                        .seconds = seconds,
-                        .input_s = input_s};
+static clq_totals totals_of(const clq_trainer *trainer, const clq_metrics *metrics, double seconds, double input_s) {
+    clq_totals totals = {.samples = metrics->samples, .seconds = seconds, .input_s = input_s};
+    clq_trainer_tell(trainer, metrics->totals, metrics->samples, &totals.loss, &totals.metrics);
+    return totals;
 }
 
 /* Whether it is time to tell. */
@@ -51,7 +48,7 @@ static clq_status tell_progress(run *r) {
     if (!tells(r, now)) return CLQ_OK;
     CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     r->told = now;
-    clq_totals totals = totals_of(&r->metrics, now - r->started, r->input_s);
+    clq_totals totals = totals_of(r->trainer, &r->metrics, now - r->started, r->input_s);
     clq_progress progress = progress_of(r, &totals);
     return r->config->on_progress(r->config->context, &progress);
 }
@@ -186,13 +183,16 @@ static clq_status evaluate(clq_trainer *trainer, clq_dataset *dataset, evaluatio
     clq_status status = for_each_batch(trainer, dataset, evaluate_batch, e);
     if (status == CLQ_OK) status = clq_metrics_collect(&e->metrics, trainer);
     clq_metrics_end(&e->metrics, trainer);
-    if (status == CLQ_OK) *out = totals_of(&e->metrics, clq_now() - started, 0.0);
+    if (status == CLQ_OK) *out = totals_of(trainer, &e->metrics, clq_now() - started, 0.0);
     return status;
 }
 
-clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out) {
+clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out, size_t out_bytes) {
     evaluation e = {.fit = NULL};
-    return evaluate(trainer, dataset, &e, out);
+    clq_totals totals;
+    CLQ_TRY(evaluate(trainer, dataset, &e, &totals));
+    clq_struct_give(&totals, sizeof totals, out, out_bytes);
+    return CLQ_OK;
 }
 
 /* ---- fit ---- */
@@ -204,7 +204,7 @@ static clq_status validate(run *r, clq_epoch_info *info) {
 }
 
 static clq_status end_epoch(run *r, double seconds) {
-    clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(&r->metrics, seconds, r->input_s)};
+    clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(r->trainer, &r->metrics, seconds, r->input_s)};
     if (r->config->validation) CLQ_TRY(validate(r, &info));
     return r->config->on_epoch ? r->config->on_epoch(r->config->context, &info) : CLQ_OK;
 }
@@ -237,7 +237,10 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
                     clq_dataset_get_info(train)->name);
 }
 
-clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
+clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *given, size_t given_bytes) {
+    clq_fit_config whole;
+    const clq_fit_config *config = &whole;
+    CLQ_TRY(clq_struct_take("clq_fit_config", given, given_bytes, &whole, sizeof whole));
     CLQ_TRY(check_fit(trainer, train, config));
     uint64_t batches = clq_dataset_batches(train);
     run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
@@ -269,6 +272,6 @@ static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, vo
 }
 
 clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {
-    predictions p = {.next = out, .outputs = trainer->loss.classes};
+    predictions p = {.next = out, .outputs = trainer->model->layers[trainer->model->output - 1].elements};
     return for_each_batch(trainer, dataset, predict_batch, &p);
 }

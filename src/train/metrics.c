@@ -1,4 +1,4 @@
-/* Loss and accuracy over many batches: they stay on the devices until all rows are in use or somebody asks. */
+/* Loss and metrics over many batches: they stay on the devices until all rows are in use or somebody asks. */
 #include "train/trainer.h"
 
 clq_status clq_metrics_start(clq_metrics *metrics, clq_trainer *trainer) {
@@ -19,13 +19,15 @@ clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t s
 }
 
 clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer) {
-    double rows[CLQ_METRIC_SLOTS][2];
-    CLQ_TRY(clq_strategy_read_metrics(trainer->strategy, 0, CLQ_METRIC_SLOTS, rows));
-    for (; metrics->first < trainer->rows; metrics->first++) {
+    const unsigned width = clq_loss_metrics_width(&trainer->loss);
+    double *rows = clq_alloc((size_t)CLQ_METRIC_SLOTS * width, sizeof *rows);
+    if (!rows) return CLQ_MEMORY;
+    clq_status status = clq_strategy_read_metrics(trainer->strategy, 0, CLQ_METRIC_SLOTS, rows);
+    for (; metrics->first < trainer->rows && status == CLQ_OK; metrics->first++) {
         size_t slot = metrics->first % CLQ_METRIC_SLOTS;
-        metrics->loss += rows[slot][0];
-        metrics->correct += rows[slot][1];
+        for (unsigned k = 0; k < width; k++) metrics->totals[k] += rows[slot * width + k];
         metrics->samples += metrics->pending[slot];
     }
-    return CLQ_OK;
+    clq_free(rows);
+    return status;
 }

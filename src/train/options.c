@@ -1,7 +1,6 @@
 /* Optimizers and losses by name, with Keras's defaults, and their text forms. */
 #include "train/trainer.h"
 
-#include <math.h>
 #include <string.h>
 
 /* Copies text[0, length) where it fits. */
@@ -35,91 +34,154 @@ clq_status clq_words_parse(const char *what, const char *text, clq_words *out) {
     return CLQ_OK;
 }
 
-/* A number that an option sets, with its limits. A flag is 0 or 1. */
-typedef struct number {
-    const char *key;
-    double min, max;
-    double *value;
-    bool *flag;
-} number;
+/* ---- options of a row of a table ---- */
 
-static clq_status set_numbers(const char *what, const char *text, const clq_words *words, const number *numbers,
-                              size_t count) {
+static const clq_option *find_option(const clq_option *options, const char *key) {
+    for (; options->key; options++)
+        if (strcmp(options->key, key) == 0) return options;
+    return NULL;
+}
+
+static bool allows(const clq_option *option, double value) {
+    return value >= option->min && value <= option->max && (!option->flag || value == 0.0 || value == 1.0);
+}
+
+static clq_status refuse_key(const char *what, const char *text, const char *name, const clq_option *options,
+                             const char *key) {
+    clq_text known = {0};
+    for (size_t i = 0; options[i].key; i++) clq_text_add(&known, "%s%s", i ? " " : "", options[i].key);
+    clq_status status = clq_fail(CLQ_ARGUMENT, "%s '%s': unknown key '%s'; %s takes: %s", what, text, key, name,
+                                 known.data ? known.data : "none");
+    clq_free(known.data);
+    return status;
+}
+
+/* Sets what the words name of values[], one for each option. */
+static clq_status set_values(const char *what, const char *text, const clq_words *words, const clq_option *options,
+                             double *values) {
     for (unsigned i = 0; i < words->count; i++) {
         const char *key = words->options[i].key, *value = words->options[i].value;
-        const number *found = NULL;
-        clq_text known = {0};
-        for (size_t n = 0; n < count; n++) {
-            if (strcmp(numbers[n].key, key) == 0) found = &numbers[n];
-            clq_text_add(&known, "%s%s", n ? " " : "", numbers[n].key);
-        }
-        if (!found) {
-            clq_status status = clq_fail(CLQ_ARGUMENT, "%s '%s': unknown key '%s'; %s takes: %s", what, text, key,
-                                         words->name, known.data ? known.data : "none");
-            clq_free(known.data);
-            return status;
-        }
-        clq_free(known.data);
+        const clq_option *option = find_option(options, key);
         double parsed;
-        if (!clq_parse_double(value, found->min, found->max, &parsed) ||
-            (found->flag && parsed != 0.0 && parsed != 1.0))
+        if (!option) return refuse_key(what, text, words->name, options, key);
+        if (!clq_parse_double(value, option->min, option->max, &parsed) || !allows(option, parsed))
             return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%s is not a number from %g to %g", what, text, key, value,
-                            found->min, found->max);
-        if (found->flag)
-            *found->flag = parsed != 0.0;
-        else
-            *found->value = parsed;
+                            option->min, option->max);
+        values[option - options] = parsed;
     }
     return CLQ_OK;
 }
 
+/* "there are adam and sgd", of a table's names. */
+static clq_status refuse_name(const char *what, const char *name, size_t count, const char *(*name_of)(size_t)) {
+    clq_text known = {0};
+    for (size_t i = 0; i < count; i++)
+        clq_text_add(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", name_of(i));
+    clq_status status =
+        clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: there are %s", what, name, known.data ? known.data : "others");
+    clq_free(known.data);
+    return status;
+}
+
+/* ---- optimizers ---- */
+
+static const char *optimizer_name(size_t i) { return clq_optimizer_row_of((clq_optimizer_kind)i)->name; }
+
+static bool is_optimizer(clq_optimizer_kind kind) { return (size_t)kind < clq_optimizer_count(); }
+
 clq_optimizer clq_optimizer_default(clq_optimizer_kind kind) {
-    return (clq_optimizer){
-        .kind = kind, .lr = kind == CLQ_OPTIMIZER_ADAM ? 0.001 : 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
+    clq_optimizer result = {.kind = kind};
+    if (!is_optimizer(kind)) return result;
+    const clq_option *options = clq_optimizer_row_of(kind)->options;
+    for (size_t i = 0; options[i].key; i++) result.values[i] = options[i].value;
+    return result;
+}
+
+clq_status clq_optimizer_check(const clq_optimizer *optimizer) {
+    if (!is_optimizer(optimizer->kind))
+        return clq_fail(CLQ_ARGUMENT, "optimizer %d is none of clq_optimizer_kind", (int)optimizer->kind);
+    const clq_optimizer_row *row = clq_optimizer_row_of(optimizer->kind);
+    for (size_t i = 0; row->options[i].key; i++)
+        if (!allows(&row->options[i], optimizer->values[i]))
+            return clq_fail(CLQ_ARGUMENT, "optimizer %s: %s=%g is not a number from %g to %g", row->name,
+                            row->options[i].key, optimizer->values[i], row->options[i].min, row->options[i].max);
+    return CLQ_OK;
+}
+
+clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, double value) {
+    CLQ_TRY(clq_optimizer_check(optimizer));
+    const clq_optimizer_row *row = clq_optimizer_row_of(optimizer->kind);
+    const clq_option *option = find_option(row->options, key);
+    if (!option) return refuse_key("optimizer", row->name, row->name, row->options, key);
+    clq_optimizer result = *optimizer;
+    result.values[option - row->options] = value;
+    CLQ_TRY(clq_optimizer_check(&result));
+    *optimizer = result;
+    return CLQ_OK;
 }
 
 clq_status clq_optimizer_parse(const char *text, clq_optimizer *out) {
     clq_words words;
     CLQ_TRY(clq_words_parse("optimizer", text, &words));
-    const double below_one = nextafter(1.0, 0.0);
-    clq_optimizer result;
-    if (strcmp(words.name, "adam") == 0) {
-        result = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);
-        const number numbers[] = {{"lr", 0.0, 1e6, &result.lr, NULL},
-                                  {"beta1", 0.0, below_one, &result.beta1, NULL},
-                                  {"beta2", 0.0, below_one, &result.beta2, NULL},
-                                  {"epsilon", 0.0, 1e6, &result.epsilon, NULL}};
-        CLQ_TRY(set_numbers("optimizer", text, &words, numbers, CLQ_COUNT_OF(numbers)));
-    } else if (strcmp(words.name, "sgd") == 0) {
-        result = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
-        const number numbers[] = {{"lr", 0.0, 1e6, &result.lr, NULL},
-                                  {"momentum", 0.0, 1.0, &result.momentum, NULL},
-                                  {"nesterov", 0.0, 1.0, NULL, &result.nesterov}};
-        CLQ_TRY(set_numbers("optimizer", text, &words, numbers, CLQ_COUNT_OF(numbers)));
-    } else {
-        return clq_fail(CLQ_ARGUMENT, "optimizer '%s' is unknown: there are adam and sgd", words.name);
-    }
+    size_t kind = 0;
+    while (kind < clq_optimizer_count() && strcmp(optimizer_name(kind), words.name) != 0) kind++;
+    if (kind == clq_optimizer_count())
+        return refuse_name("optimizer", words.name, clq_optimizer_count(), optimizer_name);
+    clq_optimizer result = clq_optimizer_default((clq_optimizer_kind)kind);
+    CLQ_TRY(set_values("optimizer", text, &words, clq_optimizer_row_of(result.kind)->options, result.values));
     *out = result;
     return CLQ_OK;
 }
 
+/* ---- losses ---- */
+
+static const char *loss_name(size_t i) { return clq_loss_row_of((clq_loss_kind)i)->name; }
+
+static bool is_called(const char *name, const char *row_name, const char *alias) {
+    return strcmp(name, row_name) == 0 || (alias && strcmp(name, alias) == 0);
+}
+
+clq_loss clq_loss_default(clq_loss_kind kind) { return (clq_loss){.kind = kind, .delta = 1.0}; }
+
+clq_status clq_loss_check(const clq_loss *loss) {
+    if ((size_t)loss->kind >= clq_loss_count())
+        return clq_fail(CLQ_ARGUMENT, "loss %d is none of clq_loss_kind", (int)loss->kind);
+    const clq_loss_row *row = clq_loss_row_of(loss->kind);
+    if (!(loss->label_smoothing >= 0.0 && loss->label_smoothing <= 1.0))
+        return clq_fail(CLQ_ARGUMENT, "loss %s: label_smoothing=%g is not a number from 0 to 1", row->name,
+                        loss->label_smoothing);
+    if (row->takes & CLQ_TAKES_DELTA && !(loss->delta > 0.0 && loss->delta <= 1e6))
+        return clq_fail(CLQ_ARGUMENT, "loss %s: delta=%g is not a number above 0 and up to 1e6", row->name,
+                        loss->delta);
+    return CLQ_OK;
+}
+
 clq_status clq_loss_parse(const char *text, clq_loss *out) {
+    static const struct {
+        unsigned taken;
+        clq_option option;
+    } all[] = {{CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, true}},
+               {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, false}},
+               {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, false}}};
     clq_words words;
     CLQ_TRY(clq_words_parse("loss", text, &words));
-    clq_loss result = {0};
-    const number numbers[] = {{"from_logits", 0.0, 1.0, NULL, &result.from_logits},
-                              {"label_smoothing", 0.0, 1.0, &result.label_smoothing, NULL}};
-    if (strcmp(words.name, "categorical_crossentropy") == 0) {
-        result.kind = CLQ_LOSS_CATEGORICAL;
-        CLQ_TRY(set_numbers("loss", text, &words, numbers, 2));
-    } else if (strcmp(words.name, "sparse_categorical_crossentropy") == 0) {
-        result.kind = CLQ_LOSS_SPARSE_CATEGORICAL;
-        CLQ_TRY(set_numbers("loss", text, &words, numbers, 1));
-    } else {
-        return clq_fail(CLQ_ARGUMENT,
-                        "loss '%s' is unknown: there are categorical_crossentropy and sparse_categorical_crossentropy",
-                        words.name);
+    size_t kind = 0;
+    while (kind < clq_loss_count() && !is_called(words.name, loss_name(kind), clq_loss_row_of(kind)->alias)) kind++;
+    if (kind == clq_loss_count()) return refuse_name("loss", words.name, clq_loss_count(), loss_name);
+    clq_loss result = clq_loss_default((clq_loss_kind)kind);
+    clq_option options[CLQ_COUNT_OF(all) + 1] = {{0}};
+    double values[CLQ_COUNT_OF(all)], *places[CLQ_COUNT_OF(all)], from_logits = 0.0;
+    double *const members[CLQ_COUNT_OF(all)] = {&from_logits, &result.label_smoothing, &result.delta};
+    size_t count = 0;
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) {
+        if (!(clq_loss_row_of(result.kind)->takes & all[i].taken)) continue;
+        options[count] = all[i].option;
+        values[count] = *members[i];
+        places[count++] = members[i];
     }
+    CLQ_TRY(set_values("loss", text, &words, options, values));
+    for (size_t i = 0; i < count; i++) *places[i] = values[i];
+    result.from_logits = from_logits != 0.0;
     *out = result;
     return CLQ_OK;
 }
@@ -144,10 +206,4 @@ clq_status clq_tuning_parse(const char *text, clq_tuning *out) {
             return CLQ_OK;
         }
     return clq_fail(CLQ_ARGUMENT, "--tune '%s': there are off, quick and full", text);
-}
-
-float clq_optimizer_rate(const clq_optimizer *optimizer, uint64_t step) {
-    double t = (double)step;
-    if (optimizer->kind != CLQ_OPTIMIZER_ADAM) return (float)optimizer->lr;
-    return (float)(optimizer->lr * sqrt(1.0 - pow(optimizer->beta2, t)) / (1.0 - pow(optimizer->beta1, t)));
 }

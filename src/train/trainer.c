@@ -4,27 +4,24 @@
 #include <math.h>
 #include <string.h>
 
-clq_trainer_config clq_trainer_config_default(void) {
-    return (clq_trainer_config){.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_ADAM),
-                                .loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL},
-                                .global_batch = 64,
-                                .sample_dtype = CLQ_U8};
+void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes) {
+    const clq_trainer_config defaults = {.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_ADAM),
+                                         .loss = clq_loss_default(CLQ_LOSS_SPARSE_CATEGORICAL),
+                                         .global_batch = 64,
+                                         .sample_dtype = CLQ_U8};
+    clq_struct_give(&defaults, sizeof defaults, config, config_bytes);
 }
 
-static clq_status check_config(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config) {
+static clq_status check_config(const clq_devices *devices, const clq_trainer_config *config) {
     if (config->strategy == CLQ_STRATEGY_SINGLE && devices->count != 1)
         return clq_fail(CLQ_ARGUMENT,
                         "strategy single takes one device and %u are selected: use mirrored or name one device",
                         devices->count);
+    CLQ_TRY(clq_optimizer_check(&config->optimizer));
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
         return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
                         (int)config->matmul_precision);
-    if (clq_model_output_shape(model).rank != 1)
-        return clq_fail(CLQ_MISMATCH,
-                        "model %s gives a tensor of rank %u per sample and the loss wants one row of classes: end it "
-                        "with Flatten and Dense",
-                        clq_model_name(model), clq_model_output_shape(model).rank);
     return CLQ_OK;
 }
 
@@ -33,42 +30,31 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                        clq_trainer **out) {
     if (!model->finished)
         return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
-    CLQ_TRY(check_config(model, devices, config));
+    CLQ_TRY(check_config(devices, config));
     clq_trainer *trainer = clq_alloc(1, sizeof *trainer);
     if (!trainer) return CLQ_MEMORY;
     trainer->model = model;
     trainer->config = *config;
+    trainer->config.metrics = NULL; /* the caller's, until this returns */
     trainer->created = clq_now();
-    size_t classes = clq_model_output_shape(model).dims[0];
-    trainer->loss = (clq_loss_problem){.kind = config->loss.kind,
-                                       .classes = classes,
-                                       .from_logits = config->loss.from_logits,
-                                       .label_smoothing = (float)config->loss.label_smoothing};
-    const clq_optimizer *optimizer = &config->optimizer;
-    trainer->update = (clq_update_problem){.kind = optimizer->kind,
-                                           .momentum = optimizer->momentum,
-                                           .nesterov = optimizer->nesterov,
-                                           .beta1 = optimizer->beta1,
-                                           .beta2 = optimizer->beta2,
-                                           .epsilon = optimizer->epsilon};
-    bool sparse = config->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
+    clq_status status;
+    CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, &config->loss, config->metrics));
     clq_strategy_config strategy = {.plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
                                              .sample_dtype = config->sample_dtype,
                                              .loss = &trainer->loss,
-                                             .update = config->inference_only ? NULL : &trainer->update,
+                                             .update = config->inference_only ? NULL : &trainer->config.optimizer,
                                              .gradient_norms = config->measure_gradient,
                                              .precision = config->matmul_precision,
                                              .metric_slots = CLQ_METRIC_SLOTS,
                                              .answers = answers},
                                     .global_batch = config->global_batch,
                                     .sample_elements = model->layers[model->input - 1].elements,
-                                    .label_bytes = sparse ? sizeof(int32_t) : classes * sizeof(float),
+                                    .label_bytes = clq_loss_target_elements(&trainer->loss) * sizeof(float),
                                     .group = config->group,
                                     .bucket_bytes = config->bucket_bytes,
                                     .trace_steps = config->trace_steps,
                                     .tuning = config->tuning,
                                     .tuning_s = config->tuning_s};
-    clq_status status;
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
     *out = trainer;
@@ -78,15 +64,17 @@ fail:
     return status;
 }
 
-clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config,
-                              clq_trainer **out) {
-    return clq_trainer_create_answered(model, devices, config, NULL, out);
+clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
+                                    const clq_trainer_config *config, size_t config_bytes, clq_trainer **out) {
+    clq_trainer_config whole;
+    CLQ_TRY(clq_struct_take("clq_trainer_config", config, config_bytes, &whole, sizeof whole));
+    return clq_trainer_create_answered(model, devices, &whole, NULL, out);
 }
 
 void clq_trainer_destroy(clq_trainer *trainer) {
     if (!trainer) return;
     clq_strategy_destroy(trainer->strategy);
-    clq_free(trainer->one_hot);
+    clq_free(trainer->targets);
     clq_free(trainer->input.spans);
     clq_free(trainer);
 }
@@ -161,17 +149,7 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
     if (info->sample_dtype != trainer->config.sample_dtype)
         return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
                         clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
-    size_t classes = trainer->loss.classes;
-    if (info->soft_labels && info->classes != classes)
-        return clq_fail(CLQ_MISMATCH, "%s: label rows have %zu classes and model %s has %zu outputs", info->name,
-                        info->classes, clq_model_name(trainer->model), classes);
-    if (info->soft_labels && trainer->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL)
-        return clq_fail(CLQ_MISMATCH, "%s: labels are rows of probabilities: use the loss categorical_crossentropy",
-                        info->name);
-    if (!info->soft_labels && info->classes > classes)
-        return clq_fail(CLQ_MISMATCH, "%s: a label is %zu and model %s has %zu outputs: labels are 0 to %zu",
-                        info->name, info->classes - 1, clq_model_name(trainer->model), classes, classes - 1);
-    return CLQ_OK;
+    return clq_trainer_check_labels(trainer, info);
 }
 
 /* ---- the step ---- */
@@ -181,10 +159,12 @@ static clq_status may_step(const clq_trainer *trainer) {
     return clq_strategy_failure(trainer->strategy);
 }
 
+static double learning_rate(const clq_trainer *trainer) { return trainer->config.optimizer.values[0]; }
+
 clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {
     uint64_t step = trainer->step + 1;
     return (clq_step_params){.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
-                             .rate = clq_optimizer_rate(&trainer->config.optimizer, step),
+                             .rate = clq_optimizer_rate(&trainer->config.optimizer, learning_rate(trainer), step),
                              .step = (uint32_t)step};
 }
 
@@ -235,10 +215,6 @@ clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
     return clq_trainer_step_batch(trainer, batch);
 }
 
-bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset) {
-    return clq_dataset_get_info(dataset)->soft_labels || trainer->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
-}
-
 clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows) {
     const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(may_step(trainer));
@@ -285,13 +261,10 @@ static clq_status gradient_norm(clq_trainer *trainer, double *out) {
     return status;
 }
 
-/* The sums of the last gradients' metrics. */
-static clq_status read_last_row(clq_trainer *trainer, double sums[2]) {
-    double row[1][2];
+/* The totals of the last gradients' metrics. */
+static clq_status read_last_row(clq_trainer *trainer, double totals[CLQ_TOTALS_MAX]) {
     uint32_t slot = (uint32_t)(trainer->last_row % CLQ_METRIC_SLOTS);
-    CLQ_TRY(clq_strategy_read_metrics(trainer->strategy, slot, 1, row));
-    memcpy(sums, row[0], sizeof row[0]);
-    return CLQ_OK;
+    return clq_strategy_read_metrics(trainer->strategy, slot, 1, totals);
 }
 
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer) {
@@ -301,18 +274,16 @@ clq_status clq_trainer_keep_last_step(clq_trainer *trainer) {
     return CLQ_OK;
 }
 
-clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out) {
+clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t out_bytes) {
     if (trainer->last_count == 0) return clq_fail(CLQ_STATE, "no step was made yet");
-    double sums[2] = {trainer->last_sums[0], trainer->last_sums[1]}, norm;
-    CLQ_TRY(trainer->last_kept ? clq_strategy_wait(trainer->strategy) : read_last_row(trainer, sums));
+    double totals[CLQ_TOTALS_MAX], norm;
+    memcpy(totals, trainer->last_sums, sizeof totals);
+    CLQ_TRY(trainer->last_kept ? clq_strategy_wait(trainer->strategy) : read_last_row(trainer, totals));
     CLQ_TRY(gradient_norm(trainer, &norm));
-    double samples = (double)trainer->last_count;
-    *out = (clq_step_info){.step = trainer->step,
-                           .loss = sums[0] / samples,
-                           .accuracy = sums[1] / samples,
-                           .grad_norm = norm,
-                           .lr = trainer->config.optimizer.lr,
-                           .samples = trainer->last_count};
+    clq_step_info info = {
+        .step = trainer->step, .grad_norm = norm, .lr = learning_rate(trainer), .samples = trainer->last_count};
+    clq_trainer_tell(trainer, totals, trainer->last_count, &info.loss, &info.metrics);
+    clq_struct_give(&info, sizeof info, out, out_bytes);
     return CLQ_OK;
 }
 

@@ -18,20 +18,20 @@ struct clq_trainer {
     const clq_model *model;
     clq_trainer_config config;
     clq_loss_problem loss;
-    clq_update_problem update;
     clq_strategy *strategy;
-    uint64_t step;       /* updates so far */
-    uint64_t rows;       /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
-    size_t last_count;   /* samples of the last gradients; 0: there were none */
-    uint64_t last_row;   /* their metrics row, */
-    bool last_kept;      /* an evaluation came after them and may reuse the slot: */
-    double last_sums[2]; /* then this is what the row held */
+    uint64_t step;                    /* updates so far */
+    uint64_t rows;                    /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
+    size_t last_count;                /* samples of the last gradients; 0: there were none */
+    uint64_t last_row;                /* their metrics row, */
+    bool last_kept;                   /* an evaluation came after them and may reuse the slot: */
+    double last_sums[CLQ_TOTALS_MAX]; /* then this is what the row held */
+    char metric_names[CLQ_METRICS_MAX][CLQ_WORD_MAX];
     clq_gradient_state gradient;
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
     double created;              /* from where a trace counts; clq_now */
     clq_timeline input;          /* waiting for batches, while a trace is recorded */
-    float *one_hot;              /* (global batch, classes): where integer labels become rows; NULL until needed */
+    float *targets; /* of a global batch: where integer labels become what the loss takes; NULL until needed */
 };
 
 /* STATE while metrics are under way, so inside clq_fit's callbacks: a step of the caller's own would count as one of
@@ -49,19 +49,32 @@ clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch);
 clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows);
 /* Before an evaluation: keeps what clq_step_read tells of the last step. */
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
+/* The labels' part of clq_trainer_check_dataset. */
+clq_status clq_trainer_check_labels(const clq_trainer *trainer, const clq_dataset_info *info);
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
 /* Of the next gradients and of the update that they are for. */
 clq_step_params clq_trainer_next_params(const clq_trainer *trainer);
-/* The rate of update `step` (from 1) as the update kernels take it. */
-float clq_optimizer_rate(const clq_optimizer *optimizer, uint64_t step);
+/* ARGUMENT names the hyper-parameter, or the option, that is out of its range. */
+clq_status clq_optimizer_check(const clq_optimizer *optimizer);
+clq_status clq_loss_check(const clq_loss *loss);
+/* Fills trainer->loss from the loss, the metrics' names (as clq_trainer_config.metrics) and the model's output. */
+clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_loss *loss, const char *metrics);
+/* Loss and metrics from their totals, summed over so many samples. */
+void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t samples, double *loss,
+                      clq_metric_values *metrics);
+/* A struct of the caller's version, `from` with `from_bytes`, as this version's, `to` with `to_bytes`: what it has not
+ * is 0. ARGUMENT where it sets what this version does not know. */
+clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes, void *to, size_t to_bytes);
+/* This version's struct as far as the caller's goes; what is behind is 0. */
+void clq_struct_give(const void *from, size_t from_bytes, void *to, size_t to_bytes);
 
-/* Loss and right answers of many batches, summed in double. The trainer's rows belong to the metrics that were started
+/* Totals of many batches, summed in double. The trainer's rows belong to the metrics that were started
  * last; those that they interrupt (an epoch, when a callback of clq_fit evaluates) go on behind them. */
 typedef struct clq_metrics {
     struct clq_metrics *interrupted; /* NULL: none */
     uint64_t first;                  /* the first row not yet collected */
-    double loss, correct;
+    double totals[CLQ_TOTALS_MAX];
     size_t samples; /* the collected rows' samples */
     size_t pending[CLQ_METRIC_SLOTS];
 } clq_metrics;

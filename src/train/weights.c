@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-static clq_arena arena_of(const clq_variable *variable) {
-    return variable->role == CLQ_ROLE_STATE ? CLQ_ARENA_STATE : CLQ_ARENA_PARAMETERS;
-}
-
 /* All variables on the host, as replicas have them: their arenas. Start with {0}, release in any case. */
 typedef struct image {
     const clq_weights *weights;
@@ -27,7 +23,7 @@ static void release_image(image *all) {
 }
 
 static float *values_in(const image *all, const clq_trainer *trainer, uint32_t index) {
-    char *arena = all->arenas[arena_of(&trainer->model->variables[index])];
+    char *arena = all->arenas[clq_variable_arena(&trainer->model->variables[index])];
     return (float *)(void *)(arena + clq_weights_offset(all->weights, index));
 }
 
@@ -45,8 +41,8 @@ static clq_status move_image(const image *all, clq_trainer *trainer, bool write)
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
     image all = {0};
     clq_status status = open_image(trainer, &all);
-    for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
-        clq_variable_initialise(&trainer->model->variables[i], trainer->config.seed, i, values_in(&all, trainer, i));
+    for (unsigned a = CLQ_ARENA_PARAMETERS; a <= CLQ_ARENA_STATE && status == CLQ_OK; a++)
+        clq_weights_initial_values(all.weights, (clq_arena)a, trainer->config.seed, all.arenas[a]);
     if (status == CLQ_OK) status = move_image(&all, trainer, true);
     release_image(&all);
     return status;
@@ -63,7 +59,7 @@ static clq_status find_variable(const clq_trainer *trainer, size_t index, place 
         return clq_fail(CLQ_ARGUMENT, "variable %zu: model %s has %u", index, clq_model_name(trainer->model),
                         trainer->model->variable_count);
     const clq_variable *variable = &trainer->model->variables[index];
-    *out = (place){.arena = arena_of(variable),
+    *out = (place){.arena = clq_variable_arena(variable),
                    .offset = clq_weights_offset(clq_strategy_weights(trainer->strategy, 0), index),
                    .bytes = variable->elements * sizeof(float)};
     return CLQ_OK;

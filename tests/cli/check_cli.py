@@ -161,6 +161,43 @@ class CommandLine(support.InFolder):
         self.assertLess(again["epochs"][0]["loss"], report["epochs"][0]["loss"])
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["p.npy", "run.jsonl", "w.safetensors"])
 
+    def test_regression(self):
+        """Values of any sign from .npy files. Samples are 0, so that the bias alone learns: with lr 1/4 its distance
+        from the target becomes three quarters in each step."""
+        layers = [{"class_name": "InputLayer", "config": {"name": "input", "batch_shape": [None, 3]}},
+                  {"class_name": "Dense", "config": {"name": "line", "units": 2, "activation": "linear", "use_bias": True}}]
+        model, log, weights, out = (self.folder / n for n in ("line.json", "run.jsonl", "w.safetensors", "p.npy"))
+        model.write_text(json.dumps({"class_name": "Sequential", "config": {"name": "line", "layers": layers}}))
+        data = self.folder / "data"
+        data.mkdir()
+        for part in ("train", "test"):
+            npy(data / f"x_{part}.npy", (16, 3), "<f4", bytes(16 * 3 * 4))
+            npy(data / f"y_{part}.npy", (16, 2), "<f4", struct.pack("<2f", -3, 5) * 16)
+        common = ["--model", model, "--data", data, "--devices", "pocl:0,pocl:1", "--batch", 16, "--loss", "mse"]
+        report = self.train(*common, "--optimizer", "sgd:lr=0.25", "--epochs", 3, "--log", log, "--save", weights)
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual(list(rows[0]), ["step", "epoch", "loss", "grad_norm", "lr", "samples", "ms"])
+        self.assertEqual(list(report["epochs"][0]), ["loss", "val_loss", "seconds", "images_per_s"])
+        for k in range(3):
+            self.assertAlmostEqual(rows[k]["loss"], 17 * 0.75 ** (2 * k), places=5)
+            self.assertAlmostEqual(report["epochs"][k]["val_loss"], 17 * 0.75 ** (2 * k + 2), places=5)
+        common += ["--weights", weights]
+        result = run("eval", *common, "--metrics", "mae,root_mean_squared_error", "--json")
+        evaluated = json.loads(result.stdout)
+        self.assertEqual(list(evaluated), ["loss", "mae", "root_mean_squared_error", "samples", "images_per_s"])
+        self.assertAlmostEqual(evaluated["mae"], 4 * 0.75**3, places=5)
+        self.assertAlmostEqual(evaluated["root_mean_squared_error"] ** 2, evaluated["loss"], places=5)
+        self.assertRegex(result.stderr, r"loss \d+\.\d+  mae 1\.6875  root_mean_squared_error \d+\.\d+  16 samples")
+        self.assertEqual(run("predict", *common[:4], *common[-2:], "--out", out).returncode, 0)
+        self.assertIn(b"(16, 2)", out.read_bytes()[:128])
+        plain = run("train", *common[:-2], "--steps", 1)
+        self.assertRegex(plain.stdout, r"epoch 1  loss \d+\.\d+  test loss \d+\.\d+  \d")
+        self.fails(2, "train", *common[:-2], "--metrics", "speed", says=["speed", "accuracy", "precision"])
+        self.fails(2, "train", *common[:-4], "--loss", "mean", says=["mean", "huber"])
+        self.fails(2, "train", *common[:-4], "--loss", "huber:delta=0", says=["delta"])
+        self.fails(2, "train", *common[:-4], "--loss", "mse:delta=1", says=["delta", "none"])
+        self.fails(3, "train", *common[:-4], says=["class numbers"])
+
     def test_same_seed_same_run(self):
         runs = []
         for i in range(2):

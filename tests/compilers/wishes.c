@@ -198,10 +198,13 @@ bool __wrap_clq_local_works(clq_device *device, const char *name, const char *wh
 
 /* ---- what the library wants ---- */
 
-static void plan(clq_device *device, const clq_model *model, const clq_update_problem *update,
+static void plan(clq_device *device, const clq_model *model, const clq_optimizer *update,
                  clq_matmul_precision precision) {
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
-                                   .classes = clq_model_output_shape(model).dims[0]};
+                                   .classes = clq_model_output_shape(model).dims[0],
+                                   .weight = 1,
+                                   .metric_count = 1,
+                                   .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
     const clq_plan_config config = {.capacity = BATCH,
                                     .sample_dtype = CLQ_U8,
                                     .loss = &loss,
@@ -217,11 +220,9 @@ static void plan(clq_device *device, const clq_model *model, const clq_update_pr
 
 static void plans(clq_device *device, const char *models) {
     static const char *const names[] = {"mlp", "cnn", "cnn1", "vgg.json", "lenet5.json", "cnn3x3.json"};
-    const clq_optimizer adam = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);
-    const clq_update_problem updates[] = {
-        {.kind = adam.kind, .beta1 = adam.beta1, .beta2 = adam.beta2, .epsilon = adam.epsilon},
-        {.kind = CLQ_OPTIMIZER_SGD},
-        {.kind = CLQ_OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true}};
+    const clq_optimizer updates[] = {clq_optimizer_default(CLQ_OPTIMIZER_ADAM),
+                                     clq_optimizer_default(CLQ_OPTIMIZER_SGD),
+                                     {CLQ_OPTIMIZER_SGD, {0.01, 0.9, 1}}};
     for (size_t i = 0; i < CLQ_COUNT_OF(names); i++) {
         clq_model *model = NULL;
         char path[1024];

@@ -39,7 +39,7 @@ static void idx_pairs(void **state) {
         assert_int_equal(info->shape[1], 2);
         assert_int_equal(info->sample_elements, 4);
         assert_int_equal(info->sample_dtype, CLQ_U8);
-        assert_false(info->soft_labels);
+        assert_false(info->float_labels);
         assert_int_equal(info->classes, 5);
         assert_non_null(strstr(info->name, "(train)"));
         clq_batch batch = whole(data);
@@ -121,7 +121,7 @@ static void labels_of_any_integers(void **state) {
             put_npy(&f, "y_test.npy", cases[c].dtype, rank, DIMS(3, 1), cases[c].values);
             clq_dataset *data;
             OK(clq_dataset_npy(f.path, "test", &data));
-            assert_false(clq_dataset_get_info(data)->soft_labels);
+            assert_false(clq_dataset_get_info(data)->float_labels);
             assert_int_equal(clq_dataset_get_info(data)->classes, 8);
             assert_memory_equal(whole(data).labels, i32, sizeof i32);
             clq_dataset_destroy(data);
@@ -141,12 +141,48 @@ static void soft_labels_and_doubles(void **state) {
         clq_dataset *data;
         OK(clq_dataset_open(f.path, "train", &data));
         const clq_dataset_info *info = clq_dataset_get_info(data);
-        assert_true(info->soft_labels);
-        assert_int_equal(info->classes, 3);
+        assert_true(info->float_labels);
+        assert_int_equal(info->label_elements, 3);
         assert_int_equal(info->sample_dtype, CLQ_F32);
         clq_batch batch = whole(data);
         assert_memory_equal(batch.samples, samples, sizeof samples);
         assert_memory_equal(batch.labels, expected, sizeof expected);
+        clq_dataset_destroy(data);
+    }
+    folder_remove(&f);
+}
+
+/* Labels of any shape and sign. */
+static void values(void **state) {
+    (void)state;
+    const float rows[] = {0.5f, -1, 2, -3.25f, 0, 7}, column[] = {-0.5f, 3};
+    const int16_t whole_numbers[] = {1, 2, -7, 0, 5, 6};
+    folder f = folder_make();
+    put_npy(&f, "x_train.npy", CLQ_U8, 2, DIMS(2, 2), twelve);
+    const struct {
+        clq_dtype dtype;
+        unsigned rank;
+        size_t dims[3], elements, at;
+        const void *values;
+        double least;
+    } cases[] = {{CLQ_F32, 2, {2, 3}, 3, 1, rows, -3.25},
+                 {CLQ_F32, 3, {2, 1, 3}, 3, 1, rows, -3.25},
+                 {CLQ_F32, 1, {2}, 1, 0, column, -0.5},
+                 {CLQ_I16, 2, {2, 3}, 3, 0, whole_numbers, -7}};
+    for (size_t c = 0; c < CLQ_COUNT_OF(cases); c++) {
+        clq_dataset *data;
+        put_npy(&f, "y_train.npy", cases[c].dtype, cases[c].rank, cases[c].dims, cases[c].values);
+        OK(clq_dataset_npy(f.path, "train", &data));
+        const clq_dataset_info *info = clq_dataset_get_info(data);
+        clq_batch batch = whole(data);
+        assert_int_equal(info->float_labels, cases[c].dtype == CLQ_F32);
+        assert_int_equal(info->label_elements, cases[c].elements);
+        assert_true(info->label_least == cases[c].least && info->label_least_at == cases[c].at);
+        assert_true(batch.float_labels == info->float_labels && batch.label_elements == cases[c].elements);
+        for (size_t i = 0; i < 2 * cases[c].elements; i++)
+            assert_true(info->float_labels
+                            ? ((const float *)batch.labels)[i] == ((const float *)cases[c].values)[i]
+                            : ((const int32_t *)batch.labels)[i] == ((const int16_t *)cases[c].values)[i]);
         clq_dataset_destroy(data);
     }
     folder_remove(&f);
@@ -201,13 +237,17 @@ static void from_memory(void **state) {
     assert_memory_equal(batch.labels, ((const int32_t[]){1, 0}), 8);
     clq_dataset_destroy(data);
     OK(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), samples, CLQ_F32, 2, &data));
-    assert_true(clq_dataset_get_info(data)->soft_labels);
+    assert_true(clq_dataset_get_info(data)->float_labels);
     clq_dataset_destroy(data);
 
+    labels[1] = -1; /* a value may be that; for class numbers the trainer refuses it */
+    OK(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 1, &data));
+    assert_true(clq_dataset_get_info(data)->label_least == -1 && clq_dataset_get_info(data)->label_least_at == 1);
+    clq_dataset_destroy(data);
     data = NULL;
-    labels[1] = -1;
+    labels[1] = INT32_MAX;
     expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT,
-                   "label 1", "-1");
+                   "label 1", "2147483647");
     labels[1] = 1;
     expect_failure(clq_dataset_arrays(samples, CLQ_F64, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT, "u8",
                    "f32");
@@ -261,6 +301,7 @@ int main(void) {
         cmocka_unit_test(samples_of_any_shape),
         cmocka_unit_test(labels_of_any_integers),
         cmocka_unit_test(soft_labels_and_doubles),
+        cmocka_unit_test(values),
         cmocka_unit_test(cifar),
         cmocka_unit_test(from_memory),
         cmocka_unit_test(fashion_mnist),

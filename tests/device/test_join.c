@@ -6,15 +6,15 @@ enum { FLOATS = 40, BYTES = FLOATS * sizeof(float) };
 static const char calls[] = "kernel void together(global float *w, global float *v, global float *g, global "
                             "const uchar *u, int vectors,\n"
                             "                int tail, float rate, global float *y) {\n"
-                            "    update_sgd_0(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, rate, 0.0f, 0);\n"
-                            "    update_sgd_1(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, rate, 0.5f, 0);\n"
+                            "    update_0(0, 0, 0, 1, 1, 1, w, g, vectors, tail, rate, 0, 0, 0, 0);\n"
+                            "    update_1(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, rate, 0.5f, 0, 0, 0);\n"
                             "    input_u8_2(0, 0, 0, 2, 1, 1, u, y, 40, 1);\n"
                             "    input_u8_2(1, 0, 0, 2, 1, 1, u, y, 40, 1);\n"
                             "}\n";
 
-/* TILE is defined once, the other time with a value; MOMENTUM for one part alone. */
-static const clq_program_part parts[] = {{"update", "-DTILE", "update_sgd"},
-                                         {"update", "-DTILE=1  -DMOMENTUM", "update_sgd"},
+/* TILE is defined once, the other time with a value; RULE for one part alone. */
+static const clq_program_part parts[] = {{"update", "-DTILE", "update"},
+                                         {"update", "-DTILE=1  -DRULE=momentum -DSTATES=1", "update"},
                                          {"input", "-DTILE", "input_u8"}};
 
 static clq_buffer *make(clq_device *device, clq_queue *queue, const void *from, size_t bytes) {

@@ -95,6 +95,9 @@ typedef struct chain_case {
         .name = #label, .build = build_##label, .sample = (size), .classes = 4, .sample_dtype = (dtype), .loss = {     \
             .kind = CLQ_LOSS_CATEGORICAL,                                                                              \
             .classes = 4,                                                                                              \
+            .weight = 1,                                                                                               \
+            .metric_count = 1,                                                                                         \
+            .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY},                                                              \
             .from_logits = (logits_)                                                                                   \
         }                                                                                                              \
     }
@@ -249,7 +252,12 @@ static const subject lenet_subject = {.name = "lenet",
                                       .weights = 95,
                                       .elements = {18, 2, 48, 6, 18, 3},
                                       .sample_dtype = CLQ_F32,
-                                      .loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 3, .from_logits = true}};
+                                      .loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                               .classes = 3,
+                                               .from_logits = true,
+                                               .weight = 1,
+                                               .metric_count = 1,
+                                               .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}}};
 
 /* Central differences, right to about 1e-10; what is allowed are roundings of float32 (test_plan.c). */
 static void lenet_on(clq_device *device, clq_queue *queue) {

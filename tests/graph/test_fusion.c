@@ -46,8 +46,12 @@ typedef struct bench {
 
 static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build)(clq_model *m), clq_fusion fusion,
                         bool train) {
-    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = CLASSES};
-    static const clq_update_problem update = {.kind = CLQ_OPTIMIZER_SGD};
+    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                          .classes = CLASSES,
+                                          .weight = 1,
+                                          .metric_count = 1,
+                                          .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
+    static const clq_optimizer update = {.kind = CLQ_OPTIMIZER_SGD};
     bench b = {.queue = queue};
     CHECK_OK(clq_model_create("fused", &b.model));
     CHECK_OK(clq_model_finish(b.model, build(b.model)));

@@ -144,7 +144,7 @@ static size_t gradients_in(const bench *b) {
 }
 
 static void places_on(clq_device *device, clq_queue *queue) {
-    static const clq_update_problem adam = {.kind = CLQ_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
+    static const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}};
     /* samples, labels, three slots of metrics, norms; for inference samples and outputs */
     static const size_t training_io[] = {9 * 84 + 9 * 4 + 24 + 5 * 4, 9 * 12 * 4 + 9 * 4 * 4 + 24 + 6 * 4};
     static const size_t gradients[] = {5, 3}; /* logits, and the inputs of 4 and of 2 layers that are no activations */

@@ -242,7 +242,7 @@ static void assert_gaps(const bench *b, const clq_buffer *arena) {
     }
 }
 
-static void check_updates(const bench *b, const data *d, const clq_update_problem *update) {
+static void check_updates(const bench *b, const data *d, const clq_optimizer *update) {
     static double w[WEIGHTS_MOST], g[WEIGHTS_MOST], m[WEIGHTS_MOST], v[WEIGHTS_MOST];
     float got[WEIGHTS_MOST];
     memcpy(w, d->weights, sizeof w);
@@ -259,9 +259,9 @@ static void check_updates(const bench *b, const data *d, const clq_update_proble
         CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_UPDATE, CLQ_SEGMENT_UPDATE));
         CHECK_OK(clq_queue_finish(b->queue));
         if (update->kind == CLQ_OPTIMIZER_ADAM)
-            ref_adam(b->s->weights, rate, update->beta1, update->beta2, update->epsilon, w, g, m, v);
+            ref_adam(b->s->weights, rate, update->values[1], update->values[2], update->values[3], w, g, m, v);
         else
-            ref_sgd(b->s->weights, rate, update->momentum, update->nesterov, w, g, v);
+            ref_sgd(b->s->weights, rate, update->values[1], update->values[2] != 0, w, g, v);
         read_arena(b, clq_plan_parameters(b->plan), got);
         assert_close(b, "weights", got, w, b->s->weights, 1e-6); /* a few roundings a step */
         assert_gaps(b, clq_plan_parameters(b->plan));
@@ -271,10 +271,10 @@ static void check_updates(const bench *b, const data *d, const clq_update_proble
 }
 
 static void updates_on(clq_device *device, clq_queue *queue) {
-    static const clq_update_problem updates[] = {
+    static const clq_optimizer updates[] = {
         {.kind = CLQ_OPTIMIZER_SGD},
-        {.kind = CLQ_OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true},
-        {.kind = CLQ_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7},
+        {CLQ_OPTIMIZER_SGD, {0.01, 0.9, 1}},
+        {CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}},
     };
     static const unsigned slots[] = {0, 1, 2};
     data d = make_data(&mlp_subject);
@@ -440,7 +440,11 @@ static void every_layer_can_make_the_output(void **state) {
 /* And a softmax that is so sure of the wrong class that a loss of its probabilities, clipped at 1e-7, would be 16. */
 static void nothing_to_train_on(clq_device *device, clq_queue *queue) {
     if (!clq_device_runs_in_caller(device)) return;
-    clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2};
+    clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                             .classes = 2,
+                             .weight = 1,
+                             .metric_count = 1,
+                             .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
     bench b = {.s = &mlp_subject, .device = device, .queue = queue};
     CHECK_OK(clq_model_create("softmax", &b.model));
     CHECK_OK(clq_model_finish(b.model, clq_activate(b.model, clq_input(b.model, CLQ_SHAPE(2)), CLQ_SOFTMAX, NULL)));
@@ -497,7 +501,7 @@ static void refusals_on(clq_device *device, clq_queue *queue) {
                  {CLQ_ARGUMENT, "metric slots"},
                  {CLQ_ARGUMENT, "needs a loss"},
                  {CLQ_UNSUPPORTED, "type f64: u8 or f32"},
-                 {CLQ_MISMATCH, "over 5 classes and model mlp has 4 outputs"},
+                 {CLQ_MISMATCH, "over 5 values and model mlp has 4 outputs"},
                  {CLQ_ARGUMENT, "4294967295 examples"}};
     clq_plan *plan = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(c); i++) {

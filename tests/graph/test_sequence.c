@@ -36,8 +36,13 @@ typedef struct bench {
 
 static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build)(clq_model *m), bool train,
                         bool joined) {
-    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = CLASSES, .from_logits = true};
-    static const clq_update_problem adam = {.kind = CLQ_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
+    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                          .classes = CLASSES,
+                                          .from_logits = true,
+                                          .weight = 1,
+                                          .metric_count = 1,
+                                          .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
+    static const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}};
     bench b = {.queue = queue};
     CHECK_OK(clq_model_create("sequence", &b.model));
     CHECK_OK(clq_model_finish(b.model, build(b.model)));

@@ -17,7 +17,7 @@ typedef struct subject {
     clq_model *model;
     clq_plan_config config;
     clq_loss_problem loss;
-    clq_update_problem update;
+    clq_optimizer update;
     char path[512]; /* what was built, for messages */
 } subject;
 
@@ -77,6 +77,9 @@ static void build(subject *s, uint64_t seed) {
     CHECK_OK(clq_model_finish(s->model, x));
     s->loss = (clq_loss_problem){.kind = below(s, 2) ? CLQ_LOSS_SPARSE_CATEGORICAL : CLQ_LOSS_CATEGORICAL,
                                  .classes = CLASSES,
+                                 .weight = 1,
+                                 .metric_count = 1,
+                                 .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY},
                                  .from_logits = true};
     s->config = (clq_plan_config){.capacity = COUNT,
                                   .sample_dtype = below(s, 2) ? CLQ_U8 : CLQ_F32,

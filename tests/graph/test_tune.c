@@ -75,8 +75,12 @@ static int set_up(void **state) {
 /* ---- plans ---- */
 
 static clq_plan_config training(const clq_answers *answers) {
-    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = CLASSES};
-    static const clq_update_problem update = {.kind = CLQ_OPTIMIZER_SGD};
+    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                          .classes = CLASSES,
+                                          .weight = 1,
+                                          .metric_count = 1,
+                                          .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
+    static const clq_optimizer update = {.kind = CLQ_OPTIMIZER_SGD};
     return (clq_plan_config){.capacity = CAPACITY,
                              .sample_dtype = CLQ_U8,
                              .loss = &loss,

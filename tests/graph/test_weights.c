@@ -5,9 +5,14 @@
 enum { INPUTS = 3, UNITS = 2, CLASSES = 2, SMALL = 4, LARGE = 9, SLOTS = 2 };
 enum { KERNEL, STATE, OUT_KERNEL, OUT_BIAS, VARIABLES };
 
-static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = CLASSES, .from_logits = true};
-static const clq_update_problem sgd = {.kind = CLQ_OPTIMIZER_SGD};
-static const clq_update_problem adam = {.kind = CLQ_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
+static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                      .classes = CLASSES,
+                                      .from_logits = true,
+                                      .weight = 1,
+                                      .metric_count = 1,
+                                      .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
+static const clq_optimizer sgd = {.kind = CLQ_OPTIMIZER_SGD};
+static const clq_optimizer adam = {.kind = CLQ_OPTIMIZER_ADAM, .values = {0, 0.9, 0.999, 1e-7}};
 
 /* y = (x kernel + state) out_kernel + out_bias: the first layer's bias is state, and begins with ones. */
 static clq_model *make_model(void) {
@@ -165,7 +170,7 @@ static void sharing_on(clq_device *device, clq_queue *queue) {
 static void refusing_on(clq_device *device, clq_queue *queue) {
     (void)queue;
     clq_model *m = make_model();
-    const clq_update_problem *const made_for[] = {NULL, &adam};
+    const clq_optimizer *const made_for[] = {NULL, &adam};
     for (size_t i = 0; i < CLQ_COUNT_OF(made_for); i++) {
         clq_weights *weights;
         clq_plan *plan = NULL;

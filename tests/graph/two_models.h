@@ -116,7 +116,11 @@ static const subject conv_subject = {.name = "conv",
                                      .offsets = {2048, 1536, 1024, 512, 0},
                                      .arena_bytes = 2560,
                                      .sample_dtype = CLQ_U8,
-                                     .loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 3}};
+                                     .loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                              .classes = 3,
+                                              .weight = 1,
+                                              .metric_count = 1,
+                                              .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}}};
 
 /* ---- mlp: (12) floats -> dense over the last axis, activations in place and not, a softmax inside, 4 logits ---- */
 
@@ -138,19 +142,24 @@ static inline void mlp_logits(const double *w, size_t count, const double *x, do
     ref_dense(&(clq_dense_problem){.in = 10, .out = 4, .rows_per_example = 1}, count, a, w + 185, w + 225, out);
 }
 
-static const subject mlp_subject = {
-    .name = "mlp",
-    .build = build_mlp,
-    .logits = mlp_logits,
-    .sample = 12,
-    .classes = 4,
-    .variables = 6,
-    .weights = 229,
-    .elements = {20, 5, 150, 10, 40, 4},
-    .offsets = {3072, 2560, 1536, 1024, 512, 0},
-    .arena_bytes = 3584,
-    .sample_dtype = CLQ_F32,
-    .loss = {.kind = CLQ_LOSS_CATEGORICAL, .classes = 4, .from_logits = true, .label_smoothing = 0.125f}};
+static const subject mlp_subject = {.name = "mlp",
+                                    .build = build_mlp,
+                                    .logits = mlp_logits,
+                                    .sample = 12,
+                                    .classes = 4,
+                                    .variables = 6,
+                                    .weights = 229,
+                                    .elements = {20, 5, 150, 10, 40, 4},
+                                    .offsets = {3072, 2560, 1536, 1024, 512, 0},
+                                    .arena_bytes = 3584,
+                                    .sample_dtype = CLQ_F32,
+                                    .loss = {.kind = CLQ_LOSS_CATEGORICAL,
+                                             .classes = 4,
+                                             .from_logits = true,
+                                             .label_smoothing = 0.125f,
+                                             .weight = 1,
+                                             .metric_count = 1,
+                                             .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}}};
 
 /* ---- odd: nothing to train before the dense layer, and a softmax that is not last: a loss of probabilities ---- */
 
@@ -188,7 +197,11 @@ static const subject odd_subject = {.name = "odd",
                                     .offsets = {512, 0},
                                     .arena_bytes = 1024,
                                     .sample_dtype = CLQ_F32,
-                                    .loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 3}};
+                                    .loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                             .classes = 3,
+                                             .weight = 1,
+                                             .metric_count = 1,
+                                             .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}}};
 
 /* ---- data: the same numbers for the plan and, in double, for the reference ---- */
 
@@ -261,7 +274,7 @@ typedef struct bench {
     bool labelled;
 } bench;
 
-static const clq_update_problem plain_sgd = {.kind = CLQ_OPTIMIZER_SGD};
+static const clq_optimizer plain_sgd = {.kind = CLQ_OPTIMIZER_SGD};
 
 static inline clq_plan_config training_of(const subject *s, uint32_t capacity) {
     return (clq_plan_config){.capacity = capacity,

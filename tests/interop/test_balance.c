@@ -129,10 +129,10 @@ static const struct {
     {"fold_columns", of_fold},
     {"softmax_forward", even},
     {"softmax_backward", even},
-    {"cross_entropy", even},
+    {"loss_and_metrics", even},
     {"square_sum", even},
     {"sum_shares", even},
-    {"update_adam", even},
+    {"update", even},
 };
 
 static double largest_of(const clq_list *list, const clq_launch *launch) {
@@ -168,8 +168,12 @@ static unsigned check_launch(const clq_list *list, size_t index) {
 }
 
 static unsigned check_step(const clq_model *model, uint32_t batch) {
-    const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 10};
-    const clq_update_problem adam = {.kind = CLQ_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
+    const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                   .classes = 10,
+                                   .weight = 1,
+                                   .metric_count = 1,
+                                   .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
+    const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}};
     const clq_plan_config config = {.capacity = batch,
                                     .sample_dtype = CLQ_U8,
                                     .loss = &loss,

@@ -8,7 +8,12 @@
 
 static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR};
 static const clq_chain chain = {3, {CLQ_TANH, CLQ_SIGMOID, CLQ_RELU}};
-static const clq_loss_problem loss = {CLQ_LOSS_SPARSE_CATEGORICAL, 10, true, 0};
+static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+                                      .classes = 10,
+                                      .from_logits = true,
+                                      .weight = 1,
+                                      .metric_count = 1,
+                                      .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
 enum { IN = 26 * 26 * 32, OUT = 13 * 13 * 32, FLOATS = 200000 };
 
 static clq_value floats(clq_list *list, size_t per_example) {
@@ -26,12 +31,12 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_value metrics = clq_list_value(list, CLQ_VALUE_EXTERNAL, "metrics", 64, 0);
     for (size_t i = 0; i < 4; i++)
         flat[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "flat", FLOATS * sizeof(float), 0);
-    const clq_update_arenas arenas = {.w = flat[0], .g = flat[1], .m = flat[2], .v = flat[3], .floats = FLOATS};
+    const clq_update_arenas arenas = {.w = flat[0], .g = flat[1], .states = {flat[2], flat[3]}, .floats = FLOATS};
     clq_input_u8(list, IN, bytes, x);
     clq_activation_forward(list, CLQ_TANH, IN, 32, x, x);
     clq_pool2d_forward(list, &pool, x, y, winner);
     clq_activation_forward(list, CLQ_SOFTMAX, OUT, 32, y, y);
-    clq_cross_entropy(list, &loss, y, labels, y, metrics);
+    clq_loss_and_metrics(list, &loss, y, labels, y, metrics);
     clq_activation_backward(list, CLQ_SOFTMAX, OUT, 32, y, y, CLQ_NO_VALUE, metrics);
     clq_pool2d_backward(list, &pool, CLQ_NO_VALUE, y, winner, dx);
     clq_chain_forward(list, &chain, OUT, y, y);
@@ -39,8 +44,8 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, metrics);
     clq_activation_backward(list, CLQ_RELU, IN, 32, x, dx, dx, metrics);
     clq_square_sum(list, FLOATS, flat[1], 0, metrics, 0);
-    clq_update_sgd(list, &arenas, 0.9f, true);
-    clq_update_adam(list, &arenas, 0.9, 0.999, 1e-7);
+    clq_update(list, &(clq_optimizer){CLQ_OPTIMIZER_SGD, {0.01, 0.9, 1}}, &arenas);
+    clq_update(list, &(clq_optimizer){CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}}, &arenas);
     clq_status status = clq_list_status(list);
     if (status == CLQ_OK)
         *out = list;

@@ -65,10 +65,12 @@ static void check_fractions(rig *r, bool joined) {
     clq_value vw = rig_value(r, "w", sizeof one, 0), vg = rig_value(r, "g", sizeof one, 0);
     clq_value vx = rig_value(r, "x", sizeof logits, 0), vl = rig_value(r, "label", sizeof label, 0);
     clq_value vd = rig_value(r, "dx", sizeof dx, 0), vm = rig_value(r, "metrics", 2 * sizeof(float), 0);
-    clq_update_sgd(r->list, &(clq_update_arenas){.w = vw, .g = vg, .floats = 1}, 0, false);
-    clq_cross_entropy(r->list,
-                      &(clq_loss_problem){.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true}, vx,
-                      vl, vd, vm);
+    clq_update(r->list, &(clq_optimizer){.kind = CLQ_OPTIMIZER_SGD},
+               &(clq_update_arenas){.w = vw, .g = vg, .floats = 1});
+    clq_loss_and_metrics(
+        r->list,
+        &(clq_loss_problem){.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true, .weight = 1}, vx,
+        vl, vd, vm);
     clq_list_set_joined(r->list, joined);
     rig_bind(r);
     rig_fill(r, vw, &one, sizeof one);

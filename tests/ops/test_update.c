@@ -10,95 +10,101 @@
 
 static const size_t lengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 1009, 60013};
 
-enum { STEPS = 5 };
-typedef enum optimizer { SGD, MOMENTUM, NESTEROV, ADAM, OPTIMIZERS } optimizer;
+enum { STEPS = 5, STATES = CLQ_UPDATE_STATES_MAX };
 
-static void add_ranks(rig *r, optimizer kind, const clq_update_arenas *arenas) {
-    if (kind == ADAM)
-        clq_update_adam(r->list, arenas, 0.9, 0.999, 1e-7);
-    else
-        clq_update_sgd(r->list, arenas, kind == SGD ? 0 : 0.9f, kind == NESTEROV);
-}
+/* Each optimizer of the table with hyper-parameters that are not its defaults or that choose another rule; those that
+ * are left out here run with their defaults. Multiples of 1/64 are the same in float. */
+static const clq_optimizer variants[] = {
+    {CLQ_OPTIMIZER_SGD, {0}},
+    {CLQ_OPTIMIZER_SGD, {0, 0.890625}},
+    {CLQ_OPTIMIZER_SGD, {0, 0.890625, 1}},
+    {CLQ_OPTIMIZER_ADAM, {0, 0.9, 0.999, 1e-7}},
+    {CLQ_OPTIMIZER_ADAM, {0, 0.5, 0.75, 0.125}},
+};
 
-static void add_update(rig *r, optimizer kind, size_t n, clq_value w, clq_value g, clq_value m, clq_value v) {
-    add_ranks(r, kind, &(clq_update_arenas){.w = w, .g = g, .m = m, .v = kind == ADAM ? v : m, .floats = n});
-}
+typedef void (*with_optimizer)(rig *r, const clq_optimizer *optimizer);
 
-static void step_reference(optimizer kind, size_t n, double rate, double *w, const double *g, double *m, double *v) {
-    if (kind == ADAM)
-        ref_adam(n, rate, 0.9, 0.999, 1e-7, w, g, m, v);
-    else
-        ref_sgd(n, rate, kind == SGD ? 0 : (double)0.9f, kind == NESTEROV, w, g, m);
-}
-
-/* The rate of step t as the caller makes it. */
-static double rate_of(optimizer kind, int t) {
-    return kind == ADAM ? 1e-3 * sqrt(1 - pow(0.999, t)) / (1 - pow(0.9, t)) : 0.01;
+static void each_optimizer(rig *r, with_optimizer run) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(variants); i++) run(r, &variants[i]);
+    for (size_t kind = CLQ_OPTIMIZER_ADAM + 1; kind < clq_optimizer_count(); kind++) {
+        clq_optimizer optimizer = {.kind = (clq_optimizer_kind)kind};
+        const clq_option *options = clq_optimizer_row_of(optimizer.kind)->options;
+        for (size_t i = 0; options[i].key; i++) optimizer.values[i] = options[i].value;
+        run(r, &optimizer);
+    }
 }
 
 typedef struct flat {
-    clq_value w, g, m, v;
+    clq_value w, g, states[STATES];
 } flat;
 
-/* A list of the update alone, with these weights and states of zeros. */
-static flat begin_update(rig *r, optimizer kind, size_t n, const float *w) {
-    float *zeros = rig_alloc(n, sizeof(float));
+static flat make_flat(rig *r, const clq_optimizer *optimizer, size_t n) {
     size_t bytes = n * sizeof(float);
-    rig_begin(r, 1);
     flat a = {.w = rig_value(r, "w", bytes, 0)};
     a.g = rig_value(r, "g", bytes, 0);
-    a.m = rig_value(r, "m", bytes, 0);
-    a.v = rig_value(r, "v", bytes, 0);
-    add_update(r, kind, n, a.w, a.g, a.m, a.v);
+    for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) a.states[i] = rig_value(r, "state", bytes, 0);
+    return a;
+}
+
+static clq_update_arenas arenas_of(const flat *a, size_t n) {
+    clq_update_arenas arenas = {.w = a->w, .g = a->g, .floats = n};
+    memcpy(arenas.states, a->states, sizeof arenas.states);
+    return arenas;
+}
+
+/* A list of the update alone, with these weights and states of zeros. */
+static flat begin_update(rig *r, const clq_optimizer *optimizer, size_t n, const float *w) {
+    float *zeros = rig_alloc(n, sizeof(float));
+    rig_begin(r, 1);
+    flat a = make_flat(r, optimizer, n);
+    const clq_update_arenas arenas = arenas_of(&a, n);
+    clq_update(r->list, optimizer, &arenas);
     rig_bind(r);
-    rig_fill(r, a.w, w, bytes);
-    rig_fill(r, a.m, zeros, bytes);
-    rig_fill(r, a.v, zeros, bytes);
+    rig_fill(r, a.w, w, n * sizeof(float));
+    for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) rig_fill(r, a.states[i], zeros, n * sizeof(float));
     clq_free(zeros);
     return a;
 }
 
-static void check_update(rig *r, optimizer kind, size_t n) {
+static void check_update(rig *r, const clq_optimizer *optimizer, size_t n) {
     clq_random random = clq_random_start(7, n);
+    unsigned states = clq_optimizer_states(optimizer);
     float *w, *g, *got = rig_alloc(n, sizeof(float));
-    double *want_w, *want_g, *want_m = rig_alloc(n, sizeof(double)), *want_v = rig_alloc(n, sizeof(double));
+    double *want_w, *want_g, *want[STATES];
     size_t bytes = n * sizeof(float);
+    for (unsigned i = 0; i < STATES; i++) want[i] = rig_alloc(n, sizeof(double));
     rig_numbers(&random, n, -1, 1, &w, &want_w);
-    flat a = begin_update(r, kind, n, w);
+    flat a = begin_update(r, optimizer, n, w);
     for (int t = 1; t <= STEPS; t++) {
         rig_numbers(&random, n, -0.5, 0.5, &g, &want_g);
         if (t > 1) g[0] = 0, want_g[0] = 0;
         rig_fill(r, a.g, g, bytes);
-        float rate = (float)rate_of(kind, t);
+        float rate = 0.003f * (float)t;
         r->params.rate = rate;
         rig_run(r, 1);
-        step_reference(kind, n, (double)rate, want_w, want_g, want_m, want_v);
+        ref_update(optimizer, n, (double)rate, want_w, want_g, want);
         clq_free(g);
         clq_free(want_g);
     }
     rig_read(r, a.w, got, bytes);
     rig_check_close(r, "w", got, want_w, n, 1e-6, 2e-7);
-    if (kind != SGD) {
-        rig_read(r, a.m, got, bytes);
-        rig_check_close(r, "m", got, want_m, n, 2e-6, 1e-7);
-    }
-    if (kind == ADAM) {
-        rig_read(r, a.v, got, bytes);
-        rig_check_close(r, "v", got, want_v, n, 2e-6, 0);
+    for (unsigned i = 0; i < states; i++) {
+        rig_read(r, a.states[i], got, bytes);
+        rig_check_close(r, "a state", got, want[i], n, 2e-6, 1e-7);
     }
     rig_end(r);
     clq_free(w);
     clq_free(want_w);
-    clq_free(want_m);
-    clq_free(want_v);
+    for (unsigned i = 0; i < STATES; i++) clq_free(want[i]);
     clq_free(got);
 }
 
-static void updates(rig *r) {
-    for (optimizer kind = SGD; kind < OPTIMIZERS; kind++)
-        for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++)
-            if (rig_affords(r, lengths[i])) check_update(r, kind, lengths[i]);
+static void check_lengths(rig *r, const clq_optimizer *optimizer) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++)
+        if (rig_affords(r, lengths[i])) check_update(r, optimizer, lengths[i]);
 }
+
+static void updates(rig *r) { each_optimizer(r, check_lengths); }
 
 /* ---- an update that several replicas shard ---- */
 
@@ -112,56 +118,46 @@ static size_t part_begin(size_t n, unsigned rank, unsigned ranks) {
 typedef struct sharding {
     unsigned ranks;
     size_t n;
-    clq_value w[CLQ_UPDATE_RANKS_MAX], g[CLQ_UPDATE_RANKS_MAX], m[CLQ_UPDATE_RANKS_MAX], v[CLQ_UPDATE_RANKS_MAX];
+    flat of[CLQ_UPDATE_RANKS_MAX];
 } sharding;
 
-static void begin_sharded(rig *r, optimizer kind, sharding *s) {
-    size_t bytes = s->n * sizeof(float);
+static void begin_sharded(rig *r, const clq_optimizer *optimizer, sharding *s) {
     rig_begin(r, 1);
+    for (unsigned i = 0; i < s->ranks; i++) s->of[i] = make_flat(r, optimizer, s->n);
     for (unsigned i = 0; i < s->ranks; i++) {
-        s->w[i] = rig_value(r, "w", bytes, 0);
-        s->g[i] = rig_value(r, "g", bytes, 0);
-        s->m[i] = rig_value(r, "m", bytes, 0);
-        s->v[i] = rig_value(r, "v", bytes, 0);
-    }
-    for (unsigned i = 0; i < s->ranks; i++) {
-        size_t begin = part_begin(s->n, i, s->ranks);
-        clq_update_arenas arenas = {.w = s->w[i],
-                                    .g = s->g[i],
-                                    .m = s->m[i],
-                                    .v = kind == ADAM ? s->v[i] : s->m[i],
-                                    .first = begin,
-                                    .floats = part_begin(s->n, i + 1, s->ranks) - begin,
-                                    .ranks = s->ranks,
-                                    .rank = i};
-        for (unsigned k = 0; k + 1 < s->ranks; k++) arenas.peers[k] = s->g[(i + 1 + k) % s->ranks];
-        add_ranks(r, kind, &arenas);
+        clq_update_arenas arenas = arenas_of(&s->of[i], s->n);
+        arenas.first = part_begin(s->n, i, s->ranks);
+        arenas.floats = part_begin(s->n, i + 1, s->ranks) - arenas.first;
+        arenas.ranks = s->ranks;
+        arenas.rank = i;
+        for (unsigned k = 0; k + 1 < s->ranks; k++) arenas.peers[k] = s->of[(i + 1 + k) % s->ranks].g;
+        clq_update(r->list, optimizer, &arenas);
     }
     rig_bind(r);
 }
 
 /* Where its gradient was every replica gets the weights that one would get from the sum of the gradients, which the
  * test makes in the order of ranks; where its weights were, the sum of its part. The rest stays, of its states, too. */
-static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
+static void check_sharded(rig *r, const clq_optimizer *optimizer, unsigned ranks, size_t n) {
     clq_random random = clq_random_start(23, n + ranks);
     size_t bytes = n * sizeof(float);
+    unsigned states = clq_optimizer_states(optimizer);
     float *w, *g, *sum = rig_alloc(n, sizeof(float)), *want = rig_alloc(n, sizeof(float)),
                   *got = rig_alloc(n, sizeof(float));
     double *unused;
     sharding s = {.ranks = ranks, .n = n};
     rig_numbers(&random, n, -1, 1, &w, &unused);
     clq_free(unused);
-    begin_sharded(r, kind, &s);
+    begin_sharded(r, optimizer, &s);
     for (unsigned i = 0; i < ranks; i++) {
         rig_numbers(&random, n, -0.5, 0.5, &g, &unused);
         for (size_t k = 0; k < n; k++) sum[k] = i ? sum[k] + g[k] : g[k];
-        rig_fill(r, s.w[i], w, bytes);
-        rig_fill(r, s.g[i], g, bytes);
+        rig_fill(r, s.of[i].w, w, bytes);
+        rig_fill(r, s.of[i].g, g, bytes);
         size_t begin = part_begin(n, i, ranks), end = part_begin(n, i + 1, ranks);
         memset(got, 0xFF, bytes);
         memset(got + begin, 0, (end - begin) * sizeof(float));
-        rig_fill(r, s.m[i], got, bytes);
-        rig_fill(r, s.v[i], got, bytes);
+        for (unsigned k = 0; k < states; k++) rig_fill(r, s.of[i].states[k], got, bytes);
         clq_free(g);
         clq_free(unused);
     }
@@ -170,18 +166,20 @@ static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
     float *all = rig_alloc(ranks * n, sizeof(float)), *gradients = rig_alloc(ranks * n, sizeof(float));
     for (unsigned i = 0; i < ranks; i++) {
         size_t begin = part_begin(n, i, ranks), end = part_begin(n, i + 1, ranks);
-        rig_read(r, s.w[i], all + i * n, bytes);
-        rig_check_untouched(r, s.w[i], bytes);
-        rig_read(r, s.g[i], gradients + i * n, bytes);
-        rig_check_untouched(r, s.g[i], bytes);
-        rig_read(r, s.m[i], got, bytes);
-        for (size_t k = 0; k < n; k++)
-            if ((k < begin || k >= end) && !isnan(got[k]))
-                fail_msg("%s: state %zu of rank %u was written", r->name, k, i);
+        rig_read(r, s.of[i].w, all + i * n, bytes);
+        rig_check_untouched(r, s.of[i].w, bytes);
+        rig_read(r, s.of[i].g, gradients + i * n, bytes);
+        rig_check_untouched(r, s.of[i].g, bytes);
+        for (unsigned state = 0; state < states; state++) {
+            rig_read(r, s.of[i].states[state], got, bytes);
+            for (size_t k = 0; k < n; k++)
+                if ((k < begin || k >= end) && !isnan(got[k]))
+                    fail_msg("%s: place %zu of state %u of rank %u was written", r->name, k, state, i);
+        }
     }
     rig_end(r);
 
-    flat a = begin_update(r, kind, n, w);
+    flat a = begin_update(r, optimizer, n, w);
     rig_fill(r, a.g, sum, bytes);
     r->params.rate = 0.01f;
     rig_run(r, 1);
@@ -203,33 +201,28 @@ static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
     clq_free(gradients);
 }
 
-static void sharded_updates(rig *r) {
+static void check_ranks(rig *r, const clq_optimizer *optimizer) {
     static const unsigned ranks[] = {2, 3, 5, 8};
-    for (optimizer kind = SGD; kind < OPTIMIZERS; kind++)
-        for (size_t i = 0; i < CLQ_COUNT_OF(ranks); i++)
-            for (size_t length = 0; length < 2; length++) {
-                size_t n = length ? 469 * PART : PART * ranks[i] + 37;
-                if (rig_affords(r, n * ranks[i])) check_sharded(r, kind, ranks[i], n);
-            }
+    for (size_t i = 0; i < CLQ_COUNT_OF(ranks); i++)
+        for (size_t length = 0; length < 2; length++) {
+            size_t n = length ? 469 * PART : PART * ranks[i] + 37;
+            if (rig_affords(r, n * ranks[i])) check_sharded(r, optimizer, ranks[i], n);
+        }
 }
+
+static void sharded_updates(rig *r) { each_optimizer(r, check_ranks); }
 
 /* Epsilon is outside the root: with a gradient of 1e-9 it decides the step. */
 static void adam_epsilon(rig *r) {
-    float w = 1, g = 1e-9f, zero = 0;
+    static const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0, 0.9, 0.999, 1e-7}};
+    float w = 1, g = 1e-9f;
     double want_w = 1, want_g = (double)g, want_m = 0, want_v = 0;
-    rig_begin(r, 1);
-    clq_value vw = rig_value(r, "w", 4, 0), vg = rig_value(r, "g", 4, 0), vm = rig_value(r, "m", 4, 0),
-              vv = rig_value(r, "v", 4, 0);
-    add_update(r, ADAM, 1, vw, vg, vm, vv);
-    rig_bind(r);
-    rig_fill(r, vw, &w, 4);
-    rig_fill(r, vg, &g, 4);
-    rig_fill(r, vm, &zero, 4);
-    rig_fill(r, vv, &zero, 4);
+    flat a = begin_update(r, &adam, 1, &w);
+    rig_fill(r, a.g, &g, 4);
     r->params.rate = 100;
     rig_run(r, 1);
     ref_adam(1, 100, 0.9, 0.999, 1e-7, &want_w, &want_g, &want_m, &want_v);
-    rig_read(r, vw, &w, 4);
+    rig_read(r, a.w, &w, 4);
     rig_check_close(r, "w", &w, &want_w, 1, 1e-6, 0);
     rig_end(r);
 }

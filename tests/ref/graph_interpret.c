@@ -176,19 +176,20 @@ static void conv_pool_gradient(const interpreter *r, const clq_node *node) {
 
 /* ---- the loss ---- */
 
-static void cross_entropy(const interpreter *r, const clq_node *node) {
+static void loss(const interpreter *r, const clq_node *node) {
     const clq_loss_problem *p = &node->attributes.loss;
     const double *x = in(r, node, 0), *labels = in(r, node, 1);
-    double *metrics = out(r, node, 0), *dx = out(r, node, 1), *target = numbers(p->classes);
-    bool sparse = p->kind == CLQ_LOSS_SPARSE_CATEGORICAL;
-    for (size_t n = 0; n < r->inputs->count; n++, x += p->classes) {
-        for (size_t c = 0; c < p->classes; c++)
-            target[c] = sparse ? (double)c == labels[n] : labels[n * p->classes + c];
-        metrics[0] += ref_cross_entropy(p, x, target);
-        metrics[1] += ref_argmax(x, p->classes) == ref_argmax(target, p->classes);
+    size_t rows = p->rows ? p->rows : 1, values = rows * p->classes;
+    double *metrics = out(r, node, 0), *dx = out(r, node, 1), *target = numbers(values), totals[CLQ_TOTALS_MAX];
+    for (size_t n = 0; n < r->inputs->count; n++, x += values) {
+        for (size_t i = 0; i < values; i++)
+            target[i] = clq_loss_has_index(p) ? (double)(i % p->classes) == labels[n * rows + i / p->classes]
+                                              : labels[n * values + i];
+        ref_totals(p, x, target, totals);
+        for (unsigned k = 0; k < clq_loss_totals(p); k++) metrics[p->metrics_at + k] += totals[k];
         if (!dx) continue;
-        ref_cross_entropy_gradient(p, x, target, dx + n * p->classes);
-        for (size_t c = 0; c < p->classes; c++) dx[n * p->classes + c] *= r->inputs->scale;
+        (void)ref_loss(p, x, target, dx + n * values);
+        for (size_t i = 0; i < values; i++) dx[n * values + i] *= r->inputs->scale;
     }
     free(target);
 }
@@ -221,8 +222,8 @@ static void run_node(const interpreter *r, const clq_node *node) {
     } else if (op == &clq_op_softmax) {
         copy(r, node, 1);
         activate(r, node, 0, CLQ_SOFTMAX);
-    } else if (op == &clq_op_cross_entropy) {
-        cross_entropy(r, node);
+    } else if (op == &clq_op_loss) {
+        loss(r, node);
     } else if (op == &clq_op_slopes) {
         slopes(r, node);
     } else if (op == &clq_op_dense_gradient || op == &clq_op_conv2d_gradient) {

@@ -1,6 +1,12 @@
 #include "ref/ref_elementwise.h"
 
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 size_t ref_argmax(const double *x, size_t n) {
     size_t best = 0;
@@ -55,4 +61,118 @@ void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, cons
                 dx[j] -= t / qi * ((i == j) - qi) / whole;
         }
     }
+}
+
+/* ---- losses that are means over values ---- */
+
+static double binary(const clq_loss_problem *p, double x, double t, double *slope) {
+    t = t * (1 - (double)p->label_smoothing) + (double)p->label_smoothing / 2;
+    double q = p->from_logits ? 1 / (1 + exp(-x)) : clip(x);
+    *slope = p->from_logits ? q - t : q == x ? -t / q + (1 - t) / (1 - q) : 0;
+    if (!p->from_logits) return -t * log(q) - (1 - t) * log(1 - q);
+    /* log(q) = -log(1 + exp(-x)), and log(1 - q) = log(q) - x */
+    double log_q = x > 0 ? -log1p(exp(-x)) : x - log1p(exp(x));
+    return -t * log_q - (1 - t) * (log_q - x);
+}
+
+static double huber(double error, double delta, double *slope) {
+    double size = fabs(error);
+    *slope = size <= delta ? error : copysign(delta, error);
+    return size <= delta ? error * error / 2 : delta * size - delta * delta / 2;
+}
+
+static double hinge(double x, double t, double *slope) {
+    if (t == 0) t = -1;
+    *slope = t * x < 1 ? -t : 0;
+    return fmax(1 - t * x, 0);
+}
+
+static double value_loss(const clq_loss_problem *p, double x, double t, double *slope) {
+    switch (p->kind) {
+    case CLQ_LOSS_BINARY: return binary(p, x, t, slope);
+    case CLQ_LOSS_MEAN_SQUARED_ERROR: *slope = 2 * (x - t); return (x - t) * (x - t);
+    case CLQ_LOSS_MEAN_ABSOLUTE_ERROR: *slope = (x > t) - (x < t); return fabs(x - t);
+    case CLQ_LOSS_HUBER: return huber(x - t, (double)p->delta, slope);
+    case CLQ_LOSS_HINGE: return hinge(x, t, slope);
+    case CLQ_LOSS_CATEGORICAL:
+    case CLQ_LOSS_SPARSE_CATEGORICAL: break;
+    }
+    fail_msg("loss %d has no reference", (int)p->kind);
+    return 0;
+}
+
+static double row_loss(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
+    if (p->kind == CLQ_LOSS_CATEGORICAL || p->kind == CLQ_LOSS_SPARSE_CATEGORICAL) {
+        if (dx) ref_cross_entropy_gradient(p, x, target, dx);
+        return ref_cross_entropy(p, x, target);
+    }
+    double sum = 0, slope;
+    for (size_t i = 0; i < p->classes; i++) {
+        sum += value_loss(p, x[i], target[i], &slope);
+        if (dx) dx[i] = slope / (double)p->classes;
+    }
+    return sum / (double)p->classes;
+}
+
+double ref_loss(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
+    size_t rows = p->rows ? p->rows : 1, n = p->classes;
+    double sum = 0;
+    for (size_t r = 0; r < rows; r++) sum += row_loss(p, x + r * n, target + r * n, dx ? dx + r * n : NULL);
+    for (size_t i = 0; i < rows * n && dx; i++) dx[i] *= (double)p->weight / (double)rows;
+    return sum / (double)rows;
+}
+
+/* ---- metrics ---- */
+
+static double correct(clq_metric_kind kind, double x, double t) {
+    switch (kind) {
+    case CLQ_METRIC_BINARY_ACCURACY: return (x > 0.5) == t;
+    case CLQ_METRIC_MEAN_SQUARED_ERROR:
+    case CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR: return (x - t) * (x - t);
+    case CLQ_METRIC_MEAN_ABSOLUTE_ERROR: return fabs(x - t);
+    case CLQ_METRIC_PRECISION:
+    case CLQ_METRIC_RECALL: return x > 0.5 && t != 0;
+    case CLQ_METRIC_CATEGORICAL_ACCURACY:
+    case CLQ_METRIC_TOP_5: break;
+    }
+    fail_msg("metric %d has no reference", (int)kind);
+    return 0;
+}
+
+static bool is_among_five(size_t n, const double *x, size_t wanted) {
+    size_t larger = 0;
+    for (size_t i = 0; i < n; i++) larger += x[i] > x[wanted];
+    return larger < 5;
+}
+
+/* Adds a row's totals. */
+static void row_metric(clq_metric_kind kind, size_t n, const double *x, const double *target, double *totals) {
+    if (kind == CLQ_METRIC_CATEGORICAL_ACCURACY) {
+        totals[0] += ref_argmax(x, n) == ref_argmax(target, n);
+        return;
+    }
+    if (kind == CLQ_METRIC_TOP_5) {
+        totals[0] += is_among_five(n, x, ref_argmax(target, n));
+        return;
+    }
+    bool counts = kind == CLQ_METRIC_PRECISION || kind == CLQ_METRIC_RECALL;
+    for (size_t i = 0; i < n; i++) {
+        totals[0] += correct(kind, x[i], target[i]) / (counts ? 1 : (double)n);
+        if (counts) totals[1] += kind == CLQ_METRIC_PRECISION ? x[i] > 0.5 : target[i] != 0;
+    }
+}
+
+void ref_totals(const clq_loss_problem *p, const double *x, const double *target, double *totals) {
+    size_t rows = p->rows ? p->rows : 1, n = p->classes;
+    double *seen = malloc((rows * n + 1) * sizeof *seen); /* what the model gives, where the loss reads logits */
+    assert_non_null(seen);
+    ref_activation(p->skipped, rows, n, x, seen);
+    *totals++ = ref_loss(p, x, target, NULL);
+    for (unsigned i = 0; i < p->metric_count; i++) {
+        unsigned count = clq_metric_row_of(p->metrics[i])->totals;
+        for (unsigned k = 0; k < count; k++) totals[k] = 0;
+        for (size_t r = 0; r < rows; r++) row_metric(p->metrics[i], n, seen + r * n, target + r * n, totals);
+        for (unsigned k = 0; k < count; k++) *totals++ /= (double)rows;
+    }
+    free(seen);
 }

@@ -15,14 +15,23 @@ void ref_pool2d(const clq_pool2d_problem *p, size_t count, const double *x, doub
 /* Scatters dy to where the values came from. */
 void ref_pool2d_gradient(const clq_pool2d_problem *p, size_t count, const double *x, const double *dy, double *dx);
 
-/* Loss of one example; target (classes) is a distribution before smoothing (one 1 where labels are sparse). */
+/* Cross-entropy of one row; target (classes) is a distribution before smoothing (one 1 where labels are sparse). */
 double ref_cross_entropy(const clq_loss_problem *p, const double *x, const double *target);
 void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, const double *target, double *dx);
+/* Any loss of one sample: x and target (rows, classes), the target of an index with a 1 at its place. dx unless NULL:
+ * the derivative times the weight. */
+double ref_loss(const clq_loss_problem *p, const double *x, const double *target, double *dx);
+/* The sample's loss, and its metrics' totals behind it. */
+void ref_totals(const clq_loss_problem *p, const double *x, const double *target, double *totals);
 size_t ref_argmax(const double *x, size_t n); /* the first of equals */
 
 void ref_sgd(size_t n, double rate, double momentum, bool nesterov, double *w, const double *g, double *v);
 void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon, double *w, const double *g, double *m,
               double *v);
+/* The optimizer's rule with its hyper-parameters, at a rate; states: as many arrays as it has. Fails for an optimizer
+ * that has no reference. */
+void ref_update(const clq_optimizer *optimizer, size_t n, double rate, double *w, const double *g,
+                double *const *states);
 double ref_square_sum(size_t n, const float *x);
 
 #endif

@@ -14,12 +14,8 @@ static const float samples[BATCH][INPUTS] = {{1, 2, 3, 4}, {0, 1, 0, 1}, {2, 0, 
 static const int32_t labels[BATCH] = {0, 2, 1, 1, 0, 2};
 
 static clq_batch good_batch(void) {
-    return (clq_batch){.count = BATCH,
-                       .samples = samples,
-                       .sample_elements = INPUTS,
-                       .sample_dtype = CLQ_F32,
-                       .labels = labels,
-                       .classes = CLASSES};
+    return (clq_batch){
+        .count = BATCH, .samples = samples, .sample_elements = INPUTS, .sample_dtype = CLQ_F32, .labels = labels};
 }
 
 static void open_trainer(clq_loss_kind loss, clq_model **model, clq_trainer **trainer) {
@@ -62,11 +58,11 @@ static void refused(void **state) {
     b.labels = NULL;
     assert_fails(CLQ_MISMATCH, "no labels", clq_step_gradients(trainer, &b));
     b.labels = too_large;
-    assert_fails(CLQ_MISMATCH, "label 3 of the batch is 3", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_MISMATCH, "the batch: label 3 is 3", clq_step_gradients(trainer, &b));
     b.labels = negative;
-    assert_fails(CLQ_MISMATCH, "label 5 of the batch is -1", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_MISMATCH, "the batch: label 5 is -1", clq_step_gradients(trainer, &b));
     b.labels = rows;
-    b.soft_labels = true;
+    b.float_labels = true;
     assert_fails(CLQ_MISMATCH, "categorical_crossentropy", clq_step_gradients(trainer, &b));
     b = good_batch(); /* and nothing of that has done harm */
     assert_ok(clq_step_gradients(trainer, &b));
@@ -78,9 +74,10 @@ static void refused(void **state) {
     clq_model_destroy(model);
     open_trainer(CLQ_LOSS_CATEGORICAL, &model, &trainer);
     b.labels = rows;
-    b.soft_labels = true;
-    b.classes = CLASSES + 1;
-    assert_fails(CLQ_MISMATCH, "4 classes and model small has 3 outputs", clq_step_gradients(trainer, &b));
+    b.float_labels = true;
+    b.label_elements = CLASSES + 1;
+    assert_fails(CLQ_MISMATCH, "a label has 4 values, and categorical_crossentropy with model small takes 3",
+                 clq_step_gradients(trainer, &b));
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
 }
@@ -124,7 +121,7 @@ static double loss_of(clq_loss_kind kind, bool soft) {
     float rows[BATCH][CLASSES] = {{0}};
     for (int i = 0; i < BATCH; i++) rows[i][labels[i]] = 1.0f;
     clq_batch b = good_batch();
-    if (soft) b.labels = rows, b.soft_labels = true;
+    if (soft) b.labels = rows, b.float_labels = true, b.label_elements = CLASSES;
     open_trainer(kind, &model, &trainer);
     for (int step = 0; step < 3; step++) {
         assert_ok(clq_step_gradients(trainer, &b));

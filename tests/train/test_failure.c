@@ -46,7 +46,7 @@ static clq_status make_model(size_t width, clq_model **out) {
 static clq_status make_data(clq_dataset **out) {
     clq_dataset *data;
     size_t shape[] = {INPUTS};
-    CLQ_TRY(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, CLASSES, &data));
+    CLQ_TRY(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, 1, &data));
     clq_status status = clq_dataset_batch(data, BATCH, false);
     if (status != CLQ_OK)
         clq_dataset_destroy(data);

@@ -247,20 +247,20 @@ static clq_status evaluate_in_step(void *context, const clq_step_info *info) {
     for (int i = 0; i < 2; i++) {
         assert_ok(clq_evaluate(g->trainer, i == 0 ? g->own : g->other, &totals[i]));
         assert_int_equal(totals[i].samples, SAMPLES);
-        assert_true(totals[i].accuracy >= 0 && totals[i].accuracy <= 1);
+        assert_true(clq_metric_value(&totals[i].metrics, "accuracy") >= 0 && totals[i].metrics.values[0] <= 1);
     }
     assert_true(fabs(totals[0].loss - totals[1].loss) < 1e-6); /* of the same samples */
     assert_ok(clq_predict(g->trainer, g->own, outputs));
     assert_ok(clq_step_read(g->trainer, &again)); /* of the step still, not of what was evaluated since */
     assert_int_equal(again.samples, info->samples);
-    assert_true(again.loss == info->loss && again.accuracy == info->accuracy);
+    assert_true(again.loss == info->loss && again.metrics.values[0] == info->metrics.values[0]);
     return CLQ_OK;
 }
 
 static clq_status note_epoch(void *context, const clq_epoch_info *info) {
     guest *g = context;
     g->told[g->epochs] = info->train.loss;
-    g->accuracy[g->epochs] = info->train.accuracy;
+    g->accuracy[g->epochs] = clq_metric_value(&info->train.metrics, "accuracy");
     g->validation[g->epochs++] = info->validation;
     assert_int_equal(info->train.samples, SAMPLES);
     if (!g->evaluates) return CLQ_OK;

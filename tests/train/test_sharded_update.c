@@ -93,8 +93,8 @@ static void train(run *r) {
 
 static clq_optimizer sgd(double momentum, bool nesterov) {
     clq_optimizer optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
-    optimizer.momentum = momentum;
-    optimizer.nesterov = nesterov;
+    assert_ok(clq_optimizer_set(&optimizer, "momentum", momentum));
+    assert_ok(clq_optimizer_set(&optimizer, "nesterov", nesterov));
     return optimizer;
 }
 

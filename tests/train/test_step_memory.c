@@ -22,8 +22,7 @@ static void check_steps(const char *spec, const char *model_name) {
     assert_ok(clq_devices_select(sys, spec, &devices));
     assert_ok(clq_model_builtin(model_name, &model));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    clq_batch batch = {
-        .samples = samples, .labels = labels, .sample_dtype = CLQ_U8, .sample_elements = SIDE * SIDE, .classes = 10};
+    clq_batch batch = {.samples = samples, .labels = labels, .sample_dtype = CLQ_U8, .sample_elements = SIDE * SIDE};
     for (int i = 0; i < FIRST + STEPS; i++) {
         if (i == FIRST) {
             assert_ok(clq_trainer_wait(trainer));

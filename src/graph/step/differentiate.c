@@ -25,7 +25,7 @@ static void find_wanted(tape *t) {
 static void differentiate_node(tape *t, uint32_t n) {
     const clq_node node = t->graph->nodes[n]; /* adding may move it */
     clq_id dy[CLQ_NODE_OUTPUTS], dx[CLQ_NODE_INPUTS] = {0};
-    bool wants[CLQ_NODE_INPUTS], any = false, came = node.op == &clq_op_cross_entropy;
+    bool wants[CLQ_NODE_INPUTS], any = false, came = node.op == &clq_op_loss;
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
         dy[i] = t->gradient[node.outputs[i]];
         came = came || dy[i];

@@ -24,9 +24,12 @@ static clq_id external(clq_graph *graph, const clq_graph_value *like, clq_home h
     return clq_graph_add_value(graph, &value);
 }
 
-/* As Keras does, the loss takes the logits behind the last layer's softmax: that softmax is not computed. */
-static bool softmax_is_skipped(const expansion *e, uint32_t id) {
-    return e->config->loss && id == e->model->output && e->model->layers[id - 1].activation == CLQ_SOFTMAX;
+/* As Keras does, the loss takes what goes into the last layer's softmax, or sigmoid: that activation is not computed.
+ */
+static bool is_skipped(const expansion *e, uint32_t id) {
+    const clq_activation activation = e->model->layers[id - 1].activation;
+    return e->config->loss && id == e->model->output && activation != CLQ_LINEAR &&
+           activation == clq_loss_row_of(e->config->loss->kind)->activation;
 }
 
 static clq_node node_of(const clq_layer *layer, const clq_operation *op) {
@@ -71,11 +74,12 @@ static clq_id add_product(expansion *e, uint32_t id, clq_id x) {
         node.attributes.dense = layer->dense;
     else
         node.attributes.conv2d = layer->conv2d;
+    if (is_skipped(e, id))
+        *(dense ? &node.attributes.dense.activation : &node.attributes.conv2d.activation) = CLQ_LINEAR;
     node.inputs[1] = add_weight(e, layer->kernel);
     node.inputs[2] = add_weight(e, layer->bias);
     clq_id y = add_unary(e, layer, node, x);
-    return layer->activation == CLQ_SOFTMAX && !softmax_is_skipped(e, id) ? add_activation(e, layer, CLQ_SOFTMAX, y)
-                                                                          : y;
+    return layer->activation == CLQ_SOFTMAX && !is_skipped(e, id) ? add_activation(e, layer, CLQ_SOFTMAX, y) : y;
 }
 
 static clq_id add_input(expansion *e, const clq_layer *layer) {
@@ -103,23 +107,26 @@ static clq_id add_layer(expansion *e, uint32_t id) {
         node = node_of(layer, &clq_op_pool2d);
         node.attributes.pool2d = layer->pool2d;
         return add_unary(e, layer, node, x);
-    case CLQ_LAYER_ACTIVATION: return softmax_is_skipped(e, id) ? x : add_activation(e, layer, layer->activation, x);
+    case CLQ_LAYER_ACTIVATION: return is_skipped(e, id) ? x : add_activation(e, layer, layer->activation, x);
     }
     return 0;
 }
 
 static void add_loss(expansion *e) {
     const clq_loss_problem *loss = e->config->loss;
-    bool sparse = loss->kind == CLQ_LOSS_SPARSE_CATEGORICAL;
     clq_graph_value labels = {.name = "labels",
-                              .dtype = sparse ? CLQ_I32 : CLQ_F32,
+                              .dtype = clq_loss_has_index(loss) ? CLQ_I32 : CLQ_F32,
                               .per_sample = true,
-                              .elements = sparse ? 1 : loss->classes};
+                              .elements = clq_loss_target_elements(loss)};
     labels.shape = CLQ_SHAPE(labels.elements);
-    clq_graph_value metrics = {.name = "metrics", .dtype = CLQ_F32, .shape = CLQ_SHAPE(2), .elements = 2};
-    clq_node node = {.op = &clq_op_cross_entropy, .scope = "loss", .segment = CLQ_SEGMENT_LOSS};
+    clq_graph_value metrics = {.name = "metrics", .dtype = CLQ_F32, .elements = clq_loss_metrics_width(loss)};
+    metrics.shape = CLQ_SHAPE(metrics.elements);
+    clq_node node = {.op = &clq_op_loss, .scope = "loss", .segment = CLQ_SEGMENT_LOSS};
     node.attributes.loss = *loss;
-    if (softmax_is_skipped(e, e->model->output)) node.attributes.loss.from_logits = true;
+    if (is_skipped(e, e->model->output)) {
+        node.attributes.loss.from_logits = true;
+        node.attributes.loss.skipped = clq_loss_row_of(loss->kind)->activation;
+    }
     node.inputs[0] = e->graph->output;
     node.inputs[1] = external(e->graph, &labels, CLQ_HOME_LABELS, 0);
     node.outputs[0] = external(e->graph, &metrics, CLQ_HOME_METRICS, 0);

@@ -249,19 +249,18 @@ const clq_operation clq_op_slopes = {.name = "slopes", .overwrites = 2, .emit = 
 
 /* ---- loss, norms and update ---- */
 
-static void cross_entropy_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
+static void loss_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     (void)dy;
     (void)wants;
     dx[0] = gradient_like(graph, graph->nodes[n].inputs[0]);
     graph->nodes[n].outputs[1] = dx[0]; /* the kernel makes it with the loss */
 }
-static void emit_cross_entropy(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                               clq_value *out) {
+static void emit_loss(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
+                      clq_value *out) {
     (void)graph;
-    clq_cross_entropy(list, &node->attributes.loss, in[0], in[1], out[1], out[0]);
+    clq_loss_and_metrics(list, &node->attributes.loss, in[0], in[1], out[1], out[0]);
 }
-const clq_operation clq_op_cross_entropy = {
-    .name = "cross_entropy", .differentiate = cross_entropy_gradient, .emit = emit_cross_entropy};
+const clq_operation clq_op_loss = {.name = "loss", .differentiate = loss_gradient, .emit = emit_loss};
 
 static void emit_square_sum(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                             clq_value *out) {
@@ -273,10 +272,9 @@ const clq_operation clq_op_square_sum = {.name = "square_sum", .emit = emit_squa
 /* inputs: parameters, gradients, optimizer slots. Parameters and slots are written where they are. */
 static void emit_update(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                         clq_value *out) {
-    unsigned slots = 0;
     (void)out;
-    while (2 + slots < CLQ_NODE_INPUTS && node->inputs[2 + slots]) slots++;
     clq_update_arenas arenas = {.w = in[0], .g = in[1], .floats = elements_of(graph, node->inputs[0])};
-    clq_add_update(list, &node->attributes.update, &arenas, in + 2, slots);
+    for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX && 2 + i < CLQ_NODE_INPUTS; i++) arenas.states[i] = in[2 + i];
+    clq_update(list, &node->attributes.update, &arenas);
 }
 const clq_operation clq_op_update = {.name = "update", .emit = emit_update};

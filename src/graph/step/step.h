@@ -47,7 +47,7 @@ typedef union clq_attributes {
         clq_chain chain;           /* then these */
     } slopes;
     clq_loss_problem loss;
-    clq_update_problem update;
+    clq_optimizer update;
 } clq_attributes;
 
 typedef struct clq_operation clq_operation;
@@ -104,7 +104,7 @@ struct clq_operation {
     void (*emit)(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in, clq_value *out);
 };
 extern const clq_operation clq_op_scale_bytes, clq_op_copy, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
-    clq_op_conv_pool, clq_op_chain, clq_op_softmax, clq_op_cross_entropy, clq_op_dense_gradient, clq_op_conv2d_gradient,
+    clq_op_conv_pool, clq_op_chain, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
     clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_slopes, clq_op_square_sum, clq_op_update;
 
 /* ---- passes ---- */
@@ -135,9 +135,5 @@ clq_status clq_graph_expand(clq_graph *graph, const clq_model *model, const clq_
 typedef void (*clq_pass_observer)(void *context, const char *pass, const clq_graph *graph);
 clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_pass_context *context,
                            clq_pass_observer after, void *observer);
-
-/* An update of arenas, as a launch. */
-void clq_add_update(clq_list *list, const clq_update_problem *update, clq_update_arenas *arenas,
-                    const clq_value *states, unsigned slots);
 
 #endif

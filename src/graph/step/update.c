@@ -36,13 +36,3 @@ clq_status clq_graph_add_update(clq_graph *graph, const clq_pass_context *contex
     clq_graph_add_node(graph, &node);
     return clq_graph_status(graph);
 }
-
-void clq_add_update(clq_list *list, const clq_update_problem *update, clq_update_arenas *arenas,
-                    const clq_value *states, unsigned slots) {
-    if (slots == 2) arenas->m = states[0]; /* a velocity takes the second moment's place */
-    if (slots > 0) arenas->v = states[slots - 1];
-    if (update->kind == CLQ_OPTIMIZER_ADAM)
-        clq_update_adam(list, arenas, update->beta1, update->beta2, update->epsilon);
-    else
-        clq_update_sgd(list, arenas, (float)update->momentum, update->nesterov);
-}

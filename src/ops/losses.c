@@ -1,0 +1,99 @@
+/* The losses and the metrics: a row of a table for each. The rules themselves are functions of cl/loss.cl; formulas and
+ * defaults are Keras's. To add one: a value of clq_loss_kind or clq_metric_kind, a row, a rule there, a reference in
+ * tests/ref. */
+#include "ops/ops.h"
+
+#include <math.h>
+
+static const clq_loss_row losses[] = {
+    [CLQ_LOSS_CATEGORICAL] = {.name = "categorical_crossentropy",
+                              .target = CLQ_TARGET_DISTRIBUTION,
+                              .rule = "crossentropy",
+                              .rule_of_logits = "crossentropy_of_logits",
+                              .by_row = true,
+                              .activation = CLQ_SOFTMAX,
+                              .one_hot = true,
+                              .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING,
+                              .metrics = "accuracy"},
+    [CLQ_LOSS_SPARSE_CATEGORICAL] = {.name = "sparse_categorical_crossentropy",
+                                     .target = CLQ_TARGET_INDEX,
+                                     .rule = "crossentropy",
+                                     .rule_of_logits = "crossentropy_of_logits",
+                                     .by_row = true,
+                                     .activation = CLQ_SOFTMAX,
+                                     .takes = CLQ_TAKES_FROM_LOGITS,
+                                     .metrics = "accuracy"},
+    [CLQ_LOSS_BINARY] = {.name = "binary_crossentropy",
+                         .target = CLQ_TARGET_VALUES,
+                         .rule = "binary_crossentropy",
+                         .rule_of_logits = "binary_crossentropy_of_logits",
+                         .activation = CLQ_SIGMOID,
+                         .one_hot = true,
+                         .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING,
+                         .metrics = "accuracy"},
+    [CLQ_LOSS_MEAN_SQUARED_ERROR] = {.name = "mean_squared_error",
+                                     .alias = "mse",
+                                     .target = CLQ_TARGET_VALUES,
+                                     .rule = "mean_squared_error",
+                                     .metrics = ""},
+    [CLQ_LOSS_MEAN_ABSOLUTE_ERROR] = {.name = "mean_absolute_error",
+                                      .alias = "mae",
+                                      .target = CLQ_TARGET_VALUES,
+                                      .rule = "mean_absolute_error",
+                                      .metrics = ""},
+    [CLQ_LOSS_HUBER] =
+        {.name = "huber", .target = CLQ_TARGET_VALUES, .rule = "huber", .takes = CLQ_TAKES_DELTA, .metrics = ""},
+    [CLQ_LOSS_HINGE] = {.name = "hinge", .target = CLQ_TARGET_VALUES, .rule = "hinge", .metrics = ""},
+};
+
+static const clq_metric_row metrics[] = {
+    [CLQ_METRIC_CATEGORICAL_ACCURACY] = {.name = "categorical_accuracy",
+                                         .alias = "sparse_categorical_accuracy",
+                                         .rule = "categorical_accuracy",
+                                         .totals = 1,
+                                         .by_row = true,
+                                         .ranks = true},
+    [CLQ_METRIC_BINARY_ACCURACY] = {.name = "binary_accuracy", .rule = "binary_accuracy", .totals = 1, .values = true},
+    [CLQ_METRIC_MEAN_SQUARED_ERROR] =
+        {.name = "mean_squared_error", .alias = "mse", .rule = "mean_squared_error", .totals = 1, .values = true},
+    [CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR] =
+        {.name = "root_mean_squared_error", .rule = "mean_squared_error", .totals = 1, .root = true, .values = true},
+    [CLQ_METRIC_MEAN_ABSOLUTE_ERROR] =
+        {.name = "mean_absolute_error", .alias = "mae", .rule = "mean_absolute_error", .totals = 1, .values = true},
+    [CLQ_METRIC_PRECISION] = {.name = "precision", .rule = "precision", .totals = 2, .values = true},
+    [CLQ_METRIC_RECALL] = {.name = "recall", .rule = "recall", .totals = 2, .values = true},
+    [CLQ_METRIC_TOP_5] = {.name = "top_k_categorical_accuracy",
+                          .alias = "sparse_top_k_categorical_accuracy",
+                          .rule = "top_5",
+                          .totals = 1,
+                          .by_row = true,
+                          .ranks = true},
+};
+
+size_t clq_loss_count(void) { return CLQ_COUNT_OF(losses); }
+const clq_loss_row *clq_loss_row_of(clq_loss_kind kind) { return &losses[kind]; }
+size_t clq_metric_count(void) { return CLQ_COUNT_OF(metrics); }
+const clq_metric_row *clq_metric_row_of(clq_metric_kind kind) { return &metrics[kind]; }
+
+double clq_metric_result(clq_metric_kind kind, const double *totals, double samples) {
+    double count = metrics[kind].totals == 2 ? totals[1] : samples;
+    double mean = count == 0 ? 0 : totals[0] / count;
+    return metrics[kind].root ? sqrt(mean) : mean;
+}
+
+unsigned clq_loss_totals(const clq_loss_problem *p) {
+    unsigned totals = 1;
+    for (unsigned i = 0; i < p->metric_count; i++) totals += metrics[p->metrics[i]].totals;
+    return totals;
+}
+
+unsigned clq_loss_metrics_width(const clq_loss_problem *p) {
+    return p->metrics_width ? p->metrics_width : clq_loss_totals(p);
+}
+
+bool clq_loss_has_index(const clq_loss_problem *p) { return losses[p->kind].target == CLQ_TARGET_INDEX; }
+
+size_t clq_loss_target_elements(const clq_loss_problem *p) {
+    size_t rows = CLQ_MAX(p->rows, (size_t)1);
+    return clq_loss_has_index(p) ? rows : rows * p->classes;
+}

@@ -1,0 +1,22 @@
+/* Structs of callers that were compiled with another version of <clique/train.h>: members are added at the end only. */
+#include "train/trainer.h"
+
+#include <string.h>
+
+clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes, void *to, size_t to_bytes) {
+    const unsigned char *bytes = from;
+    for (size_t i = to_bytes; i < from_bytes; i++)
+        if (bytes[i])
+            return clq_fail(CLQ_ARGUMENT,
+                            "%s sets what this version of the library, %s, does not know: it was compiled with a newer "
+                            "header",
+                            what, clq_version());
+    memset(to, 0, to_bytes);
+    memcpy(to, from, CLQ_MIN(from_bytes, to_bytes));
+    return CLQ_OK;
+}
+
+void clq_struct_give(const void *from, size_t from_bytes, void *to, size_t to_bytes) {
+    memset(to, 0, to_bytes);
+    memcpy(to, from, CLQ_MIN(from_bytes, to_bytes));
+}
