@@ -27,10 +27,12 @@ typedef enum clq_value_kind { CLQ_VALUE_ACTIVATION, CLQ_VALUE_SCRATCH, CLQ_VALUE
 
 /* Parameters of a step: 4-byte kernel arguments that change between runs of a list. */
 typedef enum clq_param {
-    CLQ_PARAM_COUNT, /* int: examples in this run */
-    CLQ_PARAM_SCALE, /* float: 1 / global count, the weight of one example's loss */
-    CLQ_PARAM_SLOT,  /* int: which row of the metrics buffer this step writes */
-    CLQ_PARAM_RATE,  /* float: learning rate, or Adam's bias-corrected rate */
+    CLQ_PARAM_COUNT,     /* int: examples in this run */
+    CLQ_PARAM_SCALE,     /* float: 1 / global count, the weight of one example's loss */
+    CLQ_PARAM_SLOT,      /* int: which row of the metrics buffer this step writes */
+    CLQ_PARAM_RATE,      /* float: learning rate, or Adam's bias-corrected rate */
+    CLQ_PARAM_STEP,      /* int: number of the training step; random numbers depend on it */
+    CLQ_PARAM_FIRST_ROW, /* int: place of this run's first example in the step's global batch */
     CLQ_PARAM_COUNT_OF
 } clq_param;
 

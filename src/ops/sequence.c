@@ -10,7 +10,8 @@ enum {
 };
 
 static const char *const param_types[CLQ_PARAM_COUNT_OF] = {
-    [CLQ_PARAM_COUNT] = "int", [CLQ_PARAM_SCALE] = "float", [CLQ_PARAM_SLOT] = "int", [CLQ_PARAM_RATE] = "float"};
+    [CLQ_PARAM_COUNT] = "int",  [CLQ_PARAM_SCALE] = "float", [CLQ_PARAM_SLOT] = "int",
+    [CLQ_PARAM_RATE] = "float", [CLQ_PARAM_STEP] = "int",    [CLQ_PARAM_FIRST_ROW] = "int"};
 
 /* What it is made of. */
 typedef struct making {
