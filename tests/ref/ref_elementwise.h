@@ -22,6 +22,16 @@ void ref_pool2d(const clq_pool2d_problem *p, size_t count, const double *x, doub
 /* Scatters dy to where the values came from. */
 void ref_pool2d_gradient(const clq_pool2d_problem *p, size_t count, const double *x, const double *dy, double *dx);
 
+/* Of each channel (biased); rows 0: zeros. */
+void ref_moments(size_t rows, size_t channels, const double *x, double *mean, double *variance);
+/* gamma, beta: NULL without. */
+void ref_normalise(size_t rows, size_t channels, double epsilon, const double *x, const double *mean,
+                   const double *variance, const double *gamma, const double *beta, double *y);
+/* Where mean and variance are those of x. */
+void ref_normalise_gradient(size_t rows, size_t channels, double epsilon, const double *x, const double *gamma,
+                            const double *dy, const double *mean, const double *variance, double *dx, double *dgamma,
+                            double *dbeta);
+
 /* Loss of one example; target (classes) is a distribution before smoothing (one 1 where labels are sparse). */
 double ref_cross_entropy(const clq_loss_problem *p, const double *x, const double *target);
 void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, const double *target, double *dx);
