@@ -432,6 +432,14 @@ void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq
 void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
                             clq_value statistics, clq_value dgamma, clq_value dbeta, clq_value dx);
 
+/* ---- means over positions (reduce.c): global average pooling ---- */
+
+/* x (positions, channels), y (channels) = the mean over positions, in a fixed order: sums of at most 64 terms, which
+ * are added in turn; in the local family items of a work-group take turns, and their sums are added as a tree. */
+void clq_reduce_mean(clq_list *list, size_t positions, size_t channels, clq_value x, clq_value y);
+/* dx (positions, channels) = dy (channels) / positions, at every position. */
+void clq_reduce_mean_backward(clq_list *list, size_t positions, size_t channels, clq_value dy, clq_value dx);
+
 /* ---- convolution, activation and max pooling in one (conv_pool.c, conv_pool_backward.c) ---- */
 
 /* pool.in is conv.out; the activation is the convolution's. y, winner: as of the pooling; nothing else of the
