@@ -440,6 +440,18 @@ void clq_reduce_mean(clq_list *list, size_t positions, size_t channels, clq_valu
 /* dx (positions, channels) = dy (channels) / positions, at every position. */
 void clq_reduce_mean_backward(clq_list *list, size_t positions, size_t channels, clq_value dy, clq_value dx);
 
+/* ---- slices of channels (copy.c): concatenation and its gradient ---- */
+
+/* A part of a sample's rows: `channels` of each row of `width`, from `offset` on. */
+typedef struct clq_slice_of_channels {
+    size_t width, offset;
+} clq_slice_of_channels;
+/* Copies channels [from.offset, from.offset + channels) of x's rows to [to.offset, …) of y's: x (rows, from.width), y
+ * (rows, to.width), whose other channels stay as they are. Another axis than the last is the last one, once those
+ * behind it are taken as one with it. */
+void clq_copy_channels(clq_list *list, size_t rows, size_t channels, clq_slice_of_channels from,
+                       clq_slice_of_channels to, clq_value x, clq_value y);
+
 /* ---- convolution, activation and max pooling in one (conv_pool.c, conv_pool_backward.c) ---- */
 
 /* pool.in is conv.out; the activation is the convolution's. y, winner: as of the pooling; nothing else of the
