@@ -328,8 +328,9 @@ typedef struct clq_element_values {
     clq_value outputs[CLQ_ELEMENT_OUTPUTS]; /* f32; each may be an input's value of kind EACH_ELEMENT */
     clq_value sums[CLQ_ELEMENT_SUMS];       /* (channels) f32, of all rows of the count; overwritten */
 } clq_element_values;
-/* Runs the program, one launch; with sums a second that adds parts up. The sums' order is fixed by the device, the
- * capacity and the shapes; sums are compensated (Knuth's two-sum) from 64 rows on. */
+/* Runs the program in one launch; with sums mostly a second one, which adds parts up. The order of the sums is fixed by
+ * the device, the capacity and the shapes. Runs of at most 64 rows are added as they are, and these sums with
+ * compensation (Knuth's two-sum), so rounding errors do not grow with the count. */
 void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v);
 /* Arithmetic of one element; memory traffic of one sample's values. */
 double clq_element_flops(const clq_element_program *p);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -323,6 +324,75 @@ static void not_a_number(rig *r) {
     rig_end(r);
 }
 
+/* ---- values of 2^32 elements and more ---- */
+
+enum { WIDE_ELEMENTS = 30, WIDE_CHANNELS = 5, WIDE_COUNT = 9, WIDE_ROW = WIDE_ELEMENTS * sizeof(float) };
+
+/* A value by element, one by channel, one by sample and channel; y. */
+static void wide_values(rig *r, clq_value v[4]) {
+    rig_begin(r, WIDE_COUNT);
+    v[0] = rig_value(r, "x", 0, WIDE_ROW);
+    v[1] = rig_value(r, "by channel", WIDE_CHANNELS * sizeof(float), 0);
+    v[2] = rig_value(r, "by sample", 0, WIDE_CHANNELS * sizeof(float));
+    v[3] = rig_value(r, "y", 0, WIDE_ROW);
+}
+
+static void run_wide(rig *r, const clq_value v[4], const float *numbers, float *y) {
+    rig_bind(r);
+    rig_fill(r, v[0], numbers, WIDE_ROW * WIDE_COUNT);
+    rig_fill(r, v[1], numbers, WIDE_CHANNELS * sizeof(float));
+    rig_fill(r, v[2], numbers, WIDE_CHANNELS * WIDE_COUNT * sizeof(float));
+    clq_list_set_int(r->list, CLQ_PARAM_STEP, STEP);
+    clq_list_set_int(r->list, CLQ_PARAM_FIRST_ROW, FIRST_ROW);
+    rig_run(r, WIDE_COUNT);
+    rig_read(r, v[3], y, WIDE_ROW * WIDE_COUNT);
+    rig_end(r);
+}
+
+/* The program that a list makes, and the same once more with places of 64 bits: nobody has the memory to need them. */
+static void wide_places(rig *r) {
+    enum { N = WIDE_ELEMENTS * WIDE_COUNT };
+    clq_random random = clq_random_start(64, 0);
+    float *numbers, narrow[N], wide[N];
+    double *unused;
+    rig_numbers(&random, N, 1, 2, &numbers, &unused);
+    clq_element_program p = {.output_count = 1, .seed = 5};
+    unsigned x = floats(&p), c = clq_element_take(&p, (struct clq_element_input){.kind = CLQ_EACH_CHANNEL});
+    unsigned s = clq_element_take(&p, (struct clq_element_input){.kind = CLQ_EACH_SAMPLE_AND_CHANNEL});
+    unsigned scaled = clq_element_do(&p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = x, .b = c});
+    unsigned sum = clq_element_do(&p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = scaled, .b = s});
+    clq_instruction drop = {.op = CLQ_ELEMENT_DROPOUT, .a = sum, .number = 0.5, .stream = 6};
+    p.outputs[0].from = clq_element_do(&p, drop);
+    clq_value v[4];
+    wide_values(r, v);
+    const clq_element_values values = {
+        .elements = WIDE_ELEMENTS, .channels = WIDE_CHANNELS, .inputs = {v[0], v[1], v[2]}, .outputs = {v[3]}};
+    clq_elementwise(r->list, "narrow", &p, &values);
+    clq_launch_info info;
+    clq_list_launch_info(r->list, 0, &info);
+    char options[2048];
+    assert_null(strstr(info.options, "WIDE"));
+    assert_true((size_t)snprintf(options, sizeof options, "%s -DWIDE", info.options) < sizeof options);
+    size_t global = info.global[0], local = info.local[0];
+    run_wide(r, v, numbers, narrow);
+    wide_values(r, v);
+    clq_launch_begin(r->list, "wide", "elementwise", options, "elementwise");
+    clq_launch_param(r->list, CLQ_PARAM_COUNT);
+    clq_launch_int(r->list, WIDE_ELEMENTS);
+    clq_launch_int(r->list, WIDE_CHANNELS);
+    clq_launch_param(r->list, CLQ_PARAM_STEP);
+    clq_launch_param(r->list, CLQ_PARAM_FIRST_ROW);
+    for (size_t i = 0; i < 4; i++) clq_launch_value(r->list, v[i], i < 3 ? CLQ_READS : CLQ_WRITES);
+    const int words[] = {5, 0, 3 << 24 | 6, (int)0x80000000u}; /* seed, stream, threshold */
+    for (size_t i = 0; i < 4; i++) clq_launch_int(r->list, words[i]);
+    clq_launch_float(r->list, 2);
+    clq_launch_work(r->list, 1, &global, &local, -1, 0, 0);
+    run_wide(r, v, numbers, wide);
+    assert_memory_equal(narrow, wide, sizeof narrow);
+    clq_free(numbers);
+    clq_free(unused);
+}
+
 /* ---- what fits ---- */
 
 static void test_what_fits(void **state) {
@@ -373,12 +443,16 @@ static void test_not_a_number(void **state) {
     rig_each(not_a_number);
 }
 
+static void test_wide_places(void **state) {
+    (void)state;
+    rig_each(wide_places);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_fits),
-        cmocka_unit_test(test_random_programs),
-        cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_what_fits),    cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_accumulation), cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_wide_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
