@@ -52,6 +52,12 @@ void clq_cut_work_one(clq_list *list, const clq_cut *cut) {
     clq_launch_work(list, 1, (size_t[]){cut->group}, (size_t[]){cut->group}, -1, 0, 0);
 }
 
+size_t clq_cut_pack(const clq_cut *cut, size_t sizes) {
+    size_t width = cut->lanes;
+    while (sizes % width) width /= 2;
+    return width;
+}
+
 int clq_cut_int(size_t size) {
     assert(size <= INT_MAX);
     return (int)size;

@@ -1,16 +1,11 @@
-/* Samples to the first layer's floats. */
-#include "ops/cut.h"
+/* Samples as they are stored (u8) to what the first layer takes (f32). */
+#include "ops/ops.h"
 
 void clq_input_u8(clq_list *list, size_t elements, clq_value x, clq_value y) {
-    double n = (double)elements, full = n * clq_list_capacity(list);
-    clq_cut cut = clq_cut_make(list, full * 5, full / 4, 256);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, "%s", "");
-    clq_launch_begin(list, "input", "input", options, "input_u8");
-    clq_launch_value(list, x, CLQ_READS);
-    clq_launch_value(list, y, CLQ_WRITES);
-    clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(elements));
-    clq_cut_work(list, &cut);
-    clq_launch_cost(list, 0, n, 0, n * 5);
+    clq_element_program p = {.output_count = 1};
+    unsigned byte = clq_element_take(&p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_U8});
+    clq_instruction scale = {.op = CLQ_ELEMENT_SCALE, .a = byte, .number = (double)(1.0f / 255.0f)};
+    p.outputs[0].from = clq_element_do(&p, scale);
+    const clq_element_values values = {.elements = elements, .channels = 1, .inputs = {x}, .outputs = {y}};
+    clq_elementwise(list, "input", &p, &values);
 }

@@ -266,7 +266,111 @@ enum { CLQ_WINOGRAD_BLOCK_AUTO = 0xFF, CLQ_WINOGRAD_BLOCKS = 4 };
 void clq_list_set_winograd_block(clq_list *list, size_t index);
 size_t clq_list_winograd_block(const clq_list *list);
 
-/* ---- elementwise (activation.c) ---- */
+/* ---- elementwise programs (elementwise.c)
+ * One launch computes a small program for each element of values of one shape: it takes the inputs' elements, goes
+ * through instructions, and stores registers in outputs; sums over rows of a register may be taken on the way. A
+ * device's program is built for each structure (all but numbers, shapes and seeds). ---- */
+
+/* What an instruction makes of registers a, b and c. The activations and their slopes are those of all kernels
+ * (cl/prelude.cl), to the same bits. cl/elementwise.cl has the operations by these numbers. */
+typedef enum clq_element_op {
+    CLQ_ELEMENT_INPUT,    /* input number a, not a register */
+    CLQ_ELEMENT_CONSTANT, /* number */
+    CLQ_ELEMENT_ADD,
+    CLQ_ELEMENT_SUBTRACT, /* a - b */
+    CLQ_ELEMENT_MULTIPLY,
+    CLQ_ELEMENT_MAXIMUM, /* NaN where a or b is */
+    CLQ_ELEMENT_MINIMUM, /* the same */
+    CLQ_ELEMENT_NEGATE,
+    CLQ_ELEMENT_SQUARE,
+    CLQ_ELEMENT_SCALE, /* a * number */
+    CLQ_ELEMENT_RELU,
+    CLQ_ELEMENT_SIGMOID,
+    CLQ_ELEMENT_TANH,
+    CLQ_ELEMENT_RELU_SLOPE,    /* b times the activation's derivative where its result is a: relu' = 1 where a > 0, */
+    CLQ_ELEMENT_SIGMOID_SLOPE, /* a (1 - a), */
+    CLQ_ELEMENT_TANH_SLOPE,    /* 1 - a^2 */
+    CLQ_ELEMENT_GREATER,       /* 1 where a > b, else 0 */
+    CLQ_ELEMENT_AT_LEAST,      /* a >= b */
+    CLQ_ELEMENT_EQUAL,
+    CLQ_ELEMENT_SELECT,  /* b where a is not 0, else c */
+    CLQ_ELEMENT_DROPOUT, /* a / (1 - number) where the element stays, else 0 (clq_dropout_words); 0 <= number < 1 */
+    CLQ_ELEMENT_OPS
+} clq_element_op;
+
+typedef struct clq_instruction {
+    clq_element_op op;
+    unsigned a, b, c; /* registers of instructions before; those that the operation has */
+    double number;    /* CONSTANT, SCALE: a float; DROPOUT: the rate */
+    uint32_t stream;  /* DROPOUT: tells dropouts with one seed apart, below 2^24; a layer's number */
+} clq_instruction;
+
+/* What an input has for an element. */
+typedef enum clq_element_kind {
+    CLQ_EACH_ELEMENT,           /* elements per sample; f32, or u8 as 0 to 255 */
+    CLQ_EACH_CHANNEL,           /* (rows, channels): row `row`, repeated; f32 */
+    CLQ_ONE_FOR_ALL,            /* one f32 */
+    CLQ_EACH_SAMPLE_AND_CHANNEL /* channels per sample, repeated over the sample's rows; f32 */
+} clq_element_kind;
+
+enum {
+    CLQ_ELEMENT_INPUTS = 6,
+    CLQ_ELEMENT_OUTPUTS = 3,
+    CLQ_ELEMENT_SUMS = 2,
+    CLQ_ELEMENT_INSTRUCTIONS = 24,
+    CLQ_ELEMENT_WORDS = 24 /* one for a number; for a dropout three, and two for the seed of all */
+};
+typedef struct clq_element_program {
+    struct clq_element_input {
+        clq_element_kind kind;
+        clq_dtype dtype;
+        unsigned row; /* EACH_CHANNEL */
+    } inputs[CLQ_ELEMENT_INPUTS];
+    clq_instruction instructions[CLQ_ELEMENT_INSTRUCTIONS]; /* number i makes register i */
+    struct clq_element_output {
+        unsigned from;   /* the register that is stored */
+        clq_dtype dtype; /* f32 */
+    } outputs[CLQ_ELEMENT_OUTPUTS];
+    unsigned sums[CLQ_ELEMENT_SUMS]; /* the register that each adds up */
+    size_t input_count, instruction_count, output_count, sum_count;
+    uint64_t seed; /* of its dropouts */
+} clq_element_program;
+
+/* Appends an instruction, or an input and the instruction that takes it; the register. There must be room. */
+unsigned clq_element_do(clq_element_program *p, clq_instruction instruction);
+unsigned clq_element_take(clq_element_program *p, struct clq_element_input input);
+/* Whether a program keeps to the numbers above, and reads registers that were made before. */
+bool clq_element_program_fits(const clq_element_program *p);
+
+/* The values of a launch. Samples of `elements` elements, rows of `channels` that they are a multiple of. */
+typedef struct clq_element_values {
+    size_t elements, channels;
+    bool whole; /* the values have no samples (weights): `elements` in all, whatever the count is. Not with dropout */
+    clq_value inputs[CLQ_ELEMENT_INPUTS];
+    clq_value outputs[CLQ_ELEMENT_OUTPUTS]; /* f32; each may be an input's value of kind EACH_ELEMENT */
+    clq_value sums[CLQ_ELEMENT_SUMS];       /* (channels) f32, of all rows of the count; overwritten */
+} clq_element_values;
+/* Runs the program in one launch; with sums mostly a second one, which adds parts up. The order of the sums is fixed by
+ * the device, the capacity and the shapes. Runs of at most 64 rows are added as they are, and these sums with
+ * compensation (Knuth's two-sum), so rounding errors do not grow with the count. */
+void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v);
+/* Arithmetic of one element; memory traffic of one sample's values. */
+double clq_element_flops(const clq_element_program *p);
+double clq_element_bytes(const clq_element_program *p, size_t elements);
+
+/* Dropout as in Keras: at a rate r an element stays with probability 1 - r, and is then divided by 1 - r. Whether it
+ * stays is a function of the seed, the stream (layer), CLQ_PARAM_STEP, the sample's place in the global batch
+ * (CLQ_PARAM_FIRST_ROW + its row here) and the element's number: nothing is stored, and replicas that split a batch at
+ * any place drop what one device would drop. It stays where its word is at least the threshold. The word is number
+ * element % 4 of the Philox4x32-10 block with the seed as key and the counter (element / 4, place, step,
+ * CLQ_RANDOM_DROPOUT << 24 | stream), lowest word first. */
+typedef struct clq_dropout_words {
+    uint32_t threshold; /* rate * 2^32, rounded */
+    float scale;        /* 1 / (1 - rate) */
+} clq_dropout_words;
+clq_dropout_words clq_dropout_words_of(double rate);
+
+/* ---- activations (activation.c) ---- */
 
 /* y = act(x) over `elements` per example; softmax over rows of `channels`. x and y may be one value. */
 void clq_activation_forward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value x,
@@ -307,6 +411,69 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
 /* dx from dy, and from y where there is an activation (else it is left alone, and may be none); gathers; no atomics. */
 void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value y, clq_value dy, clq_value winner,
                          clq_value dx);
+
+/* ---- batch normalisation (normalise.c)
+ * Over the last axis, as in Keras (Ioffe and Szegedy, 2015): y = gamma (x - mean) / sqrt(variance + epsilon) + beta,
+ * where mean and variance (biased) are of a channel in all rows of the batch. gamma and beta (channels) may be none. In
+ * training a step has five parts, and between them replicas may add up what they have, so that mean and variance are of
+ * the global batch:
+ *   moments, [sum of moments over the ranks], statistics, forward; gradients, [sum of dgamma and dbeta], backward.
+ * A count of 0 has moments and gradients of zeros. ---- */
+
+typedef struct clq_normalise_problem {
+    size_t positions, channels; /* a sample is (positions, channels) */
+    double epsilon, momentum;   /* of the moving statistics: what stays of them in a step */
+} clq_normalise_problem;
+
+enum {
+    CLQ_MOMENTS_ROWS = 3,   /* count * positions; mean; sum of squares about the mean */
+    CLQ_STATISTICS_ROWS = 4 /* mean; 1 / sqrt(variance + epsilon); gamma times that; 1 / (count * positions) */
+};
+
+/* moments (ranks, CLQ_MOMENTS_ROWS, channels): the rows of `rank`, and zeros in those of the others. x is read once:
+ * sums (as of clq_elementwise) of the differences to its first row and of their squares. So the variance's rounding
+ * error is that of floats times 1 + ((first - mean) / deviation)^2, however large the mean is. */
+void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_value x, unsigned rank, unsigned ranks,
+                           clq_value moments);
+/* statistics (CLQ_STATISTICS_ROWS, channels) from all ranks' moments, joined in their order (Chan, Golub and LeVeque,
+ * 1983). moving_mean, moving_variance (channels): moving = moving * momentum + batch's * (1 - momentum). Where no rank
+ * has a sample, statistics are zeros and the moving ones stay. */
+void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, clq_value moments, unsigned ranks,
+                              clq_value gamma, clq_value moving_mean, clq_value moving_variance, clq_value statistics);
+/* For inference, in place of both: statistics from the moving ones (1 / count is 0). */
+void clq_normalise_moving(clq_list *list, const clq_normalise_problem *p, clq_value gamma, clq_value moving_mean,
+                          clq_value moving_variance, clq_value statistics);
+/* y = (x - mean) * scale + beta. y may be x's value. */
+void clq_normalise_forward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value statistics,
+                           clq_value beta, clq_value y);
+/* dgamma = the sum of dy (x - mean) / sqrt(variance + epsilon), dbeta = that of dy, over this run's rows: both are
+ * written (channels), also where the layer has no such weights, since dx needs them. */
+void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
+                             clq_value statistics, clq_value dgamma, clq_value dbeta);
+/* dx = gamma / sqrt(variance + epsilon) * (dy - dbeta / n - (x - mean) / sqrt(variance + epsilon) * dgamma / n), where
+ * n, dgamma and dbeta are of all ranks. dx may be dy's or x's value. */
+void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
+                            clq_value statistics, clq_value dgamma, clq_value dbeta, clq_value dx);
+
+/* ---- means over positions (reduce.c): global average pooling ---- */
+
+/* x (positions, channels), y (channels) = the mean over positions, in a fixed order: sums of at most 64 terms, which
+ * are added in turn; in the local family items of a work-group take turns, and their sums are added as a tree. */
+void clq_reduce_mean(clq_list *list, size_t positions, size_t channels, clq_value x, clq_value y);
+/* dx (positions, channels) = dy (channels) / positions, at every position. */
+void clq_reduce_mean_backward(clq_list *list, size_t positions, size_t channels, clq_value dy, clq_value dx);
+
+/* ---- slices of channels (copy.c): concatenation and its gradient ---- */
+
+/* A part of a sample's rows: `channels` of each row of `width`, from `offset` on. */
+typedef struct clq_slice_of_channels {
+    size_t width, offset;
+} clq_slice_of_channels;
+/* Copies channels [from.offset, from.offset + channels) of x's rows to [to.offset, …) of y's: x (rows, from.width), y
+ * (rows, to.width), whose other channels stay as they are. Another axis than the last is the last one, once those
+ * behind it are taken as one with it. */
+void clq_copy_channels(clq_list *list, size_t rows, size_t channels, clq_slice_of_channels from,
+                       clq_slice_of_channels to, clq_value x, clq_value y);
 
 /* ---- convolution, activation and max pooling in one (conv_pool.c, conv_pool_backward.c) ---- */
 

@@ -7,13 +7,6 @@ size_t clq_pool2d_winner_bytes(const clq_pool2d_problem *p) {
     return p->out_h * p->out_w * p->channels * (small_window(p) ? 1 : sizeof(int32_t));
 }
 
-/* The longest vector that the channels are a multiple of. */
-static size_t vector_width(const clq_cut *cut, size_t channels) {
-    size_t width = cut->lanes;
-    while (channels % width) width /= 2;
-    return width;
-}
-
 /* Whether no window reaches beyond the input along an axis. */
 static bool inside(size_t in, size_t out, size_t size, size_t stride, size_t pad) {
     return pad == 0 && (out - 1) * stride + size <= in;
@@ -51,7 +44,7 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
     double bytes = traffic(p, keep), capacity = clq_list_capacity(list);
     double elements = (double)(p->out_h * p->out_w * p->channels);
     clq_cut cut = clq_cut_make(list, bytes * capacity, elements * capacity / 4, 256);
-    size_t width = vector_width(&cut, p->channels);
+    size_t width = clq_cut_pack(&cut, p->channels);
     char options[CLQ_CUT_OPTIONS];
     pool_options(p, &cut, width, keep, options);
     clq_launch_begin(list, "forward", "pool2d", options, "pool2d_forward");
@@ -71,7 +64,7 @@ void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value 
     double elements = (double)(p->in_h * p->in_w * p->channels);
     if (!linear) bytes += (double)(p->out_h * p->out_w * p->channels) * sizeof(float);
     clq_cut cut = clq_cut_make(list, bytes * capacity, elements * capacity / 4, 256);
-    size_t width = vector_width(&cut, p->channels);
+    size_t width = clq_cut_pack(&cut, p->channels);
     char options[CLQ_CUT_OPTIONS];
     pool_options(p, &cut, width, !p->average, options);
     clq_launch_begin(list, "backward", "pool2d", options, "pool2d_backward");

@@ -286,6 +286,47 @@ static void products(clq_device *device) {
     }
 }
 
+/* Operations that no plan of these models has: normalisation, means over positions, slices of channels, and dropout
+ * forward and with the sums of a bias's gradient. */
+static void operations(clq_device *device) {
+    enum {
+        CHANNELS = 24,
+        POSITIONS = 49,
+        ROW = CHANNELS * POSITIONS * sizeof(float),
+        ROWS = 4 * CHANNELS * sizeof(float)
+    };
+    const clq_normalise_problem p = {.positions = POSITIONS, .channels = CHANNELS, .epsilon = 1e-3, .momentum = 0.99};
+    clq_element_program dropout = {.output_count = 1};
+    clq_list *list;
+    must(clq_list_create(device, BATCH, &list) == CLQ_OK, "a list");
+    clq_value x = clq_list_value(list, CLQ_VALUE_EXTERNAL, "x", 0, ROW);
+    clq_value rows = clq_list_value(list, CLQ_VALUE_EXTERNAL, "rows", ROWS, 0);
+    clq_value wide = clq_list_value(list, CLQ_VALUE_EXTERNAL, "wide", 0, 2 * ROW);
+    clq_normalise_moments(list, &p, x, 0, 1, rows);
+    clq_normalise_statistics(list, &p, rows, 1, rows, rows, rows, rows);
+    clq_normalise_moving(list, &p, rows, rows, rows, rows);
+    clq_normalise_forward(list, &p, x, rows, rows, x);
+    clq_normalise_gradients(list, &p, x, x, rows, rows, rows);
+    clq_normalise_backward(list, &p, x, x, rows, rows, rows, x);
+    clq_reduce_mean(list, POSITIONS, CHANNELS, x, wide);
+    clq_reduce_mean_backward(list, POSITIONS, CHANNELS, wide, x);
+    clq_copy_channels(list, POSITIONS, CHANNELS, (clq_slice_of_channels){CHANNELS, 0},
+                      (clq_slice_of_channels){2 * CHANNELS, CHANNELS}, x, wide);
+    dropout.sums[0] = clq_element_do(
+        &dropout, (clq_instruction){.op = CLQ_ELEMENT_DROPOUT,
+                                    .a = clq_element_take(&dropout, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT,
+                                                                                               .dtype = CLQ_F32}),
+                                    .number = 0.5});
+    dropout.outputs[0].from = dropout.sums[0];
+    for (dropout.sum_count = 0; dropout.sum_count < 2; dropout.sum_count++)
+        clq_elementwise(
+            list, "dropout", &dropout,
+            &(clq_element_values){
+                .elements = CHANNELS * POSITIONS, .channels = CHANNELS, .inputs = {x}, .outputs = {x}, .sums = {rows}});
+    must(clq_list_bind(list) == CLQ_BUILD, "the operations");
+    clq_list_destroy(list);
+}
+
 /* Programs that several plans want are written down each time: the check takes each once. */
 static void show(const portrait *of, const char *models) {
     clq_system *system;
@@ -296,6 +337,7 @@ static void show(const portrait *of, const char *models) {
     must(clq_device_open(system, (clq_device_choice){.index = 0, .parts = 1}, &device) == CLQ_OK, "the device");
     plans(device, models);
     products(device);
+    operations(device);
     must(clq_combine_create(device, CLQ_F32, CLQ_SUM, &kernel) == CLQ_BUILD, "the all-reduce's kernel");
     must(clq_kernel_create(device, "selftest", "", "", &kernel) == CLQ_BUILD, "the known-answer tests");
     clq_device_close(device);

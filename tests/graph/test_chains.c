@@ -122,12 +122,13 @@ static void put_parameters(const bench *b) {
     clq_free(weights);
 }
 
-static size_t launches_of(const bench *b, const char *function) {
+/* Launches of their own that activations have: "forward", "backward". */
+static size_t activations_of(const bench *b, const char *label) {
     size_t found = 0;
     for (size_t i = 0; i < clq_list_launch_count(b->plan->list); i++) {
         clq_launch_info info;
         clq_list_launch_info(b->plan->list, i, &info);
-        found += info.file && strcmp(info.function, function) == 0;
+        found += info.file && strcmp(info.function, "elementwise") == 0 && strcmp(info.label, label) == 0;
     }
     return found;
 }
@@ -169,8 +170,8 @@ static void check_case(clq_device *device, clq_queue *queue, const chain_case *c
     data d = make_data(&c->s);
     size_t launches = clq_list_launch_count(plain.plan->list) - clq_list_launch_count(fused.plan->list);
     assert_int_equal(launches, train ? c->fewer : c->fewer_inference);
-    assert_int_equal(launches_of(&fused, "activation_forward"), c->forward);
-    assert_int_equal(launches_of(&fused, "activation_backward"), train ? c->backward : 0);
+    assert_int_equal(activations_of(&fused, "forward"), c->forward);
+    assert_int_equal(activations_of(&fused, "backward"), train ? c->backward : 0);
     bench *const both[] = {&fused, &plain};
     for (size_t i = 0; i < CLQ_COUNT_OF(both); i++) {
         blank(both[i], 0xFF); /* NaN: what was not written shows */
@@ -267,8 +268,8 @@ static void lenet_on(clq_device *device, clq_queue *queue) {
     float gradient[WEIGHTS_MOST], loss;
     double differences[WEIGHTS_MOST], w[WEIGHTS_MOST], want = loss_of(&d, d.weights, COUNT_MOST);
     bench b = open_bench(device, queue, s, training_of(s, COUNT_MOST));
-    assert_int_equal(launches_of(&b, "activation_forward"), 1);
-    assert_int_equal(launches_of(&b, "activation_backward"), 0);
+    assert_int_equal(activations_of(&b, "forward"), 1);
+    assert_int_equal(activations_of(&b, "backward"), 0);
     blank(&b, 0xFF);
     put_weights(&b, &d);
     put_batch(&b, &d, COUNT_MOST);

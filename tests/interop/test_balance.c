@@ -114,7 +114,6 @@ static const struct {
     const char *function;
     double (*largest)(const clq_list *list, const clq_launch *launch);
 } kernels[] = {
-    {"input_u8", even},
     {"product_rows", even},
     {"product_join", even},
     {"product_outer", of_outer},
@@ -123,9 +122,8 @@ static const struct {
     {"winograd_local", even},
     {"pool2d_forward", even},
     {"pool2d_backward", even},
-    {"activation_forward", even},
-    {"activation_backward", even},
-    {"activation_backward_sums", of_column_sums},
+    {"elementwise", even},
+    {"elementwise_sums", of_column_sums},
     {"fold_columns", of_fold},
     {"softmax_forward", even},
     {"softmax_backward", even},

@@ -12,43 +12,56 @@
 
 enum { GROUP = 256 };
 
-/* ---- column sums: shares (slices, 2, fold * channels) to db (channels) ---- */
+/* ---- column sums: shares (slices, sums, 2, fold * channels) to sums of (channels) ---- */
 
 typedef struct fold {
     size_t slices, fold, channels, columns; /* columns: of a work-group */
+    size_t sums;
 } fold;
 
-/* Sums of one sign, and what they rounded off. */
-static void check_fold(rig *r, const fold *f) {
-    clq_random random = clq_random_start(51, f->slices * 64 + f->fold);
-    size_t width = f->fold * f->channels, n = 2 * f->slices * width, groups = clq_ceil_div(f->channels, f->columns);
-    float *shares, *db = rig_alloc(f->channels, sizeof *db), *again = rig_alloc(f->channels, sizeof *db);
-    double *shares64, *want = rig_alloc(f->channels, sizeof *want);
-    rig_numbers(&random, n, 0.5, 1, &shares, &shares64);
-    for (size_t i = 0; i < n; i++) {
-        bool low = i / width % 2;
-        if (low) shares64[i] = (double)(shares[i] *= 0x1p-24f);
-        want[i % width % f->channels] += shares64[i];
-    }
-    rig_begin(r, 1);
-    clq_value from = rig_value(r, "shares", n * sizeof *shares, 0), to = rig_value(r, "db", f->channels * 4, 0);
-    clq_launch_begin(r->list, "fold", "activation", "-DGROUP=256 -DACT=0 -DCOLUMNS=32 -DROWS=8", "fold_columns");
+/* Of a program that does nothing but hand on what its sums take. */
+#define PROGRAM "-DGROUP=256 -DINPUTS=1 -DIN0=0 -DINSTRUCTIONS=1 -DOP0=0 -DA0=0 -DOUTPUTS=0 -DWORDS=0"
+
+static void launch_fold(rig *r, const fold *f, clq_value from, const clq_value to[2]) {
+    size_t groups = clq_ceil_div(f->channels, f->columns);
+    const char *options = f->sums == 2 ? PROGRAM " -DSUMS=2 -DSUM0=0 -DSUM1=0" : PROGRAM " -DSUMS=1 -DSUM0=0";
+    clq_launch_begin(r->list, "fold", "elementwise", options, "fold_columns");
     clq_launch_value(r->list, from, CLQ_READS);
-    clq_launch_value(r->list, to, CLQ_WRITES);
     clq_launch_int(r->list, (int)f->slices);
     clq_launch_int(r->list, (int)f->fold);
     clq_launch_int(r->list, (int)f->channels);
     clq_launch_int(r->list, (int)f->columns);
+    for (size_t k = 0; k < f->sums; k++) clq_launch_value(r->list, to[k], CLQ_WRITES);
     clq_launch_local(r->list, 2 * GROUP * sizeof(float));
     clq_launch_work(r->list, 1, (size_t[]){groups * GROUP}, (size_t[]){GROUP}, -1, 0, 0);
+}
+
+/* Sums of one sign, and what they rounded off. */
+static void check_fold(rig *r, const fold *f) {
+    clq_random random = clq_random_start(51, f->slices * 64 + f->fold);
+    size_t width = f->fold * f->channels, n = 2 * f->sums * f->slices * width, bytes = f->channels * sizeof(float);
+    float *shares, *db = rig_alloc(f->channels, sizeof *db), *again = rig_alloc(f->channels, sizeof *db);
+    double *shares64, *want = rig_alloc(2 * f->channels, sizeof *want);
+    rig_numbers(&random, n, 0.5, 1, &shares, &shares64);
+    for (size_t i = 0; i < n; i++) {
+        size_t row = i / width, sum = row / 2 % f->sums;
+        if (row % 2) shares64[i] = (double)(shares[i] *= 0x1p-24f);
+        want[sum * f->channels + i % width % f->channels] += shares64[i];
+    }
+    rig_begin(r, 1);
+    clq_value from = rig_value(r, "shares", n * sizeof *shares, 0), to[2] = {CLQ_NO_VALUE};
+    for (size_t k = 0; k < f->sums; k++) to[k] = rig_value(r, "db", bytes, 0);
+    launch_fold(r, f, from, to);
     rig_bind(r);
     rig_fill(r, from, shares, n * sizeof *shares);
-    rig_run(r, 1);
-    rig_read(r, to, db, f->channels * sizeof *db);
-    rig_run(r, 1);
-    rig_read(r, to, again, f->channels * sizeof *db);
-    rig_check_close(r, "db", db, want, f->channels, 1.2e-7, 0); /* rounded once: compensated sums */
-    assert_memory_equal(db, again, f->channels * sizeof *db);
+    for (size_t k = 0; k < f->sums; k++) {
+        rig_run(r, 1);
+        rig_read(r, to[k], db, bytes);
+        rig_run(r, 1);
+        rig_read(r, to[k], again, bytes);
+        rig_check_close(r, "db", db, want + k * f->channels, f->channels, 1.2e-7, 0); /* rounded once: compensated */
+        assert_memory_equal(db, again, bytes);
+    }
     rig_end(r);
     void *const all[] = {shares, shares64, db, again, want};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
@@ -58,13 +71,15 @@ static void check_fold(rig *r, const fold *f) {
  */
 static void check_folds(rig *r) {
     static const fold folds[] = {
-        {1, 1, 32, 8},   {1, 32, 1, 1},   {2, 11, 3, 4},    {3, 1, 33, 8},    {13, 1, 8, 8},   {31, 1, 32, 8},
-        {32, 1, 33, 8},  {33, 1, 32, 8},  {255, 1, 1, 1},   {256, 1, 2, 2},   {257, 16, 2, 2}, {509, 1, 64, 8},
-        {1056, 3, 5, 8}, {2112, 1, 8, 8}, {2113, 4, 10, 8}, {5003, 1, 32, 8}, {4, 1, 1009, 8},
+        {1, 1, 32, 8, 1},    {1, 32, 1, 1, 1},   {2, 11, 3, 4, 2},   {3, 1, 33, 8, 1},   {13, 1, 8, 8, 1},
+        {31, 1, 32, 8, 2},   {32, 1, 33, 8, 1},  {33, 1, 32, 8, 1},  {255, 1, 1, 1, 2},  {256, 1, 2, 2, 1},
+        {257, 16, 2, 2, 1},  {509, 1, 64, 8, 2}, {1056, 3, 5, 8, 1}, {2112, 1, 8, 8, 1}, {2113, 4, 10, 8, 2},
+        {5003, 1, 32, 8, 1}, {4, 1, 1009, 8, 1},
     };
     if (r->family != CLQ_FAMILY_LOCAL) return;
     for (size_t i = 0; i < CLQ_COUNT_OF(folds); i++)
-        if (rig_affords(r, 2 * folds[i].slices * folds[i].fold * folds[i].channels)) check_fold(r, &folds[i]);
+        if (rig_affords(r, 2 * folds[i].sums * folds[i].slices * folds[i].fold * folds[i].channels))
+            check_fold(r, &folds[i]);
 }
 
 /* ---- products: slices (slices, floats) to their sum ---- */

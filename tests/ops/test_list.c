@@ -4,7 +4,7 @@
 
 enum { CAPACITY = 8, BYTES = 64 };
 
-static void begin(clq_list *list) { clq_launch_begin(list, "scale", "input", "", "input_u8"); }
+static void begin(clq_list *list) { clq_launch_begin(list, "scale", "elementwise", "", "elementwise"); }
 static void work(clq_list *list) { clq_launch_work(list, 1, (size_t[]){4}, (size_t[]){1}, -1, 0, 0); }
 static clq_value external(clq_list *list) { return clq_list_value(list, CLQ_VALUE_EXTERNAL, "memory", BYTES, 0); }
 

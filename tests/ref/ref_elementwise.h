@@ -10,10 +10,27 @@ void ref_activation(clq_activation act, size_t rows, size_t channels, const doub
 void ref_activation_gradient(clq_activation act, size_t rows, size_t channels, const double *x, const double *dy,
                              double *dx, double *db);
 
+/* What a program gives for `samples` samples: inputs as each has them, outputs (samples, elements), sums (channels).
+ * step and first_row as the parameters of those names. */
+void ref_element_program(const clq_element_program *p, size_t elements, size_t channels, size_t samples, uint32_t step,
+                         uint32_t first_row, const double *const *inputs, double *const *outputs, double *const *sums);
+/* What dropout multiplies an element by: 0 or 1 / (1 - rate). place: of the sample in the global batch. */
+double ref_dropout(uint64_t seed, uint32_t stream, uint32_t step, uint32_t place, uint32_t element, double rate);
+
 /* winner: place within the window (h * size_w + w), NULL for averages. */
 void ref_pool2d(const clq_pool2d_problem *p, size_t count, const double *x, double *y, int *winner);
 /* Scatters dy to where the values came from. */
 void ref_pool2d_gradient(const clq_pool2d_problem *p, size_t count, const double *x, const double *dy, double *dx);
+
+/* Of each channel (biased); rows 0: zeros. */
+void ref_moments(size_t rows, size_t channels, const double *x, double *mean, double *variance);
+/* gamma, beta: NULL without. */
+void ref_normalise(size_t rows, size_t channels, double epsilon, const double *x, const double *mean,
+                   const double *variance, const double *gamma, const double *beta, double *y);
+/* Where mean and variance are those of x. */
+void ref_normalise_gradient(size_t rows, size_t channels, double epsilon, const double *x, const double *gamma,
+                            const double *dy, const double *mean, const double *variance, double *dx, double *dgamma,
+                            double *dbeta);
 
 /* Cross-entropy of one row; target (classes) is a distribution before smoothing (one 1 where labels are sparse). */
 double ref_cross_entropy(const clq_loss_problem *p, const double *x, const double *target);

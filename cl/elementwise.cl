@@ -1,0 +1,462 @@
+/* Small programs over the elements of values of one shape, and sums of registers over rows (gradients of biases).
+ *
+ * A program is given by numbers (src/ops/elementwise.c): INPUTS, OUTPUTS, WORDS, INSTRUCTIONS and, where there are any,
+ * SUMS. IN<j>: the kind of input j; ROW<j>: of a kind by channel, which row. OP<i>, A<i>, B<i>, C<i>: instruction i and
+ * the registers that it takes; W<i>, V<i>, U<i>: words (numbers among the kernel's arguments) that it takes. OUT<k>,
+ * SUM<k>: the register that output or sum k takes. Instruction i makes register i. What follows makes of it lines of C.
+ *
+ * Single floats go through a program as vectors do: drivers' scalar functions round otherwise (PoCL's), and what
+ * backward computes again must be what forward had, wherever an element lies. */
+
+#define FOR_0(DO)
+#define FOR_1(DO) DO(0)
+#define FOR_2(DO) FOR_1(DO) DO(1)
+#define FOR_3(DO) FOR_2(DO) DO(2)
+#define FOR_4(DO) FOR_3(DO) DO(3)
+#define FOR_5(DO) FOR_4(DO) DO(4)
+#define FOR_6(DO) FOR_5(DO) DO(5)
+#define FOR_7(DO) FOR_6(DO) DO(6)
+#define FOR_8(DO) FOR_7(DO) DO(7)
+#define FOR_9(DO) FOR_8(DO) DO(8)
+#define FOR_10(DO) FOR_9(DO) DO(9)
+#define FOR_11(DO) FOR_10(DO) DO(10)
+#define FOR_12(DO) FOR_11(DO) DO(11)
+#define FOR_13(DO) FOR_12(DO) DO(12)
+#define FOR_14(DO) FOR_13(DO) DO(13)
+#define FOR_15(DO) FOR_14(DO) DO(14)
+#define FOR_16(DO) FOR_15(DO) DO(15)
+#define FOR_17(DO) FOR_16(DO) DO(16)
+#define FOR_18(DO) FOR_17(DO) DO(17)
+#define FOR_19(DO) FOR_18(DO) DO(18)
+#define FOR_20(DO) FOR_19(DO) DO(19)
+#define FOR_21(DO) FOR_20(DO) DO(20)
+#define FOR_22(DO) FOR_21(DO) DO(21)
+#define FOR_23(DO) FOR_22(DO) DO(22)
+#define FOR_24(DO) FOR_23(DO) DO(23)
+#define FOR_INPUTS(DO) CLQ_JOIN(FOR_, INPUTS)(DO)
+#define FOR_OUTPUTS(DO) CLQ_JOIN(FOR_, OUTPUTS)(DO)
+#define FOR_WORDS(DO) CLQ_JOIN(FOR_, WORDS)(DO)
+#define FOR_INSTRUCTIONS(DO) CLQ_JOIN(FOR_, INSTRUCTIONS)(DO)
+#define FOR_SUMS(DO) CLQ_JOIN(FOR_, SUMS)(DO)
+
+/* As CLQ_JOIN, each for one level: a macro is not expanded within itself. */
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define REGISTER_(n) r##n
+#define REGISTER(n) REGISTER_(n)
+#define WORD_(n) m->w##n
+#define WORD(n) WORD_(n)
+
+/* ---- a program's memory ---- */
+
+#define TYPE_0 float
+#define TYPE_1 uchar
+#define TYPE_2 float
+#define TYPE_3 float
+#define TYPE_4 float
+
+/* RANDOM: the program draws random numbers, which depend on the step and on the row among those of all replicas. */
+#ifdef RANDOM
+#define RANDOM_FIELDS int step, first_row;
+#define RANDOM_PARAMETERS , int step, int first_row
+#define RANDOM_NAMES , step, first_row
+#else
+#define RANDOM_FIELDS
+#define RANDOM_PARAMETERS
+#define RANDOM_NAMES
+#endif
+#define INPUT_FIELD(j) global const PASTE(TYPE_, IN##j) * x##j;
+#define INPUT_PARAMETER(j) , global const PASTE(TYPE_, IN##j) * x##j
+#define INPUT_NAME(j) , x##j
+#define OUTPUT_FIELD(k) global float *y##k;
+#define OUTPUT_PARAMETER(k) , global float *y##k
+#define OUTPUT_NAME(k) , y##k
+#define WORD_FIELD(n) uint w##n;
+#define WORD_PARAMETER(n) , int w##n
+#define WORD_NAME(n) , (uint)w##n
+
+/* elements: of one sample; a row of channels follows the other. */
+typedef struct memory {
+    int elements, channels;
+    RANDOM_FIELDS
+    FOR_INPUTS(INPUT_FIELD)
+    FOR_OUTPUTS(OUTPUT_FIELD)
+    FOR_WORDS(WORD_FIELD)
+} memory;
+#define PARAMETERS                                                                                                     \
+    int count, int elements,                                                                                           \
+        int channels RANDOM_PARAMETERS FOR_INPUTS(INPUT_PARAMETER) FOR_OUTPUTS(OUTPUT_PARAMETER)                       \
+            FOR_WORDS(WORD_PARAMETER)
+#define MEMORY                                                                                                         \
+    { elements, channels RANDOM_NAMES FOR_INPUTS(INPUT_NAME) FOR_OUTPUTS(OUTPUT_NAME) FOR_WORDS(WORD_NAME) }
+
+/* ---- where an element lies ----
+ * A place is an element's number among those of all samples: VEC of them from `at` on, or, where single, one. */
+
+/* WIDE: a full batch has 2^32 elements or more. Division of 64 bits takes several times as long. */
+#ifdef WIDE
+typedef ulong place;
+#else
+typedef uint place;
+#endif
+
+/* Row `row` of a vector by channel. ALIGNED: the channels are whole vectors. */
+ALWAYS_INLINE floatv by_channel(global const float *x, int row, int channels, size_t at, bool single) {
+    int c = (int)((place)at % (place)channels);
+    x += (size_t)row * channels;
+    if (single) return (floatv)(x[c]);
+#ifdef ALIGNED
+    return LOADV_ALIGNED(x + c);
+#else
+    floatv lanes;
+    UNROLL for (int k = 0; k < VEC; k++) {
+        ((float *)&lanes)[k] = x[c];
+        c = c + 1 == channels ? 0 : c + 1;
+    }
+    return lanes;
+#endif
+}
+
+/* The same from a value that has a vector by channel for each sample. */
+ALWAYS_INLINE floatv by_sample(global const float *x, int elements, int channels, size_t at, bool single) {
+    size_t sample = (place)at / (place)elements;
+    int c = (int)((place)at % (place)channels);
+    x += sample * channels;
+    if (single) return (floatv)(x[c]);
+#ifdef ALIGNED
+    return LOADV_ALIGNED(x + c);
+#else
+    int left = elements - (int)((place)at - (place)sample * (place)elements);
+    floatv lanes;
+    UNROLL for (int k = 0; k < VEC; k++) {
+        bool next = k > 0 && --left == 0;
+        if (next) {
+            left = elements;
+            x += channels;
+        }
+        ((float *)&lanes)[k] = x[c];
+        c = c + 1 == channels ? 0 : c + 1;
+    }
+    return lanes;
+#endif
+}
+
+/* The kinds of inputs, by their clq_element_kind: a float or a byte for each element; a float for each channel; one
+ * float; a float for each sample and channel. */
+#define FETCH_0(x, row) (single ? (floatv)((x)[at]) : LOADV_ALIGNED((x) + at))
+#define FETCH_1(x, row) (single ? (floatv)((float)(x)[at]) : TO_FLOATV(*(global const ucharv *)((x) + at)))
+#define FETCH_2(x, row) by_channel(x, row, m->channels, at, single)
+#define FETCH_3(x, row) (floatv)((x)[0])
+#define FETCH_4(x, row) by_sample(x, m->elements, m->channels, at, single)
+#define FETCH(j) in[j] = PASTE(FETCH_, IN##j)(m->x##j, ROW##j);
+
+ALWAYS_INLINE void fetch(const memory *m, size_t at, bool single, floatv in[INPUTS + 1]) { FOR_INPUTS(FETCH) }
+
+/* ---- random numbers ---- */
+
+#ifdef RANDOM
+/* The word of each element that decides whether it stays: of the Philox block whose counter tells the element (four to
+ * a block), its sample among those of all replicas, the step and the layer (clq_dropout_words). */
+ALWAYS_INLINE uintv random_words(const memory *m, size_t at, bool single, uint key_low, uint key_high, uint layer) {
+    uint row = (place)at / (place)m->elements, first = (uint)((place)at - (place)row * (place)m->elements);
+    uint step = (uint)m->step, first_row = (uint)m->first_row, elements = (uint)m->elements;
+#if VEC == 4 && defined(BLOCKS) /* elements are a multiple of four, and so vectors are blocks */
+    if (!single)
+        return philox4x32((ulong)key_high << 32 | key_low, (ulong)(row + first_row) << 32 | first / 4,
+                          (ulong)layer << 32 | step);
+#endif
+    uintv element = first + (single ? (uintv)0 : CLQ_JOIN(as_uint, VEC)(VEC_INDEX)), sample = row + first_row;
+#ifdef LONG_SAMPLES               /* of a vector at least */
+    uint one = min(elements, 1u); /* not known to be: oclgrind 21.10 mistakes a choice between 0 and 1 */
+    intv beyond = element >= elements;
+    sample = beyond ? sample + one : sample;
+    element = beyond ? element - elements : element;
+#else
+    sample += element / elements;
+    element %= elements;
+#endif
+    uintv c0 = element / 4, c1 = sample, c2 = step, c3 = layer;
+    for (int round = 0; round < 10; round++) {
+        uintv high0 = mul_hi((uintv)0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
+        uintv high1 = mul_hi((uintv)0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
+        c0 = high1 ^ c1 ^ key_low;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ key_high;
+        c3 = low0;
+        key_low += 0x9E3779B9u;
+        key_high += 0xBB67AE85u;
+    }
+    uintv which = element % 4;
+    uintv low = which == 0 ? c0 : c1, high = which == 2 ? c2 : c3;
+    return which < 2 ? low : high;
+}
+
+ALWAYS_INLINE floatv dropout(const memory *m, size_t at, bool single, floatv x, uint layer, uint least, uint scale) {
+    intv stays = random_words(m, at, single, m->w0, m->w1, layer) >= least;
+    return stays ? x * as_float(scale) : (floatv)0;
+}
+#endif
+
+/* ---- instructions, by their clq_element_op ---- */
+
+#define A(i) REGISTER(A##i)
+#define B(i) REGISTER(B##i)
+#define C(i) REGISTER(C##i)
+#define NUMBER(i) as_float(WORD(W##i))
+#define DO_0(i) in[A##i]
+#define DO_1(i) (floatv)(NUMBER(i))
+#define DO_2(i) A(i) + B(i)
+#define DO_3(i) A(i) - B(i)
+#define DO_4(i) A(i) * B(i)
+#define DO_5(i) (A(i) > B(i)) | (A(i) != A(i)) ? A(i) : B(i)
+#define DO_6(i) (A(i) < B(i)) | (A(i) != A(i)) ? A(i) : B(i)
+#define DO_7(i) -A(i)
+#define DO_8(i) A(i) * A(i)
+#define DO_9(i) A(i) * NUMBER(i)
+#define DO_10(i) ACTIVATE_1(floatv, A(i))
+#define DO_11(i) ACTIVATE_2(floatv, A(i))
+#define DO_12(i) ACTIVATE_3(floatv, A(i))
+#define DO_13(i) SLOPE_1(floatv, A(i), B(i))
+#define DO_14(i) SLOPE_2(floatv, A(i), B(i))
+#define DO_15(i) SLOPE_3(floatv, A(i), B(i))
+#define DO_16(i) A(i) > B(i) ? (floatv)1 : (floatv)0
+#define DO_17(i) A(i) >= B(i) ? (floatv)1 : (floatv)0
+#define DO_18(i) A(i) == B(i) ? (floatv)1 : (floatv)0
+#define DO_19(i) A(i) != (floatv)0 ? B(i) : C(i)
+#define DO_20(i) dropout(m, at, single, A(i), WORD(W##i), WORD(V##i), WORD(U##i))
+#define RUN(i) const floatv r##i = PASTE(DO_, OP##i)(i);
+
+#define STORE(k)                                                                                                       \
+    if (single)                                                                                                        \
+        m->y##k[at] = REGISTER(OUT##k).s0;                                                                             \
+    else                                                                                                               \
+        STOREV_ALIGNED(REGISTER(OUT##k), m->y##k + at);
+#define GIVE(k) terms[k] = REGISTER(SUM##k);
+#ifndef SUMS
+#define SUMS 0
+#endif
+
+/* The program for what was fetched: all of it before anything is stored, since outputs may lie over inputs. */
+ALWAYS_INLINE void run(const memory *m, size_t at, bool single, const floatv in[INPUTS + 1],
+                       floatv terms[SUMS + 1]){FOR_INSTRUCTIONS(RUN) FOR_OUTPUTS(STORE) FOR_SUMS(GIVE)}
+
+ALWAYS_INLINE void evaluate(const memory *m, size_t at, bool single, floatv terms[SUMS + 1]) {
+    floatv in[INPUTS + 1];
+    fetch(m, at, single, in);
+    run(m, at, single, in, terms);
+}
+
+#if SUMS == 0
+
+KERNEL void elementwise(PARAMETERS) {
+    const memory m = MEMORY;
+    size_t total = (size_t)count * elements;
+    floatv none[1];
+    FOR_MY (i, total / VEC) evaluate(&m, i * VEC, false, none);
+    FOR_MY_FROM (i, total / VEC * VEC, total) evaluate(&m, i, true, none);
+}
+
+#else
+/* ---- sums over rows ----
+ * The rows are taken `fold` at a time as one long row of fold * channels, so that long rows are whole vectors (tiles)
+ * or wide enough for a work-group; what is left at the end are single floats. Each slice of the long rows leaves its
+ * column sums and what they rounded off: shares (slices, SUMS, 2, fold * channels). fold_columns adds slices and
+ * folds. */
+
+#define SUM_PARAMETER(k) , global float *sum##k
+#define SUM_NAME(k) sum##k,
+
+/* sum += term without loss: what is rounded off goes to low (Knuth's two-sum, which needs no order of size). */
+static void add(float *sum, float *low, float term) {
+    float next = *sum + term, back = next - *sum;
+    *low += (*sum - (next - back)) + (term - back);
+    *sum = next;
+}
+
+#ifdef TILE
+
+/* What all slices have, from the first slice's share, to which the others were added. */
+static void fold_share(global const float *share, global float *out, int fold, int channels) {
+    size_t width = (size_t)fold * channels;
+    for (int c = 0; c < channels; c++) {
+        float sum = share[c], low = share[width + c];
+        for (int k = 1; k < fold; k++) {
+            add(&sum, &low, share[(size_t)k * channels + c]);
+            low += share[width + (size_t)k * channels + c];
+        }
+        out[c] = sum + low;
+    }
+}
+
+static void fold_shares(global const float *shares, global float *const *out, int fold, int channels) {
+    for (int k = 0; k < SUMS; k++) fold_share(shares + (size_t)k * 2 * fold * channels, out[k], fold, channels);
+}
+
+ALWAYS_INLINE void add_floatv(global floatv *sum, global floatv *low, floatv term) {
+    floatv before = *sum, next = before + term, back = next - before;
+    *low += (before - (next - back)) + (term - back);
+    *sum = next;
+}
+
+/* Adds N neighbouring columns of vectors over some long rows, from vector `at` on; short plain sums, joined to the long
+ * ones by add_floatv. */
+#define DEFINE_STRIP(name, N)                                                                                          \
+    ALWAYS_INLINE void name(const memory *m, size_t at, int rows, size_t pitch, global floatv *sum) {                  \
+        floatv columns[SUMS][N];                                                                                       \
+        UNROLL for (int s = 0; s < SUMS; s++) { UNROLL for (int k = 0; k < N; k++) columns[s][k] = 0; }                \
+        for (int r = 0; r < rows; r++, at += pitch) {                                                                  \
+            UNROLL for (int k = 0; k < N; k++) {                                                                       \
+                floatv terms[SUMS + 1];                                                                                \
+                evaluate(m, (at + k) * VEC, false, terms);                                                             \
+                UNROLL for (int s = 0; s < SUMS; s++) columns[s][k] += terms[s];                                       \
+            }                                                                                                          \
+        }                                                                                                              \
+        UNROLL for (int s = 0; s < SUMS; s++) {                                                                        \
+            UNROLL for (int k = 0; k < N; k++)                                                                         \
+                add_floatv(sum + 2 * s * pitch + k, sum + (2 * s + 1) * pitch + k, columns[s][k]);                     \
+        }                                                                                                              \
+    }
+DEFINE_STRIP(strip1, 1)
+DEFINE_STRIP(strip2, 2)
+DEFINE_STRIP(strip4, 4)
+
+/* Work-items (g, s): group g of the columns in slice s of the long rows. A block of rows stays in the first cache while
+ * its strips are added. Where there is one work-item, it makes the sums; else fold_columns does. */
+KERNEL void elementwise_sums(PARAMETERS, global float *shares, int fold FOR_SUMS(SUM_PARAMETER), local float *shared) {
+    const memory m = MEMORY;
+    size_t slice = get_global_id(1), slices = get_global_size(1), width = (size_t)fold * channels, pitch = width / VEC;
+    size_t rows = (size_t)count * (elements / channels), long_rows = rows / fold;
+    size_t share = (long_rows + slices - 1) / slices;
+    size_t row = min(slice * share, long_rows), end = min(row + share, long_rows);
+    size_t part = (pitch + get_global_size(0) - 1) / get_global_size(0);
+    size_t first = min(get_global_id(0) * part, pitch), last = min(first + part, pitch);
+    global float *sums = shares + 2 * SUMS * slice * width;
+    global floatv *sum = (global floatv *)sums;
+    for (int k = 0; k < 2 * SUMS; k++)
+        for (size_t v = first; v < last; v++) sum[k * pitch + v] = 0;
+    int block = (int)clamp((size_t)4096 / (part * VEC), (size_t)8, (size_t)64);
+    for (; row < end; row += block) {
+        int some = (int)min(end - row, (size_t)block);
+        size_t at = row * pitch, v = first;
+        for (; v + 4 <= last; v += 4) strip4(&m, at + v, some, pitch, sum + v);
+        for (; v + 2 <= last; v += 2) strip2(&m, at + v, some, pitch, sum + v);
+        for (; v < last; v++) strip1(&m, at + v, some, pitch, sum + v);
+    }
+    size_t rest = slice == slices - 1 ? rows * channels - long_rows * width : 0;
+    for (size_t c = first * VEC; c < min(rest, last * VEC); c++) {
+        floatv terms[SUMS + 1];
+        evaluate(&m, long_rows * width + c, true, terms);
+        UNROLL for (int k = 0; k < SUMS; k++) sums[2 * k * width + c] += terms[k].s0;
+    }
+    global float *const out[] = {FOR_SUMS(SUM_NAME)};
+    if (slices == 1 && part == pitch) fold_shares(shares, out, fold, channels);
+}
+
+/* One work-item. */
+KERNEL void fold_columns(global float *shares, int slices, int fold, int channels FOR_SUMS(SUM_PARAMETER)) {
+    size_t pitch = (size_t)fold * channels / VEC, slice = 2 * SUMS * pitch;
+    for (size_t s = 1; s < slices; s++) {
+        for (int k = 0; k < SUMS; k++) {
+            global floatv *sum = (global floatv *)shares + 2 * k * pitch, *low = sum + pitch;
+            for (size_t v = 0; v < pitch; v++) {
+                add_floatv(sum + v, low + v, sum[s * slice + v]);
+                low[v] += low[s * slice + v];
+            }
+        }
+    }
+    global float *const out[] = {FOR_SUMS(SUM_NAME)};
+    fold_shares(shares, out, fold, channels);
+}
+
+#else
+
+/* Work-groups of (COLUMNS, ROWS) items: one per slice (dimension 1) and COLUMNS columns. The sums are made by
+ * fold_columns. TOGETHER places are fetched before anything is stored: outputs may lie over inputs, so a compiler
+ * cannot move a load in front of a store, and an item that waits for each load alone leaves most of a GPU's bandwidth
+ * unused. */
+KERNEL void elementwise_sums(PARAMETERS, global float *shares, int fold FOR_SUMS(SUM_PARAMETER), local float *shared) {
+    const memory m = MEMORY;
+    size_t slice = get_group_id(1), slices = get_num_groups(1), width = (size_t)fold * channels;
+    size_t rows = (size_t)count * (elements / channels), long_rows = rows / fold;
+    size_t share = (long_rows + slices - 1) / slices;
+    size_t row = min(slice * share, long_rows), end = min(row + share, long_rows), column = get_global_id(0);
+    int c = (int)get_local_id(0), r = (int)get_local_id(1);
+    float sum[SUMS], low[SUMS];
+    floatv terms[SUMS + 1];
+    UNROLL for (int k = 0; k < SUMS; k++) sum[k] = low[k] = 0;
+    if (column < width) {
+        for (row += r; row + (TOGETHER - 1) * ROWS < end; row += TOGETHER * ROWS) {
+            floatv in[TOGETHER][INPUTS + 1];
+            UNROLL for (int t = 0; t < TOGETHER; t++) fetch(&m, (row + t * ROWS) * width + column, true, in[t]);
+            UNROLL for (int t = 0; t < TOGETHER; t++) {
+                run(&m, (row + t * ROWS) * width + column, true, in[t], terms);
+                UNROLL for (int k = 0; k < SUMS; k++) add(&sum[k], &low[k], terms[k].s0);
+            }
+        }
+#if TOGETHER > 1
+        for (; row < end; row += ROWS) {
+            evaluate(&m, row * width + column, true, terms);
+            UNROLL for (int k = 0; k < SUMS; k++) add(&sum[k], &low[k], terms[k].s0);
+        }
+#endif
+        size_t last = long_rows * width + column;
+        if (slice == slices - 1 && r == 0 && last < rows * channels) {
+            evaluate(&m, last, true, terms);
+            UNROLL for (int k = 0; k < SUMS; k++) add(&sum[k], &low[k], terms[k].s0);
+        }
+    }
+    local float *lows = shared + SUMS * ROWS * COLUMNS;
+    UNROLL for (int k = 0; k < SUMS; k++) {
+        shared[(k * ROWS + r) * COLUMNS + c] = sum[k];
+        lows[(k * ROWS + r) * COLUMNS + c] = low[k];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (r > 0 || column >= width) return;
+    UNROLL for (int k = 0; k < SUMS; k++) {
+        for (int i = 1; i < ROWS; i++) {
+            add(&sum[k], &low[k], shared[(k * ROWS + i) * COLUMNS + c]);
+            low[k] += lows[(k * ROWS + i) * COLUMNS + c];
+        }
+        shares[(2 * (slice * SUMS + k)) * width + column] = sum[k];
+        shares[(2 * (slice * SUMS + k) + 1) * width + column] = low[k];
+    }
+}
+
+/* The sums (channels) from all slices' shares. A work-group makes `columns` channels (a power of two) with GROUP /
+ * columns work-items, its rows, for each: a channel has slices * fold sums, of which row r adds those numbered r, r +
+ * rows, and so on; the rows' sums are then added as a tree. */
+KERNEL void fold_columns(global const float *shares, int slices, int fold, int channels,
+                         int columns FOR_SUMS(SUM_PARAMETER), local float *shared) {
+    int item = (int)get_local_id(0), row = item / columns, rows = GROUP / columns, sums = slices * fold;
+    int channel = (int)get_group_id(0) * columns + item % columns;
+    size_t width = (size_t)fold * channels;
+    local float *lows = shared + GROUP;
+    global float *const out[] = {FOR_SUMS(SUM_NAME)};
+    UNROLL for (int k = 0; k < SUMS; k++) {
+        float sum = 0, low = 0;
+        if (k > 0) barrier(CLK_LOCAL_MEM_FENCE); /* the sum before is read to its end */
+        if (channel < channels) {
+            _Pragma("unroll 4") for (int i = row; i < sums; i += rows) {
+                size_t at = (i / fold * SUMS + k) * 2 * width + i % fold * channels + channel;
+                add(&sum, &low, shares[at]);
+                low += shares[at + width];
+            }
+        }
+        shared[item] = sum;
+        lows[item] = low;
+        for (int step = GROUP / 2; step >= columns; step /= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (item < step) {
+                add(&sum, &low, shared[item + step]);
+                low += lows[item + step];
+                shared[item] = sum;
+                lows[item] = low;
+            }
+        }
+        if (row == 0 && channel < channels) out[k][channel] = sum + low;
+    }
+}
+
+#endif
+
+#endif

@@ -1,0 +1,87 @@
+/* Batch normalisation, what is done once for each channel: from sums to moments, from moments to statistics. Passes
+ * over samples are elementwise programs (src/ops/normalise.c). Values are rows of `channels`. */
+
+/* Rows of moments: samples * positions, mean, sum of squares about it. */
+#define COUNT 0
+#define MEAN 1
+#define SQUARES 2
+#define MOMENTS 3
+/* Rows of statistics: mean, 1 / deviation, gamma times that, 1 / count. */
+#define CENTRE 0
+#define RATE 1
+#define SCALE 2
+#define SHARE 3
+
+#ifdef GAMMA
+#define GAMMA_OF(c) gamma[c]
+#else
+#define GAMMA_OF(c) 1.0f
+#endif
+
+/* Row `rank` of moments (ranks, MOMENTS, channels); zeros in the others, so that the sum over ranks has them all. From
+ * sums and square sums of differences to a pivot. */
+KERNEL void normalise_moments(global const float *pivot, global const float *sums, global const float *squares,
+                              global float *moments, int count, int positions, int channels, int rank, int ranks) {
+    float n = (float)((size_t)count * positions);
+    FOR_MY (c, channels) {
+        for (int i = 0; i < MOMENTS * ranks; i++) moments[(size_t)i * channels + c] = 0;
+        if (count == 0) continue;
+        global float *own = moments + (size_t)rank * MOMENTS * channels + c;
+        float shift = sums[c] / n, rest = fma(-sums[c], shift, squares[c]);
+        own[COUNT * channels] = n;
+        own[MEAN * channels] = pivot[c] + shift;
+        own[SQUARES * channels] = rest < 0 ? 0 : rest;
+    }
+}
+
+static void write_statistics(global float *statistics, int channels, size_t c, float mean, float rate, float gamma,
+                             float share) {
+    statistics[CENTRE * channels + c] = mean;
+    statistics[RATE * channels + c] = rate;
+    statistics[SCALE * channels + c] = gamma * rate;
+    statistics[SHARE * channels + c] = share;
+}
+
+/* Joins the ranks' moments in their order (Chan, Golub, LeVeque 1983), and lets the moving statistics follow. */
+KERNEL void normalise_statistics(global const float *moments, global const float *gamma, global float *moving_mean,
+                                 global float *moving_variance, global float *statistics, int channels, int ranks,
+                                 float epsilon, float momentum, float fresh) {
+    FOR_MY (c, channels) {
+        float n = 0, mean = 0, squares = 0;
+        for (int k = 0; k < ranks; k++) {
+            global const float *more = moments + (size_t)k * MOMENTS * channels + c;
+            float other = more[COUNT * channels], total = n + other;
+            if (other == 0) continue;
+            float apart = more[MEAN * channels] - mean, part = other / total;
+            mean = n > 0 ? mean + apart * part : more[MEAN * channels];
+            squares += more[SQUARES * channels] + apart * apart * n * part;
+            n = total;
+        }
+        if (n == 0) {
+            write_statistics(statistics, channels, c, 0, 0, 0, 0);
+            continue;
+        }
+        float variance = squares / n;
+        write_statistics(statistics, channels, c, mean, 1.0f / sqrt(variance + epsilon), GAMMA_OF(c), 1.0f / n);
+        moving_mean[c] = moving_mean[c] * momentum + mean * fresh;
+        moving_variance[c] = moving_variance[c] * momentum + variance * fresh;
+    }
+}
+
+/* For inference. */
+KERNEL void normalise_moving(global const float *moving_mean, global const float *moving_variance,
+                             global const float *gamma, global float *statistics, int channels, float epsilon) {
+    FOR_MY (c, channels)
+        write_statistics(statistics, channels, c, moving_mean[c], 1.0f / sqrt(moving_variance[c] + epsilon),
+                         GAMMA_OF(c), 0);
+}
+
+/* What the gradients of mean and variance take from each row's: corrections (2, channels). */
+KERNEL void normalise_corrections(global const float *statistics, global const float *dgamma, global const float *dbeta,
+                                  global float *corrections, int channels) {
+    FOR_MY (c, channels) {
+        float share = statistics[SHARE * channels + c];
+        corrections[c] = dbeta[c] * share;
+        corrections[channels + c] = dgamma[c] * share * statistics[RATE * channels + c];
+    }
+}

@@ -1,0 +1,78 @@
+#include "ref/ref_elementwise.h"
+
+#include <math.h>
+
+double ref_dropout(uint64_t seed, uint32_t stream, uint32_t step, uint32_t place, uint32_t element, double rate) {
+    uint64_t low = (uint64_t)place << 32 | element / 4, high = (UINT64_C(3) << 24 | stream) << 32 | step;
+    uint32_t word = clq_philox4x32(seed, low, high).word[element % 4];
+    return (double)word >= nearbyint(ldexp(rate, 32)) ? 1 / (1 - rate) : 0;
+}
+
+static double larger(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
+
+/* Where an element lies. */
+typedef struct spot {
+    size_t elements, channels, sample, element;
+    uint32_t step, first_row;
+} spot;
+
+static double input_of(const struct clq_element_input *input, const double *x, const spot *s) {
+    size_t channel = s->element % s->channels;
+    switch (input->kind) {
+    case CLQ_EACH_ELEMENT: return x[s->sample * s->elements + s->element];
+    case CLQ_EACH_CHANNEL: return x[input->row * s->channels + channel];
+    case CLQ_ONE_FOR_ALL: return x[0];
+    case CLQ_EACH_SAMPLE_AND_CHANNEL: return x[s->sample * s->channels + channel];
+    }
+    return NAN;
+}
+
+static double result_of(const clq_element_program *p, const clq_instruction *i, const double *r, const spot *s) {
+    double a = r[i->a], b = r[i->b], c = r[i->c];
+    switch (i->op) {
+    case CLQ_ELEMENT_CONSTANT: return (double)(float)i->number;
+    case CLQ_ELEMENT_ADD: return a + b;
+    case CLQ_ELEMENT_SUBTRACT: return a - b;
+    case CLQ_ELEMENT_MULTIPLY: return a * b;
+    case CLQ_ELEMENT_MAXIMUM: return larger(a, b);
+    case CLQ_ELEMENT_MINIMUM: return -larger(-a, -b);
+    case CLQ_ELEMENT_NEGATE: return -a;
+    case CLQ_ELEMENT_SQUARE: return a * a;
+    case CLQ_ELEMENT_SCALE: return a * (double)(float)i->number;
+    case CLQ_ELEMENT_RELU: return larger(a, 0);
+    case CLQ_ELEMENT_SIGMOID: return 1 / (1 + exp(-a));
+    case CLQ_ELEMENT_TANH: return tanh(a);
+    case CLQ_ELEMENT_RELU_SLOPE: return a > 0 ? b : 0;
+    case CLQ_ELEMENT_SIGMOID_SLOPE: return b * a * (1 - a);
+    case CLQ_ELEMENT_TANH_SLOPE: return b * (1 - a * a);
+    case CLQ_ELEMENT_GREATER: return a > b;
+    case CLQ_ELEMENT_AT_LEAST: return a >= b;
+    case CLQ_ELEMENT_EQUAL: return a == b;
+    case CLQ_ELEMENT_SELECT: return a != 0 ? b : c;
+    case CLQ_ELEMENT_DROPOUT: {
+        uint32_t place = s->first_row + (uint32_t)s->sample;
+        double factor = ref_dropout(p->seed, i->stream, s->step, place, (uint32_t)s->element, i->number);
+        return factor > 0 ? a * factor : 0;
+    }
+    case CLQ_ELEMENT_INPUT:
+    case CLQ_ELEMENT_OPS: break;
+    }
+    return NAN;
+}
+
+void ref_element_program(const clq_element_program *p, size_t elements, size_t channels, size_t samples, uint32_t step,
+                         uint32_t first_row, const double *const *inputs, double *const *outputs, double *const *sums) {
+    for (size_t k = 0; k < p->sum_count; k++)
+        for (size_t c = 0; c < channels; c++) sums[k][c] = 0;
+    for (size_t at = 0; at < samples * elements; at++) {
+        const spot s = {elements, channels, at / elements, at % elements, step, first_row};
+        double r[CLQ_ELEMENT_INSTRUCTIONS] = {0};
+        for (size_t i = 0; i < p->instruction_count; i++) {
+            const clq_instruction *one = &p->instructions[i];
+            r[i] = one->op == CLQ_ELEMENT_INPUT ? input_of(&p->inputs[one->a], inputs[one->a], &s)
+                                                : result_of(p, one, r, &s);
+        }
+        for (size_t k = 0; k < p->output_count; k++) outputs[k][at] = r[p->outputs[k].from];
+        for (size_t k = 0; k < p->sum_count; k++) sums[k][s.element % channels] += r[p->sums[k]];
+    }
+}

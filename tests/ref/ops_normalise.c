@@ -1,0 +1,44 @@
+#include "ref/ref_elementwise.h"
+
+#include <math.h>
+
+void ref_moments(size_t rows, size_t channels, const double *x, double *mean, double *variance) {
+    for (size_t c = 0; c < channels; c++) {
+        mean[c] = variance[c] = 0;
+        for (size_t r = 0; r < rows; r++) mean[c] += x[r * channels + c] / (double)rows;
+        for (size_t r = 0; r < rows; r++) variance[c] += pow(x[r * channels + c] - mean[c], 2) / (double)rows;
+    }
+}
+
+void ref_normalise(size_t rows, size_t channels, double epsilon, const double *x, const double *mean,
+                   const double *variance, const double *gamma, const double *beta, double *y) {
+    for (size_t i = 0; i < rows * channels; i++) {
+        size_t c = i % channels;
+        y[i] = (x[i] - mean[c]) / sqrt(variance[c] + epsilon) * (gamma ? gamma[c] : 1) + (beta ? beta[c] : 0);
+    }
+}
+
+/* By way of the gradients of variance and mean. */
+static void channel_gradient(size_t rows, size_t channels, size_t c, double epsilon, const double *x, const double *dy,
+                             double mean, double variance, double gamma, double *dx) {
+    double deviation = sqrt(variance + epsilon), d_variance = 0, d_mean = 0, n = (double)rows;
+    for (size_t i = c; i < rows * channels; i += channels)
+        d_variance += dy[i] * gamma * (x[i] - mean) * -0.5 / pow(deviation, 3);
+    for (size_t i = c; i < rows * channels; i += channels)
+        d_mean -= dy[i] * gamma / deviation + d_variance * 2 * (x[i] - mean) / n;
+    for (size_t i = c; i < rows * channels; i += channels)
+        dx[i] = dy[i] * gamma / deviation + d_variance * 2 * (x[i] - mean) / n + d_mean / n;
+}
+
+void ref_normalise_gradient(size_t rows, size_t channels, double epsilon, const double *x, const double *gamma,
+                            const double *dy, const double *mean, const double *variance, double *dx, double *dgamma,
+                            double *dbeta) {
+    for (size_t c = 0; c < channels; c++) {
+        dgamma[c] = dbeta[c] = 0;
+        for (size_t i = c; i < rows * channels; i += channels) {
+            dgamma[c] += dy[i] * (x[i] - mean[c]) / sqrt(variance[c] + epsilon);
+            dbeta[c] += dy[i];
+        }
+        channel_gradient(rows, channels, c, epsilon, x, dy, mean[c], variance[c], gamma ? gamma[c] : 1, dx);
+    }
+}
