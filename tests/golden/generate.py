@@ -1,7 +1,7 @@
 """Reference traces of whole training runs, made with Keras 3 on TensorFlow.
 
-    python generate.py --out DIR                 every case and layers.json
-    python generate.py --out DIR --only NAME     one case, or `layers`
+    python generate.py --out DIR                 every case and every list of models
+    python generate.py --out DIR --only NAME     one case, or `layers`, `branched` or `normalised`
     python generate.py --only NAME --seeds 20    how far float32 strays, seed by seed; writes nothing
 
 Forward and backward passes are Keras's layers and losses under a gradient tape, in float64. The
@@ -29,12 +29,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import branched_models
 import layer_models
 import masks
+import normalised_models
 from branched_cases import BRANCHED
 from cases import CHAINS, STEPS, Case, CrossEntropy, Data, Weights
 
 CASES = CHAINS + BRANCHED
+LISTS = {"layers": layer_models, "branched": branched_models, "normalised": normalised_models}
 JITTER = 1e-6
 STATE_AFTER = (1, 10, STEPS)  # steps
 STATE_TOLERANCE, EVALUATION_TOLERANCE = 5e-5, 1e-5
@@ -352,9 +355,9 @@ def try_seeds(case: Case, count: int) -> None:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    here, names = Path(__file__).parent, [*(c.name for c in CASES), "layers"]
+    here, names = Path(__file__).parent, [*(c.name for c in CASES), *LISTS]
     parser.add_argument("--out", type=Path, default=here, help="where to write (default: beside this file)")
-    parser.add_argument("--only", choices=names, help="one case, or layers.json alone")
+    parser.add_argument("--only", choices=names, help="one case, or one list of models")
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="try seeds 1..N, write nothing")
     options = parser.parse_args()
 
@@ -364,10 +367,11 @@ def main() -> None:
     for case in CASES:
         if options.only in (None, case.name):
             try_seeds(case, options.seeds) if options.seeds else write_case(case, options.out)
-    if options.only in (None, "layers") and not options.seeds:
-        use_float("float32")
-        options.out.mkdir(parents=True, exist_ok=True)
-        layer_models.write(options.out / "layers.json")
+    use_float("float32")
+    for name, models in LISTS.items():
+        if options.only in (None, name) and not options.seeds:
+            options.out.mkdir(parents=True, exist_ok=True)
+            layer_models.write(options.out / f"{name}.json", models.to_read(), models.to_refuse())
 
 
 if __name__ == "__main__":
