@@ -1,4 +1,7 @@
-"""The training runs that are traced: options, data, models and the list of cases, `CASES`."""
+"""The training runs that are traced: options, data, models and `CHAINS`, the cases of chains of layers.
+
+branched_cases.py has the others.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Weights = dict[str, np.ndarray]  # "layer/variable" -> values, Keras's layouts
-Data = tuple[np.ndarray, np.ndarray]  # samples, labels
+Data = tuple[np.ndarray, ...]  # samples, then the targets of each output
 
 STEPS = 50
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-fashion-mnist puts it
@@ -116,6 +119,28 @@ class CrossEntropy:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """The mean over a batch's rows and their values of f(e), e = output - target: e*e for mean_squared_error, |e| for
+    mean_absolute_error; for huber e*e/2 up to delta and delta*|e| - delta*delta/2 beyond."""
+
+    name: str
+    delta: float = 1.0
+
+    def spec(self) -> str:
+        return spec(self.name, self, leave_out="name")
+
+    def keras(self) -> keras.Loss:
+        if self.name == "huber":
+            return keras.losses.Huber(delta=self.delta)
+        kinds = {"mean_squared_error": keras.losses.MeanSquaredError,
+                 "mean_absolute_error": keras.losses.MeanAbsoluteError}  # fmt: skip
+        return kinds[self.name]()
+
+
+Loss = CrossEntropy | Difference
+
+
+@dataclass(frozen=True)
 class Case:
     """One training run. `build` is called anew for every precision; `data` draws from its generator."""
 
@@ -124,17 +149,25 @@ class Case:
     build: Callable[[], keras.Model]
     data: Callable[[np.random.Generator], Data]
     optimizer: Sgd | Adam
-    loss: CrossEntropy
+    loss: Loss | tuple[Loss, ...]  # of several outputs one each
     batch: int = 32
     drop_remainder: bool = False
     tolerance_loss: float = 1e-5
     tolerance_grad_norm: float = 1e-5
+    loss_weights: tuple[float, ...] = (1.0,)
+    group: str = ""  # the folder that the case's own lies in
+    dropout_seed: int | None = None  # of the masks, where the model has Dropout
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        return self.loss if isinstance(self.loss, tuple) else (self.loss,)
 
     def args(self) -> list[str]:
-        """The options of `clique train` beside the model, the data, the weights and the log."""
+        """The options of `clique train` beside the model, the data, the weights, the log and losses of many outputs."""
         drop = ["--drop-remainder"] if self.drop_remainder else []
+        loss = ["--loss", self.loss.spec()] if not isinstance(self.loss, tuple) else []
         return ["--batch", str(self.batch), "--steps", str(STEPS), "--shuffle", "off", "--no-test", *drop,
-                "--optimizer", self.optimizer.spec(), "--loss", self.loss.spec()]  # fmt: skip
+                "--optimizer", self.optimizer.spec(), *loss]  # fmt: skip
 
 
 # ---- data ------------------------------------------------------------------------------------------
@@ -216,7 +249,7 @@ SHALLOW_CNN = (
     layer(kl.Flatten, name="flatten"),
 )
 
-CASES = (
+CHAINS = (
     Case("mlp_adam_probs", 1,
          sequential("mlp", (14, 14, 1), layer(kl.Flatten, name="flatten"), dense(32, "relu", "dense"),
                     dense(10, "softmax", "dense_1")),

@@ -1,7 +1,7 @@
 """Reference traces of whole training runs, made with Keras 3 on TensorFlow.
 
-    python generate.py --out DIR                 every case and layers.json
-    python generate.py --out DIR --only NAME     one case, or `layers`
+    python generate.py --out DIR                 every case and every list of models
+    python generate.py --out DIR --only NAME     one case, or `layers`, `branched` or `normalised`
     python generate.py --only NAME --seeds 20    how far float32 strays, seed by seed; writes nothing
 
 Forward and backward passes are Keras's layers and losses under a gradient tape, in float64. The
@@ -18,7 +18,7 @@ import math
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -29,10 +29,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import branched_models
 import layer_models
-from cases import CASES, STEPS, Case, Data, Weights
+import masks
+import normalised_models
+from branched_cases import BRANCHED
+from cases import CHAINS, STEPS, Case, CrossEntropy, Data, Weights
 
+CASES = CHAINS + BRANCHED
+LISTS = {"layers": layer_models, "branched": branched_models, "normalised": normalised_models}
 JITTER = 1e-6
+STATE_AFTER = (1, 10, STEPS)  # steps
+STATE_TOLERANCE, EVALUATION_TOLERANCE = 5e-5, 1e-5
 
 
 # ---- running ---------------------------------------------------------------------------------------
@@ -54,11 +62,20 @@ def tensor_name(variable: keras.Variable) -> str:
     return "/".join(variable.path.split("/")[-2:])
 
 
+def state_of(model: keras.Model) -> Weights:
+    """Moving statistics, by name. A Dropout's generator, of whole numbers, is none of a run's state."""
+    return {tensor_name(v): v.numpy() for v in model.non_trainable_variables if "float" in v.dtype}
+
+
 def initial_weights(model: keras.Model, rng: np.random.Generator) -> Weights:
-    """Glorot uniform kernels; biases off zero, so that an engine that ignores them is found out."""
+    """Glorot uniform kernels; biases off zero, factors and variances off one, so that ignoring them is found out."""
     weights = {}
-    for v in model.trainable_variables:
-        if len(v.shape) == 1:
+    for v in model.variables:
+        if "float" not in v.dtype:
+            continue
+        if v.name in ("gamma", "moving_variance"):
+            w = rng.uniform(0.5, 1.5, v.shape)
+        elif len(v.shape) == 1:
             w = rng.uniform(-0.2, 0.2, v.shape)
         else:
             receptive = math.prod(v.shape[:-2])
@@ -79,18 +96,77 @@ def batches(case: Case, count: int) -> Iterator[slice]:
             step += 1
 
 
+class MaskedDropout(keras.layers.Dropout):
+    """A Dropout whose masks are those of masks.py."""
+
+    number = 0  # of the layer, among the model's Dropouts
+    step = 1  # the first is 1
+    seed_of_run = 0
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        if not training:
+            return inputs
+        factors = masks.factors(self.rate, self.seed_of_run, self.number, self.step, np.arange(inputs.shape[0]),
+                                inputs.shape[1:])  # fmt: skip
+        return inputs * tf.constant(factors, inputs.dtype)
+
+
+def masked_dropouts(case: Case, model: keras.Model) -> list[MaskedDropout]:
+    """Gives the model's Dropouts the masks of the case's seed."""
+    found = [one for one in model.layers if isinstance(one, keras.layers.Dropout)]
+    assert (case.dropout_seed is None) == (not found)
+    for number, one in enumerate(found):
+        one.__class__ = MaskedDropout
+        one.number, one.seed_of_run = number, case.dropout_seed
+    return found
+
+
+@dataclass
+class Evaluation:
+    """Of an output, over the training set, in inference mode; the accuracy is of cross-entropies only."""
+
+    loss: float
+    accuracy: float | None
+    predictions_first4: list[list[float]]
+
+
+def evaluate(case: Case, model: keras.Model, data: Data) -> list[Evaluation]:
+    results = []
+    for loss, y, found in zip(case.losses, data[1:], outputs_of(model, data[0], training=False), strict=True):
+        accuracy, labels = None, y if y.ndim == 1 else y.argmax(axis=1)
+        if isinstance(loss, CrossEntropy):
+            accuracy = float(np.mean(found.numpy().argmax(axis=1) == labels))
+        value = float(loss.keras()(tf.constant(y), found))
+        results.append(Evaluation(value, accuracy, found.numpy()[:4].tolist()))
+    return results
+
+
+def outputs_of(model: keras.Model, x: np.ndarray, *, training: bool) -> list[tf.Tensor]:
+    outputs = model(tf.constant(x), training=training)
+    return outputs if isinstance(outputs, list) else [outputs]
+
+
 @dataclass
 class Trace:
     loss: list[float] = field(default_factory=list)
     grad_norm: list[float] = field(default_factory=list)
+    output_loss: list[list[float]] = field(default_factory=list)  # by step, then output
     first_grad_norms: dict[str, float] = field(default_factory=dict)
-    predictions_first4: list[list[float]] = field(default_factory=list)
-    accuracy_initial: float = 0.0
+    initial: list[Evaluation] = field(default_factory=list)  # by output
+    final: list[Evaluation] = field(default_factory=list)
+    state: dict[int, Weights] = field(default_factory=dict)  # after so many steps
 
     def deviation(self, exact: Trace) -> dict[str, float]:
-        """The largest relative difference over the steps, for the loss and for the gradient's norm."""
-        return {k: float(np.max(np.abs(np.array(getattr(self, k)) / getattr(exact, k) - 1)))
-                for k in ("loss", "grad_norm")}  # fmt: skip
+        """The largest relative difference over the steps, for the loss and for the gradient's norm, and of the state
+        and the evaluation at the end where the model has a state."""
+        found = {k: float(np.max(np.abs(np.array(getattr(self, k)) / getattr(exact, k) - 1)))
+                 for k in ("loss", "grad_norm")}  # fmt: skip
+        if exact.state[STEPS]:
+            own, theirs = self.state[STEPS], exact.state[STEPS]
+            found["state"] = max(float(np.linalg.norm(own[k] - theirs[k]) / np.linalg.norm(theirs[k]))
+                                 for k in theirs)  # fmt: skip
+            found["evaluation"] = abs(self.final[0].loss / exact.final[0].loss - 1)
+        return found
 
 
 def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: bool = False,
@@ -101,32 +177,39 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
     float32 rounds, to see whether the trace comes near a kink of ReLU or a tie of max pooling.
     """
     use_float(dtype)
-    model, loss_of, optimizer = case.build(), case.loss.keras(), case.optimizer.keras()
+    model, optimizer = case.build(), case.optimizer.keras()
+    losses_of = [one.keras() for one in case.losses]
+    dropouts = masked_dropouts(case, model)
     variables = model.trainable_variables
     names = [tensor_name(v) for v in variables]
     weights = {k: initial[k].astype(dtype) for k in names}
-    for v, k in zip(variables, names, strict=True):
-        v.assign(weights[k])
+    for v in model.variables:
+        if "float" in v.dtype:
+            v.assign(initial[tensor_name(v)].astype(dtype))
     update = case.optimizer.updater(weights)
 
-    x, y = as_input(data[0]).astype(dtype), data[1]
-    first = model(x).numpy()
-    labels = y if y.ndim == 1 else y.argmax(axis=1)
-    accuracy = float(np.mean(first.argmax(axis=1) == labels))
-    trace = Trace(predictions_first4=first[:4].tolist(), accuracy_initial=accuracy)
-
-    for part in batches(case, len(x)):
+    data = (as_input(data[0]).astype(dtype), *data[1:])
+    trace = Trace(initial=evaluate(case, model, data))
+    for step, part in enumerate(batches(case, len(data[0])), start=1):
+        for one in dropouts:
+            one.step = step
         with tf.GradientTape() as tape:
-            output = model(tf.constant(x[part]), training=True)
-            loss = loss_of(tf.constant(y[part]), output)
-        assert loss.dtype == output.dtype == dtype and all(v.dtype == dtype for v in variables)
-        assert case.loss.from_logits != hasattr(output, "_keras_logits")
+            outputs = outputs_of(model, data[0][part], training=True)
+            losses = [
+                f(tf.constant(y[part]), z) for f, y, z in zip(losses_of, data[1:], outputs, strict=True)
+            ]
+            weighted = zip(case.loss_weights, losses, strict=True)
+            loss = tf.add_n([one if w == 1.0 else w * one for w, one in weighted])
+        assert all(t.dtype == dtype for t in (*losses, *outputs, *variables))
+        for one, output in zip(case.losses, outputs, strict=True):  # the loss starts from the logits
+            assert not isinstance(one, CrossEntropy) or one.from_logits != hasattr(output, "_keras_logits")
         gradients = tape.gradient(loss, [v.value for v in variables])
         norms = {
             k: float(np.linalg.norm(g.numpy().astype(np.float64)))
             for k, g in zip(names, gradients, strict=True)
         }
         trace.loss.append(float(loss))
+        trace.output_loss.append([float(one) for one in losses])
         trace.grad_norm.append(math.sqrt(sum(n * n for n in norms.values())))
         trace.first_grad_norms = trace.first_grad_norms or norms
         if keras_update:
@@ -137,6 +220,9 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
                 if jitter:
                     weights[k] *= 1 + jitter.uniform(-JITTER, JITTER, weights[k].shape)
                 v.assign(weights[k])
+        if step in STATE_AFTER:
+            trace.state[step] = state_of(model)
+    trace.final = evaluate(case, model, data)
     return trace
 
 
@@ -170,13 +256,55 @@ def write_safetensors(path: Path, tensors: Weights) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + values)
 
 
+def targets_file(output: int) -> str:
+    return f"y_train_{output}.npy" if output else "y_train.npy"
+
+
+def of_outputs(case: Case, model_json: str, exact: Trace) -> dict:
+    """What a case with one output says beside its trace; or the list of outputs, in the order of output_layers."""
+    if len(case.losses) == 1:
+        accuracy = exact.initial[0].accuracy
+        one = {"predictions_first4": exact.initial[0].predictions_first4}
+        return one if accuracy is None else {**one, "accuracy_initial": accuracy}
+    names = [layer for layer, _, _ in json.loads(model_json)["config"]["output_layers"]]
+    entries = []
+    for i, (name, loss) in enumerate(zip(names, case.losses, strict=True)):
+        entry = {"layer": name, "loss_spec": loss.spec(), "loss_weight": case.loss_weights[i],
+                 "targets": targets_file(i), "loss": [losses[i] for losses in exact.output_loss],
+                 "predictions_first4": exact.initial[i].predictions_first4}  # fmt: skip
+        accuracy = exact.initial[i].accuracy
+        entries.append(entry if accuracy is None else {**entry, "accuracy_initial": accuracy})
+    return {"outputs": entries}
+
+
+def of_modes(case: Case, model_json: str, exact: Trace) -> dict:
+    """Where training and inference differ: moving statistics, evaluations, whose masks."""
+    dropouts = [one["config"]["name"] for one in json.loads(model_json)["config"]["layers"]
+                if one["class_name"] == "Dropout"]  # fmt: skip
+    found = {}
+    if dropouts:
+        found["dropout"] = {"seed": case.dropout_seed, "layers": {k: i for i, k in enumerate(dropouts)}}
+    if exact.state[STEPS]:
+        found["state"] = {str(step): {k: v.tolist() for k, v in s.items()} for step, s in exact.state.items()}
+    if found:
+        (first,), (last,) = exact.initial, exact.final
+        found["evaluation_initial"] = {"loss": first.loss, "accuracy": first.accuracy}
+        found["evaluation_final"] = asdict(last)
+    return found
+
+
+def of_state(exact: Trace) -> dict[str, float]:
+    return {"state": STATE_TOLERANCE, "evaluation": EVALUATION_TOLERANCE} if exact.state[STEPS] else {}
+
+
 def write_case(case: Case, out: Path) -> None:
     model_json, data, initial = prepare(case)
     exact = run(case, data, initial, "float64")
     single = run(case, data, initial, "float32")
     keras64 = run(case, data, initial, "float64", keras_update=True)
     keras32 = run(case, data, initial, "float32", keras_update=True)
-    assert exact.accuracy_initial == single.accuracy_initial
+    ends = zip([*exact.initial, *exact.final], [*single.initial, *single.final], strict=True)
+    assert all(a.accuracy == b.accuracy for a, b in ends)
 
     deviation = {
         "f32": single.deviation(exact),
@@ -187,27 +315,28 @@ def write_case(case: Case, out: Path) -> None:
     record = {
         "name": case.name,
         "args": case.args(),
-        "tolerance": {"loss": case.tolerance_loss, "grad_norm": case.tolerance_grad_norm},
+        "tolerance": {"loss": case.tolerance_loss, "grad_norm": case.tolerance_grad_norm, **of_state(exact)},
         "steps": STEPS,
         "samples": len(data[0]),
         "loss": exact.loss,
         "loss_f32": single.loss,
         "grad_norm": exact.grad_norm,
         "first_grad_norms": exact.first_grad_norms,
-        "predictions_first4": exact.predictions_first4,
-        "accuracy_initial": exact.accuracy_initial,
+        **of_outputs(case, model_json, exact),
+        **of_modes(case, model_json, exact),
         "deviation": deviation,
         "seed": case.seed,
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
     }
-    folder = out / case.name
+    folder = out / case.group / case.name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.json").write_text(model_json + "\n")
     (folder / "case.json").write_text(json.dumps(record, indent=1) + "\n")
     write_safetensors(folder / "init.safetensors", initial)
     np.save(folder / "x_train.npy", data[0])
-    np.save(folder / "y_train.npy", data[1])
+    for i, targets in enumerate(data[1:]):
+        np.save(folder / targets_file(i), targets)
     found = (f"{k} {d['loss']:.1e} {d['grad_norm']:.1e}" for k, d in deviation.items())
     print(case.name, f"loss {exact.loss[0]:.4f} -> {exact.loss[-1]:.4f}", *found, sep="  ")
 
@@ -226,9 +355,9 @@ def try_seeds(case: Case, count: int) -> None:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    here, names = Path(__file__).parent, [*(c.name for c in CASES), "layers"]
+    here, names = Path(__file__).parent, [*(c.name for c in CASES), *LISTS]
     parser.add_argument("--out", type=Path, default=here, help="where to write (default: beside this file)")
-    parser.add_argument("--only", choices=names, help="one case, or layers.json alone")
+    parser.add_argument("--only", choices=names, help="one case, or one list of models")
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="try seeds 1..N, write nothing")
     options = parser.parse_args()
 
@@ -238,10 +367,11 @@ def main() -> None:
     for case in CASES:
         if options.only in (None, case.name):
             try_seeds(case, options.seeds) if options.seeds else write_case(case, options.out)
-    if options.only in (None, "layers") and not options.seeds:
-        use_float("float32")
-        options.out.mkdir(parents=True, exist_ok=True)
-        layer_models.write(options.out / "layers.json")
+    use_float("float32")
+    for name, models in LISTS.items():
+        if options.only in (None, name) and not options.seeds:
+            options.out.mkdir(parents=True, exist_ok=True)
+            layer_models.write(options.out / f"{name}.json", models.to_read(), models.to_refuse())
 
 
 if __name__ == "__main__":

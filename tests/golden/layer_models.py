@@ -256,9 +256,17 @@ def read_by_keras(model: Json) -> keras.Model | None:
         return None
 
 
-def write(path: Path) -> None:
+def output_shapes(model: keras.Model) -> Json:
+    """The output's shape; with several outputs the first one's, and the list of all."""
+    if not isinstance(model.output_shape, list):
+        return {"output_shape": list(model.output_shape[1:])}
+    shapes = [list(s[1:]) for s in model.output_shape]
+    return {"output_shape": shapes[0], "output_shapes": shapes}
+
+
+def write(path: Path, good: list[tuple[str, str, Json]], bad: list[tuple[str, str, list[str], Json]]) -> None:
     entries: list[Json] = []
-    for group, name, model in to_read():
+    for group, name, model in good:
         read = read_by_keras(model)
         assert read is not None and read.built, name
         weights = [v for v in read.variables if v.dtype == "float32"]  # not a dropout's seed
@@ -266,10 +274,10 @@ def write(path: Path) -> None:
         trainable = [tensor_name(v) for v in read.trainable_variables]
         entries.append({
             "name": name, "expect": "read", "group": group,
-            "input_shape": list(read.input_shape[1:]), "output_shape": list(read.output_shape[1:]),
+            "input_shape": list(read.input_shape[1:]), **output_shapes(read),
             "variables": shapes, "trainable": trainable, "model": model,
         })  # fmt: skip
-    for group, name, message_has, model in to_refuse():
+    for group, name, message_has, model in bad:
         entries.append({
             "name": name, "expect": "refuse", "group": group, "message_has": message_has,
             "keras_reads": read_by_keras(model) is not None, "model": model,
