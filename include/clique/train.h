@@ -34,8 +34,6 @@ typedef struct clq_loss {
 /* "sparse_categorical_crossentropy:from_logits=1", as --loss. */
 CLQ_API clq_status clq_loss_parse(const char *text, clq_loss *out);
 
-typedef enum clq_strategy_kind { CLQ_STRATEGY_AUTO, CLQ_STRATEGY_SINGLE, CLQ_STRATEGY_MIRRORED } clq_strategy_kind;
-
 /* "off", "quick" or "full", as --tune. */
 CLQ_API clq_status clq_tuning_parse(const char *text, clq_tuning *out);
 

@@ -44,6 +44,9 @@ typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_S
 typedef enum clq_loss_kind { CLQ_LOSS_CATEGORICAL, CLQ_LOSS_SPARSE_CATEGORICAL } clq_loss_kind;
 typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM } clq_optimizer_kind;
 
+/* How devices train together. AUTO: single for one device, else mirrored. */
+typedef enum clq_strategy_kind { CLQ_STRATEGY_AUTO, CLQ_STRATEGY_SINGLE, CLQ_STRATEGY_MIRRORED } clq_strategy_kind;
+
 /* How operations are made is a matter of variants and of the shapes of their tiles; which are the fastest on a device
  * can be measured, once, and is kept beside its built kernels, by device, driver and version of Clique. What is kept is
  * used by all later plans, so that each run computes the bits of the one before it. */

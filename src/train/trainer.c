@@ -11,11 +11,7 @@ clq_trainer_config clq_trainer_config_default(void) {
                                 .sample_dtype = CLQ_U8};
 }
 
-static clq_status check_config(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config) {
-    if (config->strategy == CLQ_STRATEGY_SINGLE && devices->count != 1)
-        return clq_fail(CLQ_ARGUMENT,
-                        "strategy single takes one device and %u are selected: use mirrored or name one device",
-                        devices->count);
+static clq_status check_config(const clq_model *model, const clq_trainer_config *config) {
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
         return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
@@ -33,7 +29,7 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                        clq_trainer **out) {
     if (!model->finished)
         return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
-    CLQ_TRY(check_config(model, devices, config));
+    CLQ_TRY(check_config(model, config));
     clq_trainer *trainer = clq_alloc(1, sizeof *trainer);
     if (!trainer) return CLQ_MEMORY;
     trainer->model = model;
@@ -52,7 +48,8 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                            .beta2 = optimizer->beta2,
                                            .epsilon = optimizer->epsilon};
     bool sparse = config->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
-    clq_strategy_config strategy = {.plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
+    clq_strategy_config strategy = {.kind = config->strategy,
+                                    .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
                                              .sample_dtype = config->sample_dtype,
                                              .loss = &trainer->loss,
                                              .update = config->inference_only ? NULL : &trainer->update,
