@@ -225,6 +225,13 @@ static clq_status write_words(clq_sequence *sequence, const making *m) {
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE,
                               (2 * sequence->list->launch_count + 1) * COUNTER * sizeof(int32_t),
                               "a sequence's progress", &sequence->progress));
+    /* By the host itself where the memory is its own: what a blocking write left there through another queue than the
+     * launch's, Intel's runtime (2026.2) on a busy machine at times had not written when the launch read it. */
+    void *host = clq_buffer_host(sequence->words);
+    if (host) {
+        memcpy(host, m->words, bytes);
+        return CLQ_OK;
+    }
     clq_queue *queue;
     CLQ_TRY(clq_queue_create(device, 0, &queue));
     clq_status status = clq_queue_write(queue, sequence->words, 0, m->words, bytes, true);
