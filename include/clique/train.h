@@ -59,6 +59,8 @@ typedef struct clq_trainer_config {
     clq_matmul_precision matmul_precision; /* HIGHEST unless set */
     clq_tuning tuning;                     /* before the first step */
     double tuning_s;                       /* in place of tuning's own limit, where more than 0 */
+    const char *disabled_paths; /* fast paths that are not to be used, with commas between, as `clique plan` names them:
+                                   "overlap,sharded update"; for finding faults. NULL: none */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. */
 CLQ_API clq_trainer_config clq_trainer_config_default(void);

@@ -1,4 +1,5 @@
-/* What the mirrored strategy keeps beside the replicas. Private to mirrored.c and reducer.c. */
+/* What the mirrored strategy keeps beside the replicas, and the fast paths of its exchange. Private to mirrored.c,
+ * overlap.c and sharded.c. */
 #ifndef CLQ_STRATEGY_MIRRORED_H
 #define CLQ_STRATEGY_MIRRORED_H
 
@@ -8,29 +9,37 @@ typedef struct clq_reducer clq_reducer;
 
 /* Of a replica. */
 typedef struct clq_mirror {
-    clq_reducer *reducer; /* NULL: a step exchanges its gradient at once, when backward has ended */
+    clq_reducer *reducer; /* NULL without overlap */
     clq_bucket *buckets;
     size_t bucket_count;
-    atomic_uint_fast64_t exposed_ns; /* of exchanges, in which backward had nothing more to do; for replica 0 */
-    clq_timeline exchanges;          /* by the replica's thread, or the reducer while it waits */
+    clq_timeline exchanges; /* by the replica's thread, or the reducer while it waits */
 } clq_mirror;
 
 typedef struct clq_mirrored {
     clq_crew *crew; /* NULL for one replica */
     clq_mirror mirrors[CLQ_REPLICAS_MAX];
-    bool shards_updates; /* in steps; of these: */
-    bool gradient_is_apart, optimizer_is_apart;
+    /* How a step of several replicas is made: the plain way, or that of a fast path. */
+    clq_status (*step)(clq_replica *replica, const clq_command *command);
+    atomic_uint_fast64_t exposed_ns;            /* of replica 0's exchanges, in which backward had nothing to do */
+    bool gradient_is_apart, optimizer_is_apart; /* sharded steps left them in parts */
 } clq_mirrored;
 
 /* Exchanges a part of the gradient; traced: it goes into the timeline. */
 clq_status clq_mirrored_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced);
 
-/* ---- a replica's second thread, which exchanges buckets (reducer.c) ---- */
+/* Time that replica 0 spent in an exchange with nothing else to do. */
+void clq_mirrored_note_exposed(clq_replica *replica, uint64_t ns);
 
-clq_status clq_reducer_create(clq_replica *replica, clq_reducer **out); /* the replica's device and plan exist */
-void clq_reducer_destroy(clq_reducer *reducer);                         /* takes NULL; before the crew */
-/* All replicas post the same buckets in the same order. Takes the event over. */
-void clq_reducer_post(clq_reducer *reducer, const clq_bucket *bucket, clq_event *after);
-void clq_reducer_wait(clq_reducer *reducer); /* until all that was posted is exchanged, or has failed */
+/* overlap.c: buckets are exchanged by a second thread of each replica while backward goes on. */
+clq_status clq_overlap_open(clq_strategy *strategy);
+void clq_overlap_close(clq_strategy *strategy); /* before the crew ends; also where it was not opened */
+clq_status clq_overlap_step(clq_replica *replica, const clq_command *command);
+
+/* sharded.c: every replica updates a part of the weights for all. */
+clq_status clq_sharded_open(clq_strategy *strategy);
+void clq_sharded_close(clq_strategy *strategy); /* likewise */
+clq_status clq_sharded_step(clq_replica *replica, const clq_command *command);
+/* Posts what makes the gradient (CLQ_ARENA_GRADIENT) or the optimizer's slots whole on every replica. */
+void clq_sharded_collect(clq_strategy *strategy, unsigned what);
 
 #endif

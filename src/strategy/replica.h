@@ -6,6 +6,7 @@
 #ifndef CLQ_STRATEGY_REPLICA_H
 #define CLQ_STRATEGY_REPLICA_H
 
+#include "strategy/paths.h"
 #include "strategy/pool.h"
 
 /* STEPS_AHEAD: how many steps may be enqueued before the device has got to their rows. */
@@ -75,6 +76,7 @@ struct clq_strategy {
     struct clq_mirrored *mirrored; /* that module's own; NULL elsewhere */
     clq_tune_log tune_log;
     clq_pool pool;
+    clq_paths paths;
     unsigned count;
     clq_replica *replicas;
     bool apart;               /* each replica trains alone */
@@ -107,6 +109,7 @@ void clq_replica_skip(clq_worker *worker, const clq_command *command);
 /* rows.c */
 clq_status clq_replica_open_rows(clq_replica *replica); /* the slots; the replica's device and plan exist */
 void clq_replica_close_rows(clq_replica *replica);
+bool clq_replica_decide_input(clq_replica *replica); /* whether kernels read the slots */
 /* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. By the poster. */
 clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
 /* The command's rows, where the plan's next run reads them; *out: their slot, NULL where there are none. */

@@ -99,12 +99,17 @@ static clq_status open_slot(clq_replica *replica, size_t sample_bytes, clq_stagi
                              &slot->labels);
 }
 
+bool clq_replica_decide_input(clq_replica *replica) {
+    bool host = clq_buffer_host(clq_plan_samples(replica->plan)) != NULL;
+    return clq_paths_decide(&replica->strategy->paths, CLQ_PATH_INPUT_IN_PLACE, host ? CLQ_FACT_HOST_MEMORY : 0);
+}
+
 clq_status clq_replica_open_rows(clq_replica *replica) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     replica->slots = staging_slots(replica->share * sample_bytes);
     CLQ_TRY(clq_channel_create(sizeof(clq_staging *), replica->slots, &replica->in_use));
-    replica->reads_in_place = clq_buffer_host(clq_plan_samples(replica->plan)) != NULL;
+    replica->reads_in_place = clq_replica_decide_input(replica);
     for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, sample_bytes, &replica->staging[i]));
     for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++)
         CLQ_TRY(open_slot(replica, sample_bytes, &replica->own[i]));

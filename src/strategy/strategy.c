@@ -273,16 +273,30 @@ static clq_status tune(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
-/* Whether a replica's launches may be one (clq_list_set_joined): where all replicas' threads have cores. A device of
- * one unit waits for nobody in it. */
-static bool joins(const clq_strategy *strategy, unsigned replica) {
-    if (strategy->config.trace_steps > 0) return false; /* each launch is to be seen */
-    uint64_t units = 0, own = clq_device_get_info(strategy->replicas[replica].worker.device)->compute_units;
+/* What holds of a replica before and after its plan is made. */
+static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
+    const clq_replica *own = &strategy->replicas[replica];
+    uint64_t units = 0, own_units = clq_device_get_info(own->worker.device)->compute_units;
+    unsigned facts = CLQ_FACT_SINGLE_ITEMS;
     for (unsigned r = 0; r < strategy->count; r++) {
         const clq_device *device = strategy->replicas[r].worker.device;
         if (clq_device_family(device) == CLQ_FAMILY_TILE) units += clq_device_get_info(device)->compute_units;
     }
-    return own == 1 || units <= clq_cpu_count();
+    /* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
+    if (own_units == 1 || units <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
+    if (strategy->config.trace_steps > 0) facts |= CLQ_FACT_TRACED;
+    if (own->plan && own->joined && !clq_list_is_joined(clq_plan_list(own->plan)))
+        facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
+    return facts;
+}
+
+static clq_status open_replica(clq_strategy *strategy, unsigned r) {
+    clq_replica *replica = &strategy->replicas[r];
+    replica->strategy = strategy;
+    replica->share = strategy->counts[0];
+    replica->joined = clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, r));
+    CLQ_TRY(clq_replica_open(replica));
+    return has_followers(strategy, r) ? clq_plan_keep_programs(replica->plan) : CLQ_OK;
 }
 
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
@@ -296,14 +310,12 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     CLQ_TRY(clq_strategy_open_devices(strategy, devices));
     CLQ_TRY(tune(strategy));
     for (unsigned r = 0; r < count; r++) {
-        clq_replica *replica = &strategy->replicas[r];
-        replica->strategy = strategy;
-        replica->share = strategy->counts[0];
-        replica->joined = joins(strategy, r);
-        clq_status status = clq_replica_open(replica);
-        if (status == CLQ_OK && has_followers(strategy, r)) status = clq_plan_keep_programs(replica->plan);
+        clq_status status = open_replica(strategy, r);
         if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
     }
+    /* What is reported is the first replica's. */
+    (void)clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, 0));
+    (void)clq_replica_decide_input(&strategy->replicas[0]);
     if (strategy->module->open) CLQ_TRY(strategy->module->open(strategy));
     for (unsigned r = 0; r < count; r++) CLQ_TRY(clq_replica_start(&strategy->replicas[r]));
     return CLQ_OK;
@@ -327,6 +339,7 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     strategy->module = module;
     strategy->config = *config;
     clq_status status;
+    CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
     CLQ_TRY_OR(fail, status, clq_pool_open(&strategy->pool, config->trace_steps));
     CLQ_TRY_OR(fail, status, open_replicas(strategy, devices));
     *out = strategy;
@@ -351,6 +364,11 @@ void clq_strategy_destroy(clq_strategy *strategy) {
 
 /* ---- reports ---- */
 
+bool clq_strategy_shards_updates(const clq_strategy *strategy) { return strategy->paths.on[CLQ_PATH_SHARDED_UPDATE]; }
+bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready) {
+    unsigned facts = (strategy->config.plan.update ? CLQ_FACT_TRAINS : 0) | (labels_ready ? CLQ_FACT_LABELS_READY : 0);
+    return clq_paths_decide(&strategy->paths, CLQ_PATH_OWN_ROWS, facts);
+}
 const char *clq_strategy_name(const clq_strategy *strategy) { return strategy->module->name; }
 unsigned clq_strategy_replicas(const clq_strategy *strategy) { return strategy->count; }
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) {

@@ -21,6 +21,7 @@ typedef struct clq_strategy_config {
     size_t label_bytes;     /* of one sample's label */
     clq_group_config group;
     size_t bucket_bytes, trace_steps; /* as clq_trainer_config's */
+    const char *disabled_paths;       /* likewise */
     clq_tuning tuning;
     double tuning_s;
 } clq_strategy_config;
@@ -50,7 +51,18 @@ const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica
 const clq_weights *clq_strategy_weights(const clq_strategy *strategy, unsigned replica);
 /* How often a replica's device is called for a step; uploads and exchanges not counted. */
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica);
-bool clq_strategy_shards_updates(const clq_strategy *strategy);            /* in steps */
+bool clq_strategy_shards_updates(const clq_strategy *strategy); /* in steps */
+/* Whether clq_strategy_step_rows is to be used, where labels are, or are not, as the loss takes them. */
+bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready);
+
+/* A fast path (paths.c), as of the first replica. */
+typedef struct clq_path_info {
+    const char *name, *stage; /* "sharded update"; "input", "execute" or "exchange": the stage that it replaces */
+    bool on;
+    const char *reason; /* why not; NULL where on */
+} clq_path_info;
+bool clq_strategy_path(const clq_strategy *strategy, size_t index, clq_path_info *out); /* false: there is none */
+
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of a full global batch */
 
 /* What was measured before the plans were made, once for devices that are alike; .replica is the first of them. */

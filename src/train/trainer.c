@@ -63,10 +63,12 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                     .group = config->group,
                                     .bucket_bytes = config->bucket_bytes,
                                     .trace_steps = config->trace_steps,
+                                    .disabled_paths = config->disabled_paths,
                                     .tuning = config->tuning,
                                     .tuning_s = config->tuning_s};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
+    (void)clq_strategy_takes_rows(trainer->strategy, sparse); /* of a dataset with labels that are classes */
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
     *out = trainer;
     return CLQ_OK;
@@ -233,7 +235,8 @@ clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
 }
 
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset) {
-    return clq_dataset_get_info(dataset)->soft_labels || trainer->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
+    bool ready = clq_dataset_get_info(dataset)->soft_labels || trainer->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
+    return clq_strategy_takes_rows(trainer->strategy, ready);
 }
 
 clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows) {
