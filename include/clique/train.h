@@ -57,8 +57,6 @@ CLQ_API clq_loss clq_loss_default(clq_loss_kind kind);
 /* "sparse_categorical_crossentropy:from_logits=1", "mse", "huber:delta=2", as --loss. */
 CLQ_API clq_status clq_loss_parse(const char *text, clq_loss *out);
 
-typedef enum clq_strategy_kind { CLQ_STRATEGY_AUTO, CLQ_STRATEGY_SINGLE, CLQ_STRATEGY_MIRRORED } clq_strategy_kind;
-
 /* "off", "quick" or "full", as --tune. */
 CLQ_API clq_status clq_tuning_parse(const char *text, clq_tuning *out);
 
@@ -88,6 +86,8 @@ typedef struct clq_trainer_config {
                             or "none". NULL: accuracy for losses of classes, none for the others. Needed until the
                             trainer is made. accuracy is binary_accuracy for an output with one value in its last axis,
                             else that of the largest value, as in Keras */
+    const char *disabled_paths; /* fast paths that are not to be used, with commas between, as `clique plan` names them:
+                                   "overlap,sharded update"; for finding faults. NULL: none */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);

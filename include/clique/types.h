@@ -71,6 +71,9 @@ typedef struct clq_optimizer {
     double values[CLQ_HYPERPARAMETERS_MAX];
 } clq_optimizer;
 
+/* How devices train together. AUTO: single for one device, else mirrored. */
+typedef enum clq_strategy_kind { CLQ_STRATEGY_AUTO, CLQ_STRATEGY_SINGLE, CLQ_STRATEGY_MIRRORED } clq_strategy_kind;
+
 /* How operations are made is a matter of variants and of the shapes of their tiles; which are the fastest on a device
  * can be measured, once, and is kept beside its built kernels, by device, driver and version of Clique. What is kept is
  * used by all later plans, so that each run computes the bits of the one before it. */

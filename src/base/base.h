@@ -1,5 +1,6 @@
-/* base: what every other layer stands on. Status and error detail, log, memory, threads and barriers that
- * can be aborted, counter-based random numbers, hashing, strings, files. Knows nothing of devices or models. */
+/* base: what every other layer stands on. Status and error detail, log, memory, threads, barriers that
+ * can be aborted, channels, counter-based random numbers, hashing, strings, files. Knows nothing of devices or models.
+ */
 #ifndef CLQ_BASE_H
 #define CLQ_BASE_H
 
@@ -158,6 +159,22 @@ void clq_barrier_destroy(clq_barrier *barrier); /* once no thread is in a call o
  * again. */
 clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s);
 void clq_barrier_abort(clq_barrier *barrier);
+
+/* ---- channels (channel.c) ---- */
+
+/* A bounded queue of items of one size, from one thread to another. */
+typedef struct clq_channel clq_channel;
+/* Of `capacity` >= 1 items. Errors: MEMORY, SYSTEM. */
+clq_status clq_channel_create(size_t item_bytes, size_t capacity, clq_channel **out);
+void clq_channel_destroy(clq_channel *channel); /* once no thread is in a call on it; takes NULL */
+/* Copies the item. Where there is no room, waits until half is free: each wake-up costs the taker on the same core as
+ * much as a small launch. */
+void clq_channel_put(clq_channel *channel, const void *item);
+/* Waits for the next item. False once the channel was closed and all was taken. */
+bool clq_channel_take(clq_channel *channel, void *item);
+void clq_channel_done(clq_channel *channel); /* by who took: one more item was dealt with */
+void clq_channel_wait(clq_channel *channel); /* by who puts: until all items were */
+void clq_channel_close(clq_channel *channel);
 
 /* ---- random numbers (random.c) ---- */
 

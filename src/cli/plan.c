@@ -56,6 +56,24 @@ static json_t *describe_variables(const clq_setup *s, const clq_plan *plan) {
     return rows;
 }
 
+/* ---- fast paths ---- */
+
+static void print_paths(const clq_strategy *strategy) {
+    clq_path_info path;
+    printf("\n%-16s %-9s %-4s %s\n", "fast path", "stage", "on", "reason");
+    for (size_t i = 0; clq_strategy_path(strategy, i, &path); i++)
+        printf("%-16s %-9s %-4s %s\n", path.name, path.stage, path.on ? "yes" : "no", path.on ? "" : path.reason);
+}
+
+static json_t *describe_paths(const clq_strategy *strategy) {
+    json_t *rows = json_array();
+    clq_path_info path;
+    for (size_t i = 0; clq_strategy_path(strategy, i, &path); i++)
+        rows = clq_json_append(rows, json_pack("{s:s, s:s, s:b, s:s?}", "name", path.name, "stage", path.stage, "on",
+                                               (int)path.on, "reason", path.reason));
+    return rows;
+}
+
 /* ---- the graph ---- */
 
 static void print_node(void *context, const clq_node_info *node) {
@@ -99,12 +117,13 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
             return status;
         }
         return clq_print_json(json_pack(
-            "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o*}", "model",
+            "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o*}", "model",
             clq_json_text(clq_model_name(s->model)), "device", clq_json_text(device.name), "batch", (json_int_t)share,
             "launches", describe_launches(plan), "variables", describe_variables(s, plan), "activation_bytes",
             (json_int_t)m.activation_bytes, "activation_bytes_unplanned", (json_int_t)m.activation_bytes_unplanned,
             "param_bytes", (json_int_t)m.parameter_bytes, "gradient_bytes", (json_int_t)m.gradient_bytes,
-            "optimizer_bytes", (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes, "graph", nodes));
+            "optimizer_bytes", (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes, "paths",
+            describe_paths(clq_trainer_strategy(s->trainer)), "graph", nodes));
     }
     printf("%s on %s, %zu samples\n\n", clq_model_name(s->model), device.name, share);
     print_launches(plan);
@@ -113,6 +132,7 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
            (double)m.activation_bytes * 1e-6, (double)m.activation_bytes_unplanned * 1e-6,
            (double)m.parameter_bytes * 1e-6, (double)m.gradient_bytes * 1e-6, (double)m.optimizer_bytes * 1e-6,
            (double)m.io_bytes * 1e-6);
+    print_paths(clq_trainer_strategy(s->trainer));
     const char *pass = NULL;
     return o->graph ? clq_plan_visit_graph(plan, print_node, &pass) : CLQ_OK;
 }

@@ -108,19 +108,6 @@ void clq_data_reading_cancel(clq_data_reading *reading) {
     clq_free(reading);
 }
 
-static clq_status parse_strategy(const char *text, clq_strategy_kind *out) {
-    static const struct {
-        const char *name;
-        clq_strategy_kind kind;
-    } known[] = {{"auto", CLQ_STRATEGY_AUTO}, {"single", CLQ_STRATEGY_SINGLE}, {"mirrored", CLQ_STRATEGY_MIRRORED}};
-    for (size_t i = 0; i < CLQ_COUNT_OF(known); i++)
-        if (strcmp(known[i].name, text) == 0) {
-            *out = known[i].kind;
-            return CLQ_OK;
-        }
-    return clq_fail(CLQ_ARGUMENT, "--strategy '%s': expected auto, single or mirrored", text);
-}
-
 static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
     for (unsigned i = 0; i < CLQ_ALGORITHM_COUNT; i++)
         if (strcmp(clq_algorithm_name((clq_algorithm)i), text) == 0) {
@@ -137,7 +124,8 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     clq_trainer_config config = clq_trainer_config_default();
     CLQ_TRY(clq_optimizer_parse(options->optimizer, &config.optimizer));
     CLQ_TRY(clq_loss_parse(options->loss, &config.loss));
-    CLQ_TRY(parse_strategy(options->strategy, &config.strategy));
+    if (!clq_strategy_find(options->strategy, &config.strategy))
+        return clq_fail(CLQ_ARGUMENT, "--strategy '%s': expected auto, single or mirrored", options->strategy);
     CLQ_TRY(parse_algorithm(options->cross_device_ops, &config.group.algorithm));
     config.metrics = options->metrics;
     config.group.deadline_s = options->deadline;

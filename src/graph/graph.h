@@ -175,12 +175,12 @@ clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq
 void clq_plan_set_params(clq_plan *plan, const clq_step_params *params);
 
 /* ---- updates that replicas shard (update.c) ----
- * Plans of one model on CPU devices, whose memory is the host's, can do NORM and UPDATE together: each updates its part
+ * Plans of one model on CPU devices, whose memory is the host's, can do UPDATE together: each updates its part
  * of the arenas, for which it adds all gradients, that of rank 0 first, and writes the new weights where all gradients
  * were. Then parameters and gradient change places (clq_weights_turn): once all have done their parts. Of a plan's
  * gradient and optimizer state its part alone is what it would be otherwise. */
 
-/* Whether it can with so many. Only plans that are joined, and not where the gradient's norms are wanted. */
+/* Whether it can with so many: memory is the host's, and each has a part. Norms are not computed then. */
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
 /* Prepares plan `rank` of plans[ranks], all of which can. End the sharding of all before any is destroyed. */
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank);

@@ -7,6 +7,6 @@ clq_status clq_strategy_open_devices(clq_strategy *strategy, const clq_devices *
     const bool together = devices->count > 1 && strategy->config.group.transport == CLQ_TRANSPORT_PEER;
     clq_device *opened[CLQ_REPLICAS_MAX];
     CLQ_TRY(clq_devices_open(devices, together, opened, NULL));
-    for (unsigned r = 0; r < devices->count; r++) strategy->replicas[r].device = opened[r];
+    for (unsigned r = 0; r < devices->count; r++) strategy->replicas[r].worker.device = opened[r];
     return CLQ_OK;
 }

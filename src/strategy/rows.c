@@ -4,10 +4,8 @@
 #include <string.h>
 
 static clq_staging *next_slot(clq_replica *replica) {
-    pthread_mutex_lock(&replica->mutex);
-    while (replica->filled - replica->freed == replica->slots) pthread_cond_wait(&replica->changed, &replica->mutex);
     clq_staging *slot = &replica->staging[replica->filled++ % replica->slots];
-    pthread_mutex_unlock(&replica->mutex);
+    clq_channel_put(replica->in_use, &slot); /* waits until it is free */
     return slot;
 }
 
@@ -21,9 +19,8 @@ clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const 
 }
 
 void clq_replica_free_slot(clq_replica *replica) {
-    pthread_mutex_lock(&replica->mutex);
-    if (replica->filled - ++replica->freed == replica->slots / 2) pthread_cond_signal(&replica->changed);
-    pthread_mutex_unlock(&replica->mutex);
+    clq_staging *slot;
+    (void)clq_channel_take(replica->in_use, &slot);
 }
 
 /* Waits until the device has read the rows that were last in the slot; by now it most likely has. */
@@ -57,19 +54,20 @@ static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_stag
 
 static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buffer *pinned, size_t bytes,
                              clq_event **done) {
-    return clq_queue_write_after(replica->queue, to, 0, clq_buffer_host(pinned), bytes, &(clq_order){.done = done});
+    return clq_queue_write_after(replica->worker.queue, to, 0, clq_buffer_host(pinned), bytes,
+                                 &(clq_order){.done = done});
 }
 
 /* The step's launches come behind it in the queue; what flushes them flushes it, too. */
 static clq_status upload(clq_replica *replica, const clq_plan *plan, clq_staging *staging, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
-    clq_queue_name(replica->queue, "upload", "samples");
+    clq_queue_name(replica->worker.queue, "upload", "samples");
     clq_buffer *labels = clq_plan_labels(plan);
     CLQ_TRY(write_rows(replica, clq_plan_samples(plan), staging->samples, count * sample_bytes,
                        labels ? NULL : &staging->read));
     if (!labels) return CLQ_OK;
-    clq_queue_name(replica->queue, "upload", "labels");
+    clq_queue_name(replica->worker.queue, "upload", "labels");
     return write_rows(replica, labels, staging->labels, count * config->label_bytes, &staging->read);
 }
 
@@ -94,17 +92,24 @@ static unsigned staging_slots(size_t bytes) {
 static clq_status open_slot(clq_replica *replica, size_t sample_bytes, clq_staging *slot) {
     const clq_strategy_config *config = &replica->strategy->config;
     clq_memory_kind kind = replica->reads_in_place ? CLQ_MEMORY_DEVICE : CLQ_MEMORY_PINNED;
-    CLQ_TRY(clq_buffer_create(replica->device, kind, replica->share * sample_bytes, "sample staging", &slot->samples));
+    CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->share * sample_bytes, "sample staging",
+                              &slot->samples));
     if (!config->plan.loss) return CLQ_OK;
-    return clq_buffer_create(replica->device, kind, replica->share * config->label_bytes, "label staging",
+    return clq_buffer_create(replica->worker.device, kind, replica->share * config->label_bytes, "label staging",
                              &slot->labels);
+}
+
+bool clq_replica_decide_input(clq_replica *replica) {
+    bool host = clq_buffer_host(clq_plan_samples(replica->plan)) != NULL;
+    return clq_paths_decide(&replica->strategy->paths, CLQ_PATH_INPUT_IN_PLACE, host ? CLQ_FACT_HOST_MEMORY : 0);
 }
 
 clq_status clq_replica_open_rows(clq_replica *replica) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     replica->slots = staging_slots(replica->share * sample_bytes);
-    replica->reads_in_place = clq_buffer_host(clq_plan_samples(replica->plan)) != NULL;
+    CLQ_TRY(clq_channel_create(sizeof(clq_staging *), replica->slots, &replica->in_use));
+    replica->reads_in_place = clq_replica_decide_input(replica);
     for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, sample_bytes, &replica->staging[i]));
     for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++)
         CLQ_TRY(open_slot(replica, sample_bytes, &replica->own[i]));
@@ -122,4 +127,5 @@ static void close_slots(clq_staging *slots, unsigned count) {
 void clq_replica_close_rows(clq_replica *replica) {
     close_slots(replica->staging, CLQ_STAGING_SLOTS_MAX);
     close_slots(replica->own, CLQ_OWN_SLOTS);
+    clq_channel_destroy(replica->in_use);
 }

@@ -1,54 +1,39 @@
-/* Posts a step's parts to every replica, splits batches, gathers results, keeps the first failure. */
+/* The face of all strategies: which module a strategy is, and what is posted to its replicas. */
 #include "strategy/replica.h"
 
 #include <string.h>
 
-void clq_strategy_fail(clq_strategy *strategy, clq_status status, const clq_replica *replica) {
-    clq_latch *cause = &strategy->cause;
-    if (status == CLQ_ABORTED) {
-        /* Told to give up by the replica that failed, which is about to say why. */
-        pthread_mutex_lock(&cause->mutex);
-        while (cause->remaining > 0) pthread_cond_wait(&cause->zero, &cause->mutex);
-        pthread_mutex_unlock(&cause->mutex);
-        return;
+/* ---- modules ---- */
+
+static const clq_strategy_module *const modules[] = {&clq_strategy_single, &clq_strategy_mirrored};
+
+bool clq_strategy_find(const char *name, clq_strategy_kind *out) {
+    bool found = strcmp(name, "auto") == 0;
+    if (found) *out = CLQ_STRATEGY_AUTO;
+    for (size_t i = 0; i < CLQ_COUNT_OF(modules) && !found; i++) {
+        found = strcmp(name, modules[i]->name) == 0;
+        if (found) *out = modules[i]->kind;
     }
-    if (strategy->count > 1) clq_fail_on(status, replica->device, "replica %u", replica->index);
-    clq_error error;
-    clq_error_take(status, &error);
-    pthread_mutex_lock(&cause->mutex);
-    if (cause->remaining > 0) {
-        strategy->failure = error;
-        atomic_store(&strategy->failed, true);
-        cause->remaining = 0;
-        pthread_cond_broadcast(&cause->zero);
-    }
-    pthread_mutex_unlock(&cause->mutex);
-    if (strategy->crew) clq_crew_abort(strategy->crew, &error);
+    return found;
 }
 
-clq_status clq_strategy_failure(clq_strategy *strategy) {
-    if (!atomic_load(&strategy->failed)) return CLQ_OK;
-    return clq_error_raise(&strategy->failure); /* written once, before `failed` */
+/* The first that takes so many devices, where the caller leaves it open. */
+static clq_status choose_module(clq_strategy_kind kind, unsigned devices, const clq_strategy_module **out) {
+    const clq_strategy_module *module = NULL;
+    for (size_t i = 0; i < CLQ_COUNT_OF(modules) && !module; i++) {
+        bool fits = !modules[i]->devices_most || devices <= modules[i]->devices_most;
+        if (kind == CLQ_STRATEGY_AUTO ? fits : modules[i]->kind == kind) module = modules[i];
+    }
+    if (!module) return clq_fail(CLQ_ARGUMENT, "strategy %d is none of clq_strategy_kind", (int)kind);
+    if (module->devices_most && devices > module->devices_most)
+        return clq_fail(CLQ_ARGUMENT,
+                        "strategy %s takes one device and %u are selected: use mirrored or name one device",
+                        module->name, devices);
+    *out = module;
+    return CLQ_OK;
 }
 
 /* ---- posting ---- */
-
-static void expect(clq_strategy *strategy, unsigned parties) {
-    pthread_mutex_lock(&strategy->latch.mutex);
-    strategy->latch.remaining = parties;
-    pthread_mutex_unlock(&strategy->latch.mutex);
-}
-
-static clq_status await(clq_strategy *strategy) {
-    pthread_mutex_lock(&strategy->latch.mutex);
-    while (strategy->latch.remaining > 0) pthread_cond_wait(&strategy->latch.zero, &strategy->latch.mutex);
-    pthread_mutex_unlock(&strategy->latch.mutex);
-    return clq_strategy_failure(strategy);
-}
-
-static void post_all(clq_strategy *strategy, const clq_command *command) {
-    for (unsigned r = 0; r < strategy->count; r++) clq_replica_post(&strategy->replicas[r], command);
-}
 
 /* The shares of `count` samples. */
 static clq_status split(clq_strategy *strategy, size_t count) {
@@ -85,68 +70,74 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
             command.to = out + offset * output_bytes;
             command.bytes = count * output_bytes;
         }
-        clq_replica_post(replica, &command);
+        clq_worker_post(&replica->worker, &command);
     }
     return CLQ_OK;
 }
 
-clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
-    strategy->gradient_is_apart = false;
-    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_GRADIENTS, .params = *params}, batch);
+static clq_status run_step(clq_worker *worker, const clq_command *command) {
+    return clq_replica_of(worker)->strategy->module->step(worker, command);
+}
+static clq_status run_reduce(clq_worker *worker, const clq_command *command) {
+    return clq_replica_of(worker)->strategy->module->reduce(worker, command);
+}
+static const clq_command_kind step_kind = {
+    .name = "step", .traits = CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP, .run = run_step, .skip = clq_replica_skip};
+static const clq_command_kind reduce_kind = {.name = "reduce", .traits = CLQ_COMMAND_IN_STEP, .run = run_reduce};
+
+static void note_gradients(clq_strategy *strategy, bool by_step) {
+    if (strategy->module->note_gradients) strategy->module->note_gradients(strategy, by_step);
 }
 
-static void note_step(clq_strategy *strategy) {
-    strategy->gradient_is_apart = strategy->state_is_apart = strategy->shards_updates && !strategy->apart;
+static void make_current(clq_strategy *strategy, unsigned what) {
+    if (strategy->module->make_current) strategy->module->make_current(strategy, what);
+}
+
+clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+    note_gradients(strategy, false);
+    return post_batch(strategy, (clq_command){.kind = &clq_gradients_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_STEP, .params = *params}, batch));
-    note_step(strategy);
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params}, batch));
+    note_gradients(strategy, true);
     return CLQ_OK;
 }
 
 clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
-    clq_command command = {.kind = CLQ_COMMAND_STEP, .params = *params};
+    clq_command command = {.kind = &step_kind, .params = *params};
     command.params.scale = scale_of(rows->count);
     CLQ_TRY(split(strategy, rows->count));
-    note_step(strategy);
+    note_gradients(strategy, true);
     for (unsigned r = 0; r < strategy->count; r++) {
         command.params.count = (uint32_t)strategy->counts[r];
         command.params.first_row = (uint32_t)strategy->offsets[r];
         command.rows = clq_rows_part(rows, strategy->offsets[r], strategy->counts[r]);
-        clq_replica_post(&strategy->replicas[r], &command);
+        clq_worker_post(&strategy->replicas[r].worker, &command);
     }
     return CLQ_OK;
 }
 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
     CLQ_TRY(clq_strategy_failure(strategy));
-    if (strategy->crew) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_REDUCE});
+    if (strategy->module->reduce) clq_pool_post(&strategy->pool, &(clq_command){.kind = &reduce_kind});
     return CLQ_OK;
 }
 
 clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params) {
     CLQ_TRY(clq_strategy_failure(strategy));
-    if (strategy->state_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT_STATE});
-    strategy->state_is_apart = false;
-    post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_APPLY, .params = *params});
+    make_current(strategy, CLQ_CURRENT_OPTIMIZER);
+    clq_pool_post(&strategy->pool, &(clq_command){.kind = &clq_apply_kind, .params = *params});
     return CLQ_OK;
 }
 
 /* ---- waiting and reading ---- */
 
-clq_status clq_strategy_wait(clq_strategy *strategy) {
-    expect(strategy, strategy->count);
-    post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_SYNC, .latch = &strategy->latch});
-    return await(strategy);
-}
+clq_status clq_strategy_failure(clq_strategy *strategy) { return clq_pool_failure(&strategy->pool); }
+clq_status clq_strategy_wait(clq_strategy *strategy) { return clq_pool_wait(&strategy->pool); }
 
 static clq_status transfer(clq_strategy *strategy, unsigned replica, clq_command command) {
-    CLQ_TRY(clq_strategy_failure(strategy));
-    command.latch = &strategy->latch;
-    expect(strategy, 1);
-    clq_replica_post(&strategy->replicas[replica], &command);
-    return await(strategy);
+    return clq_worker_call(&strategy->replicas[replica].worker, command);
 }
 
 clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows) {
@@ -157,7 +148,7 @@ clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uin
     clq_status status = CLQ_OK;
     for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++) {
         status = transfer(strategy, r,
-                          (clq_command){.kind = CLQ_COMMAND_READ,
+                          (clq_command){.kind = &clq_read_kind,
                                         .memory = CLQ_METRICS,
                                         .offset = first * width * sizeof(float),
                                         .to = host,
@@ -172,7 +163,7 @@ clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares) {
     if (!clq_plan_norms(strategy->replicas[0].plan))
         return clq_fail(CLQ_STATE, "this trainer does not measure its gradient: set measure_gradient");
     return transfer(strategy, 0,
-                    (clq_command){.kind = CLQ_COMMAND_READ,
+                    (clq_command){.kind = &clq_read_kind,
                                   .memory = CLQ_NORMS,
                                   .to = squares,
                                   .bytes = strategy->model->variable_count * sizeof(float)});
@@ -182,26 +173,23 @@ clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t of
     for (unsigned r = 0; r < strategy->count; r++)
         CLQ_TRY(transfer(
             strategy, r,
-            (clq_command){.kind = CLQ_COMMAND_WRITE, .memory = arena, .offset = offset, .from = from, .bytes = bytes}));
+            (clq_command){.kind = &clq_write_kind, .memory = arena, .offset = offset, .from = from, .bytes = bytes}));
     return CLQ_OK;
 }
 
 clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena arena, size_t offset, void *to,
                              size_t bytes) {
-    if (arena == CLQ_ARENA_GRADIENT) {
-        if (!strategy->config.plan.update) return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
-        if (strategy->gradient_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT_GRADIENT});
-        strategy->gradient_is_apart = false;
-    }
-    return transfer(
-        strategy, replica,
-        (clq_command){.kind = CLQ_COMMAND_READ, .memory = arena, .offset = offset, .to = to, .bytes = bytes});
+    if (arena == CLQ_ARENA_GRADIENT && !strategy->config.plan.update)
+        return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
+    make_current(strategy, arena);
+    return transfer(strategy, replica,
+                    (clq_command){.kind = &clq_read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes});
 }
 
 clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, size_t most, float *seconds,
                                    size_t *count) {
     CLQ_TRY(clq_strategy_wait(strategy)); /* its thread has nothing to do then */
-    const clq_replica *r = &strategy->replicas[replica];
+    const clq_worker *r = &strategy->replicas[replica].worker;
     uint64_t kept = CLQ_MIN(r->steps_timed, (uint64_t)CLQ_STEP_TIMES);
     *count = (size_t)CLQ_MIN(kept, (uint64_t)most);
     for (size_t i = 0; i < *count; i++) seconds[i] = r->step_s[(r->steps_timed - *count + i) % CLQ_STEP_TIMES];
@@ -216,9 +204,12 @@ clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart) {
 
 clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out) {
     CLQ_TRY(clq_strategy_wait(strategy)); /* its thread has nothing to do then, and leaves the queue to this one */
-    const clq_replica *r = &strategy->replicas[replica];
-    clq_replica_trace result = {.steps = &r->steps, .exchange = &r->exchange};
-    CLQ_TRY(clq_queue_spans(r->queue, &result.queue, &result.queue_count, &result.clock_error_s));
+    static const clq_timeline none = {0};
+    const clq_strategy_module *module = strategy->module;
+    const clq_worker *worker = &strategy->replicas[replica].worker;
+    clq_replica_trace result = {.steps = &worker->steps,
+                                .exchange = module->exchanges ? module->exchanges(strategy, replica) : &none};
+    CLQ_TRY(clq_queue_spans(worker->queue, &result.queue, &result.queue_count, &result.clock_error_s));
     *out = result;
     return CLQ_OK;
 }
@@ -228,7 +219,8 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
 /* Whether a later replica may take what was compiled for this one. */
 static bool has_followers(const clq_strategy *strategy, unsigned replica) {
     for (unsigned r = replica + 1; r < strategy->count; r++)
-        if (clq_answers_are_shared(strategy->replicas[replica].device, strategy->replicas[r].device)) return true;
+        if (clq_answers_are_shared(strategy->replicas[replica].worker.device, strategy->replicas[r].worker.device))
+            return true;
     return false;
 }
 
@@ -250,96 +242,17 @@ static clq_status need_plans(clq_strategy *strategy, clq_mode mode) {
 
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
     CLQ_TRY(need_plans(strategy, CLQ_MODE_EVALUATE));
-    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_FORWARD, .params = *params}, batch);
+    return post_batch(strategy, (clq_command){.kind = &clq_evaluate_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out) {
     size_t bytes = strategy->model->layers[strategy->model->output - 1].elements * sizeof(float);
     CLQ_TRY(need_plans(strategy, CLQ_MODE_PREDICT));
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_PREDICT, .to = out, .bytes = bytes}, batch));
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &clq_predict_kind, .to = out, .bytes = bytes}, batch));
     return clq_strategy_wait(strategy);
 }
 
 /* ---- life ---- */
-
-static clq_status create_latch(clq_latch *latch, unsigned parties) {
-    if (pthread_mutex_init(&latch->mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
-    if (pthread_cond_init(&latch->zero, NULL) != 0) {
-        pthread_mutex_destroy(&latch->mutex);
-        return clq_fail(CLQ_SYSTEM, "cannot create a condition variable");
-    }
-    latch->remaining = parties;
-    latch->ready = true;
-    return CLQ_OK;
-}
-
-static void destroy_latch(clq_latch *latch) {
-    if (!latch->ready) return;
-    pthread_cond_destroy(&latch->zero);
-    pthread_mutex_destroy(&latch->mutex);
-}
-
-/* In an all-reduce of a step, replicas wait for the slowest one's whole step: a CPU's beside a GPU's, a first one for
- * which the driver still compiles. A driver that hangs mostly reports it within
- * seconds. A limit that is too long costs minutes of waiting, one that is too short ends a good training. 600 s is
- * PyTorch's default for NCCL. */
-static const double default_deadline_s = 600;
-
-static clq_status create_crew(clq_strategy *strategy) {
-    if (strategy->count == 1) return CLQ_OK;
-    clq_device *devices[CLQ_REPLICAS_MAX];
-    for (unsigned r = 0; r < strategy->count; r++) devices[r] = strategy->replicas[r].device;
-    clq_group_config config = strategy->config.group;
-    if (config.deadline_s == 0) config.deadline_s = default_deadline_s;
-    return clq_crew_create(devices, strategy->count, &config, &strategy->crew);
-}
-
-/* Where memory is the host's own an exchange takes the cores that backward needs; elsewhere it pays
- * from some size on. */
-static const size_t overlap_bytes_least = 1 << 20, bucket_bytes_default = 4 << 20;
-
-static bool overlaps(const clq_strategy *strategy) {
-    if (!strategy->crew || !strategy->config.plan.update || strategy->config.bucket_bytes == SIZE_MAX) return false;
-    if (strategy->config.bucket_bytes) return true;
-    return !clq_crew_is_direct(strategy->crew) &&
-           clq_weights_arena_bytes(strategy->replicas[0].weights, CLQ_ARENA_GRADIENT) >= overlap_bytes_least;
-}
-
-static clq_status create_reducers(clq_strategy *strategy) {
-    if (!overlaps(strategy)) return CLQ_OK;
-    size_t bytes = strategy->config.bucket_bytes ? strategy->config.bucket_bytes : bucket_bytes_default;
-    for (unsigned r = 0; r < strategy->count; r++) {
-        clq_replica *replica = &strategy->replicas[r];
-        CLQ_TRY(clq_plan_buckets(replica->plan, bytes, &replica->buckets, &replica->bucket_count));
-        CLQ_TRY(clq_reducer_create(replica, &replica->reducer));
-    }
-    return CLQ_OK;
-}
-
-/* Replicas whose memory is the host's shard the update, unless buckets of the gradient are exchanged before backward
- * ends, or launches are to be seen one by one. */
-static clq_status shard_updates(clq_strategy *strategy) {
-    clq_plan *plans[CLQ_REPLICAS_MAX];
-    bool all = strategy->crew && clq_crew_is_direct(strategy->crew);
-    for (unsigned r = 0; r < strategy->count && all; r++) {
-        plans[r] = strategy->replicas[r].plan;
-        all = !strategy->replicas[r].reducer && clq_plan_can_shard_update(plans[r], strategy->count);
-    }
-    for (unsigned r = 0; r < strategy->count && all; r++)
-        CLQ_TRY(clq_plan_shard_update(plans[r], plans, strategy->count, r));
-    strategy->shards_updates = all;
-    return CLQ_OK;
-}
-
-/* Where each replica's kernels run in its own thread, on a core of its own, and exchange in that thread, the core has
- * nothing better to do while the others are waited for, and a sleep would end late: in virtual machines one wake-up in
- * a thousand takes 6 ms. */
-static bool owns_cores(const clq_strategy *strategy) {
-    for (unsigned r = 0; r < strategy->count; r++)
-        if (strategy->replicas[r].reducer || !clq_device_runs_in_caller(strategy->replicas[r].device)) return false;
-    return strategy->count <= clq_cpu_count();
-}
-static const double patience_s = 2e-3;
 
 /* Every replica can take the largest share, so that any split of a batch fits. */
 static clq_status tune(clq_strategy *strategy) {
@@ -348,9 +261,9 @@ static clq_status tune(clq_strategy *strategy) {
     plan.capacity = (uint32_t)strategy->counts[0];
     const clq_tune_config how = clq_tune_config_of(config->tuning, config->tuning_s);
     for (unsigned r = 0; r < strategy->count && config->tuning != CLQ_TUNING_OFF; r++) {
-        clq_device *device = strategy->replicas[r].device;
+        clq_device *device = strategy->replicas[r].worker.device;
         unsigned alike = 0;
-        while (alike < r && !clq_answers_are_shared(strategy->replicas[alike].device, device)) alike++;
+        while (alike < r && !clq_answers_are_shared(strategy->replicas[alike].worker.device, device)) alike++;
         size_t first = strategy->tune_log.count;
         if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &plan, &how, &strategy->tune_log));
         while (first < strategy->tune_log.count) strategy->tune_log.rows[first++].replica = r;
@@ -358,16 +271,30 @@ static clq_status tune(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
-/* Whether a replica's launches may be one (clq_list_set_joined): where all replicas' threads have cores. A device of
- * one unit waits for nobody in it. */
-static bool joins(const clq_strategy *strategy, unsigned replica) {
-    if (strategy->config.trace_steps > 0) return false; /* each launch is to be seen */
-    uint64_t units = 0, own = clq_device_get_info(strategy->replicas[replica].device)->compute_units;
+/* What holds of a replica before and after its plan is made. */
+static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
+    const clq_replica *own = &strategy->replicas[replica];
+    uint64_t units = 0, own_units = clq_device_get_info(own->worker.device)->compute_units;
+    unsigned facts = CLQ_FACT_SINGLE_ITEMS;
     for (unsigned r = 0; r < strategy->count; r++) {
-        const clq_device *device = strategy->replicas[r].device;
+        const clq_device *device = strategy->replicas[r].worker.device;
         if (clq_device_family(device) == CLQ_FAMILY_TILE) units += clq_device_get_info(device)->compute_units;
     }
-    return own == 1 || units <= clq_cpu_count();
+    /* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
+    if (own_units == 1 || units <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
+    if (strategy->config.trace_steps > 0) facts |= CLQ_FACT_TRACED;
+    if (own->plan && own->joined && !clq_list_is_joined(clq_plan_list(own->plan)))
+        facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
+    return facts;
+}
+
+static clq_status open_replica(clq_strategy *strategy, unsigned r) {
+    clq_replica *replica = &strategy->replicas[r];
+    replica->strategy = strategy;
+    replica->share = strategy->counts[0];
+    replica->joined = clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, r));
+    CLQ_TRY(clq_replica_open(replica));
+    return has_followers(strategy, r) ? clq_plan_keep_programs(replica->plan) : CLQ_OK;
 }
 
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
@@ -381,21 +308,13 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     CLQ_TRY(clq_strategy_open_devices(strategy, devices));
     CLQ_TRY(tune(strategy));
     for (unsigned r = 0; r < count; r++) {
-        clq_replica *replica = &strategy->replicas[r];
-        replica->strategy = strategy;
-        replica->index = r;
-        replica->share = strategy->counts[0];
-        replica->joined = joins(strategy, r);
-        clq_status status = clq_replica_open(replica);
-        if (status == CLQ_OK && has_followers(strategy, r)) status = clq_plan_keep_programs(replica->plan);
+        clq_status status = open_replica(strategy, r);
         if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
     }
-    CLQ_TRY(create_crew(strategy));
-    CLQ_TRY(create_reducers(strategy));
-    CLQ_TRY(shard_updates(strategy));
-    if (strategy->crew && owns_cores(strategy)) {
-        clq_crew_set_patience(strategy->crew, patience_s);
-    }
+    /* What is reported is the first replica's. */
+    (void)clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, 0));
+    (void)clq_replica_decide_input(&strategy->replicas[0]);
+    if (strategy->module->open) CLQ_TRY(strategy->module->open(strategy));
     for (unsigned r = 0; r < count; r++) CLQ_TRY(clq_replica_start(&strategy->replicas[r]));
     return CLQ_OK;
 }
@@ -410,13 +329,16 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
             config->global_batch, devices->count, devices->count);
     if (config->global_batch > INT32_MAX)
         return clq_fail(CLQ_ARGUMENT, "a batch of %zu is too large", config->global_batch);
+    const clq_strategy_module *module;
+    CLQ_TRY(choose_module(config->kind, devices->count, &module));
     clq_strategy *strategy = clq_alloc(1, sizeof *strategy);
     if (!strategy) return CLQ_MEMORY;
     strategy->model = model;
+    strategy->module = module;
     strategy->config = *config;
     clq_status status;
-    CLQ_TRY_OR(fail, status, create_latch(&strategy->latch, 0));
-    CLQ_TRY_OR(fail, status, create_latch(&strategy->cause, 1));
+    CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
+    CLQ_TRY_OR(fail, status, clq_pool_open(&strategy->pool, config->trace_steps));
     CLQ_TRY_OR(fail, status, open_replicas(strategy, devices));
     *out = strategy;
     return CLQ_OK;
@@ -427,13 +349,10 @@ fail:
 
 void clq_strategy_destroy(clq_strategy *strategy) {
     if (!strategy) return;
-    for (unsigned r = 0; r < strategy->count; r++) clq_replica_stop(&strategy->replicas[r]);
-    for (unsigned r = 0; r < strategy->count; r++) clq_reducer_destroy(strategy->replicas[r].reducer);
-    for (unsigned r = 0; r < strategy->count; r++) clq_plan_end_sharding(strategy->replicas[r].plan);
-    clq_crew_destroy(strategy->crew); /* nobody is inside now; its memory lies on the devices that close next */
+    for (unsigned r = 0; r < strategy->count; r++) clq_worker_stop(&strategy->replicas[r].worker);
+    if (strategy->module->close) strategy->module->close(strategy);
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
-    destroy_latch(&strategy->latch);
-    destroy_latch(&strategy->cause);
+    clq_pool_close(&strategy->pool);
     clq_tune_log_release(&strategy->tune_log);
     clq_free(strategy->replicas);
     clq_free(strategy->offsets);
@@ -441,9 +360,17 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     clq_free(strategy);
 }
 
+/* ---- reports ---- */
+
+bool clq_strategy_shards_updates(const clq_strategy *strategy) { return strategy->paths.on[CLQ_PATH_SHARDED_UPDATE]; }
+bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready) {
+    unsigned facts = (strategy->config.plan.update ? CLQ_FACT_TRAINS : 0) | (labels_ready ? CLQ_FACT_LABELS_READY : 0);
+    return clq_paths_decide(&strategy->paths, CLQ_PATH_OWN_ROWS, facts);
+}
+const char *clq_strategy_name(const clq_strategy *strategy) { return strategy->module->name; }
 unsigned clq_strategy_replicas(const clq_strategy *strategy) { return strategy->count; }
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) {
-    return strategy->replicas[replica].device;
+    return strategy->replicas[replica].worker.device;
 }
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica) {
     return strategy->replicas[replica].plan;
@@ -452,11 +379,8 @@ const clq_weights *clq_strategy_weights(const clq_strategy *strategy, unsigned r
     return strategy->replicas[replica].weights;
 }
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
-    const clq_replica *r = &strategy->replicas[replica];
-    size_t parts = !strategy->crew ? 1 : r->reducer ? r->bucket_count + 2 : 2; /* as of step.c */
-    return clq_plan_calls(r->plan, parts);
+    return clq_plan_calls(strategy->replicas[replica].plan, strategy->module->parts(strategy, replica));
 }
-bool clq_strategy_shards_updates(const clq_strategy *strategy) { return strategy->shards_updates; }
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
     size_t per_replica = strategy->replicas[0].share, before = replica * per_replica;
     size_t batch = strategy->config.global_batch;
@@ -466,7 +390,5 @@ size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
 const clq_tune_log *clq_strategy_tune_log(const clq_strategy *strategy) { return &strategy->tune_log; }
 
 clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy) {
-    if (!strategy->crew) return (clq_comm_times){0};
-    return (clq_comm_times){.total_s = (double)clq_crew_busy_ns(strategy->crew) * 1e-9,
-                            .exposed_s = (double)atomic_load(&strategy->replicas[0].exposed_ns) * 1e-9};
+    return strategy->module->comm_times ? strategy->module->comm_times(strategy) : (clq_comm_times){0};
 }

@@ -1,9 +1,10 @@
-/* strategy: how replicas work together. A replica is a device, its queue, its plan, its staging memory and the thread
- * that drives it (replica.c, rows.c, step.c). A strategy (strategy.c) posts commands to all replicas, in one order;
- * each replica works through its own queue of commands, so the poster runs ahead by some steps while devices compute.
- * Replicas meet only in the crew's collectives.
+/* strategy: how replicas work together. A pool of workers (pool.c: a thread, a device, its queue, and a channel of
+ * commands) serves all strategies; a replica (replica.c, rows.c) is a worker with weights, plans over them and staging
+ * memory. strategy.c is the face: it posts commands to all replicas, in one order. How a step is made of its stages
+ * (input, execute, exchange and update), and what must be made current before anybody reads it, is the module's:
+ * single.c, mirrored.c, a row each of the table in strategy.c.
  *
- * The first failure of any replica aborts the others' collectives; every later call returns it. */
+ * The first failure of any replica aborts what the others wait for; every later call returns it. */
 #ifndef CLQ_STRATEGY_H
 #define CLQ_STRATEGY_H
 
@@ -12,13 +13,15 @@
 #include "graph/graph.h"
 
 typedef struct clq_strategy_config {
-    clq_plan_config plan; /* mode TRAIN or EVALUATE; capacity is made from global_batch and the shares. loss,
-                             update and answers are borrowed */
+    clq_strategy_kind kind; /* AUTO: the first that takes so many devices */
+    clq_plan_config plan;   /* mode TRAIN or EVALUATE; capacity is made from global_batch and the shares. loss, update
+                               and answers are borrowed */
     size_t global_batch;
     size_t sample_elements; /* of one sample */
     size_t label_bytes;     /* of one sample's label */
     clq_group_config group;
     size_t bucket_bytes, trace_steps; /* as clq_trainer_config's */
+    const char *disabled_paths;       /* likewise */
     clq_tuning tuning;
     double tuning_s;
 } clq_strategy_config;
@@ -39,13 +42,27 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
                                clq_strategy **out);
 void clq_strategy_destroy(clq_strategy *strategy); /* takes NULL; ends what is under way */
 
+/* "auto", or a module's name. False where there is none of the name. */
+bool clq_strategy_find(const char *name, clq_strategy_kind *out);
+const char *clq_strategy_name(const clq_strategy *strategy); /* the module's */
 unsigned clq_strategy_replicas(const clq_strategy *strategy);
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
 const clq_weights *clq_strategy_weights(const clq_strategy *strategy, unsigned replica);
 /* How often a replica's device is called for a step; uploads and exchanges not counted. */
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica);
-bool clq_strategy_shards_updates(const clq_strategy *strategy);            /* in steps */
+bool clq_strategy_shards_updates(const clq_strategy *strategy); /* in steps */
+/* Whether clq_strategy_step_rows is to be used, where labels are, or are not, as the loss takes them. */
+bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready);
+
+/* A fast path (paths.c), as of the first replica. */
+typedef struct clq_path_info {
+    const char *name, *stage; /* "sharded update"; "input", "execute" or "exchange": the stage that it replaces */
+    bool on;
+    const char *reason; /* why not; NULL where on */
+} clq_path_info;
+bool clq_strategy_path(const clq_strategy *strategy, size_t index, clq_path_info *out); /* false: there is none */
+
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica); /* of a full global batch */
 
 /* What was measured before the plans were made, once for devices that are alike; .replica is the first of them. */

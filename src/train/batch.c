@@ -75,7 +75,7 @@ clq_status clq_trainer_check_labels(const clq_trainer *trainer, const clq_datase
 
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset) {
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
-    return info->float_labels || clq_loss_has_index(&trainer->loss);
+    return clq_strategy_takes_rows(trainer->strategy, info->float_labels || clq_loss_has_index(&trainer->loss));
 }
 
 static clq_status check_classes(const clq_trainer *trainer, const clq_batch *batch, size_t elements) {

@@ -12,11 +12,7 @@ void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes) {
     clq_struct_give(&defaults, sizeof defaults, config, config_bytes);
 }
 
-static clq_status check_config(const clq_devices *devices, const clq_trainer_config *config) {
-    if (config->strategy == CLQ_STRATEGY_SINGLE && devices->count != 1)
-        return clq_fail(CLQ_ARGUMENT,
-                        "strategy single takes one device and %u are selected: use mirrored or name one device",
-                        devices->count);
+static clq_status check_config(const clq_trainer_config *config) {
     CLQ_TRY(clq_optimizer_check(&config->optimizer));
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
@@ -30,7 +26,7 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                        clq_trainer **out) {
     if (!model->finished)
         return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
-    CLQ_TRY(check_config(devices, config));
+    CLQ_TRY(check_config(config));
     clq_trainer *trainer = clq_alloc(1, sizeof *trainer);
     if (!trainer) return CLQ_MEMORY;
     trainer->model = model;
@@ -39,7 +35,8 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
     trainer->created = clq_now();
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, &config->loss, config->metrics));
-    clq_strategy_config strategy = {.plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
+    clq_strategy_config strategy = {.kind = config->strategy,
+                                    .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
                                              .sample_dtype = config->sample_dtype,
                                              .loss = &trainer->loss,
                                              .update = config->inference_only ? NULL : &trainer->config.optimizer,
@@ -53,9 +50,12 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                     .group = config->group,
                                     .bucket_bytes = config->bucket_bytes,
                                     .trace_steps = config->trace_steps,
+                                    .disabled_paths = config->disabled_paths,
                                     .tuning = config->tuning,
                                     .tuning_s = config->tuning_s};
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
+    /* Of a dataset with labels that are classes. */
+    (void)clq_strategy_takes_rows(trainer->strategy, clq_loss_has_index(&trainer->loss));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
     *out = trainer;
     return CLQ_OK;

@@ -235,6 +235,14 @@ class CommandLine(support.InFolder):
         self.assertLess(plan["activation_bytes"], plan["activation_bytes_unplanned"])
         self.assertGreaterEqual(plan["param_bytes"], 34826 * 4)
         self.assertEqual({l["segment"] for l in plan["launches"]}, {"forward", "loss", "backward", "update"})
+        paths = {p["name"]: p for p in plan["paths"]}
+        self.assertEqual(list(paths), ["one launch", "input in place", "own rows", "overlap", "sharded update", "busy wait"])
+        self.assertTrue(paths["one launch"]["on"] and paths["one launch"]["reason"] is None)
+        self.assertEqual(paths["sharded update"], {"name": "sharded update", "stage": "exchange", "on": False,
+                                                   "reason": "there is one replica"})
+        two = run("plan", "--model", "mlp", "--batch", 16, "--devices", "pocl:0,pocl:1").stdout
+        self.assertRegex(two, r"\nsharded update +exchange +yes *\n")
+        self.assertRegex(two, r"\noverlap +exchange +no +the gradient is small, or exchanged in the host's memory\n")
 
     def test_tune(self):
         own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))  # what is kept must not meet other tests

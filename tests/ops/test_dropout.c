@@ -38,8 +38,8 @@ static void run_part(rig *r, const part *d, const float *x, float *y, bool sums)
     clq_elementwise(r->list, "dropout", &p, &v);
     rig_bind(r);
     rig_fill(r, v.inputs[0], x + d->first * d->elements, bytes);
-    clq_list_set_int(r->list, CLQ_PARAM_STEP, (int)d->step);
-    clq_list_set_int(r->list, CLQ_PARAM_FIRST_ROW, (int)d->first);
+    r->params.step = d->step;
+    r->params.first_row = d->first;
     rig_run(r, d->count);
     rig_read(r, v.outputs[0], y + d->first * d->elements, bytes);
     rig_end(r);

@@ -236,8 +236,8 @@ static void check_program(rig *r, const clq_element_program *p, const known *k, 
     clq_elementwise(r->list, "program", p, &v);
     rig_bind(r);
     for (size_t j = 0; j < p->input_count; j++) rig_fill(r, v.inputs[j], in.data[j], in.bytes[j]);
-    clq_list_set_int(r->list, CLQ_PARAM_STEP, STEP);
-    clq_list_set_int(r->list, CLQ_PARAM_FIRST_ROW, FIRST_ROW);
+    r->params.step = STEP;
+    r->params.first_row = FIRST_ROW;
     rig_run(r, s->count);
     ref_element_program(p, s->elements, s->channels, whole ? 1 : s->count, STEP, FIRST_ROW,
                         (const double *const *)in.want, want, want_sums);
@@ -342,8 +342,8 @@ static void run_wide(rig *r, const clq_value v[4], const float *numbers, float *
     rig_fill(r, v[0], numbers, WIDE_ROW * WIDE_COUNT);
     rig_fill(r, v[1], numbers, WIDE_CHANNELS * sizeof(float));
     rig_fill(r, v[2], numbers, WIDE_CHANNELS * WIDE_COUNT * sizeof(float));
-    clq_list_set_int(r->list, CLQ_PARAM_STEP, STEP);
-    clq_list_set_int(r->list, CLQ_PARAM_FIRST_ROW, FIRST_ROW);
+    r->params.step = STEP;
+    r->params.first_row = FIRST_ROW;
     rig_run(r, WIDE_COUNT);
     rig_read(r, v[3], y, WIDE_ROW * WIDE_COUNT);
     rig_end(r);

@@ -1,7 +1,7 @@
 /* Training when something fails: a device that vanishes in the middle, any call of any replica, any allocation. Always
  * a named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
 #include "comm/crew.h"
-#include "strategy/replica.h"
+#include "strategy/mirrored.h"
 #include "support/check.h"
 #include "support/faults.h"
 #include "train/trainer.h"
@@ -219,13 +219,13 @@ static void a_replica_hangs(void **state) {
     assert_ok(make_data(&data));
     assert_ok(clq_dataset_next(data, &batch, &more));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    assert_true(trainer->strategy->crew->deadline_s == 600);
+    assert_true(trainer->strategy->mirrored->crew->deadline_s == 600);
     clq_trainer_destroy(trainer);
     config.group.deadline_s = deadline_s;
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     clq_replica *hung = &trainer->strategy->replicas[1];
-    assert_ok(clq_event_create(hung->device, &gate));
-    assert_ok(clq_queue_wait(hung->queue, gate));
+    assert_ok(clq_event_create(hung->worker.device, &gate));
+    assert_ok(clq_queue_wait(hung->worker.queue, gate));
     (void)alarm(SECONDS_MOST);
     double before = clq_now();
     assert_ok(clq_step(trainer, &batch));

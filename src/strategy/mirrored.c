@@ -1,0 +1,198 @@
+/* The mirrored strategy: every replica has all weights, and makes the same update by the sum of all gradients. */
+#include "strategy/mirrored.h"
+
+static clq_mirrored *mirrored_of(const clq_replica *replica) { return replica->strategy->mirrored; }
+static clq_mirror *mirror_of(const clq_replica *replica) {
+    return &mirrored_of(replica)->mirrors[replica->worker.index];
+}
+
+/* ---- the exchange ---- */
+
+clq_status clq_mirrored_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced) {
+    clq_buffer *gradient = clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT);
+    if (traced) CLQ_TRY(clq_queue_finish(queue)); /* waiting for backward is no part of the exchange */
+    double began = traced ? clq_now() : 0.0;
+    CLQ_TRY(clq_crew_all_reduce(mirrored_of(replica)->crew, replica->worker.index, queue, gradient, begin, gradient,
+                                begin, (end - begin) / sizeof(float)));
+    if (!traced) return CLQ_OK;
+    return clq_timeline_add(&mirror_of(replica)->exchanges, began, "all-reduce", "bytes", end - begin);
+}
+
+void clq_mirrored_note_exposed(clq_replica *replica, uint64_t ns) {
+    if (replica->worker.index == 0) atomic_fetch_add(&mirrored_of(replica)->exposed_ns, ns);
+}
+
+static clq_status exchange_all(clq_replica *replica) {
+    clq_crew *crew = mirrored_of(replica)->crew;
+    if (!crew) return CLQ_OK;
+    uint64_t before = clq_crew_busy_ns(crew);
+    size_t bytes = clq_weights_arena_bytes(replica->weights, CLQ_ARENA_GRADIENT);
+    CLQ_TRY(clq_mirrored_exchange(replica, replica->worker.queue, 0, bytes, replica->worker.tracing));
+    clq_mirrored_note_exposed(replica, clq_crew_busy_ns(crew) - before);
+    return CLQ_OK;
+}
+
+/* ---- what is apart ---- */
+
+static void note_gradients(clq_strategy *strategy, bool by_step) {
+    clq_mirrored *mirrored = strategy->mirrored;
+    mirrored->gradient_is_apart = by_step && clq_strategy_shards_updates(strategy) && !strategy->apart;
+    if (by_step) mirrored->optimizer_is_apart = mirrored->gradient_is_apart;
+}
+
+static void make_current(clq_strategy *strategy, unsigned what) {
+    clq_mirrored *mirrored = strategy->mirrored;
+    bool *apart = what == CLQ_ARENA_GRADIENT      ? &mirrored->gradient_is_apart
+                  : what == CLQ_CURRENT_OPTIMIZER ? &mirrored->optimizer_is_apart
+                                                  : NULL;
+    if (!apart || !*apart) return;
+    clq_sharded_collect(strategy, what);
+    *apart = false;
+}
+
+/* ---- the step ---- */
+
+/* Collectives flush the queue that they are given. */
+static clq_status plain_step(clq_replica *replica, const clq_command *command) {
+    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
+    CLQ_TRY(exchange_all(replica));
+    return clq_replica_apply(replica, &command->params);
+}
+
+static clq_status step(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    const clq_mirrored *mirrored = mirrored_of(replica);
+    if (!mirrored->crew || replica->strategy->apart) return clq_replica_step_alone(replica, command);
+    return mirrored->step(replica, command);
+}
+
+static clq_status reduce(clq_worker *worker, const clq_command *command) {
+    (void)command;
+    return exchange_all(clq_replica_of(worker));
+}
+
+/* ---- the crew ---- */
+
+static void abort_crew(void *context, const clq_error *error) {
+    const clq_mirrored *mirrored = context;
+    if (mirrored->crew) clq_crew_abort(mirrored->crew, error);
+}
+
+/* In an all-reduce of a step, replicas wait for the slowest one's whole step: a CPU's beside a GPU's, a first one for
+ * which the driver still compiles. A driver that hangs mostly reports it within
+ * seconds. A limit that is too long costs minutes of waiting, one that is too short ends a good training. 600 s is
+ * PyTorch's default for NCCL. */
+static const double default_deadline_s = 600;
+
+static clq_status create_crew(clq_strategy *strategy) {
+    clq_device *devices[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < strategy->count; r++) devices[r] = strategy->replicas[r].worker.device;
+    clq_group_config config = strategy->config.group;
+    if (config.deadline_s == 0) config.deadline_s = default_deadline_s;
+    return clq_crew_create(devices, strategy->count, &config, &strategy->mirrored->crew);
+}
+
+/* ---- fast paths ---- */
+
+/* Where memory is the host's own an exchange takes the cores that backward needs; elsewhere it pays
+ * from some size on. */
+static bool overlap_pays(const clq_strategy *strategy) {
+    static const size_t bytes_least = 1 << 20;
+    if (strategy->config.bucket_bytes) return true;
+    return !clq_crew_is_direct(strategy->mirrored->crew) &&
+           clq_weights_arena_bytes(strategy->replicas[0].weights, CLQ_ARENA_GRADIENT) >= bytes_least;
+}
+
+/* What holds of all replicas. */
+static unsigned facts_of(const clq_strategy *strategy) {
+    unsigned facts = CLQ_FACT_REPLICAS | CLQ_FACT_IN_CALLER | CLQ_FACT_PARTS | CLQ_FACT_ONE_LAUNCH;
+    if (strategy->config.plan.update) facts |= CLQ_FACT_TRAINS;
+    if (strategy->config.plan.gradient_norms) facts |= CLQ_FACT_NORMS;
+    if (strategy->config.bucket_bytes == SIZE_MAX) facts |= CLQ_FACT_NO_BUCKETS;
+    if (strategy->count <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
+    if (clq_crew_is_direct(strategy->mirrored->crew)) facts |= CLQ_FACT_DIRECT;
+    if (overlap_pays(strategy)) facts |= CLQ_FACT_OVERLAP_PAYS;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        const clq_replica *replica = &strategy->replicas[r];
+        if (!clq_device_runs_in_caller(replica->worker.device)) facts &= ~(unsigned)CLQ_FACT_IN_CALLER;
+        if (!clq_plan_can_shard_update(replica->plan, strategy->count)) facts &= ~(unsigned)CLQ_FACT_PARTS;
+        if (!clq_list_is_joined(clq_plan_list(replica->plan))) facts &= ~(unsigned)CLQ_FACT_ONE_LAUNCH;
+    }
+    return facts;
+}
+
+static clq_status open_paths(clq_strategy *strategy) {
+    /* Where each replica's kernels run in its own thread, on a core of its own, and exchange in that thread, the core
+     * has nothing better to do while the others are waited for, and a sleep would end late: in virtual machines one
+     * wake-up in a thousand takes 6 ms. */
+    static const double patience_s = 2e-3;
+    clq_mirrored *mirrored = strategy->mirrored;
+    unsigned facts = facts_of(strategy);
+    if (clq_paths_decide(&strategy->paths, CLQ_PATH_OVERLAP, facts)) {
+        facts |= CLQ_FACT_OVERLAP;
+        mirrored->step = clq_overlap_step;
+        CLQ_TRY(clq_overlap_open(strategy));
+    }
+    if (clq_paths_decide(&strategy->paths, CLQ_PATH_SHARDED_UPDATE, facts)) {
+        mirrored->step = clq_sharded_step;
+        CLQ_TRY(clq_sharded_open(strategy));
+    }
+    if (clq_paths_decide(&strategy->paths, CLQ_PATH_BUSY_WAIT, facts))
+        clq_crew_set_patience(mirrored->crew, patience_s);
+    return CLQ_OK;
+}
+
+/* ---- life ---- */
+
+static clq_status open_mirrored(clq_strategy *strategy) {
+    clq_mirrored *mirrored = clq_alloc(1, sizeof *mirrored);
+    if (!mirrored) return CLQ_MEMORY;
+    strategy->mirrored = mirrored;
+    strategy->pool.on_failure = abort_crew;
+    strategy->pool.context = mirrored;
+    mirrored->step = plain_step;
+    if (strategy->count == 1) return CLQ_OK;
+    CLQ_TRY(create_crew(strategy));
+    return open_paths(strategy);
+}
+
+static void close_mirrored(clq_strategy *strategy) {
+    clq_mirrored *mirrored = strategy->mirrored;
+    if (!mirrored) return;
+    clq_overlap_close(strategy);
+    clq_sharded_close(strategy);
+    clq_crew_destroy(mirrored->crew); /* nobody is inside now; its memory lies on the devices that close next */
+    for (unsigned r = 0; r < strategy->count; r++) clq_free(mirrored->mirrors[r].exchanges.spans);
+    clq_free(mirrored);
+}
+
+/* ---- reports ---- */
+
+static size_t parts(const clq_strategy *strategy, unsigned replica) {
+    const clq_mirror *mirror = &strategy->mirrored->mirrors[replica];
+    if (!strategy->mirrored->crew) return 1;
+    return mirror->reducer ? mirror->bucket_count + 2 : 2; /* as of step */
+}
+
+static clq_comm_times comm_times(const clq_strategy *strategy) {
+    const clq_mirrored *mirrored = strategy->mirrored;
+    if (!mirrored->crew) return (clq_comm_times){0};
+    return (clq_comm_times){.total_s = (double)clq_crew_busy_ns(mirrored->crew) * 1e-9,
+                            .exposed_s = (double)atomic_load(&mirrored->exposed_ns) * 1e-9};
+}
+
+static const clq_timeline *exchanges(const clq_strategy *strategy, unsigned replica) {
+    return &strategy->mirrored->mirrors[replica].exchanges;
+}
+
+const clq_strategy_module clq_strategy_mirrored = {.kind = CLQ_STRATEGY_MIRRORED,
+                                                   .name = "mirrored",
+                                                   .open = open_mirrored,
+                                                   .close = close_mirrored,
+                                                   .step = step,
+                                                   .reduce = reduce,
+                                                   .note_gradients = note_gradients,
+                                                   .make_current = make_current,
+                                                   .parts = parts,
+                                                   .comm_times = comm_times,
+                                                   .exchanges = exchanges};

@@ -1,0 +1,100 @@
+/* The table of fast paths. */
+#include "strategy/paths.h"
+#include "strategy/replica.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name, *stage;
+    unsigned needs, forbids;
+} table[CLQ_PATH_COUNT] = {
+    [CLQ_PATH_ONE_LAUNCH] = {"one launch", "execute", CLQ_FACT_CORES | CLQ_FACT_SINGLE_ITEMS, CLQ_FACT_TRACED},
+    [CLQ_PATH_INPUT_IN_PLACE] = {"input in place", "input", CLQ_FACT_HOST_MEMORY, 0},
+    [CLQ_PATH_OWN_ROWS] = {"own rows", "input", CLQ_FACT_TRAINS | CLQ_FACT_LABELS_READY, 0},
+    [CLQ_PATH_OVERLAP] = {"overlap", "exchange", CLQ_FACT_REPLICAS | CLQ_FACT_TRAINS | CLQ_FACT_OVERLAP_PAYS,
+                          CLQ_FACT_NO_BUCKETS},
+    [CLQ_PATH_SHARDED_UPDATE] = {"sharded update", "exchange",
+                                 CLQ_FACT_REPLICAS | CLQ_FACT_TRAINS | CLQ_FACT_DIRECT | CLQ_FACT_PARTS |
+                                     CLQ_FACT_ONE_LAUNCH,
+                                 CLQ_FACT_NORMS | CLQ_FACT_OVERLAP},
+    [CLQ_PATH_BUSY_WAIT] = {"busy wait", "exchange", CLQ_FACT_REPLICAS | CLQ_FACT_CORES | CLQ_FACT_IN_CALLER,
+                            CLQ_FACT_OVERLAP},
+};
+
+/* What to say of a fact that is wanted and does not hold, or holds and is in the way. */
+static const struct {
+    unsigned fact;
+    const char *text;
+} missing[] =
+    {
+        {CLQ_FACT_REPLICAS, "there is one replica"},
+        {CLQ_FACT_TRAINS, "nothing is trained"},
+        {CLQ_FACT_CORES, "there are fewer cores than would work at once"},
+        {CLQ_FACT_SINGLE_ITEMS, "a launch is no kernel of single work-items"},
+        {CLQ_FACT_HOST_MEMORY, "the device's memory is not the host's"},
+        {CLQ_FACT_LABELS_READY, "labels are converted for the loss"},
+        {CLQ_FACT_IN_CALLER, "a device has threads of its own"},
+        {CLQ_FACT_OVERLAP_PAYS, "the gradient is small, or exchanged in the host's memory"},
+        {CLQ_FACT_DIRECT, "the gradient is exchanged over links"},
+        {CLQ_FACT_PARTS, "the gradient has too few parts, or does not lie in a CPU's memory"},
+        {CLQ_FACT_ONE_LAUNCH, "a plan's launches are not one"},
+},
+  in_the_way[] = {
+      {CLQ_FACT_TRACED, "launches are recorded one by one"},
+      {CLQ_FACT_NORMS, "the norms of the gradient are wanted"},
+      {CLQ_FACT_NO_BUCKETS, "bucket_bytes rules it out"},
+      {CLQ_FACT_OVERLAP, "the gradient is exchanged in buckets"},
+};
+
+/* NULL: nothing is against it. */
+static const char *objection(clq_path path, unsigned facts) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(missing); i++)
+        if (table[path].needs & ~facts & missing[i].fact) return missing[i].text;
+    for (size_t i = 0; i < CLQ_COUNT_OF(in_the_way); i++)
+        if (table[path].forbids & facts & in_the_way[i].fact) return in_the_way[i].text;
+    return NULL;
+}
+
+static clq_status disable(clq_paths *paths, const char *name, size_t length) {
+    clq_text known = {0};
+    for (unsigned p = 0; p < CLQ_PATH_COUNT; p++) {
+        if (strlen(table[p].name) == length && memcmp(table[p].name, name, length) == 0) {
+            paths->disabled[p] = true;
+            clq_free(known.data);
+            return CLQ_OK;
+        }
+        clq_text_add(&known, "%s%s", p ? ", " : "", table[p].name);
+    }
+    clq_status status = CLQ_MEMORY;
+    if (!known.failed)
+        status = clq_fail(CLQ_ARGUMENT, "disabled_paths: '%.*s' is unknown: there are %s", (int)CLQ_MIN(length, 40u),
+                          name, known.data);
+    clq_free(known.data);
+    return status;
+}
+
+clq_status clq_paths_open(clq_paths *paths, const char *disabled) {
+    *paths = (clq_paths){0};
+    for (const char *at = disabled ? disabled : ""; *at;) {
+        size_t length = strcspn(at, ",");
+        CLQ_TRY(disable(paths, at, length));
+        at += length + (at[length] == ',');
+    }
+    for (unsigned p = 0; p < CLQ_PATH_COUNT; p++) (void)clq_paths_decide(paths, (clq_path)p, 0);
+    return CLQ_OK;
+}
+
+bool clq_paths_decide(clq_paths *paths, clq_path path, unsigned facts) {
+    paths->reason[path] = paths->disabled[path] ? "switched off" : objection(path, facts);
+    paths->on[path] = !paths->reason[path];
+    return paths->on[path];
+}
+
+bool clq_strategy_path(const clq_strategy *strategy, size_t index, clq_path_info *out) {
+    if (index >= CLQ_PATH_COUNT) return false;
+    *out = (clq_path_info){.name = table[index].name,
+                           .stage = table[index].stage,
+                           .on = strategy->paths.on[index],
+                           .reason = strategy->paths.reason[index]};
+    return true;
+}

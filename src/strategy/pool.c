@@ -1,0 +1,204 @@
+/* Workers: their threads and channels, how they are waited for, and the first failure. */
+#include "strategy/pool.h"
+
+#include <stdio.h>
+
+/* ---- latches ---- */
+
+static clq_status create_latch(clq_latch *latch, unsigned parties) {
+    if (pthread_mutex_init(&latch->mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
+    if (pthread_cond_init(&latch->zero, NULL) != 0) {
+        pthread_mutex_destroy(&latch->mutex);
+        return clq_fail(CLQ_SYSTEM, "cannot create a condition variable");
+    }
+    latch->remaining = parties;
+    latch->ready = true;
+    return CLQ_OK;
+}
+
+static void destroy_latch(clq_latch *latch) {
+    if (!latch->ready) return;
+    pthread_cond_destroy(&latch->zero);
+    pthread_mutex_destroy(&latch->mutex);
+}
+
+static void expect(clq_latch *latch, unsigned parties) {
+    pthread_mutex_lock(&latch->mutex);
+    latch->remaining = parties;
+    pthread_mutex_unlock(&latch->mutex);
+}
+
+static void count_down(clq_latch *latch) {
+    if (!latch) return;
+    pthread_mutex_lock(&latch->mutex);
+    if (--latch->remaining == 0) pthread_cond_signal(&latch->zero);
+    pthread_mutex_unlock(&latch->mutex);
+}
+
+static void await(clq_latch *latch) {
+    pthread_mutex_lock(&latch->mutex);
+    while (latch->remaining > 0) pthread_cond_wait(&latch->zero, &latch->mutex);
+    pthread_mutex_unlock(&latch->mutex);
+}
+
+/* ---- failures ---- */
+
+void clq_worker_fail(clq_worker *worker, clq_status status) {
+    clq_pool *pool = worker->pool;
+    if (status == CLQ_ABORTED) { /* told to give up by the worker that failed, which is about to say why */
+        await(&pool->cause);
+        return;
+    }
+    if (pool->count > 1) clq_fail_on(status, worker->device, "replica %u", worker->index);
+    clq_error error;
+    clq_error_take(status, &error);
+    pthread_mutex_lock(&pool->cause.mutex);
+    if (pool->cause.remaining > 0) {
+        pool->failure = error;
+        atomic_store(&pool->failed, true);
+        pool->cause.remaining = 0;
+        pthread_cond_broadcast(&pool->cause.zero);
+    }
+    pthread_mutex_unlock(&pool->cause.mutex);
+    if (pool->on_failure) pool->on_failure(pool->context, &error);
+}
+
+clq_status clq_pool_failure(clq_pool *pool) {
+    if (!atomic_load(&pool->failed)) return CLQ_OK;
+    return clq_error_raise(&pool->failure); /* written once, before `failed` */
+}
+
+/* ---- posting and waiting ---- */
+
+void clq_worker_post(clq_worker *worker, const clq_command *command) { clq_channel_put(worker->commands, command); }
+
+void clq_pool_post(clq_pool *pool, const clq_command *command) {
+    for (unsigned w = 0; w < pool->count; w++) clq_worker_post(pool->workers[w], command);
+}
+
+static clq_status finish(clq_worker *worker, const clq_command *command) {
+    (void)command;
+    return clq_queue_finish(worker->queue);
+}
+static const clq_command_kind finish_kind = {.name = "wait", .run = finish};
+
+clq_status clq_pool_wait(clq_pool *pool) {
+    expect(&pool->latch, pool->count);
+    clq_pool_post(pool, &(clq_command){.kind = &finish_kind, .latch = &pool->latch});
+    await(&pool->latch);
+    return clq_pool_failure(pool);
+}
+
+clq_status clq_worker_call(clq_worker *worker, clq_command command) {
+    clq_pool *pool = worker->pool;
+    CLQ_TRY(clq_pool_failure(pool));
+    command.latch = &pool->latch;
+    expect(&pool->latch, 1);
+    clq_worker_post(worker, &command);
+    await(&pool->latch);
+    return clq_pool_failure(pool);
+}
+
+/* ---- a worker's thread ---- */
+
+/* Carries out and records, the first batches with all that lies between them. */
+static clq_status trace(clq_worker *worker, const clq_command *command) {
+    const clq_command_kind *kind = command->kind;
+    const bool batch = kind->traits & CLQ_COMMAND_BATCH;
+    if (batch && worker->traced++ == worker->pool->trace_steps) {
+        worker->tracing = false;
+        clq_queue_stop_trace(worker->queue);
+        return kind->run(worker, command);
+    }
+    double began = clq_now();
+    CLQ_TRY(kind->run(worker, command));
+    return clq_timeline_add(&worker->steps, began, kind->name, batch ? "batch" : NULL, batch ? worker->traced : 0);
+}
+
+/* A thread whose device is behind it goes on by fits and starts, whenever the device is done with a step: over as many
+ * steps as may be in flight its pace is the device's. */
+static void note_time(clq_worker *worker, unsigned traits) {
+    if (traits & CLQ_COMMAND_IN_STEP) return;
+    if (!(traits & CLQ_COMMAND_ENDS_STEP)) {
+        worker->steps_in_row = 0;
+        return;
+    }
+    const unsigned steps = worker->in_flight;
+    double now = clq_now(), *ended = &worker->steps_ended[worker->steps_in_row % steps];
+    if (worker->steps_in_row++ >= steps)
+        worker->step_s[worker->steps_timed++ % CLQ_STEP_TIMES] = (float)((now - *ended) / steps);
+    *ended = now;
+}
+
+/* What a worker still has under way when training has failed is waited for so long: more than a few steps take, and no
+ * more than anyone waits for an error's message. */
+static const double settle_s = 10.0;
+
+static void drive(void *context) {
+    clq_worker *worker = context;
+    clq_pool *pool = worker->pool;
+    clq_command command;
+    while (clq_channel_take(worker->commands, &command)) {
+        const clq_command_kind *kind = command.kind;
+        if (!atomic_load(&pool->failed)) {
+            clq_status status = worker->tracing ? trace(worker, &command) : kind->run(worker, &command);
+            if (status != CLQ_OK) clq_worker_fail(worker, status);
+            note_time(worker, kind->traits);
+        } else if (kind->skip) {
+            kind->skip(worker, &command);
+        }
+        count_down(command.latch);
+    }
+    /* Commands under way read the staging memory, after a failure, too. */
+    if (!atomic_load(&pool->failed))
+        (void)clq_queue_finish(worker->queue);
+    else
+        clq_queue_settle(worker->queue, clq_now_running() + settle_s);
+}
+
+/* ---- life ---- */
+
+clq_status clq_pool_open(clq_pool *pool, size_t trace_steps) {
+    pool->trace_steps = trace_steps;
+    CLQ_TRY(create_latch(&pool->latch, 0));
+    return create_latch(&pool->cause, 1);
+}
+
+void clq_pool_close(clq_pool *pool) {
+    destroy_latch(&pool->latch);
+    destroy_latch(&pool->cause);
+}
+
+clq_status clq_worker_open(clq_worker *worker, clq_pool *pool) {
+    worker->pool = pool;
+    worker->index = pool->count;
+    worker->tracing = pool->trace_steps > 0;
+    CLQ_TRY(clq_queue_create(worker->device, worker->tracing ? CLQ_QUEUE_TRACE : 0, &worker->queue));
+    worker->step_s = clq_alloc(CLQ_STEP_TIMES, sizeof *worker->step_s);
+    worker->steps_ended = clq_alloc(worker->in_flight, sizeof *worker->steps_ended);
+    if (!worker->step_s || !worker->steps_ended) return CLQ_MEMORY;
+    pool->workers[pool->count++] = worker;
+    return CLQ_OK;
+}
+
+clq_status clq_worker_start(clq_worker *worker, unsigned ahead) {
+    char name[16];
+    CLQ_TRY(clq_channel_create(sizeof(clq_command), ahead, &worker->commands));
+    snprintf(name, sizeof name, "replica %u", worker->index % 1000u);
+    return clq_thread_start(name, drive, worker, &worker->thread);
+}
+
+void clq_worker_stop(clq_worker *worker) {
+    if (!worker->thread) return;
+    clq_channel_close(worker->commands);
+    clq_thread_join(worker->thread);
+    worker->thread = NULL;
+}
+
+void clq_worker_close(clq_worker *worker) {
+    clq_channel_destroy(worker->commands);
+    clq_free(worker->step_s);
+    clq_free(worker->steps_ended);
+    clq_free(worker->steps.spans);
+    clq_queue_destroy(worker->queue);
+}

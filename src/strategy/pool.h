@@ -1,0 +1,106 @@
+/* pool: worker threads, one per device, which carry out commands in order. A command is a function with its arguments.
+ * Private to strategy.
+ *
+ * One thread posts to all workers of a pool; each works through a channel of its own, so the poster runs ahead by some
+ * steps while devices compute. The first failure of any worker is the pool's: the commands behind it are skipped, and
+ * every later wait returns it. */
+#ifndef CLQ_STRATEGY_POOL_H
+#define CLQ_STRATEGY_POOL_H
+
+#include "strategy/strategy.h"
+
+/* STEP_TIMES: of so many steps it is kept how long they took. */
+enum { CLQ_COMMANDS_MAX = 64, CLQ_STEP_TIMES = 4096 };
+
+typedef struct clq_worker clq_worker;
+typedef struct clq_command clq_command;
+
+/* Lets a poster wait until `remaining` parties have counted down. */
+typedef struct clq_latch {
+    pthread_mutex_t mutex;
+    pthread_cond_t zero;
+    unsigned remaining;
+    bool ready; /* mutex and condition exist */
+} clq_latch;
+
+enum {
+    CLQ_COMMAND_BATCH = 1,     /* works on a batch: traces count these */
+    CLQ_COMMAND_ENDS_STEP = 2, /* an update ends with it */
+    CLQ_COMMAND_IN_STEP = 4    /* a part of a step that another ends */
+};
+
+/* What a command does. */
+typedef struct clq_command_kind {
+    const char *name; /* for traces */
+    unsigned traits;  /* CLQ_COMMAND_… */
+    clq_status (*run)(clq_worker *worker, const clq_command *command);
+    /* In place of run, after a failure; NULL: nothing is to be done. */
+    void (*skip)(clq_worker *worker, const clq_command *command);
+} clq_command_kind;
+
+struct clq_command {
+    const clq_command_kind *kind;
+    clq_latch *latch; /* counted down when the command is done. May be NULL */
+    /* Arguments, as far as the kind has them. */
+    clq_step_params params;
+    struct clq_staging *staged; /* the batch's rows. NULL without any, and for */
+    clq_rows rows;              /* those that the worker is to copy; count 0: none */
+    unsigned memory;            /* of transfers: as of clq_replica_memory */
+    size_t offset, bytes;
+    void *to;
+    const void *from;
+};
+
+struct clq_worker {
+    struct clq_pool *pool;
+    unsigned index;
+    clq_device *device; /* not owned */
+    clq_queue *queue;
+    void *owner;        /* who the commands are about */
+    unsigned in_flight; /* steps that the device may be behind the thread */
+    clq_channel *commands;
+    clq_thread *thread;
+    bool tracing;       /* until trace_steps batches were */
+    uint64_t traced;    /* batches so far; while tracing */
+    clq_timeline steps; /* commands, as the thread carried them out */
+    float *step_s;      /* (CLQ_STEP_TIMES) of steps right behind a step, in turn */
+    uint64_t steps_timed;
+    uint64_t steps_in_row; /* with nothing between */
+    double *steps_ended;   /* (in_flight) when the last of them did */
+};
+
+typedef struct clq_pool {
+    clq_worker *workers[CLQ_REPLICAS_MAX];
+    unsigned count;
+    size_t trace_steps;
+    clq_latch latch; /* what the poster waits for */
+    clq_latch cause; /* open until the first worker has said why it failed */
+    atomic_bool failed;
+    clq_error failure;
+    /* What else is to end when a worker has failed, as waiting for that one. Set before the first thread starts. */
+    void (*on_failure)(void *context, const clq_error *error);
+    void *context;
+} clq_pool;
+
+/* An empty pool. Close in any case. */
+clq_status clq_pool_open(clq_pool *pool, size_t trace_steps);
+void clq_pool_close(clq_pool *pool);
+/* Gives a worker its queue and puts it into the pool. `ahead`: how many commands may wait for it, 1 to
+ * CLQ_COMMANDS_MAX. device, owner and in_flight are set. Close in any case. */
+clq_status clq_worker_open(clq_worker *worker, clq_pool *pool);
+clq_status clq_worker_start(clq_worker *worker, unsigned ahead);
+void clq_worker_stop(clq_worker *worker);  /* ends its thread, after what was posted */
+void clq_worker_close(clq_worker *worker); /* stopped; its device is closed by who opened it */
+
+void clq_worker_post(clq_worker *worker, const clq_command *command);
+void clq_pool_post(clq_pool *pool, const clq_command *command); /* to all */
+/* Waits until all that was posted is done and the devices have nothing more to do; the first failure. */
+clq_status clq_pool_wait(clq_pool *pool);
+/* Posts one command and waits until it is done: for transfers. */
+clq_status clq_worker_call(clq_worker *worker, clq_command command);
+/* The first failure of any worker so far, or OK. Waits for nothing. */
+clq_status clq_pool_failure(clq_pool *pool);
+/* A failure of a worker, by its own threads. */
+void clq_worker_fail(clq_worker *worker, clq_status status);
+
+#endif

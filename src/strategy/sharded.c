@@ -1,0 +1,74 @@
+/* A fast path of the exchange: replicas on the same memory update a part of the weights each, for all
+ * (graph/update.c). */
+#include "strategy/mirrored.h"
+
+/* When all have come: only then are all gradients whole. */
+static clq_status update_part(void *context) {
+    clq_replica *replica = context;
+    return clq_plan_run_sharded_update(replica->plan, replica->worker.queue);
+}
+
+/* The gradient is added up by those who update: one way through it less, and half of the other. */
+static clq_status reduce_and_apply_together(clq_replica *replica) {
+    const clq_mirrored *mirrored = replica->strategy->mirrored;
+    uint64_t before = clq_crew_busy_ns(mirrored->crew);
+    CLQ_TRY(clq_crew_run(
+        mirrored->crew, replica->worker.index,
+        &(clq_task){
+            .collective = CLQ_BARRIER, .queue = replica->worker.queue, .between = update_part, .context = replica}));
+    clq_mirrored_note_exposed(replica, clq_crew_busy_ns(mirrored->crew) - before);
+    clq_weights_turn(replica->weights);
+    return CLQ_OK;
+}
+
+clq_status clq_sharded_step(clq_replica *replica, const clq_command *command) {
+    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
+    return reduce_and_apply_together(replica);
+}
+
+clq_status clq_sharded_open(clq_strategy *strategy) {
+    clq_plan *plans[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < strategy->count; r++) plans[r] = strategy->replicas[r].plan;
+    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(clq_plan_shard_update(plans[r], plans, strategy->count, r));
+    return CLQ_OK;
+}
+
+void clq_sharded_close(clq_strategy *strategy) {
+    for (unsigned r = 0; r < strategy->count; r++) clq_plan_end_sharding(strategy->replicas[r].plan);
+}
+
+/* ---- making current ---- */
+
+/* Every rank's part of an arena to the others. */
+static clq_status collect(clq_replica *replica, clq_buffer *arena) {
+    const unsigned count = replica->strategy->count;
+    for (unsigned r = 0; r < count; r++) {
+        size_t begin, end;
+        clq_plan_updated_part(replica->plan, count, r, &begin, &end);
+        CLQ_TRY(clq_crew_broadcast(replica->strategy->mirrored->crew, replica->worker.index, replica->worker.queue,
+                                   arena, begin, end - begin, r));
+    }
+    return CLQ_OK;
+}
+
+static clq_status collect_gradient(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    (void)command;
+    return collect(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT));
+}
+
+static clq_status collect_optimizer(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    (void)command;
+    for (unsigned slot = 0; slot < clq_weights_optimizer_slots(replica->weights); slot++)
+        CLQ_TRY(collect(replica, clq_weights_optimizer_slot(replica->weights, slot)));
+    return CLQ_OK;
+}
+
+static const clq_command_kind gradient_kind = {.name = "collect", .run = collect_gradient};
+static const clq_command_kind optimizer_kind = {.name = "collect", .run = collect_optimizer};
+
+void clq_sharded_collect(clq_strategy *strategy, unsigned what) {
+    const clq_command_kind *kind = what == CLQ_ARENA_GRADIENT ? &gradient_kind : &optimizer_kind;
+    clq_pool_post(&strategy->pool, &(clq_command){.kind = kind});
+}

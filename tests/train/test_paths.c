@@ -1,0 +1,196 @@
+/* Fast paths cross kinds of models: with each path off alone, with all on and with all off, a training gives the same
+ * bits as the plain way. Prints a table of what was crossed. */
+#include "support/check.h"
+#include "support/system.h"
+#include "train/trainer.h"
+
+#include <unistd.h>
+
+enum { SAMPLES = 21, BATCH = 8, SIDE = 8, CLASSES = 4, STEPS = 7, FLOATS_MOST = 4096, PATHS_MOST = 16 };
+enum { SECONDS_MOST = 600 };
+
+static uint8_t samples[SAMPLES][SIDE * SIDE];
+static int32_t labels[SAMPLES];
+
+static clq_tensor image(clq_model *m) { return clq_input(m, CLQ_SHAPE(SIDE, SIDE, 1)); }
+static clq_tensor classify(clq_model *m, clq_tensor x) {
+    return clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+}
+
+static clq_tensor build_mlp(clq_model *m) {
+    clq_tensor x = clq_flatten(m, image(m), NULL);
+    return classify(m, clq_dense(m, x, &(clq_dense_config){.units = 16, .activation = CLQ_RELU}));
+}
+static clq_tensor build_cnn(clq_model *m) {
+    const clq_conv2d_config conv = {.filters = 8, .kernel = {3, 3}, .activation = CLQ_RELU};
+    return classify(m, clq_max_pool2d(m, clq_conv2d(m, image(m), &conv), NULL));
+}
+static clq_tensor build_chain(clq_model *m) {
+    clq_tensor x = clq_conv2d(m, image(m), &(clq_conv2d_config){.filters = 5, .kernel = {3, 3}});
+    x = clq_activate(m, clq_activate(m, x, CLQ_SOFTMAX, NULL), CLQ_TANH, NULL);
+    return classify(m, clq_activate(m, clq_average_pool2d(m, x, NULL), CLQ_SIGMOID, NULL));
+}
+
+static const struct {
+    const char *name;
+    clq_tensor (*build)(clq_model *m);
+    clq_loss_kind loss;
+} models[] = {{"mlp", build_mlp, CLQ_LOSS_SPARSE_CATEGORICAL},
+              {"cnn", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL},
+              {"softmax, pool", build_chain, CLQ_LOSS_SPARSE_CATEGORICAL},
+              {"converted labels", build_mlp, CLQ_LOSS_CATEGORICAL}};
+
+static const struct {
+    const char *name, *spec;
+    size_t bucket_bytes;
+    clq_algorithm algorithm;
+} places[] = {{"one", "pocl:0", 0, CLQ_ALGORITHM_AUTO},
+              {"two", "pocl:0,pocl:1", 0, CLQ_ALGORITHM_AUTO},
+              {"two, in buckets", "pocl:0,pocl:1", 1, CLQ_ALGORITHM_AUTO},
+              {"two, by links", "pocl:0,pocl:1", 0, CLQ_ALGORITHM_RING}};
+
+typedef struct run {
+    float weights[FLOATS_MOST];
+    size_t floats, paths;
+    bool on[PATHS_MOST];
+} run;
+
+/* As the trainer reports them once it has trained. */
+static void note_paths(const clq_trainer *trainer, const char *disabled, run *r) {
+    clq_path_info path;
+    for (r->paths = 0; clq_strategy_path(trainer->strategy, r->paths, &path); r->paths++) {
+        assert_true(r->paths < PATHS_MOST);
+        r->on[r->paths] = path.on;
+        assert_true(path.on == (path.reason == NULL));
+        if (!disabled || !strstr(disabled, path.name)) continue;
+        assert_false(path.on);
+        assert_string_equal(path.reason, "switched off");
+    }
+}
+
+static void train(size_t model_index, size_t place, const char *disabled, run *r) {
+    clq_devices devices;
+    clq_model *model;
+    clq_trainer *trainer;
+    clq_dataset *data;
+    const size_t shape[] = {SIDE, SIDE, 1};
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = BATCH;
+    config.loss.kind = models[model_index].loss;
+    config.bucket_bytes = places[place].bucket_bytes;
+    config.group.algorithm = places[place].algorithm;
+    config.disabled_paths = disabled;
+    assert_ok(clq_devices_select(sys, places[place].spec, &devices));
+    assert_ok(clq_model_create(models[model_index].name, &model));
+    assert_ok(clq_model_finish(model, models[model_index].build(model)));
+    assert_ok(clq_dataset_arrays(samples, CLQ_U8, SAMPLES, 3, shape, labels, CLQ_I32, 0, &data));
+    assert_ok(clq_dataset_shuffle(data, SAMPLES, 3));
+    assert_ok(clq_dataset_batch(data, BATCH, false)); /* the last has five */
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = STEPS}));
+    note_paths(trainer, disabled, r);
+    r->floats = 0;
+    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
+        assert_true(r->floats + model->variables[v].elements <= FLOATS_MOST);
+        assert_ok(clq_trainer_get_variable(trainer, v, r->weights + r->floats));
+        r->floats += model->variables[v].elements;
+    }
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+/* The names of all paths, and all of them in one text. */
+static size_t list_paths(const char *names[PATHS_MOST], char all[512]) {
+    clq_devices devices;
+    clq_model *model;
+    clq_trainer *trainer;
+    clq_path_info path;
+    const clq_trainer_config config = clq_trainer_config_default();
+    size_t count = 0, length = 0;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_model_builtin("mlp", &model));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    for (; clq_strategy_path(clq_trainer_strategy(trainer), count, &path); count++) {
+        names[count] = path.name;
+        length += (size_t)snprintf(all + length, 512 - length, "%s%s", count ? "," : "", path.name);
+    }
+    assert_true(length < 512);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+    return count;
+}
+
+static void check_same(const run *got, const run *wanted, const char *where, const char *disabled) {
+    assert_int_equal(got->floats, wanted->floats);
+    if (memcmp(got->weights, wanted->weights, got->floats * sizeof *got->weights) != 0)
+        fail_msg("%s without %s: other bits than the plain way", where, disabled);
+}
+
+/* A row of the table. `ever` collects which paths were on anywhere. */
+static void cross(size_t model, size_t place, const char *const *names, size_t count, const char *all, bool *ever) {
+    static run plain, full, without;
+    char where[64];
+    (void)snprintf(where, sizeof where, "%s on %s", models[model].name, places[place].name);
+    train(model, place, all, &plain);
+    for (size_t p = 0; p < count; p++) assert_false(plain.on[p]);
+    train(model, place, NULL, &full);
+    check_same(&full, &plain, where, "nothing");
+    printf("%-17s %-16s", models[model].name, places[place].name);
+    for (size_t p = 0; p < count; p++) {
+        ever[p] = ever[p] || full.on[p];
+        if (full.on[p]) {
+            train(model, place, names[p], &without);
+            check_same(&without, &plain, where, names[p]);
+        }
+        printf(" %*s", (int)strlen(names[p]), full.on[p] ? "same" : "off");
+    }
+    printf("\n");
+}
+
+static void all_paths_cross_all_models(void **state) {
+    (void)state;
+    const char *names[PATHS_MOST];
+    char all[512];
+    bool ever[PATHS_MOST] = {false};
+    size_t count = list_paths(names, all);
+    printf("%-17s %-16s", "model", "devices");
+    for (size_t p = 0; p < count; p++) printf(" %s", names[p]);
+    printf("\n");
+    for (size_t m = 0; m < CLQ_COUNT_OF(models); m++)
+        for (size_t p = 0; p < CLQ_COUNT_OF(places); p++) cross(m, p, names, count, all, ever);
+    for (size_t p = 0; p < count; p++)
+        if (!ever[p] && (clq_cpu_count() > 1 || strcmp(names[p], "busy wait") != 0))
+            fail_msg("%s was on nowhere", names[p]);
+}
+
+static void unknown_names_are_refused(void **state) {
+    (void)state;
+    clq_devices devices;
+    clq_model *model;
+    clq_trainer *trainer = NULL;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.disabled_paths = "overlap,magic";
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_model_builtin("mlp", &model));
+    assert_fails(CLQ_ARGUMENT, "'magic' is unknown: there are one launch, ",
+                 clq_trainer_create(model, &devices, &config, &trainer));
+    assert_null(trainer);
+    clq_model_destroy(model);
+}
+
+static int open_all(void **state) {
+    clq_random random = clq_random_start(8, 0);
+    for (size_t i = 0; i < SAMPLES; i++) {
+        for (size_t k = 0; k < SIDE * SIDE; k++) samples[i][k] = (uint8_t)clq_random_below(&random, 256);
+        labels[i] = (int32_t)clq_random_below(&random, CLASSES);
+    }
+    return open_system(state);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_paths_cross_all_models),
+                                       cmocka_unit_test(unknown_names_are_refused)};
+    (void)alarm(SECONDS_MOST);
+    return cmocka_run_group_tests_name("train/paths", tests, open_all, close_system);
+}
