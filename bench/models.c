@@ -35,7 +35,7 @@ clq_status clq_bench_models_check(const char *list) {
             return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", list);
         clq_model *model = NULL;
         clq_status status = clq_bench_model_open(name, &model);
-        size_t rank = status == CLQ_OK ? clq_model_output_shape(model).rank : 1;
+        size_t rank = status == CLQ_OK ? clq_model_output_shape(model, 0).rank : 1;
         clq_model_destroy(model);
         if (status == CLQ_OK && rank != 1)
             status = clq_fail(CLQ_MISMATCH, "%s gives a tensor of rank %zu per sample, and the loss wants one of 1",
@@ -57,7 +57,7 @@ clq_status clq_bench_model_data(const clq_model *model, uint64_t samples, char o
     clq_text text = {0};
     clq_text_add(&text, "synthetic:");
     for (unsigned d = 0; d < in.rank; d++) clq_text_add(&text, "%s%zu", d ? "x" : "", in.dims[d]);
-    clq_text_add(&text, "/%zu/%llu", clq_model_output_shape(model).dims[0], (unsigned long long)samples);
+    clq_text_add(&text, "/%zu/%llu", clq_model_output_shape(model, 0).dims[0], (unsigned long long)samples);
     clq_status status = text.failed ? clq_fail_memory("naming the data") : CLQ_OK;
     if (status == CLQ_OK) (void)snprintf(out, CLQ_BENCH_DATA_BYTES, "%s", text.data);
     clq_free(text.data);

@@ -23,7 +23,7 @@ static clq_status write_weights(const clq_bench_stepper *s, clq_queue *queue) {
 static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tuning tuning) {
     const clq_optimizer adam = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
-                                   .classes = clq_model_output_shape(model).dims[0],
+                                   .classes = clq_model_output_shape(model, 0).dims[0],
                                    .weight = 1,
                                    .metric_count = 1,
                                    .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};

@@ -61,6 +61,20 @@ typedef struct clq_pool_config {
     const char *name;
 } clq_pool_config;
 
+/* clq_batch_norm_config_default gives Keras's defaults. */
+typedef struct clq_batch_norm_config {
+    double momentum; /* 0 to 1: moving = moving * momentum + batch's * (1 - momentum). Default 0.99 */
+    double epsilon;  /* 0 to 1: is added to the variance. Default 1e-3 */
+    bool no_center, no_scale;
+    bool synchronized; /* statistics of the global batch, not of each replica's part of it */
+    const char *name;
+} clq_batch_norm_config;
+typedef struct clq_dropout_config {
+    double rate;   /* of the elements that become 0: at least 0 and below 1 */
+    uint64_t seed; /* 0: the trainer's */
+    const char *name;
+} clq_dropout_config;
+
 /* name: 1 to 63 bytes, copied. Errors: ARGUMENT, MEMORY. */
 CLQ_API clq_status clq_model_create(const char *name, clq_model **out);
 CLQ_API void clq_model_destroy(clq_model *model); /* takes NULL; after the trainers made from it */
@@ -77,16 +91,55 @@ CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool
 CLQ_API clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
 /* (…, in) -> (…, units); units is needed. Variables: kernel (in, units), bias (units). */
 CLQ_API clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config);
+/* The mean over height and width: (c), or with keep_dims (1, 1, c). */
+CLQ_API clq_tensor clq_global_average_pool2d(clq_model *model, clq_tensor x, bool keep_dims, const char *name);
 /* Names of these may be NULL: made. (any) -> (product of its dimensions). */
 CLQ_API clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name);
 /* (any) -> shape, of the same product. */
 CLQ_API clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name);
 /* Keeps the shape. Softmax: over the last axis. */
 CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name);
+
+/* Over the last axis (Ioffe and Szegedy, 2015), as in Keras: in training by mean and (biased) variance of the replica's
+ * part of the batch, which the moving statistics follow; in evaluation and prediction by the moving ones. These are
+ * state: variables `moving_mean` and `moving_variance`, which have no gradient. Where several replicas train, each has
+ * its own, and what is read, saved and evaluated is their mean. config NULL: the default. */
+CLQ_API clq_batch_norm_config clq_batch_norm_config_default(void);
+CLQ_API clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config);
+/* In training each element becomes 0 with probability `rate`; the others are divided by 1 - rate. Else x itself. Which
+ * ones is a function of the trainer's seed, the layer, the step and the sample's place in the global batch: the same on
+ * any number of replicas. config NULL: a rate of 0.5. */
+CLQ_API clq_tensor clq_dropout(clq_model *model, clq_tensor x, const clq_dropout_config *config);
+
+/* ---- branches ----
+ * Any tensor may be read by several layers. The layers below read several tensors: `inputs` has `count` of them, at
+ * least 2 (clq_subtract: exactly 2). CLQ_TENSORS makes both arguments: clq_add(m, CLQ_TENSORS(a, b), NULL). */
+#define CLQ_TENSORS(...)                                                                                               \
+    ((const clq_tensor[]){__VA_ARGS__}), (sizeof((const clq_tensor[]){__VA_ARGS__}) / sizeof(clq_tensor))
+
+/* Elementwise. Shapes broadcast as NumPy's do: aligned at the last axis, each pair of sizes equal or one of them 1;
+ * the batch is never broadcast. Else ARGUMENT, with both shapes. */
+CLQ_API clq_tensor clq_add(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
+CLQ_API clq_tensor clq_subtract(clq_model *model, const clq_tensor *inputs, size_t count,
+                                const char *name); /* the first minus the second */
+CLQ_API clq_tensor clq_multiply(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
+CLQ_API clq_tensor clq_average(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
+/* The gradient of a maximum goes to the largest input; of equal ones to the first. */
+CLQ_API clq_tensor clq_maximum(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
+/* One behind the other along an axis, in which alone their shapes may differ. axis: 0 is the first behind the batch;
+ * -1 the last, … */
+CLQ_API clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, size_t count, int axis,
+                                   const char *name);
+/* Applies the layer that gave `of` to x as well, with the same weights (tied weights). Errors: ARGUMENT (x's shape
+ * would need weights of another shape, or the layer takes other than one input). */
+CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);
+
 /* The first error of any line above, with its layer. Afterwards the model is fixed: what is added is refused with
  * STATE. Layers that do not lead to the output are left out, as in Keras. Errors: ARGUMENT (also a tensor of another
  * model), UNSUPPORTED (a second input), MEMORY, STATE (finished already). */
 CLQ_API clq_status clq_model_finish(clq_model *model, clq_tensor output);
+/* The same with several outputs, at most 8, each another tensor. */
+CLQ_API clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *outputs, size_t count);
 
 /* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */
 CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
@@ -100,13 +153,18 @@ CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);
  * 0, and variables are those of the layers so far, of which finishing may leave some out. */
 CLQ_API const char *clq_model_name(const clq_model *model);
 CLQ_API clq_shape clq_model_input_shape(const clq_model *model);
-CLQ_API clq_shape clq_model_output_shape(const clq_model *model);
+/* Of a finished model; outputs in the order in which clq_model_finish_outputs got them. An index beyond the last: a
+ * shape of rank 0; NULL. */
+CLQ_API size_t clq_model_output_count(const clq_model *model);
+CLQ_API clq_shape clq_model_output_shape(const clq_model *model, size_t index);
+CLQ_API const char *clq_model_output_name(const clq_model *model, size_t index); /* its layer's; the model's */
 typedef struct clq_variable_info {
     const char *name; /* "conv2d/kernel" */
     clq_shape shape;  /* Keras's: (kh, kw, in, out), (in, out), (out) */
     size_t elements;
     size_t fan_in, fan_out; /* Keras's: kh * kw * in and kh * kw * out */
     bool is_bias;
+    bool trainable; /* else it is state: kept up by the layer itself, and without a gradient */
 } clq_variable_info;
 /* In the order of the layers, counted from 0. Errors: ARGUMENT (an index that is not below the count). */
 CLQ_API size_t clq_model_variable_count(const clq_model *model);

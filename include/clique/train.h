@@ -87,7 +87,8 @@ typedef struct clq_trainer_config {
                             trainer is made. accuracy is binary_accuracy for an output with one value in its last axis,
                             else that of the largest value, as in Keras */
     const char *disabled_paths; /* fast paths that are not to be used, with commas between, as `clique plan` names them:
-                                   "overlap,sharded update"; for finding faults. NULL: none */
+                                   "overlap,sharded update"; for finding faults. Borrowed while the trainer is created.
+                                   NULL: none */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);

@@ -34,7 +34,7 @@ static clq_status predict(clq_setup *s, const clq_options *o) {
     if (!o->out) return clq_fail(CLQ_ARGUMENT, "--out FILE.npy is needed");
     CLQ_TRY(clq_file_writer_try("--out", o->out));
     CLQ_TRY(prepare(s, o));
-    const clq_shape shape = clq_model_output_shape(s->model);
+    const clq_shape shape = clq_model_output_shape(s->model, 0);
     size_t dims[CLQ_SHAPE_MAX + 1] = {clq_dataset_get_info(s->test)->samples};
     for (unsigned d = 0; d < shape.rank; d++) dims[d + 1] = shape.dims[d];
     clq_array outputs;

@@ -13,10 +13,11 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     switch (value->home) {
     case CLQ_HOME_SAMPLES: return plan->v_samples;
     case CLQ_HOME_LABELS: return plan->v_labels;
-    case CLQ_HOME_OUTPUT: return plan->v_output;
+    case CLQ_HOME_OUTPUT: return plan->v_output[value->index];
     case CLQ_HOME_METRICS: return plan->v_metrics;
     case CLQ_HOME_NORMS: return plan->v_norms;
-    case CLQ_HOME_WEIGHT: return plan->v_weight[value->index];
+    case CLQ_HOME_WEIGHT:
+    case CLQ_HOME_STATE: return plan->v_weight[value->index];
     case CLQ_HOME_GRADIENT: return plan->v_weight_gradient[value->index];
     case CLQ_HOME_PARAMETERS: return plan->v_parameters;
     case CLQ_HOME_GRADIENTS: return plan->v_gradient;
@@ -71,6 +72,13 @@ static clq_value output_memory(const emission *e, uint32_t n, unsigned i) {
                           value->per_sample ? bytes : 0);
 }
 
+/* A variable's gradient is done when backward has written it, and read it where it does: replicas add theirs up then.
+ */
+static void note_gradient(const emission *e, clq_id id, size_t launches) {
+    const clq_graph_value *value = clq_graph_value_at(e->graph, id);
+    if (value->home == CLQ_HOME_GRADIENT) e->plan->done[value->index] = launches;
+}
+
 static void emit_node(const emission *e, uint32_t n) {
     const clq_node *node = &e->graph->nodes[n];
     clq_value in[CLQ_NODE_INPUTS], out[CLQ_NODE_OUTPUTS] = {CLQ_NO_VALUE};
@@ -83,9 +91,10 @@ static void emit_node(const emission *e, uint32_t n) {
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
         if (!node->outputs[i]) continue;
         e->memory[node->outputs[i]] = out[i];
-        const clq_graph_value *value = clq_graph_value_at(e->graph, node->outputs[i]);
-        if (value->home == CLQ_HOME_GRADIENT) e->plan->done[value->index] = launches;
+        note_gradient(e, node->outputs[i], launches);
     }
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS && node->segment <= CLQ_SEGMENT_BACKWARD; i++)
+        if (node->inputs[i]) note_gradient(e, node->inputs[i], launches);
     for (unsigned s = node->segment; s < CLQ_SEGMENT_COUNT; s++) e->plan->segment_end[s] = launches;
 }
 

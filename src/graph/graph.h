@@ -8,36 +8,49 @@
 #include "ops/ops.h"
 #include <clique/model.h>
 
-/* ---- the model (model.c, variables.c, layers.c, builtin.c)
- * ------------------------------------------------------------------ */
+/* ---- the model (model.c, variables.c, layers/, builtin.c) ---- */
 
-typedef enum clq_layer_kind {
-    CLQ_LAYER_INPUT,
-    CLQ_LAYER_DENSE,
-    CLQ_LAYER_CONV2D,
-    CLQ_LAYER_POOL2D,
-    CLQ_LAYER_ACTIVATION,
-    CLQ_LAYER_RESHAPE /* also flatten: same memory, other shape */
-} clq_layer_kind;
+enum { CLQ_LAYER_NAME_MAX = 64, CLQ_LAYER_VARIABLES_MAX = 4 };
 
-enum { CLQ_LAYER_NAME_MAX = 64 };
+/* A kind of layer: a row in a file of layers/ (layers/layer.h). */
+typedef struct clq_layer_kind clq_layer_kind;
 
+/* What the builder was asked for. Names and pointers in it are not kept. */
+typedef union clq_layer_config {
+    clq_shape shape; /* of inputs and reshapes */
+    clq_conv2d_config conv2d;
+    clq_dense_config dense;
+    clq_pool_config pool2d;
+    clq_batch_norm_config batch_norm;
+    clq_dropout_config dropout;
+    clq_activation activation;
+    bool keep_dims; /* of global poolings */
+    int axis;       /* of a concatenation: from 0, batch left out; negative: from the end */
+} clq_layer_config;
+
+/* A layer: its settings and its variables. Applied to several tensors it is shared. */
 typedef struct clq_layer {
-    clq_layer_kind kind;
+    const clq_layer_kind *kind;
     char name[CLQ_LAYER_NAME_MAX];
-    bool named;                /* by the model's maker; else the name was made from the type */
-    const char *type;          /* Keras's class name, for tables: "Conv2D" */
-    uint32_t input;            /* id of the layer it reads; 0 for the input */
-    clq_shape shape;           /* of its output, without the batch */
-    size_t elements;           /* product of shape */
-    clq_activation activation; /* of dense, conv2d and activation layers; softmax included */
-    uint32_t kernel, bias;     /* index of the variable + 1; 0: none */
+    bool named; /* by the model's maker; else the name was made from the kind */
+    clq_layer_config config;
+    uint32_t variables[CLQ_LAYER_VARIABLES_MAX]; /* index + 1, in the order in which the kind declares them; 0: none */
+    clq_shape made_for, applied_to;              /* shape of its first input when it was first, and last, applied */
+} clq_layer;
+
+/* A tensor of the model: what a layer gives for certain inputs. */
+typedef struct clq_model_tensor {
+    uint32_t layer;                    /* id */
+    uint32_t first_input, input_count; /* of the model's `inputs` */
+    clq_shape shape;                   /* without the batch */
+    size_t elements;                   /* product of shape */
     union {
         clq_dense_problem dense; /* .activation is LINEAR where the layer's is softmax */
         clq_conv2d_problem conv2d;
         clq_pool2d_problem pool2d;
+        clq_normalise_problem normalise;
     };
-} clq_layer;
+} clq_model_tensor;
 
 /* Who changes a variable. */
 typedef enum clq_role {
@@ -58,17 +71,23 @@ typedef struct clq_variable {
     bool is_bias;
     clq_role role;
     clq_initialiser initialiser;
-    bool decays;    /* whether weight decay is about it */
+    bool decay;     /* weight decay is about it */
     uint32_t layer; /* id */
 } clq_variable;
 
+enum { CLQ_MODEL_OUTPUTS_MAX = 8 };
 struct clq_model {
     char name[CLQ_LAYER_NAME_MAX];
-    clq_layer *layers; /* id - 1 is the index; inputs come before their users */
+    clq_layer *layers; /* id - 1 is the index */
     uint32_t layer_count, layer_capacity;
+    clq_model_tensor *tensors; /* id - 1 is the index, which clq_tensor.id is; inputs come before what reads them */
+    uint32_t tensor_count, tensor_capacity;
+    uint32_t *inputs; /* ids of tensors: what each tensor is computed from */
+    uint32_t input_total, input_capacity;
     clq_variable *variables; /* in the order of the layers */
     uint32_t variable_count, variable_capacity;
-    uint32_t input, output; /* ids */
+    uint32_t input; /* id of a tensor */
+    uint32_t outputs[CLQ_MODEL_OUTPUTS_MAX], output_count;
     bool finished;
     clq_error error; /* the builder's first failure */
 };
@@ -76,9 +95,17 @@ struct clq_model {
 /* The first values of variable `index` of a model, by its initialiser: out (elements). Each variable has a stream of
  * random numbers of its own, so a layer's values do not depend on the others. */
 void clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out);
+/* Input `i` of a tensor. */
+const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_model_tensor *tensor, size_t i);
+/* Of a finished model. */
+const clq_model_tensor *clq_model_input(const clq_model *model);
+const clq_model_tensor *clq_model_output(const clq_model *model, size_t index);
+const char *clq_model_tensor_name(const clq_model *model, const clq_model_tensor *tensor); /* its layer's */
 
 /* As clq_input, with a name for the layer (NULL: made). */
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
+/* Applies a layer that was added before, by its id: the same variables. */
+clq_tensor clq_model_apply_again(clq_model *model, uint32_t layer, const clq_tensor *inputs, size_t count);
 
 /* ---- the plan (plan.c, step/, emit.c, place.c) ---- */
 
@@ -124,6 +151,7 @@ void clq_weights_turn(clq_weights *weights);
 
 typedef struct clq_plan_config {
     clq_mode mode;
+    uint64_t seed;                /* of dropout: the same in all replicas */
     uint32_t capacity;            /* examples that one run can hold; at least 1 */
     clq_dtype sample_dtype;       /* CLQ_U8 or CLQ_F32, as they are uploaded */
     const clq_loss_problem *loss; /* NULL: inference only. from_logits is about the model's output as it stands */
@@ -218,8 +246,8 @@ size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable);
 clq_buffer *clq_plan_samples(const clq_plan *plan); /* (capacity, sample), sample_dtype */
 clq_buffer *
 clq_plan_labels(const clq_plan *plan); /* (capacity, clq_loss_target_elements) of i32 or f32; NULL without loss */
-clq_buffer *clq_plan_output(
-    const clq_plan *plan); /* f32 (capacity, output): filled by FORWARD of an inference plan; NULL with loss */
+/* f32 (capacity, output), one per output of the model: filled by FORWARD of an inference plan; NULL with loss. */
+clq_buffer *clq_plan_output(const clq_plan *plan, size_t index);
 clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, clq_loss_metrics_width) */
 clq_buffer *
 clq_plan_norms(const clq_plan *plan); /* f32 (variables): sum of squares per variable, in the model's order */

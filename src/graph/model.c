@@ -1,5 +1,5 @@
-/* A model: its layers, their names, and the first failure of building. */
-#include "graph/model.h"
+/* A model: its layers and tensors, their names, and the first failure of building. */
+#include "graph/layers/layer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,12 +17,14 @@ clq_status clq_model_create(const char *name, clq_model **out) {
 void clq_model_destroy(clq_model *model) {
     if (!model) return;
     clq_free(model->layers);
+    clq_free(model->tensors);
+    clq_free(model->inputs);
     clq_free(model->variables);
     clq_free(model);
 }
 
 clq_tensor clq_model_latch(clq_model *model, clq_status status, const char *layer) {
-    clq_fail_within(status, "layer '%s'", layer);
+    if (layer) clq_fail_within(status, "layer '%s'", layer);
     clq_error_take(status, &model->error);
     return (clq_tensor){0};
 }
@@ -38,6 +40,13 @@ const char *clq_shape_describe(const clq_shape *shape, char text[CLQ_SHAPE_TEXT_
 }
 /* Six numbers of 20 digits with what is between them. */
 _Static_assert(CLQ_SHAPE_MAX * 22 + 2 < CLQ_SHAPE_TEXT_MAX, "a shape's text fits");
+
+bool clq_shape_equal(const clq_shape *a, const clq_shape *b) {
+    if (a->rank != b->rank) return false;
+    for (unsigned d = 0; d < a->rank; d++)
+        if (a->dims[d] != b->dims[d]) return false;
+    return true;
+}
 
 clq_status clq_shape_elements(const clq_shape *shape, size_t *out) {
     char text[CLQ_SHAPE_TEXT_MAX];
@@ -79,10 +88,11 @@ static clq_status take_name(const clq_model *model, const char *name, clq_layer 
 }
 
 /* Keras counts the layers of a class that it named; one that the caller has used meanwhile is passed over. */
-static void make_name(const clq_model *model, const char *stem, clq_layer *layer) {
+static void make_name(const clq_model *model, clq_layer *layer) {
+    const char *stem = layer->kind->stem;
     uint32_t number = 0;
     for (uint32_t i = 0; i < model->layer_count; i++)
-        if (!model->layers[i].named && strcmp(model->layers[i].type, layer->type) == 0) number++;
+        if (!model->layers[i].named && model->layers[i].kind == layer->kind) number++;
     do {
         if (number == 0)
             snprintf(layer->name, sizeof(layer->name), "%s", stem);
@@ -92,108 +102,224 @@ static void make_name(const clq_model *model, const char *stem, clq_layer *layer
     } while (name_taken(model, layer->name));
 }
 
-/* ---- layers ---- */
+/* ---- layers and tensors ---- */
 
 /* Whether a layer can be added; gives it its name. */
-static bool begin(clq_model *model, const char *stem, const char *name, clq_layer *layer) {
+static bool begin(clq_model *model, const char *name, clq_layer *layer) {
     if (model->error.status != CLQ_OK) return false;
     if (model->finished) { /* others may be reading it: it is not touched */
-        clq_fail(CLQ_STATE, "model %s is finished: no %s can be added", model->name, stem);
+        clq_fail(CLQ_STATE, "model %s is finished: no %s can be added", model->name, layer->kind->stem);
         return false;
     }
     clq_status status = CLQ_OK;
     if (name)
         status = take_name(model, name, layer);
     else
-        make_name(model, stem, layer);
+        make_name(model, layer);
     if (status != CLQ_OK) clq_model_latch(model, status, name);
     return status == CLQ_OK;
 }
 
-const clq_layer *clq_model_begin(clq_model *model, clq_tensor x, const char *stem, const char *name, clq_layer *layer) {
-    if (!begin(model, stem, name, layer)) return NULL;
-    clq_status status = CLQ_OK;
-    if (x.id == 0)
-        status = clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");
-    else if (x.model != model || x.id > model->layer_count)
-        status = clq_fail(CLQ_ARGUMENT, "its input is a tensor of another model than %s", model->name);
-    if (status != CLQ_OK) {
-        clq_model_latch(model, status, layer->name);
-        return NULL;
-    }
-    layer->input = x.id;
-    return &model->layers[x.id - 1];
+/* Room for `more` elements, which are not used yet. */
+static clq_status reserve(void **array, uint32_t count, size_t more, uint32_t *capacity, size_t size) {
+    if (more <= *capacity - count) return CLQ_OK;
+    if (more > UINT32_MAX / 4 - count) return clq_fail(CLQ_ARGUMENT, "a model of so many tensors is not supported");
+    uint32_t larger = CLQ_MAX(*capacity * 2, CLQ_MAX(16u, count + (uint32_t)more));
+    void *grown = clq_realloc(*array, *capacity, larger, size);
+    if (!grown) return CLQ_MEMORY;
+    *array = grown;
+    *capacity = larger;
+    return CLQ_OK;
 }
 
-clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name) {
-    clq_layer layer = {.kind = CLQ_LAYER_INPUT, .type = "InputLayer", .shape = shape};
-    if (!begin(model, "input_layer", name, &layer)) return (clq_tensor){0};
-    if (model->input)
+static clq_status reserve_all(clq_model *model, size_t inputs) {
+    void *layers = model->layers, *tensors = model->tensors, *ids = model->inputs;
+    clq_status status = reserve(&layers, model->layer_count, 1, &model->layer_capacity, sizeof *model->layers);
+    model->layers = layers;
+    if (status == CLQ_OK)
+        status = reserve(&tensors, model->tensor_count, 1, &model->tensor_capacity, sizeof *model->tensors);
+    model->tensors = tensors;
+    if (status == CLQ_OK)
+        status = reserve(&ids, model->input_total, inputs, &model->input_capacity, sizeof *model->inputs);
+    model->inputs = ids;
+    return status;
+}
+
+static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kind, const clq_tensor *inputs,
+                               size_t count) {
+    if (count < kind->inputs_least || count > kind->inputs_most)
+        return clq_fail(CLQ_ARGUMENT, "%s takes %zu inputs%s, not %zu", kind->type, kind->inputs_least,
+                        kind->inputs_most > kind->inputs_least ? " or more" : "", count);
+    for (size_t i = 0; i < count; i++) {
+        if (inputs[i].id == 0)
+            return clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");
+        if (inputs[i].model != model || inputs[i].id > model->tensor_count)
+            return clq_fail(CLQ_ARGUMENT, "its input is a tensor of another model than %s", model->name);
+    }
+    return CLQ_OK;
+}
+
+/* What the layer, whose id is or will be `id`, makes of the inputs, as the model's next tensor. */
+static clq_status apply(clq_model *model, clq_layer *layer, uint32_t id, const clq_tensor *inputs, size_t count) {
+    clq_model_tensor y = {.layer = id, .first_input = model->input_total, .input_count = (uint32_t)count};
+    CLQ_TRY(check_inputs(model, layer->kind, inputs, count));
+    CLQ_TRY(reserve_all(model, count));
+    for (size_t i = 0; i < count; i++) model->inputs[model->input_total + i] = inputs[i].id;
+    CLQ_TRY(layer->kind->infer(model, layer, &y));
+    CLQ_TRY(clq_shape_elements(&y.shape, &y.elements));
+    if (count > 0) layer->applied_to = clq_model_input_of(model, &y, 0)->shape;
+    if (layer->made_for.rank == 0) layer->made_for = layer->applied_to;
+    if (layer->kind->declare) CLQ_TRY(layer->kind->declare(model, layer, &y));
+    model->input_total += (uint32_t)count;
+    model->tensors[model->tensor_count++] = y;
+    return CLQ_OK;
+}
+
+clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name,
+                               const clq_layer_config *config, const clq_tensor *inputs, size_t count) {
+    clq_layer layer = {.kind = kind, .config = *config};
+    if (!begin(model, name, &layer)) return (clq_tensor){0};
+    clq_status status = apply(model, &layer, model->layer_count + 1, inputs, count);
+    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    model->layers[model->layer_count++] = layer;
+    return (clq_tensor){.model = model, .id = model->tensor_count};
+}
+
+clq_tensor clq_model_apply_again(clq_model *model, uint32_t id, const clq_tensor *inputs, size_t count) {
+    if (model->error.status != CLQ_OK) return (clq_tensor){0};
+    clq_layer layer = model->layers[id - 1];
+    if (model->finished) {
+        clq_fail(CLQ_STATE, "model %s is finished: '%s' cannot be applied again", model->name, layer.name);
+        return (clq_tensor){0};
+    }
+    clq_status status = apply(model, &layer, id, inputs, count);
+    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    return (clq_tensor){.model = model, .id = model->tensor_count};
+}
+
+clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x) {
+    if (model->error.status != CLQ_OK) return (clq_tensor){0};
+    if (of.id == 0 || of.model != model || of.id > model->tensor_count)
         return clq_model_latch(
-            model, clq_fail(CLQ_UNSUPPORTED, "model %s has an input already, and only one is supported", model->name),
-            layer.name);
-    clq_tensor x = clq_model_add_layer(model, &layer);
-    model->input = x.id;
-    return x;
-}
-
-clq_tensor clq_input(clq_model *model, clq_shape shape) { return clq_model_add_input(model, shape, NULL); }
-
-clq_tensor clq_model_add_layer(clq_model *model, const clq_layer *layer) {
-    size_t elements;
-    clq_status status = clq_shape_elements(&layer->shape, &elements);
-    if (status == CLQ_OK && model->layer_count == model->layer_capacity) {
-        uint32_t capacity = model->layer_capacity ? model->layer_capacity * 2 : 16;
-        clq_layer *layers = clq_realloc(model->layers, model->layer_capacity, capacity, sizeof(*layers));
-        if (layers) {
-            model->layers = layers;
-            model->layer_capacity = capacity;
-        } else {
-            status = CLQ_MEMORY;
-        }
-    }
-    if (status != CLQ_OK) return clq_model_latch(model, status, layer->name);
-    model->layers[model->layer_count] = *layer;
-    model->layers[model->layer_count].elements = elements;
-    return (clq_tensor){.model = model, .id = ++model->layer_count};
+            model,
+            clq_fail(CLQ_ARGUMENT,
+                     "clq_share: the first tensor is none of model %s: give it one that the layer to share returned",
+                     model->name),
+            NULL);
+    return clq_model_apply_again(model, model->tensors[of.id - 1].layer, &x, 1);
 }
 
 /* ---- finishing and reading ---- */
 
-/* Leaves the chain from the input to the output. What is off it would never be trained, yet be asked for in files. */
-static void drop_unused(clq_model *model, uint32_t output) {
-    uint32_t first = model->layer_count;
-    for (uint32_t id = output; id;) { /* gathered at the array's end, where no unread layer of the chain can be */
-        clq_layer layer = model->layers[id - 1];
-        id = layer.input;
-        model->layers[--first] = layer;
-    }
-    model->layer_count -= first;
-    memmove(model->layers, model->layers + first, model->layer_count * sizeof(*model->layers));
-    for (uint32_t i = 0; i < model->layer_count; i++) model->layers[i].input = i;
-    clq_model_keep_variables(model);
-    model->input = 1;
-    model->output = model->layer_count;
+/* Renumbers: kept[id] of what stays is its new id, that of the others 0. Gives how many stay. */
+static uint32_t number(uint32_t *kept, uint32_t count) {
+    uint32_t next = 0;
+    for (uint32_t id = 1; id <= count; id++)
+        if (kept[id]) kept[id] = ++next;
+    return next;
 }
 
-clq_status clq_model_finish(clq_model *model, clq_tensor output) {
-    if (model->error.status != CLQ_OK) return clq_error_raise(&model->error);
-    if (model->finished) return clq_fail(CLQ_STATE, "model %s is finished already", model->name);
-    if (output.id == 0)
-        return clq_fail(CLQ_ARGUMENT, "model %s has no output: finish it with the last layer's tensor", model->name);
-    if (output.model != model || output.id > model->layer_count)
-        return clq_fail(CLQ_ARGUMENT, "model %s: the output is a tensor of another model", model->name);
-    drop_unused(model, output.id);
-    model->finished = true;
+static void keep_tensors(clq_model *model, const uint32_t *tensors, const uint32_t *layers) {
+    for (uint32_t id = 1; id <= model->tensor_count; id++) {
+        if (!tensors[id]) continue;
+        clq_model_tensor tensor = model->tensors[id - 1];
+        tensor.layer = layers[tensor.layer];
+        for (uint32_t i = 0; i < tensor.input_count; i++) {
+            uint32_t *input = &model->inputs[tensor.first_input + i];
+            *input = tensors[*input];
+        }
+        model->tensors[tensors[id] - 1] = tensor;
+    }
+    model->input = tensors[model->input];
+    for (uint32_t i = 0; i < model->output_count; i++) model->outputs[i] = tensors[model->outputs[i]];
+}
+
+static void keep_layers(clq_model *model, const uint32_t *layers) {
+    for (uint32_t id = 1; id <= model->layer_count; id++)
+        if (layers[id]) model->layers[layers[id] - 1] = model->layers[id - 1];
+}
+
+/* Leaves what the outputs are computed from. What does not lead to one would never be trained, yet be asked for in
+ * files. */
+static clq_status drop_unused(clq_model *model) {
+    uint32_t *tensors = clq_alloc((size_t)model->tensor_count + 1, sizeof *tensors);
+    uint32_t *layers = clq_alloc((size_t)model->layer_count + 1, sizeof *layers);
+    clq_status status = tensors && layers ? CLQ_OK : CLQ_MEMORY;
+    if (status == CLQ_OK) {
+        for (uint32_t i = 0; i < model->output_count; i++) tensors[model->outputs[i]] = 1;
+        for (uint32_t id = model->tensor_count; id >= 1; id--) {
+            const clq_model_tensor *tensor = &model->tensors[id - 1];
+            if (!tensors[id]) continue;
+            layers[tensor->layer] = 1;
+            for (uint32_t i = 0; i < tensor->input_count; i++) tensors[model->inputs[tensor->first_input + i]] = 1;
+        }
+        const uint32_t tensor_count = number(tensors, model->tensor_count);
+        const uint32_t layer_count = number(layers, model->layer_count);
+        keep_tensors(model, tensors, layers);
+        keep_layers(model, layers);
+        model->tensor_count = tensor_count;
+        model->layer_count = layer_count;
+        clq_model_keep_variables(model, layers);
+    }
+    clq_free(tensors);
+    clq_free(layers);
+    return status;
+}
+
+static clq_status check_outputs(const clq_model *model, const clq_tensor *outputs, size_t count) {
+    if (count < 1 || count > CLQ_MODEL_OUTPUTS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "model %s: 1 to %d outputs are supported, not %zu", model->name,
+                        CLQ_MODEL_OUTPUTS_MAX, count);
+    for (size_t i = 0; i < count; i++) {
+        if (outputs[i].id == 0)
+            return clq_fail(CLQ_ARGUMENT, "model %s has no output: finish it with the last layer's tensor",
+                            model->name);
+        if (outputs[i].model != model || outputs[i].id > model->tensor_count)
+            return clq_fail(CLQ_ARGUMENT, "model %s: the output is a tensor of another model", model->name);
+        for (size_t k = 0; k < i; k++)
+            if (outputs[k].id == outputs[i].id)
+                return clq_fail(CLQ_ARGUMENT, "model %s: outputs %zu and %zu are the same tensor, of layer '%s'",
+                                model->name, k, i, clq_model_tensor_name(model, &model->tensors[outputs[i].id - 1]));
+    }
     return CLQ_OK;
 }
+
+clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *outputs, size_t count) {
+    if (model->error.status != CLQ_OK) return clq_error_raise(&model->error);
+    if (model->finished) return clq_fail(CLQ_STATE, "model %s is finished already", model->name);
+    CLQ_TRY(check_outputs(model, outputs, count));
+    for (size_t i = 0; i < count; i++) model->outputs[i] = outputs[i].id;
+    model->output_count = (uint32_t)count;
+    clq_status status = drop_unused(model);
+    model->finished = status == CLQ_OK;
+    return status;
+}
+
+clq_status clq_model_finish(clq_model *model, clq_tensor output) { return clq_model_finish_outputs(model, &output, 1); }
 
 const char *clq_model_name(const clq_model *model) { return model->name; }
 
 clq_shape clq_model_input_shape(const clq_model *model) {
-    return model->input ? model->layers[model->input - 1].shape : (clq_shape){0};
+    return model->input ? model->tensors[model->input - 1].shape : (clq_shape){0};
 }
 
-clq_shape clq_model_output_shape(const clq_model *model) {
-    return model->output ? model->layers[model->output - 1].shape : (clq_shape){0};
+size_t clq_model_output_count(const clq_model *model) { return model->output_count; }
+
+clq_shape clq_model_output_shape(const clq_model *model, size_t index) {
+    return index < model->output_count ? clq_model_output(model, index)->shape : (clq_shape){0};
+}
+
+const char *clq_model_output_name(const clq_model *model, size_t index) {
+    return index < model->output_count ? clq_model_tensor_name(model, clq_model_output(model, index)) : NULL;
+}
+
+const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_model_tensor *tensor, size_t i) {
+    return &model->tensors[model->inputs[tensor->first_input + i] - 1];
+}
+const clq_model_tensor *clq_model_input(const clq_model *model) { return &model->tensors[model->input - 1]; }
+const clq_model_tensor *clq_model_output(const clq_model *model, size_t index) {
+    return &model->tensors[model->outputs[index] - 1];
+}
+const char *clq_model_tensor_name(const clq_model *model, const clq_model_tensor *tensor) {
+    return model->layers[tensor->layer - 1].name;
 }

@@ -16,10 +16,12 @@ static clq_status create_buffers(clq_plan *plan) {
     const clq_plan_config *config = &plan->config;
     const clq_plan none = {0}, *beside = config->beside ? config->beside : &none;
     size_t capacity = config->capacity;
-    size_t sample_bytes = model->layers[model->input - 1].elements * clq_dtype_bytes(config->sample_dtype);
-    size_t output_bytes = model->layers[model->output - 1].elements * sizeof(float);
+    size_t sample_bytes = clq_model_input(model)->elements * clq_dtype_bytes(config->sample_dtype);
     CLQ_TRY(create_buffer(plan, beside->samples, capacity * sample_bytes, "samples", &plan->samples));
-    if (!config->loss) return create_buffer(plan, beside->output, capacity * output_bytes, "output", &plan->output);
+    for (uint32_t i = 0; i < model->output_count && !config->loss; i++)
+        CLQ_TRY(create_buffer(plan, beside->output[i], capacity * clq_model_output(model, i)->elements * sizeof(float),
+                              "output", &plan->output[i]));
+    if (!config->loss) return CLQ_OK;
 
     size_t label_bytes = clq_loss_target_elements(&plan->loss) * sizeof(float); /* or of an int32_t */
     size_t metrics_bytes = config->metric_slots * clq_loss_metrics_width(&plan->loss) * sizeof(float);
@@ -45,7 +47,7 @@ static clq_status name_values(clq_plan *plan) {
     plan->v_gradient = external(plan, "gradient", weights->gradient);
     plan->v_samples = external(plan, "samples", plan->samples);
     plan->v_labels = external(plan, "labels", plan->labels);
-    plan->v_output = external(plan, "output", plan->output);
+    for (uint32_t i = 0; i < model->output_count; i++) plan->v_output[i] = external(plan, "output", plan->output[i]);
     plan->v_metrics = external(plan, "metrics", plan->metrics);
     plan->v_norms = external(plan, "gradient norms", plan->norms);
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
@@ -79,7 +81,10 @@ static clq_status check(const clq_weights *weights, const clq_plan_config *confi
     if (config->sample_dtype != CLQ_U8 && config->sample_dtype != CLQ_F32)
         return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
                         clq_dtype_name(config->sample_dtype));
-    size_t outputs = model->layers[model->output - 1].elements;
+    if (config->loss && model->output_count > 1)
+        return clq_fail(CLQ_UNSUPPORTED, "model %s has %u outputs and there is one loss: give each output a loss",
+                        model->name, model->output_count);
+    size_t outputs = clq_model_output(model, 0)->elements;
     if (config->loss && config->loss->classes * CLQ_MAX(config->loss->rows, (size_t)1) != outputs)
         return clq_fail(CLQ_MISMATCH, "the loss is over %zu values and model %s has %zu outputs",
                         config->loss->classes * CLQ_MAX(config->loss->rows, (size_t)1), model->name, outputs);
@@ -144,7 +149,8 @@ void clq_plan_destroy(clq_plan *plan) {
     const clq_plan none = {0}, *beside = plan->config.beside ? plan->config.beside : &none;
     if (plan->samples != beside->samples) clq_buffer_destroy(plan->samples);
     if (plan->labels != beside->labels) clq_buffer_destroy(plan->labels);
-    if (plan->output != beside->output) clq_buffer_destroy(plan->output);
+    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++)
+        if (plan->output[i] != beside->output[i]) clq_buffer_destroy(plan->output[i]);
     if (plan->metrics != beside->metrics) clq_buffer_destroy(plan->metrics);
     clq_buffer_destroy(plan->norms);
     clq_weights_destroy(plan->own_weights);
@@ -253,15 +259,17 @@ clq_buffer *clq_plan_gradient(const clq_plan *plan) { return plan->weights->grad
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable) { return plan->weights->offsets[variable]; }
 clq_buffer *clq_plan_samples(const clq_plan *plan) { return plan->samples; }
 clq_buffer *clq_plan_labels(const clq_plan *plan) { return plan->labels; }
-clq_buffer *clq_plan_output(const clq_plan *plan) { return plan->output; }
+clq_buffer *clq_plan_output(const clq_plan *plan, size_t index) { return plan->output[index]; }
 clq_buffer *clq_plan_metrics(const clq_plan *plan) { return plan->metrics; }
 clq_buffer *clq_plan_norms(const clq_plan *plan) { return plan->norms; }
 const clq_list *clq_plan_list(const clq_plan *plan) { return plan->list; }
 
 void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out) {
-    const clq_buffer *const io[] = {plan->samples, plan->labels, plan->output, plan->metrics, plan->norms};
+    const clq_buffer *const io[] = {plan->samples, plan->labels, plan->metrics, plan->norms};
     size_t io_bytes = 0;
     for (size_t i = 0; i < CLQ_COUNT_OF(io); i++) io_bytes += io[i] ? clq_buffer_bytes(io[i]) : 0;
+    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++)
+        io_bytes += plan->output[i] ? clq_buffer_bytes(plan->output[i]) : 0;
     const clq_weights *weights = plan->weights;
     *out = (clq_plan_memory){.activation_bytes = plan->placement.bytes,
                              .activation_bytes_unplanned = plan->placement.unplanned_bytes,

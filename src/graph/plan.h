@@ -39,10 +39,11 @@ struct clq_plan {
     size_t segment_end[CLQ_SEGMENT_COUNT];
     clq_placement placement;
     clq_sharded_update sharded;
-    clq_buffer *samples, *labels, *output, *metrics, *norms; /* those of config.beside where they are borrowed */
+    clq_buffer *samples, *labels, *metrics, *norms,
+        *output[CLQ_MODEL_OUTPUTS_MAX]; /* those of config.beside where they are borrowed */
 
     /* the same as values of the list */
-    clq_value v_samples, v_labels, v_output, v_metrics, v_norms;
+    clq_value v_samples, v_labels, v_metrics, v_norms, v_output[CLQ_MODEL_OUTPUTS_MAX];
     clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX];
     clq_value *v_weight, *v_weight_gradient; /* per variable */
     size_t *done;                            /* per variable: launches after which its gradient is whole */

@@ -14,50 +14,57 @@ static clq_status reserve(clq_model *model) {
     return CLQ_OK;
 }
 
-/* Adds `layer/what` to the last layer; *out is its index + 1. */
-static clq_status add(clq_model *model, const char *what, clq_shape shape, uint32_t *out) {
-    const bool is_bias = shape.rank == 1;
+static clq_status check_same(const clq_layer *layer, const clq_variable *variable, const char *what,
+                             const clq_shape *shape) {
+    char first[CLQ_SHAPE_TEXT_MAX], now[CLQ_SHAPE_TEXT_MAX], had[CLQ_SHAPE_TEXT_MAX], wanted[CLQ_SHAPE_TEXT_MAX];
+    if (clq_shape_equal(&variable->shape, shape)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "it is shared: its %s %s was made for an input of %s, and an input of %s would need %s", what,
+                    clq_shape_describe(&variable->shape, had), clq_shape_describe(&layer->made_for, first),
+                    clq_shape_describe(&layer->applied_to, now), clq_shape_describe(shape, wanted));
+}
+
+const clq_variable_kind clq_variable_kernel = {
+    .what = "kernel", .initialiser = CLQ_INITIALISER_GLOROT_UNIFORM, .decay = true};
+const clq_variable_kind clq_variable_bias = {.what = "bias", .initialiser = CLQ_INITIALISER_ZEROS, .is_bias = true};
+
+clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsigned index, clq_shape shape,
+                                      const clq_variable_kind *kind) {
+    if (layer->variables[index])
+        return check_same(layer, &model->variables[layer->variables[index] - 1], kind->what, &shape);
     clq_variable variable = {.shape = shape,
-                             .is_bias = is_bias,
-                             .role = CLQ_ROLE_TRAINABLE,
-                             .initialiser = is_bias ? CLQ_INITIALISER_ZEROS : CLQ_INITIALISER_GLOROT_UNIFORM,
-                             .decays = !is_bias,
-                             .layer = model->layer_count};
-    const char *layer = model->layers[model->layer_count - 1].name;
-    snprintf(variable.name, sizeof(variable.name), "%s/%s", layer, what);
+                             .is_bias = kind->is_bias,
+                             .role = kind->role,
+                             .initialiser = kind->initialiser,
+                             .decay = kind->decay,
+                             .layer = model->layer_count + 1}; /* a new layer's: that of the next id */
+    snprintf(variable.name, sizeof(variable.name), "%s/%s", layer->name, kind->what);
     clq_status status = clq_shape_elements(&shape, &variable.elements);
-    if (status != CLQ_OK) return clq_fail_within(status, "its %s", what);
+    if (status != CLQ_OK) return clq_fail_within(status, "its %s", kind->what);
     /* Keras's fans: a convolution's window counts for both; a vector is its own fan. */
     size_t in = shape.rank > 1 ? shape.dims[shape.rank - 2] : shape.dims[0], out_size = shape.dims[shape.rank - 1];
     variable.fan_in = shape.rank > 1 ? variable.elements / out_size : in;
     variable.fan_out = variable.elements / (shape.rank > 1 ? in : 1);
     CLQ_TRY(reserve(model));
     model->variables[model->variable_count] = variable;
-    *out = ++model->variable_count;
+    layer->variables[index] = ++model->variable_count;
     return CLQ_OK;
 }
 
-clq_tensor clq_model_add_weights(clq_model *model, clq_tensor y, clq_shape kernel, bool bias) {
-    if (y.id == 0) return y;
-    clq_layer *layer = &model->layers[y.id - 1];
-    clq_status status = add(model, "kernel", kernel, &layer->kernel);
-    if (status == CLQ_OK && bias) status = add(model, "bias", CLQ_SHAPE(kernel.dims[kernel.rank - 1]), &layer->bias);
-    return status == CLQ_OK ? y : clq_model_latch(model, status, layer->name);
-}
-
-void clq_model_keep_variables(clq_model *model) {
-    uint32_t kept = 0;
-    for (uint32_t id = 1; id <= model->layer_count; id++) {
-        clq_layer *layer = &model->layers[id - 1];
-        uint32_t *const own[2] = {&layer->kernel, &layer->bias};
-        for (unsigned i = 0; i < 2; i++) {
-            if (!*own[i]) continue;
-            model->variables[kept] = model->variables[*own[i] - 1];
-            model->variables[kept].layer = id;
-            *own[i] = ++kept;
+void clq_model_keep_variables(clq_model *model, const uint32_t *kept) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->variable_count; i++) {
+        clq_variable variable = model->variables[i];
+        uint32_t layer = kept[variable.layer];
+        if (!layer) continue;
+        for (unsigned k = 0; k < CLQ_LAYER_VARIABLES_MAX; k++) {
+            uint32_t *own = &model->layers[layer - 1].variables[k];
+            if (*own == i + 1) *own = count + 1;
         }
+        variable.layer = layer;
+        model->variables[count++] = variable;
     }
-    model->variable_count = kept;
+    model->variable_count = count;
 }
 
 size_t clq_model_variable_count(const clq_model *model) { return model->variable_count; }
@@ -72,7 +79,8 @@ clq_status clq_model_variable(const clq_model *model, size_t index, clq_variable
                                .elements = v->elements,
                                .fan_in = v->fan_in,
                                .fan_out = v->fan_out,
-                               .is_bias = v->is_bias};
+                               .is_bias = v->is_bias,
+                               .trainable = v->role == CLQ_ROLE_TRAINABLE};
     return CLQ_OK;
 }
 

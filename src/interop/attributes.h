@@ -33,13 +33,4 @@ void clq_attribute_ignore(clq_attributes *a, const char *key);
 void clq_attribute_refuse(clq_attributes *a, clq_status status, const char *key, const char *format, ...)
     CLQ_PRINTF(4, 5);
 
-/* Adds the layer of a Keras class to the model; x is its input. path names the layer's object in the file. */
-clq_status clq_keras_add_layer(clq_model *model, json_t *layer, const char *path, clq_tensor *x);
-/* "config.layers[3] (conv2d)" */
-void clq_keras_describe_place(json_t *layer, const char *path, char where[160]);
-/* Whether the layer's class is one that can be added. */
-clq_status clq_keras_check_class(json_t *layer, const char *path);
-/* The shape of an InputLayer, or of a "build_input_shape": the batch in front must be null. */
-clq_status clq_keras_batch_shape(json_t *shape, const char *path, clq_shape *out);
-
 #endif

@@ -497,6 +497,18 @@ void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_v
 void clq_conv_pool_backward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value x, clq_value w,
                             clq_value dz, clq_value winner, clq_value dx, clq_value dw);
 
+/* ---- repeats (repeat.c) ---- */
+
+/* Of each sample x is (outer, inner) and y (outer, repeats, inner). */
+typedef struct clq_repeat_problem {
+    size_t outer, repeats, inner;
+    float scale;
+} clq_repeat_problem;
+/* y[o][r][i] = scale * x[o][i]. */
+void clq_repeat(clq_list *list, const clq_repeat_problem *p, clq_value x, clq_value y);
+/* x[o][i] = scale * the sum of y[o][r][i] over r: in blocks of 16, first to last. */
+void clq_reduce_axis(clq_list *list, const clq_repeat_problem *p, clq_value y, clq_value x);
+
 /* ---- input (input.c) ---- */
 
 /* y = (float)x * (1/255), u8 to f32, `elements` per example. */

@@ -50,7 +50,7 @@ static clq_status run_predict(clq_worker *worker, const clq_command *command) {
     clq_plan *plan = replica->plans[CLQ_MODE_PREDICT];
     CLQ_TRY(clq_replica_run(replica, plan, command, CLQ_SEGMENT_FORWARD));
     if (command->params.count == 0) return CLQ_OK;
-    return clq_queue_read(worker->queue, clq_plan_output(plan), 0, command->to, command->bytes, true);
+    return clq_queue_read(worker->queue, clq_plan_output(plan, 0), 0, command->to, command->bytes, true);
 }
 
 static clq_buffer *memory_of(const clq_replica *replica, unsigned memory) {

@@ -246,7 +246,7 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, 
 }
 
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out) {
-    size_t bytes = strategy->model->layers[strategy->model->output - 1].elements * sizeof(float);
+    size_t bytes = clq_model_output(strategy->model, 0)->elements * sizeof(float);
     CLQ_TRY(need_plans(strategy, CLQ_MODE_PREDICT));
     CLQ_TRY(post_batch(strategy, (clq_command){.kind = &clq_predict_kind, .to = out, .bytes = bytes}, batch));
     return clq_strategy_wait(strategy);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 static clq_status check_samples(const clq_trainer *trainer, const clq_batch *batch) {
-    size_t elements = trainer->model->layers[trainer->model->input - 1].elements, most = trainer->config.global_batch;
+    size_t elements = clq_model_input(trainer->model)->elements, most = trainer->config.global_batch;
     if (batch->count == 0) return clq_fail(CLQ_ARGUMENT, "a batch of no samples");
     if (batch->count > most)
         return clq_fail(CLQ_ARGUMENT,

@@ -272,6 +272,6 @@ static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, vo
 }
 
 clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {
-    predictions p = {.next = out, .outputs = trainer->model->layers[trainer->model->output - 1].elements};
+    predictions p = {.next = out, .outputs = clq_model_output(trainer->model, 0)->elements};
     return for_each_batch(trainer, dataset, predict_batch, &p);
 }

@@ -65,8 +65,8 @@ static bool goes_by_rows(const clq_loss_problem *loss) {
 }
 
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_loss *loss, const char *metrics) {
-    const clq_shape shape = clq_model_output_shape(trainer->model);
-    size_t last = shape.dims[shape.rank - 1], elements = trainer->model->layers[trainer->model->output - 1].elements;
+    const clq_shape shape = clq_model_output_shape(trainer->model, 0);
+    size_t last = shape.dims[shape.rank - 1], elements = clq_model_output(trainer->model, 0)->elements;
     CLQ_TRY(clq_loss_check(loss));
     trainer->loss = (clq_loss_problem){.kind = loss->kind,
                                        .from_logits = loss->from_logits,

@@ -37,6 +37,7 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
     CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, &config->loss, config->metrics));
     clq_strategy_config strategy = {.kind = config->strategy,
                                     .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
+                                             .seed = config->seed,
                                              .sample_dtype = config->sample_dtype,
                                              .loss = &trainer->loss,
                                              .update = config->inference_only ? NULL : &trainer->config.optimizer,
@@ -45,7 +46,7 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                              .metric_slots = CLQ_METRIC_SLOTS,
                                              .answers = answers},
                                     .global_batch = config->global_batch,
-                                    .sample_elements = model->layers[model->input - 1].elements,
+                                    .sample_elements = clq_model_input(model)->elements,
                                     .label_bytes = clq_loss_target_elements(&trainer->loss) * sizeof(float),
                                     .group = config->group,
                                     .bucket_bytes = config->bucket_bytes,
@@ -142,7 +143,7 @@ clq_status clq_trainer_compare_apart(clq_trainer *trainer, clq_dataset *data, ui
 
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset) {
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
-    size_t elements = trainer->model->layers[trainer->model->input - 1].elements;
+    size_t elements = clq_model_input(trainer->model)->elements;
     if (info->sample_elements != elements)
         return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu values and model %s takes %zu", info->name,
                         info->sample_elements, clq_model_name(trainer->model), elements);

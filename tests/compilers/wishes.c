@@ -201,7 +201,7 @@ bool __wrap_clq_local_works(clq_device *device, const char *name, const char *wh
 static void plan(clq_device *device, const clq_model *model, const clq_optimizer *update,
                  clq_matmul_precision precision) {
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
-                                   .classes = clq_model_output_shape(model).dims[0],
+                                   .classes = clq_model_output_shape(model, 0).dims[0],
                                    .weight = 1,
                                    .metric_count = 1,
                                    .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};

@@ -87,7 +87,7 @@ static void fill(const bench *b) {
 
 /* The gradient arena, or an inference plan's outputs, of the first `count` samples. Caller frees. */
 static float *run(const bench *b, uint32_t count, size_t *floats, float metrics[2]) {
-    const clq_buffer *result = clq_plan_gradient(b->plan) ? clq_plan_gradient(b->plan) : clq_plan_output(b->plan);
+    const clq_buffer *result = clq_plan_gradient(b->plan) ? clq_plan_gradient(b->plan) : clq_plan_output(b->plan, 0);
     clq_plan_set_params(b->plan, &(clq_step_params){.count = count, .scale = 0.125f});
     for (int s = CLQ_SEGMENT_FORWARD; s < CLQ_SEGMENT_UPDATE; s++)
         CHECK_OK(clq_plan_run(b->plan, b->queue, (clq_segment)s, (clq_segment)s));

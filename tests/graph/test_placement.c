@@ -182,7 +182,7 @@ static outcome read_outcome(const bench *b) {
     if (plan->weights->gradient) read_arena(b, plan->weights->gradient, o.gradient);
     if (plan->metrics) read_floats(b, plan->metrics, 0, o.metrics, 6);
     if (plan->norms) read_floats(b, plan->norms, 0, o.norms, b->s->variables);
-    if (plan->output) read_floats(b, plan->output, 0, o.output, b->capacity * b->s->classes);
+    if (plan->output[0]) read_floats(b, plan->output[0], 0, o.output, b->capacity * b->s->classes);
     return o;
 }
 
@@ -233,7 +233,7 @@ static void check_poisoned(clq_device *device, clq_queue *queue, const subject *
     put_weights(&b, &d);
     for (size_t i = 0; i < CLQ_COUNT_OF(counts); i++) {
         blank(&b, 0x11);
-        fill_whole(&b, b.plan->output, 0xFF); /* what is read of it may lie beyond the count */
+        fill_whole(&b, b.plan->output[0], 0xFF); /* what is read of it may lie beyond the count */
         fill_whole(&b, b.plan->metrics, 0xFF);
         put_batch(&b, &d, counts[i]);
         run_segments(&b, counts[i], 0.125f, 1);

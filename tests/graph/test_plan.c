@@ -312,9 +312,9 @@ static void check_outputs(const bench *inference, const bench *training, const b
         if (i > 0) assert_metrics(all[i], d, COUNT, 0);
     }
     size_t outputs = COUNT * s->classes;
-    read_floats(inference, clq_plan_output(inference->plan), 0, got, outputs);
+    read_floats(inference, clq_plan_output(inference->plan, 0), 0, got, outputs);
     assert_close(inference, "output", got, want, outputs, 1e-6);
-    assert_bytes(inference, clq_plan_output(inference->plan), outputs * sizeof(float),
+    assert_bytes(inference, clq_plan_output(inference->plan, 0), outputs * sizeof(float),
                  COUNT_MOST * s->classes * sizeof(float), 0xFF);
 
     /* the training plan's loss, from the inference plan's outputs */
@@ -336,7 +336,7 @@ static void assert_segments(const bench *b, bool loss, bool update) {
         last = end;
     }
     assert_int_equal(last, clq_list_launch_count(clq_plan_list(b->plan)));
-    assert_int_equal(clq_plan_output(b->plan) != NULL, !loss);
+    assert_int_equal(clq_plan_output(b->plan, 0) != NULL, !loss);
     assert_int_equal(clq_plan_labels(b->plan) != NULL, loss);
     assert_int_equal(clq_plan_metrics(b->plan) != NULL, loss);
     assert_int_equal(clq_plan_gradient(b->plan) != NULL, update);
@@ -412,7 +412,7 @@ static void outputs_on(clq_device *device, clq_queue *queue) {
             &b.plan));
         const float x[] = {-1, 2, 0.5f, -3}, w[] = {2, 0, 0, 0, 0, 4, 0, 0, 0, 0, 6, 0, 0, 0, 0, 8};
         const unsigned char bytes[] = {0, 51, 255, 102};
-        fill_whole(&b, clq_plan_output(b.plan), 0xFF);
+        fill_whole(&b, clq_plan_output(b.plan, 0), 0xFF);
         if (makers[i].dtype == CLQ_U8)
             CHECK_OK(clq_queue_write(queue, clq_plan_samples(b.plan), 0, bytes, sizeof bytes, true));
         else
@@ -421,11 +421,11 @@ static void outputs_on(clq_device *device, clq_queue *queue) {
             CHECK_OK(clq_queue_write(queue, clq_plan_parameters(b.plan), 0, w, sizeof w, true));
         run_segments(&b, 1, 1, 0);
         float got[4];
-        read_floats(&b, clq_plan_output(b.plan), 0, got, 4);
+        read_floats(&b, clq_plan_output(b.plan, 0), 0, got, 4);
         for (size_t k = 0; k < 4; k++)
             if (!(fabsf(got[k] - makers[i].want[k]) <= 1e-7f))
                 fail_msg("maker %zu: output %zu is %g", i, k, (double)got[k]);
-        assert_bytes(&b, clq_plan_output(b.plan), sizeof got, 2 * sizeof got, 0xFF);
+        assert_bytes(&b, clq_plan_output(b.plan, 0), sizeof got, 2 * sizeof got, 0xFF);
         close_bench(&b);
     }
 }

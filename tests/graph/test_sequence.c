@@ -158,7 +158,7 @@ static void output_of(const bench *b, float out[CAPACITY * CLASSES]) {
     start(b);
     clq_plan_set_params(b->plan, &(clq_step_params){.count = CAPACITY});
     CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_LOSS));
-    CHECK_OK(clq_queue_read(b->queue, clq_plan_output(b->plan), 0, out, CAPACITY * CLASSES * sizeof *out, true));
+    CHECK_OK(clq_queue_read(b->queue, clq_plan_output(b->plan, 0), 0, out, CAPACITY * CLASSES * sizeof *out, true));
 }
 
 static void inference_on(clq_device *device, clq_queue *queue) {

@@ -2,13 +2,14 @@
  * gradients are those of finite differences of the graph's own loss; and the launches of a plan give what the
  * interpreter gives. Seeds are numbers: 0 to GRAPHS - 1, or the two in CLQ_TEST_SEEDS ("100 2000"). */
 #include "device/fixture.h"
+#include "graph/model.h"
 #include "graph/plan.h"
 #include "ref/graph_interpret.h"
 #include "support/check.h"
 
 #include <math.h>
 
-enum { GRAPHS = 100, PLANS = 40, COUNT = 3, CLASSES = 3, LAYERS_MOST = 7, VARIABLES_MOST = 2 * LAYERS_MOST + 2 };
+enum { GRAPHS = 100, PLANS = 40, COUNT = 3, CLASSES = 3, LAYERS_MOST = 9, VARIABLES_MOST = 8 * LAYERS_MOST + 4 };
 
 /* ---- a random model ---- */
 
@@ -35,7 +36,7 @@ static clq_activation any_activation(subject *s) {
 
 static clq_tensor add_image_layer(subject *s, clq_tensor x, const clq_shape *shape) {
     bool roomy = shape->dims[0] >= 2 && shape->dims[1] >= 2;
-    switch (below(s, roomy ? 4 : 1)) {
+    switch (below(s, roomy ? 5 : 1)) {
     case 1:
         note(s, "conv3");
         return clq_conv2d(s->model, x,
@@ -48,33 +49,109 @@ static clq_tensor add_image_layer(subject *s, clq_tensor x, const clq_shape *sha
         note(s, "max");
         return clq_max_pool2d(s->model, x, below(s, 3) ? NULL : &(clq_pool_config){.strides = {1, 1}});
     case 3: note(s, "mean"); return clq_average_pool2d(s->model, x, NULL);
+    case 4: note(s, "global"); return clq_global_average_pool2d(s->model, x, below(s, 2), NULL);
     default: note(s, "flatten"); return clq_flatten(s->model, x, NULL);
     }
 }
 
+static const clq_shape *shape_of(const subject *s, clq_tensor x) { return &s->model->tensors[x.id - 1].shape; }
+
 static clq_tensor add_layer(subject *s, clq_tensor x) {
-    const clq_shape shape = s->model->layers[x.id - 1].shape;
-    switch (below(s, 5)) {
+    const clq_shape shape = *shape_of(s, x);
+    switch (below(s, 9)) {
     case 0:
         note(s, "dense");
         return clq_dense(s->model, x,
                          &(clq_dense_config){.units = 4, .activation = any_activation(s), .no_bias = below(s, 4) == 0});
     case 1:
     case 2: note(s, "activation"); return clq_activate(s->model, x, any_activation(s), NULL);
+    case 3:
+        note(s, "normalise");
+        return clq_batch_norm(
+            s->model, x,
+            &(clq_batch_norm_config){.momentum = 0.7, .epsilon = 1e-3, .no_scale = below(s, 3) == 0, .no_center = below(s, 3) == 0});
+    case 4: note(s, "dropout"); return clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.25});
     default: return shape.rank == 3 ? add_image_layer(s, x, &shape) : clq_flatten(s->model, x, NULL);
     }
+}
+
+/* ---- branches ---- */
+
+typedef struct branches {
+    clq_tensor ends[LAYERS_MOST + 2];
+    unsigned count;
+} branches;
+
+static clq_tensor any_of(subject *s, const branches *b) { return b->ends[below(s, b->count)]; }
+
+/* A tensor of the other's shape, or one that broadcasts to it. */
+static clq_tensor partner_of(subject *s, const branches *b, clq_tensor x) {
+    const clq_shape want = *shape_of(s, x);
+    for (unsigned i = 0; i < 8; i++) {
+        clq_tensor y = any_of(s, b);
+        if (clq_shape_equal(shape_of(s, y), &want) && (y.id != x.id || i == 7)) return y;
+    }
+    note(s, "(broadcast)");
+    clq_tensor y = clq_dense(s->model, clq_flatten(s->model, any_of(s, b), NULL),
+                             &(clq_dense_config){.units = want.dims[want.rank - 1], .activation = CLQ_SIGMOID});
+    if (want.rank < 3 || below(s, 2)) return y;
+    /* (h, 1, 1) */
+    y = clq_dense(s->model, y, &(clq_dense_config){.units = want.dims[0]});
+    return clq_reshape(s->model, y, CLQ_SHAPE(want.dims[0], 1, 1), NULL);
+}
+
+static clq_tensor merge(subject *s, const branches *b) {
+    const clq_tensor x = any_of(s, b), y = partner_of(s, b, x), z = below(s, 2) ? x : partner_of(s, b, x);
+    switch (below(s, 7)) {
+    case 0: note(s, "add"); return clq_add(s->model, CLQ_TENSORS(y, x, z), NULL);
+    case 1: note(s, "subtract"); return clq_subtract(s->model, CLQ_TENSORS(x, y), NULL);
+    case 2: note(s, "multiply"); return clq_multiply(s->model, CLQ_TENSORS(x, y, z), NULL);
+    case 3: note(s, "average"); return clq_average(s->model, CLQ_TENSORS(x, y, z), NULL);
+    case 4: note(s, "maximum"); return clq_maximum(s->model, CLQ_TENSORS(x, y), NULL);
+    case 5:
+        note(s, "concatenate");
+        return clq_concatenate(s->model, CLQ_TENSORS(x, x), (int)below(s, shape_of(s, x)->rank), NULL);
+    default: {
+        note(s, "shared");
+        clq_tensor first = clq_dense(s->model, x, &(clq_dense_config){.units = 3, .activation = any_activation(s)});
+        clq_tensor second = clq_share(s->model, first, clq_activate(s->model, x, CLQ_TANH, NULL));
+        return clq_subtract(s->model, CLQ_TENSORS(first, second), NULL);
+    }
+    }
+}
+
+/* All ends, side by side. */
+static clq_tensor gather(subject *s, const branches *b) {
+    clq_tensor flat[LAYERS_MOST + 2];
+    for (unsigned i = 0; i < b->count; i++) flat[i] = clq_flatten(s->model, b->ends[i], NULL);
+    return b->count > 1 ? clq_concatenate(s->model, flat, b->count, 0, NULL) : flat[0];
+}
+
+static clq_tensor add_output(subject *s, clq_tensor x) {
+    x = clq_dense(s->model, x, &(clq_dense_config){.units = CLASSES, .activation = any_activation(s)});
+    return below(s, 3) == 0 ? clq_activate(s->model, x, any_activation(s), NULL) : x;
+}
+
+/* Half of the models are chains; each of the others grows from ends that are read at most once or several times. */
+static clq_tensor add_layers(subject *s, clq_tensor x) {
+    branches b = {.ends = {x}, .count = 1};
+    const bool chain = below(s, 2);
+    for (unsigned layers = below(s, chain ? LAYERS_MOST - 1 : 6); layers > 0; layers--) {
+        clq_tensor y =
+            chain || below(s, 2) ? add_layer(s, below(s, 3) ? b.ends[b.count - 1] : any_of(s, &b)) : merge(s, &b);
+        if (!chain && below(s, 2)) note(s, "|");
+        b.count = chain ? 0 : b.count;
+        b.ends[b.count++] = y;
+    }
+    return gather(s, &b);
 }
 
 static void build(subject *s, uint64_t seed) {
     *s = (subject){.random = clq_random_start(seed, 15)};
     bool update = below(s, 4) > 0, loss = update || below(s, 2);
     CHECK_OK(clq_model_create("random", &s->model));
-    clq_tensor x = clq_input(s->model, CLQ_SHAPE(6, 6, 2));
-    for (unsigned layers = below(s, LAYERS_MOST + 1); layers > 0; layers--) x = add_layer(s, x);
-    x = clq_flatten(s->model, x, NULL);
-    x = clq_dense(s->model, x, &(clq_dense_config){.units = CLASSES, .activation = any_activation(s)});
-    if (below(s, 3) == 0) x = clq_activate(s->model, x, any_activation(s), NULL);
-    CHECK_OK(clq_model_finish(s->model, x));
+    clq_tensor x = add_layers(s, clq_input(s->model, CLQ_SHAPE(6, 6, 2))), y = add_output(s, x);
+    CHECK_OK(clq_model_finish(s->model, y));
     s->loss = (clq_loss_problem){.kind = below(s, 2) ? CLQ_LOSS_SPARSE_CATEGORICAL : CLQ_LOSS_CATEGORICAL,
                                  .classes = CLASSES,
                                  .weight = 1,
@@ -87,6 +164,8 @@ static void build(subject *s, uint64_t seed) {
                                   .loss = loss ? &s->loss : NULL,
                                   .update = update ? &s->update : NULL,
                                   .gradient_norms = true,
+                                  .mode = below(s, 4) ? CLQ_MODE_TRAIN : CLQ_MODE_EVALUATE,
+                                  .seed = seed << 20 | 77,
                                   .fusion = CLQ_FUSION_ON};
 }
 
@@ -112,7 +191,9 @@ static void make_numbers(subject *s, numbers *n) {
         n->weights[v] = clq_alloc(variable->elements, sizeof(double));
         assert_non_null(n->weights[v]);
         for (size_t i = 0; i < variable->elements; i++)
-            n->weights[v][i] = (double)(float)((clq_random_unit(&s->random) * 2 - 1) * limit);
+            n->weights[v][i] = variable->role == CLQ_ROLE_STATE
+                                   ? (double)(float)(clq_random_unit(&s->random) + 0.5)
+                                   : (double)(float)((clq_random_unit(&s->random) * 2 - 1) * limit);
     }
 }
 
@@ -122,8 +203,13 @@ static void free_numbers(double *const *of, uint32_t variables) {
 
 typedef struct results {
     double output[COUNT * CLASSES], metrics[2], norms[VARIABLES_MOST];
-    double *gradients[VARIABLES_MOST];
+    double *gradients[VARIABLES_MOST], *states[VARIABLES_MOST];
 } results;
+
+static void free_results(const results *r, uint32_t variables) {
+    free_numbers(r->gradients, variables);
+    free_numbers(r->states, variables);
+}
 
 static const double scale = 0.25;
 
@@ -131,16 +217,22 @@ static void interpret(const clq_graph *graph, const numbers *n, results *r) {
     *r = (results){.output = {0}};
     for (uint32_t v = 0; v < n->variables; v++) {
         r->gradients[v] = clq_alloc(graph->model->variables[v].elements, sizeof(double));
-        assert_non_null(r->gradients[v]);
+        r->states[v] = clq_alloc(graph->model->variables[v].elements, sizeof(double));
+        assert_true(r->gradients[v] && r->states[v]);
     }
-    ref_interpret(
-        graph,
-        &(ref_inputs){.count = COUNT,
-                      .scale = scale,
-                      .samples = n->samples,
-                      .labels = n->labels,
-                      .weights = (const double *const *)n->weights},
-        &(ref_outputs){.output = r->output, .metrics = r->metrics, .gradients = r->gradients, .norms = r->norms});
+    ref_interpret(graph,
+                  &(ref_inputs){.count = COUNT,
+                                .scale = scale,
+                                .samples = n->samples,
+                                .labels = n->labels,
+                                .weights = (const double *const *)n->weights,
+                                .step = 5,
+                                .first_row = 2},
+                  &(ref_outputs){.outputs = {r->output},
+                                 .metrics = r->metrics,
+                                 .gradients = r->gradients,
+                                 .states = r->states,
+                                 .norms = r->norms});
 }
 
 static void assert_same(const subject *s, const char *what, const double *got, const double *want, size_t count,
@@ -167,7 +259,7 @@ typedef struct watch {
 static void check_differences(watch *w, const clq_graph *graph) {
     const double h = 1e-6;
     for (uint32_t v = 0; v < w->n->variables; v++)
-        for (unsigned k = 0; k < 3; k++) {
+        for (unsigned k = 0; k < 3 && graph->model->variables[v].role == CLQ_ROLE_TRAINABLE; k++) {
             double *weight = &w->n->weights[v][below(w->s, (unsigned)graph->model->variables[v].elements)];
             double keep = *weight, loss[2];
             for (unsigned side = 0; side < 2; side++) {
@@ -175,7 +267,7 @@ static void check_differences(watch *w, const clq_graph *graph) {
                 *weight = keep + (side ? h : -h);
                 interpret(graph, w->n, &r);
                 loss[side] = r.metrics[0] * scale;
-                free_numbers(r.gradients, w->n->variables);
+                free_results(&r, w->n->variables);
             }
             *weight = keep;
             double difference = (loss[1] - loss[0]) / (2 * h),
@@ -187,18 +279,40 @@ static void check_differences(watch *w, const clq_graph *graph) {
 }
 
 /* What the passes made, over all graphs: a pass that does nothing would change nothing. */
-static struct { unsigned conv_pools, long_chains, products, pools, derivatives, sums; } made;
+static struct {
+    unsigned conv_pools, products, pools, elementwise, long_programs, derivatives, joined_sums, softmax_sums, added,
+        two_gradients, repeats, slices, normalised, dropped;
+} made;
+
+static void count_elements(const clq_node *node) {
+    const clq_element_program *p = &node->attributes.program;
+    unsigned slopes = 0;
+    for (unsigned i = 0; i < p->instruction_count; i++)
+        slopes += p->instructions[i].op >= CLQ_ELEMENT_RELU_SLOPE && p->instructions[i].op <= CLQ_ELEMENT_TANH_SLOPE;
+    for (unsigned i = 0; i < p->instruction_count; i++)
+        made.dropped += p->instructions[i].op == CLQ_ELEMENT_DROPOUT && node->segment == CLQ_SEGMENT_BACKWARD;
+    if (node->segment == CLQ_SEGMENT_FORWARD) {
+        made.elementwise++;
+        made.long_programs += p->instruction_count > p->input_count + 1;
+    } else {
+        made.derivatives += slopes > 1;
+        made.joined_sums += p->sum_count > 0 && p->output_count > 0;
+        made.added += slopes == 0 && p->input_count > 1;
+        made.two_gradients += p->output_count > 1;
+    }
+}
 
 static void count_made(const clq_graph *graph) {
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const clq_node *node = &graph->nodes[n];
-        const struct clq_slopes_problem *p = &node->attributes.slopes;
+        if (node->op == &clq_op_elementwise) count_elements(node);
         made.conv_pools += node->op == &clq_op_conv_pool;
-        made.long_chains += node->op == &clq_op_chain && p->chain.count > 1;
         made.products += node->op == &clq_op_dense && node->attributes.dense.activation != CLQ_LINEAR;
         made.pools += node->op == &clq_op_pool2d && node->attributes.pool2d.activation != CLQ_LINEAR;
-        made.derivatives += node->op == &clq_op_slopes && p->activation != CLQ_LINEAR && p->chain.count > 0;
-        made.sums += node->op == &clq_op_slopes && p->activation == CLQ_SOFTMAX && node->outputs[1];
+        made.softmax_sums += node->op == &clq_op_softmax_gradient && node->outputs[1];
+        made.repeats += node->op == &clq_op_repeat;
+        made.slices += node->op == &clq_op_slice;
+        made.normalised += node->op == &clq_op_normalise_gradient;
     }
 }
 
@@ -219,9 +333,11 @@ static void check_pass(void *context, const char *pass, const clq_graph *graph) 
         check_differences(w, graph);
         return;
     }
+    for (uint32_t v = 0; v < w->n->variables; v++)
+        assert_same(w->s, pass, r.states[v], w->first.states[v], graph->model->variables[v].elements, 1e-12);
     for (uint32_t v = 0; v < w->n->variables && w->differentiated; v++)
         assert_same(w->s, pass, r.gradients[v], w->gradient.gradients[v], graph->model->variables[v].elements, 1e-12);
-    free_numbers(r.gradients, w->n->variables);
+    free_results(&r, w->n->variables);
 }
 
 static void check_passes(subject *s, const numbers *n, clq_list *list) {
@@ -231,8 +347,8 @@ static void check_passes(subject *s, const numbers *n, clq_list *list) {
     CHECK_OK(clq_graph_build(&graph, s->model, &context, check_pass, &w));
     assert_int_equal(w.differentiated, s->config.update != NULL);
     clq_graph_release(&graph);
-    free_numbers(w.first.gradients, n->variables);
-    if (w.differentiated) free_numbers(w.gradient.gradients, n->variables);
+    free_results(&w.first, n->variables);
+    if (w.differentiated) free_results(&w.gradient, n->variables);
 }
 
 static void seeds(uint64_t *first, uint64_t *end) {
@@ -264,7 +380,9 @@ static void passes_on(clq_device *device, clq_queue *queue) {
 static void passes_keep_what_a_graph_computes(void **state) {
     (void)state;
     on_each_driver(passes_on);
-    assert_true(made.conv_pools && made.long_chains && made.products && made.pools && made.derivatives && made.sums);
+    const unsigned *counts = (const unsigned *)&made;
+    for (size_t i = 0; i < sizeof made / sizeof *counts; i++)
+        if (!counts[i]) fail_msg("no graph has what counter %zu of `made` counts", i);
 }
 
 /* ---- plans ---- */
@@ -306,6 +424,36 @@ static void interpret_plain(const subject *s, const numbers *n, clq_list *list, 
     clq_graph_release(&graph);
 }
 
+static clq_buffer *arena_of(const clq_plan *plan, uint32_t variable) {
+    const bool state = plan->model->variables[variable].role == CLQ_ROLE_STATE;
+    return clq_weights_arena(clq_plan_weights(plan), state ? CLQ_ARENA_STATE : CLQ_ARENA_PARAMETERS);
+}
+
+/* Backward in parts: a bucket's gradients are whole when its last launch has run, before any later one. */
+static void run_buckets(const subject *s, const numbers *n, clq_plan *plan, clq_queue *queue, const results *want) {
+    clq_bucket *buckets;
+    size_t count, next, end, seen = 0;
+    CHECK_OK(clq_plan_buckets(plan, 1, &buckets, &count));
+    clq_plan_segment_range(plan, CLQ_SEGMENT_BACKWARD, &next, &end);
+    for (size_t i = 0; i < count; i++) {
+        CHECK_OK(clq_plan_run_part(plan, queue, next, buckets[i].done));
+        next = buckets[i].done;
+        for (uint32_t v = 0; v < n->variables; v++) {
+            const size_t offset = clq_plan_variable_offset(plan, v);
+            if (s->model->variables[v].role == CLQ_ROLE_STATE) continue;
+            if (offset < buckets[i].begin || offset >= buckets[i].end) continue;
+            compare(s, queue, clq_plan_gradient(plan), offset, want->gradients[v], s->model->variables[v].elements,
+                    s->model->variables[v].name);
+            seen++;
+        }
+    }
+    for (uint32_t v = 0; v < n->variables; v++) seen += s->model->variables[v].role == CLQ_ROLE_STATE;
+    assert_int_equal(seen, n->variables);
+    assert_true(next <= end);
+    CHECK_OK(clq_plan_run_part(plan, queue, next, end));
+    clq_free(buckets);
+}
+
 static void check_plan(const subject *s, const numbers *n, clq_device *device, clq_queue *queue) {
     clq_plan *plan;
     results want;
@@ -316,16 +464,19 @@ static void check_plan(const subject *s, const numbers *n, clq_device *device, c
     if (s->config.loss)
         put(queue, clq_plan_labels(plan), 0, n->labels, sparse ? COUNT : COUNT * CLASSES, sparse ? CLQ_I32 : CLQ_F32);
     for (uint32_t v = 0; v < n->variables; v++)
-        put(queue, clq_plan_parameters(plan), clq_plan_variable_offset(plan, v), n->weights[v],
-            s->model->variables[v].elements, CLQ_F32);
-    clq_plan_set_params(plan, &(clq_step_params){.count = COUNT, .scale = (float)scale});
-    CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_NORM));
-    if (!s->config.loss) compare(s, queue, clq_plan_output(plan), 0, want.output, COUNT * CLASSES, "output");
+        put(queue, arena_of(plan, v), clq_plan_variable_offset(plan, v), n->weights[v], s->model->variables[v].elements,
+            CLQ_F32);
+    clq_plan_set_params(plan, &(clq_step_params){.count = COUNT, .scale = (float)scale, .step = 5, .first_row = 2});
+    CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_LOSS));
+    if (s->config.update) run_buckets(s, n, plan, queue, &want);
+    if (s->config.update) CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_NORM, CLQ_SEGMENT_NORM));
+    if (!s->config.loss) compare(s, queue, clq_plan_output(plan, 0), 0, want.output, COUNT * CLASSES, "output");
     if (s->config.loss) compare(s, queue, clq_plan_metrics(plan), 0, want.metrics, 2, "metrics");
-    for (uint32_t v = 0; v < n->variables && s->config.update; v++)
-        compare(s, queue, clq_plan_gradient(plan), clq_plan_variable_offset(plan, v), want.gradients[v],
-                s->model->variables[v].elements, s->model->variables[v].name);
-    free_numbers(want.gradients, n->variables);
+    for (uint32_t v = 0; v < n->variables && s->config.mode == CLQ_MODE_TRAIN; v++)
+        if (s->model->variables[v].role == CLQ_ROLE_STATE)
+            compare(s, queue, arena_of(plan, v), clq_plan_variable_offset(plan, v), want.states[v],
+                    s->model->variables[v].elements, s->model->variables[v].name);
+    free_results(&want, n->variables);
     clq_plan_destroy(plan);
 }
 

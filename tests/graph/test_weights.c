@@ -71,7 +71,7 @@ static void variables_begin_as_they_say(void **state) {
     clq_variable_initialise(&m->variables[STATE], 3, STATE, values);
     clq_variable_initialise(&m->variables[OUT_BIAS], 3, OUT_BIAS, values + UNITS);
     assert_true(values[0] == 1 && values[1] == 1 && values[2] == 0 && values[3] == 0);
-    assert_true(m->variables[KERNEL].decays && !m->variables[OUT_BIAS].decays);
+    assert_true(m->variables[KERNEL].decay && !m->variables[OUT_BIAS].decay);
     clq_model_destroy(m);
 }
 
@@ -107,7 +107,7 @@ static void check_outputs(clq_queue *queue, clq_plan *plan, const values *v, uin
     clq_plan_set_params(plan, &(clq_step_params){.count = count});
     CHECK_OK(clq_queue_write(queue, clq_plan_samples(plan), 0, x, count * INPUTS * sizeof *x, true));
     CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
-    CHECK_OK(clq_queue_read(queue, clq_plan_output(plan), 0, got, count * CLASSES * sizeof *got, true));
+    CHECK_OK(clq_queue_read(queue, clq_plan_output(plan, 0), 0, got, count * CLASSES * sizeof *got, true));
     for (uint32_t i = 0; i < count; i++) {
         double want[CLASSES];
         reference(v, x + (size_t)i * INPUTS, want);

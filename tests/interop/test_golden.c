@@ -62,6 +62,7 @@ static void read_options(golden *g) {
     }
     g->config.global_batch = g->batch;
     g->config.measure_gradient = true;
+    g->config.seed = (uint64_t)json_integer_value(json_object_get(json_object_get(g->json, "dropout"), "seed"));
 }
 
 static double number(const golden *g, const char *key, const char *inner) {
@@ -84,6 +85,7 @@ static void check_gradient_norms(const golden *g, const char *spec, clq_trainer 
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
         clq_variable_info variable;
         must(clq_model_variable(model, i, &variable));
+        if (!variable.trainable) continue;
         float *gradient = clq_alloc(variable.elements, sizeof *gradient);
         for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
             double squares = 0.0;
@@ -114,6 +116,42 @@ static void check_predictions(const golden *g, const char *spec, clq_trainer *tr
     clq_free(out);
 }
 
+/* Moving statistics after a step that the trace has them of. */
+static void check_state(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model, size_t step) {
+    char key[24];
+    snprintf(key, sizeof key, "%zu", step);
+    json_t *state = json_object_get(json_object_get(g->json, "state"), key);
+    for (size_t i = 0; state && i < clq_model_variable_count(model); i++) {
+        clq_variable_info variable;
+        must(clq_model_variable(model, i, &variable));
+        json_t *want = json_object_get(state, variable.name);
+        if (variable.trainable) continue;
+        assert_int_equal(json_array_size(want), variable.elements);
+        float *values = clq_alloc(variable.elements, sizeof *values);
+        double apart = 0, size = 0;
+        must(clq_trainer_get_variable(trainer, i, values));
+        for (size_t k = 0; k < variable.elements; k++) {
+            double exact = json_number_value(json_array_get(want, k));
+            apart += pow((double)values[k] - exact, 2);
+            size += exact * exact;
+        }
+        if (!(sqrt(apart / size) <= number(g, "tolerance", "state")))
+            fail_msg("%s on %s: %s behind step %zu is %.2g away from Keras's", g->name, spec, variable.name, step,
+                     sqrt(apart / size));
+        clq_free(values);
+    }
+}
+
+/* By the moving statistics and without dropout, where the trace has it. */
+static void check_evaluation(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data,
+                             const char *key) {
+    clq_totals totals;
+    if (!json_object_get(g->json, key)) return;
+    must(clq_evaluate(trainer, data, &totals));
+    check_near(g, spec, key, 0, totals.loss, number(g, key, "loss"), number(g, "tolerance", "evaluation"));
+    assert_true(fabs(clq_metric_value(&totals.metrics, "accuracy") - number(g, key, "accuracy")) < 1e-9);
+}
+
 static void train(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model, clq_dataset *data) {
     json_t *losses = json_object_get(g->json, "loss"), *norms = json_object_get(g->json, "grad_norm");
     assert_int_equal(json_array_size(losses), g->steps);
@@ -135,6 +173,7 @@ static void train(const golden *g, const char *spec, clq_trainer *trainer, const
         if (step == 1)
             check_near(g, spec, "gradient norm", step, info.grad_norm, json_number_value(json_array_get(norms, 0)),
                        number(g, "tolerance", "grad_norm"));
+        check_state(g, spec, trainer, model, step);
         step++;
     }
 }
@@ -179,10 +218,13 @@ static bool run_case(golden *g, const char *spec, const clq_answers *answers) {
     must(clq_trainer_load(trainer, weights));
     clq_totals totals;
     must(clq_evaluate(trainer, data, &totals));
-    assert_true(fabs(clq_metric_value(&totals.metrics, "accuracy") - number(g, "accuracy_initial", NULL)) < 1e-9 ||
-                g->drop_remainder);
-    check_predictions(g, spec, trainer, data, clq_model_output_shape(model).dims[0]);
+    const double accuracy = clq_metric_value(&totals.metrics, "accuracy");
+    if (!(fabs(accuracy - number(g, "accuracy_initial", NULL)) < 1e-9 || g->drop_remainder))
+        fail_msg("%s on %s: the initial accuracy is %.9g", g->name, spec, accuracy);
+    check_predictions(g, spec, trainer, data, clq_model_output_shape(model, 0).dims[0]);
+    check_evaluation(g, spec, trainer, data, "evaluation_initial");
     train(g, spec, trainer, model, data);
+    check_evaluation(g, spec, trainer, data, "evaluation_final");
     bool more = has_more(trainer, answers);
     count_launches(trainer);
     clq_trainer_destroy(trainer);
@@ -229,8 +271,9 @@ static void run_named(golden *g, const char *spec, extent which, tally *t) {
         (void)run_case(g, spec, NULL);
 }
 
-static tally run_cases(extent which, const char *spec) {
-    char *root = clq_strprintf("%s/tests/golden", getenv("CLQ_TEST_SOURCE"));
+/* The cases of a folder of tests/golden. */
+static tally run_group(extent which, const char *group, const char *spec) {
+    char *root = clq_strprintf("%s/tests/golden/%s", getenv("CLQ_TEST_SOURCE"), group);
     DIR *folder = opendir(root);
     assert_non_null(folder);
     tally t = {0};
@@ -252,7 +295,13 @@ static tally run_cases(extent which, const char *spec) {
     return t;
 }
 
-static void run_all(const char *spec) { assert_true(run_cases(ALL_CASES, spec).cases >= 10); }
+static tally run_cases(extent which, const char *spec) { return run_group(which, ".", spec); }
+
+static void run_all(const char *spec) {
+    assert_true(run_cases(ALL_CASES, spec).cases >= 10);
+    assert_true(run_group(ALL_CASES, "branched", spec).cases >= 4);
+    assert_true(run_group(ALL_CASES, "normalised", spec).cases >= 2);
+}
 
 static void on_pocl_basic(void **state) {
     (void)state;
@@ -271,6 +320,7 @@ static void on_intel(void **state) {
 static void mirrored_on_two(void **state) {
     (void)state;
     assert_int_equal(run_cases(FEW_CASES, "pocl:0,pocl:1").cases, FEW);
+    assert_true(run_group(ALL_CASES, "branched", "pocl:0,pocl:1").cases >= 4);
 }
 static void mirrored_on_both_vendors(void **state) {
     (void)state;

@@ -63,8 +63,8 @@ static void run(rig *r, bool joined, const float *data, unsigned char got[RESULT
     rig_bind(r);
     assert_int_equal(clq_list_is_joined(r->list), joined);
     rig_fill(r, x, data, COUNT * ROW);
-    clq_list_set_int(r->list, CLQ_PARAM_STEP, 4);
-    clq_list_set_int(r->list, CLQ_PARAM_FIRST_ROW, 2);
+    r->params.step = 4;
+    r->params.first_row = 2;
     rig_run(r, COUNT);
     for (size_t i = 0; i < RESULTS; i++) rig_read(r, results[i], got[i], bytes[i]);
     rig_end(r);

@@ -3,6 +3,7 @@
 #include "ref/ref_elementwise.h"
 #include "ref/ref_product.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -64,29 +65,12 @@ static void softmax_slopes(size_t rows, size_t channels, const double *y, const 
     }
 }
 
-/* y went through the chain after the activation had given it. */
-static double chain_slope(const struct clq_slopes_problem *p, double y) {
-    double product = slope(p->activation, y);
-    for (unsigned i = 0; i < p->chain.count; i++) {
-        double next;
-        ref_activation(p->chain.links[i], 1, 1, &y, &next);
-        product *= slope(p->chain.links[i], next);
-        y = next;
-    }
-    return product;
-}
-
-static void slopes(const interpreter *r, const clq_node *node) {
-    const struct clq_slopes_problem *p = &node->attributes.slopes;
+static void softmax_gradient(const interpreter *r, const clq_node *node) {
     size_t channels, rows = rows_of(r, node->inputs[1], &channels);
-    const double *y = in(r, node, 0), *dy = in(r, node, 1);
     double *dz = numbers(rows * channels), *db = out(r, node, 1);
-    if (p->activation == CLQ_SOFTMAX)
-        softmax_slopes(rows, channels, y, dy, dz);
-    else
-        for (size_t i = 0; i < rows * channels; i++) dz[i] = dy[i] * (y ? chain_slope(p, y[i]) : 1);
+    softmax_slopes(rows, channels, in(r, node, 0), in(r, node, 1), dz);
     for (size_t i = 0; db && i < rows * channels; i++) db[i % channels] += dz[i];
-    if (out(r, node, 0)) memcpy(out(r, node, 0), dz, rows * channels * sizeof *dz);
+    memcpy(out(r, node, 0), dz, rows * channels * sizeof *dz);
     free(dz);
 }
 
@@ -194,6 +178,107 @@ static void loss(const interpreter *r, const clq_node *node) {
     free(target);
 }
 
+/* ---- elementwise programs ---- */
+
+static void elementwise(const interpreter *r, const clq_node *node) {
+    const clq_element_program *p = &node->attributes.program;
+    const clq_graph_value *x = clq_graph_value_at(r->graph, node->inputs[0]);
+    const double *inputs[CLQ_ELEMENT_INPUTS];
+    double *outputs[CLQ_ELEMENT_OUTPUTS], *sums[CLQ_ELEMENT_SUMS];
+    for (unsigned i = 0; i < p->input_count; i++) inputs[i] = in(r, node, i);
+    for (unsigned i = 0; i < p->output_count; i++) outputs[i] = out(r, node, i);
+    for (unsigned i = 0; i < p->sum_count; i++) sums[i] = out(r, node, (unsigned)p->output_count + i);
+    ref_element_program(p, x->elements, x->shape.dims[x->shape.rank - 1], x->per_sample ? r->inputs->count : 1,
+                        r->inputs->step, r->inputs->first_row, inputs, outputs, sums);
+}
+
+/* ---- batch normalisation: statistics are mean, 1 / deviation, gamma / deviation, 1 / rows, as the engine has them
+ * ---- */
+
+static void moments(const interpreter *r, const clq_node *node) {
+    const clq_normalise_problem *p = &node->attributes.normalise;
+    const size_t rows = r->inputs->count * p->positions, n = p->channels;
+    double *to = out(r, node, 0), *variance = numbers(n);
+    ref_moments(rows, n, in(r, node, 0), to + n, variance);
+    for (size_t c = 0; c < n; c++) {
+        to[c] = (double)rows;
+        to[2 * n + c] = variance[c] * (double)rows;
+    }
+    free(variance);
+}
+
+static void set_statistics(const interpreter *r, const clq_node *node, const double *gamma, size_t c, double mean,
+                           double variance, double rows) {
+    const clq_normalise_problem *p = &node->attributes.normalise;
+    double *to = out(r, node, 0) + c, scale = 1 / sqrt(variance + p->epsilon);
+    to[0] = mean;
+    to[p->channels] = scale;
+    to[2 * p->channels] = scale * (gamma ? gamma[c] : 1);
+    to[3 * p->channels] = rows > 0 ? 1 / rows : 0;
+}
+
+static void statistics(const interpreter *r, const clq_node *node) {
+    const clq_normalise_problem *p = &node->attributes.normalise;
+    const double *m = in(r, node, 0);
+    for (size_t c = 0; c < p->channels; c++) {
+        const double rows = m[c], mean = m[p->channels + c], variance = m[2 * p->channels + c] / rows;
+        set_statistics(r, node, in(r, node, 1), c, mean, variance, rows);
+        out(r, node, 1)[c] = in(r, node, 2)[c] * p->momentum + mean * (1 - p->momentum);
+        out(r, node, 2)[c] = in(r, node, 3)[c] * p->momentum + variance * (1 - p->momentum);
+    }
+}
+
+static void moving_statistics(const interpreter *r, const clq_node *node) {
+    for (size_t c = 0; c < node->attributes.normalise.channels; c++)
+        set_statistics(r, node, in(r, node, 0), c, in(r, node, 1)[c], in(r, node, 2)[c], 0);
+}
+
+static void normalise(const interpreter *r, const clq_node *node) {
+    const size_t n = node->attributes.normalise.channels, all = numbers_of(r, node->inputs[0]);
+    const double *x = in(r, node, 0), *s = in(r, node, 1), *beta = in(r, node, 2);
+    for (size_t i = 0; i < all; i++)
+        out(r, node, 0)[i] = (x[i] - s[i % n]) * s[2 * n + i % n] + (beta ? beta[i % n] : 0);
+}
+
+static void normalise_sums(const interpreter *r, const clq_node *node) {
+    const size_t n = node->attributes.normalise.channels, all = numbers_of(r, node->inputs[0]);
+    const double *x = in(r, node, 0), *dy = in(r, node, 1), *s = in(r, node, 2);
+    for (size_t i = 0; i < all; i++) {
+        out(r, node, 0)[i % n] += dy[i] * (x[i] - s[i % n]) * s[n + i % n];
+        out(r, node, 1)[i % n] += dy[i];
+    }
+}
+
+static void normalise_gradient(const interpreter *r, const clq_node *node) {
+    const size_t n = node->attributes.normalise.channels, all = numbers_of(r, node->inputs[0]);
+    const double *x = in(r, node, 0), *dy = in(r, node, 1), *s = in(r, node, 2), *dgamma = in(r, node, 3),
+                 *dbeta = in(r, node, 4);
+    for (size_t i = 0; i < all; i++) {
+        const size_t c = i % n;
+        const double z = (x[i] - s[c]) * s[n + c];
+        out(r, node, 0)[i] = s[2 * n + c] * (dy[i] - (dbeta[c] + z * dgamma[c]) * s[3 * n + c]);
+    }
+}
+
+/* ---- repeats and concatenations ---- */
+
+static void concatenate(const interpreter *r, const clq_node *node) {
+    const clq_concatenation *p = &node->attributes.concatenation;
+    double *to = out(r, node, 0);
+    for (size_t row = 0; row < r->inputs->count * p->rows; row++)
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+            for (size_t e = 0; e < p->widths[i]; e++) *to++ = in(r, node, i)[row * p->widths[i] + e];
+}
+static void slice(const interpreter *r, const clq_node *node) {
+    const clq_concatenation *p = &node->attributes.concatenation;
+    const double *from = in(r, node, 0);
+    double *to = out(r, node, 0);
+    for (size_t row = 0; row < r->inputs->count * p->rows; row++)
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+            for (size_t e = 0; e < p->widths[i]; e++, from++)
+                if (i == p->part) *to++ = *from;
+}
+
 /* ---- all ---- */
 
 static void copy(const interpreter *r, const clq_node *node, double factor) {
@@ -204,8 +289,30 @@ static void run_node(const interpreter *r, const clq_node *node) {
     const clq_operation *op = node->op;
     if (op == &clq_op_scale_bytes) {
         copy(r, node, 1.0 / 255);
-    } else if (op == &clq_op_copy || op == &clq_op_reshape) {
+    } else if (op == &clq_op_reshape) {
         copy(r, node, 1);
+    } else if (op == &clq_op_elementwise) {
+        elementwise(r, node);
+    } else if (op == &clq_op_moments) {
+        moments(r, node);
+    } else if (op == &clq_op_statistics) {
+        statistics(r, node);
+    } else if (op == &clq_op_moving_statistics) {
+        moving_statistics(r, node);
+    } else if (op == &clq_op_normalise) {
+        normalise(r, node);
+    } else if (op == &clq_op_normalise_sums) {
+        normalise_sums(r, node);
+    } else if (op == &clq_op_normalise_gradient) {
+        normalise_gradient(r, node);
+    } else if (op == &clq_op_repeat) {
+        ref_repeat(&node->attributes.repeat, r->inputs->count, in(r, node, 0), out(r, node, 0));
+    } else if (op == &clq_op_reduce) {
+        ref_reduce_axis(&node->attributes.repeat, r->inputs->count, in(r, node, 0), out(r, node, 0));
+    } else if (op == &clq_op_concatenate) {
+        concatenate(r, node);
+    } else if (op == &clq_op_slice) {
+        slice(r, node);
     } else if (op == &clq_op_dense) {
         dense(r, node);
     } else if (op == &clq_op_conv2d) {
@@ -215,17 +322,13 @@ static void run_node(const interpreter *r, const clq_node *node) {
         activate(r, node, 0, node->attributes.pool2d.activation);
     } else if (op == &clq_op_conv_pool) {
         conv_pool(r, node);
-    } else if (op == &clq_op_chain) {
-        copy(r, node, 1);
-        for (unsigned i = 0; i < node->attributes.slopes.chain.count; i++)
-            activate(r, node, 0, node->attributes.slopes.chain.links[i]);
     } else if (op == &clq_op_softmax) {
         copy(r, node, 1);
         activate(r, node, 0, CLQ_SOFTMAX);
     } else if (op == &clq_op_loss) {
         loss(r, node);
-    } else if (op == &clq_op_slopes) {
-        slopes(r, node);
+    } else if (op == &clq_op_softmax_gradient) {
+        softmax_gradient(r, node);
     } else if (op == &clq_op_dense_gradient || op == &clq_op_conv2d_gradient) {
         product_gradient(r, node, op == &clq_op_conv2d_gradient, &node->attributes, node->inputs[0], node->inputs[1],
                          in(r, node, 2));
@@ -246,7 +349,7 @@ static void fill_value(const interpreter *r, clq_id id) {
     const double *from = NULL;
     if (value->home == CLQ_HOME_SAMPLES) from = r->inputs->samples;
     if (value->home == CLQ_HOME_LABELS) from = r->inputs->labels;
-    if (value->home == CLQ_HOME_WEIGHT) from = r->inputs->weights[value->index];
+    if (value->home == CLQ_HOME_WEIGHT || value->home == CLQ_HOME_STATE) from = r->inputs->weights[value->index];
     r->memory[id] = numbers(numbers_of(r, id));
     if (from) memcpy(r->memory[id], from, numbers_of(r, id) * sizeof *from);
 }
@@ -254,8 +357,11 @@ static void fill_value(const interpreter *r, clq_id id) {
 static void give(const interpreter *r, clq_id id, const ref_outputs *outputs) {
     const clq_graph_value *value = clq_graph_value_at(r->graph, id);
     double *to = NULL;
-    if (value->home == CLQ_HOME_OUTPUT || id == r->graph->output) to = outputs->output;
+    if (value->home == CLQ_HOME_OUTPUT) to = outputs->outputs[value->index];
+    for (uint32_t i = 0; i < r->graph->output_count; i++)
+        if (id == r->graph->outputs[i]) to = outputs->outputs[i];
     if (value->home == CLQ_HOME_METRICS) to = outputs->metrics;
+    if (value->home == CLQ_HOME_STATE && outputs->states) to = outputs->states[value->index]; /* the last one stays */
     if (value->home == CLQ_HOME_GRADIENT && outputs->gradients) to = outputs->gradients[value->index];
     if (value->home == CLQ_HOME_NORMS && outputs->norms) to = &outputs->norms[value->index];
     if (to) memcpy(to, r->memory[id], numbers_of(r, id) * sizeof *to);

@@ -10,14 +10,15 @@ typedef struct ref_inputs {
     size_t count; /* samples */
     double scale; /* of each sample's loss */
     const double *samples, *labels;
-    const double *const *weights;
+    const double *const *weights; /* state, too */
+    uint32_t step, first_row;     /* as of clq_step_params */
 } ref_inputs;
 
 /* What it gives, the caller's memory; NULL: not wanted. Gradients by variable. */
 typedef struct ref_outputs {
-    double *output, *metrics;
-    double *const *gradients;
-    double *norms; /* by variable: sums of squares */
+    double *outputs[CLQ_MODEL_OUTPUTS_MAX], *metrics;
+    double *const *gradients, *const *states; /* states: after the step */
+    double *norms;                            /* by variable: sums of squares */
 } ref_outputs;
 
 /* The update is left out. Ends the test where it meets an operation that it does not know. */

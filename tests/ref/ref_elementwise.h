@@ -22,6 +22,9 @@ void ref_pool2d(const clq_pool2d_problem *p, size_t count, const double *x, doub
 /* Scatters dy to where the values came from. */
 void ref_pool2d_gradient(const clq_pool2d_problem *p, size_t count, const double *x, const double *dy, double *dx);
 
+/* As clq_repeat and clq_reduce_axis. */
+void ref_repeat(const clq_repeat_problem *p, size_t count, const double *x, double *y);
+void ref_reduce_axis(const clq_repeat_problem *p, size_t count, const double *y, double *x);
 /* Of each channel (biased); rows 0: zeros. */
 void ref_moments(size_t rows, size_t channels, const double *x, double *mean, double *variance);
 /* gamma, beta: NULL without. */

@@ -6,8 +6,8 @@
 enum { BATCH = 6 };
 
 static clq_status create(clq_strategy_kind kind, const char *spec, clq_strategy **out) {
-    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true};
-    static const clq_update_problem sgd = {.kind = CLQ_OPTIMIZER_SGD};
+    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true, .weight = 1};
+    static const clq_optimizer sgd = {.kind = CLQ_OPTIMIZER_SGD};
     static clq_model *model;
     clq_devices devices;
     assert_ok(clq_devices_select(sys, spec, &devices));
@@ -50,8 +50,7 @@ static void the_kind_reaches_the_table(void **state) {
                              .samples = samples,
                              .sample_elements = 3,
                              .sample_dtype = CLQ_F32,
-                             .labels = labels,
-                             .classes = 2};
+                             .labels = labels};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_strategy *strategy;
         assert_ok(create(cases[i].kind, cases[i].spec, &strategy));

@@ -13,20 +13,30 @@ typedef struct description {
 
 /* "%3", or what it is to the plan: "weight dense/kernel". */
 static size_t name_value(const clq_graph *graph, clq_id id, char *text) {
-    static const char *const homes[] = {
-        [CLQ_HOME_SAMPLES] = "samples",         [CLQ_HOME_LABELS] = "labels",
-        [CLQ_HOME_OUTPUT] = "output",           [CLQ_HOME_METRICS] = "metrics",
-        [CLQ_HOME_NORMS] = "norm of",           [CLQ_HOME_WEIGHT] = "weight",
-        [CLQ_HOME_GRADIENT] = "gradient",       [CLQ_HOME_PARAMETERS] = "all weights",
-        [CLQ_HOME_GRADIENTS] = "all gradients", [CLQ_HOME_OPTIMIZER] = "optimizer state"};
+    static const char *const homes[] = {[CLQ_HOME_SAMPLES] = "samples",
+                                        [CLQ_HOME_LABELS] = "labels",
+                                        [CLQ_HOME_OUTPUT] = "output",
+                                        [CLQ_HOME_METRICS] = "metrics",
+                                        [CLQ_HOME_NORMS] = "norm of",
+                                        [CLQ_HOME_WEIGHT] = "weight",
+                                        [CLQ_HOME_STATE] = "state",
+                                        [CLQ_HOME_GRADIENT] = "gradient",
+                                        [CLQ_HOME_PARAMETERS] = "all weights",
+                                        [CLQ_HOME_GRADIENTS] = "all gradients",
+                                        [CLQ_HOME_OPTIMIZER] = "optimizer state"};
     const clq_graph_value *value = clq_graph_value_at(graph, id);
     int used;
     switch (value->home) {
     case CLQ_HOME_STEP: used = snprintf(text, VALUE_TEXT, "%%%u", id); break;
     case CLQ_HOME_WEIGHT:
+    case CLQ_HOME_STATE:
     case CLQ_HOME_GRADIENT:
     case CLQ_HOME_NORMS:
         used = snprintf(text, VALUE_TEXT, "%s %s", homes[value->home], graph->model->variables[value->index].name);
+        break;
+    case CLQ_HOME_OUTPUT:
+        used =
+            snprintf(text, VALUE_TEXT, "%s %s", homes[value->home], clq_model_output_name(graph->model, value->index));
         break;
     case CLQ_HOME_OPTIMIZER: used = snprintf(text, VALUE_TEXT, "%s %u", homes[value->home], value->index); break;
     default: used = snprintf(text, VALUE_TEXT, "%s", homes[value->home]); break;

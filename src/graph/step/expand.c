@@ -1,20 +1,14 @@
 /* A model's layers as operations, and its loss. */
-#include "graph/step/step.h"
+#include "graph/layers/layer.h"
 
 #include <stdio.h>
-#include <string.h>
 
-typedef struct expansion {
-    clq_graph *graph;
-    const clq_model *model;
-    const clq_plan_config *config;
-    clq_id *outputs; /* by layer id */
-} expansion;
+static uint32_t id_of(const clq_expansion *e, const clq_model_tensor *y) {
+    return (uint32_t)(y - e->model->tensors) + 1;
+}
 
-static clq_id add_value(clq_graph *graph, const char *name, clq_dtype dtype, clq_shape shape, size_t elements) {
-    return clq_graph_add_value(
-        graph,
-        &(clq_graph_value){.name = name, .dtype = dtype, .per_sample = true, .shape = shape, .elements = elements});
+const clq_layer *clq_expand_layer(const clq_expansion *e, const clq_model_tensor *y) {
+    return &e->model->layers[y->layer - 1];
 }
 
 static clq_id external(clq_graph *graph, const clq_graph_value *like, clq_home home, uint32_t index) {
@@ -24,96 +18,132 @@ static clq_id external(clq_graph *graph, const clq_graph_value *like, clq_home h
     return clq_graph_add_value(graph, &value);
 }
 
-/* As Keras does, the loss takes what goes into the last layer's softmax, or sigmoid: that activation is not computed.
- */
-static bool is_skipped(const expansion *e, uint32_t id) {
-    const clq_activation activation = e->model->layers[id - 1].activation;
-    return e->config->loss && id == e->model->output && activation != CLQ_LINEAR &&
-           activation == clq_loss_row_of(e->config->loss->kind)->activation;
-}
+/* ---- what kinds of layers build on ---- */
 
-static clq_node node_of(const clq_layer *layer, const clq_operation *op) {
+clq_node clq_expand_node(const clq_expansion *e, const clq_model_tensor *y, const clq_operation *op) {
     clq_node node = {.op = op, .segment = CLQ_SEGMENT_FORWARD};
-    (void)snprintf(node.scope, sizeof node.scope, "%s", layer->name);
+    (void)snprintf(node.scope, sizeof node.scope, "%s", clq_expand_layer(e, y)->name);
     return node;
 }
 
-static clq_id add_layer_value(expansion *e, const clq_layer *layer) {
-    return add_value(e->graph, layer->name, CLQ_F32, layer->shape, layer->elements);
+clq_id clq_expand_value(clq_expansion *e, const clq_model_tensor *y, const clq_shape *shape, size_t elements) {
+    return clq_graph_add_value(e->graph, &(clq_graph_value){.name = clq_expand_layer(e, y)->name,
+                                                            .dtype = CLQ_F32,
+                                                            .per_sample = true,
+                                                            .shape = *shape,
+                                                            .elements = elements});
 }
 
-/* One operation from x to a value of the layer's shape. */
-static clq_id add_unary(expansion *e, const clq_layer *layer, clq_node node, clq_id x) {
+clq_id clq_expand_unary(clq_expansion *e, const clq_model_tensor *y, clq_node node, clq_id x) {
     node.inputs[0] = x;
-    node.outputs[0] = add_layer_value(e, layer);
+    node.outputs[0] = clq_expand_value(e, y, &y->shape, y->elements);
     clq_graph_add_node(e->graph, &node);
     return node.outputs[0];
 }
 
-static clq_id add_activation(expansion *e, const clq_layer *layer, clq_activation activation, clq_id x) {
-    clq_node node = node_of(layer, activation == CLQ_SOFTMAX ? &clq_op_softmax : &clq_op_chain);
-    if (activation == CLQ_LINEAR) return x;
-    node.attributes.slopes = (struct clq_slopes_problem){.chain = {.count = 1, .links = {activation}}};
-    return add_unary(e, layer, node, x);
+clq_id clq_expand_elements(clq_expansion *e, const clq_model_tensor *y, const clq_instruction *instruction,
+                           const clq_id *x, unsigned count) {
+    clq_node node = clq_expand_node(e, y, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    clq_instruction made = *instruction;
+    unsigned *const operands[] = {&made.a, &made.b, &made.c};
+    for (unsigned i = 0; i < count; i++) {
+        *operands[i] = clq_element_take(p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32});
+        node.inputs[i] = x[i];
+    }
+    p->outputs[p->output_count++].from = clq_element_do(p, made);
+    p->seed = e->config->seed;
+    return clq_expand_unary(e, y, node, x[0]);
 }
 
-static clq_id add_weight(expansion *e, uint32_t variable) {
-    if (!variable) return 0;
-    const clq_variable *v = &e->model->variables[variable - 1];
+static clq_id add_variable(clq_expansion *e, uint32_t index) {
+    const clq_variable *v = &e->model->variables[index];
     return external(e->graph,
                     &(clq_graph_value){.name = v->name, .dtype = CLQ_F32, .shape = v->shape, .elements = v->elements},
-                    CLQ_HOME_WEIGHT, variable - 1);
+                    v->role == CLQ_ROLE_STATE ? CLQ_HOME_STATE : CLQ_HOME_WEIGHT, index);
 }
 
-/* A product, and behind it the softmax, which its kernel cannot apply. */
-static clq_id add_product(expansion *e, uint32_t id, clq_id x) {
-    const clq_layer *layer = &e->model->layers[id - 1];
-    bool dense = layer->kind == CLQ_LAYER_DENSE;
-    clq_node node = node_of(layer, dense ? &clq_op_dense : &clq_op_conv2d);
-    if (dense)
-        node.attributes.dense = layer->dense;
-    else
-        node.attributes.conv2d = layer->conv2d;
-    if (is_skipped(e, id))
-        *(dense ? &node.attributes.dense.activation : &node.attributes.conv2d.activation) = CLQ_LINEAR;
-    node.inputs[1] = add_weight(e, layer->kernel);
-    node.inputs[2] = add_weight(e, layer->bias);
-    clq_id y = add_unary(e, layer, node, x);
-    return layer->activation == CLQ_SOFTMAX && !is_skipped(e, id) ? add_activation(e, layer, CLQ_SOFTMAX, y) : y;
+clq_id clq_expand_weight(clq_expansion *e, const clq_model_tensor *y, unsigned index) {
+    const uint32_t variable = clq_expand_layer(e, y)->variables[index];
+    if (!variable) return 0;
+    clq_id *known = &e->weights[variable - 1];
+    if (!*known) *known = add_variable(e, variable - 1);
+    return *known;
 }
 
-static clq_id add_input(expansion *e, const clq_layer *layer) {
-    clq_id samples = external(e->graph,
-                              &(clq_graph_value){.name = layer->name,
-                                                 .dtype = e->config->sample_dtype,
-                                                 .per_sample = true,
-                                                 .shape = layer->shape,
-                                                 .elements = layer->elements},
-                              CLQ_HOME_SAMPLES, 0);
-    if (e->config->sample_dtype != CLQ_U8) return samples;
-    return add_unary(e, layer, node_of(layer, &clq_op_scale_bytes), samples);
+/* What reads the variable behind this reads the new one: a shared layer's state goes through all its uses. */
+clq_id clq_expand_new_state(clq_expansion *e, const clq_model_tensor *y, unsigned index) {
+    const uint32_t variable = clq_expand_layer(e, y)->variables[index] - 1;
+    e->weights[variable] = add_variable(e, variable);
+    return e->weights[variable];
 }
 
-static clq_id add_layer(expansion *e, uint32_t id) {
-    const clq_layer *layer = &e->model->layers[id - 1];
-    clq_id x = layer->input ? e->outputs[layer->input] : 0;
-    clq_node node;
-    switch (layer->kind) {
-    case CLQ_LAYER_INPUT: return add_input(e, layer);
-    case CLQ_LAYER_RESHAPE: return add_unary(e, layer, node_of(layer, &clq_op_reshape), x);
-    case CLQ_LAYER_DENSE:
-    case CLQ_LAYER_CONV2D: return add_product(e, id, x);
-    case CLQ_LAYER_POOL2D:
-        node = node_of(layer, &clq_op_pool2d);
-        node.attributes.pool2d = layer->pool2d;
-        return add_unary(e, layer, node, x);
-    case CLQ_LAYER_ACTIVATION: return is_skipped(e, id) ? x : add_activation(e, layer, layer->activation, x);
+static bool is_output(const clq_expansion *e, uint32_t id) {
+    for (uint32_t i = 0; i < e->model->output_count; i++)
+        if (e->model->outputs[i] == id) return true;
+    return false;
+}
+
+/* As Keras does, a loss takes what goes into the activation at the model's end: softmax or sigmoid. */
+static bool loss_goes_before(const clq_expansion *e, uint32_t id, clq_activation activation) {
+    return e->config->loss && activation != CLQ_LINEAR && is_output(e, id) &&
+           activation == clq_loss_row_of(e->config->loss->kind)->activation;
+}
+
+clq_id clq_expand_activation(clq_expansion *e, const clq_model_tensor *y, clq_activation activation, clq_id x) {
+    const uint32_t id = id_of(e, y);
+    if (activation == CLQ_LINEAR) return x;
+    if (loss_goes_before(e, id, activation)) {
+        e->logits[id] = x;
+        if (!e->read[id]) return x; /* nobody wants the activation */
     }
-    return 0;
+    if (activation == CLQ_SOFTMAX) return clq_expand_unary(e, y, clq_expand_node(e, y, &clq_op_softmax), x);
+    return clq_expand_elements(e, y, &(clq_instruction){.op = clq_element_activation(activation)}, &x, 1);
 }
 
-static void add_loss(expansion *e) {
+clq_id clq_expand_product(clq_expansion *e, const clq_model_tensor *y, clq_node node, clq_id x,
+                          clq_activation activation) {
+    clq_activation *fused =
+        node.op == &clq_op_dense ? &node.attributes.dense.activation : &node.attributes.conv2d.activation;
+    if (loss_goes_before(e, id_of(e, y), activation)) *fused = CLQ_LINEAR;
+    const bool apart = *fused != activation;
+    node.inputs[1] = clq_expand_weight(e, y, CLQ_KERNEL);
+    node.inputs[2] = clq_expand_weight(e, y, CLQ_BIAS);
+    clq_id z = clq_expand_unary(e, y, node, x);
+    return apart ? clq_expand_activation(e, y, activation, z) : z;
+}
+
+clq_id clq_expand_input(clq_expansion *e, const clq_model_tensor *y) {
+    const clq_graph_value samples = {.name = clq_expand_layer(e, y)->name,
+                                     .dtype = e->config->sample_dtype,
+                                     .per_sample = true,
+                                     .shape = y->shape,
+                                     .elements = y->elements};
+    clq_id x = external(e->graph, &samples, CLQ_HOME_SAMPLES, 0);
+    return samples.dtype == CLQ_U8 ? clq_expand_unary(e, y, clq_expand_node(e, y, &clq_op_scale_bytes), x) : x;
+}
+
+/* ---- the model ---- */
+
+static clq_id add_tensor(clq_expansion *e, const clq_model_tensor *y, clq_id *x) {
+    for (uint32_t i = 0; i < y->input_count; i++) x[i] = e->values[e->model->inputs[y->first_input + i]];
+    return clq_expand_layer(e, y)->kind->expand(e, y, x);
+}
+
+static clq_status add_tensors(clq_expansion *e) {
+    const clq_model *model = e->model;
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < model->tensor_count; i++) most = CLQ_MAX(most, model->tensors[i].input_count);
+    clq_id *x = clq_alloc(most, sizeof *x);
+    if (!x) return CLQ_MEMORY;
+    for (uint32_t id = 1; id <= model->tensor_count; id++) e->values[id] = add_tensor(e, &model->tensors[id - 1], x);
+    clq_free(x);
+    return clq_graph_status(e->graph);
+}
+
+static void add_loss(clq_expansion *e) {
     const clq_loss_problem *loss = e->config->loss;
+    const uint32_t output = e->model->outputs[0];
     clq_graph_value labels = {.name = "labels",
                               .dtype = clq_loss_has_index(loss) ? CLQ_I32 : CLQ_F32,
                               .per_sample = true,
@@ -123,27 +153,51 @@ static void add_loss(expansion *e) {
     metrics.shape = CLQ_SHAPE(metrics.elements);
     clq_node node = {.op = &clq_op_loss, .scope = "loss", .segment = CLQ_SEGMENT_LOSS};
     node.attributes.loss = *loss;
-    if (is_skipped(e, e->model->output)) {
+    if (e->logits[output]) {
         node.attributes.loss.from_logits = true;
         node.attributes.loss.skipped = clq_loss_row_of(loss->kind)->activation;
     }
-    node.inputs[0] = e->graph->output;
+    node.inputs[0] = e->logits[output] ? e->logits[output] : e->values[output];
     node.inputs[1] = external(e->graph, &labels, CLQ_HOME_LABELS, 0);
     node.outputs[0] = external(e->graph, &metrics, CLQ_HOME_METRICS, 0);
     clq_graph_add_node(e->graph, &node);
-    e->graph->output = 0; /* the loss is the output */
+}
+
+static clq_status open_expansion(clq_expansion *e) {
+    const clq_model *model = e->model;
+    const size_t tensors = (size_t)model->tensor_count + 1;
+    e->values = clq_alloc(tensors, sizeof *e->values);
+    e->logits = clq_alloc(tensors, sizeof *e->logits);
+    e->weights = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *e->weights);
+    e->read = clq_alloc(tensors, sizeof *e->read);
+    if (!e->values || !e->logits || !e->weights || !e->read) return CLQ_MEMORY;
+    for (uint32_t id = 1; id < tensors; id++) {
+        const clq_model_tensor *y = &model->tensors[id - 1];
+        for (uint32_t i = 0; i < y->input_count; i++) e->read[model->inputs[y->first_input + i]] = true;
+    }
+    return CLQ_OK;
+}
+
+static void close_expansion(clq_expansion *e) {
+    clq_free(e->values);
+    clq_free(e->logits);
+    clq_free(e->weights);
+    clq_free(e->read);
 }
 
 clq_status clq_graph_expand(clq_graph *graph, const clq_model *model, const clq_plan_config *config) {
-    expansion e = {.graph = graph, .model = model, .config = config};
+    clq_expansion e = {.graph = graph, .model = model, .config = config};
     graph->model = model;
-    e.outputs = clq_alloc((size_t)model->layer_count + 1, sizeof *e.outputs);
-    if (!e.outputs) return CLQ_MEMORY;
-    for (uint32_t id = 1; id <= model->layer_count; id++) e.outputs[id] = add_layer(&e, id);
-    graph->output = e.outputs[model->output];
-    clq_free(e.outputs);
-    if (config->loss) add_loss(&e);
-    return clq_graph_status(graph);
+    clq_status status = open_expansion(&e);
+    if (status == CLQ_OK) status = add_tensors(&e);
+    if (status == CLQ_OK && config->loss) {
+        add_loss(&e);
+    } else if (status == CLQ_OK) {
+        graph->output_count = model->output_count;
+        for (uint32_t i = 0; i < model->output_count; i++) graph->outputs[i] = e.values[model->outputs[i]];
+    }
+    close_expansion(&e);
+    return status == CLQ_OK ? clq_graph_status(graph) : status;
 }
 
 /* The value whose memory `id` is: reshapes make none of their own. */
@@ -154,19 +208,26 @@ static clq_id root_of(const clq_graph *graph, clq_id id) {
     return id;
 }
 
-clq_status clq_graph_place_output(clq_graph *graph, const clq_pass_context *context) {
-    (void)context;
-    if (!graph->output) return CLQ_OK;
-    clq_id root = root_of(graph, graph->output);
+/* Where an output's value has memory of another home already, as the samples and what is two outputs at once have, it
+ * is copied. */
+static void place_output(clq_graph *graph, uint32_t index) {
+    const clq_id root = root_of(graph, graph->outputs[index]);
     clq_graph_value *value = clq_graph_value_at(graph, root);
     if (value->home == CLQ_HOME_STEP) {
         value->home = CLQ_HOME_OUTPUT;
-        return CLQ_OK;
+        value->index = index;
+        return;
     }
-    /* A model of reshapes alone. */
-    clq_node node = {.op = &clq_op_copy, .segment = CLQ_SEGMENT_FORWARD, .inputs = {root}};
-    (void)snprintf(node.scope, sizeof node.scope, "%s", value->name);
-    node.outputs[0] = external(graph, value, CLQ_HOME_OUTPUT, 0);
+    const clq_graph_value from = *value;
+    clq_node node = {.op = &clq_op_elementwise, .segment = CLQ_SEGMENT_FORWARD, .inputs = {root}};
+    node.attributes.program = clq_element_copy();
+    (void)snprintf(node.scope, sizeof node.scope, "%s", from.name);
+    node.outputs[0] = external(graph, &from, CLQ_HOME_OUTPUT, index);
     clq_graph_add_node(graph, &node);
+}
+
+clq_status clq_graph_place_output(clq_graph *graph, const clq_pass_context *context) {
+    (void)context;
+    for (uint32_t i = 0; i < graph->output_count; i++) place_output(graph, i);
     return clq_graph_status(graph);
 }

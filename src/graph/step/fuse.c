@@ -1,6 +1,6 @@
 /* Operations that are faster as one: a convolution and the max pooling that alone reads it; a product or a pooling and
- * the activation behind it; activations one behind the other; derivatives one behind the other, and their sums. A value
- * that anybody else reads is never taken away. */
+ * the activation behind it; elementwise operations (fuse_elements.c); gradients and their sums. A value that anybody
+ * else reads is never taken away. */
 #include "graph/step/step.h"
 
 #include <stdio.h>
@@ -48,8 +48,9 @@ static clq_activation *activation_of(clq_node *node) {
     return node->op == &clq_op_pool2d ? &node->attributes.pool2d.activation : NULL;
 }
 
-static bool is_single_activation(const clq_node *node) {
-    return node->op == &clq_op_chain && node->attributes.slopes.chain.count == 1;
+/* The activation that the node is; LINEAR: it is none. */
+static clq_activation is_activation(const clq_node *node) {
+    return node->op == &clq_op_elementwise ? clq_element_single_activation(&node->attributes.program) : CLQ_LINEAR;
 }
 
 /* What the operation in front stores passes through the activation first. */
@@ -57,33 +58,19 @@ static bool join_maker(fusion *f, clq_node *node, bool pooling) {
     clq_node *maker = sole_maker(f, node->inputs[0]);
     clq_activation *activation = maker ? activation_of(maker) : NULL;
     if (!activation || *activation != CLQ_LINEAR || (maker->op == &clq_op_pool2d) != pooling) return false;
-    *activation = node->attributes.slopes.chain.links[0];
+    *activation = is_activation(node);
     absorb(f, node, maker);
     return true;
 }
 
 static void join_products(fusion *f) {
     for (uint32_t n = 0; n < f->graph->node_count; n++)
-        if (is_single_activation(&f->graph->nodes[n]))
-            (void)join_maker(f, move_above_reshapes(f, &f->graph->nodes[n]), false);
+        if (is_activation(&f->graph->nodes[n])) (void)join_maker(f, move_above_reshapes(f, &f->graph->nodes[n]), false);
 }
 
-static void join_chain(fusion *f, clq_node *node) {
-    clq_node *before = sole_maker(f, node->inputs[0]);
-    clq_chain *chain = &node->attributes.slopes.chain;
-    if (!before || before->op != &clq_op_chain || before->attributes.slopes.chain.count == CLQ_CHAIN_LINKS_MOST) return;
-    clq_chain longer = before->attributes.slopes.chain;
-    longer.links[longer.count++] = chain->links[0];
-    *chain = longer;
-    node->inputs[0] = before->inputs[0];
-    before->op = NULL;
-}
-
-static void join_chains(fusion *f) {
-    for (uint32_t n = 0; n < f->graph->node_count; n++) {
-        clq_node *node = &f->graph->nodes[n];
-        if (is_single_activation(node) && !join_maker(f, node, true)) join_chain(f, node);
-    }
+static void join_poolings(fusion *f) {
+    for (uint32_t n = 0; n < f->graph->node_count; n++)
+        if (is_activation(&f->graph->nodes[n])) (void)join_maker(f, &f->graph->nodes[n], true);
 }
 
 /* ---- convolutions with a pooling ---- */
@@ -141,61 +128,46 @@ clq_status clq_graph_fuse(clq_graph *graph, const clq_pass_context *context) {
     if (status == CLQ_OK) {
         join_products(&f);
         join_pools(&f);
-        join_chains(&f);
+        join_poolings(&f);
     }
     close_fusion(&f);
-    return status;
+    return status == CLQ_OK ? clq_graph_fuse_elements(graph) : status;
 }
 
-/* ---- derivatives ---- */
+/* ---- gradients ---- */
 
-/* Whether the derivative goes on behind `x`, by activations that are known by their input x: those. */
-static bool find_chain(const fusion *f, const clq_node *slopes, clq_id x, clq_chain *chain) {
-    const struct clq_slopes_problem *p = &slopes->attributes.slopes;
-    if (p->activation == CLQ_LINEAR && p->chain.count > 0 && slopes->inputs[0] == x) {
-        *chain = p->chain;
-        return true;
-    }
-    uint32_t maker = f->makers[slopes->inputs[0]];
-    const clq_node *made = maker ? &f->graph->nodes[maker - 1] : NULL;
-    if (p->chain.count > 0 || !made || made->op != &clq_op_chain || made->inputs[0] != x) return false;
-    *chain = made->attributes.slopes.chain;
-    return true;
+/* Sums alone, of a gradient that is stored. */
+static bool is_sum(const clq_node *node) {
+    const clq_element_program *p = &node->attributes.program;
+    return node->op == &clq_op_elementwise && p->output_count == 0 && p->sum_count == 1 && p->instruction_count == 1;
 }
 
-/* The derivatives behind, whose result this node alone reads, are made here, too. */
-static void join_derivatives(fusion *f, clq_node *node) {
-    struct clq_slopes_problem *p = &node->attributes.slopes;
-    clq_node *before = sole_maker(f, node->inputs[1]);
-    if (!before || before->op != &clq_op_slopes || before->outputs[1] || p->chain.count > 0 ||
-        p->activation == CLQ_LINEAR || p->activation == CLQ_SOFTMAX ||
-        !find_chain(f, before, node->inputs[0], &p->chain))
-        return;
-    node->inputs[1] = before->inputs[1];
-    before->op = NULL;
-}
-
-/* The sums of a derivative are made with it. */
+/* The sums of a gradient are made with it. */
 static void join_sums(fusion *f, clq_node *node) {
-    const struct clq_slopes_problem *p = &node->attributes.slopes;
-    uint32_t maker = f->makers[node->inputs[1]];
+    const uint32_t maker = f->makers[node->inputs[0]];
     clq_node *before = maker ? &f->graph->nodes[maker - 1] : NULL;
-    if (!before || before->op != &clq_op_slopes || before->outputs[1] || p->activation != CLQ_LINEAR ||
-        p->chain.count > 0)
-        return;
-    before->outputs[1] = node->outputs[1];
-    node->op = NULL;
+    if (!before) return;
+    if (before->op == &clq_op_softmax_gradient && !before->outputs[1]) {
+        before->outputs[1] = node->outputs[0];
+        node->op = NULL;
+    } else if (before->op == &clq_op_elementwise && before->attributes.program.output_count > 0) {
+        clq_element_program *p = &before->attributes.program;
+        size_t place = 0;
+        if (p->sum_count == CLQ_ELEMENT_SUMS || p->output_count + p->sum_count == CLQ_NODE_OUTPUTS) return;
+        while (before->outputs[place] != node->inputs[0]) place++;
+        if (place >= p->output_count) return; /* a sum of sums */
+        before->outputs[p->output_count + p->sum_count] = node->outputs[0];
+        p->sums[p->sum_count++] = p->outputs[place].from;
+        node->op = NULL;
+    }
 }
 
 clq_status clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context) {
     (void)context;
     fusion f = {.graph = graph};
     clq_status status = open_fusion(&f);
-    for (uint32_t n = 0; n < graph->node_count && status == CLQ_OK; n++) {
-        clq_node *node = &graph->nodes[n];
-        if (node->op == &clq_op_slopes) join_derivatives(&f, node);
-        if (node->op == &clq_op_slopes) join_sums(&f, node);
-    }
+    for (uint32_t n = 0; n < graph->node_count && status == CLQ_OK; n++)
+        if (is_sum(&graph->nodes[n])) join_sums(&f, &graph->nodes[n]);
     close_fusion(&f);
-    return status;
+    return status == CLQ_OK ? clq_graph_fuse_elements(graph) : status;
 }

@@ -7,7 +7,7 @@ void clq_graph_release(clq_graph *graph) {
     *graph = (clq_graph){0};
 }
 
-static void latch(clq_graph *graph, clq_status status) {
+void clq_graph_fail(clq_graph *graph, clq_status status) {
     if (graph->error.status == CLQ_OK) clq_error_take(status, &graph->error);
 }
 
@@ -22,7 +22,7 @@ static bool grow(clq_graph *graph, void **array, uint32_t count, uint32_t *capac
     uint32_t larger = *capacity ? *capacity * 2 : 32;
     void *grown = clq_realloc(*array, *capacity, larger, size);
     if (!grown) {
-        latch(graph, CLQ_MEMORY);
+        clq_graph_fail(graph, CLQ_MEMORY);
         return false;
     }
     *array = grown;
@@ -38,6 +38,15 @@ clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value) {
     return ++graph->value_count;
 }
 
+clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name) {
+    clq_graph_value value = *clq_graph_value_at(graph, like);
+    if (name) value.name = name;
+    value.dtype = CLQ_F32;
+    value.home = CLQ_HOME_STEP;
+    value.index = 0;
+    return clq_graph_add_value(graph, &value);
+}
+
 void clq_graph_add_node(clq_graph *graph, const clq_node *node) {
     void *nodes = graph->nodes;
     if (!grow(graph, &nodes, graph->node_count, &graph->node_capacity, sizeof *graph->nodes)) return;
@@ -50,7 +59,7 @@ clq_status clq_graph_count_readers(const clq_graph *graph, uint32_t **readers) {
     if (!counts) return CLQ_MEMORY;
     for (uint32_t n = 0; n < graph->node_count; n++)
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) counts[graph->nodes[n].inputs[i]]++;
-    counts[graph->output]++;
+    for (uint32_t i = 0; i < graph->output_count; i++) counts[graph->outputs[i]]++;
     *readers = counts;
     return CLQ_OK;
 }

@@ -5,18 +5,9 @@
 
 /* ---- helpers of derivatives ---- */
 
-/* A value like another, of the step's own memory. */
-static clq_id value_like(clq_graph *graph, clq_id like, const char *name) {
-    clq_graph_value value = *clq_graph_value_at(graph, like);
-    if (name) value.name = name;
-    value.dtype = CLQ_F32;
-    value.home = CLQ_HOME_STEP;
-    value.index = 0;
-    return clq_graph_add_value(graph, &value);
-}
-
 static clq_id gradient_like(clq_graph *graph, clq_id like) {
-    return value_like(graph, like, clq_graph_value_at(graph, like)->home == CLQ_HOME_WEIGHT ? NULL : "gradient");
+    return clq_graph_add_like(graph, like,
+                              clq_graph_value_at(graph, like)->home == CLQ_HOME_WEIGHT ? NULL : "gradient");
 }
 
 static clq_node backward_of(const clq_node *node, const clq_operation *op) {
@@ -25,24 +16,7 @@ static clq_node backward_of(const clq_node *node, const clq_operation *op) {
     return backward;
 }
 
-/* dz from dy, the gradient behind an activation, and db, its sums by channel, where a bias wants them. y: what the
- * activation gave. Gives dz. */
-static clq_id add_slopes(clq_graph *graph, const clq_node *node, clq_activation activation, clq_id y, clq_id dy,
-                         clq_id bias, clq_id *db) {
-    clq_node slopes = backward_of(node, &clq_op_slopes);
-    bool linear = activation == CLQ_LINEAR;
-    if (linear && !bias) return dy;
-    slopes.attributes.slopes = (struct clq_slopes_problem){.activation = activation};
-    slopes.inputs[0] = linear ? 0 : y;
-    slopes.inputs[1] = dy;
-    slopes.outputs[0] = linear ? 0 : value_like(graph, dy, NULL);
-    slopes.outputs[1] = bias ? gradient_like(graph, bias) : 0;
-    clq_graph_add_node(graph, &slopes);
-    if (bias) *db = slopes.outputs[1];
-    return linear ? dy : slopes.outputs[0];
-}
-
-/* ---- input, copies and reshapes ---- */
+/* ---- input and reshapes ---- */
 
 static size_t elements_of(const clq_graph *graph, clq_id id) { return clq_graph_value_at(graph, id)->elements; }
 static size_t channels_of(const clq_graph *graph, clq_id id) {
@@ -55,12 +29,6 @@ static void emit_scale_bytes(clq_list *list, const clq_graph *graph, const clq_n
     clq_input_u8(list, elements_of(graph, node->inputs[0]), in[0], out[0]);
 }
 const clq_operation clq_op_scale_bytes = {.name = "scale_bytes", .emit = emit_scale_bytes};
-
-static void emit_copy(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                      clq_value *out) {
-    clq_activation_forward(list, CLQ_LINEAR, elements_of(graph, node->inputs[0]), 1, in[0], out[0]);
-}
-const clq_operation clq_op_copy = {.name = "copy", .emit = emit_copy};
 
 static void reshape_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     const clq_node node = graph->nodes[n];
@@ -77,7 +45,7 @@ const clq_operation clq_op_reshape = {.name = "reshape", .traits = CLQ_OP_ALIAS,
 /* From dz, the gradient before the activation: dx and dw. inputs: x, w, dz. */
 static void product_gradient(clq_graph *graph, const clq_node *node, const clq_operation *op, clq_activation activation,
                              clq_id dy, const bool *wants, clq_id *dx) {
-    clq_id dz = add_slopes(graph, node, activation, node->outputs[0], dy, node->inputs[2], &dx[2]);
+    clq_id dz = clq_add_slope(graph, node, activation, node->outputs[0], dy, node->inputs[2], &dx[2]);
     clq_node back = backward_of(node, op);
     back.inputs[0] = node->inputs[0];
     back.inputs[1] = node->inputs[1];
@@ -172,10 +140,10 @@ const clq_operation clq_op_pool2d_gradient = {.name = "pool2d_gradient", .emit =
 static void conv_pool_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     const clq_conv_pool_problem p = graph->nodes[n].attributes.conv_pool;
     const clq_id winners = add_winners(graph, n, &p.pool);
-    const clq_id frames = value_like(graph, graph->nodes[n].inputs[0], "frames");
+    const clq_id frames = clq_graph_add_like(graph, graph->nodes[n].inputs[0], "frames");
     graph->nodes[n].outputs[2] = frames;
     const clq_node node = graph->nodes[n];
-    clq_id dz = add_slopes(graph, &node, p.conv.activation, node.outputs[0], dy[0], node.inputs[2], &dx[2]);
+    clq_id dz = clq_add_slope(graph, &node, p.conv.activation, node.outputs[0], dy[0], node.inputs[2], &dx[2]);
     clq_node back = backward_of(&node, &clq_op_conv_pool_gradient);
     const clq_id inputs[] = {frames, node.inputs[0], node.inputs[1], dz, winners};
     memcpy(back.inputs, inputs, sizeof inputs);
@@ -200,34 +168,17 @@ static void emit_conv_pool_gradient(clq_list *list, const clq_graph *graph, cons
 }
 const clq_operation clq_op_conv_pool_gradient = {.name = "conv_pool_gradient", .emit = emit_conv_pool_gradient};
 
-/* ---- activations ---- */
+/* ---- softmax ---- */
 
-/* One is known by what it gives; several, by what goes in. */
-static void chain_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
+/* inputs: y, dy; outputs: dz, and db where the sums over rows are wanted */
+static void softmax_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     const clq_node node = graph->nodes[n];
-    const clq_chain *chain = &node.attributes.slopes.chain;
+    clq_node back = backward_of(&node, &clq_op_softmax_gradient);
     (void)wants;
-    if (chain->count == 1) {
-        dx[0] = add_slopes(graph, &node, chain->links[0], node.outputs[0], dy[0], 0, NULL);
-        return;
-    }
-    clq_node back = backward_of(&node, &clq_op_slopes);
-    back.inputs[0] = node.inputs[0];
+    back.inputs[0] = node.outputs[0];
     back.inputs[1] = dy[0];
     back.outputs[0] = dx[0] = gradient_like(graph, node.inputs[0]);
     clq_graph_add_node(graph, &back);
-}
-static void emit_chain(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                       clq_value *out) {
-    clq_chain_forward(list, &node->attributes.slopes.chain, elements_of(graph, node->inputs[0]), in[0], out[0]);
-}
-const clq_operation clq_op_chain = {
-    .name = "chain", .overwrites = 1, .differentiate = chain_gradient, .emit = emit_chain};
-
-static void softmax_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    const clq_node node = graph->nodes[n];
-    (void)wants;
-    dx[0] = add_slopes(graph, &node, CLQ_SOFTMAX, node.outputs[0], dy[0], 0, NULL);
 }
 static void emit_softmax(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                          clq_value *out) {
@@ -237,15 +188,14 @@ static void emit_softmax(clq_list *list, const clq_graph *graph, const clq_node 
 const clq_operation clq_op_softmax = {
     .name = "softmax", .overwrites = 1, .differentiate = softmax_gradient, .emit = emit_softmax};
 
-/* inputs: y, dy; outputs: dz, db */
-static void emit_slopes(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                        clq_value *out) {
-    const struct clq_slopes_problem *p = &node->attributes.slopes;
+static void emit_softmax_gradient(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
+                                  clq_value *out) {
     const clq_id dy = node->inputs[1];
-    clq_chain_backward(list, &p->chain, p->activation, elements_of(graph, dy), channels_of(graph, dy), in[0], in[1],
-                       out[0], out[1]);
+    clq_activation_backward(list, CLQ_SOFTMAX, elements_of(graph, dy), channels_of(graph, dy), in[0], in[1], out[0],
+                            out[1]);
 }
-const clq_operation clq_op_slopes = {.name = "slopes", .overwrites = 2, .emit = emit_slopes};
+const clq_operation clq_op_softmax_gradient = {
+    .name = "softmax_gradient", .overwrites = 2, .emit = emit_softmax_gradient};
 
 /* ---- loss, norms and update ---- */
 
@@ -260,7 +210,8 @@ static void emit_loss(clq_list *list, const clq_graph *graph, const clq_node *no
     (void)graph;
     clq_loss_and_metrics(list, &node->attributes.loss, in[0], in[1], out[1], out[0]);
 }
-const clq_operation clq_op_loss = {.name = "loss", .differentiate = loss_gradient, .emit = emit_loss};
+const clq_operation clq_op_loss = {
+    .name = "loss", .traits = CLQ_OP_LOSS, .differentiate = loss_gradient, .emit = emit_loss};
 
 static void emit_square_sum(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                             clq_value *out) {

@@ -16,10 +16,11 @@ typedef enum clq_home {
     CLQ_HOME_STEP, /* the step's own, which values share by lifetime */
     CLQ_HOME_SAMPLES,
     CLQ_HOME_LABELS,
-    CLQ_HOME_OUTPUT,
+    CLQ_HOME_OUTPUT, /* output `index` of the model */
     CLQ_HOME_METRICS,
     CLQ_HOME_NORMS,
     CLQ_HOME_WEIGHT,     /* variable `index`, in the arena of parameters */
+    CLQ_HOME_STATE,      /* variable `index`, in the arena of state */
     CLQ_HOME_GRADIENT,   /* of variable `index`, in the arena of gradients */
     CLQ_HOME_PARAMETERS, /* whole arenas, which updates work on */
     CLQ_HOME_GRADIENTS,
@@ -36,16 +37,22 @@ typedef struct clq_graph_value {
     uint32_t index;
 } clq_graph_value;
 
+/* Inputs that lie side by side: of each of `rows` rows of a sample, input i has widths[i] elements. */
+typedef struct clq_concatenation {
+    size_t rows, widths[CLQ_NODE_INPUTS];
+    unsigned part; /* of a slice: the input that it gives back */
+} clq_concatenation;
+
 /* What an operation needs to know besides its values. */
 typedef union clq_attributes {
+    clq_element_program program;
+    clq_repeat_problem repeat; /* of reduce, too */
+    clq_concatenation concatenation;
+    clq_normalise_problem normalise;
     clq_dense_problem dense; /* .activation is the operation's */
     clq_conv2d_problem conv2d;
     clq_pool2d_problem pool2d;
     clq_conv_pool_problem conv_pool;
-    struct clq_slopes_problem {
-        clq_activation activation; /* applied first */
-        clq_chain chain;           /* then these */
-    } slopes;
     clq_loss_problem loss;
     clq_optimizer update;
 } clq_attributes;
@@ -67,19 +74,23 @@ typedef struct clq_graph {
     uint32_t value_count, value_capacity;
     clq_node *nodes;
     uint32_t node_count, node_capacity;
-    clq_id output;   /* what the model gives; 0 with a loss */
+    clq_id outputs[CLQ_MODEL_OUTPUTS_MAX]; /* what the model gives; none with a loss */
+    uint32_t output_count;
     clq_error error; /* the first failure of adding */
 } clq_graph;
 
 /* Adding to a graph latches the first failure; what is added behind it is ignored. */
 void clq_graph_release(clq_graph *graph); /* takes {0} */
 clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value);
+/* A value like another, of float32 and the step's own memory. name NULL: the other's. */
+clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name);
 /* Behind all others. */
 void clq_graph_add_node(clq_graph *graph, const clq_node *node);
 clq_status clq_graph_status(const clq_graph *graph);
+void clq_graph_fail(clq_graph *graph, clq_status status); /* this thread's detail */
 static inline clq_graph_value *clq_graph_value_at(const clq_graph *graph, clq_id id) { return &graph->values[id - 1]; }
 
-/* How many nodes read each value (the graph's output counts once): readers[id]. Caller frees. */
+/* How many nodes read each value (being an output of the graph counts once): readers[id]. Caller frees. */
 clq_status clq_graph_count_readers(const clq_graph *graph, uint32_t **readers);
 /* The node that writes each value: makers[id] - 1 is its index; 0: none does. Caller frees. */
 clq_status clq_graph_find_makers(const clq_graph *graph, uint32_t **makers);
@@ -90,6 +101,7 @@ void clq_graph_sweep(clq_graph *graph);
 
 enum {
     CLQ_OP_ALIAS = 1, /* output 0 is input 0's memory; nothing is launched */
+    CLQ_OP_LOSS = 2   /* gradients begin here */
 };
 struct clq_operation {
     const char *name;
@@ -103,9 +115,36 @@ struct clq_operation {
     /* Adds launches. in[i], out[i]: the memory of the node's values. NULL: none. */
     void (*emit)(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in, clq_value *out);
 };
-extern const clq_operation clq_op_scale_bytes, clq_op_copy, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
-    clq_op_conv_pool, clq_op_chain, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
-    clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_slopes, clq_op_square_sum, clq_op_update;
+extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
+    clq_op_conv_pool, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
+    clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_square_sum, clq_op_update,
+    clq_op_elementwise, clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice, clq_op_moments,
+    clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_gradient;
+
+/* ---- elementwise operations (elementwise.c, fuse_elements.c) ----
+ * The values of a node are the program's inputs; its outputs, and behind them its sums. Input 0 is of kind
+ * CLQ_EACH_ELEMENT. */
+
+/* A node of a program, in the scope of another, without values. */
+clq_node clq_elements_node(const clq_node *like, clq_segment segment, const clq_element_program *program);
+/* y = x. */
+clq_element_program clq_element_copy(void);
+/* The instruction that applies an activation, and the one that takes a gradient through it, from its result (a) and the
+ * gradient behind it (b). Not for LINEAR and SOFTMAX. */
+clq_element_op clq_element_activation(clq_activation activation);
+clq_element_op clq_element_slope(clq_activation activation);
+/* LINEAR: the program is more than one activation of one input. */
+clq_activation clq_element_single_activation(const clq_element_program *program);
+/* Adds what computes dz from dy, the gradient behind an activation that gave y, and the sums of dz over rows, which are
+ * a bias's gradient: *db (NULL: not wanted). Gives dz; dy itself where the activation is linear. */
+clq_id clq_add_slope(clq_graph *graph, const clq_node *forward, clq_activation activation, clq_id y, clq_id dy,
+                     clq_id bias, clq_id *db);
+/* Whether the derivative of a node by all its inputs is a program that is not too long. */
+bool clq_element_has_derivative(const clq_node *node);
+/* Makes one node of two where the later one alone reads what the other stores; of all that can be. */
+clq_status clq_graph_fuse_elements(clq_graph *graph);
+/* Adds a node that adds up terms[0 … count), at most CLQ_ELEMENT_INPUTS, first to last; its output. */
+clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, const clq_id *terms, unsigned count);
 
 /* ---- passes ---- */
 
@@ -123,7 +162,7 @@ clq_status clq_graph_fuse(clq_graph *graph, const clq_pass_context *context);
 clq_status clq_graph_place_output(clq_graph *graph, const clq_pass_context *context);
 /* Adds the gradients of all variables, from the loss back to the samples: differentiate.c */
 clq_status clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
-/* Of derivatives, and of a derivative and its sums: fuse.c */
+/* Of gradients, and of a gradient and its sums: fuse.c */
 clq_status clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
 /* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
 clq_status clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);

@@ -1,0 +1,85 @@
+/* Concatenate. */
+#include "graph/layers/layer.h"
+
+/* The axis counted from 0; false: there is none. */
+static bool find_axis(const clq_shape *shape, int axis, unsigned *out) {
+    const int rank = (int)shape->rank, from_start = axis < 0 ? axis + rank : axis;
+    if (from_start < 0 || from_start >= rank) return false;
+    *out = (unsigned)from_start;
+    return true;
+}
+
+static bool joins(const clq_shape *a, const clq_shape *b, unsigned axis) {
+    if (a->rank != b->rank) return false;
+    for (unsigned d = 0; d < a->rank; d++)
+        if (d != axis && a->dims[d] != b->dims[d]) return false;
+    return true;
+}
+
+static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    char first[CLQ_SHAPE_TEXT_MAX], second[CLQ_SHAPE_TEXT_MAX];
+    unsigned axis;
+    y->shape = clq_model_input_of(model, y, 0)->shape;
+    if (!find_axis(&y->shape, layer->config.axis, &axis))
+        return clq_fail(CLQ_ARGUMENT, "its input %s has no axis %d: there are %u, counted from 0 behind the batch",
+                        clq_shape_describe(&y->shape, first), layer->config.axis, y->shape.rank);
+    for (size_t i = 1; i < y->input_count; i++) {
+        const clq_shape *x = &clq_model_input_of(model, y, i)->shape;
+        if (!joins(&y->shape, x, axis))
+            return clq_fail(CLQ_ARGUMENT, "its inputs %s and %s may differ along axis %u alone",
+                            clq_shape_describe(&clq_model_input_of(model, y, 0)->shape, first),
+                            clq_shape_describe(x, second), axis);
+        if (x->dims[axis] > SIZE_MAX - y->shape.dims[axis])
+            return clq_fail(CLQ_ARGUMENT, "it is too large along axis %u", axis);
+        y->shape.dims[axis] += x->dims[axis];
+    }
+    return CLQ_OK;
+}
+
+/* Of every row of a sample, which begins at the axis, input i has `widths[i]` elements. */
+static clq_id join(clq_expansion *e, const clq_model_tensor *y, const clq_id *x, size_t count, size_t rows) {
+    clq_node node = clq_expand_node(e, y, &clq_op_concatenate);
+    clq_concatenation *p = &node.attributes.concatenation;
+    size_t elements = 0;
+    *p = (clq_concatenation){.rows = rows};
+    for (size_t i = 0; i < count; i++) {
+        const size_t own = clq_graph_value_at(e->graph, x[i])->elements;
+        node.inputs[i] = x[i];
+        p->widths[i] = own / rows;
+        elements += own;
+    }
+    const clq_shape flat = CLQ_SHAPE(rows, elements / rows);
+    node.outputs[0] =
+        elements == y->elements ? clq_expand_value(e, y, &y->shape, elements) : clq_expand_value(e, y, &flat, elements);
+    clq_graph_add_node(e->graph, &node);
+    return node.outputs[0];
+}
+
+/* More inputs than a node takes are joined in turns. */
+static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
+    clq_id terms[CLQ_NODE_INPUTS];
+    unsigned axis = 0;
+    size_t rows = 1, count = 0;
+    (void)find_axis(&y->shape, clq_expand_layer(e, y)->config.axis, &axis);
+    for (unsigned d = 0; d < axis; d++) rows *= y->shape.dims[d];
+    for (uint32_t i = 0; i < y->input_count; i++) {
+        if (e->graph->error.status != CLQ_OK) return 0;
+        terms[count++] = x[i];
+        if (count < CLQ_NODE_INPUTS || i + 1 == y->input_count) continue;
+        terms[0] = join(e, y, terms, count, rows);
+        count = 1;
+    }
+    return join(e, y, terms, count, rows);
+}
+
+const clq_layer_kind clq_layer_concatenate = {.type = "Concatenate",
+                                              .stem = "concatenate",
+                                              .inputs_least = 2,
+                                              .inputs_most = SIZE_MAX,
+                                              .infer = infer,
+                                              .expand = expand};
+
+clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, size_t count, int axis, const char *name) {
+    const clq_layer_config config = {.axis = axis};
+    return clq_model_add_layer(model, &clq_layer_concatenate, name, &config, inputs, count);
+}

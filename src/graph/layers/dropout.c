@@ -1,0 +1,28 @@
+/* Dropout: in training, elements become 0 at random, and the others are scaled so that the mean stays. */
+#include "graph/layers/layer.h"
+
+static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    const double rate = layer->config.dropout.rate;
+    y->shape = clq_model_input_of(model, y, 0)->shape;
+    if (rate >= 0 && rate < 1) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "rate %g should be at least 0 and below 1", rate);
+}
+
+/* Each use of a layer has a stream of its own, and so a mask of its own: streams are counted from 0, in the order of
+ * the model's tensors. */
+static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
+    const clq_dropout_config *config = &clq_expand_layer(e, y)->config.dropout;
+    const clq_instruction drop = {.op = CLQ_ELEMENT_DROPOUT, .number = config->rate, .stream = e->dropouts++};
+    if (e->config->mode != CLQ_MODE_TRAIN || config->rate == 0) return x[0];
+    const clq_id dropped = clq_expand_elements(e, y, &drop, x, 1);
+    if (config->seed && dropped) e->graph->nodes[e->graph->node_count - 1].attributes.program.seed = config->seed;
+    return dropped;
+}
+
+const clq_layer_kind clq_layer_dropout = {
+    .type = "Dropout", .stem = "dropout", .inputs_least = 1, .inputs_most = 1, .infer = infer, .expand = expand};
+
+clq_tensor clq_dropout(clq_model *model, clq_tensor x, const clq_dropout_config *config) {
+    const clq_layer_config all = {.dropout = config ? *config : (clq_dropout_config){.rate = 0.5}};
+    return clq_model_add_layer(model, &clq_layer_dropout, config ? config->name : NULL, &all, &x, 1);
+}

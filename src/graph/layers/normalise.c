@@ -1,0 +1,99 @@
+/* BatchNormalization, over the last axis. */
+#include "graph/layers/layer.h"
+
+enum { GAMMA, BETA, MOVING_MEAN, MOVING_VARIANCE };
+
+static const clq_variable_kind gamma_kind = {.what = "gamma", .initialiser = CLQ_INITIALISER_ONES},
+                               beta_kind = {.what = "beta", .initialiser = CLQ_INITIALISER_ZEROS, .is_bias = true},
+                               mean_kind = {.what = "moving_mean",
+                                            .role = CLQ_ROLE_STATE,
+                                            .initialiser = CLQ_INITIALISER_ZEROS},
+                               variance_kind = {.what = "moving_variance",
+                                                .role = CLQ_ROLE_STATE,
+                                                .initialiser = CLQ_INITIALISER_ONES};
+
+static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    const clq_batch_norm_config *config = &layer->config.batch_norm;
+    const clq_model_tensor *x = clq_model_input_of(model, y, 0);
+    const size_t channels = x->shape.dims[x->shape.rank - 1];
+    y->shape = x->shape;
+    y->normalise = (clq_normalise_problem){.positions = x->elements / channels,
+                                           .channels = channels,
+                                           .epsilon = config->epsilon,
+                                           .momentum = config->momentum};
+    if (!(config->epsilon >= 0 && config->epsilon <= 1))
+        return clq_fail(CLQ_ARGUMENT, "epsilon %g should be from 0 to 1", config->epsilon);
+    if (!(config->momentum >= 0 && config->momentum <= 1))
+        return clq_fail(CLQ_ARGUMENT, "momentum %g should be from 0 to 1", config->momentum);
+    return CLQ_OK;
+}
+
+static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
+    const clq_shape shape = CLQ_SHAPE(y->normalise.channels);
+    const clq_batch_norm_config *config = &layer->config.batch_norm;
+    if (!config->no_scale) CLQ_TRY(clq_model_declare_variable(model, layer, GAMMA, shape, &gamma_kind));
+    if (!config->no_center) CLQ_TRY(clq_model_declare_variable(model, layer, BETA, shape, &beta_kind));
+    CLQ_TRY(clq_model_declare_variable(model, layer, MOVING_MEAN, shape, &mean_kind));
+    return clq_model_declare_variable(model, layer, MOVING_VARIANCE, shape, &variance_kind);
+}
+
+static clq_id add_rows(clq_expansion *e, size_t rows, size_t channels, const char *name) {
+    return clq_graph_add_value(
+        e->graph, &(clq_graph_value){
+                      .name = name, .dtype = CLQ_F32, .shape = CLQ_SHAPE(rows, channels), .elements = rows * channels});
+}
+
+/* Those of the batch, which the moving ones follow. */
+static clq_id add_statistics(clq_expansion *e, const clq_model_tensor *y, clq_id x) {
+    const size_t channels = y->normalise.channels;
+    clq_node moments = clq_expand_node(e, y, &clq_op_moments), node = clq_expand_node(e, y, &clq_op_statistics);
+    moments.attributes.normalise = node.attributes.normalise = y->normalise;
+    moments.inputs[0] = x;
+    moments.outputs[0] = node.inputs[0] = add_rows(e, CLQ_MOMENTS_ROWS, channels, "moments");
+    clq_graph_add_node(e->graph, &moments);
+    node.inputs[1] = clq_expand_weight(e, y, GAMMA);
+    node.inputs[2] = clq_expand_weight(e, y, MOVING_MEAN);
+    node.inputs[3] = clq_expand_weight(e, y, MOVING_VARIANCE);
+    node.outputs[0] = add_rows(e, CLQ_STATISTICS_ROWS, channels, "statistics");
+    node.outputs[1] = clq_expand_new_state(e, y, MOVING_MEAN);
+    node.outputs[2] = clq_expand_new_state(e, y, MOVING_VARIANCE);
+    clq_graph_add_node(e->graph, &node);
+    return node.outputs[0];
+}
+
+static clq_id add_moving_statistics(clq_expansion *e, const clq_model_tensor *y) {
+    clq_node node = clq_expand_node(e, y, &clq_op_moving_statistics);
+    node.attributes.normalise = y->normalise;
+    node.inputs[0] = clq_expand_weight(e, y, GAMMA);
+    node.inputs[1] = clq_expand_weight(e, y, MOVING_MEAN);
+    node.inputs[2] = clq_expand_weight(e, y, MOVING_VARIANCE);
+    node.outputs[0] = add_rows(e, CLQ_STATISTICS_ROWS, y->normalise.channels, "statistics");
+    clq_graph_add_node(e->graph, &node);
+    return node.outputs[0];
+}
+
+static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
+    clq_node node = clq_expand_node(e, y, &clq_op_normalise);
+    node.attributes.normalise = y->normalise;
+    node.inputs[1] = e->config->mode == CLQ_MODE_TRAIN ? add_statistics(e, y, x[0]) : add_moving_statistics(e, y);
+    node.inputs[2] = clq_expand_weight(e, y, BETA);
+    node.inputs[3] = clq_expand_weight(e, y, GAMMA);
+    return clq_expand_unary(e, y, node, x[0]);
+}
+
+const clq_layer_kind clq_layer_batch_norm = {.type = "BatchNormalization",
+                                             .stem = "batch_normalization",
+                                             .inputs_least = 1,
+                                             .inputs_most = 1,
+                                             .infer = infer,
+                                             .declare = declare,
+                                             .expand = expand};
+
+clq_batch_norm_config clq_batch_norm_config_default(void) {
+    return (clq_batch_norm_config){.momentum = 0.99, .epsilon = 1e-3};
+}
+
+clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config) {
+    const clq_layer_config all = {.batch_norm = config ? *config : clq_batch_norm_config_default()};
+    return clq_model_add_layer(model, &clq_layer_batch_norm, config ? config->name : NULL, &all, &x, 1);
+}

@@ -1,0 +1,294 @@
+/* Elementwise operations: a small program for each element of values of one shape, and its derivative. */
+#include "graph/step/step.h"
+
+#include <string.h>
+
+static const struct clq_element_input each_element = {.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32};
+
+/* ---- nodes ---- */
+
+clq_node clq_elements_node(const clq_node *like, clq_segment segment, const clq_element_program *program) {
+    clq_node node = {.op = &clq_op_elementwise, .segment = segment};
+    memcpy(node.scope, like->scope, sizeof node.scope);
+    node.attributes.program = *program;
+    return node;
+}
+
+clq_element_program clq_element_copy(void) {
+    clq_element_program p = {.input_count = 0};
+    p.outputs[p.output_count++].from = clq_element_take(&p, each_element);
+    return p;
+}
+
+/* ---- activations ---- */
+
+static const clq_element_op activations[] = {
+    [CLQ_RELU] = CLQ_ELEMENT_RELU, [CLQ_SIGMOID] = CLQ_ELEMENT_SIGMOID, [CLQ_TANH] = CLQ_ELEMENT_TANH};
+static const clq_element_op slopes[] = {[CLQ_RELU] = CLQ_ELEMENT_RELU_SLOPE,
+                                        [CLQ_SIGMOID] = CLQ_ELEMENT_SIGMOID_SLOPE,
+                                        [CLQ_TANH] = CLQ_ELEMENT_TANH_SLOPE};
+
+clq_element_op clq_element_activation(clq_activation activation) { return activations[activation]; }
+clq_element_op clq_element_slope(clq_activation activation) { return slopes[activation]; }
+
+clq_activation clq_element_single_activation(const clq_element_program *p) {
+    if (p->input_count != 1 || p->instruction_count != 2 || p->output_count != 1 || p->sum_count > 0) return CLQ_LINEAR;
+    for (unsigned a = CLQ_RELU; a < CLQ_COUNT_OF(activations); a++)
+        if (p->instructions[1].op == activations[a]) return (clq_activation)a;
+    return CLQ_LINEAR;
+}
+
+clq_id clq_add_slope(clq_graph *graph, const clq_node *forward, clq_activation activation, clq_id y, clq_id dy,
+                     clq_id bias, clq_id *db) {
+    clq_element_program p = {.input_count = 0};
+    clq_node node = clq_elements_node(forward, CLQ_SEGMENT_BACKWARD, &p);
+    clq_element_program *program = &node.attributes.program;
+    unsigned outputs = 0, dz = clq_element_take(program, each_element);
+    clq_id result = dy;
+    if (activation == CLQ_LINEAR && !bias) return dy;
+    node.inputs[0] = dy;
+    if (activation != CLQ_LINEAR) {
+        node.inputs[1] = y;
+        const unsigned result_of = clq_element_take(program, each_element);
+        dz = clq_element_do(program, (clq_instruction){.op = slopes[activation], .a = result_of, .b = dz});
+        program->outputs[program->output_count++].from = dz;
+        result = node.outputs[outputs++] = clq_graph_add_like(graph, dy, NULL);
+    }
+    if (bias) {
+        program->sums[program->sum_count++] = dz;
+        *db = node.outputs[outputs] = clq_graph_add_like(graph, bias, NULL);
+    }
+    clq_graph_add_node(graph, &node);
+    return result;
+}
+
+/* ---- sums ---- */
+
+clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, const clq_id *terms, unsigned count) {
+    clq_element_program p = {.input_count = 0};
+    unsigned sum = 0;
+    for (unsigned i = 0; i < count; i++) {
+        const unsigned term = clq_element_take(&p, each_element);
+        sum = i == 0 ? term : clq_element_do(&p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = sum, .b = term});
+    }
+    p.outputs[p.output_count++].from = sum;
+    clq_node node = clq_elements_node(like, segment, &p);
+    memcpy(node.inputs, terms, count * sizeof *terms);
+    node.outputs[0] = clq_graph_add_like(graph, terms[0], NULL);
+    clq_graph_add_node(graph, &node);
+    return node.outputs[0];
+}
+
+/* How many of a, b and c are registers. */
+static unsigned operands_of(clq_element_op op) {
+    switch (op) {
+    case CLQ_ELEMENT_INPUT:
+    case CLQ_ELEMENT_CONSTANT: return 0;
+    case CLQ_ELEMENT_NEGATE:
+    case CLQ_ELEMENT_SQUARE:
+    case CLQ_ELEMENT_SCALE:
+    case CLQ_ELEMENT_RELU:
+    case CLQ_ELEMENT_SIGMOID:
+    case CLQ_ELEMENT_TANH:
+    case CLQ_ELEMENT_DROPOUT: return 1;
+    case CLQ_ELEMENT_SELECT: return 3;
+    default: return 2;
+    }
+}
+
+/* ---- differentiation ---- */
+
+enum { NONE = UINT32_MAX };
+
+/* A program that computes gradients: first the forward program again, then the adjoint of each of its registers. */
+typedef struct adjoints {
+    const clq_element_program *forward;
+    clq_element_program back;
+    unsigned again[CLQ_ELEMENT_INSTRUCTIONS];   /* the register of `back` that holds what a register of `forward` did */
+    unsigned adjoint[CLQ_ELEMENT_INSTRUCTIONS]; /* likewise its gradient; NONE: none came */
+    clq_id inputs[CLQ_ELEMENT_INPUTS];          /* of `back` */
+    const clq_node *node;
+    bool full; /* `back` has no room left */
+} adjoints;
+
+static unsigned append(adjoints *a, clq_instruction instruction) {
+    if (a->back.instruction_count == CLQ_ELEMENT_INSTRUCTIONS) a->full = true;
+    return a->full ? 0 : clq_element_do(&a->back, instruction);
+}
+
+static unsigned binary(adjoints *a, clq_element_op op, unsigned x, unsigned y) {
+    return append(a, (clq_instruction){.op = op, .a = x, .b = y});
+}
+
+static unsigned take(adjoints *a, clq_id value, struct clq_element_input input) {
+    for (unsigned i = 0; i < a->back.input_count; i++)
+        if (a->inputs[i] == value)
+            for (unsigned k = 0; k < a->back.instruction_count; k++)
+                if (a->back.instructions[k].op == CLQ_ELEMENT_INPUT && a->back.instructions[k].a == i) return k;
+    if (a->back.input_count == CLQ_ELEMENT_INPUTS || a->back.instruction_count == CLQ_ELEMENT_INSTRUCTIONS) {
+        a->full = true;
+        return 0;
+    }
+    a->inputs[a->back.input_count] = value;
+    return clq_element_take(&a->back, input);
+}
+
+/* What forward register r held, computed again where it was not yet. */
+static unsigned value_of(adjoints *a, unsigned r) {
+    clq_instruction instruction = a->forward->instructions[r];
+    if (a->again[r] != NONE) return a->again[r];
+    if (instruction.op == CLQ_ELEMENT_INPUT) {
+        a->again[r] = take(a, a->node->inputs[instruction.a], a->forward->inputs[instruction.a]);
+        return a->again[r];
+    }
+    /* The result itself is an input of the derivative where it was stored. */
+    for (unsigned i = 0; i < a->forward->output_count; i++)
+        if (a->forward->outputs[i].from == r && instruction.op != CLQ_ELEMENT_CONSTANT) {
+            a->again[r] = take(a, a->node->outputs[i], each_element);
+            return a->again[r];
+        }
+    const unsigned operands = operands_of(instruction.op);
+    if (operands > 0) instruction.a = value_of(a, instruction.a);
+    if (operands > 1) instruction.b = value_of(a, instruction.b);
+    if (operands > 2) instruction.c = value_of(a, instruction.c);
+    a->again[r] = append(a, instruction);
+    return a->again[r];
+}
+
+static void contribute(adjoints *a, unsigned r, unsigned gradient) {
+    a->adjoint[r] = a->adjoint[r] == NONE ? gradient : binary(a, CLQ_ELEMENT_ADD, a->adjoint[r], gradient);
+}
+
+static void differentiate_maximum(adjoints *a, const clq_instruction *i, unsigned dy, clq_element_op first) {
+    const unsigned is_first = binary(a, first, value_of(a, i->a), value_of(a, i->b));
+    const unsigned zero = append(a, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 0});
+    contribute(a, i->a, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = is_first, .b = dy, .c = zero}));
+    contribute(a, i->b, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = is_first, .b = zero, .c = dy}));
+}
+
+static void differentiate_select(adjoints *a, const clq_instruction *i, unsigned dy) {
+    const unsigned condition = value_of(a, i->a);
+    const unsigned zero = append(a, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 0});
+    contribute(a, i->b, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = condition, .b = dy, .c = zero}));
+    contribute(a, i->c, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = condition, .b = zero, .c = dy}));
+}
+
+/* Register r of the forward program has gradient dy: what its operands get. Comparisons are steps: no gradient goes
+ * through them. */
+static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
+    clq_instruction i = a->forward->instructions[r];
+    switch (i.op) {
+    case CLQ_ELEMENT_ADD:
+        contribute(a, i.a, dy);
+        contribute(a, i.b, dy);
+        break;
+    case CLQ_ELEMENT_SUBTRACT:
+        contribute(a, i.a, dy);
+        contribute(a, i.b, append(a, (clq_instruction){.op = CLQ_ELEMENT_NEGATE, .a = dy}));
+        break;
+    case CLQ_ELEMENT_MULTIPLY:
+        contribute(a, i.a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.b)));
+        contribute(a, i.b, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.a)));
+        break;
+    case CLQ_ELEMENT_MAXIMUM: differentiate_maximum(a, &i, dy, CLQ_ELEMENT_AT_LEAST); break;
+    case CLQ_ELEMENT_MINIMUM: { /* the first of equals, too */
+        const clq_instruction swapped = {.a = i.b, .b = i.a};
+        differentiate_maximum(a, &swapped, dy, CLQ_ELEMENT_GREATER);
+        break;
+    }
+    case CLQ_ELEMENT_NEGATE: contribute(a, i.a, append(a, (clq_instruction){.op = CLQ_ELEMENT_NEGATE, .a = dy})); break;
+    case CLQ_ELEMENT_SQUARE: {
+        const unsigned product = binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.a));
+        contribute(a, i.a, append(a, (clq_instruction){.op = CLQ_ELEMENT_SCALE, .a = product, .number = 2}));
+        break;
+    }
+    case CLQ_ELEMENT_SCALE:
+    case CLQ_ELEMENT_DROPOUT: {
+        clq_instruction same = i; /* the same factor; the same mask */
+        same.a = dy;
+        contribute(a, i.a, append(a, same));
+        break;
+    }
+    case CLQ_ELEMENT_RELU: contribute(a, i.a, binary(a, CLQ_ELEMENT_RELU_SLOPE, value_of(a, r), dy)); break;
+    case CLQ_ELEMENT_SIGMOID: contribute(a, i.a, binary(a, CLQ_ELEMENT_SIGMOID_SLOPE, value_of(a, r), dy)); break;
+    case CLQ_ELEMENT_TANH: contribute(a, i.a, binary(a, CLQ_ELEMENT_TANH_SLOPE, value_of(a, r), dy)); break;
+    case CLQ_ELEMENT_SELECT: differentiate_select(a, &i, dy); break;
+    default: break;
+    }
+}
+
+/* The value that has register r already: dy itself, or another input's gradient. 0: none. */
+static clq_id gradient_of(const adjoints *a, const clq_element_program *p, const clq_node *node, unsigned r) {
+    const clq_instruction *i = &a->back.instructions[r];
+    if (i->op == CLQ_ELEMENT_INPUT) return a->inputs[i->a];
+    for (size_t k = 0; k < p->output_count; k++)
+        if (p->outputs[k].from == r) return node->outputs[k];
+    return 0;
+}
+
+static void store(clq_graph *graph, adjoints *a, const bool *wants, clq_id *dx) {
+    clq_node node = clq_elements_node(a->node, CLQ_SEGMENT_BACKWARD, &a->back);
+    clq_element_program *p = &node.attributes.program;
+    memcpy(node.inputs, a->inputs, sizeof a->inputs);
+    for (unsigned r = 0; r < a->forward->instruction_count; r++) {
+        const clq_instruction *i = &a->forward->instructions[r];
+        if (i->op != CLQ_ELEMENT_INPUT || !wants[i->a] || a->adjoint[r] == NONE) continue;
+        dx[i->a] = gradient_of(a, p, &node, a->adjoint[r]);
+        if (dx[i->a]) continue;
+        if (p->output_count == CLQ_ELEMENT_OUTPUTS) {
+            a->full = true;
+            break;
+        }
+        dx[i->a] = node.outputs[p->output_count] = clq_graph_add_like(graph, node.inputs[0], "gradient");
+        p->outputs[p->output_count++].from = a->adjoint[r];
+    }
+    if (a->full)
+        clq_graph_fail(graph,
+                       clq_fail(CLQ_UNSUPPORTED, "layer '%s': the derivative of its elementwise operation is too long",
+                                a->node->scope));
+    else if (p->output_count > 0)
+        clq_graph_add_node(graph, &node);
+}
+
+/* From the gradients of the outputs to the adjoints of all registers. */
+static void walk_back(adjoints *a, const clq_id *dy) {
+    const clq_element_program *p = a->forward;
+    for (unsigned r = 0; r < CLQ_ELEMENT_INSTRUCTIONS; r++) a->again[r] = a->adjoint[r] = NONE;
+    for (unsigned i = 0; i < p->output_count; i++)
+        if (dy[i]) contribute(a, p->outputs[i].from, take(a, dy[i], each_element));
+    for (unsigned r = (unsigned)p->instruction_count; r-- > 0 && !a->full;)
+        if (a->adjoint[r] != NONE) differentiate_instruction(a, r, a->adjoint[r]);
+}
+
+static void differentiate(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
+    const clq_node node = graph->nodes[n];
+    const clq_element_program *p = &node.attributes.program;
+    adjoints a = {.forward = p, .node = &node, .back = {.seed = p->seed}};
+    walk_back(&a, dy);
+    store(graph, &a, wants, dx);
+}
+
+bool clq_element_has_derivative(const clq_node *node) {
+    const clq_element_program *p = &node->attributes.program;
+    adjoints a = {.forward = p, .node = node};
+    clq_id dy[CLQ_NODE_OUTPUTS];
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) dy[i] = UINT32_MAX - i; /* some value of its own */
+    walk_back(&a, dy);
+    return !a.full && p->input_count <= CLQ_ELEMENT_OUTPUTS;
+}
+
+/* ---- launches ---- */
+
+static void emit(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in, clq_value *out) {
+    const clq_element_program *p = &node->attributes.program;
+    const clq_graph_value *x = clq_graph_value_at(graph, node->inputs[0]);
+    clq_element_values v = {
+        .elements = x->elements, .channels = x->shape.dims[x->shape.rank - 1], .whole = !x->per_sample};
+    for (size_t i = 0; i < p->input_count; i++) v.inputs[i] = in[i];
+    for (size_t i = 0; i < p->output_count; i++) v.outputs[i] = out[i];
+    for (size_t i = 0; i < p->sum_count; i++) v.sums[i] = out[p->output_count + i];
+    clq_elementwise(list, node->segment == CLQ_SEGMENT_BACKWARD ? "backward" : "forward", p, &v);
+}
+
+const clq_operation clq_op_elementwise = {
+    .name = "elementwise", .overwrites = 1, .differentiate = differentiate, .emit = emit};

@@ -1,0 +1,159 @@
+/* Elementwise nodes one behind the other become one: what passes between them stays in registers. */
+#include "graph/model.h"
+#include "graph/step/step.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct pair {
+    clq_graph *graph;
+    const clq_node *first, *second; /* second reads what first stores */
+    clq_node both;
+} pair;
+
+/* The register of `first` that is stored as this value; -1: none. */
+static int register_of(const clq_node *first, clq_id value) {
+    const clq_element_program *p = &first->attributes.program;
+    for (unsigned i = 0; i < p->output_count; i++)
+        if (first->outputs[i] == value) return (int)p->outputs[i].from;
+    return -1;
+}
+
+/* Input `i` of a node as a register of both: a new one, or one that takes the same value already; -1: no room. */
+static int take_input(pair *t, const clq_node *node, unsigned i) {
+    clq_element_program *p = &t->both.attributes.program;
+    const struct clq_element_input input = node->attributes.program.inputs[i];
+    for (unsigned k = 0; k < p->instruction_count; k++) {
+        const unsigned known = p->instructions[k].a;
+        if (p->instructions[k].op == CLQ_ELEMENT_INPUT && t->both.inputs[known] == node->inputs[i] &&
+            p->inputs[known].kind == input.kind && p->inputs[known].row == input.row)
+            return (int)k;
+    }
+    if (p->input_count == CLQ_ELEMENT_INPUTS || p->instruction_count == CLQ_ELEMENT_INSTRUCTIONS) return -1;
+    t->both.inputs[p->input_count] = node->inputs[i];
+    return (int)clq_element_take(p, input);
+}
+
+/* The instructions of one of the two, behind those that are there. at[i]: where register i of it is now. */
+static bool append(pair *t, const clq_node *node, unsigned at[CLQ_ELEMENT_INSTRUCTIONS]) {
+    const clq_element_program *from = &node->attributes.program;
+    clq_element_program *p = &t->both.attributes.program;
+    unsigned first_at[CLQ_ELEMENT_INSTRUCTIONS];
+    if (node == t->second) memcpy(first_at, at, sizeof first_at);
+    for (unsigned i = 0; i < from->instruction_count; i++) {
+        clq_instruction instruction = from->instructions[i];
+        if (instruction.op == CLQ_ELEMENT_INPUT) {
+            const int known = node == t->second ? register_of(t->first, node->inputs[instruction.a]) : -1;
+            const int taken = known >= 0 ? (int)first_at[known] : take_input(t, node, instruction.a);
+            if (taken < 0) return false;
+            at[i] = (unsigned)taken;
+            continue;
+        }
+        if (p->instruction_count == CLQ_ELEMENT_INSTRUCTIONS) return false;
+        instruction.a = at[instruction.a]; /* those that the operation does not have are 0 */
+        instruction.b = at[instruction.b];
+        instruction.c = at[instruction.c];
+        at[i] = clq_element_do(p, instruction);
+    }
+    return true;
+}
+
+/* What `second` stores, and the sums of both, first those of `first`. */
+static bool add_results(pair *t, const unsigned first_at[], const unsigned second_at[]) {
+    const clq_element_program *a = &t->first->attributes.program, *b = &t->second->attributes.program;
+    clq_element_program *p = &t->both.attributes.program;
+    size_t outputs = 0;
+    if (a->sum_count + b->sum_count > CLQ_ELEMENT_SUMS ||
+        b->output_count + a->sum_count + b->sum_count > CLQ_NODE_OUTPUTS)
+        return false;
+    for (unsigned i = 0; i < b->output_count; i++) {
+        p->outputs[p->output_count] = b->outputs[i];
+        p->outputs[p->output_count++].from = second_at[b->outputs[i].from];
+        t->both.outputs[outputs++] = t->second->outputs[i];
+    }
+    for (unsigned i = 0; i < a->sum_count; i++) {
+        p->sums[p->sum_count++] = first_at[a->sums[i]];
+        t->both.outputs[outputs++] = t->first->outputs[a->output_count + i];
+    }
+    for (unsigned i = 0; i < b->sum_count; i++) {
+        p->sums[p->sum_count++] = second_at[b->sums[i]];
+        t->both.outputs[outputs++] = t->second->outputs[b->output_count + i];
+    }
+    return true;
+}
+
+static void name_both(pair *t) {
+    if (strcmp(t->first->scope, t->second->scope) == 0) return;
+    int used = snprintf(t->both.scope, sizeof t->both.scope, "%s + %s", t->first->scope, t->second->scope);
+    if (used >= (int)sizeof t->both.scope) memcpy(t->both.scope, t->second->scope, sizeof t->both.scope);
+}
+
+static bool drops_out(const clq_node *node) {
+    const clq_element_program *p = &node->attributes.program;
+    for (unsigned i = 0; i < p->instruction_count; i++)
+        if (p->instructions[i].op == CLQ_ELEMENT_DROPOUT) return true;
+    return false;
+}
+
+static bool make_both(pair *t) {
+    unsigned at[CLQ_ELEMENT_INSTRUCTIONS] = {0}, first_at[CLQ_ELEMENT_INSTRUCTIONS];
+    t->both = clq_elements_node(t->second, t->second->segment, &(clq_element_program){.input_count = 0});
+    t->both.attributes.program.seed = (drops_out(t->first) ? t->first : t->second)->attributes.program.seed;
+    if (!append(t, t->first, at)) return false;
+    memcpy(first_at, at, sizeof first_at);
+    if (!append(t, t->second, at) || !add_results(t, first_at, at)) return false;
+    name_both(t);
+    return t->second->segment != CLQ_SEGMENT_FORWARD || clq_element_has_derivative(&t->both);
+}
+
+static bool same_place(const clq_graph *graph, const clq_node *a, const clq_node *b) {
+    const clq_graph_value *x = clq_graph_value_at(graph, a->inputs[0]), *y = clq_graph_value_at(graph, b->inputs[0]);
+    return a->segment == b->segment && x->per_sample == y->per_sample && clq_shape_equal(&x->shape, &y->shape) &&
+           (!drops_out(a) || !drops_out(b) || a->attributes.program.seed == b->attributes.program.seed);
+}
+
+/* Whether nobody reads node n's sums before node `end`, and `end` alone, as often as it likes, reads what it stores. */
+static bool is_read_by_alone(const clq_graph *graph, uint32_t n, uint32_t end, const uint32_t *readers) {
+    const clq_node *node = &graph->nodes[n];
+    const size_t outputs = node->attributes.program.output_count;
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS && node->outputs[i]; i++) {
+        uint32_t here = 0;
+        for (unsigned k = 0; k < CLQ_NODE_INPUTS; k++) here += graph->nodes[end].inputs[k] == node->outputs[i];
+        if (i < outputs &&
+            (here != readers[node->outputs[i]] || clq_graph_value_at(graph, node->outputs[i])->home != CLQ_HOME_STEP))
+            return false;
+        if (i >= outputs && here > 0) return false;
+        for (uint32_t between = n + 1; i >= outputs && between < end; between++)
+            for (unsigned k = 0; k < CLQ_NODE_INPUTS; k++)
+                if (graph->nodes[between].op && graph->nodes[between].inputs[k] == node->outputs[i]) return false;
+    }
+    return true;
+}
+
+/* Takes the makers of node n's inputs into it, until none is left that can be. */
+static void fuse_into(clq_graph *graph, uint32_t n, const uint32_t *readers, const uint32_t *makers) {
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS;) {
+        const clq_id input = graph->nodes[n].inputs[i++];
+        const uint32_t maker = makers[input];
+        if (!maker || graph->nodes[maker - 1].op != &clq_op_elementwise) continue;
+        pair t = {.graph = graph, .first = &graph->nodes[maker - 1], .second = &graph->nodes[n]};
+        if (t.first->attributes.program.output_count == 0 || !same_place(graph, t.first, t.second) ||
+            !is_read_by_alone(graph, maker - 1, n, readers) || !make_both(&t))
+            continue;
+        graph->nodes[n] = t.both;
+        graph->nodes[maker - 1].op = NULL;
+        i = 0;
+    }
+}
+
+clq_status clq_graph_fuse_elements(clq_graph *graph) {
+    uint32_t *readers = NULL, *makers = NULL;
+    clq_status status = clq_graph_count_readers(graph, &readers);
+    if (status == CLQ_OK) status = clq_graph_find_makers(graph, &makers);
+    for (uint32_t n = 0; n < graph->node_count && status == CLQ_OK; n++)
+        if (graph->nodes[n].op == &clq_op_elementwise) fuse_into(graph, n, readers, makers);
+    clq_free(readers);
+    clq_free(makers);
+    clq_graph_sweep(graph);
+    return status;
+}

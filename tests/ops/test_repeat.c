@@ -1,0 +1,61 @@
+/* Repeats along an axis and sums over it, against their definitions in double. */
+#include "ref/ref_elementwise.h"
+#include "support/ops_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static void check(rig *r, clq_random *random, clq_repeat_problem p, uint32_t capacity, uint32_t count, bool reduce) {
+    const size_t small = p.outer * p.inner, large = small * p.repeats, from = reduce ? large : small,
+                 to = reduce ? small : large;
+    float *x, *got = rig_alloc(to * count + 1, sizeof *got);
+    double *exact, *want = rig_alloc(to * count + 1, sizeof *want);
+    if (!rig_affords(r, large * count)) return;
+    rig_numbers(random, from * count, -1, 1, &x, &exact);
+    rig_begin(r, capacity);
+    clq_value in = rig_value(r, "from", 0, from * sizeof(float)), out = rig_value(r, "to", 0, to * sizeof(float));
+    (reduce ? clq_reduce_axis : clq_repeat)(r->list, &p, in, out);
+    rig_bind(r);
+    rig_fill(r, in, x, from * count * sizeof(float));
+    rig_run(r, count);
+    rig_read(r, out, got, to * count * sizeof(float));
+    (reduce ? ref_reduce_axis : ref_repeat)(&p, count, exact, want);
+    rig_check_close(r, reduce ? "reduce" : "repeat", got, want, to * count, 1e-6,
+                    reduce ? 3e-7 * (double)p.repeats * (double)p.scale : 0);
+    rig_check_untouched(r, out, to * count * sizeof(float));
+    rig_end(r);
+    clq_free(x);
+    clq_free(exact);
+    clq_free(got);
+    clq_free(want);
+}
+
+static void both_ways(rig *r) {
+    static const size_t sizes[] = {1, 2, 3, 7, 16, 17, 33, 64};
+    clq_random random = clq_random_start(11, 0);
+    for (unsigned i = 0; i < 40; i++) {
+        const clq_repeat_problem p = {.outer = sizes[rig_below(&random, 5)],
+                                      .repeats = sizes[rig_below(&random, CLQ_COUNT_OF(sizes))],
+                                      .inner = sizes[rig_below(&random, CLQ_COUNT_OF(sizes))],
+                                      .scale = i % 3 ? 1.0f : 0.375f};
+        const uint32_t capacity = 1 + (uint32_t)rig_below(&random, 9),
+                       count = (uint32_t)rig_below(&random, capacity + 1);
+        check(r, &random, p, capacity, count, i % 2);
+    }
+    for (unsigned reduce = 0; reduce < 2; reduce++) { /* enough for several work-items */
+        check(r, &random, (clq_repeat_problem){1, 196, 64, 1.0f / 196}, 33, 31, reduce);
+        check(r, &random, (clq_repeat_problem){196, 64, 1, 1}, 33, 32, reduce);
+    }
+}
+
+static void test_repeat(void **state) {
+    (void)state;
+    rig_each(both_ways);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_repeat)};
+    return cmocka_run_group_tests_name("ops/repeat", tests, NULL, NULL);
+}
