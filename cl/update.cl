@@ -120,7 +120,7 @@ KERNEL void update(global float *w, global float *g FOR_STATES(STATE_ARGUMENT), 
         FOR_STATES(STORE_STATE)
         SET_VECTOR(i, weights, gradient);
     }
-    /* A float alone stands in all lanes. */
+#ifdef TAIL /* there is one: arenas of plans are whole vectors. A float alone stands in all lanes. */
     FOR_TAIL (i, vectors, tail) {
         float gradient = gradient_float(gs, i);
         floatv s[STATES + 1];
@@ -129,6 +129,7 @@ KERNEL void update(global float *w, global float *g FOR_STATES(STATE_ARGUMENT), 
         FOR_STATES(STORE_STATE_FLOAT)
         SET_FLOAT(i, weights.s0, gradient);
     }
+#endif
 }
 
 /* Compensated sums (Kahan): what an addition rounds off is kept in `low` and taken from the next term. */

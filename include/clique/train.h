@@ -44,6 +44,9 @@ CLQ_API clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, 
 /* "adam", "sgd:lr=0.01,momentum=0.9,nesterov=1", as the command line's --optimizer. ARGUMENT names the word. */
 CLQ_API clq_status clq_optimizer_parse(const char *text, clq_optimizer *out);
 
+/* "constant", "exponential:decay_steps=1000,decay_rate=0.9", "cosine:decay_steps=1000", as --schedule. */
+CLQ_API clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out);
+
 typedef struct clq_loss {
     clq_loss_kind kind;
     bool from_logits; /* of categorical, sparse and binary; a model that ends in softmax, or sigmoid for the binary
@@ -89,6 +92,7 @@ typedef struct clq_trainer_config {
     const char *disabled_paths; /* fast paths that are not to be used, with commas between, as `clique plan` names them:
                                    "overlap,sharded update"; for finding faults. Borrowed while the trainer is created.
                                    NULL: none */
+    clq_lr_schedule schedule; /* of the optimizer's lr; CONSTANT unless set */
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
@@ -162,7 +166,7 @@ typedef struct clq_step_info {
     uint64_t step;    /* updates so far: 1 after the first */
     double loss;      /* mean over the batch, before the update */
     double grad_norm; /* L2 over all variables; NaN unless measure_gradient */
-    double lr;
+    double lr;        /* of the last update; before the first, its own */
     size_t samples;
     clq_metric_values metrics; /* of the batch */
 } clq_step_info;

@@ -59,6 +59,14 @@ typedef enum clq_loss_kind {
     CLQ_LOSS_HINGE
 } clq_loss_kind;
 
+/* How the learning rate changes from update to update; parameters in the order of `values`. CONSTANT: none.
+ * EXPONENTIAL: decay_steps, decay_rate, staircase (0 or 1). COSINE: decay_steps, alpha. */
+typedef enum clq_lr_schedule_kind {
+    CLQ_LR_SCHEDULE_CONSTANT,
+    CLQ_LR_SCHEDULE_EXPONENTIAL,
+    CLQ_LR_SCHEDULE_COSINE
+} clq_lr_schedule_kind;
+
 /* Optimizers, and their hyper-parameters in the order of `values`; values[0] is the learning rate of each.
  * SGD: lr, momentum, nesterov (0 or 1). ADAM: lr, beta1, beta2, epsilon. ADAGRAD: lr, initial_accumulator_value,
  * epsilon.
@@ -70,6 +78,10 @@ typedef struct clq_optimizer {
     clq_optimizer_kind kind;
     double values[CLQ_HYPERPARAMETERS_MAX];
 } clq_optimizer;
+typedef struct clq_lr_schedule {
+    clq_lr_schedule_kind kind;
+    double values[CLQ_HYPERPARAMETERS_MAX];
+} clq_lr_schedule;
 
 /* How devices train together. AUTO: single for one device, else mirrored. */
 typedef enum clq_strategy_kind { CLQ_STRATEGY_AUTO, CLQ_STRATEGY_SINGLE, CLQ_STRATEGY_MIRRORED } clq_strategy_kind;

@@ -30,6 +30,7 @@ clq_status clq_command_report(int argc, char **argv);
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *loss, *strategy, *cross_device_ops;
     const char *metrics; /* NULL: the loss's own */
+    const char *schedule;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     uint64_t batch, batch_per_replica, epochs, steps, seed, take, bucket_bytes;
     double budget, deadline; /* seconds; 0: not given */
@@ -44,6 +45,7 @@ typedef enum clq_option_key {
     CLQ_KEY_OPTIMIZER,
     CLQ_KEY_LOSS,
     CLQ_KEY_METRICS,
+    CLQ_KEY_SCHEDULE,
     CLQ_KEY_STRATEGY,
     CLQ_KEY_CROSS_DEVICE_OPS,
     CLQ_KEY_INIT,

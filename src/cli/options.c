@@ -8,6 +8,7 @@ void clq_options_start(clq_options *options) {
                              .data = "fashion-mnist",
                              .devices = "auto",
                              .optimizer = "adam",
+                             .schedule = "constant",
                              .loss = "sparse_categorical_crossentropy",
                              .strategy = "auto",
                              .cross_device_ops = "auto",
@@ -36,6 +37,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case CLQ_KEY_DEVICES: o->devices = text; return CLQ_OK;
     case CLQ_KEY_OPTIMIZER: o->optimizer = text; return CLQ_OK;
     case CLQ_KEY_LOSS: o->loss = text; return CLQ_OK;
+    case CLQ_KEY_SCHEDULE: o->schedule = text; return CLQ_OK;
     case CLQ_KEY_METRICS: o->metrics = text; return CLQ_OK;
     case CLQ_KEY_STRATEGY: o->strategy = text; return CLQ_OK;
     case CLQ_KEY_CROSS_DEVICE_OPS: o->cross_device_ops = text; return CLQ_OK;

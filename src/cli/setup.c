@@ -123,6 +123,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
                              bool inference_only) {
     clq_trainer_config config = clq_trainer_config_default();
     CLQ_TRY(clq_optimizer_parse(options->optimizer, &config.optimizer));
+    CLQ_TRY(clq_lr_schedule_parse(options->schedule, &config.schedule));
     CLQ_TRY(clq_loss_parse(options->loss, &config.loss));
     if (!clq_strategy_find(options->strategy, &config.strategy))
         return clq_fail(CLQ_ARGUMENT, "--strategy '%s': expected auto, single or mirrored", options->strategy);

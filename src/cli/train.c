@@ -267,6 +267,10 @@ clq_status clq_command_train(int argc, char **argv) {
         {"no-test", CLQ_KEY_NO_TEST, 0, 0, "no test set", 0},
         CLQ_OPTION_TAKE,
         CLQ_OPTION_OPTIMIZER,
+        {"schedule", CLQ_KEY_SCHEDULE, "NAME[:…]", 0,
+         "of the learning rate: constant, exponential:decay_steps=N,decay_rate=0.96,staircase=1 or "
+         "cosine:decay_steps=N,alpha=0 (default constant)",
+         0},
         CLQ_OPTION_LOSS,
         CLQ_OPTION_METRICS,
         {"strategy", CLQ_KEY_STRATEGY, "NAME", 0, "auto, single or mirrored", 0},

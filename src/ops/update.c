@@ -34,7 +34,8 @@ void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update
     clq_cut cut = flat_cut(list, a->floats, arrays);
     char options[CLQ_CUT_OPTIONS];
     assert(ranks <= CLQ_UPDATE_RANKS_MAX && a->rank < ranks && rule->states <= CLQ_UPDATE_STATES_MAX);
-    clq_cut_options(&cut, options, " -DRULE=%s -DSTATES=%u -DRANKS=%u", rule->name, rule->states, ranks);
+    clq_cut_options(&cut, options, " -DRULE=%s -DSTATES=%u -DRANKS=%u%s", rule->name, rule->states, ranks,
+                    a->floats % cut.lanes ? " -DTAIL" : "");
     clq_launch_begin(list, "update", "update", options, "update");
     add_part(list, a, a->w, CLQ_READS_WRITES);
     add_part(list, a, a->g, ranks > 1 ? CLQ_READS_WRITES : CLQ_READS);

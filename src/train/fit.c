@@ -109,8 +109,8 @@ static clq_status train_epoch(run *r) {
     return status;
 }
 
-static clq_status check_batch(const clq_trainer *trainer, const clq_dataset *data) {
-    CLQ_TRY(clq_trainer_check_dataset(trainer, data));
+static clq_status check_batch(const clq_trainer *trainer, const clq_dataset *data, bool labels) {
+    CLQ_TRY(clq_trainer_check_dataset(trainer, data, labels));
     size_t batch = clq_dataset_batch_size(data), most = trainer->config.global_batch;
     if (batch > most)
         return clq_fail(CLQ_ARGUMENT,
@@ -136,9 +136,9 @@ static clq_status visit_all(clq_trainer *trainer, clq_dataset *dataset, visit ea
 
 /* From the dataset's start, in order. Afterwards the dataset goes on where it was before: it may be the one that
  * clq_fit is walking over. */
-static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset, visit each, void *context) {
+static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset, bool labels, visit each, void *context) {
     uint64_t epoch, index;
-    CLQ_TRY(check_batch(trainer, dataset));
+    CLQ_TRY(check_batch(trainer, dataset, labels));
     /* A seek frees the order of the rows that steps under way are to copy. */
     if (trainer->rows_of == dataset) CLQ_TRY(clq_strategy_wait(trainer->strategy));
     clq_dataset_tell(dataset, &epoch, &index);
@@ -180,7 +180,7 @@ static clq_status evaluate(clq_trainer *trainer, clq_dataset *dataset, evaluatio
     CLQ_TRY(clq_trainer_keep_last_step(trainer));
     CLQ_TRY(clq_metrics_start(&e->metrics, trainer));
     double started = clq_now();
-    clq_status status = for_each_batch(trainer, dataset, evaluate_batch, e);
+    clq_status status = for_each_batch(trainer, dataset, true, evaluate_batch, e);
     if (status == CLQ_OK) status = clq_metrics_collect(&e->metrics, trainer);
     clq_metrics_end(&e->metrics, trainer);
     if (status == CLQ_OK) *out = totals_of(trainer, &e->metrics, clq_now() - started, 0.0);
@@ -229,8 +229,8 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
     CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_fit"));
     if (config->epochs == 0 && config->steps == 0)
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
-    CLQ_TRY(check_batch(trainer, train));
-    if (config->validation) CLQ_TRY(check_batch(trainer, config->validation));
+    CLQ_TRY(check_batch(trainer, train, true));
+    if (config->validation) CLQ_TRY(check_batch(trainer, config->validation, true));
     if (clq_dataset_batches(train) > 0) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT,
                     "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
@@ -273,5 +273,5 @@ static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, vo
 
 clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {
     predictions p = {.next = out, .outputs = clq_model_output(trainer->model, 0)->elements};
-    return for_each_batch(trainer, dataset, predict_batch, &p);
+    return for_each_batch(trainer, dataset, false, predict_batch, &p);
 }

@@ -46,6 +46,14 @@ static bool allows(const clq_option *option, double value) {
     return value >= option->min && value <= option->max && (!option->flag || value == 0.0 || value == 1.0);
 }
 
+static clq_status check_values(const char *what, const char *name, const clq_option *options, const double *values) {
+    for (size_t i = 0; options[i].key; i++)
+        if (!allows(&options[i], values[i]))
+            return clq_fail(CLQ_ARGUMENT, "%s %s: %s=%g is not a number from %g to %g", what, name, options[i].key,
+                            values[i], options[i].min, options[i].max);
+    return CLQ_OK;
+}
+
 static clq_status refuse_key(const char *what, const char *text, const char *name, const clq_option *options,
                              const char *key) {
     clq_text known = {0};
@@ -101,11 +109,7 @@ clq_status clq_optimizer_check(const clq_optimizer *optimizer) {
     if (!is_optimizer(optimizer->kind))
         return clq_fail(CLQ_ARGUMENT, "optimizer %d is none of clq_optimizer_kind", (int)optimizer->kind);
     const clq_optimizer_row *row = clq_optimizer_row_of(optimizer->kind);
-    for (size_t i = 0; row->options[i].key; i++)
-        if (!allows(&row->options[i], optimizer->values[i]))
-            return clq_fail(CLQ_ARGUMENT, "optimizer %s: %s=%g is not a number from %g to %g", row->name,
-                            row->options[i].key, optimizer->values[i], row->options[i].min, row->options[i].max);
-    return CLQ_OK;
+    return check_values("optimizer", row->name, row->options, optimizer->values);
 }
 
 clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, double value) {
@@ -129,6 +133,33 @@ clq_status clq_optimizer_parse(const char *text, clq_optimizer *out) {
         return refuse_name("optimizer", words.name, clq_optimizer_count(), optimizer_name);
     clq_optimizer result = clq_optimizer_default((clq_optimizer_kind)kind);
     CLQ_TRY(set_values("optimizer", text, &words, clq_optimizer_row_of(result.kind)->options, result.values));
+    *out = result;
+    return CLQ_OK;
+}
+
+/* ---- schedules ---- */
+
+static const char *schedule_name(size_t i) { return clq_lr_schedule_row_of((clq_lr_schedule_kind)i)->name; }
+
+clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule) {
+    if ((size_t)schedule->kind >= clq_lr_schedule_count())
+        return clq_fail(CLQ_ARGUMENT, "schedule %d is none of clq_lr_schedule_kind", (int)schedule->kind);
+    const clq_lr_schedule_row *row = clq_lr_schedule_row_of(schedule->kind);
+    return check_values("schedule", row->name, row->options, schedule->values);
+}
+
+clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out) {
+    clq_words words;
+    CLQ_TRY(clq_words_parse("schedule", text, &words));
+    size_t kind = 0;
+    while (kind < clq_lr_schedule_count() && strcmp(schedule_name(kind), words.name) != 0) kind++;
+    if (kind == clq_lr_schedule_count())
+        return refuse_name("schedule", words.name, clq_lr_schedule_count(), schedule_name);
+    clq_lr_schedule result = {.kind = (clq_lr_schedule_kind)kind};
+    const clq_option *options = clq_lr_schedule_row_of(result.kind)->options;
+    for (size_t i = 0; options[i].key; i++) result.values[i] = options[i].value;
+    CLQ_TRY(set_values("schedule", text, &words, options, result.values));
+    CLQ_TRY(clq_lr_schedule_check(&result));
     *out = result;
     return CLQ_OK;
 }

@@ -14,6 +14,7 @@ void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes) {
 
 static clq_status check_config(const clq_trainer_config *config) {
     CLQ_TRY(clq_optimizer_check(&config->optimizer));
+    CLQ_TRY(clq_lr_schedule_check(&config->schedule));
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
         return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
@@ -141,7 +142,7 @@ clq_status clq_trainer_compare_apart(clq_trainer *trainer, clq_dataset *data, ui
     return status;
 }
 
-clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset) {
+clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset, bool labels) {
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
     size_t elements = clq_model_input(trainer->model)->elements;
     if (info->sample_elements != elements)
@@ -150,7 +151,7 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
     if (info->sample_dtype != trainer->config.sample_dtype)
         return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
                         clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
-    return clq_trainer_check_labels(trainer, info);
+    return labels ? clq_trainer_check_labels(trainer, info) : CLQ_OK;
 }
 
 /* ---- the step ---- */
@@ -160,13 +161,17 @@ static clq_status may_step(const clq_trainer *trainer) {
     return clq_strategy_failure(trainer->strategy);
 }
 
-static double learning_rate(const clq_trainer *trainer) { return trainer->config.optimizer.values[0]; }
+/* Of update `step`, from 0. */
+static double learning_rate(const clq_trainer *trainer, uint64_t step) {
+    return clq_lr_schedule_rate(&trainer->config.schedule, trainer->config.optimizer.values[0], step);
+}
 
 clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {
     uint64_t step = trainer->step + 1;
-    return (clq_step_params){.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
-                             .rate = clq_optimizer_rate(&trainer->config.optimizer, learning_rate(trainer), step),
-                             .step = (uint32_t)step};
+    return (clq_step_params){
+        .slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
+        .rate = clq_optimizer_rate(&trainer->config.optimizer, learning_rate(trainer, trainer->step), step),
+        .step = (uint32_t)step};
 }
 
 clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call) {
@@ -281,8 +286,9 @@ clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t 
     memcpy(totals, trainer->last_sums, sizeof totals);
     CLQ_TRY(trainer->last_kept ? clq_strategy_wait(trainer->strategy) : read_last_row(trainer, totals));
     CLQ_TRY(gradient_norm(trainer, &norm));
+    uint64_t last = trainer->step > 0 ? trainer->step - 1 : 0;
     clq_step_info info = {
-        .step = trainer->step, .grad_norm = norm, .lr = learning_rate(trainer), .samples = trainer->last_count};
+        .step = trainer->step, .grad_norm = norm, .lr = learning_rate(trainer, last), .samples = trainer->last_count};
     clq_trainer_tell(trainer, totals, trainer->last_count, &info.loss, &info.metrics);
     clq_struct_give(&info, sizeof info, out, out_bytes);
     return CLQ_OK;

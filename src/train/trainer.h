@@ -37,8 +37,8 @@ struct clq_trainer {
 /* STATE while metrics are under way, so inside clq_fit's callbacks: a step of the caller's own would count as one of
  * the epoch's, or of the evaluation's. `call` is the function that the caller called. */
 clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call);
-/* Checks that batches of a dataset fit the model and the trainer. */
-clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset);
+/* Checks that batches of a dataset fit the model and the trainer. labels: whether they matter. */
+clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset, bool labels);
 /* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. labels:
  * whether they matter. */
 clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out);
@@ -55,8 +55,19 @@ bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *datas
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
 /* Of the next gradients and of the update that they are for. */
 clq_step_params clq_trainer_next_params(const clq_trainer *trainer);
+typedef struct clq_lr_schedule_row {
+    const char *name;
+    clq_option options[CLQ_HYPERPARAMETERS_MAX + 1];
+    double (*rate)(const double *values, double lr, double step); /* of update `step`, from 0 */
+} clq_lr_schedule_row;
+size_t clq_lr_schedule_count(void);
+const clq_lr_schedule_row *clq_lr_schedule_row_of(clq_lr_schedule_kind kind);
+/* The learning rate of update `step`, from 0, where the optimizer's is lr. */
+double clq_lr_schedule_rate(const clq_lr_schedule *schedule, double lr, uint64_t step);
+
 /* ARGUMENT names the hyper-parameter, or the option, that is out of its range. */
 clq_status clq_optimizer_check(const clq_optimizer *optimizer);
+clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule);
 clq_status clq_loss_check(const clq_loss *loss);
 /* Fills trainer->loss from the loss, the metrics' names (as clq_trainer_config.metrics) and the model's output. */
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_loss *loss, const char *metrics);

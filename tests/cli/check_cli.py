@@ -307,7 +307,7 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", "--model", "resnet9000", says=["resnet9000", "mlp"])
         self.fails(2, "train", *SMALL, "--optimizer", "adam:lr=fast", says=["lr"])
         self.fails(2, "train", *SMALL, "--optimizer", "adam:speed=1", says=["speed"])
-        self.fails(2, "train", *SMALL, "--loss", "hinge", says=["hinge"])
+        self.fails(2, "train", *SMALL, "--loss", "guess", says=["guess", "huber"])
         self.fails(2, "train", *SMALL, "--strategy", "telepathy", says=["telepathy"])
         self.fails(2, "train", *SMALL, "--shuffle", "x", says=["--shuffle"])
         self.fails(2, "train", *SMALL, "--bucket-bytes", "0", says=["--bucket-bytes"])

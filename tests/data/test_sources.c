@@ -155,7 +155,7 @@ static void soft_labels_and_doubles(void **state) {
 /* Labels of any shape and sign. */
 static void values(void **state) {
     (void)state;
-    const float rows[] = {0.5f, -1, 2, -3.25f, 0, 7}, column[] = {-0.5f, 3};
+    const float rows[] = {0.5f, -3.25f, 2, -3.25f, 0, 7}, column[] = {-0.5f, 3};
     const int16_t whole_numbers[] = {1, 2, -7, 0, 5, 6};
     folder f = folder_make();
     put_npy(&f, "x_train.npy", CLQ_U8, 2, DIMS(2, 2), twelve);
@@ -165,8 +165,8 @@ static void values(void **state) {
         size_t dims[3], elements, at;
         const void *values;
         double least;
-    } cases[] = {{CLQ_F32, 2, {2, 3}, 3, 1, rows, -3.25},
-                 {CLQ_F32, 3, {2, 1, 3}, 3, 1, rows, -3.25},
+    } cases[] = {{CLQ_F32, 2, {2, 3}, 3, 0, rows, -3.25},
+                 {CLQ_F32, 3, {2, 1, 3}, 3, 0, rows, -3.25},
                  {CLQ_F32, 1, {2}, 1, 0, column, -0.5},
                  {CLQ_I16, 2, {2, 3}, 3, 0, whole_numbers, -7}};
     for (size_t c = 0; c < CLQ_COUNT_OF(cases); c++) {

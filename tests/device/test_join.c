@@ -13,8 +13,8 @@ static const char calls[] = "kernel void together(global float *w, global float 
                             "}\n";
 
 /* TILE is defined once, the other time with a value; RULE for one part alone. */
-static const clq_program_part parts[] = {{"update", "-DTILE", "update"},
-                                         {"update", "-DTILE=1  -DRULE=momentum -DSTATES=1", "update"},
+static const clq_program_part parts[] = {{"update", "-DTILE -DTAIL", "update"},
+                                         {"update", "-DTILE=1  -DTAIL -DRULE=momentum -DSTATES=1", "update"},
                                          {"input", "-DTILE", "input_u8"}};
 
 static clq_buffer *make(clq_device *device, clq_queue *queue, const void *from, size_t bytes) {

@@ -6,7 +6,8 @@
 enum { BATCH = 6 };
 
 static clq_status create(clq_strategy_kind kind, const char *spec, clq_strategy **out) {
-    static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true, .weight = 1};
+    static const clq_loss_problem loss = {
+        .kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true, .weight = 1};
     static const clq_optimizer sgd = {.kind = CLQ_OPTIMIZER_SGD};
     static clq_model *model;
     clq_devices devices;
@@ -46,11 +47,8 @@ static void the_kind_reaches_the_table(void **state) {
                  {CLQ_STRATEGY_MIRRORED, "pocl:0,pocl:1", "mirrored", true}};
     static const float samples[BATCH * 3] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     static const int32_t labels[BATCH] = {0, 1, 0, 1, 0, 1};
-    const clq_batch batch = {.count = BATCH,
-                             .samples = samples,
-                             .sample_elements = 3,
-                             .sample_dtype = CLQ_F32,
-                             .labels = labels};
+    const clq_batch batch = {
+        .count = BATCH, .samples = samples, .sample_elements = 3, .sample_dtype = CLQ_F32, .labels = labels};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_strategy *strategy;
         assert_ok(create(cases[i].kind, cases[i].spec, &strategy));
