@@ -70,9 +70,6 @@ typedef struct clq_update_problem {
     double beta1, beta2, epsilon;
 } clq_update_problem;
 
-/* Whether layers become one where they can: where that is known to be faster; tests force both. */
-typedef enum clq_fusion { CLQ_FUSION_AUTO, CLQ_FUSION_OFF, CLQ_FUSION_ON } clq_fusion;
-
 typedef struct clq_plan_config {
     uint32_t capacity;                /* examples that one run can hold; at least 1 */
     clq_dtype sample_dtype;           /* CLQ_U8 or CLQ_F32, as they are uploaded */
@@ -80,13 +77,11 @@ typedef struct clq_plan_config {
     const clq_update_problem *update; /* NULL: no backward, no update. Needs loss */
     bool gradient_norms;              /* also launches that measure the gradient (segment NORM) */
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
-    clq_product_variant product;      /* tests force variants */
-    clq_conv_variant conv;
-    clq_matmul_precision precision; /* of products */
-    clq_fusion fusion;
-    const clq_answers *answers; /* the list's own, or NULL; borrowed by clq_plan_create */
-    bool joined;                /* as of clq_list_set_joined */
-    bool unbound;               /* for reading alone: no kernel is built, and running it fails with STATE */
+    clq_matmul_precision precision;   /* of products */
+    const clq_answers *answers;       /* the list's own, or NULL; borrowed by clq_plan_create */
+    bool unfused;                     /* operations stay apart, for comparison: without the passes that fuse them */
+    bool joined;                      /* as of clq_list_set_joined */
+    bool unbound;                     /* for reading alone: no kernel is built, and running it fails with STATE */
 } clq_plan_config;
 
 /* The launch list's parts, in order. */

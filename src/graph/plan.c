@@ -127,10 +127,8 @@ clq_status clq_plan_create(const clq_model *model, clq_device *device, const clq
     if (config->update) plan->update = *config->update;
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_list_create(device, config->capacity, &plan->list));
-    clq_list_set_product(plan->list, config->product);
     clq_list_set_precision(plan->list, config->precision);
     clq_list_set_answers(plan->list, config->answers);
-    clq_list_set_conv(plan->list, config->conv);
     CLQ_TRY_OR(fail, status, lay_out_variables(plan));
     CLQ_TRY_OR(fail, status, create_buffers(plan));
     CLQ_TRY_OR(fail, status, name_values(plan));

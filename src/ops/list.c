@@ -16,8 +16,6 @@ clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out
     list->device = device;
     list->capacity = capacity;
     list->family = clq_device_family(device);
-    list->local_block = CLQ_LOCAL_BLOCK_AUTO;
-    list->winograd_block = CLQ_WINOGRAD_BLOCK_AUTO;
     *out = list;
     return CLQ_OK;
 }
@@ -66,17 +64,8 @@ clq_device *clq_list_device(const clq_list *list) { return list->device; }
 uint32_t clq_list_capacity(const clq_list *list) { return list->capacity; }
 void clq_list_set_family(clq_list *list, clq_kernel_family family) { list->family = family; }
 clq_kernel_family clq_list_family(const clq_list *list) { return list->family; }
-void clq_list_set_product(clq_list *list, clq_product_variant variant) { list->product = variant; }
-clq_product_variant clq_list_product(const clq_list *list) { return list->product; }
-void clq_list_set_conv(clq_list *list, clq_conv_variant variant) { list->conv = variant; }
-clq_conv_variant clq_list_conv(const clq_list *list) { return list->conv; }
 void clq_list_set_precision(clq_list *list, clq_matmul_precision precision) { list->precision = precision; }
 clq_matmul_precision clq_list_precision(const clq_list *list) { return list->precision; }
-
-void clq_list_set_local_block(clq_list *list, size_t index) { list->local_block = index; }
-size_t clq_list_local_block(const clq_list *list) { return list->local_block; }
-void clq_list_set_winograd_block(clq_list *list, size_t index) { list->winograd_block = index; }
-size_t clq_list_winograd_block(const clq_list *list) { return list->winograd_block; }
 void clq_list_set_joined(clq_list *list, bool joined) { list->joins = joined; }
 bool clq_list_is_joined(const clq_list *list) { return list->sequence != NULL; }
 

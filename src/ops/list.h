@@ -64,10 +64,7 @@ struct clq_list {
     clq_device *device;
     uint32_t capacity;
     clq_kernel_family family;
-    clq_product_variant product;
-    clq_conv_variant conv;
     clq_matmul_precision precision;
-    size_t local_block, winograd_block;
     const clq_answers *answers; /* borrowed, or NULL */
     clq_error error;            /* the first failure */
     char *scope;

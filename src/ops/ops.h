@@ -146,12 +146,17 @@ typedef struct clq_question {
 void clq_question_start(clq_question *question, const char *format, ...) CLQ_PRINTF(2, 3);
 void clq_question_add(clq_question *question, uint32_t value0, uint32_t value1, const char *format, ...)
     CLQ_PRINTF(4, 5);
-/* Answers the question and notes it, where it has more than one candidate. */
+/* A candidate for the list's own answers to force: it is there only where one of them names it. */
+void clq_question_add_named(clq_question *question, const clq_list *list, uint32_t value0, uint32_t value1,
+                            const char *name);
+/* Answers the question and notes it, where it has more than one candidate and is not forced. */
 const struct clq_candidate *clq_list_ask(clq_list *list, clq_question *question);
 /* The launches that it is about end here. */
 void clq_list_end_question(clq_list *list, const clq_question *question);
 
-/* The list's own answers. */
+/* The list's own answers. One whose text ends with '*' forces all questions whose texts begin so: tests and `clique
+ * bench` compare variants by it. The first that names a candidate decides; of a text that is whole and names none, the
+ * first candidate. */
 typedef struct clq_answer {
     char text[CLQ_QUESTION_BYTES], candidate[CLQ_CANDIDATE_BYTES];
 } clq_answer;
@@ -210,37 +215,9 @@ typedef struct clq_gemm_problem {
 } clq_gemm_problem;
 void clq_gemm(clq_list *list, const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
 
-/* Which product kernels are used: AUTO by device; the others are forced by tests. TILE packs large matrices in blocks,
- * BLOCKS all matrices. Per list, before the first op. */
-typedef enum clq_product_variant {
-    CLQ_PRODUCT_AUTO,
-    CLQ_PRODUCT_TILE,
-    CLQ_PRODUCT_BLOCKS,
-    CLQ_PRODUCT_LOCAL,
-    CLQ_PRODUCT_CLBLAST
-} clq_product_variant;
-void clq_list_set_product(clq_list *list, clq_product_variant variant);
-clq_product_variant clq_list_product(const clq_list *list);
 /* How exact products are (HIGHEST unless set). Per list, before the first op. */
 void clq_list_set_precision(clq_list *list, clq_matmul_precision precision);
 clq_matmul_precision clq_list_precision(const clq_list *list);
-/* Which of its blocks LOCAL makes, below CLQ_LOCAL_BLOCKS (product_local.c); AUTO by device and shape. Per list, before
- * the first op. */
-enum { CLQ_LOCAL_BLOCK_AUTO = 0xFF, CLQ_LOCAL_BLOCKS = 26 };
-void clq_list_set_local_block(clq_list *list, size_t index);
-size_t clq_list_local_block(const clq_list *list);
-
-/* How 3x3 convolutions are made, with a pooling behind or without: AUTO where known to be faster, and no product
- * variant is forced; WINOGRAD wherever it can be (winograd.h), and where the device passes a trial of it, unless it is
- * a CPU. Per list, before the first op. */
-typedef enum clq_conv_variant { CLQ_CONV_AUTO, CLQ_CONV_DIRECT, CLQ_CONV_WINOGRAD } clq_conv_variant;
-void clq_list_set_conv(clq_list *list, clq_conv_variant variant);
-clq_conv_variant clq_list_conv(const clq_list *list);
-/* Which of its blocks WINOGRAD makes in the local family, below CLQ_WINOGRAD_BLOCKS (winograd_local.c), untried; AUTO
- * by device and shape. Per list, before the first op. */
-enum { CLQ_WINOGRAD_BLOCK_AUTO = 0xFF, CLQ_WINOGRAD_BLOCKS = 4 };
-void clq_list_set_winograd_block(clq_list *list, size_t index);
-size_t clq_list_winograd_block(const clq_list *list);
 
 /* ---- elementwise (activation.c) ---- */
 

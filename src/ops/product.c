@@ -55,33 +55,35 @@ void clq_product_question(clq_question *question, const clq_list *list, const ch
                            h->step, w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
 }
 
-/* How a product is made: by the family's own kernels, LOCAL's with a block, or by CLBlast's. */
-typedef struct choice {
-    clq_product_variant variant;
+/* What makes a product: tiles, work-groups in one of their blocks, or CLBlast. */
+typedef enum maker { BY_TILES, BY_GROUPS, BY_CLBLAST } maker;
+typedef struct way {
+    maker by;
     size_t block;
-} choice;
+} way;
 
-static choice measured(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
+/* The family's own kernels, or what was measured to be faster. The list's own answers may name any other, too. */
+static way ask_for_way(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
                        unsigned halves, const clq_local_extent *e, clq_question *question) {
+    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE, matrix = clq_patches_are_matrix(p) && !halves;
     char name[32] = "";
     if (halves) (void)snprintf(name, sizeof name, "%s, halves %u,", what, halves);
     clq_product_question(question, list, halves ? name : what, p, columns, transposed);
-    clq_product_add_local(list, question, halves, e);
-    if (clq_patches_are_matrix(p) && !halves) clq_question_add(question, CLQ_PRODUCT_CLBLAST, 0, "clblast");
+    if (!tile)
+        clq_product_add_local(list, question, BY_GROUPS, halves, e);
+    else if (halves)
+        clq_question_add(question, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
+    else
+        clq_question_add(question, BY_TILES, 0, "tile");
+    if (!tile && matrix) clq_question_add(question, BY_CLBLAST, 0, "clblast");
+    if (matrix) clq_question_add_named(question, list, BY_CLBLAST, 0, "clblast");
+    if (!halves) clq_question_add_named(question, list, BY_TILES, 0, "tile");
+    clq_question_add_named(question, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
+    clq_product_add_named_blocks(list, question, BY_GROUPS);
     const struct clq_candidate *candidate = clq_list_ask(list, question);
-    return (choice){(clq_product_variant)candidate->values[0], candidate->values[1]};
-}
-
-static choice choose(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
-                     unsigned halves, const clq_local_extent *e, clq_question *question) {
-    clq_product_variant forced = clq_list_product(list);
-    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
-    if (halves && (tile || forced != CLQ_PRODUCT_AUTO)) forced = CLQ_PRODUCT_LOCAL;
-    if (forced == CLQ_PRODUCT_AUTO && !tile && clq_list_local_block(list) == CLQ_LOCAL_BLOCK_AUTO)
-        return measured(list, what, p, columns, transposed, halves, e, question);
-    if (forced == CLQ_PRODUCT_AUTO || (forced == CLQ_PRODUCT_CLBLAST && !clq_patches_are_matrix(p)))
-        forced = tile ? CLQ_PRODUCT_TILE : CLQ_PRODUCT_LOCAL;
-    return (choice){forced, CLQ_LOCAL_BLOCK_AUTO};
+    way w = {(maker)candidate->values[0], candidate->values[1]};
+    if (w.by == BY_GROUPS) w.block = clq_local_block_that_works(list, w.block, halves, e);
+    return w;
 }
 
 /* How the tile family makes a product. Tiles can read large matrices, and weights that lie transposed, in place, but
@@ -91,7 +93,6 @@ typedef enum form { FORM_TILE, FORM_BLOCKS, FORM_PACKED } form;
 static form form_of(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed, bool large,
                     clq_question *question) {
     if (!clq_patches_are_matrix(p)) return FORM_TILE;
-    if (clq_list_product(list) == CLQ_PRODUCT_BLOCKS) return FORM_PACKED;
     clq_product_question(question, list, what, p, columns, transposed);
     if (large) clq_question_add(question, FORM_PACKED, 0, "packed blocks");
     if (transposed) clq_question_add(question, FORM_BLOCKS, 0, "blocks");
@@ -104,11 +105,11 @@ void clq_product_rows(clq_list *list, const clq_rows_product *p) {
     clq_question question = {.index = SIZE_MAX};
     size_t rows = p->patches.rows * clq_list_capacity(list);
     clq_local_extent extent = clq_local_extent_of_rows(list, p);
-    choice c = choose(list, "rows", &p->patches, p->columns, p->transposed, p->halves, &extent, &question);
-    switch (c.variant) {
-    case CLQ_PRODUCT_LOCAL: clq_product_rows_local(list, p, c.block); break;
-    case CLQ_PRODUCT_CLBLAST: clq_product_rows_clblast(list, p); break;
-    default: {
+    way w = ask_for_way(list, "rows", &p->patches, p->columns, p->transposed, p->halves, &extent, &question);
+    switch (w.by) {
+    case BY_GROUPS: clq_product_rows_local(list, p, w.block); break;
+    case BY_CLBLAST: clq_product_rows_clblast(list, p); break;
+    case BY_TILES: {
         bool large = clq_product_is_large(rows, p->columns, p->patches.channels);
         form f = form_of(list, "rows", &p->patches, p->columns, p->transposed, large, &question);
         if (f == FORM_TILE)
@@ -125,11 +126,11 @@ void clq_product_outer(clq_list *list, const clq_outer_product *p) {
     clq_question question = {.index = SIZE_MAX};
     size_t terms = p->patches.rows * clq_list_capacity(list);
     clq_local_extent extent = clq_local_extent_of_outer(list, p);
-    choice c = choose(list, "outer", &p->patches, p->columns, false, p->halves, &extent, &question);
-    switch (c.variant) {
-    case CLQ_PRODUCT_LOCAL: clq_product_outer_local(list, p, c.block); break;
-    case CLQ_PRODUCT_CLBLAST: clq_product_outer_clblast(list, p); break;
-    default: {
+    way w = ask_for_way(list, "outer", &p->patches, p->columns, false, p->halves, &extent, &question);
+    switch (w.by) {
+    case BY_GROUPS: clq_product_outer_local(list, p, w.block); break;
+    case BY_CLBLAST: clq_product_outer_clblast(list, p); break;
+    case BY_TILES: {
         bool large = clq_product_is_large(p->patches.channels, p->columns, terms);
         if (form_of(list, "outer", &p->patches, p->columns, false, large, &question) == FORM_TILE)
             clq_product_outer_tile(list, p);

@@ -48,7 +48,7 @@ typedef struct clq_outer_product {
     unsigned halves; /* A: x, B: dz, C: dw */
 } clq_outer_product;
 
-/* By the list's variant. */
+/* By the variant that the list chooses: "rows …" and "outer …" are the questions' texts. */
 void clq_product_rows(clq_list *list, const clq_rows_product *p);
 void clq_product_outer(clq_list *list, const clq_outer_product *p);
 
@@ -60,7 +60,7 @@ void clq_product_rows_blocks(clq_list *list, const clq_rows_product *p, bool pac
 void clq_product_outer_blocks(clq_list *list, const clq_outer_product *p);
 /* Whether a product is known to be faster in packed blocks. rows, terms: at a full batch. */
 bool clq_product_is_large(size_t rows, size_t columns, size_t terms);
-/* index: of the block; CLQ_LOCAL_BLOCK_AUTO, or one that does not work on the device: as the rule has it. */
+/* index: of the block. */
 void clq_product_rows_local(clq_list *list, const clq_rows_product *p, size_t index);
 void clq_product_outer_local(clq_list *list, const clq_outer_product *p, size_t index);
 void clq_product_rows_clblast(clq_list *list, const clq_rows_product *p);

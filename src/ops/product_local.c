@@ -195,35 +195,45 @@ void clq_local_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]) {
     (void)snprintf(name, CLQ_CANDIDATE_BYTES, "%s%s %zux%zu", ways[b->way].name, of, b->rows, b->columns);
 }
 
-static void add_candidate(clq_question *question, size_t index) {
+static void add_candidate(clq_question *question, uint32_t value, size_t index) {
     char name[CLQ_CANDIDATE_BYTES];
     clq_local_block_name(index, name);
-    clq_question_add(question, CLQ_PRODUCT_LOCAL, (uint32_t)index, "%s", name);
+    clq_question_add(question, value, (uint32_t)index, "%s", name);
 }
 
 /* The next by their times, `most` of them. */
-static void add_fastest(clq_question *question, double times[CLQ_LOCAL_BLOCKS], size_t most) {
+static void add_fastest(clq_question *question, uint32_t value, double times[CLQ_LOCAL_BLOCKS], size_t most) {
     for (size_t n = 0; n < most; n++) {
         size_t best = 0;
         for (size_t i = 1; i < CLQ_LOCAL_BLOCKS; i++)
             if (times[i] < times[best]) best = i;
         if (isinf(times[best])) return;
-        add_candidate(question, best);
+        add_candidate(question, value, best);
         times[best] = INFINITY;
     }
 }
 
-void clq_product_add_local(const clq_list *list, clq_question *question, unsigned halves, const clq_local_extent *e) {
+void clq_product_add_local(const clq_list *list, clq_question *question, uint32_t value, unsigned halves,
+                           const clq_local_extent *e) {
     enum { OF_A_WAY = 3 };
     clq_device *device = clq_list_device(list);
     clq_local_terms terms = {halves, clq_list_precision(list)};
     size_t first = by_rule(device, &terms, e);
-    add_candidate(question, first);
+    add_candidate(question, value, first);
     for (size_t way = 0; way < CLQ_COUNT_OF(ways); way++) {
         double times[CLQ_LOCAL_BLOCKS];
         (void)times_of(device, (clq_local_way)way, &terms, e, times);
         times[first] = INFINITY;
-        add_fastest(question, times, OF_A_WAY - (blocks[first].way == (clq_local_way)way));
+        add_fastest(question, value, times, OF_A_WAY - (blocks[first].way == (clq_local_way)way));
+    }
+}
+
+void clq_product_add_named_blocks(const clq_list *list, clq_question *question, uint32_t value) {
+    for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
+        char name[CLQ_CANDIDATE_BYTES];
+        if (!clq_local_block_fits(clq_list_device(list), &blocks[i])) continue;
+        clq_local_block_name(i, name);
+        clq_question_add_named(question, list, value, (uint32_t)i, name);
     }
 }
 
@@ -232,15 +242,11 @@ static bool is_sound(clq_device *device, size_t index, const clq_local_terms *t)
     return clq_device_get_info(device)->type == CLQ_DEVICE_CPU || clq_local_block_works(device, index, t);
 }
 
-static choice choose(const clq_list *list, size_t index, unsigned halves, const extent *e) {
+size_t clq_local_block_that_works(const clq_list *list, size_t index, unsigned halves, const clq_local_extent *e) {
     clq_device *device = clq_list_device(list);
     clq_local_terms terms = {halves, clq_list_precision(list)};
-    size_t forced = clq_list_local_block(list);
-    if (forced != CLQ_LOCAL_BLOCK_AUTO)
-        index = forced;
-    else if (index == CLQ_LOCAL_BLOCK_AUTO || !is_sound(device, index, &terms))
-        index = by_rule(device, &terms, e);
-    return cut(clq_device_get_info(device), index, e);
+    if (index < CLQ_LOCAL_BLOCKS && is_sound(device, index, &terms)) return index;
+    return by_rule(device, &terms, e);
 }
 
 /* ---- launches ---- */
@@ -316,7 +322,7 @@ static void join(clq_list *list, const clq_rows_product *p, const char *file, co
 void clq_product_rows_local(clq_list *list, const clq_rows_product *p, size_t index) {
     size_t pixels = pixels_of(&p->patches);
     extent e = clq_local_extent_of_rows(list, p);
-    choice c = choose(list, index, p->halves, &e);
+    choice c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
     const clq_local_block *b = &blocks[c.block];
     const char *file = ways[b->way].file;
     char options[CLQ_PRODUCT_OPTIONS];
@@ -343,7 +349,7 @@ void clq_product_outer_local(clq_list *list, const clq_outer_product *p, size_t 
     const clq_patches *q = &p->patches;
     size_t depth = clq_patches_depth(q);
     extent e = clq_local_extent_of_outer(list, p);
-    choice c = choose(list, index, p->halves, &e);
+    choice c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
     const clq_local_block *b = &blocks[c.block];
     char options[CLQ_PRODUCT_OPTIONS];
     make_options(list, q, p->columns, p->halves, &c, options);

@@ -49,10 +49,29 @@ static bool right(const void *context, const float *c) {
 
 static void add(clq_list *list, const void *context, const clq_value values[3]) {
     const gemm *g = context;
-    clq_list_set_product(list, CLQ_PRODUCT_LOCAL);
-    clq_list_set_local_block(list, g->block);
+    const clq_gemm_problem *p = &g->p;
     clq_list_set_precision(list, g->precision);
-    clq_gemm(list, &g->p, values[0], values[1], values[2]);
+    if (p->transpose_a)
+        clq_product_outer_local(list,
+                                &(clq_outer_product){.label = "product",
+                                                     .patches = clq_patches_of_matrix(p->k, p->m),
+                                                     .columns = p->n,
+                                                     .x = values[0],
+                                                     .dz = values[1],
+                                                     .dw = values[2],
+                                                     .halves = p->halves},
+                                g->block);
+    else
+        clq_product_rows_local(list,
+                               &(clq_rows_product){.label = "product",
+                                                   .patches = clq_patches_of_matrix(p->m, p->k),
+                                                   .columns = p->n,
+                                                   .transposed = p->transpose_b,
+                                                   .x = values[0],
+                                                   .w = values[1],
+                                                   .y = values[2],
+                                                   .halves = p->halves},
+                               g->block);
 }
 
 bool clq_local_block_works(clq_device *device, size_t index, const void *context) {

@@ -33,6 +33,26 @@ void clq_question_add(clq_question *question, uint32_t value0, uint32_t value1, 
         question->candidates[question->count++] = candidate;
 }
 
+static bool forces(const clq_answer *answer, const clq_question *question) {
+    size_t length = strlen(answer->text);
+    return length > 0 && answer->text[length - 1] == '*' && strncmp(answer->text, question->text, length - 1) == 0;
+}
+
+static bool is_about(const clq_answer *answer, const clq_question *question) {
+    return strcmp(answer->text, question->text) == 0 || forces(answer, question);
+}
+
+void clq_question_add_named(clq_question *question, const clq_list *list, uint32_t value0, uint32_t value1,
+                            const char *name) {
+    const clq_answers *own = list->answers;
+    for (size_t i = 0; own && i < own->count; i++) {
+        if (!is_about(&own->answers[i], question) || strcmp(own->answers[i].candidate, name) != 0) continue;
+        if (question->count == CLQ_CANDIDATES_MOST) question->count--;
+        clq_question_add(question, value0, value1, "%s", name);
+        return;
+    }
+}
+
 /* ---- keeping ---- */
 
 /* What a measured answer depends on. */
@@ -78,13 +98,14 @@ clq_status clq_answer_keep(clq_device *device, const char *question, const char 
 
 void clq_list_set_answers(clq_list *list, const clq_answers *answers) { list->answers = answers; }
 
-static size_t answer(clq_list *list, clq_question *question) {
+static size_t answer(clq_list *list, clq_question *question, bool *forced) {
     const clq_answers *own = list->answers;
-    for (size_t i = 0; own && i < own->count; i++)
-        if (strcmp(own->answers[i].text, question->text) == 0) {
-            size_t found = find(question, own->answers[i].candidate);
-            return found < question->count ? found : 0;
-        }
+    for (size_t i = 0; own && i < own->count; i++) {
+        size_t found = find(question, own->answers[i].candidate);
+        *forced = found < question->count && forces(&own->answers[i], question);
+        if (*forced) return found;
+        if (strcmp(own->answers[i].text, question->text) == 0) return found < question->count ? found : 0;
+    }
     if (own && own->by_rule) return CLQ_MIN(own->nth, question->count - 1);
     char kept[CLQ_CANDIDATE_BYTES];
     clq_list_latch(list, clq_answer_recall(list->device, question->text, kept));
@@ -97,9 +118,10 @@ const struct clq_candidate *clq_list_ask(clq_list *list, clq_question *question)
     assert(question->count > 0);
     question->index = SIZE_MAX;
     if (question->count == 1) return &question->candidates[0];
-    question->answer = list->error.status == CLQ_OK ? answer(list, question) : 0;
+    bool forced = false;
+    question->answer = list->error.status == CLQ_OK ? answer(list, question, &forced) : 0;
     question->first = list->launch_count;
-    if (CLQ_LIST_GROW(list, questions, question_count, question_capacity)) {
+    if (!forced && CLQ_LIST_GROW(list, questions, question_count, question_capacity)) {
         question->index = list->question_count++;
         list->questions[question->index] = *question;
     }

@@ -19,24 +19,30 @@ static bool pays(const clq_list *list, const clq_rows_product *p, const clq_wino
                                                     : clq_winograd_local_pays(list, p, tiles);
 }
 
+/* *block: of the local family. */
 static bool chosen(clq_list *list, const clq_rows_product *p, const char *what, const clq_winograd_tiles *tiles,
-                   clq_question *question) {
-    clq_conv_variant variant = clq_list_conv(list);
-    if (variant == CLQ_CONV_DIRECT || !fits(list, p)) return false;
-    if (variant == CLQ_CONV_WINOGRAD) return true;
-    if (clq_list_product(list) != CLQ_PRODUCT_AUTO) return false;
+                   clq_question *question, size_t *block) {
+    if (!fits(list, p)) return false;
     clq_product_question(question, list, what, &p->patches, p->columns, p->transposed);
-    if (pays(list, p, tiles)) clq_question_add(question, true, 0, "winograd");
+    if (pays(list, p, tiles)) clq_question_add(question, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
     clq_question_add(question, false, 0, "direct");
-    clq_question_add(question, true, 0, "winograd");
-    return clq_list_ask(list, question)->values[0];
+    clq_question_add(question, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
+    for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS && clq_list_family(list) == CLQ_FAMILY_LOCAL; i++) {
+        char name[CLQ_CANDIDATE_BYTES];
+        clq_winograd_block_name(i, name);
+        clq_question_add_named(question, list, true, (uint32_t)i, name);
+    }
+    const struct clq_candidate *candidate = clq_list_ask(list, question);
+    *block = candidate->values[1];
+    return candidate->values[0];
 }
 
 bool clq_winograd_rows(clq_list *list, const clq_rows_product *p, clq_question *question) {
     size_t out_h = p->patches.h.out, out_w = p->patches.w.out;
     const clq_winograd_tiles tiles = {clq_ceil_div(out_h, 2), clq_ceil_div(out_w, 2), out_h * out_w};
-    if (!chosen(list, p, "conv", &tiles, question)) return false;
-    if (clq_list_family(list) == CLQ_FAMILY_LOCAL) return clq_winograd_local_add(list, p, &tiles);
+    size_t block;
+    if (!chosen(list, p, "conv", &tiles, question, &block)) return false;
+    if (clq_list_family(list) == CLQ_FAMILY_LOCAL) return clq_winograd_local_add(list, p, &tiles, block);
     clq_winograd_tile_add(list, p, &tiles, NULL, CLQ_NO_VALUE);
     return true;
 }
@@ -44,8 +50,9 @@ bool clq_winograd_rows(clq_list *list, const clq_rows_product *p, clq_question *
 bool clq_winograd_pool(clq_list *list, const clq_rows_product *p, const clq_pool2d_problem *pool, clq_value winner,
                        clq_question *question) {
     const clq_winograd_tiles tiles = {pool->out_h, pool->out_w, 4 * pool->out_h * pool->out_w};
+    size_t block;
     if (clq_list_family(list) != CLQ_FAMILY_TILE || pool->size_h != 2 || pool->size_w != 2 ||
-        !chosen(list, p, "pooled conv", &tiles, question))
+        !chosen(list, p, "pooled conv", &tiles, question, &block))
         return false;
     clq_winograd_tile_add(list, p, &tiles, pool, winner);
     return true;

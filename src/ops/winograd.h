@@ -1,5 +1,5 @@
-/* 3x3 convolutions by fewer products than taps, where the list's variant is that: by conv2d.c and conv_pool.c
- * (winograd.c), and as each family makes them (winograd_tile.c, winograd_local.c, winograd_trial.c). */
+/* 3x3 convolutions by fewer products than taps, where the list chooses that ("conv …", "pooled conv …"): by conv2d.c
+ * and conv_pool.c (winograd.c), and as each family makes them (winograd_tile.c, winograd_local.c, winograd_trial.c). */
 #ifndef CLQ_OPS_WINOGRAD_H
 #define CLQ_OPS_WINOGRAD_H
 
@@ -44,15 +44,18 @@ void clq_winograd_tile_add(clq_list *list, const clq_rows_product *p, const clq_
 /* Any shape, where a work-group and its local memory can be large enough for some block. */
 bool clq_winograd_local_fits(const clq_list *list);
 bool clq_winograd_local_pays(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles);
-/* False, and nothing is added, where the device gets it wrong in every block. */
-bool clq_winograd_local_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles);
+/* In that block, untried, or, BY_RULE, in the best one that the device gets right: false, and nothing is added, where
+ * there is none. */
+enum { CLQ_WINOGRAD_BLOCKS = 4, CLQ_WINOGRAD_BLOCK_BY_RULE = 0xFF };
+bool clq_winograd_local_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles, size_t block);
 
 /* A work-group makes so many tiles in so many columns; for each of the 16 products it has group_tiles x group_columns
  * items. */
 typedef struct clq_winograd_block {
     size_t tiles, columns, group_tiles, group_columns;
 } clq_winograd_block;
-const clq_winograd_block *clq_winograd_block_get(size_t index); /* below CLQ_WINOGRAD_BLOCKS */
+const clq_winograd_block *clq_winograd_block_get(size_t index);             /* below CLQ_WINOGRAD_BLOCKS */
+void clq_winograd_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]); /* "winograd 32x16" */
 /* As clq_local_block_works. (winograd_trial.c) */
 bool clq_winograd_block_works(clq_device *device, size_t index, const void *unused);
 

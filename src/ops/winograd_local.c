@@ -25,6 +25,10 @@ static const clq_winograd_block blocks[CLQ_WINOGRAD_BLOCKS] = {
 
 const clq_winograd_block *clq_winograd_block_get(size_t index) { return &blocks[index]; }
 
+void clq_winograd_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]) {
+    (void)snprintf(name, CLQ_CANDIDATE_BYTES, "winograd %zux%zu", blocks[index].tiles, blocks[index].columns);
+}
+
 static size_t items_of(const clq_winograd_block *b) {
     return CLQ_WINOGRAD_PRODUCTS * b->group_tiles * b->group_columns;
 }
@@ -81,8 +85,6 @@ bool clq_winograd_local_pays(const clq_list *list, const clq_rows_product *p, co
 
 /* CLQ_WINOGRAD_BLOCKS where none works. */
 static size_t choose(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles) {
-    size_t forced = clq_list_winograd_block(list);
-    if (forced != CLQ_WINOGRAD_BLOCK_AUTO) return forced;
     double times[CLQ_WINOGRAD_BLOCKS];
     (void)times_of(list, p, tiles, times);
     return clq_local_choose(clq_list_device(list), times, CLQ_WINOGRAD_BLOCKS, clq_winograd_block_works, NULL);
@@ -99,8 +101,8 @@ static clq_value transform_weights(clq_list *list, const clq_rows_product *p, co
     return to;
 }
 
-bool clq_winograd_local_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles) {
-    size_t index = choose(list, p, tiles), all = tiles->h * tiles->w;
+bool clq_winograd_local_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles, size_t block) {
+    size_t index = block < CLQ_WINOGRAD_BLOCKS ? block : choose(list, p, tiles), all = tiles->h * tiles->w;
     if (index == CLQ_WINOGRAD_BLOCKS) return false;
     const clq_winograd_block *b = &blocks[index];
     size_t panels = clq_ceil_div(p->columns, b->columns), items = items_of(b);

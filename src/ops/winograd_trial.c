@@ -2,8 +2,6 @@
 #include "ops/local.h"
 #include "ops/winograd.h"
 
-#include <stdio.h>
-
 /* Tiles that reach beyond the image on all sides and beyond the outputs, in one direction: 5 x 4 inputs, padded by one
  * row and two columns, to 5 x 6 outputs. Edges in every block of tiles and columns, and in steps of channels. */
 enum { EXAMPLES = 4, IN_H = 5, IN_W = 4, OUT_H = 5, OUT_W = 6, CHANNELS = 14, COLUMNS = 36 };
@@ -63,7 +61,6 @@ static bool right(const void *context, const float *y) {
 
 static void add(clq_list *list, const void *context, const clq_value values[3]) {
     const conv *c = context;
-    clq_list_set_winograd_block(list, c->block);
     (void)clq_winograd_local_add(list,
                                  &(clq_rows_product){.label = "trial",
                                                      .patches = patches_of(c->transposed),
@@ -72,13 +69,12 @@ static void add(clq_list *list, const void *context, const clq_value values[3]) 
                                                      .x = values[0],
                                                      .w = values[1],
                                                      .y = values[2]},
-                                 &tiles);
+                                 &tiles, c->block);
 }
 
 bool clq_winograd_block_works(clq_device *device, size_t index, const void *unused) {
     enum { WEIGHTS = CLQ_WINOGRAD_TAPS * CLQ_WINOGRAD_TAPS * CHANNELS * COLUMNS };
     (void)unused;
-    const clq_winograd_block *b = clq_winograd_block_get(index);
     const conv convs[] = {{index, false}, {index, true}};
     clq_local_trial trials[2];
     char name[CLQ_CANDIDATE_BYTES];
@@ -90,6 +86,6 @@ bool clq_winograd_block_works(clq_device *device, size_t index, const void *unus
             .add = add,
             .right = right,
             .context = &convs[i]};
-    (void)snprintf(name, sizeof name, "winograd %zux%zu", b->tiles, b->columns);
+    clq_winograd_block_name(index, name);
     return clq_local_works(device, name, "convolutions", trials, 2);
 }

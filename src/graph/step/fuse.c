@@ -92,7 +92,6 @@ static void join_chains(fusion *f) {
 static bool ask(const fusion *f, const clq_conv_pool_problem *p) {
     const clq_conv2d_problem *c = &p->conv;
     const clq_pool2d_problem *q = &p->pool;
-    if (f->config->fusion != CLQ_FUSION_AUTO) return f->config->fusion == CLQ_FUSION_ON;
     bool pays = clq_conv_pool_pays(f->list, p);
     clq_question question;
     clq_question_start(&question, "conv + pool %ux%zux%zux%zu by %zux%zu/%zux%zu to %zux%zux%zu by %zux%zu/%zux%zu%s",
