@@ -157,12 +157,12 @@ static const char *variant_of(const clq_list *list) {
 static clq_status measure_in(const clq_bench_run *run, const problem *q, pass which, clq_bench_lab *lab,
                              measured *out) {
     static const char *const names[ARRAYS] = {"input", "weights", "output"};
-    static const clq_answer answers[] = {[DIRECT] = {"conv *", "direct"}, [WINOGRAD] = {"conv *", "winograd"}};
+    static const clq_selection selections[] = {[DIRECT] = {"conv *", "direct"}, [WINOGRAD] = {"conv *", "winograd"}};
     clq_value values[ARRAYS];
     for (int a = 0; a < ARRAYS; a++) values[a] = clq_bench_lab_value(lab, names[a], q->counts[a] * sizeof(float));
     size_t variant = ((const options *)run->context)->variant;
-    const clq_answers forced = {.answers = &answers[variant], .count = variant != AUTO};
-    clq_list_set_answers(lab->list, &forced);
+    const clq_selections forced = {.entries = &selections[variant], .count = variant != AUTO};
+    clq_list_set_selections(lab->list, &forced);
     if (which == FORWARD)
         clq_conv2d_forward(lab->list, &q->l->p, values[X], values[W], CLQ_NO_VALUE, values[Z]);
     else
@@ -186,7 +186,7 @@ static clq_status measure_pass(const clq_bench_run *run, clq_queue *queue, const
     clq_bench_lab lab;
     clq_status status = clq_bench_lab_open(queue, q->l->batch, &lab);
     if (status == CLQ_OK) status = measure_in(run, q, which, &lab, out);
-    out->answers = status == CLQ_OK ? clq_bench_lab_answers(&lab) : json_null();
+    out->answers = status == CLQ_OK ? clq_bench_lab_selections(&lab) : json_null();
     clq_bench_lab_release(&lab);
     return status;
 }

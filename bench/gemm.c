@@ -10,9 +10,9 @@
 enum { KEY_SIZES = CLQ_BENCH_KEY_OWN, KEY_VARIANTS, KEY_PRECISION };
 
 static const struct {
-    const char *name;      /* of the candidate, too */
-    const char *files[2];  /* of its launches; a library call has none */
-    clq_answer answers[2]; /* that force it */
+    const char *name;        /* of the candidate, too */
+    const char *files[2];    /* of its launches; a library call has none */
+    clq_selection forced[2]; /* that force it */
 } variants[] = {
     {"tile", {"product_tile", NULL}, {{"rows*", "tile"}, {"outer*", "tile"}}},
     {"local", {"product_local", "product_subgroup"}, {{"rows*", "local"}, {"outer*", "local"}}},
@@ -48,9 +48,9 @@ static clq_status open_product(clq_queue *queue, const problem *q, size_t varian
     *out = (product){.a = CLQ_NO_VALUE};
     CLQ_TRY(clq_bench_lab_open(queue, 1, &out->lab));
     clq_list *list = out->lab.list;
-    clq_answers forced = {.count = 0};
-    if (variant < VARIANTS) forced = (clq_answers){.answers = variants[variant].answers, .count = 2};
-    clq_list_set_answers(list, &forced);
+    clq_selections forced = {.count = 0};
+    if (variant < VARIANTS) forced = (clq_selections){.entries = variants[variant].forced, .count = 2};
+    clq_list_set_selections(list, &forced);
     clq_list_set_precision(list, q->o->precision);
     out->a = clq_bench_lab_value(&out->lab, "A", s->m * s->k * bytes);
     out->b = clq_bench_lab_value(&out->lab, "B", s->k * s->n * bytes);
@@ -134,7 +134,7 @@ static clq_status measure_product(const clq_bench_run *run, clq_queue *queue, co
     CLQ_TRY_OR(end, status, clq_bench_lab_read(&p.lab, p.c, &c));
     *wrong = count_wrong(q, c);
 end:
-    *answers = status == CLQ_OK ? clq_bench_lab_answers(&p.lab) : json_null();
+    *answers = status == CLQ_OK ? clq_bench_lab_selections(&p.lab) : json_null();
     clq_free(c);
     clq_bench_lab_release(&p.lab);
     return status;
@@ -203,7 +203,7 @@ static clq_status measure_problem(clq_bench_run *run, uint32_t device, clq_queue
         clq_bench_times times = clq_bench_no_times;
         uint64_t wrong = 0;
         json_t *answers;
-        /* What is chosen is made as it would be, with a measured answer if there is one. */
+        /* What is chosen is made as it would be, by what was measured if there is something. */
         size_t variant = v == chosen ? (size_t)VARIANTS : v;
         status = measure_product(run, queue, q, variant, &times, &wrong, &answers);
         if (status != CLQ_OK && !clq_bench_is_local(status)) {

@@ -267,7 +267,7 @@ clq_status clq_device_load_programs(clq_device *device, const clq_program_wish *
 typedef struct clq_program_part {
     const char *file, *options, *function;
 } clq_program_part;
-clq_status clq_joined_source(const clq_program_part *parts, size_t count, clq_text *out);
+clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_text *out);
 /* Programs that were built from source are kept when the device closes; or now, for other devices to find. PoCL also
  * compiles each kernel when it is launched first (`compiles_late`), and keeps what was compiled when it is asked first:
  * so ask when all kernels ran. */

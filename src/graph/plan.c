@@ -128,13 +128,13 @@ clq_status clq_plan_create(const clq_model *model, clq_device *device, const clq
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_list_create(device, config->capacity, &plan->list));
     clq_list_set_precision(plan->list, config->precision);
-    clq_list_set_answers(plan->list, config->answers);
+    clq_list_set_selections(plan->list, config->selections);
     CLQ_TRY_OR(fail, status, lay_out_variables(plan));
     CLQ_TRY_OR(fail, status, create_buffers(plan));
     CLQ_TRY_OR(fail, status, name_values(plan));
     CLQ_TRY_OR(fail, status, clq_plan_emit(plan));
     CLQ_TRY_OR(fail, status, clq_placement_create(plan->list, &plan->placement));
-    clq_list_set_joined(plan->list, config->joined);
+    clq_list_set_fused(plan->list, config->fused_launches);
     if (!config->unbound) CLQ_TRY_OR(fail, status, clq_list_bind(plan->list));
     *out = plan;
     return CLQ_OK;
@@ -206,7 +206,7 @@ double clq_plan_flops(const clq_plan *plan) {
 }
 
 size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
-    return clq_list_is_joined(plan->list) ? parts : clq_list_launch_count(plan->list);
+    return clq_list_is_fused(plan->list) ? parts : clq_list_launch_count(plan->list);
 }
 
 /* What the variables of a layer take of the arena, and after which launch their gradients are whole. */

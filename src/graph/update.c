@@ -9,7 +9,7 @@ static size_t part_begin(const clq_plan *plan, unsigned rank, unsigned ranks) {
 }
 
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks) {
-    if (!plan->config.update || plan->config.gradient_norms || !clq_list_is_joined(plan->list)) return false;
+    if (!plan->config.update || plan->config.gradient_norms || !clq_list_is_fused(plan->list)) return false;
     if (ranks < 2 || ranks > CLQ_UPDATE_RANKS_MAX || plan->arena_bytes / CLQ_VARIABLE_ALIGN < ranks) return false;
     return clq_device_get_info(plan->device)->type == CLQ_DEVICE_CPU && clq_buffer_host(plan->parameters) &&
            clq_buffer_host(plan->gradient);

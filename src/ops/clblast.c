@@ -1,5 +1,4 @@
 /* CLBlast's matrix products. The only file that calls it. */
-#include "ops/list.h"
 #include "ops/product.h"
 
 #include <clblast_c.h>

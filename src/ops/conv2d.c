@@ -39,9 +39,9 @@ static clq_patches patches_of_gradient(const clq_conv2d_problem *p) {
 }
 
 static void add_rows(clq_list *list, const clq_rows_product *p) {
-    clq_question question = {.index = SIZE_MAX};
-    if (!clq_winograd_rows(list, p, &question)) clq_product_rows(list, p);
-    clq_list_end_question(list, &question);
+    clq_choice choice = {.index = SIZE_MAX};
+    if (!clq_winograd_rows(list, p, &choice)) clq_product_rows(list, p);
+    clq_list_end_choice(list, &choice);
 }
 
 void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value b,

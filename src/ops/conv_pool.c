@@ -153,7 +153,7 @@ void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_v
                                       .w = w,
                                       .b = b,
                                       .y = y};
-    clq_question question = {.index = SIZE_MAX};
-    if (!clq_winograd_pool(list, &product, &p->pool, winner, &question)) add_forward(list, p, frames, w, b, y, winner);
-    clq_list_end_question(list, &question);
+    clq_choice choice = {.index = SIZE_MAX};
+    if (!clq_winograd_pool(list, &product, &p->pool, winner, &choice)) add_forward(list, p, frames, w, b, y, winner);
+    clq_list_end_choice(list, &choice);
 }

@@ -33,26 +33,26 @@ static bool is_plain(const clq_axis *axis) {
     return by_one && axis->out + axis->taps == axis->in + 1;
 }
 
-void clq_product_question(clq_question *question, const clq_list *list, const char *what, const clq_patches *p,
-                          size_t columns, bool transposed) {
+void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_patches *p,
+                              size_t columns, bool transposed) {
     static const char *const behinds[][2] = {[CLQ_MATMUL_HIGHEST] = {"", ", transposed"},
                                              [CLQ_MATMUL_HIGH] = {", high", ", transposed, high"},
                                              [CLQ_MATMUL_MEDIUM] = {", medium", ", transposed, medium"}};
-    /* Where there are no units it is not asked. */
+    /* Where there are no units precision is of no account. */
     bool units = clq_device_matrix_unit(clq_list_device(list)) != CLQ_UNIT_NONE;
     const char *behind = behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][transposed];
     const clq_axis *h = &p->h, *w = &p->w;
     size_t rows = p->rows * clq_list_capacity(list);
     if (clq_patches_are_matrix(p))
-        clq_question_start(question, "%s %zux%zu by %zu%s", what, rows, p->channels, columns, behind);
+        clq_choice_start(choice, "%s %zux%zu by %zu%s", what, rows, p->channels, columns, behind);
     else if (is_plain(h) && is_plain(w))
-        clq_question_start(question, "%s %zux%zux%zux%zu by %zux%zu taps to %zu%s", what, rows, h->in, w->in,
-                           p->channels, h->taps, w->taps, columns, behind);
+        clq_choice_start(choice, "%s %zux%zux%zux%zu by %zux%zu taps to %zu%s", what, rows, h->in, w->in, p->channels,
+                         h->taps, w->taps, columns, behind);
     else
-        clq_question_start(question,
-                           "%s %zux%zux%zux%zu by %zux%zu taps to %zux%zux%zu%s (%d,%d + %d,%d + %d,%d over %d,%d)",
-                           what, rows, h->in, w->in, p->channels, h->taps, w->taps, h->out, w->out, columns, behind,
-                           h->step, w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
+        clq_choice_start(choice,
+                         "%s %zux%zux%zux%zu by %zux%zu taps to %zux%zux%zu%s (%d,%d + %d,%d + %d,%d over %d,%d)", what,
+                         rows, h->in, w->in, p->channels, h->taps, w->taps, h->out, w->out, columns, behind, h->step,
+                         w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
 }
 
 /* What makes a product: tiles, work-groups in one of their blocks, or CLBlast. */
@@ -62,25 +62,25 @@ typedef struct way {
     size_t block;
 } way;
 
-/* The family's own kernels, or what was measured to be faster. The list's own answers may name any other, too. */
-static way ask_for_way(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
-                       unsigned halves, const clq_local_extent *e, clq_question *question) {
+/* The family's own kernels, or what was measured to be faster. The list's own selections may name any other, too. */
+static way select_way(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
+                      unsigned halves, const clq_local_extent *e, clq_choice *choice) {
     bool tile = clq_list_family(list) == CLQ_FAMILY_TILE, matrix = clq_patches_are_matrix(p) && !halves;
     char name[32] = "";
     if (halves) (void)snprintf(name, sizeof name, "%s, halves %u,", what, halves);
-    clq_product_question(question, list, halves ? name : what, p, columns, transposed);
+    clq_product_start_choice(choice, list, halves ? name : what, p, columns, transposed);
     if (!tile)
-        clq_product_add_local(list, question, BY_GROUPS, halves, e);
+        clq_product_add_local(list, choice, BY_GROUPS, halves, e);
     else if (halves)
-        clq_question_add(question, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
+        clq_choice_add(choice, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
     else
-        clq_question_add(question, BY_TILES, 0, "tile");
-    if (!tile && matrix) clq_question_add(question, BY_CLBLAST, 0, "clblast");
-    if (matrix) clq_question_add_named(question, list, BY_CLBLAST, 0, "clblast");
-    if (!halves) clq_question_add_named(question, list, BY_TILES, 0, "tile");
-    clq_question_add_named(question, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
-    clq_product_add_named_blocks(list, question, BY_GROUPS);
-    const struct clq_candidate *candidate = clq_list_ask(list, question);
+        clq_choice_add(choice, BY_TILES, 0, "tile");
+    if (!tile && matrix) clq_choice_add(choice, BY_CLBLAST, 0, "clblast");
+    if (matrix) clq_choice_add_named(choice, list, BY_CLBLAST, 0, "clblast");
+    if (!halves) clq_choice_add_named(choice, list, BY_TILES, 0, "tile");
+    clq_choice_add_named(choice, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
+    clq_product_add_named_blocks(list, choice, BY_GROUPS);
+    const struct clq_candidate *candidate = clq_list_select(list, choice);
     way w = {(maker)candidate->values[0], candidate->values[1]};
     if (w.by == BY_GROUPS) w.block = clq_local_block_that_works(list, w.block, halves, e);
     return w;
@@ -91,27 +91,27 @@ static way ask_for_way(clq_list *list, const char *what, const clq_patches *p, s
 typedef enum form { FORM_TILE, FORM_BLOCKS, FORM_PACKED } form;
 
 static form form_of(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed, bool large,
-                    clq_question *question) {
+                    clq_choice *choice) {
     if (!clq_patches_are_matrix(p)) return FORM_TILE;
-    clq_product_question(question, list, what, p, columns, transposed);
-    if (large) clq_question_add(question, FORM_PACKED, 0, "packed blocks");
-    if (transposed) clq_question_add(question, FORM_BLOCKS, 0, "blocks");
-    clq_question_add(question, FORM_TILE, 0, "tiles");
-    clq_question_add(question, FORM_PACKED, 0, "packed blocks");
-    return (form)clq_list_ask(list, question)->values[0];
+    clq_product_start_choice(choice, list, what, p, columns, transposed);
+    if (large) clq_choice_add(choice, FORM_PACKED, 0, "packed blocks");
+    if (transposed) clq_choice_add(choice, FORM_BLOCKS, 0, "blocks");
+    clq_choice_add(choice, FORM_TILE, 0, "tiles");
+    clq_choice_add(choice, FORM_PACKED, 0, "packed blocks");
+    return (form)clq_list_select(list, choice)->values[0];
 }
 
 void clq_product_rows(clq_list *list, const clq_rows_product *p) {
-    clq_question question = {.index = SIZE_MAX};
+    clq_choice choice = {.index = SIZE_MAX};
     size_t rows = p->patches.rows * clq_list_capacity(list);
     clq_local_extent extent = clq_local_extent_of_rows(list, p);
-    way w = ask_for_way(list, "rows", &p->patches, p->columns, p->transposed, p->halves, &extent, &question);
+    way w = select_way(list, "rows", &p->patches, p->columns, p->transposed, p->halves, &extent, &choice);
     switch (w.by) {
     case BY_GROUPS: clq_product_rows_local(list, p, w.block); break;
     case BY_CLBLAST: clq_product_rows_clblast(list, p); break;
     case BY_TILES: {
         bool large = clq_product_is_large(rows, p->columns, p->patches.channels);
-        form f = form_of(list, "rows", &p->patches, p->columns, p->transposed, large, &question);
+        form f = form_of(list, "rows", &p->patches, p->columns, p->transposed, large, &choice);
         if (f == FORM_TILE)
             clq_product_rows_tile(list, p);
         else
@@ -119,27 +119,27 @@ void clq_product_rows(clq_list *list, const clq_rows_product *p) {
         break;
     }
     }
-    clq_list_end_question(list, &question);
+    clq_list_end_choice(list, &choice);
 }
 
 void clq_product_outer(clq_list *list, const clq_outer_product *p) {
-    clq_question question = {.index = SIZE_MAX};
+    clq_choice choice = {.index = SIZE_MAX};
     size_t terms = p->patches.rows * clq_list_capacity(list);
     clq_local_extent extent = clq_local_extent_of_outer(list, p);
-    way w = ask_for_way(list, "outer", &p->patches, p->columns, false, p->halves, &extent, &question);
+    way w = select_way(list, "outer", &p->patches, p->columns, false, p->halves, &extent, &choice);
     switch (w.by) {
     case BY_GROUPS: clq_product_outer_local(list, p, w.block); break;
     case BY_CLBLAST: clq_product_outer_clblast(list, p); break;
     case BY_TILES: {
         bool large = clq_product_is_large(p->patches.channels, p->columns, terms);
-        if (form_of(list, "outer", &p->patches, p->columns, false, large, &question) == FORM_TILE)
+        if (form_of(list, "outer", &p->patches, p->columns, false, large, &choice) == FORM_TILE)
             clq_product_outer_tile(list, p);
         else
             clq_product_outer_blocks(list, p);
         break;
     }
     }
-    clq_list_end_question(list, &question);
+    clq_list_end_choice(list, &choice);
 }
 
 /* ---- shared by the variants ---- */

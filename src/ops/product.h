@@ -48,7 +48,7 @@ typedef struct clq_outer_product {
     unsigned halves; /* A: x, B: dz, C: dw */
 } clq_outer_product;
 
-/* By the variant that the list chooses: "rows …" and "outer …" are the questions' texts. */
+/* By the variant that the list chooses: "rows …" and "outer …" are the keys of its choices. */
 void clq_product_rows(clq_list *list, const clq_rows_product *p);
 void clq_product_outer(clq_list *list, const clq_outer_product *p);
 
@@ -67,8 +67,8 @@ void clq_product_rows_clblast(clq_list *list, const clq_rows_product *p);
 void clq_product_outer_clblast(clq_list *list, const clq_outer_product *p);
 
 /* What is asked about: "tile of rows 64x784 by 128". `transposed`: the weights are. */
-void clq_product_question(clq_question *question, const clq_list *list, const char *what, const clq_patches *p,
-                          size_t columns, bool transposed);
+void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_patches *p,
+                              size_t columns, bool transposed);
 
 enum { CLQ_PRODUCT_OPTIONS = 640 };
 /* The patches as -D options, with a blank behind. Returns the length. */

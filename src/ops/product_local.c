@@ -114,11 +114,11 @@ clq_local_extent clq_local_extent_of_outer(const clq_list *list, const clq_outer
 
 typedef clq_local_extent extent;
 
-typedef struct choice {
+typedef struct slicing {
     size_t block, slices, slice_terms; /* terms of a slice: whole steps */
-} choice;
+} slicing;
 
-static choice cut(const clq_device_info *info, size_t index, const extent *e) {
+static slicing cut(const clq_device_info *info, size_t index, const extent *e) {
     const clq_local_block *b = &blocks[index];
     double groups = clq_local_ceil(e->rows, (double)b->rows) * clq_local_ceil(e->columns, (double)b->columns);
     double wanted = (double)(uint64_t)(clq_local_places(info, items_of(b)) / groups);
@@ -126,7 +126,7 @@ static choice cut(const clq_device_info *info, size_t index, const extent *e) {
     double slices = CLQ_MAX(CLQ_MIN(wanted, most), 1.0);
     size_t share = (size_t)clq_local_ceil(e->terms, (double)(size_t)slices);
     share = clq_round_up(share, b->depth);
-    return (choice){index, (size_t)clq_local_ceil(e->terms, (double)share), share};
+    return (slicing){index, (size_t)clq_local_ceil(e->terms, (double)share), share};
 }
 
 /* Numbers that the items of a block read for one term of their sums. In sub-groups A's are read once for all. */
@@ -136,7 +136,7 @@ static double reads_of(const clq_local_block *b) {
 }
 
 /* Work-groups' items multiply, and read for that. */
-static double time_of(const clq_device_info *info, const choice *c, const extent *e) {
+static double time_of(const clq_device_info *info, const slicing *c, const extent *e) {
     const clq_local_block *b = &blocks[c->block];
     double groups =
         clq_local_ceil(e->rows, (double)b->rows) * clq_local_ceil(e->columns, (double)b->columns) * (double)c->slices;
@@ -150,7 +150,7 @@ static double times_of(const clq_device *device, clq_local_way way, const clq_lo
     const clq_device_info *info = clq_device_get_info(device);
     double least = INFINITY;
     for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
-        choice c = cut(info, i, e);
+        slicing c = cut(info, i, e);
         bool can = blocks[i].way == way && is_offered(device, &blocks[i], t);
         times[i] = can ? time_of(info, &c, e) : INFINITY;
         least = CLQ_MIN(least, times[i]);
@@ -195,45 +195,45 @@ void clq_local_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]) {
     (void)snprintf(name, CLQ_CANDIDATE_BYTES, "%s%s %zux%zu", ways[b->way].name, of, b->rows, b->columns);
 }
 
-static void add_candidate(clq_question *question, uint32_t value, size_t index) {
+static void add_candidate(clq_choice *choice, uint32_t value, size_t index) {
     char name[CLQ_CANDIDATE_BYTES];
     clq_local_block_name(index, name);
-    clq_question_add(question, value, (uint32_t)index, "%s", name);
+    clq_choice_add(choice, value, (uint32_t)index, "%s", name);
 }
 
 /* The next by their times, `most` of them. */
-static void add_fastest(clq_question *question, uint32_t value, double times[CLQ_LOCAL_BLOCKS], size_t most) {
+static void add_fastest(clq_choice *choice, uint32_t value, double times[CLQ_LOCAL_BLOCKS], size_t most) {
     for (size_t n = 0; n < most; n++) {
         size_t best = 0;
         for (size_t i = 1; i < CLQ_LOCAL_BLOCKS; i++)
             if (times[i] < times[best]) best = i;
         if (isinf(times[best])) return;
-        add_candidate(question, value, best);
+        add_candidate(choice, value, best);
         times[best] = INFINITY;
     }
 }
 
-void clq_product_add_local(const clq_list *list, clq_question *question, uint32_t value, unsigned halves,
+void clq_product_add_local(const clq_list *list, clq_choice *choice, uint32_t value, unsigned halves,
                            const clq_local_extent *e) {
     enum { OF_A_WAY = 3 };
     clq_device *device = clq_list_device(list);
     clq_local_terms terms = {halves, clq_list_precision(list)};
     size_t first = by_rule(device, &terms, e);
-    add_candidate(question, value, first);
+    add_candidate(choice, value, first);
     for (size_t way = 0; way < CLQ_COUNT_OF(ways); way++) {
         double times[CLQ_LOCAL_BLOCKS];
         (void)times_of(device, (clq_local_way)way, &terms, e, times);
         times[first] = INFINITY;
-        add_fastest(question, value, times, OF_A_WAY - (blocks[first].way == (clq_local_way)way));
+        add_fastest(choice, value, times, OF_A_WAY - (blocks[first].way == (clq_local_way)way));
     }
 }
 
-void clq_product_add_named_blocks(const clq_list *list, clq_question *question, uint32_t value) {
+void clq_product_add_named_blocks(const clq_list *list, clq_choice *choice, uint32_t value) {
     for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
         char name[CLQ_CANDIDATE_BYTES];
         if (!clq_local_block_fits(clq_list_device(list), &blocks[i])) continue;
         clq_local_block_name(i, name);
-        clq_question_add_named(question, list, value, (uint32_t)i, name);
+        clq_choice_add_named(choice, list, value, (uint32_t)i, name);
     }
 }
 
@@ -282,7 +282,7 @@ static void append_unit(const clq_device *device, const clq_local_block *b, cons
     append(options, "%s", is_native(device, b) ? " -DUNIT_NATIVE" : "");
 }
 
-static void make_options(const clq_list *list, const clq_patches *p, size_t columns, unsigned halves, const choice *c,
+static void make_options(const clq_list *list, const clq_patches *p, size_t columns, unsigned halves, const slicing *c,
                          char options[CLQ_PRODUCT_OPTIONS]) {
     const clq_device *device = clq_list_device(list);
     const clq_local_block *b = &blocks[c->block];
@@ -322,7 +322,7 @@ static void join(clq_list *list, const clq_rows_product *p, const char *file, co
 void clq_product_rows_local(clq_list *list, const clq_rows_product *p, size_t index) {
     size_t pixels = pixels_of(&p->patches);
     extent e = clq_local_extent_of_rows(list, p);
-    choice c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
+    slicing c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
     const clq_local_block *b = &blocks[c.block];
     const char *file = ways[b->way].file;
     char options[CLQ_PRODUCT_OPTIONS];
@@ -349,7 +349,7 @@ void clq_product_outer_local(clq_list *list, const clq_outer_product *p, size_t 
     const clq_patches *q = &p->patches;
     size_t depth = clq_patches_depth(q);
     extent e = clq_local_extent_of_outer(list, p);
-    choice c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
+    slicing c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
     const clq_local_block *b = &blocks[c.block];
     char options[CLQ_PRODUCT_OPTIONS];
     make_options(list, q, p->columns, p->halves, &c, options);

@@ -36,10 +36,10 @@ clq_local_extent clq_local_extent_of_rows(const clq_list *list, const clq_rows_p
 clq_local_extent clq_local_extent_of_outer(const clq_list *list, const clq_outer_product *p);
 enum { CLQ_LOCAL_BLOCKS = 26, CLQ_LOCAL_BLOCK_BY_RULE = 0xFF };
 /* Blocks as candidates, values `value` and the index; the rule's is the first of them. */
-void clq_product_add_local(const clq_list *list, clq_question *question, uint32_t value, unsigned halves,
+void clq_product_add_local(const clq_list *list, clq_choice *choice, uint32_t value, unsigned halves,
                            const clq_local_extent *e);
-/* All that the device has room for, for the list's own answers to name. */
-void clq_product_add_named_blocks(const clq_list *list, clq_question *question, uint32_t value);
+/* All that the device has room for, for the list's own selections to name. */
+void clq_product_add_named_blocks(const clq_list *list, clq_choice *choice, uint32_t value);
 /* That block; the rule's in place of BY_RULE and of one that does not work on the device. */
 size_t clq_local_block_that_works(const clq_list *list, size_t index, unsigned halves, const clq_local_extent *e);
 

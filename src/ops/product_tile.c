@@ -69,22 +69,22 @@ static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, dou
 }
 
 /* By the rule, or another shape that has room in registers. */
-static tile ask_for_tile(clq_list *list, const clq_rows_product *p, size_t pixels, double others, bool matrix,
-                         clq_question *question) {
+static tile select_tile(clq_list *list, const clq_rows_product *p, size_t pixels, double others, bool matrix,
+                        clq_choice *choice) {
     static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 4}, {8, 1}};
     size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector);
     tile t = choose_tile(list, p->columns, pixels, others, matrix);
-    clq_product_question(question, list, "tile of rows", &p->patches, p->columns, p->transposed);
-    clq_question_add(question, (uint32_t)t.rows, (uint32_t)t.vectors, "%zu x %zu vectors", t.rows, t.vectors);
+    clq_product_start_choice(choice, list, "tile of rows", &p->patches, p->columns, p->transposed);
+    clq_choice_add(choice, (uint32_t)t.rows, (uint32_t)t.vectors, "%zu x %zu vectors", t.rows, t.vectors);
     for (size_t i = 0; i < CLQ_COUNT_OF(shapes); i++) {
         size_t vectors = shapes[i][1], most = rows_most(vector, vectors);
         size_t rows = matrix ? shapes[i][0] : even_part(pixels, CLQ_MIN(most, (size_t)shapes[i][0]));
         if (vectors <= CLQ_MIN(all, registers(vector) / 4) && rows <= CLQ_MIN(most, pixels))
-            clq_question_add(question, (uint32_t)rows, (uint32_t)vectors, "%zu x %zu vectors", rows, vectors);
+            clq_choice_add(choice, (uint32_t)rows, (uint32_t)vectors, "%zu x %zu vectors", rows, vectors);
     }
-    const struct clq_candidate *answer = clq_list_ask(list, question);
-    t.rows = answer->values[0];
-    set_vectors(&t, vector, answer->values[1], p->columns);
+    const struct clq_candidate *candidate = clq_list_select(list, choice);
+    t.rows = candidate->values[0];
+    set_vectors(&t, vector, candidate->values[1], p->columns);
     return t;
 }
 
@@ -153,8 +153,8 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
     double capacity = clq_list_capacity(list);
     size_t divide = (size_t)q->w.divide,
            pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
-    clq_question question;
-    tile t = ask_for_tile(list, &p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, &question);
+    clq_choice choice;
+    tile t = select_tile(list, &p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, &choice);
     if (p.transposed) p.w = pack(list, &p, &t);
     char options[CLQ_PRODUCT_OPTIONS];
     rows_options(&p, &t, options);
@@ -172,7 +172,7 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
         clq_launch_work(list, 3, (size_t[]){tiles * q->h.out, 0, t.panels}, (size_t[]){1, 1, 1}, 1, 1, 1);
     }
     clq_product_cost(list, q, p.columns);
-    clq_list_end_question(list, &question);
+    clq_list_end_choice(list, &choice);
 }
 
 /* ---- outer ---- */
@@ -228,26 +228,26 @@ static outer_cut cut_outer(const clq_list *list, const clq_outer_product *p, siz
     return c;
 }
 
-static void add_cut(clq_question *question, size_t vectors, size_t slices) {
-    clq_question_add(question, (uint32_t)vectors, (uint32_t)slices, "%zu vectors, %zu slices", vectors, slices);
+static void add_cut(clq_choice *choice, size_t vectors, size_t slices) {
+    clq_choice_add(choice, (uint32_t)vectors, (uint32_t)slices, "%zu vectors, %zu slices", vectors, slices);
 }
 
 /* By the rule; or with more or fewer slices or vectors. False: by the narrow form. */
-static bool ask_for_cut(clq_list *list, const clq_outer_product *p, clq_question *question, outer_cut *out) {
+static bool select_cut(clq_list *list, const clq_outer_product *p, clq_choice *choice, outer_cut *out) {
     size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector),
            most = registers(vector) / 4;
     *out = cut_outer(list, p, CLQ_MIN(vectors_across(all, SIZE_MAX), most));
-    clq_product_question(question, list, "tile of outer", &p->patches, p->columns, false);
-    if (narrow_vectors(list, p)) clq_question_add(question, 0, 0, "narrow");
-    add_cut(question, out->t.vectors, out->slices);
+    clq_product_start_choice(choice, list, "tile of outer", &p->patches, p->columns, false);
+    if (narrow_vectors(list, p)) clq_choice_add(choice, 0, 0, "narrow");
+    add_cut(choice, out->t.vectors, out->slices);
     for (size_t wanted = 1; wanted <= 4 * out->slices && wanted < UINT32_MAX / 4; wanted *= 2)
-        add_cut(question, out->t.vectors, clq_product_slices(list, &p->patches, p->columns, wanted, TERMS_LEAST));
+        add_cut(choice, out->t.vectors, clq_product_slices(list, &p->patches, p->columns, wanted, TERMS_LEAST));
     for (size_t vectors = 1; vectors <= CLQ_MIN(CLQ_MIN(all, most), (size_t)VECTORS_MOST); vectors++)
-        add_cut(question, vectors, cut_outer(list, p, vectors).slices);
-    const struct clq_candidate *answer = clq_list_ask(list, question);
-    if (answer->values[0] == 0) return false;
-    *out = cut_outer(list, p, answer->values[0]);
-    out->slices = answer->values[1];
+        add_cut(choice, vectors, cut_outer(list, p, vectors).slices);
+    const struct clq_candidate *candidate = clq_list_select(list, choice);
+    if (candidate->values[0] == 0) return false;
+    *out = cut_outer(list, p, candidate->values[0]);
+    out->slices = candidate->values[1];
     return true;
 }
 
@@ -256,11 +256,11 @@ void clq_product_outer_tile(clq_list *list, const clq_outer_product *product) {
     clq_patches *q = &p.patches;
     if (q->channels < FEW_CHANNELS && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
         clq_patches_pad(list, q, &p.x);
-    clq_question question;
+    clq_choice choice;
     outer_cut c;
-    if (!ask_for_cut(list, &p, &question, &c)) {
+    if (!select_cut(list, &p, &choice, &c)) {
         outer_narrow(list, &p, narrow_vectors(list, &p));
-        clq_list_end_question(list, &question);
+        clq_list_end_choice(list, &choice);
         return;
     }
     size_t terms = q->rows * clq_list_capacity(list) * q->h.out * q->w.out / c.slices;
@@ -278,5 +278,5 @@ void clq_product_outer_tile(clq_list *list, const clq_outer_product *product) {
     clq_launch_work(list, 3, (size_t[]){c.tiles, c.t.panels, c.slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
     clq_product_cost(list, q, p.columns);
     clq_product_reduce(list, &p, partial, c.slices);
-    clq_list_end_question(list, &question);
+    clq_list_end_choice(list, &choice);
 }

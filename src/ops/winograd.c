@@ -21,38 +21,38 @@ static bool pays(const clq_list *list, const clq_rows_product *p, const clq_wino
 
 /* *block: of the local family. */
 static bool chosen(clq_list *list, const clq_rows_product *p, const char *what, const clq_winograd_tiles *tiles,
-                   clq_question *question, size_t *block) {
+                   clq_choice *choice, size_t *block) {
     if (!fits(list, p)) return false;
-    clq_product_question(question, list, what, &p->patches, p->columns, p->transposed);
-    if (pays(list, p, tiles)) clq_question_add(question, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
-    clq_question_add(question, false, 0, "direct");
-    clq_question_add(question, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
+    clq_product_start_choice(choice, list, what, &p->patches, p->columns, p->transposed);
+    if (pays(list, p, tiles)) clq_choice_add(choice, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
+    clq_choice_add(choice, false, 0, "direct");
+    clq_choice_add(choice, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
     for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS && clq_list_family(list) == CLQ_FAMILY_LOCAL; i++) {
         char name[CLQ_CANDIDATE_BYTES];
         clq_winograd_block_name(i, name);
-        clq_question_add_named(question, list, true, (uint32_t)i, name);
+        clq_choice_add_named(choice, list, true, (uint32_t)i, name);
     }
-    const struct clq_candidate *candidate = clq_list_ask(list, question);
+    const struct clq_candidate *candidate = clq_list_select(list, choice);
     *block = candidate->values[1];
     return candidate->values[0];
 }
 
-bool clq_winograd_rows(clq_list *list, const clq_rows_product *p, clq_question *question) {
+bool clq_winograd_rows(clq_list *list, const clq_rows_product *p, clq_choice *choice) {
     size_t out_h = p->patches.h.out, out_w = p->patches.w.out;
     const clq_winograd_tiles tiles = {clq_ceil_div(out_h, 2), clq_ceil_div(out_w, 2), out_h * out_w};
     size_t block;
-    if (!chosen(list, p, "conv", &tiles, question, &block)) return false;
+    if (!chosen(list, p, "conv", &tiles, choice, &block)) return false;
     if (clq_list_family(list) == CLQ_FAMILY_LOCAL) return clq_winograd_local_add(list, p, &tiles, block);
     clq_winograd_tile_add(list, p, &tiles, NULL, CLQ_NO_VALUE);
     return true;
 }
 
 bool clq_winograd_pool(clq_list *list, const clq_rows_product *p, const clq_pool2d_problem *pool, clq_value winner,
-                       clq_question *question) {
+                       clq_choice *choice) {
     const clq_winograd_tiles tiles = {pool->out_h, pool->out_w, 4 * pool->out_h * pool->out_w};
     size_t block;
     if (clq_list_family(list) != CLQ_FAMILY_TILE || pool->size_h != 2 || pool->size_w != 2 ||
-        !chosen(list, p, "pooled conv", &tiles, question, &block))
+        !chosen(list, p, "pooled conv", &tiles, choice, &block))
         return false;
     clq_winograd_tile_add(list, p, &tiles, pool, winner);
     return true;

@@ -5,13 +5,13 @@
 
 #include "ops/product.h"
 
-/* False, and nothing is added, where the plain sum is to be made. The question is which of both, for the caller to end
+/* False, and nothing is added, where the plain sum is to be made. The choice is which of both, for the caller to end
  * behind either. */
-bool clq_winograd_rows(clq_list *list, const clq_rows_product *p, clq_question *question);
+bool clq_winograd_rows(clq_list *list, const clq_rows_product *p, clq_choice *choice);
 /* The same for the maxima of windows of 2x2 outputs, in the tile family; winner as clq_pool2d_forward's. x is not
  * padded. */
 bool clq_winograd_pool(clq_list *list, const clq_rows_product *p, const clq_pool2d_problem *pool, clq_value winner,
-                       clq_question *question);
+                       clq_choice *choice);
 
 /* ---- shared by the families (winograd.c) ---- */
 

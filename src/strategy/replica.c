@@ -151,7 +151,7 @@ static unsigned commands_ahead(const clq_plan *plan) {
 clq_status clq_replica_open(clq_replica *replica, bool joined) {
     clq_plan_config plan = replica->strategy->config.plan;
     plan.capacity = (uint32_t)replica->share;
-    plan.joined = joined;
+    plan.fused_launches = joined;
     replica->tracing = replica->strategy->config.trace_steps > 0;
     CLQ_TRY(clq_queue_create(replica->device, replica->tracing ? CLQ_QUEUE_TRACE : 0, &replica->queue));
     CLQ_TRY(clq_plan_create(replica->strategy->model, replica->device, &plan, &replica->plan));

@@ -327,7 +327,7 @@ static clq_status tune(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count && config->tuning != CLQ_TUNING_OFF; r++) {
         clq_device *device = strategy->replicas[r].device;
         unsigned alike = 0;
-        while (alike < r && !clq_answers_are_shared(strategy->replicas[alike].device, device)) alike++;
+        while (alike < r && !clq_selections_are_shared(strategy->replicas[alike].device, device)) alike++;
         size_t first = strategy->tune_log.count;
         if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &plan, &how, &strategy->tune_log));
         while (first < strategy->tune_log.count) strategy->tune_log.rows[first++].replica = r;
@@ -338,11 +338,11 @@ static clq_status tune(clq_strategy *strategy) {
 /* Whether a later replica may take what was compiled for this one. */
 static bool has_followers(const clq_strategy *strategy, unsigned replica) {
     for (unsigned r = replica + 1; r < strategy->count; r++)
-        if (clq_answers_are_shared(strategy->replicas[replica].device, strategy->replicas[r].device)) return true;
+        if (clq_selections_are_shared(strategy->replicas[replica].device, strategy->replicas[r].device)) return true;
     return false;
 }
 
-/* Whether a replica's launches may be one (clq_list_set_joined): where all replicas' threads have cores. A device of
+/* Whether a replica's launches may be one (clq_list_set_fused): where all replicas' threads have cores. A device of
  * one unit waits for nobody in it. */
 static bool joins(const clq_strategy *strategy, unsigned replica) {
     if (strategy->config.trace_steps > 0) return false; /* each launch is to be seen */

@@ -28,9 +28,9 @@ static clq_status check_config(const clq_model *model, const clq_devices *device
     return CLQ_OK;
 }
 
-clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices *devices,
-                                       const clq_trainer_config *config, const clq_answers *answers,
-                                       clq_trainer **out) {
+clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
+                                              const clq_trainer_config *config, const clq_selections *selections,
+                                              clq_trainer **out) {
     if (!model->finished)
         return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
     CLQ_TRY(check_config(model, devices, config));
@@ -39,7 +39,7 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
     trainer->model = model;
     trainer->config = *config;
     trainer->devices = *devices;
-    trainer->answers = answers;
+    trainer->selections = selections;
     trainer->created = clq_now();
     size_t classes = clq_model_output_shape(model).dims[0];
     trainer->loss = (clq_loss_problem){.kind = config->loss.kind,
@@ -60,7 +60,7 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                              .gradient_norms = config->measure_gradient,
                                              .precision = config->matmul_precision,
                                              .metric_slots = CLQ_METRIC_SLOTS,
-                                             .answers = answers},
+                                             .selections = selections},
                                     .global_batch = config->global_batch,
                                     .sample_elements = model->layers[model->input - 1].elements,
                                     .label_bytes = sparse ? sizeof(int32_t) : classes * sizeof(float),
@@ -81,7 +81,7 @@ fail:
 
 clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config,
                               clq_trainer **out) {
-    return clq_trainer_create_answered(model, devices, config, NULL, out);
+    return clq_trainer_create_with_selections(model, devices, config, NULL, out);
 }
 
 void clq_trainer_destroy(clq_trainer *trainer) {
@@ -95,7 +95,7 @@ void clq_trainer_destroy(clq_trainer *trainer) {
 
 clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out) {
     const clq_strategy_config config = {
-        .plan = {.sample_dtype = trainer->config.sample_dtype, .metric_slots = 1, .answers = trainer->answers},
+        .plan = {.sample_dtype = trainer->config.sample_dtype, .metric_slots = 1, .selections = trainer->selections},
         .global_batch = trainer->config.global_batch,
         .sample_elements = trainer->model->layers[trainer->model->input - 1].elements,
         .group = trainer->config.group};

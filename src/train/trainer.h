@@ -19,7 +19,7 @@ struct clq_trainer {
     clq_trainer_config config;
     clq_loss_problem loss;
     clq_devices devices;
-    const clq_answers *answers; /* to the questions of its plans, or NULL */
+    const clq_selections *selections; /* of its plans, or NULL */
     clq_strategy *strategy;
     clq_strategy *predictor; /* the same model without loss and update; made when first asked for */
     uint64_t step;           /* updates so far */

@@ -273,9 +273,9 @@ static void products(clq_device *device) {
         clq_value values[3];
         if (!clq_local_block_fits(device, block) || !is_for(device, block, terms)) continue;
         must(clq_list_create(device, 1, &list) == CLQ_OK, "a list");
-        clq_answer forced = {.text = "rows*"};
+        clq_selection forced = {.key = "rows*"};
         clq_local_block_name(i % CLQ_LOCAL_BLOCKS, forced.candidate);
-        clq_list_set_answers(list, &(clq_answers){.answers = &forced, .count = 1});
+        clq_list_set_selections(list, &(clq_selections){.entries = &forced, .count = 1});
         clq_list_set_precision(list, terms->precision);
         for (size_t v = 0; v < 3; v++)
             values[v] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "matrix", SIDE * SIDE * sizeof(float), 0);

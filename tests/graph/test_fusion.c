@@ -51,13 +51,14 @@ static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build
                         bool train) {
     static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = CLASSES};
     static const clq_update_problem update = {.kind = CLQ_OPTIMIZER_SGD};
-    static const clq_answer one = {"conv + pool *", "one"};
-    static const clq_answers fused = {.answers = &one, .count = 1};
+    static const clq_selection one = {"conv + pool *", "one"};
+    static const clq_selections fused = {.entries = &one, .count = 1};
     bench b = {.queue = queue};
     CHECK_OK(clq_model_create("fused", &b.model));
     CHECK_OK(clq_model_finish(b.model, build(b.model)));
-    clq_plan_config config = {.capacity = CAPACITY, .sample_dtype = CLQ_U8, .metric_slots = 1, .unfused = how == OFF};
-    if (how == ON) config.answers = &fused;
+    clq_plan_config config = {
+        .capacity = CAPACITY, .sample_dtype = CLQ_U8, .metric_slots = 1, .unfused_graph = how == OFF};
+    if (how == ON) config.selections = &fused;
     if (train) config.loss = &loss;
     if (train) config.update = &update;
     CHECK_OK(clq_plan_create(b.model, device, &config, &b.plan));

@@ -53,14 +53,14 @@ static void close_flawed(void) {
 
 /* The kernel file of a convolution that is large enough for Winograd's products to pay. */
 static void check_made_by(bool forced, const char *file) {
-    static const clq_answer winograd = {"conv *", "winograd"};
-    const clq_answers answers = {.answers = &winograd, .count = forced};
+    static const clq_selection winograd = {"conv *", "winograd"};
+    const clq_selections selections = {.entries = &winograd, .count = forced};
     const clq_conv2d_problem p = {30, 30, 64, 28, 28, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU};
     clq_list *list;
     clq_launch_info info;
     clq_value values[3];
     must(clq_list_create(device, 64, &list));
-    clq_list_set_answers(list, &answers);
+    clq_list_set_selections(list, &selections);
     for (size_t i = 0; i < 3; i++) values[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "array", 4, 0);
     clq_conv2d_forward(list, &p, values[0], values[1], CLQ_NO_VALUE, values[2]);
     must(clq_list_status(list));

@@ -86,23 +86,23 @@ void rig_begin(rig *r, uint32_t capacity) {
     clq_list_scope(r->list, "test");
 }
 
-static void force(rig *r, const char *text, const char *candidate) {
-    clq_answer *answer = &r->forced[r->answers.count];
+static void force(rig *r, const char *key, const char *candidate) {
+    clq_selection *selection = &r->forced[r->selections.count];
     if (!candidate) return;
-    assert_true(strlen(candidate) < sizeof answer->candidate);
-    *answer = (clq_answer){.text = ""};
-    memcpy(answer->text, text, strlen(text));
-    memcpy(answer->candidate, candidate, strlen(candidate));
-    r->answers.count++;
+    assert_true(strlen(candidate) < sizeof selection->candidate);
+    *selection = (clq_selection){.key = ""};
+    memcpy(selection->key, key, strlen(key));
+    memcpy(selection->candidate, candidate, strlen(candidate));
+    r->selections.count++;
 }
 
 void rig_force(rig *r, const rig_variant *variant) {
-    r->answers = (clq_answers){.answers = r->forced};
+    r->selections = (clq_selections){.entries = r->forced};
     force(r, "rows*", variant->product);
     force(r, "outer*", variant->product);
     force(r, "conv *", variant->conv);
     force(r, "pooled conv *", variant->conv);
-    clq_list_set_answers(r->list, &r->answers);
+    clq_list_set_selections(r->list, &r->selections);
 }
 
 clq_value rig_value(rig *r, const char *name, size_t fixed_bytes, size_t bytes_per_example) {

@@ -17,8 +17,8 @@ typedef struct rig {
     clq_list *list;
     clq_buffer *buffers[RIG_VALUES + 1]; /* by value */
     size_t bytes[RIG_VALUES + 1];        /* without the guard behind them; scratch has none */
-    clq_answer forced[4];
-    clq_answers answers;
+    clq_selection forced[4];
+    clq_selections selections;
 } rig;
 
 /* Candidates that make products and 3x3 convolutions, whatever is known to be faster; NULL: as the list chooses. */

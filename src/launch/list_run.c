@@ -1,6 +1,6 @@
 /* Placing, binding and running launch lists. */
-#include "ops/list.h"
-#include "ops/sequence.h"
+#include "launch/list.h"
+#include "launch/fused.h"
 
 #include <string.h>
 
@@ -31,8 +31,8 @@ void clq_list_unbind(clq_list *list) {
         list->launches[i].kernel = NULL;
         list->launches[i].buffers = NULL;
     }
-    clq_sequence_destroy(list->sequence);
-    list->sequence = NULL;
+    clq_fused_destroy(list->fused);
+    list->fused = NULL;
     for (size_t i = 0; i < list->view_count; i++) clq_buffer_destroy(list->views[i].view);
     list->view_count = 0;
     clq_buffer_destroy(list->placeholder);
@@ -201,8 +201,8 @@ clq_status clq_list_bind(clq_list *list) {
     if (list->bound) return CLQ_OK;
     if (list->open || list->pending)
         return clq_fail(CLQ_STATE, "%s: the last launch was not given its work", list->scope);
-    clq_status status = list->joins ? clq_sequence_create(list, &list->sequence) : CLQ_OK;
-    if (status == CLQ_OK && !list->sequence) status = bind_one_by_one(list);
+    clq_status status = list->fuses ? clq_fused_create(list, &list->fused) : CLQ_OK;
+    if (status == CLQ_OK && !list->fused) status = bind_one_by_one(list);
     if (status != CLQ_OK)
         clq_list_unbind(list);
     else
@@ -232,8 +232,8 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
         return clq_fail(CLQ_ARGUMENT,
                         "%s with %zu bytes is not the whole of the buffers, of %zu and %zu, that it changes",
                         slot->name, slot->bytes, clq_buffer_bytes(slot->buffer), clq_buffer_bytes(buffer));
-    if (list->sequence)
-        CLQ_TRY(clq_sequence_replace(list->sequence, slot->buffer, buffer));
+    if (list->fused)
+        CLQ_TRY(clq_fused_replace(list->fused, slot->buffer, buffer));
     else if (slot->first_use != SIZE_MAX)
         for (size_t i = slot->first_use; i <= slot->last_use; i++)
             CLQ_TRY(replace_in(list, &list->launches[i], value, buffer));
@@ -242,11 +242,11 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
 }
 
 clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b) {
-    if (!list->sequence) return clq_fail(CLQ_STATE, "buffers change places in a launch list that is not one launch");
+    if (!list->fused) return clq_fail(CLQ_STATE, "buffers are exchanged in a launch list whose launches are not fused");
     if (clq_buffer_bytes(a) != clq_buffer_bytes(b))
         return clq_fail(CLQ_ARGUMENT, "buffers of %zu and %zu bytes change places", clq_buffer_bytes(a),
                         clq_buffer_bytes(b));
-    CLQ_TRY(clq_sequence_swap(list->sequence, a, b));
+    CLQ_TRY(clq_fused_swap(list->fused, a, b));
     for (size_t i = 0; i < list->value_count; i++) {
         clq_value_slot *slot = &list->values[i];
         if (slot->buffer == a || slot->buffer == b) slot->buffer = slot->buffer == a ? b : a;
@@ -295,7 +295,7 @@ clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t e
         return clq_fail(CLQ_ARGUMENT, "a launch list for 0 to %u examples is run with %d", list->capacity, count);
     if (first > end || end > list->launch_count)
         return clq_fail(CLQ_ARGUMENT, "launches %zu to %zu of a list of %zu", first, end, list->launch_count);
-    if (list->sequence) return clq_sequence_run(list->sequence, queue, first, end);
+    if (list->fused) return clq_fused_run(list->fused, queue, first, end);
     for (size_t i = first; i < end; i++) {
         clq_launch *launch = &list->launches[i];
         clq_status status = run_launch(list, launch, queue, (uint32_t)count);
@@ -321,9 +321,9 @@ static clq_status launch_first(clq_list *list, clq_queue *queue) {
         clq_launch *launch = &list->launches[i];
         if (!launch->file) continue;
         CLQ_TRY(zero_arguments(list, launch, queue));
-        if (!list->sequence) CLQ_TRY(run_launch(list, launch, queue, list->capacity));
+        if (!list->fused) CLQ_TRY(run_launch(list, launch, queue, list->capacity));
     }
-    if (list->sequence) CLQ_TRY(clq_sequence_run(list->sequence, queue, 0, list->launch_count));
+    if (list->fused) CLQ_TRY(clq_fused_run(list->fused, queue, 0, list->launch_count));
     for (size_t i = 0; i < list->launch_count; i++) CLQ_TRY(zero_arguments(list, &list->launches[i], queue));
     return clq_queue_finish(queue);
 }

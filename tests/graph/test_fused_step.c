@@ -35,18 +35,21 @@ typedef struct bench {
 } bench;
 
 static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build)(clq_model *m), bool train,
-                        bool joined) {
+                        bool fused) {
     static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = CLASSES, .from_logits = true};
     static const clq_update_problem adam = {.kind = CLQ_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
     bench b = {.queue = queue};
-    CHECK_OK(clq_model_create("sequence", &b.model));
+    CHECK_OK(clq_model_create("fused step", &b.model));
     CHECK_OK(clq_model_finish(b.model, build(b.model)));
-    clq_plan_config config = {
-        .capacity = CAPACITY, .sample_dtype = CLQ_U8, .metric_slots = STEPS, .gradient_norms = train, .joined = joined};
+    clq_plan_config config = {.capacity = CAPACITY,
+                              .sample_dtype = CLQ_U8,
+                              .metric_slots = STEPS,
+                              .gradient_norms = train,
+                              .fused_launches = fused};
     if (train) config.loss = &loss;
     if (train) config.update = &adam;
     CHECK_OK(clq_plan_create(b.model, device, &config, &b.plan));
-    assert_int_equal(clq_list_is_joined(clq_plan_list(b.plan)), joined && clq_device_family(device) == CLQ_FAMILY_TILE);
+    assert_int_equal(clq_list_is_fused(clq_plan_list(b.plan)), fused && clq_device_family(device) == CLQ_FAMILY_TILE);
     return b;
 }
 
@@ -134,12 +137,12 @@ static void bits_on(clq_device *device, clq_queue *queue) {
     for (size_t i = 0; i < CLQ_COUNT_OF(builds); i++) {
         bench plain = open_bench(device, queue, builds[i], true, false);
         content wanted = train(&plain, AT_ONCE);
-        bench joined = open_bench(device, queue, builds[i], true, true);
-        check_same(&joined, BY_SEGMENTS, &wanted);
-        check_same(&joined, ONE_BY_ONE, &wanted);
-        for (int r = 0; r < REPEATS; r++) check_same(&joined, AT_ONCE, &wanted);
+        bench fused = open_bench(device, queue, builds[i], true, true);
+        check_same(&fused, BY_SEGMENTS, &wanted);
+        check_same(&fused, ONE_BY_ONE, &wanted);
+        for (int r = 0; r < REPEATS; r++) check_same(&fused, AT_ONCE, &wanted);
         clq_free(wanted.all);
-        close_bench(&joined);
+        close_bench(&fused);
         close_bench(&plain);
     }
 }
@@ -159,12 +162,12 @@ static void output_of(const bench *b, float out[CAPACITY * CLASSES]) {
 static void inference_on(clq_device *device, clq_queue *queue) {
     float got[CAPACITY * CLASSES], wanted[CAPACITY * CLASSES];
     bench plain = open_bench(device, queue, build_wide, false, false);
-    bench joined = open_bench(device, queue, build_wide, false, true);
+    bench fused = open_bench(device, queue, build_wide, false, true);
     output_of(&plain, wanted);
-    output_of(&joined, got);
+    output_of(&fused, got);
     assert_memory_equal(got, wanted, sizeof got);
     assert_true(got[0] > 0 && got[0] < 1);
-    close_bench(&joined);
+    close_bench(&fused);
     close_bench(&plain);
 }
 
@@ -196,8 +199,8 @@ static void check_moved(const bench *b, clq_device *device, const content *wante
 }
 
 static void moved_on(clq_device *device, clq_queue *queue) {
-    for (int joined = 0; joined < 2; joined++) {
-        bench b = open_bench(device, queue, build_wide, true, joined);
+    for (int fused = 0; fused < 2; fused++) {
+        bench b = open_bench(device, queue, build_wide, true, fused);
         start(&b);
         step(&b, 0, AT_ONCE);
         content wanted = {clq_buffer_bytes(b.plan->gradient), clq_alloc(clq_buffer_bytes(b.plan->gradient), 1)};

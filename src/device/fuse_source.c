@@ -224,7 +224,7 @@ static clq_status add_part(clq_text *out, const clq_program_part *part, size_t i
     return status;
 }
 
-clq_status clq_joined_source(const clq_program_part *parts, size_t count, clq_text *out) {
+clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_text *out) {
     names found = {0}, macros = {0};
     find_names(clq_source_text("prelude"), &found, &macros);
     clq_status status = CLQ_OK;

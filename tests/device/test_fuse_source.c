@@ -49,7 +49,7 @@ static void run(clq_device *device, clq_queue *queue, const char *text, float w[
 }
 
 /* Weights and gradients are small whole numbers: nothing is rounded. */
-static void joined_on(clq_device *device, clq_queue *queue) {
+static void fused_on(clq_device *device, clq_queue *queue) {
     clq_text text = {0};
     float w[FLOATS], v[FLOATS], g[FLOATS], y[FLOATS] = {0};
     unsigned char u[FLOATS];
@@ -59,7 +59,7 @@ static void joined_on(clq_device *device, clq_queue *queue) {
         g[i] = (float)(4 * i);
         u[i] = (unsigned char)(5 * i);
     }
-    CHECK_OK(clq_joined_source(parts, CLQ_COUNT_OF(parts), &text));
+    CHECK_OK(clq_fused_source(parts, CLQ_COUNT_OF(parts), &text));
     clq_text_add(&text, "%s", calls);
     assert_false(text.failed);
     run(device, queue, text.data, w, v, g, u, y);
@@ -73,16 +73,16 @@ static void joined_on(clq_device *device, clq_queue *queue) {
 
 static void parts_are_functions(void **state) {
     (void)state;
-    on_each_device(joined_on);
+    on_each_device(fused_on);
 }
 
 static void wrong_parts(void **state) {
     (void)state;
     clq_text text = {0};
     CHECK_FAILS(CLQ_UNSUPPORTED,
-                clq_joined_source(&(clq_program_part){"input", "-cl-opt-disable", "input_u8"}, 1, &text));
+                clq_fused_source(&(clq_program_part){"input", "-cl-opt-disable", "input_u8"}, 1, &text));
     CHECK_DETAIL("-cl-opt-disable");
-    CHECK_FAILS(CLQ_ARGUMENT, clq_joined_source(&(clq_program_part){"nothing", "", "input_u8"}, 1, &text));
+    CHECK_FAILS(CLQ_ARGUMENT, clq_fused_source(&(clq_program_part){"nothing", "", "input_u8"}, 1, &text));
     CHECK_DETAIL("nothing.cl");
     clq_free(text.data);
 }
@@ -93,7 +93,7 @@ static void memory_runs_out(void **state) {
     for (uint64_t nth = 1;; nth++) {
         clq_text text = {0};
         clq_memory_fail_at(nth, false);
-        clq_status status = clq_joined_source(parts, CLQ_COUNT_OF(parts), &text);
+        clq_status status = clq_fused_source(parts, CLQ_COUNT_OF(parts), &text);
         bool reached = clq_memory_fail_at(0, false) >= nth;
         if (reached) {
             assert_int_equal(status, CLQ_MEMORY);

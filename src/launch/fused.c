@@ -1,4 +1,4 @@
-#include "ops/sequence.h"
+#include "launch/fused.h"
 
 #include <string.h>
 
@@ -18,14 +18,14 @@ typedef struct making {
     clq_program_part *functions; /* of the launches, each once */
     size_t function_count;
     size_t *function_of; /* each launch */
-    clq_buffer *buffers[CLQ_SEQUENCE_BUFFERS_MAX];
+    clq_buffer *buffers[CLQ_FUSED_BUFFERS_MAX];
     size_t buffer_count;
     uint64_t *words; /* a launch's sizes, then what its arguments are: offsets in buffers, numbers */
     size_t word_count;
     clq_text text;
 } making;
 
-static bool is_joinable(const clq_launch *launch) {
+static bool is_fusible(const clq_launch *launch) {
     if (!launch->file) return false;
     for (uint32_t d = 0; d < launch->dims; d++)
         if (launch->has_local ? launch->local[d] != 1 : true) return false;
@@ -35,7 +35,7 @@ static bool is_joinable(const clq_launch *launch) {
 static bool can_be_one(const clq_list *list) {
     if (list->family != CLQ_FAMILY_TILE || list->launch_count < 2 || list->launch_count > LAUNCHES_MAX) return false;
     for (size_t i = 0; i < list->launch_count; i++)
-        if (!is_joinable(&list->launches[i])) return false;
+        if (!is_fusible(&list->launches[i])) return false;
     return true;
 }
 
@@ -76,14 +76,14 @@ static clq_status find_functions(making *m) {
                 (clq_program_part){.file = launch->file, .options = launch->options, .function = launch->function};
         m->function_of[i] = k;
     }
-    return clq_joined_source(m->functions, m->function_count, &m->text);
+    return clq_fused_source(m->functions, m->function_count, &m->text);
 }
 
-/* Which of the kernel's buffers; CLQ_SEQUENCE_BUFFERS_MAX: there are too many. */
+/* Which of the kernel's buffers; CLQ_FUSED_BUFFERS_MAX: there are too many. */
 static size_t buffer_index(making *m, clq_buffer *buffer) {
     size_t k = 0;
     while (k < m->buffer_count && m->buffers[k] != buffer) k++;
-    if (k == m->buffer_count && k < CLQ_SEQUENCE_BUFFERS_MAX) m->buffers[m->buffer_count++] = buffer;
+    if (k == m->buffer_count && k < CLQ_FUSED_BUFFERS_MAX) m->buffers[m->buffer_count++] = buffer;
     return k;
 }
 
@@ -205,93 +205,93 @@ static clq_status make(clq_list *list, making *m) {
 
 /* ---- its life ---- */
 
-static clq_status set_numbers(clq_sequence *sequence, const uint32_t numbers[CLQ_SEQUENCE_NUMBERS]) {
-    for (uint32_t i = 0; i < CLQ_SEQUENCE_NUMBERS; i++) {
-        if (sequence->called && sequence->numbers[i] == numbers[i]) continue;
-        CLQ_TRY(clq_kernel_set_bytes(sequence->kernel, CLQ_SEQUENCE_FIRST_NUMBER + i, &numbers[i], sizeof numbers[i]));
-        sequence->numbers[i] = numbers[i];
+static clq_status set_numbers(clq_fused *fused, const uint32_t numbers[CLQ_FUSED_NUMBERS]) {
+    for (uint32_t i = 0; i < CLQ_FUSED_NUMBERS; i++) {
+        if (fused->called && fused->numbers[i] == numbers[i]) continue;
+        CLQ_TRY(clq_kernel_set_bytes(fused->kernel, CLQ_FUSED_FIRST_NUMBER + i, &numbers[i], sizeof numbers[i]));
+        fused->numbers[i] = numbers[i];
     }
-    sequence->called = true;
+    fused->called = true;
     return CLQ_OK;
 }
 
-static clq_status set_buffer(clq_sequence *sequence, size_t k, clq_buffer *buffer) {
-    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, (uint32_t)(CLQ_SEQUENCE_FIRST_BUFFER + k), buffer));
-    sequence->buffers[k] = buffer;
+static clq_status set_buffer(clq_fused *fused, size_t k, clq_buffer *buffer) {
+    CLQ_TRY(clq_kernel_set_buffer(fused->kernel, (uint32_t)(CLQ_FUSED_FIRST_BUFFER + k), buffer));
+    fused->buffers[k] = buffer;
     return CLQ_OK;
 }
 
-static clq_status write_words(clq_sequence *sequence, const making *m) {
-    clq_device *device = sequence->list->device;
+static clq_status write_words(clq_fused *fused, const making *m) {
+    clq_device *device = fused->list->device;
     size_t bytes = m->word_count * sizeof *m->words;
-    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "a sequence's numbers", &sequence->words));
+    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "fused launches' numbers", &fused->words));
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE,
-                              (2 * sequence->list->launch_count + 1) * COUNTER * sizeof(int32_t),
-                              "a sequence's progress", &sequence->progress));
+                              (2 * fused->list->launch_count + 1) * COUNTER * sizeof(int32_t),
+                              "fused launches' progress", &fused->progress));
     clq_queue *queue;
     CLQ_TRY(clq_queue_create(device, 0, &queue));
-    clq_status status = clq_queue_write(queue, sequence->words, 0, m->words, bytes, true);
+    clq_status status = clq_queue_write(queue, fused->words, 0, m->words, bytes, true);
     clq_queue_destroy(queue);
     return status;
 }
 
-static clq_status bind(clq_sequence *sequence, const making *m) {
+static clq_status bind(clq_fused *fused, const making *m) {
     const clq_program_wish program = {.file = "sequence", .options = "", .kernels = "", .text = m->text.data};
-    CLQ_TRY(clq_kernel_create_among(sequence->list->device, &program, "sequence", &sequence->kernel));
-    CLQ_TRY(write_words(sequence, m));
-    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, CLQ_SEQUENCE_WORDS, sequence->words));
-    CLQ_TRY(clq_kernel_set_buffer(sequence->kernel, CLQ_SEQUENCE_PROGRESS, sequence->progress));
-    for (; sequence->buffer_count < m->buffer_count; sequence->buffer_count++)
-        CLQ_TRY(set_buffer(sequence, sequence->buffer_count, m->buffers[sequence->buffer_count]));
+    CLQ_TRY(clq_kernel_create_among(fused->list->device, &program, "sequence", &fused->kernel));
+    CLQ_TRY(write_words(fused, m));
+    CLQ_TRY(clq_kernel_set_buffer(fused->kernel, CLQ_FUSED_WORDS, fused->words));
+    CLQ_TRY(clq_kernel_set_buffer(fused->kernel, CLQ_FUSED_PROGRESS, fused->progress));
+    for (; fused->buffer_count < m->buffer_count; fused->buffer_count++)
+        CLQ_TRY(set_buffer(fused, fused->buffer_count, m->buffers[fused->buffer_count]));
     return CLQ_OK;
 }
 
-clq_status clq_sequence_create(clq_list *list, clq_sequence **out) {
+clq_status clq_fused_create(clq_list *list, clq_fused **out) {
     if (!can_be_one(list)) return CLQ_OK;
-    clq_sequence *sequence = clq_alloc(1, sizeof *sequence);
-    if (!sequence) return CLQ_MEMORY;
-    sequence->list = list;
-    sequence->groups = CLQ_MAX(clq_device_get_info(list->device)->compute_units, 1u);
+    clq_fused *fused = clq_alloc(1, sizeof *fused);
+    if (!fused) return CLQ_MEMORY;
+    fused->list = list;
+    fused->groups = CLQ_MAX(clq_device_get_info(list->device)->compute_units, 1u);
     making m;
     clq_status status = make(list, &m);
-    if (status == CLQ_OK && m.buffer_count < CLQ_SEQUENCE_BUFFERS_MAX) {
-        status = bind(sequence, &m);
-        if (status == CLQ_OK) *out = sequence;
+    if (status == CLQ_OK && m.buffer_count < CLQ_FUSED_BUFFERS_MAX) {
+        status = bind(fused, &m);
+        if (status == CLQ_OK) *out = fused;
     }
     making_free(&m);
-    if (*out != sequence) clq_sequence_destroy(sequence);
+    if (*out != fused) clq_fused_destroy(fused);
     return status;
 }
 
-void clq_sequence_destroy(clq_sequence *sequence) {
-    if (!sequence) return;
-    clq_kernel_destroy(sequence->kernel);
-    clq_buffer_destroy(sequence->words);
-    clq_buffer_destroy(sequence->progress);
-    clq_free(sequence);
+void clq_fused_destroy(clq_fused *fused) {
+    if (!fused) return;
+    clq_kernel_destroy(fused->kernel);
+    clq_buffer_destroy(fused->words);
+    clq_buffer_destroy(fused->progress);
+    clq_free(fused);
 }
 
-clq_status clq_sequence_replace(clq_sequence *sequence, const clq_buffer *before, clq_buffer *buffer) {
-    for (size_t k = 0; k < sequence->buffer_count; k++)
-        if (sequence->buffers[k] == before) CLQ_TRY(set_buffer(sequence, k, buffer));
+clq_status clq_fused_replace(clq_fused *fused, const clq_buffer *before, clq_buffer *buffer) {
+    for (size_t k = 0; k < fused->buffer_count; k++)
+        if (fused->buffers[k] == before) CLQ_TRY(set_buffer(fused, k, buffer));
     return CLQ_OK;
 }
 
-clq_status clq_sequence_swap(clq_sequence *sequence, clq_buffer *a, clq_buffer *b) {
-    for (size_t k = 0; k < sequence->buffer_count; k++) {
-        clq_buffer *buffer = sequence->buffers[k];
-        if (buffer == a || buffer == b) CLQ_TRY(set_buffer(sequence, k, buffer == a ? b : a));
+clq_status clq_fused_swap(clq_fused *fused, clq_buffer *a, clq_buffer *b) {
+    for (size_t k = 0; k < fused->buffer_count; k++) {
+        clq_buffer *buffer = fused->buffers[k];
+        if (buffer == a || buffer == b) CLQ_TRY(set_buffer(fused, k, buffer == a ? b : a));
     }
     return CLQ_OK;
 }
 
-clq_status clq_sequence_run(clq_sequence *sequence, clq_queue *queue, size_t first, size_t end) {
+clq_status clq_fused_run(clq_fused *fused, clq_queue *queue, size_t first, size_t end) {
     static const size_t one = 1;
-    const clq_list *list = sequence->list;
-    uint32_t numbers[CLQ_SEQUENCE_NUMBERS] = {(uint32_t)first, (uint32_t)end, (uint32_t)sequence->groups};
+    const clq_list *list = fused->list;
+    uint32_t numbers[CLQ_FUSED_NUMBERS] = {(uint32_t)first, (uint32_t)end, (uint32_t)fused->groups};
     if (first == end) return CLQ_OK;
     for (size_t p = 0; p < CLQ_PARAM_COUNT_OF; p++)
-        numbers[CLQ_SEQUENCE_NUMBERS - CLQ_PARAM_COUNT_OF + p] = list->params[p].bits;
-    CLQ_TRY(set_numbers(sequence, numbers));
-    return clq_queue_launch(queue, sequence->kernel, 1, &sequence->groups, &one);
+        numbers[CLQ_FUSED_NUMBERS - CLQ_PARAM_COUNT_OF + p] = list->params[p].bits;
+    CLQ_TRY(set_numbers(fused, numbers));
+    return clq_queue_launch(queue, fused->kernel, 1, &fused->groups, &one);
 }

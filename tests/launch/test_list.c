@@ -1,6 +1,7 @@
 /* Launch lists: the first wrong use is latched and named, and running keeps to the capacity. */
+#include "device/fixture.h"
+#include "launch/launch.h"
 #include "support/check.h"
-#include "support/ops_rig.h"
 
 enum { CAPACITY = 8, BYTES = 64 };
 
@@ -70,10 +71,11 @@ static const struct {
     {begun_after_values, CLQ_STATE, "scale is begun before"},
 };
 
-static void wrong_building(rig *r) {
+static void wrong_building(clq_device *device, clq_queue *queue) {
+    (void)queue;
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++) {
         clq_list *list;
-        assert_ok(clq_list_create(r->device, CAPACITY, &list));
+        assert_ok(clq_list_create(device, CAPACITY, &list));
         clq_list_scope(list, "layer");
         wrong[i].build(list);
         assert_fails(wrong[i].status, wrong[i].word, clq_list_status(list));
@@ -85,51 +87,52 @@ static void wrong_building(rig *r) {
         clq_list_destroy(list);
     }
     clq_list *list = NULL;
-    assert_fails(CLQ_ARGUMENT, "0 examples", clq_list_create(r->device, 0, &list));
+    assert_fails(CLQ_ARGUMENT, "0 examples", clq_list_create(device, 0, &list));
     assert_null(list);
     clq_list_destroy(NULL);
 }
 
-static void wrong_running(rig *r) {
+static void wrong_running(clq_device *device, clq_queue *queue) {
     clq_list *list;
     clq_buffer *buffer;
-    assert_ok(clq_list_create(r->device, CAPACITY, &list));
-    assert_ok(clq_buffer_create(r->device, CLQ_MEMORY_DEVICE, BYTES, "memory", &buffer));
+    assert_ok(clq_list_create(device, CAPACITY, &list));
+    assert_ok(clq_buffer_create(device, CLQ_MEMORY_DEVICE, BYTES, "memory", &buffer));
     clq_value v = external(list);
     clq_launch_value(list, v, CLQ_READS);
     clq_launch_call(list, "first", count_call, NULL);
     clq_launch_call(list, "second", failing_call, NULL);
-    assert_fails(CLQ_STATE, "before it is bound", clq_list_run(list, r->queue, 0, 1));
+    assert_fails(CLQ_STATE, "before it is bound", clq_list_run(list, queue, 0, 1));
     assert_fails(CLQ_STATE, "memory has no place", clq_list_bind(list));
     clq_list_place(list, v, buffer, 0);
-    clq_list_set_joined(list, true);
+    clq_list_set_fused(list, true);
     assert_ok(clq_list_bind(list));
-    assert_false(clq_list_is_joined(list)); /* calls are no kernels */
+    assert_false(clq_list_is_fused(list)); /* calls are no kernels */
     for (int count = 0; count <= CAPACITY; count += CAPACITY) {
         clq_list_set_int(list, CLQ_PARAM_COUNT, count);
         calls = 0;
-        assert_ok(clq_list_run(list, r->queue, 0, 1));
+        assert_ok(clq_list_run(list, queue, 0, 1));
         assert_int_equal(calls, 1 + count * 100); /* calls see a count of 0 too */
     }
-    assert_fails(CLQ_DEVICE, "second: it does not work", clq_list_run(list, r->queue, 0, 2));
-    assert_fails(CLQ_ARGUMENT, "launches 1 to 3 of a list of 2", clq_list_run(list, r->queue, 1, 3));
+    assert_fails(CLQ_DEVICE, "second: it does not work", clq_list_run(list, queue, 0, 2));
+    assert_fails(CLQ_ARGUMENT, "launches 1 to 3 of a list of 2", clq_list_run(list, queue, 1, 3));
     clq_list_set_int(list, CLQ_PARAM_COUNT, CAPACITY + 1);
-    assert_fails(CLQ_ARGUMENT, "0 to 8 examples is run with 9", clq_list_run(list, r->queue, 0, 1));
+    assert_fails(CLQ_ARGUMENT, "0 to 8 examples is run with 9", clq_list_run(list, queue, 0, 1));
     clq_list_set_int(list, CLQ_PARAM_COUNT, -1);
-    assert_fails(CLQ_ARGUMENT, "run with -1", clq_list_run(list, r->queue, 0, 1));
+    assert_fails(CLQ_ARGUMENT, "run with -1", clq_list_run(list, queue, 0, 1));
     begin(list);
     assert_fails(CLQ_STATE, "bound cannot grow", clq_list_status(list));
     clq_list_destroy(list);
     clq_buffer_destroy(buffer);
 }
 
-static void wrong_places(rig *r) {
-    const size_t align = clq_device_view_align(r->device), offsets[] = {1, align * 4, SIZE_MAX - align + 1};
+static void wrong_places(clq_device *device, clq_queue *queue) {
+    (void)queue;
+    const size_t align = clq_device_view_align(device), offsets[] = {1, align * 4, SIZE_MAX - align + 1};
     for (size_t i = 0; i < CLQ_COUNT_OF(offsets); i++) {
         clq_list *list;
         clq_buffer *buffer;
-        assert_ok(clq_list_create(r->device, CAPACITY, &list));
-        assert_ok(clq_buffer_create(r->device, CLQ_MEMORY_DEVICE, align * 4, "memory", &buffer));
+        assert_ok(clq_list_create(device, CAPACITY, &list));
+        assert_ok(clq_buffer_create(device, CLQ_MEMORY_DEVICE, align * 4, "memory", &buffer));
         clq_list_place(list, external(list), buffer, offsets[i]);
         assert_fails(CLQ_ARGUMENT, "has no place at", clq_list_status(list));
         clq_list_destroy(list);
@@ -139,15 +142,15 @@ static void wrong_places(rig *r) {
 
 static void building(void **state) {
     (void)state;
-    rig_each(wrong_building);
+    on_each_driver(wrong_building);
 }
 static void running(void **state) {
     (void)state;
-    rig_each(wrong_running);
+    on_each_driver(wrong_running);
 }
 static void placing(void **state) {
     (void)state;
-    rig_each(wrong_places);
+    on_each_driver(wrong_places);
 }
 
 int main(void) {

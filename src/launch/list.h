@@ -1,8 +1,8 @@
-/* The inside of a launch list, shared by list.c (building, reading) and list_run.c (placing, binding, running). */
-#ifndef CLQ_OPS_LIST_H
-#define CLQ_OPS_LIST_H
+/* The inside of a launch list, shared by the files of this layer. */
+#ifndef CLQ_LAUNCH_LIST_H
+#define CLQ_LAUNCH_LIST_H
 
-#include "ops/ops.h"
+#include "launch/launch.h"
 
 typedef enum clq_argument_kind {
     CLQ_ARGUMENT_VALUE,
@@ -65,8 +65,8 @@ struct clq_list {
     uint32_t capacity;
     clq_kernel_family family;
     clq_matmul_precision precision;
-    const clq_answers *answers; /* borrowed, or NULL */
-    clq_error error;            /* the first failure */
+    const clq_selections *selections; /* borrowed, or NULL */
+    clq_error error;                  /* the first failure */
     char *scope;
     bool open; /* a launch was begun and has no work yet */
     bool bound;
@@ -74,22 +74,20 @@ struct clq_list {
     size_t value_count, value_capacity;
     clq_launch *launches;
     size_t launch_count, launch_capacity;
-    clq_question *questions;
-    size_t question_count, question_capacity;
+    clq_choice *choices;
+    size_t choice_count, choice_capacity;
     clq_argument *arguments; /* of all launches, one after the other */
     size_t argument_count, argument_capacity;
     size_t pending; /* arguments at the end that wait for clq_launch_call */
     clq_word params[CLQ_PARAM_COUNT_OF];
     clq_list_view *views;
     size_t view_count, view_capacity;
-    size_t zero_bytes;             /* of the placeholder */
-    clq_buffer *placeholder;       /* zeros: what NO_VALUE stands for */
-    bool joins;                    /* launches become one where they can */
-    struct clq_sequence *sequence; /* once bound: all launches as one, or NULL: each has its kernel */
+    size_t zero_bytes;       /* of the placeholder */
+    clq_buffer *placeholder; /* zeros: what NO_VALUE stands for */
+    bool fuses;              /* launches become one where they can */
+    struct clq_fused *fused; /* once bound: all launches as one, or NULL: each has its kernel */
 };
 
-/* Keeps the list's first failure. */
-void clq_list_latch(clq_list *list, clq_status status);
 /* Room for one more element; an array keeps its place on failure, which is latched. */
 #define CLQ_LIST_GROW(list, array, count, capacity)                                                                    \
     clq_list_grow((list), (void **)&(list)->array, (list)->count, &(list)->capacity, sizeof *(list)->array)

@@ -1,5 +1,5 @@
 /* Building and reading launch lists. */
-#include "ops/list.h"
+#include "launch/list.h"
 
 #include <string.h>
 
@@ -35,7 +35,7 @@ void clq_list_destroy(clq_list *list) {
     for (size_t i = 0; i < list->value_count; i++) clq_free(list->values[i].name);
     clq_free(list->values);
     clq_free(list->launches);
-    clq_free(list->questions);
+    clq_free(list->choices);
     clq_free(list->arguments);
     clq_free(list->views);
     clq_free(list->scope);
@@ -66,8 +66,8 @@ void clq_list_set_family(clq_list *list, clq_kernel_family family) { list->famil
 clq_kernel_family clq_list_family(const clq_list *list) { return list->family; }
 void clq_list_set_precision(clq_list *list, clq_matmul_precision precision) { list->precision = precision; }
 clq_matmul_precision clq_list_precision(const clq_list *list) { return list->precision; }
-void clq_list_set_joined(clq_list *list, bool joined) { list->joins = joined; }
-bool clq_list_is_joined(const clq_list *list) { return list->sequence != NULL; }
+void clq_list_set_fused(clq_list *list, bool fused) { list->fuses = fused; }
+bool clq_list_is_fused(const clq_list *list) { return list->fused != NULL; }
 
 /* Whether the list can be added to; a bound one latches a failure. */
 static bool can_add(clq_list *list) {
