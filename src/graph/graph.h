@@ -131,8 +131,8 @@ void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, 
 
 double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a full batch */
 
-/* How often a device is called for a step that is run in so many parts: once for each launch, or, where they are
- * fused, for each part. */
+/* How often a device is called, at most, for a step that is run in so many parts: once for each launch, or run of fused
+ * launches, of a part. */
 size_t clq_plan_calls(const clq_plan *plan, size_t parts);
 
 /* Part `first` to `end` of the launches of a segment: clq_plan_segment_range's numbers, or a bucket's. */

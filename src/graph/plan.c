@@ -206,7 +206,8 @@ double clq_plan_flops(const clq_plan *plan) {
 }
 
 size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
-    return clq_list_is_fused(plan->list) ? parts : clq_list_launch_count(plan->list);
+    size_t commands = clq_list_command_count(plan->list);
+    return commands < clq_list_launch_count(plan->list) ? commands + parts - 1 : commands;
 }
 
 /* What the variables of a layer take of the arena, and after which launch their gradients are whole. */

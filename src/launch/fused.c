@@ -1,9 +1,10 @@
 #include "launch/fused.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
-    LAUNCHES_MAX = 512,
+    LAUNCHES_MAX = 128, /* of a kernel: compilers take more than twice as long for twice as many */
     RUNS_PER_GROUP = 8, /* of a launch's items: so that a group that comes late finds some left */
     SIZES = 3,          /* words of a launch in front of its arguments */
     COUNTER = 16        /* numbers of a counter of progress, as in cl/sequence.cl */
@@ -15,6 +16,8 @@ static const char *const param_types[CLQ_PARAM_COUNT_OF] = {
 /* What it is made of. */
 typedef struct making {
     clq_list *list;
+    const clq_launch *launches; /* of the run: its launch i is the list's first + i */
+    size_t launch_count;
     clq_program_part *functions; /* of the launches, each once */
     size_t function_count;
     size_t *function_of; /* each launch */
@@ -32,11 +35,37 @@ static bool is_fusible(const clq_launch *launch) {
     return true;
 }
 
-static bool can_be_one(const clq_list *list) {
-    if (list->family != CLQ_FAMILY_TILE || list->launch_count < 2 || list->launch_count > LAUNCHES_MAX) return false;
-    for (size_t i = 0; i < list->launch_count; i++)
-        if (!is_fusible(&list->launches[i])) return false;
+/* The buffers of a run; its placeholder's is told apart by the list's own address. */
+typedef struct buffer_set {
+    const void *buffers[CLQ_FUSED_BUFFERS_MAX];
+    size_t count;
+} buffer_set;
+
+/* Adds those of a launch; false, and the set stays as it is, where that would be too many. */
+static bool add_buffers(const clq_list *list, const clq_launch *launch, buffer_set *set) {
+    buffer_set more = *set;
+    for (size_t i = 0; i < launch->argument_count; i++) {
+        const clq_argument *argument = &list->arguments[launch->first_argument + i];
+        if (argument->kind != CLQ_ARGUMENT_VALUE) continue;
+        const void *buffer = list;
+        if (argument->value != CLQ_NO_VALUE) buffer = list->values[argument->value - 1].buffer;
+        size_t k = 0;
+        while (k < more.count && more.buffers[k] != buffer) k++;
+        if (k == CLQ_FUSED_BUFFERS_MAX) return false;
+        if (k == more.count) more.buffers[more.count++] = buffer;
+    }
+    *set = more;
     return true;
+}
+
+size_t clq_fused_end(const clq_list *list, size_t first) {
+    buffer_set set = {.count = 0};
+    size_t end = first;
+    if (list->family != CLQ_FAMILY_TILE) return first;
+    while (end < list->launch_count && end - first < LAUNCHES_MAX && is_fusible(&list->launches[end]) &&
+           add_buffers(list, &list->launches[end], &set))
+        end++;
+    return end;
 }
 
 /* ---- what depends on what ---- */
@@ -63,9 +92,8 @@ static bool depends(const clq_list *list, const clq_launch *later, const clq_lau
 /* ---- its text ---- */
 
 static clq_status find_functions(making *m) {
-    const clq_list *list = m->list;
-    for (size_t i = 0; i < list->launch_count; i++) {
-        const clq_launch *launch = &list->launches[i];
+    for (size_t i = 0; i < m->launch_count; i++) {
+        const clq_launch *launch = &m->launches[i];
         size_t k = 0;
         while (k < m->function_count &&
                (strcmp(m->functions[k].file, launch->file) || strcmp(m->functions[k].options, launch->options) ||
@@ -79,11 +107,12 @@ static clq_status find_functions(making *m) {
     return clq_fused_source(m->functions, m->function_count, &m->text);
 }
 
-/* Which of the kernel's buffers; CLQ_FUSED_BUFFERS_MAX: there are too many. */
+/* Which of the kernel's buffers. clq_fused_end has counted them. */
 static size_t buffer_index(making *m, clq_buffer *buffer) {
     size_t k = 0;
     while (k < m->buffer_count && m->buffers[k] != buffer) k++;
-    if (k == m->buffer_count && k < CLQ_FUSED_BUFFERS_MAX) m->buffers[m->buffer_count++] = buffer;
+    assert(k < CLQ_FUSED_BUFFERS_MAX);
+    if (k == m->buffer_count) m->buffers[m->buffer_count++] = buffer;
     return k;
 }
 
@@ -121,7 +150,7 @@ static clq_status add_argument(making *m, const clq_argument *argument) {
 
 /* "const int n3 = …": the items of launch 3, and its sizes. */
 static void add_sizes(making *m, size_t index) {
-    const clq_launch *launch = &m->list->launches[index];
+    const clq_launch *launch = &m->launches[index];
     clq_text_add(&m->text, "    const size_t");
     for (uint32_t d = 0; d < SIZES; d++) {
         uint64_t size = d < launch->dims ? launch->global[d] : 1;
@@ -138,16 +167,15 @@ static void add_sizes(making *m, size_t index) {
 
 /* Waits for those among the launches before that it depends on, and that nobody in front of it has waited for. */
 static void add_waits(making *m, size_t index, bool *waited) {
-    const clq_list *list = m->list;
     for (size_t k = index; k-- > 0;) {
-        if (waited[k] || !depends(list, &list->launches[index], &list->launches[k])) continue;
+        if (waited[k] || !depends(m->list, &m->launches[index], &m->launches[k])) continue;
         waited[k] = true;
         clq_text_add(&m->text, "        if (groups > 1 && first <= %zu) wait_for(progress, %zu, n%zu);\n", k, k, k);
     }
 }
 
 static clq_status add_launch(making *m, size_t index, bool *waited) {
-    const clq_launch *launch = &m->list->launches[index];
+    const clq_launch *launch = &m->launches[index];
     clq_text_add(&m->text, "    if (first <= %zu && %zu < end) {\n", index, index);
     add_waits(m, index, waited);
     clq_text_add(
@@ -164,7 +192,7 @@ static clq_status add_launch(making *m, size_t index, bool *waited) {
 
 /* The kernel's body first: only then are its buffers known. */
 static clq_status add_kernel(making *m) {
-    size_t launches = m->list->launch_count;
+    size_t launches = m->launch_count;
     bool waited[LAUNCHES_MAX] = {false};
     clq_text front = m->text;
     m->text = (clq_text){0};
@@ -193,11 +221,15 @@ static void making_free(making *m) {
     clq_free(m->text.data);
 }
 
-static clq_status make(clq_list *list, making *m) {
-    *m = (making){.list = list};
-    m->functions = clq_alloc(list->launch_count, sizeof *m->functions);
-    m->function_of = clq_alloc(list->launch_count, sizeof *m->function_of);
-    m->words = clq_alloc(list->argument_count + SIZES * list->launch_count, sizeof *m->words);
+static clq_status make(const clq_fused *fused, making *m) {
+    *m = (making){.list = fused->list,
+                  .launches = &fused->list->launches[fused->first],
+                  .launch_count = fused->end - fused->first};
+    size_t words = SIZES * m->launch_count;
+    for (size_t i = 0; i < m->launch_count; i++) words += m->launches[i].argument_count;
+    m->functions = clq_alloc(m->launch_count, sizeof *m->functions);
+    m->function_of = clq_alloc(m->launch_count, sizeof *m->function_of);
+    m->words = clq_alloc(words, sizeof *m->words);
     if (!m->functions || !m->function_of || !m->words) return CLQ_MEMORY;
     CLQ_TRY(find_functions(m));
     return add_kernel(m);
@@ -225,8 +257,7 @@ static clq_status write_words(clq_fused *fused, const making *m) {
     clq_device *device = fused->list->device;
     size_t bytes = m->word_count * sizeof *m->words;
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "fused launches' numbers", &fused->words));
-    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE,
-                              (2 * fused->list->launch_count + 1) * COUNTER * sizeof(int32_t),
+    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, (2 * m->launch_count + 1) * COUNTER * sizeof(int32_t),
                               "fused launches' progress", &fused->progress));
     clq_queue *queue;
     CLQ_TRY(clq_queue_create(device, 0, &queue));
@@ -246,20 +277,21 @@ static clq_status bind(clq_fused *fused, const making *m) {
     return CLQ_OK;
 }
 
-clq_status clq_fused_create(clq_list *list, clq_fused **out) {
-    if (!can_be_one(list)) return CLQ_OK;
+clq_status clq_fused_create(clq_list *list, size_t first, size_t end, clq_fused **out) {
     clq_fused *fused = clq_alloc(1, sizeof *fused);
     if (!fused) return CLQ_MEMORY;
     fused->list = list;
+    fused->first = first;
+    fused->end = end;
     fused->groups = CLQ_MAX(clq_device_get_info(list->device)->compute_units, 1u);
     making m;
-    clq_status status = make(list, &m);
-    if (status == CLQ_OK && m.buffer_count < CLQ_FUSED_BUFFERS_MAX) {
-        status = bind(fused, &m);
-        if (status == CLQ_OK) *out = fused;
-    }
+    clq_status status = make(fused, &m);
+    if (status == CLQ_OK) status = bind(fused, &m);
     making_free(&m);
-    if (*out != fused) clq_fused_destroy(fused);
+    if (status == CLQ_OK)
+        *out = fused;
+    else
+        clq_fused_destroy(fused);
     return status;
 }
 
@@ -288,8 +320,8 @@ clq_status clq_fused_swap(clq_fused *fused, clq_buffer *a, clq_buffer *b) {
 clq_status clq_fused_run(clq_fused *fused, clq_queue *queue, size_t first, size_t end) {
     static const size_t one = 1;
     const clq_list *list = fused->list;
-    uint32_t numbers[CLQ_FUSED_NUMBERS] = {(uint32_t)first, (uint32_t)end, (uint32_t)fused->groups};
-    if (first == end) return CLQ_OK;
+    uint32_t numbers[CLQ_FUSED_NUMBERS] = {(uint32_t)(first - fused->first), (uint32_t)(end - fused->first),
+                                           (uint32_t)fused->groups};
     for (size_t p = 0; p < CLQ_PARAM_COUNT_OF; p++)
         numbers[CLQ_FUSED_NUMBERS - CLQ_PARAM_COUNT_OF + p] = list->params[p].bits;
     CLQ_TRY(set_numbers(fused, numbers));

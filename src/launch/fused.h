@@ -1,8 +1,8 @@
-/* Fused launches: a launch list as one kernel, for CPU devices of the TILE family. Handing a launch to a driver's
- * threads costs as much as a small launch takes (40 us to wake PoCL's on a virtual machine), and none may begin before
- * the last thread is done with the one before. Of fused launches the device's threads are called once; they take items
- * of all launches in order, and wait for what those depend on and for nothing else. Results are bit for bit those of
- * the launches one by one: the same functions make the same items. */
+/* Fused launches: a run of a list's launches as one kernel, for CPU devices of the TILE family. Handing a launch to a
+ * driver's threads costs as much as a small launch takes (40 us to wake PoCL's on a virtual machine), and none may
+ * begin before the last thread is done with the one before. Of fused launches the device's threads are called once;
+ * they take items of all launches in order, and wait for what those depend on and for nothing else. Results are bit for
+ * bit those of the launches one by one: the same functions make the same items. */
 #ifndef CLQ_LAUNCH_FUSED_H
 #define CLQ_LAUNCH_FUSED_H
 
@@ -20,6 +20,7 @@ enum {
 
 typedef struct clq_fused {
     clq_list *list;
+    size_t first, end; /* the list's launches that it is */
     clq_kernel *kernel;
     clq_buffer *words, *progress;
     clq_buffer *buffers[CLQ_FUSED_BUFFERS_MAX]; /* of the list's values; not owned */
@@ -29,15 +30,18 @@ typedef struct clq_fused {
     size_t groups;
 } clq_fused;
 
-/* Of a list whose values are placed. *out stays NULL where it cannot be one: launches of other kinds are in it (calls,
- * work-groups of more than one item), or fewer than two. */
-clq_status clq_fused_create(clq_list *list, clq_fused **out);
+/* Where the run of launches that can be one kernel ends, of those from `first` on, in a list whose values are placed;
+ * `first` where that launch cannot be fused: calls, and kernels whose work-groups have several items. A run has no more
+ * launches and buffers than one kernel takes: what is left begins the next one. */
+size_t clq_fused_end(const clq_list *list, size_t first);
+/* One kernel of the launches of such a run. */
+clq_status clq_fused_create(clq_list *list, size_t first, size_t end, clq_fused **out);
 void clq_fused_destroy(clq_fused *fused); /* takes NULL */
 /* Another buffer in the place of one that values are placed in. */
 clq_status clq_fused_replace(clq_fused *fused, const clq_buffer *before, clq_buffer *buffer);
 /* Two of them change places. */
 clq_status clq_fused_swap(clq_fused *fused, clq_buffer *a, clq_buffer *b);
-/* Launches first .. end - 1, by the list's parameters. */
+/* The list's launches first .. end - 1, which are among its own, by the list's parameters. */
 clq_status clq_fused_run(clq_fused *fused, clq_queue *queue, size_t first, size_t end);
 
 #endif

@@ -110,16 +110,18 @@ void clq_list_place(clq_list *list, clq_value value, clq_buffer *buffer, size_t 
 void clq_list_keep(clq_list *list, clq_value value);
 /* Builds kernels and sets all arguments. After it the list is fixed. */
 clq_status clq_list_bind(clq_list *list);
-/* Whether binding fuses launches into one kernel where it can (fused.h): on CPU devices, where nothing else wants the
- * device's cores while the list runs, since the device's threads do not sleep while they wait for each other. Before
- * binding. */
+/* Whether binding fuses runs of launches into one kernel each (fused.h), where it can: on CPU devices, between calls.
+ * For lists during which nothing else wants the device's cores, since its threads do not sleep while they wait for each
+ * other. Before binding. */
 void clq_list_set_fused(clq_list *list, bool fused);
-bool clq_list_is_fused(const clq_list *list); /* once bound: whether all launches are one kernel */
+bool clq_list_is_fused(const clq_list *list); /* once bound: whether all launches are fused */
+/* Once bound: how many commands a run of the whole list takes, fused launches being one. */
+size_t clq_list_command_count(const clq_list *list);
 /* Another buffer of the same size for an external value that was placed as the whole of one and is read only, between
  * runs: for what arrives in turn in several buffers. It must outlive the launches. */
 clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer);
-/* Exchanges two buffers of one size, for all values in them, between runs of a list that is one kernel. Errors: STATE
- * for another list, ARGUMENT for buffers of two sizes. */
+/* Exchanges two buffers of one size, for all values in them, between runs of a list whose launches are all fused.
+ * Errors: STATE for another list, ARGUMENT for buffers of two sizes. */
 clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b);
 void clq_list_set_int(clq_list *list, clq_param param, int value);
 void clq_list_set_float(clq_list *list, clq_param param, float value);

@@ -38,6 +38,7 @@ void clq_list_destroy(clq_list *list) {
     clq_free(list->choices);
     clq_free(list->arguments);
     clq_free(list->views);
+    clq_free(list->runs);
     clq_free(list->scope);
     clq_free(list);
 }
@@ -67,7 +68,18 @@ clq_kernel_family clq_list_family(const clq_list *list) { return list->family; }
 void clq_list_set_precision(clq_list *list, clq_matmul_precision precision) { list->precision = precision; }
 clq_matmul_precision clq_list_precision(const clq_list *list) { return list->precision; }
 void clq_list_set_fused(clq_list *list, bool fused) { list->fuses = fused; }
-bool clq_list_is_fused(const clq_list *list) { return list->fused != NULL; }
+
+bool clq_list_is_fused(const clq_list *list) {
+    for (size_t i = 0; i < list->launch_count; i++)
+        if (!list->launches[i].run) return false;
+    return list->launch_count > 0;
+}
+
+size_t clq_list_command_count(const clq_list *list) {
+    size_t count = list->run_count;
+    for (size_t i = 0; i < list->launch_count; i++) count += !list->launches[i].run;
+    return count;
+}
 
 /* Whether the list can be added to; a bound one latches a failure. */
 static bool can_add(clq_list *list) {

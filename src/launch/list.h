@@ -39,8 +39,9 @@ typedef struct clq_launch {
     double flops, flops_per_example, bytes, bytes_per_example;
     clq_call call;
     void *context;
-    clq_kernel *kernel;   /* once bound; NULL for a call */
-    clq_buffer **buffers; /* once bound: a call's values */
+    clq_kernel *kernel;    /* once bound; NULL for a call, and where it is fused: */
+    struct clq_fused *run; /* with these */
+    clq_buffer **buffers;  /* once bound: a call's values */
     bool has_params;
 } clq_launch;
 
@@ -84,8 +85,9 @@ struct clq_list {
     size_t view_count, view_capacity;
     size_t zero_bytes;       /* of the placeholder */
     clq_buffer *placeholder; /* zeros: what NO_VALUE stands for */
-    bool fuses;              /* launches become one where they can */
-    struct clq_fused *fused; /* once bound: all launches as one, or NULL: each has its kernel */
+    bool fuses;              /* binding fuses launches where it can */
+    struct clq_fused **runs; /* once bound: of fused launches, in order */
+    size_t run_count, run_capacity;
 };
 
 /* Room for one more element; an array keeps its place on failure, which is latched. */

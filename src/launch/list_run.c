@@ -30,9 +30,10 @@ void clq_list_unbind(clq_list *list) {
         clq_free(list->launches[i].buffers);
         list->launches[i].kernel = NULL;
         list->launches[i].buffers = NULL;
+        list->launches[i].run = NULL;
     }
-    clq_fused_destroy(list->fused);
-    list->fused = NULL;
+    for (size_t i = 0; i < list->run_count; i++) clq_fused_destroy(list->runs[i]);
+    list->run_count = 0;
     for (size_t i = 0; i < list->view_count; i++) clq_buffer_destroy(list->views[i].view);
     list->view_count = 0;
     clq_buffer_destroy(list->placeholder);
@@ -119,7 +120,11 @@ static clq_status bind_kernel(clq_list *list, clq_launch *launch, const clq_prog
     return CLQ_OK;
 }
 
-/* The programs that a list's launches are of: each has the kernels of all of them that have its source and options. */
+/* Whether it has a kernel of its own. */
+static bool has_kernel(const clq_launch *launch) { return launch->file && !launch->run; }
+
+/* The programs of the launches that have kernels of their own: each has the kernels of all of them that have its source
+ * and options. */
 typedef struct programs {
     clq_program_wish *wishes;
     size_t count;
@@ -136,7 +141,7 @@ static void programs_free(programs *p) {
 
 static bool launches_before(const clq_list *list, const programs *p, size_t launch) {
     for (size_t i = 0; i < launch; i++)
-        if (list->launches[i].file && p->of[i] == p->of[launch] &&
+        if (has_kernel(&list->launches[i]) && p->of[i] == p->of[launch] &&
             strcmp(list->launches[i].function, list->launches[launch].function) == 0)
             return true;
     return false;
@@ -149,7 +154,7 @@ static clq_status programs_of(const clq_list *list, programs *out) {
     bool whole = p.wishes && p.kernels && p.of;
     for (size_t i = 0; i < list->launch_count && whole; i++) {
         const clq_launch *launch = &list->launches[i];
-        if (!launch->file) continue;
+        if (!has_kernel(launch)) continue;
         size_t k = 0;
         while (k < p.count && (strcmp(p.wishes[k].file, launch->file) || strcmp(p.wishes[k].options, launch->options)))
             k++;
@@ -173,7 +178,7 @@ static clq_status load_programs(const clq_list *list, const programs *p) {
     size_t failed;
     clq_status status = clq_device_load_programs(list->device, p->wishes, p->count, &failed);
     for (size_t i = 0; i < list->launch_count && status != CLQ_OK; i++)
-        if (list->launches[i].file && p->of[i] == failed)
+        if (has_kernel(&list->launches[i]) && p->of[i] == failed)
             return clq_fail_within(status, "%s, %s", list->launches[i].scope, list->launches[i].label);
     return status;
 }
@@ -181,13 +186,14 @@ static clq_status load_programs(const clq_list *list, const programs *p) {
 static clq_status bind_launches(clq_list *list, const programs *p) {
     for (size_t i = 0; i < list->launch_count; i++) {
         clq_launch *launch = &list->launches[i];
+        if (launch->run) continue;
         clq_status status = launch->file ? bind_kernel(list, launch, &p->wishes[p->of[i]]) : bind_call(list, launch);
         if (status != CLQ_OK) return clq_fail_within(status, "%s, %s", launch->scope, launch->label);
     }
     return CLQ_OK;
 }
 
-static clq_status bind_one_by_one(clq_list *list) {
+static clq_status bind_others(clq_list *list) {
     programs p;
     CLQ_TRY(programs_of(list, &p));
     clq_status status = load_programs(list, &p);
@@ -196,13 +202,27 @@ static clq_status bind_one_by_one(clq_list *list) {
     return status;
 }
 
+/* Of two launches at least: one alone has a kernel as any other. */
+static clq_status fuse_runs(clq_list *list) {
+    for (size_t first = 0, end; first < list->launch_count; first = CLQ_MAX(end, first + 1)) {
+        end = clq_fused_end(list, first);
+        if (end < first + 2) continue;
+        if (!CLQ_LIST_GROW(list, runs, run_count, run_capacity)) return clq_list_status(list);
+        clq_fused **run = &list->runs[list->run_count];
+        CLQ_TRY(clq_fused_create(list, first, end, run));
+        list->run_count++;
+        for (size_t i = first; i < end; i++) list->launches[i].run = *run;
+    }
+    return CLQ_OK;
+}
+
 clq_status clq_list_bind(clq_list *list) {
     CLQ_TRY(clq_list_status(list));
     if (list->bound) return CLQ_OK;
     if (list->open || list->pending)
         return clq_fail(CLQ_STATE, "%s: the last launch was not given its work", list->scope);
-    clq_status status = list->fuses ? clq_fused_create(list, &list->fused) : CLQ_OK;
-    if (status == CLQ_OK && !list->fused) status = bind_one_by_one(list);
+    clq_status status = list->fuses ? fuse_runs(list) : CLQ_OK;
+    if (status == CLQ_OK) status = bind_others(list);
     if (status != CLQ_OK)
         clq_list_unbind(list);
     else
@@ -232,21 +252,20 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
         return clq_fail(CLQ_ARGUMENT,
                         "%s with %zu bytes is not the whole of the buffers, of %zu and %zu, that it changes",
                         slot->name, slot->bytes, clq_buffer_bytes(slot->buffer), clq_buffer_bytes(buffer));
-    if (list->fused)
-        CLQ_TRY(clq_fused_replace(list->fused, slot->buffer, buffer));
-    else if (slot->first_use != SIZE_MAX)
-        for (size_t i = slot->first_use; i <= slot->last_use; i++)
-            CLQ_TRY(replace_in(list, &list->launches[i], value, buffer));
+    for (size_t i = 0; i < list->run_count; i++) CLQ_TRY(clq_fused_replace(list->runs[i], slot->buffer, buffer));
+    for (size_t i = slot->first_use; i <= slot->last_use && i < list->launch_count; i++)
+        if (!list->launches[i].run) CLQ_TRY(replace_in(list, &list->launches[i], value, buffer));
     slot->buffer = buffer;
     return CLQ_OK;
 }
 
 clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b) {
-    if (!list->fused) return clq_fail(CLQ_STATE, "buffers are exchanged in a launch list whose launches are not fused");
+    if (!clq_list_is_fused(list))
+        return clq_fail(CLQ_STATE, "buffers are exchanged in a launch list whose launches are not fused");
     if (clq_buffer_bytes(a) != clq_buffer_bytes(b))
         return clq_fail(CLQ_ARGUMENT, "buffers of %zu and %zu bytes change places", clq_buffer_bytes(a),
                         clq_buffer_bytes(b));
-    CLQ_TRY(clq_fused_swap(list->fused, a, b));
+    for (size_t i = 0; i < list->run_count; i++) CLQ_TRY(clq_fused_swap(list->runs[i], a, b));
     for (size_t i = 0; i < list->value_count; i++) {
         clq_value_slot *slot = &list->values[i];
         if (slot->buffer == a || slot->buffer == b) slot->buffer = slot->buffer == a ? b : a;
@@ -295,10 +314,12 @@ clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t e
         return clq_fail(CLQ_ARGUMENT, "a launch list for 0 to %u examples is run with %d", list->capacity, count);
     if (first > end || end > list->launch_count)
         return clq_fail(CLQ_ARGUMENT, "launches %zu to %zu of a list of %zu", first, end, list->launch_count);
-    if (list->fused) return clq_fused_run(list->fused, queue, first, end);
-    for (size_t i = first; i < end; i++) {
+    for (size_t i = first, next; i < end; i = next) {
         clq_launch *launch = &list->launches[i];
-        clq_status status = run_launch(list, launch, queue, (uint32_t)count);
+        next = launch->run ? CLQ_MIN(launch->run->end, end) : i + 1;
+        clq_status status =
+            launch->run ? clq_fused_run(launch->run, queue, i, next) : run_launch(list, launch, queue, (uint32_t)count);
+        if (status != CLQ_OK && launch->run) return status;
         if (status != CLQ_OK) return clq_fail_within(status, "%s, %s", launch->scope, launch->label);
     }
     return CLQ_OK;
@@ -317,13 +338,15 @@ static clq_status zero_arguments(clq_list *list, const clq_launch *launch, clq_q
 }
 
 static clq_status launch_first(clq_list *list, clq_queue *queue) {
-    for (size_t i = 0; i < list->launch_count; i++) {
+    for (size_t i = 0, next; i < list->launch_count; i = next) {
         clq_launch *launch = &list->launches[i];
-        if (!launch->file) continue;
-        CLQ_TRY(zero_arguments(list, launch, queue));
-        if (!list->fused) CLQ_TRY(run_launch(list, launch, queue, list->capacity));
+        next = launch->run ? launch->run->end : i + 1;
+        for (size_t k = i; k < next && launch->file; k++) CLQ_TRY(zero_arguments(list, &list->launches[k], queue));
+        if (launch->run)
+            CLQ_TRY(clq_fused_run(launch->run, queue, i, next));
+        else if (launch->file)
+            CLQ_TRY(run_launch(list, launch, queue, list->capacity));
     }
-    if (list->fused) CLQ_TRY(clq_fused_run(list->fused, queue, 0, list->launch_count));
     for (size_t i = 0; i < list->launch_count; i++) CLQ_TRY(zero_arguments(list, &list->launches[i], queue));
     return clq_queue_finish(queue);
 }
