@@ -110,7 +110,7 @@ clq_test_layer(fault test_device_fault test_comm_group_failure test_train_failur
 # Devices look as if their memory were not the host's.
 clq_test_layer(discrete test_comm_links test_train_upload)
 # A CPU looks like a GPU, and its compiler makes mistakes.
-clq_test_layer(gpu test_ops_local_trial test_interop_balance test_interop_golden test_device_auto test_device_coherence)
+clq_test_layer(gpu test_ops_local_trial test_interop_balance test_interop_golden test_device_auto test_device_coherence test_device_quirks)
 # Devices' caches are not coherent with the host's.
 clq_test_layer(stale test_device_coherence)
 # Devices have odd names, and reads give wrong data. The checks of the command line name the layer by its path.

@@ -51,6 +51,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
         device->sub_group_sizes = clq_sub_group_sizes(id, &device->sub_group_size_is_wanted);
     device->matrix_unit = clq_matrix_unit_of(id, device->sub_group_sizes);
     clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
+    device->quirks = clq_quirks_of(info, device->platform_version);
     device->memory_budget = memory_limit ? memory_limit : info->global_mem_bytes;
     clq_status status = clq_twin_take(device, &device->twin);
     if (status == CLQ_OK && cache_dir) {
@@ -205,17 +206,13 @@ clq_kernel_family clq_device_family(const clq_device *device) {
     return device->info.type == CLQ_DEVICE_CPU ? CLQ_FAMILY_TILE : CLQ_FAMILY_LOCAL;
 }
 
-static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
-
 bool clq_device_runs_in_caller(const clq_device *device) {
-    if (strcmp(device->info.driver, "pocl") != 0) return false;
-    return starts_with(device->info.name, "basic") || starts_with(device->info.name, "cpu-minimal");
+    return clq_device_has_quirk(device, CLQ_QUIRK_RUNS_IN_CALLER);
 }
 
 uint32_t clq_device_min_groups(const clq_device *device) {
     if (clq_device_runs_in_caller(device)) return 1;
-    bool pool = strcmp(device->info.driver, "pocl") == 0 && device->info.type == CLQ_DEVICE_CPU;
-    return device->info.compute_units * (pool ? 32 : 4);
+    return device->info.compute_units * (clq_device_has_quirk(device, CLQ_QUIRK_GROUPS_IN_RUNS) ? 32 : 4);
 }
 
 size_t clq_device_view_align(const clq_device *device) { return device->view_align; }

@@ -38,7 +38,7 @@ static const double short_nap_s = 1e-3;
 
 /* PoCL 3.1 forgets the callbacks of a host's event that is set negative: what they hold would never be let go of. */
 static bool calls_back(const clq_event *event) {
-    return strcmp(clq_device_get_info(clq_event_device(event))->driver, "pocl") != 0 || !clq_event_is_hosts(event);
+    return !clq_device_has_quirk(clq_event_device(event), CLQ_QUIRK_FORGETS_CALLBACKS) || !clq_event_is_hosts(event);
 }
 
 /* Shared by who waits and the driver's callback, which may come long after the wait was given up. */

@@ -70,7 +70,7 @@ static clq_status check_platform(const clq_system *system, const clq_device_choi
         const clq_device_entry *entry = &system->entries[choices[i].index];
         if (entry->platform != system->entries[choices[0].index].platform)
             return clq_fail(CLQ_UNSUPPORTED, "devices of several platforms cannot share a context");
-        if (strcmp(entry->info.driver, "nvidia") == 0)
+        if (clq_quirks_of(&entry->info, "") >> CLQ_QUIRK_UNSAFE_SHARED_CONTEXT & 1)
             return clq_fail(CLQ_UNSUPPORTED, "NVIDIA's driver is unsafe with several devices in one context");
     }
     return CLQ_OK;

@@ -141,7 +141,7 @@ static void share_claim(clq_device *device, clq_program *entry) {
 
 /* PoCL's devices that are not CPUs compile a program as a whole, and their binaries need no files for each kernel. */
 static bool is_whole(const clq_device *device, const void *binary, size_t bytes) {
-    return !clq_device_compiles_late(device) || clq_pocl_binary_is_whole(binary, bytes);
+    return !clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH) || clq_pocl_binary_is_whole(binary, bytes);
 }
 
 /* *out stays NULL where the cache has nothing that the driver takes. */
@@ -272,7 +272,8 @@ static clq_status build_here(clq_device *device, clq_program *entry, cl_program 
     entry->built_options = options_to_build_with(device, entry);
     clq_status status = entry->built_options ? build_from_source(device, entry, out) : CLQ_MEMORY;
     /* Another process, with another cache folder of ours, may have been at the same files of PoCL's cache. */
-    if (status == CLQ_BUILD && clq_device_compiles_late(device)) status = build_from_source(device, entry, out);
+    if (status == CLQ_BUILD && clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH))
+        status = build_from_source(device, entry, out);
     if (status != CLQ_OK) {
         clq_claim_end(&entry->claim);
         return status;

@@ -3,18 +3,12 @@
  * device: clq_building_begin lets one thread in. */
 #include "device/internal.h"
 
-#include <string.h>
-
 enum { THREADS_MAX = 16 };
 
 /* ---- how drivers build ---- */
 
-bool clq_device_compiles_late(const clq_device *device) {
-    return strcmp(device->info.driver, "pocl") == 0 && device->info.type == CLQ_DEVICE_CPU;
-}
-
 static bool builds_side_by_side(const clq_device *device) {
-    return device->info.type != CLQ_DEVICE_CPU && strcmp(device->info.driver, "pocl") != 0;
+    return !clq_device_has_quirk(device, CLQ_QUIRK_BUILDS_ONE_AT_A_TIME);
 }
 
 /* Twins ask each other for what they have built, so they have one lock. */

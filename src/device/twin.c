@@ -10,7 +10,6 @@
  * ran: the number is written into the hash, in letters that no computed hash has, and nothing is compiled. */
 #include "device/internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { TWINS_MAX = 256 };
@@ -20,16 +19,9 @@ static bool taken[TWINS_MAX];
 static clq_device *devices[TWINS_MAX]; /* that can be asked; changes while no twin builds */
 static const char letters[] = "ABCDEFGHIJKLMNOP", numerals[] = "abcdefghijklmnop";
 
-static bool confuses_twins(const clq_device *device) {
-    if (strcmp(device->info.driver, "pocl") != 0 || device->info.type != CLQ_DEVICE_CPU) return false;
-    const char *at = strstr(device->platform_version, "PoCL ");
-    int major = 0;
-    return !at || sscanf(at, "PoCL %d", &major) != 1 || major < 7;
-}
-
 clq_status clq_twin_take(const clq_device *device, int *out) {
     *out = -1;
-    if (!confuses_twins(device)) return CLQ_OK;
+    if (!clq_device_has_quirk(device, CLQ_QUIRK_MIXES_UP_KERNELS)) return CLQ_OK;
     int twin = 0;
     pthread_mutex_lock(&lock);
     while (twin < TWINS_MAX && taken[twin]) twin++;

@@ -161,7 +161,7 @@ void clq_plan_destroy(clq_plan *plan) {
 
 clq_status clq_plan_keep_programs(clq_plan *plan) {
     if (!clq_device_has_unkept(plan->device)) return CLQ_OK;
-    if (clq_device_compiles_late(plan->device)) {
+    if (clq_device_has_quirk(plan->device, CLQ_QUIRK_COMPILES_AT_LAUNCH)) {
         clq_queue *queue;
         CLQ_TRY(clq_queue_create(plan->device, 0, &queue));
         clq_status status = clq_list_launch_first(plan->list, queue);

@@ -11,17 +11,18 @@ typedef struct traits {
     const char *driver; /* of clq_device_info */
     size_t results;     /* of an item, at most */
     size_t unit_items;  /* that keep a compute unit busy */
+    size_t shared;      /* bytes of registers that the items of a sub-group share; 0: each has 256 registers */
 } traits;
 
 static const traits known[] = {
     /* 65,536 registers to a unit: two groups of 256 items with 128 each. Four schedulers with two warps */
-    {"nvidia", 64, 256},
+    {"nvidia", 64, 256, 0},
     /* at least as many registers; four SIMDs with waves of up to 64 */
-    {"amd", 64, 256},
+    {"amd", 64, 256, 0},
     /* a unit is one of many small ones: 4 KiB of registers to a thread of 8 or 16 items, up to 8 threads */
-    {"intel", 32, 64},
+    {"intel", 32, 64, 4096},
     /* nothing is known: few registers, small units */
-    {"", 32, 128},
+    {"", 32, 128, 0},
 };
 
 static const traits *traits_of(const clq_device_info *info) {
@@ -32,10 +33,10 @@ static const traits *traits_of(const clq_device_info *info) {
 
 size_t clq_local_results_most(const clq_device_info *info) { return traits_of(info)->results; }
 
-/* A quarter of an item's registers: Intel's share 4 KiB, others have 256 each. */
+/* A quarter of an item's registers. */
 size_t clq_local_sub_group_results(const clq_device_info *info, size_t items) {
-    size_t registers = strcmp(info->driver, "intel") == 0 ? 4096 / sizeof(float) / items : 256;
-    return registers / 4;
+    size_t shared = traits_of(info)->shared;
+    return (shared ? shared / sizeof(float) / items : 256) / 4;
 }
 
 double clq_local_ceil(double a, double b) {

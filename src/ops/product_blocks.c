@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 enum {
     SIDE_LEAST = 512, /* of a large product */
@@ -74,22 +73,17 @@ static clq_value add_panels(clq_list *list, const blocks *b, const char *options
     return panels;
 }
 
-/* Compilers that are known to make the processor's instruction of it; oclgrind knows none. */
-static bool prefetches(const clq_device *device) {
-    const char *driver = clq_device_get_info(device)->driver;
-    return strcmp(driver, "pocl") == 0 || strcmp(driver, "intel") == 0;
-}
-
 static void add_blocks(clq_list *list, blocks *b) {
     choose_blocks(list, b);
     char options[CLQ_PRODUCT_OPTIONS];
     size_t used = clq_patches_options(b->matrix, b->columns, options, sizeof options);
-    int length = snprintf(options + used, sizeof options - used,
-                          "-DBLOCKS -DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s", b->tile_rows,
-                          b->tile_vectors, b->block_rows, b->block_columns, b->block_terms, (int)b->activation,
-                          b->bias ? " -DBIAS" : "", b->a_transposed ? " -DA_TRANSPOSED" : "",
-                          b->b_transposed ? " -DB_TRANSPOSED" : "", b->large ? " -DPANELS -DA_PACKED" : "",
-                          prefetches(clq_list_device(list)) ? " -DPREFETCH" : "");
+    int length =
+        snprintf(options + used, sizeof options - used,
+                 "-DBLOCKS -DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s", b->tile_rows,
+                 b->tile_vectors, b->block_rows, b->block_columns, b->block_terms, (int)b->activation,
+                 b->bias ? " -DBIAS" : "", b->a_transposed ? " -DA_TRANSPOSED" : "",
+                 b->b_transposed ? " -DB_TRANSPOSED" : "", b->large ? " -DPANELS -DA_PACKED" : "",
+                 clq_device_has_quirk(clq_list_device(list), CLQ_QUIRK_COMPILES_PREFETCH) ? " -DPREFETCH" : "");
     assert(length > 0 && (size_t)length < sizeof options - used);
     (void)length;
     clq_value right = b->large ? add_panels(list, b, options) : b->b;

@@ -63,7 +63,7 @@ static size_t pad_of(const clq_local_block *b) { return is_unit(b->way) ? (size_
 static bool is_native(const clq_device *device, const clq_local_block *b) {
     clq_matrix_unit unit = clq_device_matrix_unit(device);
     switch (b->way) {
-    case CLQ_LOCAL_DOTS: return strcmp(clq_device_get_info(device)->driver, "amd") == 0;
+    case CLQ_LOCAL_DOTS: return clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_HALF_DOTS);
     case CLQ_LOCAL_MMA: return unit == CLQ_UNIT_MMA;
     case CLQ_LOCAL_DPAS: return unit == (b->group_columns == 8 ? CLQ_UNIT_DPAS8 : CLQ_UNIT_DPAS16);
     default: return true;
