@@ -116,7 +116,7 @@ struct clq_strategy {
 };
 
 /* Makes what it needs on its device, which is open. */
-clq_status clq_replica_open(clq_replica *replica, bool joined); /* as of clq_plan_config */
+clq_status clq_replica_open(clq_replica *replica, bool joined); /* clq_plan_config.fused_launches */
 clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_stop(clq_replica *replica); /* ends its thread, after what was posted */
 void clq_replica_close(clq_replica *replica);

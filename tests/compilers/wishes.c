@@ -5,12 +5,12 @@
  *
  * usage: wishes FOLDER MODELS_FOLDER      FOLDER/NNN.cl, and on stdout a line for each: number, device, file, options
  */
-#include "comm/combine.h"
+#include "comm/reduce/combine.h"
 #include "device/device.h"
 #include "graph/graph.h"
 #include "interop/interop.h"
-#include "ops/local.h"
-#include "ops/product_local.h"
+#include "ops/local/local.h"
+#include "ops/product/product_local.h"
 
 #include <CL/cl.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * units of an H100; nothing is compiled or run. */
 #include "graph/graph.h"
 #include "launch/list.h"
-#include "ops/product_local.h"
-#include "ops/winograd.h"
+#include "ops/product/product_local.h"
+#include "ops/convolution/winograd.h"
 #include "support/check.h"
 #include "support/disguise.h"
 

@@ -1,5 +1,5 @@
 /* Matrix products of every transposition against the plain reference. */
-#include "ops/product_local.h"
+#include "ops/product/product_local.h"
 #include "ref/ref_product.h"
 #include "support/ops_product.h"
 

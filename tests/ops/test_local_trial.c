@@ -1,6 +1,6 @@
 /* Devices that are no CPUs are not trusted: what their compilers get wrong is not used. */
-#include "ops/product_local.h"
-#include "ops/winograd.h"
+#include "ops/product/product_local.h"
+#include "ops/convolution/winograd.h"
 #include "support/disguise.h"
 #include "support/files.h"
 

@@ -1,5 +1,5 @@
 /* Convolutions by Winograd's products: the families' kernels against the plain reference, and when they are used. */
-#include "ops/winograd.h"
+#include "ops/convolution/winograd.h"
 #include "support/ops_conv.h"
 
 #include <setjmp.h>
