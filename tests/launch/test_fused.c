@@ -2,6 +2,7 @@
  * between calls, and more than one kernel takes. */
 #include "device/fixture.h"
 #include "launch/launch.h"
+#include "support/check.h"
 
 enum { FLOATS = 203, VALUES_MOST = 48, CAPACITY = 4 };
 static const float rate = 0.25f;
@@ -92,12 +93,16 @@ static void check_array(const bench *b, size_t value, const float want[FLOATS]) 
 
 enum { A, B, C, D, ARRAYS };
 
-static void build_mixed(bench *b) {
+static void add_mixed(bench *b) {
     add_step(b, A, D, "-DTILE");
     add_step(b, B, A, "-DTILE");
     add_copy(b, C, B);
     add_step(b, C, A, "-DTILE -DOTHER");
     add_step(b, D, C, "-DTILE");
+}
+
+static void build_mixed(bench *b) {
+    add_mixed(b);
     CHECK_OK(clq_list_bind(b->list));
 }
 
@@ -176,6 +181,36 @@ static void first_on(clq_device *device, clq_queue *queue) {
 static void first_launches_leave_zeros(void **state) {
     (void)state;
     on_each_driver(first_on);
+}
+
+static clq_status bind_again(void *context) {
+    const bench *made = context;
+    bench b = *made;
+    clq_status status = clq_list_create(b.device, CAPACITY, &b.list);
+    if (status != CLQ_OK) return status;
+    clq_list_set_fused(b.list, true);
+    for (size_t i = 0; i < b.count; i++) {
+        b.values[i] = clq_list_value(b.list, CLQ_VALUE_EXTERNAL, "array", FLOATS * sizeof(float), 0);
+        clq_list_place(b.list, b.values[i], b.buffers[i], 0);
+    }
+    add_mixed(&b);
+    status = clq_list_bind(b.list);
+    clq_list_destroy(b.list);
+    return status;
+}
+
+/* Whichever allocation fails, binding says so and leaves nothing behind. */
+static void starved_on(clq_device *device, clq_queue *queue) {
+    if (!clq_device_runs_in_caller(device)) return; /* nothing here depends on the driver */
+    bench b = open_bench(device, queue, ARRAYS, true);
+    build_mixed(&b);
+    assert_true(walk_allocations(bind_again, &b) > 40);
+    close_bench(&b);
+}
+
+static void allocations_may_fail(void **state) {
+    (void)state;
+    on_each_driver(starved_on);
 }
 
 /* Another buffer for a value that a fused and another launch read. */
@@ -262,7 +297,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_parts_two_fused_kernels),       cmocka_unit_test(first_launches_leave_zeros),
         cmocka_unit_test(a_buffer_is_replaced_in_all_launches), cmocka_unit_test(long_lists_are_several_kernels),
-        cmocka_unit_test(many_buffers_are_several_kernels),
+        cmocka_unit_test(many_buffers_are_several_kernels),     cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
