@@ -32,7 +32,7 @@ clq_status clq_bench_lab_bind(clq_bench_lab *lab) {
         clq_list_place(lab->list, v, lab->buffers[v], 0);
     }
     CLQ_TRY(clq_list_bind(lab->list));
-    clq_list_set_int(lab->list, CLQ_PARAM_COUNT, (int)clq_list_capacity(lab->list));
+    clq_list_set_params(lab->list, &(clq_step_params){.count = clq_list_capacity(lab->list)});
     return CLQ_OK;
 }
 

@@ -261,9 +261,9 @@ static clq_status try_kind(const clq_bench_run *run, trial *t, clq_queue *queue,
     CLQ_TRY(clq_bench_lab_open(queue, t->kind->capacity(t->options), &t->lab));
     CLQ_TRY(t->kind->build(t));
     CLQ_TRY(clq_bench_lab_bind(&t->lab));
-    clq_list_set_float(t->lab.list, CLQ_PARAM_RATE, rate);
-    clq_list_set_float(t->lab.list, CLQ_PARAM_SCALE, 1.0f / (float)t->options->batch);
-    clq_list_set_int(t->lab.list, CLQ_PARAM_SLOT, 0);
+    clq_list_set_params(t->lab.list, &(clq_step_params){.count = clq_list_capacity(t->lab.list),
+                                                        .scale = 1.0f / (float)t->options->batch,
+                                                        .rate = rate});
     CLQ_TRY(fill(t));
     CLQ_TRY(clq_bench_lab_measure(run, &t->lab, times));
     return verify(t, wrong);

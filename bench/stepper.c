@@ -9,22 +9,15 @@
 enum { SAMPLES = 4096, BATCHES_LEAST = 2, SEED = 0 };
 static const float rate = 1e-3f;
 
-/* Uniform within Glorot's bound: what is computed must be neither zeros nor denormal. */
 static clq_status write_weights(clq_bench_stepper *s, const clq_model *model, clq_queue *queue) {
     size_t bytes = clq_plan_arena_bytes(s->plan);
     char *arena = clq_alloc(bytes, 1);
     if (!arena) return CLQ_MEMORY;
-    clq_status status = CLQ_OK;
-    for (size_t i = 0; i < clq_model_variable_count(model) && status == CLQ_OK; i++) {
-        clq_variable_info variable;
-        status = clq_model_variable(model, i, &variable);
-        if (status != CLQ_OK || variable.is_bias) continue;
-        float *values = (float *)(void *)(arena + clq_plan_variable_offset(s->plan, i));
-        double bound = sqrt(6.0 / (double)(variable.fan_in + variable.fan_out));
-        clq_random random = clq_random_start(SEED, clq_random_stream(CLQ_RANDOM_WEIGHTS, i));
-        for (size_t k = 0; k < variable.elements; k++) values[k] = (float)((2 * clq_random_unit(&random) - 1) * bound);
-    }
-    if (status == CLQ_OK) status = clq_queue_write(queue, clq_plan_parameters(s->plan), 0, arena, bytes, true);
+    for (uint32_t i = 0; i < model->variable_count; i++)
+        if (model->variables[i].role == CLQ_ROLE_TRAINABLE)
+            clq_variable_initialise(&model->variables[i], SEED, i,
+                                    (float *)(void *)(arena + clq_plan_variable_offset(s->plan, i)));
+    clq_status status = clq_queue_write(queue, clq_plan_parameters(s->plan), 0, arena, bytes, true);
     clq_free(arena);
     return status;
 }
@@ -39,10 +32,10 @@ static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tu
         .capacity = (uint32_t)s->batch, .sample_dtype = CLQ_U8, .loss = &loss, .update = &update, .metric_slots = 1};
     const clq_tune_config tune = clq_tune_config_of(tuning, 0);
     if (tuning != CLQ_TUNING_OFF) CLQ_TRY(clq_plan_tune(model, s->device, &config, &tune, NULL));
-    CLQ_TRY(clq_plan_create(model, s->device, &config, &s->plan));
-    clq_plan_set_count(s->plan, (uint32_t)s->batch, 1.0f / (float)s->batch);
-    clq_plan_set_slot(s->plan, 0);
-    clq_plan_set_rate(s->plan, rate);
+    CLQ_TRY(clq_plan_create_alone(model, s->device, &config, &s->plan));
+    clq_plan_set_params(
+        s->plan,
+        &(clq_step_params){.count = (uint32_t)s->batch, .scale = 1.0f / (float)s->batch, .rate = rate, .step = 1});
     s->launches = clq_list_launch_count(clq_plan_list(s->plan));
     return CLQ_OK;
 }

@@ -31,7 +31,7 @@ static clq_status multiply(clq_device *device, clq_queue *queue, size_t m, size_
     clq_placement placement = {0};
     CLQ_TRY_OR(end, status, clq_placement_create(list, &placement));
     status = clq_list_bind(list);
-    clq_list_set_int(list, CLQ_PARAM_COUNT, 1);
+    clq_list_set_params(list, &(clq_step_params){.count = 1});
     if (status == CLQ_OK) status = clq_list_run(list, queue, 0, clq_list_launch_count(list));
     if (status == CLQ_OK) status = clq_queue_read(queue, buffers[2], 0, c, counts[2] * sizeof(float), true);
     clq_list_destroy(list);

@@ -92,8 +92,8 @@ static void emit_node(const emission *e, uint32_t n) {
 clq_status clq_plan_emit(clq_plan *plan) {
     const clq_pass_context context = {.config = &plan->config,
                                       .list = plan->list,
-                                      .arena_bytes = plan->arena_bytes,
-                                      .optimizer_slots = plan->optimizer_slots};
+                                      .arena_bytes = plan->weights->arena_bytes,
+                                      .optimizer_slots = plan->weights->optimizer_slots};
     clq_graph graph = {0};
     emission e = {.plan = plan, .graph = &graph};
     clq_status status = clq_graph_build(&graph, plan->model, &context, NULL, NULL);

@@ -1,6 +1,7 @@
-/* graph: a model as layers, and a plan: the model for one device, a capacity and a purpose, as one launch list with one
- * memory layout. The builder (model.c, layers.c) adds layers; step/ makes the graph of a whole step of them; emit.c
- * turns that into launches; place.c gives every value its memory. See <clique/model.h> for what users see. */
+/* graph: a model as layers, its weights on a device, and plans over these: each is the model for a capacity and a
+ * purpose, as one launch list with one memory layout. The builder (model.c, layers.c) adds layers; weights.c lays out
+ * variables; step/ makes the graph of a whole step; emit.c turns that into launches; place.c gives every value its
+ * memory. See <clique/model.h> for what users see. */
 #ifndef CLQ_GRAPH_H
 #define CLQ_GRAPH_H
 
@@ -38,11 +39,25 @@ typedef struct clq_layer {
     };
 } clq_layer;
 
+/* Who changes a variable. */
+typedef enum clq_role {
+    CLQ_ROLE_TRAINABLE, /* the optimizer, by its gradient */
+    CLQ_ROLE_STATE      /* what computes the model's output, as moving statistics; it has no gradient */
+} clq_role;
+typedef enum clq_initialiser {
+    CLQ_INITIALISER_GLOROT_UNIFORM,
+    CLQ_INITIALISER_ZEROS,
+    CLQ_INITIALISER_ONES
+} clq_initialiser;
+
 typedef struct clq_variable {
     char name[CLQ_LAYER_NAME_MAX + 16]; /* "conv2d/kernel" */
     clq_shape shape;
     size_t elements, fan_in, fan_out;
     bool is_bias;
+    clq_role role;
+    clq_initialiser initialiser;
+    bool decays;    /* whether weight decay is about it */
     uint32_t layer; /* id */
 } clq_variable;
 
@@ -57,6 +72,11 @@ struct clq_model {
     clq_error error; /* the builder's first failure */
 };
 
+/* The first values of variable `index` of a model: out (elements). Glorot and Bengio, "Understanding the difficulty of
+ * training deep feedforward neural networks", 2010: uniform within sqrt(6 / (fan_in + fan_out)). Each variable has a
+ * stream of numbers of its own, so a layer's values do not depend on the others. */
+void clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out);
+
 /* As clq_input, with a name for the layer (NULL: made). */
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
 
@@ -70,18 +90,56 @@ typedef struct clq_update_problem {
     double beta1, beta2, epsilon;
 } clq_update_problem;
 
+/* What a plan computes: dropout and the statistics of batch normalisation go by it. */
+typedef enum clq_mode {
+    CLQ_MODE_TRAIN,
+    CLQ_MODE_EVALUATE, /* the loss, as of a model in use */
+    CLQ_MODE_PREDICT,  /* the output */
+    CLQ_MODE_COUNT
+} clq_mode;
+
+/* ---- weights (weights.c) ----
+ * A model's variables on a device, and what training keeps beside them, in flat arenas. Any number of plans work on
+ * them, one at a time. Trainable variables lie in the arena of parameters, and alike in those of the gradient and of
+ * the optimizer's slots, in the order in which backward finishes their gradients; state lies in an arena of its own, in
+ * the model's order. Each variable is aligned to CLQ_VARIABLE_ALIGN bytes, the gaps are zero, and the layout is the
+ * same on every device. */
+enum { CLQ_VARIABLE_ALIGN = 512 };
+typedef struct clq_weights clq_weights;
+typedef enum clq_arena { CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE, CLQ_ARENA_GRADIENT } clq_arena;
+
+/* All zero. update NULL: no gradient and no optimizer slots. Errors: STATE (the model is not finished), UNSUPPORTED
+ * (the device aligns buffers to more), ARGUMENT (more parameters than memory), DEVICE_MEMORY, MEMORY. */
+clq_status clq_weights_create(const clq_model *model, clq_device *device, const clq_update_problem *update,
+                              clq_weights **out);
+void clq_weights_destroy(clq_weights *weights); /* takes NULL; after the plans over them */
+/* NULL where there is none: no update, no state. Good until clq_weights_turn. */
+clq_buffer *clq_weights_arena(const clq_weights *weights, clq_arena arena);
+size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena); /* of STATE 0 where there is none */
+size_t clq_weights_offset(const clq_weights *weights, size_t variable);      /* bytes into the arena of its role */
+unsigned clq_weights_optimizer_slots(const clq_weights *weights);
+clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot); /* as large as the parameters */
+/* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
+void clq_weights_turn(clq_weights *weights);
+
+/* ---- plans ---- */
+
 typedef struct clq_plan_config {
+    clq_mode mode;
     uint32_t capacity;                /* examples that one run can hold; at least 1 */
     clq_dtype sample_dtype;           /* CLQ_U8 or CLQ_F32, as they are uploaded */
     const clq_loss_problem *loss;     /* NULL: inference only. from_logits is about the model's output as it stands */
-    const clq_update_problem *update; /* NULL: no backward, no update. Needs loss */
+    const clq_update_problem *update; /* NULL: no backward, no update. Needs loss, and weights made for it */
     bool gradient_norms;              /* also launches that measure the gradient (segment NORM) */
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
     const clq_selections *selections; /* the list's own, or NULL; borrowed by clq_plan_create */
     bool unfused_graph;               /* operations stay apart, for comparison: without the passes that fuse them */
     bool fused_launches;              /* as of clq_list_set_fused */
-    bool unbound;                     /* for reading alone: no kernel is built, and running it fails with STATE */
+    /* A plan over the same weights that never runs at the same time, or NULL: its memory for samples, labels, metrics
+     * and activations is used in place of memory of the plan's own where it has the size. It must outlive the plan. */
+    const struct clq_plan *beside;
+    bool unbound; /* for reading alone: no kernel is built, and running it fails with STATE */
 } clq_plan_config;
 
 /* The launch list's parts, in order. */
@@ -96,10 +154,15 @@ typedef enum clq_segment {
 const char *clq_segment_name(clq_segment segment); /* "forward", … */
 
 typedef struct clq_plan clq_plan;
-clq_status clq_plan_create(const clq_model *model, clq_device *device, const clq_plan_config *config, clq_plan **out);
+/* Over weights that outlive it. */
+clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, clq_plan **out);
+/* Over weights of its own, made for config's update. */
+clq_status clq_plan_create_alone(const clq_model *model, clq_device *device, const clq_plan_config *config,
+                                 clq_plan **out);
 void clq_plan_destroy(clq_plan *plan); /* takes NULL */
 /* For other devices of the kind to find, so that the plan's programs are compiled once: keeps those that were built
- * from source, as they are when all kernels ran. Directly after creating. */
+ * from source, as they are when all kernels ran. Directly after creating; while no other plan of the device runs.
+ * Clears what the plan writes. */
 clq_status clq_plan_keep_programs(clq_plan *plan);
 
 /* Reads samples and labels from these, as large as the plan's own, from the next run on; they must outlive the plan's
@@ -107,25 +170,22 @@ clq_status clq_plan_keep_programs(clq_plan *plan);
 clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *labels);
 /* Segments first to last. */
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last);
-void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale); /* scale = 1 / global count */
-void clq_plan_set_slot(clq_plan *plan, uint32_t slot);
-void clq_plan_set_rate(clq_plan *plan, float rate);
+/* Of the runs that follow; all zero until then. */
+void clq_plan_set_params(clq_plan *plan, const clq_step_params *params);
 
 /* ---- updates that replicas shard (update.c) ----
  * Plans of one model on CPU devices, whose memory is the host's, can do NORM and UPDATE together: each updates its part
  * of the arenas, for which it adds all gradients, that of rank 0 first, and writes the new weights where all gradients
- * were. Then parameters and gradient change places. Of a plan's gradient and optimizer state its part alone is what it
- * would be otherwise. */
+ * were. Then parameters and gradient change places (clq_weights_turn): once all have done their parts. Of a plan's
+ * gradient and optimizer state its part alone is what it would be otherwise. */
 
 /* Whether it can with so many. Only plans whose launches are fused, and not where the gradient's norms are wanted. */
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
 /* Prepares plan `rank` of plans[ranks], all of which can. End the sharding of all before any is destroyed. */
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank);
 void clq_plan_end_sharding(clq_plan *plan); /* takes NULL; also where it was not begun */
-/* The plan's part, by the rate that is set: once all gradients are whole. */
+/* The plan's part, by the parameters that are set: once all gradients are whole. */
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue);
-/* Parameters and gradient change places: once all have done their parts, before the plan runs again. */
-clq_status clq_plan_turn(clq_plan *plan);
 /* Which bytes of the arenas plan `rank` keeps up. */
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
 
@@ -147,18 +207,15 @@ typedef struct clq_bucket {
 } clq_bucket;
 clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out, size_t *count);
 
-/* Its memory. Every flat arena (parameters, gradient, optimizer slots) has the same layout on every device:
- * variables in the order in which backward finishes their gradients, each aligned to CLQ_VARIABLE_ALIGN bytes, the
- * gaps zero. */
-enum { CLQ_VARIABLE_ALIGN = 512 };
+/* Its memory: of its weights, */
+clq_weights *clq_plan_weights(const clq_plan *plan);
 size_t clq_plan_arena_bytes(const clq_plan *plan);
-clq_buffer *clq_plan_parameters(const clq_plan *plan); /* until clq_plan_turn */
-clq_buffer *clq_plan_gradient(const clq_plan *plan);   /* NULL without update; likewise */
-unsigned clq_plan_optimizer_slots(const clq_plan *plan);
-clq_buffer *clq_plan_optimizer_slot(const clq_plan *plan, unsigned slot);
-size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable); /* bytes into the arena */
-clq_buffer *clq_plan_samples(const clq_plan *plan);                     /* (capacity, sample), sample_dtype */
-clq_buffer *clq_plan_labels(const clq_plan *plan); /* i32 (capacity) or f32 (capacity, classes); NULL without loss */
+clq_buffer *clq_plan_parameters(const clq_plan *plan);
+clq_buffer *clq_plan_gradient(const clq_plan *plan);
+size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable);
+/* and of its own, or of the plan beside it. */
+clq_buffer *clq_plan_samples(const clq_plan *plan); /* (capacity, sample), sample_dtype */
+clq_buffer *clq_plan_labels(const clq_plan *plan);  /* i32 (capacity) or f32 (capacity, classes); NULL without loss */
 clq_buffer *clq_plan_output(
     const clq_plan *plan); /* f32 (capacity, output): filled by FORWARD of an inference plan; NULL with loss */
 clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, 2): loss sum, right answers */
@@ -208,10 +265,13 @@ clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_p
 typedef struct clq_placement {
     clq_buffer **chunks; /* each at most what the device allocates at once */
     size_t chunk_count;
-    size_t bytes;           /* of all chunks */
-    size_t unplanned_bytes; /* the values' bytes added up: without sharing */
+    size_t bytes;                       /* of all chunks of its own */
+    size_t unplanned_bytes;             /* the values' bytes added up: without sharing */
+    const struct clq_placement *lender; /* of chunks that are not its own; NULL: all are */
 } clq_placement;
 clq_status clq_placement_create(clq_list *list, clq_placement *out);
+/* The same, but uses another's chunks where they are large enough; it must outlive this one. NULL: none. */
+clq_status clq_placement_create_over(clq_list *list, const clq_placement *lender, clq_placement *out);
 void clq_placement_release(clq_placement *placement); /* takes {0} */
 
 /* What it costs and holds, for `clique plan` and for planning capacities. */

@@ -67,6 +67,12 @@ static clq_status collect(const clq_list *list, size_t align, size_t chunk_max, 
     return CLQ_OK;
 }
 
+/* The lender's chunk in this place, where it is large enough. */
+static clq_buffer *borrow(const clq_placement *lender, size_t chunk, size_t bytes) {
+    if (!lender || chunk >= lender->chunk_count || clq_buffer_bytes(lender->chunks[chunk]) < bytes) return NULL;
+    return lender->chunks[chunk];
+}
+
 static clq_status create_chunks(clq_device *device, const placed *items, size_t count, clq_placement *result) {
     size_t chunks = 0;
     for (size_t i = 0; i < count; i++) chunks = CLQ_MAX(chunks, items[i].chunk + 1);
@@ -79,6 +85,8 @@ static clq_status create_chunks(clq_device *device, const placed *items, size_t 
             bytes[items[i].chunk] = CLQ_MAX(bytes[items[i].chunk], items[i].offset + items[i].info.bytes);
     }
     for (size_t c = 0; c < chunks && status == CLQ_OK; c++) {
+        result->chunks[c] = borrow(result->lender, c, bytes[c]);
+        if (result->chunks[c]) continue;
         status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes[c], "activations", &result->chunks[c]);
         result->bytes += bytes[c];
     }
@@ -87,7 +95,11 @@ static clq_status create_chunks(clq_device *device, const placed *items, size_t 
 }
 
 clq_status clq_placement_create(clq_list *list, clq_placement *out) {
-    clq_placement result = {0};
+    return clq_placement_create_over(list, NULL, out);
+}
+
+clq_status clq_placement_create_over(clq_list *list, const clq_placement *lender, clq_placement *out) {
+    clq_placement result = {.lender = lender};
     placed *items = NULL;
     size_t count = 0;
     clq_device *device = clq_list_device(list);
@@ -114,7 +126,8 @@ fail:
 }
 
 void clq_placement_release(clq_placement *placement) {
-    for (size_t c = 0; c < placement->chunk_count; c++) clq_buffer_destroy(placement->chunks[c]);
+    for (size_t c = 0; c < placement->chunk_count; c++)
+        if (placement->chunks[c] != borrow(placement->lender, c, 0)) clq_buffer_destroy(placement->chunks[c]);
     clq_free(placement->chunks);
     *placement = (clq_placement){0};
 }

@@ -1,64 +1,34 @@
-/* A plan's life: arenas laid out, launches added (emit.c), memory placed, kernels bound. */
+/* A plan's life: launches added (emit.c), memory placed, kernels bound. */
 #include "graph/plan.h"
 
 #include <string.h>
 
-/* Backward finishes the last layer first, and within a layer the bias (summed while the activation's derivative is
- * taken) before the kernel. Laid out in that order, what is finished is always a prefix of the arena. */
-static clq_status lay_out_variables(clq_plan *plan) {
-    const clq_model *model = plan->model;
-    plan->offsets = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->offsets);
-    if (!plan->offsets) return CLQ_MEMORY;
-    size_t offset = 0;
-    for (uint32_t id = model->layer_count; id >= 1; id--) {
-        const clq_layer *layer = &model->layers[id - 1];
-        const uint32_t finished[2] = {layer->bias, layer->kernel};
-        for (unsigned i = 0; i < 2; i++) {
-            if (!finished[i]) continue;
-            const clq_variable *variable = &model->variables[finished[i] - 1];
-            plan->offsets[finished[i] - 1] = offset;
-            size_t bytes = 0;
-            if (!clq_mul_size(variable->elements, sizeof(float), &bytes) || bytes > SIZE_MAX / 4 - offset)
-                return clq_fail(CLQ_ARGUMENT, "model %s has more parameters than fit in memory", model->name);
-            offset += clq_round_up(bytes, CLQ_VARIABLE_ALIGN);
-        }
-    }
-    plan->arena_bytes = CLQ_MAX(offset, (size_t)CLQ_VARIABLE_ALIGN);
+/* That of the plan beside it, where there is one of the size, else one of its own. */
+static clq_status create_buffer(clq_plan *plan, clq_buffer *beside, size_t bytes, const char *what, clq_buffer **out) {
+    if (!beside || clq_buffer_bytes(beside) != bytes)
+        return clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, bytes, what, out);
+    *out = beside;
     return CLQ_OK;
-}
-
-static clq_status create_buffer(clq_plan *plan, size_t bytes, const char *what, clq_buffer **out) {
-    return clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, bytes, what, out);
-}
-
-static unsigned optimizer_slots(const clq_update_problem *update) {
-    if (update->kind == CLQ_OPTIMIZER_ADAM) return 2;
-    return update->momentum != 0.0 ? 1 : 0;
 }
 
 static clq_status create_buffers(clq_plan *plan) {
     const clq_model *model = plan->model;
     const clq_plan_config *config = &plan->config;
+    const clq_plan none = {0}, *beside = config->beside ? config->beside : &none;
     size_t capacity = config->capacity;
     size_t sample_bytes = model->layers[model->input - 1].elements * clq_dtype_bytes(config->sample_dtype);
-    size_t output_elements = model->layers[model->output - 1].elements;
-    CLQ_TRY(create_buffer(plan, plan->arena_bytes, "parameters", &plan->parameters));
-    CLQ_TRY(create_buffer(plan, capacity * sample_bytes, "samples", &plan->samples));
-    if (!config->loss) return create_buffer(plan, capacity * output_elements * sizeof(float), "output", &plan->output);
+    size_t output_bytes = model->layers[model->output - 1].elements * sizeof(float);
+    CLQ_TRY(create_buffer(plan, beside->samples, capacity * sample_bytes, "samples", &plan->samples));
+    if (!config->loss) return create_buffer(plan, beside->output, capacity * output_bytes, "output", &plan->output);
 
     bool sparse = plan->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
     size_t label_bytes = sparse ? sizeof(int32_t) : plan->loss.classes * sizeof(float);
-    CLQ_TRY(create_buffer(plan, capacity * label_bytes, "labels", &plan->labels));
-    CLQ_TRY(create_buffer(plan, (size_t)config->metric_slots * 2 * sizeof(float), "metrics", &plan->metrics));
-    if (!config->update) return CLQ_OK;
-    CLQ_TRY(create_buffer(plan, plan->arena_bytes, "gradient", &plan->gradient));
-    plan->optimizer_slots = optimizer_slots(&plan->update);
-    for (unsigned i = 0; i < plan->optimizer_slots; i++)
-        CLQ_TRY(create_buffer(plan, plan->arena_bytes, "optimizer state", &plan->optimizer[i]));
-    if (config->gradient_norms)
-        CLQ_TRY(
-            create_buffer(plan, CLQ_MAX(model->variable_count, 1u) * sizeof(float), "gradient norms", &plan->norms));
-    return CLQ_OK;
+    size_t metrics_bytes = (size_t)config->metric_slots * 2 * sizeof(float);
+    CLQ_TRY(create_buffer(plan, beside->labels, capacity * label_bytes, "labels", &plan->labels));
+    CLQ_TRY(create_buffer(plan, beside->metrics, metrics_bytes, "metrics", &plan->metrics));
+    if (!config->gradient_norms || !config->update) return CLQ_OK;
+    return create_buffer(plan, NULL, CLQ_MAX(model->variable_count, 1u) * sizeof(float), "gradient norms",
+                         &plan->norms);
 }
 
 static clq_value external(clq_plan *plan, const char *name, clq_buffer *buffer) {
@@ -71,15 +41,16 @@ static clq_value external(clq_plan *plan, const char *name, clq_buffer *buffer) 
 /* Names the buffers as values of the list, each variable's range too. */
 static clq_status name_values(clq_plan *plan) {
     const clq_model *model = plan->model;
-    plan->v_parameters = external(plan, "parameters", plan->parameters);
-    plan->v_gradient = external(plan, "gradient", plan->gradient);
+    const clq_weights *weights = plan->weights;
+    plan->v_parameters = external(plan, "parameters", weights->parameters);
+    plan->v_gradient = external(plan, "gradient", weights->gradient);
     plan->v_samples = external(plan, "samples", plan->samples);
     plan->v_labels = external(plan, "labels", plan->labels);
     plan->v_output = external(plan, "output", plan->output);
     plan->v_metrics = external(plan, "metrics", plan->metrics);
     plan->v_norms = external(plan, "gradient norms", plan->norms);
-    for (unsigned i = 0; i < plan->optimizer_slots; i++)
-        plan->v_optimizer[i] = external(plan, "optimizer state", plan->optimizer[i]);
+    for (unsigned i = 0; i < weights->optimizer_slots; i++)
+        plan->v_optimizer[i] = external(plan, "optimizer state", weights->optimizer[i]);
 
     plan->v_weight = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->v_weight);
     plan->v_weight_gradient = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->v_weight_gradient);
@@ -89,26 +60,26 @@ static clq_status name_values(clq_plan *plan) {
         const clq_variable *variable = &model->variables[i];
         size_t bytes = variable->elements * sizeof(float);
         plan->v_weight[i] = clq_list_value(plan->list, CLQ_VALUE_EXTERNAL, variable->name, bytes, 0);
-        clq_list_place(plan->list, plan->v_weight[i], plan->parameters, plan->offsets[i]);
-        if (!plan->gradient) continue;
+        const bool trained = variable->role == CLQ_ROLE_TRAINABLE;
+        clq_list_place(plan->list, plan->v_weight[i], trained ? weights->parameters : weights->state,
+                       weights->offsets[i]);
+        if (!trained || !weights->gradient) continue;
         plan->v_weight_gradient[i] = clq_list_value(plan->list, CLQ_VALUE_EXTERNAL, variable->name, bytes, 0);
-        clq_list_place(plan->list, plan->v_weight_gradient[i], plan->gradient, plan->offsets[i]);
+        clq_list_place(plan->list, plan->v_weight_gradient[i], weights->gradient, weights->offsets[i]);
     }
     return clq_list_status(plan->list);
 }
 
-static clq_status check(const clq_model *model, clq_device *device, const clq_plan_config *config) {
-    if (!model->finished)
-        return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", model->name);
+static clq_status check(const clq_weights *weights, const clq_plan_config *config) {
+    const clq_model *model = weights->model;
     if (config->capacity < 1 || config->metric_slots < 1)
         return clq_fail(CLQ_ARGUMENT, "a plan needs a capacity and metric slots of at least 1");
     if (config->update && !config->loss) return clq_fail(CLQ_ARGUMENT, "a plan that updates needs a loss");
+    if (config->update && (!weights->gradient || weights->optimizer_slots != clq_optimizer_slots(config->update)))
+        return clq_fail(CLQ_ARGUMENT, "a plan that updates needs weights that were made for its update");
     if (config->sample_dtype != CLQ_U8 && config->sample_dtype != CLQ_F32)
         return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
                         clq_dtype_name(config->sample_dtype));
-    if (clq_device_view_align(device) > CLQ_VARIABLE_ALIGN)
-        return clq_fail(CLQ_UNSUPPORTED, "%s aligns buffers to %zu bytes; at most %d are supported",
-                        clq_device_label(device), clq_device_view_align(device), CLQ_VARIABLE_ALIGN);
     size_t outputs = model->layers[model->output - 1].elements;
     if (config->loss && config->loss->classes != outputs)
         return clq_fail(CLQ_MISMATCH, "the loss is over %zu classes and model %s has %zu outputs",
@@ -116,31 +87,52 @@ static clq_status check(const clq_model *model, clq_device *device, const clq_pl
     return CLQ_OK;
 }
 
-clq_status clq_plan_create(const clq_model *model, clq_device *device, const clq_plan_config *config, clq_plan **out) {
-    CLQ_TRY(check(model, device, config));
+static clq_status make_list(clq_plan *plan) {
+    const clq_plan_config *config = &plan->config;
+    CLQ_TRY(clq_list_create(plan->device, config->capacity, &plan->list));
+    clq_list_set_precision(plan->list, config->precision);
+    clq_list_set_selections(plan->list, config->selections);
+    CLQ_TRY(create_buffers(plan));
+    CLQ_TRY(name_values(plan));
+    CLQ_TRY(clq_plan_emit(plan));
+    CLQ_TRY(
+        clq_placement_create_over(plan->list, config->beside ? &config->beside->placement : NULL, &plan->placement));
+    clq_list_set_fused(plan->list, config->fused_launches);
+    return config->unbound ? CLQ_OK : clq_list_bind(plan->list);
+}
+
+clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, clq_plan **out) {
+    CLQ_TRY(check(weights, config));
     clq_plan *plan = clq_alloc(1, sizeof *plan);
     if (!plan) return CLQ_MEMORY;
-    plan->model = model;
-    plan->device = device;
+    plan->model = weights->model;
+    plan->device = weights->device;
+    plan->weights = weights;
+    plan->turned = weights->turned;
     plan->config = *config;
     if (config->loss) plan->loss = *config->loss;
     if (config->update) plan->update = *config->update;
-    clq_status status;
-    CLQ_TRY_OR(fail, status, clq_list_create(device, config->capacity, &plan->list));
-    clq_list_set_precision(plan->list, config->precision);
-    clq_list_set_selections(plan->list, config->selections);
-    CLQ_TRY_OR(fail, status, lay_out_variables(plan));
-    CLQ_TRY_OR(fail, status, create_buffers(plan));
-    CLQ_TRY_OR(fail, status, name_values(plan));
-    CLQ_TRY_OR(fail, status, clq_plan_emit(plan));
-    CLQ_TRY_OR(fail, status, clq_placement_create(plan->list, &plan->placement));
-    clq_list_set_fused(plan->list, config->fused_launches);
-    if (!config->unbound) CLQ_TRY_OR(fail, status, clq_list_bind(plan->list));
+    clq_status status = make_list(plan);
+    if (status == CLQ_OK)
+        *out = plan;
+    else
+        clq_plan_destroy(plan);
+    return status;
+}
+
+clq_status clq_plan_create_alone(const clq_model *model, clq_device *device, const clq_plan_config *config,
+                                 clq_plan **out) {
+    clq_weights *weights;
+    clq_plan *plan;
+    CLQ_TRY(clq_weights_create(model, device, config->update, &weights));
+    clq_status status = clq_plan_create(weights, config, &plan);
+    if (status != CLQ_OK) {
+        clq_weights_destroy(weights);
+        return status;
+    }
+    plan->own_weights = weights;
     *out = plan;
     return CLQ_OK;
-fail:
-    clq_plan_destroy(plan);
-    return status;
 }
 
 void clq_plan_destroy(clq_plan *plan) {
@@ -148,11 +140,13 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_plan_end_sharding(plan);
     clq_list_destroy(plan->list); /* its kernels and views go before the buffers */
     clq_placement_release(&plan->placement);
-    clq_buffer *const buffers[] = {plan->parameters,   plan->gradient, plan->optimizer[0],
-                                   plan->optimizer[1], plan->samples,  plan->labels,
-                                   plan->output,       plan->metrics,  plan->norms};
-    for (size_t i = 0; i < CLQ_COUNT_OF(buffers); i++) clq_buffer_destroy(buffers[i]);
-    clq_free(plan->offsets);
+    const clq_plan none = {0}, *beside = plan->config.beside ? plan->config.beside : &none;
+    if (plan->samples != beside->samples) clq_buffer_destroy(plan->samples);
+    if (plan->labels != beside->labels) clq_buffer_destroy(plan->labels);
+    if (plan->output != beside->output) clq_buffer_destroy(plan->output);
+    if (plan->metrics != beside->metrics) clq_buffer_destroy(plan->metrics);
+    clq_buffer_destroy(plan->norms);
+    clq_weights_destroy(plan->own_weights);
     clq_free(plan->v_weight);
     clq_free(plan->v_weight_gradient);
     clq_free(plan->done);
@@ -187,7 +181,17 @@ clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *l
     return labels ? clq_list_replace(plan->list, plan->v_labels, labels) : CLQ_OK;
 }
 
+/* Kernels get the arenas where they are since the plan ran last. */
+static clq_status follow_weights(clq_plan *plan) {
+    const clq_weights *weights = plan->weights;
+    if (plan->turned == weights->turned) return CLQ_OK;
+    CLQ_TRY(clq_list_swap(plan->list, weights->parameters, weights->gradient));
+    plan->turned = weights->turned;
+    return CLQ_OK;
+}
+
 clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end) {
+    CLQ_TRY(follow_weights(plan));
     return clq_list_run(plan->list, queue, first, end);
 }
 
@@ -210,51 +214,43 @@ size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
     return commands < clq_list_launch_count(plan->list) ? commands + parts - 1 : commands;
 }
 
-/* What the variables of a layer take of the arena, and after which launch their gradients are whole. */
-static size_t layer_bytes(const clq_plan *plan, const clq_layer *layer, size_t *done) {
-    const uint32_t variables[2] = {layer->bias, layer->kernel};
-    size_t bytes = 0;
-    for (unsigned i = 0; i < 2; i++) {
-        if (!variables[i]) continue;
-        const clq_variable *variable = &plan->model->variables[variables[i] - 1];
-        bytes += clq_round_up(variable->elements * sizeof(float), CLQ_VARIABLE_ALIGN);
-        *done = CLQ_MAX(*done, plan->done[variables[i] - 1]);
-    }
-    return bytes;
+/* Whether trainable variables of the same layer lie behind variable `index` in the arena, which goes backwards. */
+static bool layer_goes_on(const clq_model *model, uint32_t index) {
+    for (uint32_t i = index; i-- > 0 && model->variables[i].layer == model->variables[index].layer;)
+        if (model->variables[i].role == CLQ_ROLE_TRAINABLE) return true;
+    return false;
 }
 
 clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out, size_t *count) {
-    clq_bucket *buckets = clq_alloc(plan->model->layer_count, sizeof *buckets);
+    const clq_model *model = plan->model;
+    clq_bucket *buckets = clq_alloc((size_t)model->variable_count + 1, sizeof *buckets);
     if (!buckets) return CLQ_MEMORY;
-    size_t used = 0, end = 0, done = plan->segment_end[CLQ_SEGMENT_LOSS];
-    for (uint32_t id = plan->model->layer_count; id >= 1; id--) {
-        end += layer_bytes(plan, &plan->model->layers[id - 1], &done);
-        size_t begin = used ? buckets[used - 1].end : 0;
-        bool last = id == 1;
-        if (end > begin && (end - begin >= bytes || last)) buckets[used++] = (clq_bucket){begin, end, done};
+    size_t used = 0, begin = 0, done = plan->segment_end[CLQ_SEGMENT_LOSS];
+    for (uint32_t i = model->variable_count; i-- > 0;) {
+        const clq_variable *variable = &model->variables[i];
+        if (variable->role != CLQ_ROLE_TRAINABLE) continue;
+        size_t end = plan->weights->offsets[i] + clq_round_up(variable->elements * sizeof(float), CLQ_VARIABLE_ALIGN);
+        done = CLQ_MAX(done, plan->done[i]);
+        if (layer_goes_on(model, i) || (end - begin < bytes && end < plan->weights->arena_bytes)) continue;
+        buckets[used++] = (clq_bucket){begin, end, done};
+        begin = end;
     }
-    if (used == 0) buckets[used++] = (clq_bucket){0, plan->arena_bytes, done};
-    buckets[used - 1].end = plan->arena_bytes;
+    if (used == 0) buckets[used++] = (clq_bucket){0, plan->weights->arena_bytes, done};
     *out = buckets;
     *count = used;
     return CLQ_OK;
 }
 
-void clq_plan_set_count(clq_plan *plan, uint32_t count, float scale) {
-    clq_list_set_int(plan->list, CLQ_PARAM_COUNT, (int)count);
-    clq_list_set_float(plan->list, CLQ_PARAM_SCALE, scale);
-}
-void clq_plan_set_slot(clq_plan *plan, uint32_t slot) { clq_list_set_int(plan->list, CLQ_PARAM_SLOT, (int)slot); }
-void clq_plan_set_rate(clq_plan *plan, float rate) {
-    clq_list_set_float(plan->list, CLQ_PARAM_RATE, rate);
-    for (unsigned i = 0; i < 2 && plan->sharded.lists[i]; i++)
-        clq_list_set_float(plan->sharded.lists[i], CLQ_PARAM_RATE, rate);
+void clq_plan_set_params(clq_plan *plan, const clq_step_params *params) {
+    clq_list_set_params(plan->list, params);
+    for (unsigned i = 0; i < 2 && plan->sharded.lists[i]; i++) clq_list_set_params(plan->sharded.lists[i], params);
 }
 
-size_t clq_plan_arena_bytes(const clq_plan *plan) { return plan->arena_bytes; }
-clq_buffer *clq_plan_parameters(const clq_plan *plan) { return plan->parameters; }
-clq_buffer *clq_plan_gradient(const clq_plan *plan) { return plan->gradient; }
-size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable) { return plan->offsets[variable]; }
+clq_weights *clq_plan_weights(const clq_plan *plan) { return plan->weights; }
+size_t clq_plan_arena_bytes(const clq_plan *plan) { return plan->weights->arena_bytes; }
+clq_buffer *clq_plan_parameters(const clq_plan *plan) { return plan->weights->parameters; }
+clq_buffer *clq_plan_gradient(const clq_plan *plan) { return plan->weights->gradient; }
+size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable) { return plan->weights->offsets[variable]; }
 clq_buffer *clq_plan_samples(const clq_plan *plan) { return plan->samples; }
 clq_buffer *clq_plan_labels(const clq_plan *plan) { return plan->labels; }
 clq_buffer *clq_plan_output(const clq_plan *plan) { return plan->output; }
@@ -266,10 +262,11 @@ void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out) {
     const clq_buffer *const io[] = {plan->samples, plan->labels, plan->output, plan->metrics, plan->norms};
     size_t io_bytes = 0;
     for (size_t i = 0; i < CLQ_COUNT_OF(io); i++) io_bytes += io[i] ? clq_buffer_bytes(io[i]) : 0;
+    const clq_weights *weights = plan->weights;
     *out = (clq_plan_memory){.activation_bytes = plan->placement.bytes,
                              .activation_bytes_unplanned = plan->placement.unplanned_bytes,
-                             .parameter_bytes = plan->arena_bytes,
-                             .gradient_bytes = plan->gradient ? plan->arena_bytes : 0,
-                             .optimizer_bytes = plan->optimizer_slots * plan->arena_bytes,
+                             .parameter_bytes = weights->arena_bytes + weights->state_bytes,
+                             .gradient_bytes = weights->gradient ? weights->arena_bytes : 0,
+                             .optimizer_bytes = weights->optimizer_slots * weights->arena_bytes,
                              .io_bytes = io_bytes};
 }

@@ -1,5 +1,5 @@
-/* A plan's inside, shared by plan.c (life and memory), emit.c
- * (launches) and update.c (updates that replicas shard). Private to graph. */
+/* The inside of weights (weights.c) and of a plan, shared by plan.c (life and memory), emit.c (launches) and update.c
+ * (updates that replicas shard). Private to graph. */
 #ifndef CLQ_GRAPH_PLAN_H
 #define CLQ_GRAPH_PLAN_H
 
@@ -8,18 +8,33 @@
 
 enum { CLQ_OPTIMIZER_SLOTS_MAX = 2 };
 
+struct clq_weights {
+    const clq_model *model; /* outlives them */
+    clq_device *device;
+    size_t arena_bytes; /* of each arena of trainable variables */
+    size_t state_bytes;
+    size_t *offsets;                           /* where variable i lies in the arenas of its role */
+    clq_buffer *parameters, *gradient, *state; /* NULL: none */
+    clq_buffer *optimizer[CLQ_OPTIMIZER_SLOTS_MAX];
+    unsigned optimizer_slots;
+    bool turned; /* parameters and gradient have changed places */
+};
+unsigned clq_optimizer_slots(const clq_update_problem *update);
+
 /* A part of all replicas' updates, as a launch list of its own: one from weights to gradients as they are at first, and
  * one from where they have changed places. */
 typedef struct clq_sharded_update {
     clq_list *lists[2]; /* NULL: the update is not sharded */
-    unsigned turn;      /* which is next */
     clq_buffer *aliases[2 * (CLQ_UPDATE_RANKS_MAX - 1)];
     unsigned alias_count;
 } clq_sharded_update;
 
 struct clq_plan {
-    const clq_model *model; /* outlives the plan */
+    const clq_model *model; /* outlives the plan, as the weights do */
     clq_device *device;
+    clq_weights *weights;
+    bool turned;              /* as the weights were when the arguments of kernels were set */
+    clq_weights *own_weights; /* the same where they end with the plan, else NULL */
     clq_plan_config config;
     clq_loss_problem loss; /* copies of what config points to */
     clq_update_problem update;
@@ -27,13 +42,7 @@ struct clq_plan {
     size_t segment_end[CLQ_SEGMENT_COUNT];
     clq_placement placement;
     clq_sharded_update sharded;
-
-    /* flat arenas of arena_bytes each; offsets[i] is where variable i lies in every one */
-    size_t arena_bytes;
-    size_t *offsets;
-    clq_buffer *parameters, *gradient, *optimizer[CLQ_OPTIMIZER_SLOTS_MAX];
-    unsigned optimizer_slots;
-    clq_buffer *samples, *labels, *output, *metrics, *norms;
+    clq_buffer *samples, *labels, *output, *metrics, *norms; /* those of config.beside where they are borrowed */
 
     /* the same as values of the list */
     clq_value v_samples, v_labels, v_output, v_metrics, v_norms;

@@ -11,16 +11,12 @@ static const double median_gain = 0.97, least_gain = 0.98;
 
 /* ---- what plans compute with ---- */
 
-/* Uniform within Glorot's bound: neither zeros nor denormal, and of gradients as many are zero as in training. */
+/* As training begins: neither zeros nor denormal, and of gradients as many are zero as there. State stays zero. */
 static void make_parameters(const clq_plan *plan, float *arena) {
-    for (uint32_t i = 0; i < plan->model->variable_count; i++) {
-        const clq_variable *variable = &plan->model->variables[i];
-        float *values = arena + plan->offsets[i] / sizeof *arena;
-        double bound = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
-        clq_random random = clq_random_start(SEED, clq_random_stream(CLQ_RANDOM_WEIGHTS, i));
-        for (size_t k = 0; k < variable->elements && !variable->is_bias; k++)
-            values[k] = (float)((2 * clq_random_unit(&random) - 1) * bound);
-    }
+    for (uint32_t i = 0; i < plan->model->variable_count; i++)
+        if (plan->model->variables[i].role == CLQ_ROLE_TRAINABLE)
+            clq_variable_initialise(&plan->model->variables[i], SEED, i,
+                                    arena + clq_plan_variable_offset(plan, i) / sizeof *arena);
 }
 
 static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
@@ -44,7 +40,7 @@ clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, cl
     *trials = (clq_trials){.tune = tune};
     size_t sample_bytes = clq_buffer_bytes(plan->samples),
            label_bytes = plan->labels ? clq_buffer_bytes(plan->labels) : 0;
-    trials->parameters = clq_alloc(plan->arena_bytes, 1);
+    trials->parameters = clq_alloc(clq_plan_arena_bytes(plan), 1);
     trials->samples = clq_alloc(sample_bytes, 1);
     trials->labels = clq_alloc(label_bytes, 1);
     if (!trials->parameters || !trials->samples || !trials->labels) return CLQ_MEMORY;
@@ -62,9 +58,10 @@ void clq_trials_release(clq_trials *trials) {
 }
 
 clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan) {
-    clq_plan_set_count(plan, plan->config.capacity, 1 / (float)plan->config.capacity);
-    clq_plan_set_slot(plan, 0);
-    CLQ_TRY(clq_queue_write(trials->queue, plan->parameters, 0, trials->parameters, plan->arena_bytes, true));
+    const uint32_t count = plan->config.capacity;
+    clq_plan_set_params(plan, &(clq_step_params){.count = count, .scale = 1 / (float)count, .step = 1});
+    CLQ_TRY(clq_queue_write(trials->queue, clq_plan_parameters(plan), 0, trials->parameters, clq_plan_arena_bytes(plan),
+                            true));
     CLQ_TRY(clq_queue_write(trials->queue, plan->samples, 0, trials->samples, clq_buffer_bytes(plan->samples), true));
     if (!plan->labels) return CLQ_OK;
     return clq_queue_write(trials->queue, plan->labels, 0, trials->labels, clq_buffer_bytes(plan->labels), true);

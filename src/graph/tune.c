@@ -100,7 +100,7 @@ static clq_status add_selection(tuner *t, const clq_choice *choice) {
 
 static clq_status make_plan(tuner *t, const clq_plan_config *config, clq_plan **out) {
     clq_plan *plan;
-    CLQ_TRY(clq_plan_create(t->model, t->device, config, &plan));
+    CLQ_TRY(clq_plan_create_alone(t->model, t->device, config, &plan));
     clq_status status = clq_trials_prepare(&t->trials, plan);
     if (status == CLQ_OK)
         *out = plan;
@@ -205,7 +205,7 @@ static clq_status measure_steps(tuner *t) {
 }
 
 static clq_status tune(tuner *t) {
-    CLQ_TRY(clq_plan_create(t->model, t->device, &t->config, &t->best));
+    CLQ_TRY(clq_plan_create_alone(t->model, t->device, &t->config, &t->best));
     if (!next_choice(t)) return CLQ_OK;
     CLQ_TRY(clq_trials_open(t->best, t->tune, &t->trials));
     CLQ_TRY(clq_trials_prepare(&t->trials, t->best));

@@ -4,15 +4,16 @@
 #include "graph/plan.h"
 
 static size_t part_begin(const clq_plan *plan, unsigned rank, unsigned ranks) {
-    size_t blocks = plan->arena_bytes / CLQ_VARIABLE_ALIGN;
+    size_t blocks = plan->weights->arena_bytes / CLQ_VARIABLE_ALIGN;
     return blocks * rank / ranks * CLQ_VARIABLE_ALIGN;
 }
 
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks) {
+    const clq_weights *weights = plan->weights;
     if (!plan->config.update || plan->config.gradient_norms || !clq_list_is_fused(plan->list)) return false;
-    if (ranks < 2 || ranks > CLQ_UPDATE_RANKS_MAX || plan->arena_bytes / CLQ_VARIABLE_ALIGN < ranks) return false;
-    return clq_device_get_info(plan->device)->type == CLQ_DEVICE_CPU && clq_buffer_host(plan->parameters) &&
-           clq_buffer_host(plan->gradient);
+    if (ranks < 2 || ranks > CLQ_UPDATE_RANKS_MAX || weights->arena_bytes / CLQ_VARIABLE_ALIGN < ranks) return false;
+    return clq_device_get_info(plan->device)->type == CLQ_DEVICE_CPU && clq_buffer_host(weights->parameters) &&
+           clq_buffer_host(weights->gradient);
 }
 
 static clq_value arena(clq_list *list, const char *name, clq_buffer *buffer) {
@@ -34,22 +35,24 @@ static clq_status add_peer(clq_plan *plan, clq_list *list, const clq_buffer *gra
 static clq_status make_list(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
     CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.lists[turn]));
     clq_list *list = plan->sharded.lists[turn];
+    const clq_weights *weights = plan->weights;
     size_t begin, end;
     clq_plan_updated_part(plan, ranks, rank, &begin, &end);
-    clq_update_arenas arenas = {.w = arena(list, "parameters", turn ? plan->gradient : plan->parameters),
-                                .g = arena(list, "gradient", turn ? plan->parameters : plan->gradient),
+    clq_update_arenas arenas = {.w = arena(list, "parameters", turn ? weights->gradient : weights->parameters),
+                                .g = arena(list, "gradient", turn ? weights->parameters : weights->gradient),
                                 .first = begin / sizeof(float),
                                 .floats = (end - begin) / sizeof(float),
                                 .ranks = ranks,
                                 .rank = rank};
     clq_value states[CLQ_OPTIMIZER_SLOTS_MAX];
-    for (unsigned i = 0; i < plan->optimizer_slots; i++) states[i] = arena(list, "optimizer state", plan->optimizer[i]);
+    for (unsigned i = 0; i < weights->optimizer_slots; i++)
+        states[i] = arena(list, "optimizer state", weights->optimizer[i]);
     for (unsigned i = 0; i + 1 < ranks; i++) {
-        const clq_plan *peer = plans[(rank + 1 + i) % ranks];
+        const clq_weights *peer = plans[(rank + 1 + i) % ranks]->weights;
         CLQ_TRY(add_peer(plan, list, turn ? peer->parameters : peer->gradient, &arenas.peers[i]));
     }
     clq_list_scope(list, "update");
-    clq_add_update(list, &plan->update, &arenas, states, plan->optimizer_slots);
+    clq_add_update(list, &plan->update, &arenas, states, weights->optimizer_slots);
     return clq_list_bind(list);
 }
 
@@ -67,25 +70,11 @@ void clq_plan_end_sharding(clq_plan *plan) {
 }
 
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue) {
-    clq_list *list = plan->sharded.lists[plan->sharded.turn];
+    clq_list *list = plan->sharded.lists[plan->weights->turned];
     return clq_list_run(list, queue, 0, clq_list_launch_count(list));
-}
-
-/* Backward makes the gradients of all variables, so no old weights are left among them: a model has none off the way
- * from its input to its output. */
-clq_status clq_plan_turn(clq_plan *plan) {
-    clq_buffer *weights = plan->gradient;
-    CLQ_TRY(clq_list_swap(plan->list, plan->parameters, plan->gradient));
-    plan->gradient = plan->parameters;
-    plan->parameters = weights;
-    plan->sharded.turn = 1 - plan->sharded.turn;
-    return CLQ_OK;
 }
 
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end) {
     *begin = part_begin(plan, rank, ranks);
     *end = part_begin(plan, rank + 1, ranks);
 }
-
-unsigned clq_plan_optimizer_slots(const clq_plan *plan) { return plan->optimizer_slots; }
-clq_buffer *clq_plan_optimizer_slot(const clq_plan *plan, unsigned slot) { return plan->optimizer[slot]; }

@@ -1,6 +1,7 @@
 /* A model's variables: kernels and biases, in the order of the layers. */
 #include "graph/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,13 @@ static clq_status reserve(clq_model *model) {
 
 /* Adds `layer/what` to the last layer; *out is its index + 1. */
 static clq_status add(clq_model *model, const char *what, clq_shape shape, uint32_t *out) {
-    clq_variable variable = {.shape = shape, .is_bias = shape.rank == 1, .layer = model->layer_count};
+    const bool is_bias = shape.rank == 1;
+    clq_variable variable = {.shape = shape,
+                             .is_bias = is_bias,
+                             .role = CLQ_ROLE_TRAINABLE,
+                             .initialiser = is_bias ? CLQ_INITIALISER_ZEROS : CLQ_INITIALISER_GLOROT_UNIFORM,
+                             .decays = !is_bias,
+                             .layer = model->layer_count};
     const char *layer = model->layers[model->layer_count - 1].name;
     snprintf(variable.name, sizeof(variable.name), "%s/%s", layer, what);
     clq_status status = clq_shape_elements(&shape, &variable.elements);
@@ -29,6 +36,18 @@ static clq_status add(clq_model *model, const char *what, clq_shape shape, uint3
     model->variables[model->variable_count] = variable;
     *out = ++model->variable_count;
     return CLQ_OK;
+}
+
+void clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out) {
+    const double limit = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
+    clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_WEIGHTS, index));
+    for (size_t i = 0; i < variable->elements; i++) {
+        switch (variable->initialiser) {
+        case CLQ_INITIALISER_GLOROT_UNIFORM: out[i] = (float)((2.0 * clq_random_unit(&random) - 1.0) * limit); break;
+        case CLQ_INITIALISER_ZEROS: out[i] = 0.0f; break;
+        case CLQ_INITIALISER_ONES: out[i] = 1.0f; break;
+        }
+    }
 }
 
 clq_tensor clq_model_add_weights(clq_model *model, clq_tensor y, clq_shape kernel, bool bias) {

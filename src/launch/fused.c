@@ -10,9 +10,6 @@ enum {
     COUNTER = 16        /* numbers of a counter of progress, as in cl/sequence.cl */
 };
 
-static const char *const param_types[CLQ_PARAM_COUNT_OF] = {
-    [CLQ_PARAM_COUNT] = "int", [CLQ_PARAM_SCALE] = "float", [CLQ_PARAM_SLOT] = "int", [CLQ_PARAM_RATE] = "float"};
-
 /* What it is made of. */
 typedef struct making {
     clq_list *list;
@@ -204,7 +201,7 @@ static clq_status add_kernel(making *m) {
     clq_text_add(&m->text, "#define RUNS %d\n%s\n", RUNS_PER_GROUP, clq_source_text("sequence"));
     clq_text_add(&m->text, "kernel CLQ_GROUP_OF_ONE void sequence(\n"
                            "    global const ulong *restrict words, counters progress, int first, int end, int groups");
-    for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) clq_text_add(&m->text, ", %s p%d", param_types[p], p);
+    for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) clq_text_add(&m->text, ", %s p%d", clq_param_table[p].kernel_type, p);
     for (size_t k = 0; k < m->buffer_count; k++) clq_text_add(&m->text, ", global char *b%zu", k);
     clq_text_add(&m->text, ") {\n    local float none[1];\n");
     if (body.data) clq_text_add_bytes(&m->text, body.data, body.length);
@@ -259,6 +256,13 @@ static clq_status write_words(clq_fused *fused, const making *m) {
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "fused launches' numbers", &fused->words));
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, (2 * m->launch_count + 1) * COUNTER * sizeof(int32_t),
                               "fused launches' progress", &fused->progress));
+    /* By the host itself where the memory is its own: what a blocking write left there through another queue than the
+     * launch's, Intel's runtime (2026.2) on a busy machine at times had not written when the launch read it. */
+    void *host = clq_buffer_host(fused->words);
+    if (host) {
+        memcpy(host, m->words, bytes);
+        return CLQ_OK;
+    }
     clq_queue *queue;
     CLQ_TRY(clq_queue_create(device, 0, &queue));
     clq_status status = clq_queue_write(queue, fused->words, 0, m->words, bytes, true);
@@ -323,7 +327,7 @@ clq_status clq_fused_run(clq_fused *fused, clq_queue *queue, size_t first, size_
     uint32_t numbers[CLQ_FUSED_NUMBERS] = {(uint32_t)(first - fused->first), (uint32_t)(end - fused->first),
                                            (uint32_t)fused->groups};
     for (size_t p = 0; p < CLQ_PARAM_COUNT_OF; p++)
-        numbers[CLQ_FUSED_NUMBERS - CLQ_PARAM_COUNT_OF + p] = list->params[p].bits;
+        numbers[CLQ_FUSED_NUMBERS - CLQ_PARAM_COUNT_OF + p] = clq_param_word(&list->params, (clq_param)p).bits;
     CLQ_TRY(set_numbers(fused, numbers));
     return clq_queue_launch(queue, fused->kernel, 1, &fused->groups, &one);
 }

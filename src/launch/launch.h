@@ -25,14 +25,38 @@ enum { CLQ_NO_VALUE = 0 };
  * them); the others are given a buffer by the caller (clq_list_place). */
 typedef enum clq_value_kind { CLQ_VALUE_ACTIVATION, CLQ_VALUE_SCRATCH, CLQ_VALUE_EXTERNAL } clq_value_kind;
 
-/* Parameters of a step: 4-byte kernel arguments that change between runs of a list. */
+/* Parameters of a step: kernel arguments of 4 bytes that change between runs of a list. A row is the enumerator, the
+ * member of clq_step_params, its type, and the kernel's. */
+/* clang-format off */
+#define CLQ_STEP_PARAMS(X)                                                                                            \
+    X(COUNT, count, uint32_t, "int")         /* examples in this run */                                               \
+    X(SCALE, scale, float, "float")          /* 1 / global count, the weight of one example's loss */                 \
+    X(SLOT, slot, uint32_t, "int")           /* which row of the metrics buffer this step writes */                   \
+    X(RATE, rate, float, "float")            /* learning rate, or Adam's bias-corrected rate */                       \
+    X(STEP, step, uint32_t, "int")           /* number of the update that the step makes or would make, from 1 */     \
+    X(FIRST_ROW, first_row, uint32_t, "int") /* index in the global batch of the replica's first example */
+
 typedef enum clq_param {
-    CLQ_PARAM_COUNT, /* int: examples in this run */
-    CLQ_PARAM_SCALE, /* float: 1 / global count, the weight of one example's loss */
-    CLQ_PARAM_SLOT,  /* int: which row of the metrics buffer this step writes */
-    CLQ_PARAM_RATE,  /* float: learning rate, or Adam's bias-corrected rate */
+#define CLQ_STEP_PARAM_ENUM(name, member, type, kernel_type) CLQ_PARAM_##name,
+    CLQ_STEP_PARAMS(CLQ_STEP_PARAM_ENUM)
+#undef CLQ_STEP_PARAM_ENUM
     CLQ_PARAM_COUNT_OF
 } clq_param;
+
+typedef struct clq_step_params {
+#define CLQ_STEP_PARAM_MEMBER(name, member, type, kernel_type) type member;
+    CLQ_STEP_PARAMS(CLQ_STEP_PARAM_MEMBER)
+#undef CLQ_STEP_PARAM_MEMBER
+} clq_step_params;
+/* clang-format on */
+_Static_assert(sizeof(clq_step_params) == sizeof(uint32_t) * CLQ_PARAM_COUNT_OF, "each parameter has four bytes");
+
+/* The table of parameters, by clq_param (params.c). */
+typedef struct clq_param_info {
+    const char *name, *kernel_type; /* "first_row"; "int" or "float" */
+    size_t offset;                  /* in clq_step_params */
+} clq_param_info;
+extern const clq_param_info clq_param_table[CLQ_PARAM_COUNT_OF];
 
 /* What a launch does with a value. Memory of the arena is of use to nobody before a launch has written it. */
 typedef enum clq_access { CLQ_READS = 1, CLQ_WRITES = 2, CLQ_READS_WRITES = 3 } clq_access;
@@ -120,16 +144,16 @@ size_t clq_list_command_count(const clq_list *list);
 /* Another buffer of the same size for an external value that was placed as the whole of one and is read only, between
  * runs: for what arrives in turn in several buffers. It must outlive the launches. */
 clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer);
-/* Exchanges two buffers of one size, for all values in them, between runs of a list whose launches are all fused.
- * Errors: STATE for another list, ARGUMENT for buffers of two sizes. */
+/* Exchanges two buffers of one size, for all values in them, between runs of a bound list. Errors: ARGUMENT for buffers
+ * of two sizes. */
 clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b);
-void clq_list_set_int(clq_list *list, clq_param param, int value);
-void clq_list_set_float(clq_list *list, clq_param param, float value);
+/* All parameters, for the runs that follow; zeros until then. */
+void clq_list_set_params(clq_list *list, const clq_step_params *params);
 /* Enqueues launches [first, end) on an in-order queue of the list's device for COUNT examples. No allocation, no
  * look-up; arguments are touched only where a parameter changed. */
 clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end);
-/* Launches each kernel once, for a full batch, with all memory zero, and leaves all of it zero: for drivers that
- * compile then. Calls of libraries are left out. Before the list's first use. */
+/* Launches each kernel once, for a full batch, with memory that launches write zero, and leaves that memory zero: for
+ * drivers that compile then. What launches only read stays as it is. Calls of libraries are left out. */
 clq_status clq_list_launch_first(clq_list *list, clq_queue *queue);
 
 /* ---- choices (choice.c) ----

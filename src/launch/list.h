@@ -4,6 +4,8 @@
 
 #include "launch/launch.h"
 
+#include <string.h>
+
 typedef enum clq_argument_kind {
     CLQ_ARGUMENT_VALUE,
     CLQ_ARGUMENT_INT,
@@ -18,6 +20,13 @@ typedef union clq_word {
     float as_float;
     uint32_t bits;
 } clq_word;
+
+/* A parameter's setting. */
+static inline clq_word clq_param_word(const clq_step_params *params, clq_param param) {
+    clq_word word;
+    memcpy(&word, (const char *)params + clq_param_table[param].offset, sizeof word);
+    return word;
+}
 
 typedef struct clq_argument {
     clq_argument_kind kind;
@@ -80,7 +89,7 @@ struct clq_list {
     clq_argument *arguments; /* of all launches, one after the other */
     size_t argument_count, argument_capacity;
     size_t pending; /* arguments at the end that wait for clq_launch_call */
-    clq_word params[CLQ_PARAM_COUNT_OF];
+    clq_step_params params;
     clq_list_view *views;
     size_t view_count, view_capacity;
     size_t zero_bytes;       /* of the placeholder */

@@ -107,7 +107,7 @@ static clq_status bind_kernel(clq_list *list, clq_launch *launch, const clq_prog
             CLQ_TRY(clq_kernel_set_buffer(launch->kernel, index, buffer));
             break;
         case CLQ_ARGUMENT_PARAM:
-            argument->word = list->params[argument->param];
+            argument->word = clq_param_word(&list->params, argument->param);
             CLQ_TRY(clq_kernel_set_bytes(launch->kernel, index, &argument->word, sizeof argument->word));
             break;
         case CLQ_ARGUMENT_INT:
@@ -259,31 +259,48 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
     return CLQ_OK;
 }
 
+/* Sets a launch's arguments that lie in either buffer anew. */
+static clq_status rebind(clq_list *list, clq_launch *launch, const clq_buffer *a, const clq_buffer *b) {
+    for (size_t i = 0; i < launch->argument_count; i++) {
+        const clq_argument *argument = &list->arguments[launch->first_argument + i];
+        if (argument->kind != CLQ_ARGUMENT_VALUE || argument->value == CLQ_NO_VALUE) continue;
+        const clq_buffer *placed = list->values[argument->value - 1].buffer;
+        if (placed != a && placed != b) continue;
+        clq_buffer *buffer;
+        CLQ_TRY(argument_buffer(list, argument, &buffer));
+        if (launch->call)
+            launch->buffers[i] = buffer;
+        else
+            CLQ_TRY(clq_kernel_set_buffer(launch->kernel, (uint32_t)i, buffer));
+    }
+    return CLQ_OK;
+}
+
 clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b) {
-    if (!clq_list_is_fused(list))
-        return clq_fail(CLQ_STATE, "buffers are exchanged in a launch list whose launches are not fused");
+    if (!list->bound) return clq_fail(CLQ_STATE, "buffers are exchanged in a launch list that is not bound");
     if (clq_buffer_bytes(a) != clq_buffer_bytes(b))
         return clq_fail(CLQ_ARGUMENT, "buffers of %zu and %zu bytes change places", clq_buffer_bytes(a),
                         clq_buffer_bytes(b));
-    for (size_t i = 0; i < list->run_count; i++) CLQ_TRY(clq_fused_swap(list->runs[i], a, b));
     for (size_t i = 0; i < list->value_count; i++) {
         clq_value_slot *slot = &list->values[i];
         if (slot->buffer == a || slot->buffer == b) slot->buffer = slot->buffer == a ? b : a;
     }
+    for (size_t i = 0; i < list->run_count; i++) CLQ_TRY(clq_fused_swap(list->runs[i], a, b));
+    for (size_t i = 0; i < list->launch_count; i++)
+        if (!list->launches[i].run) CLQ_TRY(rebind(list, &list->launches[i], a, b));
     return CLQ_OK;
 }
 
 /* ---- running ---- */
 
-void clq_list_set_int(clq_list *list, clq_param param, int value) { list->params[param].as_int = value; }
-void clq_list_set_float(clq_list *list, clq_param param, float value) { list->params[param].as_float = value; }
+void clq_list_set_params(clq_list *list, const clq_step_params *params) { list->params = *params; }
 
 /* Hands a kernel the parameters that changed since it last ran. */
 static clq_status set_params(clq_list *list, clq_launch *launch) {
     for (size_t i = 0; i < launch->argument_count; i++) {
         clq_argument *argument = &list->arguments[launch->first_argument + i];
         if (argument->kind != CLQ_ARGUMENT_PARAM) continue;
-        clq_word now = list->params[argument->param];
+        clq_word now = clq_param_word(&list->params, argument->param);
         if (argument->word.bits == now.bits) continue;
         CLQ_TRY(clq_kernel_set_bytes(launch->kernel, (uint32_t)i, &now, sizeof now));
         argument->word = now;
@@ -308,17 +325,17 @@ static clq_status run_launch(clq_list *list, clq_launch *launch, clq_queue *queu
 }
 
 clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end) {
-    int32_t count = list->params[CLQ_PARAM_COUNT].as_int;
+    uint32_t count = list->params.count;
     if (!list->bound) return clq_fail(CLQ_STATE, "a launch list is run before it is bound");
-    if (count < 0 || (uint32_t)count > list->capacity)
-        return clq_fail(CLQ_ARGUMENT, "a launch list for 0 to %u examples is run with %d", list->capacity, count);
+    if (count > list->capacity)
+        return clq_fail(CLQ_ARGUMENT, "a launch list for 0 to %u examples is run with %u", list->capacity, count);
     if (first > end || end > list->launch_count)
         return clq_fail(CLQ_ARGUMENT, "launches %zu to %zu of a list of %zu", first, end, list->launch_count);
     for (size_t i = first, next; i < end; i = next) {
         clq_launch *launch = &list->launches[i];
         next = launch->run ? CLQ_MIN(launch->run->end, end) : i + 1;
         clq_status status =
-            launch->run ? clq_fused_run(launch->run, queue, i, next) : run_launch(list, launch, queue, (uint32_t)count);
+            launch->run ? clq_fused_run(launch->run, queue, i, next) : run_launch(list, launch, queue, count);
         if (status != CLQ_OK && launch->run) return status;
         if (status != CLQ_OK) return clq_fail_within(status, "%s, %s", launch->scope, launch->label);
     }
@@ -332,6 +349,7 @@ static clq_status zero_arguments(clq_list *list, const clq_launch *launch, clq_q
         const clq_argument *argument = &list->arguments[launch->first_argument + i];
         if (argument->kind != CLQ_ARGUMENT_VALUE || argument->value == CLQ_NO_VALUE) continue;
         const clq_value_slot *slot = &list->values[argument->value - 1];
+        if (!slot->written) continue; /* weights, which other lists may be working with */
         CLQ_TRY(clq_queue_fill_zero(queue, slot->buffer, slot->offset + argument->offset, argument->bytes));
     }
     return CLQ_OK;
@@ -353,9 +371,9 @@ static clq_status launch_first(clq_list *list, clq_queue *queue) {
 
 clq_status clq_list_launch_first(clq_list *list, clq_queue *queue) {
     if (!list->bound) return clq_fail(CLQ_STATE, "a launch list is run before it is bound");
-    clq_word count = list->params[CLQ_PARAM_COUNT];
-    list->params[CLQ_PARAM_COUNT].as_int = (int)list->capacity;
+    uint32_t count = list->params.count;
+    list->params.count = list->capacity;
     clq_status status = launch_first(list, queue);
-    list->params[CLQ_PARAM_COUNT] = count;
+    list->params.count = count;
     return status;
 }

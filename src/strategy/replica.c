@@ -34,14 +34,10 @@ void clq_latch_count_down(clq_latch *latch) {
 
 /* ---- carried out ---- */
 
-static clq_buffer *memory_of(const clq_replica *replica, clq_memory memory) {
-    switch (memory) {
-    case CLQ_PARAMETERS: return clq_plan_parameters(replica->plan);
-    case CLQ_GRADIENT: return clq_plan_gradient(replica->plan);
-    case CLQ_METRICS: return clq_plan_metrics(replica->plan);
-    case CLQ_NORMS: return clq_plan_norms(replica->plan);
-    }
-    return NULL;
+static clq_buffer *memory_of(const clq_replica *replica, unsigned memory) {
+    if (memory == CLQ_METRICS) return clq_plan_metrics(replica->plan);
+    if (memory == CLQ_NORMS) return clq_plan_norms(replica->plan);
+    return clq_weights_arena(replica->weights, (clq_arena)memory);
 }
 
 static clq_status carry_out(clq_replica *replica, const clq_command *command) {
@@ -148,13 +144,27 @@ static unsigned commands_ahead(const clq_plan *plan) {
     return CLQ_MAX(least, (unsigned)CLQ_MIN(ahead, (double)CLQ_COMMANDS_MAX));
 }
 
-clq_status clq_replica_open(clq_replica *replica, bool joined) {
-    clq_plan_config plan = replica->strategy->config.plan;
-    plan.capacity = (uint32_t)replica->share;
-    plan.fused_launches = joined;
+clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
+    clq_plan_config config = replica->strategy->config.plan;
+    config.mode = mode;
+    config.capacity = (uint32_t)replica->share;
+    config.fused_launches = replica->joined;
+    config.beside = replica->plan;
+    if (mode != CLQ_MODE_TRAIN) {
+        config.update = NULL;
+        config.gradient_norms = false;
+    }
+    if (mode == CLQ_MODE_PREDICT) config.loss = NULL;
+    return clq_plan_create(replica->weights, &config, &replica->plans[mode]);
+}
+
+clq_status clq_replica_open(clq_replica *replica) {
+    const clq_plan_config *config = &replica->strategy->config.plan;
     replica->tracing = replica->strategy->config.trace_steps > 0;
     CLQ_TRY(clq_queue_create(replica->device, replica->tracing ? CLQ_QUEUE_TRACE : 0, &replica->queue));
-    CLQ_TRY(clq_plan_create(replica->strategy->model, replica->device, &plan, &replica->plan));
+    CLQ_TRY(clq_weights_create(replica->strategy->model, replica->device, config->update, &replica->weights));
+    CLQ_TRY(clq_replica_make_plan(replica, config->mode));
+    replica->plan = replica->plans[config->mode];
     replica->ahead = commands_ahead(replica->plan);
     replica->step_s = clq_alloc(CLQ_STEP_TIMES, sizeof *replica->step_s);
     if (!replica->step_s) return CLQ_MEMORY;
@@ -190,7 +200,10 @@ void clq_replica_close(clq_replica *replica) {
     clq_free(replica->step_s);
     clq_free(replica->steps.spans);
     clq_free(replica->exchange.spans);
-    clq_plan_destroy(replica->plan);
+    for (unsigned mode = 0; mode < CLQ_MODE_COUNT; mode++)
+        if (replica->plans[mode] != replica->plan) clq_plan_destroy(replica->plans[mode]);
+    clq_plan_destroy(replica->plan); /* the others were beside it */
+    clq_weights_destroy(replica->weights);
     clq_queue_destroy(replica->queue);
     clq_device_close(replica->device);
 }

@@ -38,17 +38,16 @@ typedef enum clq_command_kind {
     CLQ_COMMAND_STOP
 } clq_command_kind;
 
-/* Which of a plan's buffers: its arenas change places while commands wait. */
-typedef enum clq_memory { CLQ_PARAMETERS, CLQ_GRADIENT, CLQ_METRICS, CLQ_NORMS } clq_memory;
+/* Which of a replica's buffers: arenas change places while commands wait. The first are those of clq_arena. */
+typedef enum clq_memory { CLQ_METRICS = CLQ_ARENA_GRADIENT + 1, CLQ_NORMS } clq_memory;
 
 typedef struct clq_command {
     clq_command_kind kind;
-    struct clq_staging *staged; /* STEP, GRADIENTS, FORWARD, PREDICT: the rows. NULL where count is 0, and for */
+    struct clq_staging *staged; /* STEP, GRADIENTS, FORWARD, PREDICT: the rows. NULL without any, and for */
     clq_rows rows;              /* STEP: those that the replica is to copy; count 0: none */
-    uint32_t count, slot;
-    float scale, rate;
-    clq_latch *latch;  /* counted down when the command is done. May be NULL */
-    clq_memory memory; /* READ, WRITE */
+    clq_step_params params;
+    clq_latch *latch; /* counted down when the command is done. May be NULL */
+    unsigned memory;  /* READ, WRITE: a clq_arena or a clq_memory */
     size_t offset, bytes;
     void *to;         /* READ, PREDICT */
     const void *from; /* WRITE */
@@ -68,8 +67,11 @@ typedef struct clq_replica {
     size_t share;
     clq_device *device;
     clq_queue *queue;
-    clq_plan *plan;
-    clq_reducer *reducer; /* NULL: a step exchanges its gradient at once, when backward has ended */
+    clq_weights *weights;
+    clq_plan *plan;                  /* of the mode that the strategy was made for */
+    clq_plan *plans[CLQ_MODE_COUNT]; /* over the same weights; NULL until needed */
+    bool joined;                     /* clq_plan_config.fused_launches */
+    clq_reducer *reducer;            /* NULL: a step exchanges its gradient at once, when backward has ended */
     clq_bucket *buckets;
     size_t bucket_count;
     atomic_uint_fast64_t exposed_ns; /* of exchanges, in which backward had nothing more to do; for replica 0 */
@@ -116,7 +118,9 @@ struct clq_strategy {
 };
 
 /* Makes what it needs on its device, which is open. */
-clq_status clq_replica_open(clq_replica *replica, bool joined); /* clq_plan_config.fused_launches */
+clq_status clq_replica_open(clq_replica *replica);
+/* The plan for a mode, while the replica has nothing to do. */
+clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode);
 clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_stop(clq_replica *replica); /* ends its thread, after what was posted */
 void clq_replica_close(clq_replica *replica);
@@ -131,7 +135,7 @@ void clq_replica_close_rows(clq_replica *replica);
 /* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. By the poster. */
 clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
 /* The command's rows, where the plan's next run reads them; *out: their slot, NULL where there are none. */
-clq_status clq_replica_bring_rows(clq_replica *replica, const clq_command *command, clq_staging **out);
+clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_staging **out);
 void clq_replica_free_slot(clq_replica *replica); /* the one that was filled first */
 
 /* step.c: each carries out the command that it is named after. */

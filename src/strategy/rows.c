@@ -61,26 +61,26 @@ static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buf
 }
 
 /* The step's launches come behind it in the queue; what flushes them flushes it, too. */
-static clq_status upload(clq_replica *replica, clq_staging *staging, size_t count) {
+static clq_status upload(clq_replica *replica, const clq_plan *plan, clq_staging *staging, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     clq_queue_name(replica->queue, "upload", "samples");
-    CLQ_TRY(write_rows(replica, clq_plan_samples(replica->plan), staging->samples, count * sample_bytes,
-                       staging->labels ? NULL : &staging->read));
-    if (!staging->labels) return CLQ_OK;
+    clq_buffer *labels = clq_plan_labels(plan);
+    CLQ_TRY(write_rows(replica, clq_plan_samples(plan), staging->samples, count * sample_bytes,
+                       labels ? NULL : &staging->read));
+    if (!labels) return CLQ_OK;
     clq_queue_name(replica->queue, "upload", "labels");
-    return write_rows(replica, clq_plan_labels(replica->plan), staging->labels, count * config->label_bytes,
-                      &staging->read);
+    return write_rows(replica, labels, staging->labels, count * config->label_bytes, &staging->read);
 }
 
-clq_status clq_replica_bring_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {
+clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_staging **out) {
     clq_staging *staging = command->staged;
     clq_status status = free_read_slot(replica, staging);
     if (status == CLQ_OK && command->rows.count > 0) status = copy_rows(replica, &command->rows, &staging);
     *out = staging;
     if (status != CLQ_OK || !staging) return status;
-    return replica->reads_in_place ? clq_plan_set_input(replica->plan, staging->samples, staging->labels)
-                                   : upload(replica, staging, command->count);
+    if (!replica->reads_in_place) return upload(replica, plan, staging, command->params.count);
+    return clq_plan_set_input(plan, staging->samples, clq_plan_labels(plan) ? staging->labels : NULL);
 }
 
 /* ---- the slots ---- */

@@ -2,31 +2,26 @@
  * done of it by itself. */
 #include "strategy/replica.h"
 
-static void set_step(clq_replica *replica, const clq_command *command) {
-    clq_plan_set_count(replica->plan, command->count, command->scale);
-    clq_plan_set_slot(replica->plan, command->slot);
-}
-
 /* The batch, and all launches up to the end of `last`. */
-static clq_status run_batch(clq_replica *replica, const clq_command *command, clq_segment last) {
+static clq_status run_batch(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_segment last) {
     clq_staging *rows;
-    CLQ_TRY(clq_replica_bring_rows(replica, command, &rows));
-    set_step(replica, command);
-    CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_FORWARD, last));
+    CLQ_TRY(clq_replica_bring_rows(replica, plan, command, &rows));
+    clq_plan_set_params(plan, &command->params);
+    CLQ_TRY(clq_plan_run(plan, replica->queue, CLQ_SEGMENT_FORWARD, last));
     return rows && replica->reads_in_place ? clq_queue_mark_again(replica->queue, &rows->read) : CLQ_OK;
 }
 
 clq_status clq_replica_forward(clq_replica *replica, const clq_command *command) {
-    return run_batch(replica, command, CLQ_SEGMENT_LOSS);
+    return run_batch(replica, replica->plans[CLQ_MODE_EVALUATE], command, CLQ_SEGMENT_LOSS);
 }
 
 clq_status clq_replica_gradients(clq_replica *replica, const clq_command *command) {
-    CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_BACKWARD));
+    CLQ_TRY(run_batch(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     return clq_queue_flush(replica->queue);
 }
 
 clq_status clq_replica_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced) {
-    clq_buffer *gradient = clq_plan_gradient(replica->plan);
+    clq_buffer *gradient = clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT);
     if (traced) CLQ_TRY(clq_queue_finish(queue)); /* waiting for backward is no part of the exchange */
     double began = traced ? clq_now() : 0.0;
     CLQ_TRY(clq_crew_all_reduce(replica->strategy->crew, replica->index, queue, gradient, begin, gradient, begin,
@@ -38,7 +33,8 @@ clq_status clq_replica_reduce(clq_replica *replica) {
     clq_crew *crew = replica->strategy->crew;
     if (!crew) return CLQ_OK;
     uint64_t before = clq_crew_busy_ns(crew);
-    CLQ_TRY(clq_replica_exchange(replica, replica->queue, 0, clq_plan_arena_bytes(replica->plan), replica->tracing));
+    size_t bytes = clq_weights_arena_bytes(replica->weights, CLQ_ARENA_GRADIENT);
+    CLQ_TRY(clq_replica_exchange(replica, replica->queue, 0, bytes, replica->tracing));
     if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
     return CLQ_OK;
 }
@@ -66,29 +62,22 @@ static clq_status backward_and_reduce(clq_replica *replica) {
     return status;
 }
 
-typedef struct sharded {
-    clq_replica *replica;
-    float rate;
-} sharded;
-
 /* When all have come: only then are all gradients whole. */
 static clq_status update_part(void *context) {
-    const sharded *update = context;
-    clq_replica *replica = update->replica;
-    clq_plan_set_rate(replica->plan, update->rate);
+    clq_replica *replica = context;
     return clq_plan_run_sharded_update(replica->plan, replica->queue);
 }
 
 /* The gradient is added up by those who update: one way through it less, and half of the other. */
-static clq_status reduce_and_apply_together(clq_replica *replica, const clq_command *command) {
+static clq_status reduce_and_apply_together(clq_replica *replica) {
     clq_crew *crew = replica->strategy->crew;
     uint64_t before = clq_crew_busy_ns(crew);
-    sharded update = {replica, command->rate};
     CLQ_TRY(clq_crew_run(
         crew, replica->index,
-        &(clq_task){.collective = CLQ_BARRIER, .queue = replica->queue, .between = update_part, .context = &update}));
+        &(clq_task){.collective = CLQ_BARRIER, .queue = replica->queue, .between = update_part, .context = replica}));
     if (replica->index == 0) atomic_fetch_add(&replica->exposed_ns, clq_crew_busy_ns(crew) - before);
-    return clq_plan_turn(replica->plan);
+    clq_weights_turn(replica->weights);
+    return CLQ_OK;
 }
 
 /* Every rank's part of an arena to the others. */
@@ -103,43 +92,43 @@ static clq_status collect(clq_replica *replica, clq_buffer *arena) {
 }
 
 clq_status clq_replica_collect_gradient(clq_replica *replica) {
-    return collect(replica, clq_plan_gradient(replica->plan));
+    return collect(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT));
 }
 
 clq_status clq_replica_collect_state(clq_replica *replica) {
-    for (unsigned slot = 0; slot < clq_plan_optimizer_slots(replica->plan); slot++)
-        CLQ_TRY(collect(replica, clq_plan_optimizer_slot(replica->plan, slot)));
+    for (unsigned slot = 0; slot < clq_weights_optimizer_slots(replica->weights); slot++)
+        CLQ_TRY(collect(replica, clq_weights_optimizer_slot(replica->weights, slot)));
     return CLQ_OK;
 }
 
 clq_status clq_replica_apply(clq_replica *replica, const clq_command *command) {
-    clq_plan_set_rate(replica->plan, command->rate);
+    clq_plan_set_params(replica->plan, &command->params);
     CLQ_TRY(clq_plan_run(replica->plan, replica->queue, CLQ_SEGMENT_NORM, CLQ_SEGMENT_UPDATE));
     return clq_queue_flush(replica->queue);
 }
 
 static clq_status step_alone(clq_replica *replica, const clq_command *command) {
-    clq_plan_set_rate(replica->plan, command->rate);
-    CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_UPDATE));
+    CLQ_TRY(run_batch(replica, replica->plan, command, CLQ_SEGMENT_UPDATE));
     return clq_queue_flush(replica->queue);
 }
 
 clq_status clq_replica_step(clq_replica *replica, const clq_command *command) {
     if (!replica->strategy->crew || replica->strategy->apart) return step_alone(replica, command);
     if (replica->reducer) {
-        CLQ_TRY(clq_replica_forward(replica, command));
+        CLQ_TRY(run_batch(replica, replica->plan, command, CLQ_SEGMENT_LOSS));
         CLQ_TRY(backward_and_reduce(replica));
     } else {
         /* Collectives flush the queue that they are given. */
-        CLQ_TRY(run_batch(replica, command, CLQ_SEGMENT_BACKWARD));
-        if (replica->strategy->shards_updates) return reduce_and_apply_together(replica, command);
+        CLQ_TRY(run_batch(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
+        if (replica->strategy->shards_updates) return reduce_and_apply_together(replica);
         CLQ_TRY(clq_replica_reduce(replica));
     }
     return clq_replica_apply(replica, command);
 }
 
 clq_status clq_replica_predict(clq_replica *replica, const clq_command *command) {
-    CLQ_TRY(clq_replica_forward(replica, command));
-    if (command->count == 0) return CLQ_OK;
-    return clq_queue_read(replica->queue, clq_plan_output(replica->plan), 0, command->to, command->bytes, true);
+    clq_plan *plan = replica->plans[CLQ_MODE_PREDICT];
+    CLQ_TRY(run_batch(replica, plan, command, CLQ_SEGMENT_FORWARD));
+    if (command->params.count == 0) return CLQ_OK;
+    return clq_queue_read(replica->queue, clq_plan_output(plan), 0, command->to, command->bytes, true);
 }

@@ -70,12 +70,13 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     size_t output_bytes = command.bytes;
     char *out = command.to;
-    command.scale = scale_of(batch->count);
+    command.params.scale = scale_of(batch->count);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         size_t offset = strategy->offsets[r], count = strategy->counts[r];
         const char *samples = batch->samples, *labels = batch->labels;
-        command.count = (uint32_t)count;
+        command.params.count = (uint32_t)count;
+        command.params.first_row = (uint32_t)offset;
         command.staged = NULL;
         if (count > 0)
             command.staged = clq_replica_stage(replica, samples + offset * sample_bytes,
@@ -89,35 +90,33 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
     return CLQ_OK;
 }
 
-clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
+clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
     strategy->gradient_is_apart = false;
-    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_GRADIENTS, .slot = slot}, batch);
+    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_GRADIENTS, .params = *params}, batch);
 }
 
 static void note_step(clq_strategy *strategy) {
     strategy->gradient_is_apart = strategy->state_is_apart = strategy->shards_updates && !strategy->apart;
 }
 
-clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate) {
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate}, batch));
+clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_STEP, .params = *params}, batch));
     note_step(strategy);
     return CLQ_OK;
 }
 
-clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, uint32_t slot, float rate) {
-    clq_command command = {.kind = CLQ_COMMAND_STEP, .slot = slot, .rate = rate, .scale = scale_of(rows->count)};
+clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
+    clq_command command = {.kind = CLQ_COMMAND_STEP, .params = *params};
+    command.params.scale = scale_of(rows->count);
     CLQ_TRY(split(strategy, rows->count));
     note_step(strategy);
     for (unsigned r = 0; r < strategy->count; r++) {
-        command.count = (uint32_t)strategy->counts[r];
+        command.params.count = (uint32_t)strategy->counts[r];
+        command.params.first_row = (uint32_t)strategy->offsets[r];
         command.rows = clq_rows_part(rows, strategy->offsets[r], strategy->counts[r]);
         clq_replica_post(&strategy->replicas[r], &command);
     }
     return CLQ_OK;
-}
-
-clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, uint32_t slot) {
-    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_FORWARD, .slot = slot}, batch);
 }
 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
@@ -126,18 +125,12 @@ clq_status clq_strategy_reduce(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
-clq_status clq_strategy_apply(clq_strategy *strategy, float rate) {
+clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params) {
     CLQ_TRY(clq_strategy_failure(strategy));
     if (strategy->state_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT_STATE});
     strategy->state_is_apart = false;
-    post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_APPLY, .rate = rate});
+    post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_APPLY, .params = *params});
     return CLQ_OK;
-}
-
-clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out) {
-    size_t bytes = strategy->model->layers[strategy->model->output - 1].elements * sizeof(float);
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_PREDICT, .to = out, .bytes = bytes}, batch));
-    return clq_strategy_wait(strategy);
 }
 
 /* ---- waiting and reading ---- */
@@ -187,29 +180,24 @@ clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares) {
                                   .bytes = strategy->model->variable_count * sizeof(float)});
 }
 
-clq_status clq_strategy_write_parameters(clq_strategy *strategy, size_t offset, const void *from, size_t bytes) {
+clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t offset, const void *from, size_t bytes) {
     for (unsigned r = 0; r < strategy->count; r++)
         CLQ_TRY(transfer(
             strategy, r,
-            (clq_command){
-                .kind = CLQ_COMMAND_WRITE, .memory = CLQ_PARAMETERS, .offset = offset, .from = from, .bytes = bytes}));
+            (clq_command){.kind = CLQ_COMMAND_WRITE, .memory = arena, .offset = offset, .from = from, .bytes = bytes}));
     return CLQ_OK;
 }
 
-clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica, size_t offset, void *to,
-                                        size_t bytes) {
+clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena arena, size_t offset, void *to,
+                             size_t bytes) {
+    if (arena == CLQ_ARENA_GRADIENT) {
+        if (!strategy->config.plan.update) return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
+        if (strategy->gradient_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT_GRADIENT});
+        strategy->gradient_is_apart = false;
+    }
     return transfer(
         strategy, replica,
-        (clq_command){.kind = CLQ_COMMAND_READ, .memory = CLQ_PARAMETERS, .offset = offset, .to = to, .bytes = bytes});
-}
-
-clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes) {
-    if (!strategy->config.plan.update) return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
-    if (strategy->gradient_is_apart) post_all(strategy, &(clq_command){.kind = CLQ_COMMAND_COLLECT_GRADIENT});
-    strategy->gradient_is_apart = false;
-    return transfer(
-        strategy, replica,
-        (clq_command){.kind = CLQ_COMMAND_READ, .memory = CLQ_GRADIENT, .offset = offset, .to = to, .bytes = bytes});
+        (clq_command){.kind = CLQ_COMMAND_READ, .memory = arena, .offset = offset, .to = to, .bytes = bytes});
 }
 
 clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, size_t most, float *seconds,
@@ -235,6 +223,43 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
     CLQ_TRY(clq_queue_spans(r->queue, &result.queue, &result.queue_count, &result.clock_error_s));
     *out = result;
     return CLQ_OK;
+}
+
+/* ---- plans beside the one that the strategy was made for ---- */
+
+/* Whether a later replica may take what was compiled for this one. */
+static bool has_followers(const clq_strategy *strategy, unsigned replica) {
+    for (unsigned r = replica + 1; r < strategy->count; r++)
+        if (clq_selections_are_shared(strategy->replicas[replica].device, strategy->replicas[r].device)) return true;
+    return false;
+}
+
+static clq_status make_plan(clq_strategy *strategy, unsigned r, clq_mode mode) {
+    clq_replica *replica = &strategy->replicas[r];
+    clq_status status = clq_replica_make_plan(replica, mode);
+    if (status == CLQ_OK && has_followers(strategy, r)) status = clq_plan_keep_programs(replica->plans[mode]);
+    return status != CLQ_OK && strategy->count > 1 ? clq_fail_within(status, "replica %u", r) : status;
+}
+
+/* The plans for a mode, once. */
+static clq_status need_plans(clq_strategy *strategy, clq_mode mode) {
+    if (strategy->replicas[strategy->count - 1].plans[mode]) return CLQ_OK;
+    CLQ_TRY(clq_strategy_wait(strategy)); /* nobody works with the memory that they share */
+    for (unsigned r = 0; r < strategy->count; r++)
+        if (!strategy->replicas[r].plans[mode]) CLQ_TRY(make_plan(strategy, r, mode));
+    return CLQ_OK;
+}
+
+clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+    CLQ_TRY(need_plans(strategy, CLQ_MODE_EVALUATE));
+    return post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_FORWARD, .params = *params}, batch);
+}
+
+clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out) {
+    size_t bytes = strategy->model->layers[strategy->model->output - 1].elements * sizeof(float);
+    CLQ_TRY(need_plans(strategy, CLQ_MODE_PREDICT));
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = CLQ_COMMAND_PREDICT, .to = out, .bytes = bytes}, batch));
+    return clq_strategy_wait(strategy);
 }
 
 /* ---- life ---- */
@@ -279,7 +304,7 @@ static bool overlaps(const clq_strategy *strategy) {
     if (!strategy->crew || !strategy->config.plan.update || strategy->config.bucket_bytes == SIZE_MAX) return false;
     if (strategy->config.bucket_bytes) return true;
     return !clq_crew_is_direct(strategy->crew) &&
-           clq_plan_arena_bytes(strategy->replicas[0].plan) >= overlap_bytes_least;
+           clq_weights_arena_bytes(strategy->replicas[0].weights, CLQ_ARENA_GRADIENT) >= overlap_bytes_least;
 }
 
 static clq_status create_reducers(clq_strategy *strategy) {
@@ -335,13 +360,6 @@ static clq_status tune(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
-/* Whether a later replica may take what was compiled for this one. */
-static bool has_followers(const clq_strategy *strategy, unsigned replica) {
-    for (unsigned r = replica + 1; r < strategy->count; r++)
-        if (clq_selections_are_shared(strategy->replicas[replica].device, strategy->replicas[r].device)) return true;
-    return false;
-}
-
 /* Whether a replica's launches may be one (clq_list_set_fused): where all replicas' threads have cores. A device of
  * one unit waits for nobody in it. */
 static bool joins(const clq_strategy *strategy, unsigned replica) {
@@ -369,7 +387,8 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
         replica->strategy = strategy;
         replica->index = r;
         replica->share = strategy->counts[0];
-        clq_status status = clq_replica_open(replica, joins(strategy, r));
+        replica->joined = joins(strategy, r);
+        clq_status status = clq_replica_open(replica);
         if (status == CLQ_OK && has_followers(strategy, r)) status = clq_plan_keep_programs(replica->plan);
         if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
     }
@@ -430,6 +449,9 @@ clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) 
 }
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica) {
     return strategy->replicas[replica].plan;
+}
+const clq_weights *clq_strategy_weights(const clq_strategy *strategy, unsigned replica) {
+    return strategy->replicas[replica].weights;
 }
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
     const clq_replica *r = &strategy->replicas[replica];

@@ -12,7 +12,8 @@
 #include "graph/graph.h"
 
 typedef struct clq_strategy_config {
-    clq_plan_config plan; /* capacity is made from global_batch and the shares */
+    clq_plan_config plan; /* mode TRAIN or EVALUATE; capacity is made from global_batch and the shares. loss and
+                             selections are borrowed */
     size_t global_batch;
     size_t sample_elements; /* of one sample */
     size_t label_bytes;     /* of one sample's label */
@@ -33,7 +34,7 @@ typedef struct clq_timeline {
 clq_status clq_timeline_add(clq_timeline *timeline, double begin, const char *name, const char *key, uint64_t value);
 
 typedef struct clq_strategy clq_strategy;
-/* One replica per entry of devices. The parameters are zero until clq_strategy_write_parameters. */
+/* One replica per entry of devices. Variables are zero until clq_strategy_write. */
 clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
                                clq_strategy **out);
 void clq_strategy_destroy(clq_strategy *strategy); /* takes NULL; ends what is under way */
@@ -41,6 +42,7 @@ void clq_strategy_destroy(clq_strategy *strategy); /* takes NULL; ends what is u
 unsigned clq_strategy_replicas(const clq_strategy *strategy);
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
+const clq_weights *clq_strategy_weights(const clq_strategy *strategy, unsigned replica);
 /* How often a replica's device is called for a step; uploads and exchanges not counted. */
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica);
 bool clq_strategy_shards_updates(const clq_strategy *strategy);            /* in steps */
@@ -69,17 +71,17 @@ typedef struct clq_replica_trace {
 clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out);
 
 /* Each of these posts work and returns when the batch may be reused (not when the work is done).
- * slot: the metrics row. */
+ * params: slot, rate and step, as far as they matter; count, scale and first row are filled in for each replica. */
 /* The whole step: gradients, reduce and apply in one, which overlap where that pays. */
-clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, uint32_t slot, float rate);
+clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
 /* The same, but each replica copies its rows itself, and later: the rows stay where they are until something that waits
  * for all that was posted has returned, with an error too. Their types are those of the strategy's config. */
-clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, uint32_t slot, float rate);
-clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, uint32_t slot);
-clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch,
-                                uint32_t slot); /* with loss, for evaluation */
+clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params);
+clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
+/* The loss by a plan for evaluation. Where this plan is made, at the first call, rows of metrics are cleared. */
+clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
 clq_status clq_strategy_reduce(clq_strategy *strategy);
-clq_status clq_strategy_apply(clq_strategy *strategy, float rate);
+clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params);
 
 /* The first failure of any replica so far, or OK. Waits for nothing. */
 clq_status clq_strategy_failure(clq_strategy *strategy);
@@ -88,14 +90,13 @@ clq_status clq_strategy_failure(clq_strategy *strategy);
 clq_status clq_strategy_wait(clq_strategy *strategy);
 /* Sums over replicas of metrics rows [first, first + count): loss sum and right answers per row, in double. */
 clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double (*rows)[2]);
-/* Outputs of an inference plan for one batch, in the batch's order. */
+/* Outputs for one batch, in the batch's order, by a plan that is made at the first call. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out);
 /* Squared norm per variable of the reduced gradient, from replica 0. */
 clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares);
-/* A range of the flat arena: to every replica; from one. */
-clq_status clq_strategy_write_parameters(clq_strategy *strategy, size_t offset, const void *from, size_t bytes);
-clq_status clq_strategy_read_parameters(clq_strategy *strategy, unsigned replica, size_t offset, void *to,
-                                        size_t bytes);
-clq_status clq_strategy_read_gradient(clq_strategy *strategy, unsigned replica, size_t offset, void *to, size_t bytes);
+/* A range of an arena (clq_weights_arena): to every replica; from one. Errors: STATE (no gradient without update), … */
+clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t offset, const void *from, size_t bytes);
+clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena arena, size_t offset, void *to,
+                             size_t bytes);
 
 #endif

@@ -170,8 +170,9 @@ static clq_status tell_validation(const evaluation *e) {
 static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
     evaluation *e = context;
     clq_batch taken;
+    const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(clq_trainer_take_batch(trainer, batch, true, &taken));
-    CLQ_TRY(clq_strategy_forward(trainer->strategy, &taken, (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS)));
+    CLQ_TRY(clq_strategy_forward(trainer->strategy, &taken, &params));
     trainer->rows++;
     e->batch++;
     CLQ_TRY(clq_metrics_note(&e->metrics, trainer, batch->count));
@@ -254,7 +255,6 @@ clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_confi
 /* ---- predict ---- */
 
 typedef struct predictions {
-    clq_strategy *predictor;
     float *next;
     size_t outputs;
 } predictions;
@@ -263,13 +263,12 @@ static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, vo
     predictions *p = context;
     clq_batch taken;
     CLQ_TRY(clq_trainer_take_batch(trainer, batch, false, &taken));
-    CLQ_TRY(clq_strategy_predict(p->predictor, &taken, p->next));
+    CLQ_TRY(clq_strategy_predict(trainer->strategy, &taken, p->next));
     p->next += batch->count * p->outputs;
     return CLQ_OK;
 }
 
 clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {
     predictions p = {.next = out, .outputs = trainer->loss.classes};
-    CLQ_TRY(clq_trainer_predictor(trainer, &p.predictor));
     return for_each_batch(trainer, dataset, predict_batch, &p);
 }

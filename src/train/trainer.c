@@ -38,8 +38,6 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     if (!trainer) return CLQ_MEMORY;
     trainer->model = model;
     trainer->config = *config;
-    trainer->devices = *devices;
-    trainer->selections = selections;
     trainer->created = clq_now();
     size_t classes = clq_model_output_shape(model).dims[0];
     trainer->loss = (clq_loss_problem){.kind = config->loss.kind,
@@ -47,16 +45,17 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                        .from_logits = config->loss.from_logits,
                                        .label_smoothing = (float)config->loss.label_smoothing};
     const clq_optimizer *optimizer = &config->optimizer;
-    clq_update_problem update = {.kind = optimizer->kind,
-                                 .momentum = optimizer->momentum,
-                                 .nesterov = optimizer->nesterov,
-                                 .beta1 = optimizer->beta1,
-                                 .beta2 = optimizer->beta2,
-                                 .epsilon = optimizer->epsilon};
+    trainer->update = (clq_update_problem){.kind = optimizer->kind,
+                                           .momentum = optimizer->momentum,
+                                           .nesterov = optimizer->nesterov,
+                                           .beta1 = optimizer->beta1,
+                                           .beta2 = optimizer->beta2,
+                                           .epsilon = optimizer->epsilon};
     bool sparse = config->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
-    clq_strategy_config strategy = {.plan = {.sample_dtype = config->sample_dtype,
+    clq_strategy_config strategy = {.plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
+                                             .sample_dtype = config->sample_dtype,
                                              .loss = &trainer->loss,
-                                             .update = config->inference_only ? NULL : &update,
+                                             .update = config->inference_only ? NULL : &trainer->update,
                                              .gradient_norms = config->measure_gradient,
                                              .precision = config->matmul_precision,
                                              .metric_slots = CLQ_METRIC_SLOTS,
@@ -86,29 +85,10 @@ clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices
 
 void clq_trainer_destroy(clq_trainer *trainer) {
     if (!trainer) return;
-    clq_strategy_destroy(trainer->predictor);
     clq_strategy_destroy(trainer->strategy);
     clq_free(trainer->one_hot);
     clq_free(trainer->input.spans);
     clq_free(trainer);
-}
-
-clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out) {
-    const clq_strategy_config config = {
-        .plan = {.sample_dtype = trainer->config.sample_dtype, .metric_slots = 1, .selections = trainer->selections},
-        .global_batch = trainer->config.global_batch,
-        .sample_elements = trainer->model->layers[trainer->model->input - 1].elements,
-        .group = trainer->config.group};
-    if (!trainer->predictor)
-        CLQ_TRY(clq_strategy_create(trainer->model, &trainer->devices, &config, &trainer->predictor));
-    size_t bytes = clq_plan_arena_bytes(clq_strategy_plan(trainer->strategy, 0));
-    void *weights = clq_alloc(bytes, 1);
-    if (!weights) return CLQ_MEMORY;
-    clq_status status = clq_strategy_read_parameters(trainer->strategy, 0, 0, weights, bytes);
-    if (status == CLQ_OK) status = clq_strategy_write_parameters(trainer->predictor, 0, weights, bytes);
-    clq_free(weights);
-    if (status == CLQ_OK) *out = trainer->predictor;
-    return status;
 }
 
 unsigned clq_trainer_replicas(const clq_trainer *trainer) { return clq_strategy_replicas(trainer->strategy); }
@@ -201,8 +181,12 @@ static clq_status may_step(const clq_trainer *trainer) {
     return clq_strategy_failure(trainer->strategy);
 }
 
-/* The metrics row that the next gradients write. */
-static uint32_t next_slot(const clq_trainer *trainer) { return (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS); }
+clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {
+    uint64_t step = trainer->step + 1;
+    return (clq_step_params){.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
+                             .rate = clq_optimizer_rate(&trainer->config.optimizer, step),
+                             .step = (uint32_t)step};
+}
 
 clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call) {
     if (!trainer->metrics) return CLQ_OK;
@@ -226,23 +210,21 @@ static void end_update(clq_trainer *trainer) {
     trainer->gradient = CLQ_GRADIENT_NONE;
 }
 
-static float next_rate(const clq_trainer *trainer) {
-    return clq_optimizer_rate(&trainer->config.optimizer, trainer->step + 1);
-}
-
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
     clq_batch taken;
+    const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_step_gradients"));
     CLQ_TRY(begin_step(trainer, batch, &taken));
-    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, next_slot(trainer)));
+    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, &params));
     end_gradients(trainer, batch->count);
     return CLQ_OK;
 }
 
 clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch) {
     clq_batch taken;
+    const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(begin_step(trainer, batch, &taken));
-    CLQ_TRY(clq_strategy_step(trainer->strategy, &taken, next_slot(trainer), next_rate(trainer)));
+    CLQ_TRY(clq_strategy_step(trainer->strategy, &taken, &params));
     end_gradients(trainer, batch->count);
     end_update(trainer);
     return CLQ_OK;
@@ -258,8 +240,9 @@ bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *datas
 }
 
 clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows) {
+    const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(may_step(trainer));
-    CLQ_TRY(clq_strategy_step_rows(trainer->strategy, rows, next_slot(trainer), next_rate(trainer)));
+    CLQ_TRY(clq_strategy_step_rows(trainer->strategy, rows, &params));
     end_gradients(trainer, rows->count);
     end_update(trainer);
     return CLQ_OK;
@@ -282,7 +265,8 @@ clq_status clq_step_apply(clq_trainer *trainer) {
     if (trainer->gradient != CLQ_GRADIENT_SUM)
         return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
                         trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
-    CLQ_TRY(clq_strategy_apply(trainer->strategy, next_rate(trainer)));
+    const clq_step_params params = clq_trainer_next_params(trainer);
+    CLQ_TRY(clq_strategy_apply(trainer->strategy, &params));
     end_update(trainer);
     return CLQ_OK;
 }

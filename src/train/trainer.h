@@ -18,16 +18,14 @@ struct clq_trainer {
     const clq_model *model;
     clq_trainer_config config;
     clq_loss_problem loss;
-    clq_devices devices;
-    const clq_selections *selections; /* of its plans, or NULL */
+    clq_update_problem update;
     clq_strategy *strategy;
-    clq_strategy *predictor; /* the same model without loss and update; made when first asked for */
-    uint64_t step;           /* updates so far */
-    uint64_t rows;           /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
-    size_t last_count;       /* samples of the last gradients; 0: there were none */
-    uint64_t last_row;       /* their metrics row, */
-    bool last_kept;          /* an evaluation came after them and may reuse the slot: */
-    double last_sums[2];     /* then this is what the row held */
+    uint64_t step;       /* updates so far */
+    uint64_t rows;       /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
+    size_t last_count;   /* samples of the last gradients; 0: there were none */
+    uint64_t last_row;   /* their metrics row, */
+    bool last_kept;      /* an evaluation came after them and may reuse the slot: */
+    double last_sums[2]; /* then this is what the row held */
     clq_gradient_state gradient;
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
@@ -52,9 +50,9 @@ clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows);
 /* Before an evaluation: keeps what clq_step_read tells of the last step. */
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset);
-/* The inference strategy, with the trainer's present weights. Owned by the trainer. */
-clq_status clq_trainer_predictor(clq_trainer *trainer, clq_strategy **out);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
+/* Of the next gradients and of the update that they are for. */
+clq_step_params clq_trainer_next_params(const clq_trainer *trainer);
 /* The rate of update `step` (from 1) as the update kernels take it. */
 float clq_optimizer_rate(const clq_optimizer *optimizer, uint64_t step);
 

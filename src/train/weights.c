@@ -1,61 +1,95 @@
 /* Weights: initial values, one variable at a time, and safetensors files. */
 #include "train/trainer.h"
 
-#include <math.h>
 #include <string.h>
 
-/* Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010: uniform within
- * sqrt(6 / (fan_in + fan_out)). Each variable has a stream of its own, so a layer's values
- * do not depend on the others. */
-static void glorot_uniform(const clq_variable *variable, uint64_t seed, uint32_t index, float *out) {
-    double limit = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
-    clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_WEIGHTS, index));
-    for (size_t i = 0; i < variable->elements; i++) out[i] = (float)((2.0 * clq_random_unit(&random) - 1.0) * limit);
+static clq_arena arena_of(const clq_variable *variable) {
+    return variable->role == CLQ_ROLE_STATE ? CLQ_ARENA_STATE : CLQ_ARENA_PARAMETERS;
+}
+
+/* All variables on the host, as replicas have them: their arenas. Start with {0}, release in any case. */
+typedef struct image {
+    const clq_weights *weights;
+    char *arenas[CLQ_ARENA_STATE + 1];
+} image;
+
+static clq_status open_image(const clq_trainer *trainer, image *out) {
+    out->weights = clq_strategy_weights(trainer->strategy, 0);
+    for (unsigned a = CLQ_ARENA_PARAMETERS; a <= CLQ_ARENA_STATE; a++) {
+        out->arenas[a] = clq_alloc(clq_weights_arena_bytes(out->weights, (clq_arena)a), 1);
+        if (!out->arenas[a]) return CLQ_MEMORY;
+    }
+    return CLQ_OK;
+}
+
+static void release_image(image *all) {
+    for (unsigned a = CLQ_ARENA_PARAMETERS; a <= CLQ_ARENA_STATE; a++) clq_free(all->arenas[a]);
+}
+
+static float *values_in(const image *all, const clq_trainer *trainer, uint32_t index) {
+    char *arena = all->arenas[arena_of(&trainer->model->variables[index])];
+    return (float *)(void *)(arena + clq_weights_offset(all->weights, index));
+}
+
+/* To all replicas, or from replica 0. */
+static clq_status move_image(const image *all, clq_trainer *trainer, bool write) {
+    for (unsigned a = CLQ_ARENA_PARAMETERS; a <= CLQ_ARENA_STATE; a++) {
+        size_t bytes = clq_weights_arena_bytes(all->weights, (clq_arena)a);
+        if (bytes == 0) continue;
+        CLQ_TRY(write ? clq_strategy_write(trainer->strategy, (clq_arena)a, 0, all->arenas[a], bytes)
+                      : clq_strategy_read(trainer->strategy, 0, (clq_arena)a, 0, all->arenas[a], bytes));
+    }
+    return CLQ_OK;
 }
 
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
-    const clq_plan *plan = clq_trainer_plan(trainer, 0);
-    size_t bytes = clq_plan_arena_bytes(plan);
-    char *arena = clq_alloc(bytes, 1);
-    if (!arena) return CLQ_MEMORY;
-    for (uint32_t i = 0; i < trainer->model->variable_count; i++) {
-        const clq_variable *variable = &trainer->model->variables[i];
-        if (!variable->is_bias)
-            glorot_uniform(variable, trainer->config.seed, i,
-                           (float *)(void *)(arena + clq_plan_variable_offset(plan, i)));
-    }
-    clq_status status = clq_strategy_write_parameters(trainer->strategy, 0, arena, bytes);
-    clq_free(arena);
+    image all = {0};
+    clq_status status = open_image(trainer, &all);
+    for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
+        clq_variable_initialise(&trainer->model->variables[i], trainer->config.seed, i, values_in(&all, trainer, i));
+    if (status == CLQ_OK) status = move_image(&all, trainer, true);
+    release_image(&all);
     return status;
 }
 
-static clq_status find_variable(const clq_trainer *trainer, size_t index, size_t *offset, size_t *bytes) {
+/* Where a variable lies. */
+typedef struct place {
+    clq_arena arena;
+    size_t offset, bytes;
+} place;
+
+static clq_status find_variable(const clq_trainer *trainer, size_t index, place *out) {
     if (index >= trainer->model->variable_count)
         return clq_fail(CLQ_ARGUMENT, "variable %zu: model %s has %u", index, clq_model_name(trainer->model),
                         trainer->model->variable_count);
-    *offset = clq_plan_variable_offset(clq_trainer_plan(trainer, 0), index);
-    *bytes = trainer->model->variables[index].elements * sizeof(float);
+    const clq_variable *variable = &trainer->model->variables[index];
+    *out = (place){.arena = arena_of(variable),
+                   .offset = clq_weights_offset(clq_strategy_weights(trainer->strategy, 0), index),
+                   .bytes = variable->elements * sizeof(float)};
     return CLQ_OK;
 }
 
 clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out) {
-    size_t offset, bytes;
-    CLQ_TRY(find_variable(trainer, index, &offset, &bytes));
-    return clq_strategy_read_parameters(trainer->strategy, 0, offset, out, bytes);
+    place at;
+    CLQ_TRY(find_variable(trainer, index, &at));
+    return clq_strategy_read(trainer->strategy, 0, at.arena, at.offset, out, at.bytes);
 }
 
 clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const float *values) {
-    size_t offset, bytes;
-    CLQ_TRY(find_variable(trainer, index, &offset, &bytes));
-    return clq_strategy_write_parameters(trainer->strategy, offset, values, bytes);
+    place at;
+    CLQ_TRY(find_variable(trainer, index, &at));
+    return clq_strategy_write(trainer->strategy, at.arena, at.offset, values, at.bytes);
 }
 
 clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size_t index, float *out) {
-    size_t offset, bytes;
-    CLQ_TRY(find_variable(trainer, index, &offset, &bytes));
+    place at;
+    CLQ_TRY(find_variable(trainer, index, &at));
     if (replica >= clq_trainer_replicas(trainer))
         return clq_fail(CLQ_ARGUMENT, "replica %u of %u", replica, clq_trainer_replicas(trainer));
-    return clq_strategy_read_gradient(trainer->strategy, replica, offset, out, bytes);
+    if (at.arena == CLQ_ARENA_STATE)
+        return clq_fail(CLQ_ARGUMENT, "variable %s is not trained and has no gradient",
+                        trainer->model->variables[index].name);
+    return clq_strategy_read(trainer->strategy, replica, CLQ_ARENA_GRADIENT, at.offset, out, at.bytes);
 }
 
 /* ---- files ---- */
@@ -130,39 +164,37 @@ static clq_status refuse_strangers(const clq_trainer *trainer, const clq_safeten
 
 /* All tensors are read before the first weight changes: a bad file leaves the trainer as it was. */
 clq_status clq_trainer_load(clq_trainer *trainer, const char *path) {
-    const clq_plan *plan = clq_trainer_plan(trainer, 0);
-    size_t bytes = clq_plan_arena_bytes(plan);
     clq_safetensors *file;
     CLQ_TRY(clq_safetensors_open(path, &file));
-    char *arena = clq_alloc(bytes, 1);
-    clq_status status = arena ? refuse_strangers(trainer, file, path) : CLQ_MEMORY;
+    image all = {0};
+    clq_status status = open_image(trainer, &all);
+    if (status == CLQ_OK) status = refuse_strangers(trainer, file, path);
     for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
-        status = load_variable(&trainer->model->variables[i], file, path,
-                               (float *)(void *)(arena + clq_plan_variable_offset(plan, i)));
-    if (status == CLQ_OK) status = clq_strategy_write_parameters(trainer->strategy, 0, arena, bytes);
-    clq_free(arena);
+        status = load_variable(&trainer->model->variables[i], file, path, values_in(&all, trainer, i));
+    if (status == CLQ_OK) status = move_image(&all, trainer, true);
+    release_image(&all);
     clq_safetensors_close(file);
     return status;
 }
 
 clq_status clq_trainer_save(clq_trainer *trainer, const char *path) {
-    const clq_plan *plan = clq_trainer_plan(trainer, 0);
-    size_t bytes = clq_plan_arena_bytes(plan), count = trainer->model->variable_count;
-    char *arena = clq_alloc(bytes, 1);
-    clq_safetensors_source *sources = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *sources);
-    clq_status status =
-        arena && sources ? clq_strategy_read_parameters(trainer->strategy, 0, 0, arena, bytes) : CLQ_MEMORY;
-    for (size_t i = 0; i < count && status == CLQ_OK; i++) {
+    const uint32_t count = trainer->model->variable_count;
+    image all = {0};
+    clq_status status = open_image(trainer, &all);
+    clq_safetensors_source *sources = clq_alloc(CLQ_MAX(count, 1u), sizeof *sources);
+    if (!sources) status = CLQ_MEMORY;
+    if (status == CLQ_OK) status = move_image(&all, trainer, false);
+    for (uint32_t i = 0; i < count && status == CLQ_OK; i++) {
         const clq_variable *variable = &trainer->model->variables[i];
         sources[i] = (clq_safetensors_source){.name = variable->name,
                                               .dtype = CLQ_F32,
                                               .rank = variable->shape.rank,
-                                              .data = arena + clq_plan_variable_offset(plan, i)};
+                                              .data = values_in(&all, trainer, i)};
         for (unsigned d = 0; d < variable->shape.rank; d++) sources[i].dims[d] = variable->shape.dims[d];
     }
     const char *const metadata[] = {"format", "clique", "model", clq_model_name(trainer->model)};
     if (status == CLQ_OK) status = clq_safetensors_write(path, sources, count, metadata, 2);
-    clq_free(arena);
+    release_image(&all);
     clq_free(sources);
     return status;
 }

@@ -211,7 +211,8 @@ static void plan(clq_device *device, const clq_model *model, const clq_update_pr
                                     .precision = precision};
     unsigned before = recorded;
     clq_plan *made = NULL;
-    must(clq_plan_create(model, device, &config, &made) == CLQ_BUILD && recorded >= before, clq_model_name(model));
+    must(clq_plan_create_alone(model, device, &config, &made) == CLQ_BUILD && recorded >= before,
+         clq_model_name(model));
 }
 
 static void plans(clq_device *device, const char *models) {

@@ -48,7 +48,7 @@ static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build
                               .fused_launches = fused};
     if (train) config.loss = &loss;
     if (train) config.update = &adam;
-    CHECK_OK(clq_plan_create(b.model, device, &config, &b.plan));
+    CHECK_OK(clq_plan_create_alone(b.model, device, &config, &b.plan));
     assert_int_equal(clq_list_is_fused(clq_plan_list(b.plan)), fused && clq_device_family(device) == CLQ_FAMILY_TILE);
     return b;
 }
@@ -78,8 +78,8 @@ static void start(const bench *b) {
     if (clq_plan_labels(b->plan))
         CHECK_OK(clq_queue_write(b->queue, clq_plan_labels(b->plan), 0, labels, sizeof labels, true));
     clq_free(weights);
-    clq_buffer *const zero[] = {b->plan->gradient, b->plan->optimizer[0], b->plan->optimizer[1], b->plan->metrics,
-                                b->plan->norms};
+    clq_buffer *const zero[] = {b->plan->weights->gradient, b->plan->weights->optimizer[0],
+                                b->plan->weights->optimizer[1], b->plan->metrics, b->plan->norms};
     for (size_t i = 0; i < CLQ_COUNT_OF(zero); i++) write_zeros(b, zero[i]);
 }
 
@@ -87,9 +87,9 @@ static void start(const bench *b) {
 typedef enum way { AT_ONCE, BY_SEGMENTS, ONE_BY_ONE } way;
 
 static void step(const bench *b, size_t index, way how) {
-    clq_plan_set_count(b->plan, counts[index], 0.125f);
-    clq_plan_set_slot(b->plan, (uint32_t)index);
-    clq_plan_set_rate(b->plan, 0.01f * (float)(index + 1));
+    const clq_step_params params = {
+        .count = counts[index], .scale = 0.125f, .slot = (uint32_t)index, .rate = 0.01f * (float)(index + 1)};
+    clq_plan_set_params(b->plan, &params);
     size_t launches = clq_list_launch_count(clq_plan_list(b->plan));
     if (how == AT_ONCE) CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_UPDATE));
     for (int s = CLQ_SEGMENT_FORWARD; s <= CLQ_SEGMENT_UPDATE && how == BY_SEGMENTS; s++)
@@ -105,8 +105,8 @@ typedef struct content {
 /* Everything that steps leave behind. */
 static content contents(const bench *b) {
     const clq_plan *plan = b->plan;
-    clq_buffer *const kept[] = {plan->parameters,   plan->gradient, plan->optimizer[0],
-                                plan->optimizer[1], plan->metrics,  plan->norms};
+    clq_buffer *const kept[] = {plan->weights->parameters,   plan->weights->gradient, plan->weights->optimizer[0],
+                                plan->weights->optimizer[1], plan->metrics,           plan->norms};
     content c = {0};
     for (size_t i = 0; i < CLQ_COUNT_OF(kept); i++) c.bytes += clq_buffer_bytes(kept[i]);
     c.all = clq_alloc(c.bytes, 1);
@@ -154,7 +154,7 @@ static void one_launch_gives_the_same_bits(void **state) {
 
 static void output_of(const bench *b, float out[CAPACITY * CLASSES]) {
     start(b);
-    clq_plan_set_count(b->plan, CAPACITY, 0);
+    clq_plan_set_params(b->plan, &(clq_step_params){.count = CAPACITY});
     CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_LOSS));
     CHECK_OK(clq_queue_read(b->queue, clq_plan_output(b->plan), 0, out, CAPACITY * CLASSES * sizeof *out, true));
 }
@@ -188,7 +188,7 @@ static void check_moved(const bench *b, clq_device *device, const content *wante
     step(b, 0, AT_ONCE);
     content got = {wanted->bytes, clq_alloc(wanted->bytes, 1)};
     assert_non_null(got.all);
-    CHECK_OK(clq_queue_read(b->queue, b->plan->gradient, 0, got.all, got.bytes, true));
+    CHECK_OK(clq_queue_read(b->queue, b->plan->weights->gradient, 0, got.all, got.bytes, true));
     assert_memory_equal(got.all, wanted->all, got.bytes);
     clq_free(got.all);
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, clq_buffer_bytes(own[0]) - 1, "too small", &small));
@@ -203,9 +203,10 @@ static void moved_on(clq_device *device, clq_queue *queue) {
         bench b = open_bench(device, queue, build_wide, true, fused);
         start(&b);
         step(&b, 0, AT_ONCE);
-        content wanted = {clq_buffer_bytes(b.plan->gradient), clq_alloc(clq_buffer_bytes(b.plan->gradient), 1)};
+        content wanted = {clq_buffer_bytes(b.plan->weights->gradient),
+                          clq_alloc(clq_buffer_bytes(b.plan->weights->gradient), 1)};
         assert_non_null(wanted.all);
-        CHECK_OK(clq_queue_read(queue, b.plan->gradient, 0, wanted.all, wanted.bytes, true));
+        CHECK_OK(clq_queue_read(queue, b.plan->weights->gradient, 0, wanted.all, wanted.bytes, true));
         start(&b);
         check_moved(&b, device, &wanted);
         clq_free(wanted.all);
@@ -214,36 +215,32 @@ static void moved_on(clq_device *device, clq_queue *queue) {
 }
 
 /* Parameters and gradient change places, and their contents with them: steps cannot tell. */
-static void swapped_on(clq_device *device, clq_queue *queue) {
-    bench b = open_bench(device, queue, build_wide, true, true);
+static void check_swapped(clq_device *device, clq_queue *queue, bool joined) {
+    bench b = open_bench(device, queue, build_wide, true, joined);
     clq_plan *plan = b.plan;
-    clq_buffer *weights = plan->parameters, *gradient = plan->gradient;
-    if (clq_device_family(device) != CLQ_FAMILY_TILE) {
-        CHECK_FAILS(CLQ_STATE, clq_list_swap(plan->list, weights, gradient));
-        close_bench(&b);
-        return;
-    }
+    clq_buffer *weights = plan->weights->parameters, *gradient = plan->weights->gradient;
     content wanted = train(&b, AT_ONCE);
     start(&b);
     step(&b, 0, AT_ONCE);
     clq_buffer *keep = copy_of(&b, device, weights);
     CHECK_OK(clq_queue_copy(queue, gradient, 0, weights, 0, clq_buffer_bytes(weights)));
     CHECK_OK(clq_queue_copy(queue, keep, 0, gradient, 0, clq_buffer_bytes(weights)));
-    CHECK_OK(clq_list_swap(plan->list, weights, gradient));
-    plan->parameters = gradient;
-    plan->gradient = weights;
+    clq_weights_turn(plan->weights);
+    assert_ptr_equal(plan->weights->parameters, gradient);
     for (size_t i = 1; i < STEPS; i++) step(&b, i, AT_ONCE);
     content got = contents(&b);
     assert_int_equal(got.bytes, wanted.bytes);
     assert_memory_equal(got.all, wanted.all, wanted.bytes);
     CHECK_FAILS(CLQ_ARGUMENT, clq_list_swap(plan->list, weights, plan->metrics));
-    CHECK_OK(clq_list_swap(plan->list, weights, gradient));
-    plan->parameters = weights;
-    plan->gradient = gradient;
+    clq_weights_turn(plan->weights);
     clq_free(wanted.all);
     clq_free(got.all);
     clq_buffer_destroy(keep);
     close_bench(&b);
+}
+
+static void swapped_on(clq_device *device, clq_queue *queue) {
+    for (int joined = 0; joined < 2; joined++) check_swapped(device, queue, joined);
 }
 
 static void arenas_may_change_places(void **state) {

@@ -61,7 +61,7 @@ static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build
     if (how == ON) config.selections = &fused;
     if (train) config.loss = &loss;
     if (train) config.update = &update;
-    CHECK_OK(clq_plan_create(b.model, device, &config, &b.plan));
+    CHECK_OK(clq_plan_create_alone(b.model, device, &config, &b.plan));
     return b;
 }
 
@@ -91,8 +91,7 @@ static void fill(const bench *b) {
 /* The gradient arena, or an inference plan's outputs, of the first `count` samples. Caller frees. */
 static float *run(const bench *b, uint32_t count, size_t *floats, float metrics[2]) {
     const clq_buffer *result = clq_plan_gradient(b->plan) ? clq_plan_gradient(b->plan) : clq_plan_output(b->plan);
-    clq_plan_set_count(b->plan, count, 0.125f);
-    clq_plan_set_slot(b->plan, 0);
+    clq_plan_set_params(b->plan, &(clq_step_params){.count = count, .scale = 0.125f});
     for (int s = CLQ_SEGMENT_FORWARD; s < CLQ_SEGMENT_UPDATE; s++)
         CHECK_OK(clq_plan_run(b->plan, b->queue, (clq_segment)s, (clq_segment)s));
     *floats = clq_plan_gradient(b->plan) ? clq_buffer_bytes(result) / sizeof(float) : (size_t)count * CLASSES;

@@ -210,7 +210,9 @@ static void builtin_models(void **state) {
     assert_null(none);
 }
 
-static const char *name_of(const clq_model *model, clq_tensor x) { return x.id ? model->layers[x.id - 1].name : "none"; }
+static const char *name_of(const clq_model *model, clq_tensor x) {
+    return x.id ? model->layers[x.id - 1].name : "none";
+}
 
 /* Keras counts per class; names that were given count for nothing but are not made twice. */
 static void names_are_made_as_in_keras(void **state) {

@@ -34,7 +34,7 @@ static void check_chain(clq_device *device, clq_queue *queue, bool keep, size_t 
     float in[CAPACITY * FLOATS], out[CAPACITY * FLOATS];
     for (size_t i = 0; i < CLQ_COUNT_OF(in); i++) in[i] = (float)i - 100;
     CHECK_OK(clq_queue_write(queue, x, 0, in, sizeof in, true));
-    clq_list_set_int(list, CLQ_PARAM_COUNT, CAPACITY);
+    clq_list_set_params(list, &(clq_step_params){.count = CAPACITY});
     CHECK_OK(clq_list_run(list, queue, 0, 4));
     CHECK_OK(clq_queue_read(queue, y, 0, out, sizeof out, true));
     for (size_t i = 0; i < CLQ_COUNT_OF(in); i++) assert_true(out[i] == CLQ_MAX(in[i], 0.0f));
@@ -179,7 +179,7 @@ typedef struct outcome {
 static outcome read_outcome(const bench *b) {
     outcome o = {.metrics = {0}};
     const clq_plan *plan = b->plan;
-    if (plan->gradient) read_arena(b, plan->gradient, o.gradient);
+    if (plan->weights->gradient) read_arena(b, plan->weights->gradient, o.gradient);
     if (plan->metrics) read_floats(b, plan->metrics, 0, o.metrics, 6);
     if (plan->norms) read_floats(b, plan->norms, 0, o.norms, b->s->variables);
     if (plan->output) read_floats(b, plan->output, 0, o.output, b->capacity * b->s->classes);
@@ -298,7 +298,7 @@ static void check_chunks(clq_device *device, clq_queue *queue) {
 static void check_refused(clq_device *device, const clq_model *model, clq_plan_config config, const char *words) {
     clq_plan *plan = NULL;
     uint64_t used = clq_device_memory_used(device);
-    CHECK_FAILS(CLQ_DEVICE_MEMORY, clq_plan_create(model, device, &config, &plan));
+    CHECK_FAILS(CLQ_DEVICE_MEMORY, clq_plan_create_alone(model, device, &config, &plan));
     CHECK_DETAIL(words);
     assert_null(plan);
     assert_int_equal(clq_device_memory_used(device), used);
@@ -326,7 +326,7 @@ static void little_memory_on(clq_device *device, clq_queue *queue) {
     check_refused(device, model, config, "activations needs");
     device->memory_budget = budget;
     clq_plan *plan;
-    CHECK_OK(clq_plan_create(model, device, &config, &plan));
+    CHECK_OK(clq_plan_create_alone(model, device, &config, &plan));
     clq_plan_destroy(plan);
     clq_model_destroy(model);
 }

@@ -157,7 +157,7 @@ static void counts_on(clq_device *device, clq_queue *queue) {
         assert_true(memcmp(few.gradient, in_roomy.gradient, sizeof few.gradient) != 0);
         outcome nothing = check_rows_beyond(&roomy, &d, 0);
         assert_nothing(&nothing);
-        clq_plan_set_count(roomy.plan, COUNT_MOST + 1, 1);
+        clq_plan_set_params(roomy.plan, &(clq_step_params){.count = COUNT_MOST + 1, .scale = 1});
         CHECK_FAILS(CLQ_ARGUMENT, clq_plan_run(roomy.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
         CHECK_DETAIL("0 to 9 examples is run with 10");
         outcome full = check_rows_beyond(&roomy, &d, COUNT_MOST); /* and nothing of that sticks */
@@ -217,7 +217,7 @@ static void layout_on(clq_device *device, clq_queue *queue) {
         blank(&training, 0xFF);
         put_weights(&training, &d);
         put_batch(&training, &d, 3);
-        clq_plan_set_count(training.plan, 3, 1);
+        clq_plan_set_params(training.plan, &(clq_step_params){.count = 3, .scale = 1});
         CHECK_OK(clq_plan_run(training.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
         CHECK_OK(clq_plan_run(training.plan, queue, CLQ_SEGMENT_LOSS, CLQ_SEGMENT_LOSS));
         check_finishing_order(&training);
@@ -255,7 +255,7 @@ static void check_updates(const bench *b, const data *d, const clq_update_proble
         run_segments(b, 4, 0.25f, 0);
         read_arena(b, clq_plan_gradient(b->plan), got);
         for (size_t i = 0; i < b->s->weights; i++) g[i] = (double)got[i];
-        clq_plan_set_rate(b->plan, (float)rate);
+        clq_plan_set_params(b->plan, &(clq_step_params){.rate = (float)rate});
         CHECK_OK(clq_plan_run(b->plan, b->queue, CLQ_SEGMENT_UPDATE, CLQ_SEGMENT_UPDATE));
         CHECK_OK(clq_queue_finish(b->queue));
         if (update->kind == CLQ_OPTIMIZER_ADAM)
@@ -266,7 +266,7 @@ static void check_updates(const bench *b, const data *d, const clq_update_proble
         assert_close(b, "weights", got, w, b->s->weights, 1e-6); /* a few roundings a step */
         assert_gaps(b, clq_plan_parameters(b->plan));
         assert_gaps(b, clq_plan_gradient(b->plan));
-        for (unsigned i = 0; i < b->plan->optimizer_slots; i++) assert_gaps(b, b->plan->optimizer[i]);
+        for (unsigned i = 0; i < b->plan->weights->optimizer_slots; i++) assert_gaps(b, b->plan->weights->optimizer[i]);
     }
 }
 
@@ -282,7 +282,7 @@ static void updates_on(clq_device *device, clq_queue *queue) {
         clq_plan_config config = training_of(&mlp_subject, COUNT_MOST);
         config.update = &updates[i];
         bench b = open_bench(device, queue, &mlp_subject, config);
-        assert_int_equal(b.plan->optimizer_slots, slots[i]);
+        assert_int_equal(b.plan->weights->optimizer_slots, slots[i]);
         check_updates(&b, &d, &updates[i]);
         close_bench(&b);
     }
@@ -407,9 +407,9 @@ static void outputs_on(clq_device *device, clq_queue *queue) {
         bench b = {.s = &mlp_subject, .device = device, .queue = queue};
         CHECK_OK(clq_model_create("maker", &b.model));
         CHECK_OK(clq_model_finish(b.model, makers[i].build(b.model, clq_input(b.model, CLQ_SHAPE(4)))));
-        CHECK_OK(clq_plan_create(b.model, device,
-                                 &(clq_plan_config){.capacity = 2, .sample_dtype = makers[i].dtype, .metric_slots = 1},
-                                 &b.plan));
+        CHECK_OK(clq_plan_create_alone(
+            b.model, device, &(clq_plan_config){.capacity = 2, .sample_dtype = makers[i].dtype, .metric_slots = 1},
+            &b.plan));
         const float x[] = {-1, 2, 0.5f, -3}, w[] = {2, 0, 0, 0, 0, 4, 0, 0, 0, 0, 6, 0, 0, 0, 0, 8};
         const unsigned char bytes[] = {0, 51, 255, 102};
         fill_whole(&b, clq_plan_output(b.plan), 0xFF);
@@ -450,7 +450,7 @@ static void nothing_to_train_on(clq_device *device, clq_queue *queue) {
                               .update = &plain_sgd,
                               .gradient_norms = true,
                               .metric_slots = 1};
-    CHECK_OK(clq_plan_create(b.model, device, &config, &b.plan));
+    CHECK_OK(clq_plan_create_alone(b.model, device, &config, &b.plan));
     const float x[] = {0, 0, 0, 40};
     const int32_t labels[] = {0, 0};
     CHECK_OK(clq_queue_write(queue, clq_plan_samples(b.plan), 0, x, sizeof x, true));
@@ -501,10 +501,10 @@ static void refusals_on(clq_device *device, clq_queue *queue) {
                  {CLQ_ARGUMENT, "4294967295 examples"}};
     clq_plan *plan = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(c); i++) {
-        CHECK_FAILS(want[i].status, clq_plan_create(model, device, &c[i], &plan));
+        CHECK_FAILS(want[i].status, clq_plan_create_alone(model, device, &c[i], &plan));
         CHECK_DETAIL(want[i].words);
     }
-    CHECK_FAILS(CLQ_STATE, clq_plan_create(unfinished, device, &good, &plan));
+    CHECK_FAILS(CLQ_STATE, clq_plan_create_alone(unfinished, device, &good, &plan));
     CHECK_DETAIL("model open is not finished");
     assert_null(plan);
     clq_plan_destroy(NULL);
@@ -527,7 +527,7 @@ static clq_status create_and_destroy(void *context) {
     const creation *c = context;
     uint64_t used = clq_device_memory_used(c->device);
     clq_plan *plan = NULL;
-    clq_status status = clq_plan_create(c->model, c->device, &c->config, &plan);
+    clq_status status = clq_plan_create_alone(c->model, c->device, &c->config, &plan);
     assert_int_equal(status == CLQ_OK, plan != NULL);
     clq_plan_destroy(plan);
     assert_int_equal(clq_device_memory_used(c->device), used);
@@ -542,7 +542,7 @@ static void memory_on(clq_device *device, clq_queue *queue) {
     creation c = {b.model, device, training_of(&conv_subject, COUNT_MOST)};
     assert_true(walk_allocations(create_and_destroy, &c) > 100);
     clq_plan_destroy(b.plan);
-    CHECK_OK(clq_plan_create(b.model, device, &c.config, &b.plan));
+    CHECK_OK(clq_plan_create_alone(b.model, device, &c.config, &b.plan));
     check_gradients(&b, &d);
     close_bench(&b);
 }

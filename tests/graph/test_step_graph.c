@@ -311,7 +311,7 @@ static void interpret_plain(const subject *s, const numbers *n, clq_list *list, 
 static void check_plan(const subject *s, const numbers *n, clq_device *device, clq_queue *queue) {
     clq_plan *plan;
     results want;
-    CHECK_OK(clq_plan_create(s->model, device, &s->config, &plan));
+    CHECK_OK(clq_plan_create_alone(s->model, device, &s->config, &plan));
     interpret_plain(s, n, plan->list, &want);
     put(queue, clq_plan_samples(plan), 0, n->samples, CLQ_COUNT_OF(n->samples), s->config.sample_dtype);
     bool sparse = s->loss.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
@@ -320,8 +320,7 @@ static void check_plan(const subject *s, const numbers *n, clq_device *device, c
     for (uint32_t v = 0; v < n->variables; v++)
         put(queue, clq_plan_parameters(plan), clq_plan_variable_offset(plan, v), n->weights[v],
             s->model->variables[v].elements, CLQ_F32);
-    clq_plan_set_count(plan, COUNT, (float)scale);
-    clq_plan_set_slot(plan, 0);
+    clq_plan_set_params(plan, &(clq_step_params){.count = COUNT, .scale = (float)scale});
     CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_NORM));
     if (!s->config.loss) compare(s, queue, clq_plan_output(plan), 0, want.output, COUNT * CLASSES, "output");
     if (s->config.loss) compare(s, queue, clq_plan_metrics(plan), 0, want.metrics, 2, "metrics");

@@ -88,7 +88,7 @@ static clq_plan_config training(const clq_selections *selections) {
 static clq_plan *plan_of(const clq_model *m, const clq_selections *selections) {
     clq_plan *plan;
     const clq_plan_config config = training(selections);
-    CHECK_OK(clq_plan_create(m, device, &config, &plan));
+    CHECK_OK(clq_plan_create_alone(m, device, &config, &plan));
     return plan;
 }
 
@@ -322,8 +322,7 @@ static float *gradient_of(clq_queue *queue, clq_plan *plan, size_t *floats) {
     CHECK_OK(clq_queue_write(queue, clq_plan_parameters(plan), 0, values, *floats * sizeof *values, true));
     CHECK_OK(clq_queue_write(queue, clq_plan_samples(plan), 0, samples, sizeof samples, true));
     CHECK_OK(clq_queue_write(queue, clq_plan_labels(plan), 0, labels, sizeof labels, true));
-    clq_plan_set_count(plan, CAPACITY, 1.0f / CAPACITY);
-    clq_plan_set_slot(plan, 0);
+    clq_plan_set_params(plan, &(clq_step_params){.count = CAPACITY, .scale = 1.0f / CAPACITY});
     for (int s = CLQ_SEGMENT_FORWARD; s <= CLQ_SEGMENT_BACKWARD; s++)
         CHECK_OK(clq_plan_run(plan, queue, (clq_segment)s, (clq_segment)s));
     CHECK_OK(clq_queue_read(queue, clq_plan_gradient(plan), 0, values, *floats * sizeof *values, true));

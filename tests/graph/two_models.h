@@ -280,7 +280,7 @@ static inline bench open_bench(clq_device *device, clq_queue *queue, const subje
     bench b = {.s = s, .device = device, .queue = queue, .capacity = config.capacity, .labelled = config.loss != NULL};
     CHECK_OK(clq_model_create(s->name, &b.model));
     CHECK_OK(clq_model_finish(b.model, s->build(b.model)));
-    CHECK_OK(clq_plan_create(b.model, device, &config, &b.plan));
+    CHECK_OK(clq_plan_create_alone(b.model, device, &config, &b.plan));
     return b;
 }
 
@@ -308,8 +308,8 @@ static inline void blank(const bench *b, int byte) {
     clq_buffer *const whole[] = {plan->samples, plan->labels, plan->output, plan->metrics, plan->norms};
     for (size_t i = 0; i < CLQ_COUNT_OF(whole); i++) fill_whole(b, whole[i], byte);
     for (size_t c = 0; c < plan->placement.chunk_count; c++) fill_whole(b, plan->placement.chunks[c], byte);
-    for (size_t v = 0; v < b->s->variables && plan->gradient; v++)
-        fill(b, plan->gradient, clq_plan_variable_offset(plan, v), b->s->elements[v] * sizeof(float), byte);
+    for (size_t v = 0; v < b->s->variables && plan->weights->gradient; v++)
+        fill(b, plan->weights->gradient, clq_plan_variable_offset(plan, v), b->s->elements[v] * sizeof(float), byte);
 }
 
 static inline void put_weights(const bench *b, const data *d) {
@@ -333,8 +333,7 @@ static inline void put_batch(const bench *b, const data *d, uint32_t count) {
 
 /* Everything but the update. */
 static inline void run_segments(const bench *b, uint32_t count, float scale, uint32_t slot) {
-    clq_plan_set_count(b->plan, count, scale);
-    clq_plan_set_slot(b->plan, slot);
+    clq_plan_set_params(b->plan, &(clq_step_params){.count = count, .scale = scale, .slot = slot});
     for (int segment = CLQ_SEGMENT_FORWARD; segment < CLQ_SEGMENT_UPDATE; segment++)
         CHECK_OK(clq_plan_run(b->plan, b->queue, (clq_segment)segment, (clq_segment)segment));
     CHECK_OK(clq_queue_finish(b->queue));

@@ -179,7 +179,7 @@ static unsigned check_step(const clq_model *model, uint32_t batch) {
                                     .unbound = true};
     clq_plan *plan;
     unsigned faults = 0;
-    assert_ok(clq_plan_create(model, device, &config, &plan));
+    assert_ok(clq_plan_create_alone(model, device, &config, &plan));
     const clq_list *list = clq_plan_list(plan);
     print_message("%s, batch of %u\n%-16s %-16s %-26s %7s %12s %12s\n", clq_model_name(model), batch, "layer", "launch",
                   "kernel", "groups", "bytes read", "of one group");

@@ -108,17 +108,17 @@ static void wrong_running(clq_device *device, clq_queue *queue) {
     assert_ok(clq_list_bind(list));
     assert_false(clq_list_is_fused(list)); /* calls are no kernels */
     for (int count = 0; count <= CAPACITY; count += CAPACITY) {
-        clq_list_set_int(list, CLQ_PARAM_COUNT, count);
+        clq_list_set_params(list, &(clq_step_params){.count = (uint32_t)count});
         calls = 0;
         assert_ok(clq_list_run(list, queue, 0, 1));
         assert_int_equal(calls, 1 + count * 100); /* calls see a count of 0 too */
     }
     assert_fails(CLQ_DEVICE, "second: it does not work", clq_list_run(list, queue, 0, 2));
     assert_fails(CLQ_ARGUMENT, "launches 1 to 3 of a list of 2", clq_list_run(list, queue, 1, 3));
-    clq_list_set_int(list, CLQ_PARAM_COUNT, CAPACITY + 1);
+    clq_list_set_params(list, &(clq_step_params){.count = CAPACITY + 1});
     assert_fails(CLQ_ARGUMENT, "0 to 8 examples is run with 9", clq_list_run(list, queue, 0, 1));
-    clq_list_set_int(list, CLQ_PARAM_COUNT, -1);
-    assert_fails(CLQ_ARGUMENT, "run with -1", clq_list_run(list, queue, 0, 1));
+    clq_list_set_params(list, &(clq_step_params){.count = UINT32_MAX});
+    assert_fails(CLQ_ARGUMENT, "run with 4294967295", clq_list_run(list, queue, 0, 1));
     begin(list);
     assert_fails(CLQ_STATE, "bound cannot grow", clq_list_status(list));
     clq_list_destroy(list);

@@ -104,8 +104,8 @@ static loss_values begin_loss(rig *r, const batch *b, uint32_t capacity, bool gr
     rig_bind(r);
     rig_fill(r, v.x, b->x, row * b->count);
     rig_fill(r, v.labels, sparse ? (const void *)b->sparse : b->soft, label * b->count);
-    clq_list_set_float(r->list, CLQ_PARAM_SCALE, scale);
-    clq_list_set_int(r->list, CLQ_PARAM_SLOT, SLOT);
+    r->params.scale = scale;
+    r->params.slot = SLOT;
     return v;
 }
 

@@ -70,7 +70,7 @@ static void check_update(rig *r, optimizer kind, size_t n) {
         if (t > 1) g[0] = 0, want_g[0] = 0;
         rig_fill(r, a.g, g, bytes);
         float rate = (float)rate_of(kind, t);
-        clq_list_set_float(r->list, CLQ_PARAM_RATE, rate);
+        r->params.rate = rate;
         rig_run(r, 1);
         step_reference(kind, n, (double)rate, want_w, want_g, want_m, want_v);
         clq_free(g);
@@ -165,7 +165,7 @@ static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
         clq_free(g);
         clq_free(unused);
     }
-    clq_list_set_float(r->list, CLQ_PARAM_RATE, 0.01f);
+    r->params.rate = 0.01f;
     rig_run(r, 1);
     float *all = rig_alloc(ranks * n, sizeof(float)), *gradients = rig_alloc(ranks * n, sizeof(float));
     for (unsigned i = 0; i < ranks; i++) {
@@ -183,7 +183,7 @@ static void check_sharded(rig *r, optimizer kind, unsigned ranks, size_t n) {
 
     flat a = begin_update(r, kind, n, w);
     rig_fill(r, a.g, sum, bytes);
-    clq_list_set_float(r->list, CLQ_PARAM_RATE, 0.01f);
+    r->params.rate = 0.01f;
     rig_run(r, 1);
     rig_read(r, a.w, want, bytes);
     rig_end(r);
@@ -226,7 +226,7 @@ static void adam_epsilon(rig *r) {
     rig_fill(r, vg, &g, 4);
     rig_fill(r, vm, &zero, 4);
     rig_fill(r, vv, &zero, 4);
-    clq_list_set_float(r->list, CLQ_PARAM_RATE, 100);
+    r->params.rate = 100;
     rig_run(r, 1);
     ref_adam(1, 100, 0.9, 0.999, 1e-7, &want_w, &want_g, &want_m, &want_v);
     rig_read(r, vw, &w, 4);

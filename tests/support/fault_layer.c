@@ -1,7 +1,7 @@
 /* An OpenCL layer (OPENCL_LAYERS names the library) that fails calls on order. It counts the calls that can fail, of
  * the thread that fault_only named or of all; fault_arm(n, error, sticky) makes the n-th from then on fail, and with
  * `sticky` all after it. Releases never fail: a failed release is a leak and nothing else. fault_slow(ms) makes the
- * next build of a program take that much longer. */
+ * next build of a program take that much longer. fault_contexts tells how many contexts were made so far. */
 #include "support/opencl_layer.h"
 
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 static atomic_uint calls, fail_at;
 static atomic_int fail_with;
 static atomic_bool fail_on;
-static atomic_uint slow_ms;
+static atomic_uint slow_ms, contexts;
 enum { THREAD_NAME_MAX = 16 };
 static char only[THREAD_NAME_MAX];
 
@@ -33,6 +33,9 @@ void fault_only(const char *thread) { (void)snprintf(only, sizeof only, "%s", th
 
 EXPORT void fault_slow(unsigned ms);
 void fault_slow(unsigned ms) { atomic_store(&slow_ms, ms); }
+
+EXPORT unsigned fault_contexts(void);
+unsigned fault_contexts(void) { return atomic_load(&contexts); }
 
 static bool concerns_us(void) {
     char name[THREAD_NAME_MAX] = "";
@@ -134,6 +137,13 @@ static cl_int CL_API_CALL slow_clBuildProgram(cl_program program, cl_uint count,
     return fault_clBuildProgram(program, count, devices, options, notify, context);
 }
 
+static cl_context CL_API_CALL counted_clCreateContext(
+    const cl_context_properties *properties, cl_uint count, const cl_device_id *devices,
+    void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *user, cl_int *error) {
+    atomic_fetch_add(&contexts, 1);
+    return fault_clCreateContext(properties, count, devices, notify, user, error);
+}
+
 static void *CL_API_CALL fault_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t bytes, cl_uint align) {
     return fault() != CL_SUCCESS ? NULL : driver.clSVMAlloc(context, flags, bytes, align);
 }
@@ -143,6 +153,7 @@ static void override_calls(void) {
 #define OVERRIDE_OBJECT(type, name, parameters, arguments) layer.name = fault_##name;
     STATUS_CALLS(OVERRIDE_STATUS)
     OBJECT_CALLS(OVERRIDE_OBJECT)
+    layer.clCreateContext = counted_clCreateContext;
     layer.clSVMAlloc = fault_clSVMAlloc;
     layer.clBuildProgram = slow_clBuildProgram;
 }

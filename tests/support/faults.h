@@ -14,6 +14,7 @@ typedef struct faults {
     unsigned (*arm)(unsigned n, cl_int error, bool sticky);
     void (*only)(const char *thread);
     void (*slow)(unsigned ms);
+    unsigned (*contexts)(void);
 } faults;
 
 /* Before the first OpenCL call of the process: the loader reads OPENCL_LAYERS there, and ignores a layer that it cannot
@@ -27,10 +28,12 @@ static inline int faults_load(faults *out) {
     void *library = dlopen(path, RTLD_NOW);
     if (!library) return -1;
     void *arm = dlsym(library, "fault_arm"), *only = dlsym(library, "fault_only"), *slow = dlsym(library, "fault_slow");
+    void *contexts = dlsym(library, "fault_contexts");
     memcpy(&out->arm, &arm, sizeof arm);
     memcpy(&out->only, &only, sizeof only);
     memcpy(&out->slow, &slow, sizeof slow);
-    return out->arm && out->only && out->slow ? 0 : -1;
+    memcpy(&out->contexts, &contexts, sizeof contexts);
+    return out->arm && out->only && out->slow && out->contexts ? 0 : -1;
 }
 
 #endif

@@ -82,6 +82,7 @@ void rig_each(void (*body)(rig *r)) {
 
 void rig_begin(rig *r, uint32_t capacity) {
     must(r, clq_list_create(r->device, capacity, &r->list));
+    r->params = (clq_step_params){0};
     clq_list_set_family(r->list, r->family);
     clq_list_scope(r->list, "test");
 }
@@ -139,7 +140,8 @@ void rig_bind(rig *r) {
 }
 
 void rig_run(rig *r, uint32_t count) {
-    clq_list_set_int(r->list, CLQ_PARAM_COUNT, (int)count);
+    r->params.count = count;
+    clq_list_set_params(r->list, &r->params);
     must(r, clq_list_run(r->list, r->queue, 0, clq_list_launch_count(r->list)));
     must(r, clq_queue_finish(r->queue));
 }

@@ -15,6 +15,7 @@ typedef struct rig {
     clq_kernel_family family;
     char name[160]; /* device and family, for messages */
     clq_list *list;
+    clq_step_params params;              /* of the runs; rig_run sets the count */
     clq_buffer *buffers[RIG_VALUES + 1]; /* by value */
     size_t bytes[RIG_VALUES + 1];        /* without the guard behind them; scratch has none */
     clq_selection forced[4];
@@ -33,7 +34,7 @@ bool rig_is_simulated(const rig *r);
 /* Whether a case of this size runs on the device: the simulator takes a second for what others do in a millisecond. */
 bool rig_affords(const rig *r, size_t floats);
 
-/* A list of the rig's device and family; the ops are then added to r->list. */
+/* A list of the rig's device and family, with all parameters 0; the ops are then added to r->list. */
 void rig_begin(rig *r, uint32_t capacity);
 /* Before the first operation. */
 void rig_force(rig *r, const rig_variant *variant);

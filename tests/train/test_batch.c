@@ -1,4 +1,6 @@
 /* Custom loops: what a step refuses, and that categorical and sparse losses agree on the same labels. */
+#include "graph/plan.h"
+#include "launch/list.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/train.h"
@@ -143,8 +145,47 @@ static void losses_agree(void **state) {
     assert_true(fabs(loss_of(CLQ_LOSS_CATEGORICAL, true) - sparse) <= 1e-6 * sparse);
 }
 
+static const clq_step_params *params_of(const clq_trainer *trainer, unsigned replica) {
+    return &clq_trainer_plan(trainer, replica)->list->params;
+}
+
+/* Two replicas have 3 and 2 of 5 rows. */
+static void check_params(clq_trainer *trainer, uint32_t step) {
+    assert_ok(clq_trainer_wait(trainer));
+    for (unsigned r = 0; r < 2; r++) {
+        const clq_step_params *params = params_of(trainer, r);
+        assert_int_equal(params->count, r ? 2 : 3);
+        assert_int_equal(params->first_row, r ? 3 : 0);
+        assert_int_equal(params->step, step);
+        assert_int_equal(params->slot, step - 1);
+        assert_true(params->scale == 0.2f);
+    }
+}
+
+static void each_replica_knows_its_rows(void **state) {
+    (void)state;
+    clq_model *model;
+    clq_trainer *trainer;
+    clq_batch b = good_batch();
+    b.count = 5;
+    open_trainer(CLQ_LOSS_SPARSE_CATEGORICAL, &model, &trainer);
+    for (uint32_t step = 1; step <= 2; step++) {
+        assert_ok(clq_step(trainer, &b));
+        check_params(trainer, step);
+    }
+    assert_ok(clq_step_gradients(trainer, &b));
+    check_params(trainer, 3);
+    assert_ok(clq_step_reduce(trainer));
+    assert_ok(clq_step_apply(trainer));
+    assert_ok(clq_trainer_wait(trainer));
+    assert_int_equal(params_of(trainer, 1)->step, 3);
+    assert_true(params_of(trainer, 1)->rate > 0);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(refused), cmocka_unit_test(order_of_parts),
-                                       cmocka_unit_test(losses_agree)};
+                                       cmocka_unit_test(losses_agree), cmocka_unit_test(each_replica_knows_its_rows)};
     return cmocka_run_group_tests(tests, open_system, close_system);
 }

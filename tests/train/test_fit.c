@@ -210,7 +210,7 @@ static void apart_is_apart(void **state) {
     assert_ok(clq_strategy_set_apart(trainer->strategy, true));
     assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 4}));
     for (unsigned r = 0; r < 2; r++)
-        assert_ok(clq_strategy_read_parameters(trainer->strategy, r, 0, weights[r], bytes));
+        assert_ok(clq_strategy_read(trainer->strategy, r, CLQ_ARENA_PARAMETERS, 0, weights[r], bytes));
     assert_memory_not_equal(weights[0], weights[1], bytes);
     assert_ok(clq_trainer_compare_apart(trainer, data, 4 * SAMPLES / BATCH, &share));
     assert_true(share > 0);

@@ -38,12 +38,12 @@ static void read_arenas(clq_trainer *trainer, run *r) {
     r->parameters = clq_alloc(bytes, 1);
     float *other = clq_alloc(bytes, 1);
     assert_true(r->gradient && r->parameters && other);
-    assert_ok(clq_strategy_read_gradient(trainer->strategy, 0, 0, r->gradient, bytes));
-    assert_ok(clq_strategy_read_parameters(trainer->strategy, 0, 0, r->parameters, bytes));
+    assert_ok(clq_strategy_read(trainer->strategy, 0, CLQ_ARENA_GRADIENT, 0, r->gradient, bytes));
+    assert_ok(clq_strategy_read(trainer->strategy, 0, CLQ_ARENA_PARAMETERS, 0, r->parameters, bytes));
     for (unsigned i = 1; i < clq_trainer_replicas(trainer); i++) {
-        assert_ok(clq_strategy_read_gradient(trainer->strategy, i, 0, other, bytes));
+        assert_ok(clq_strategy_read(trainer->strategy, i, CLQ_ARENA_GRADIENT, 0, other, bytes));
         assert_memory_equal(other, r->gradient, bytes);
-        assert_ok(clq_strategy_read_parameters(trainer->strategy, i, 0, other, bytes));
+        assert_ok(clq_strategy_read(trainer->strategy, i, CLQ_ARENA_PARAMETERS, 0, other, bytes));
         assert_memory_equal(other, r->parameters, bytes);
     }
     clq_free(other);

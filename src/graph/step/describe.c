@@ -68,8 +68,10 @@ clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, vo
     config.loss = config.loss ? &plan->loss : NULL; /* the plan's copies: whose the others were may be gone */
     config.update = config.update ? &plan->update : NULL;
     CLQ_TRY(clq_list_create(plan->device, config.capacity, &list));
-    const clq_pass_context passes = {
-        .config = &config, .list = list, .arena_bytes = plan->arena_bytes, .optimizer_slots = plan->optimizer_slots};
+    const clq_pass_context passes = {.config = &config,
+                                     .list = list,
+                                     .arena_bytes = plan->weights->arena_bytes,
+                                     .optimizer_slots = plan->weights->optimizer_slots};
     clq_status status = clq_graph_build(&graph, plan->model, &passes, describe_graph, &d);
     clq_graph_release(&graph);
     clq_list_destroy(list);

@@ -70,7 +70,7 @@ static clq_status try_in(run *r, clq_device *device, const clq_local_trial *t, b
     CLQ_TRY(add(r, device, t));
     CLQ_TRY(place(r, device));
     for (size_t array = 0; array < 2; array++) CLQ_TRY(write_array(r, t, array));
-    clq_list_set_int(r->list, CLQ_PARAM_COUNT, (int)t->examples);
+    clq_list_set_params(r->list, &(clq_step_params){.count = (uint32_t)t->examples});
     CLQ_TRY(clq_list_run(r->list, r->queue, 0, clq_list_launch_count(r->list)));
     CLQ_TRY(clq_queue_finish(r->queue));
     CLQ_TRY(read_result(r, t));

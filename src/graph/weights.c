@@ -1,0 +1,109 @@
+/* A model's variables on a device: where each lies, and the memory that they and training need. */
+#include "graph/plan.h"
+
+/* Adds a variable to an arena of so many bytes. */
+static clq_status lay_out(const clq_variable *variable, const clq_model *model, size_t *arena, size_t *offset) {
+    size_t bytes = 0;
+    *offset = *arena;
+    if (!clq_mul_size(variable->elements, sizeof(float), &bytes) || bytes > SIZE_MAX / 4 - *arena)
+        return clq_fail(CLQ_ARGUMENT, "model %s has more parameters than fit in memory", model->name);
+    *arena += clq_round_up(bytes, CLQ_VARIABLE_ALIGN);
+    return CLQ_OK;
+}
+
+/* Backward finishes the last layer first, and within a layer the bias (summed while the activation's derivative is
+ * taken) before the kernel: the model's order backwards. Laid out so, what is finished is always a prefix of the arena
+ * of gradients. State, which has none, lies in the model's order. */
+static clq_status lay_out_variables(clq_weights *weights) {
+    const clq_model *model = weights->model;
+    const uint32_t count = model->variable_count;
+    weights->offsets = clq_alloc(CLQ_MAX(count, 1u), sizeof *weights->offsets);
+    if (!weights->offsets) return CLQ_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t back = count - 1 - i;
+        if (model->variables[back].role == CLQ_ROLE_TRAINABLE)
+            CLQ_TRY(lay_out(&model->variables[back], model, &weights->arena_bytes, &weights->offsets[back]));
+        if (model->variables[i].role == CLQ_ROLE_STATE)
+            CLQ_TRY(lay_out(&model->variables[i], model, &weights->state_bytes, &weights->offsets[i]));
+    }
+    weights->arena_bytes = CLQ_MAX(weights->arena_bytes, (size_t)CLQ_VARIABLE_ALIGN);
+    return CLQ_OK;
+}
+
+unsigned clq_optimizer_slots(const clq_update_problem *update) {
+    if (update->kind == CLQ_OPTIMIZER_ADAM) return 2;
+    return update->momentum != 0.0 ? 1 : 0;
+}
+
+static clq_status create_arena(const clq_weights *weights, const char *what, clq_buffer **out) {
+    return clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->arena_bytes, what, out);
+}
+
+static clq_status create_arenas(clq_weights *weights, const clq_update_problem *update) {
+    CLQ_TRY(create_arena(weights, "parameters", &weights->parameters));
+    if (weights->state_bytes)
+        CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->state_bytes, "state", &weights->state));
+    if (!update) return CLQ_OK;
+    CLQ_TRY(create_arena(weights, "gradient", &weights->gradient));
+    weights->optimizer_slots = clq_optimizer_slots(update);
+    for (unsigned i = 0; i < weights->optimizer_slots; i++)
+        CLQ_TRY(create_arena(weights, "optimizer state", &weights->optimizer[i]));
+    return CLQ_OK;
+}
+
+clq_status clq_weights_create(const clq_model *model, clq_device *device, const clq_update_problem *update,
+                              clq_weights **out) {
+    if (!model->finished)
+        return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", model->name);
+    if (clq_device_view_align(device) > CLQ_VARIABLE_ALIGN)
+        return clq_fail(CLQ_UNSUPPORTED, "%s aligns buffers to %zu bytes; at most %d are supported",
+                        clq_device_label(device), clq_device_view_align(device), CLQ_VARIABLE_ALIGN);
+    clq_weights *weights = clq_alloc(1, sizeof *weights);
+    if (!weights) return CLQ_MEMORY;
+    weights->model = model;
+    weights->device = device;
+    clq_status status;
+    CLQ_TRY_OR(fail, status, lay_out_variables(weights));
+    CLQ_TRY_OR(fail, status, create_arenas(weights, update));
+    *out = weights;
+    return CLQ_OK;
+fail:
+    clq_weights_destroy(weights);
+    return status;
+}
+
+void clq_weights_destroy(clq_weights *weights) {
+    if (!weights) return;
+    clq_buffer_destroy(weights->parameters);
+    clq_buffer_destroy(weights->state);
+    clq_buffer_destroy(weights->gradient);
+    for (unsigned i = 0; i < CLQ_OPTIMIZER_SLOTS_MAX; i++) clq_buffer_destroy(weights->optimizer[i]);
+    clq_free(weights->offsets);
+    clq_free(weights);
+}
+
+clq_buffer *clq_weights_arena(const clq_weights *weights, clq_arena arena) {
+    switch (arena) {
+    case CLQ_ARENA_PARAMETERS: return weights->parameters;
+    case CLQ_ARENA_STATE: return weights->state;
+    case CLQ_ARENA_GRADIENT: return weights->gradient;
+    }
+    return NULL;
+}
+
+size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena) {
+    return arena == CLQ_ARENA_STATE ? weights->state_bytes : weights->arena_bytes;
+}
+
+size_t clq_weights_offset(const clq_weights *weights, size_t variable) { return weights->offsets[variable]; }
+unsigned clq_weights_optimizer_slots(const clq_weights *weights) { return weights->optimizer_slots; }
+clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot) { return weights->optimizer[slot]; }
+
+/* Backward makes the gradients of all trainable variables, so no old weights are left among them: a model has none off
+ * the way from its input to its output. */
+void clq_weights_turn(clq_weights *weights) {
+    clq_buffer *parameters = weights->gradient;
+    weights->gradient = weights->parameters;
+    weights->parameters = parameters;
+    weights->turned = !weights->turned;
+}

@@ -1,0 +1,200 @@
+/* Weights: where variables lie by role, what they begin with, and several plans over the same ones. */
+#include "device/fixture.h"
+#include "graph/plan.h"
+
+enum { INPUTS = 3, UNITS = 2, CLASSES = 2, SMALL = 4, LARGE = 9, SLOTS = 2 };
+enum { KERNEL, STATE, OUT_KERNEL, OUT_BIAS, VARIABLES };
+
+static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = CLASSES, .from_logits = true};
+static const clq_update_problem sgd = {.kind = CLQ_OPTIMIZER_SGD};
+static const clq_update_problem adam = {.kind = CLQ_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
+
+/* y = (x kernel + state) out_kernel + out_bias: the first layer's bias is state, and begins with ones. */
+static clq_model *make_model(void) {
+    clq_model *m;
+    CHECK_OK(clq_model_create("stateful", &m));
+    clq_tensor x = clq_dense(m, clq_input(m, CLQ_SHAPE(INPUTS)), &(clq_dense_config){.units = UNITS});
+    CHECK_OK(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES})));
+    m->variables[STATE].role = CLQ_ROLE_STATE;
+    m->variables[STATE].initialiser = CLQ_INITIALISER_ONES;
+    return m;
+}
+
+static clq_plan_config config_of(clq_mode mode, uint32_t capacity) {
+    clq_plan_config config = {
+        .mode = mode, .capacity = capacity, .sample_dtype = CLQ_F32, .metric_slots = SLOTS, .fused_launches = true};
+    if (mode != CLQ_MODE_PREDICT) config.loss = &loss;
+    if (mode == CLQ_MODE_TRAIN) config.update = &sgd;
+    return config;
+}
+
+static void places_on(clq_device *device, clq_queue *queue) {
+    (void)queue;
+    clq_model *m = make_model();
+    clq_weights *weights;
+    CHECK_OK(clq_weights_create(m, device, &adam, &weights));
+    static const size_t offsets[VARIABLES] = {1024, 0, 512, 0};
+    for (size_t v = 0; v < VARIABLES; v++) assert_int_equal(clq_weights_offset(weights, v), offsets[v]);
+    assert_int_equal(clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS), 1536);
+    assert_int_equal(clq_weights_arena_bytes(weights, CLQ_ARENA_GRADIENT), 1536);
+    assert_int_equal(clq_weights_arena_bytes(weights, CLQ_ARENA_STATE), 512);
+    assert_int_equal(clq_buffer_bytes(clq_weights_arena(weights, CLQ_ARENA_STATE)), 512);
+    assert_int_equal(clq_weights_optimizer_slots(weights), 2);
+    clq_weights_destroy(weights);
+
+    m->variables[STATE].role = CLQ_ROLE_TRAINABLE;
+    CHECK_OK(clq_weights_create(m, device, NULL, &weights));
+    assert_int_equal(clq_weights_arena_bytes(weights, CLQ_ARENA_STATE), 0);
+    assert_null(clq_weights_arena(weights, CLQ_ARENA_STATE));
+    assert_null(clq_weights_arena(weights, CLQ_ARENA_GRADIENT));
+    clq_weights_destroy(weights);
+    clq_weights_destroy(NULL);
+    clq_model_destroy(m);
+}
+
+static void variables_begin_as_they_say(void **state) {
+    (void)state;
+    clq_model *m = make_model();
+    float values[INPUTS * UNITS], again[INPUTS * UNITS], other[INPUTS * UNITS];
+    clq_variable_initialise(&m->variables[KERNEL], 3, KERNEL, values);
+    clq_variable_initialise(&m->variables[KERNEL], 3, KERNEL, again);
+    clq_variable_initialise(&m->variables[KERNEL], 3, OUT_KERNEL, other);
+    assert_memory_equal(values, again, sizeof values);
+    assert_memory_not_equal(values, other, sizeof values);
+    for (size_t i = 0; i < CLQ_COUNT_OF(values); i++) /* sqrt(6 / (3 + 2)) */
+        assert_true(values[i] != 0 && values[i] > -1.0955f && values[i] < 1.0955f);
+    clq_variable_initialise(&m->variables[STATE], 3, STATE, values);
+    clq_variable_initialise(&m->variables[OUT_BIAS], 3, OUT_BIAS, values + UNITS);
+    assert_true(values[0] == 1 && values[1] == 1 && values[2] == 0 && values[3] == 0);
+    assert_true(m->variables[KERNEL].decays && !m->variables[OUT_BIAS].decays);
+    clq_model_destroy(m);
+}
+
+/* ---- several plans ---- */
+
+typedef struct values {
+    float kernel[INPUTS * UNITS], state[UNITS], out_kernel[UNITS * CLASSES], out_bias[CLASSES];
+} values;
+static const values first = {{0.5f, -1, 0.25f, 2, 1, 0.125f}, {3, -2}, {1, -0.5f, 0.75f, 0.25f}, {0.5f, -0.25f}};
+
+static void move(clq_queue *queue, clq_weights *weights, values *v, bool write) {
+    float *const hosts[VARIABLES] = {v->kernel, v->state, v->out_kernel, v->out_bias};
+    const size_t bytes[VARIABLES] = {sizeof v->kernel, sizeof v->state, sizeof v->out_kernel, sizeof v->out_bias};
+    for (size_t i = 0; i < VARIABLES; i++) {
+        clq_buffer *arena = clq_weights_arena(weights, i == STATE ? CLQ_ARENA_STATE : CLQ_ARENA_PARAMETERS);
+        const size_t at = clq_weights_offset(weights, i);
+        CHECK_OK(write ? clq_queue_write(queue, arena, at, hosts[i], bytes[i], true)
+                       : clq_queue_read(queue, arena, at, hosts[i], bytes[i], true));
+    }
+}
+
+static void reference(const values *v, const float *x, double *y) {
+    for (size_t c = 0; c < CLASSES; c++) y[c] = (double)v->out_bias[c];
+    for (size_t u = 0; u < UNITS; u++) {
+        double h = (double)v->state[u];
+        for (size_t i = 0; i < INPUTS; i++) h += (double)x[i] * (double)v->kernel[i * UNITS + u];
+        for (size_t c = 0; c < CLASSES; c++) y[c] += h * (double)v->out_kernel[u * CLASSES + c];
+    }
+}
+
+static void check_outputs(clq_queue *queue, clq_plan *plan, const values *v, uint32_t count, const float *x) {
+    float got[LARGE * CLASSES];
+    clq_plan_set_params(plan, &(clq_step_params){.count = count});
+    CHECK_OK(clq_queue_write(queue, clq_plan_samples(plan), 0, x, count * INPUTS * sizeof *x, true));
+    CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
+    CHECK_OK(clq_queue_read(queue, clq_plan_output(plan), 0, got, count * CLASSES * sizeof *got, true));
+    for (uint32_t i = 0; i < count; i++) {
+        double want[CLASSES];
+        reference(v, x + (size_t)i * INPUTS, want);
+        for (size_t c = 0; c < CLASSES; c++) {
+            double error = (double)got[i * CLASSES + c] - want[c];
+            assert_true(error < 1e-5 && error > -1e-5);
+        }
+    }
+}
+
+/* The optimizer leaves state alone, and every plan sees what it made of the rest, also where arenas changed places. */
+static void sharing_on(clq_device *device, clq_queue *queue) {
+    static const int32_t labels[SMALL] = {0, 1, 1, 0};
+    float x[LARGE * INPUTS];
+    for (size_t i = 0; i < CLQ_COUNT_OF(x); i++) x[i] = (float)(i * 7 % 11) / 4 - 1;
+    clq_model *m = make_model();
+    clq_weights *weights;
+    clq_plan *train, *small, *large;
+    values now = first;
+    CHECK_OK(clq_weights_create(m, device, &sgd, &weights));
+    const clq_plan_config training = config_of(CLQ_MODE_TRAIN, SMALL);
+    CHECK_OK(clq_plan_create(weights, &training, &train));
+    clq_plan_config config = config_of(CLQ_MODE_PREDICT, LARGE);
+    CHECK_OK(clq_plan_create(weights, &config, &large));
+    config.capacity = SMALL;
+    config.beside = train;
+    CHECK_OK(clq_plan_create(weights, &config, &small));
+    assert_ptr_equal(clq_plan_samples(small), clq_plan_samples(train)); /* of one size */
+    assert_ptr_not_equal(clq_plan_samples(large), clq_plan_samples(train));
+    move(queue, weights, &now, true);
+    for (int step = 0; step < 3; step++) {
+        check_outputs(queue, small, &now, SMALL, x);
+        check_outputs(queue, large, &now, LARGE, x);
+        clq_plan_set_params(train, &(clq_step_params){.count = SMALL, .scale = 1.0f / SMALL, .rate = 0.5f});
+        CHECK_OK(clq_queue_write(queue, clq_plan_samples(train), 0, x, SMALL * INPUTS * sizeof *x, true));
+        CHECK_OK(clq_queue_write(queue, clq_plan_labels(train), 0, labels, sizeof labels, true));
+        CHECK_OK(clq_plan_run(train, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_UPDATE));
+        const values before = now;
+        move(queue, weights, &now, false);
+        assert_memory_equal(now.state, first.state, sizeof now.state);
+        assert_memory_not_equal(now.kernel, before.kernel, sizeof now.kernel);
+        assert_memory_not_equal(now.out_bias, before.out_bias, sizeof now.out_bias);
+        clq_weights_turn(weights);
+        move(queue, weights, &now, true);
+    }
+    clq_bucket *buckets;
+    size_t count;
+    CHECK_OK(clq_plan_buckets(train, 1, &buckets, &count)); /* a layer each, without the state */
+    assert_int_equal(count, 2);
+    assert_int_equal(buckets[0].end, 1024);
+    assert_int_equal(buckets[1].end, 1536);
+    clq_free(buckets);
+    clq_plan_destroy(small);
+    clq_plan_destroy(large);
+    clq_plan_destroy(train);
+    clq_weights_destroy(weights);
+    clq_model_destroy(m);
+}
+
+static void refusing_on(clq_device *device, clq_queue *queue) {
+    (void)queue;
+    clq_model *m = make_model();
+    const clq_update_problem *const made_for[] = {NULL, &adam};
+    for (size_t i = 0; i < CLQ_COUNT_OF(made_for); i++) {
+        clq_weights *weights;
+        clq_plan *plan = NULL;
+        const clq_plan_config config = config_of(CLQ_MODE_TRAIN, SMALL);
+        CHECK_OK(clq_weights_create(m, device, made_for[i], &weights));
+        CHECK_FAILS(CLQ_ARGUMENT, clq_plan_create(weights, &config, &plan));
+        CHECK_DETAIL("made for its update");
+        assert_null(plan);
+        clq_weights_destroy(weights);
+    }
+    clq_model_destroy(m);
+}
+
+static void variables_have_places(void **state) {
+    (void)state;
+    on_each_driver(places_on);
+}
+static void plans_share_weights(void **state) {
+    (void)state;
+    on_each_driver(sharing_on);
+}
+static void other_weights_are_refused(void **state) {
+    (void)state;
+    on_each_driver(refusing_on);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(variables_have_places), cmocka_unit_test(variables_begin_as_they_say),
+        cmocka_unit_test(plans_share_weights), cmocka_unit_test(other_weights_are_refused)};
+    return cmocka_run_group_tests_name("graph/weights", tests, NULL, NULL);
+}
