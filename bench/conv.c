@@ -17,11 +17,11 @@ typedef struct layer {
 typedef struct options {
     layer layers[LAYERS_MOST];
     size_t count;
-    clq_conv_variant variant;
+    size_t variant;
 } options;
 
-static const char *const variant_names[] = {
-    [CLQ_CONV_AUTO] = "auto", [CLQ_CONV_DIRECT] = "direct", [CLQ_CONV_WINOGRAD] = "winograd"};
+enum { AUTO, DIRECT, WINOGRAD };
+static const char *const variant_names[] = {[AUTO] = "auto", [DIRECT] = "direct", [WINOGRAD] = "winograd"};
 
 typedef enum pass { FORWARD, DATA_GRADIENT, WEIGHT_GRADIENT, PASSES } pass;
 static const char *const pass_names[PASSES] = {"forward", "data gradient", "weight gradient"};
@@ -149,17 +149,20 @@ typedef struct measured {
 static const char *variant_of(const clq_list *list) {
     clq_launch_info info;
     clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
-    const char *name = variant_names[CLQ_CONV_WINOGRAD]; /* which the kernel files of all families begin with */
+    const char *name = variant_names[WINOGRAD]; /* which the kernel files of all families begin with */
     bool winograd = info.file && strncmp(info.file, name, strlen(name)) == 0;
-    return variant_names[winograd ? CLQ_CONV_WINOGRAD : CLQ_CONV_DIRECT];
+    return variant_names[winograd ? WINOGRAD : DIRECT];
 }
 
 static clq_status measure_in(const clq_bench_run *run, const problem *q, pass which, clq_bench_lab *lab,
                              measured *out) {
     static const char *const names[ARRAYS] = {"input", "weights", "output"};
+    static const clq_selection selections[] = {[DIRECT] = {"conv *", "direct"}, [WINOGRAD] = {"conv *", "winograd"}};
     clq_value values[ARRAYS];
     for (int a = 0; a < ARRAYS; a++) values[a] = clq_bench_lab_value(lab, names[a], q->counts[a] * sizeof(float));
-    clq_list_set_conv(lab->list, ((const options *)run->context)->variant);
+    size_t variant = ((const options *)run->context)->variant;
+    const clq_selections forced = {.entries = &selections[variant], .count = variant != AUTO};
+    clq_list_set_selections(lab->list, &forced);
     if (which == FORWARD)
         clq_conv2d_forward(lab->list, &q->l->p, values[X], values[W], CLQ_NO_VALUE, values[Z]);
     else
@@ -183,7 +186,7 @@ static clq_status measure_pass(const clq_bench_run *run, clq_queue *queue, const
     clq_bench_lab lab;
     clq_status status = clq_bench_lab_open(queue, q->l->batch, &lab);
     if (status == CLQ_OK) status = measure_in(run, q, which, &lab, out);
-    out->answers = status == CLQ_OK ? clq_bench_lab_answers(&lab) : json_null();
+    out->answers = status == CLQ_OK ? clq_bench_lab_selections(&lab) : json_null();
     clq_bench_lab_release(&lab);
     return status;
 }
@@ -291,7 +294,7 @@ static bool parse_layer(const char *text, size_t length, layer *out) {
 static clq_status set_variant(options *o, const char *text) {
     for (size_t i = 0; i < CLQ_COUNT_OF(variant_names); i++) {
         if (strcmp(text, variant_names[i]) != 0) continue;
-        o->variant = (clq_conv_variant)i;
+        o->variant = i;
         return CLQ_OK;
     }
     return clq_fail(CLQ_ARGUMENT, "--variant '%s': expected auto, direct or winograd", text);
@@ -336,7 +339,7 @@ clq_status clq_bench_conv(int argc, char **argv) {
                                         .iterations_most = 1000000,
                                         .warm_ups = 2,
                                         .columns = columns};
-    options o = {.variant = CLQ_CONV_AUTO};
+    options o = {.variant = AUTO};
     CLQ_TRY(set_layers(&o, "64x28x28x1:3x3x32,64x13x13x32:3x3x64,8x56x56x64:3x3x64+same,8x56x56x64:3x3x128/2+same,"
                            "8x28x28x128:1x1x256"));
     return clq_bench_main(&spec, &o, argc, argv);

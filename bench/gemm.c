@@ -10,12 +10,14 @@
 enum { KEY_SIZES = CLQ_BENCH_KEY_OWN, KEY_VARIANTS, KEY_PRECISION };
 
 static const struct {
-    const char *name;
-    const char *files[2]; /* of its launches; a library call has none */
-    clq_product_variant variant;
-} variants[] = {{"tile", {"product_tile", NULL}, CLQ_PRODUCT_TILE},
-                {"local", {"product_local", "product_subgroup"}, CLQ_PRODUCT_LOCAL},
-                {"clblast", {NULL, NULL}, CLQ_PRODUCT_CLBLAST}};
+    const char *name;        /* of the candidate, too */
+    const char *files[2];    /* of its launches; a library call has none */
+    clq_selection forced[2]; /* that force it */
+} variants[] = {
+    {"tile", {"product_tile", NULL}, {{"rows*", "tile"}, {"outer*", "tile"}}},
+    {"local", {"product_local", "product_subgroup"}, {{"rows*", "local"}, {"outer*", "local"}}},
+    {"clblast", {NULL, NULL}, {{"rows*", "clblast"}, {"outer*", "clblast"}}},
+};
 enum { VARIANTS = sizeof variants / sizeof variants[0], LOCAL = 1 };
 
 typedef struct options {
@@ -39,13 +41,16 @@ typedef struct product {
     clq_value a, b, c;
 } product;
 
-static clq_status open_product(clq_queue *queue, const problem *q, clq_product_variant variant, product *out) {
+/* By the variant; VARIANTS: by the one that Clique chooses. */
+static clq_status open_product(clq_queue *queue, const problem *q, size_t variant, product *out) {
     const clq_bench_shape *s = &q->s;
     size_t bytes = q->o->halves ? sizeof(uint16_t) : sizeof(float);
     *out = (product){.a = CLQ_NO_VALUE};
     CLQ_TRY(clq_bench_lab_open(queue, 1, &out->lab));
     clq_list *list = out->lab.list;
-    clq_list_set_product(list, variant);
+    clq_selections forced = {.count = 0};
+    if (variant < VARIANTS) forced = (clq_selections){.entries = variants[variant].forced, .count = 2};
+    clq_list_set_selections(list, &forced);
     clq_list_set_precision(list, q->o->precision);
     out->a = clq_bench_lab_value(&out->lab, "A", s->m * s->k * bytes);
     out->b = clq_bench_lab_value(&out->lab, "B", s->k * s->n * bytes);
@@ -71,7 +76,7 @@ static bool has_made(size_t variant, const char *file) {
 /* The index of the variant that is used where none is forced. */
 static clq_status chosen_variant(clq_queue *queue, const problem *q, size_t *out) {
     product p;
-    clq_status status = open_product(queue, q, CLQ_PRODUCT_AUTO, &p);
+    clq_status status = open_product(queue, q, VARIANTS, &p);
     for (size_t i = 0; status == CLQ_OK && i < clq_list_launch_count(p.lab.list); i++) {
         clq_launch_info info;
         clq_list_launch_info(p.lab.list, i, &info);
@@ -116,9 +121,8 @@ static uint64_t count_wrong(const problem *q, const void *c) {
     return wrong;
 }
 
-static clq_status measure_product(const clq_bench_run *run, clq_queue *queue, const problem *q,
-                                  clq_product_variant variant, clq_bench_times *times, uint64_t *wrong,
-                                  json_t **answers) {
+static clq_status measure_product(const clq_bench_run *run, clq_queue *queue, const problem *q, size_t variant,
+                                  clq_bench_times *times, uint64_t *wrong, json_t **answers) {
     product p;
     float *c = NULL;
     clq_status status;
@@ -130,7 +134,7 @@ static clq_status measure_product(const clq_bench_run *run, clq_queue *queue, co
     CLQ_TRY_OR(end, status, clq_bench_lab_read(&p.lab, p.c, &c));
     *wrong = count_wrong(q, c);
 end:
-    *answers = status == CLQ_OK ? clq_bench_lab_answers(&p.lab) : json_null();
+    *answers = status == CLQ_OK ? clq_bench_lab_selections(&p.lab) : json_null();
     clq_free(c);
     clq_bench_lab_release(&p.lab);
     return status;
@@ -199,8 +203,8 @@ static clq_status measure_problem(clq_bench_run *run, uint32_t device, clq_queue
         clq_bench_times times = clq_bench_no_times;
         uint64_t wrong = 0;
         json_t *answers;
-        /* What is chosen is made as it would be, with a measured answer if there is one. */
-        clq_product_variant variant = v == chosen ? CLQ_PRODUCT_AUTO : variants[v].variant;
+        /* What is chosen is made as it would be, by what was measured if there is something. */
+        size_t variant = v == chosen ? (size_t)VARIANTS : v;
         status = measure_product(run, queue, q, variant, &times, &wrong, &answers);
         if (status != CLQ_OK && !clq_bench_is_local(status)) {
             json_decref(answers);

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE /* sched_getaffinity; NOLINT(bugprone-reserved-identifier) */
 #include "bench.h"
 
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 
 #include <math.h>
 #include <sched.h>

@@ -89,11 +89,11 @@ bool clq_bench_sum_is(double got, double want, size_t terms, double magnitude) {
     return fabs(got - want) <= (double)(terms + 8) * 0x1p-24 * magnitude + 1e-30;
 }
 
-json_t *clq_bench_lab_answers(const clq_bench_lab *lab) {
+json_t *clq_bench_lab_selections(const clq_bench_lab *lab) {
     clq_text text = {0};
-    for (size_t i = 0; i < clq_list_question_count(lab->list); i++) {
-        const clq_question *question = clq_list_question(lab->list, i);
-        clq_text_add(&text, "%s%s", i ? ", " : "", question->candidates[question->answer].name);
+    for (size_t i = 0; i < clq_list_choice_count(lab->list); i++) {
+        const clq_choice *choice = clq_list_choice(lab->list, i);
+        clq_text_add(&text, "%s%s", i ? ", " : "", choice->candidates[choice->selected].name);
     }
     json_t *answers = text.data ? json_string(text.data) : json_null();
     clq_free(text.data);

@@ -23,7 +23,7 @@ clq_status clq_bench_lab_write(clq_bench_lab *lab, clq_value value, const void *
 /* The caller frees it with clq_free. */
 clq_status clq_bench_lab_read(clq_bench_lab *lab, clq_value value, float **out);
 /* How the list's operations are made, of what could be otherwise: "tiles, 8 x 2 vectors"; null where nothing could. */
-json_t *clq_bench_lab_answers(const clq_bench_lab *lab);
+json_t *clq_bench_lab_selections(const clq_bench_lab *lab);
 /* Times the list: all its launches, one after the other, waited for once per sample. */
 clq_status clq_bench_lab_measure(const clq_bench_run *run, clq_bench_lab *lab, clq_bench_times *out);
 

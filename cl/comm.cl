@@ -1,5 +1,5 @@
 /* Combines a chunk that came from another rank with this rank's: to = operand OP received, `count` elements at element
- * offsets of any alignment. `to` and `operand` may be the same memory. The arithmetic of src/comm/reduce.c, with the same
+ * offsets of any alignment. `to` and `operand` may be the same memory. The arithmetic of src/comm/reduce/reduce.c, with the same
  * bits: one operation per element.
  *
  * ELEMENT: as stored. WORK: computed in; unsigned where signed integers are added or multiplied, because they wrap.

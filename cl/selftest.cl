@@ -1,4 +1,4 @@
-/* Known-answer tests of a device: what they must give is computed on the host in src/device/check_compute.c. */
+/* Known-answer tests of a device: what they must give is computed on the host in src/device/check/check_compute.c. */
 
 /* Integer arithmetic of several kinds, mixed into one word per work-item. */
 kernel void integers(global uint *out) {

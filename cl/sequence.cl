@@ -1,5 +1,5 @@
-/* Launches one after the other in one: behind their kernels as functions (src/device/join.c), and in front of the
- * kernel that src/ops/sequence.c writes, which calls them.
+/* Fused launches: behind their kernels as functions (src/device/program/fuse_source.c), and in front of the
+ * kernel that src/launch/fused.c writes, which calls them.
  *
  * Its work-groups, of one item each, take a launch's items in runs, and count those that are done. Who comes to a
  * launch waits until those before it that it depends on are done: only for items that a group has taken, and so is just

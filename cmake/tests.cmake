@@ -111,7 +111,7 @@ clq_test_layer(fault test_device_fault test_comm_group_failure test_train_failur
 # Devices look as if their memory were not the host's.
 clq_test_layer(discrete test_comm_links test_train_upload)
 # A CPU looks like a GPU, and its compiler makes mistakes.
-clq_test_layer(gpu test_ops_local_trial test_interop_balance test_interop_golden test_device_auto test_device_coherence)
+clq_test_layer(gpu test_ops_local_trial test_interop_balance test_interop_golden test_device_auto test_device_coherence test_device_quirks)
 # Devices' caches are not coherent with the host's.
 clq_test_layer(stale test_device_coherence)
 # Devices have odd names, and reads give wrong data. The checks of the command line name the layer by its path.
@@ -191,8 +191,8 @@ if(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
   add_test(NAME oclgrind/finds COMMAND ${run_simulated} --finds "Write-write data race" --finds "Invalid read of size 4"
     --finds CL_INVALID_VALUE $<TARGET_FILE:flawed_kernels>)
   set(simulated_tests oclgrind/finds)
-  foreach(name ops/activation ops/conv2d ops/conv_pool ops/copy ops/dense ops/dropout ops/element_programs ops/folds ops/gemm ops/input ops/list ops/loss
-      ops/normalise ops/pool2d ops/reduce ops/update ops/winograd comm/combine)
+  foreach(name ops/activation ops/conv2d ops/conv_pool ops/copy ops/dense ops/dropout ops/element_programs ops/folds ops/gemm ops/input ops/loss
+      ops/normalise ops/pool2d ops/repeat ops/update ops/winograd comm/combine)
     string(REPLACE / _ target ${name})
     add_test(NAME oclgrind/${target} COMMAND ${run_simulated} $<TARGET_FILE:test_${target}>)
     list(APPEND simulated_tests oclgrind/${target})

@@ -20,7 +20,7 @@ static clq_status measure_peaks(const clq_trainer *trainer, double peaks[CLQ_REP
 
 /* Of the winner; NaN where it was not measured. */
 static double rate_of(const clq_tune_row *row) {
-    double seconds = row->seconds[row->question.answer];
+    double seconds = row->seconds[row->choice.selected];
     return row->flops > 0 ? row->flops / seconds * 1e-9 : (double)NAN;
 }
 
@@ -32,10 +32,10 @@ static void print_figure(FILE *to, int width, int digits, double value) {
 }
 
 static void print_row(const clq_tune_row *row, double peak) {
-    const clq_question *q = &row->question;
-    printf("%s\n", q->text);
+    const clq_choice *q = &row->choice;
+    printf("%s\n", q->key);
     for (size_t i = 0; i < q->count; i++) {
-        bool winner = i == q->answer;
+        bool winner = i == q->selected;
         if (isnan(row->seconds[i]) && !winner) continue;
         printf("  %s %-*s", winner ? "*" : " ", CLQ_CANDIDATE_BYTES, q->candidates[i].name);
         print_figure(stdout, 10, 1, row->seconds[i] * 1e6);
@@ -46,13 +46,13 @@ static void print_row(const clq_tune_row *row, double peak) {
 }
 
 static json_t *describe_row(const clq_tune_row *row, double peak) {
-    const clq_question *q = &row->question;
+    const clq_choice *q = &row->choice;
     json_t *candidates = json_array();
     for (size_t i = 0; i < q->count; i++)
         candidates = clq_json_append(candidates, json_pack("{s:s, s:o}", "name", q->candidates[i].name, "us",
                                                            clq_json_number(row->seconds[i] * 1e6)));
-    return json_pack("{s:i, s:s, s:o, s:s, s:b, s:o, s:o, s:o}", "replica", (int)row->replica, "question", q->text,
-                     "candidates", candidates, "winner", q->candidates[q->answer].name, "measured", row->measured,
+    return json_pack("{s:i, s:s, s:o, s:s, s:b, s:o, s:o, s:o}", "replica", (int)row->replica, "question", q->key,
+                     "candidates", candidates, "winner", q->candidates[q->selected].name, "measured", row->measured,
                      "gflops", clq_json_number(rate_of(row)), "limit_gflops", clq_json_number(peak), "pct_of_limit",
                      clq_json_number(100 * rate_of(row) / peak));
 }

@@ -7,7 +7,7 @@
 #ifndef CLQ_COMM_INTERNAL_H
 #define CLQ_COMM_INTERNAL_H
 
-#include "comm/schedule.h"
+#include "comm/schedule/schedule.h"
 #include "device/device.h"
 #include <clique/comm.h>
 

@@ -4,11 +4,11 @@
 #ifndef CLQ_COMM_CREW_H
 #define CLQ_COMM_CREW_H
 
-#include "comm/combine.h"
+#include "comm/reduce/combine.h"
 #include "comm/comm.h"
-#include "comm/gate.h"
-#include "comm/reduce.h"
-#include "comm/schedule.h"
+#include "comm/link/gate.h"
+#include "comm/reduce/reduce.h"
+#include "comm/schedule/schedule.h"
 
 /* A rank's task, and what follows from it. Written by the rank's thread before the first meeting of a collective, read
  * by all ranks until the last meeting. */

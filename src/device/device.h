@@ -90,7 +90,22 @@ bool clq_device_has_sub_groups(const clq_device *device, size_t items, bool *req
  * Intel's, whose sub-groups have 8 items or 16. */
 typedef enum clq_matrix_unit { CLQ_UNIT_NONE, CLQ_UNIT_MMA, CLQ_UNIT_DPAS8, CLQ_UNIT_DPAS16 } clq_matrix_unit;
 clq_matrix_unit clq_device_matrix_unit(const clq_device *device);
-/* Whether commands run in the thread that flushes them (PoCL's basic device). */
+/* What a driver does otherwise than others do, and code has to know: the table in quirks.c says which drivers, why and
+ * where it was seen. */
+typedef enum clq_quirk {
+    CLQ_QUIRK_RUNS_IN_CALLER,        /* commands run in the thread that flushes them */
+    CLQ_QUIRK_GROUPS_IN_RUNS,        /* a thread takes 32 work-groups at a time */
+    CLQ_QUIRK_MIXES_UP_KERNELS,      /* of two devices that run the same program at the same time */
+    CLQ_QUIRK_COMPILES_AT_LAUNCH,    /* kernels are compiled when they are launched first */
+    CLQ_QUIRK_BUILDS_ONE_AT_A_TIME,  /* programs, whatever the threads */
+    CLQ_QUIRK_FORGETS_CALLBACKS,     /* of events of the host that are set to a failure */
+    CLQ_QUIRK_UNSAFE_SHARED_CONTEXT, /* for several devices in one context */
+    CLQ_QUIRK_COMPILES_PREFETCH,     /* the compiler makes the processor's instruction of a prefetch */
+    CLQ_QUIRK_COMPILES_HALF_DOTS,    /* the compiler knows AMD's dot products of halves */
+    CLQ_QUIRK_COUNT_OF
+} clq_quirk;
+bool clq_device_has_quirk(const clq_device *device, clq_quirk quirk);
+/* Whether it has CLQ_QUIRK_RUNS_IN_CALLER (PoCL's basic device). */
 bool clq_device_runs_in_caller(const clq_device *device);
 
 /* What was measured with a device may be kept beside its built kernels, checksummed as they are. recall: a copy for the
@@ -267,12 +282,11 @@ clq_status clq_device_load_programs(clq_device *device, const clq_program_wish *
 typedef struct clq_program_part {
     const char *file, *options, *function;
 } clq_program_part;
-clq_status clq_joined_source(const clq_program_part *parts, size_t count, clq_text *out);
+clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_text *out);
 /* Programs that were built from source are kept when the device closes; or now, for other devices to find. PoCL also
- * compiles each kernel when it is launched first (`compiles_late`), and keeps what was compiled when it is asked first:
- * so ask when all kernels ran. */
+ * compiles each kernel when it is launched first (COMPILES_AT_LAUNCH), and keeps what was compiled when it is asked
+ * first: so ask when all kernels ran. */
 bool clq_device_has_unkept(clq_device *device);
-bool clq_device_compiles_late(const clq_device *device);
 void clq_device_keep_programs(clq_device *device); /* what cannot be kept is compiled again by who needs it */
 
 /* Enqueues. local may be NULL. A global size of 0 in any dimension enqueues nothing. With a profiling queue the

@@ -73,6 +73,19 @@ uint32_t clq_device_parts_max(const clq_device_entry *entry);
 /* The part of the device that is chosen: the same id at each call, never released. Any thread. (part.c) */
 clq_status clq_device_part(const clq_device_entry *entry, clq_device_choice choice, cl_device_id *out);
 
+/* A row of the table of quirks (quirks.c): devices of the driver, or of any ("*"), whose names begin with `name`. */
+typedef struct clq_quirk_row {
+    clq_quirk quirk;
+    const char *driver; /* its tag */
+    enum { CLQ_QUIRK_ON_ALL, CLQ_QUIRK_ON_CPUS } on;
+    const char *name;
+    unsigned before; /* major versions below this, and such that are not known; 0: all */
+    const char *reason, *seen;
+} clq_quirk_row;
+const clq_quirk_row *clq_quirk_rows(size_t *count);
+/* The quirks of a device, a bit for each: 1 << quirk. platform_version: CL_PLATFORM_VERSION. */
+uint32_t clq_quirks_of(const clq_device_info *info, const char *platform_version);
+
 /* What "auto" chooses: at most `capacity` indices (auto.c). */
 clq_status clq_select_auto(clq_system *system, uint32_t *out, uint32_t capacity, uint32_t *count);
 
@@ -152,6 +165,7 @@ struct clq_device {
     clq_device_info info;
     char label[CLQ_LABEL_MAX];
     char platform_version[CLQ_NAME_MAX];
+    uint32_t quirks; /* clq_quirks_of's */
     cl_device_id id;
     cl_context context;
     int twin; /* see twin.c; -1: none */

@@ -109,8 +109,6 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t layer, const clq_ten
 
 /* ---- the plan (plan.c, step/, emit.c, place.c) ---- */
 
-/* Whether layers become one where they can: where that is known to be faster; tests force both. */
-typedef enum clq_fusion { CLQ_FUSION_AUTO, CLQ_FUSION_OFF, CLQ_FUSION_ON } clq_fusion;
 
 /* What a plan computes: dropout and the statistics of batch normalisation go by it. */
 typedef enum clq_mode {
@@ -159,12 +157,10 @@ typedef struct clq_plan_config {
                                      by step */
     bool gradient_norms;          /* also launches that measure the gradient (segment NORM) */
     uint32_t metric_slots;        /* rows of the metrics buffer; at least 1 */
-    clq_product_variant product;  /* tests force variants */
-    clq_conv_variant conv;
     clq_matmul_precision precision; /* of products */
-    clq_fusion fusion;
-    const clq_answers *answers; /* the list's own, or NULL; borrowed by clq_plan_create */
-    bool joined;                /* as of clq_list_set_joined */
+    const clq_selections *selections; /* the list's own, or NULL; borrowed by clq_plan_create */
+    bool unfused_graph;               /* operations stay apart, for comparison: without the passes that fuse them */
+    bool fused_launches;              /* as of clq_list_set_fused */
     /* A plan over the same weights that never runs at the same time, or NULL: its memory for samples, labels, metrics
      * and activations is used in place of memory of the plan's own where it has the size. It must outlive the plan. */
     const struct clq_plan *beside;
@@ -220,8 +216,8 @@ void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, 
 
 double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a full batch */
 
-/* How often a device is called for a step that is run in so many parts: once for each launch, or, where they are
- * joined, for each part. */
+/* How often a device is called, at most, for a step that is run in so many parts: once for each launch, or run of fused
+ * launches, of a part. */
 size_t clq_plan_calls(const clq_plan *plan, size_t parts);
 
 /* Part `first` to `end` of the launches of a segment: clq_plan_segment_range's numbers, or a bucket's. */
@@ -253,15 +249,15 @@ clq_buffer *
 clq_plan_norms(const clq_plan *plan); /* f32 (variables): sum of squares per variable, in the model's order */
 
 /* ---- the tuner (tune.c, trial.c) ----
- * Answers the questions of a plan by measuring: each candidate in turn runs in a plan of its own, beside the best so
- * far, on made-up samples; the launches that the question is about are timed (of the whole list: all but the update).
- * The one with clearly the least median is kept for such devices. Questions that the budget does not reach keep the
- * rule's answer, so that later runs compute as the next one does. Where nothing can be kept, nothing is measured, with
- * a warning. Plans made afterwards use what was kept, tuned or not. */
+ * Selects among the candidates of a plan's choices by measuring: each candidate in turn runs in a plan of its own,
+ * beside the best so far, on made-up samples; the launches that depend on the choice are timed (of the whole list: all
+ * but the update). The one with clearly the least median is kept for such devices. Choices that the budget does not
+ * reach keep the rule's candidate, so that later runs compute as the next one does. Where nothing can be kept, nothing
+ * is measured, with a warning. Plans made afterwards use what was kept, tuned or not. */
 
 typedef struct clq_tune_config {
     bool anew;       /* also what was measured before */
-    bool compares;   /* the step as it was and as it is answered then: a last row of the log */
+    bool compares;   /* the step as it was and as it is selected then: a last row of the log */
     double budget_s; /* from when the plan by rule is built; 0: without end */
     /* For tests; NULL: of the device, and clq_now. A trial gives the seconds of launches [first, end). */
     clq_status (*trial)(void *context, clq_plan *plan, size_t first, size_t end, double *seconds);
@@ -274,7 +270,7 @@ clq_tune_config clq_tune_config_of(clq_tuning tuning, double seconds);
 
 typedef struct clq_tune_row {
     unsigned replica;                    /* the caller's */
-    clq_question question;               /* .answer is the winner */
+    clq_choice choice;                   /* .selected is the winner */
     bool measured;                       /* else the budget was at its end */
     double seconds[CLQ_CANDIDATES_MOST]; /* medians; NaN where not measured */
     double flops;                        /* of the winner's launches */
@@ -324,7 +320,7 @@ typedef struct clq_node_info {
 /* Sees the nodes of the graph after the first pass in order, then after the second, … What it is given lasts until it
  * returns. */
 typedef void (*clq_node_visitor)(void *context, const clq_node_info *node);
-/* Choices are those of the rules and of what is kept, not of the plan's own answers. Errors: MEMORY. */
+/* Choices are those of the rules and of what is kept, not of the plan's own selections. Errors: MEMORY. */
 clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, void *context);
 void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *first, size_t *end);
 

@@ -24,7 +24,7 @@ static clq_status create_buffers(clq_plan *plan) {
     if (!config->loss) return CLQ_OK;
 
     size_t label_bytes = clq_loss_target_elements(&plan->loss) * sizeof(float); /* or of an int32_t */
-    size_t metrics_bytes = config->metric_slots * clq_loss_metrics_width(&plan->loss) * sizeof(float);
+    size_t metrics_bytes = sizeof(float) * clq_loss_metrics_width(&plan->loss) * config->metric_slots;
     CLQ_TRY(create_buffer(plan, beside->labels, capacity * label_bytes, "labels", &plan->labels));
     CLQ_TRY(create_buffer(plan, beside->metrics, metrics_bytes, "metrics", &plan->metrics));
     if (!config->gradient_norms || !config->update) return CLQ_OK;
@@ -94,16 +94,14 @@ static clq_status check(const clq_weights *weights, const clq_plan_config *confi
 static clq_status make_list(clq_plan *plan) {
     const clq_plan_config *config = &plan->config;
     CLQ_TRY(clq_list_create(plan->device, config->capacity, &plan->list));
-    clq_list_set_product(plan->list, config->product);
     clq_list_set_precision(plan->list, config->precision);
-    clq_list_set_answers(plan->list, config->answers);
-    clq_list_set_conv(plan->list, config->conv);
+    clq_list_set_selections(plan->list, config->selections);
     CLQ_TRY(create_buffers(plan));
     CLQ_TRY(name_values(plan));
     CLQ_TRY(clq_plan_emit(plan));
     CLQ_TRY(
         clq_placement_create_over(plan->list, config->beside ? &config->beside->placement : NULL, &plan->placement));
-    clq_list_set_joined(plan->list, config->joined);
+    clq_list_set_fused(plan->list, config->fused_launches);
     return config->unbound ? CLQ_OK : clq_list_bind(plan->list);
 }
 
@@ -162,7 +160,7 @@ void clq_plan_destroy(clq_plan *plan) {
 
 clq_status clq_plan_keep_programs(clq_plan *plan) {
     if (!clq_device_has_unkept(plan->device)) return CLQ_OK;
-    if (clq_device_compiles_late(plan->device)) {
+    if (clq_device_has_quirk(plan->device, CLQ_QUIRK_COMPILES_AT_LAUNCH)) {
         clq_queue *queue;
         CLQ_TRY(clq_queue_create(plan->device, 0, &queue));
         clq_status status = clq_list_launch_first(plan->list, queue);
@@ -217,7 +215,8 @@ double clq_plan_flops(const clq_plan *plan) {
 }
 
 size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
-    return clq_list_is_joined(plan->list) ? parts : clq_list_launch_count(plan->list);
+    size_t commands = clq_list_command_count(plan->list);
+    return commands < clq_list_launch_count(plan->list) ? commands + parts - 1 : commands;
 }
 
 /* Whether trainable variables of the same layer lie behind variable `index` in the arena, which goes backwards. */

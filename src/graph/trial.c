@@ -62,8 +62,8 @@ clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan) {
 
 /* ---- trials ---- */
 
-clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_question *question) {
-    if (question->end) return (clq_trial_part){plan, question->first, question->end};
+clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_choice *choice) {
+    if (choice->end) return (clq_trial_part){plan, choice->first, choice->end};
     return (clq_trial_part){plan, 0, plan->segment_end[CLQ_SEGMENT_BACKWARD]};
 }
 

@@ -1,4 +1,4 @@
-/* Trials of plans that differ in one answer. Private to graph: tune.c decides by them. */
+/* Trials of plans that differ in one selection. Private to graph: tune.c decides by them. */
 #ifndef CLQ_GRAPH_TRIAL_H
 #define CLQ_GRAPH_TRIAL_H
 
@@ -23,8 +23,8 @@ typedef struct clq_trial_part {
     clq_plan *plan;
     size_t first, end;
 } clq_trial_part;
-/* Those that a question is about. */
-clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_question *question);
+/* Those that depend on a choice. */
+clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_choice *choice);
 
 /* Medians of trials in turn, and whether b's are clearly less. Ends early where they are clearly more. */
 typedef struct clq_trial_result {

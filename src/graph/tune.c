@@ -1,4 +1,4 @@
-/* Which candidate of each question of a plan is the fastest on a device. */
+/* Which candidate of each choice of a plan is the fastest on a device. */
 #include "graph/trial.h"
 
 #include <math.h>
@@ -7,13 +7,13 @@
 typedef struct tuner {
     const clq_model *model;
     clq_device *device;
-    clq_plan_config config; /* .answers are those below */
+    clq_plan_config config; /* .selections are those below */
     const clq_tune_config *tune;
     clq_trials trials;
     clq_plan *best;
-    clq_answers table;
-    clq_answer *answers;
-    size_t answer_capacity;
+    clq_selections table;
+    clq_selection *entries;
+    size_t entry_capacity;
     clq_tune_log *log;
     const void *mark;      /* programs of candidates were built behind it; NULL: there are none */
     double begun, longest; /* longest: that a candidate took */
@@ -28,10 +28,10 @@ static bool has_time(tuner *t) {
     return !t->over;
 }
 
-static const clq_question *find(const clq_plan *plan, const char *text) {
+static const clq_choice *find(const clq_plan *plan, const char *text) {
     const clq_list *list = clq_plan_list(plan);
-    for (size_t i = 0; i < clq_list_question_count(list); i++)
-        if (strcmp(clq_list_question(list, i)->text, text) == 0) return clq_list_question(list, i);
+    for (size_t i = 0; i < clq_list_choice_count(list); i++)
+        if (strcmp(clq_list_choice(list, i)->key, text) == 0) return clq_list_choice(list, i);
     return NULL;
 }
 
@@ -45,32 +45,32 @@ static double flops_of(const clq_trial_part *part) {
     return flops;
 }
 
-/* The open question whose launches compute most: what is about the whole list comes first. Of two about the same ones
- * the later, as the earlier compares what that one has made the best of. NULL: all are answered. */
-static const clq_question *next_question(const tuner *t) {
+/* The open choice whose launches compute most: what is about the whole list comes first. Of two about the same ones
+ * the later, as the earlier compares what that one has made the best of. NULL: none is open. */
+static const clq_choice *next_choice(const tuner *t) {
     const clq_list *list = clq_plan_list(t->best);
-    const clq_question *next = NULL;
+    const clq_choice *next = NULL;
     double most = -1;
-    for (size_t i = 0; i < clq_list_question_count(list); i++) {
-        const clq_question *question = clq_list_question(list, i);
-        bool open = t->tune->anew || !question->kept;
-        for (size_t k = 0; k < t->table.count && open; k++) open = strcmp(t->answers[k].text, question->text) != 0;
-        clq_trial_part part = clq_trial_part_of(t->best, question);
+    for (size_t i = 0; i < clq_list_choice_count(list); i++) {
+        const clq_choice *choice = clq_list_choice(list, i);
+        bool open = t->tune->anew || !choice->kept;
+        for (size_t k = 0; k < t->table.count && open; k++) open = strcmp(t->entries[k].key, choice->key) != 0;
+        clq_trial_part part = clq_trial_part_of(t->best, choice);
         double flops = flops_of(&part);
         if (!open || flops < most) continue;
         most = flops;
-        next = question;
+        next = choice;
     }
     return next;
 }
 
-static void set_answer(tuner *t, size_t index, const clq_question *question, size_t candidate) {
-    clq_answer *answer = &t->answers[index];
-    memcpy(answer->text, question->text, sizeof answer->text);
-    memcpy(answer->candidate, question->candidates[candidate].name, sizeof answer->candidate);
+static void set_selection(tuner *t, size_t index, const clq_choice *choice, size_t candidate) {
+    clq_selection *selection = &t->entries[index];
+    memcpy(selection->key, choice->key, sizeof selection->key);
+    memcpy(selection->candidate, choice->candidates[candidate].name, sizeof selection->candidate);
 }
 
-static clq_status add_row(clq_tune_log *log, const clq_question *question, clq_tune_row **out) {
+static clq_status add_row(clq_tune_log *log, const clq_choice *choice, clq_tune_row **out) {
     if (log->count == log->capacity) {
         size_t wanted = CLQ_MAX(log->capacity * 2, (size_t)16);
         clq_tune_row *grown = clq_realloc(log->rows, log->capacity, wanted, sizeof *grown);
@@ -79,22 +79,22 @@ static clq_status add_row(clq_tune_log *log, const clq_question *question, clq_t
         log->capacity = wanted;
     }
     clq_tune_row *row = &log->rows[log->count++];
-    *row = (clq_tune_row){.question = *question};
+    *row = (clq_tune_row){.choice = *choice};
     for (size_t i = 0; i < CLQ_CANDIDATES_MOST; i++) row->seconds[i] = (double)NAN;
     *out = row;
     return CLQ_OK;
 }
 
-static clq_status add_answer(tuner *t, const clq_question *question) {
-    if (t->table.count == t->answer_capacity) {
-        size_t wanted = CLQ_MAX(t->answer_capacity * 2, (size_t)16);
-        clq_answer *grown = clq_realloc(t->answers, t->answer_capacity, wanted, sizeof *grown);
+static clq_status add_selection(tuner *t, const clq_choice *choice) {
+    if (t->table.count == t->entry_capacity) {
+        size_t wanted = CLQ_MAX(t->entry_capacity * 2, (size_t)16);
+        clq_selection *grown = clq_realloc(t->entries, t->entry_capacity, wanted, sizeof *grown);
         if (!grown) return CLQ_MEMORY;
-        t->answers = grown;
-        t->answer_capacity = wanted;
-        t->table.answers = grown;
+        t->entries = grown;
+        t->entry_capacity = wanted;
+        t->table.entries = grown;
     }
-    set_answer(t, t->table.count++, question, question->answer);
+    set_selection(t, t->table.count++, choice, choice->selected);
     return CLQ_OK;
 }
 
@@ -117,56 +117,56 @@ static bool is_candidates(clq_status status) {
 /* One candidate against the best plan so far, which becomes its own where it wins. */
 static clq_status try_candidate(tuner *t, clq_tune_row *row, size_t candidate) {
     size_t index = t->table.count - 1;
-    const clq_question *question = &row->question, *before = find(t->best, question->text), *after;
+    const clq_choice *choice = &row->choice, *before = find(t->best, choice->key), *after;
     clq_plan *plan = NULL;
     clq_trial_result result = {.b_wins = false};
-    set_answer(t, index, question, candidate);
+    set_selection(t, index, choice, candidate);
     clq_status status = make_plan(t, &t->config, &plan);
-    after = status == CLQ_OK ? find(plan, question->text) : NULL;
+    after = status == CLQ_OK ? find(plan, choice->key) : NULL;
     if (after)
         status =
             clq_trials_compare(&t->trials, clq_trial_part_of(t->best, before), clq_trial_part_of(plan, after), &result);
     if (after && status == CLQ_OK) {
         row->measured = true;
-        row->seconds[question->answer] = result.a_s;
+        row->seconds[choice->selected] = result.a_s;
         row->seconds[candidate] = result.b_s;
     }
     if (result.b_wins) {
-        row->question.answer = candidate;
+        row->choice.selected = candidate;
         clq_plan *worse = t->best;
         t->best = plan;
         plan = worse;
     }
-    set_answer(t, index, question, row->question.answer);
+    set_selection(t, index, choice, row->choice.selected);
     clq_plan_destroy(plan);
     return is_candidates(status) ? CLQ_OK : status;
 }
 
-static clq_status measure_question(tuner *t, const clq_question *question) {
+static clq_status measure_choice(tuner *t, const clq_choice *choice) {
     clq_tune_row *row;
-    CLQ_TRY(add_answer(t, question));
-    CLQ_TRY(add_row(t->log, question, &row));
-    size_t first = question->answer, count = question->count;
+    CLQ_TRY(add_selection(t, choice));
+    CLQ_TRY(add_row(t->log, choice, &row));
+    size_t first = choice->selected, count = choice->count;
     for (size_t i = 0; i < count && has_time(t); i++) {
         if (i == first) continue;
         double start = now(t);
         CLQ_TRY(try_candidate(t, row, i));
         t->longest = CLQ_MAX(t->longest, now(t) - start);
     }
-    clq_trial_part part = clq_trial_part_of(t->best, find(t->best, row->question.text));
+    clq_trial_part part = clq_trial_part_of(t->best, find(t->best, row->choice.key));
     row->flops = flops_of(&part);
     return CLQ_OK;
 }
 
-/* The budget's end leaves questions as they are answered now. */
+/* The budget's end leaves choices as they are. */
 static clq_status measure_all(tuner *t) {
-    for (const clq_question *question; (question = next_question(t));) CLQ_TRY(measure_question(t, question));
+    for (const clq_choice *choice; (choice = next_choice(t));) CLQ_TRY(measure_choice(t, choice));
     return CLQ_OK;
 }
 
 static clq_status keep(const tuner *t) {
     for (size_t i = 0; i < t->table.count; i++) {
-        clq_status status = clq_answer_keep(t->device, t->answers[i].text, t->answers[i].candidate);
+        clq_status status = clq_selection_keep(t->device, t->entries[i].key, t->entries[i].candidate);
         if (status == CLQ_MEMORY) return status;
         if (status != CLQ_OK) {
             clq_log(CLQ_LOG_WARNING, "%s: what was measured is not used, since it cannot be kept: %s",
@@ -179,16 +179,16 @@ static clq_status keep(const tuner *t) {
 
 /* A step without its update as it was, beside the one with the winners. */
 static clq_status measure_steps(tuner *t) {
-    clq_question whole;
-    clq_question_start(&whole, "step without its update");
-    clq_question_add(&whole, 0, 0, "as before");
-    clq_question_add(&whole, 0, 0, "as answered");
-    whole.answer = 1;
+    clq_choice whole;
+    clq_choice_start(&whole, "step without its update");
+    clq_choice_add(&whole, 0, 0, "as before");
+    clq_choice_add(&whole, 0, 0, "as answered");
+    whole.selected = 1;
     clq_plan_config config = t->config;
-    clq_answers by_rule = {.by_rule = t->tune->anew};
+    clq_selections by_rule = {.by_rule = t->tune->anew};
     clq_plan *plan;
     clq_trial_result result;
-    config.answers = &by_rule;
+    config.selections = &by_rule;
     CLQ_TRY(make_plan(t, &config, &plan));
     clq_status status =
         clq_trials_compare(&t->trials, clq_trial_part_of(t->best, &whole), clq_trial_part_of(plan, &whole), &result);
@@ -206,7 +206,7 @@ static clq_status measure_steps(tuner *t) {
 
 static clq_status tune(tuner *t) {
     CLQ_TRY(clq_plan_create_alone(t->model, t->device, &t->config, &t->best));
-    if (!next_question(t)) return CLQ_OK;
+    if (!next_choice(t)) return CLQ_OK;
     CLQ_TRY(clq_trials_open(t->best, t->tune, &t->trials));
     CLQ_TRY(clq_trials_prepare(&t->trials, t->best));
     t->mark = clq_device_mark_programs(t->device);
@@ -226,12 +226,12 @@ clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_p
     clq_tune_log own = {.count = 0};
     tuner t = {.model = model, .device = device, .config = *config, .tune = tune_config, .log = log ? log : &own};
     t.table.by_rule = tune_config->anew;
-    t.config.answers = &t.table;
+    t.config.selections = &t.table;
     clq_status status = tune(&t);
     clq_plan_destroy(t.best);
     if (t.mark) clq_device_drop_programs(device, t.mark);
     clq_trials_release(&t.trials);
-    clq_free(t.answers);
+    clq_free(t.entries);
     clq_tune_log_release(&own);
     return status;
 }

@@ -1,6 +1,5 @@
 /* ops: operations as launches. An operation turns a problem (shapes, attributes) and values (names for memory)
- * into launches in a launch list; it chooses among its variants by device and shape. Nothing runs here until the
- * list has been placed (graph gives every value its memory), bound (kernels built, arguments set) and run.
+ * into launches in a launch list (launch/launch.h), by the variant that the list selects for the device and the shape.
  *
  * The batch is a number: a list is made for a capacity, and runs any count from 0 up to it. Kernels get the count
  * as an argument, touch no row beyond it, and sums over 0 examples write zeros. Work that grows with the batch is
@@ -11,190 +10,7 @@
 #ifndef CLQ_OPS_H
 #define CLQ_OPS_H
 
-#include "device/device.h"
-
-/* ---- launch lists (list.c) ---- */
-
-typedef struct clq_list clq_list;
-
-/* Memory that launches read and write, before it has a place. 0 is none. */
-typedef uint32_t clq_value;
-enum { CLQ_NO_VALUE = 0 };
-
-/* Where a value lives. SCRATCH and ACTIVATION values share one arena by lifetime (first to last launch that uses
- * them); the others are given a buffer by the caller (clq_list_place). */
-typedef enum clq_value_kind { CLQ_VALUE_ACTIVATION, CLQ_VALUE_SCRATCH, CLQ_VALUE_EXTERNAL } clq_value_kind;
-
-/* Parameters of a step: kernel arguments of 4 bytes that change between runs of a list. A row is the enumerator, the
- * member of clq_step_params, its type, and the kernel's. */
-/* clang-format off */
-#define CLQ_STEP_PARAMS(X)                                                                                            \
-    X(COUNT, count, uint32_t, "int")         /* examples in this run */                                               \
-    X(SCALE, scale, float, "float")          /* 1 / global count, the weight of one example's loss */                 \
-    X(SLOT, slot, uint32_t, "int")           /* which row of the metrics buffer this step writes */                   \
-    X(RATE, rate, float, "float")            /* learning rate, or Adam's bias-corrected rate */                       \
-    X(STEP, step, uint32_t, "int")           /* number of the update that the step makes or would make, from 1 */     \
-    X(FIRST_ROW, first_row, uint32_t, "int") /* index in the global batch of the replica's first example */
-
-typedef enum clq_param {
-#define CLQ_STEP_PARAM_ENUM(name, member, type, kernel_type) CLQ_PARAM_##name,
-    CLQ_STEP_PARAMS(CLQ_STEP_PARAM_ENUM)
-#undef CLQ_STEP_PARAM_ENUM
-    CLQ_PARAM_COUNT_OF
-} clq_param;
-
-typedef struct clq_step_params {
-#define CLQ_STEP_PARAM_MEMBER(name, member, type, kernel_type) type member;
-    CLQ_STEP_PARAMS(CLQ_STEP_PARAM_MEMBER)
-#undef CLQ_STEP_PARAM_MEMBER
-} clq_step_params;
-/* clang-format on */
-_Static_assert(sizeof(clq_step_params) == sizeof(uint32_t) * CLQ_PARAM_COUNT_OF, "each parameter has four bytes");
-
-/* The table of parameters, by clq_param (params.c). */
-typedef struct clq_param_info {
-    const char *name, *kernel_type; /* "first_row"; "int" or "float" */
-    size_t offset;                  /* in clq_step_params */
-} clq_param_info;
-extern const clq_param_info clq_param_table[CLQ_PARAM_COUNT_OF];
-
-/* What a launch does with a value. Memory of the arena is of use to nobody before a launch has written it. */
-typedef enum clq_access { CLQ_READS = 1, CLQ_WRITES = 2, CLQ_READS_WRITES = 3 } clq_access;
-
-/* A list for one device and at most `capacity` examples. Adding latches the first failure (clq_list_status). */
-clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out);
-void clq_list_destroy(clq_list *list); /* takes NULL; before the buffers that its values were placed in */
-clq_status clq_list_status(const clq_list *list);
-clq_device *clq_list_device(const clq_list *list);
-uint32_t clq_list_capacity(const clq_list *list);
-/* The kernel family that operations use: the device's (clq_device_family) unless set. Tests force each. Before the
- * first operation. */
-void clq_list_set_family(clq_list *list, clq_kernel_family family);
-clq_kernel_family clq_list_family(const clq_list *list);
-
-/* bytes = fixed + capacity * per_example. The name is copied; shown by clique plan. */
-clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes,
-                         size_t bytes_per_example);
-/* What follows belongs to this layer, in tables and messages ("conv2d_1"); copied. */
-void clq_list_scope(clq_list *list, const char *scope);
-
-/* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. */
-void clq_launch_begin(clq_list *list, const char *label /* "forward" */, const char *file, const char *options,
-                      const char *function);
-void clq_launch_value(clq_list *list, clq_value value,
-                      clq_access access); /* NO_VALUE: a placeholder that the kernel leaves alone */
-/* A part of a value, at a byte offset that is a multiple of clq_device_view_align. */
-void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access);
-void clq_launch_int(clq_list *list, int value);
-void clq_launch_float(clq_list *list, float value);
-void clq_launch_param(clq_list *list, clq_param param);
-void clq_launch_zeros(clq_list *list, size_t bytes); /* memory to read at least this many zero bytes from */
-void clq_launch_local(clq_list *list, size_t bytes);
-/* Global and local sizes for a full batch; local NULL leaves it to the driver (tile kernels pass {1,1,1}). If
- * batch_dim >= 0, that dimension is in fact local * ceil(count * rows_per_example / rows_per_group), its value in
- * `global` being ignored; with a count of 0 the launch is skipped. */
-void clq_launch_work(clq_list *list, uint32_t dims, const size_t *global, const size_t *local, int batch_dim,
-                     size_t rows_per_example, size_t rows_per_group);
-/* What it costs: arithmetic and memory traffic, fixed and per example. */
-void clq_launch_cost(clq_list *list, double flops, double flops_per_example, double bytes, double bytes_per_example);
-/* A launch that is a library call (CLBlast): run is called at its place with the count, also with 0; the values it uses
- * are named by clq_launch_value before, with no begin. buffers[i] is the i-th named value's, NO_VALUE's a placeholder.
- * context is freed with clq_free, also where adding fails. */
-typedef clq_status (*clq_call)(void *context, clq_queue *queue, uint32_t count, clq_buffer *const *buffers);
-void clq_launch_call(clq_list *list, const char *label, clq_call run, void *context);
-
-/* Reading a list, for placing and printing. */
-typedef struct clq_launch_info {
-    const char *scope, *label, *file, *function, *options; /* file NULL for a call */
-    size_t global[3], local[3];                            /* for a full batch */
-    uint32_t dims;
-    double flops, bytes; /* for a full batch */
-} clq_launch_info;
-size_t clq_list_launch_count(const clq_list *list);
-void clq_list_launch_info(const clq_list *list, size_t index, clq_launch_info *out);
-typedef struct clq_value_info {
-    const char *name;
-    clq_value_kind kind;
-    size_t bytes;
-    size_t first_use, last_use; /* launch indices; first > last where no launch uses it */
-} clq_value_info;
-size_t clq_list_value_count(const clq_list *list);
-void clq_list_value_info(const clq_list *list, clq_value value, clq_value_info *out);
-
-/* Placing: every value that a launch uses gets a range of a buffer (offset aligned to clq_device_view_align). */
-void clq_list_place(clq_list *list, clq_value value, clq_buffer *buffer, size_t offset);
-/* Keeps a value out of lifetime sharing beyond its uses: it must survive the whole list (an output). */
-void clq_list_keep(clq_list *list, clq_value value);
-/* Builds kernels and sets all arguments. After it the list is fixed. */
-clq_status clq_list_bind(clq_list *list);
-/* Whether binding makes one kernel of all launches where it can (sequence.h): on CPU devices, where nothing else wants
- * the device's cores while it runs: its threads do not sleep while they wait for each other. Before binding. */
-void clq_list_set_joined(clq_list *list, bool joined);
-bool clq_list_is_joined(const clq_list *list); /* once bound: whether it is one */
-/* Another buffer of the same size for an external value that was placed as the whole of one and is read only, between
- * runs: for what arrives in turn in several buffers. It must outlive the launches. */
-clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer);
-/* Two buffers of one size change places, for all values in them, between runs of a bound list. */
-clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b);
-/* All parameters, for the runs that follow; zeros until then. */
-void clq_list_set_params(clq_list *list, const clq_step_params *params);
-/* Enqueues launches [first, end) on an in-order queue of the list's device for COUNT examples. No allocation, no
- * look-up; arguments are touched only where a parameter changed. */
-clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end);
-/* Launches each kernel once, for a full batch, with memory that launches write zero, and leaves that memory zero: for
- * drivers that compile then. What launches only read stays as it is. Calls of libraries are left out. */
-clq_status clq_list_launch_first(clq_list *list, clq_queue *queue);
-
-/* ---- questions (question.c)
- * What can be made in several ways is a question: a text that tells the operation and its shape, and candidates, the
- * first of which a rule took that knows the device's vectors and cores, but has not measured it. An operation asks the
- * list while it is added, and goes by the answer: that of the list's own answers (the tuner's, tests'), else the one
- * that was measured and kept for such devices, their driver and this version of Clique, else the first.
- *
- * Another answer may add in another order. So what was measured counts only once it is kept. ---- */
-
-enum { CLQ_QUESTION_BYTES = 160, CLQ_CANDIDATE_BYTES = 24, CLQ_CANDIDATES_MOST = 12 };
-typedef struct clq_question {
-    char text[CLQ_QUESTION_BYTES]; /* "weight gradient 784x128, sum of 64" */
-    struct clq_candidate {
-        char name[CLQ_CANDIDATE_BYTES]; /* "8 x 2 vectors" */
-        uint32_t values[2];             /* whatever the operation makes of it */
-    } candidates[CLQ_CANDIDATES_MOST];
-    size_t count, answer;
-    size_t first, end; /* the launches that it is about; end 0: the whole list */
-    size_t index;      /* among the list's; SIZE_MAX where it was not noted */
-    bool kept;         /* answered by what was measured */
-} clq_question;
-/* Both are for the asker: the text (what does not fit is left out); a candidate, unless one has its name already or
- * there are too many. */
-void clq_question_start(clq_question *question, const char *format, ...) CLQ_PRINTF(2, 3);
-void clq_question_add(clq_question *question, uint32_t value0, uint32_t value1, const char *format, ...)
-    CLQ_PRINTF(4, 5);
-/* Answers the question and notes it, where it has more than one candidate. */
-const struct clq_candidate *clq_list_ask(clq_list *list, clq_question *question);
-/* The launches that it is about end here. */
-void clq_list_end_question(clq_list *list, const clq_question *question);
-
-/* The list's own answers. */
-typedef struct clq_answer {
-    char text[CLQ_QUESTION_BYTES], candidate[CLQ_CANDIDATE_BYTES];
-} clq_answer;
-typedef struct clq_answers {
-    const clq_answer *answers;
-    size_t count;
-    bool by_rule; /* other questions get no kept answer, */
-    size_t nth;   /* but candidate `nth`, or the last */
-} clq_answers;
-/* Borrowed until the last operation is added; NULL: none. Before the first operation. */
-void clq_list_set_answers(clq_list *list, const clq_answers *answers);
-size_t clq_list_question_count(const clq_list *list);
-const clq_question *clq_list_question(const clq_list *list, size_t index);
-
-/* What is kept for devices like this one: a candidate's name; "" where nothing (whole) is. */
-clq_status clq_answer_recall(const clq_device *device, const char *question, char candidate[CLQ_CANDIDATE_BYTES]);
-bool clq_answers_are_shared(const clq_device *a, const clq_device *b); /* whether what is kept is so for both */
-/* In place of what was kept before. Errors: WRITE, MEMORY; STATE where the device has no place to keep things. */
-clq_status clq_answer_keep(clq_device *device, const char *question, const char *candidate);
+#include "launch/launch.h"
 
 /* ---- products: Dense and Conv2D (product.c picks tile, local or CLBlast; dense.c, conv2d.c) ---- */
 
@@ -233,38 +49,6 @@ typedef struct clq_gemm_problem {
     unsigned halves; /* CLQ_HALF_… */
 } clq_gemm_problem;
 void clq_gemm(clq_list *list, const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
-
-/* Which product kernels are used: AUTO by device; the others are forced by tests. TILE packs large matrices in blocks,
- * BLOCKS all matrices. Per list, before the first op. */
-typedef enum clq_product_variant {
-    CLQ_PRODUCT_AUTO,
-    CLQ_PRODUCT_TILE,
-    CLQ_PRODUCT_BLOCKS,
-    CLQ_PRODUCT_LOCAL,
-    CLQ_PRODUCT_CLBLAST
-} clq_product_variant;
-void clq_list_set_product(clq_list *list, clq_product_variant variant);
-clq_product_variant clq_list_product(const clq_list *list);
-/* How exact products are (HIGHEST unless set). Per list, before the first op. */
-void clq_list_set_precision(clq_list *list, clq_matmul_precision precision);
-clq_matmul_precision clq_list_precision(const clq_list *list);
-/* Which of its blocks LOCAL makes, below CLQ_LOCAL_BLOCKS (product_local.c); AUTO by device and shape. Per list, before
- * the first op. */
-enum { CLQ_LOCAL_BLOCK_AUTO = 0xFF, CLQ_LOCAL_BLOCKS = 26 };
-void clq_list_set_local_block(clq_list *list, size_t index);
-size_t clq_list_local_block(const clq_list *list);
-
-/* How 3x3 convolutions are made, with a pooling behind or without: AUTO where known to be faster, and no product
- * variant is forced; WINOGRAD wherever it can be (winograd.h), and where the device passes a trial of it, unless it is
- * a CPU. Per list, before the first op. */
-typedef enum clq_conv_variant { CLQ_CONV_AUTO, CLQ_CONV_DIRECT, CLQ_CONV_WINOGRAD } clq_conv_variant;
-void clq_list_set_conv(clq_list *list, clq_conv_variant variant);
-clq_conv_variant clq_list_conv(const clq_list *list);
-/* Which of its blocks WINOGRAD makes in the local family, below CLQ_WINOGRAD_BLOCKS (winograd_local.c), untried; AUTO
- * by device and shape. Per list, before the first op. */
-enum { CLQ_WINOGRAD_BLOCK_AUTO = 0xFF, CLQ_WINOGRAD_BLOCKS = 4 };
-void clq_list_set_winograd_block(clq_list *list, size_t index);
-size_t clq_list_winograd_block(const clq_list *list);
 
 /* ---- elementwise programs (elementwise.c)
  * One launch computes a small program for each element of values of one shape: it takes the inputs' elements, goes
@@ -454,14 +238,6 @@ void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq
  * n, dgamma and dbeta are of all ranks. dx may be dy's or x's value. */
 void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
                             clq_value statistics, clq_value dgamma, clq_value dbeta, clq_value dx);
-
-/* ---- means over positions (reduce.c): global average pooling ---- */
-
-/* x (positions, channels), y (channels) = the mean over positions, in a fixed order: sums of at most 64 terms, which
- * are added in turn; in the local family items of a work-group take turns, and their sums are added as a tree. */
-void clq_reduce_mean(clq_list *list, size_t positions, size_t channels, clq_value x, clq_value y);
-/* dx (positions, channels) = dy (channels) / positions, at every position. */
-void clq_reduce_mean_backward(clq_list *list, size_t positions, size_t channels, clq_value dy, clq_value dx);
 
 /* ---- slices of channels (copy.c): concatenation and its gradient ---- */
 

@@ -116,7 +116,7 @@ static unsigned facts_of(const clq_strategy *strategy) {
         const clq_replica *replica = &strategy->replicas[r];
         if (!clq_device_runs_in_caller(replica->worker.device)) facts &= ~(unsigned)CLQ_FACT_IN_CALLER;
         if (!clq_plan_can_shard_update(replica->plan, strategy->count)) facts &= ~(unsigned)CLQ_FACT_PARTS;
-        if (!clq_list_is_joined(clq_plan_list(replica->plan))) facts &= ~(unsigned)CLQ_FACT_ONE_LAUNCH;
+        if (!clq_list_is_fused(clq_plan_list(replica->plan))) facts &= ~(unsigned)CLQ_FACT_ONE_LAUNCH;
     }
     return facts;
 }

@@ -7,7 +7,7 @@
 
 /* In the order in which they are decided. */
 typedef enum clq_path {
-    CLQ_PATH_ONE_LAUNCH,     /* a plan's launches are one (clq_list_set_joined) */
+    CLQ_PATH_ONE_LAUNCH,     /* a plan's launches are one (clq_list_set_fused) */
     CLQ_PATH_INPUT_IN_PLACE, /* kernels read staging memory: rows.c */
     CLQ_PATH_OWN_ROWS,       /* each replica copies its rows from the dataset: clq_strategy_step_rows */
     CLQ_PATH_OVERLAP,        /* buckets are exchanged beside backward: overlap.c */

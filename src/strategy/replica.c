@@ -87,7 +87,7 @@ clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
     clq_plan_config config = replica->strategy->config.plan;
     config.mode = mode;
     config.capacity = (uint32_t)replica->share;
-    config.joined = replica->joined;
+    config.fused_launches = replica->joined;
     config.beside = replica->plan;
     if (mode != CLQ_MODE_TRAIN) {
         config.update = NULL;

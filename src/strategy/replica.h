@@ -28,7 +28,7 @@ typedef struct clq_replica {
     clq_weights *weights;
     clq_plan *plan;                             /* of the mode that the strategy was made for */
     clq_plan *plans[CLQ_MODE_COUNT];            /* over the same weights; NULL until needed */
-    bool joined;                                /* as of clq_plan_config */
+    bool joined;                                /* clq_plan_config.fused_launches */
     clq_staging staging[CLQ_STAGING_SLOTS_MAX]; /* used round and round */
     unsigned slots;
     uint64_t filled;                /* slots so far, by the poster */

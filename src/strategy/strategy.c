@@ -219,7 +219,7 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
 /* Whether a later replica may take what was compiled for this one. */
 static bool has_followers(const clq_strategy *strategy, unsigned replica) {
     for (unsigned r = replica + 1; r < strategy->count; r++)
-        if (clq_answers_are_shared(strategy->replicas[replica].worker.device, strategy->replicas[r].worker.device))
+        if (clq_selections_are_shared(strategy->replicas[replica].worker.device, strategy->replicas[r].worker.device))
             return true;
     return false;
 }
@@ -263,7 +263,7 @@ static clq_status tune(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count && config->tuning != CLQ_TUNING_OFF; r++) {
         clq_device *device = strategy->replicas[r].worker.device;
         unsigned alike = 0;
-        while (alike < r && !clq_answers_are_shared(strategy->replicas[alike].worker.device, device)) alike++;
+        while (alike < r && !clq_selections_are_shared(strategy->replicas[alike].worker.device, device)) alike++;
         size_t first = strategy->tune_log.count;
         if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &plan, &how, &strategy->tune_log));
         while (first < strategy->tune_log.count) strategy->tune_log.rows[first++].replica = r;
@@ -283,7 +283,7 @@ static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
     /* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
     if (own_units == 1 || units <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
     if (strategy->config.trace_steps > 0) facts |= CLQ_FACT_TRACED;
-    if (own->plan && own->joined && !clq_list_is_joined(clq_plan_list(own->plan)))
+    if (own->plan && own->joined && !clq_list_is_fused(clq_plan_list(own->plan)))
         facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
     return facts;
 }

@@ -18,9 +18,10 @@ typedef struct clq_words {
 } clq_words;
 clq_status clq_words_parse(const char *what, const char *text, clq_words *out);
 
-/* As clq_trainer_create, with answers to its plans' questions, which it borrows for its life: tests force each. */
-clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices *devices,
-                                       const clq_trainer_config *config, const clq_answers *answers, clq_trainer **out);
+/* As clq_trainer_create, with its plans' own selections, which it borrows for its life: tests force each. */
+clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
+                                              const clq_trainer_config *config, const clq_selections *selections,
+                                              clq_trainer **out);
 const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica);
 size_t clq_trainer_calls(const clq_trainer *trainer, unsigned replica); /* as of clq_strategy_calls */
 const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer);

@@ -22,9 +22,9 @@ static clq_status check_config(const clq_trainer_config *config) {
     return CLQ_OK;
 }
 
-clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices *devices,
-                                       const clq_trainer_config *config, const clq_answers *answers,
-                                       clq_trainer **out) {
+clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
+                                              const clq_trainer_config *config, const clq_selections *selections,
+                                              clq_trainer **out) {
     if (!model->finished)
         return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
     CLQ_TRY(check_config(config));
@@ -45,7 +45,7 @@ clq_status clq_trainer_create_answered(const clq_model *model, const clq_devices
                                              .gradient_norms = config->measure_gradient,
                                              .precision = config->matmul_precision,
                                              .metric_slots = CLQ_METRIC_SLOTS,
-                                             .answers = answers},
+                                             .selections = selections},
                                     .global_batch = config->global_batch,
                                     .sample_elements = clq_model_input(model)->elements,
                                     .label_bytes = clq_loss_target_elements(&trainer->loss) * sizeof(float),
@@ -70,7 +70,7 @@ clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *d
                                     const clq_trainer_config *config, size_t config_bytes, clq_trainer **out) {
     clq_trainer_config whole;
     CLQ_TRY(clq_struct_take("clq_trainer_config", config, config_bytes, &whole, sizeof whole));
-    return clq_trainer_create_answered(model, devices, &whole, NULL, out);
+    return clq_trainer_create_with_selections(model, devices, &whole, NULL, out);
 }
 
 void clq_trainer_destroy(clq_trainer *trainer) {

@@ -1,6 +1,6 @@
 /* What callers may do beside the plain use of a group: memory objects that are parts of others or shared by ranks,
  * queues and events that they hold back, memory made and given back meanwhile, aborts at any moment. */
-#include "comm/group.h"
+#include "comm/group/group.h"
 #include "support/comm_cases.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* The kernel with which a rank combines what it received, alone, on every device (also on oclgrind's): every type and
  * operation against the book, offsets and lengths that no vector divides, any bits. */
-#include "comm/combine.h"
+#include "comm/reduce/combine.h"
 #include "support/comm_values.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* A machine so crowded that a yield takes the turns of many others. Who waits must not yield again and again: while it
  * does it sees neither an abort nor the deadline. sched_yield is this program's own, and counts; how often it may be
  * called is what is held to, not how long that takes. */
-#include "comm/gate.h"
+#include "comm/link/gate.h"
 #include "support/comm_ranks.h"
 
 #include <sched.h>

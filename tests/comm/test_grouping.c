@@ -1,5 +1,5 @@
 /* Calls that are issued together: clq_group_start to clq_group_end. */
-#include "comm/group.h"
+#include "comm/group/group.h"
 #include "support/comm_cases.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* The host's arithmetic: every type and operation against the book, lengths around every block, any bits. */
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 #include "support/comm_values.h"
 
 #include <setjmp.h>

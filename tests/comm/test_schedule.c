@@ -1,6 +1,6 @@
 /* Schedules on arrays: every algorithm and collective, n = 2 to 9, carried out as walk.c does, with sums whose terms
  * and order are kept as text. */
-#include "comm/schedule.h"
+#include "comm/schedule/schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* A process that is stopped for longer than the deadline: whoever waits goes on waiting as if nothing had been. In a
  * barrier, at a gate, for an event, and in collectives of each kind. Who really does not come is late all the same
  * (comm/failure). */
-#include "comm/gate.h"
+#include "comm/link/gate.h"
 #include "support/comm_ranks.h"
 #include "support/stop.h"
 

@@ -5,12 +5,12 @@
  *
  * usage: wishes FOLDER MODELS_FOLDER      FOLDER/NNN.cl, and on stdout a line for each: number, device, file, options
  */
-#include "comm/combine.h"
+#include "comm/reduce/combine.h"
 #include "device/device.h"
 #include "graph/graph.h"
 #include "interop/interop.h"
-#include "ops/local.h"
-#include "ops/product_local.h"
+#include "ops/local/local.h"
+#include "ops/product/product_local.h"
 
 #include <CL/cl.h>
 #include <stdio.h>
@@ -275,8 +275,9 @@ static void products(clq_device *device) {
         clq_value values[3];
         if (!clq_local_block_fits(device, block) || !is_for(device, block, terms)) continue;
         must(clq_list_create(device, 1, &list) == CLQ_OK, "a list");
-        clq_list_set_product(list, CLQ_PRODUCT_LOCAL);
-        clq_list_set_local_block(list, i % CLQ_LOCAL_BLOCKS);
+        clq_selection forced = {.key = "rows*"};
+        clq_local_block_name(i % CLQ_LOCAL_BLOCKS, forced.candidate);
+        clq_list_set_selections(list, &(clq_selections){.entries = &forced, .count = 1});
         clq_list_set_precision(list, terms->precision);
         for (size_t v = 0; v < 3; v++)
             values[v] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "matrix", SIDE * SIDE * sizeof(float), 0);
@@ -308,8 +309,8 @@ static void operations(clq_device *device) {
     clq_normalise_forward(list, &p, x, rows, rows, x);
     clq_normalise_gradients(list, &p, x, x, rows, rows, rows);
     clq_normalise_backward(list, &p, x, x, rows, rows, rows, x);
-    clq_reduce_mean(list, POSITIONS, CHANNELS, x, wide);
-    clq_reduce_mean_backward(list, POSITIONS, CHANNELS, wide, x);
+    clq_reduce_axis(list, &(clq_repeat_problem){1, POSITIONS, CHANNELS, 1}, x, wide);
+    clq_repeat(list, &(clq_repeat_problem){1, POSITIONS, CHANNELS, 1}, wide, x);
     clq_copy_channels(list, POSITIONS, CHANNELS, (clq_slice_of_channels){CHANNELS, 0},
                       (clq_slice_of_channels){2 * CHANNELS, CHANNELS}, x, wide);
     dropout.sums[0] = clq_element_do(

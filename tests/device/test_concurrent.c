@@ -75,7 +75,7 @@ static void check_together(clq_system *system, const uint32_t *indices, size_t c
     }
 }
 
-/* PoCL before 7.0 ended the process here: see src/device/twin.c. */
+/* PoCL before 7.0 ended the process here: see src/device/program/twin.c. */
 static void several_of_one_driver(void **state) {
     (void)state;
     clq_system *system;

@@ -1,5 +1,5 @@
 /* Devices of PoCL that come and go in one thread, and drop programs, while another thread's device, their twin, looks
- * for programs among them (src/device/twin.c). The thread sanitizer finds what is read and written at the same time,
+ * for programs among them (src/device/program/twin.c). The thread sanitizer finds what is read and written at the same time,
  * the address sanitizer what is read after it was freed. */
 #include "fixture.h"
 

@@ -165,7 +165,7 @@ static void check_case(clq_device *device, clq_queue *queue, const chain_case *c
     clq_plan_config config = train ? training_of(&c->s, COUNT_MOST) : inference_of(&c->s, COUNT_MOST);
     config.gradient_norms = false;
     bench fused = open_bench(device, queue, &c->s, config);
-    config.fusion = CLQ_FUSION_OFF;
+    config.unfused_graph = true;
     bench plain = open_bench(device, queue, &c->s, config);
     data d = make_data(&c->s);
     size_t launches = clq_list_launch_count(plain.plan->list) - clq_list_launch_count(fused.plan->list);

@@ -44,7 +44,10 @@ typedef struct bench {
     clq_plan *plan;
 } bench;
 
-static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build)(clq_model *m), clq_fusion fusion,
+/* AUTO: a convolution with its pooling where that is known to be faster; ON: wherever it can be. */
+typedef enum fusion { AUTO, OFF, ON } fusion;
+
+static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build)(clq_model *m), fusion how,
                         bool train) {
     static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
                                           .classes = CLASSES,
@@ -52,10 +55,14 @@ static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build
                                           .metric_count = 1,
                                           .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
     static const clq_optimizer update = {.kind = CLQ_OPTIMIZER_SGD};
+    static const clq_selection one = {"conv + pool *", "one"};
+    static const clq_selections fused = {.entries = &one, .count = 1};
     bench b = {.queue = queue};
     CHECK_OK(clq_model_create("fused", &b.model));
     CHECK_OK(clq_model_finish(b.model, build(b.model)));
-    clq_plan_config config = {.capacity = CAPACITY, .sample_dtype = CLQ_U8, .metric_slots = 1, .fusion = fusion};
+    clq_plan_config config = {
+        .capacity = CAPACITY, .sample_dtype = CLQ_U8, .metric_slots = 1, .unfused_graph = how == OFF};
+    if (how == ON) config.selections = &fused;
     if (train) config.loss = &loss;
     if (train) config.update = &update;
     CHECK_OK(clq_plan_create_alone(b.model, device, &config, &b.plan));
@@ -175,8 +182,8 @@ static void check_buckets(const bench *b) {
 static void fused_on(clq_device *device, clq_queue *queue) {
     for (int train = clq_device_runs_in_caller(device) ? 0 : 1; train < 2;
          train++) { /* one driver does for inference */
-        bench fused = open_bench(device, queue, build_pooled, CLQ_FUSION_ON, train),
-              plain = open_bench(device, queue, build_pooled, CLQ_FUSION_OFF, train);
+        bench fused = open_bench(device, queue, build_pooled, ON, train),
+              plain = open_bench(device, queue, build_pooled, OFF, train);
         assert_int_equal(launches_of(&fused, "conv_pool_forward"), 2);
         assert_int_equal(launches_of(&fused, "pool2d_forward"), 0);
         assert_int_equal(activations_of(&fused, "forward"), 2);
@@ -202,8 +209,8 @@ static void fused_layers_compute_the_same(void **state) {
 static void activated_on(clq_device *device, clq_queue *queue) {
     if (!clq_device_runs_in_caller(device)) return; /* nothing here depends on the driver */
     for (int train = 0; train < 2; train++) {
-        bench fused = open_bench(device, queue, build_activated, CLQ_FUSION_AUTO, train),
-              plain = open_bench(device, queue, build_activated, CLQ_FUSION_OFF, train);
+        bench fused = open_bench(device, queue, build_activated, AUTO, train),
+              plain = open_bench(device, queue, build_activated, OFF, train);
         assert_int_equal(activations_of(&plain, "forward"), 4);
         assert_int_equal(activations_of(&fused, "forward"), 1);
         /* In training, backward sums of biases go with the derivatives, the chain's too. */
@@ -225,7 +232,7 @@ static void products_take_activations_over(void **state) {
 
 static void others_on(clq_device *device, clq_queue *queue) {
     if (!clq_device_runs_in_caller(device)) return; /* nothing here depends on the driver */
-    bench b = open_bench(device, queue, build_other, CLQ_FUSION_ON, true);
+    bench b = open_bench(device, queue, build_other, ON, true);
     assert_int_equal(launches_of(&b, "conv_pool_forward"), 0);
     assert_int_equal(launches_of(&b, "pool2d_forward"), 3);
     close_bench(&b);

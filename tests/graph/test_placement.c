@@ -1,6 +1,6 @@
 /* Where a plan's values lie: by lifetime, apart from what lives at the same time, in blocks that a device gives. */
 #include "device/internal.h"
-#include "ops/list.h"
+#include "launch/list.h"
 #include "two_models.h"
 
 static const subject *const subjects[] = {&conv_subject, &mlp_subject};

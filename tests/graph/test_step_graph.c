@@ -22,6 +22,10 @@ typedef struct subject {
     char path[512]; /* what was built, for messages */
 } subject;
 
+/* Convolutions with their poolings, wherever they can be. */
+static const clq_selection one = {"conv + pool *", "one"};
+static const clq_selections fused = {.entries = &one, .count = 1};
+
 static unsigned below(subject *s, unsigned bound) { return (unsigned)clq_random_below(&s->random, bound); }
 
 static void note(subject *s, const char *what) {
@@ -166,7 +170,7 @@ static void build(subject *s, uint64_t seed) {
                                   .gradient_norms = true,
                                   .mode = below(s, 4) ? CLQ_MODE_TRAIN : CLQ_MODE_EVALUATE,
                                   .seed = seed << 20 | 77,
-                                  .fusion = CLQ_FUSION_ON};
+                                  .selections = &fused};
 }
 
 /* ---- its numbers ---- */
@@ -370,6 +374,7 @@ static void passes_on(clq_device *device, clq_queue *queue) {
         build(&s, seed);
         make_numbers(&s, &n);
         CHECK_OK(clq_list_create(device, COUNT, &list));
+        clq_list_set_selections(list, &fused);
         check_passes(&s, &n, list);
         clq_list_destroy(list);
         free_numbers(n.weights, n.variables);
@@ -416,7 +421,7 @@ static void compare(const subject *s, clq_queue *queue, const clq_buffer *buffer
 static void interpret_plain(const subject *s, const numbers *n, clq_list *list, results *r) {
     clq_plan_config plain = s->config;
     clq_graph graph = {0};
-    plain.fusion = CLQ_FUSION_OFF;
+    plain.unfused_graph = true;
     CHECK_OK(clq_graph_build(&graph, s->model,
                              &(clq_pass_context){.config = &plain, .list = list, .arena_bytes = CLQ_VARIABLE_ALIGN},
                              NULL, NULL));
@@ -488,7 +493,7 @@ static void plans_on(clq_device *device, clq_queue *queue) {
         subject s;
         numbers n;
         build(&s, seed);
-        s.config.fusion = seed % 2 ? CLQ_FUSION_OFF : CLQ_FUSION_ON; /* what is not fused writes over more */
+        s.config.unfused_graph = seed % 2; /* what is not fused writes over more */
         make_numbers(&s, &n);
         check_plan(&s, &n, device, queue);
         free_numbers(n.weights, n.variables);

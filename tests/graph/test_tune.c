@@ -1,4 +1,4 @@
-/* Questions and their answers: own, kept and by rule; what is kept; the tuner's choice, by scripted times; and that
+/* Choices and their selections: own, kept and by rule; what is kept; the tuner's choice, by scripted times; and that
  * every candidate computes the same, and the same bits each time. */
 #include "device/fixture.h"
 #include "graph/plan.h"
@@ -46,8 +46,8 @@ static void damage(const char *file) {
 
 static void forget(const char *file) { assert_int_equal(unlink(file), 0); }
 
-/* The kept answers: what is too small for a program. */
-static void on_answers(void (*body)(const char *file)) {
+/* The kept selections: what is too small for a program. */
+static void on_kept_selections(void (*body)(const char *file)) {
     enum { BYTES_MOST = 48 + CLQ_CANDIDATE_BYTES };
     char programs[512];
     (void)snprintf(programs, sizeof programs, "%s/programs", folder);
@@ -67,14 +67,14 @@ static void on_answers(void (*body)(const char *file)) {
 /* Each test begins with nothing kept but programs. */
 static int set_up(void **state) {
     (void)state;
-    on_answers(forget);
+    on_kept_selections(forget);
     logged[0] = '\0';
     return 0;
 }
 
 /* ---- plans ---- */
 
-static clq_plan_config training(const clq_answers *answers) {
+static clq_plan_config training(const clq_selections *selections) {
     static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
                                           .classes = CLASSES,
                                           .weight = 1,
@@ -86,80 +86,80 @@ static clq_plan_config training(const clq_answers *answers) {
                              .loss = &loss,
                              .update = &update,
                              .metric_slots = 1,
-                             .answers = answers};
+                             .selections = selections};
 }
 
-static clq_plan *plan_of(const clq_model *m, const clq_answers *answers) {
+static clq_plan *plan_of(const clq_model *m, const clq_selections *selections) {
     clq_plan *plan;
-    const clq_plan_config config = training(answers);
+    const clq_plan_config config = training(selections);
     CHECK_OK(clq_plan_create_alone(m, device, &config, &plan));
     return plan;
 }
 
-/* How a plan of the model answers a question now. */
-static void assert_answer(const clq_model *m, const char *text, const char *candidate, bool kept) {
+/* What a plan of the model selects. */
+static void assert_selected(const clq_model *m, const char *key, const char *candidate, bool kept) {
     clq_plan *plan = plan_of(m, NULL);
     bool found = false;
-    for (size_t i = 0; i < clq_list_question_count(clq_plan_list(plan)); i++) {
-        const clq_question *q = clq_list_question(clq_plan_list(plan), i);
-        if (strcmp(q->text, text) != 0) continue;
+    for (size_t i = 0; i < clq_list_choice_count(clq_plan_list(plan)); i++) {
+        const clq_choice *q = clq_list_choice(clq_plan_list(plan), i);
+        if (strcmp(q->key, key) != 0) continue;
         found = true;
-        assert_string_equal(q->candidates[q->answer].name, candidate);
+        assert_string_equal(q->candidates[q->selected].name, candidate);
         assert_int_equal(q->kept, kept);
     }
     assert_true(found);
     clq_plan_destroy(plan);
 }
 
-/* The first question of a plan by rule. */
-static clq_question first_question(const clq_model *m) {
+/* The first choice of a plan by rule. */
+static clq_choice first_choice(const clq_model *m) {
     clq_plan *plan = plan_of(m, NULL);
-    assert_true(clq_list_question_count(clq_plan_list(plan)) > 0);
-    clq_question question = *clq_list_question(clq_plan_list(plan), 0);
+    assert_true(clq_list_choice_count(clq_plan_list(plan)) > 0);
+    clq_choice choice = *clq_list_choice(clq_plan_list(plan), 0);
     clq_plan_destroy(plan);
-    assert_true(question.count > 1);
-    return question;
+    assert_true(choice.count > 1);
+    return choice;
 }
 
-static void answers_are_kept(void **state) {
+static void selections_are_kept(void **state) {
     (void)state;
-    clq_question q = first_question(model);
-    assert_answer(model, q.text, q.candidates[0].name, false);
-    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[1].name));
-    assert_answer(model, q.text, q.candidates[1].name, true);
-    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[0].name)); /* in place of the other */
-    assert_answer(model, q.text, q.candidates[0].name, true);
-    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[1].name));
+    clq_choice q = first_choice(model);
+    assert_selected(model, q.key, q.candidates[0].name, false);
+    CHECK_OK(clq_selection_keep(device, q.key, q.candidates[1].name));
+    assert_selected(model, q.key, q.candidates[1].name, true);
+    CHECK_OK(clq_selection_keep(device, q.key, q.candidates[0].name)); /* in place of the other */
+    assert_selected(model, q.key, q.candidates[0].name, true);
+    CHECK_OK(clq_selection_keep(device, q.key, q.candidates[1].name));
     close_device(); /* another process */
     CHECK_OK(open_device(folder));
-    assert_answer(model, q.text, q.candidates[1].name, true);
-    CHECK_OK(clq_answer_keep(device, q.text, "of another version"));
-    assert_answer(model, q.text, q.candidates[0].name, false);
+    assert_selected(model, q.key, q.candidates[1].name, true);
+    CHECK_OK(clq_selection_keep(device, q.key, "of another version"));
+    assert_selected(model, q.key, q.candidates[0].name, false);
     assert_string_equal(logged, "");
 }
 
-static void own_answers_come_first(void **state) {
+static void own_selections_come_first(void **state) {
     (void)state;
-    clq_question q = first_question(model);
-    clq_answer own = {.candidate = ""};
-    memcpy(own.text, q.text, sizeof own.text);
-    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[1].name));
+    clq_choice q = first_choice(model);
+    clq_selection own = {.candidate = ""};
+    memcpy(own.key, q.key, sizeof own.key);
+    CHECK_OK(clq_selection_keep(device, q.key, q.candidates[1].name));
     memcpy(own.candidate, q.candidates[0].name, sizeof own.candidate);
-    const clq_answers tables[] = {{&own, 1, false, 0}, {NULL, 0, true, 0}, {NULL, 0, true, 1}, {NULL, 0, true, 99}};
+    const clq_selections tables[] = {{&own, 1, false, 0}, {NULL, 0, true, 0}, {NULL, 0, true, 1}, {NULL, 0, true, 99}};
     const size_t want[] = {0, 0, 1, q.count - 1};
     for (size_t i = 0; i < CLQ_COUNT_OF(tables); i++) {
         clq_plan *plan = plan_of(model, &tables[i]);
-        assert_int_equal(clq_list_question(clq_plan_list(plan), 0)->answer, want[i]);
+        assert_int_equal(clq_list_choice(clq_plan_list(plan), 0)->selected, want[i]);
         clq_plan_destroy(plan);
     }
 }
 
-static void damaged_answers_are_none(void **state) {
+static void damaged_selections_are_none(void **state) {
     (void)state;
-    clq_question q = first_question(model);
-    CHECK_OK(clq_answer_keep(device, q.text, q.candidates[1].name));
-    on_answers(damage);
-    assert_answer(model, q.text, q.candidates[0].name, false);
+    clq_choice q = first_choice(model);
+    CHECK_OK(clq_selection_keep(device, q.key, q.candidates[1].name));
+    on_kept_selections(damage);
+    assert_selected(model, q.key, q.candidates[0].name, false);
     assert_non_null(strstr(logged, "is damaged"));
 }
 
@@ -175,10 +175,10 @@ static clq_status scripted_trial(void *context, clq_plan *plan, size_t first, si
     script *s = context;
     assert_true(first < end && end <= clq_list_launch_count(clq_plan_list(plan)));
     *seconds = 1;
-    for (size_t i = 0; i < clq_list_question_count(clq_plan_list(plan)); i++) {
-        const clq_question *q = clq_list_question(clq_plan_list(plan), i);
+    for (size_t i = 0; i < clq_list_choice_count(clq_plan_list(plan)); i++) {
+        const clq_choice *q = clq_list_choice(clq_plan_list(plan), i);
         for (size_t k = 0; k < CLQ_COUNT_OF(s->fast) && s->fast[k]; k++)
-            if (strcmp(q->candidates[q->answer].name, s->fast[k]) == 0) *seconds /= 2;
+            if (strcmp(q->candidates[q->selected].name, s->fast[k]) == 0) *seconds /= 2;
     }
     s->trials++;
     s->clock += 1;
@@ -201,12 +201,12 @@ static clq_status tune_with(script *s, const clq_model *m, bool anew, double bud
 /* A plan made now asks nothing that was not measured, and goes by what was. */
 static void assert_kept(const clq_tune_log *log) {
     clq_plan *plan = plan_of(model, NULL);
-    for (size_t i = 0; i < clq_list_question_count(clq_plan_list(plan)); i++) {
-        const clq_question *q = clq_list_question(clq_plan_list(plan), i);
+    for (size_t i = 0; i < clq_list_choice_count(clq_plan_list(plan)); i++) {
+        const clq_choice *q = clq_list_choice(clq_plan_list(plan), i);
         size_t k = 0;
-        while (k < log->count && strcmp(log->rows[k].question.text, q->text) != 0) k++;
+        while (k < log->count && strcmp(log->rows[k].choice.key, q->key) != 0) k++;
         assert_true(k < log->count && q->kept);
-        assert_int_equal(q->answer, log->rows[k].question.answer);
+        assert_int_equal(q->selected, log->rows[k].choice.selected);
     }
     clq_plan_destroy(plan);
 }
@@ -219,17 +219,17 @@ static void the_fastest_is_kept(void **state) {
     assert_true(log.count > 3);
     for (size_t i = 0; i < log.count; i++) {
         const clq_tune_row *row = &log.rows[i];
-        const clq_question *q = &row->question;
-        assert_true(row->measured && row->flops > 0 && row->seconds[q->answer] > 0);
+        const clq_choice *q = &row->choice;
+        assert_true(row->measured && row->flops > 0 && row->seconds[q->selected] > 0);
         for (size_t k = 0; k < q->count; k++) {
             bool fast =
                 strcmp(q->candidates[k].name, "apart") == 0 || strcmp(q->candidates[k].name, "packed blocks") == 0;
-            if (fast) assert_int_equal(q->answer, k);
+            if (fast) assert_int_equal(q->selected, k);
         }
     }
     assert_kept(&log);
     const clq_tune_row *step = &log.rows[log.count - 1];
-    assert_string_equal(step->question.text, "step without its update");
+    assert_string_equal(step->choice.key, "step without its update");
     assert_true(step->seconds[1] < step->seconds[0]);
     clq_tune_log_release(&log);
 
@@ -237,7 +237,7 @@ static void the_fastest_is_kept(void **state) {
     CHECK_OK(tune_with(&s, model, false, 0, NULL)); /* all is known */
     assert_int_equal(s.trials, 0);
     CHECK_OK(tune_with(&s, model, true, 0, &log)); /* from the rules again, which nothing beats now */
-    for (size_t i = 0; i + 1 < log.count; i++) assert_int_equal(log.rows[i].question.answer, 0);
+    for (size_t i = 0; i + 1 < log.count; i++) assert_int_equal(log.rows[i].choice.selected, 0);
     assert_string_equal(logged, "");
     clq_tune_log_release(&log);
 }
@@ -248,7 +248,7 @@ static void the_budget_holds(void **state) {
     CHECK_OK(tune_with(&all, model, true, 0, NULL));
     script part = {.fast = {"apart"}};
     clq_tune_log log = {.count = 0};
-    on_answers(forget);
+    on_kept_selections(forget);
     CHECK_OK(tune_with(&part, model, false, 150, &log));
     size_t unmeasured = 0;
     for (size_t i = 0; i < log.count; i++) unmeasured += !log.rows[i].measured;
@@ -273,7 +273,7 @@ static void nothing_is_measured_in_vain(void **state) {
     CHECK_OK(tune_with(&s, model, true, 0, NULL));
     assert_int_equal(s.trials, 0);
     assert_non_null(strstr(logged, "nothing is measured"));
-    assert_fails(CLQ_STATE, "no folder", clq_answer_keep(device, "a question", "an answer"));
+    assert_fails(CLQ_STATE, "no folder", clq_selection_keep(device, "a key", "a candidate"));
 
     logged[0] = '\0';
     close_device();
@@ -286,10 +286,10 @@ static void nothing_is_measured_in_vain(void **state) {
     FILE *f = fopen(in_the_way, "wb");
     assert_non_null(f);
     (void)fclose(f);
-    clq_question q = first_question(tiny);
+    clq_choice q = first_choice(tiny);
     CHECK_OK(tune_with(&s, tiny, true, 0, NULL));
     assert_non_null(strstr(logged, "not used, since it cannot be kept"));
-    assert_answer(tiny, q.text, q.candidates[0].name, false);
+    assert_selected(tiny, q.key, q.candidates[0].name, false);
 }
 
 static clq_status tune_tiny(void *context) {
@@ -335,8 +335,8 @@ static float *gradient_of(clq_queue *queue, clq_plan *plan, size_t *floats) {
 
 static bool has_candidate(const clq_plan *plan, size_t nth) {
     bool has = false;
-    for (size_t i = 0; i < clq_list_question_count(clq_plan_list(plan)); i++)
-        has |= clq_list_question(clq_plan_list(plan), i)->count > nth;
+    for (size_t i = 0; i < clq_list_choice_count(clq_plan_list(plan)); i++)
+        has |= clq_list_choice(clq_plan_list(plan), i)->count > nth;
     return has;
 }
 
@@ -347,7 +347,7 @@ static void candidates_on(clq_device *now, clq_queue *queue) {
     float *want = NULL;
     for (size_t nth = 0, more = true; more; nth++) {
         size_t floats;
-        clq_plan *plan = plan_of(model, &(clq_answers){.by_rule = true, .nth = nth});
+        clq_plan *plan = plan_of(model, &(clq_selections){.by_rule = true, .nth = nth});
         float *got = gradient_of(queue, plan, &floats), *again = gradient_of(queue, plan, &floats), most = 0;
         assert_memory_equal(got, again, floats * sizeof *got);
         for (size_t i = 0; i < floats && want; i++) most = fmaxf(most, fabsf(want[i]));
@@ -392,7 +392,7 @@ static int set_up_all(void **state) {
     (void)snprintf(folder, sizeof folder, "%s/clique-tune-XXXXXX", P_tmpdir);
     if (!ok || !mkdtemp(folder) || open_device(folder) != CLQ_OK) return -1;
     clq_plan_destroy(plan_of(tiny, NULL)); /* makes the folder of what is kept */
-    CHECK_OK(clq_answer_keep(device, "a question", "an answer"));
+    CHECK_OK(clq_selection_keep(device, "a key", "a candidate"));
     return 0;
 }
 
@@ -407,9 +407,9 @@ static int tear_down_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(answers_are_kept, set_up),
-        cmocka_unit_test_setup(own_answers_come_first, set_up),
-        cmocka_unit_test_setup(damaged_answers_are_none, set_up),
+        cmocka_unit_test_setup(selections_are_kept, set_up),
+        cmocka_unit_test_setup(own_selections_come_first, set_up),
+        cmocka_unit_test_setup(damaged_selections_are_none, set_up),
         cmocka_unit_test_setup(the_fastest_is_kept, set_up),
         cmocka_unit_test_setup(the_budget_holds, set_up),
         cmocka_unit_test_setup(runs_out_of_memory, set_up),

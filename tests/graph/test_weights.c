@@ -27,7 +27,7 @@ static clq_model *make_model(void) {
 
 static clq_plan_config config_of(clq_mode mode, uint32_t capacity) {
     clq_plan_config config = {
-        .mode = mode, .capacity = capacity, .sample_dtype = CLQ_F32, .metric_slots = SLOTS, .joined = true};
+        .mode = mode, .capacity = capacity, .sample_dtype = CLQ_F32, .metric_slots = SLOTS, .fused_launches = true};
     if (mode != CLQ_MODE_PREDICT) config.loss = &loss;
     if (mode == CLQ_MODE_TRAIN) config.update = &sgd;
     return config;

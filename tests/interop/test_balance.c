@@ -2,9 +2,9 @@
  * others are done. Told from the launch lists of whole training steps, on a device that seems to have the 132 compute
  * units of an H100; nothing is compiled or run. */
 #include "graph/graph.h"
-#include "ops/list.h"
-#include "ops/product_local.h"
-#include "ops/winograd.h"
+#include "launch/list.h"
+#include "ops/product/product_local.h"
+#include "ops/convolution/winograd.h"
 #include "support/check.h"
 #include "support/disguise.h"
 
@@ -242,10 +242,10 @@ static void clblast_is_not_used_unmeasured(void **state) {
     clq_gemm(list, &(clq_gemm_problem){.m = SIDE, .n = SIDE, .k = SIDE}, values[0], values[1], values[2]);
     assert_ok(clq_list_status(list));
     for (size_t i = 0; i < clq_list_launch_count(list); i++) assert_non_null(list->launches[i].file);
-    assert_int_equal(clq_list_question_count(list), 1);
-    const clq_question *question = clq_list_question(list, 0);
+    assert_int_equal(clq_list_choice_count(list), 1);
+    const clq_choice *choice = clq_list_choice(list, 0);
     bool asked = false;
-    for (size_t i = 0; i < question->count; i++) asked = asked || strcmp(question->candidates[i].name, "clblast") == 0;
+    for (size_t i = 0; i < choice->count; i++) asked = asked || strcmp(choice->candidates[i].name, "clblast") == 0;
     assert_true(asked);
     clq_list_destroy(list);
     close_device();

@@ -179,10 +179,10 @@ static void train(const golden *g, const char *spec, clq_trainer *trainer, const
 }
 
 /* Whether a question of the plans has a candidate behind the one that was forced. */
-static bool has_more(const clq_trainer *trainer, const clq_answers *answers) {
+static bool has_more(const clq_trainer *trainer, const clq_selections *selections) {
     const clq_list *list = clq_plan_list(clq_trainer_plan(trainer, 0));
-    for (size_t i = 0; answers && i < clq_list_question_count(list); i++)
-        if (clq_list_question(list, i)->count > answers->nth + 1) return true;
+    for (size_t i = 0; selections && i < clq_list_choice_count(list); i++)
+        if (clq_list_choice(list, i)->count > selections->nth + 1) return true;
     return false;
 }
 
@@ -202,7 +202,7 @@ static void count_launches(const clq_trainer *trainer) {
     }
 }
 
-static bool run_case(golden *g, const char *spec, const clq_answers *answers) {
+static bool run_case(golden *g, const char *spec, const clq_selections *selections) {
     clq_devices devices;
     clq_model *model;
     clq_dataset *data;
@@ -214,7 +214,7 @@ static bool run_case(golden *g, const char *spec, const clq_answers *answers) {
     must(clq_dataset_batch(data, g->batch, g->drop_remainder));
     g->config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
     g->config.matmul_precision = lowered ? CLQ_MATMUL_MEDIUM : CLQ_MATMUL_HIGHEST;
-    must(clq_trainer_create_answered(model, &devices, &g->config, answers, &trainer));
+    must(clq_trainer_create_with_selections(model, &devices, &g->config, selections, &trainer));
     must(clq_trainer_load(trainer, weights));
     clq_totals totals;
     must(clq_evaluate(trainer, data, &totals));
@@ -225,7 +225,7 @@ static bool run_case(golden *g, const char *spec, const clq_answers *answers) {
     check_evaluation(g, spec, trainer, data, "evaluation_initial");
     train(g, spec, trainer, model, data);
     check_evaluation(g, spec, trainer, data, "evaluation_final");
-    bool more = has_more(trainer, answers);
+    bool more = has_more(trainer, selections);
     count_launches(trainer);
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
@@ -239,7 +239,7 @@ static bool run_case(golden *g, const char *spec, const clq_answers *answers) {
  * has few, and every second one of a GPU's: ops/gemm and ops/winograd hold each block to a reference. */
 static size_t run_candidates(golden *g, const char *spec, size_t stride) {
     size_t nth = 1;
-    while (run_case(g, spec, &(clq_answers){.by_rule = true, .nth = nth})) nth += stride;
+    while (run_case(g, spec, &(clq_selections){.by_rule = true, .nth = nth})) nth += stride;
     return nth;
 }
 

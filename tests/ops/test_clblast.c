@@ -55,7 +55,7 @@ static void check_layer(rig *r, const layer *l) {
     rig_numbers(&random, in * out, -1, 1, &w, &w64);
     rig_numbers(&random, rows * out, -1, 1, &dy, &dy64);
     rig_begin(r, l->capacity);
-    clq_list_set_product(r->list, CLQ_PRODUCT_CLBLAST);
+    rig_force(r, &(rig_variant){.product = "clblast"});
     clq_value vx = rig_value(r, "x", 0, in * sizeof *x), vw = rig_value(r, "w", in * out * sizeof *w, 0),
               vy = rig_value(r, "y", 0, out * sizeof *y), vdy = rig_value(r, "dy", 0, out * sizeof *dy),
               vdw = rig_value(r, "dw", in * out * sizeof *dw, 0);

@@ -44,11 +44,7 @@ static const conv_case cases[] = {
 };
 enum { EVERYWHERE = 6, SAME = 1, MATRIX = 5 };
 
-static void check_conv(rig *r, size_t index, clq_conv_variant conv, clq_product_variant variant) {
-    conv_check(r, &cases[index], &(conv_how){conv, variant, CLQ_WINOGRAD_BLOCK_AUTO});
-}
-
-static void check(rig *r, size_t index, clq_product_variant variant) { check_conv(r, index, CLQ_CONV_DIRECT, variant); }
+static void check(rig *r, size_t index) { conv_check(r, &cases[index], &(rig_variant){.conv = "direct"}); }
 
 static void check_family(rig *r) { product_check_cases(r, CLQ_COUNT_OF(cases), EVERYWHERE, check); }
 
@@ -59,8 +55,9 @@ static void matches_reference(void **state) {
 
 /* CLBlast multiplies matrices: what is none falls back to the family. */
 static void check_clblast(rig *r) {
-    check_conv(r, MATRIX, CLQ_CONV_AUTO, CLQ_PRODUCT_CLBLAST);
-    check_conv(r, SAME, CLQ_CONV_AUTO, CLQ_PRODUCT_CLBLAST);
+    const rig_variant variant = {.product = "clblast", .conv = "direct"};
+    conv_check(r, &cases[MATRIX], &variant);
+    conv_check(r, &cases[SAME], &variant);
 }
 
 static void clblast_matches_reference(void **state) {

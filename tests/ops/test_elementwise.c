@@ -9,6 +9,7 @@
 static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR};
 static const clq_chain chain = {3, {CLQ_TANH, CLQ_SIGMOID, CLQ_RELU}};
 static const clq_normalise_problem norm = {26 * 26, 32, 1e-3, 0.99};
+static const clq_repeat_problem mean = {1, 13 * 13, 32, 1.0f / (13 * 13)};
 static const clq_slice_of_channels narrow = {16, 0}, wide = {32, 16};
 static const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
                                       .classes = 10,
@@ -51,8 +52,8 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_normalise_forward(list, &norm, x, metrics, metrics, x);
     clq_normalise_gradients(list, &norm, x, dx, metrics, metrics, metrics);
     clq_normalise_backward(list, &norm, x, dx, metrics, metrics, metrics, dx);
-    clq_reduce_mean(list, 13 * 13, 32, y, x);
-    clq_reduce_mean_backward(list, 13 * 13, 32, x, y);
+    clq_reduce_axis(list, &mean, y, x);
+    clq_repeat(list, &mean, x, y);
     clq_copy_channels(list, 26 * 26, 16, narrow, wide, dx, x);
     clq_square_sum(list, FLOATS, flat[1], 0, metrics, 0);
     clq_update(list, &(clq_optimizer){CLQ_OPTIMIZER_SGD, {0.01, 0.9, 1}}, &arenas);

@@ -1,5 +1,5 @@
 /* Matrix products of every transposition against the plain reference. */
-#include "ops/product_local.h"
+#include "ops/product/product_local.h"
 #include "ref/ref_product.h"
 #include "support/ops_product.h"
 
@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -19,8 +20,8 @@ static const shape shapes[] = {{1, 1, 1}, {7, 13, 5}, {64, 48, 31}, {5, 3, 1031}
 
 /* How a product is to be made. */
 typedef struct way {
-    clq_product_variant variant;
-    size_t local_block; /* or CLQ_LOCAL_BLOCK_AUTO */
+    const char *variant; /* NULL: as the list chooses; "local": in a block, */
+    size_t local_block;  /* this one */
     unsigned halves;
     clq_matmul_precision precision;
 } way;
@@ -81,6 +82,13 @@ static void check_halves(const rig *r, const uint16_t *got, const double *want, 
     }
 }
 
+static void force(rig *r, const way *how) {
+    char block[CLQ_CANDIDATE_BYTES];
+    bool local = how->variant && strcmp(how->variant, "local") == 0;
+    if (local) clq_local_block_name(how->local_block, block);
+    rig_force(r, &(rig_variant){.product = local ? block : how->variant});
+}
+
 static void check_way(rig *r, const shape *s, bool transpose_a, bool transpose_b, const way *how) {
     clq_random random = clq_random_start(31, s->m * 1009 + s->n * 31 + s->k);
     size_t a_numbers = s->m * s->k, b_numbers = s->k * s->n, c_numbers = s->m * s->n;
@@ -92,8 +100,7 @@ static void check_way(rig *r, const shape *s, bool transpose_a, bool transpose_b
     void *a = random_numbers(&random, a_numbers, halves[0], bits, &a64);
     void *b = random_numbers(&random, b_numbers, halves[1], bits, &b64), *got = rig_alloc(c_bytes, 1);
     rig_begin(r, 1);
-    clq_list_set_product(r->list, how->variant);
-    clq_list_set_local_block(r->list, how->local_block);
+    force(r, how);
     clq_list_set_precision(r->list, how->precision);
     clq_value va = rig_value(r, "a", a_bytes, 0), vb = rig_value(r, "b", b_bytes, 0),
               vc = rig_value(r, "c", c_bytes, 0);
@@ -120,15 +127,15 @@ static void check_way(rig *r, const shape *s, bool transpose_a, bool transpose_b
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
 }
 
-static void check(rig *r, const shape *s, bool transpose_a, bool transpose_b, clq_product_variant variant) {
-    check_way(r, s, transpose_a, transpose_b, &(way){variant, CLQ_LOCAL_BLOCK_AUTO, 0, CLQ_MATMUL_HIGHEST});
+static void check(rig *r, const shape *s, bool transpose_a, bool transpose_b, const char *variant) {
+    check_way(r, s, transpose_a, transpose_b, &(way){variant, 0, 0, CLQ_MATMUL_HIGHEST});
 }
 
 /* Every shape is a program; the last is the one for all drivers. */
 static void check_all(rig *r) {
     size_t first = clq_device_runs_in_caller(r->device) ? 0 : CLQ_COUNT_OF(shapes) - 1;
     for (size_t i = first; i < CLQ_COUNT_OF(shapes); i++)
-        for (int t = 0; t < 4; t++) check(r, &shapes[i], t & 1, t >> 1, CLQ_PRODUCT_AUTO);
+        for (int t = 0; t < 4; t++) check(r, &shapes[i], t & 1, t >> 1, NULL);
 }
 
 /* Packed blocks: edges of tiles and vectors; sums and rows of several blocks, over several blocks of columns. The last
@@ -136,10 +143,10 @@ static void check_all(rig *r) {
 static void check_blocks(rig *r) {
     static const shape edges = {13, 37, 19}, several = {277, 1061, 521}, large = {515, 1031, 769};
     if (r->family != CLQ_FAMILY_TILE) return;
-    for (int t = 0; t < 4; t++) check(r, &edges, t & 1, t >> 1, CLQ_PRODUCT_BLOCKS);
+    for (int t = 0; t < 4; t++) check(r, &edges, t & 1, t >> 1, "packed blocks");
     if (!clq_device_runs_in_caller(r->device)) return;
-    for (int t = 0; t < 3; t++) check(r, &several, t & 1, t >> 1, CLQ_PRODUCT_BLOCKS);
-    check(r, &large, false, false, CLQ_PRODUCT_AUTO);
+    for (int t = 0; t < 3; t++) check(r, &several, t & 1, t >> 1, "packed blocks");
+    check(r, &large, false, false, NULL);
 }
 
 /* Whether the device is to run a block: every block on one device at least, those through local memory on all that run
@@ -153,7 +160,7 @@ static bool wants_block(const rig *r, size_t index) {
 
 /* What a block is for at least. */
 static way use_of(size_t index) {
-    way how = {CLQ_PRODUCT_LOCAL, index, 0, CLQ_MATMUL_HIGHEST};
+    way how = {"local", index, 0, CLQ_MATMUL_HIGHEST};
     clq_local_way by = clq_local_block_get(index)->way;
     if (by == CLQ_LOCAL_DOTS) how.halves = CLQ_HALF_A | CLQ_HALF_B;
     if (by == CLQ_LOCAL_DPAS) how.precision = CLQ_MATMUL_MEDIUM;
@@ -217,8 +224,7 @@ static void check_extremes(rig *r, const way *how) {
     if (how->precision != CLQ_MATMUL_HIGHEST || how->halves || rig_is_simulated(r)) return;
     for (size_t i = 0; i < 32; i++) b[i] = 0.5f;
     rig_begin(r, 1);
-    clq_list_set_product(r->list, how->variant);
-    clq_list_set_local_block(r->list, how->local_block);
+    force(r, how);
     clq_value va = rig_value(r, "a", sizeof rows, 0), vb = rig_value(r, "b", sizeof b, 0);
     clq_value vc = rig_value(r, "c", sizeof got, 0);
     clq_gemm(r->list, &(clq_gemm_problem){.m = 2, .n = 4, .k = 8}, va, vb, vc);

@@ -21,6 +21,8 @@ enum {
 
 /* Dropout with a bias's gradient; normalisation there and back; means; a concatenation. What each leaves is a result.
  */
+static const clq_repeat_problem mean = {1, POSITIONS, CHANNELS, 1.0f / POSITIONS};
+
 static void add_operations(rig *r, clq_value x, clq_value results[RESULTS], size_t bytes[RESULTS]) {
     const clq_normalise_problem norm = {POSITIONS, CHANNELS, 1e-3, 0.9};
     const size_t rows[RESULTS] = {ROW, 0, ROW, ROW, VECTOR, 2 * ROW};
@@ -46,10 +48,10 @@ static void add_operations(rig *r, clq_value x, clq_value results[RESULTS], size
     clq_normalise_forward(r->list, &norm, results[0], statistics, results[1], results[2]);
     clq_normalise_gradients(r->list, &norm, results[0], x, statistics, weights[2], weights[3]);
     clq_normalise_backward(r->list, &norm, results[0], x, statistics, weights[2], weights[3], results[3]);
-    clq_reduce_mean(r->list, POSITIONS, CHANNELS, results[2], results[4]);
+    clq_reduce_axis(r->list, &mean, results[2], results[4]);
     clq_copy_channels(r->list, POSITIONS, CHANNELS, (clq_slice_of_channels){CHANNELS, 0},
                       (clq_slice_of_channels){2 * CHANNELS, 0}, results[2], results[5]);
-    clq_reduce_mean_backward(r->list, POSITIONS, CHANNELS, results[4], results[0]);
+    clq_repeat(r->list, &mean, results[4], results[0]);
     clq_copy_channels(r->list, POSITIONS, CHANNELS, (clq_slice_of_channels){CHANNELS, 0},
                       (clq_slice_of_channels){2 * CHANNELS, CHANNELS}, results[0], results[5]);
 }
@@ -59,9 +61,9 @@ static void run(rig *r, bool joined, const float *data, unsigned char got[RESULT
     rig_begin(r, CAPACITY);
     clq_value x = rig_value(r, "x", 0, ROW);
     add_operations(r, x, results, bytes);
-    clq_list_set_joined(r->list, joined);
+    clq_list_set_fused(r->list, joined);
     rig_bind(r);
-    assert_int_equal(clq_list_is_joined(r->list), joined);
+    assert_int_equal(clq_list_is_fused(r->list), joined);
     rig_fill(r, x, data, COUNT * ROW);
     r->params.step = 4;
     r->params.first_row = 2;

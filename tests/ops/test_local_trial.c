@@ -1,6 +1,6 @@
 /* Devices that are no CPUs are not trusted: what their compilers get wrong is not used. */
-#include "ops/product_local.h"
-#include "ops/winograd.h"
+#include "ops/product/product_local.h"
+#include "ops/convolution/winograd.h"
 #include "support/disguise.h"
 #include "support/files.h"
 
@@ -52,13 +52,15 @@ static void close_flawed(void) {
 }
 
 /* The kernel file of a convolution that is large enough for Winograd's products to pay. */
-static void check_made_by(clq_conv_variant variant, const char *file) {
+static void check_made_by(bool forced, const char *file) {
+    static const clq_selection winograd = {"conv *", "winograd"};
+    const clq_selections selections = {.entries = &winograd, .count = forced};
     const clq_conv2d_problem p = {30, 30, 64, 28, 28, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU};
     clq_list *list;
     clq_launch_info info;
     clq_value values[3];
     must(clq_list_create(device, 64, &list));
-    clq_list_set_conv(list, variant);
+    clq_list_set_selections(list, &selections);
     for (size_t i = 0; i < 3; i++) values[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "array", 4, 0);
     clq_conv2d_forward(list, &p, values[0], values[1], CLQ_NO_VALUE, values[2]);
     must(clq_list_status(list));
@@ -73,8 +75,8 @@ static void what_works_is_used(void **state) {
     open_flawed(NULL);
     for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS; i++) assert_true(clq_winograd_block_works(device, i, NULL));
     assert_true(clq_local_block_works(device, SMALL_PRODUCT, &floats));
-    check_made_by(CLQ_CONV_AUTO, "winograd_local");
-    check_made_by(CLQ_CONV_WINOGRAD, "winograd_local");
+    check_made_by(false, "winograd_local");
+    check_made_by(true, "winograd_local");
     assert_string_equal(warning, "");
     close_flawed();
 }
@@ -86,7 +88,7 @@ static void what_is_wrong_is_not_used(void **state) {
                                            {"int item = (int)get_local_id(0);", "winograd_local"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(flaws); i++) {
         open_flawed(flaws[i][0]);
-        check_made_by(CLQ_CONV_WINOGRAD, "product_local");
+        check_made_by(true, "product_local");
         assert_false(clq_winograd_block_works(device, LAST_BLOCK, NULL));
         assert_non_null(strstr(warning, "winograd 8x8"));
         if (!strstr(warning, flaws[i][1])) fail_msg("warned: %s", warning);

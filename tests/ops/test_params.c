@@ -1,5 +1,5 @@
 /* Every parameter of a step reaches the kernels that ask for it, launch by launch and where all launches are one. */
-#include "ops/cut.h"
+#include "ops/elementwise/cut.h"
 #include "support/ops_rig.h"
 
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static void check_counted(rig *r, clq_value y, uint32_t count) {
 
 static const clq_param whole[] = {CLQ_PARAM_COUNT, CLQ_PARAM_SLOT, CLQ_PARAM_STEP, CLQ_PARAM_FIRST_ROW};
 
-static void check_whole_numbers(rig *r, bool joined) {
+static void check_whole_numbers(rig *r, bool fused) {
     unsigned char bytes[ROWS];
     clq_value y[CLQ_COUNT_OF(whole)];
     memset(bytes, 255, sizeof bytes);
@@ -42,9 +42,9 @@ static void check_whole_numbers(rig *r, bool joined) {
         y[i] = rig_value(r, "y", ROWS * sizeof(float), 0);
         add_counted(r, whole[i], x, y[i]);
     }
-    clq_list_set_joined(r->list, joined);
+    clq_list_set_fused(r->list, fused);
     rig_bind(r);
-    assert_int_equal(clq_list_is_joined(r->list), joined && r->family == CLQ_FAMILY_TILE);
+    assert_int_equal(clq_list_is_fused(r->list), fused && r->family == CLQ_FAMILY_TILE);
     rig_fill(r, x, bytes, sizeof bytes);
     for (uint32_t run = 0; run < 2; run++) { /* parameters change between runs */
         const uint32_t want[] = {3 - run, 6 + run, 5 - run, 4 + run};
@@ -57,7 +57,7 @@ static void check_whole_numbers(rig *r, bool joined) {
 }
 
 /* w -= RATE * g, and the gradient of a loss is SCALE times what it is for one sample. */
-static void check_fractions(rig *r, bool joined) {
+static void check_fractions(rig *r, bool fused) {
     const float one = 1, logits[2] = {0, 0};
     const int32_t label = 0;
     float w, dx[2];
@@ -71,7 +71,7 @@ static void check_fractions(rig *r, bool joined) {
         r->list,
         &(clq_loss_problem){.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true, .weight = 1}, vx,
         vl, vd, vm);
-    clq_list_set_joined(r->list, joined);
+    clq_list_set_fused(r->list, fused);
     rig_bind(r);
     rig_fill(r, vw, &one, sizeof one);
     rig_fill(r, vg, &one, sizeof one);
@@ -87,9 +87,9 @@ static void check_fractions(rig *r, bool joined) {
 }
 
 static void check_all(rig *r) {
-    for (int joined = 0; joined < 2; joined++) {
-        check_whole_numbers(r, joined);
-        check_fractions(r, joined);
+    for (int fused = 0; fused < 2; fused++) {
+        check_whole_numbers(r, fused);
+        check_fractions(r, fused);
     }
 }
 

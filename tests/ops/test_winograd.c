@@ -1,5 +1,5 @@
 /* Convolutions by Winograd's products: the families' kernels against the plain reference, and when they are used. */
-#include "ops/winograd.h"
+#include "ops/convolution/winograd.h"
 #include "support/ops_conv.h"
 
 #include <setjmp.h>
@@ -40,13 +40,9 @@ static const conv_case local[] = {
     {{2, 3, 515, 2, 3, 260, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, true},
 };
 
-static void check_tile(rig *r, size_t index, clq_product_variant variant) {
-    conv_check(r, &tiles[index], &(conv_how){CLQ_CONV_WINOGRAD, variant, CLQ_WINOGRAD_BLOCK_AUTO});
-}
+static void check_tile(rig *r, size_t index) { conv_check(r, &tiles[index], &(rig_variant){.conv = "winograd"}); }
 
-static void check_local(rig *r, size_t index, clq_product_variant variant) {
-    conv_check(r, &local[index], &(conv_how){CLQ_CONV_WINOGRAD, variant, CLQ_WINOGRAD_BLOCK_AUTO});
-}
+static void check_local(rig *r, size_t index) { conv_check(r, &local[index], &(rig_variant){.conv = "winograd"}); }
 
 static void check_both(rig *r) {
     enum { EVERYWHERE = 2 };
@@ -70,7 +66,9 @@ static void check_blocks(rig *r) {
     bool built = strcmp(info->driver, "pocl") == 0 && !clq_device_runs_in_caller(r->device);
     if (r->family != CLQ_FAMILY_LOCAL || built) return;
     for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS; i++) {
-        conv_check(r, rig_is_simulated(r) ? &simulated : &odd, &(conv_how){CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO, i});
+        char block[CLQ_CANDIDATE_BYTES];
+        clq_winograd_block_name(i, block);
+        conv_check(r, rig_is_simulated(r) ? &simulated : &odd, &(rig_variant){.conv = block});
         if (!rig_is_simulated(r)) assert_true(clq_winograd_block_works(r->device, i, NULL));
     }
 }
@@ -81,11 +79,9 @@ static void blocks_match_reference(void **state) {
 }
 
 /* Whether a convolution, forward and its data gradient, is made with Winograd's products. */
-static bool is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, clq_conv_variant variant,
-                        clq_product_variant product) {
+static bool is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, const char *conv) {
     rig_begin(r, capacity);
-    clq_list_set_conv(r->list, variant);
-    clq_list_set_product(r->list, product);
+    rig_force(r, &(rig_variant){.conv = conv});
     clq_value x = rig_value(r, "x", 4, 0), w = rig_value(r, "w", 4, 0), y = rig_value(r, "y", 4, 0);
     clq_conv2d_forward(r->list, p, x, w, CLQ_NO_VALUE, y);
     bool there = conv_is_winograd(r->list);
@@ -101,24 +97,21 @@ static void check_choice(rig *r) {
     const clq_conv2d_problem good = tiles[0].p, narrow = tiles[2].p;
     const clq_conv2d_problem small = {5, 5, 32, 3, 3, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU};
     bool tile = r->family == CLQ_FAMILY_TILE;
-    assert_true(is_winograd(r, &good, 64, CLQ_CONV_AUTO, CLQ_PRODUCT_AUTO));
-    assert_int_equal(is_winograd(r, &narrow, 64, CLQ_CONV_AUTO, CLQ_PRODUCT_AUTO), tile);
-    assert_true(is_winograd(r, &good, 1, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO));
-    assert_true(is_winograd(r, &good, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_TILE));
-    assert_false(is_winograd(r, &small, 1, CLQ_CONV_AUTO, CLQ_PRODUCT_AUTO)); /* few pixels */
-    assert_false(is_winograd(r, &good, 64, CLQ_CONV_AUTO, CLQ_PRODUCT_TILE));
-    assert_false(is_winograd(r, &good, 64, CLQ_CONV_AUTO, CLQ_PRODUCT_LOCAL));
-    assert_false(is_winograd(r, &good, 64, CLQ_CONV_DIRECT, CLQ_PRODUCT_AUTO));
+    assert_true(is_winograd(r, &good, 64, NULL));
+    assert_int_equal(is_winograd(r, &narrow, 64, NULL), tile);
+    assert_true(is_winograd(r, &good, 1, "winograd"));
+    assert_false(is_winograd(r, &small, 1, NULL)); /* few pixels */
+    assert_false(is_winograd(r, &good, 64, "direct"));
     clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR};
-    assert_false(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO)); /* strides */
+    assert_false(is_winograd(r, &p, 64, "winograd")); /* strides */
     p = (clq_conv2d_problem){13, 13, 32, 9, 9, 64, 3, 3, 1, 1, 2, 2, 0, 0, CLQ_LINEAR};
-    assert_false(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO)); /* dilation */
+    assert_false(is_winograd(r, &p, 64, "winograd")); /* dilation */
     p = (clq_conv2d_problem){13, 13, 32, 9, 11, 64, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR};
-    assert_false(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO)); /* taps */
+    assert_false(is_winograd(r, &p, 64, "winograd")); /* taps */
     p = (clq_conv2d_problem){13, 13, 33, 11, 11, 35, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR};
-    assert_int_equal(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO), !tile); /* parts of vectors */
+    assert_int_equal(is_winograd(r, &p, 64, "winograd"), !tile); /* parts of vectors */
     p = (clq_conv2d_problem){13, 13, 1024, 11, 11, 1024, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR};
-    assert_int_equal(is_winograd(r, &p, 64, CLQ_CONV_WINOGRAD, CLQ_PRODUCT_AUTO), !tile); /* beyond a cache */
+    assert_int_equal(is_winograd(r, &p, 64, "winograd"), !tile); /* beyond a cache */
 }
 
 static void used_where_it_fits_and_pays(void **state) {

@@ -15,7 +15,7 @@ enum { WINOGRAD_GROWTH = 3, FEW_CHANNELS = 8, WINOGRAD_GROWTH_OF_FEW = 6 };
 
 typedef struct made {
     const clq_conv2d_problem *p;
-    const conv_how *how;
+    const rig_variant *variant;
 } made;
 
 bool conv_is_winograd(const clq_list *list) {
@@ -24,23 +24,25 @@ bool conv_is_winograd(const clq_list *list) {
     return info.file && strncmp(info.file, "winograd", strlen("winograd")) == 0;
 }
 
-static void check_how(const clq_list *list, const conv_how *how) {
-    if (how->conv != CLQ_CONV_AUTO) assert_int_equal(conv_is_winograd(list), how->conv == CLQ_CONV_WINOGRAD);
+static bool names_winograd(const rig_variant *variant) {
+    return variant->conv && strncmp(variant->conv, "winograd", strlen("winograd")) == 0;
+}
+
+static void check_variant(const clq_list *list, const rig_variant *variant) {
+    if (variant->conv) assert_int_equal(conv_is_winograd(list), names_winograd(variant));
 }
 
 static void forward(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value b, clq_value y) {
     const made *m = problem;
-    clq_list_set_conv(list, m->how->conv);
-    clq_list_set_winograd_block(list, m->how->winograd_block);
     clq_conv2d_forward(list, m->p, x, w, b, y);
-    check_how(list, m->how);
+    check_variant(list, m->variant);
 }
 
 static void backward(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value dz, clq_value dx,
                      clq_value dw) {
     const made *m = problem;
     clq_conv2d_backward(list, m->p, x, w, dz, dx, dw);
-    check_how(list, m->how);
+    check_variant(list, m->variant);
 }
 
 static void ref(const void *problem, size_t count, const double *x, const double *w, const double *b, double *z) {
@@ -52,12 +54,12 @@ static void ref_gradients(const void *problem, size_t count, const double *x, co
     ref_conv2d_gradients(((const made *)problem)->p, count, x, w, dz, dx, dw);
 }
 
-static size_t growth_of(const clq_conv2d_problem *p, const conv_how *how) {
-    if (how->conv != CLQ_CONV_WINOGRAD) return 1;
+static size_t growth_of(const clq_conv2d_problem *p, const rig_variant *variant) {
+    if (!names_winograd(variant)) return 1;
     return p->in_c < FEW_CHANNELS || p->out_c < FEW_CHANNELS ? WINOGRAD_GROWTH_OF_FEW : WINOGRAD_GROWTH;
 }
 
-void conv_check(rig *r, const conv_case *c, const conv_how *how) {
+void conv_check(rig *r, const conv_case *c, const rig_variant *variant) {
     const clq_conv2d_problem *p = &c->p;
     product_layer layer = {
         .in = p->in_h * p->in_w * p->in_c,
@@ -65,13 +67,13 @@ void conv_check(rig *r, const conv_case *c, const conv_how *how) {
         .weights = p->kernel_h * p->kernel_w * p->in_c * p->out_c,
         .biases = c->bias ? p->out_c : 0,
         .rows = p->out_h * p->out_w,
-        .growth = growth_of(p, how),
+        .growth = growth_of(p, variant),
         .activation = p->activation,
-        .problem = &(made){p, how},
+        .problem = &(made){p, variant},
         .forward = forward,
         .backward = backward,
         .ref = ref,
         .ref_gradients = ref_gradients,
     };
-    product_check(r, &layer, c->capacity, how->product);
+    product_check(r, &layer, c->capacity, variant);
 }

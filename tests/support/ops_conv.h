@@ -10,17 +10,10 @@ typedef struct conv_case {
     bool bias;
 } conv_case;
 
-/* How it is to be made. */
-typedef struct conv_how {
-    clq_conv_variant conv;
-    clq_product_variant product;
-    size_t winograd_block;
-} conv_how;
-
 /* Whether the last launch is of Winograd's products. */
 bool conv_is_winograd(const clq_list *list);
-/* product_check of the case, forward and both gradients. With WINOGRAD, forward and data gradient must be made so; with
- * DIRECT, neither may. */
-void conv_check(rig *r, const conv_case *c, const conv_how *how);
+/* product_check of the case, forward and both gradients. Where the variant names "winograd" or one of its blocks,
+ * forward and data gradient must be made so; where "direct", neither may. */
+void conv_check(rig *r, const conv_case *c, const rig_variant *variant);
 
 #endif

@@ -113,10 +113,10 @@ static void check_count(rig *r, const product_layer *l, const values *v, uint32_
     free_arrays(&a);
 }
 
-void product_check(rig *r, const product_layer *l, uint32_t capacity, clq_product_variant variant) {
+void product_check(rig *r, const product_layer *l, uint32_t capacity, const rig_variant *variant) {
     if (!rig_affords(r, capacity * (l->in + l->out) + l->weights)) return;
     rig_begin(r, capacity);
-    clq_list_set_product(r->list, variant);
+    rig_force(r, variant);
     values v = {
         .x = rig_value(r, "x", 0, l->in * sizeof(float)),
         .w = rig_value(r, "w", l->weights * sizeof(float), 0),
@@ -136,8 +136,7 @@ void product_check(rig *r, const product_layer *l, uint32_t capacity, clq_produc
     rig_end(r);
 }
 
-void product_check_cases(rig *r, size_t cases, size_t everywhere,
-                         void (*check)(rig *r, size_t index, clq_product_variant variant)) {
+void product_check_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index)) {
     bool all = clq_device_runs_in_caller(r->device) || rig_is_simulated(r);
-    for (size_t i = 0; i < (all ? cases : everywhere); i++) check(r, i, CLQ_PRODUCT_AUTO);
+    for (size_t i = 0; i < (all ? cases : everywhere); i++) check(r, i);
 }

@@ -22,12 +22,11 @@ typedef struct product_layer {
 /* Runs the layer made for `capacity` with counts of capacity, 1, 0 and capacity - 1 (a simulator: the first two), twice
  * each, and checks: every number against the largest error that float32 sums of its terms can have, all together
  * against a relative error of 1e-6 (L2); equal bits in both runs; nothing written beyond the count. */
-void product_check(rig *r, const product_layer *layer, uint32_t capacity, clq_product_variant variant);
+void product_check(rig *r, const product_layer *layer, uint32_t capacity, const rig_variant *variant);
 
 /* Checks all cases on a device that builds kernels in its caller (PoCL's basic one) and, as far as it affords them, on
  * the simulator; the first `everywhere` of them on the others, which build as the first does. */
-void product_check_cases(rig *r, size_t cases, size_t everywhere,
-                         void (*check)(rig *r, size_t index, clq_product_variant variant));
+void product_check_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index));
 
 /* The checks of one result. sizes: the same sum of absolute values; terms: how many. */
 void product_check_numbers(const rig *r, const char *what, const float *got, const double *want, const double *sizes,

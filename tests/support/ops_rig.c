@@ -87,6 +87,25 @@ void rig_begin(rig *r, uint32_t capacity) {
     clq_list_scope(r->list, "test");
 }
 
+static void force(rig *r, const char *key, const char *candidate) {
+    clq_selection *selection = &r->forced[r->selections.count];
+    if (!candidate) return;
+    assert_true(strlen(candidate) < sizeof selection->candidate);
+    *selection = (clq_selection){.key = ""};
+    memcpy(selection->key, key, strlen(key));
+    memcpy(selection->candidate, candidate, strlen(candidate));
+    r->selections.count++;
+}
+
+void rig_force(rig *r, const rig_variant *variant) {
+    r->selections = (clq_selections){.entries = r->forced};
+    force(r, "rows*", variant->product);
+    force(r, "outer*", variant->product);
+    force(r, "conv *", variant->conv);
+    force(r, "pooled conv *", variant->conv);
+    clq_list_set_selections(r->list, &r->selections);
+}
+
 clq_value rig_value(rig *r, const char *name, size_t fixed_bytes, size_t bytes_per_example) {
     clq_value value = clq_list_value(r->list, CLQ_VALUE_EXTERNAL, name, fixed_bytes + GUARD_BYTES, bytes_per_example);
     must(r, clq_list_status(r->list));

@@ -18,7 +18,14 @@ typedef struct rig {
     clq_step_params params;              /* of the runs; rig_run sets the count */
     clq_buffer *buffers[RIG_VALUES + 1]; /* by value */
     size_t bytes[RIG_VALUES + 1];        /* without the guard behind them; scratch has none */
+    clq_selection forced[4];
+    clq_selections selections;
 } rig;
+
+/* Candidates that make products and 3x3 convolutions, whatever is known to be faster; NULL: as the list chooses. */
+typedef struct rig_variant {
+    const char *product, *conv;
+} rig_variant;
 
 /* Calls body for PoCL's basic device and for Intel's (PoCL's pthread device where the processor is no x86-64), each as
  * TILE and as LOCAL. Under oclgrind for its device alone. */
@@ -29,6 +36,8 @@ bool rig_affords(const rig *r, size_t floats);
 
 /* A list of the rig's device and family, with all parameters 0; the ops are then added to r->list. */
 void rig_begin(rig *r, uint32_t capacity);
+/* Before the first operation. */
+void rig_force(rig *r, const rig_variant *variant);
 clq_value rig_value(rig *r, const char *name, size_t fixed_bytes, size_t bytes_per_example);
 /* Gives every value memory and binds. */
 void rig_bind(rig *r);

@@ -1,6 +1,6 @@
 /* Custom loops: what a step refuses, and that categorical and sparse losses agree on the same labels. */
 #include "graph/plan.h"
-#include "ops/list.h"
+#include "launch/list.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/train.h"

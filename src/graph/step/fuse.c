@@ -79,17 +79,16 @@ static void join_poolings(fusion *f) {
 static bool ask(const fusion *f, const clq_conv_pool_problem *p) {
     const clq_conv2d_problem *c = &p->conv;
     const clq_pool2d_problem *q = &p->pool;
-    if (f->config->fusion != CLQ_FUSION_AUTO) return f->config->fusion == CLQ_FUSION_ON;
     bool pays = clq_conv_pool_pays(f->list, p);
-    clq_question question;
-    clq_question_start(&question, "conv + pool %ux%zux%zux%zu by %zux%zu/%zux%zu to %zux%zux%zu by %zux%zu/%zux%zu%s",
-                       clq_list_capacity(f->list), c->in_h, c->in_w, c->in_c, c->kernel_h, c->kernel_w, c->stride_h,
-                       c->stride_w, c->out_h, c->out_w, c->out_c, q->size_h, q->size_w, q->stride_h, q->stride_w,
-                       f->config->update ? "" : ", forward");
-    if (pays) clq_question_add(&question, true, 0, "one");
-    clq_question_add(&question, false, 0, "apart");
-    clq_question_add(&question, true, 0, "one");
-    return clq_list_ask(f->list, &question)->values[0];
+    clq_choice choice;
+    clq_choice_start(&choice, "conv + pool %ux%zux%zux%zu by %zux%zu/%zux%zu to %zux%zux%zu by %zux%zu/%zux%zu%s",
+                     clq_list_capacity(f->list), c->in_h, c->in_w, c->in_c, c->kernel_h, c->kernel_w, c->stride_h,
+                     c->stride_w, c->out_h, c->out_w, c->out_c, q->size_h, q->size_w, q->stride_h, q->stride_w,
+                     f->config->update ? "" : ", forward");
+    if (pays) clq_choice_add(&choice, true, 0, "one");
+    clq_choice_add(&choice, false, 0, "apart");
+    clq_choice_add(&choice, true, 0, "one");
+    return clq_list_select(f->list, &choice)->values[0];
 }
 
 static void join_pools(fusion *f) {

@@ -8,7 +8,7 @@ typedef struct pass {
 } pass;
 
 static bool always(const clq_plan_config *config) { return config != NULL; }
-static bool fuses(const clq_plan_config *config) { return config->fusion != CLQ_FUSION_OFF; }
+static bool fuses(const clq_plan_config *config) { return !config->unfused_graph; }
 static bool trains(const clq_plan_config *config) { return config->update != NULL; }
 static bool fuses_gradients(const clq_plan_config *config) { return fuses(config) && trains(config); }
 

@@ -1,5 +1,5 @@
 /* Kernels: arguments are taken when the launch is enqueued, and set below when it is executed. One launch runs below at
- * a time: PoCL before 7.0 confuses kernels that are loaded twice (src/device/twin.c), and the disguise hides from the
+ * a time: PoCL before 7.0 confuses kernels that are loaded twice (src/device/program/twin.c), and the disguise hides from the
  * library that this is PoCL. */
 #include "support/strict/layer.h"
 

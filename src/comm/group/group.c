@@ -1,0 +1,501 @@
+/* The public calls: one thread per rank, which does what a rank of a crew does. Calls are kept in a list; every
+ * rank walks through it at its own pace, in order. */
+#include "comm/group/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is copied twice to be packed must take less than what a message costs whatever its size. */
+static const size_t default_bucket_bytes = (size_t)512 << 10;
+
+/* ---- a rank's thread ---- */
+
+static clq_status wait_for(const clq_group *group, clq_event *event) {
+    const double never = 1e18;
+    return event ? clq_event_wait_until(event, never, &group->crew->failed) : CLQ_OK;
+}
+
+static clq_status wait_for_start(const clq_group_rank *rank, const clq_call *call) {
+    for (const clq_call *member = call->packed; member; member = member->next)
+        CLQ_TRY(wait_for(rank->group, member->parts[rank->index].wait));
+    CLQ_TRY(wait_for(rank->group, call->parts[rank->index].wait));
+    return wait_for(rank->group, call->parts[rank->index].mark);
+}
+
+/* A failure outside of the crew's own work ends it, too. */
+static clq_status fail_crew(const clq_group_rank *rank, clq_status status, const char *what) {
+    clq_error why;
+    clq_fail_on(status, rank->device, "rank %u, %s", rank->index, what);
+    clq_error_take(status, &why);
+    clq_crew_abort(rank->group->crew, &why);
+    return status;
+}
+
+static clq_status run_part(const clq_group_rank *rank, const clq_call *call) {
+    const clq_task task = clq_call_task(rank, call);
+    clq_status status = wait_for_start(rank, call);
+    if (status != CLQ_OK) return fail_crew(rank, status, "what the collective waits for");
+    if (call->packed) status = clq_pack_fill(rank, call);
+    if (status != CLQ_OK) return fail_crew(rank, status, "packing small messages");
+    CLQ_TRY(clq_crew_run(rank->group->crew, rank->index, &task));
+    if (call->packed) status = clq_pack_empty(rank, call);
+    return status == CLQ_OK ? CLQ_OK : fail_crew(rank, status, "unpacking small messages");
+}
+
+/* The next call of this rank; NULL when the group closes. */
+static clq_call *await_call(clq_group_rank *rank) {
+    clq_group *group = rank->group;
+    pthread_mutex_lock(&group->lock);
+    while (!rank->next && !group->closing) pthread_cond_wait(&group->issued, &group->lock);
+    clq_call *call = rank->next;
+    pthread_mutex_unlock(&group->lock);
+    return call;
+}
+
+static void finish_call(clq_group_rank *rank, clq_call *call) {
+    clq_group *group = rank->group;
+    pthread_mutex_lock(&group->lock);
+    rank->next = call->next;
+    bool last_rank = --call->running == 0;
+    if (last_rank) group->held -= call->held;
+    if (last_rank && group->last == call) group->last = NULL;
+    pthread_mutex_unlock(&group->lock);
+    if (!last_rank) return;
+    clq_call_destroy(call); /* before the group says that it is idle: then nothing of the caller's is held any more */
+    pthread_mutex_lock(&group->lock);
+    group->finished++;
+    pthread_cond_broadcast(&group->idle);
+    pthread_mutex_unlock(&group->lock);
+}
+
+static void rank_body(void *context) {
+    clq_group_rank *rank = context;
+    for (clq_call *call; (call = await_call(rank)) != NULL; finish_call(rank, call)) {
+        clq_status status = run_part(rank, call);
+        clq_call_complete(call, rank->index, status == CLQ_OK);
+    }
+}
+
+/* ---- making and ending a group ---- */
+
+static clq_status make_locks(clq_group *group) {
+    int lock = pthread_mutex_init(&group->lock, NULL), issued = pthread_cond_init(&group->issued, NULL),
+        idle = pthread_cond_init(&group->idle, NULL);
+    group->lock_made = lock == 0;
+    group->issued_made = issued == 0;
+    group->idle_made = idle == 0;
+    if (group->lock_made && group->issued_made && group->idle_made) return CLQ_OK;
+    return clq_fail_lock("a group", lock ? lock : issued ? issued : idle);
+}
+
+static clq_status open_rank(clq_group_rank *rank, const clq_rank *given) {
+    if (!given->context || !given->device) return clq_fail(CLQ_ARGUMENT, "its context or device is NULL");
+    CLQ_TRY(clq_device_wrap(given->context, given->device, &rank->device));
+    if (given->queue) CLQ_TRY(clq_queue_wrap(rank->device, given->queue, &rank->callers_queue));
+    return clq_queue_create(rank->device, 0, &rank->queue);
+}
+
+static clq_status make_group(clq_group *group, const clq_rank *ranks, const clq_group_config *config) {
+    clq_device *devices[CLQ_REPLICAS_MAX];
+    CLQ_TRY(make_locks(group));
+    group->bucket_bytes = config && config->bucket_bytes ? config->bucket_bytes : default_bucket_bytes;
+    for (unsigned r = 0; r < group->size; r++) {
+        clq_group_rank *rank = &group->ranks[r];
+        rank->group = group;
+        rank->index = r;
+        clq_status status = open_rank(rank, &ranks[r]);
+        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", r);
+        devices[r] = rank->device;
+    }
+    CLQ_TRY(clq_crew_create(devices, group->size, config, &group->crew));
+    for (unsigned r = 0; r < group->size; r++)
+        CLQ_TRY(clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread));
+    return CLQ_OK;
+}
+
+clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config, clq_group **out) {
+    if (!ranks || count < 1 || count > CLQ_REPLICAS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, ranks ? count : 0);
+    clq_group *group = clq_alloc(1, sizeof *group);
+    if (!group) return CLQ_MEMORY;
+    group->noted_end = &group->noted;
+    group->ranks = clq_alloc(count, sizeof *group->ranks);
+    clq_status status = CLQ_MEMORY;
+    if (group->ranks) {
+        group->size = count;
+        status = make_group(group, ranks, config);
+    }
+    if (status == CLQ_OK)
+        *out = group;
+    else
+        clq_group_destroy(group);
+    return status;
+}
+
+static clq_call *take_noted(clq_group *group) {
+    clq_call *list = group->noted;
+    group->noted = NULL;
+    group->noted_end = &group->noted;
+    return list;
+}
+
+/* They will never be. */
+static void drop_calls(clq_call *list) {
+    while (list) {
+        clq_call *call = list;
+        list = call->next;
+        for (unsigned r = 0; r < call->size; r++) clq_call_complete(call, r, false);
+        clq_call_destroy(call);
+    }
+}
+
+void clq_group_destroy(clq_group *group) {
+    if (!group) return;
+    drop_calls(take_noted(group));
+    if (group->lock_made && group->issued_made) {
+        pthread_mutex_lock(&group->lock);
+        group->closing = true;
+        pthread_cond_broadcast(&group->issued);
+        pthread_mutex_unlock(&group->lock);
+    }
+    for (unsigned r = 0; r < group->size; r++) clq_thread_join(group->ranks[r].thread);
+    clq_crew_destroy(group->crew);
+    while (group->memory) {
+        clq_group_memory *own = group->memory;
+        group->memory = own->next;
+        clq_buffer_destroy(own->buffer);
+        clq_free(own);
+    }
+    for (unsigned r = 0; r < group->size; r++) {
+        clq_buffer_destroy(group->ranks[r].bucket);
+        clq_queue_destroy(group->ranks[r].queue);
+        clq_queue_destroy(group->ranks[r].callers_queue);
+        clq_device_close(group->ranks[r].device);
+    }
+    if (group->issued_made) pthread_cond_destroy(&group->issued);
+    if (group->idle_made) pthread_cond_destroy(&group->idle);
+    if (group->lock_made) pthread_mutex_destroy(&group->lock);
+    clq_free(group->ranks);
+    clq_free(group);
+}
+
+/* ---- issuing ---- */
+
+/* Up to here, over all ranks, the caller is sooner done than other threads that have to wake first: on two cores 1 MiB
+ * over four ranks takes it 37 us, and 99 us when handed over. */
+static const size_t alone_bytes = (size_t)4 << 20;
+
+static bool is_idle(clq_group *group) {
+    pthread_mutex_lock(&group->lock);
+    bool idle = group->finished == group->enlisted;
+    pthread_mutex_unlock(&group->lock);
+    return idle;
+}
+
+/* Whether the calling thread may do the call itself, if nothing on the ranks' queues is in its way. */
+static bool can_run_alone(clq_group *group, const clq_call *call) {
+    if (call->bytes > alone_bytes / group->size) return false;
+    for (unsigned r = 0; r < group->size; r++) {
+        const clq_task task = clq_call_task(&group->ranks[r], call);
+        if (call->parts[r].wait || !clq_crew_reaches(group->crew, r, &task)) return false;
+    }
+    return is_idle(group);
+}
+
+/* Whether what was on the ranks' queues is done, or will be within patience_s. Marks are made; commands of devices that
+ * run in their caller have run here. */
+static clq_status look_at_queues(const clq_group *group, clq_call *call, double patience_s, bool *over) {
+    *over = true;
+    for (unsigned r = 0; r < group->size; r++) {
+        if (!group->ranks[r].callers_queue) continue;
+        CLQ_TRY(clq_queue_mark(group->ranks[r].callers_queue, &call->parts[r].mark));
+        const double until = clq_now() + patience_s;
+        while (!clq_event_is_over(call->parts[r].mark) && clq_now() < until) continue;
+        *over = *over && clq_event_is_over(call->parts[r].mark);
+    }
+    return CLQ_OK;
+}
+
+static clq_status run_alone(clq_group *group, const clq_call *call) {
+    clq_task tasks[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < group->size; r++) {
+        tasks[r] = clq_call_task(&group->ranks[r], call);
+        tasks[r].queue = NULL;
+        if (call->parts[r].mark) CLQ_TRY(clq_event_wait(call->parts[r].mark)); /* it is over: tells of a failure */
+    }
+    CLQ_TRY(clq_crew_run_alone(group->crew, tasks));
+    for (unsigned r = 0; r < group->size; r++) clq_call_complete(call, r, true);
+    return CLQ_OK;
+}
+
+static clq_status raise_failure(const clq_group *group) {
+    clq_error error;
+    return clq_crew_failure(group->crew, &error) == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
+}
+
+/* A mark of a device that runs in its caller is over once it was flushed, unless something holds the queue back. */
+static bool is_held(const clq_group *group, const clq_call *call) {
+    bool held = clq_call_is_held(call);
+    for (unsigned r = 0; r < group->size && !held; r++)
+        held = call->parts[r].mark && clq_device_runs_in_caller(group->ranks[r].device) &&
+               !clq_event_is_over(call->parts[r].mark);
+    return held;
+}
+
+static void note_use(const clq_group *group, const clq_call *call) {
+    for (const clq_call *member = call->packed; member; member = member->next) note_use(group, member);
+    for (unsigned r = 0; r < call->size; r++) {
+        const clq_part *part = &call->parts[r];
+        if (part->in_is) part->in_is->last_use = group->enlisted + 1;
+        if (part->out_is) part->out_is->last_use = group->enlisted + 1;
+    }
+}
+
+static void enlist(clq_group *group, clq_call *call) {
+    call->held = is_held(group, call);
+    note_use(group, call);
+    pthread_mutex_lock(&group->lock);
+    if (group->last) group->last->next = call;
+    group->last = call;
+    group->enlisted++;
+    group->held += call->held;
+    for (unsigned r = 0; r < group->size; r++)
+        if (!group->ranks[r].next) group->ranks[r].next = call;
+    pthread_cond_broadcast(&group->issued);
+    pthread_mutex_unlock(&group->lock);
+}
+
+/* PoCL's basic device, which runs commands in the thread that flushes them, deadlocks (3.1) when the host completes an
+ * event that one of its commands waits for. So the events of a group with such a device are complete when the call
+ * returns, unless the caller is yet to complete what a call waits for. */
+static bool must_finish(clq_group *group) {
+    bool runs_in_caller = false;
+    for (unsigned r = 0; r < group->size; r++)
+        runs_in_caller = runs_in_caller || clq_device_runs_in_caller(group->ranks[r].device);
+    pthread_mutex_lock(&group->lock);
+    bool held = group->held > 0;
+    pthread_mutex_unlock(&group->lock);
+    return runs_in_caller && !held;
+}
+
+/* Until so many calls of those that were ever issued are done. */
+static void wait_until_finished(clq_group *group, size_t calls) {
+    pthread_mutex_lock(&group->lock);
+    while (group->finished < calls) pthread_cond_wait(&group->idle, &group->lock);
+    pthread_mutex_unlock(&group->lock);
+}
+
+static void wait_until_idle(clq_group *group) { wait_until_finished(group, group->enlisted); }
+
+/* Takes the call over, done or (*running) on its way; on failure it is the caller's still. done may be NULL. */
+static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, bool *running) {
+    const double what_threads_take_to_wake_s = 20e-6;
+    bool alone = !call->packed && can_run_alone(group, call), over;
+    CLQ_TRY(look_at_queues(group, call, alone ? what_threads_take_to_wake_s : 0, &over));
+    alone = alone && over;
+    CLQ_TRY(alone ? run_alone(group, call) : clq_walk_prepare_all(group->crew, &call->task));
+    for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
+    *running = !alone;
+    if (alone)
+        clq_call_destroy(call);
+    else
+        enlist(group, call);
+    return CLQ_OK;
+}
+
+static void note(clq_group *group, clq_call *call, cl_event *done) {
+    for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
+    *group->noted_end = call;
+    group->noted_end = &call->next;
+}
+
+static clq_status issue_task(clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
+                             const cl_event *waits, cl_event *done) {
+    clq_call *call;
+    bool running;
+    CLQ_TRY(raise_failure(group));
+    CLQ_TRY(clq_call_create(group, task, in, out, waits, done != NULL, &call));
+    if (group->started) {
+        note(group, call, done);
+        return CLQ_OK;
+    }
+    clq_status status = issue_call(group, call, done, &running);
+    if (status != CLQ_OK) {
+        clq_call_destroy(call);
+        return status;
+    }
+    if (running && !done) wait_until_finished(group, group->enlisted);
+    if (running && done && must_finish(group)) wait_until_idle(group);
+    return done ? CLQ_OK : raise_failure(group);
+}
+
+static clq_status issue(clq_group *group, clq_task task, const clq_slice *in, const clq_slice *out,
+                        const cl_event *waits, cl_event *done) {
+    clq_status status = issue_task(group, &task, in, out, waits, done);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", clq_collective_name(task.collective));
+}
+
+/* ---- calls that are issued together ---- */
+
+static bool blocks(const clq_call *call) {
+    for (const clq_call *member = call->packed; member; member = member->next)
+        if (blocks(member)) return true;
+    return call->blocks;
+}
+
+static clq_status issue_next(clq_group *group, clq_call **list, bool *running, bool *blocking) {
+    clq_call *call;
+    if (can_run_alone(group, *list)) {
+        call = *list;
+        *list = call->next;
+        call->next = NULL;
+    } else {
+        CLQ_TRY(clq_pack_take(group, list, &call));
+    }
+    *blocking = blocks(call);
+    clq_status status = issue_call(group, call, NULL, running);
+    if (status != CLQ_OK) drop_calls(call);
+    return status;
+}
+
+static clq_status issue_noted(clq_group *group) {
+    bool any_running = false;
+    size_t wanted = 0; /* how many calls are done when the last that blocks is */
+    clq_call *list = take_noted(group);
+    clq_status status = CLQ_OK;
+    while (list && status == CLQ_OK) {
+        bool running = false, blocking = false;
+        status = issue_next(group, &list, &running, &blocking);
+        any_running = any_running || running;
+        if (running && blocking) wanted = group->enlisted;
+    }
+    drop_calls(list);
+    wait_until_finished(group, wanted);
+    if (any_running && must_finish(group)) wait_until_idle(group);
+    return status == CLQ_OK ? raise_failure(group) : status;
+}
+
+clq_status clq_group_start(clq_group *group) {
+    if (group->started) return clq_fail(CLQ_STATE, "clq_group_start was called already: call clq_group_end first");
+    group->started = true;
+    return CLQ_OK;
+}
+
+clq_status clq_group_end(clq_group *group) {
+    if (!group->started) return clq_fail(CLQ_STATE, "clq_group_end comes after clq_group_start");
+    group->started = false;
+    return issue_noted(group);
+}
+
+/* ---- the collectives ---- */
+
+clq_status clq_all_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
+                          clq_redop op, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_ALL_REDUCE, .count = count, .dtype = dtype, .op = op};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_reduce_scatter(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,
+                              clq_dtype dtype, clq_redop op, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_REDUCE_SCATTER, .count = count, .dtype = dtype, .op = op};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_all_gather(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
+                          const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_ALL_GATHER, .count = count, .dtype = dtype};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_broadcast(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
+                         unsigned root, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_BROADCAST, .count = count, .dtype = dtype, .root = root};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count, clq_dtype dtype,
+                      clq_redop op, unsigned root, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_REDUCE, .count = count, .dtype = dtype, .op = op, .root = root};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_send_recv(clq_group *group, unsigned from, const clq_slice *in, unsigned to, const clq_slice *out,
+                         size_t count, clq_dtype dtype, const cl_event *waits, cl_event *done) {
+    const clq_task task = {.collective = CLQ_SEND_RECV, .count = count, .dtype = dtype, .root = from, .to = to};
+    return issue(group, task, in, out, waits, done);
+}
+
+clq_status clq_group_barrier(clq_group *group, const cl_event *waits, cl_event *done) {
+    return issue(group, (clq_task){.collective = CLQ_BARRIER}, NULL, NULL, waits, done);
+}
+
+/* ---- memory ---- */
+
+clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem *out) {
+    if (rank >= group->size)
+        return clq_fail(CLQ_ARGUMENT, "rank %u is out of range: the group has %u ranks", rank, group->size);
+    clq_group_memory *own = clq_alloc(1, sizeof *own);
+    if (!own) return CLQ_MEMORY;
+    clq_status status =
+        clq_buffer_create(group->ranks[rank].device, CLQ_MEMORY_DEVICE, bytes, "a caller's memory", &own->buffer);
+    if (status != CLQ_OK) {
+        clq_free(own);
+        return status;
+    }
+    own->rank = rank;
+    own->next = group->memory;
+    group->memory = own;
+    *out = clq_buffer_handle(own->buffer);
+    return CLQ_OK;
+}
+
+void clq_group_free(clq_group *group, cl_mem memory) {
+    clq_group_memory **at = &group->memory;
+    while (*at && clq_buffer_handle((*at)->buffer) != memory) at = &(*at)->next;
+    clq_group_memory *own = *at;
+    if (!memory || !own) return;
+    if (issue_noted(group) != CLQ_OK) clq_log(CLQ_LOG_ERROR, "%s", clq_error_detail()); /* they may use it */
+    wait_until_finished(group, own->last_use);
+    *at = own->next;
+    clq_buffer_destroy(own->buffer);
+    clq_free(own);
+}
+
+clq_status clq_group_wait(clq_group *group) {
+    if (group->started)
+        return clq_fail(CLQ_STATE, "call clq_group_end first: it issues the calls since clq_group_start");
+    wait_until_idle(group);
+    return raise_failure(group);
+}
+
+void clq_group_abort(clq_group *group) { clq_crew_abort(group->crew, NULL); }
+
+clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes) {
+    return clq_crew_choose(group->crew, collective, bytes);
+}
+
+clq_transport clq_group_transport(const clq_group *group) {
+    clq_crew *crew = group->crew;
+    if (clq_crew_is_direct(crew)) return CLQ_TRANSPORT_MAPPED;
+    pthread_mutex_lock(&crew->lock);
+    unsigned links[CLQ_TRANSPORT_COUNT] = {0};
+    clq_transport most = CLQ_TRANSPORT_STAGED;
+    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++)
+        if (crew->links[i]) links[clq_link_transport(crew->links[i], crew->chunk_bytes)]++;
+    pthread_mutex_unlock(&crew->lock);
+    for (int t = 0; t < CLQ_TRANSPORT_COUNT; t++)
+        if (links[t] > links[most]) most = (clq_transport)t;
+    return most;
+}
+
+clq_status clq_group_explain(const clq_group *group, char **out) {
+    char *text = clq_crew_explain(group->crew);
+    if (!text) return clq_fail_memory("explaining a group");
+    size_t bytes = strlen(text) + 1;
+    char *copy = malloc(bytes); /* the caller's free() need not be the library's */
+    if (copy) memcpy(copy, text, bytes);
+    clq_free(text);
+    if (!copy) return clq_fail_memory("explaining a group");
+    *out = copy;
+    return CLQ_OK;
+}

@@ -1,0 +1,93 @@
+#include "comm/link/gate.h"
+
+#include <sched.h>
+#include <time.h>
+
+/* A neighbour that runs is a few microseconds behind: worth spinning for. One that shares this core needs it: yield,
+ * but not for long: where others compete for the core a single yield takes their turns, tens of milliseconds. One that
+ * waits for its device may take milliseconds: sleep. */
+enum { SPINS = 400 };
+static const double yield_s = 20e-6;
+
+clq_status clq_gate_init(clq_gate *gate) {
+    atomic_init(&gate->count, 0);
+    atomic_init(&gate->sleepers, 0);
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+    if (error) return clq_fail_lock("a link", error);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    error = pthread_cond_init(&gate->moved, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (error) return clq_fail_lock("a link", error);
+    error = pthread_mutex_init(&gate->lock, NULL);
+    if (!error) return CLQ_OK;
+    pthread_cond_destroy(&gate->moved);
+    return clq_fail_lock("a link", error);
+}
+
+void clq_gate_end(clq_gate *gate) {
+    pthread_mutex_destroy(&gate->lock);
+    pthread_cond_destroy(&gate->moved);
+}
+
+void clq_gate_wake(clq_gate *gate) {
+    pthread_mutex_lock(&gate->lock);
+    pthread_cond_broadcast(&gate->moved);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* Both sides write one variable and then read the other's, sequentially consistent: either the raiser sees the sleeper
+ * or the sleeper sees the count. */
+void clq_gate_raise(clq_gate *gate, size_t count) {
+    atomic_store(&gate->count, count);
+    if (atomic_load(&gate->sleepers) != 0) clq_gate_wake(gate);
+}
+
+bool clq_gate_reached(const clq_gate *gate, size_t count) {
+    return atomic_load_explicit(&gate->count, memory_order_acquire) >= count;
+}
+
+static void pause_briefly(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static struct timespec time_at(double seconds) {
+    struct timespec at = {.tv_sec = (time_t)seconds};
+    at.tv_nsec = (long)((seconds - (double)at.tv_sec) * 1e9);
+    return at;
+}
+
+static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until, const atomic_bool *aborted) {
+    clq_status status = CLQ_OK;
+    pthread_mutex_lock(&gate->lock);
+    atomic_fetch_add(&gate->sleepers, 1);
+    while (atomic_load(&gate->count) < count) {
+        double left = until - clq_now_running();
+        if (atomic_load(aborted))
+            status = CLQ_ABORTED;
+        else if (left <= 0)
+            status = CLQ_TIMEOUT;
+        if (status != CLQ_OK) break;
+        struct timespec at = time_at(clq_now() + CLQ_MIN(left, CLQ_RUNNING_LOOK_S));
+        pthread_cond_timedwait(&gate->moved, &gate->lock, &at);
+    }
+    atomic_fetch_sub(&gate->sleepers, 1);
+    pthread_mutex_unlock(&gate->lock);
+    return status;
+}
+
+clq_status clq_gate_wait(clq_gate *gate, size_t count, double until, const atomic_bool *aborted) {
+    double sleep_at = 0;
+    for (int i = 0; sleep_at == 0 || (clq_now() < sleep_at && !atomic_load(aborted)); i++) {
+        if (clq_gate_reached(gate, count)) return CLQ_OK;
+        if (i < SPINS) {
+            pause_briefly();
+            continue;
+        }
+        if (sleep_at == 0) sleep_at = clq_now() + yield_s;
+        sched_yield();
+    }
+    return sleep_until_raised(gate, count, until, aborted);
+}

@@ -1,0 +1,57 @@
+#include "comm/reduce/reduce.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#include <stdatomic.h>
+
+/* Not every compiler knows how to ask for F16C, and asking the processor itself traps in virtual machines: once. */
+static bool has_f16c(void) {
+    enum { UNKNOWN, NO, YES };
+    static atomic_int known;
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == UNKNOWN) {
+        unsigned a, b, c, d;
+        answer = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) ? YES : NO;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == YES;
+}
+
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+/* Chosen by a pointer and not by an ifunc, whose resolver runs before the sanitizers are up and which not every C
+ * library has. */
+static const clq_reduce_table *table(clq_reduce_level level) {
+    switch (level) {
+    case CLQ_REDUCE_PLAIN: return &clq_reduce_plain;
+    case CLQ_REDUCE_AVX2: return __builtin_cpu_supports("avx2") && has_f16c() ? &clq_reduce_avx2 : NULL;
+    case CLQ_REDUCE_AVX512: return has_avx512() ? &clq_reduce_avx512 : NULL;
+    default: return NULL;
+    }
+}
+#else
+static const clq_reduce_table *table(clq_reduce_level level) {
+    return level == CLQ_REDUCE_PLAIN ? &clq_reduce_plain : NULL;
+}
+#endif
+
+clq_reduce_function *clq_reduce_find_at(clq_reduce_level level, clq_dtype dtype, clq_redop op, bool stream) {
+    const clq_reduce_table *at = table(level);
+    if (!at || (unsigned)dtype >= CLQ_DTYPE_COUNT || (unsigned)op >= CLQ_REDOP_COUNT) return NULL;
+    return (*at)[dtype][op][stream];
+}
+
+static clq_reduce_function *find_widest(clq_dtype dtype, clq_redop op, bool stream) {
+    for (int level = CLQ_REDUCE_LEVELS - 1; level >= 0; level--) {
+        clq_reduce_function *found = clq_reduce_find_at((clq_reduce_level)level, dtype, op, stream);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) { return find_widest(dtype, op, false); }
+
+clq_reduce_function *clq_reduce_find_streaming(clq_dtype dtype, clq_redop op) { return find_widest(dtype, op, true); }

@@ -1,0 +1,156 @@
+/* The functions for one width of vectors: VECTOR, TARGET as in reduce_vector.h, whose table becomes TABLE. */
+#include "comm/reduce/reduce_vector.h"
+
+#define OP_SUM(T, a, b) ((a) + (b))
+#define OP_PROD(T, a, b) ((a) * (b))
+#define OP_MIN(T, a, b) SELECT(T, (a) < (b), a, b)
+#define OP_MAX(T, a, b) SELECT(T, (a) > (b), a, b)
+/* NaN wins: it compares with nothing, itself included. */
+#define OP_FLOAT_MIN(T, a, b) SELECT(T, ((a) < (b)) | ((a) != (a)), a, b)
+#define OP_FLOAT_MAX(T, a, b) SELECT(T, ((a) > (b)) | ((a) != (a)), a, b)
+
+/* What becomes of a vector of sums. */
+#define KEEP(T, v) ((void)ranks)
+/* By one rounded factor and not by a division, which devices may round as they like: host and devices agree. */
+#define SCALE(T, v) ((v) *= (T##_element)1 / (T##_element)ranks)
+#define DIVIDE_i8(T, v) divide_i8(&(v), ranks)
+#define DIVIDE_i16(T, v) divide_i16(&(v), ranks)
+#define DIVIDE_i32(T, v) divide_i32(&(v), ranks)
+#define DIVIDE_i64(T, v) divide_i64(&(v), ranks)
+#define DIVIDE_u8(T, v) divide_u8(&(v), ranks)
+#define DIVIDE_u16(T, v) divide_u16(&(v), ranks)
+#define DIVIDE_u32(T, v) divide_u32(&(v), ranks)
+#define DIVIDE_u64(T, v) divide_u64(&(v), ranks)
+
+typedef void reducer(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin, size_t end,
+                     unsigned ranks, bool stream);
+
+/* What is less than a block goes through one that is whole: its end is zeros. */
+static void reduce_rest(reducer *reduce, size_t block, size_t element, const void *const *in, unsigned ins,
+                        void *const *out, unsigned outs, size_t at, size_t bytes, unsigned ranks) {
+    char blocks[CLQ_REPLICAS_MAX][4 * VECTOR];
+    const void *from[CLQ_REPLICAS_MAX];
+    void *to[1] = {blocks[0]};
+    for (unsigned k = 0; k < ins; k++) {
+        memcpy(blocks[k], (const char *)in[k] + at, bytes);
+        memset(blocks[k] + bytes, 0, block - bytes);
+        from[k] = blocks[k];
+    }
+    reduce(from, ins, to, 1, 0, block / element, ranks, false);
+    for (unsigned k = 0; k < outs; k++) memcpy((char *)out[k] + at, blocks[0], bytes);
+}
+
+/* Four vectors at a time, so that loads and additions overlap. */
+#define TAKE(T, LOAD, to, from, n)                                                                                     \
+    do {                                                                                                               \
+        T##_stored taken;                                                                                              \
+        memcpy(&taken, (from) + (n) * sizeof taken, sizeof taken);                                                     \
+        LOAD(&(to), &taken);                                                                                           \
+    } while (0)
+#define PUT(to, n, v)                                                                                                  \
+    do {                                                                                                               \
+        if (streamed)                                                                                                  \
+            stream_vector((to) + (n) * sizeof(v), &(v), sizeof(v));                                                    \
+        else                                                                                                           \
+            memcpy((to) + (n) * sizeof(v), &(v), sizeof(v));                                                           \
+    } while (0)
+#define REDUCE(NAME, T, LOAD, OP, FINISH, STORE)                                                                       \
+    TARGET static void NAME##_by(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin,   \
+                                 size_t end, unsigned ranks, bool stream) {                                            \
+        enum { BLOCK = 4 * sizeof(T##_stored), ALIGNED = CLQ_MIN(BLOCK, LINE) };                                       \
+        const uint64_t streamed_outs = stream ? apart_from_inputs(in, ins, out, outs) : 0;                             \
+        const size_t last = end * ELEMENT(T);                                                                          \
+        size_t i = begin * ELEMENT(T);                                                                                 \
+        size_t head = stream ? CLQ_MIN(stream_head((const char *)out[0] + i, ALIGNED, ELEMENT(T)), last - i) : 0;      \
+        if (head > 0) reduce_rest(NAME##_by, BLOCK, ELEMENT(T), in, ins, out, outs, i, head, ranks);                   \
+        for (i += head; i + BLOCK <= last; i += BLOCK) {                                                               \
+            T##_work a, b, c, d, w;                                                                                    \
+            T##_stored e, f, g, h;                                                                                     \
+            const char *from = (const char *)in[0] + i;                                                                \
+            if (stream) fetch_ahead(in, ins, i, BLOCK);                                                                \
+            TAKE(T, LOAD, a, from, 0);                                                                                 \
+            TAKE(T, LOAD, b, from, 1);                                                                                 \
+            TAKE(T, LOAD, c, from, 2);                                                                                 \
+            TAKE(T, LOAD, d, from, 3);                                                                                 \
+            for (unsigned k = 1; k < ins; k++) {                                                                       \
+                from = (const char *)in[k] + i;                                                                        \
+                TAKE(T, LOAD, w, from, 0);                                                                             \
+                a = OP(T, a, w);                                                                                       \
+                TAKE(T, LOAD, w, from, 1);                                                                             \
+                b = OP(T, b, w);                                                                                       \
+                TAKE(T, LOAD, w, from, 2);                                                                             \
+                c = OP(T, c, w);                                                                                       \
+                TAKE(T, LOAD, w, from, 3);                                                                             \
+                d = OP(T, d, w);                                                                                       \
+            }                                                                                                          \
+            FINISH(T, a);                                                                                              \
+            FINISH(T, b);                                                                                              \
+            FINISH(T, c);                                                                                              \
+            FINISH(T, d);                                                                                              \
+            STORE(&e, &a);                                                                                             \
+            STORE(&f, &b);                                                                                             \
+            STORE(&g, &c);                                                                                             \
+            STORE(&h, &d);                                                                                             \
+            for (unsigned k = 0; k < outs; k++) {                                                                      \
+                char *to = (char *)out[k] + i;                                                                         \
+                const bool streamed = (streamed_outs >> k & 1) && (uintptr_t)to % ALIGNED == 0;                        \
+                PUT(to, 0, e);                                                                                         \
+                PUT(to, 1, f);                                                                                         \
+                PUT(to, 2, g);                                                                                         \
+                PUT(to, 3, h);                                                                                         \
+            }                                                                                                          \
+        }                                                                                                              \
+        if (i < last) reduce_rest(NAME##_by, BLOCK, ELEMENT(T), in, ins, out, outs, i, last - i, ranks);               \
+        if (stream) stream_end();                                                                                      \
+    }                                                                                                                  \
+    TARGET static void NAME(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin,        \
+                            size_t end, unsigned ranks) {                                                              \
+        NAME##_by(in, ins, out, outs, begin, end, ranks, false);                                                       \
+    }                                                                                                                  \
+    TARGET static void NAME##_stream(const void *const *in, unsigned ins, void *const *out, unsigned outs,             \
+                                     size_t begin, size_t end, unsigned ranks) {                                       \
+        NAME##_by(in, ins, out, outs, begin, end, ranks, true);                                                        \
+    }
+
+/* Sums and products of signed integers are those of unsigned ones: they wrap. Only comparing and dividing tell them
+ * apart. */
+#define REDUCE_FLOAT(T, LOAD, STORE)                                                                                   \
+    REDUCE(T##_sum, T, LOAD, OP_SUM, KEEP, STORE)                                                                      \
+    REDUCE(T##_prod, T, LOAD, OP_PROD, KEEP, STORE)                                                                    \
+    REDUCE(T##_min, T, LOAD, OP_FLOAT_MIN, KEEP, STORE)                                                                \
+    REDUCE(T##_max, T, LOAD, OP_FLOAT_MAX, KEEP, STORE)                                                                \
+    REDUCE(T##_avg, T, LOAD, OP_SUM, SCALE, STORE)
+#define REDUCE_WRAPPING(T)                                                                                             \
+    REDUCE(T##_sum, T, LOAD_SAME, OP_SUM, KEEP, LOAD_SAME)                                                             \
+    REDUCE(T##_prod, T, LOAD_SAME, OP_PROD, KEEP, LOAD_SAME)
+#define REDUCE_INTEGER(T, UNSIGNED)                                                                                    \
+    REDUCE(T##_min, T, LOAD_SAME, OP_MIN, KEEP, LOAD_SAME)                                                             \
+    REDUCE(T##_max, T, LOAD_SAME, OP_MAX, KEEP, LOAD_SAME)                                                             \
+    REDUCE(T##_avg, UNSIGNED, LOAD_SAME, OP_SUM, DIVIDE_##T, LOAD_SAME)
+
+REDUCE_FLOAT(f32, LOAD_SAME, LOAD_SAME)
+REDUCE_FLOAT(f64, LOAD_SAME, LOAD_SAME)
+REDUCE_FLOAT(f16, load_f16, store_f16)
+REDUCE_FLOAT(bf16, load_bf16, store_bf16)
+REDUCE_WRAPPING(u8)
+REDUCE_WRAPPING(u16)
+REDUCE_WRAPPING(u32)
+REDUCE_WRAPPING(u64)
+REDUCE_INTEGER(i8, u8)
+REDUCE_INTEGER(i16, u16)
+REDUCE_INTEGER(i32, u32)
+REDUCE_INTEGER(i64, u64)
+REDUCE_INTEGER(u8, u8)
+REDUCE_INTEGER(u16, u16)
+REDUCE_INTEGER(u32, u32)
+REDUCE_INTEGER(u64, u64)
+
+#define ROW(WRAPPING, T)                                                                                               \
+    { PAIR(WRAPPING##_sum), PAIR(WRAPPING##_prod), PAIR(T##_min), PAIR(T##_max), PAIR(T##_avg) }
+#define PAIR(NAME)                                                                                                     \
+    { NAME, NAME##_stream }
+const clq_reduce_table TABLE = {
+    [CLQ_F32] = ROW(f32, f32), [CLQ_F64] = ROW(f64, f64), [CLQ_F16] = ROW(f16, f16), [CLQ_BF16] = ROW(bf16, bf16),
+    [CLQ_I8] = ROW(u8, i8),    [CLQ_I16] = ROW(u16, i16), [CLQ_I32] = ROW(u32, i32), [CLQ_I64] = ROW(u64, i64),
+    [CLQ_U8] = ROW(u8, u8),    [CLQ_U16] = ROW(u16, u16), [CLQ_U32] = ROW(u32, u32), [CLQ_U64] = ROW(u64, u64),
+};

@@ -1,0 +1,312 @@
+#include "comm/schedule/schedule.h"
+
+#include <string.h>
+
+size_t clq_part_begin(unsigned part, unsigned parts, size_t bytes) {
+    size_t size = clq_round_up(clq_ceil_div(bytes, parts), CLQ_PART_ALIGN);
+    return CLQ_MIN(bytes, part * size);
+}
+
+const char *clq_collective_name(clq_collective collective) {
+    static const char *const names[CLQ_COLLECTIVE_COUNT] = {"barrier",   "all-reduce", "reduce-scatter", "all-gather",
+                                                            "broadcast", "reduce",     "send/recv"};
+    return names[collective];
+}
+
+bool clq_collective_reduces(clq_collective collective) {
+    return collective == CLQ_ALL_REDUCE || collective == CLQ_REDUCE_SCATTER || collective == CLQ_REDUCE;
+}
+
+size_t clq_collective_in_bytes(clq_collective collective, unsigned ranks, unsigned rank, unsigned root, size_t bytes) {
+    switch (collective) {
+    case CLQ_BARRIER: return 0;
+    case CLQ_REDUCE_SCATTER: return ranks * bytes;
+    case CLQ_BROADCAST:
+    case CLQ_SEND_RECV: return rank == root ? bytes : 0;
+    default: return bytes;
+    }
+}
+
+size_t clq_collective_out_bytes(clq_collective collective, unsigned ranks, unsigned rank, unsigned root, unsigned to,
+                                size_t bytes) {
+    switch (collective) {
+    case CLQ_BARRIER: return 0;
+    case CLQ_ALL_GATHER: return ranks * bytes;
+    case CLQ_REDUCE: return rank == root ? bytes : 0;
+    case CLQ_SEND_RECV: return rank == to ? bytes : 0;
+    default: return bytes;
+    }
+}
+
+static void send(clq_hop *step, unsigned to, clq_place place, size_t begin, size_t bytes) {
+    step->sends = bytes > 0;
+    step->to = to;
+    step->sent = (clq_range){place, begin, bytes};
+}
+
+static void receive(clq_hop *step, unsigned from, clq_place place, size_t begin, size_t bytes) {
+    step->receives = bytes > 0;
+    step->from = from;
+    step->received = (clq_range){place, begin, bytes};
+}
+
+/* What is received is added to the same bytes of a place, or to others. */
+static void reduce(clq_hop *step, clq_place operand, size_t begin, bool last) {
+    step->reduced = true;
+    step->operand = (clq_range){operand, begin, step->received.bytes};
+    step->last = last;
+}
+
+/* ---- ring: rank r sends to r + 1 only, and receives from r - 1 ---- */
+
+/* All-reduce over m ranks that stand in a circle, this one at `position`: reduce-scatter, then all-gather: 2 (m - 1)
+ * rounds, in each of which a rank sends one of m parts and receives one: 2 (m - 1) / m S bytes out of and into every
+ * device, the least there can be. In round s it sends part position - s and receives part position - s - 1 (modulo m).
+ * In the first m - 1 rounds it adds what it receives to its own; part p thus starts at position p and is summed in the
+ * order p, p + 1, …, p - 1: fixed, so the bits are. The sum is complete in one place and only copied from there on, so
+ * all have the same bits. */
+static void circle_step(const clq_schedule *s, unsigned position, unsigned m, clq_place own, unsigned round,
+                        clq_hop *out) {
+    unsigned sent = (position + 2 * m - round) % m, received = (position + 2 * m - round - 1) % m;
+    size_t begin = clq_part_begin(sent, m, s->bytes), end = clq_part_begin(sent + 1, m, s->bytes);
+    send(out, 0, round == 0 ? own : CLQ_PLACE_OUT, begin, end - begin);
+    out->forwarded = round > 0;
+    begin = clq_part_begin(received, m, s->bytes);
+    end = clq_part_begin(received + 1, m, s->bytes);
+    receive(out, 0, CLQ_PLACE_OUT, begin, end - begin);
+    if (round + 1 < m) reduce(out, own, begin, round + 2 == m);
+}
+
+static void ring_all_reduce(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    circle_step(s, rank, s->ranks, CLQ_PLACE_IN, round, out);
+    out->to = (rank + 1) % s->ranks;
+    out->from = (rank + s->ranks - 1) % s->ranks;
+}
+
+/* n - 1 rounds, (n - 1) / n of the whole over every link. Part p starts at rank p + 1 and ends, complete, at rank p;
+ * what is not complete waits in the work memory. */
+static void ring_reduce_scatter(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    unsigned n = s->ranks, sent = (rank + 2 * n - 1 - round) % n, received = (rank + 2 * n - 2 - round) % n;
+    bool last = round + 2 == n;
+    send(out, (rank + 1) % n, round == 0 ? CLQ_PLACE_IN : CLQ_PLACE_WORK, sent * s->bytes, s->bytes);
+    out->forwarded = round > 0;
+    receive(out, (rank + n - 1) % n, last ? CLQ_PLACE_OUT : CLQ_PLACE_WORK, last ? 0 : received * s->bytes, s->bytes);
+    reduce(out, CLQ_PLACE_IN, received * s->bytes, last);
+}
+
+/* n - 1 rounds, (n - 1) / n of the whole over every link. */
+static void ring_all_gather(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    unsigned n = s->ranks, sent = (rank + n - round) % n, received = (rank + n - 1 - round) % n;
+    if (round == 0)
+        send(out, (rank + 1) % n, CLQ_PLACE_IN, 0, s->bytes);
+    else
+        send(out, (rank + 1) % n, CLQ_PLACE_OUT, sent * s->bytes, s->bytes);
+    out->forwarded = round > 0;
+    receive(out, (rank + n - 1) % n, CLQ_PLACE_OUT, received * s->bytes, s->bytes);
+}
+
+/* ---- pipelines along the ring: S bytes over each of n - 1 links, n - 2 chunks of delay ---- */
+
+/* From the root round to the rank before it. */
+static void pipe_broadcast(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    unsigned n = s->ranks, position = (rank + n - s->root) % n;
+    if (round == position) {
+        send(out, (rank + 1) % n, position == 0 ? CLQ_PLACE_IN : CLQ_PLACE_OUT, 0, s->bytes);
+        out->forwarded = position > 0;
+    }
+    if (round + 1 == position) receive(out, (rank + n - 1) % n, CLQ_PLACE_OUT, 0, s->bytes);
+}
+
+/* From the rank after the root round to the root: summed in the order root + 1, …, root. */
+static void pipe_reduce(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    unsigned n = s->ranks, position = (rank + 2 * n - s->root - 1) % n;
+    if (round == position) {
+        send(out, (rank + 1) % n, position == 0 ? CLQ_PLACE_IN : CLQ_PLACE_WORK, 0, s->bytes);
+        out->forwarded = position > 0;
+    }
+    if (round + 1 == position) {
+        receive(out, (rank + n - 1) % n, rank == s->root ? CLQ_PLACE_OUT : CLQ_PLACE_WORK, 0, s->bytes);
+        reduce(out, CLQ_PLACE_IN, 0, rank == s->root);
+    }
+}
+
+static void pair_step(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    (void)round;
+    if (s->root == s->to) return;
+    if (rank == s->root) send(out, s->to, CLQ_PLACE_IN, 0, s->bytes);
+    if (rank == s->to) receive(out, s->root, CLQ_PLACE_OUT, 0, s->bytes);
+}
+
+/* ---- stars: all to one rank, and back from it: 2 (n - 1) S bytes through that rank, 2 deep ---- */
+
+/* Members 1 … m - 1 of a list send theirs to the first, one after the other: summed in the list's order. */
+static void gather_step(const clq_schedule *s, const unsigned *members, unsigned m, unsigned rank, unsigned round,
+                        bool last, clq_hop *out) {
+    if (round + 1 >= m) return;
+    if (rank == members[round + 1]) send(out, members[0], CLQ_PLACE_IN, 0, s->bytes);
+    if (rank != members[0]) return;
+    receive(out, members[round + 1], CLQ_PLACE_OUT, 0, s->bytes);
+    reduce(out, round == 0 ? CLQ_PLACE_IN : CLQ_PLACE_OUT, 0, last && round + 2 == m);
+}
+
+static void spread_step(const clq_schedule *s, const unsigned *members, unsigned m, unsigned rank, unsigned round,
+                        clq_hop *out) {
+    if (round + 1 >= m) return;
+    if (rank == members[0]) send(out, members[round + 1], CLQ_PLACE_OUT, 0, s->bytes);
+    if (rank == members[round + 1]) receive(out, members[0], CLQ_PLACE_OUT, 0, s->bytes);
+}
+
+static void star_all_reduce(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    unsigned n = s->ranks, members[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < n; r++) members[r] = r;
+    if (round + 1 < n) {
+        gather_step(s, members, n, rank, round, true, out);
+    } else {
+        spread_step(s, members, n, rank, round - (n - 1), out);
+        out->forwarded = out->sends;
+    }
+}
+
+/* ---- hierarchical: a star in every island, a ring across the leaders, and back ---- */
+
+static unsigned island_size(const clq_islands *islands, unsigned island) {
+    return islands->begin[island + 1] - islands->begin[island];
+}
+
+static void island_gather(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    const clq_islands *islands = s->islands;
+    unsigned mine = islands->of[rank];
+    gather_step(s, islands->ranks + islands->begin[mine], island_size(islands, mine), rank, round, islands->count == 1,
+                out);
+}
+
+static void island_ring(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    const clq_islands *islands = s->islands;
+    unsigned mine = islands->of[rank], m = islands->count;
+    if (rank != islands->ranks[islands->begin[mine]]) return;
+    circle_step(s, mine, m, island_size(islands, mine) > 1 ? CLQ_PLACE_OUT : CLQ_PLACE_IN, round, out);
+    out->to = islands->ranks[islands->begin[(mine + 1) % m]];
+    out->from = islands->ranks[islands->begin[(mine + m - 1) % m]];
+}
+
+static void island_spread(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    const clq_islands *islands = s->islands;
+    unsigned mine = islands->of[rank];
+    spread_step(s, islands->ranks + islands->begin[mine], island_size(islands, mine), rank, round, out);
+}
+
+void clq_islands_make(const unsigned *names, unsigned ranks, clq_islands *out) {
+    memset(out, 0, sizeof *out);
+    unsigned at = 0;
+    for (unsigned r = 0; r < ranks; r++) {
+        unsigned before = 0;
+        while (before < r && names[before] != names[r]) before++;
+        if (before < r) continue;
+        out->begin[out->count] = at;
+        for (unsigned other = r; other < ranks; other++) {
+            if (names[other] != names[r]) continue;
+            out->of[other] = out->count;
+            out->ranks[at++] = other;
+        }
+        out->begin[++out->count] = at;
+    }
+}
+
+/* ---- doubling: partners at distance 1, 2, 4, … exchange all they have: log2 n rounds of S bytes ---- */
+
+/* The ranks beyond the largest power of two hand theirs in first and get the result last. Both partners combine the
+ * same two numbers in the same order, the lower rank's first: they have the same bits, also of NaNs and zeros. */
+static void doubling_step(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    unsigned power = 1, levels = 0;
+    while (2 * power <= s->ranks) power *= 2, levels++;
+    unsigned extras = s->ranks - power;
+    bool folds = extras > 0;
+    if (folds && round == 0) {
+        if (rank >= power) send(out, rank - power, CLQ_PLACE_IN, 0, s->bytes);
+        if (rank >= extras) return;
+        receive(out, rank + power, CLQ_PLACE_OUT, 0, s->bytes);
+        reduce(out, CLQ_PLACE_IN, 0, false);
+        return;
+    }
+    unsigned level = round - folds;
+    if (level == levels) {
+        if (rank < extras) send(out, rank + power, CLQ_PLACE_OUT, 0, s->bytes);
+        out->forwarded = out->sends;
+        if (rank >= power) receive(out, rank - power, CLQ_PLACE_OUT, 0, s->bytes);
+        return;
+    }
+    if (rank >= power) return;
+    bool fresh = level == 0 && rank >= extras;
+    clq_place mine = fresh ? CLQ_PLACE_IN : CLQ_PLACE_OUT;
+    send(out, rank ^ (1u << level), mine, 0, s->bytes);
+    out->forwarded = !fresh;
+    receive(out, rank ^ (1u << level), CLQ_PLACE_OUT, 0, s->bytes);
+    reduce(out, mine, 0, level + 1 == levels);
+    out->came_first = (rank >> level & 1) != 0;
+    out->exchanged = true;
+}
+
+static unsigned doubling_rounds(unsigned ranks) {
+    unsigned power = 1, rounds = 0;
+    while (2 * power <= ranks) power *= 2, rounds++;
+    return power == ranks ? rounds : rounds + 2;
+}
+
+/* ---- making ---- */
+
+static void add_phase(clq_schedule *s, unsigned rounds, size_t most, bool by_chunk,
+                      void (*step)(const clq_schedule *, unsigned, unsigned, clq_hop *)) {
+    if (rounds > 0) s->phase[s->phases++] = (clq_phase){rounds, most, by_chunk, step};
+}
+
+static void make_hierarchical(clq_schedule *s) {
+    unsigned deepest = 1, islands = s->islands->count;
+    for (unsigned i = 0; i < islands; i++) deepest = CLQ_MAX(deepest, island_size(s->islands, i));
+    add_phase(s, deepest - 1, s->bytes, true, island_gather);
+    add_phase(s, 2 * (islands - 1), clq_part_begin(1, islands, s->bytes), false, island_ring);
+    add_phase(s, deepest - 1, s->bytes, true, island_spread);
+}
+
+static void make_all_reduce(clq_algorithm algorithm, clq_schedule *s) {
+    unsigned n = s->ranks;
+    if (algorithm == CLQ_ALGORITHM_HIERARCHICAL)
+        make_hierarchical(s);
+    else if (algorithm == CLQ_ALGORITHM_DOUBLING)
+        add_phase(s, doubling_rounds(n), s->bytes, true, doubling_step);
+    else if (algorithm == CLQ_ALGORITHM_REDUCE_TO_ONE)
+        add_phase(s, 2 * (n - 1), s->bytes, true, star_all_reduce);
+    else
+        add_phase(s, 2 * (n - 1), clq_part_begin(1, n, s->bytes), false, ring_all_reduce);
+}
+
+void clq_schedule_make(clq_algorithm algorithm, clq_collective collective, unsigned ranks, unsigned root, unsigned to,
+                       size_t bytes, const clq_islands *islands, clq_schedule *out) {
+    *out = (clq_schedule){.ranks = ranks, .root = root, .to = to, .bytes = bytes, .islands = islands};
+    switch (collective) {
+    case CLQ_ALL_REDUCE: make_all_reduce(algorithm, out); break;
+    case CLQ_REDUCE_SCATTER:
+        add_phase(out, ranks - 1, bytes, false, ring_reduce_scatter);
+        out->work_bytes = ranks > 2 ? ranks * bytes : 0;
+        break;
+    case CLQ_ALL_GATHER: add_phase(out, ranks - 1, bytes, false, ring_all_gather); break;
+    case CLQ_BROADCAST: add_phase(out, ranks - 1, bytes, true, pipe_broadcast); break;
+    case CLQ_REDUCE:
+        add_phase(out, ranks - 1, bytes, true, pipe_reduce);
+        out->work_bytes = ranks > 2 ? bytes : 0;
+        break;
+    default: add_phase(out, 1, bytes, false, pair_step); break;
+    }
+}
+
+clq_hop clq_schedule_hop(const clq_schedule *schedule, unsigned phase, unsigned rank, unsigned round) {
+    clq_hop step = {0};
+    schedule->phase[phase].step(schedule, rank, round, &step);
+    return step;
+}
+
+clq_range clq_schedule_own(const clq_schedule *s, clq_collective collective, unsigned rank) {
+    bool broadcast = collective == CLQ_BROADCAST && rank == s->root;
+    bool itself = collective == CLQ_SEND_RECV && rank == s->root && rank == s->to;
+    bool gathers = collective == CLQ_ALL_GATHER;
+    return (clq_range){CLQ_PLACE_OUT, gathers ? rank * s->bytes : 0, broadcast || itself || gathers ? s->bytes : 0};
+}

@@ -1,0 +1,207 @@
+#include "device/check/checks.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ITEMS = 512, FLOAT_RESULTS = 8 };
+
+/* A kernel of selftest.cl with an input and an output buffer; either may have 0 bytes. */
+typedef struct trial {
+    clq_queue *queue;
+    clq_kernel *kernel;
+    clq_buffer *in, *out;
+} trial;
+
+static void trial_close(trial *t) {
+    clq_kernel_destroy(t->kernel);
+    clq_buffer_destroy(t->in);
+    clq_buffer_destroy(t->out);
+}
+
+clq_status clq_check_kernel(clq_device *device, const char *function, clq_kernel **out) {
+    static const char at_start[] = "integers floats long_loop group_sum add_words answer_lines",
+                      later[] = "vectors random_words";
+    const clq_program_wish program = {
+        .file = "selftest", .options = "", .kernels = strstr(at_start, function) ? at_start : later};
+    return clq_kernel_create_among(device, &program, function, out);
+}
+
+static clq_status trial_open(clq_queue *queue, const char *function, const void *in, size_t in_bytes, size_t out_bytes,
+                             trial *t) {
+    clq_device *device = clq_queue_device(queue);
+    *t = (trial){.queue = queue};
+    clq_status status;
+    CLQ_TRY_OR(fail, status, clq_check_kernel(device, function, &t->kernel));
+    CLQ_TRY_OR(fail, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, out_bytes, "a known-answer test", &t->out));
+    if (in_bytes > 0) {
+        CLQ_TRY_OR(fail, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, in_bytes, "a known-answer test", &t->in));
+        CLQ_TRY_OR(fail, status, clq_queue_write(queue, t->in, 0, in, in_bytes, true));
+        CLQ_TRY_OR(fail, status, clq_kernel_set_buffer(t->kernel, 0, t->in));
+    }
+    CLQ_TRY_OR(fail, status, clq_kernel_set_buffer(t->kernel, in_bytes > 0 ? 1 : 0, t->out));
+    return CLQ_OK;
+fail:
+    trial_close(t);
+    return status;
+}
+
+/* Closes the trial. */
+static clq_status trial_run(trial *t, size_t global, const size_t *local, void *out, size_t out_bytes) {
+    clq_status status = clq_queue_launch(t->queue, t->kernel, 1, &global, local);
+    if (status == CLQ_OK) status = clq_queue_finish(t->queue);
+    if (status == CLQ_OK) status = clq_queue_read(t->queue, t->out, 0, out, out_bytes, true);
+    trial_close(t);
+    return status;
+}
+
+static uint32_t integers_answer(uint32_t i) {
+    uint32_t a = i * 2654435761u + 12345u, b = (a >> 7) | 1u;
+    uint32_t high = (uint32_t)(((uint64_t)a * b) >> 32);
+    uint32_t mixed = high ^ (a / b) ^ (a % b) ^ ((a << 11) | (a >> 21));
+    int64_t s = (int64_t)(a >> 1) - 1073741824;
+    int64_t shifted = s >= 0 ? s / 32 : -((31 - s) / 32); /* towards minus infinity, as >> on the device */
+    mixed ^= (uint32_t)(s / 3) + (uint32_t)shifted;
+    return mixed ^ (uint32_t)(((uint64_t)a * b + i) >> 21);
+}
+
+static clq_status check_integers(clq_queue *queue, clq_verdict *out) {
+    uint32_t got[ITEMS];
+    trial t;
+    CLQ_TRY(trial_open(queue, "integers", NULL, 0, sizeof got, &t));
+    CLQ_TRY(trial_run(&t, ITEMS, NULL, got, sizeof got));
+    for (uint32_t i = 0; i < ITEMS && out->ok; i++)
+        if (got[i] != integers_answer(i))
+            clq_verdict_wrong(out, "integer %u is %#x and should be %#x", (unsigned)i, (unsigned)got[i],
+                              (unsigned)integers_answer(i));
+    return CLQ_OK;
+}
+
+/* What may differ from device to device by rounding, differs by at most `slack` of its last place. */
+static void floats_answer(double x, int answer[FLOAT_RESULTS], int slack[FLOAT_RESULTS]) {
+    const double values[FLOAT_RESULTS] = {x,
+                                          rint(x * x * 3.0 / (x + 1.0) * 16.0),
+                                          x * 3.0 + 2.0,
+                                          rint(exp(-x * 0.01) * 10000.0),
+                                          rint(log(x + 1.0) * 1000.0),
+                                          3.0,
+                                          (x > 7.0 ? x : 7.0) - (x < 9.0 ? x : 9.0),
+                                          rint(x * 0.5)};
+    for (int k = 0; k < FLOAT_RESULTS; k++) {
+        answer[k] = (int)values[k];
+        slack[k] = k == 1 || k == 3 || k == 4;
+    }
+}
+
+static clq_status check_floats(clq_queue *queue, clq_verdict *out) {
+    float in[ITEMS];
+    int got[ITEMS * FLOAT_RESULTS];
+    for (int i = 0; i < ITEMS; i++) in[i] = (float)i;
+    trial t;
+    CLQ_TRY(trial_open(queue, "floats", in, sizeof in, sizeof got, &t));
+    CLQ_TRY(trial_run(&t, ITEMS, NULL, got, sizeof got));
+    for (int i = 0; i < ITEMS; i++) {
+        int answer[FLOAT_RESULTS], slack[FLOAT_RESULTS];
+        floats_answer(i, answer, slack);
+        for (int k = 0; k < FLOAT_RESULTS; k++) {
+            int value = got[i * FLOAT_RESULTS + k];
+            if (value >= answer[k] - slack[k] && value <= answer[k] + slack[k]) continue;
+            clq_verdict_wrong(out, "floating-point result %d of %d is %d and should be %d", k, i, value, answer[k]);
+            return CLQ_OK;
+        }
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_check_arithmetic(clq_queue *queue, clq_verdict *out) {
+    CLQ_TRY(check_integers(queue, out));
+    return out->ok ? check_floats(queue, out) : CLQ_OK;
+}
+
+clq_status clq_check_vectors(clq_queue *queue, clq_verdict *out) {
+    enum { WIDEST = 16, COUNT = 8, SHIFT = 3 };
+    float in[(COUNT + 1) * WIDEST], got[2 * COUNT * WIDEST];
+    for (int i = 0; i < (COUNT + 1) * WIDEST; i++) in[i] = (float)((i * 7) % 31);
+    size_t width = clq_device_vector(clq_queue_device(queue));
+    trial t;
+    CLQ_TRY(trial_open(queue, "vectors", in, sizeof in, sizeof got, &t));
+    CLQ_TRY(trial_run(&t, COUNT, NULL, got, sizeof got));
+    for (size_t i = 0; i < COUNT; i++) {
+        const float *row = got + 2 * i * width, *from = in + i * width + SHIFT;
+        float sum = 0.0f, most = 0.0f;
+        for (size_t k = 0; k < width; k++) {
+            sum += from[k];
+            most = from[k] > most ? from[k] : most;
+            if (row[k] != from[k] * 2.0f + (float)k)
+                clq_verdict_wrong(out, "lane %zu of vector %zu is %g", k, i, (double)row[k]);
+        }
+        if (row[width] != sum || row[width + 1] != most)
+            clq_verdict_wrong(out, "vector %zu has sum %g and maximum %g", i, (double)row[width],
+                              (double)row[width + 1]);
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_check_long_loop(clq_queue *queue, clq_verdict *out) {
+    enum { COUNT = 2 };
+    const uint32_t rounds = 80000;
+    uint32_t got[COUNT];
+    trial t;
+    CLQ_TRY(trial_open(queue, "long_loop", NULL, 0, sizeof got, &t));
+    clq_status status = clq_kernel_set_bytes(t.kernel, 1, &rounds, sizeof rounds);
+    if (status != CLQ_OK) {
+        trial_close(&t);
+        return status;
+    }
+    CLQ_TRY(trial_run(&t, COUNT, NULL, got, sizeof got));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint32_t x = i;
+        for (uint32_t k = 0; k < rounds; k++) x = x * 1664525u + 1013904223u + (x >> 16);
+        if (got[i] != x) clq_verdict_wrong(out, "a loop of %u rounds ended early or went wrong", (unsigned)rounds);
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_check_barrier(clq_queue *queue, clq_verdict *out) {
+    uint32_t in[ITEMS], got[ITEMS];
+    for (uint32_t i = 0; i < ITEMS; i++) in[i] = i * i + 1;
+    trial t;
+    CLQ_TRY(trial_open(queue, "group_sum", in, sizeof in, sizeof got, &t));
+    size_t most = 1, local = 64;
+    clq_status status = clq_kernel_max_group(t.kernel, &most);
+    while (local > 1 && local > most) local /= 2;
+    if (status == CLQ_OK) status = clq_kernel_set_local(t.kernel, 2, local * sizeof(uint32_t));
+    if (status != CLQ_OK) {
+        trial_close(&t);
+        return status;
+    }
+    CLQ_TRY(trial_run(&t, ITEMS, &local, got, sizeof got));
+    for (uint32_t group = 0; group < ITEMS / local; group++) {
+        uint32_t sum = 0;
+        for (uint32_t i = 0; i < local; i++) sum += in[group * local + i];
+        if (got[group] != sum)
+            clq_verdict_wrong(out, "a work-group's sum is %u and should be %u", (unsigned)got[group], (unsigned)sum);
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_check_random(clq_queue *queue, clq_verdict *out) {
+    enum { COUNT = 64 };
+    const uint64_t key = 0x0123456789abcdefu, high = 0xfedcba9876543210u;
+    uint32_t got[COUNT * 4];
+    trial t;
+    CLQ_TRY(trial_open(queue, "random_words", NULL, 0, sizeof got, &t));
+    clq_status status = clq_kernel_set_bytes(t.kernel, 1, &key, sizeof key);
+    if (status == CLQ_OK) status = clq_kernel_set_bytes(t.kernel, 2, &high, sizeof high);
+    if (status != CLQ_OK) {
+        trial_close(&t);
+        return status;
+    }
+    CLQ_TRY(trial_run(&t, COUNT, NULL, got, sizeof got));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        clq_philox answer = clq_philox4x32(key, i * 0x100000001u, high);
+        if (memcmp(answer.word, got + 4 * i, sizeof answer.word) != 0)
+            clq_verdict_wrong(out, "random word %u is %#x and should be %#x", (unsigned)(4 * i), (unsigned)got[4 * i],
+                              (unsigned)answer.word[0]);
+    }
+    return CLQ_OK;
+}

@@ -1,0 +1,192 @@
+#include "device/check/checks.h"
+
+#include <string.h>
+
+enum { BYTES = 100003, SHIFT_A = 4099, SHIFT_B = 517, WORDS = 4096 };
+
+static unsigned char pattern(size_t i, unsigned seed) { return (unsigned char)(i * 131 + (i >> 8) * 17 + seed); }
+
+static void fill_pattern(unsigned char *bytes, size_t count, unsigned seed) {
+    for (size_t i = 0; i < count; i++) bytes[i] = pattern(i, seed);
+}
+
+/* `what` names the way that the bytes went. */
+static bool holds_pattern(const unsigned char *bytes, size_t count, unsigned seed, const char *what, clq_verdict *out) {
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] == pattern(i, seed)) continue;
+        clq_verdict_wrong(out, "%s: byte %zu is %u and should be %u", what, i, bytes[i], pattern(i, seed));
+        return false;
+    }
+    return true;
+}
+
+typedef struct pair {
+    clq_buffer *device, *staging;
+    unsigned char *host;
+} pair;
+
+/* After a failure commands may be under way that use the host's memory. */
+static void pair_close(clq_queue *queue, pair *p) {
+    (void)clq_queue_finish(queue);
+    clq_buffer_destroy(p->device);
+    clq_buffer_destroy(p->staging);
+    clq_free(p->host);
+}
+
+static clq_status pair_open(clq_queue *queue, pair *p) {
+    clq_device *device = clq_queue_device(queue);
+    *p = (pair){0};
+    p->host = clq_alloc(BYTES, 1);
+    clq_status status = p->host ? CLQ_OK : CLQ_MEMORY;
+    if (status == CLQ_OK)
+        status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, 3 * BYTES, "a known-answer test", &p->device);
+    if (status == CLQ_OK)
+        status = clq_buffer_create(device, CLQ_MEMORY_PINNED, 2 * BYTES, "a known-answer test", &p->staging);
+    if (status != CLQ_OK) pair_close(queue, p);
+    return status;
+}
+
+/* Host to device, device to device within a buffer, device to host, all off their alignment. */
+static clq_status copy_through_device(clq_queue *queue, pair *p, clq_verdict *out) {
+    fill_pattern(p->host, BYTES, 1);
+    CLQ_TRY(clq_queue_write(queue, p->device, SHIFT_B, p->host, BYTES, true));
+    CLQ_TRY(clq_queue_copy(queue, p->device, SHIFT_B, p->device, BYTES + SHIFT_A, BYTES));
+    memset(p->host, 0, BYTES);
+    CLQ_TRY(clq_queue_read(queue, p->device, BYTES + SHIFT_A, p->host, BYTES, true));
+    (void)holds_pattern(p->host, BYTES, 1, "host to device to host", out);
+    return CLQ_OK;
+}
+
+/* The way of staged transfers: written by the host into pinned memory, to the device, and back to
+ * other pinned memory. */
+static clq_status copy_through_staging(clq_queue *queue, pair *p, clq_verdict *out) {
+    unsigned char *slots = clq_buffer_host(p->staging);
+    fill_pattern(slots, BYTES, 2);
+    CLQ_TRY(clq_queue_write(queue, p->device, SHIFT_A, slots, BYTES, false));
+    CLQ_TRY(clq_queue_read(queue, p->device, SHIFT_A, slots + BYTES, BYTES, false));
+    CLQ_TRY(clq_queue_finish(queue));
+    (void)holds_pattern(slots + BYTES, BYTES, 2, "pinned memory to device to pinned memory", out);
+    return CLQ_OK;
+}
+
+clq_status clq_check_copies(clq_queue *queue, clq_verdict *out) {
+    pair p;
+    CLQ_TRY(pair_open(queue, &p));
+    clq_status status = copy_through_device(queue, &p, out);
+    if (status == CLQ_OK && out->ok) status = copy_through_staging(queue, &p, out);
+    pair_close(queue, &p);
+    return status;
+}
+
+static clq_status fill_and_read(clq_queue *queue, pair *p, clq_verdict *out) {
+    CLQ_TRY(clq_queue_read(queue, p->device, 0, p->host, BYTES, true));
+    for (size_t i = 0; i < BYTES; i++)
+        if (p->host[i] != 0) {
+            clq_verdict_wrong(out, "byte %zu of a new buffer is %u", i, p->host[i]);
+            return CLQ_OK;
+        }
+    fill_pattern(p->host, BYTES, 3);
+    CLQ_TRY(clq_queue_write(queue, p->device, 0, p->host, BYTES, true));
+    CLQ_TRY(clq_queue_fill_zero(queue, p->device, SHIFT_B, SHIFT_A));
+    memset(p->host, 255, BYTES);
+    CLQ_TRY(clq_queue_read(queue, p->device, 0, p->host, BYTES, true));
+    for (size_t i = 0; i < BYTES; i++) {
+        unsigned wanted = i >= SHIFT_B && i < SHIFT_B + SHIFT_A ? 0 : pattern(i, 3);
+        if (p->host[i] == wanted) continue;
+        clq_verdict_wrong(out, "byte %zu after a fill is %u and should be %u", i, p->host[i], wanted);
+        return CLQ_OK;
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_check_fills(clq_queue *queue, clq_verdict *out) {
+    pair p;
+    CLQ_TRY(pair_open(queue, &p));
+    clq_status status = fill_and_read(queue, &p, out);
+    pair_close(queue, &p);
+    return status;
+}
+
+/* Adds to `words` words of a buffer on the device. */
+static clq_status add_on_device(clq_queue *queue, clq_buffer *buffer, uint32_t add, size_t words) {
+    clq_kernel *kernel = NULL;
+    CLQ_TRY(clq_check_kernel(clq_queue_device(queue), "add_words", &kernel));
+    clq_status status = clq_kernel_set_buffer(kernel, 0, buffer);
+    if (status == CLQ_OK) status = clq_kernel_set_bytes(kernel, 1, &add, sizeof add);
+    if (status == CLQ_OK) status = clq_queue_launch(queue, kernel, 1, &words, NULL);
+    if (status == CLQ_OK) status = clq_queue_finish(queue);
+    clq_kernel_destroy(kernel);
+    return status;
+}
+
+/* A kernel sees its range of a buffer, and nothing else of it changes. */
+static clq_status offsets(clq_queue *queue, clq_buffer *whole, uint32_t *words, clq_verdict *out) {
+    size_t align = clq_device_view_align(clq_queue_device(queue)), all = clq_buffer_bytes(whole) / sizeof *words;
+    size_t first = align / sizeof *words, count = (all - first) / 2;
+    clq_buffer *view;
+    CLQ_TRY(clq_buffer_view(whole, align, count * sizeof *words, &view));
+    clq_status status = add_on_device(queue, view, 7, count);
+    clq_buffer_destroy(view);
+    CLQ_TRY(status);
+    CLQ_TRY(clq_queue_read(queue, whole, 0, words, all * sizeof *words, true));
+    for (size_t i = 0; i < all; i++) {
+        uint32_t wanted = i >= first && i < first + count ? 7 : 0;
+        if (words[i] == wanted) continue;
+        clq_verdict_wrong(out, "word %zu beside or in a view is %u and should be %u", i, (unsigned)words[i],
+                          (unsigned)wanted);
+        return CLQ_OK;
+    }
+    return CLQ_OK;
+}
+
+static clq_status mapped_pointer(clq_queue *queue, clq_buffer *buffer, clq_verdict *out) {
+    size_t bytes = WORDS * sizeof(uint32_t);
+    void *pointer;
+    CLQ_TRY(clq_queue_map(queue, buffer, 0, bytes, true, &pointer));
+    for (uint32_t i = 0; i < WORDS; i++) ((uint32_t *)pointer)[i] = i;
+    CLQ_TRY(clq_queue_unmap(queue, buffer, pointer));
+    CLQ_TRY(add_on_device(queue, buffer, 9, WORDS));
+    CLQ_TRY(clq_queue_map(queue, buffer, 0, bytes, false, &pointer));
+    for (uint32_t i = 0; i < WORDS; i++)
+        if (((uint32_t *)pointer)[i] != i + 9)
+            clq_verdict_wrong(out, "the map shows %u in word %u", (unsigned)((uint32_t *)pointer)[i], (unsigned)i);
+    CLQ_TRY(clq_queue_unmap(queue, buffer, pointer));
+    return clq_queue_finish(queue);
+}
+
+/* Small and large: drivers lay them out in different ways. */
+clq_status clq_check_offsets(clq_queue *queue, clq_verdict *out) {
+    clq_device *device = clq_queue_device(queue);
+    const size_t align = clq_device_view_align(device),
+                 sizes[] = {align + 64, 5 * align + 24, WORDS * sizeof(uint32_t)};
+    uint32_t *words = clq_alloc(WORDS, sizeof *words);
+    clq_status status = words ? CLQ_OK : CLQ_MEMORY;
+    for (size_t i = 0; i < CLQ_COUNT_OF(sizes) && status == CLQ_OK; i++) {
+        clq_buffer *buffer = NULL;
+        size_t bytes = CLQ_MIN(sizes[i], WORDS * sizeof *words);
+        status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "a known-answer test", &buffer);
+        if (status == CLQ_OK) status = offsets(queue, buffer, words, out);
+        clq_buffer_destroy(buffer);
+    }
+    clq_free(words);
+    return status;
+}
+
+static clq_status check_mapped(clq_queue *queue, clq_verdict *out) {
+    clq_buffer *buffer;
+    size_t bytes = WORDS * sizeof(uint32_t);
+    CLQ_TRY(clq_buffer_create(clq_queue_device(queue), CLQ_MEMORY_DEVICE, bytes, "a known-answer test", &buffer));
+    clq_status status = mapped_pointer(queue, buffer, out);
+    clq_buffer_destroy(buffer);
+    return status;
+}
+
+clq_status clq_check_host_memory(clq_queue *queue, clq_verdict *out) {
+    clq_device *device = clq_queue_device(queue);
+    if (!clq_device_get_info(device)->fine_grain_svm) return check_mapped(queue, out);
+    CLQ_TRY(clq_check_coherence(queue, out));
+    if (out->ok) return CLQ_OK;
+    out->ok = true; /* usable, but not so */
+    clq_device_distrust_host_memory(device, out->detail);
+    return check_mapped(queue, out);
+}

@@ -1,0 +1,170 @@
+/* Events that cross borders: between ranks of comm, and between the library and its callers. */
+#include "device/internal.h"
+
+#include <string.h>
+
+cl_event clq_event_give(const clq_event *event) {
+    cl_event handle = clq_event_handle(event);
+    (void)clRetainEvent(handle);
+    return handle;
+}
+
+bool clq_event_is_hosts(const clq_event *event) {
+    cl_command_type type = 0;
+    return clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL) == CL_SUCCESS &&
+           type == CL_COMMAND_USER;
+}
+
+bool clq_event_is_over(const clq_event *event) {
+    cl_int state = CL_QUEUED;
+    return clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) ==
+               CL_SUCCESS &&
+           state <= CL_COMPLETE;
+}
+
+/* ---- waiting with a limit ---- */
+
+/* How long to look again and again before going to sleep. A sleep costs a callback and 50 us or more until the thread
+ * runs again, so events of GPUs are polled for about as long as an exchange takes. A CPU device needs the core for the
+ * command itself: its events are polled for about as long as a short command takes. */
+static const double look_s = 200e-6, look_at_cpu_s = 20e-6;
+/* From one look to the next passes this part of the time waited so far, so a wait of 200 us takes some 40 looks and
+ * ends at most an eighth late. */
+static const double pause_part = 0.125, least_pause_s = 0.5e-6;
+/* The deadline and *cancel are looked at this often (and at least every CLQ_RUNNING_LOOK_S). */
+static const double nap_s = 20e-3;
+/* Of an event that nobody calls back for. */
+static const double short_nap_s = 1e-3;
+
+/* PoCL 3.1 forgets the callbacks of a host's event that is set negative: what they hold would never be let go of. */
+static bool calls_back(const clq_event *event) {
+    return !clq_device_has_quirk(clq_event_device(event), CLQ_QUIRK_FORGETS_CALLBACKS) || !clq_event_is_hosts(event);
+}
+
+/* Shared by who waits and the driver's callback, which may come long after the wait was given up. */
+typedef struct waiter {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool fired;
+    atomic_uint holders;
+} waiter;
+
+static void waiter_drop(waiter *w) {
+    if (atomic_fetch_sub(&w->holders, 1) != 1) return;
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    clq_free(w);
+}
+
+static clq_status waiter_create(waiter **out) {
+    waiter *w = clq_alloc(1, sizeof *w);
+    if (!w) return CLQ_MEMORY;
+    atomic_init(&w->holders, 1);
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+    if (!error) {
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        error = pthread_cond_init(&w->changed, &attributes);
+        pthread_condattr_destroy(&attributes);
+    }
+    if (!error) {
+        error = pthread_mutex_init(&w->lock, NULL);
+        if (!error) {
+            *out = w;
+            return CLQ_OK;
+        }
+        pthread_cond_destroy(&w->changed);
+    }
+    clq_free(w);
+    return clq_fail_lock("an event", error);
+}
+
+static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *context) {
+    (void)event;
+    (void)status; /* looked at by who waits */
+    waiter *w = context;
+    pthread_mutex_lock(&w->lock);
+    w->fired = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    waiter_drop(w);
+}
+
+static void waiter_nap(waiter *w, double until, double longest_s) {
+    double at = clq_now() + CLQ_MIN(until - clq_now_running(), longest_s);
+    struct timespec time = {.tv_sec = (time_t)at};
+    time.tv_nsec = (long)((at - (double)time.tv_sec) * 1e9);
+    pthread_mutex_lock(&w->lock);
+    if (!w->fired) pthread_cond_timedwait(&w->changed, &w->lock, &time);
+    w->fired = false; /* the event's own status decides; a driver that calls early costs one more look */
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Whether the wait is over, and how. */
+static bool look(const clq_event *event, double until, const atomic_bool *cancel, clq_status *status) {
+    cl_int state = CL_SUBMITTED;
+    cl_int error =
+        clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (error != CL_SUCCESS) /* and not to be waited for without a limit */
+        *status = clq_cl_fail_running(clq_event_device(event), error, "asking for an event's state");
+    else if (state <= CL_COMPLETE)
+        *status = CLQ_OK;
+    else if (cancel && atomic_load(cancel))
+        *status = CLQ_ABORTED;
+    else if (clq_now_running() >= until)
+        *status = CLQ_TIMEOUT;
+    else
+        return false;
+    return true;
+}
+
+/* The driver hands over the commands up to the event, if its queue may hold them back. */
+static void flush_queue_of(const clq_event *event) {
+    cl_command_queue queue = NULL; /* of a user event: none */
+    clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
+    if (queue) clFlush(queue);
+}
+
+static void pass_time(double until) {
+    while (clq_now() < until) {
+#if defined(__x86_64__) || defined(__i386__)
+        for (int i = 0; i < 8; i++) __builtin_ia32_pause();
+#endif
+    }
+}
+
+/* Whether the wait was over before it was time to sleep. */
+static bool look_often(const clq_event *event, double until, const atomic_bool *cancel, clq_status *status) {
+    const bool cpu = clq_device_get_info(clq_event_device(event))->type == CLQ_DEVICE_CPU;
+    const double begun = clq_now(), sleep_at = begun + (cpu ? look_at_cpu_s : look_s);
+    for (double now = begun; now < sleep_at; now = clq_now()) {
+        if (look(event, until, cancel, status)) return true;
+        pass_time(now + CLQ_MAX((now - begun) * pause_part, least_pause_s));
+    }
+    return look(event, until, cancel, status);
+}
+
+/* CLQ_OK: the event is complete or has failed. */
+static clq_status wait_with_limits(const clq_event *event, bool called, double until, const atomic_bool *cancel) {
+    clq_status status;
+    if (look(event, until, cancel, &status)) return status;
+    if (clq_event_may_be_unflushed(event)) flush_queue_of(event);
+    if (look_often(event, until, cancel, &status)) return status;
+
+    waiter *w;
+    CLQ_TRY(waiter_create(&w));
+    if (called) {
+        atomic_fetch_add(&w->holders, 1);
+        called = clSetEventCallback(clq_event_handle(event), CL_COMPLETE, on_complete, w) == CL_SUCCESS;
+        if (!called) waiter_drop(w);
+    }
+    while (!look(event, until, cancel, &status)) waiter_nap(w, until, called ? nap_s : short_nap_s);
+    waiter_drop(w);
+    return status;
+}
+
+clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel) {
+    CLQ_TRY(clq_device_alive(clq_event_device(event)));
+    CLQ_TRY(wait_with_limits(event, calls_back(event), until, cancel));
+    return clq_event_wait(event); /* at once; it knows how to tell of a failure */
+}

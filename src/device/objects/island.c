@@ -1,0 +1,92 @@
+/* Several devices in one context, after a test that copies between each pair arrive. */
+#include "device/internal.h"
+
+#include <string.h>
+
+enum { PROBE_WORDS = 16384 };
+
+static uint32_t probe_word(uint32_t seed, uint32_t i) { return (i * 2654435761u) ^ (seed * 40503u + 1u); }
+
+typedef struct peer {
+    clq_queue *queue;
+    clq_buffer *buffer;
+} peer;
+
+static void peer_close(peer *p) {
+    if (p->queue) (void)clq_queue_finish(p->queue); /* after a failure a write may still be reading our words */
+    clq_queue_destroy(p->queue);
+    clq_buffer_destroy(p->buffer);
+}
+
+static clq_status peer_open(clq_device *device, peer *out) {
+    CLQ_TRY(clq_queue_create(device, 0, &out->queue));
+    return clq_buffer_create(device, CLQ_MEMORY_DEVICE, PROBE_WORDS * sizeof(uint32_t), "the test of an island",
+                             &out->buffer);
+}
+
+/* Written on one device, copied by the other device's queue after an event of the first, read back there. */
+static clq_status test_copy(peer *from, peer *to, uint32_t seed, uint32_t *words) {
+    size_t bytes = PROBE_WORDS * sizeof *words;
+    for (uint32_t i = 0; i < PROBE_WORDS; i++) words[i] = probe_word(seed, i);
+    CLQ_TRY(clq_queue_write(from->queue, from->buffer, 0, words, bytes, false));
+    clq_event *written;
+    CLQ_TRY(clq_queue_mark(from->queue, &written));
+    clq_status status = clq_queue_wait(to->queue, written);
+    if (status == CLQ_OK) status = clq_queue_copy(to->queue, from->buffer, 0, to->buffer, 0, bytes);
+    if (status == CLQ_OK) status = clq_queue_finish(to->queue);
+    clq_event_destroy(written);
+    CLQ_TRY(status);
+    memset(words, 0, bytes);
+    CLQ_TRY(clq_queue_read(to->queue, to->buffer, 0, words, bytes, true));
+    for (uint32_t i = 0; i < PROBE_WORDS; i++)
+        if (words[i] != probe_word(seed, i))
+            return clq_fail(CLQ_UNSUPPORTED, "word %u of a copy from %s to %s arrived wrong", (unsigned)i,
+                            clq_device_label(clq_queue_device(from->queue)),
+                            clq_device_label(clq_queue_device(to->queue)));
+    return CLQ_OK;
+}
+
+static clq_status test_pairs(clq_device *const *devices, uint32_t count) {
+    peer peers[CLQ_REPLICAS_MAX];
+    memset(peers, 0, sizeof peers);
+    uint32_t *words = clq_alloc(PROBE_WORDS, sizeof *words);
+    clq_status status = words ? CLQ_OK : CLQ_MEMORY;
+    for (uint32_t i = 0; i < count && status == CLQ_OK; i++) status = peer_open(devices[i], &peers[i]);
+    for (uint32_t i = 0; i < count && status == CLQ_OK; i++)
+        for (uint32_t j = 0; j < count && status == CLQ_OK; j++)
+            if (i != j) status = test_copy(&peers[i], &peers[j], i * count + j, words);
+    for (uint32_t i = 0; i < count; i++) peer_close(&peers[i]);
+    clq_free(words);
+    return status;
+}
+
+static clq_status check_platform(const clq_system *system, const clq_device_choice *choices, uint32_t count) {
+    if (count == 0 || count > CLQ_REPLICAS_MAX)
+        return clq_fail(CLQ_INTERNAL, "an island of %u devices", (unsigned)count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (choices[i].index >= system->count)
+            return clq_fail(CLQ_NO_DEVICE, "device %u is out of range: the machine has %zu", (unsigned)choices[i].index,
+                            system->count);
+        const clq_device_entry *entry = &system->entries[choices[i].index];
+        if (entry->platform != system->entries[choices[0].index].platform)
+            return clq_fail(CLQ_UNSUPPORTED, "devices of several platforms cannot share a context");
+        if (clq_quirks_of(&entry->info, "") >> CLQ_QUIRK_UNSAFE_SHARED_CONTEXT & 1)
+            return clq_fail(CLQ_UNSUPPORTED, "NVIDIA's driver is unsafe with several devices in one context");
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_island_open(clq_system *system, const clq_device_choice *choices, uint32_t count, clq_device **out) {
+    CLQ_TRY(check_platform(system, choices, count));
+    clq_device *devices[CLQ_REPLICAS_MAX];
+    CLQ_TRY(clq_devices_open_shared(system, choices, count, devices));
+    clq_status status = test_pairs(devices, count);
+    if (status == CLQ_OK) {
+        memcpy(out, devices, count * sizeof(clq_device *));
+        return CLQ_OK;
+    }
+    for (uint32_t i = 0; i < count; i++) clq_device_close(devices[i]);
+    if (status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY)
+        status = clq_fail_within(CLQ_UNSUPPORTED, "testing an island");
+    return status;
+}

@@ -1,0 +1,248 @@
+/* The text of a program in which kernels of several sources, made with several sets of options, are functions.
+ *
+ * Each part is its source behind the prelude once more, with its options as definitions in front. What a source names
+ * at file scope (functions, types) would meet the same names of another part: each is renamed by a definition, its name
+ * and the part's number, which is taken back behind the part, as are the options and the macros of the source itself. A
+ * macro that makes a function takes its name first. */
+#include "device/internal.h"
+
+#include <ctype.h>
+#include <string.h>
+
+typedef struct name {
+    const char *at;
+    size_t length;
+} name;
+
+/* Some of a text's names, each once. */
+typedef struct names {
+    name *list;
+    size_t count, capacity;
+    bool failed;
+} names;
+
+static bool is_name(const name *a, const char *at, size_t length) {
+    return a->length == length && memcmp(a->at, at, length) == 0;
+}
+
+static bool has(const names *all, const char *at, size_t length) {
+    for (size_t i = 0; i < all->count; i++)
+        if (is_name(&all->list[i], at, length)) return true;
+    return false;
+}
+
+static void note(names *all, const char *at, size_t length) {
+    if (all->failed || has(all, at, length)) return;
+    if (all->count == all->capacity) {
+        size_t wanted = all->capacity ? all->capacity * 2 : 64;
+        name *grown = clq_realloc(all->list, all->capacity, wanted, sizeof *grown);
+        if (!grown) {
+            all->failed = true;
+            return;
+        }
+        all->list = grown;
+        all->capacity = wanted;
+    }
+    all->list[all->count++] = (name){at, length};
+}
+
+/* ---- what a source names at file scope ---- */
+
+static bool begins_word(char c) { return isalpha((unsigned char)c) || c == '_'; }
+
+static size_t word_length(const char *at) {
+    size_t length = 0;
+    while (isalnum((unsigned char)at[length]) || at[length] == '_') length++;
+    return length;
+}
+
+static bool is_word(const char *at, size_t length, const char *word) {
+    return strlen(word) == length && memcmp(at, word, length) == 0;
+}
+
+/* Behind a comment, a string or a character that begins here; NULL where none does. */
+static const char *skip_opaque(const char *at) {
+    if (at[0] == '/' && at[1] == '*') {
+        const char *end = strstr(at + 2, "*/");
+        return end ? end + 2 : at + strlen(at);
+    }
+    if (at[0] == '/' && at[1] == '/') return at + strcspn(at, "\n");
+    if (at[0] != '"' && at[0] != '\'') return NULL;
+    const char *end = at + 1;
+    while (*end && *end != *at) end += end[0] == '\\' && end[1] ? 2 : 1;
+    return *end ? end + 1 : end;
+}
+
+/* A directive, with the lines that it goes on over; notes what it defines. */
+static const char *read_directive(const char *at, names *macros) {
+    const char *word = at + 1;
+    while (*word == ' ') word++;
+    if (strncmp(word, "define ", 7) == 0) {
+        word += 7;
+        while (*word == ' ') word++;
+        note(macros, word, word_length(word));
+    }
+    for (;; at++) {
+        at += strcspn(at, "\n");
+        if (*at == '\0' || at[-1] != '\\') return at;
+    }
+}
+
+typedef struct scan {
+    int braces, parentheses;
+    bool is_type;    /* in a typedef */
+    bool is_made;    /* behind "MACRO(" at file scope: the next word names what it makes */
+    name last, type; /* the last word at file scope; that which a typedef names, as far as it was read */
+} scan;
+
+static void read_word(scan *s, const char *at, size_t length, names *found) {
+    if (s->is_made) note(found, at, length);
+    s->is_made = false;
+    if (s->braces > 0 || s->parentheses > 0 || is_word(at, length, "__attribute__")) {
+        s->last.length = 0;
+        return;
+    }
+    if (is_word(at, length, "typedef")) s->is_type = true;
+    s->last = s->type = (name){at, length};
+}
+
+static void read_mark(scan *s, char c, names *found, const names *macros) {
+    bool outside = s->braces == 0 && s->parentheses == 0;
+    s->is_made = false;
+    if (c == '(') {
+        if (outside && !s->is_type && s->last.length) {
+            s->is_made = has(macros, s->last.at, s->last.length);
+            if (!s->is_made) note(found, s->last.at, s->last.length);
+        }
+        s->parentheses++;
+    } else if (c == ')') {
+        s->parentheses--;
+    } else if (c == '{') {
+        s->braces++;
+    } else if (c == '}') {
+        s->braces--;
+    } else if (c == ';' && outside) {
+        if (s->is_type) note(found, s->type.at, s->type.length);
+        s->is_type = false;
+    }
+    s->last.length = 0;
+}
+
+static void find_names(const char *text, names *found, names *macros) {
+    scan s = {0};
+    bool line_begins = true;
+    for (const char *at = text; *at;) {
+        const char *behind = skip_opaque(at);
+        if (behind) {
+            at = behind;
+        } else if (*at == '#' && line_begins) {
+            at = read_directive(at, macros);
+        } else if (begins_word(*at)) {
+            read_word(&s, at, word_length(at), found);
+            at += word_length(at);
+            line_begins = false;
+        } else {
+            if (*at == '\n') line_begins = true;
+            if (!isspace((unsigned char)*at)) {
+                read_mark(&s, *at, found, macros);
+                line_begins = false;
+            }
+            at++;
+        }
+    }
+}
+
+/* ---- a part ---- */
+
+static void undefine(clq_text *out, const char *at, size_t length) {
+    clq_text_add(out, "#undef %.*s\n", (int)length, at);
+}
+
+/* Macros that begin so are the device's and alike in every part. */
+static bool is_of_all_parts(const name *macro) { return macro->length > 4 && memcmp(macro->at, "CLQ_", 4) == 0; }
+
+static void undefine_macros(clq_text *out, const names *macros) {
+    for (size_t i = 0; i < macros->count; i++)
+        if (!is_of_all_parts(&macros->list[i])) undefine(out, macros->list[i].at, macros->list[i].length);
+}
+
+/* "-DNAME=VALUE -DOTHER": as definitions, or taken back. */
+static clq_status add_options(clq_text *out, const char *options, bool define) {
+    for (const char *at = options + strspn(options, " "); *at; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        if (strncmp(at, "-D", 2) != 0)
+            return clq_fail(CLQ_UNSUPPORTED, "the option %.*s is no definition", (int)length, at);
+        const char *macro = at + 2;
+        size_t word = word_length(macro), value = length - 2 - word;
+        if (!define)
+            undefine(out, macro, word);
+        else if (value > 0)
+            clq_text_add(out, "#define %.*s %.*s\n", (int)word, macro, (int)value - 1, macro + word + 1);
+        else
+            clq_text_add(out, "#define %.*s 1\n", (int)word, macro);
+        at += length;
+    }
+    return CLQ_OK;
+}
+
+/* The text, with the item's parameters in front of those of its kernels. */
+static void add_with_items(clq_text *out, const char *text) {
+    const char *from = text, *function, *end = text;
+    size_t length;
+    while (clq_next_kernel(end, &function, &length, &end)) {
+        const char *parameters = function + length;
+        parameters += strspn(parameters, " ");
+        if (*parameters != '(') continue;
+        clq_text_add_bytes(out, from, (size_t)(parameters + 1 - from));
+        clq_text_add(out, "CLQ_ITEM, ");
+        from = parameters + 1;
+    }
+    clq_text_add(out, "%s", from);
+}
+
+static clq_status add_part(clq_text *out, const clq_program_part *part, size_t index, const names *macros) {
+    const char *prelude = clq_source_text("prelude"), *source = clq_source_text(part->file);
+    char *wanted = clq_wanted_source(source, part->function);
+    if (!wanted) return CLQ_MEMORY;
+    names found = {0}, own = {0};
+    find_names(prelude, &found, &own);
+    find_names(wanted, &found, &own);
+    clq_status status = found.failed || own.failed ? CLQ_MEMORY : CLQ_OK;
+    undefine_macros(out, macros);
+    if (status == CLQ_OK) status = add_options(out, part->options, true);
+    for (size_t i = 0; i < found.count; i++) {
+        const name *n = &found.list[i];
+        clq_text_add(out, "#define %.*s %.*s_%zu\n", (int)n->length, n->at, (int)n->length, n->at, index);
+    }
+    clq_text_add(out, "#line 1 \"prelude.cl\"\n%s\n#line 1 \"%s.cl\"\n", prelude, part->file);
+    add_with_items(out, wanted);
+    for (size_t i = 0; i < found.count; i++) undefine(out, found.list[i].at, found.list[i].length);
+    if (status == CLQ_OK) status = add_options(out, part->options, false);
+    clq_free(wanted);
+    clq_free(found.list);
+    clq_free(own.list);
+    return status;
+}
+
+clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_text *out) {
+    names found = {0}, macros = {0};
+    find_names(clq_source_text("prelude"), &found, &macros);
+    clq_status status = CLQ_OK;
+    for (size_t i = 0; i < count && status == CLQ_OK; i++) {
+        const char *source = clq_source_text(parts[i].file);
+        if (source)
+            find_names(source, &found, &macros);
+        else
+            status = clq_fail(CLQ_INTERNAL, "there is no kernel file %s.cl", parts[i].file);
+    }
+    if (found.failed || macros.failed) status = CLQ_MEMORY;
+    clq_text_add(out, "#define CLQ_JOINED\n"
+                      "#define CLQ_ITEM size_t clq_id0, size_t clq_id1, size_t clq_id2, size_t clq_size0, "
+                      "size_t clq_size1, size_t clq_size2\n");
+    for (size_t i = 0; i < count && status == CLQ_OK; i++) status = add_part(out, &parts[i], i, &macros);
+    undefine_macros(out, &macros);
+    clq_free(found.list);
+    clq_free(macros.list);
+    if (status == CLQ_OK && out->failed) status = CLQ_MEMORY;
+    return status;
+}

@@ -1,0 +1,488 @@
+/* Programs: built once per device, source and options; from the cache where it holds a good entry. */
+#include "device/internal.h"
+#include "device/program/sources.h"
+
+#include <string.h>
+
+const char clq_programs_folder[] = "programs";
+
+const char *clq_source_text(const char *file) {
+    for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
+        if (strcmp(source->name, file) == 0) return source->text;
+    return NULL;
+}
+
+static char *options_of(const clq_device *device, const clq_program_wish *wish) {
+    return clq_build_options(&device->compiler, clq_device_vector(device), wish->options);
+}
+
+/* Everything that the compiled program depends on. */
+static clq_status program_key(const clq_device *device, const char *source, const clq_program_wish *wish,
+                              clq_hash128 *out) {
+    const clq_device_info *info = &device->info;
+    char *options = options_of(device, wish);
+    if (!options) return CLQ_MEMORY;
+    clq_text text = {0};
+    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s\n%s\n", clq_version(), info->platform,
+                 device->platform_version, info->vendor, info->name, info->driver_version, info->opencl_version,
+                 info->driver, (unsigned)info->vector_width, options, wish->kernels);
+    clq_free(options);
+    const char *prelude = clq_source_text("prelude");
+    clq_text_add_bytes(&text, prelude, strlen(prelude));
+    clq_text_add_bytes(&text, source, strlen(source));
+    if (text.failed) {
+        clq_free(text.data);
+        return CLQ_MEMORY;
+    }
+    *out = clq_hash128_of(text.data, text.length, 0);
+    clq_free(text.data);
+    return CLQ_OK;
+}
+
+/* What a driver's own cache can know the program by: devices that the driver builds alike for have it in common. */
+static clq_status program_place(const clq_device *device, const clq_program *entry, clq_hash128 *out) {
+    char *text = clq_strprintf("%s\n%s\n%s\n%s\n%s", device->info.driver, device->platform_version, entry->options,
+                               entry->kernels, entry->text);
+    if (!text) return CLQ_MEMORY;
+    *out = clq_hash128_of(text, strlen(text), 0);
+    clq_free(text);
+    return CLQ_OK;
+}
+
+/* The first lines of the build log as one line. */
+static void log_excerpt(const clq_device *device, cl_program program, char *out, size_t bytes) {
+    out[0] = '\0';
+    size_t length = 0;
+    if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &length) != CL_SUCCESS || length < 2)
+        return;
+    char *log = clq_alloc(length + 1, 1);
+    if (!log) return;
+    if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, length, log, NULL) == CL_SUCCESS) {
+        size_t end = 0;
+        for (const char *at = log; *at && end + 3 < bytes; at++) {
+            if (*at != '\n')
+                out[end++] = *at == '\r' || *at == '\t' ? ' ' : *at;
+            else if (end > 0 && out[end - 1] != ' ')
+                out[end++] = ';', out[end++] = ' ';
+        }
+        while (end > 0 && (out[end - 1] == ' ' || out[end - 1] == ';')) end--;
+        out[end] = '\0';
+    }
+    clq_free(log);
+}
+
+static cl_int build(const clq_device *device, cl_program program, const char *options) {
+    return clBuildProgram(program, 1, &device->id, options, NULL, NULL);
+}
+
+/* The names of a built program's kernels, with ';' between them; caller frees. NULL where the driver gives none. */
+static char *kernel_names(cl_program program) {
+    size_t bytes = 0;
+    if (clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &bytes) != CL_SUCCESS || bytes < 2) return NULL;
+    char *names = clq_alloc(bytes + 1, 1);
+    if (!names || clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, bytes, names, NULL) == CL_SUCCESS) return names;
+    clq_free(names);
+    return NULL;
+}
+
+/* Whether a name is among a program's kernels. */
+static bool is_among(const char *names, const char *name, size_t length) {
+    for (;;) {
+        size_t next = strcspn(names, ";");
+        if (next == length && strncmp(names, name, length) == 0) return true;
+        if (names[next] == '\0') return false;
+        names += next + 1;
+    }
+}
+
+/* Whether a program has the kernels, with blanks between them; "": any. A driver that does not name the kernels of a
+ * program that was made of a binary is believed. */
+static bool has_kernels(cl_program program, const char *kernels) {
+    char *names = kernel_names(program);
+    bool has = true;
+    for (const char *at = kernels; *at && names && has;) {
+        size_t length = strcspn(at, " ");
+        has = length == 0 || is_among(names, at, length);
+        at += length + (at[length] == ' ');
+    }
+    clq_free(names);
+    return has;
+}
+
+/* NULL where the driver does not make of it what was wanted. */
+static cl_program build_binary(const clq_device *device, const clq_program *entry, const unsigned char *binary,
+                               size_t bytes) {
+    cl_int state = CL_INVALID_BINARY, error;
+    cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, &binary, &state, &error);
+    if (program && state == CL_SUCCESS && build(device, program, entry->options) == CL_SUCCESS &&
+        has_kernels(program, entry->kernels))
+        return program;
+    clq_log(CLQ_LOG_INFO, "%s does not take its own binary of a program; it is built from source", device->label);
+    if (program) (void)clReleaseProgram(program);
+    return NULL;
+}
+
+static bool begin_claim(const clq_device *device, clq_program *entry) {
+    bool died = clq_claim_begin(device->claims, entry->place, entry->key, &entry->claim);
+    if (died)
+        clq_log(CLQ_LOG_INFO, "%s: a process ended while it made the program %s.cl, which is built anew", device->label,
+                entry->file);
+    return died;
+}
+
+/* The program is made; but some drivers look into their caches once more when a kernel is launched first, and so the
+ * claim is held until all kernels ran. That of a program built from source is held until it is kept: until then the
+ * next process has nothing of it but what the driver's cache holds. */
+static void share_claim(clq_device *device, clq_program *entry) {
+    if (!entry->claim.held) return;
+    clq_claim_share(&entry->claim);
+    atomic_fetch_add(&device->claimed, 1);
+}
+
+/* PoCL's devices that are not CPUs compile a program as a whole, and their binaries need no files for each kernel. */
+static bool is_whole(const clq_device *device, const void *binary, size_t bytes) {
+    return !clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH) || clq_pocl_binary_is_whole(binary, bytes);
+}
+
+/* *out stays NULL where the cache has nothing that the driver takes. */
+static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_program *out) {
+    if (!device->cache_dir) return CLQ_OK;
+    void *binary = NULL;
+    size_t bytes = 0;
+    CLQ_TRY(clq_cache_load(device->cache_dir, clq_programs_folder, entry->key, &binary, &bytes));
+    if (!binary) return CLQ_OK;
+    bool whole = is_whole(device, binary, bytes);
+    if (whole && clq_twin_name(device->twin, binary, bytes)) {
+        whole = !begin_claim(device, entry);
+        if (whole) *out = build_binary(device, entry, binary, bytes);
+        entry->refused = whole && !*out;
+        if (*out)
+            share_claim(device, entry);
+        else
+            clq_claim_end(&entry->claim);
+    }
+    clq_free(binary);
+    if (!whole) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
+    return CLQ_OK;
+}
+
+static clq_status build_from_source(const clq_device *device, const clq_program *entry, cl_program *out) {
+    const char *file = entry->file, *options = entry->built_options;
+    char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file), *text = NULL;
+    if (line) text = clq_wanted_source(entry->text, entry->kernels);
+    if (!text) {
+        clq_free(line);
+        return CLQ_MEMORY;
+    }
+    const char *parts[3] = {clq_source_text("prelude"), line, text};
+    cl_int error;
+    cl_program program = clCreateProgramWithSource(device->context, 3, parts, NULL, &error);
+    clq_free(line);
+    clq_free(text);
+    if (!program) return clq_cl_fail(device, error, "making the program %s.cl", file);
+    error = build(device, program, options);
+    if (error == CL_SUCCESS) {
+        *out = program;
+        return CLQ_OK;
+    }
+    char log[CLQ_DETAIL_MAX / 2];
+    log_excerpt(device, program, log, sizeof log);
+    (void)clReleaseProgram(program);
+    return clq_fail(CLQ_BUILD, "%s.cl does not build on %s, driver %s: %s (%d): %s; options: %.120s", file,
+                    device->label, device->info.driver_version, clq_cl_error_name(error), (int)error,
+                    log[0] ? log : "the driver gave no log", options);
+}
+
+/* A program of an island is built for one device of its context: the others' binaries are empty, or (PoCL) are not
+ * among what is given, which is the one binary then. */
+static clq_status binary_of(const clq_device *device, cl_program program, unsigned char **out, size_t *bytes) {
+    enum { MOST = CLQ_REPLICAS_MAX };
+    cl_uint count = 0;
+    cl_device_id ids[MOST];
+    size_t sizes[MOST] = {0}, given = 0;
+    unsigned char *binaries[MOST] = {NULL};
+    cl_int error = clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL);
+    if (error == CL_SUCCESS && count > MOST) error = CL_INVALID_VALUE;
+    if (error == CL_SUCCESS) error = clGetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, NULL);
+    if (error == CL_SUCCESS) error = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, &given);
+    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for a program's binary");
+    cl_uint mine = 0;
+    while (mine < count && ids[mine] != device->id) mine++;
+    if (given == sizeof sizes[0]) mine = 0, count = 1;
+    if (mine == count || sizes[mine] == 0)
+        return clq_fail(CLQ_DEVICE, "%s gives no binary of a program", device->label);
+    binaries[mine] = clq_alloc(sizes[mine], 1);
+    if (!binaries[mine]) return CLQ_MEMORY;
+    error = clGetProgramInfo(program, CL_PROGRAM_BINARIES, count * sizeof binaries[0], binaries, NULL);
+    if (error != CL_SUCCESS) {
+        clq_free(binaries[mine]);
+        return clq_cl_fail(device, error, "asking for a program's binary");
+    }
+    *out = binaries[mine];
+    *bytes = sizes[mine];
+    return CLQ_OK;
+}
+
+/* The cache is a convenience: what cannot be saved is compiled again next time. False where something is wrong with the
+ * program: the driver has lost a part of it. */
+static bool save(const clq_device *device, const clq_program *entry) {
+    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, clq_programs_folder, entry->key)))
+        return true;
+    unsigned char *binary = NULL;
+    size_t bytes = 0;
+    clq_status status = binary_of(device, entry->program, &binary, &bytes);
+    bool whole = status != CLQ_OK || is_whole(device, binary, bytes);
+    if (!whole)
+        status = clq_fail(CLQ_DEVICE, "%s gives only a part of %s.cl: was its driver's cache removed meanwhile?",
+                          device->label, entry->file);
+    if (status == CLQ_OK && clq_twin_name(device->twin, binary, bytes))
+        status = clq_cache_store(device->cache_dir, clq_programs_folder, entry->key, binary, bytes);
+    if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail());
+    clq_free(binary);
+    return whole;
+}
+
+static void end_claim(clq_device *device, clq_program *entry) {
+    if (!entry->claim.held) return;
+    clq_claim_end(&entry->claim);
+    atomic_fetch_sub(&device->claimed, 1);
+}
+
+/* Saves, and has the program built apart from what the driver keeps of it where that is not whole. */
+static void save_or_distrust(clq_device *device, clq_program *entry) {
+    bool whole = save(device, entry);
+    end_claim(device, entry);
+    if (!whole) clq_claim_distrust(device->claims, entry->place, entry->key);
+}
+
+/* The options by which a driver's own cache tells programs apart: each device of PoCL has its own, and so has each
+ * attempt, since what that cache holds of an earlier one may be what a process died of. */
+static char *options_to_build_with(const clq_device *device, const clq_program *entry) {
+    char *twin = device->twin > 0 ? clq_strprintf(" -DCLQ_TWIN=%d", device->twin) : clq_strdup("");
+    char *attempt = entry->claim.attempt ? clq_strprintf(" -DCLQ_ATTEMPT=%u", entry->claim.attempt) : clq_strdup("");
+    char *options = twin && attempt ? clq_strprintf("%s%s%s", entry->options, twin, attempt) : NULL;
+    clq_free(twin);
+    clq_free(attempt);
+    return options;
+}
+
+static clq_status build_here(clq_device *device, clq_program *entry, cl_program *out) {
+    (void)begin_claim(device, entry);
+    clq_free(entry->built_options);
+    entry->built_options = options_to_build_with(device, entry);
+    clq_status status = entry->built_options ? build_from_source(device, entry, out) : CLQ_MEMORY;
+    /* Another process, with another cache folder of ours, may have been at the same files of PoCL's cache. */
+    if (status == CLQ_BUILD && clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH))
+        status = build_from_source(device, entry, out);
+    if (status != CLQ_OK) {
+        clq_claim_end(&entry->claim);
+        return status;
+    }
+    share_claim(device, entry);
+    /* Had the driver failed over the source, too, it would not have been the binary's fault. */
+    if (entry->refused) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
+    entry->unsaved = true;
+    return CLQ_OK;
+}
+
+/* From the cache, or else from source. A twin may have the program, or be just now building it. */
+static clq_status load_or_build(clq_device *device, clq_program *entry, cl_program *out) {
+    *out = NULL;
+    CLQ_TRY(build_from_cache(device, entry, out));
+    if (*out) return CLQ_OK;
+    clq_building_begin(device);
+    clq_twin_ask(device, entry->key);
+    clq_status status = device->twin >= 0 ? build_from_cache(device, entry, out) : CLQ_OK;
+    if (status == CLQ_OK && !*out) status = build_here(device, entry, out);
+    clq_building_end(device);
+    return status;
+}
+
+/* ---- the table ---- */
+
+static void entry_free(clq_program *entry) {
+    if (!entry) return;
+    clq_free(entry->file);
+    clq_free(entry->own_text);
+    clq_free(entry->kernels);
+    clq_free(entry->options);
+    clq_free(entry->built_options);
+    clq_free(entry);
+}
+
+static clq_program *find(const clq_device *device, clq_hash128 key) {
+    clq_program *entry = device->programs;
+    while (entry && (entry->key.low != key.low || entry->key.high != key.high)) entry = entry->next;
+    return entry;
+}
+
+/* text: an embedded source's, where the wish has none of its own. */
+static clq_status add(clq_device *device, const clq_program_wish *wish, const char *text, clq_hash128 key,
+                      clq_program **out) {
+    clq_program *entry = clq_alloc(1, sizeof *entry);
+    if (!entry) return CLQ_MEMORY;
+    entry->key = key;
+    entry->file = clq_strdup(wish->file);
+    entry->own_text = wish->text ? clq_strdup(wish->text) : NULL;
+    entry->text = wish->text ? entry->own_text : text;
+    entry->options = options_of(device, wish);
+    entry->kernels = clq_strdup(wish->kernels);
+    if (!entry->file || !entry->text || !entry->options || !entry->kernels ||
+        program_place(device, entry, &entry->place) != CLQ_OK) {
+        entry_free(entry);
+        return CLQ_MEMORY;
+    }
+    entry->next = device->programs;
+    device->programs = entry;
+    *out = entry;
+    return CLQ_OK;
+}
+
+static void take_out(clq_device *device, clq_program *entry) {
+    clq_program **at = &device->programs;
+    while (*at != entry) at = &(*at)->next;
+    *at = entry->next;
+    entry_free(entry);
+}
+
+clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out) {
+    CLQ_TRY(clq_device_alive(device));
+    const char *text = wish->text ? wish->text : clq_source_text(wish->file);
+    if (!text) return clq_fail(CLQ_INTERNAL, "there is no kernel file %s.cl", wish->file);
+    clq_hash128 key;
+    CLQ_TRY(program_key(device, text, wish, &key));
+    clq_status status = CLQ_OK;
+    clq_program *entry;
+    cl_program program = NULL;
+    pthread_mutex_lock(&device->lock);
+    while ((entry = find(device, key)) && !entry->program) pthread_cond_wait(&device->built, &device->lock);
+    if (entry)
+        program = entry->program;
+    else
+        status = add(device, wish, text, key, &entry);
+    pthread_mutex_unlock(&device->lock);
+    if (status == CLQ_OK && !program) {
+        status = load_or_build(device, entry, &program);
+        pthread_mutex_lock(&device->lock);
+        entry->program = program;
+        if (status != CLQ_OK) take_out(device, entry);
+        pthread_cond_broadcast(&device->built);
+        pthread_mutex_unlock(&device->lock);
+    }
+    if (status == CLQ_OK) *out = entry;
+    return status;
+}
+
+/* ---- keeping ---- */
+
+void clq_program_note_launch(clq_device *device, clq_program *program) {
+    atomic_fetch_add(&program->launched, 1);
+    atomic_store(&device->ran_new, true);
+}
+
+void clq_programs_ran(clq_device *device) {
+    if (!atomic_load(&device->ran_new)) return;
+    pthread_mutex_lock(&device->lock);
+    atomic_store(&device->ran_new, false);
+    for (clq_program *entry = device->programs; entry && atomic_load(&device->claimed) > 0; entry = entry->next) {
+        unsigned launched = atomic_load(&entry->launched);
+        if (entry->program && !entry->unsaved && launched > 0 && launched == atomic_load(&entry->objects))
+            end_claim(device, entry);
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+void clq_programs_offer(clq_device *device, clq_hash128 key) {
+    pthread_mutex_lock(&device->lock);
+    clq_program *entry = find(device, key);
+    if (entry && entry->program && entry->unsaved && !clq_device_lost(device)) {
+        (void)save(device, entry);
+        entry->early = true;
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+bool clq_device_has_unkept(clq_device *device) {
+    pthread_mutex_lock(&device->lock);
+    const clq_program *entry = device->programs;
+    while (entry && !(entry->program && entry->unsaved)) entry = entry->next;
+    pthread_mutex_unlock(&device->lock);
+    return entry && device->cache_dir;
+}
+
+void clq_device_keep_programs(clq_device *device) {
+    if (clq_device_lost(device)) return;
+    clq_building_begin(device);
+    pthread_mutex_lock(&device->lock);
+    for (clq_program *entry = device->programs; entry; entry = entry->next) {
+        if (!entry->program || !entry->unsaved || entry->early) continue;
+        save_or_distrust(device, entry);
+        entry->unsaved = false;
+    }
+    pthread_mutex_unlock(&device->lock);
+    clq_building_end(device);
+}
+
+/* PoCL specialises a kernel for its work-group at the first launch, and a binary that is asked for after it holds that
+ * too; but a program that was asked before gives the same binary for ever. Built once more, from what PoCL keeps on
+ * disk itself, it is a program that was not asked yet. */
+static void save_whole(clq_device *device, clq_program *entry) {
+    cl_program again;
+    if (entry->early) {
+        if (build_from_source(device, entry, &again) != CLQ_OK) return;
+        (void)clReleaseProgram(entry->program);
+        entry->program = again;
+    }
+    save_or_distrust(device, entry);
+}
+
+void clq_programs_close(clq_device *device) {
+    clq_program *entry = device->programs;
+    while (entry) {
+        clq_program *next = entry->next;
+        const bool lost = clq_device_lost(device);
+        if (!lost && entry->unsaved) save_whole(device, entry);
+        end_claim(device, entry);
+        if (!lost) (void)clReleaseProgram(entry->program);
+        entry_free(entry);
+        entry = next;
+    }
+    device->programs = NULL;
+}
+
+/* ---- other things that are kept ---- */
+
+bool clq_device_remembers(const clq_device *device) { return device->cache_dir != NULL; }
+
+clq_status clq_device_recall(const clq_device *device, clq_hash128 key, void **out, size_t *bytes) {
+    *out = NULL;
+    *bytes = 0;
+    return device->cache_dir ? clq_cache_load(device->cache_dir, clq_programs_folder, key, out, bytes) : CLQ_OK;
+}
+
+void clq_device_remember(const clq_device *device, clq_hash128 key, const void *data, size_t bytes) {
+    if (!device->cache_dir || clq_cache_has(device->cache_dir, clq_programs_folder, key)) return;
+    if (clq_cache_store(device->cache_dir, clq_programs_folder, key, data, bytes) != CLQ_OK)
+        clq_log(CLQ_LOG_WARNING, "a measurement is not kept: %s", clq_error_detail());
+}
+
+clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const void *data, size_t bytes) {
+    if (!device->cache_dir) return clq_fail(CLQ_STATE, "there is no folder for caches");
+    return clq_cache_store(device->cache_dir, clq_programs_folder, key, data, bytes);
+}
+
+/* ---- trials ---- */
+
+const void *clq_device_mark_programs(const clq_device *device) { return device->programs; }
+
+void clq_device_drop_programs(clq_device *device, const void *mark) {
+    pthread_mutex_lock(&device->lock); /* twins look for what they want in this table, in threads of their own */
+    while (device->programs != mark && !clq_device_lost(device)) {
+        clq_program *entry = device->programs;
+        device->programs = entry->next;
+        (void)clReleaseProgram(entry->program);
+        end_claim(device, entry);
+        entry_free(entry);
+    }
+    pthread_mutex_unlock(&device->lock);
+}

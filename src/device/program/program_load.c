@@ -1,0 +1,78 @@
+/* Several programs at once: loaded from the cache on several threads with every driver, built on several threads with
+ * drivers of GPUs. Compilers of CPU drivers work one at a time, whatever the threads, and so does PoCL's for any
+ * device: clq_building_begin lets one thread in. */
+#include "device/internal.h"
+
+enum { THREADS_MAX = 16 };
+
+/* ---- how drivers build ---- */
+
+static bool builds_side_by_side(const clq_device *device) {
+    return !clq_device_has_quirk(device, CLQ_QUIRK_BUILDS_ONE_AT_A_TIME);
+}
+
+/* Twins ask each other for what they have built, so they have one lock. */
+static pthread_mutex_t *building_lock(clq_device *device) {
+    static pthread_mutex_t of_twins = PTHREAD_MUTEX_INITIALIZER;
+    return device->twin >= 0 ? &of_twins : &device->building;
+}
+
+void clq_building_begin(clq_device *device) {
+    if (!builds_side_by_side(device)) pthread_mutex_lock(building_lock(device));
+}
+
+void clq_building_end(clq_device *device) {
+    if (!builds_side_by_side(device)) pthread_mutex_unlock(building_lock(device));
+}
+
+/* ---- several at once ---- */
+
+typedef struct loading {
+    clq_device *device;
+    const clq_program_wish *wishes;
+    size_t count;
+    atomic_size_t next;
+    pthread_mutex_t lock;
+    size_t failed; /* the first that failed, or count */
+    clq_error error;
+} loading;
+
+static void note_failure(loading *l, size_t index, clq_status status) {
+    pthread_mutex_lock(&l->lock);
+    if (index < l->failed) {
+        l->failed = index;
+        clq_error_take(status, &l->error);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* All before the one that failed are tried, so that the same failure is told every time. */
+static void load(void *context) {
+    loading *l = context;
+    for (;;) {
+        size_t i = atomic_fetch_add(&l->next, 1);
+        if (i >= l->count) return;
+        const clq_program_wish *wish = &l->wishes[i];
+        clq_program *program;
+        clq_status status = clq_program_get(l->device, wish, &program);
+        if (status == CLQ_OK) continue;
+        note_failure(l, i, status);
+        atomic_store(&l->next, l->count);
+    }
+}
+
+clq_status clq_device_load_programs(clq_device *device, const clq_program_wish *wishes, size_t count, size_t *failed) {
+    loading l = {.device = device, .wishes = wishes, .count = count, .failed = count};
+    clq_thread *threads[THREADS_MAX];
+    size_t wanted = CLQ_MIN(CLQ_MIN((size_t)clq_cpu_count(), count), (size_t)THREADS_MAX), started = 0;
+    *failed = count;
+    int error = pthread_mutex_init(&l.lock, NULL);
+    if (error) return clq_fail_lock("the loading of programs", error);
+    /* This thread is one of them; where no more can be had it does it all. */
+    while (started + 1 < wanted && clq_thread_start("programs", load, &l, &threads[started]) == CLQ_OK) started++;
+    load(&l);
+    for (size_t i = 0; i < started; i++) clq_thread_join(threads[i]);
+    pthread_mutex_destroy(&l.lock);
+    *failed = l.failed;
+    return l.failed < count ? clq_error_raise(&l.error) : CLQ_OK;
+}

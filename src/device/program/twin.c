@@ -1,0 +1,85 @@
+/* PoCL before 7.0 keeps one list of loaded kernels for the whole process. A command that starts finds its kernel there
+ * by the program's hash, the kernel, the local size and a global size at least as large, and loads it once more where
+ * there is none; one that has finished looks up what it used by hash, kernel and local size alone. Where a kernel is
+ * loaded more than once and runs on two devices at the same time, that drops the wrong reference and ends the process.
+ * So no two devices that are open at the same time have programs of the same hash: each device has a number of its own.
+ * (The list is the driver's and the process's, so is the table here.)
+ *
+ * A program built from source has the number among its options. But then every device compiles every kernel again, and
+ * only the number differs. PoCL's binaries bring their hash along as text, and the machine code of the kernels that
+ * ran: the number is written into the hash, in letters that no computed hash has, and nothing is compiled. */
+#include "device/internal.h"
+
+#include <string.h>
+
+enum { TWINS_MAX = 256 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool taken[TWINS_MAX];
+static clq_device *devices[TWINS_MAX]; /* that can be asked; changes while no twin builds */
+static const char letters[] = "ABCDEFGHIJKLMNOP", numerals[] = "abcdefghijklmnop";
+
+clq_status clq_twin_take(const clq_device *device, int *out) {
+    *out = -1;
+    if (!clq_device_has_quirk(device, CLQ_QUIRK_MIXES_UP_KERNELS)) return CLQ_OK;
+    int twin = 0;
+    pthread_mutex_lock(&lock);
+    while (twin < TWINS_MAX && taken[twin]) twin++;
+    if (twin < TWINS_MAX) taken[twin] = true;
+    pthread_mutex_unlock(&lock);
+    if (twin == TWINS_MAX) return clq_fail(CLQ_NO_DEVICE, "%d devices of PoCL are open: close some first", TWINS_MAX);
+    *out = twin;
+    return CLQ_OK;
+}
+
+void clq_twin_join(clq_device *device) {
+    if (device->twin < 0) return;
+    clq_building_begin(device);
+    devices[device->twin] = device;
+    clq_building_end(device);
+}
+
+/* "KP/" and 37 letters more, of A to P; the last two may be a number of ours. NULL where there is none. */
+static char *find_hash(unsigned char *binary, size_t bytes) {
+    enum { LETTERS = 40, HEADER = 128 };
+    if (bytes < HEADER || memcmp(binary, "poclbin", 8) != 0) return NULL;
+    for (size_t at = 8; at + LETTERS < HEADER; at++) {
+        char *text = (char *)binary + at;
+        if (text[2] != '/' || text[LETTERS] != '\0') continue;
+        if (strspn(text, letters) == 2 && strspn(text + 3, letters) + strspn(text + LETTERS - 2, numerals) >= 37)
+            return text;
+    }
+    return NULL;
+}
+
+bool clq_twin_name(int twin, unsigned char *binary, size_t bytes) {
+    if (twin < 0) return true;
+    char *hash = find_hash(binary, bytes);
+    if (!hash) return twin == 0;
+    hash[38] = numerals[twin / 16];
+    hash[39] = numerals[twin % 16];
+    return true;
+}
+
+void clq_twin_return(int twin) {
+    if (twin < 0) return;
+    pthread_mutex_lock(&lock);
+    taken[twin] = false;
+    pthread_mutex_unlock(&lock);
+}
+
+void clq_twin_leave(clq_device *device) {
+    if (device->twin < 0) return;
+    clq_building_begin(device);
+    devices[device->twin] = NULL;
+    clq_building_end(device);
+}
+
+void clq_twin_ask(const clq_device *device, clq_hash128 key) {
+    if (device->twin < 0 || !device->cache_dir) return;
+    for (int i = 0; i < TWINS_MAX; i++) {
+        clq_device *other = devices[i];
+        if (other && other != device && other->cache_dir && strcmp(other->cache_dir, device->cache_dir) == 0)
+            clq_programs_offer(other, key);
+    }
+}

@@ -1,0 +1,328 @@
+/* Building and reading launch lists. */
+#include "launch/list.h"
+
+#include <string.h>
+
+clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out) {
+    if (capacity == 0 || capacity > INT32_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a launch list for %u examples: 1 to %d are possible", capacity, INT32_MAX);
+    clq_list *list = clq_alloc(1, sizeof *list);
+    if (!list) return CLQ_MEMORY;
+    list->scope = clq_strdup("");
+    if (!list->scope) {
+        clq_free(list);
+        return CLQ_MEMORY;
+    }
+    list->device = device;
+    list->capacity = capacity;
+    list->family = clq_device_family(device);
+    *out = list;
+    return CLQ_OK;
+}
+
+void clq_list_destroy(clq_list *list) {
+    if (!list) return;
+    clq_list_unbind(list);
+    for (size_t i = 0; i < list->launch_count; i++) {
+        clq_launch *launch = &list->launches[i];
+        clq_free(launch->scope);
+        clq_free(launch->label);
+        clq_free(launch->file);
+        clq_free(launch->function);
+        clq_free(launch->options);
+        clq_free(launch->context);
+    }
+    for (size_t i = 0; i < list->value_count; i++) clq_free(list->values[i].name);
+    clq_free(list->values);
+    clq_free(list->launches);
+    clq_free(list->choices);
+    clq_free(list->arguments);
+    clq_free(list->views);
+    clq_free(list->runs);
+    clq_free(list->scope);
+    clq_free(list);
+}
+
+void clq_list_latch(clq_list *list, clq_status status) {
+    if (list->error.status == CLQ_OK && status != CLQ_OK) clq_error_take(status, &list->error);
+}
+
+bool clq_list_grow(clq_list *list, void **array, size_t count, size_t *capacity, size_t size) {
+    if (count < *capacity) return true;
+    size_t wanted = *capacity ? *capacity * 2 : 16;
+    void *grown = clq_realloc(*array, *capacity, wanted, size);
+    if (!grown) {
+        clq_list_latch(list, CLQ_MEMORY);
+        return false;
+    }
+    *array = grown;
+    *capacity = wanted;
+    return true;
+}
+
+clq_status clq_list_status(const clq_list *list) { return clq_error_raise(&list->error); }
+clq_device *clq_list_device(const clq_list *list) { return list->device; }
+uint32_t clq_list_capacity(const clq_list *list) { return list->capacity; }
+void clq_list_set_family(clq_list *list, clq_kernel_family family) { list->family = family; }
+clq_kernel_family clq_list_family(const clq_list *list) { return list->family; }
+void clq_list_set_precision(clq_list *list, clq_matmul_precision precision) { list->precision = precision; }
+clq_matmul_precision clq_list_precision(const clq_list *list) { return list->precision; }
+void clq_list_set_fused(clq_list *list, bool fused) { list->fuses = fused; }
+
+bool clq_list_is_fused(const clq_list *list) {
+    for (size_t i = 0; i < list->launch_count; i++)
+        if (!list->launches[i].run) return false;
+    return list->launch_count > 0;
+}
+
+size_t clq_list_command_count(const clq_list *list) {
+    size_t count = list->run_count;
+    for (size_t i = 0; i < list->launch_count; i++) count += !list->launches[i].run;
+    return count;
+}
+
+/* Whether the list can be added to; a bound one latches a failure. */
+static bool can_add(clq_list *list) {
+    if (list->error.status != CLQ_OK) return false;
+    if (list->bound)
+        clq_list_latch(list, clq_fail(CLQ_STATE, "%s: a launch list that is bound cannot grow", list->scope));
+    return !list->bound;
+}
+
+static char *copy_text(clq_list *list, const char *text) {
+    char *copy = clq_strdup(text);
+    if (!copy) clq_list_latch(list, CLQ_MEMORY);
+    return copy;
+}
+
+void clq_list_scope(clq_list *list, const char *scope) {
+    if (!can_add(list)) return;
+    char *copy = copy_text(list, scope);
+    if (!copy) return;
+    clq_free(list->scope);
+    list->scope = copy;
+}
+
+clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes,
+                         size_t bytes_per_example) {
+    if (!can_add(list)) return CLQ_NO_VALUE;
+    size_t bytes;
+    if (!clq_mul_size(bytes_per_example, list->capacity, &bytes) || !clq_add_size(bytes, fixed_bytes, &bytes) ||
+        bytes == 0) {
+        clq_list_latch(list, clq_fail(CLQ_ARGUMENT,
+                                      "%s: %s has %zu bytes + %u x %zu: more than none and less than 2^64 are possible",
+                                      list->scope, name, fixed_bytes, list->capacity, bytes_per_example));
+        return CLQ_NO_VALUE;
+    }
+    if (!CLQ_LIST_GROW(list, values, value_count, value_capacity)) return CLQ_NO_VALUE;
+    char *copy = copy_text(list, name);
+    if (!copy) return CLQ_NO_VALUE;
+    list->values[list->value_count++] =
+        (clq_value_slot){.name = copy, .kind = kind, .bytes = bytes, .first_use = SIZE_MAX};
+    return (clq_value)list->value_count;
+}
+
+/* ---- launches ---- */
+
+static clq_launch *last_launch(clq_list *list) { return &list->launches[list->launch_count - 1]; }
+
+/* A new launch at the end, with its texts; NULL after a failure. */
+static clq_launch *add_launch(clq_list *list, const char *label, const char *file, const char *options,
+                              const char *function) {
+    if (!CLQ_LIST_GROW(list, launches, launch_count, launch_capacity)) return NULL;
+    clq_launch *launch = &list->launches[list->launch_count++];
+    *launch = (clq_launch){.batch_dim = -1};
+    launch->scope = copy_text(list, list->scope);
+    launch->label = copy_text(list, label);
+    if (file) {
+        launch->file = copy_text(list, file);
+        launch->function = copy_text(list, function);
+        launch->options = copy_text(list, options);
+    }
+    return list->error.status == CLQ_OK ? launch : NULL;
+}
+
+void clq_launch_begin(clq_list *list, const char *label, const char *file, const char *options, const char *function) {
+    if (!can_add(list)) return;
+    if (list->open || list->pending) {
+        clq_list_latch(
+            list, clq_fail(CLQ_STATE, "%s: %s is begun before the last launch was given its work", list->scope, label));
+        return;
+    }
+    clq_launch *launch = add_launch(list, label, file, options, function);
+    if (!launch) return;
+    launch->first_argument = list->argument_count;
+    list->open = true;
+}
+
+static void add_argument(clq_list *list, clq_argument argument) {
+    if (!CLQ_LIST_GROW(list, arguments, argument_count, argument_capacity)) return;
+    list->arguments[list->argument_count++] = argument;
+    if (list->open)
+        last_launch(list)->argument_count++;
+    else
+        list->pending++;
+}
+
+void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access) {
+    if (!can_add(list)) return;
+    if (value > list->value_count) {
+        clq_list_latch(list, clq_fail(CLQ_ARGUMENT, "%s: there is no value %u", list->scope, value));
+        return;
+    }
+    if (value != CLQ_NO_VALUE) {
+        clq_value_slot *slot = &list->values[value - 1];
+        size_t align = clq_device_view_align(list->device);
+        if (bytes == 0 || offset % align || offset > slot->bytes || bytes > slot->bytes - offset) {
+            clq_list_latch(list,
+                           clq_fail(CLQ_ARGUMENT, "%s: bytes %zu + %zu are no part of %s with %zu, at multiples of %zu",
+                                    list->scope, offset, bytes, slot->name, slot->bytes, align));
+            return;
+        }
+        if ((access & CLQ_READS) && !slot->written && slot->kind != CLQ_VALUE_EXTERNAL) {
+            clq_list_latch(
+                list, clq_fail(CLQ_STATE, "%s: %s is read before any launch has written it", list->scope, slot->name));
+            return;
+        }
+        if (access & CLQ_WRITES) slot->written = true;
+        size_t index = list->launch_count - (list->open ? 1 : 0); /* a call's launch is the next one */
+        slot->first_use = CLQ_MIN(slot->first_use, index);
+        slot->last_use = CLQ_MAX(slot->last_use, index);
+    }
+    add_argument(
+        list,
+        (clq_argument){.kind = CLQ_ARGUMENT_VALUE, .value = value, .offset = offset, .bytes = bytes, .access = access});
+}
+
+void clq_launch_value(clq_list *list, clq_value value, clq_access access) {
+    bool known = value != CLQ_NO_VALUE && value <= list->value_count;
+    clq_launch_value_at(list, value, 0, known ? list->values[value - 1].bytes : 0, access);
+}
+
+void clq_launch_zeros(clq_list *list, size_t bytes) {
+    clq_launch_value(list, CLQ_NO_VALUE, CLQ_READS);
+    list->zero_bytes = CLQ_MAX(list->zero_bytes, bytes);
+}
+
+/* Numbers, parameters and local memory are for kernels, not for calls. */
+static bool kernel_is_open(clq_list *list) {
+    if (!can_add(list)) return false;
+    if (!list->open) clq_list_latch(list, clq_fail(CLQ_STATE, "%s: an argument outside of a launch", list->scope));
+    return list->open;
+}
+
+void clq_launch_int(clq_list *list, int value) {
+    if (kernel_is_open(list)) add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_INT, .word.as_int = value});
+}
+
+void clq_launch_float(clq_list *list, float value) {
+    if (kernel_is_open(list)) add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_FLOAT, .word.as_float = value});
+}
+
+void clq_launch_param(clq_list *list, clq_param param) {
+    if (!kernel_is_open(list)) return;
+    add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_PARAM, .param = param});
+    last_launch(list)->has_params = true;
+}
+
+void clq_launch_local(clq_list *list, size_t bytes) {
+    if (kernel_is_open(list)) add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_LOCAL, .bytes = bytes});
+}
+
+size_t clq_launch_batch_size(const clq_launch *launch, size_t count) {
+    size_t groups = clq_ceil_div(count * launch->rows_per_example, launch->rows_per_group);
+    return groups * (launch->has_local ? launch->local[launch->batch_dim] : 1);
+}
+
+void clq_launch_work(clq_list *list, uint32_t dims, const size_t *global, const size_t *local, int batch_dim,
+                     size_t rows_per_example, size_t rows_per_group) {
+    if (!kernel_is_open(list)) return;
+    clq_launch *launch = last_launch(list);
+    size_t rows;
+    bool right = dims >= 1 && dims <= 3 && batch_dim < (int)dims &&
+                 (batch_dim < 0 || (rows_per_group > 0 && clq_mul_size(rows_per_example, list->capacity, &rows)));
+    for (uint32_t d = 0; right && d < dims; d++)
+        right = (int)d == batch_dim || (global[d] > 0 && (!local || (local[d] > 0 && global[d] % local[d] == 0)));
+    if (!right) {
+        clq_list_latch(list,
+                       clq_fail(CLQ_ARGUMENT, "%s: %s has an impossible work size", launch->scope, launch->label));
+        return;
+    }
+    launch->dims = dims;
+    launch->has_local = local != NULL;
+    launch->batch_dim = batch_dim;
+    launch->rows_per_example = rows_per_example;
+    launch->rows_per_group = rows_per_group;
+    for (uint32_t d = 0; d < dims; d++) {
+        if (local) launch->local[d] = local[d];
+        launch->global[d] = (int)d == batch_dim ? clq_launch_batch_size(launch, list->capacity) : global[d];
+    }
+    list->open = false;
+}
+
+void clq_launch_cost(clq_list *list, double flops, double flops_per_example, double bytes, double bytes_per_example) {
+    if (!can_add(list)) return;
+    if (list->launch_count == 0) {
+        clq_list_latch(list, clq_fail(CLQ_STATE, "%s: a cost without a launch", list->scope));
+        return;
+    }
+    clq_launch *launch = last_launch(list);
+    launch->flops = flops;
+    launch->flops_per_example = flops_per_example;
+    launch->bytes = bytes;
+    launch->bytes_per_example = bytes_per_example;
+}
+
+void clq_launch_call(clq_list *list, const char *label, clq_call run, void *context) {
+    if (can_add(list) && list->open)
+        clq_list_latch(list, clq_fail(CLQ_STATE, "%s: %s is called inside of a launch", list->scope, label));
+    clq_launch *launch =
+        list->error.status == CLQ_OK && !list->bound ? add_launch(list, label, NULL, NULL, NULL) : NULL;
+    if (!launch) {
+        clq_free(context);
+        return;
+    }
+    launch->first_argument = list->argument_count - list->pending;
+    launch->argument_count = list->pending;
+    list->pending = 0;
+    launch->call = run;
+    launch->context = context;
+}
+
+/* ---- reading ---- */
+
+size_t clq_list_launch_count(const clq_list *list) { return list->launch_count; }
+
+void clq_list_launch_info(const clq_list *list, size_t index, clq_launch_info *out) {
+    const clq_launch *launch = &list->launches[index];
+    *out = (clq_launch_info){
+        .scope = launch->scope,
+        .label = launch->label,
+        .file = launch->file,
+        .function = launch->function,
+        .options = launch->options,
+        .dims = launch->dims,
+        .flops = launch->flops + launch->flops_per_example * list->capacity,
+        .bytes = launch->bytes + launch->bytes_per_example * list->capacity,
+    };
+    memcpy(out->global, launch->global, sizeof out->global);
+    memcpy(out->local, launch->local, sizeof out->local);
+}
+
+size_t clq_list_value_count(const clq_list *list) { return list->value_count; }
+
+void clq_list_value_info(const clq_list *list, clq_value value, clq_value_info *out) {
+    const clq_value_slot *slot = &list->values[value - 1];
+    bool used = slot->first_use != SIZE_MAX;
+    *out = (clq_value_info){
+        .name = slot->name,
+        .kind = slot->kind,
+        .bytes = slot->bytes,
+        .first_use = slot->first_use,
+        .last_use = used && slot->keep ? list->launch_count - 1 : slot->last_use,
+    };
+}
+
+void clq_list_keep(clq_list *list, clq_value value) {
+    if (value != CLQ_NO_VALUE && value <= list->value_count) list->values[value - 1].keep = true;
+}

@@ -1,0 +1,113 @@
+/* The inside of a launch list, shared by the files of this layer. */
+#ifndef CLQ_LAUNCH_LIST_H
+#define CLQ_LAUNCH_LIST_H
+
+#include "launch/launch.h"
+
+#include <string.h>
+
+typedef enum clq_argument_kind {
+    CLQ_ARGUMENT_VALUE,
+    CLQ_ARGUMENT_INT,
+    CLQ_ARGUMENT_FLOAT,
+    CLQ_ARGUMENT_PARAM,
+    CLQ_ARGUMENT_LOCAL
+} clq_argument_kind;
+
+/* Four bytes that are an int or a float: a number among the arguments, or a parameter's setting. */
+typedef union clq_word {
+    int32_t as_int;
+    float as_float;
+    uint32_t bits;
+} clq_word;
+
+/* A parameter's setting. */
+static inline clq_word clq_param_word(const clq_step_params *params, clq_param param) {
+    clq_word word;
+    memcpy(&word, (const char *)params + clq_param_table[param].offset, sizeof word);
+    return word;
+}
+
+typedef struct clq_argument {
+    clq_argument_kind kind;
+    clq_value value;      /* VALUE; NO_VALUE for the placeholder */
+    size_t offset, bytes; /* VALUE: the part of it; LOCAL: bytes */
+    clq_access access;    /* VALUE */
+    clq_param param;
+    clq_word word; /* INT, FLOAT; PARAM: what the kernel was last given */
+} clq_argument;
+
+typedef struct clq_launch {
+    char *scope, *label, *file, *function, *options; /* file NULL for a call */
+    size_t first_argument, argument_count;
+    uint32_t dims;
+    size_t global[3], local[3]; /* global for a full batch */
+    bool has_local;
+    int batch_dim; /* -1: none */
+    size_t rows_per_example, rows_per_group;
+    double flops, flops_per_example, bytes, bytes_per_example;
+    clq_call call;
+    void *context;
+    clq_kernel *kernel;    /* once bound; NULL for a call, and where it is fused: */
+    struct clq_fused *run; /* with these */
+    clq_buffer **buffers;  /* once bound: a call's values */
+    bool has_params;
+} clq_launch;
+
+typedef struct clq_value_slot {
+    char *name;
+    clq_value_kind kind;
+    size_t bytes, first_use, last_use;
+    bool keep, written;
+    clq_buffer *buffer; /* once placed; not owned */
+    size_t offset;
+} clq_value_slot;
+
+/* A range of a placed buffer as a buffer of its own. */
+typedef struct clq_list_view {
+    const clq_buffer *parent;
+    size_t offset, bytes;
+    clq_buffer *view;
+} clq_list_view;
+
+struct clq_list {
+    clq_device *device;
+    uint32_t capacity;
+    clq_kernel_family family;
+    clq_matmul_precision precision;
+    const clq_selections *selections; /* borrowed, or NULL */
+    clq_error error;                  /* the first failure */
+    char *scope;
+    bool open; /* a launch was begun and has no work yet */
+    bool bound;
+    clq_value_slot *values; /* value - 1 is the index */
+    size_t value_count, value_capacity;
+    clq_launch *launches;
+    size_t launch_count, launch_capacity;
+    clq_choice *choices;
+    size_t choice_count, choice_capacity;
+    clq_argument *arguments; /* of all launches, one after the other */
+    size_t argument_count, argument_capacity;
+    size_t pending; /* arguments at the end that wait for clq_launch_call */
+    clq_step_params params;
+    clq_list_view *views;
+    size_t view_count, view_capacity;
+    size_t zero_bytes;       /* of the placeholder */
+    clq_buffer *placeholder; /* zeros: what NO_VALUE stands for */
+    bool fuses;              /* binding fuses launches where it can */
+    struct clq_fused **runs; /* once bound: of fused launches, in order */
+    size_t run_count, run_capacity;
+};
+
+/* Room for one more element; an array keeps its place on failure, which is latched. */
+#define CLQ_LIST_GROW(list, array, count, capacity)                                                                    \
+    clq_list_grow((list), (void **)&(list)->array, (list)->count, &(list)->capacity, sizeof *(list)->array)
+bool clq_list_grow(clq_list *list, void **array, size_t count, size_t *capacity, size_t size);
+/* The memory that NO_VALUE stands for, made when it is first asked for. */
+clq_status clq_list_placeholder(clq_list *list, clq_buffer **out);
+/* Undoes clq_list_bind. */
+void clq_list_unbind(clq_list *list);
+/* The size in dimension `batch_dim` for this many examples. */
+size_t clq_launch_batch_size(const clq_launch *launch, size_t count);
+
+#endif

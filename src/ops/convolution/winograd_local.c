@@ -1,0 +1,129 @@
+/* Winograd's F(2x2, 3x3) for devices with work-groups and local memory (cl/winograd_local.cl): when, and in which
+ * block. */
+#include "ops/local/local.h"
+#include "ops/product/product_local.h"
+#include "ops/convolution/winograd.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+
+enum {
+    SUM_CHANNELS = 256,   /* are summed before y takes them: rounding errors are larger than a plain sum's */
+    CHANNELS_LEAST = 32,  /* of input and output: with fewer, memory and not arithmetic is what takes time */
+    CHANNELS_BEFORE = 16, /* what starting and ending a block costs, as channels: a product's takes four times as much,
+                             for four times as many outputs, and without their transform */
+    LAUNCH = 1 << 20,     /* what the transform of the weights costs: some microseconds, as multiplications of a unit */
+    TRANSFORM = 128,      /* of a tile in one channel: loads and stores are two multiplications each, and 32 sums */
+    WEIGHT = 2            /* of a transformed weight, on its way to local memory */
+};
+
+/* From large to small; an item's results are 8 x 8, 8 x 4, 8 x 4 and 4 x 4. Half of a group's items have a tile and
+ * channel of a step each: tiles x depth. The last is for devices whose work-groups are small. */
+static const clq_winograd_block blocks[CLQ_WINOGRAD_BLOCKS] = {
+    {32, 32, 4, 4}, {32, 16, 4, 4}, {16, 16, 2, 4}, {8, 8, 2, 2}};
+
+const clq_winograd_block *clq_winograd_block_get(size_t index) { return &blocks[index]; }
+
+void clq_winograd_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]) {
+    (void)snprintf(name, CLQ_CANDIDATE_BYTES, "winograd %zux%zu", blocks[index].tiles, blocks[index].columns);
+}
+
+static size_t items_of(const clq_winograd_block *b) {
+    return CLQ_WINOGRAD_PRODUCTS * b->group_tiles * b->group_columns;
+}
+
+/* Channels of a step. */
+static size_t depth_of(const clq_winograd_block *b) { return items_of(b) / 2 / b->tiles; }
+
+static bool block_fits(const clq_device_info *info, const clq_winograd_block *b) {
+    size_t bytes = 2 * CLQ_WINOGRAD_PRODUCTS * depth_of(b) * (b->tiles + b->columns) * sizeof(float);
+    return items_of(b) <= info->max_work_group && bytes <= info->local_mem_bytes;
+}
+
+static const clq_device_info *info_of(const clq_list *list) { return clq_device_get_info(clq_list_device(list)); }
+
+bool clq_winograd_local_fits(const clq_list *list) {
+    return block_fits(info_of(list), &blocks[CLQ_WINOGRAD_BLOCKS - 1]);
+}
+
+/* ---- choosing ---- */
+
+/* Work-groups' items multiply, and read local memory for that, a number being two multiplications, behind their
+ * transforms. */
+static double time_of(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles,
+                      const clq_winograd_block *b) {
+    double all = (double)(tiles->h * tiles->w) * clq_list_capacity(list);
+    double groups = clq_local_ceil(all, (double)b->tiles) * (double)clq_ceil_div(p->columns, b->columns);
+    size_t channels = clq_round_up(p->patches.channels, depth_of(b)) + CHANNELS_BEFORE;
+    size_t reads = b->tiles * b->group_columns + b->columns * b->group_tiles;
+    size_t products = CLQ_WINOGRAD_PRODUCTS * (b->tiles * b->columns + 2 * reads);
+    size_t work = products + TRANSFORM * b->tiles + WEIGHT * CLQ_WINOGRAD_PRODUCTS * b->columns;
+    return LAUNCH + clq_local_time(info_of(list), groups, items_of(b), (double)(work * channels));
+}
+
+/* By block. Returns the least. */
+static double times_of(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles,
+                       double times[CLQ_WINOGRAD_BLOCKS]) {
+    const clq_device_info *info = info_of(list);
+    double least = INFINITY;
+    for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS; i++) {
+        const clq_winograd_block *b = &blocks[i];
+        size_t results = CLQ_WINOGRAD_PRODUCTS * b->tiles * b->columns;
+        bool can = results <= clq_local_results_most(info) * items_of(b) && block_fits(info, b);
+        times[i] = can ? time_of(list, p, tiles, b) : INFINITY;
+        least = CLQ_MIN(least, times[i]);
+    }
+    return least;
+}
+
+bool clq_winograd_local_pays(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles) {
+    double times[CLQ_WINOGRAD_BLOCKS];
+    return p->patches.channels >= CHANNELS_LEAST && p->columns >= CHANNELS_LEAST &&
+           times_of(list, p, tiles, times) < clq_product_rows_local_time(list, p);
+}
+
+/* CLQ_WINOGRAD_BLOCKS where none works. */
+static size_t choose(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles) {
+    double times[CLQ_WINOGRAD_BLOCKS];
+    (void)times_of(list, p, tiles, times);
+    return clq_local_choose(clq_list_device(list), times, CLQ_WINOGRAD_BLOCKS, clq_winograd_block_works, NULL);
+}
+
+/* ---- launches ---- */
+
+static clq_value transform_weights(clq_list *list, const clq_rows_product *p, const clq_winograd_block *b,
+                                   const char *options, size_t floats) {
+    size_t columns = clq_round_up(p->columns, b->columns), channels = clq_round_up(p->patches.channels, depth_of(b));
+    clq_value to = clq_winograd_weights(list, p, "winograd_local", "winograd_local_weights", options, floats);
+    clq_launch_work(list, 2, (size_t[]){columns, channels}, (size_t[]){b->columns, depth_of(b)}, -1, 0, 0);
+    clq_launch_cost(list, 0, 0, (double)(clq_patches_depth(&p->patches) * p->columns + floats) * sizeof(float), 0);
+    return to;
+}
+
+bool clq_winograd_local_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles, size_t block) {
+    size_t index = block < CLQ_WINOGRAD_BLOCKS ? block : choose(list, p, tiles), all = tiles->h * tiles->w;
+    if (index == CLQ_WINOGRAD_BLOCKS) return false;
+    const clq_winograd_block *b = &blocks[index];
+    size_t panels = clq_ceil_div(p->columns, b->columns), items = items_of(b);
+    size_t floats = CLQ_WINOGRAD_PRODUCTS * panels * b->columns * clq_round_up(p->patches.channels, depth_of(b));
+    char options[CLQ_PRODUCT_OPTIONS], of_block[96];
+    (void)snprintf(of_block, sizeof of_block, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu", b->tiles, b->columns,
+                   depth_of(b), b->group_tiles, b->group_columns);
+    clq_value weights = transform_weights(list, p, b, of_block, floats);
+    size_t used = clq_winograd_options(p, tiles, options);
+    int length = snprintf(options + used, sizeof options - used, "%s -DSUM=%zu%s", of_block, SUM_CHANNELS / depth_of(b),
+                          info_of(list)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
+    assert(length > 0 && used + (size_t)length < sizeof options);
+    (void)length;
+    clq_launch_begin(list, p->label, "winograd_local", options, "winograd_local");
+    clq_launch_value(list, p->x, CLQ_READS);
+    clq_launch_value(list, weights, CLQ_READS);
+    clq_launch_value(list, p->b, CLQ_READS);
+    clq_launch_value(list, p->y, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_work(list, 2, (size_t[]){panels * items, 0}, (size_t[]){items, 1}, 1, all, b->tiles);
+    double sums = (double)(tiles->pixels * p->columns);
+    clq_winograd_cost(list, p, sums, sums * sizeof(float), floats);
+    return true;
+}

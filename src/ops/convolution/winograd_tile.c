@@ -1,0 +1,90 @@
+/* Winograd's F(2x2, 3x3) for convolutions on devices whose work-items are whole cores (cl/winograd_tile.cl). */
+#include "ops/convolution/winograd.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+enum {
+    TRANSFORM_COST = 100,      /* of a tile in one channel of input or output, measured, in multiplications */
+    SCRATCH_BYTES = 192 << 10, /* for the transformed inputs of a block of tiles: of a core's second-level cache */
+    BLOCK_TILES = 24,
+    ROW_VECTORS = 12,     /* that are summed side by side, in each of two sums */
+    BLOCKS_PER_GROUP = 2, /* that even out the cores' loads */
+    PIXELS_LEAST = 256    /* that the transformed weights serve */
+};
+
+/* vectors: of channels at a time; rows: tiles at a time; block: tiles from transform to output. */
+typedef struct cut {
+    size_t vectors, rows, block;
+} cut;
+
+static size_t vector_of(const clq_list *list) { return clq_device_vector(clq_list_device(list)); }
+
+/* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
+ * for two accumulators a vector, a row of weights and one input. */
+static cut cut_of(const clq_list *list, const clq_rows_product *p, size_t tiles) {
+    clq_device *device = clq_list_device(list);
+    size_t vector = vector_of(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
+    cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
+    c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
+    size_t groups = clq_device_min_groups(device) * BLOCKS_PER_GROUP;
+    size_t most =
+        CLQ_MIN((size_t)BLOCK_TILES, SCRATCH_BYTES / (CLQ_WINOGRAD_PRODUCTS * p->patches.channels * sizeof(float)));
+    size_t wanted = CLQ_MIN(most, tiles * clq_list_capacity(list) / groups);
+    c.block = CLQ_MAX(wanted / c.rows, (size_t)1) * c.rows;
+    return c;
+}
+
+bool clq_winograd_tile_fits(const clq_list *list, const clq_rows_product *p) {
+    const clq_patches *q = &p->patches;
+    size_t vector = vector_of(list),
+           channels_most = SCRATCH_BYTES / (CLQ_WINOGRAD_PRODUCTS * ROW_VECTORS * sizeof(float));
+    return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= channels_most;
+}
+
+/* Against a plain sum that leaves out what taps meet in the padding. */
+bool clq_winograd_tile_pays(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles) {
+    const clq_patches *q = &p->patches;
+    double transforms = TRANSFORM_COST / (double)q->channels + TRANSFORM_COST / (double)p->columns;
+    size_t reached = CLQ_MIN(tiles->pixels, q->h.in * q->w.in), taps = q->h.taps * q->w.taps;
+    return tiles->pixels * clq_list_capacity(list) >= PIXELS_LEAST &&
+           (double)(tiles->h * tiles->w) * (CLQ_WINOGRAD_PRODUCTS + transforms) <= (double)(taps * reached);
+}
+
+static clq_value transform_weights(clq_list *list, const clq_rows_product *p, const cut *c) {
+    size_t channels = p->patches.channels, vector = vector_of(list), floats = channels * p->columns;
+    size_t transformed = CLQ_WINOGRAD_PRODUCTS * floats;
+    char options[CLQ_PRODUCT_OPTIONS];
+    (void)snprintf(options, sizeof options, "-DNR=%zu", c->vectors);
+    clq_value to = clq_winograd_weights(list, p, "winograd_tile", "winograd_tile_weights", options, transformed);
+    clq_launch_work(list, 2, (size_t[]){channels / vector, p->columns / vector}, (size_t[]){1, 1}, -1, 0, 0);
+    clq_launch_cost(list, 0, 0, (double)(clq_patches_depth(&p->patches) * p->columns + transformed) * sizeof(float), 0);
+    return to;
+}
+
+void clq_winograd_tile_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles,
+                           const clq_pool2d_problem *pool, clq_value winner) {
+    const clq_patches *q = &p->patches;
+    size_t all = tiles->h * tiles->w;
+    cut c = cut_of(list, p, all);
+    clq_value weights = transform_weights(list, p, &c);
+    char options[CLQ_PRODUCT_OPTIONS];
+    size_t used = clq_winograd_options(p, tiles, options);
+    int length =
+        snprintf(options + used, sizeof options - used, "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu%s%s",
+                 pool ? pool->stride_h : 2, pool ? pool->stride_w : 2, c.vectors, c.rows, c.block,
+                 pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
+    assert(length > 0 && used + (size_t)length < sizeof options);
+    (void)length;
+    clq_launch_begin(list, p->label, "winograd_tile", options, "winograd_tile");
+    clq_launch_value(list, p->x, CLQ_READS);
+    clq_launch_value(list, weights, CLQ_READS);
+    clq_launch_value(list, p->b, CLQ_READS);
+    clq_launch_value(list, p->y, CLQ_WRITES);
+    if (pool) clq_launch_value(list, winner, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, all, c.block);
+    double channels = (double)p->columns, sums = (double)tiles->pixels * channels;
+    double out = pool ? (double)all * channels * (winner ? 5 : 4) : sums * sizeof(float);
+    clq_winograd_cost(list, p, sums, out, CLQ_WINOGRAD_PRODUCTS * q->channels * p->columns);
+}

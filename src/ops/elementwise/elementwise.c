@@ -1,0 +1,350 @@
+/* Elementwise programs: their text for compilers, their launches, and the sums over rows that go with them. */
+#include "ops/elementwise/cut.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- operations ---- */
+
+enum { FLOPS_OF_EXP = 12, FLOPS_OF_PHILOX = 100 };
+
+/* By clq_element_op: the registers that each takes, the words among the kernel's arguments, what it costs. */
+static const struct operation {
+    unsigned registers, words;
+    double flops;
+} operations[CLQ_ELEMENT_OPS] = {
+    [CLQ_ELEMENT_INPUT] = {0, 0, 0},
+    [CLQ_ELEMENT_CONSTANT] = {0, 1, 0},
+    [CLQ_ELEMENT_ADD] = {2, 0, 1},
+    [CLQ_ELEMENT_SUBTRACT] = {2, 0, 1},
+    [CLQ_ELEMENT_MULTIPLY] = {2, 0, 1},
+    [CLQ_ELEMENT_MAXIMUM] = {2, 0, 1},
+    [CLQ_ELEMENT_MINIMUM] = {2, 0, 1},
+    [CLQ_ELEMENT_NEGATE] = {1, 0, 1},
+    [CLQ_ELEMENT_SQUARE] = {1, 0, 1},
+    [CLQ_ELEMENT_SCALE] = {1, 1, 1},
+    [CLQ_ELEMENT_RELU] = {1, 0, 1},
+    [CLQ_ELEMENT_SIGMOID] = {1, 0, FLOPS_OF_EXP},
+    [CLQ_ELEMENT_TANH] = {1, 0, FLOPS_OF_EXP},
+    [CLQ_ELEMENT_RELU_SLOPE] = {2, 0, 1},
+    [CLQ_ELEMENT_SIGMOID_SLOPE] = {2, 0, 3},
+    [CLQ_ELEMENT_TANH_SLOPE] = {2, 0, 3},
+    [CLQ_ELEMENT_GREATER] = {2, 0, 1},
+    [CLQ_ELEMENT_AT_LEAST] = {2, 0, 1},
+    [CLQ_ELEMENT_EQUAL] = {2, 0, 1},
+    [CLQ_ELEMENT_SELECT] = {3, 0, 1},
+    [CLQ_ELEMENT_DROPOUT] = {1, 3, FLOPS_OF_PHILOX},
+};
+
+static bool is_random(const clq_element_program *p) {
+    for (size_t i = 0; i < p->instruction_count; i++)
+        if (p->instructions[i].op == CLQ_ELEMENT_DROPOUT) return true;
+    return false;
+}
+
+unsigned clq_element_do(clq_element_program *p, clq_instruction instruction) {
+    assert(p->instruction_count < CLQ_ELEMENT_INSTRUCTIONS);
+    p->instructions[p->instruction_count] = instruction;
+    return (unsigned)p->instruction_count++;
+}
+
+unsigned clq_element_take(clq_element_program *p, struct clq_element_input input) {
+    assert(p->input_count < CLQ_ELEMENT_INPUTS);
+    p->inputs[p->input_count++] = input;
+    return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_INPUT, .a = (unsigned)p->input_count - 1});
+}
+
+static bool instruction_fits(const clq_element_program *p, size_t index) {
+    const clq_instruction *i = &p->instructions[index];
+    if (i->op >= CLQ_ELEMENT_OPS) return false;
+    if (i->op == CLQ_ELEMENT_INPUT) return i->a < p->input_count;
+    if (i->op == CLQ_ELEMENT_DROPOUT && !(i->number >= 0 && i->number < 1 && i->stream < 1u << 24)) return false;
+    unsigned registers = operations[i->op].registers;
+    return (registers < 1 || i->a < index) && (registers < 2 || i->b < index) && (registers < 3 || i->c < index);
+}
+
+static bool inputs_fit(const clq_element_program *p) {
+    for (size_t j = 0; j < p->input_count; j++) {
+        bool bytes = p->inputs[j].dtype == CLQ_U8 && p->inputs[j].kind == CLQ_EACH_ELEMENT;
+        if (p->inputs[j].dtype != CLQ_F32 && !bytes) return false;
+    }
+    return true;
+}
+
+bool clq_element_program_fits(const clq_element_program *p) {
+    if (p->input_count > CLQ_ELEMENT_INPUTS || p->output_count > CLQ_ELEMENT_OUTPUTS ||
+        p->sum_count > CLQ_ELEMENT_SUMS || p->instruction_count > CLQ_ELEMENT_INSTRUCTIONS || !inputs_fit(p) ||
+        p->output_count + p->sum_count == 0)
+        return false;
+    size_t words = is_random(p) ? 2 : 0;
+    for (size_t i = 0; i < p->instruction_count; i++) {
+        if (!instruction_fits(p, i)) return false;
+        words += operations[p->instructions[i].op].words;
+    }
+    for (size_t k = 0; k < p->output_count; k++)
+        if (p->outputs[k].from >= p->instruction_count || p->outputs[k].dtype != CLQ_F32) return false;
+    for (size_t k = 0; k < p->sum_count; k++)
+        if (p->sums[k] >= p->instruction_count) return false;
+    return words <= CLQ_ELEMENT_WORDS;
+}
+
+double clq_element_flops(const clq_element_program *p) {
+    double flops = (double)p->sum_count;
+    for (size_t i = 0; i < p->instruction_count; i++) flops += operations[p->instructions[i].op].flops;
+    return CLQ_MAX(flops, 1.0);
+}
+
+/* Of samples; vectors by channel stay in caches. */
+double clq_element_bytes(const clq_element_program *p, size_t elements) {
+    double bytes = (double)(p->output_count * sizeof(float));
+    for (size_t j = 0; j < p->input_count; j++)
+        if (p->inputs[j].kind == CLQ_EACH_ELEMENT) bytes += (double)clq_dtype_bytes(p->inputs[j].dtype);
+    return bytes * (double)elements;
+}
+
+clq_dropout_words clq_dropout_words_of(double rate) {
+    assert(rate >= 0 && rate < 1);
+    return (clq_dropout_words){.threshold = (uint32_t)fmin(round(rate * 0x1p32), 0x1p32 - 1),
+                               .scale = (float)(1 / (1 - rate))};
+}
+
+/* ---- the program's text and arguments ---- */
+
+enum { PROGRAM_OPTIONS = 1536 };
+typedef struct program_text {
+    char options[PROGRAM_OPTIONS];
+    size_t used;
+    uint32_t words[CLQ_ELEMENT_WORDS];
+    size_t word_count;
+} program_text;
+
+static void add(program_text *t, const char *format, ...) CLQ_PRINTF(2, 3);
+static void add(program_text *t, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int more = vsnprintf(t->options + t->used, PROGRAM_OPTIONS - t->used, format, arguments);
+    va_end(arguments);
+    assert(more >= 0 && (size_t)more < PROGRAM_OPTIONS - t->used);
+    t->used += (size_t)more;
+}
+
+static uint32_t bits_of(float number) {
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+/* The words that an instruction takes, and under which names. */
+static void add_words(program_text *t, const clq_instruction *instruction, size_t i) {
+    static const char names[] = "WVU";
+    uint32_t words[3] = {bits_of((float)instruction->number)};
+    if (instruction->op == CLQ_ELEMENT_DROPOUT) {
+        const clq_dropout_words w = clq_dropout_words_of(instruction->number);
+        words[0] = (uint32_t)(clq_random_stream(CLQ_RANDOM_DROPOUT, (uint64_t)instruction->stream << 32) >> 32);
+        words[1] = w.threshold;
+        words[2] = bits_of(w.scale);
+    }
+    for (unsigned k = 0; k < operations[instruction->op].words; k++) {
+        add(t, " -D%c%zu=%zu", names[k], i, t->word_count);
+        t->words[t->word_count++] = words[k];
+    }
+}
+
+static void add_instruction(program_text *t, const clq_instruction *instruction, size_t i) {
+    const unsigned operands[] = {instruction->a, instruction->b, instruction->c};
+    size_t count = instruction->op == CLQ_ELEMENT_INPUT ? 1 : operations[instruction->op].registers;
+    add(t, " -DOP%zu=%d", i, (int)instruction->op);
+    for (size_t k = 0; k < count; k++) add(t, " -D%c%zu=%u", (int)('A' + (int)k), i, operands[k]);
+    add_words(t, instruction, i);
+}
+
+/* A kind's number in cl/elementwise.cl: 0 floats, 1 bytes, then the other kinds. */
+static int input_kind(const struct clq_element_input *input) {
+    return input->kind == CLQ_EACH_ELEMENT ? input->dtype == CLQ_U8 : (int)input->kind + 1;
+}
+
+static double samples_most(const clq_list *list, const clq_element_values *v) {
+    return v->whole ? 1 : clq_list_capacity(list);
+}
+
+/* What a program must know to find an element's channel, or its place in a sample. */
+static void add_places(program_text *t, const clq_list *list, const clq_cut *cut, const clq_element_program *p,
+                       const clq_element_values *v) {
+    bool by_channel = false, random = is_random(p);
+    for (size_t j = 0; j < p->input_count; j++)
+        by_channel =
+            by_channel || p->inputs[j].kind == CLQ_EACH_CHANNEL || p->inputs[j].kind == CLQ_EACH_SAMPLE_AND_CHANNEL;
+    bool wide = (double)v->elements * samples_most(list, v) >= 0x1p32;
+    if (wide && (by_channel || random)) add(t, " -DWIDE");
+    if (by_channel && v->channels % cut->lanes == 0) add(t, " -DALIGNED");
+    if (!random) return;
+    add(t, " -DRANDOM%s%s", v->elements >= cut->lanes ? " -DLONG_SAMPLES" : "",
+        v->elements % 4 == 0 ? " -DBLOCKS" : "");
+    t->words[t->word_count++] = (uint32_t)p->seed;
+    t->words[t->word_count++] = (uint32_t)(p->seed >> 32);
+}
+
+static void add_program(program_text *t, const clq_list *list, const clq_cut *cut, const clq_element_program *p,
+                        const clq_element_values *v) {
+    char first[CLQ_CUT_OPTIONS];
+    clq_cut_options(cut, first, "%s", "");
+    add(t, "%s", first);
+    add_places(t, list, cut, p, v);
+    for (size_t j = 0; j < p->input_count; j++) {
+        add(t, " -DIN%zu=%d", j, input_kind(&p->inputs[j]));
+        if (p->inputs[j].kind == CLQ_EACH_CHANNEL) add(t, " -DROW%zu=%u", j, p->inputs[j].row);
+    }
+    for (size_t i = 0; i < p->instruction_count; i++) add_instruction(t, &p->instructions[i], i);
+    for (size_t k = 0; k < p->output_count; k++) add(t, " -DOUT%zu=%u", k, p->outputs[k].from);
+    for (size_t k = 0; k < p->sum_count; k++) add(t, " -DSUM%zu=%u", k, p->sums[k]);
+    add(t, " -DINPUTS=%zu -DOUTPUTS=%zu -DWORDS=%zu -DINSTRUCTIONS=%zu", p->input_count, p->output_count, t->word_count,
+        p->instruction_count);
+}
+
+/* The arguments that every kernel of a program has. */
+static void add_arguments(clq_list *list, const program_text *t, const clq_element_program *p,
+                          const clq_element_values *v) {
+    if (v->whole)
+        clq_launch_int(list, 1);
+    else
+        clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_int(list, clq_cut_int(v->elements));
+    clq_launch_int(list, clq_cut_int(v->channels));
+    if (is_random(p)) {
+        clq_launch_param(list, CLQ_PARAM_STEP);
+        clq_launch_param(list, CLQ_PARAM_FIRST_ROW);
+    }
+    for (size_t j = 0; j < p->input_count; j++) clq_launch_value(list, v->inputs[j], CLQ_READS);
+    for (size_t k = 0; k < p->output_count; k++) clq_launch_value(list, v->outputs[k], CLQ_WRITES);
+    for (size_t n = 0; n < t->word_count; n++) clq_launch_int(list, (int)t->words[n]);
+}
+
+static void add_cost(clq_list *list, const clq_element_program *p, const clq_element_values *v) {
+    double flops = clq_element_flops(p) * (double)v->elements, bytes = clq_element_bytes(p, v->elements);
+    if (v->whole)
+        clq_launch_cost(list, flops, 0, bytes, 0);
+    else
+        clq_launch_cost(list, 0, flops, 0, bytes);
+}
+
+static clq_cut cut_elements(const clq_list *list, const clq_element_program *p, const clq_element_values *v) {
+    double samples = samples_most(list, v);
+    return clq_cut_make(list, clq_element_bytes(p, v->elements) * samples, (double)v->elements * samples / 4, 256);
+}
+
+/* ---- sums over rows ---- */
+
+enum {
+    SUM_ITEMS_PER_UNIT = 1024, /* work-items that hide the latency of a compute unit's memory, four loads each */
+    SUM_ROWS_LEAST = 4,        /* of an item: as many as it loads together */
+    FOLD_COLUMNS_MOST = 8 /* channels of a work-group that folds: neighbours fill a memory transaction of 32 bytes */
+};
+
+typedef struct column_cut {
+    clq_cut cut;
+    size_t fold;          /* rows that make one long row */
+    size_t columns, rows; /* of a work-group */
+    size_t column_groups, slices;
+    size_t fold_columns; /* channels of a work-group that folds; local kernels */
+    size_t sums;
+} column_cut;
+
+static size_t greatest_divisor(size_t a, size_t b) {
+    while (b) {
+        size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static column_cut cut_columns(const clq_list *list, const clq_element_program *p, const clq_element_values *v) {
+    column_cut c = {.cut = cut_elements(list, p, v), .fold_columns = 1, .sums = p->sum_count};
+    size_t channels = v->channels, rows = v->elements / channels * (size_t)samples_most(list, v);
+    if (c.cut.tile) { /* a long row is whole vectors; slices are long enough to be worth their sums */
+        c.fold = c.cut.lanes / greatest_divisor(c.cut.lanes, channels);
+        c.columns = c.rows = 1;
+        size_t vectors = c.fold * channels / c.cut.lanes, long_rows = rows / c.fold;
+        c.slices = CLQ_MAX(CLQ_MIN(long_rows / 64, c.cut.groups), (size_t)1);
+        c.column_groups = CLQ_MAX(CLQ_MIN(vectors / 4, c.cut.groups / c.slices), (size_t)1);
+    } else { /* a long row has at least one column for each item side by side */
+        c.columns = CLQ_MIN((size_t)32, c.cut.group);
+        c.rows = c.cut.group / c.columns;
+        c.fold = clq_ceil_div(c.columns, channels);
+        c.column_groups = clq_ceil_div(c.fold * channels, c.columns);
+        size_t units = CLQ_MAX(clq_device_get_info(clq_list_device(list))->compute_units, 1u);
+        size_t groups = units * SUM_ITEMS_PER_UNIT / c.cut.group; /* more slices would only make the fold longer */
+        size_t most = rows / c.fold / (SUM_ROWS_LEAST * c.rows);
+        c.slices = CLQ_MAX(CLQ_MIN(groups / c.column_groups, most), (size_t)1);
+        while (c.fold_columns < CLQ_MIN((size_t)FOLD_COLUMNS_MOST, CLQ_MIN(channels, c.cut.group))) c.fold_columns *= 2;
+    }
+    return c;
+}
+
+static void add_sums(clq_list *list, const clq_element_values *v, size_t count) {
+    for (size_t k = 0; k < count; k++) clq_launch_value(list, v->sums[k], CLQ_WRITES);
+}
+
+/* Adds the slices' sums up. A tile kernel with one work-item has done so. Work-groups share the channels; a tile adds
+ * to the first slice's sums. */
+static void fold_columns(clq_list *list, const column_cut *c, const char *options, const clq_element_values *v,
+                         clq_value shares) {
+    double numbers = (double)(2 * c->sums * c->slices * c->fold * v->channels);
+    clq_launch_begin(list, "row sums", "elementwise", options, "fold_columns");
+    clq_launch_value(list, shares, c->cut.tile ? CLQ_READS_WRITES : CLQ_READS);
+    clq_launch_int(list, clq_cut_int(c->slices));
+    clq_launch_int(list, clq_cut_int(c->fold));
+    clq_launch_int(list, clq_cut_int(v->channels));
+    if (c->cut.tile) {
+        add_sums(list, v, c->sums);
+        clq_cut_work_one(list, &c->cut);
+    } else {
+        size_t groups = clq_ceil_div(v->channels, c->fold_columns), group = c->cut.group;
+        clq_launch_int(list, clq_cut_int(c->fold_columns));
+        add_sums(list, v, c->sums);
+        clq_launch_local(list, 2 * group * sizeof(float));
+        clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
+    }
+    clq_launch_cost(list, numbers * 6, 0, numbers * sizeof(float), 0);
+}
+
+/* Places that an item fetches before it stores any: a program of many operations is limited by these. */
+static int together(const clq_element_program *p) { return clq_element_flops(p) < FLOPS_OF_EXP ? 4 : 1; }
+
+static void with_sums(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
+    column_cut c = cut_columns(list, p, v);
+    program_text t = {.used = 0};
+    add_program(&t, list, &c.cut, p, v);
+    add(&t, " -DSUMS=%zu", p->sum_count);
+    if (!c.cut.tile) add(&t, " -DCOLUMNS=%zu -DROWS=%zu -DTOGETHER=%d", c.columns, c.rows, together(p));
+    size_t numbers = 2 * c.sums * c.slices * c.fold * v->channels;
+    clq_value shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "column sums", numbers * sizeof(float), 0);
+    clq_launch_begin(list, label, "elementwise", t.options, "elementwise_sums");
+    add_arguments(list, &t, p, v);
+    clq_launch_value(list, shares, CLQ_WRITES);
+    clq_launch_int(list, clq_cut_int(c.fold));
+    add_sums(list, v, c.sums);
+    clq_launch_local(list, 2 * c.sums * c.columns * c.rows * sizeof(float));
+    clq_launch_work(list, 2, (size_t[]){c.column_groups * c.columns, c.slices * c.rows}, (size_t[]){c.columns, c.rows},
+                    -1, 0, 0);
+    add_cost(list, p, v);
+    if (!c.cut.tile || c.slices * c.column_groups > 1) fold_columns(list, &c, t.options, v, shares);
+}
+
+void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
+    assert(clq_element_program_fits(p) && v->elements % v->channels == 0 && !(v->whole && is_random(p)));
+    if (p->sum_count > 0) {
+        with_sums(list, label, p, v);
+        return;
+    }
+    clq_cut cut = cut_elements(list, p, v);
+    program_text t = {.used = 0};
+    add_program(&t, list, &cut, p, v);
+    clq_launch_begin(list, label, "elementwise", t.options, "elementwise");
+    add_arguments(list, &t, p, v);
+    clq_cut_work(list, &cut);
+    add_cost(list, p, v);
+}

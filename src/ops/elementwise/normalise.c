@@ -1,0 +1,157 @@
+/* Batch normalisation: elementwise programs over samples, with sums over rows, and small kernels for each channel
+ * between them. */
+#include "ops/elementwise/cut.h"
+
+enum { MEAN_ROW, RATE_ROW, SCALE_ROW }; /* of the statistics, as in cl/normalise.cl */
+
+static unsigned take_floats(clq_element_program *p) {
+    return clq_element_take(p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32});
+}
+
+static unsigned take_row(clq_element_program *p, unsigned row) {
+    return clq_element_take(p, (struct clq_element_input){.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32, .row = row});
+}
+
+static unsigned join(clq_element_program *p, clq_element_op op, unsigned a, unsigned b) {
+    return clq_element_do(p, (clq_instruction){.op = op, .a = a, .b = b});
+}
+
+static clq_element_values values_of(const clq_normalise_problem *p) {
+    return (clq_element_values){.elements = p->positions * p->channels, .channels = p->channels};
+}
+
+static clq_value scratch_rows(clq_list *list, const clq_normalise_problem *p, const char *name, size_t rows) {
+    return clq_list_value(list, CLQ_VALUE_SCRATCH, name, rows * p->channels * sizeof(float), 0);
+}
+
+/* A launch of a kernel for each channel; its arguments come next, then end_channels. */
+static clq_cut begin_channels(clq_list *list, const clq_normalise_problem *p, const char *label, const char *function,
+                              bool gamma) {
+    clq_cut cut = clq_cut_make(list, 0, (double)p->channels, 64);
+    char options[CLQ_CUT_OPTIONS];
+    clq_cut_options(&cut, options, "%s", gamma ? " -DGAMMA" : "");
+    clq_launch_begin(list, label, "normalise", options, function);
+    return cut;
+}
+
+/* rows: that each channel reads and writes. */
+static void end_channels(clq_list *list, const clq_normalise_problem *p, const clq_cut *cut, double rows) {
+    clq_cut_work(list, cut);
+    clq_launch_cost(list, (double)p->channels * rows * 2, 0, (double)p->channels * rows * sizeof(float), 0);
+}
+
+void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_value x, unsigned rank, unsigned ranks,
+                           clq_value moments) {
+    clq_element_program program = {.sum_count = 2};
+    clq_element_values values = values_of(p);
+    values.inputs[0] = values.inputs[1] = x;
+    unsigned number = take_floats(&program), pivot = take_row(&program, 0);
+    program.sums[0] = join(&program, CLQ_ELEMENT_SUBTRACT, number, pivot);
+    program.sums[1] = clq_element_do(&program, (clq_instruction){.op = CLQ_ELEMENT_SQUARE, .a = program.sums[0]});
+    values.sums[0] = scratch_rows(list, p, "sums", 1);
+    values.sums[1] = scratch_rows(list, p, "square sums", 1);
+    clq_elementwise(list, "sums", &program, &values);
+    clq_cut cut = begin_channels(list, p, "moments", "normalise_moments", false);
+    clq_launch_value(list, x, CLQ_READS);
+    clq_launch_value(list, values.sums[0], CLQ_READS);
+    clq_launch_value(list, values.sums[1], CLQ_READS);
+    clq_launch_value(list, moments, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_int(list, clq_cut_int(p->positions));
+    clq_launch_int(list, clq_cut_int(p->channels));
+    clq_launch_int(list, (int)rank);
+    clq_launch_int(list, (int)ranks);
+    end_channels(list, p, &cut, 3 + CLQ_MOMENTS_ROWS * (double)ranks);
+}
+
+void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, clq_value moments, unsigned ranks,
+                              clq_value gamma, clq_value moving_mean, clq_value moving_variance, clq_value statistics) {
+    clq_cut cut = begin_channels(list, p, "statistics", "normalise_statistics", gamma != CLQ_NO_VALUE);
+    clq_launch_value(list, moments, CLQ_READS);
+    clq_launch_value(list, gamma, CLQ_READS);
+    clq_launch_value(list, moving_mean, CLQ_READS_WRITES);
+    clq_launch_value(list, moving_variance, CLQ_READS_WRITES);
+    clq_launch_value(list, statistics, CLQ_WRITES);
+    clq_launch_int(list, clq_cut_int(p->channels));
+    clq_launch_int(list, (int)ranks);
+    clq_launch_float(list, (float)p->epsilon);
+    clq_launch_float(list, (float)p->momentum);
+    clq_launch_float(list, (float)(1 - p->momentum)); /* rounded once, after the subtraction */
+    end_channels(list, p, &cut, 5 + CLQ_STATISTICS_ROWS + CLQ_MOMENTS_ROWS * (double)ranks);
+}
+
+void clq_normalise_moving(clq_list *list, const clq_normalise_problem *p, clq_value gamma, clq_value moving_mean,
+                          clq_value moving_variance, clq_value statistics) {
+    clq_cut cut = begin_channels(list, p, "statistics", "normalise_moving", gamma != CLQ_NO_VALUE);
+    clq_launch_value(list, moving_mean, CLQ_READS);
+    clq_launch_value(list, moving_variance, CLQ_READS);
+    clq_launch_value(list, gamma, CLQ_READS);
+    clq_launch_value(list, statistics, CLQ_WRITES);
+    clq_launch_int(list, clq_cut_int(p->channels));
+    clq_launch_float(list, (float)p->epsilon);
+    end_channels(list, p, &cut, 3 + CLQ_STATISTICS_ROWS);
+}
+
+/* The difference to the mean is taken first: what is left of scale * x - scale * mean, where the mean is large, would
+ * be rounding errors. */
+void clq_normalise_forward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value statistics,
+                           clq_value beta, clq_value y) {
+    clq_element_program program = {.output_count = 1};
+    clq_element_values values = values_of(p);
+    values.inputs[0] = x;
+    values.inputs[1] = values.inputs[2] = statistics;
+    values.inputs[3] = beta;
+    values.outputs[0] = y;
+    unsigned number = take_floats(&program), mean = take_row(&program, MEAN_ROW), scale = take_row(&program, SCALE_ROW);
+    unsigned apart = join(&program, CLQ_ELEMENT_SUBTRACT, number, mean);
+    unsigned result = join(&program, CLQ_ELEMENT_MULTIPLY, apart, scale);
+    if (beta != CLQ_NO_VALUE) result = join(&program, CLQ_ELEMENT_ADD, result, take_row(&program, 0));
+    program.outputs[0].from = result;
+    clq_elementwise(list, "forward", &program, &values);
+}
+
+void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
+                             clq_value statistics, clq_value dgamma, clq_value dbeta) {
+    clq_element_program program = {.sum_count = 2};
+    clq_element_values values = values_of(p);
+    values.inputs[0] = x;
+    values.inputs[1] = dy;
+    values.inputs[2] = values.inputs[3] = statistics;
+    values.sums[0] = dgamma;
+    values.sums[1] = dbeta;
+    unsigned number = take_floats(&program), slope = take_floats(&program);
+    unsigned mean = take_row(&program, MEAN_ROW), rate = take_row(&program, RATE_ROW);
+    unsigned apart = join(&program, CLQ_ELEMENT_SUBTRACT, number, mean);
+    unsigned normal = join(&program, CLQ_ELEMENT_MULTIPLY, apart, rate);
+    program.sums[0] = join(&program, CLQ_ELEMENT_MULTIPLY, slope, normal);
+    program.sums[1] = slope;
+    clq_elementwise(list, "gradients", &program, &values);
+}
+
+void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
+                            clq_value statistics, clq_value dgamma, clq_value dbeta, clq_value dx) {
+    clq_value corrections = scratch_rows(list, p, "corrections", 2);
+    clq_cut cut = begin_channels(list, p, "corrections", "normalise_corrections", false);
+    clq_launch_value(list, statistics, CLQ_READS);
+    clq_launch_value(list, dgamma, CLQ_READS);
+    clq_launch_value(list, dbeta, CLQ_READS);
+    clq_launch_value(list, corrections, CLQ_WRITES);
+    clq_launch_int(list, clq_cut_int(p->channels));
+    end_channels(list, p, &cut, 6);
+    clq_element_program program = {.output_count = 1};
+    clq_element_values values = values_of(p);
+    values.inputs[0] = x;
+    values.inputs[1] = dy;
+    values.inputs[2] = values.inputs[3] = statistics;
+    values.inputs[4] = values.inputs[5] = corrections;
+    values.outputs[0] = dx;
+    unsigned number = take_floats(&program), slope = take_floats(&program);
+    unsigned mean = take_row(&program, MEAN_ROW), scale = take_row(&program, SCALE_ROW);
+    unsigned of_mean = take_row(&program, 0), of_variance = take_row(&program, 1);
+    unsigned apart = join(&program, CLQ_ELEMENT_SUBTRACT, number, mean);
+    unsigned bend = join(&program, CLQ_ELEMENT_MULTIPLY, apart, of_variance);
+    unsigned rest = join(&program, CLQ_ELEMENT_SUBTRACT, slope, of_mean);
+    unsigned sum = join(&program, CLQ_ELEMENT_SUBTRACT, rest, bend);
+    program.outputs[0].from = join(&program, CLQ_ELEMENT_MULTIPLY, sum, scale);
+    clq_elementwise(list, "backward", &program, &values);
+}

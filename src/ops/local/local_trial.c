@@ -1,0 +1,111 @@
+/* Trying a block on a device before it is used: compilers of GPUs refuse groups for want of registers, and have been
+ * known to get such kernels wrong. */
+#include "ops/local/local.h"
+
+#include <string.h>
+
+enum { VALUES_MOST = 8 };
+
+typedef struct run {
+    clq_queue *queue;
+    clq_list *list;
+    clq_buffer *buffers[VALUES_MOST]; /* of all values, scratch too */
+    float *numbers;                   /* as many as the largest array has */
+} run;
+
+static size_t bytes_of(const clq_local_trial *t, size_t array) {
+    return t->numbers[array] * (t->halves[array] ? sizeof(uint16_t) : sizeof(float));
+}
+
+static clq_status add(run *r, clq_device *device, const clq_local_trial *t) {
+    clq_value values[3];
+    CLQ_TRY(clq_list_create(device, t->examples, &r->list));
+    clq_list_set_family(r->list, CLQ_FAMILY_LOCAL);
+    clq_list_scope(r->list, "trial");
+    for (size_t i = 0; i < 3; i++) values[i] = clq_list_value(r->list, CLQ_VALUE_EXTERNAL, "trial", bytes_of(t, i), 0);
+    t->add(r->list, t->context, values);
+    return clq_list_status(r->list);
+}
+
+static clq_status place(run *r, clq_device *device) {
+    size_t count = clq_list_value_count(r->list);
+    if (count > VALUES_MOST) return clq_fail(CLQ_STATE, "a trial has %zu values", count);
+    for (size_t i = 0; i < count; i++) {
+        clq_value_info info;
+        clq_list_value_info(r->list, (clq_value)(i + 1), &info);
+        CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, info.bytes, "trial", &r->buffers[i]));
+        clq_list_place(r->list, (clq_value)(i + 1), r->buffers[i], 0);
+    }
+    return clq_list_bind(r->list);
+}
+
+/* numbers has room for floats: halves lie in its front, and are read from behind. */
+static clq_status write_array(const run *r, const clq_local_trial *t, size_t array) {
+    uint16_t *halves = (uint16_t *)r->numbers;
+    for (size_t i = 0; i < t->numbers[array]; i++) {
+        float number = t->number(t->context, array, i);
+        if (t->halves[array])
+            halves[i] = clq_half_of_float(number);
+        else
+            r->numbers[i] = number;
+    }
+    return clq_queue_write(r->queue, r->buffers[array], 0, r->numbers, bytes_of(t, array), true);
+}
+
+static clq_status read_result(const run *r, const clq_local_trial *t) {
+    CLQ_TRY(clq_queue_read(r->queue, r->buffers[2], 0, r->numbers, bytes_of(t, 2), true));
+    for (size_t i = t->halves[2] ? t->numbers[2] : 0; i-- > 0;) {
+        uint16_t half;
+        memcpy(&half, (const char *)r->numbers + i * sizeof half, sizeof half);
+        r->numbers[i] = clq_half_to_float(half);
+    }
+    return CLQ_OK;
+}
+
+static clq_status try_in(run *r, clq_device *device, const clq_local_trial *t, bool *right) {
+    size_t most = CLQ_MAX(CLQ_MAX(t->numbers[0], t->numbers[1]), t->numbers[2]);
+    r->numbers = clq_alloc(most, sizeof *r->numbers);
+    if (!r->numbers) return CLQ_MEMORY;
+    CLQ_TRY(clq_queue_create(device, 0, &r->queue));
+    CLQ_TRY(add(r, device, t));
+    CLQ_TRY(place(r, device));
+    for (size_t array = 0; array < 2; array++) CLQ_TRY(write_array(r, t, array));
+    clq_list_set_params(r->list, &(clq_step_params){.count = (uint32_t)t->examples});
+    CLQ_TRY(clq_list_run(r->list, r->queue, 0, clq_list_launch_count(r->list)));
+    CLQ_TRY(clq_queue_finish(r->queue));
+    CLQ_TRY(read_result(r, t));
+    *right = t->right(t->context, r->numbers);
+    return CLQ_OK;
+}
+
+clq_status clq_local_try(clq_device *device, const clq_local_trial *trial, bool *right) {
+    run r = {0};
+    clq_status status = try_in(&r, device, trial, right);
+    clq_list_destroy(r.list);
+    for (size_t i = 0; i < VALUES_MOST; i++) clq_buffer_destroy(r.buffers[i]);
+    clq_queue_destroy(r.queue);
+    clq_free(r.numbers);
+    return status;
+}
+
+bool clq_local_works(clq_device *device, const char *name, const char *what, const clq_local_trial *trials,
+                     size_t count) {
+    clq_hash128 key = clq_hash128_of(name, strlen(name), 0);
+    clq_status status = CLQ_OK;
+    bool works = true;
+    if (clq_device_trial_result(device, key, &works)) return works;
+    for (size_t i = 0; i < count && works; i++) {
+        status = clq_local_try(device, &trials[i], &works);
+        works = works && status == CLQ_OK;
+    }
+    if (!works)
+        clq_log(CLQ_LOG_WARNING, "%s: %s is not used for %s: %s", clq_device_label(device), name, what,
+                status == CLQ_OK ? "its answers are wrong" : clq_error_detail());
+    /* Right and wrong answers are what the driver's compiler made of the block, and hold for later runs. A failure may
+     * have passed by then, and one for want of memory may have passed before the next plan. */
+    if (status == CLQ_OK)
+        clq_device_keep_trial_result(device, key, works);
+    else if (status != CLQ_MEMORY && status != CLQ_DEVICE_MEMORY)
+        clq_device_note_trial_result(device, key, works);
+    return works;
+}

@@ -1,0 +1,79 @@
+/* Max and average pooling. */
+#include "ops/elementwise/cut.h"
+
+static bool small_window(const clq_pool2d_problem *p) { return p->size_h * p->size_w <= 256; }
+
+size_t clq_pool2d_winner_bytes(const clq_pool2d_problem *p) {
+    return p->out_h * p->out_w * p->channels * (small_window(p) ? 1 : sizeof(int32_t));
+}
+
+/* Whether no window reaches beyond the input along an axis. */
+static bool inside(size_t in, size_t out, size_t size, size_t stride, size_t pad) {
+    return pad == 0 && (out - 1) * stride + size <= in;
+}
+
+static void pool_options(const clq_pool2d_problem *p, const clq_cut *cut, size_t width, bool keep,
+                         char options[CLQ_CUT_OPTIONS]) {
+    bool in = inside(p->in_h, p->out_h, p->size_h, p->stride_h, p->pad_top) &&
+              inside(p->in_w, p->out_w, p->size_w, p->stride_w, p->pad_left);
+    bool blocks = in && p->size_h == p->stride_h && p->size_w == p->stride_w;
+    clq_cut_options(cut, options,
+                    " -DWIDTH=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu -DSTRIDE_W=%zu -DWINNER=%s -DACT=%d%s%s%s%s",
+                    width, p->size_h, p->size_w, p->stride_h, p->stride_w, small_window(p) ? "uchar" : "int",
+                    (int)p->activation, in ? " -DINSIDE" : "", blocks ? " -DBLOCKS" : "",
+                    p->average ? " -DAVERAGE" : "", keep ? " -DKEEP" : "");
+}
+
+static void shape_arguments(clq_list *list, const clq_pool2d_problem *p, size_t width) {
+    const size_t shape[] = {p->in_h, p->in_w, p->out_h, p->out_w, p->pad_top, p->pad_left, p->channels / width};
+    for (size_t i = 0; i < CLQ_COUNT_OF(shape); i++) clq_launch_int(list, clq_cut_int(shape[i]));
+}
+
+/* Bytes that move for one example, either way. */
+static double traffic(const clq_pool2d_problem *p, bool winners) {
+    double in = (double)(p->in_h * p->in_w * p->channels), out = (double)(p->out_h * p->out_w * p->channels);
+    return (in + out) * sizeof(float) + (winners ? (double)clq_pool2d_winner_bytes(p) : 0);
+}
+
+static double window_flops(const clq_pool2d_problem *p) {
+    return (double)(p->out_h * p->out_w * p->channels) * (double)(p->size_h * p->size_w);
+}
+
+void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x, clq_value y, clq_value winner) {
+    bool keep = !p->average && winner != CLQ_NO_VALUE;
+    double bytes = traffic(p, keep), capacity = clq_list_capacity(list);
+    double elements = (double)(p->out_h * p->out_w * p->channels);
+    clq_cut cut = clq_cut_make(list, bytes * capacity, elements * capacity / 4, 256);
+    size_t width = clq_cut_pack(&cut, p->channels);
+    char options[CLQ_CUT_OPTIONS];
+    pool_options(p, &cut, width, keep, options);
+    clq_launch_begin(list, "forward", "pool2d", options, "pool2d_forward");
+    clq_launch_value(list, x, CLQ_READS);
+    clq_launch_value(list, y, CLQ_WRITES);
+    clq_launch_value(list, keep ? winner : CLQ_NO_VALUE, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    shape_arguments(list, p, width);
+    clq_cut_work(list, &cut);
+    clq_launch_cost(list, 0, window_flops(p), 0, bytes);
+}
+
+void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value y, clq_value dy, clq_value winner,
+                         clq_value dx) {
+    bool linear = p->activation == CLQ_LINEAR;
+    double bytes = traffic(p, !p->average), capacity = clq_list_capacity(list);
+    double elements = (double)(p->in_h * p->in_w * p->channels);
+    if (!linear) bytes += (double)(p->out_h * p->out_w * p->channels) * sizeof(float);
+    clq_cut cut = clq_cut_make(list, bytes * capacity, elements * capacity / 4, 256);
+    size_t width = clq_cut_pack(&cut, p->channels);
+    char options[CLQ_CUT_OPTIONS];
+    pool_options(p, &cut, width, !p->average, options);
+    clq_launch_begin(list, "backward", "pool2d", options, "pool2d_backward");
+    clq_launch_value(list, linear ? CLQ_NO_VALUE : y, CLQ_READS);
+    clq_launch_value(list, dy, CLQ_READS);
+    clq_launch_value(list, p->average ? CLQ_NO_VALUE : winner, CLQ_READS);
+    clq_launch_value(list, dx, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    shape_arguments(list, p, width);
+    clq_cut_work(list, &cut);
+    clq_launch_cost(list, 0, window_flops(p), 0, bytes);
+}

@@ -1,0 +1,254 @@
+/* Matrix products in all their forms: which variant makes them, and what the variants share. */
+#include "ops/product/product_local.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+
+/* Partial sums may take this much memory. */
+enum { PARTIAL_BYTES_MOST = 32 << 20 };
+
+clq_patches clq_patches_of_matrix(size_t rows, size_t columns) {
+    clq_axis one = {.in = 1, .out = 1, .taps = 1, .step = 1, .first = 0, .tap = 1, .divide = 1};
+    return (clq_patches){.rows = rows, .channels = columns, .h = one, .w = one};
+}
+
+static bool is_point(const clq_axis *axis) {
+    return axis->in == 1 && axis->out == 1 && axis->taps == 1 && axis->first == 0;
+}
+
+bool clq_patches_are_matrix(const clq_patches *p) { return is_point(&p->h) && is_point(&p->w); }
+
+size_t clq_patches_depth(const clq_patches *p) { return p->h.taps * p->w.taps * p->channels; }
+
+bool clq_axis_padded(const clq_axis *axis) {
+    long taps = ((long)axis->taps - 1) * axis->tap, outs = ((long)axis->out - 1) * axis->step + axis->first;
+    long least = axis->first + CLQ_MIN(taps, 0L), most = outs + CLQ_MAX(taps, 0L);
+    return least < 0 || most >= (long)axis->in * axis->divide;
+}
+
+/* As far as taps reach, by one place each: the text needs no more of it. */
+static bool is_plain(const clq_axis *axis) {
+    bool by_one = axis->step == 1 && axis->first == 0 && axis->tap == 1 && axis->divide == 1;
+    return by_one && axis->out + axis->taps == axis->in + 1;
+}
+
+void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_patches *p,
+                              size_t columns, bool transposed) {
+    static const char *const behinds[][2] = {[CLQ_MATMUL_HIGHEST] = {"", ", transposed"},
+                                             [CLQ_MATMUL_HIGH] = {", high", ", transposed, high"},
+                                             [CLQ_MATMUL_MEDIUM] = {", medium", ", transposed, medium"}};
+    /* Where there are no units precision is of no account. */
+    bool units = clq_device_matrix_unit(clq_list_device(list)) != CLQ_UNIT_NONE;
+    const char *behind = behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][transposed];
+    const clq_axis *h = &p->h, *w = &p->w;
+    size_t rows = p->rows * clq_list_capacity(list);
+    if (clq_patches_are_matrix(p))
+        clq_choice_start(choice, "%s %zux%zu by %zu%s", what, rows, p->channels, columns, behind);
+    else if (is_plain(h) && is_plain(w))
+        clq_choice_start(choice, "%s %zux%zux%zux%zu by %zux%zu taps to %zu%s", what, rows, h->in, w->in, p->channels,
+                         h->taps, w->taps, columns, behind);
+    else
+        clq_choice_start(choice,
+                         "%s %zux%zux%zux%zu by %zux%zu taps to %zux%zux%zu%s (%d,%d + %d,%d + %d,%d over %d,%d)", what,
+                         rows, h->in, w->in, p->channels, h->taps, w->taps, h->out, w->out, columns, behind, h->step,
+                         w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
+}
+
+/* What makes a product: tiles, work-groups in one of their blocks, or CLBlast. */
+typedef enum maker { BY_TILES, BY_GROUPS, BY_CLBLAST } maker;
+typedef struct way {
+    maker by;
+    size_t block;
+} way;
+
+/* The family's own kernels, or what was measured to be faster. The list's own selections may name any other, too. */
+static way select_way(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
+                      unsigned halves, const clq_local_extent *e, clq_choice *choice) {
+    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE, matrix = clq_patches_are_matrix(p) && !halves;
+    char name[32] = "";
+    if (halves) (void)snprintf(name, sizeof name, "%s, halves %u,", what, halves);
+    clq_product_start_choice(choice, list, halves ? name : what, p, columns, transposed);
+    if (!tile)
+        clq_product_add_local(list, choice, BY_GROUPS, halves, e);
+    else if (halves)
+        clq_choice_add(choice, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
+    else
+        clq_choice_add(choice, BY_TILES, 0, "tile");
+    if (!tile && matrix) clq_choice_add(choice, BY_CLBLAST, 0, "clblast");
+    if (matrix) clq_choice_add_named(choice, list, BY_CLBLAST, 0, "clblast");
+    if (!halves) clq_choice_add_named(choice, list, BY_TILES, 0, "tile");
+    clq_choice_add_named(choice, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
+    clq_product_add_named_blocks(list, choice, BY_GROUPS);
+    const struct clq_candidate *candidate = clq_list_select(list, choice);
+    way w = {(maker)candidate->values[0], candidate->values[1]};
+    if (w.by == BY_GROUPS) w.block = clq_local_block_that_works(list, w.block, halves, e);
+    return w;
+}
+
+/* How the tile family makes a product. Tiles can read large matrices, and weights that lie transposed, in place, but
+ * packed blocks are known to be faster. */
+typedef enum form { FORM_TILE, FORM_BLOCKS, FORM_PACKED } form;
+
+static form form_of(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed, bool large,
+                    clq_choice *choice) {
+    if (!clq_patches_are_matrix(p)) return FORM_TILE;
+    clq_product_start_choice(choice, list, what, p, columns, transposed);
+    if (large) clq_choice_add(choice, FORM_PACKED, 0, "packed blocks");
+    if (transposed) clq_choice_add(choice, FORM_BLOCKS, 0, "blocks");
+    clq_choice_add(choice, FORM_TILE, 0, "tiles");
+    clq_choice_add(choice, FORM_PACKED, 0, "packed blocks");
+    return (form)clq_list_select(list, choice)->values[0];
+}
+
+void clq_product_rows(clq_list *list, const clq_rows_product *p) {
+    clq_choice choice = {.index = SIZE_MAX};
+    size_t rows = p->patches.rows * clq_list_capacity(list);
+    clq_local_extent extent = clq_local_extent_of_rows(list, p);
+    way w = select_way(list, "rows", &p->patches, p->columns, p->transposed, p->halves, &extent, &choice);
+    switch (w.by) {
+    case BY_GROUPS: clq_product_rows_local(list, p, w.block); break;
+    case BY_CLBLAST: clq_product_rows_clblast(list, p); break;
+    case BY_TILES: {
+        bool large = clq_product_is_large(rows, p->columns, p->patches.channels);
+        form f = form_of(list, "rows", &p->patches, p->columns, p->transposed, large, &choice);
+        if (f == FORM_TILE)
+            clq_product_rows_tile(list, p);
+        else
+            clq_product_rows_blocks(list, p, f == FORM_PACKED);
+        break;
+    }
+    }
+    clq_list_end_choice(list, &choice);
+}
+
+void clq_product_outer(clq_list *list, const clq_outer_product *p) {
+    clq_choice choice = {.index = SIZE_MAX};
+    size_t terms = p->patches.rows * clq_list_capacity(list);
+    clq_local_extent extent = clq_local_extent_of_outer(list, p);
+    way w = select_way(list, "outer", &p->patches, p->columns, false, p->halves, &extent, &choice);
+    switch (w.by) {
+    case BY_GROUPS: clq_product_outer_local(list, p, w.block); break;
+    case BY_CLBLAST: clq_product_outer_clblast(list, p); break;
+    case BY_TILES: {
+        bool large = clq_product_is_large(p->patches.channels, p->columns, terms);
+        if (form_of(list, "outer", &p->patches, p->columns, false, large, &choice) == FORM_TILE)
+            clq_product_outer_tile(list, p);
+        else
+            clq_product_outer_blocks(list, p);
+        break;
+    }
+    }
+    clq_list_end_choice(list, &choice);
+}
+
+/* ---- shared by the variants ---- */
+
+size_t clq_patches_options(const clq_patches *p, size_t columns, char *out, size_t bytes) {
+    const clq_axis *h = &p->h, *w = &p->w;
+    int length = snprintf(
+        out, bytes,
+        "-DCOLUMNS=%zu -DDEPTH=%zu -DROWS_PER_EXAMPLE=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu "
+        "-DTAPS_H=%zu -DTAPS_W=%zu -DSTEP_H=%d -DSTEP_W=%d -DFIRST_H=%d -DFIRST_W=%d -DTAP_H=%d -DTAP_W=%d "
+        "-DDIVIDE_H=%d -DDIVIDE_W=%d ",
+        columns, clq_patches_depth(p), p->rows, h->in, w->in, p->channels, h->out, w->out, h->taps, w->taps, h->step,
+        w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
+    assert(length > 0 && (size_t)length < bytes);
+    return (size_t)length;
+}
+
+void clq_product_cost(clq_list *list, const clq_patches *p, size_t columns) {
+    double pixels = (double)(p->rows * p->h.out * p->w.out), depth = (double)clq_patches_depth(p), n = (double)columns;
+    double in = (double)(p->rows * p->h.in * p->w.in * p->channels);
+    clq_launch_cost(list, 0, 2 * pixels * depth * n / (p->h.divide * p->w.divide), depth * n * sizeof(float),
+                    (in + pixels * n) * sizeof(float));
+}
+
+void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
+    size_t frame_h = (p->h.out - 1) * (size_t)p->h.step + (p->h.taps - 1) * (size_t)p->h.tap + 1;
+    size_t frame_w = (p->w.out - 1) * (size_t)p->w.step + (p->w.taps - 1) * (size_t)p->w.tap + 1;
+    size_t in_floats = p->h.in * p->w.in * p->channels, floats = frame_h * frame_w * p->channels;
+    clq_value frames = clq_list_value(list, CLQ_VALUE_SCRATCH, "padded input", 0, floats * sizeof(float));
+    clq_launch_begin(list, "pad", "product_support", "", "product_pad");
+    clq_launch_value(list, *x, CLQ_READS);
+    clq_launch_value(list, frames, CLQ_WRITES);
+    clq_launch_int(list, (int)p->h.in);
+    clq_launch_int(list, (int)(p->w.in * p->channels));
+    clq_launch_int(list, (int)(frame_w * p->channels));
+    clq_launch_int(list, -p->h.first);
+    clq_launch_int(list, -p->w.first * (int)p->channels);
+    clq_launch_work(list, 2, (size_t[]){frame_h, 0}, (size_t[]){1, 1}, 1, 1, 1);
+    clq_launch_cost(list, 0, 0, 0, (double)(in_floats + floats) * sizeof(float));
+    p->h.in = frame_h;
+    p->w.in = frame_w;
+    p->h.first = p->w.first = 0;
+    *x = frames;
+}
+
+size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted,
+                          size_t terms_least) {
+    double images = (double)p->rows * clq_list_capacity(list), terms = images * (double)(p->h.out * p->w.out);
+    double bytes = (double)clq_patches_depth(p) * (double)columns * sizeof(float);
+    double most = CLQ_MIN(CLQ_MIN(images, terms / (double)terms_least), PARTIAL_BYTES_MOST / bytes);
+    return most < 1 ? 1 : CLQ_MIN(CLQ_MAX(wanted, (size_t)1), (size_t)most);
+}
+
+clq_value clq_product_partial(clq_list *list, const clq_outer_product *p, size_t slices) {
+    if (slices == 1) return p->dw;
+    size_t floats = clq_patches_depth(&p->patches) * p->columns;
+    return clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", slices * floats * sizeof(float), 0);
+}
+
+clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size_t slices) {
+    enum {
+        GROUP = 64,
+        ROWS_MOST = 64,
+        SLICES_LEAST = 4,     /* of an item */
+        COLUMNS_LEAST = 4,    /* of a work-group: neighbours fill a memory transaction; but */
+        GROUPS_LEAST = 32,    /* one work-group alone takes no large part of a long sum */
+        ITEMS_PER_UNIT = 512, /* work-items that hide the latency of a compute unit's memory */
+    };
+    const clq_device_info *info = clq_device_get_info(clq_list_device(list));
+    size_t places = CLQ_MAX(info->compute_units, 1u) * (size_t)ITEMS_PER_UNIT;
+    size_t rows_most = CLQ_MIN(CLQ_MIN(slices / SLICES_LEAST, info->max_work_group), (size_t)ROWS_MOST);
+    clq_reduce_cut c = {.rows = 1};
+    while (2 * c.rows <= rows_most && columns * c.rows < places) c.rows *= 2;
+    c.across = CLQ_MAX(GROUP / c.rows, (size_t)COLUMNS_LEAST);
+    while (c.across > 1 &&
+           (c.across * c.rows > info->max_work_group || (c.rows > 1 && clq_ceil_div(columns, c.across) < GROUPS_LEAST)))
+        c.across /= 2;
+    return c;
+}
+
+static void begin_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices,
+                         const char *options, const char *function) {
+    size_t floats = clq_patches_depth(&p->patches) * p->columns;
+    clq_launch_begin(list, "reduce", "product_support", options, function);
+    clq_launch_value(list, partial, CLQ_READS);
+    clq_launch_value(list, p->dw, CLQ_WRITES);
+    clq_launch_int(list, (int)floats);
+    clq_launch_int(list, (int)slices);
+}
+
+void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices) {
+    if (slices == 1) return;
+    size_t floats = clq_patches_depth(&p->patches) * p->columns;
+    const char *half = p->halves & CLQ_HALF_C ? "-DTO_HALF" : "";
+    if (clq_list_family(list) == CLQ_FAMILY_TILE) {
+        size_t share = 32 * clq_device_vector(clq_list_device(list));
+        begin_reduce(list, p, partial, slices, half, "product_reduce");
+        clq_launch_int(list, (int)share);
+        clq_launch_work(list, 1, (size_t[]){clq_ceil_div(floats, share)}, (size_t[]){1}, -1, 0, 0);
+    } else {
+        size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
+        clq_reduce_cut c = clq_product_cut_reduce(list, floats / wide, slices);
+        size_t group = c.across * c.rows, groups = clq_ceil_div(floats / wide, c.across);
+        char options[32];
+        (void)snprintf(options, sizeof options, "-DWIDE=%zu %s", wide, half);
+        begin_reduce(list, p, partial, slices, options, "product_reduce_rows");
+        clq_launch_int(list, (int)c.across);
+        clq_launch_local(list, group * wide * sizeof(float));
+        clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
+    }
+    clq_launch_cost(list, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float), 0);
+}

@@ -1,0 +1,368 @@
+/* Products for devices with work-groups: by local memory (cl/product_local.cl) or sub-groups (cl/product_subgroup.cl);
+ * which block, into how many slices. */
+#include "ops/product/product_local.h"
+
+#include "ops/local/local.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    PAD = 4,           /* words behind a row in local memory */
+    UNIT_PAD = 8,      /* with which the words that a unit's sub-group reads at a time lie in as many banks */
+    LONG_SUM = 1024,   /* is put aside in C after so many terms */
+    TERMS_LEAST = 64,  /* of a slice: adding it up later costs about a fifth of it */
+    TERMS_BEFORE = 64, /* what starting and ending a block costs, as terms of its sum */
+    SMALLEST = 8,      /* of the blocks below: any device takes it */
+    PARTIAL_BYTES_MOST = 32 << 20
+};
+
+/* From large to small. By local memory, an item's 8 x 8 results need 16 numbers of it for 64 multiplications, but about
+ * 128 registers; 4 x 4 need 8 for 16, and half the registers. The narrow ones are for layers with few outputs and for
+ * few rows, the last two of these for devices whose work-groups are small. Sub-groups of 8 and 16 are Intel's, whose
+ * items have 128 and 64 registers, those of 32 and 64 AMD's with 256. Results are as many as leave room for what is on
+ * its way, so that compilers of all vendors keep everything in registers. */
+static const clq_local_block blocks[CLQ_LOCAL_BLOCKS] = {
+    {128, 128, 8, 16, 16, CLQ_LOCAL_ITEMS, 0, 0},      {128, 64, 8, 16, 8, CLQ_LOCAL_ITEMS, 0, 0},
+    {64, 64, 16, 8, 16, CLQ_LOCAL_ITEMS, 0, 0},        {64, 32, 16, 16, 8, CLQ_LOCAL_ITEMS, 0, 0},
+    {128, 16, 16, 32, 4, CLQ_LOCAL_ITEMS, 0, 0},       {16, 128, 16, 4, 32, CLQ_LOCAL_ITEMS, 0, 0},
+    {32, 32, 16, 8, 8, CLQ_LOCAL_ITEMS, 0, 0},         {16, 16, 16, 4, 4, CLQ_LOCAL_ITEMS, 0, 0},
+    {4, 4, 16, 1, 1, CLQ_LOCAL_ITEMS, 0, 0},           {32, 32, 8, 4, 8, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {64, 16, 8, 4, 8, CLQ_LOCAL_SUB_GROUPS, 0, 0},     {16, 16, 8, 4, 8, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {32, 32, 16, 4, 16, CLQ_LOCAL_SUB_GROUPS, 0, 0},   {16, 32, 16, 4, 16, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {64, 128, 32, 4, 32, CLQ_LOCAL_SUB_GROUPS, 0, 0},  {32, 128, 32, 4, 32, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {128, 128, 64, 8, 64, CLQ_LOCAL_SUB_GROUPS, 0, 0}, {32, 64, 64, 4, 64, CLQ_LOCAL_SUB_GROUPS, 0, 0},
+    {128, 128, 16, 16, 16, CLQ_LOCAL_DOTS, 0, 0},      {64, 64, 16, 8, 16, CLQ_LOCAL_DOTS, 0, 0},
+    {128, 128, 16, 8, 32, CLQ_LOCAL_MMA, 64, 32},      {128, 64, 16, 4, 32, CLQ_LOCAL_MMA, 64, 32},
+    {64, 64, 16, 4, 32, CLQ_LOCAL_MMA, 32, 32},        {32, 32, 16, 4, 32, CLQ_LOCAL_MMA, 16, 16},
+    {64, 32, 16, 8, 8, CLQ_LOCAL_DPAS, 16, 16},        {64, 64, 16, 8, 16, CLQ_LOCAL_DPAS, 16, 32},
+};
+
+static const struct {
+    const char *name;    /* of candidates */
+    const char *file;    /* of kernels */
+    double memory_costs; /* a number that an item reads for its multiplications, in these */
+} ways[] = {
+    [CLQ_LOCAL_ITEMS] = {"local", "product_local", 2}, [CLQ_LOCAL_SUB_GROUPS] = {"sub-groups", "product_subgroup", 4},
+    [CLQ_LOCAL_DOTS] = {"dots", "product_local", 2},   [CLQ_LOCAL_MMA] = {"mma", "product_local", 2},
+    [CLQ_LOCAL_DPAS] = {"dpas", "product_local", 2},
+};
+
+const clq_local_block *clq_local_block_get(size_t index) { return &blocks[index]; }
+
+static size_t items_of(const clq_local_block *b) { return b->group_rows * b->group_columns; }
+
+static bool is_unit(clq_local_way way) { return way == CLQ_LOCAL_MMA || way == CLQ_LOCAL_DPAS; }
+
+static size_t pad_of(const clq_local_block *b) { return is_unit(b->way) ? (size_t)UNIT_PAD : (size_t)PAD; }
+
+/* Whether the device has what a block is for, and need not imitate it. */
+static bool is_native(const clq_device *device, const clq_local_block *b) {
+    clq_matrix_unit unit = clq_device_matrix_unit(device);
+    switch (b->way) {
+    case CLQ_LOCAL_DOTS: return clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_HALF_DOTS);
+    case CLQ_LOCAL_MMA: return unit == CLQ_UNIT_MMA;
+    case CLQ_LOCAL_DPAS: return unit == (b->group_columns == 8 ? CLQ_UNIT_DPAS8 : CLQ_UNIT_DPAS16);
+    default: return true;
+    }
+}
+
+/* Whether its kernels call functions of sub-groups: to hand numbers round, or to imitate a matrix unit. */
+static bool calls_sub_groups(const clq_device *device, const clq_local_block *b) {
+    return b->way == CLQ_LOCAL_SUB_GROUPS || (is_unit(b->way) && !is_native(device, b));
+}
+
+bool clq_local_block_fits(const clq_device *device, const clq_local_block *b) {
+    const clq_device_info *info = clq_device_get_info(device);
+    size_t bytes = 2 * b->depth * (b->rows + b->columns + 2 * pad_of(b)) * sizeof(float);
+    bool required;
+    if (items_of(b) > info->max_work_group) return false;
+    if (calls_sub_groups(device, b) && !clq_device_has_sub_groups(device, b->group_columns, &required)) return false;
+    return b->way == CLQ_LOCAL_SUB_GROUPS || bytes <= info->local_mem_bytes;
+}
+
+static bool are_halves(const clq_local_terms *t) { return (~t->halves & (CLQ_HALF_A | CLQ_HALF_B)) == 0; }
+
+/* Whether a block may be used unless a test says so. */
+static bool is_offered(const clq_device *device, const clq_local_block *b, const clq_local_terms *t) {
+    const clq_device_info *info = clq_device_get_info(device);
+    if (!is_native(device, b) || !clq_local_block_fits(device, b)) return false;
+    if (b->way == CLQ_LOCAL_DOTS && !are_halves(t)) return false;
+    if (b->way == CLQ_LOCAL_DPAS) return are_halves(t) || t->precision == CLQ_MATMUL_MEDIUM;
+    if (b->way == CLQ_LOCAL_MMA) return true;
+    size_t results = b->rows * b->columns / items_of(b);
+    if (b->way == CLQ_LOCAL_SUB_GROUPS) return results <= clq_local_sub_group_results(info, b->group_columns);
+    return results <= clq_local_results_most(info);
+}
+
+/* ---- choosing ---- */
+
+static size_t pixels_of(const clq_patches *p) { return p->rows * p->h.out * p->w.out; }
+
+clq_local_extent clq_local_extent_of_rows(const clq_list *list, const clq_rows_product *p) {
+    return (clq_local_extent){(double)pixels_of(&p->patches) * clq_list_capacity(list), (double)p->columns,
+                              (double)clq_patches_depth(&p->patches)};
+}
+
+clq_local_extent clq_local_extent_of_outer(const clq_list *list, const clq_outer_product *p) {
+    return (clq_local_extent){(double)clq_patches_depth(&p->patches), (double)p->columns,
+                              (double)pixels_of(&p->patches) * clq_list_capacity(list)};
+}
+
+typedef clq_local_extent extent;
+
+typedef struct slicing {
+    size_t block, slices, slice_terms; /* terms of a slice: whole steps */
+} slicing;
+
+static slicing cut(const clq_device_info *info, size_t index, const extent *e) {
+    const clq_local_block *b = &blocks[index];
+    double groups = clq_local_ceil(e->rows, (double)b->rows) * clq_local_ceil(e->columns, (double)b->columns);
+    double wanted = (double)(uint64_t)(clq_local_places(info, items_of(b)) / groups);
+    double most = CLQ_MIN(e->terms / TERMS_LEAST, PARTIAL_BYTES_MOST / (e->rows * e->columns * sizeof(float)));
+    double slices = CLQ_MAX(CLQ_MIN(wanted, most), 1.0);
+    size_t share = (size_t)clq_local_ceil(e->terms, (double)(size_t)slices);
+    share = clq_round_up(share, b->depth);
+    return (slicing){index, (size_t)clq_local_ceil(e->terms, (double)share), share};
+}
+
+/* Numbers that the items of a block read for one term of their sums. In sub-groups A's are read once for all. */
+static double reads_of(const clq_local_block *b) {
+    double a = (double)(b->rows * (b->way == CLQ_LOCAL_SUB_GROUPS ? 1 : b->group_columns));
+    return a + (double)(b->columns * b->group_rows);
+}
+
+/* Work-groups' items multiply, and read for that. */
+static double time_of(const clq_device_info *info, const slicing *c, const extent *e) {
+    const clq_local_block *b = &blocks[c->block];
+    double groups =
+        clq_local_ceil(e->rows, (double)b->rows) * clq_local_ceil(e->columns, (double)b->columns) * (double)c->slices;
+    double work = (double)(b->rows * b->columns) + ways[b->way].memory_costs * reads_of(b);
+    return clq_local_time(info, groups, items_of(b), work * ((double)c->slice_terms + TERMS_BEFORE));
+}
+
+/* By block, of those of a way that are offered. Returns the least. */
+static double times_of(const clq_device *device, clq_local_way way, const clq_local_terms *t, const extent *e,
+                       double times[CLQ_LOCAL_BLOCKS]) {
+    const clq_device_info *info = clq_device_get_info(device);
+    double least = INFINITY;
+    for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
+        slicing c = cut(info, i, e);
+        bool can = blocks[i].way == way && is_offered(device, &blocks[i], t);
+        times[i] = can ? time_of(info, &c, e) : INFINITY;
+        least = CLQ_MIN(least, times[i]);
+    }
+    return least;
+}
+
+/* Whether units that may round factors are known to be several times as fast as what multiplies floats. */
+static bool is_fast(const clq_local_terms *t) { return are_halves(t) || t->precision != CLQ_MATMUL_HIGHEST; }
+
+/* The best block of the best way, by what is known of them, that works. */
+static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent *e) {
+    static const clq_local_way order[] = {CLQ_LOCAL_MMA, CLQ_LOCAL_DPAS, CLQ_LOCAL_DOTS, CLQ_LOCAL_ITEMS};
+    for (size_t i = is_fast(t) ? 0 : CLQ_COUNT_OF(order) - 1; i < CLQ_COUNT_OF(order); i++) {
+        double times[CLQ_LOCAL_BLOCKS];
+        (void)times_of(device, order[i], t, e, times);
+        size_t best = clq_local_choose(device, times, CLQ_LOCAL_BLOCKS, clq_local_block_works, t);
+        if (best < CLQ_LOCAL_BLOCKS) return best;
+    }
+    return SMALLEST; /* is tried when it runs: there is no other */
+}
+
+/* Whether units make a product that are several times as fast as whatever multiplies floats, as precision or halves let
+ * them. */
+static bool is_made_fast(const clq_list *list, unsigned halves, const clq_local_extent *e) {
+    clq_local_terms terms = {halves, clq_list_precision(list)};
+    return is_fast(&terms) && is_unit(blocks[by_rule(clq_list_device(list), &terms, e)].way);
+}
+
+double clq_product_rows_local_time(const clq_list *list, const clq_rows_product *p) {
+    double times[CLQ_LOCAL_BLOCKS];
+    clq_local_terms terms = {p->halves, CLQ_MATMUL_HIGHEST};
+    extent e = clq_local_extent_of_rows(list, p);
+    if (is_made_fast(list, p->halves, &e)) return 0;
+    return times_of(clq_list_device(list), CLQ_LOCAL_ITEMS, &terms, &e, times);
+}
+
+void clq_local_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]) {
+    const clq_local_block *b = &blocks[index];
+    char of[16] = "";
+    if (b->way == CLQ_LOCAL_SUB_GROUPS) (void)snprintf(of, sizeof of, "/%zu", b->group_columns);
+    (void)snprintf(name, CLQ_CANDIDATE_BYTES, "%s%s %zux%zu", ways[b->way].name, of, b->rows, b->columns);
+}
+
+static void add_candidate(clq_choice *choice, uint32_t value, size_t index) {
+    char name[CLQ_CANDIDATE_BYTES];
+    clq_local_block_name(index, name);
+    clq_choice_add(choice, value, (uint32_t)index, "%s", name);
+}
+
+/* The next by their times, `most` of them. */
+static void add_fastest(clq_choice *choice, uint32_t value, double times[CLQ_LOCAL_BLOCKS], size_t most) {
+    for (size_t n = 0; n < most; n++) {
+        size_t best = 0;
+        for (size_t i = 1; i < CLQ_LOCAL_BLOCKS; i++)
+            if (times[i] < times[best]) best = i;
+        if (isinf(times[best])) return;
+        add_candidate(choice, value, best);
+        times[best] = INFINITY;
+    }
+}
+
+void clq_product_add_local(const clq_list *list, clq_choice *choice, uint32_t value, unsigned halves,
+                           const clq_local_extent *e) {
+    enum { OF_A_WAY = 3 };
+    clq_device *device = clq_list_device(list);
+    clq_local_terms terms = {halves, clq_list_precision(list)};
+    size_t first = by_rule(device, &terms, e);
+    add_candidate(choice, value, first);
+    for (size_t way = 0; way < CLQ_COUNT_OF(ways); way++) {
+        double times[CLQ_LOCAL_BLOCKS];
+        (void)times_of(device, (clq_local_way)way, &terms, e, times);
+        times[first] = INFINITY;
+        add_fastest(choice, value, times, OF_A_WAY - (blocks[first].way == (clq_local_way)way));
+    }
+}
+
+void clq_product_add_named_blocks(const clq_list *list, clq_choice *choice, uint32_t value) {
+    for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
+        char name[CLQ_CANDIDATE_BYTES];
+        if (!clq_local_block_fits(clq_list_device(list), &blocks[i])) continue;
+        clq_local_block_name(i, name);
+        clq_choice_add_named(choice, list, value, (uint32_t)i, name);
+    }
+}
+
+/* Compilers for CPUs have no registers to run out of. */
+static bool is_sound(clq_device *device, size_t index, const clq_local_terms *t) {
+    return clq_device_get_info(device)->type == CLQ_DEVICE_CPU || clq_local_block_works(device, index, t);
+}
+
+size_t clq_local_block_that_works(const clq_list *list, size_t index, unsigned halves, const clq_local_extent *e) {
+    clq_device *device = clq_list_device(list);
+    clq_local_terms terms = {halves, clq_list_precision(list)};
+    if (index < CLQ_LOCAL_BLOCKS && is_sound(device, index, &terms)) return index;
+    return by_rule(device, &terms, e);
+}
+
+/* ---- launches ---- */
+
+/* What is behind the options that are there, CLQ_PRODUCT_OPTIONS in all. */
+static void append(char *options, const char *format, ...) CLQ_PRINTF(2, 3);
+static void append(char *options, const char *format, ...) {
+    size_t used = strlen(options);
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(options + used, CLQ_PRODUCT_OPTIONS - used, format, arguments);
+    va_end(arguments);
+    assert(length >= 0 && used + (size_t)length < CLQ_PRODUCT_OPTIONS);
+    (void)length;
+}
+
+/* Of which numbers the words in local memory are, and what multiplies them. */
+static void append_unit(const clq_device *device, const clq_local_block *b, const clq_local_terms *t, char *options) {
+    bool mma = b->way == CLQ_LOCAL_MMA, dots = b->way == CLQ_LOCAL_DOTS, required = false;
+    append(options, " -DPAD=%zu", pad_of(b));
+    if (b->way == CLQ_LOCAL_ITEMS) return;
+    if (!dots) (void)clq_device_has_sub_groups(device, b->group_columns, &required);
+    append(options, "%s%s", required ? " -DREQUIRE" : "", calls_sub_groups(device, b) ? " -DUSES_SUB_GROUPS" : "");
+    if (b->way == CLQ_LOCAL_SUB_GROUPS) return;
+    if (are_halves(t) || dots)
+        append(options, " -DF16");
+    else if (!mma || t->precision == CLQ_MATMUL_MEDIUM)
+        append(options, " -DBF16");
+    else
+        append(options, "%s", t->precision == CLQ_MATMUL_HIGHEST ? " -DEXACT" : "");
+    if (!dots)
+        append(options, " -DUNIT_%s -DWARP_M=%zu -DWARP_N=%zu", mma ? "MMA" : "DPAS", b->unit_rows, b->unit_columns);
+    append(options, "%s", is_native(device, b) ? " -DUNIT_NATIVE" : "");
+}
+
+static void make_options(const clq_list *list, const clq_patches *p, size_t columns, unsigned halves, const slicing *c,
+                         char options[CLQ_PRODUCT_OPTIONS]) {
+    const clq_device *device = clq_list_device(list);
+    const clq_local_block *b = &blocks[c->block];
+    const clq_local_terms terms = {halves, clq_list_precision(list)};
+    bool padded = clq_axis_padded(&p->h) || clq_axis_padded(&p->w) || p->h.divide > 1 || p->w.divide > 1;
+    (void)clq_patches_options(p, columns, options, CLQ_PRODUCT_OPTIONS);
+    append(options, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu", b->rows, b->columns, b->depth,
+           b->group_rows, b->group_columns, c->slices);
+    append(options, "%s", clq_patches_are_matrix(p) ? " -DMATRIX" : padded ? " -DPADDED" : "");
+    append(options, "%s%s%s", halves & CLQ_HALF_A ? " -DA_HALF" : "", halves & CLQ_HALF_B ? " -DB_HALF" : "",
+           halves & CLQ_HALF_C ? " -DC_HALF" : "");
+    append(options, "%s", clq_device_get_info(device)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
+    append_unit(device, b, &terms, options);
+    /* A half cannot take sums on their way: it rounds off more than they do. */
+    if (c->slice_terms > LONG_SUM && !(halves & CLQ_HALF_C && c->slices == 1))
+        append(options, " -DBLOCKED=%d", LONG_SUM);
+}
+
+/* y = act(the slices' sum + bias). */
+static void join(clq_list *list, const clq_rows_product *p, const char *file, const char *options, clq_value partial,
+                 size_t slices) {
+    size_t wide = p->columns % 4 == 0 ? 4 : p->columns % 2 == 0 ? 2 : 1;
+    size_t floats = pixels_of(&p->patches) * p->columns;
+    clq_reduce_cut c = clq_product_cut_reduce(list, floats / wide * clq_list_capacity(list), slices);
+    size_t group = c.across * c.rows;
+    clq_launch_begin(list, "join", file, options, "product_join");
+    clq_launch_value(list, partial, CLQ_READS);
+    clq_launch_value(list, p->b, CLQ_READS);
+    clq_launch_value(list, p->y, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_int(list, (int)c.across);
+    clq_launch_local(list, group * 4 * sizeof(float));
+    clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){group}, 0, floats / wide, c.across);
+    clq_launch_cost(list, 0, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float));
+}
+
+void clq_product_rows_local(clq_list *list, const clq_rows_product *p, size_t index) {
+    size_t pixels = pixels_of(&p->patches);
+    extent e = clq_local_extent_of_rows(list, p);
+    slicing c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
+    const clq_local_block *b = &blocks[c.block];
+    const char *file = ways[b->way].file;
+    char options[CLQ_PRODUCT_OPTIONS];
+    make_options(list, &p->patches, p->columns, p->halves, &c, options);
+    append(options, " -DSHARE=%zu -DACT=%d%s%s", c.slice_terms, (int)p->activation, p->b ? " -DBIAS" : "",
+           p->transposed ? " -DB_TRANSPOSED" : "");
+    clq_value to = p->y;
+    if (c.slices > 1)
+        to = clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", 0, c.slices * pixels * p->columns * sizeof(float));
+    clq_launch_begin(list, p->label, file, options, "product_rows");
+    clq_launch_value(list, p->x, CLQ_READS);
+    clq_launch_value(list, p->w, CLQ_READS);
+    clq_launch_value(list, p->b, CLQ_READS);
+    clq_launch_value(list, to, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    size_t panels = clq_ceil_div(p->columns, b->columns);
+    clq_launch_work(list, 3, (size_t[]){panels * b->group_columns, 0, c.slices},
+                    (size_t[]){b->group_columns, b->group_rows, 1}, 1, pixels, b->rows);
+    clq_product_cost(list, &p->patches, p->columns);
+    if (c.slices > 1) join(list, p, file, options, to, c.slices);
+}
+
+void clq_product_outer_local(clq_list *list, const clq_outer_product *p, size_t index) {
+    const clq_patches *q = &p->patches;
+    size_t depth = clq_patches_depth(q);
+    extent e = clq_local_extent_of_outer(list, p);
+    slicing c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
+    const clq_local_block *b = &blocks[c.block];
+    char options[CLQ_PRODUCT_OPTIONS];
+    make_options(list, q, p->columns, p->halves, &c, options);
+    append(options, " -DOUTER");
+    clq_value partial = clq_product_partial(list, p, c.slices);
+    clq_launch_begin(list, p->label, ways[b->way].file, options, "product_outer");
+    clq_launch_value(list, p->x, CLQ_READS);
+    clq_launch_value(list, p->dz, CLQ_READS);
+    clq_launch_value(list, partial, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    size_t panels = clq_ceil_div(p->columns, b->columns), tiles = clq_ceil_div(depth, b->rows);
+    clq_launch_work(list, 3, (size_t[]){panels * b->group_columns, tiles * b->group_rows, c.slices},
+                    (size_t[]){b->group_columns, b->group_rows, 1}, -1, 0, 0);
+    clq_product_cost(list, q, p->columns);
+    clq_product_reduce(list, p, partial, c.slices);
+}

@@ -1,0 +1,102 @@
+/* The trials of a block of products. */
+#include "ops/local/local.h"
+#include "ops/product/product_local.h"
+
+#include <stdio.h>
+
+/* Edges in every block. Loads of vectors and of single numbers; A and B as they lie and transposed; steps that end with
+ * the sum and such that reach beyond; a sum that is cut into slices or put aside. */
+static const clq_gemm_problem problems[] = {
+    {.m = 133, .n = 68, .k = 44},
+    {.m = 132, .n = 68, .k = 44, .transpose_a = true},
+    {.m = 20, .n = 67, .k = 64, .transpose_b = true},
+    {.m = 20, .n = 36, .k = 2080},
+};
+enum { TRIALS = CLQ_COUNT_OF(problems), LONG = TRIALS - 1 };
+
+typedef struct gemm {
+    clq_gemm_problem p;
+    size_t block;
+    clq_matmul_precision precision;
+} gemm;
+
+/* Which operand has all the bits of a float: one alone, so that sums stay exact; none where shorter numbers do, or sums
+ * are long. */
+static bool is_full(const gemm *g, size_t array) {
+    if (g->precision != CLQ_MATMUL_HIGHEST || g->p.halves || g->p.k == problems[LONG].k) return false;
+    return array == (g->p.transpose_a ? 1 : 0);
+}
+
+/* Small whole numbers, but for that. */
+static float number(const void *context, size_t array, size_t i) {
+    float whole = (float)((int)(i * 7 % 13) - 6), fraction = (float)((int)(i % 5) - 2) / 8192;
+    return is_full(context, array) ? whole + fraction : whole;
+}
+
+static bool right(const void *context, const float *c) {
+    const gemm *g = context;
+    const clq_gemm_problem *p = &g->p;
+    for (size_t m = 0; m < p->m; m++)
+        for (size_t n = 0; n < p->n; n++) {
+            float sum = 0;
+            for (size_t k = 0; k < p->k; k++)
+                sum += number(g, 0, p->transpose_a ? k * p->m + m : m * p->k + k) *
+                       number(g, 1, p->transpose_b ? n * p->k + k : k * p->n + n);
+            if (c[m * p->n + n] != sum) return false;
+        }
+    return true;
+}
+
+static void add(clq_list *list, const void *context, const clq_value values[3]) {
+    const gemm *g = context;
+    const clq_gemm_problem *p = &g->p;
+    clq_list_set_precision(list, g->precision);
+    if (p->transpose_a)
+        clq_product_outer_local(list,
+                                &(clq_outer_product){.label = "product",
+                                                     .patches = clq_patches_of_matrix(p->k, p->m),
+                                                     .columns = p->n,
+                                                     .x = values[0],
+                                                     .dz = values[1],
+                                                     .dw = values[2],
+                                                     .halves = p->halves},
+                                g->block);
+    else
+        clq_product_rows_local(list,
+                               &(clq_rows_product){.label = "product",
+                                                   .patches = clq_patches_of_matrix(p->m, p->k),
+                                                   .columns = p->n,
+                                                   .transposed = p->transpose_b,
+                                                   .x = values[0],
+                                                   .w = values[1],
+                                                   .y = values[2],
+                                                   .halves = p->halves},
+                               g->block);
+}
+
+bool clq_local_block_works(clq_device *device, size_t index, const void *context) {
+    static const char *const of_floats[] = {
+        [CLQ_MATMUL_HIGHEST] = "", [CLQ_MATMUL_HIGH] = ", high", [CLQ_MATMUL_MEDIUM] = ", medium"};
+    const clq_local_terms *terms = context;
+    gemm gemms[TRIALS];
+    clq_local_trial trials[TRIALS];
+    char block[CLQ_CANDIDATE_BYTES], name[CLQ_CANDIDATE_BYTES + 32];
+    for (size_t i = 0; i < TRIALS; i++) {
+        gemms[i] = (gemm){problems[i], index, terms->precision};
+        gemms[i].p.halves = terms->halves;
+        const clq_gemm_problem *p = &gemms[i].p;
+        trials[i] = (clq_local_trial){
+            .numbers = {p->m * p->k, p->k * p->n, p->m * p->n},
+            .halves = {terms->halves & CLQ_HALF_A, terms->halves & CLQ_HALF_B, terms->halves & CLQ_HALF_C},
+            .number = number,
+            .examples = 1,
+            .add = add,
+            .right = right,
+            .context = &gemms[i]};
+    }
+    clq_local_block_name(index, block);
+    (void)snprintf(name, sizeof name, terms->halves ? "%s%s, halves %u" : "%s%s", block, of_floats[terms->precision],
+                   terms->halves);
+    /* A long sum is no half. */
+    return clq_local_works(device, name, "products", trials, terms->halves & CLQ_HALF_C ? (size_t)LONG : TRIALS);
+}

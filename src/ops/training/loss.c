@@ -1,0 +1,92 @@
+/* A loss, its gradient and metrics in one launch, or with its sums in two. */
+#include "ops/elementwise/cut.h"
+
+#include <stdio.h>
+
+/* Adds the shares up into the metrics. */
+static void sum_shares(clq_list *list, const clq_cut *cut, const char *options, const clq_loss_problem *p,
+                       clq_value shares, clq_value metrics) {
+    double floats = (double)cut->groups * clq_loss_totals(p);
+    clq_launch_begin(list, "metrics", "loss", options, "sum_shares");
+    clq_launch_value(list, shares, CLQ_READS);
+    clq_launch_int(list, clq_cut_int(cut->groups));
+    clq_launch_value(list, metrics, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_SLOT);
+    clq_launch_int(list, (int)clq_loss_metrics_width(p));
+    clq_launch_int(list, (int)p->metrics_at);
+    clq_launch_local(list, cut->group * sizeof(float));
+    clq_cut_work_one(list, cut);
+    clq_launch_cost(list, floats, 0, 4 * floats, 0);
+}
+
+/* The activation that was left out, where a metric looks at more than the order of values, which it keeps. */
+static clq_activation skipped_activation(const clq_loss_problem *p) {
+    for (unsigned i = 0; i < p->metric_count; i++)
+        if (!clq_metric_row_of(p->metrics[i])->ranks) return p->skipped;
+    return CLQ_LINEAR;
+}
+
+static bool wants_top(const clq_loss_problem *p, clq_activation skipped) {
+    bool wants = (clq_loss_row_of(p->kind)->by_row && p->from_logits) || skipped == CLQ_SOFTMAX;
+    for (unsigned i = 0; i < p->metric_count; i++) wants = wants || clq_metric_row_of(p->metrics[i])->ranks;
+    return wants;
+}
+
+static void add_options(const clq_cut *cut, const clq_loss_problem *p, bool gradient, char *options) {
+    const clq_loss_row *row = clq_loss_row_of(p->kind);
+    const clq_activation skipped = skipped_activation(p);
+    char metrics[CLQ_CUT_OPTIONS] = "";
+    size_t used = 0;
+    for (unsigned i = 0; i < p->metric_count; i++)
+        used += (size_t)snprintf(metrics + used, sizeof metrics - used, " -DMETRIC_%u=%s", i,
+                                 clq_metric_row_of(p->metrics[i])->rule);
+    clq_cut_options(cut, options, " -DLOSS=%s%s%s%s%s -DSKIPPED=%d -DTOTALS=%u -DMETRICS=%u%s",
+                    p->from_logits ? row->rule_of_logits : row->rule, row->by_row ? "" : " -DOF_VALUES",
+                    clq_loss_has_index(p) ? " -DSPARSE" : "", gradient ? " -DGRADIENT" : "",
+                    wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_totals(p), p->metric_count, metrics);
+}
+
+static void add_factors(clq_list *list, const clq_loss_problem *p) {
+    const float rows = (float)CLQ_MAX(p->rows, (size_t)1), smoothing = clq_loss_has_index(p) ? 0 : p->label_smoothing;
+    clq_launch_param(list, CLQ_PARAM_SCALE);
+    clq_launch_float(list, p->weight / rows);
+    clq_launch_float(list, 1 / rows);
+    clq_launch_float(list, smoothing);
+    clq_launch_float(list, smoothing / (clq_loss_row_of(p->kind)->by_row ? (float)p->classes : 2));
+    clq_launch_float(list, p->delta);
+}
+
+void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
+                          clq_value metrics) {
+    size_t rows = CLQ_MAX(p->rows, (size_t)1);
+    double values = (double)p->classes * (double)rows, capacity = clq_list_capacity(list);
+    double bytes = values * sizeof(float) * (1 + (clq_loss_has_index(p) ? 0 : 1) + (dx ? 1 : 0));
+    /* a group's items share a row: one row to a group, and no more items than it has use for */
+    size_t group = p->classes > 64 ? 256 : 64;
+    clq_cut cut = clq_cut_make(list, capacity * bytes, capacity * (double)rows * (double)group, group);
+    char options[CLQ_CUT_OPTIONS];
+    add_options(&cut, p, dx != CLQ_NO_VALUE, options);
+    bool whole = cut.groups == 1; /* its share is the sum */
+    unsigned totals = clq_loss_totals(p);
+    clq_value shares = metrics;
+    if (!whole) shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "loss shares", cut.groups * totals * sizeof(float), 0);
+    clq_launch_begin(list, "loss", "loss", options, "loss_and_metrics");
+    clq_launch_value(list, x, CLQ_READS);
+    clq_launch_value(list, targets, CLQ_READS);
+    clq_launch_value(list, dx, CLQ_WRITES);
+    clq_launch_value(list, shares, CLQ_WRITES);
+    if (whole)
+        clq_launch_param(list, CLQ_PARAM_SLOT);
+    else
+        clq_launch_int(list, 0);
+    clq_launch_int(list, (int)(whole ? clq_loss_metrics_width(p) : totals));
+    clq_launch_int(list, (int)(whole ? p->metrics_at : 0));
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_int(list, clq_cut_int(rows));
+    clq_launch_int(list, clq_cut_int(p->classes));
+    add_factors(list, p);
+    clq_launch_local(list, cut.group * sizeof(float));
+    clq_cut_work(list, &cut);
+    clq_launch_cost(list, 0, values * (dx ? 20 : 12), 0, bytes);
+    if (!whole) sum_shares(list, &cut, options, p, shares, metrics);
+}
