@@ -101,6 +101,8 @@ const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_mod
 const clq_model_tensor *clq_model_input(const clq_model *model);
 const clq_model_tensor *clq_model_output(const clq_model *model, size_t index);
 const char *clq_model_tensor_name(const clq_model *model, const clq_model_tensor *tensor); /* its layer's */
+/* The name of a layer that wants statistics of the global batch; NULL: none does. */
+const char *clq_model_synchronized_layer(const clq_model *model);
 
 /* As clq_input, with a name for the layer (NULL: made). */
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
@@ -108,7 +110,6 @@ clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *na
 clq_tensor clq_model_apply_again(clq_model *model, uint32_t layer, const clq_tensor *inputs, size_t count);
 
 /* ---- the plan (plan.c, step/, emit.c, place.c) ---- */
-
 
 /* What a plan computes: dropout and the statistics of batch normalisation go by it. */
 typedef enum clq_mode {
@@ -142,6 +143,8 @@ clq_arena clq_variable_arena(const clq_variable *variable);                  /* 
 void clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out);
 unsigned clq_weights_optimizer_slots(const clq_weights *weights);
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot); /* as large as the parameters */
+/* The state, which is a sum over so many replicas, the same in each call, divided by their number. */
+clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas);
 /* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
 void clq_weights_turn(clq_weights *weights);
 
@@ -157,7 +160,7 @@ typedef struct clq_plan_config {
                                      by step */
     bool gradient_norms;          /* also launches that measure the gradient (segment NORM) */
     uint32_t metric_slots;        /* rows of the metrics buffer; at least 1 */
-    clq_matmul_precision precision; /* of products */
+    clq_matmul_precision precision;   /* of products */
     const clq_selections *selections; /* the list's own, or NULL; borrowed by clq_plan_create */
     bool unfused_graph;               /* operations stay apart, for comparison: without the passes that fuse them */
     bool fused_launches;              /* as of clq_list_set_fused */

@@ -38,10 +38,27 @@ static void note_gradients(clq_strategy *strategy, bool by_step) {
     clq_mirrored *mirrored = strategy->mirrored;
     mirrored->gradient_is_apart = by_step && clq_strategy_shards_updates(strategy) && !strategy->apart;
     if (by_step) mirrored->optimizer_is_apart = mirrored->gradient_is_apart;
+    mirrored->state_is_apart = mirrored->crew && clq_weights_arena(strategy->replicas[0].weights, CLQ_ARENA_STATE);
 }
+
+/* State becomes its mean over the replicas. Moving statistics are linear in what they are made of, and training does
+ * not read them: their mean goes on as if nobody had looked. */
+static clq_status average_state(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
+    (void)command;
+    CLQ_TRY(clq_crew_all_reduce(mirrored_of(replica)->crew, worker->index, worker->queue, state, 0, state, 0,
+                                clq_buffer_bytes(state) / sizeof(float)));
+    return clq_weights_mean_state(replica->weights, worker->queue, replica->strategy->count);
+}
+static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 
 static void make_current(clq_strategy *strategy, unsigned what) {
     clq_mirrored *mirrored = strategy->mirrored;
+    if (what == CLQ_ARENA_STATE && mirrored->state_is_apart) {
+        clq_pool_post(&strategy->pool, &(clq_command){.kind = &average_kind});
+        mirrored->state_is_apart = false;
+    }
     bool *apart = what == CLQ_ARENA_GRADIENT      ? &mirrored->gradient_is_apart
                   : what == CLQ_CURRENT_OPTIMIZER ? &mirrored->optimizer_is_apart
                                                   : NULL;
@@ -145,6 +162,12 @@ static clq_status open_paths(clq_strategy *strategy) {
 /* ---- life ---- */
 
 static clq_status open_mirrored(clq_strategy *strategy) {
+    const char *layer = clq_model_synchronized_layer(strategy->model);
+    if (layer && strategy->count > 1 && strategy->config.plan.update)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "layer '%s': synchronized statistics on several replicas are not supported: train on one "
+                        "device, or with synchronized false",
+                        layer);
     clq_mirrored *mirrored = clq_alloc(1, sizeof *mirrored);
     if (!mirrored) return CLQ_MEMORY;
     strategy->mirrored = mirrored;

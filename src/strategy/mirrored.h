@@ -22,6 +22,7 @@ typedef struct clq_mirrored {
     clq_status (*step)(clq_replica *replica, const clq_command *command);
     atomic_uint_fast64_t exposed_ns;            /* of replica 0's exchanges, in which backward had nothing to do */
     bool gradient_is_apart, optimizer_is_apart; /* sharded steps left them in parts */
+    bool state_is_apart;                        /* replicas computed gradients, and each has state of its own */
 } clq_mirrored;
 
 /* Exchanges a part of the gradient; traced: it goes into the timeline. */

@@ -242,12 +242,14 @@ static clq_status need_plans(clq_strategy *strategy, clq_mode mode) {
 
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
     CLQ_TRY(need_plans(strategy, CLQ_MODE_EVALUATE));
+    make_current(strategy, CLQ_ARENA_STATE);
     return post_batch(strategy, (clq_command){.kind = &clq_evaluate_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out) {
     size_t bytes = clq_model_output(strategy->model, 0)->elements * sizeof(float);
     CLQ_TRY(need_plans(strategy, CLQ_MODE_PREDICT));
+    make_current(strategy, CLQ_ARENA_STATE);
     CLQ_TRY(post_batch(strategy, (clq_command){.kind = &clq_predict_kind, .to = out, .bytes = bytes}, batch));
     return clq_strategy_wait(strategy);
 }

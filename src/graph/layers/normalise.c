@@ -97,3 +97,11 @@ clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_c
     const clq_layer_config all = {.batch_norm = config ? *config : clq_batch_norm_config_default()};
     return clq_model_add_layer(model, &clq_layer_batch_norm, config ? config->name : NULL, &all, &x, 1);
 }
+
+const char *clq_model_synchronized_layer(const clq_model *model) {
+    for (uint32_t i = 0; i < model->layer_count; i++) {
+        const clq_layer *layer = &model->layers[i];
+        if (layer->kind == &clq_layer_batch_norm && layer->config.batch_norm.synchronized) return layer->name;
+    }
+    return NULL;
+}
