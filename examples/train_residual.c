@@ -27,7 +27,8 @@ static clq_tensor residual_network(clq_model *model) {
 
 static clq_status tell(void *context, const clq_progress *p) {
     (void)context;
-    printf("step %llu  loss %.4f  accuracy %.4f\n", (unsigned long long)p->step, p->totals.loss, p->totals.accuracy);
+    printf("step %llu  loss %.4f  accuracy %.4f\n", (unsigned long long)p->step, p->totals.loss,
+           clq_metric_value(&p->totals.metrics, "accuracy"));
     return CLQ_OK;
 }
 
@@ -58,8 +59,8 @@ int main(int argc, char **argv) {
 
     clq_totals totals; /* by the moving statistics, without dropout */
     CLQ_CHECK(clq_evaluate(trainer, test, &totals));
-    printf("test accuracy %.4f on %zu samples, %u replicas\n", totals.accuracy, totals.samples,
-           clq_trainer_replicas(trainer));
+    printf("test accuracy %.4f on %zu samples, %u replicas\n", clq_metric_value(&totals.metrics, "accuracy"),
+           totals.samples, clq_trainer_replicas(trainer));
 
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(train);

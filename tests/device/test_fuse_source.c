@@ -3,19 +3,18 @@
 
 enum { FLOATS = 40, BYTES = FLOATS * sizeof(float) };
 
-static const char calls[] = "kernel void together(global float *w, global float *v, global float *g, global "
-                            "const uchar *u, int vectors,\n"
+static const char calls[] = "kernel void together(global float *w, global float *v, global float *g, int vectors,\n"
                             "                int tail, float rate, global float *y) {\n"
                             "    update_0(0, 0, 0, 1, 1, 1, w, g, vectors, tail, rate, 0, 0, 0, 0);\n"
                             "    update_1(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, rate, 0.5f, 0, 0, 0);\n"
-                            "    input_u8_2(0, 0, 0, 2, 1, 1, u, y, 40, 1);\n"
-                            "    input_u8_2(1, 0, 0, 2, 1, 1, u, y, 40, 1);\n"
+                            "    repeat_2(0, 0, 0, 2, 1, 1, g, y, 40, 1, 1, 1, 0.5f);\n"
+                            "    repeat_2(1, 0, 0, 2, 1, 1, g, y, 40, 1, 1, 1, 0.5f);\n"
                             "}\n";
 
 /* TILE is defined once, the other time with a value; RULE for one part alone. */
 static const clq_program_part parts[] = {{"update", "-DTILE -DTAIL", "update"},
                                          {"update", "-DTILE=1  -DTAIL -DRULE=momentum -DSTATES=1", "update"},
-                                         {"input", "-DTILE", "input_u8"}};
+                                         {"repeat", "-DTILE -DWIDTH=1", "repeat"}};
 
 static clq_buffer *make(clq_device *device, clq_queue *queue, const void *from, size_t bytes) {
     clq_buffer *buffer;
@@ -25,7 +24,7 @@ static clq_buffer *make(clq_device *device, clq_queue *queue, const void *from, 
 }
 
 static void run(clq_device *device, clq_queue *queue, const char *text, float w[FLOATS], float v[FLOATS],
-                const float g[FLOATS], const unsigned char u[FLOATS], float y[FLOATS]) {
+                const float g[FLOATS], float y[FLOATS]) {
     const clq_program_wish wish = {.file = "together", .options = "", .kernels = "", .text = text};
     static const size_t one = 1;
     int vectors = FLOATS / (int)clq_device_vector(device), tail = FLOATS % (int)clq_device_vector(device);
@@ -33,17 +32,16 @@ static void run(clq_device *device, clq_queue *queue, const char *text, float w[
     clq_kernel *kernel;
     CHECK_OK(clq_kernel_create_among(device, &wish, "together", &kernel));
     clq_buffer *const buffers[] = {make(device, queue, w, BYTES), make(device, queue, v, BYTES),
-                                   make(device, queue, g, BYTES), make(device, queue, u, FLOATS),
-                                   make(device, queue, y, BYTES)};
-    for (uint32_t i = 0; i < 4; i++) CHECK_OK(clq_kernel_set_buffer(kernel, i, buffers[i]));
-    CHECK_OK(clq_kernel_set_bytes(kernel, 4, &vectors, sizeof vectors));
-    CHECK_OK(clq_kernel_set_bytes(kernel, 5, &tail, sizeof tail));
-    CHECK_OK(clq_kernel_set_bytes(kernel, 6, &rate, sizeof rate));
-    CHECK_OK(clq_kernel_set_buffer(kernel, 7, buffers[4]));
+                                   make(device, queue, g, BYTES), make(device, queue, y, BYTES)};
+    for (uint32_t i = 0; i < 3; i++) CHECK_OK(clq_kernel_set_buffer(kernel, i, buffers[i]));
+    CHECK_OK(clq_kernel_set_bytes(kernel, 3, &vectors, sizeof vectors));
+    CHECK_OK(clq_kernel_set_bytes(kernel, 4, &tail, sizeof tail));
+    CHECK_OK(clq_kernel_set_bytes(kernel, 5, &rate, sizeof rate));
+    CHECK_OK(clq_kernel_set_buffer(kernel, 6, buffers[3]));
     CHECK_OK(clq_queue_launch(queue, kernel, 1, &one, &one));
     CHECK_OK(clq_queue_read(queue, buffers[0], 0, w, BYTES, true));
     CHECK_OK(clq_queue_read(queue, buffers[1], 0, v, BYTES, true));
-    CHECK_OK(clq_queue_read(queue, buffers[4], 0, y, BYTES, true));
+    CHECK_OK(clq_queue_read(queue, buffers[3], 0, y, BYTES, true));
     clq_kernel_destroy(kernel);
     for (size_t i = 0; i < CLQ_COUNT_OF(buffers); i++) clq_buffer_destroy(buffers[i]);
 }
@@ -52,22 +50,20 @@ static void run(clq_device *device, clq_queue *queue, const char *text, float w[
 static void fused_on(clq_device *device, clq_queue *queue) {
     clq_text text = {0};
     float w[FLOATS], v[FLOATS], g[FLOATS], y[FLOATS] = {0};
-    unsigned char u[FLOATS];
     for (int i = 0; i < FLOATS; i++) {
         w[i] = (float)i;
         v[i] = (float)(2 * i);
         g[i] = (float)(4 * i);
-        u[i] = (unsigned char)(5 * i);
     }
     CHECK_OK(clq_fused_source(parts, CLQ_COUNT_OF(parts), &text));
     clq_text_add(&text, "%s", calls);
     assert_false(text.failed);
-    run(device, queue, text.data, w, v, g, u, y);
+    run(device, queue, text.data, w, v, g, y);
     clq_free(text.data);
     for (int i = 0; i < FLOATS; i++) {
-        assert_true(v[i] == 0.0f); /* half of 2 i, less a quarter of 4 i */
-        assert_true(w[i] == 0.0f); /* i, less a quarter of 4 i, and v */
-        assert_true(y[i] == (float)(5 * i) * (1.0f / 255.0f));
+        assert_true(v[i] == 0.0f);           /* half of 2 i, less a quarter of 4 i */
+        assert_true(w[i] == 0.0f);           /* i, less a quarter of 4 i, and v */
+        assert_true(y[i] == (float)(2 * i)); /* half of 4 i */
     }
 }
 
@@ -80,9 +76,9 @@ static void wrong_parts(void **state) {
     (void)state;
     clq_text text = {0};
     CHECK_FAILS(CLQ_UNSUPPORTED,
-                clq_fused_source(&(clq_program_part){"input", "-cl-opt-disable", "input_u8"}, 1, &text));
+                clq_fused_source(&(clq_program_part){"repeat", "-cl-opt-disable", "repeat"}, 1, &text));
     CHECK_DETAIL("-cl-opt-disable");
-    CHECK_FAILS(CLQ_INTERNAL, clq_fused_source(&(clq_program_part){"nothing", "", "input_u8"}, 1, &text));
+    CHECK_FAILS(CLQ_INTERNAL, clq_fused_source(&(clq_program_part){"nothing", "", "repeat"}, 1, &text));
     CHECK_DETAIL("nothing.cl");
     clq_free(text.data);
 }

@@ -39,14 +39,13 @@ static void close_bench(bench *b) {
 /* values[to] -= rate * values[from]; `options` make it another function. */
 static void add_step(bench *b, size_t to, size_t from, const char *options) {
     int lanes = (int)clq_device_vector(b->device);
-    clq_launch_begin(b->list, "step", "update", options, "update_sgd");
+    clq_launch_begin(b->list, "step", "update", options, "update");
     clq_launch_value(b->list, b->values[to], CLQ_READS_WRITES);
     clq_launch_value(b->list, b->values[from], CLQ_READS);
-    clq_launch_value(b->list, CLQ_NO_VALUE, CLQ_READS);
     clq_launch_int(b->list, FLOATS / lanes);
     clq_launch_int(b->list, FLOATS % lanes);
     clq_launch_param(b->list, CLQ_PARAM_RATE);
-    clq_launch_float(b->list, 0);
+    for (unsigned i = 0; i < 3; i++) clq_launch_float(b->list, 0);
     clq_launch_int(b->list, 0);
     clq_launch_work(b->list, 1, (size_t[]){6}, (size_t[]){1}, -1, 0, 0);
 }
@@ -93,11 +92,11 @@ static void check_array(const bench *b, size_t value, const float want[FLOATS]) 
 enum { A, B, C, D, ARRAYS };
 
 static void add_mixed(bench *b) {
-    add_step(b, A, D, "-DTILE");
-    add_step(b, B, A, "-DTILE");
+    add_step(b, A, D, "-DTILE -DTAIL");
+    add_step(b, B, A, "-DTILE -DTAIL");
     add_copy(b, C, B);
-    add_step(b, C, A, "-DTILE -DOTHER");
-    add_step(b, D, C, "-DTILE");
+    add_step(b, C, A, "-DTILE -DTAIL -DOTHER");
+    add_step(b, D, C, "-DTILE -DTAIL");
 }
 
 static void build_mixed(bench *b) {
@@ -220,8 +219,8 @@ static void allocations_may_fail(void **state) {
 static void replaced_on(clq_device *device, clq_queue *queue) {
     static const size_t whole[] = {3};
     bench b = open_bench(device, queue, ARRAYS, true);
-    add_step(&b, A, D, "-DTILE");
-    add_step(&b, B, D, "-DTILE");
+    add_step(&b, A, D, "-DTILE -DTAIL");
+    add_step(&b, B, D, "-DTILE -DTAIL");
     add_copy(&b, C, D);
     CHECK_OK(clq_list_bind(b.list));
     clq_buffer *moved, *own = b.buffers[D];
@@ -251,7 +250,7 @@ static void long_on(clq_device *device, clq_queue *queue) {
     static const size_t whole[] = {LAUNCHES}, odd[] = {3, 127, 129, 383, 600};
     float want[2][FLOATS];
     bench b = open_bench(device, queue, 3, true);
-    for (size_t i = 0; i < LAUNCHES; i++) add_step(&b, i % 2, 2, "-DTILE");
+    for (size_t i = 0; i < LAUNCHES; i++) add_step(&b, i % 2, 2, "-DTILE -DTAIL");
     CHECK_OK(clq_list_bind(b.list));
     assert_true(clq_list_is_fused(b.list));
     assert_int_equal(clq_list_command_count(b.list), 5);
@@ -278,7 +277,7 @@ static void wide_on(clq_device *device, clq_queue *queue) {
     float want[FLOATS];
     if (!clq_device_runs_in_caller(device)) return; /* nothing here depends on the driver */
     bench b = open_bench(device, queue, VALUES_MOST, true);
-    for (size_t v = 1; v < VALUES_MOST; v++) add_step(&b, v, v - 1, "-DTILE");
+    for (size_t v = 1; v < VALUES_MOST; v++) add_step(&b, v, v - 1, "-DTILE -DTAIL");
     CHECK_OK(clq_list_bind(b.list));
     assert_true(clq_list_is_fused(b.list));
     assert_int_equal(clq_list_command_count(b.list), 2);

@@ -10,16 +10,17 @@
 
 enum { ROWS = 8, CAPACITY = 4 };
 
-/* A launch that turns as many bytes into floats as the parameter says. */
+/* A launch that copies as many floats as the parameter says. */
 static void add_counted(rig *r, clq_param param, clq_value x, clq_value y) {
     clq_cut cut = clq_cut_make(r->list, ROWS, 1, 1);
     char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, "%s", "");
-    clq_launch_begin(r->list, "counted", "input", options, "input_u8");
+    clq_cut_options(&cut, options, " -DWIDTH=%d", 1);
+    clq_launch_begin(r->list, "counted", "repeat", options, "repeat");
     clq_launch_value(r->list, x, CLQ_READS);
     clq_launch_value(r->list, y, CLQ_WRITES);
     clq_launch_param(r->list, param);
-    clq_launch_int(r->list, 1);
+    for (unsigned i = 0; i < 3; i++) clq_launch_int(r->list, 1); /* one float each */
+    clq_launch_float(r->list, 1);
     clq_cut_work(r->list, &cut);
 }
 
@@ -33,11 +34,11 @@ static void check_counted(rig *r, clq_value y, uint32_t count) {
 static const clq_param whole[] = {CLQ_PARAM_COUNT, CLQ_PARAM_SLOT, CLQ_PARAM_STEP, CLQ_PARAM_FIRST_ROW};
 
 static void check_whole_numbers(rig *r, bool fused) {
-    unsigned char bytes[ROWS];
+    float ones[ROWS];
     clq_value y[CLQ_COUNT_OF(whole)];
-    memset(bytes, 255, sizeof bytes);
+    for (size_t i = 0; i < ROWS; i++) ones[i] = 1;
     rig_begin(r, CAPACITY);
-    clq_value x = rig_value(r, "x", sizeof bytes, 0);
+    clq_value x = rig_value(r, "x", sizeof ones, 0);
     for (size_t i = 0; i < CLQ_COUNT_OF(whole); i++) {
         y[i] = rig_value(r, "y", ROWS * sizeof(float), 0);
         add_counted(r, whole[i], x, y[i]);
@@ -45,7 +46,7 @@ static void check_whole_numbers(rig *r, bool fused) {
     clq_list_set_fused(r->list, fused);
     rig_bind(r);
     assert_int_equal(clq_list_is_fused(r->list), fused && r->family == CLQ_FAMILY_TILE);
-    rig_fill(r, x, bytes, sizeof bytes);
+    rig_fill(r, x, ones, sizeof ones);
     for (uint32_t run = 0; run < 2; run++) { /* parameters change between runs */
         const uint32_t want[] = {3 - run, 6 + run, 5 - run, 4 + run};
         for (size_t i = 0; i < CLQ_COUNT_OF(whole); i++) rig_fill(r, y[i], NULL, 0);
