@@ -159,7 +159,9 @@ static void damage(json_t *root, json_t *parent, size_t *made) {
 
 static void damaged_values(void **state) {
     (void)state;
-    const char *const files[] = {"cnn_sgd_nesterov_ragged", "functional_chain", "conv_variants"};
+    const char *const files[] = {"cnn_sgd_nesterov_ragged", "functional_chain",       "conv_variants",
+                                 "outputs/two_outputs",     "branched/branch_concat", "branched/shared_layer",
+                                 "normalised/dropout_eval"};
     for (size_t i = 0; i < CLQ_COUNT_OF(files); i++) {
         char *path = clq_strprintf("%s/tests/golden/%s/model.json", getenv("CLQ_TEST_SOURCE"), files[i]);
         json_t *root;
