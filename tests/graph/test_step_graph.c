@@ -517,8 +517,43 @@ static void plans_compute_what_their_graphs_do(void **state) {
     on_each_driver(plans_on);
 }
 
+/* ---- without memory ---- */
+
+typedef struct made_graph {
+    const subject *s;
+    clq_list *list;
+} made_graph;
+
+static clq_status make_graph(void *context) {
+    const made_graph *m = context;
+    const clq_pass_context passes = {.config = &m->s->config, .list = m->list, .arena_bytes = CLQ_VARIABLE_ALIGN};
+    clq_graph graph = {0};
+    clq_status status = clq_graph_build(&graph, m->s->model, &passes, NULL, NULL);
+    clq_graph_release(&graph);
+    return status;
+}
+
+static void out_of_memory_on(clq_device *device, clq_queue *queue) {
+    (void)queue;
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        subject s;
+        build(&s, seed);
+        made_graph m = {.s = &s};
+        CHECK_OK(clq_list_create(device, COUNT, &m.list));
+        assert_true(walk_allocations(make_graph, &m) > 5);
+        clq_list_destroy(m.list);
+        clq_model_destroy(s.model);
+    }
+}
+
+static void graphs_run_out_of_memory(void **state) {
+    (void)state;
+    on_each_driver(out_of_memory_on);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(passes_keep_what_a_graph_computes),
-                                       cmocka_unit_test(plans_compute_what_their_graphs_do)};
+                                       cmocka_unit_test(plans_compute_what_their_graphs_do),
+                                       cmocka_unit_test(graphs_run_out_of_memory)};
     return cmocka_run_group_tests_name("graph/step_graph", tests, NULL, NULL);
 }

@@ -136,7 +136,8 @@ static clq_status add_tensors(clq_expansion *e) {
     for (uint32_t i = 0; i < model->tensor_count; i++) most = CLQ_MAX(most, model->tensors[i].input_count);
     clq_id *x = clq_alloc(most, sizeof *x);
     if (!x) return CLQ_MEMORY;
-    for (uint32_t id = 1; id <= model->tensor_count; id++) e->values[id] = add_tensor(e, &model->tensors[id - 1], x);
+    for (uint32_t id = 1; id <= model->tensor_count && e->graph->error.status == CLQ_OK; id++)
+        e->values[id] = add_tensor(e, &model->tensors[id - 1], x);
     clq_free(x);
     return clq_graph_status(e->graph);
 }

@@ -39,6 +39,7 @@ clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value) {
 }
 
 clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name) {
+    if (!like) return 0; /* it could not be added */
     clq_graph_value value = *clq_graph_value_at(graph, like);
     if (name) value.name = name;
     value.dtype = CLQ_F32;
