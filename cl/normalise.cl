@@ -1,5 +1,5 @@
 /* Batch normalisation, what is done once for each channel: from sums to moments, from moments to statistics. Passes
- * over samples are elementwise programs (src/ops/normalise.c). Values are rows of `channels`. */
+ * over samples are elementwise programs (src/ops/elementwise/normalise.c). Values are rows of `channels`. */
 
 /* Rows of moments: samples * positions, mean, sum of squares about it. */
 #define COUNT 0

@@ -4,7 +4,8 @@
  * reported by clq_model_finish, so a model reads as straight lines and is checked once. Shapes leave the batch out and
  * have 1 to CLQ_SHAPE_MAX dimensions of at least 1.
  * Layer names are Keras's: conv2d, conv2d_1, …, dense, … unless given; a given one is unique, has 1 to 63 bytes of
- * UTF-8, no '/' and no control characters, and is copied. A variable is `layer/kernel`, `layer/bias`.
+ * UTF-8, no '/' and no control characters, and is copied. A variable is `layer/kernel`, `layer/bias`;
+ * of clq_batch_norm `gamma`, `beta`, `moving_mean`, `moving_variance`, each (c).
  *
  * Configs are copied. One that is marked so may be NULL, for its defaults; another that is NULL is latched as ARGUMENT.
  *
@@ -106,9 +107,9 @@ CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation a
  * its own, and what is read, saved and evaluated is their mean. config NULL: the default. */
 CLQ_API clq_batch_norm_config clq_batch_norm_config_default(void);
 CLQ_API clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config);
-/* In training each element becomes 0 with probability `rate`; the others are divided by 1 - rate. Else x itself. Which
- * ones is a function of the trainer's seed, the layer, the step and the sample's place in the global batch: the same on
- * any number of replicas. config NULL: a rate of 0.5. */
+/* In training each element becomes 0 with probability `rate`; the others are divided by 1 - rate. In evaluation and
+ * prediction: x itself. Which ones is a function of the seed, the layer, the step and the sample's place in the global
+ * batch: the same on any number of replicas. config NULL: a rate of 0.5. */
 CLQ_API clq_tensor clq_dropout(clq_model *model, clq_tensor x, const clq_dropout_config *config);
 
 /* ---- branches ----
@@ -138,7 +139,8 @@ CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);
  * STATE. Layers that do not lead to the output are left out, as in Keras. Errors: ARGUMENT (also a tensor of another
  * model), UNSUPPORTED (a second input), MEMORY, STATE (finished already). */
 CLQ_API clq_status clq_model_finish(clq_model *model, clq_tensor output);
-/* The same with several outputs, at most 8, each another tensor. */
+/* The same with several outputs, at most 8, each another tensor. Trainers take models of one output: such a model can
+ * be built and read, and not yet trained, evaluated or used for predictions. */
 CLQ_API clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *outputs, size_t count);
 
 /* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */
@@ -169,6 +171,7 @@ typedef struct clq_variable_info {
 /* In the order of the layers, counted from 0. Errors: ARGUMENT (an index that is not below the count). */
 CLQ_API size_t clq_model_variable_count(const clq_model *model);
 CLQ_API clq_status clq_model_variable(const clq_model *model, size_t index, clq_variable_info *out);
+/* State included. */
 CLQ_API size_t clq_model_parameter_count(const clq_model *model);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* graph: a model as layers, its weights on a device, and plans over these: each is the model for a capacity and a
- * purpose, as one launch list with one memory layout. The builder (model.c, layers.c) adds layers; weights.c lays out
+ * purpose, as one launch list with one memory layout. The builder (model.c, layers/) adds layers; weights.c lays out
  * variables; step/ makes the graph of a whole step; emit.c turns that into launches; place.c gives every value its
  * memory. See <clique/model.h> for what users see. */
 #ifndef CLQ_GRAPH_H

@@ -148,8 +148,9 @@ static clq_status reserve_all(clq_model *model, size_t inputs) {
 static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kind, const clq_tensor *inputs,
                                size_t count) {
     if (count < kind->inputs_least || count > kind->inputs_most)
-        return clq_fail(CLQ_ARGUMENT, "%s takes %zu inputs%s, not %zu", kind->type, kind->inputs_least,
-                        kind->inputs_most > kind->inputs_least ? " or more" : "", count);
+        return clq_fail(CLQ_ARGUMENT, "%s takes %zu input%s%s, not %zu", kind->type, kind->inputs_least,
+                        kind->inputs_least == 1 ? "" : "s", kind->inputs_most > kind->inputs_least ? " or more" : "",
+                        count);
     for (size_t i = 0; i < count; i++) {
         if (inputs[i].id == 0)
             return clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");
@@ -199,6 +200,10 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t id, const clq_tensor
 
 clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x) {
     if (model->error.status != CLQ_OK) return (clq_tensor){0};
+    if (model->finished) { /* others may be reading it: it is not touched */
+        clq_fail(CLQ_STATE, "model %s is finished: no layer can be applied again", model->name);
+        return (clq_tensor){0};
+    }
     if (of.id == 0 || of.model != model || of.id > model->tensor_count)
         return clq_model_latch(
             model,
@@ -292,6 +297,7 @@ clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *outputs,
     model->output_count = (uint32_t)count;
     clq_status status = drop_unused(model);
     model->finished = status == CLQ_OK;
+    if (!model->finished) model->output_count = 0;
     return status;
 }
 

@@ -82,8 +82,9 @@ static clq_status check(const clq_weights *weights, const clq_plan_config *confi
         return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
                         clq_dtype_name(config->sample_dtype));
     if (config->loss && model->output_count > 1)
-        return clq_fail(CLQ_UNSUPPORTED, "model %s has %u outputs and there is one loss: give each output a loss",
-                        model->name, model->output_count);
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "model %s has %u outputs: only models of one output can be trained and evaluated", model->name,
+                        model->output_count);
     size_t outputs = clq_model_output(model, 0)->elements;
     if (config->loss && config->loss->classes * CLQ_MAX(config->loss->rows, (size_t)1) != outputs)
         return clq_fail(CLQ_MISMATCH, "the loss is over %zu values and model %s has %zu outputs",

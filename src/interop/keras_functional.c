@@ -102,11 +102,13 @@ static clq_status find_node(const functional *f, json_t *history, const char *wh
     return CLQ_OK;
 }
 
-/* What a call passes besides tensors. Keras notes `training` as it was when the model was built, and sets it by what the
- * model is used for. */
+/* What a call passes besides tensors. Keras notes `training` as it was when the model was built, and sets it by what
+ * the model is used for. */
 static clq_status check_keywords(json_t *keywords, const char *where) {
     const char *key;
     json_t *value;
+    if (keywords && !json_is_null(keywords) && !json_is_object(keywords))
+        return clq_fail(CLQ_FORMAT, "%s.kwargs should be an object", where);
     json_object_foreach(keywords, key, value) {
         const bool harmless = json_is_null(value) || (strcmp(key, "training") == 0 && json_is_boolean(value));
         if (!harmless) return clq_fail(CLQ_UNSUPPORTED, "%s.kwargs.%.40s is not supported", where, key);
@@ -205,7 +207,7 @@ static clq_status add_with_sources(functional *f, uint32_t index, uint32_t *stac
             continue;
         }
         n->state = OPEN;
-        describe_layer(f, f->nodes[source].layer, where);
+        if (f->nodes[source].state == OPEN) describe_layer(f, f->nodes[source].layer, where);
         if (f->nodes[source].state == OPEN)
             return clq_fail(CLQ_FORMAT,
                             "%s.inbound_nodes: the layer reads what is computed from its own output: a cycle", where);

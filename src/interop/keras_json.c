@@ -12,10 +12,10 @@ const char *clq_keras_class(json_t *object) {
 }
 
 /* What an InputLayer or a Sequential's build_input_shape says. */
-static clq_status add_input(clq_model *model, json_t *shape, const char *path, clq_tensor *x) {
+static clq_status add_input(clq_model *model, json_t *shape, const char *name, const char *path, clq_tensor *x) {
     clq_shape input;
     CLQ_TRY(clq_keras_batch_shape(shape, path, &input));
-    *x = clq_input(model, input);
+    *x = clq_model_add_input(model, input, name);
     return x->id ? CLQ_OK : clq_fail_within(clq_error_raise(&model->error), "%s", path);
 }
 
@@ -28,7 +28,7 @@ clq_status clq_keras_add_input(clq_model *model, json_t *layer, const char *path
     json_t *shape = clq_attribute(&a, "batch_shape");
     const char *key = shape ? "batch_shape" : "batch_input_shape";
     if (!shape) shape = clq_attribute(&a, "batch_input_shape");
-    clq_attribute_ignore(&a, "name");
+    json_t *name = clq_attribute(&a, "name");
     clq_attribute_ignore(&a, "dtype"); /* of the samples; they arrive as u8 or f32 */
     const char *const refused[] = {"sparse", "ragged", "optional"};
     for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++)
@@ -36,7 +36,7 @@ clq_status clq_keras_add_input(clq_model *model, json_t *layer, const char *path
             clq_attribute_refuse(&a, CLQ_UNSUPPORTED, refused[i], "is not supported");
     CLQ_TRY(clq_attributes_close(&a));
     snprintf(shape_path, sizeof shape_path, "%.220s.%s", config_path, key);
-    return add_input(model, shape, shape_path, x);
+    return add_input(model, shape, json_string_value(name), shape_path, x);
 }
 
 clq_status clq_keras_check_layers(json_t *layers) {
@@ -65,7 +65,7 @@ static clq_status read_sequential(clq_model *model, json_t *config) {
             return clq_fail(
                 CLQ_FORMAT,
                 "config has no InputLayer with a batch_shape and no build_input_shape: the input's shape is not known");
-        CLQ_TRY(add_input(model, shape, "config.build_input_shape", x));
+        CLQ_TRY(add_input(model, shape, NULL, "config.build_input_shape", x));
     }
     for (size_t i = first; i < json_array_size(layers); i++) {
         char path[64];

@@ -1,7 +1,6 @@
 /* Keras's layers by class name, each with every attribute of its configuration. */
 #include "interop/keras.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -153,7 +152,7 @@ static int take_axis(clq_attributes *a, const clq_shape *shape) {
     else if (axis == 0 || axis > rank || axis < -rank)
         clq_attribute_refuse(a, CLQ_FORMAT, "axis", "%lld should be from 1 to %u, or from -%u to -1", (long long)axis,
                              shape->rank, shape->rank);
-    return a->status == CLQ_OK ? (int)(axis > 0 ? axis - 1 : axis + rank) : 0;
+    return a->status == CLQ_OK ? (int)(axis > 0 ? axis - 1 : axis) : 0;
 }
 
 static clq_tensor add_batch_norm(clq_model *model, clq_attributes *a, const char *name, const clq_tensor *x,
@@ -162,9 +161,9 @@ static clq_tensor add_batch_norm(clq_model *model, clq_attributes *a, const char
     if (x->id == 0) return *x;
     const clq_shape *shape = &model->tensors[x->id - 1].shape;
     const int axis = take_axis(a, shape);
-    if (axis + 1 != (int)shape->rank)
-        clq_attribute_refuse(a, CLQ_UNSUPPORTED, "axis", "%d is not supported, only the last, %u", axis + 1,
-                             shape->rank);
+    if (axis != -1 && axis + 1 != (int)shape->rank)
+        clq_attribute_refuse(a, CLQ_UNSUPPORTED, "axis", "%d is not supported, only the last: -1 or %u",
+                             axis < 0 ? axis : axis + 1, shape->rank);
     clq_batch_norm_config config = {.momentum = take_fraction(a, "momentum", 0.99),
                                     .epsilon = take_fraction(a, "epsilon", 1e-3),
                                     .no_center = !clq_attribute_flag(a, "center", true),
@@ -185,7 +184,9 @@ static clq_tensor add_batch_norm(clq_model *model, clq_attributes *a, const char
 static clq_tensor add_dropout(clq_model *model, clq_attributes *a, const char *name, const clq_tensor *x,
                               size_t count) {
     (void)count;
-    clq_dropout_config config = {.rate = take_fraction(a, "rate", NAN), .name = name};
+    if (!json_is_number(json_object_get(a->object, "rate")))
+        clq_attribute_refuse(a, CLQ_FORMAT, "rate", "should be a number");
+    clq_dropout_config config = {.rate = take_fraction(a, "rate", 0), .name = name};
     if (config.rate == 1) clq_attribute_refuse(a, CLQ_UNSUPPORTED, "rate", "1 is not supported: nothing would be left");
     json_t *seed = clq_attribute(a, "seed");
     if (seed && !json_is_integer(seed)) clq_attribute_refuse(a, CLQ_FORMAT, "seed", "should be a whole number");

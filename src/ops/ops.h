@@ -123,6 +123,10 @@ typedef struct clq_element_program {
 /* Appends an instruction, or an input and the instruction that takes it; the register. There must be room. */
 unsigned clq_element_do(clq_element_program *p, clq_instruction instruction);
 unsigned clq_element_take(clq_element_program *p, struct clq_element_input input);
+/* How many of an instruction's a, b and c are registers. */
+unsigned clq_element_operands(clq_element_op op);
+/* Kernel arguments that hold a program's numbers: at most CLQ_ELEMENT_WORDS. */
+size_t clq_element_words(const clq_element_program *p);
 /* Whether a program keeps to the numbers above, and reads registers that were made before. */
 bool clq_element_program_fits(const clq_element_program *p);
 

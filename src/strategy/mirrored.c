@@ -42,7 +42,7 @@ static void note_gradients(clq_strategy *strategy, bool by_step) {
 }
 
 /* State becomes its mean over the replicas. Moving statistics are linear in what they are made of, and training does
- * not read them: their mean goes on as if nobody had looked. */
+ * not read them: but for rounding their mean goes on as if nobody had looked. */
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
     clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);

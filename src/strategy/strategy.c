@@ -170,6 +170,7 @@ clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares) {
 }
 
 clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t offset, const void *from, size_t bytes) {
+    if (arena == CLQ_ARENA_STATE) make_current(strategy, arena); /* what is written now is not averaged again */
     for (unsigned r = 0; r < strategy->count; r++)
         CLQ_TRY(transfer(
             strategy, r,

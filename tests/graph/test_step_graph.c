@@ -2,177 +2,12 @@
  * gradients are those of finite differences of the graph's own loss; and the launches of a plan give what the
  * interpreter gives. Seeds are numbers: 0 to GRAPHS - 1, or the two in CLQ_TEST_SEEDS ("100 2000"). */
 #include "device/fixture.h"
-#include "graph/model.h"
-#include "graph/plan.h"
+#include "graph/random_model.h"
 #include "ref/graph_interpret.h"
-#include "support/check.h"
 
 #include <math.h>
 
-enum { GRAPHS = 100, PLANS = 40, COUNT = 3, CLASSES = 3, LAYERS_MOST = 9, VARIABLES_MOST = 8 * LAYERS_MOST + 4 };
-
-/* ---- a random model ---- */
-
-typedef struct subject {
-    clq_random random;
-    clq_model *model;
-    clq_plan_config config;
-    clq_loss_problem loss;
-    clq_optimizer update;
-    char path[512]; /* what was built, for messages */
-} subject;
-
-/* Convolutions with their poolings, wherever they can be. */
-static const clq_selection one = {"conv + pool *", "one"};
-static const clq_selections fused = {.entries = &one, .count = 1};
-
-static unsigned below(subject *s, unsigned bound) { return (unsigned)clq_random_below(&s->random, bound); }
-
-static void note(subject *s, const char *what) {
-    size_t used = strlen(s->path);
-    (void)snprintf(s->path + used, sizeof s->path - used, " %s", what);
-}
-
-static clq_activation any_activation(subject *s) {
-    static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX};
-    return all[below(s, CLQ_COUNT_OF(all))];
-}
-
-static clq_tensor add_image_layer(subject *s, clq_tensor x, const clq_shape *shape) {
-    bool roomy = shape->dims[0] >= 2 && shape->dims[1] >= 2;
-    switch (below(s, roomy ? 5 : 1)) {
-    case 1:
-        note(s, "conv3");
-        return clq_conv2d(s->model, x,
-                          &(clq_conv2d_config){.filters = 4,
-                                               .kernel = {3, 3},
-                                               .padding = CLQ_SAME,
-                                               .activation = any_activation(s),
-                                               .no_bias = below(s, 4) == 0});
-    case 2:
-        note(s, "max");
-        return clq_max_pool2d(s->model, x, below(s, 3) ? NULL : &(clq_pool_config){.strides = {1, 1}});
-    case 3: note(s, "mean"); return clq_average_pool2d(s->model, x, NULL);
-    case 4: note(s, "global"); return clq_global_average_pool2d(s->model, x, below(s, 2), NULL);
-    default: note(s, "flatten"); return clq_flatten(s->model, x, NULL);
-    }
-}
-
-static const clq_shape *shape_of(const subject *s, clq_tensor x) { return &s->model->tensors[x.id - 1].shape; }
-
-static clq_tensor add_layer(subject *s, clq_tensor x) {
-    const clq_shape shape = *shape_of(s, x);
-    switch (below(s, 9)) {
-    case 0:
-        note(s, "dense");
-        return clq_dense(s->model, x,
-                         &(clq_dense_config){.units = 4, .activation = any_activation(s), .no_bias = below(s, 4) == 0});
-    case 1:
-    case 2: note(s, "activation"); return clq_activate(s->model, x, any_activation(s), NULL);
-    case 3:
-        note(s, "normalise");
-        return clq_batch_norm(
-            s->model, x,
-            &(clq_batch_norm_config){
-                .momentum = 0.7, .epsilon = 0.1, .no_scale = below(s, 3) == 0, .no_center = below(s, 3) == 0});
-    case 4: note(s, "dropout"); return clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.25});
-    default: return shape.rank == 3 ? add_image_layer(s, x, &shape) : clq_flatten(s->model, x, NULL);
-    }
-}
-
-/* ---- branches ---- */
-
-typedef struct branches {
-    clq_tensor ends[LAYERS_MOST + 2];
-    unsigned count;
-} branches;
-
-static clq_tensor any_of(subject *s, const branches *b) { return b->ends[below(s, b->count)]; }
-
-/* A tensor of the other's shape, or one that broadcasts to it. */
-static clq_tensor partner_of(subject *s, const branches *b, clq_tensor x) {
-    const clq_shape want = *shape_of(s, x);
-    for (unsigned i = 0; i < 8; i++) {
-        clq_tensor y = any_of(s, b);
-        if (clq_shape_equal(shape_of(s, y), &want) && (y.id != x.id || i == 7)) return y;
-    }
-    note(s, "(broadcast)");
-    clq_tensor y = clq_dense(s->model, clq_flatten(s->model, any_of(s, b), NULL),
-                             &(clq_dense_config){.units = want.dims[want.rank - 1], .activation = CLQ_SIGMOID});
-    if (want.rank < 3 || below(s, 2)) return y;
-    /* (h, 1, 1) */
-    y = clq_dense(s->model, y, &(clq_dense_config){.units = want.dims[0]});
-    return clq_reshape(s->model, y, CLQ_SHAPE(want.dims[0], 1, 1), NULL);
-}
-
-static clq_tensor merge(subject *s, const branches *b) {
-    const clq_tensor x = any_of(s, b), y = partner_of(s, b, x), z = below(s, 2) ? x : partner_of(s, b, x);
-    switch (below(s, 7)) {
-    case 0: note(s, "add"); return clq_add(s->model, CLQ_TENSORS(y, x, z), NULL);
-    case 1: note(s, "subtract"); return clq_subtract(s->model, CLQ_TENSORS(x, y), NULL);
-    case 2: note(s, "multiply"); return clq_multiply(s->model, CLQ_TENSORS(x, y, z), NULL);
-    case 3: note(s, "average"); return clq_average(s->model, CLQ_TENSORS(x, y, z), NULL);
-    case 4: note(s, "maximum"); return clq_maximum(s->model, CLQ_TENSORS(x, y), NULL);
-    case 5:
-        note(s, "concatenate");
-        return clq_concatenate(s->model, CLQ_TENSORS(x, x), (int)below(s, shape_of(s, x)->rank), NULL);
-    default: {
-        note(s, "shared");
-        clq_tensor first = clq_dense(s->model, x, &(clq_dense_config){.units = 3, .activation = any_activation(s)});
-        clq_tensor second = clq_share(s->model, first, clq_activate(s->model, x, CLQ_TANH, NULL));
-        return clq_subtract(s->model, CLQ_TENSORS(first, second), NULL);
-    }
-    }
-}
-
-/* All ends, side by side. */
-static clq_tensor gather(subject *s, const branches *b) {
-    clq_tensor flat[LAYERS_MOST + 2];
-    for (unsigned i = 0; i < b->count; i++) flat[i] = clq_flatten(s->model, b->ends[i], NULL);
-    return b->count > 1 ? clq_concatenate(s->model, flat, b->count, 0, NULL) : flat[0];
-}
-
-static clq_tensor add_output(subject *s, clq_tensor x) {
-    x = clq_dense(s->model, x, &(clq_dense_config){.units = CLASSES, .activation = any_activation(s)});
-    return below(s, 3) == 0 ? clq_activate(s->model, x, any_activation(s), NULL) : x;
-}
-
-/* Half of the models are chains; each of the others grows from ends that are read at most once or several times. */
-static clq_tensor add_layers(subject *s, clq_tensor x) {
-    branches b = {.ends = {x}, .count = 1};
-    const bool chain = below(s, 2);
-    for (unsigned layers = below(s, chain ? LAYERS_MOST - 1 : 6); layers > 0; layers--) {
-        clq_tensor y =
-            chain || below(s, 2) ? add_layer(s, below(s, 3) ? b.ends[b.count - 1] : any_of(s, &b)) : merge(s, &b);
-        if (!chain && below(s, 2)) note(s, "|");
-        b.count = chain ? 0 : b.count;
-        b.ends[b.count++] = y;
-    }
-    return gather(s, &b);
-}
-
-static void build(subject *s, uint64_t seed) {
-    *s = (subject){.random = clq_random_start(seed, 15)};
-    bool update = below(s, 4) > 0, loss = update || below(s, 2);
-    CHECK_OK(clq_model_create("random", &s->model));
-    clq_tensor x = add_layers(s, clq_input(s->model, CLQ_SHAPE(6, 6, 2))), y = add_output(s, x);
-    CHECK_OK(clq_model_finish(s->model, y));
-    s->loss = (clq_loss_problem){.kind = below(s, 2) ? CLQ_LOSS_SPARSE_CATEGORICAL : CLQ_LOSS_CATEGORICAL,
-                                 .classes = CLASSES,
-                                 .weight = 1,
-                                 .metric_count = 1,
-                                 .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY},
-                                 .from_logits = true};
-    s->config = (clq_plan_config){.capacity = COUNT,
-                                  .sample_dtype = below(s, 2) ? CLQ_U8 : CLQ_F32,
-                                  .metric_slots = 1,
-                                  .loss = loss ? &s->loss : NULL,
-                                  .update = update ? &s->update : NULL,
-                                  .gradient_norms = true,
-                                  .mode = below(s, 4) ? CLQ_MODE_TRAIN : CLQ_MODE_EVALUATE,
-                                  .seed = seed << 20 | 77,
-                                  .selections = &fused};
-}
+enum { GRAPHS = 100, PLANS = 40, VARIABLES_MOST = 8 * LAYERS_MOST + 4 };
 
 /* ---- its numbers ---- */
 
@@ -517,6 +352,67 @@ static void plans_compute_what_their_graphs_do(void **state) {
     on_each_driver(plans_on);
 }
 
+/* ---- models of more than an elementwise program holds ---- */
+
+enum { MANY = 8 };
+
+static clq_tensor repeated(subject *s, clq_tensor x, bool activated) {
+    for (unsigned i = 0; i < MANY; i++) {
+        x = clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.25});
+        if (activated) x = clq_activate(s->model, x, i % 2 ? CLQ_TANH : CLQ_SIGMOID, NULL);
+    }
+    return clq_flatten(s->model, x, NULL);
+}
+
+static clq_tensor dropouts_in_a_row(subject *s, clq_tensor x) { return repeated(s, x, false); }
+static clq_tensor dropouts_and_activations(subject *s, clq_tensor x) { return repeated(s, x, true); }
+
+/* The gradient of x has MANY contributions, and so has the merge of the readers. */
+static clq_tensor read_by_many(subject *s, clq_tensor x, bool merged) {
+    clq_tensor readers[MANY];
+    x = clq_dense(s->model, clq_flatten(s->model, x, NULL), &(clq_dense_config){.units = 4});
+    for (unsigned i = 0; i < MANY; i++)
+        readers[i] = clq_dense(s->model, x, &(clq_dense_config){.units = 4, .activation = CLQ_TANH});
+    return merged ? clq_average(s->model, readers, MANY, NULL) : clq_concatenate(s->model, readers, MANY, 0, NULL);
+}
+
+static clq_tensor averaged_readers(subject *s, clq_tensor x) { return read_by_many(s, x, true); }
+static clq_tensor concatenated_readers(subject *s, clq_tensor x) { return read_by_many(s, x, false); }
+
+/* Its seed is one of its own, and the layer reads the samples themselves. */
+static clq_tensor seeded_dropout_of_samples(subject *s, clq_tensor x) {
+    x = clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.5, .seed = 9});
+    return clq_flatten(s->model, clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.25}), NULL);
+}
+
+static build_layers *const special[] = {dropouts_in_a_row, dropouts_and_activations, averaged_readers,
+                                        concatenated_readers, seeded_dropout_of_samples};
+
+enum { SEEDS_EACH = 6 };
+
+static void special_on(clq_device *device, clq_queue *queue) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(special) * SEEDS_EACH; i++) {
+        subject s;
+        numbers n;
+        clq_list *list;
+        build_of(&s, i, special[i / SEEDS_EACH]);
+        (void)snprintf(s.path, sizeof s.path, " special %zu", i / SEEDS_EACH);
+        make_numbers(&s, &n);
+        CHECK_OK(clq_list_create(device, COUNT, &list));
+        clq_list_set_selections(list, &fused);
+        check_passes(&s, &n, list);
+        check_plan(&s, &n, device, queue);
+        clq_list_destroy(list);
+        free_numbers(n.weights, n.variables);
+        clq_model_destroy(s.model);
+    }
+}
+
+static void long_runs_of_elementwise_operations_are_cut(void **state) {
+    (void)state;
+    on_each_driver(special_on);
+}
+
 /* ---- without memory ---- */
 
 typedef struct made_graph {
@@ -552,8 +448,8 @@ static void graphs_run_out_of_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_keep_what_a_graph_computes),
-                                       cmocka_unit_test(plans_compute_what_their_graphs_do),
-                                       cmocka_unit_test(graphs_run_out_of_memory)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passes_keep_what_a_graph_computes), cmocka_unit_test(plans_compute_what_their_graphs_do),
+        cmocka_unit_test(long_runs_of_elementwise_operations_are_cut), cmocka_unit_test(graphs_run_out_of_memory)};
     return cmocka_run_group_tests_name("graph/step_graph", tests, NULL, NULL);
 }

@@ -12,11 +12,14 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
  * the model's tensors. */
 static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
     const clq_dropout_config *config = &clq_expand_layer(e, y)->config.dropout;
-    const clq_instruction drop = {.op = CLQ_ELEMENT_DROPOUT, .number = config->rate, .stream = e->dropouts++};
+    clq_instruction drop = {.op = CLQ_ELEMENT_DROPOUT, .number = config->rate, .stream = e->dropouts++};
     if (e->config->mode != CLQ_MODE_TRAIN || config->rate == 0) return x[0];
-    const clq_id dropped = clq_expand_elements(e, y, &drop, x, 1);
-    if (config->seed && dropped) e->graph->nodes[e->graph->node_count - 1].attributes.program.seed = config->seed;
-    return dropped;
+    clq_node node = clq_expand_node(e, y, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    drop.a = clq_element_take(p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32});
+    p->outputs[p->output_count++].from = clq_element_do(p, drop);
+    p->seed = config->seed ? config->seed : e->config->seed;
+    return clq_expand_unary(e, y, node, x[0]);
 }
 
 const clq_layer_kind clq_layer_dropout = {

@@ -79,23 +79,6 @@ clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, 
     return node.outputs[0];
 }
 
-/* How many of a, b and c are registers. */
-static unsigned operands_of(clq_element_op op) {
-    switch (op) {
-    case CLQ_ELEMENT_INPUT:
-    case CLQ_ELEMENT_CONSTANT: return 0;
-    case CLQ_ELEMENT_NEGATE:
-    case CLQ_ELEMENT_SQUARE:
-    case CLQ_ELEMENT_SCALE:
-    case CLQ_ELEMENT_RELU:
-    case CLQ_ELEMENT_SIGMOID:
-    case CLQ_ELEMENT_TANH:
-    case CLQ_ELEMENT_DROPOUT: return 1;
-    case CLQ_ELEMENT_SELECT: return 3;
-    default: return 2;
-    }
-}
-
 /* ---- differentiation ---- */
 
 enum { NONE = UINT32_MAX };
@@ -113,7 +96,10 @@ typedef struct adjoints {
 
 static unsigned append(adjoints *a, clq_instruction instruction) {
     if (a->back.instruction_count == CLQ_ELEMENT_INSTRUCTIONS) a->full = true;
-    return a->full ? 0 : clq_element_do(&a->back, instruction);
+    if (a->full) return 0;
+    const unsigned made = clq_element_do(&a->back, instruction);
+    if (clq_element_words(&a->back) > CLQ_ELEMENT_WORDS) a->full = true;
+    return made;
 }
 
 static unsigned binary(adjoints *a, clq_element_op op, unsigned x, unsigned y) {
@@ -147,7 +133,7 @@ static unsigned value_of(adjoints *a, unsigned r) {
             a->again[r] = take(a, a->node->outputs[i], each_element);
             return a->again[r];
         }
-    const unsigned operands = operands_of(instruction.op);
+    const unsigned operands = clq_element_operands(instruction.op);
     if (operands > 0) instruction.a = value_of(a, instruction.a);
     if (operands > 1) instruction.b = value_of(a, instruction.b);
     if (operands > 2) instruction.c = value_of(a, instruction.c);

@@ -1,5 +1,4 @@
 /* Elementwise nodes one behind the other become one: what passes between them stays in registers. */
-#include "graph/model.h"
 #include "graph/step/step.h"
 
 #include <stdio.h>
@@ -102,13 +101,15 @@ static bool make_both(pair *t) {
     if (!append(t, t->first, at)) return false;
     memcpy(first_at, at, sizeof first_at);
     if (!append(t, t->second, at) || !add_results(t, first_at, at)) return false;
+    if (!clq_element_program_fits(&t->both.attributes.program)) return false;
     name_both(t);
     return t->second->segment != CLQ_SEGMENT_FORWARD || clq_element_has_derivative(&t->both);
 }
 
 static bool same_place(const clq_graph *graph, const clq_node *a, const clq_node *b) {
     const clq_graph_value *x = clq_graph_value_at(graph, a->inputs[0]), *y = clq_graph_value_at(graph, b->inputs[0]);
-    return a->segment == b->segment && x->per_sample == y->per_sample && clq_shape_equal(&x->shape, &y->shape) &&
+    return a->segment == b->segment && x->per_sample == y->per_sample && x->elements == y->elements &&
+           x->shape.dims[x->shape.rank - 1] == y->shape.dims[y->shape.rank - 1] &&
            (!drops_out(a) || !drops_out(b) || a->attributes.program.seed == b->attributes.program.seed);
 }
 

@@ -1,6 +1,8 @@
 /* A step graph's values and nodes, and what passes ask of them. */
 #include "graph/step/step.h"
 
+#include <string.h>
+
 void clq_graph_release(clq_graph *graph) {
     clq_free(graph->values);
     clq_free(graph->nodes);
@@ -46,6 +48,12 @@ clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name) {
     value.home = CLQ_HOME_STEP;
     value.index = 0;
     return clq_graph_add_value(graph, &value);
+}
+
+clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op) {
+    clq_node back = {.op = op, .segment = CLQ_SEGMENT_BACKWARD, .attributes = forward->attributes};
+    memcpy(back.scope, forward->scope, sizeof back.scope);
+    return back;
 }
 
 void clq_graph_add_node(clq_graph *graph, const clq_node *node) {

@@ -1,8 +1,6 @@
 /* Batch normalisation: the statistics of a batch, or those that training kept, and what is made of them. */
 #include "graph/step/step.h"
 
-#include <string.h>
-
 /* inputs: x; outputs: the moments of its channels */
 static void emit_moments(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                          clq_value *out) {
@@ -27,12 +25,6 @@ static void emit_moving_statistics(clq_list *list, const clq_graph *graph, const
 }
 const clq_operation clq_op_moving_statistics = {.name = "moving_statistics", .emit = emit_moving_statistics};
 
-static clq_node backward_of(const clq_node *node, const clq_operation *op) {
-    clq_node back = {.op = op, .segment = CLQ_SEGMENT_BACKWARD, .attributes = node->attributes};
-    memcpy(back.scope, node->scope, sizeof back.scope);
-    return back;
-}
-
 /* A gradient of one number for each channel. */
 static clq_id add_channels(clq_graph *graph, const clq_node *node, const char *name) {
     const size_t channels = node->attributes.normalise.channels;
@@ -43,7 +35,8 @@ static clq_id add_channels(clq_graph *graph, const clq_node *node, const char *n
 /* inputs: x, statistics, beta, and gamma, which the statistics hold already: its gradient belongs here */
 static void normalise_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     const clq_node node = graph->nodes[n];
-    clq_node sums = backward_of(&node, &clq_op_normalise_sums), back = backward_of(&node, &clq_op_normalise_gradient);
+    clq_node sums = clq_graph_backward_node(&node, &clq_op_normalise_sums),
+             back = clq_graph_backward_node(&node, &clq_op_normalise_gradient);
     sums.inputs[0] = back.inputs[0] = node.inputs[0];
     sums.inputs[1] = back.inputs[1] = dy[0];
     sums.inputs[2] = back.inputs[2] = node.inputs[1];

@@ -10,12 +10,6 @@ static clq_id gradient_like(clq_graph *graph, clq_id like) {
                               clq_graph_value_at(graph, like)->home == CLQ_HOME_WEIGHT ? NULL : "gradient");
 }
 
-static clq_node backward_of(const clq_node *node, const clq_operation *op) {
-    clq_node backward = {.op = op, .segment = CLQ_SEGMENT_BACKWARD, .attributes = node->attributes};
-    memcpy(backward.scope, node->scope, sizeof backward.scope);
-    return backward;
-}
-
 /* ---- input and reshapes ---- */
 
 static size_t elements_of(const clq_graph *graph, clq_id id) { return clq_graph_value_at(graph, id)->elements; }
@@ -32,7 +26,7 @@ const clq_operation clq_op_scale_bytes = {.name = "scale_bytes", .emit = emit_sc
 
 static void reshape_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     const clq_node node = graph->nodes[n];
-    clq_node back = backward_of(&node, &clq_op_reshape);
+    clq_node back = clq_graph_backward_node(&node, &clq_op_reshape);
     (void)wants;
     back.inputs[0] = dy[0];
     back.outputs[0] = dx[0] = gradient_like(graph, node.inputs[0]);
@@ -46,7 +40,7 @@ const clq_operation clq_op_reshape = {.name = "reshape", .traits = CLQ_OP_ALIAS,
 static void product_gradient(clq_graph *graph, const clq_node *node, const clq_operation *op, clq_activation activation,
                              clq_id dy, const bool *wants, clq_id *dx) {
     clq_id dz = clq_add_slope(graph, node, activation, node->outputs[0], dy, node->inputs[2], &dx[2]);
-    clq_node back = backward_of(node, op);
+    clq_node back = clq_graph_backward_node(node, op);
     back.inputs[0] = node->inputs[0];
     back.inputs[1] = node->inputs[1];
     back.inputs[2] = dz;
@@ -112,7 +106,7 @@ static clq_id add_winners(clq_graph *graph, uint32_t n, const clq_pool2d_problem
 static void pool2d_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     const clq_node node = graph->nodes[n];
     const clq_pool2d_problem *p = &node.attributes.pool2d;
-    clq_node back = backward_of(&node, &clq_op_pool2d_gradient);
+    clq_node back = clq_graph_backward_node(&node, &clq_op_pool2d_gradient);
     (void)wants;
     back.inputs[0] = p->activation == CLQ_LINEAR ? 0 : node.outputs[0];
     back.inputs[1] = dy[0];
@@ -144,7 +138,7 @@ static void conv_pool_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, c
     graph->nodes[n].outputs[2] = frames;
     const clq_node node = graph->nodes[n];
     clq_id dz = clq_add_slope(graph, &node, p.conv.activation, node.outputs[0], dy[0], node.inputs[2], &dx[2]);
-    clq_node back = backward_of(&node, &clq_op_conv_pool_gradient);
+    clq_node back = clq_graph_backward_node(&node, &clq_op_conv_pool_gradient);
     const clq_id inputs[] = {frames, node.inputs[0], node.inputs[1], dz, winners};
     memcpy(back.inputs, inputs, sizeof inputs);
     if (wants[0]) back.outputs[0] = dx[0] = gradient_like(graph, node.inputs[0]);
@@ -173,7 +167,7 @@ const clq_operation clq_op_conv_pool_gradient = {.name = "conv_pool_gradient", .
 /* inputs: y, dy; outputs: dz, and db where the sums over rows are wanted */
 static void softmax_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     const clq_node node = graph->nodes[n];
-    clq_node back = backward_of(&node, &clq_op_softmax_gradient);
+    clq_node back = clq_graph_backward_node(&node, &clq_op_softmax_gradient);
     (void)wants;
     back.inputs[0] = node.outputs[0];
     back.inputs[1] = dy[0];

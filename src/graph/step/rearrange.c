@@ -1,19 +1,11 @@
 /* Operations that repeat, sum, join and cut values: what broadcasting, global pooling and Concatenate are made of. */
 #include "graph/step/step.h"
 
-#include <string.h>
-
-static clq_node backward_of(const clq_node *node, const clq_operation *op) {
-    clq_node back = {.op = op, .segment = CLQ_SEGMENT_BACKWARD, .attributes = node->attributes};
-    memcpy(back.scope, node->scope, sizeof back.scope);
-    return back;
-}
-
 /* ---- repeat and reduce: each is the other's derivative ---- */
 
-static void add_other(clq_graph *graph, uint32_t n, const clq_operation *op, clq_id dy, clq_id *dx) {
+static void add_inverse(clq_graph *graph, uint32_t n, const clq_operation *op, clq_id dy, clq_id *dx) {
     const clq_node node = graph->nodes[n];
-    clq_node back = backward_of(&node, op);
+    clq_node back = clq_graph_backward_node(&node, op);
     back.inputs[0] = dy;
     back.outputs[0] = *dx = clq_graph_add_like(graph, node.inputs[0], "gradient");
     clq_graph_add_node(graph, &back);
@@ -21,7 +13,7 @@ static void add_other(clq_graph *graph, uint32_t n, const clq_operation *op, clq
 
 static void repeat_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     (void)wants;
-    add_other(graph, n, &clq_op_reduce, dy[0], dx);
+    add_inverse(graph, n, &clq_op_reduce, dy[0], dx);
 }
 static void emit_repeat(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                         clq_value *out) {
@@ -32,7 +24,7 @@ const clq_operation clq_op_repeat = {.name = "repeat", .differentiate = repeat_g
 
 static void reduce_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     (void)wants;
-    add_other(graph, n, &clq_op_repeat, dy[0], dx);
+    add_inverse(graph, n, &clq_op_repeat, dy[0], dx);
 }
 static void emit_reduce(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                         clq_value *out) {
@@ -53,7 +45,7 @@ static void concatenate_gradient(clq_graph *graph, uint32_t n, const clq_id *dy,
     const clq_node node = graph->nodes[n];
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
         if (!wants[i]) continue;
-        clq_node back = backward_of(&node, &clq_op_slice);
+        clq_node back = clq_graph_backward_node(&node, &clq_op_slice);
         back.attributes.concatenation.part = i;
         back.inputs[0] = dy[0];
         back.outputs[0] = dx[i] = clq_graph_add_like(graph, node.inputs[i], "gradient");

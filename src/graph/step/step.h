@@ -84,6 +84,8 @@ void clq_graph_release(clq_graph *graph); /* takes {0} */
 clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value);
 /* A value like another, of float32 and the step's own memory. name NULL: the other's. */
 clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name);
+/* A node of the backward segment in the scope of another, with its attributes and without values. */
+clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op);
 /* Behind all others. */
 void clq_graph_add_node(clq_graph *graph, const clq_node *node);
 clq_status clq_graph_status(const clq_graph *graph);

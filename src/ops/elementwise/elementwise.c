@@ -45,6 +45,14 @@ static bool is_random(const clq_element_program *p) {
     return false;
 }
 
+unsigned clq_element_operands(clq_element_op op) { return operations[op].registers; }
+
+size_t clq_element_words(const clq_element_program *p) {
+    size_t words = is_random(p) ? 2 : 0; /* the seed */
+    for (size_t i = 0; i < p->instruction_count; i++) words += operations[p->instructions[i].op].words;
+    return words;
+}
+
 unsigned clq_element_do(clq_element_program *p, clq_instruction instruction) {
     assert(p->instruction_count < CLQ_ELEMENT_INSTRUCTIONS);
     p->instructions[p->instruction_count] = instruction;
@@ -335,7 +343,13 @@ static void with_sums(clq_list *list, const char *label, const clq_element_progr
 }
 
 void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
-    assert(clq_element_program_fits(p) && v->elements % v->channels == 0 && !(v->whole && is_random(p)));
+    assert(v->elements % v->channels == 0 && !(v->whole && is_random(p)));
+    if (!clq_element_program_fits(p)) {
+        clq_list_latch(list,
+                       clq_fail(CLQ_INTERNAL, "an elementwise program of %zu instructions and %zu numbers is too long",
+                                p->instruction_count, clq_element_words(p)));
+        return;
+    }
     if (p->sum_count > 0) {
         with_sums(list, label, p, v);
         return;
