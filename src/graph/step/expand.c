@@ -98,7 +98,7 @@ clq_id clq_expand_activation(clq_expansion *e, const clq_model_tensor *y, clq_ac
         if (!e->read[id]) return x; /* nobody wants the activation */
     }
     if (activation == CLQ_SOFTMAX) return clq_expand_unary(e, y, clq_expand_node(e, y, &clq_op_softmax), x);
-    return clq_expand_elements(e, y, &(clq_instruction){.op = clq_element_activation(activation)}, &x, 1);
+    return clq_expand_elements(e, y, &(clq_instruction){.op = clq_activation_row_of(activation)->op}, &x, 1);
 }
 
 clq_id clq_expand_product(clq_expansion *e, const clq_model_tensor *y, clq_node node, clq_id x,

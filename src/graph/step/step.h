@@ -131,11 +131,8 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
 clq_node clq_elements_node(const clq_node *like, clq_segment segment, const clq_element_program *program);
 /* y = x. */
 clq_element_program clq_element_copy(void);
-/* The instruction that applies an activation, and the one that takes a gradient through it, from its result (a) and the
- * gradient behind it (b). Not for LINEAR and SOFTMAX. */
-clq_element_op clq_element_activation(clq_activation activation);
-clq_element_op clq_element_slope(clq_activation activation);
-/* LINEAR: the program is more than one activation of one input. */
+/* The activation that the program is, of one input, and that other operations can apply (clq_activation_joins); else
+ * LINEAR. */
 clq_activation clq_element_single_activation(const clq_element_program *program);
 /* Adds what computes dz from dy, the gradient behind an activation that gave y, and the sums of dz over rows, which are
  * a bias's gradient: *db (NULL: not wanted). Gives dz; dy itself where the activation is linear. */
