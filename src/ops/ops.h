@@ -166,11 +166,13 @@ typedef struct clq_activation_row {
     /* What computes it, and what takes a gradient through it. CLQ_ELEMENT_INPUT for linear, and for softmax, which is
      * no function of one element. */
     clq_element_op op, slope;
+    bool slope_of_input; /* the slope's instruction takes what the activation was given; else its result */
 } clq_activation_row;
 /* NULL: there is no such activation. */
 const clq_activation_row *clq_activation_row_of(clq_activation activation);
 bool clq_activation_named(const char *name, clq_activation *out);
-/* Whether the kernels of products, convolutions and poolings apply it to what they store. */
+/* Whether the kernels of products, convolutions and poolings apply it to what they store. They keep its result alone,
+ * so its slope has to be known from that. */
 bool clq_activation_joins(clq_activation activation);
 
 /* ---- softmax (softmax.c) ---- */

@@ -62,7 +62,7 @@ static void forward(rig *r) {
 typedef struct backward_case {
     shape s;
     size_t elements, n, rows;
-    float *y, *dy;    /* as the device gets them */
+    float *y, *dy;    /* as the device gets them; y: what the slope takes */
     double *x, *d_dy; /* x gave y */
     double *want, *want_db;
 } backward_case;
@@ -77,7 +77,8 @@ static backward_case make_backward(clq_activation act, shape s) {
     c.y = x; /* its memory */
     double *y = rig_alloc(c.n + 1, sizeof(double));
     ref_activation(act, c.rows, s.channels, c.x, y);
-    for (size_t i = 0; i < c.n; i++) c.y[i] = (float)y[i];
+    const bool of_input = clq_activation_row_of(act)->slope_of_input;
+    for (size_t i = 0; i < c.n; i++) c.y[i] = of_input ? c.y[i] : (float)y[i];
     c.want = rig_alloc(c.n + 1, sizeof(double));
     c.want_db = rig_alloc(s.channels, sizeof(double));
     ref_activation_gradient(act, c.rows, s.channels, c.x, c.d_dy, c.want, c.want_db);

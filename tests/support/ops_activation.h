@@ -7,12 +7,13 @@
 
 /* y = act(x), `elements` per sample; softmax over rows of `channels`. x and y may be one value. */
 void activation_forward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value x, clq_value y);
-/* dz = dy * act'(z) from the output y and, unless none, db (channels) = the sums of dz over rows. dz may be dy's own
- * value, or none. With LINEAR y may be none. */
+/* dz = dy * act'(z) from what the activation's slope takes, its result y or z (clq_activation_row), and, unless none,
+ * db (channels) = the sums of dz over rows. dz may be dy's own value, or none. With LINEAR y may be none. */
 void activation_backward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y,
                          clq_value dy, clq_value dz, clq_value db);
 
-/* Activations one behind the other in one program: links[0] is applied first. None is softmax. */
+/* Activations one behind the other in one program: links[0] is applied first. None is softmax. Backward, the slopes of
+ * all are known from results. */
 enum { CHAIN_LINKS_MOST = 8 };
 typedef struct activation_chain {
     unsigned count;

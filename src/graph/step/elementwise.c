@@ -160,7 +160,8 @@ static void differentiate_select(adjoints *a, const clq_instruction *i, unsigned
 static void differentiate_activation(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
     const clq_activation activation = activation_of(i->op);
     if (activation == CLQ_LINEAR) return;
-    contribute(a, i->a, binary(a, clq_activation_row_of(activation)->slope, value_of(a, r), dy));
+    const clq_activation_row *row = clq_activation_row_of(activation);
+    contribute(a, i->a, binary(a, row->slope, value_of(a, row->slope_of_input ? i->a : r), dy));
 }
 
 /* Register r of the forward program has gradient dy: what its operands get. Comparisons are steps: no gradient goes

@@ -25,4 +25,7 @@ bool clq_activation_named(const char *name, clq_activation *out) {
     return false;
 }
 
-bool clq_activation_joins(clq_activation activation) { return activations[activation].op != CLQ_ELEMENT_INPUT; }
+bool clq_activation_joins(clq_activation activation) {
+    const clq_activation_row *row = &activations[activation];
+    return row->op != CLQ_ELEMENT_INPUT && !row->slope_of_input;
+}
