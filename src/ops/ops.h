@@ -79,6 +79,8 @@ typedef enum clq_element_op {
     CLQ_ELEMENT_EQUAL,
     CLQ_ELEMENT_SELECT,  /* b where a is not 0, else c */
     CLQ_ELEMENT_DROPOUT, /* a / (1 - number) where the element stays, else 0 (clq_dropout_words); 0 <= number < 1 */
+    CLQ_ELEMENT_MISH,
+    CLQ_ELEMENT_MISH_SLOPE, /* b times mish's derivative at a */
     CLQ_ELEMENT_OPS
 } clq_element_op;
 

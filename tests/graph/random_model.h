@@ -30,7 +30,7 @@ static void note(subject *s, const char *what) {
 }
 
 static clq_activation any_activation(subject *s) {
-    static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX};
+    static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX, CLQ_MISH};
     return all[below(s, CLQ_COUNT_OF(all))];
 }
 

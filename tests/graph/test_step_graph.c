@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { GRAPHS = 100, PLANS = 40, VARIABLES_MOST = 8 * LAYERS_MOST + 4 };
+enum { GRAPHS = 150, PLANS = 40, VARIABLES_MOST = 8 * LAYERS_MOST + 4 };
 
 /* ---- its numbers ---- */
 

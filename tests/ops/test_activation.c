@@ -21,7 +21,7 @@ static const shape shapes[] = {
                                                                                and by columns */
 };
 
-static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX};
+static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX, CLQ_MISH};
 
 static size_t size_of(shape s) { return s.rows_per_example * s.channels * s.capacity; }
 
@@ -295,6 +295,7 @@ static void extremes(rig *r) {
         {CLQ_RELU, NAN, NAN},  {CLQ_RELU, -INFINITY, 0}, {CLQ_RELU, INFINITY, INFINITY}, {CLQ_SIGMOID, NAN, NAN},
         {CLQ_SIGMOID, 200, 1}, {CLQ_SIGMOID, -200, 0},   {CLQ_SIGMOID, INFINITY, 1},     {CLQ_SIGMOID, -INFINITY, 0},
         {CLQ_TANH, NAN, NAN},  {CLQ_TANH, 100, 1},       {CLQ_TANH, -INFINITY, -1},      {CLQ_LINEAR, NAN, NAN},
+        {CLQ_MISH, NAN, NAN},  {CLQ_MISH, 100, 100},     {CLQ_MISH, -200, 0},            {CLQ_MISH, INFINITY, INFINITY},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         float x[19], y[19];

@@ -10,6 +10,7 @@ static const clq_activation_row activations[] = {
     [CLQ_SIGMOID] = {.name = "sigmoid", .op = CLQ_ELEMENT_SIGMOID, .slope = CLQ_ELEMENT_SIGMOID_SLOPE},
     [CLQ_TANH] = {.name = "tanh", .op = CLQ_ELEMENT_TANH, .slope = CLQ_ELEMENT_TANH_SLOPE},
     [CLQ_SOFTMAX] = {.name = "softmax"},
+    [CLQ_MISH] = {.name = "mish", .op = CLQ_ELEMENT_MISH, .slope = CLQ_ELEMENT_MISH_SLOPE, .slope_of_input = true},
 };
 
 const clq_activation_row *clq_activation_row_of(clq_activation activation) {
