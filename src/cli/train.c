@@ -155,8 +155,7 @@ static clq_status prepare(training *t) {
     return clq_step_log_open(o->log, &t->log);
 }
 
-/* ---- the end
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 static const clq_epoch_info *best_epoch(const training *t) {
     const clq_epoch_info *best = &t->epochs[0];

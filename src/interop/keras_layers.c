@@ -65,8 +65,7 @@ static bool take_weights(clq_attributes *a) {
     return clq_attribute_flag(a, "use_bias", true);
 }
 
-/* ---- the layers
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the layers ---- */
 
 /* Adds the layer by its attributes; `inputs` has `count` tensors. */
 typedef clq_tensor (*add_layer)(clq_model *model, clq_attributes *a, const char *name, const clq_tensor *inputs,
