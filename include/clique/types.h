@@ -44,7 +44,8 @@ typedef enum clq_dtype {
 CLQ_API size_t clq_dtype_bytes(clq_dtype dtype);
 CLQ_API const char *clq_dtype_name(clq_dtype dtype);
 
-enum { CLQ_SHAPE_MAX = 6 }; /* dimensions of a shape */
+enum { CLQ_SHAPE_MAX = 6 };         /* dimensions of a shape */
+enum { CLQ_MODEL_OUTPUTS_MAX = 8 }; /* outputs of a model, and so targets of a sample */
 
 typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX } clq_activation;
 /* Keras's categorical_crossentropy, sparse_categorical_crossentropy, binary_crossentropy, mean_squared_error,
