@@ -226,6 +226,7 @@ static clq_model *two_kinds(void) {
 
 /* Three steps on the same rows; soft: the second output's classes as rows of floats. */
 static void train_kinds(bool soft, float kernel[2][IN * CLASSES], clq_step_info *info) {
+    static const char *const names[] = {"one_loss", "one_accuracy", "two_loss", "two_accuracy"};
     float rows[BATCH * CLASSES] = {0};
     for (size_t n = 0; n < BATCH; n++) rows[n * CLASSES + (size_t)kinds[n]] = 1;
     const clq_labels second = {
@@ -249,6 +250,8 @@ static void train_kinds(bool soft, float kernel[2][IN * CLASSES], clq_step_info 
     clq_trainer *trainer = trainer_of(model, "pocl:0,pocl:1", &config);
     for (int i = 0; i < 3; i++) assert_ok(clq_step(trainer, &batch));
     assert_ok(clq_step_read(trainer, info));
+    assert_int_equal(info->metrics.count, 4);
+    for (size_t i = 0; i < 4; i++) assert_string_equal(info->metrics.names[i], names[i]);
     for (size_t i = 0; i < 2; i++) assert_ok(clq_trainer_get_variable(trainer, 2 * i, kernel[i]));
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
@@ -256,17 +259,57 @@ static void train_kinds(bool soft, float kernel[2][IN * CLASSES], clq_step_info 
 
 static void class_numbers_of_any_output_are_converted(void **state) {
     (void)state;
-    static const char *const names[] = {"one_loss", "one_accuracy", "two_loss", "two_accuracy"};
     float numbers[2][IN * CLASSES], rows[2][IN * CLASSES];
     clq_step_info by_number, by_row;
     train_kinds(false, numbers, &by_number);
     train_kinds(true, rows, &by_row);
     assert_memory_equal(numbers, rows, sizeof rows);
     assert_true(by_number.loss == by_row.loss && by_number.grad_norm == by_row.grad_norm);
-    assert_int_equal(by_number.metrics.count, 4);
-    for (size_t i = 0; i < 4; i++) assert_string_equal(by_number.metrics.names[i], names[i]);
     /* kernels begin as other numbers and have the same targets */
-    assert_true(clq_metric_value(&by_number.metrics, "one_loss") != clq_metric_value(&by_number.metrics, "two_loss"));
+    assert_true(by_number.metrics.values[0] != by_number.metrics.values[2]);
+}
+
+/* Both outputs end in softmax. The cross-entropy is taken from what goes into its own output's softmax; the squared
+ * error of the other output is one of probabilities. Both as the predictions have it. */
+static void check_own_losses(size_t squared) {
+    static const char *const names[] = {"one", "two"};
+    float rows[N * CLASSES] = {0}, predicted[2][N * CLASSES];
+    float *const out[] = {predicted[0], predicted[1]};
+    for (size_t n = 0; n < N; n++) rows[n * CLASSES + (size_t)kinds[n]] = 1;
+    const void *const labels[] = {squared == 0 ? (const void *)rows : kinds, squared == 1 ? (const void *)rows : kinds};
+    const clq_dtype types[] = {squared == 0 ? CLQ_F32 : CLQ_I32, squared == 1 ? CLQ_F32 : CLQ_I32};
+    const size_t elements[] = {squared == 0 ? CLASSES : 1, squared == 1 ? CLASSES : 1};
+    clq_output_config outputs[] = {clq_output_config_default("one"), clq_output_config_default("two")};
+    clq_trainer_config config = config_of((clq_output_config[2]){{0}});
+    clq_dataset *data;
+    clq_totals totals;
+    outputs[squared].loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    config.outputs = outputs;
+    assert_ok(clq_dataset_arrays(inputs, CLQ_F32, N, 1, (const size_t[]){IN}, labels[0], types[0], elements[0], &data));
+    assert_ok(clq_dataset_add_labels(data, labels[1], types[1], elements[1]));
+    assert_ok(clq_dataset_batch(data, BATCH, false));
+    clq_model *model = two_kinds();
+    clq_trainer *trainer = trainer_of(model, "pocl:0", &config);
+    assert_ok(clq_predict_outputs(trainer, data, out));
+    assert_ok(clq_evaluate(trainer, data, &totals));
+    for (size_t i = 0; i < 2; i++) {
+        double wanted = 0;
+        for (size_t k = 0; k < N * CLASSES; k++) {
+            const double p = (double)predicted[i][k], target = (double)rows[k];
+            wanted += i == squared ? (p - target) * (p - target) / (N * CLASSES) : -target * log(p) / N;
+        }
+        char name[16];
+        (void)snprintf(name, sizeof name, "%s_loss", names[i]);
+        near("pocl:0", name, clq_metric_value(&totals.metrics, name), wanted);
+    }
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+static void each_loss_takes_its_own_output(void **state) {
+    (void)state;
+    for (size_t squared = 0; squared < 2; squared++) check_own_losses(squared);
 }
 
 /* ---- what is refused ---- */
@@ -446,6 +489,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_lines_follow_the_closed_form),
         cmocka_unit_test(class_numbers_of_any_output_are_converted),
+        cmocka_unit_test(each_loss_takes_its_own_output),
         cmocka_unit_test(wrong_losses),
         cmocka_unit_test(more_values_than_there_is_room_for),
         cmocka_unit_test(outputs_of_one_layer),
