@@ -44,7 +44,8 @@ typedef enum clq_dtype {
 CLQ_API size_t clq_dtype_bytes(clq_dtype dtype);
 CLQ_API const char *clq_dtype_name(clq_dtype dtype);
 
-enum { CLQ_SHAPE_MAX = 6 }; /* dimensions of a shape */
+enum { CLQ_SHAPE_MAX = 6 };         /* dimensions of a shape */
+enum { CLQ_MODEL_OUTPUTS_MAX = 8 }; /* outputs of a model, and so targets of a sample */
 
 /* Keras's activations of these names. mish: x tanh(log(1 + exp(x))) (Misra, "Mish: a self regularized non-monotonic
  * activation function", 2019). The order is part of the binary interface: add at the end. */

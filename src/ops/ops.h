@@ -344,7 +344,11 @@ const clq_metric_row *clq_metric_row_of(clq_metric_kind kind);
 /* The metric from its totals, summed over so many samples. 0 / 0 is 0, as in Keras. */
 double clq_metric_result(clq_metric_kind kind, const double *totals, double samples);
 
-enum { CLQ_METRICS_MAX = 8, CLQ_TOTALS_MAX = 1 + 2 * CLQ_METRICS_MAX };
+enum {
+    CLQ_METRICS_MAX = 8,
+    CLQ_TOTALS_MAX = 1 + 2 * CLQ_METRICS_MAX,
+    CLQ_METRICS_ROW_MAX = CLQ_MODEL_OUTPUTS_MAX * CLQ_TOTALS_MAX
+};
 typedef struct clq_loss_problem {
     clq_loss_kind kind;
     size_t classes;        /* values of a row: of the output's last axis, or of all where nothing goes by rows */
@@ -364,6 +368,8 @@ typedef struct clq_loss_problem {
 unsigned clq_loss_totals(const clq_loss_problem *p);
 /* The floats of a row of the metrics buffer. */
 unsigned clq_loss_metrics_width(const clq_loss_problem *p);
+/* Of a row that several losses share: their totals lie one behind the other. At most CLQ_METRICS_ROW_MAX. */
+unsigned clq_losses_width(const clq_loss_problem *problems, size_t count);
 /* A sample's target: so many of i32 or f32. */
 size_t clq_loss_target_elements(const clq_loss_problem *p);
 bool clq_loss_has_index(const clq_loss_problem *p); /* i32 */

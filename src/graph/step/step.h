@@ -15,9 +15,9 @@ typedef uint32_t clq_id;
 typedef enum clq_home {
     CLQ_HOME_STEP, /* the step's own, which values share by lifetime */
     CLQ_HOME_SAMPLES,
-    CLQ_HOME_LABELS,
-    CLQ_HOME_OUTPUT, /* output `index` of the model */
-    CLQ_HOME_METRICS,
+    CLQ_HOME_LABELS,  /* of output `index` of the model */
+    CLQ_HOME_OUTPUT,  /* output `index` of the model */
+    CLQ_HOME_METRICS, /* of a row, the floats from `index` on */
     CLQ_HOME_NORMS,
     CLQ_HOME_WEIGHT,     /* variable `index`, in the arena of parameters */
     CLQ_HOME_STATE,      /* variable `index`, in the arena of state */
