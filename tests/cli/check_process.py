@@ -105,7 +105,8 @@ class Signals(unittest.TestCase):
     def test_interrupted_during_validation(self):
         """Ctrl-C ends a run soon, also while it tests what it has trained: here that would take much longer."""
         screen, terminal = pty.openpty()
-        command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/240000", "--devices", "pocl:0", "--steps", "1"]
+        command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/240000", "--devices", "pocl:0", "--steps", "1",
+                   "--batch", "2"]  # seconds of testing, between whose progress the signal is noticed
         with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
             os.close(terminal)
             shown = b""
