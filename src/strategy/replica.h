@@ -12,14 +12,19 @@
 /* STEPS_AHEAD: how many steps may be enqueued before the device has got to their rows. */
 enum { CLQ_STAGING_SLOTS_MAX = 8, CLQ_STEPS_AHEAD = 2, CLQ_OWN_SLOTS = CLQ_STEPS_AHEAD + 1 };
 
-/* Which of a replica's buffers: arenas change places while commands wait. The first are those of clq_arena. */
-typedef enum clq_replica_memory { CLQ_METRICS = CLQ_ARENA_GRADIENT + 1, CLQ_NORMS } clq_replica_memory;
-
 /* Rows on their way to the device, or where its kernels read them: in memory that is the host's too. */
 typedef struct clq_staging {
     clq_buffer *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* labels: NULL without loss */
     clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
+
+/* What steps measured (figures.c), in rows as of the plan's metrics. */
+typedef struct clq_figures {
+    clq_buffer
+        *norms; /* (slots, variables): squares, as of clq_plan_norms; NULL where replica 0 measures them, or nobody */
+    size_t variables; /* 0 without norms */
+    clq_buffer *host; /* pinned: (slots, width) and (slots, variables), as far as they were read; NULL without a loss */
+} clq_figures;
 
 typedef struct clq_replica {
     clq_worker worker;
@@ -38,6 +43,7 @@ typedef struct clq_replica {
     bool reads_in_place;                     /* slots are memory of the device, and nothing is uploaded */
     clq_staging *under_way[CLQ_STEPS_AHEAD]; /* of the last steps, in turn; NULL where nothing was staged */
     unsigned next_under_way;
+    clq_figures figures;
 } clq_replica;
 
 /* ---- modules ----
@@ -105,6 +111,12 @@ clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params
 clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command);
 /* `skip` of commands with a batch: the poster may be waiting for the slot. */
 void clq_replica_skip(clq_worker *worker, const clq_command *command);
+
+/* figures.c */
+clq_status clq_replica_open_figures(clq_replica *replica); /* the replica's device and plan exist */
+void clq_replica_close_figures(clq_replica *replica);
+/* Behind an update: the norms that were measured become those of the step's row. */
+clq_status clq_replica_keep_norms(clq_replica *replica, uint32_t slot);
 
 /* rows.c */
 clq_status clq_replica_open_rows(clq_replica *replica); /* the slots; the replica's device and plan exist */
