@@ -126,6 +126,30 @@ static void check_moving(const rig *r, const norm_data *d, const float *mean, co
     clq_free(want);
 }
 
+/* Ranks must agree to the bit: the moving statistics by the joining of ops.h, in C's float arithmetic, which rounds
+ * each operation correctly. */
+static void check_bits(const rig *r, const norm_case *c, const norm_data *d, const float *moments, const float *mean,
+                       const float *variance) {
+    const size_t channels = d->channels;
+    const float momentum = (float)shape_of(c).momentum, fresh = (float)(1 - shape_of(c).momentum);
+    for (size_t i = 0; i < channels; i++) {
+        float n = 0, m = 0, squares = 0;
+        for (unsigned k = 0; k < c->ranks; k++) {
+            const float *more = moments + k * MOMENTS * channels + i;
+            const float total = n + more[0], part = more[0] / total, apart = more[channels] - m;
+            if (more[0] == 0.0f) continue;
+            m = n > 0 ? fmaf(apart, part, m) : more[channels];
+            squares += fmaf(apart * apart, n * part, more[2 * channels]);
+            n = total;
+        }
+        const float want[] = {n > 0 ? fmaf(d->moving[0][i], momentum, m * fresh) : d->moving[0][i],
+                              n > 0 ? fmaf(d->moving[1][i], momentum, squares / n * fresh) : d->moving[1][i]};
+        if (memcmp(&want[0], &mean[i], sizeof(float)) != 0 || memcmp(&want[1], &variance[i], sizeof(float)) != 0)
+            fail_msg("%s: moving statistics of channel %zu are %a, %a, should be %a, %a", r->name, i, (double)mean[i],
+                     (double)variance[i], (double)want[0], (double)want[1]);
+    }
+}
+
 /* What ranks have added up by the end of a step. */
 typedef struct rank_sums {
     float *moments, *dgamma, *dbeta, *corrections;
@@ -164,6 +188,7 @@ static void run_middle(rig *r, const rank_part *p, float *statistics, const rank
     rig_read(r, weights[2], got, vector);
     rig_read(r, weights[3], more, vector);
     check_moving(r, d, got, more);
+    check_bits(r, p->c, d, sums->moments, got, more);
     rig_read(r, weights[4], more, vector);
     add_to(sums->dgamma, more, d->channels);
     rig_read(r, weights[5], more, vector);
