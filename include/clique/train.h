@@ -135,9 +135,9 @@ CLQ_API unsigned clq_trainer_replicas(const clq_trainer *trainer);
 CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device,
                                        size_t *share);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
-/* Seconds that the steps so far spent in the all-reduce, each from when the last replica came to it; and of these the
- * all-reduce time not overlapped with backward. Where replicas on CPU devices shard the update, all-reduce and update
- * are one, and the seconds are of both. 0 for one replica. */
+/* Seconds that the steps so far spent in all-reduces (of the gradient, and of synchronized statistics), each from when
+ * the last replica came to it; and of these the all-reduce time not overlapped with backward. Where replicas on CPU
+ * devices shard the update, all-reduce and update are one, and the seconds are of both. 0 for one replica. */
 CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
 /* The time between the ends of back-to-back steps, oldest first, of at most `most` and 4,096 of the last steps, as
  * replica 0's thread sees it; where the device works behind that thread, the mean of three. seconds: the caller's, for
@@ -146,15 +146,16 @@ CLQ_API clq_status clq_trainer_step_times(clq_trainer *trainer, size_t most, flo
 
 /* What was recorded so far, as trace events in JSON, for ui.perfetto.dev and chrome://tracing: a process per replica
  * whose threads are its host thread, its queue (kernels by layer; uploads, where the device's memory is not the host's)
- * and its exchanges of the gradient; and one for what waits for data. Times of the device are put into the host's,
- * within the error that the process's label tells. Waits for all that was asked. Appears by rename. Errors: STATE
- * (trace_steps is 0), WRITE, DEVICE, MEMORY. */
+ * and its exchanges (of the gradient, and of synchronized statistics); and one for what waits for data. Times of the
+ * device are put into the host's, within the error that the process's label tells. Waits for all that was asked.
+ * Appears by rename. Errors: STATE (trace_steps is 0), WRITE, DEVICE, MEMORY. */
 CLQ_API clq_status clq_trainer_write_trace(clq_trainer *trainer, const char *path);
 
 /* ---- a step in its three parts ---- */
 
 /* Forward and backward on every replica: the gradient of the mean loss over the batch, each replica's part of it. The
- * batch may be reused when the call returns. Errors: MISMATCH (shape, dtype or labels do not fit), DEVICE, … */
+ * batch may be reused when the call returns. Errors: MISMATCH (shape, dtype or labels do not fit), DEVICE, TIMEOUT
+ * (synchronized statistics: a replica did not come to their exchange), … */
 CLQ_API clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch);
 /* All-reduce: every replica then holds the sum. Once for each gradient, with one replica too. Errors: STATE (no
  * gradients since the last update, or summed already), DEVICE, TIMEOUT, … */

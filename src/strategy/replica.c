@@ -92,8 +92,10 @@ const clq_command_kind clq_write_kind = {.name = "write", .run = run_write};
 /* ---- life ---- */
 
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
-    clq_plan_config config = replica->strategy->config.plan;
+    const clq_strategy *strategy = replica->strategy;
+    clq_plan_config config = strategy->config.plan;
     config.mode = mode;
+    config.exchange = (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, replica};
     config.capacity = (uint32_t)replica->share;
     config.fused_launches = replica->joined;
     config.beside = replica->plan;

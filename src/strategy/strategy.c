@@ -244,8 +244,9 @@ static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
     /* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
     if (own_units == 1 || units <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
     if (strategy->config.trace_steps > 0) facts |= CLQ_FACT_TRACED;
-    if (own->plan && own->joined && !clq_list_is_fused(clq_plan_list(own->plan)))
-        facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
+    if (!own->plan || !own->joined || clq_list_is_fused(clq_plan_list(own->plan))) return facts;
+    if (clq_plan_exchanges(own->plan)) return facts | CLQ_FACT_EXCHANGES; /* runs between them are one launch each */
+    facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
     return facts;
 }
 
