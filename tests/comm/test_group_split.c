@@ -299,26 +299,32 @@ static void messages_hold_up_no_other_rank(void **state) {
 
 /* ---- what they share ---- */
 
+static cl_uint references(cl_mem memory) {
+    cl_uint count = 0;
+    cl_ok(clGetMemObjectInfo(memory, CL_MEM_REFERENCE_COUNT, sizeof count, &count, NULL));
+    return count;
+}
+
 /* Memory of one group serves a call of another, also once it was given back; each group ends by itself, in any order.
  */
 static void memory_and_ends(void **state) {
     (void)state;
     for (int first = 0; first < 2; first++) {
         ranks all;
-        clq_group *part;
         cl_mem memory[2];
         cl_event waits[2] = {NULL}, done[2];
+        cl_uint held;
         ranks_open(&all, "bb", false, NULL);
-        clq_group *group = comm_case_group(&all, &automatic);
-        part = split_off(group, (unsigned[]){0, 1}, 2);
+        clq_group *group = comm_case_group(&all, &automatic), *part = split_off(group, (unsigned[]){0, 1}, 2);
         make_memory(group, 2, memory);
+        held = references(memory[1]);
         for (unsigned r = 0; r < 2; r++) {
             put(&all, r, memory[r], 5);
             cl_ok(clRetainMemObject(memory[r])); /* to be looked at afterwards */
         }
         waits[0] = user_event(&all, 0);
         assert_ok(add(part, memory, 2, waits, done));
-        clq_group_free(part, memory[0]); /* not this one's to free */
+        clq_group_free(part, memory[1]); /* not this one's to free */
         if (first) {
             clq_group_free(group, memory[0]);
             clq_group_free(group, memory[0]); /* it is not the group's any more */
@@ -331,6 +337,8 @@ static void memory_and_ends(void **state) {
         cl_ok(clReleaseEvent(waits[0]));
         assert_ok(clq_group_wait(part));
         for (unsigned r = 0; r < 2; r++) expect(&all, r, memory[r], 10, 2);
+        assert_int_equal(references(memory[0]), 1);
+        assert_int_equal(references(memory[1]), first ? held + 1 : 1);
         for (unsigned r = 0; r < 2; r++) cl_ok(clReleaseMemObject(memory[r]));
         clq_group_destroy(part);
         clq_group_destroy(group);
@@ -379,11 +387,19 @@ static void a_failure_ends_all_groups(void **state) {
     ranks_close(&all);
 }
 
+static cl_uint context_references(const ranks *all) {
+    cl_uint count = 0;
+    cl_ok(
+        clGetContextInfo(clq_device_context(all->devices[0]), CL_CONTEXT_REFERENCE_COUNT, sizeof count, &count, NULL));
+    return count;
+}
+
 static void bad_colors(void **state) {
     (void)state;
     ranks all;
     clq_group *parts[3] = {NULL};
     ranks_open(&all, "bbb", false, NULL);
+    const cl_uint before = context_references(&all);
     clq_group *group = comm_case_group(&all, &automatic);
     assert_fails(CLQ_ARGUMENT, "a group of 3 ranks is split into 1 to 3, with a color for each rank, not 0",
                  clq_group_split(group, (int[]){0, 0, 0}, NULL, 0, parts));
@@ -397,6 +413,7 @@ static void bad_colors(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++) assert_null(parts[i]);
     assert_ok(clq_group_wait(group));
     clq_group_destroy(group);
+    assert_int_equal(context_references(&all), before); /* no group that was made before the failure is left */
     ranks_close(&all);
 }
 

@@ -6,7 +6,7 @@ static clq_status check_colors(const clq_group *group, const int *colors, unsign
         return clq_fail(CLQ_ARGUMENT, "a group of %u ranks is split into 1 to %u, with a color for each rank, not %u",
                         group->size, group->size, colors ? count : 0);
     for (unsigned r = 0; r < group->size; r++)
-        if (colors[r] != CLQ_NO_COLOR && (colors[r] < 0 || (unsigned)colors[r] >= count))
+        if (colors[r] != CLQ_NO_COLOR && (unsigned)colors[r] >= count) /* negative ones, too */
             return clq_fail(CLQ_ARGUMENT, "rank %u: its color %d is out of range: there are %u, or CLQ_NO_COLOR", r,
                             colors[r], count);
     return CLQ_OK;
