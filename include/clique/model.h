@@ -139,8 +139,8 @@ CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);
  * STATE. Layers that do not lead to the output are left out, as in Keras. Errors: ARGUMENT (also a tensor of another
  * model), UNSUPPORTED (a second input), MEMORY, STATE (finished already). */
 CLQ_API clq_status clq_model_finish(clq_model *model, clq_tensor output);
-/* The same with several outputs, at most 8, each another tensor. Trainers take models of one output: such a model can
- * be built and read, and not yet trained, evaluated or used for predictions. */
+/* The same with several outputs, at most CLQ_MODEL_OUTPUTS_MAX, each another tensor. Trainers need each to be of a
+ * layer of its own. */
 CLQ_API clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *outputs, size_t count);
 
 /* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */

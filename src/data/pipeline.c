@@ -11,7 +11,8 @@ enum { AHEAD_LEAST = 4, AHEAD_MOST = 16, AHEAD_BYTES = 1 << 20 };
 enum { BESIDE_CHANNEL = 2 };
 
 typedef struct slot {
-    char *samples, *labels;
+    char *samples, *labels[CLQ_MODEL_OUTPUTS_MAX];
+    clq_labels more[CLQ_MODEL_OUTPUTS_MAX - 1]; /* what the caller gets of those behind the first */
     size_t count;
 } slot;
 
@@ -36,7 +37,7 @@ static void assemble(clq_data_ring *ring, slot *to) {
     clq_rows rows = clq_rows_at(d, &ring->order, ring->place);
     to->count = rows.count;
     clq_rows_copy_samples(&rows, to->samples);
-    clq_rows_copy_labels(&rows, to->labels);
+    for (size_t i = 0; i < rows.labels_count; i++) clq_rows_copy_labels(&rows, i, to->labels[i]);
     if (++ring->place.index == clq_dataset_batches(d)) ring->place = (clq_place){ring->place.epoch + 1, 0};
 }
 
@@ -50,19 +51,29 @@ static void assemble_ahead(void *context) {
 
 /* ---- starting and stopping ---- */
 
+/* Where a slot's rows lie in memory[0 … its bytes), which are returned. */
+static size_t lay_out(const clq_dataset *d, char *memory, slot *to) {
+    size_t rows = CLQ_MIN(d->batch, d->info.samples), used = clq_round_up(rows * d->sample_bytes, ALIGNMENT);
+    to->samples = memory;
+    for (size_t i = 0; i < d->info.labels_count; i++) {
+        const clq_labels_info *info = &d->info.labels[i];
+        to->labels[i] = memory ? memory + used : NULL;
+        if (i > 0)
+            to->more[i - 1] =
+                (clq_labels){.values = to->labels[i], .is_float = info->is_float, .elements = info->elements};
+        used += clq_round_up(rows * d->label_rows[i].bytes, ALIGNMENT);
+    }
+    return used;
+}
+
 static clq_status allocate(const clq_dataset *d, clq_data_ring *ring) {
     /* A batch is no larger than the set, which is in memory: only all slots together may be too much. */
-    size_t rows = CLQ_MIN(d->batch, d->info.samples), all;
-    size_t samples = clq_round_up(rows * d->sample_bytes, ALIGNMENT);
-    size_t both = samples + clq_round_up(rows * d->label_bytes, ALIGNMENT);
-    if (!clq_mul_size(both, ring->slots, &all))
+    size_t bytes = lay_out(d, NULL, &ring->slot[0]), all;
+    if (!clq_mul_size(bytes, ring->slots, &all))
         return clq_fail(CLQ_MEMORY, "%s: %zu batches ahead do not fit in memory", d->info.name, ring->slots - 1);
     ring->memory = clq_alloc_aligned(ALIGNMENT, all);
     if (!ring->memory) return CLQ_MEMORY;
-    for (size_t i = 0; i < ring->slots; i++) {
-        ring->slot[i].samples = (char *)ring->memory + i * both;
-        ring->slot[i].labels = ring->slot[i].samples + samples;
-    }
+    for (size_t i = 0; i < ring->slots; i++) (void)lay_out(d, (char *)ring->memory + i * bytes, &ring->slot[i]);
     return clq_order_allocate(&ring->order, d);
 }
 
@@ -76,7 +87,9 @@ static void free_ring(clq_data_ring *ring) {
 static size_t batches_ahead(const clq_dataset *d) {
     size_t ahead = (size_t)d->ahead;
     if (d->ahead == CLQ_AUTO) {
-        size_t bytes = CLQ_MIN(d->batch, d->info.samples) * (d->sample_bytes + d->label_bytes);
+        size_t bytes = d->sample_bytes;
+        for (size_t i = 0; i < d->info.labels_count; i++) bytes += d->label_rows[i].bytes;
+        bytes *= CLQ_MIN(d->batch, d->info.samples);
         ahead = CLQ_MAX(CLQ_MIN(AHEAD_BYTES / bytes, (size_t)AHEAD_MOST), (size_t)AHEAD_LEAST);
     }
     return CLQ_MIN(ahead, clq_dataset_batches(d)); /* further ahead than an epoch nobody needs to be */
@@ -139,11 +152,13 @@ clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool *more) 
                          .samples = taken->samples,
                          .sample_elements = dataset->info.sample_elements,
                          .sample_dtype = dataset->info.sample_dtype,
-                         .labels = taken->labels,
+                         .labels = taken->labels[0],
                          .float_labels = dataset->info.float_labels,
                          .label_elements = dataset->info.label_elements,
                          .epoch = dataset->next.epoch,
-                         .index = dataset->next.index};
+                         .index = dataset->next.index,
+                         .more_labels = taken->more,
+                         .more_count = dataset->info.labels_count - 1};
     *more = true;
     dataset->next.index++;
     return CLQ_OK;

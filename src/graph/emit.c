@@ -12,7 +12,7 @@ typedef struct emission {
 static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *value) {
     switch (value->home) {
     case CLQ_HOME_SAMPLES: return plan->v_samples;
-    case CLQ_HOME_LABELS: return plan->v_labels;
+    case CLQ_HOME_LABELS: return plan->v_labels[value->index];
     case CLQ_HOME_OUTPUT: return plan->v_output[value->index];
     case CLQ_HOME_METRICS: return plan->v_metrics;
     case CLQ_HOME_NORMS: return plan->v_norms;

@@ -75,7 +75,6 @@ typedef struct clq_variable {
     uint32_t layer; /* id */
 } clq_variable;
 
-enum { CLQ_MODEL_OUTPUTS_MAX = 8 };
 struct clq_model {
     char name[CLQ_LAYER_NAME_MAX];
     clq_layer *layers; /* id - 1 is the index */
@@ -152,14 +151,17 @@ void clq_weights_turn(clq_weights *weights);
 
 typedef struct clq_plan_config {
     clq_mode mode;
-    uint64_t seed;                /* of dropout: the same in all replicas */
-    uint32_t capacity;            /* examples that one run can hold; at least 1 */
-    clq_dtype sample_dtype;       /* CLQ_U8 or CLQ_F32, as they are uploaded */
-    const clq_loss_problem *loss; /* NULL: inference only. from_logits is about the model's output as it stands */
-    const clq_optimizer *update;  /* NULL: no backward, no update. Needs loss, and weights made for it. Rates come step
-                                     by step */
-    bool gradient_norms;          /* also launches that measure the gradient (segment NORM) */
-    uint32_t metric_slots;        /* rows of the metrics buffer; at least 1 */
+    uint64_t seed;          /* of dropout: the same in all replicas */
+    uint32_t capacity;      /* examples that one run can hold; at least 1 */
+    clq_dtype sample_dtype; /* CLQ_U8 or CLQ_F32, as they are uploaded */
+    const clq_loss_problem
+        *loss;                   /* one for each output of the model, in their order. NULL: inference only. from_logits
+                                    is about an output as it stands. Of metrics_width and metrics_at no notice is taken:
+                                    in a row of the metrics buffer the losses' totals lie one behind the other */
+    const clq_optimizer *update; /* NULL: no backward, no update. Needs loss, and weights made for it. Rates come step
+                                    by step */
+    bool gradient_norms;         /* also launches that measure the gradient (segment NORM) */
+    uint32_t metric_slots;       /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
     const clq_selections *selections; /* the list's own, or NULL; borrowed by clq_plan_create */
     bool unfused_graph;               /* operations stay apart, for comparison: without the passes that fuse them */
@@ -194,8 +196,8 @@ void clq_plan_destroy(clq_plan *plan); /* takes NULL */
 clq_status clq_plan_keep_programs(clq_plan *plan);
 
 /* Reads samples and labels from these, as large as the plan's own, from the next run on; they must outlive the plan's
- * launches. labels NULL where the plan has none. */
-clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *labels);
+ * launches. labels: one for each output; NULL where the plan has none. */
+clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *const *labels);
 /* Segments first to last. */
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last);
 /* Of the runs that follow; all zero until then. */
@@ -243,11 +245,11 @@ clq_buffer *clq_plan_gradient(const clq_plan *plan);
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable);
 /* and of its own, or of the plan beside it. */
 clq_buffer *clq_plan_samples(const clq_plan *plan); /* (capacity, sample), sample_dtype */
-clq_buffer *
-clq_plan_labels(const clq_plan *plan); /* (capacity, clq_loss_target_elements) of i32 or f32; NULL without loss */
+/* Of an output's loss: (capacity, clq_loss_target_elements) of i32 or f32; NULL without loss. */
+clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index);
 /* f32 (capacity, output), one per output of the model: filled by FORWARD of an inference plan; NULL with loss. */
 clq_buffer *clq_plan_output(const clq_plan *plan, size_t index);
-clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, clq_loss_metrics_width) */
+clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, clq_losses_width) */
 clq_buffer *
 clq_plan_norms(const clq_plan *plan); /* f32 (variables): sum of squares per variable, in the model's order */
 

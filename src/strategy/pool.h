@@ -49,6 +49,7 @@ struct clq_command {
     size_t offset, bytes;
     void *to;
     const void *from;
+    float *const *outputs; /* of predictions: as clq_strategy_predict */
 };
 
 struct clq_worker {

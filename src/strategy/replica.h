@@ -17,7 +17,7 @@ typedef enum clq_replica_memory { CLQ_METRICS = CLQ_ARENA_GRADIENT + 1, CLQ_NORM
 
 /* Rows on their way to the device, or where its kernels read them: in memory that is the host's too. */
 typedef struct clq_staging {
-    clq_buffer *samples, *labels;
+    clq_buffer *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* labels: NULL without loss */
     clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
 
@@ -110,8 +110,9 @@ void clq_replica_skip(clq_worker *worker, const clq_command *command);
 clq_status clq_replica_open_rows(clq_replica *replica); /* the slots; the replica's device and plan exist */
 void clq_replica_close_rows(clq_replica *replica);
 bool clq_replica_decide_input(clq_replica *replica); /* whether kernels read the slots */
-/* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. By the poster. */
-clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
+/* Copies `count` >= 1 rows of a batch, from row `first` on, into the next slot, once it is free. The batch may have no
+ * labels. By the poster. */
+clq_staging *clq_replica_stage(clq_replica *replica, const clq_batch *batch, size_t first, size_t count);
 /* The command's rows, where the plan's next run reads them; *out: their slot, NULL where there are none. */
 clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_staging **out);
 void clq_replica_free_slot(clq_replica *replica); /* the one that was filled first */

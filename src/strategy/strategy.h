@@ -17,8 +17,8 @@ typedef struct clq_strategy_config {
     clq_plan_config plan;   /* mode TRAIN or EVALUATE; capacity is made from global_batch and the shares. loss, update
                                and answers are borrowed */
     size_t global_batch;
-    size_t sample_elements; /* of one sample */
-    size_t label_bytes;     /* of one sample's label */
+    size_t sample_elements;                    /* of one sample */
+    size_t label_bytes[CLQ_MODEL_OUTPUTS_MAX]; /* of one sample's label, by output of the model; 0 without loss */
     clq_group_config group;
     size_t bucket_bytes, trace_steps; /* as clq_trainer_config's */
     const char *disabled_paths;       /* likewise */
@@ -105,11 +105,12 @@ clq_status clq_strategy_failure(clq_strategy *strategy);
 
 /* These wait for all that was posted. */
 clq_status clq_strategy_wait(clq_strategy *strategy);
-/* Sums over replicas, in double, of metrics rows [first, first + count): rows (count, clq_loss_metrics_width of the
- * plan's loss). */
+/* Sums over replicas, in double, of metrics rows [first, first + count): rows (count, clq_losses_width of the
+ * plan's losses). */
 clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows);
-/* Outputs for one batch, in the batch's order, by a plan that is made at the first call. */
-clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out);
+/* Outputs for one batch, in the batch's order, by a plan that is made at the first call. out: one place for each output
+ * of the model; NULL where it is not wanted. */
+clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out);
 /* Squared norm per variable of the reduced gradient, from replica 0. */
 clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares);
 /* A range of an arena (clq_weights_arena): to every replica; from one. Errors: STATE (no gradient without update), … */

@@ -19,7 +19,7 @@ clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t s
 }
 
 clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer) {
-    const unsigned width = clq_loss_metrics_width(&trainer->loss);
+    const unsigned width = clq_losses_width(trainer->losses, trainer->model->output_count);
     double *rows = clq_alloc((size_t)CLQ_METRIC_SLOTS * width, sizeof *rows);
     if (!rows) return CLQ_MEMORY;
     clq_status status = clq_strategy_read_metrics(trainer->strategy, 0, CLQ_METRIC_SLOTS, rows);

@@ -170,7 +170,7 @@ static void loss(const interpreter *r, const clq_node *node) {
             target[i] = clq_loss_has_index(p) ? (double)(i % p->classes) == labels[n * rows + i / p->classes]
                                               : labels[n * values + i];
         ref_totals(p, x, target, totals);
-        for (unsigned k = 0; k < clq_loss_totals(p); k++) metrics[p->metrics_at + k] += totals[k];
+        for (unsigned k = 0; k < clq_loss_totals(p); k++) metrics[k] += totals[k];
         if (!dx) continue;
         (void)ref_loss(p, x, target, dx + n * values);
         for (size_t i = 0; i < values; i++) dx[n * values + i] *= r->inputs->scale;
@@ -348,7 +348,7 @@ static void fill_value(const interpreter *r, clq_id id) {
     const clq_graph_value *value = clq_graph_value_at(r->graph, id);
     const double *from = NULL;
     if (value->home == CLQ_HOME_SAMPLES) from = r->inputs->samples;
-    if (value->home == CLQ_HOME_LABELS) from = r->inputs->labels;
+    if (value->home == CLQ_HOME_LABELS) from = r->inputs->labels[value->index];
     if (value->home == CLQ_HOME_WEIGHT || value->home == CLQ_HOME_STATE) from = r->inputs->weights[value->index];
     r->memory[id] = numbers(numbers_of(r, id));
     if (from) memcpy(r->memory[id], from, numbers_of(r, id) * sizeof *from);
@@ -360,7 +360,7 @@ static void give(const interpreter *r, clq_id id, const ref_outputs *outputs) {
     if (value->home == CLQ_HOME_OUTPUT) to = outputs->outputs[value->index];
     for (uint32_t i = 0; i < r->graph->output_count; i++)
         if (id == r->graph->outputs[i]) to = outputs->outputs[i];
-    if (value->home == CLQ_HOME_METRICS) to = outputs->metrics;
+    if (value->home == CLQ_HOME_METRICS) to = outputs->metrics + value->index;
     if (value->home == CLQ_HOME_STATE && outputs->states) to = outputs->states[value->index]; /* the last one stays */
     if (value->home == CLQ_HOME_GRADIENT && outputs->gradients) to = outputs->gradients[value->index];
     if (value->home == CLQ_HOME_NORMS && outputs->norms) to = &outputs->norms[value->index];

@@ -6,11 +6,12 @@
 
 #include <unistd.h>
 
-enum { SAMPLES = 21, BATCH = 8, SIDE = 8, CLASSES = 4, STEPS = 7, FLOATS_MOST = 4096, PATHS_MOST = 16 };
+enum { SAMPLES = 21, BATCH = 8, SIDE = 8, CLASSES = 4, VALUES = 3, STEPS = 7, FLOATS_MOST = 4096, PATHS_MOST = 16 };
 enum { SECONDS_MOST = 600 };
 
 static uint8_t samples[SAMPLES][SIDE * SIDE];
 static int32_t labels[SAMPLES];
+static float values[SAMPLES * VALUES];
 
 static clq_tensor image(clq_model *m) { return clq_input(m, CLQ_SHAPE(SIDE, SIDE, 1)); }
 static clq_tensor classify(clq_model *m, clq_tensor x) {
@@ -31,14 +32,21 @@ static clq_tensor build_chain(clq_model *m) {
     return classify(m, clq_activate(m, clq_average_pool2d(m, x, NULL), CLQ_SIGMOID, NULL));
 }
 
+/* A second output, which reads the first. */
+static clq_tensor add_values(clq_model *m, clq_tensor classes) {
+    return clq_dense(m, classes, &(clq_dense_config){.units = VALUES, .activation = CLQ_TANH, .name = "values"});
+}
+
 static const struct {
     const char *name;
     clq_tensor (*build)(clq_model *m);
     clq_loss_kind loss;
-} models[] = {{"mlp", build_mlp, CLQ_LOSS_SPARSE_CATEGORICAL},
-              {"cnn", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL},
-              {"softmax, pool", build_chain, CLQ_LOSS_SPARSE_CATEGORICAL},
-              {"converted labels", build_mlp, CLQ_LOSS_CATEGORICAL}};
+    clq_tensor (*second)(clq_model *m, clq_tensor first); /* NULL: there is one output */
+} models[] = {{"mlp", build_mlp, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
+              {"cnn", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
+              {"softmax, pool", build_chain, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
+              {"converted labels", build_mlp, CLQ_LOSS_CATEGORICAL, NULL},
+              {"two outputs", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL, add_values}};
 
 static const struct {
     const char *name, *spec;
@@ -68,24 +76,46 @@ static void note_paths(const clq_trainer *trainer, const char *disabled, run *r)
     }
 }
 
+static clq_dataset *open_data(bool two) {
+    const size_t shape[] = {SIDE, SIDE, 1};
+    clq_dataset *data;
+    assert_ok(clq_dataset_arrays(samples, CLQ_U8, SAMPLES, 3, shape, labels, CLQ_I32, 0, &data));
+    if (two) assert_ok(clq_dataset_add_labels(data, values, CLQ_F32, VALUES));
+    assert_ok(clq_dataset_shuffle(data, SAMPLES, 3));
+    assert_ok(clq_dataset_batch(data, BATCH, false)); /* the last has five */
+    return data;
+}
+
+static clq_model *build(size_t index, clq_output_config outputs[2]) {
+    clq_model *model;
+    assert_ok(clq_model_create(models[index].name, &model));
+    const clq_tensor first = models[index].build(model);
+    if (!models[index].second) {
+        assert_ok(clq_model_finish(model, first));
+        return model;
+    }
+    assert_ok(clq_model_finish_outputs(model, CLQ_TENSORS(first, models[index].second(model, first))));
+    for (size_t i = 0; i < 2; i++) outputs[i] = clq_output_config_default(clq_model_output_name(model, i));
+    outputs[0].weight = 0.5;
+    outputs[1].loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    return model;
+}
+
 static void train(size_t model_index, size_t place, const char *disabled, run *r) {
     clq_devices devices;
-    clq_model *model;
     clq_trainer *trainer;
-    clq_dataset *data;
-    const size_t shape[] = {SIDE, SIDE, 1};
+    clq_output_config outputs[2];
+    clq_model *model = build(model_index, outputs);
+    clq_dataset *data = open_data(models[model_index].second);
     clq_trainer_config config = clq_trainer_config_default();
+    config.outputs = models[model_index].second ? outputs : NULL;
+    config.output_count = models[model_index].second ? 2 : 0;
     config.global_batch = BATCH;
     config.loss.kind = models[model_index].loss;
     config.bucket_bytes = places[place].bucket_bytes;
     config.group.algorithm = places[place].algorithm;
     config.disabled_paths = disabled;
     assert_ok(clq_devices_select(sys, places[place].spec, &devices));
-    assert_ok(clq_model_create(models[model_index].name, &model));
-    assert_ok(clq_model_finish(model, models[model_index].build(model)));
-    assert_ok(clq_dataset_arrays(samples, CLQ_U8, SAMPLES, 3, shape, labels, CLQ_I32, 0, &data));
-    assert_ok(clq_dataset_shuffle(data, SAMPLES, 3));
-    assert_ok(clq_dataset_batch(data, BATCH, false)); /* the last has five */
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = STEPS}));
     note_paths(trainer, disabled, r);
@@ -185,6 +215,7 @@ static int open_all(void **state) {
         for (size_t k = 0; k < SIDE * SIDE; k++) samples[i][k] = (uint8_t)clq_random_below(&random, 256);
         labels[i] = (int32_t)clq_random_below(&random, CLASSES);
     }
+    for (size_t i = 0; i < CLQ_COUNT_OF(values); i++) values[i] = (float)clq_random_unit(&random) - 0.5f;
     return open_system(state);
 }
 

@@ -15,9 +15,9 @@ typedef uint32_t clq_id;
 typedef enum clq_home {
     CLQ_HOME_STEP, /* the step's own, which values share by lifetime */
     CLQ_HOME_SAMPLES,
-    CLQ_HOME_LABELS,
-    CLQ_HOME_OUTPUT, /* output `index` of the model */
-    CLQ_HOME_METRICS,
+    CLQ_HOME_LABELS,  /* of output `index` of the model */
+    CLQ_HOME_OUTPUT,  /* output `index` of the model */
+    CLQ_HOME_METRICS, /* of a row, the floats from `index` on */
     CLQ_HOME_NORMS,
     CLQ_HOME_WEIGHT,     /* variable `index`, in the arena of parameters */
     CLQ_HOME_STATE,      /* variable `index`, in the arena of state */
@@ -131,11 +131,8 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
 clq_node clq_elements_node(const clq_node *like, clq_segment segment, const clq_element_program *program);
 /* y = x. */
 clq_element_program clq_element_copy(void);
-/* The instruction that applies an activation, and the one that takes a gradient through it, from its result (a) and the
- * gradient behind it (b). Not for LINEAR and SOFTMAX. */
-clq_element_op clq_element_activation(clq_activation activation);
-clq_element_op clq_element_slope(clq_activation activation);
-/* LINEAR: the program is more than one activation of one input. */
+/* The activation that the program is, of one input, and that other operations can apply (clq_activation_joins); else
+ * LINEAR. */
 clq_activation clq_element_single_activation(const clq_element_program *program);
 /* Adds what computes dz from dy, the gradient behind an activation that gave y, and the sums of dz over rows, which are
  * a bias's gradient: *db (NULL: not wanted). Gives dz; dy itself where the activation is linear. */
