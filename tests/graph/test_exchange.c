@@ -7,7 +7,13 @@
 
 #include <math.h>
 
-enum { GRAPHS = 105, RANKS_MOST = 3, VARIABLES_MOST = 8 * LAYERS_MOST + 6, METRICS = 2 * OUTPUTS, EXCHANGED_MOST = RANKS_MOST * 1024 };
+enum {
+    GRAPHS = 105,
+    RANKS_MOST = 3,
+    VARIABLES_MOST = 8 * LAYERS_MOST + 6,
+    METRICS = 2 * OUTPUTS,
+    EXCHANGED_MOST = RANKS_MOST * 1024
+};
 static const double scale = 0.25, patience_s = 300;
 
 /* ---- numbers ---- */
