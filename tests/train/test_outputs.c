@@ -1,6 +1,7 @@
 /* Models of several outputs: two linear ones against a closed form, labels of each kind, predictions of each, what is
  * told by which name, and what is refused. */
 #include "support/check.h"
+#include "support/disguise.h"
 #include "support/system.h"
 #include "train/train.h"
 
@@ -485,7 +486,24 @@ static void one_loss_is_of_every_output(void **state) {
     clq_model_destroy(model);
 }
 
-int main(void) {
+/* Labels for each output are uploaded to a device whose memory is not the host's. */
+static void the_disguise_is_on(void **state) {
+    (void)state;
+    clq_devices devices;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_false(clq_system_device_info(sys, devices.items[0].index)->host_unified);
+}
+
+static int run_as_discrete(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_disguise_is_on),
+                                       cmocka_unit_test(two_lines_follow_the_closed_form),
+                                       cmocka_unit_test(class_numbers_of_any_output_are_converted)};
+    if (disguise_load("basic") != 0) return 1;
+    return cmocka_run_group_tests_name("train/outputs_discrete", tests, open_system, close_system);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "discrete") == 0) return run_as_discrete();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_lines_follow_the_closed_form),
         cmocka_unit_test(class_numbers_of_any_output_are_converted),
