@@ -135,9 +135,9 @@ CLQ_API unsigned clq_trainer_replicas(const clq_trainer *trainer);
 CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device,
                                        size_t *share);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
-/* Seconds that the steps so far spent in the all-reduce, each from when the last replica came to it; and of these the
- * all-reduce time not overlapped with backward. Where replicas on CPU devices shard the update, all-reduce and update
- * are one, and the seconds are of both. 0 for one replica. */
+/* Seconds that the steps so far spent in all-reduces (of the gradient, and of synchronized statistics), each from when
+ * the last replica came to it; and of these the all-reduce time not overlapped with backward. Where replicas on CPU
+ * devices shard the update, all-reduce and update are one, and the seconds are of both. 0 for one replica. */
 CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
 /* The time between the ends of back-to-back steps, oldest first, of at most `most` and 4,096 of the last steps, as
  * replica 0's thread sees it; where the device works behind that thread, the mean of three. seconds: the caller's, for
@@ -146,15 +146,16 @@ CLQ_API clq_status clq_trainer_step_times(clq_trainer *trainer, size_t most, flo
 
 /* What was recorded so far, as trace events in JSON, for ui.perfetto.dev and chrome://tracing: a process per replica
  * whose threads are its host thread, its queue (kernels by layer; uploads, where the device's memory is not the host's)
- * and its exchanges of the gradient; and one for what waits for data. Times of the device are put into the host's,
- * within the error that the process's label tells. Waits for all that was asked. Appears by rename. Errors: STATE
- * (trace_steps is 0), WRITE, DEVICE, MEMORY. */
+ * and its exchanges (of the gradient, and of synchronized statistics); and one for what waits for data. Times of the
+ * device are put into the host's, within the error that the process's label tells. Waits for all that was asked.
+ * Appears by rename. Errors: STATE (trace_steps is 0), WRITE, DEVICE, MEMORY. */
 CLQ_API clq_status clq_trainer_write_trace(clq_trainer *trainer, const char *path);
 
 /* ---- a step in its three parts ---- */
 
 /* Forward and backward on every replica: the gradient of the mean loss over the batch, each replica's part of it. The
- * batch may be reused when the call returns. Errors: MISMATCH (shape, dtype or labels do not fit), DEVICE, … */
+ * batch may be reused when the call returns. Errors: MISMATCH (shape, dtype or labels do not fit), DEVICE, TIMEOUT
+ * (synchronized statistics: a replica did not come to their exchange), … */
 CLQ_API clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch);
 /* All-reduce: every replica then holds the sum. Once for each gradient, with one replica too. Errors: STATE (no
  * gradients since the last update, or summed already), DEVICE, TIMEOUT, … */
@@ -181,10 +182,13 @@ CLQ_API double clq_metric_value(const clq_metric_values *metrics, const char *na
 typedef struct clq_step_info {
     uint64_t step;    /* updates so far: 1 after the first */
     double loss;      /* mean over the batch, before the update; of several outputs the weighted sum */
-    double grad_norm; /* L2 over all variables; NaN unless measure_gradient */
+    double grad_norm; /* L2 over all variables; NaN unless measure_gradient, and before the update */
     double lr;        /* of the last update; before the first, its own */
     size_t samples;
     clq_metric_values metrics; /* of the batch */
+    double seconds; /* on_log: from the update before, or the beginning of the epoch, to this one, as the thread
+                       sees it that drives replica 0, some steps ahead of its device: single steps vary, sums
+                       do not. Else 0 */
 } clq_step_info;
 /* Waits for the last step and describes it. Errors: STATE (no step was made yet), … */
 CLQ_API clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t out_bytes);
@@ -227,11 +231,19 @@ typedef struct clq_fit_config {
     clq_status (*on_progress)(void *context, const clq_progress *progress); /* after the first step, then now and then,
                                                                                also during the validation */
     clq_status (*on_epoch)(void *context, const clq_epoch_info *info);
+    /* Called for every step, once and in order, as on_step, but later, and no step is waited for: figures stay on the
+     * devices and are read for some steps at once, when log_every steps (0: 50; at most 1,024) were made, at the first
+     * step that ends log_every_s seconds (0: 1) after the last read, and at the end of each epoch. When the fit is
+     * stopped or fails, the steps that were finished are told first, as far as the devices still answer. Weights may be
+     * those of a later step. */
+    clq_status (*on_log)(void *context, const clq_step_info *info);
+    uint32_t log_every;
+    double log_every_s;
 } clq_fit_config;
 /* Trains on the dataset from where it is. The dataset's batch must be at most the trainer's global batch. Callbacks may
- * evaluate, predict, and read and write weights; on_step and on_progress may not make steps or call clq_fit. Errors:
- * ARGUMENT (epochs and steps are both 0; no batch to train on), STATE (called by on_step or on_progress), MISMATCH,
- * DEVICE, TIMEOUT, …, and what a callback returned. */
+ * evaluate, predict, and read and write weights; on_step, on_progress and on_log may not make steps or call clq_fit.
+ * Errors: ARGUMENT (epochs and steps are both 0; no batch to train on; a negative log_every_s), STATE (called by one of
+ * these three), MISMATCH, DEVICE, TIMEOUT, …, and what a callback returned. */
 CLQ_API clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config,
                                  size_t config_bytes);
 static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {

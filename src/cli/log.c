@@ -27,7 +27,7 @@ static void put_number(FILE *file, const char *key, double value) {
         fprintf(file, "\": null, ");
 }
 
-clq_status clq_step_log_put(clq_step_log *log, const clq_step_info *info, uint64_t epoch, double ms) {
+clq_status clq_step_log_put(clq_step_log *log, const clq_step_info *info, uint64_t epoch) {
     if (!log->file) return CLQ_OK;
     fprintf(log->file, "{\"step\": %llu, \"epoch\": %llu, ", (unsigned long long)info->step, (unsigned long long)epoch);
     put_number(log->file, "loss", info->loss);
@@ -35,8 +35,13 @@ clq_status clq_step_log_put(clq_step_log *log, const clq_step_info *info, uint64
         put_number(log->file, info->metrics.names[i], info->metrics.values[i]);
     put_number(log->file, "grad_norm", info->grad_norm);
     put_number(log->file, "lr", info->lr);
-    fprintf(log->file, "\"samples\": %zu, \"ms\": %.6g}\n", info->samples, ms);
+    fprintf(log->file, "\"samples\": %zu, \"ms\": %.6g}\n", info->samples, 1e3 * info->seconds);
     return ferror(log->file) ? clq_fail(CLQ_WRITE, "--log %s: %s", log->path, strerror(errno)) : CLQ_OK;
+}
+
+clq_status clq_step_log_flush(clq_step_log *log) {
+    if (!log->file || fflush(log->file) == 0) return CLQ_OK;
+    return clq_fail(CLQ_WRITE, "--log %s: %s", log->path, strerror(errno));
 }
 
 clq_status clq_step_log_close(clq_step_log *log) {

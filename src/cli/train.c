@@ -18,7 +18,6 @@ typedef struct training {
     bool terminal;      /* a progress line may be redrawn */
     size_t line_length; /* of the progress line on the screen */
     uint64_t epoch;
-    double last_step_at; /* when the previous one was logged, or its epoch began */
     double first_step_s;
     float *step_s;
     clq_epoch_info *epochs;
@@ -27,9 +26,7 @@ typedef struct training {
 
 static clq_status log_step(void *context, const clq_step_info *info) {
     training *t = context;
-    double now = clq_now(), ms = (now - t->last_step_at) * 1e3;
-    t->last_step_at = now;
-    return clq_step_log_put(&t->log, info, t->epoch, ms);
+    return clq_step_log_put(&t->log, info, t->epoch);
 }
 
 static void clear_line(training *t) {
@@ -60,6 +57,7 @@ static clq_status show_progress(void *context, const clq_progress *p) {
     training *t = context;
     if (t->first_step_s == 0.0) t->first_step_s = clq_seconds_since_process_start();
     if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
+    CLQ_TRY(clq_step_log_flush(&t->log));
     if (!t->terminal) return CLQ_OK;
     char line[2 * CLQ_METRICS_TEXT];
     describe_progress(t, p, line, sizeof line);
@@ -77,7 +75,6 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     t->epochs = grown;
     t->epochs[t->epoch_count++] = *info;
     t->epoch = info->epoch + 1;
-    t->last_step_at = clq_now();
     clear_line(t);
     char metrics[CLQ_METRICS_TEXT];
     clq_describe_metrics("", &info->train.metrics, metrics, sizeof metrics);
@@ -238,10 +235,9 @@ static clq_status train(training *t) {
                           .steps = o->steps,
                           .validation = t->setup.test,
                           .context = t,
-                          .on_step = o->log ? log_step : NULL,
                           .on_progress = show_progress,
-                          .on_epoch = show_epoch};
-    t->last_step_at = clq_now();
+                          .on_epoch = show_epoch,
+                          .on_log = o->log ? log_step : NULL};
     clq_status status = clq_fit(t->setup.trainer, t->setup.train, &fit);
     clear_line(t);
     if (status == CLQ_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup.trainer, o->trace));

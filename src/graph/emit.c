@@ -85,6 +85,7 @@ static void emit_node(const emission *e, uint32_t n) {
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) in[i] = e->memory[node->inputs[i]];
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
         if (node->outputs[i] && !(node->op->makes >> i & 1)) out[i] = output_memory(e, n, i);
+    e->plan->exchanges |= node->op == &clq_op_all_reduce;
     clq_list_scope(e->plan->list, node->scope);
     if (node->op->emit) node->op->emit(e->plan->list, e->graph, node, in, out);
     size_t launches = clq_list_launch_count(e->plan->list);

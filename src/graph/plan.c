@@ -234,6 +234,8 @@ size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
     return commands < clq_list_launch_count(plan->list) ? commands + parts - 1 : commands;
 }
 
+bool clq_plan_exchanges(const clq_plan *plan) { return plan->exchanges; }
+
 /* Whether trainable variables of the same layer lie behind variable `index` in the arena, which goes backwards. */
 static bool layer_goes_on(const clq_model *model, uint32_t index) {
     for (uint32_t i = index; i-- > 0 && model->variables[i].layer == model->variables[index].layer;)

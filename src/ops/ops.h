@@ -205,10 +205,11 @@ void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value 
 /* ---- batch normalisation (normalise.c)
  * Over the last axis, as in Keras (Ioffe and Szegedy, 2015): y = gamma (x - mean) / sqrt(variance + epsilon) + beta,
  * where mean and variance (biased) are of a channel in all rows of the batch. gamma and beta (channels) may be none. In
- * training a step has five parts, and between them replicas may add up what they have, so that mean and variance are of
+ * training a step has six parts, and between them replicas may add up what they have, so that mean and variance are of
  * the global batch:
- *   moments, [sum of moments over the ranks], statistics, forward; gradients, [sum of dgamma and dbeta], backward.
- * A count of 0 has moments and gradients of zeros. ---- */
+ *   moments, [sum of moments over the ranks], statistics, forward;
+ *   gradients, corrections, [sum of corrections], backward.
+ * A count of 0 has moments, gradients and corrections of zeros. ---- */
 
 typedef struct clq_normalise_problem {
     size_t positions, channels; /* a sample is (positions, channels) */
@@ -216,8 +217,9 @@ typedef struct clq_normalise_problem {
 } clq_normalise_problem;
 
 enum {
-    CLQ_MOMENTS_ROWS = 3,   /* count * positions; mean; sum of squares about the mean */
-    CLQ_STATISTICS_ROWS = 4 /* mean; 1 / sqrt(variance + epsilon); gamma times that; 1 / (count * positions) */
+    CLQ_MOMENTS_ROWS = 3,    /* count * positions; mean; sum of squares about the mean */
+    CLQ_STATISTICS_ROWS = 4, /* mean; 1 / sqrt(variance + epsilon); gamma times that; 1 / (count * positions) */
+    CLQ_CORRECTIONS_ROWS = 2 /* dbeta / n; dgamma / sqrt(variance + epsilon) / n */
 };
 
 /* moments (ranks, CLQ_MOMENTS_ROWS, channels): the rows of `rank`, and zeros in those of the others. x is read once:
@@ -226,8 +228,8 @@ enum {
 void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_value x, unsigned rank, unsigned ranks,
                            clq_value moments);
 /* statistics (CLQ_STATISTICS_ROWS, channels) from all ranks' moments, joined in their order (Chan, Golub and LeVeque,
- * 1983). moving_mean, moving_variance (channels): moving = moving * momentum + batch's * (1 - momentum). Where no rank
- * has a sample, statistics are zeros and the moving ones stay. */
+ * 1983). moving_mean, moving_variance (channels): moving = moving * momentum + batch's * (1 - momentum), the same bits
+ * from the same moments on every device. Where no rank has a sample, statistics are zeros and the moving ones stay. */
 void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, clq_value moments, unsigned ranks,
                               clq_value gamma, clq_value moving_mean, clq_value moving_variance, clq_value statistics);
 /* For inference, in place of both: statistics from the moving ones (1 / count is 0). */
@@ -240,10 +242,14 @@ void clq_normalise_forward(clq_list *list, const clq_normalise_problem *p, clq_v
  * written (channels), also where the layer has no such weights, since dx needs them. */
 void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
                              clq_value statistics, clq_value dgamma, clq_value dbeta);
-/* dx = gamma / sqrt(variance + epsilon) * (dy - dbeta / n - (x - mean) / sqrt(variance + epsilon) * dgamma / n), where
- * n, dgamma and dbeta are of all ranks. dx may be dy's or x's value. */
+/* corrections (CLQ_CORRECTIONS_ROWS, channels): what the gradients of mean and variance take from each row's, where n
+ * is of all ranks. They are linear in dgamma and dbeta: the sum over the ranks is that of the global batch. */
+void clq_normalise_corrections(clq_list *list, const clq_normalise_problem *p, clq_value statistics, clq_value dgamma,
+                               clq_value dbeta, clq_value corrections);
+/* dx = gamma / sqrt(variance + epsilon) * (dy - dbeta / n - (x - mean) / sqrt(variance + epsilon) * dgamma / n), by the
+ * corrections of all ranks. dx may be dy's or x's value. */
 void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
-                            clq_value statistics, clq_value dgamma, clq_value dbeta, clq_value dx);
+                            clq_value statistics, clq_value corrections, clq_value dx);
 
 /* ---- slices of channels (copy.c): concatenation and its gradient ---- */
 

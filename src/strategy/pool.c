@@ -89,14 +89,18 @@ clq_status clq_pool_wait(clq_pool *pool) {
     return clq_pool_failure(pool);
 }
 
-clq_status clq_worker_call(clq_worker *worker, clq_command command) {
+void clq_worker_ask(clq_worker *worker, clq_command command) {
     clq_pool *pool = worker->pool;
-    CLQ_TRY(clq_pool_failure(pool));
     command.latch = &pool->latch;
     expect(&pool->latch, 1);
     clq_worker_post(worker, &command);
     await(&pool->latch);
-    return clq_pool_failure(pool);
+}
+
+clq_status clq_worker_call(clq_worker *worker, clq_command command) {
+    CLQ_TRY(clq_pool_failure(worker->pool));
+    clq_worker_ask(worker, command);
+    return clq_pool_failure(worker->pool);
 }
 
 /* ---- a worker's thread ---- */
@@ -125,6 +129,7 @@ static void note_time(clq_worker *worker, unsigned traits) {
     }
     const unsigned steps = worker->in_flight;
     double now = clq_now(), *ended = &worker->steps_ended[worker->steps_in_row % steps];
+    worker->step_ended[worker->steps_done++ % CLQ_STEP_TIMES] = now;
     if (worker->steps_in_row++ >= steps)
         worker->step_s[worker->steps_timed++ % CLQ_STEP_TIMES] = (float)((now - *ended) / steps);
     *ended = now;
@@ -142,8 +147,10 @@ static void drive(void *context) {
         const clq_command_kind *kind = command.kind;
         if (!atomic_load(&pool->failed)) {
             clq_status status = worker->tracing ? trace(worker, &command) : kind->run(worker, &command);
-            if (status != CLQ_OK) clq_worker_fail(worker, status);
-            note_time(worker, kind->traits);
+            if (status == CLQ_OK)
+                note_time(worker, kind->traits);
+            else
+                clq_worker_fail(worker, status);
         } else if (kind->skip) {
             kind->skip(worker, &command);
         }
@@ -176,7 +183,8 @@ clq_status clq_worker_open(clq_worker *worker, clq_pool *pool) {
     CLQ_TRY(clq_queue_create(worker->device, worker->tracing ? CLQ_QUEUE_TRACE : 0, &worker->queue));
     worker->step_s = clq_alloc(CLQ_STEP_TIMES, sizeof *worker->step_s);
     worker->steps_ended = clq_alloc(worker->in_flight, sizeof *worker->steps_ended);
-    if (!worker->step_s || !worker->steps_ended) return CLQ_MEMORY;
+    worker->step_ended = clq_alloc(CLQ_STEP_TIMES, sizeof *worker->step_ended);
+    if (!worker->step_s || !worker->steps_ended || !worker->step_ended) return CLQ_MEMORY;
     pool->workers[pool->count++] = worker;
     return CLQ_OK;
 }
@@ -199,6 +207,7 @@ void clq_worker_close(clq_worker *worker) {
     clq_channel_destroy(worker->commands);
     clq_free(worker->step_s);
     clq_free(worker->steps_ended);
+    clq_free(worker->step_ended);
     clq_free(worker->steps.spans);
     clq_queue_destroy(worker->queue);
 }

@@ -45,8 +45,9 @@ struct clq_command {
     clq_step_params params;
     struct clq_staging *staged; /* the batch's rows. NULL without any, and for */
     clq_rows rows;              /* those that the worker is to copy; count 0: none */
-    unsigned memory;            /* of transfers: as of clq_replica_memory */
+    unsigned memory;            /* of transfers: clq_arena. Arenas change places while commands wait */
     size_t offset, bytes;
+    uint32_t first_slot, slot_count; /* of figures: which rows of the metrics */
     void *to;
     const void *from;
     float *const *outputs; /* of predictions: as clq_strategy_predict */
@@ -67,6 +68,8 @@ struct clq_worker {
     float *step_s;      /* (CLQ_STEP_TIMES) of steps right behind a step, in turn */
     uint64_t steps_timed;
     uint64_t steps_in_row; /* with nothing between */
+    uint64_t steps_done;   /* whole ones, handed to the device */
+    double *step_ended;    /* (CLQ_STEP_TIMES) when, in turn */
     double *steps_ended;   /* (in_flight) when the last of them did */
 };
 
@@ -99,6 +102,8 @@ void clq_pool_post(clq_pool *pool, const clq_command *command); /* to all */
 clq_status clq_pool_wait(clq_pool *pool);
 /* Posts one command and waits until it is done: for transfers. */
 clq_status clq_worker_call(clq_worker *worker, clq_command command);
+/* The same also after a failure, when the kind's `skip` is what is carried out. */
+void clq_worker_ask(clq_worker *worker, clq_command command);
 /* The first failure of any worker so far, or OK. Waits for nothing. */
 clq_status clq_pool_failure(clq_pool *pool);
 /* A failure of a worker, by its own threads. */

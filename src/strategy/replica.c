@@ -15,11 +15,13 @@ clq_status clq_replica_run(clq_replica *replica, clq_plan *plan, const clq_comma
 clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params) {
     clq_plan_set_params(replica->plan, params);
     CLQ_TRY(clq_plan_run(replica->plan, replica->worker.queue, CLQ_SEGMENT_NORM, CLQ_SEGMENT_UPDATE));
+    CLQ_TRY(clq_replica_keep_norms(replica, params->slot));
     return clq_queue_flush(replica->worker.queue);
 }
 
 clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_UPDATE));
+    CLQ_TRY(clq_replica_keep_norms(replica, command->params.slot));
     return clq_queue_flush(replica->worker.queue);
 }
 
@@ -62,8 +64,6 @@ static clq_status run_predict(clq_worker *worker, const clq_command *command) {
 }
 
 static clq_buffer *memory_of(const clq_replica *replica, unsigned memory) {
-    if (memory == CLQ_METRICS) return clq_plan_metrics(replica->plan);
-    if (memory == CLQ_NORMS) return clq_plan_norms(replica->plan);
     return clq_weights_arena(replica->weights, (clq_arena)memory);
 }
 
@@ -92,8 +92,10 @@ const clq_command_kind clq_write_kind = {.name = "write", .run = run_write};
 /* ---- life ---- */
 
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
-    clq_plan_config config = replica->strategy->config.plan;
+    const clq_strategy *strategy = replica->strategy;
+    clq_plan_config config = strategy->config.plan;
     config.mode = mode;
+    config.exchange = (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, replica};
     config.capacity = (uint32_t)replica->share;
     config.fused_launches = replica->joined;
     config.beside = replica->plan;
@@ -114,6 +116,7 @@ clq_status clq_replica_open(clq_replica *replica) {
     CLQ_TRY(clq_weights_create(replica->strategy->model, worker->device, config->update, &replica->weights));
     CLQ_TRY(clq_replica_make_plan(replica, config->mode));
     replica->plan = replica->plans[config->mode];
+    CLQ_TRY(clq_replica_open_figures(replica));
     return clq_replica_open_rows(replica);
 }
 
@@ -131,6 +134,7 @@ clq_status clq_replica_start(clq_replica *replica) {
 
 void clq_replica_close(clq_replica *replica) {
     clq_replica_close_rows(replica);
+    clq_replica_close_figures(replica);
     for (unsigned mode = 0; mode < CLQ_MODE_COUNT; mode++)
         if (replica->plans[mode] != replica->plan) clq_plan_destroy(replica->plans[mode]);
     clq_plan_destroy(replica->plan); /* the others were beside it */

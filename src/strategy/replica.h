@@ -12,14 +12,19 @@
 /* STEPS_AHEAD: how many steps may be enqueued before the device has got to their rows. */
 enum { CLQ_STAGING_SLOTS_MAX = 8, CLQ_STEPS_AHEAD = 2, CLQ_OWN_SLOTS = CLQ_STEPS_AHEAD + 1 };
 
-/* Which of a replica's buffers: arenas change places while commands wait. The first are those of clq_arena. */
-typedef enum clq_replica_memory { CLQ_METRICS = CLQ_ARENA_GRADIENT + 1, CLQ_NORMS } clq_replica_memory;
-
 /* Rows on their way to the device, or where its kernels read them: in memory that is the host's too. */
 typedef struct clq_staging {
     clq_buffer *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* labels: NULL without loss */
     clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
+
+/* What steps measured (figures.c), in rows as of the plan's metrics. */
+typedef struct clq_figures {
+    clq_buffer
+        *norms; /* (slots, variables): squares, as of clq_plan_norms; NULL where replica 0 measures them, or nobody */
+    size_t variables; /* 0 without norms */
+    clq_buffer *host; /* pinned: (slots, width) and (slots, variables), as far as they were read; NULL without a loss */
+} clq_figures;
 
 typedef struct clq_replica {
     clq_worker worker;
@@ -38,6 +43,7 @@ typedef struct clq_replica {
     bool reads_in_place;                     /* slots are memory of the device, and nothing is uploaded */
     clq_staging *under_way[CLQ_STEPS_AHEAD]; /* of the last steps, in turn; NULL where nothing was staged */
     unsigned next_under_way;
+    clq_figures figures;
 } clq_replica;
 
 /* ---- modules ----
@@ -59,6 +65,8 @@ typedef struct clq_strategy_module {
      * the whole gradient. */
     clq_status (*step)(clq_worker *worker, const clq_command *command);
     clq_status (*reduce)(clq_worker *worker, const clq_command *command);
+    /* As of clq_exchange, in a plan of the replica that is its context. NULL: there is one replica. */
+    clq_status (*all_reduce)(void *replica, clq_queue *queue, clq_buffer *values);
     void (*note_gradients)(clq_strategy *strategy, bool by_step); /* posted: by a step, or for a step by hand */
     /* Posts what makes every replica's copy whole, before something posted behind it reads it. NULL: all always is. */
     void (*make_current)(clq_strategy *strategy, unsigned what);
@@ -105,6 +113,12 @@ clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params
 clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command);
 /* `skip` of commands with a batch: the poster may be waiting for the slot. */
 void clq_replica_skip(clq_worker *worker, const clq_command *command);
+
+/* figures.c */
+clq_status clq_replica_open_figures(clq_replica *replica); /* the replica's device and plan exist */
+void clq_replica_close_figures(clq_replica *replica);
+/* Behind an update: the norms that were measured become those of the step's row. */
+clq_status clq_replica_keep_norms(clq_replica *replica, uint32_t slot);
 
 /* rows.c */
 clq_status clq_replica_open_rows(clq_replica *replica); /* the slots; the replica's device and plan exist */

@@ -128,36 +128,6 @@ static clq_status transfer(clq_strategy *strategy, unsigned replica, clq_command
     return clq_worker_call(&strategy->replicas[replica].worker, command);
 }
 
-clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows) {
-    const size_t width = clq_losses_width(strategy->config.plan.loss, strategy->model->output_count),
-                 floats = count * width;
-    float *host = clq_alloc(floats, sizeof *host);
-    if (!host) return CLQ_MEMORY;
-    for (size_t i = 0; i < floats; i++) rows[i] = 0.0;
-    clq_status status = CLQ_OK;
-    for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++) {
-        status = transfer(strategy, r,
-                          (clq_command){.kind = &clq_read_kind,
-                                        .memory = CLQ_METRICS,
-                                        .offset = first * width * sizeof(float),
-                                        .to = host,
-                                        .bytes = floats * sizeof(float)});
-        for (size_t i = 0; i < floats && status == CLQ_OK; i++) rows[i] += (double)host[i];
-    }
-    clq_free(host);
-    return status;
-}
-
-clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares) {
-    if (!clq_plan_norms(strategy->replicas[0].plan))
-        return clq_fail(CLQ_STATE, "this trainer does not measure its gradient: set measure_gradient");
-    return transfer(strategy, 0,
-                    (clq_command){.kind = &clq_read_kind,
-                                  .memory = CLQ_NORMS,
-                                  .to = squares,
-                                  .bytes = strategy->model->variable_count * sizeof(float)});
-}
-
 clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t offset, const void *from, size_t bytes) {
     if (arena == CLQ_ARENA_STATE) make_current(strategy, arena); /* what is written now is not averaged again */
     for (unsigned r = 0; r < strategy->count; r++)
@@ -274,8 +244,9 @@ static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
     /* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
     if (own_units == 1 || units <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
     if (strategy->config.trace_steps > 0) facts |= CLQ_FACT_TRACED;
-    if (own->plan && own->joined && !clq_list_is_fused(clq_plan_list(own->plan)))
-        facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
+    if (!own->plan || !own->joined || clq_list_is_fused(clq_plan_list(own->plan))) return facts;
+    if (clq_plan_exchanges(own->plan)) return facts | CLQ_FACT_EXCHANGES; /* runs between them are one launch each */
+    facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
     return facts;
 }
 

@@ -1,8 +1,8 @@
 /* strategy: how replicas work together. A pool of workers (pool.c: a thread, a device, its queue, and a channel of
- * commands) serves all strategies; a replica (replica.c, rows.c) is a worker with weights, plans over them and staging
- * memory. strategy.c is the face: it posts commands to all replicas, in one order. How a step is made of its stages
- * (input, execute, exchange and update), and what must be made current before anybody reads it, is the module's:
- * single.c, mirrored.c, a row each of the table in strategy.c.
+ * commands) serves all strategies; a replica (replica.c, rows.c, figures.c) is a worker with weights, plans over them,
+ * staging memory, and what its steps measured. strategy.c is the face: it posts commands to all replicas, in one order.
+ * How a step is made of its stages (input, execute, exchange and update), and what must be made current before anybody
+ * reads it, is the module's: single.c, mirrored.c, a row each of the table in strategy.c.
  *
  * The first failure of any replica aborts what the others wait for; every later call returns it. */
 #ifndef CLQ_STRATEGY_H
@@ -105,14 +105,21 @@ clq_status clq_strategy_failure(clq_strategy *strategy);
 
 /* These wait for all that was posted. */
 clq_status clq_strategy_wait(clq_strategy *strategy);
-/* Sums over replicas, in double, of metrics rows [first, first + count): rows (count, clq_losses_width of the
- * plan's losses). */
-clq_status clq_strategy_read_metrics(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows);
+/* What was measured in `count` rows of metrics from slot `first` on, round and round, 1 to metric_slots. rows (count,
+ * clq_losses_width of the plan's losses): sums over replicas, in double. squares (count, variables): the squared
+ * norm per variable of the reduced gradient, of rows of steps whose update was made; NULL: not wanted. Errors: STATE
+ * (the gradient is not measured), … */
+clq_status clq_strategy_read_figures(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows,
+                                     float *squares);
+/* The same after a failure, as far as the devices still answer, for a second each. False: there is nothing. */
+bool clq_strategy_rescue_figures(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows, float *squares);
+/* Directly after one of these two: whole steps that every replica has handed to its device so far; and when replica 0
+ * had handed over step `step`, one of the last CLQ_STEP_TIMES, from 1 (clq_now). */
+uint64_t clq_strategy_steps_done(const clq_strategy *strategy);
+double clq_strategy_step_ended(const clq_strategy *strategy, uint64_t step);
 /* Outputs for one batch, in the batch's order, by a plan that is made at the first call. out: one place for each output
  * of the model; NULL where it is not wanted. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out);
-/* Squared norm per variable of the reduced gradient, from replica 0. */
-clq_status clq_strategy_read_norms(clq_strategy *strategy, float *squares);
 /* A range of an arena (clq_weights_arena): to every replica; from one. Errors: STATE (no gradient without update), … */
 clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t offset, const void *from, size_t bytes);
 clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena arena, size_t offset, void *to,

@@ -9,6 +9,7 @@ typedef struct run {
     clq_dataset *data;
     const clq_fit_config *config;
     clq_metrics metrics;
+    clq_fit_log log;
     double started, input_s;
     double told; /* when progress was last told; 0: not yet */
     uint64_t epoch, epochs, batch;
@@ -60,12 +61,19 @@ static clq_status tell_step(run *r) {
     return r->config->on_step(r->config->context, &info);
 }
 
+/* What was read for the progress is told, too. */
+static clq_status tell_log(run *r) {
+    if (clq_fit_log_is_due(&r->log)) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
+    return clq_fit_log_tell(&r->log);
+}
+
 static clq_status train_batch(run *r, const piece *p) {
     CLQ_TRY(r->by_rows ? clq_trainer_step_rows(r->trainer, &p->rows) : clq_trainer_step_batch(r->trainer, &p->batch));
     r->batch++;
     CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, p->count));
     CLQ_TRY(tell_step(r));
-    return tell_progress(r);
+    CLQ_TRY(tell_progress(r));
+    return tell_log(r);
 }
 
 static clq_status next_piece(run *r, piece *p, bool *more) {
@@ -96,15 +104,28 @@ static clq_status train_batches(run *r) {
         if (!more) break;
         CLQ_TRY(train_batch(r, &p));
     }
-    return clq_metrics_collect(&r->metrics, r->trainer);
+    CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
+    return clq_fit_log_tell(&r->log);
+}
+
+/* Tells of the steps that were finished before the failure. */
+static clq_status tell_finished(run *r, clq_status status) {
+    clq_error error;
+    clq_error_take(status, &error);
+    if (clq_strategy_failure(r->trainer->strategy) == CLQ_OK) (void)clq_metrics_collect(&r->metrics, r->trainer);
+    if (clq_strategy_failure(r->trainer->strategy) != CLQ_OK) clq_metrics_rescue(&r->metrics, r->trainer);
+    (void)clq_fit_log_tell(&r->log);
+    return clq_error_raise(&error);
 }
 
 static clq_status train_epoch(run *r) {
-    CLQ_TRY(clq_metrics_start(&r->metrics, r->trainer));
+    CLQ_TRY(clq_metrics_start(&r->metrics, &r->log, r->trainer));
     r->started = clq_now();
     r->batch = 0;
     r->input_s = 0.0;
+    clq_fit_log_begin_epoch(&r->log);
     clq_status status = train_batches(r);
+    if (status != CLQ_OK && r->log.steps && !r->log.refused) status = tell_finished(r, status);
     clq_metrics_end(&r->metrics, r->trainer);
     return status;
 }
@@ -178,7 +199,7 @@ static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, v
 
 static clq_status evaluate(clq_trainer *trainer, clq_dataset *dataset, evaluation *e, clq_totals *out) {
     CLQ_TRY(clq_trainer_keep_last_step(trainer));
-    CLQ_TRY(clq_metrics_start(&e->metrics, trainer));
+    CLQ_TRY(clq_metrics_start(&e->metrics, NULL, trainer));
     double started = clq_now();
     clq_status status = for_each_batch(trainer, dataset, true, evaluate_batch, e);
     if (status == CLQ_OK) status = clq_metrics_collect(&e->metrics, trainer);
@@ -249,8 +270,10 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     r.by_rows = clq_trainer_takes_rows(trainer, train);
     const clq_dataset *before = trainer->rows_of; /* of a fit whose on_epoch calls this one */
     if (r.by_rows) trainer->rows_of = train;
-    clq_status status = train_epochs(&r);
+    clq_status status = clq_fit_log_open(&r.log, config);
+    if (status == CLQ_OK) status = train_epochs(&r);
     if (status != CLQ_OK) status = let_go(&r, status);
+    clq_fit_log_close(&r.log);
     trainer->rows_of = before;
     return status;
 }

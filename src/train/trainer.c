@@ -170,6 +170,10 @@ static double learning_rate(const clq_trainer *trainer, uint64_t step) {
     return clq_lr_schedule_rate(&trainer->config.schedule, trainer->config.optimizer.values[0], step);
 }
 
+double clq_trainer_learning_rate(const clq_trainer *trainer) {
+    return learning_rate(trainer, trainer->step > 0 ? trainer->step - 1 : 0);
+}
+
 clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {
     uint64_t step = trainer->step + 1;
     return (clq_step_params){
@@ -180,7 +184,7 @@ clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {
 
 clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call) {
     if (!trainer->metrics) return CLQ_OK;
-    return clq_fail(CLQ_STATE, "%s was called by on_step or on_progress of a clq_fit that is under way", call);
+    return clq_fail(CLQ_STATE, "%s was called by on_step, on_progress or on_log of a clq_fit that is under way", call);
 }
 
 static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_batch *taken) {
@@ -251,48 +255,55 @@ clq_status clq_step_apply(clq_trainer *trainer) {
     if (trainer->gradient != CLQ_GRADIENT_SUM)
         return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
                         trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
-    const clq_step_params params = clq_trainer_next_params(trainer);
+    clq_step_params params = clq_trainer_next_params(trainer);
+    params.slot = (uint32_t)(trainer->last_row % CLQ_METRIC_SLOTS); /* the gradient's, whatever was evaluated since */
     CLQ_TRY(clq_strategy_apply(trainer->strategy, &params));
     end_update(trainer);
     return CLQ_OK;
 }
 
-static clq_status gradient_norm(clq_trainer *trainer, double *out) {
-    *out = (double)NAN;
-    if (!trainer->config.measure_gradient) return CLQ_OK;
-    size_t count = clq_model_variable_count(trainer->model);
-    float *squares = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *squares);
-    if (!squares) return CLQ_MEMORY;
-    clq_status status = clq_strategy_read_norms(trainer->strategy, squares);
+double clq_trainer_norm(const clq_trainer *trainer, const float *squares) {
     double sum = 0.0;
-    for (size_t i = 0; i < count; i++) sum += (double)squares[i];
-    clq_free(squares);
-    if (status == CLQ_OK) *out = sqrt(sum);
-    return status;
+    if (!squares || !trainer->config.measure_gradient) return (double)NAN;
+    for (size_t i = 0; i < clq_model_variable_count(trainer->model); i++) sum += (double)squares[i];
+    return sqrt(sum);
 }
 
-/* The totals of the last gradients' metrics. */
-static clq_status read_last_row(clq_trainer *trainer, double totals[CLQ_METRICS_ROW_MAX]) {
+/* The figures of the last gradients. squares NULL: without norms. */
+static clq_status read_last_row(clq_trainer *trainer, double totals[CLQ_METRICS_ROW_MAX], float *squares) {
     uint32_t slot = (uint32_t)(trainer->last_row % CLQ_METRIC_SLOTS);
-    return clq_strategy_read_metrics(trainer->strategy, slot, 1, totals);
+    return clq_strategy_read_figures(trainer->strategy, slot, 1, totals, squares);
 }
 
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer) {
     if (trainer->last_count == 0 || trainer->last_kept) return CLQ_OK;
-    CLQ_TRY(read_last_row(trainer, trainer->last_sums));
+    CLQ_TRY(read_last_row(trainer, trainer->last_sums, NULL));
     trainer->last_kept = true;
     return CLQ_OK;
+}
+
+static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS_ROW_MAX], double *norm) {
+    float *squares = NULL;
+    if (trainer->config.measure_gradient) {
+        squares = clq_alloc(CLQ_MAX(clq_model_variable_count(trainer->model), (size_t)1), sizeof *squares);
+        if (!squares) return CLQ_MEMORY;
+    }
+    clq_status status = read_last_row(trainer, totals, squares);
+    /* The row has them once the update was made. */
+    if (status == CLQ_OK) *norm = clq_trainer_norm(trainer, trainer->gradient == CLQ_GRADIENT_NONE ? squares : NULL);
+    clq_free(squares);
+    return status;
 }
 
 clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t out_bytes) {
     if (trainer->last_count == 0) return clq_fail(CLQ_STATE, "no step was made yet");
     double totals[CLQ_METRICS_ROW_MAX], norm;
-    memcpy(totals, trainer->last_sums, sizeof totals);
-    CLQ_TRY(trainer->last_kept ? clq_strategy_wait(trainer->strategy) : read_last_row(trainer, totals));
-    CLQ_TRY(gradient_norm(trainer, &norm));
-    uint64_t last = trainer->step > 0 ? trainer->step - 1 : 0;
-    clq_step_info info = {
-        .step = trainer->step, .grad_norm = norm, .lr = learning_rate(trainer, last), .samples = trainer->last_count};
+    CLQ_TRY(read_last_step(trainer, totals, &norm));
+    if (trainer->last_kept) memcpy(totals, trainer->last_sums, sizeof totals);
+    clq_step_info info = {.step = trainer->step,
+                          .grad_norm = norm,
+                          .lr = clq_trainer_learning_rate(trainer),
+                          .samples = trainer->last_count};
     clq_trainer_tell(trainer, totals, trainer->last_count, &info.loss, &info.metrics);
     clq_struct_give(&info, sizeof info, out, out_bytes);
     return CLQ_OK;

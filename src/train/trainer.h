@@ -86,20 +86,50 @@ clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes
 /* This version's struct as far as the caller's goes; what is behind is 0. */
 void clq_struct_give(const void *from, size_t from_bytes, void *to, size_t to_bytes);
 
+/* The learning rate of the last update; before the first, its own. */
+double clq_trainer_learning_rate(const clq_trainer *trainer);
+/* The gradient's L2 norm from the squares of clq_strategy_read_figures; NaN where it is not measured. */
+double clq_trainer_norm(const clq_trainer *trainer, const float *squares);
+
+/* Steps of a fit for its on_log, oldest first: noted when they were made, filled in when their rows of metrics were
+ * read, told in order (log.c). Without on_log it stays empty. */
+typedef struct clq_fit_log {
+    const clq_fit_config *config;
+    uint32_t every; /* steps are read when so many were noted, */
+    double every_s; /* or so many seconds after the last read */
+    double read_at;
+    double last_ended;    /* the step before, or where the epoch began */
+    clq_step_info *steps; /* (every) */
+    size_t noted, filled, told;
+    bool refused; /* on_log returned a failure */
+} clq_fit_log;
+/* Close in any case. Errors: ARGUMENT (log_every_s), MEMORY. */
+clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config);
+void clq_fit_log_close(clq_fit_log *log);
+void clq_fit_log_begin_epoch(clq_fit_log *log);
+void clq_fit_log_note(clq_fit_log *log, const clq_trainer *trainer, size_t samples); /* after each step */
+/* The next of the noted steps; directly after its figures were read. */
+void clq_fit_log_fill(clq_fit_log *log, const clq_trainer *trainer, const double *totals, const float *squares);
+bool clq_fit_log_is_due(const clq_fit_log *log); /* whether it is time to read */
+clq_status clq_fit_log_tell(clq_fit_log *log);   /* what is filled in; what on_log returned */
+
 /* Totals of many batches, summed in double. The trainer's rows belong to the metrics that were started
  * last; those that they interrupt (an epoch, when a callback of clq_fit evaluates) go on behind them. */
 typedef struct clq_metrics {
     struct clq_metrics *interrupted; /* NULL: none */
+    clq_fit_log *log;                /* of a fit: each row is a step's, and is noted there; NULL: none */
     uint64_t first;                  /* the first row not yet collected */
     double totals[CLQ_METRICS_ROW_MAX];
     size_t samples; /* the collected rows' samples */
     size_t pending[CLQ_METRIC_SLOTS];
 } clq_metrics;
 /* What succeeded is ended by clq_metrics_end, whatever happens between. */
-clq_status clq_metrics_start(clq_metrics *metrics, clq_trainer *trainer);
+clq_status clq_metrics_start(clq_metrics *metrics, clq_fit_log *log, clq_trainer *trainer);
 /* After each batch: notes its samples; collects when all rows are in use. */
 clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t samples);
 clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer);
+/* After a failure of the strategy: the rows of steps that were finished, where the devices still have them. */
+void clq_metrics_rescue(clq_metrics *metrics, clq_trainer *trainer);
 void clq_metrics_end(clq_metrics *metrics, clq_trainer *trainer); /* the sums stay */
 
 #endif

@@ -319,6 +319,18 @@ class CommandLine(support.InFolder):
         self.assertRegex(two, r"\nsharded update +exchange +yes *\n")
         self.assertRegex(two, r"\noverlap +exchange +no +the gradient is small, or exchanged in the host's memory\n")
 
+    def test_plan_of_synchronized_statistics(self):
+        model = self.put("model.json", support.synchronized_model())
+        command = ("plan", "--model", model, "--batch", 16, "--json", "--devices")
+        one, two = (json.loads(run(*command, devices).stdout) for devices in ("pocl:0", "pocl:0,pocl:1"))
+        exchanges, none = ([l for l in plan["launches"] if l["kernel"] == "all_reduce"] for plan in (two, one))
+        self.assertEqual([(l["segment"], l["layer"], l["launch"], l["bytes"]) for l in exchanges],
+                         [(segment, "batchnormalization_3", "all-reduce", 2 * 4 * 12 * rows)
+                          for segment, rows in (("forward", 2 * 3), ("backward", 2))])
+        self.assertEqual(none, [])
+        reasons = {p["name"]: p["reason"] for p in two["paths"]}
+        self.assertEqual(reasons["one launch"], "statistics are exchanged within the step")
+
     def test_tune(self):
         own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))  # what is kept must not meet other tests
         options = ["--model", "mlp", "--batch", 4, "--devices", "pocl:0"]

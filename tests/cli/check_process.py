@@ -94,16 +94,19 @@ class Signals(unittest.TestCase):
             self.assertLess(time.monotonic(), limit, "the training does not go on")
             time.sleep(0.01)
 
-    def end(self, process, number=signal.SIGINT):
+    def end(self, process, log, number=signal.SIGINT):
         process.send_signal(number)
         errors = process.stderr.read()
         self.assertEqual(process.wait(LIMIT_S), 130, errors)
         self.assertRegex(errors, r"\Aclique: error: interrupted after step \d+\n\Z")
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual([row["step"] for row in rows], list(range(1, int(errors.split()[-1]) + 1)))  # no line is lost
 
     def test_interrupted_during_validation(self):
         """Ctrl-C ends a run soon, also while it tests what it has trained: here that would take much longer."""
         screen, terminal = pty.openpty()
-        command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/240000", "--devices", "pocl:0", "--steps", "1"]
+        command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/240000", "--devices", "pocl:0", "--steps", "1",
+                   "--batch", "2"]  # seconds of testing, between whose progress the signal is noticed
         with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
             os.close(terminal)
             shown = b""
@@ -131,7 +134,7 @@ class Signals(unittest.TestCase):
                 stopped = self.steps(log)
                 process.send_signal(signal.SIGCONT)
                 self.wait_for_steps(process, log, stopped + 20)
-                self.end(process)
+                self.end(process, log)
 
     def test_wrong_deadlines(self):
         for command in (["train", *SMALL], ["bench", "all_reduce"], ["bench", "train"]):
@@ -151,7 +154,7 @@ class Signals(unittest.TestCase):
                     for _ in range(10):
                         process.send_signal(number)
                         self.wait_for_steps(process, log, self.steps(log) + 5)
-                    self.end(process, signal.SIGINT + signal.SIGTERM - number)
+                    self.end(process, log, signal.SIGINT + signal.SIGTERM - number)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
  * gradients are those of finite differences of the graph's own loss; and the launches of a plan give what the
  * interpreter gives. Seeds are numbers: 0 to GRAPHS - 1, or the two in CLQ_TEST_SEEDS ("100 2000"). */
 #include "device/fixture.h"
+#include "graph/layers/layer.h"
 #include "graph/random_model.h"
 #include "ref/graph_interpret.h"
 
@@ -143,7 +144,7 @@ static void check_differences(watch *w, const clq_graph *graph) {
 /* What the passes made, over all graphs: a pass that does nothing would change nothing. */
 static struct {
     unsigned conv_pools, products, pools, elementwise, long_programs, derivatives, joined_sums, softmax_sums, added,
-        two_gradients, repeats, slices, normalised, dropped, second_losses;
+        two_gradients, repeats, slices, normalised, dropped, exchanged, second_losses;
 } made;
 
 static void count_elements(const clq_node *node) {
@@ -175,6 +176,7 @@ static void count_made(const clq_graph *graph) {
         made.repeats += node->op == &clq_op_repeat;
         made.slices += node->op == &clq_op_slice;
         made.normalised += node->op == &clq_op_normalise_gradient;
+        made.exchanged += node->op == &clq_op_all_reduce && node->segment == CLQ_SEGMENT_BACKWARD;
         made.second_losses += node->op == &clq_op_loss && clq_graph_value_at(graph, node->inputs[1])->index == 1;
     }
 }
@@ -224,6 +226,23 @@ static void seeds(uint64_t *first, uint64_t *end) {
     *end = b;
 }
 
+/* The sum with ranks that have no samples. */
+static clq_status nobody_else(void *context, clq_queue *queue, clq_buffer *values) {
+    (void)context;
+    (void)queue;
+    (void)values;
+    return CLQ_OK;
+}
+
+/* Every third graph is that of one of two ranks, with some of its layers synchronized. */
+static void synchronize(subject *s, uint64_t seed) {
+    if (seed % 3) return;
+    s->config.exchange = (clq_exchange){.rank = seed % 2, .ranks = 2, .all_reduce = nobody_else};
+    for (uint32_t i = 0; i < s->model->layer_count; i++)
+        if (s->model->layers[i].kind == &clq_layer_batch_norm && (i + seed / 3) % 4)
+            s->model->layers[i].config.batch_norm.synchronized = true;
+}
+
 static void passes_on(clq_device *device, clq_queue *queue) {
     uint64_t first, end;
     (void)queue;
@@ -233,6 +252,7 @@ static void passes_on(clq_device *device, clq_queue *queue) {
         numbers n;
         clq_list *list;
         build(&s, seed);
+        synchronize(&s, seed);
         make_numbers(&s, &n);
         CHECK_OK(clq_list_create(device, COUNT, &list));
         clq_list_set_selections(list, &fused);
@@ -359,6 +379,7 @@ static void plans_on(clq_device *device, clq_queue *queue) {
         subject s;
         numbers n;
         build(&s, seed);
+        synchronize(&s, seed);
         s.config.unfused_graph = seed % 2; /* what is not fused writes over more */
         make_numbers(&s, &n);
         check_plan(&s, &n, device, queue);
@@ -454,6 +475,7 @@ static void out_of_memory_on(clq_device *device, clq_queue *queue) {
     for (uint64_t seed = 0; seed < 10; seed++) {
         subject s;
         build(&s, seed);
+        synchronize(&s, seed);
         made_graph m = {.s = &s};
         CHECK_OK(clq_list_create(device, COUNT, &m.list));
         assert_true(walk_allocations(make_graph, &m) > 5);

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -264,14 +265,42 @@ static void count_launches(const clq_trainer *trainer) {
     }
 }
 
+static bool synchronized; /* every BatchNormalization of the cases */
+
+static void synchronize(json_t *value) {
+    const char *key;
+    json_t *inner;
+    size_t i;
+    if (json_object_get(value, "synchronized")) json_object_set_new(value, "synchronized", json_true());
+    json_object_foreach(value, key, inner) synchronize(inner);
+    json_array_foreach(value, i, inner) synchronize(inner);
+}
+
+static clq_model *read_model(const golden *g) {
+    char *path = path_in(g, "model.json");
+    clq_model *model;
+    if (synchronized) {
+        json_t *file;
+        must(clq_json_read(path, 1 << 24, 32, &file));
+        synchronize(file);
+        clq_free(path);
+        assert_non_null(path = clq_strprintf("%s/synchronized_%d.json", getenv("CLQ_TEST_BINARY"), (int)getpid()));
+        assert_int_equal(json_dump_file(file, path, 0), 0);
+        json_decref(file);
+    }
+    must(clq_model_read_keras_json(path, &model));
+    if (synchronized) assert_int_equal(unlink(path), 0);
+    clq_free(path);
+    return model;
+}
+
 static bool run_case(golden *g, const char *spec, const clq_selections *selections) {
     clq_devices devices;
-    clq_model *model;
     clq_dataset *data;
     clq_trainer *trainer;
-    char *model_path = path_in(g, "model.json"), *weights = path_in(g, "init.safetensors");
+    clq_model *model = read_model(g);
+    char *weights = path_in(g, "init.safetensors");
     must(clq_devices_select(sys, spec, &devices));
-    must(clq_model_read_keras_json(model_path, &model));
     must(clq_dataset_npy(g->folder, "train", &data));
     must(clq_dataset_batch(data, g->batch, g->drop_remainder));
     g->config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
@@ -288,7 +317,6 @@ static bool run_case(golden *g, const char *spec, const clq_selections *selectio
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
     clq_model_destroy(model);
-    clq_free(model_path);
     clq_free(weights);
     return more;
 }
@@ -389,6 +417,24 @@ static void mirrored_on_both_vendors(void **state) {
     assert_true(run_group(ALL_CASES, "outputs", "pocl:0,intel").cases >= 2);
 }
 
+/* Statistics of the global batch: replicas follow the trace of one. */
+static void run_synchronized(const char *spec) {
+    synchronized = true;
+    assert_int_equal(run_group(ALL_CASES, "normalised", spec).cases, 2);
+    synchronized = false;
+}
+static void synchronized_on_pocl(void **state) {
+    (void)state;
+    run_synchronized("pocl:0,pocl:1");
+    run_synchronized("pocl:5*2");
+    run_synchronized("pocl:0,pocl:1,pocl:2"); /* unequal shares */
+}
+static void synchronized_on_intel(void **state) {
+    (void)state;
+    run_synchronized("intel*2");
+    run_synchronized("intel,pocl:0");
+}
+
 static void by_candidates(void **state) {
     (void)state;
     tally t = run_cases(FEW_CASES_BY_CANDIDATES, "pocl:0");
@@ -437,10 +483,12 @@ int main(int argc, char **argv) {
         cmocka_unit_test(on_pocl_basic),
         cmocka_unit_test(on_pocl_pthread),
         cmocka_unit_test(mirrored_on_two),
+        cmocka_unit_test(synchronized_on_pocl),
         cmocka_unit_test(by_candidates),
 #if defined(__x86_64__)
         cmocka_unit_test(on_intel),
         cmocka_unit_test(mirrored_on_both_vendors),
+        cmocka_unit_test(synchronized_on_intel),
 #endif
     };
     return cmocka_run_group_tests(tests, open_system, close_system);

@@ -52,7 +52,8 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_normalise_moving(list, &norm, metrics, metrics, metrics, metrics);
     clq_normalise_forward(list, &norm, x, metrics, metrics, x);
     clq_normalise_gradients(list, &norm, x, dx, metrics, metrics, metrics);
-    clq_normalise_backward(list, &norm, x, dx, metrics, metrics, metrics, dx);
+    clq_normalise_corrections(list, &norm, metrics, metrics, metrics, metrics);
+    clq_normalise_backward(list, &norm, x, dx, metrics, metrics, dx);
     clq_reduce_axis(list, &mean, y, x);
     clq_repeat(list, &mean, x, y);
     clq_copy_channels(list, 26 * 26, 16, narrow, wide, dx, x);

@@ -21,7 +21,8 @@ typedef struct ref_outputs {
     double *norms;                            /* by variable: sums of squares */
 } ref_outputs;
 
-/* The update is left out. Ends the test where it meets an operation that it does not know. */
+/* The update is left out. Of ranks that exchange, only this one has samples. Ends the test where it meets an operation
+ * that it does not know. */
 void ref_interpret(const clq_graph *graph, const ref_inputs *inputs, const ref_outputs *outputs);
 
 #endif

@@ -102,6 +102,63 @@ static void steps_take_few_calls(void **state) {
             check(models[m], "nvidia:0,nvidia:1", (clq_group_config){.algorithm = algorithms[a]});
 }
 
+/* ---- what a log costs ---- */
+
+enum { LOGGED = 200, EVERY = 50, BEFORE = 2 * EVERY, SMALL_BATCH = 8 };
+
+static clq_status forget(void *context, const clq_step_info *info) {
+    ++*(size_t *)context;
+    return info->loss > 0 ? CLQ_OK : clq_fail(CLQ_INTERNAL, "the loss is %g", info->loss);
+}
+
+/* Calls in which a thread waits for all that its device has to do: reads, writes and finishes. */
+static unsigned long blocking(clq_trainer *trainer, clq_dataset *set, size_t steps, bool logs) {
+    size_t told = 0;
+    assert_ok(clq_dataset_seek(set, 0, 0));
+    layer.reset();
+    assert_ok(clq_fit(trainer, set,
+                      &(clq_fit_config){.steps = steps,
+                                        .context = &told,
+                                        .on_log = logs ? forget : NULL,
+                                        .log_every = EVERY,
+                                        .log_every_s = SECONDS_MOST}));
+    assert_int_equal(told, logs ? steps : 0);
+    return layer.count(-1, STRICT_BLOCKING_READS) + layer.count(-1, STRICT_BLOCKING_WRITES) +
+           layer.count(-1, STRICT_FINISHES) + layer.count(-1, STRICT_PAGEABLE);
+}
+
+/* The difference of two fits within an epoch: what they cost at their end is the same. */
+static void logs_block_now_and_then(void **state) {
+    (void)state;
+    static const char *const specs[] = {"nvidia:0", "nvidia:0,nvidia:1"};
+    clq_dataset *set;
+    assert_ok(clq_dataset_open("synthetic", "train", &set));
+    assert_ok(clq_dataset_batch(set, SMALL_BATCH, false));
+    for (size_t d = 0; d < CLQ_COUNT_OF(specs); d++) {
+        clq_devices devices;
+        clq_model *model;
+        clq_trainer *trainer;
+        clq_trainer_config config = clq_trainer_config_default();
+        config.global_batch = SMALL_BATCH;
+        config.measure_gradient = true;
+        (void)alarm(SECONDS_MOST);
+        assert_ok(clq_devices_select(sys, specs[d], &devices));
+        assert_ok(clq_model_builtin("mlp", &model));
+        assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+        for (int logs = 0; logs < 2; logs++) {
+            const unsigned long few = blocking(trainer, set, BEFORE, logs);
+            const unsigned long calls = blocking(trainer, set, BEFORE + LOGGED, logs) - few;
+            printf("%s, %d steps %s a log: %lu blocking calls\n", specs[d], (int)LOGGED, logs ? "with" : "without",
+                   calls);
+            assert_int_equal(calls, logs ? LOGGED / EVERY * (d + 1) : 0);
+        }
+        clq_trainer_destroy(trainer);
+        clq_model_destroy(model);
+        (void)alarm(0);
+    }
+    clq_dataset_destroy(set);
+}
+
 static int start(void **state) {
     (void)state;
     if (clq_dataset_open("synthetic", "train", &data) != CLQ_OK) return -1;
@@ -117,7 +174,8 @@ static int stop(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_take_few_calls)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_take_few_calls),
+                                       cmocka_unit_test(logs_block_now_and_then)};
     if (strict_load(&layer, "disguise=nn- hold seed=1") != 0) return 1;
     return cmocka_run_group_tests_name("train/counts", tests, start, stop);
 }

@@ -31,12 +31,18 @@ static clq_tensor build_chain(clq_model *m) {
     x = clq_activate(m, clq_activate(m, x, CLQ_SOFTMAX, NULL), CLQ_TANH, NULL);
     return classify(m, clq_activate(m, clq_average_pool2d(m, x, NULL), CLQ_SIGMOID, NULL));
 }
+static clq_tensor build_synchronized(clq_model *m) {
+    const clq_conv2d_config conv = {.filters = 5, .kernel = {3, 3}, .no_bias = true};
+    const clq_batch_norm_config norm = {.momentum = 0.9, .epsilon = 1e-3, .synchronized = true};
+    return classify(m, clq_activate(m, clq_batch_norm(m, clq_conv2d(m, image(m), &conv), &norm), CLQ_RELU, NULL));
+}
 
 /* A second output, which reads the first. */
 static clq_tensor add_values(clq_model *m, clq_tensor classes) {
     return clq_dense(m, classes, &(clq_dense_config){.units = VALUES, .activation = CLQ_TANH, .name = "values"});
 }
 
+enum { SYNCHRONIZED = 5 };
 static const struct {
     const char *name;
     clq_tensor (*build)(clq_model *m);
@@ -46,21 +52,24 @@ static const struct {
               {"cnn", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
               {"softmax, pool", build_chain, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
               {"converted labels", build_mlp, CLQ_LOSS_CATEGORICAL, NULL},
-              {"two outputs", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL, add_values}};
+              {"two outputs", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL, add_values},
+              [SYNCHRONIZED] = {"synchronized", build_synchronized, CLQ_LOSS_SPARSE_CATEGORICAL, NULL}};
 
+enum { ONE, BUCKETS = 2 };
 static const struct {
     const char *name, *spec;
     size_t bucket_bytes;
     clq_algorithm algorithm;
-} places[] = {{"one", "pocl:0", 0, CLQ_ALGORITHM_AUTO},
+} places[] = {[ONE] = {"one", "pocl:0", 0, CLQ_ALGORITHM_AUTO},
               {"two", "pocl:0,pocl:1", 0, CLQ_ALGORITHM_AUTO},
-              {"two, in buckets", "pocl:0,pocl:1", 1, CLQ_ALGORITHM_AUTO},
+              [BUCKETS] = {"two, in buckets", "pocl:0,pocl:1", 1, CLQ_ALGORITHM_AUTO},
               {"two, by links", "pocl:0,pocl:1", 0, CLQ_ALGORITHM_RING}};
 
 typedef struct run {
     float weights[FLOATS_MOST];
     size_t floats, paths;
     bool on[PATHS_MOST];
+    const char *names[PATHS_MOST], *reasons[PATHS_MOST];
 } run;
 
 /* As the trainer reports them once it has trained. */
@@ -69,6 +78,8 @@ static void note_paths(const clq_trainer *trainer, const char *disabled, run *r)
     for (r->paths = 0; clq_strategy_path(trainer->strategy, r->paths, &path); r->paths++) {
         assert_true(r->paths < PATHS_MOST);
         r->on[r->paths] = path.on;
+        r->names[r->paths] = path.name;
+        r->reasons[r->paths] = path.reason;
         assert_true(path.on == (path.reason == NULL));
         if (!disabled || !strstr(disabled, path.name)) continue;
         assert_false(path.on);
@@ -194,6 +205,30 @@ static void all_paths_cross_all_models(void **state) {
             fail_msg("%s was on nowhere", names[p]);
 }
 
+static const char *reason_of(const run *r, const char *name) {
+    for (size_t p = 0; p < r->paths; p++)
+        if (strcmp(r->names[p], name) == 0) return r->reasons[p];
+    fail_msg("there is no path %s", name);
+    return NULL;
+}
+
+static void assert_off(const run *r, const char *name, const char *why) {
+    const char *reason = reason_of(r, name);
+    assert_string_equal(reason ? reason : "on", why);
+}
+
+/* Where replicas wait for each other within forward and backward. */
+static void exchanged_statistics_rule_paths_out(void **state) {
+    (void)state;
+    static run r;
+    static const char why[] = "statistics are exchanged within the step";
+    train(SYNCHRONIZED, BUCKETS, NULL, &r);
+    assert_off(&r, "one launch", why);
+    assert_off(&r, "overlap", why);
+    train(SYNCHRONIZED, ONE, NULL, &r); /* nothing is exchanged */
+    assert_null(reason_of(&r, "one launch"));
+}
+
 static void unknown_names_are_refused(void **state) {
     (void)state;
     clq_devices devices;
@@ -221,6 +256,7 @@ static int open_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_paths_cross_all_models),
+                                       cmocka_unit_test(exchanged_statistics_rule_paths_out),
                                        cmocka_unit_test(unknown_names_are_refused)};
     (void)alarm(SECONDS_MOST);
     return cmocka_run_group_tests_name("train/paths", tests, open_all, close_system);

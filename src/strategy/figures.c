@@ -1,0 +1,157 @@
+/* What steps measured, on its way to the host: rows of metrics, and the sums of squares that the gradient's norm is
+ * made of. Both stay on the devices in `metric_slots` rows, used round and round, until somebody asks for a run of
+ * them: in one transfer that blocks, however many steps it is about. */
+#include "strategy/replica.h"
+
+#include <string.h>
+
+/* What is still on a device when training has failed is waited for so long: the failure is to be told soon. */
+static const double rescue_s = 1.0;
+
+static unsigned width_of(const clq_strategy *strategy) {
+    return clq_losses_width(strategy->config.plan.loss, strategy->model->output_count);
+}
+
+clq_status clq_replica_open_figures(clq_replica *replica) {
+    const clq_strategy *strategy = replica->strategy;
+    const size_t slots = strategy->config.plan.metric_slots;
+    clq_device *device = replica->worker.device;
+    clq_figures *figures = &replica->figures;
+    if (!strategy->config.plan.loss) return CLQ_OK;
+    /* All replicas have the same gradient when it is measured. */
+    if (clq_plan_norms(replica->plan) && replica->worker.index == 0)
+        figures->variables = strategy->model->variable_count;
+    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_PINNED,
+                              slots * (width_of(strategy) + figures->variables) * sizeof(float), "figures of steps",
+                              &figures->host));
+    if (figures->variables == 0) return CLQ_OK;
+    return clq_buffer_create(device, CLQ_MEMORY_DEVICE, slots * figures->variables * sizeof(float),
+                             "gradient norms of steps", &figures->norms);
+}
+
+void clq_replica_close_figures(clq_replica *replica) {
+    clq_buffer_destroy(replica->figures.norms);
+    clq_buffer_destroy(replica->figures.host);
+}
+
+clq_status clq_replica_keep_norms(clq_replica *replica, uint32_t slot) {
+    const clq_figures *figures = &replica->figures;
+    const size_t bytes = figures->variables * sizeof(float);
+    if (bytes == 0) return CLQ_OK;
+    return clq_queue_copy(replica->worker.queue, clq_plan_norms(replica->plan), 0, figures->norms, slot * bytes, bytes);
+}
+
+/* ---- by the replica's thread ---- */
+
+/* A run of rows lies in two pieces where it goes over the last slot. The host's copy is laid out as the device's. */
+typedef struct piece {
+    const clq_buffer *from;
+    size_t offset, bytes;
+    char *to;
+} piece;
+
+static void cut(const clq_buffer *from, char *to, size_t row_bytes, size_t slots, const clq_command *command,
+                piece *pieces, unsigned *count) {
+    size_t first = command->first_slot, rows = CLQ_MIN((size_t)command->slot_count, slots - first);
+    pieces[(*count)++] = (piece){from, first * row_bytes, rows * row_bytes, to + first * row_bytes};
+    rows = command->slot_count - rows;
+    if (rows > 0) pieces[(*count)++] = (piece){from, 0, rows * row_bytes, to};
+}
+
+static unsigned pieces_of(const clq_replica *replica, const clq_command *command, piece pieces[4]) {
+    const clq_strategy *strategy = replica->strategy;
+    const clq_figures *figures = &replica->figures;
+    const size_t slots = strategy->config.plan.metric_slots, row_bytes = width_of(strategy) * sizeof(float);
+    char *host = clq_buffer_host(figures->host);
+    unsigned count = 0;
+    cut(clq_plan_metrics(replica->plan), host, row_bytes, slots, command, pieces, &count);
+    if (figures->variables > 0)
+        cut(figures->norms, host + slots * row_bytes, figures->variables * sizeof(float), slots, command, pieces,
+            &count);
+    return count;
+}
+
+static clq_status read_figures(clq_worker *worker, const clq_command *command) {
+    piece pieces[4];
+    const unsigned count = pieces_of(clq_replica_of(worker), command, pieces);
+    for (unsigned i = 0; i < count; i++)
+        CLQ_TRY(clq_queue_read(worker->queue, pieces[i].from, pieces[i].offset, pieces[i].to, pieces[i].bytes,
+                               i + 1 == count));
+    return CLQ_OK;
+}
+
+/* Another replica failed, or this one did and its device may still answer. */
+static clq_status rescue(clq_worker *worker, const clq_command *command) {
+    piece pieces[4];
+    const unsigned count = pieces_of(clq_replica_of(worker), command, pieces);
+    clq_event *done = NULL;
+    clq_status status = CLQ_OK;
+    for (unsigned i = 0; i < count && status == CLQ_OK; i++)
+        status = clq_queue_read_after(worker->queue, pieces[i].from, pieces[i].offset, pieces[i].to, pieces[i].bytes,
+                                      &(clq_order){.done = i + 1 == count ? &done : NULL});
+    if (status == CLQ_OK) status = clq_queue_flush(worker->queue);
+    if (status == CLQ_OK) status = clq_event_wait_until(done, clq_now_running() + rescue_s, NULL);
+    clq_event_destroy(done);
+    return status;
+}
+
+static void rescue_if_possible(clq_worker *worker, const clq_command *command) {
+    bool *got = command->to;
+    if (got) *got = rescue(worker, command) == CLQ_OK;
+}
+
+static const clq_command_kind figures_kind = {.name = "read figures", .run = read_figures, .skip = rescue_if_possible};
+
+/* ---- by who asks ---- */
+
+static clq_command command_of(uint32_t first, uint32_t count) {
+    return (clq_command){.kind = &figures_kind, .first_slot = first, .slot_count = count};
+}
+
+/* From the hosts' copies, which nobody writes until somebody asks again. */
+static void add_up(const clq_strategy *strategy, uint32_t first, uint32_t count, double *rows, float *squares) {
+    const size_t slots = strategy->config.plan.metric_slots, width = width_of(strategy);
+    const clq_figures *own = &strategy->replicas[0].figures;
+    for (size_t i = 0; i < count; i++) {
+        const size_t slot = (first + i) % slots;
+        for (size_t k = 0; k < width; k++) rows[i * width + k] = 0.0;
+        for (unsigned r = 0; r < strategy->count; r++) {
+            const float *row = (const float *)clq_buffer_host(strategy->replicas[r].figures.host) + slot * width;
+            for (size_t k = 0; k < width; k++) rows[i * width + k] += (double)row[k];
+        }
+        const float *norms = (const float *)clq_buffer_host(own->host) + slots * width + slot * own->variables;
+        if (squares) memcpy(squares + i * own->variables, norms, own->variables * sizeof *squares);
+    }
+}
+
+clq_status clq_strategy_read_figures(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows,
+                                     float *squares) {
+    if (squares && !strategy->replicas[0].figures.norms && strategy->model->variable_count > 0)
+        return clq_fail(CLQ_STATE, "this trainer does not measure its gradient: set measure_gradient");
+    for (unsigned r = 0; r < strategy->count; r++)
+        CLQ_TRY(clq_worker_call(&strategy->replicas[r].worker, command_of(first, count)));
+    add_up(strategy, first, count, rows, squares);
+    return CLQ_OK;
+}
+
+bool clq_strategy_rescue_figures(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows, float *squares) {
+    for (unsigned r = 0; r < strategy->count; r++) {
+        bool got = false;
+        clq_command command = command_of(first, count);
+        command.to = &got;
+        clq_worker_ask(&strategy->replicas[r].worker, command);
+        if (!got) return false;
+    }
+    add_up(strategy, first, count, rows, squares);
+    return true;
+}
+
+uint64_t clq_strategy_steps_done(const clq_strategy *strategy) {
+    uint64_t done = UINT64_MAX;
+    for (unsigned r = 0; r < strategy->count; r++) done = CLQ_MIN(done, strategy->replicas[r].worker.steps_done);
+    return done;
+}
+
+double clq_strategy_step_ended(const clq_strategy *strategy, uint64_t step) {
+    return strategy->replicas[0].worker.step_ended[(step - 1) % CLQ_STEP_TIMES];
+}

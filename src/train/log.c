@@ -1,0 +1,55 @@
+/* on_log of clq_fit: what steps measured is told some steps at once, in order, when it was read for many of them. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+static const uint32_t steps_default = 50;
+static const double seconds_default = 1.0;
+
+clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config) {
+    *log = (clq_fit_log){.config = config};
+    if (!config->on_log) return CLQ_OK;
+    if (!(config->log_every_s >= 0.0))
+        return clq_fail(CLQ_ARGUMENT, "log_every_s is %g: expected at least 0", config->log_every_s);
+    log->every = CLQ_MIN(config->log_every ? config->log_every : steps_default, (uint32_t)CLQ_METRIC_SLOTS);
+    log->every_s = config->log_every_s > 0.0 ? config->log_every_s : seconds_default;
+    log->steps = clq_alloc(log->every, sizeof *log->steps);
+    return log->steps ? CLQ_OK : CLQ_MEMORY;
+}
+
+void clq_fit_log_close(clq_fit_log *log) { clq_free(log->steps); }
+
+void clq_fit_log_begin_epoch(clq_fit_log *log) { log->read_at = log->last_ended = clq_now(); }
+
+void clq_fit_log_note(clq_fit_log *log, const clq_trainer *trainer, size_t samples) {
+    if (!log->steps) return;
+    log->steps[log->noted++] =
+        (clq_step_info){.step = trainer->step, .lr = clq_trainer_learning_rate(trainer), .samples = samples};
+}
+
+void clq_fit_log_fill(clq_fit_log *log, const clq_trainer *trainer, const double *totals, const float *squares) {
+    if (!log->steps) return;
+    clq_step_info *info = &log->steps[log->filled++];
+    double ended = clq_strategy_step_ended(trainer->strategy, info->step);
+    clq_trainer_tell(trainer, totals, info->samples, &info->loss, &info->metrics);
+    info->grad_norm = clq_trainer_norm(trainer, squares);
+    info->seconds = ended - log->last_ended;
+    log->last_ended = ended;
+    log->read_at = clq_now();
+}
+
+bool clq_fit_log_is_due(const clq_fit_log *log) {
+    if (log->noted == log->filled) return false;
+    return log->noted == log->every || clq_now() - log->read_at >= log->every_s;
+}
+
+clq_status clq_fit_log_tell(clq_fit_log *log) {
+    for (; log->told < log->filled; log->told++) {
+        clq_status status = log->config->on_log(log->config->context, &log->steps[log->told]);
+        log->refused = status != CLQ_OK;
+        CLQ_TRY(status);
+    }
+    if (log->told == log->noted) log->told = log->filled = log->noted = 0;
+    return CLQ_OK;
+}
