@@ -26,7 +26,7 @@ static clq_status create_buffers(clq_plan *plan) {
     if (!config->loss) return CLQ_OK;
 
     for (uint32_t i = 0; i < model->output_count; i++) {
-        size_t label_bytes = clq_loss_target_elements(&plan->losses[i]) * sizeof(float); /* or of an int32_t */
+        size_t label_bytes = clq_loss_target_bytes(&plan->losses[i]);
         CLQ_TRY(create_buffer(plan, beside->labels[i], capacity * label_bytes, "labels", &plan->labels[i]));
     }
     const size_t metrics = (size_t)clq_losses_width(plan->losses, model->output_count) * config->metric_slots;

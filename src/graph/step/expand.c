@@ -148,7 +148,7 @@ static void add_loss(clq_expansion *e, uint32_t index) {
     const uint32_t output = e->model->outputs[index];
     const unsigned metrics_at = clq_losses_width(e->config->loss, index);
     clq_graph_value labels = {.name = "labels",
-                              .dtype = clq_loss_has_index(loss) ? CLQ_I32 : CLQ_F32,
+                              .dtype = clq_loss_target_dtype(loss),
                               .per_sample = true,
                               .elements = clq_loss_target_elements(loss)};
     labels.shape = CLQ_SHAPE(labels.elements);
