@@ -78,8 +78,8 @@ void clq_crew_abort(clq_crew *crew, const clq_error *why);
 clq_status clq_crew_failure(const clq_crew *crew, clq_error *out);
 /* Whether the host's threads execute all collectives, on mapped memory. */
 bool clq_crew_is_direct(const clq_crew *crew);
-/* Spin time of a rank that waits for the others, before it sleeps: 50 us unless set. Call while no rank is in a
- * collective. */
+/* Spin time of a rank that waits for the others, before it sleeps: 50 us unless set, and always in send/recv. Call
+ * while no rank is in a collective. */
 void clq_crew_set_patience(clq_crew *crew, double seconds);
 /* Nanoseconds that rank 0 spent in collectives of all ranks that succeeded, each from the arrival of the last rank.
  * From any thread. */

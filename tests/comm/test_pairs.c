@@ -258,6 +258,32 @@ static void to_itself(void **state) {
     end(&all, &p);
 }
 
+static clq_status one_message(ranks *all, plan *p, unsigned rank) {
+    if (rank == 1) return CLQ_OK;
+    return rank == 0 ? send(all, p, 0, 2, 0, 100) : receive(all, p, 2, 0, 0, 100);
+}
+
+/* The link of a message, which is none of the ring, is there once it was sent. */
+static void messages_are_explained(void **state) {
+    (void)state;
+    ranks all;
+    plan p;
+    begin(&all, "bbb", &settings[1], &p);
+    trouble t = {&p, one_message};
+    char *before = clq_crew_explain(all.crew);
+    ranks_run(&all, run_act, &t);
+    ranks_expect_ok(&all);
+    char *after = clq_crew_explain(all.crew);
+    assert_non_null(before);
+    assert_non_null(after);
+    assert_non_null(strstr(before, "rank 2 to 0 (pocl:2"));
+    assert_null(strstr(before, "rank 0 to 2"));
+    assert_non_null(strstr(after, "rank 0 to 2 (pocl:0 (basic"));
+    clq_free(before);
+    clq_free(after);
+    end(&all, &p);
+}
+
 static void abort_soon(void *context) {
     (void)usleep(50000);
     clq_crew_abort(context, NULL);
@@ -323,10 +349,14 @@ static void without_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_meet_without_the_others),   cmocka_unit_test(pairs_talk_at_the_same_time),
-        cmocka_unit_test(every_pair_beside_collectives), cmocka_unit_test(a_rank_that_does_not_come_ends_all),
-        cmocka_unit_test(what_does_not_agree_ends_all),  cmocka_unit_test(to_itself),
-        cmocka_unit_test(an_abort_ends_a_message),       cmocka_unit_test(without_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(two_meet_without_the_others),
+                                       cmocka_unit_test(pairs_talk_at_the_same_time),
+                                       cmocka_unit_test(every_pair_beside_collectives),
+                                       cmocka_unit_test(a_rank_that_does_not_come_ends_all),
+                                       cmocka_unit_test(what_does_not_agree_ends_all),
+                                       cmocka_unit_test(to_itself),
+                                       cmocka_unit_test(messages_are_explained),
+                                       cmocka_unit_test(an_abort_ends_a_message),
+                                       cmocka_unit_test(without_memory)};
     return cmocka_run_group_tests_name("comm/pairs", tests, NULL, NULL);
 }
