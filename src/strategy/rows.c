@@ -58,6 +58,11 @@ static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buf
                                  &(clq_order){.done = done});
 }
 
+clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {
+    *out = command->staged;
+    return command->rows.count > 0 ? copy_rows(replica, &command->rows, out) : CLQ_OK;
+}
+
 /* The step's launches come behind it in the queue; what flushes them flushes it, too. */
 static clq_status upload(clq_replica *replica, const clq_plan *plan, clq_staging *staging, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
@@ -71,13 +76,17 @@ static clq_status upload(clq_replica *replica, const clq_plan *plan, clq_staging
     return write_rows(replica, labels, staging->labels, count * config->label_bytes, &staging->read);
 }
 
-clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_staging **out) {
-    clq_staging *staging = command->staged;
-    clq_status status = free_read_slot(replica, staging);
-    if (status == CLQ_OK && command->rows.count > 0) status = copy_rows(replica, &command->rows, &staging);
-    *out = staging;
-    if (status != CLQ_OK || !staging) return status;
+clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_order *order,
+                                  clq_staging **out) {
+    clq_staging *staging;
+    *order = (clq_order){0};
+    *out = NULL;
+    CLQ_TRY(free_read_slot(replica, command->staged));
+    if (replica->uploads) return clq_uploads_bring(replica, plan, command, order);
+    CLQ_TRY(clq_replica_pick_rows(replica, command, &staging));
+    if (!staging) return CLQ_OK;
     if (!replica->reads_in_place) return upload(replica, plan, staging, command->params.count);
+    *out = staging;
     return clq_plan_set_input(plan, staging->samples, clq_plan_labels(plan) ? staging->labels : NULL);
 }
 
@@ -92,6 +101,7 @@ static unsigned staging_slots(size_t bytes) {
 static clq_status open_slot(clq_replica *replica, size_t sample_bytes, clq_staging *slot) {
     const clq_strategy_config *config = &replica->strategy->config;
     clq_memory_kind kind = replica->reads_in_place ? CLQ_MEMORY_DEVICE : CLQ_MEMORY_PINNED;
+    if (replica->uploads) return clq_uploads_open_slot(replica, CLQ_MEMORY_PINNED, "batch staging", slot);
     CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->share * sample_bytes, "sample staging",
                               &slot->samples));
     if (!config->plan.loss) return CLQ_OK;
@@ -110,22 +120,25 @@ clq_status clq_replica_open_rows(clq_replica *replica) {
     replica->slots = staging_slots(replica->share * sample_bytes);
     CLQ_TRY(clq_channel_create(sizeof(clq_staging *), replica->slots, &replica->in_use));
     replica->reads_in_place = clq_replica_decide_input(replica);
+    if (clq_uploads_decide(replica)) CLQ_TRY(clq_uploads_open(replica));
     for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, sample_bytes, &replica->staging[i]));
     for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++)
         CLQ_TRY(open_slot(replica, sample_bytes, &replica->own[i]));
     return CLQ_OK;
 }
 
-static void close_slots(clq_staging *slots, unsigned count) {
+void clq_replica_close_slots(clq_staging *slots, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         clq_event_destroy(slots[i].read);
         clq_buffer_destroy(slots[i].samples);
         clq_buffer_destroy(slots[i].labels);
+        clq_buffer_destroy(slots[i].block);
     }
 }
 
 void clq_replica_close_rows(clq_replica *replica) {
-    close_slots(replica->staging, CLQ_STAGING_SLOTS_MAX);
-    close_slots(replica->own, CLQ_OWN_SLOTS);
+    clq_uploads_close(replica);
+    clq_replica_close_slots(replica->staging, CLQ_STAGING_SLOTS_MAX);
+    clq_replica_close_slots(replica->own, CLQ_OWN_SLOTS);
     clq_channel_destroy(replica->in_use);
 }
