@@ -267,6 +267,25 @@ static void it_is_off_where_it_costs(void **state) {
     }
 }
 
+/* ---- memory ---- */
+
+static uint64_t allocations_of(rig *r, size_t steps) {
+    assert_ok(clq_dataset_seek(r->data, 0, 0));
+    (void)clq_memory_fail_at(UINT64_MAX, false);
+    assert_ok(clq_fit(r->trainer, r->data, &(clq_fit_config){.steps = steps}));
+    return clq_memory_fail_at(0, false);
+}
+
+/* After the first steps; a fit takes some memory, whatever its steps. */
+static void steps_allocate_nothing(void **state) {
+    (void)state;
+    strict_disguise(&layer, 1, "hold");
+    rig r = open_rig("nvidia:0", NULL, &(clq_trainer_config){0});
+    (void)allocations_of(&r, EPOCH);
+    assert_int_equal(allocations_of(&r, EPOCH), allocations_of(&r, 1));
+    close_rig(&r);
+}
+
 /* ---- failures ---- */
 
 static void any_allocation_fails(void **state) {
@@ -325,7 +344,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_see_their_own_batch), cmocka_unit_test(a_transfer_overlaps_a_step),
         cmocka_unit_test(traces_show_transfers),        cmocka_unit_test(it_is_off_where_it_costs),
-        cmocka_unit_test(any_allocation_fails),         cmocka_unit_test(a_lost_device_is_named)};
+        cmocka_unit_test(steps_allocate_nothing),       cmocka_unit_test(any_allocation_fails),
+        cmocka_unit_test(a_lost_device_is_named)};
     if (strict_load(&layer, STRICT_DISGUISE) != 0) return 1;
     return cmocka_run_group_tests_name("train/upload_ahead", tests, start, stop);
 }
