@@ -171,7 +171,7 @@ bool clq_bench_next_model(const char **at, char model[CLQ_BENCH_MODEL_BYTES]);
 /* Of --models: that all can be opened and end in one row of classes. */
 clq_status clq_bench_models_check(const char *list);
 size_t clq_bench_models_count(const char *list);
-clq_status clq_bench_model_open(const char *model, clq_model **out);
+clq_status clq_bench_model_open(const char *model, clq_model **out); /* UNSUPPORTED: it has several outputs */
 /* What rows call it: a file by its base name. */
 const char *clq_bench_model_name(const char *model);
 /* Made-up data of the model's shape and classes, as clq_dataset_open takes it. */

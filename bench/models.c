@@ -20,7 +20,16 @@ static bool is_file(const char *model) {
 }
 
 clq_status clq_bench_model_open(const char *model, clq_model **out) {
-    return is_file(model) ? clq_model_read_keras_json(model, out) : clq_model_builtin(model, out);
+    clq_model *opened;
+    if (!is_file(model)) return clq_model_builtin(model, out);
+    CLQ_TRY(clq_model_read_keras_json(model, &opened));
+    const size_t outputs = clq_model_output_count(opened);
+    if (outputs > 1) {
+        clq_model_destroy(opened);
+        return clq_fail(CLQ_UNSUPPORTED, "%s has %zu outputs: benchmarks take models of one", model, outputs);
+    }
+    *out = opened;
+    return CLQ_OK;
 }
 
 const char *clq_bench_model_name(const char *model) {

@@ -70,10 +70,22 @@ static void writes(trial *t, size_t slot, const char *name, size_t count) {
 
 /* ---- activations ---- */
 
+/* result = op(a), or op(a, b) where b is no CLQ_NO_VALUE: element by element. */
+static void build_elementwise(trial *t, clq_element_op op, clq_value a, clq_value b, clq_value result) {
+    static const struct clq_element_input each = {.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32};
+    clq_element_program p = {.output_count = 1};
+    clq_instruction instruction = {.op = op, .a = clq_element_take(&p, each)};
+    if (b != CLQ_NO_VALUE) instruction.b = clq_element_take(&p, each);
+    p.outputs[0].from = clq_element_do(&p, instruction);
+    const clq_element_values values = {
+        .elements = ACTIVATED, .channels = CHANNELS, .inputs = {a, b}, .outputs = {result}};
+    clq_elementwise(t->lab.list, "activation", &p, &values);
+}
+
 static clq_status build_relu(trial *t) {
     CLQ_TRY(reads(t, 0, "x", t->options->batch * ACTIVATED));
     writes(t, 1, "y", t->counts[0]);
-    clq_activation_forward(t->lab.list, CLQ_RELU, ACTIVATED, CHANNELS, t->values[0], t->values[1]);
+    build_elementwise(t, CLQ_ELEMENT_RELU, t->values[0], CLQ_NO_VALUE, t->values[1]);
     return CLQ_OK;
 }
 
@@ -83,8 +95,7 @@ static clq_status build_relu_backward(trial *t) {
     CLQ_TRY(reads(t, 0, "y", t->options->batch * ACTIVATED));
     CLQ_TRY(reads(t, 1, "dy", t->counts[0]));
     writes(t, 2, "dz", t->counts[0]);
-    clq_activation_backward(t->lab.list, CLQ_RELU, ACTIVATED, CHANNELS, t->values[0], t->values[1], t->values[2],
-                            CLQ_NO_VALUE);
+    build_elementwise(t, CLQ_ELEMENT_RELU_SLOPE, t->values[0], t->values[1], t->values[2]);
     return CLQ_OK;
 }
 
@@ -95,7 +106,7 @@ static double want_relu_backward(const trial *t, size_t i) {
 static clq_status build_tanh(trial *t) {
     CLQ_TRY(reads(t, 0, "x", t->options->batch * ACTIVATED));
     writes(t, 1, "y", t->counts[0]);
-    clq_activation_forward(t->lab.list, CLQ_TANH, ACTIVATED, CHANNELS, t->values[0], t->values[1]);
+    build_elementwise(t, CLQ_ELEMENT_TANH, t->values[0], CLQ_NO_VALUE, t->values[1]);
     return CLQ_OK;
 }
 
@@ -104,7 +115,7 @@ static double want_tanh(const trial *t, size_t i) { return tanh((double)t->float
 static clq_status build_softmax(trial *t) {
     CLQ_TRY(reads(t, 0, "x", t->options->batch * CLASSES));
     writes(t, 1, "y", t->counts[0]);
-    clq_activation_forward(t->lab.list, CLQ_SOFTMAX, CLASSES, CLASSES, t->values[0], t->values[1]);
+    clq_softmax_forward(t->lab.list, CLASSES, CLASSES, t->values[0], t->values[1]);
     return CLQ_OK;
 }
 

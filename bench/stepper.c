@@ -94,8 +94,8 @@ static clq_status upload(clq_bench_stepper *s, clq_queue *queue) {
     size_t at = s->next++ % s->batches;
     CLQ_TRY(clq_queue_write(queue, clq_plan_samples(s->plan), 0, batch_in(s->images, at, image_bytes(s)),
                             image_bytes(s), false));
-    return clq_queue_write(queue, clq_plan_labels(s->plan), 0, batch_in(s->labels, at, label_bytes(s)), label_bytes(s),
-                           false);
+    return clq_queue_write(queue, clq_plan_labels(s->plan, 0), 0, batch_in(s->labels, at, label_bytes(s)),
+                           label_bytes(s), false);
 }
 
 static clq_status enqueue(clq_bench_stepper *s, clq_queue *queue, size_t steps) {

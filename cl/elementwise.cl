@@ -197,6 +197,29 @@ ALWAYS_INLINE floatv dropout(const memory *m, size_t at, bool single, floatv x, 
 }
 #endif
 
+/* ---- mish ----
+ * With u = exp(x), tanh(log(1 + u)) is u (u + 2) / (u (u + 2) + 2): upper / (upper + rest) below. Both are divided by
+ * u^2 where x > 0, so that neither overflows: exp is taken of -|x|. */
+
+ALWAYS_INLINE floatv mish_tanh(floatv x, floatv *u, floatv *upper, floatv *rest) {
+    *u = exp(-fabs(x));
+    *upper = x > 0.0f ? 1.0f + 2.0f * *u : *u * (*u + 2.0f);
+    *rest = x > 0.0f ? 2.0f * *u * *u : (floatv)2;
+    return *upper / (*upper + *rest);
+}
+
+ALWAYS_INLINE floatv mish(floatv x) {
+    floatv u, upper, rest;
+    return x * mish_tanh(x, &u, &upper, &rest);
+}
+
+/* t + x (1 - t^2) sigmoid(x), where t is the tanh. */
+ALWAYS_INLINE floatv mish_slope(floatv x) {
+    floatv u, upper, rest, t = mish_tanh(x, &u, &upper, &rest), sum = upper + rest;
+    floatv sigmoid = (x > 0.0f ? (floatv)1 : u) / (1.0f + u);
+    return t + x * sigmoid * (rest * (2.0f * upper + rest) / (sum * sum));
+}
+
 /* ---- instructions, by their clq_element_op ---- */
 
 #define A(i) REGISTER(A##i)
@@ -224,6 +247,8 @@ ALWAYS_INLINE floatv dropout(const memory *m, size_t at, bool single, floatv x, 
 #define DO_18(i) A(i) == B(i) ? (floatv)1 : (floatv)0
 #define DO_19(i) A(i) != (floatv)0 ? B(i) : C(i)
 #define DO_20(i) dropout(m, at, single, A(i), WORD(W##i), WORD(V##i), WORD(U##i))
+#define DO_21(i) mish(A(i))
+#define DO_22(i) B(i) * mish_slope(A(i))
 #define RUN(i) const floatv r##i = PASTE(DO_, OP##i)(i);
 
 #define STORE(k)                                                                                                       \

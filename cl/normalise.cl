@@ -42,7 +42,16 @@ static void write_statistics(global float *statistics, int channels, size_t c, f
     statistics[SHARE * channels + c] = share;
 }
 
-/* Joins the ranks' moments in their order (Chan, Golub, LeVeque 1983), and lets the moving statistics follow. */
+/* a / b rounded correctly, where a device's own quotient may be 2.5 units off. One step of Newton's does it for any
+ * float a and whole b below 2^19, and for nearly all others: their quotients are not close enough to the middle of two
+ * floats. */
+static float quotient(float a, float b) {
+    float q = a / b, rest = fma(-q, b, a);
+    return isnan(rest) ? q : fma(rest, 1.0f / b, q);
+}
+
+/* Joins the ranks' moments in their order (Chan, Golub, LeVeque 1983), and lets the moving statistics follow: to the
+ * same bits on all devices, since compilers have nothing to contract. */
 KERNEL void normalise_statistics(global const float *moments, global const float *gamma, global float *moving_mean,
                                  global float *moving_variance, global float *statistics, int channels, int ranks,
                                  float epsilon, float momentum, float fresh) {
@@ -52,19 +61,19 @@ KERNEL void normalise_statistics(global const float *moments, global const float
             global const float *more = moments + (size_t)k * MOMENTS * channels + c;
             float other = more[COUNT * channels], total = n + other;
             if (other == 0) continue;
-            float apart = more[MEAN * channels] - mean, part = other / total;
-            mean = n > 0 ? mean + apart * part : more[MEAN * channels];
-            squares += more[SQUARES * channels] + apart * apart * n * part;
+            float apart = more[MEAN * channels] - mean, part = quotient(other, total);
+            mean = n > 0 ? fma(apart, part, mean) : more[MEAN * channels];
+            squares += fma(apart * apart, n * part, more[SQUARES * channels]);
             n = total;
         }
         if (n == 0) {
             write_statistics(statistics, channels, c, 0, 0, 0, 0);
             continue;
         }
-        float variance = squares / n;
+        float variance = quotient(squares, n);
         write_statistics(statistics, channels, c, mean, 1.0f / sqrt(variance + epsilon), GAMMA_OF(c), 1.0f / n);
-        moving_mean[c] = moving_mean[c] * momentum + mean * fresh;
-        moving_variance[c] = moving_variance[c] * momentum + variance * fresh;
+        moving_mean[c] = fma(moving_mean[c], momentum, mean * fresh);
+        moving_variance[c] = fma(moving_variance[c], momentum, variance * fresh);
     }
 }
 

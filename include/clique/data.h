@@ -1,7 +1,8 @@
 /* clique/data.h: datasets and their pipeline.
  *
  * A dataset is samples (n, …) of u8 or f32 and labels (n, …): integers, or f32 of any sign. What they mean, class
- * numbers, probabilities or values, is the loss's to say.
+ * numbers, probabilities or values, is the loss's to say. For a model of several outputs a sample has labels for each,
+ * in the order of the model's outputs.
  * Stages are set before the first batch is taken: take, shuffle, batch, prefetch. They apply in that
  * order, whichever was set first; one that is set later starts over at the first batch of epoch 0.
  * Thread rules: one thread at a time calls into a dataset. A dataset must outlive the clq_fit, clq_evaluate
@@ -20,6 +21,15 @@ enum { CLQ_AUTO = -1 };
 
 typedef struct clq_dataset clq_dataset;
 
+/* The labels for one output, of the whole set. */
+typedef struct clq_labels_info {
+    bool is_float;   /* f32; else integers */
+    size_t elements; /* of one label: 1 for class numbers */
+    size_t classes;  /* integers: the largest + 1 */
+    double least;    /* of all labels, */
+    size_t least_at; /* and the first sample that has it */
+} clq_labels_info;
+
 typedef struct clq_dataset_info {
     size_t samples;              /* after take */
     unsigned rank;               /* of one sample */
@@ -33,13 +43,16 @@ typedef struct clq_dataset_info {
     char name[64];
     double label_least;    /* of all labels, */
     size_t label_least_at; /* and the first sample that has it */
+    size_t labels_count;   /* for so many outputs: 1 unless there are more (clq_dataset_add_labels) */
+    clq_labels_info labels[CLQ_MODEL_OUTPUTS_MAX]; /* the first says what the members above do */
 } clq_dataset_info;
 
 /* part: "train" or "test". name_or_folder:
  * "fashion-mnist", from Debian's package dataset-fashion-mnist;
  * "synthetic" or "synthetic:SHAPExSHAPE…/CLASSES/COUNT", which may end early and is 28x28/10/60000
  * where it does: made up, learnable, always the same; the test part has a sixth of COUNT;
- * a folder of IDX pairs, .npy pairs or CIFAR-10 binary: the first of these that it has for the part.
+ * a folder of IDX pairs, .npy pairs or CIFAR-10 binary: the first of these that it has for the part. Beside
+ * y_train.npy, y_train_1.npy is the labels for the model's second output, and so on.
  * f64 becomes f32.
  * Errors name the file: NOT_FOUND, READ, FORMAT (also an integer label that does not fit an int32_t, or a sample or a
  * label that is not finite), MISMATCH (counts differ), UNSUPPORTED (a dtype), ARGUMENT (part, or what follows
@@ -53,6 +66,11 @@ CLQ_API clq_status clq_dataset_cifar10(const char *folder, const char *part, clq
 CLQ_API clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank,
                                       const size_t *shape, const void *labels, clq_dtype label_dtype,
                                       size_t label_elements, clq_dataset **out);
+/* Labels for the next output of a model, for all samples of the whole set, as those of clq_dataset_arrays; copied. The
+ * dataset then starts over at the first batch of epoch 0. Errors: ARGUMENT (a wrong value; labels for more than
+ * CLQ_MODEL_OUTPUTS_MAX outputs), MEMORY; they leave the dataset as it was. */
+CLQ_API clq_status clq_dataset_add_labels(clq_dataset *dataset, const void *labels, clq_dtype label_dtype,
+                                          size_t label_elements);
 CLQ_API void clq_dataset_destroy(clq_dataset *dataset); /* takes NULL */
 /* Valid until the dataset is destroyed; `samples` follows clq_dataset_take. */
 CLQ_API const clq_dataset_info *clq_dataset_get_info(const clq_dataset *dataset);
@@ -72,17 +90,26 @@ CLQ_API clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool dr
  * clq_fit takes rows from the set itself, where the labels are as the loss wants them. */
 CLQ_API clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches);
 
+/* Labels of a batch's samples for one output. */
+typedef struct clq_labels {
+    const void *values; /* (count, elements) int32, or f32 */
+    bool is_float;      /* the latter */
+    size_t elements;    /* of one label; 0 is 1 */
+} clq_labels;
+
 /* A batch is borrowed until the next call of clq_dataset_next or clq_dataset_seek, or until a stage
  * is set. A caller's own batch says the same of itself; its samples need no alignment. */
 typedef struct clq_batch {
-    size_t count;           /* samples; only an epoch's last may be smaller than the batch */
-    const void *samples;    /* (count, shape…), 64-byte aligned */
-    size_t sample_elements; /* product of shape */
-    clq_dtype sample_dtype; /* CLQ_U8 or CLQ_F32 */
-    const void *labels;     /* (count, label_elements) int32, or f32 */
-    bool float_labels;      /* the latter */
-    size_t label_elements;  /* of one label; 0 is 1 */
-    uint64_t epoch, index;  /* from 0; batch within the epoch */
+    size_t count;                  /* samples; only an epoch's last may be smaller than the batch */
+    const void *samples;           /* (count, shape…), 64-byte aligned */
+    size_t sample_elements;        /* product of shape */
+    clq_dtype sample_dtype;        /* CLQ_U8 or CLQ_F32 */
+    const void *labels;            /* (count, label_elements) int32, or f32 */
+    bool float_labels;             /* the latter */
+    size_t label_elements;         /* of one label; 0 is 1 */
+    uint64_t epoch, index;         /* from 0; batch within the epoch */
+    const clq_labels *more_labels; /* (more_count) for the outputs behind the first, in the model's order */
+    size_t more_count;
 } clq_batch;
 /* *more is false at the end of the epoch (batch untouched); the call after that begins the next
  * epoch. Errors: MEMORY, SYSTEM (no thread), only where the pipeline starts: at the first batch,

@@ -66,6 +66,17 @@ CLQ_API clq_status clq_tuning_parse(const char *text, clq_tuning *out);
 /* "highest", "high" or "medium", as --matmul-precision. */
 CLQ_API clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *out);
 
+/* What is minimised and measured at an output of a model of several outputs. */
+typedef struct clq_output_config {
+    const char *name; /* the output's (clq_model_output_name) */
+    clq_loss loss;
+    double weight;       /* finite. The loss of the model is the sum over its outputs of weight * loss */
+    const char *metrics; /* as clq_trainer_config.metrics */
+    double reserved[4];
+} clq_output_config;
+/* Sparse cross-entropy from probabilities with weight 1, and its metrics. */
+CLQ_API clq_output_config clq_output_config_default(const char *name);
+
 typedef struct clq_trainer_config {
     clq_optimizer optimizer;
     clq_loss loss;
@@ -92,7 +103,11 @@ typedef struct clq_trainer_config {
     const char *disabled_paths; /* fast paths that are not to be used, with commas between, as `clique plan` names them:
                                    "overlap,sharded update"; for finding faults. Borrowed while the trainer is created.
                                    NULL: none */
-    clq_lr_schedule schedule; /* of the optimizer's lr; CONSTANT unless set */
+    clq_lr_schedule schedule;   /* of the optimizer's lr; CONSTANT unless set */
+    /* (output_count) one for each output of the model, in any order: then `loss` and `metrics` are not looked at. NULL:
+     * these are of every output. Needed until the trainer is made. */
+    const clq_output_config *outputs;
+    size_t output_count;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
@@ -105,9 +120,9 @@ static inline clq_trainer_config clq_trainer_config_default(void) {
 typedef struct clq_trainer clq_trainer;
 /* Opens the devices, plans the model on each, sets the initial weights. Compiles kernels: seconds the first time on a
  * machine. config and devices are copied; config may not be NULL. Errors: STATE (the model is not finished), ARGUMENT
- * (a batch smaller than the replicas; strategy single with several devices; an unknown metric), NO_DEVICE (none
- * selected), MISMATCH (the model's output does not fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY,
- * UNSUPPORTED, MEMORY, SYSTEM. */
+ * (a batch smaller than the replicas; strategy single with several devices; an unknown metric; a loss for no output of
+ * the model, two for one, or none), NO_DEVICE (none selected), MISMATCH (the model's output does not fit the loss or a
+ * metric), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED (also two outputs of one name), MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
                                             const clq_trainer_config *config, size_t config_bytes, clq_trainer **out);
 static inline clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,
@@ -120,9 +135,9 @@ CLQ_API unsigned clq_trainer_replicas(const clq_trainer *trainer);
 CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device,
                                        size_t *share);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
-/* Seconds that the steps so far spent in the all-reduce, each from when the last replica came to it; and of these the
- * all-reduce time not overlapped with backward. Where replicas on CPU devices shard the update, all-reduce and update
- * are one, and the seconds are of both. 0 for one replica. */
+/* Seconds that the steps so far spent in all-reduces (of the gradient, and of synchronized statistics), each from when
+ * the last replica came to it; and of these the all-reduce time not overlapped with backward. Where replicas on CPU
+ * devices shard the update, all-reduce and update are one, and the seconds are of both. 0 for one replica. */
 CLQ_API clq_comm_times clq_trainer_comm_times(const clq_trainer *trainer);
 /* The time between the ends of back-to-back steps, oldest first, of at most `most` and 4,096 of the last steps, as
  * replica 0's thread sees it; where the device works behind that thread, the mean of three. seconds: the caller's, for
@@ -131,15 +146,16 @@ CLQ_API clq_status clq_trainer_step_times(clq_trainer *trainer, size_t most, flo
 
 /* What was recorded so far, as trace events in JSON, for ui.perfetto.dev and chrome://tracing: a process per replica
  * whose threads are its host thread, its queue (kernels by layer; uploads, where the device's memory is not the host's)
- * and its exchanges of the gradient; and one for what waits for data. Times of the device are put into the host's,
- * within the error that the process's label tells. Waits for all that was asked. Appears by rename. Errors: STATE
- * (trace_steps is 0), WRITE, DEVICE, MEMORY. */
+ * and its exchanges (of the gradient, and of synchronized statistics); and one for what waits for data. Times of the
+ * device are put into the host's, within the error that the process's label tells. Waits for all that was asked.
+ * Appears by rename. Errors: STATE (trace_steps is 0), WRITE, DEVICE, MEMORY. */
 CLQ_API clq_status clq_trainer_write_trace(clq_trainer *trainer, const char *path);
 
 /* ---- a step in its three parts ---- */
 
 /* Forward and backward on every replica: the gradient of the mean loss over the batch, each replica's part of it. The
- * batch may be reused when the call returns. Errors: MISMATCH (shape, dtype or labels do not fit), DEVICE, … */
+ * batch may be reused when the call returns. Errors: MISMATCH (shape, dtype or labels do not fit), DEVICE, TIMEOUT
+ * (synchronized statistics: a replica did not come to their exchange), … */
 CLQ_API clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch);
 /* All-reduce: every replica then holds the sum. Once for each gradient, with one replica too. Errors: STATE (no
  * gradients since the last update, or summed already), DEVICE, TIMEOUT, … */
@@ -152,7 +168,8 @@ CLQ_API clq_status clq_step_apply(clq_trainer *trainer);
 /* Errors: as of the parts. */
 CLQ_API clq_status clq_step(clq_trainer *trainer, const clq_batch *batch);
 
-/* Metrics by name: as they were asked for, in that order. Names are the trainer's. */
+/* Metrics by name: as they were asked for, in that order. With several outputs, for each in turn its loss, without its
+ * weight, as `LAYER_loss`, and its metrics as `LAYER_accuracy`, as Keras names them. Names are the trainer's. */
 enum { CLQ_METRIC_VALUES_MAX = 32 };
 typedef struct clq_metric_values {
     unsigned count;
@@ -164,7 +181,7 @@ CLQ_API double clq_metric_value(const clq_metric_values *metrics, const char *na
 
 typedef struct clq_step_info {
     uint64_t step;    /* updates so far: 1 after the first */
-    double loss;      /* mean over the batch, before the update */
+    double loss;      /* mean over the batch, before the update; of several outputs the weighted sum */
     double grad_norm; /* L2 over all variables; NaN unless measure_gradient, and before the update */
     double lr;        /* of the last update; before the first, its own */
     size_t samples;
@@ -184,7 +201,7 @@ CLQ_API clq_status clq_trainer_wait(clq_trainer *trainer);
 /* ---- fit, evaluate, predict ---- */
 
 typedef struct clq_totals {
-    double loss; /* mean over the samples */
+    double loss; /* mean over the samples; of several outputs the weighted sum */
     size_t samples;
     double seconds;
     double input_s;            /* of these, waiting for the input pipeline */
@@ -243,10 +260,12 @@ static inline clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset
 }
 /* The model's output (softmax included) for the samples of epoch 0, to whose first batch the dataset is rewound, in
  * that epoch's order (shuffled where the dataset is shuffled): out (samples, output) f32, the caller's. Where
- * drop_remainder drops samples, the last rows are not written. Labels are not looked at, but must fit the model as in
- * clq_evaluate. The dataset then goes on where it was before the call. The first call plans the model for inference on
- * every device. Errors: as clq_evaluate, and BUILD, DEVICE_MEMORY. */
+ * drop_remainder drops samples, the last rows are not written. Labels are not looked at. The dataset then goes on where
+ * it was before the call. The first call plans the model for inference on every device. Errors: as clq_evaluate, and
+ * BUILD, DEVICE_MEMORY; ARGUMENT (the model has several outputs). */
 CLQ_API clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out);
+/* The same of models of any number of outputs: out[i] for output i; NULL where it is not wanted. */
+CLQ_API clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *dataset, float *const *out);
 
 /* ---- weights ---- */
 

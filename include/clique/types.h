@@ -44,9 +44,12 @@ typedef enum clq_dtype {
 CLQ_API size_t clq_dtype_bytes(clq_dtype dtype);
 CLQ_API const char *clq_dtype_name(clq_dtype dtype);
 
-enum { CLQ_SHAPE_MAX = 6 }; /* dimensions of a shape */
+enum { CLQ_SHAPE_MAX = 6 };         /* dimensions of a shape */
+enum { CLQ_MODEL_OUTPUTS_MAX = 8 }; /* outputs of a model, and so targets of a sample */
 
-typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX } clq_activation;
+/* Keras's activations of these names. mish: x tanh(log(1 + exp(x))) (Misra, "Mish: a self regularized non-monotonic
+ * activation function", 2019). The order is part of the binary interface: add at the end. */
+typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX, CLQ_MISH } clq_activation;
 /* Keras's categorical_crossentropy, sparse_categorical_crossentropy, binary_crossentropy, mean_squared_error,
  * mean_absolute_error, huber, hinge. The order is part of the binary interface: add at the end. */
 typedef enum clq_loss_kind {

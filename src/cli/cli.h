@@ -26,10 +26,18 @@ clq_status clq_command_report(int argc, char **argv);
 
 /* ---- options (options.c) ---- */
 
+/* An option that may be given for all outputs of a model, and for each: OUTPUT=VALUE. (outputs.c) */
+typedef struct clq_by_output {
+    const char *texts[2 * CLQ_MODEL_OUTPUTS_MAX]; /* as they were given */
+    size_t count;
+} clq_by_output;
+/* ARGUMENT: there is no room. option: for the message. */
+clq_status clq_by_output_add(clq_by_output *to, const char *option, const char *text);
+
 /* All options that some command takes; each command names those it takes by its own argp table. */
 typedef struct clq_options {
-    const char *model, *data, *devices, *optimizer, *loss, *strategy, *cross_device_ops;
-    const char *metrics; /* NULL: the loss's own */
+    const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops;
+    clq_by_output losses, loss_weights, metrics;
     const char *schedule;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     uint64_t batch, batch_per_replica, epochs, steps, seed, take, bucket_bytes;
@@ -44,6 +52,7 @@ typedef enum clq_option_key {
     CLQ_KEY_DEVICES,
     CLQ_KEY_OPTIMIZER,
     CLQ_KEY_LOSS,
+    CLQ_KEY_LOSS_WEIGHT,
     CLQ_KEY_METRICS,
     CLQ_KEY_SCHEDULE,
     CLQ_KEY_STRATEGY,
@@ -86,10 +95,16 @@ typedef enum clq_option_key {
     }
 #define CLQ_OPTION_LOSS                                                                                                \
     {                                                                                                                  \
-        "loss", CLQ_KEY_LOSS, "NAME[:…]", 0,                                                                           \
+        "loss", CLQ_KEY_LOSS, "[OUTPUT=]NAME[:…]", 0,                                                                  \
             "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy (with from_logits=1, "     \
-            "label_smoothing=0.1), mse, mae or huber (default sparse_categorical_crossentropy)",                       \
+            "label_smoothing=0.1), mse, mae or huber (default sparse_categorical_crossentropy); of a model of "        \
+            "several outputs, once for each",                                                                          \
             0                                                                                                          \
+    }
+#define CLQ_OPTION_LOSS_WEIGHT                                                                                         \
+    {                                                                                                                  \
+        "loss-weight", CLQ_KEY_LOSS_WEIGHT, "OUTPUT=W", 0,                                                             \
+            "the loss of the model is the sum of each output's loss times W (default 1)", 0                            \
     }
 #define CLQ_OPTION_OPTIMIZER                                                                                           \
     {                                                                                                                  \
@@ -99,7 +114,7 @@ typedef enum clq_option_key {
     }
 #define CLQ_OPTION_METRICS                                                                                             \
     {                                                                                                                  \
-        "metrics", CLQ_KEY_METRICS, "NAME,…", 0,                                                                       \
+        "metrics", CLQ_KEY_METRICS, "[OUTPUT=]NAME,…", 0,                                                              \
             "what is measured beside the loss: accuracy, mae, mse, precision, recall, …, or none (default accuracy " \
             "for losses of classes, else none)",                                                                       \
             0                                                                                                          \
@@ -155,6 +170,10 @@ typedef struct clq_data_reading clq_data_reading;
 clq_status clq_data_reading_start(const clq_options *options, const char *part, clq_data_reading **out);
 clq_status clq_data_reading_end(clq_data_reading **reading, clq_dataset **out); /* waits; *reading becomes NULL */
 void clq_data_reading_cancel(clq_data_reading *reading);                        /* takes NULL */
+/* The config's loss, weight and metrics of each output; outputs: room for CLQ_MODEL_OUTPUTS_MAX of them, needed as long
+ * as the config. (outputs.c) */
+clq_status clq_setup_measures(const clq_model *model, const clq_options *options, clq_output_config *outputs,
+                              clq_trainer_config *config);
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only);
 
 /* Begins the command anew, in this process, with the arguments and the environment that it was started with, where the
@@ -178,7 +197,8 @@ json_t *clq_json_append(json_t *list, json_t *entry);
 /* The object with the value behind its last key; the same of failures. */
 json_t *clq_json_put(json_t *object, const char *key, json_t *value);
 
-/* "  PREFIXaccuracy 0.9000", … (measures.c). */
+/* "  PREFIXaccuracy 0.9000", … (measures.c). CLQ_METRICS_TEXT has room for all. */
+enum { CLQ_METRICS_TEXT = CLQ_METRIC_VALUES_MAX * 160 };
 void clq_describe_metrics(const char *prefix, const clq_metric_values *metrics, char *text, size_t bytes);
 /* PREFIXloss and PREFIXaccuracy, … as members; null where `known` is false. The same of failures. */
 json_t *clq_json_put_measures(json_t *object, const char *prefix, const clq_totals *totals, bool known);

@@ -4,10 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static clq_status prepare(clq_setup *s, const clq_options *o) {
+static clq_status open_model(clq_setup *s, const clq_options *o) {
     if (!o->weights)
         return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote");
-    CLQ_TRY(clq_setup_model(s, o));
+    return clq_setup_model(s, o);
+}
+
+static clq_status prepare(clq_setup *s, const clq_options *o) {
     CLQ_TRY(clq_setup_recall(s, o));
     CLQ_TRY(clq_setup_devices(s, o));
     CLQ_TRY(clq_setup_data(o, "test", &s->test));
@@ -17,11 +20,12 @@ static clq_status prepare(clq_setup *s, const clq_options *o) {
 }
 
 static clq_status evaluate(clq_setup *s, const clq_options *o) {
+    CLQ_TRY(open_model(s, o));
     CLQ_TRY(prepare(s, o));
     clq_totals totals;
     CLQ_TRY(clq_evaluate(s->trainer, s->test, &totals));
     double rate = (double)totals.samples / totals.seconds;
-    char metrics[512];
+    char metrics[CLQ_METRICS_TEXT];
     clq_describe_metrics("", &totals.metrics, metrics, sizeof metrics);
     fprintf(clq_talk(o), "loss %.6f%s  %zu samples  %.0f images/s\n", totals.loss, metrics, totals.samples, rate);
     if (!o->json) return CLQ_OK;
@@ -30,22 +34,64 @@ static clq_status evaluate(clq_setup *s, const clq_options *o) {
     return clq_print_json(clq_json_put(result, "images_per_s", clq_json_number(rate)));
 }
 
-static clq_status predict(clq_setup *s, const clq_options *o) {
-    if (!o->out) return clq_fail(CLQ_ARGUMENT, "--out FILE.npy is needed");
-    CLQ_TRY(clq_file_writer_try("--out", o->out));
-    CLQ_TRY(prepare(s, o));
-    const clq_shape shape = clq_model_output_shape(s->model, 0);
+/* ---- predict ---- */
+
+/* FILE.npy for the first output, FILE_1.npy for the second, … Caller: clq_free. */
+static clq_status name_file(const char *out, size_t output, char **name) {
+    const size_t length = strlen(out), stem = length > 4 && strcmp(out + length - 4, ".npy") == 0 ? length - 4 : length;
+    char *made = output ? clq_strprintf("%.*s_%zu%s", (int)stem, out, output, out + stem) : clq_strprintf("%s", out);
+    if (!made) return CLQ_MEMORY;
+    *name = made;
+    return CLQ_OK;
+}
+
+static clq_status create_array(const clq_setup *s, size_t output, clq_array *out) {
+    const clq_shape shape = clq_model_output_shape(s->model, output);
     size_t dims[CLQ_SHAPE_MAX + 1] = {clq_dataset_get_info(s->test)->samples};
     for (unsigned d = 0; d < shape.rank; d++) dims[d + 1] = shape.dims[d];
-    clq_array outputs;
-    CLQ_TRY(clq_array_create(CLQ_F32, shape.rank + 1, dims, &outputs));
-    char *name = clq_printable(o->out), described[160];
-    clq_status status = name ? clq_predict(s->trainer, s->test, outputs.data) : CLQ_MEMORY;
-    if (status == CLQ_OK) status = clq_npy_write(o->out, &outputs);
-    clq_array_describe(&outputs, described, sizeof described);
-    clq_array_release(&outputs);
-    if (status == CLQ_OK) fprintf(clq_talk(o), "%s: %s\n", name, described);
+    return clq_array_create(CLQ_F32, shape.rank + 1, dims, out);
+}
+
+static clq_status write_array(FILE *talk, const char *file, const clq_array *array) {
+    char *name = clq_printable(file), described[160];
+    clq_status status = name ? clq_npy_write(file, array) : CLQ_MEMORY;
+    clq_array_describe(array, described, sizeof described);
+    if (status == CLQ_OK) fprintf(talk, "%s: %s\n", name, described);
     clq_free(name);
+    return status;
+}
+
+typedef struct prediction {
+    char *files[CLQ_MODEL_OUTPUTS_MAX];
+    clq_array arrays[CLQ_MODEL_OUTPUTS_MAX];
+    float *rows[CLQ_MODEL_OUTPUTS_MAX]; /* of the arrays */
+} prediction;
+
+static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p) {
+    CLQ_TRY(open_model(s, o));
+    const size_t outputs = clq_model_output_count(s->model);
+    for (size_t i = 0; i < outputs; i++) {
+        CLQ_TRY(name_file(o->out, i, &p->files[i]));
+        CLQ_TRY(clq_file_writer_try("--out", p->files[i]));
+    }
+    CLQ_TRY(prepare(s, o));
+    for (size_t i = 0; i < outputs; i++) {
+        CLQ_TRY(create_array(s, i, &p->arrays[i]));
+        p->rows[i] = p->arrays[i].data;
+    }
+    CLQ_TRY(clq_predict_outputs(s->trainer, s->test, p->rows));
+    for (size_t i = 0; i < outputs; i++) CLQ_TRY(write_array(clq_talk(o), p->files[i], &p->arrays[i]));
+    return CLQ_OK;
+}
+
+static clq_status predict(clq_setup *s, const clq_options *o) {
+    if (!o->out) return clq_fail(CLQ_ARGUMENT, "--out FILE.npy is needed");
+    prediction p = {.files = {NULL}};
+    clq_status status = predict_into(s, o, &p);
+    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) {
+        clq_array_release(&p.arrays[i]);
+        clq_free(p.files[i]);
+    }
     return status;
 }
 
@@ -64,9 +110,17 @@ static clq_status run(const struct argp_option *table, const char *about, int ar
 }
 
 clq_status clq_command_eval(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        CLQ_OPTION_MODEL, WEIGHTS,         CLQ_OPTION_DATA,    CLQ_OPTION_DEVICES, CLQ_OPTION_BATCH,
-        CLQ_OPTION_TAKE,  CLQ_OPTION_LOSS, CLQ_OPTION_METRICS, CLQ_OPTION_JSON,    {0}};
+    static const struct argp_option table[] = {CLQ_OPTION_MODEL,
+                                               WEIGHTS,
+                                               CLQ_OPTION_DATA,
+                                               CLQ_OPTION_DEVICES,
+                                               CLQ_OPTION_BATCH,
+                                               CLQ_OPTION_TAKE,
+                                               CLQ_OPTION_LOSS,
+                                               CLQ_OPTION_LOSS_WEIGHT,
+                                               CLQ_OPTION_METRICS,
+                                               CLQ_OPTION_JSON,
+                                               {0}};
     return run(table, "Loss and accuracy of saved weights on the test set.", argc, argv, evaluate);
 }
 

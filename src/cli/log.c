@@ -4,27 +4,35 @@
 #include <math.h>
 #include <string.h>
 
-clq_status clq_step_log_open(const char *path, clq_step_log *out) {
+clq_status clq_step_log_open(const char *path, bool metrics, clq_step_log *out) {
     *out = (clq_step_log){0};
     if (!path) return CLQ_OK;
     FILE *file = fopen(path, "w");
     if (!file) return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(errno));
-    *out = (clq_step_log){.file = file, .path = path};
+    *out = (clq_step_log){.file = file, .path = path, .metrics = metrics};
     return CLQ_OK;
 }
 
-/* JSON has no NaN and no infinity: null says that there was no number. */
+/* A key that holds the name of a layer is UTF-8 without control characters. JSON has no NaN and no infinity: null says
+ * that there was no number. */
 static void put_number(FILE *file, const char *key, double value) {
+    putc('"', file);
+    for (; *key; key++) {
+        if (*key == '"' || *key == '\\') putc('\\', file);
+        putc(*key, file);
+    }
     if (isfinite(value))
-        fprintf(file, "\"%s\": %.17g, ", key, value);
+        fprintf(file, "\": %.17g, ", value);
     else
-        fprintf(file, "\"%s\": null, ", key);
+        fprintf(file, "\": null, ");
 }
 
 clq_status clq_step_log_put(clq_step_log *log, const clq_step_info *info, uint64_t epoch) {
     if (!log->file) return CLQ_OK;
     fprintf(log->file, "{\"step\": %llu, \"epoch\": %llu, ", (unsigned long long)info->step, (unsigned long long)epoch);
     put_number(log->file, "loss", info->loss);
+    for (unsigned i = 0; i < info->metrics.count && log->metrics; i++)
+        put_number(log->file, info->metrics.names[i], info->metrics.values[i]);
     put_number(log->file, "grad_norm", info->grad_norm);
     put_number(log->file, "lr", info->lr);
     fprintf(log->file, "\"samples\": %zu, \"ms\": %.6g}\n", info->samples, 1e3 * info->seconds);

@@ -9,7 +9,6 @@ void clq_options_start(clq_options *options) {
                              .devices = "auto",
                              .optimizer = "adam",
                              .schedule = "constant",
-                             .loss = "sparse_categorical_crossentropy",
                              .strategy = "auto",
                              .cross_device_ops = "auto",
                              .progress = "auto",
@@ -36,9 +35,10 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case CLQ_KEY_DATA: o->data = text; return CLQ_OK;
     case CLQ_KEY_DEVICES: o->devices = text; return CLQ_OK;
     case CLQ_KEY_OPTIMIZER: o->optimizer = text; return CLQ_OK;
-    case CLQ_KEY_LOSS: o->loss = text; return CLQ_OK;
+    case CLQ_KEY_LOSS: return clq_by_output_add(&o->losses, option->name, text);
+    case CLQ_KEY_LOSS_WEIGHT: return clq_by_output_add(&o->loss_weights, option->name, text);
     case CLQ_KEY_SCHEDULE: o->schedule = text; return CLQ_OK;
-    case CLQ_KEY_METRICS: o->metrics = text; return CLQ_OK;
+    case CLQ_KEY_METRICS: return clq_by_output_add(&o->metrics, option->name, text);
     case CLQ_KEY_STRATEGY: o->strategy = text; return CLQ_OK;
     case CLQ_KEY_CROSS_DEVICE_OPS: o->cross_device_ops = text; return CLQ_OK;
     case CLQ_KEY_INIT: o->init = text; return CLQ_OK;

@@ -17,7 +17,7 @@ static void print_launches(const clq_plan *plan) {
             size_t items = 1;
             for (unsigned d = 0; d < info.dims; d++) items *= info.global[d];
             printf("%-9s %-28s %-18s %-28s %12zu %10.3f %10.3f\n", clq_segment_name((clq_segment)s), info.scope,
-                   info.label, info.file ? info.function : "CLBlast", items, info.flops * 1e-6, info.bytes * 1e-6);
+                   info.label, info.function, items, info.flops * 1e-6, info.bytes * 1e-6);
         }
     }
 }
@@ -34,11 +34,10 @@ static json_t *describe_launches(const clq_plan *plan) {
             json_t *global = json_array();
             for (unsigned d = 0; d < info.dims; d++)
                 global = clq_json_append(global, json_integer((json_int_t)info.global[d]));
-            rows =
-                clq_json_append(rows, json_pack("{s:s, s:o, s:s, s:s, s:o, s:f, s:f}", "segment",
-                                                clq_segment_name((clq_segment)s), "layer", clq_json_text(info.scope),
-                                                "launch", info.label, "kernel", info.file ? info.function : "CLBlast",
-                                                "global", global, "flops", info.flops, "bytes", info.bytes));
+            rows = clq_json_append(rows, json_pack("{s:s, s:o, s:s, s:s, s:o, s:f, s:f}", "segment",
+                                                   clq_segment_name((clq_segment)s), "layer", clq_json_text(info.scope),
+                                                   "launch", info.label, "kernel", info.function, "global", global,
+                                                   "flops", info.flops, "bytes", info.bytes));
         }
     }
     return rows;

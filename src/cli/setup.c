@@ -122,13 +122,13 @@ static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype,
                              bool inference_only) {
     clq_trainer_config config = clq_trainer_config_default();
+    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX];
     CLQ_TRY(clq_optimizer_parse(options->optimizer, &config.optimizer));
     CLQ_TRY(clq_lr_schedule_parse(options->schedule, &config.schedule));
-    CLQ_TRY(clq_loss_parse(options->loss, &config.loss));
+    CLQ_TRY(clq_setup_measures(setup->model, options, outputs, &config));
     if (!clq_strategy_find(options->strategy, &config.strategy))
         return clq_fail(CLQ_ARGUMENT, "--strategy '%s': expected auto, single or mirrored", options->strategy);
     CLQ_TRY(parse_algorithm(options->cross_device_ops, &config.group.algorithm));
-    config.metrics = options->metrics;
     config.group.deadline_s = options->deadline;
     config.global_batch = setup->global_batch;
     config.sample_dtype = sample_dtype;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* STEPS_TIMED: the last ones, for their percentiles. */
-enum { STEPS_TIMED = 4096, METRICS_TEXT = 512 };
+enum { STEPS_TIMED = 4096 };
 
 typedef struct training {
     const clq_options *options;
@@ -34,13 +34,14 @@ static void clear_line(training *t) {
     t->line_length = 0;
 }
 
-/* What remains of the epoch, or of its test. */
-static void describe_progress(const clq_progress *p, char *text, size_t bytes) {
+/* What remains of the epoch, or of its test. With several outputs without their values: the line is to fit a screen. */
+static void describe_progress(const training *t, const clq_progress *p, char *text, size_t bytes) {
     int length =
         snprintf(text, bytes, "epoch %llu/%llu  ", (unsigned long long)p->epoch + 1, (unsigned long long)p->epochs);
-    char *rest = text + length, metrics[METRICS_TEXT];
+    char *rest = text + length, metrics[CLQ_METRICS_TEXT] = "";
     bytes -= (size_t)length;
-    clq_describe_metrics("", &p->totals.metrics, metrics, sizeof metrics);
+    if (clq_model_output_count(t->setup.model) == 1)
+        clq_describe_metrics("", &p->totals.metrics, metrics, sizeof metrics);
     if (p->validation_batches > 0) {
         snprintf(rest, bytes, "loss %.4f%s  testing %.0f%%", p->totals.loss, metrics,
                  100.0 * (double)p->validation_batch / (double)p->validation_batches);
@@ -58,8 +59,8 @@ static clq_status show_progress(void *context, const clq_progress *p) {
     if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
     CLQ_TRY(clq_step_log_flush(&t->log));
     if (!t->terminal) return CLQ_OK;
-    char line[2 * METRICS_TEXT];
-    describe_progress(p, line, sizeof line);
+    char line[2 * CLQ_METRICS_TEXT];
+    describe_progress(t, p, line, sizeof line);
     clear_line(t);
     int length = fprintf(t->talk, "%s", line);
     t->line_length = length > 0 ? (size_t)length : 0;
@@ -75,7 +76,7 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     t->epochs[t->epoch_count++] = *info;
     t->epoch = info->epoch + 1;
     clear_line(t);
-    char metrics[METRICS_TEXT];
+    char metrics[CLQ_METRICS_TEXT];
     clq_describe_metrics("", &info->train.metrics, metrics, sizeof metrics);
     fprintf(t->talk, "epoch %llu  loss %.4f%s", (unsigned long long)info->epoch + 1, info->train.loss, metrics);
     clq_describe_metrics("test ", &info->validation.metrics, metrics, sizeof metrics);
@@ -149,11 +150,10 @@ static clq_status prepare(training *t) {
     if (!o->no_test) CLQ_TRY(clq_data_reading_start(o, "test", &t->reading_test));
     CLQ_TRY(open_data(t));
     CLQ_TRY(clq_setup_trainer(&t->setup, o, clq_dataset_get_info(t->setup.train)->sample_dtype, false));
-    return clq_step_log_open(o->log, &t->log);
+    return clq_step_log_open(o->log, clq_model_output_count(t->setup.model) > 1, &t->log);
 }
 
-/* ---- the end
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 static const clq_epoch_info *best_epoch(const training *t) {
     const clq_epoch_info *best = &t->epochs[0];
@@ -268,6 +268,7 @@ clq_status clq_command_train(int argc, char **argv) {
          "cosine:decay_steps=N,alpha=0 (default constant)",
          0},
         CLQ_OPTION_LOSS,
+        CLQ_OPTION_LOSS_WEIGHT,
         CLQ_OPTION_METRICS,
         {"strategy", CLQ_KEY_STRATEGY, "NAME", 0, "auto, single or mirrored", 0},
         {"cross-device-ops", CLQ_KEY_CROSS_DEVICE_OPS, "NAME", 0,

@@ -81,18 +81,18 @@ static bool integer_at(const clq_array *array, size_t i, int64_t *out) {
     }
 }
 
-static void note_label(clq_dataset_info *info, size_t sample, double value) {
-    if (value >= info->label_least) return;
-    info->label_least = value;
-    info->label_least_at = sample;
+static void note_label(clq_labels_info *info, size_t sample, double value) {
+    if (value >= info->least) return;
+    info->least = value;
+    info->least_at = sample;
 }
 
-static clq_status check_integers(const char *where, clq_array *labels, clq_dataset_info *info) {
+static clq_status check_integers(const char *where, clq_array *labels, clq_labels_info *info) {
     clq_array i32 = {0};
     CLQ_TRY(clq_array_create(CLQ_I32, labels->rank, labels->dims, &i32));
     int32_t *to = i32.data, largest = -1;
     for (size_t i = 0; i < labels->count; i++) {
-        const size_t sample = i / info->label_elements;
+        const size_t sample = i / info->elements;
         int64_t value;
         bool fits = integer_at(labels, i, &value);
         if (!fits || value < INT32_MIN || value >= INT32_MAX) {
@@ -113,27 +113,27 @@ static clq_status check_integers(const char *where, clq_array *labels, clq_datas
     return CLQ_OK;
 }
 
-static clq_status check_floats(const char *where, clq_array *labels, clq_dataset_info *info) {
+static clq_status check_floats(const char *where, clq_array *labels, clq_labels_info *info) {
     if (labels->dtype == CLQ_F64) CLQ_TRY(narrow(labels));
     const float *values = labels->data;
     for (size_t i = 0; i < labels->count; i++) {
-        const size_t sample = i / info->label_elements;
+        const size_t sample = i / info->elements;
         if (!isfinite(values[i]))
             return clq_fail(CLQ_FORMAT, "%s: value %zu of label %zu is %g as float32: labels must be finite", where,
-                            i % info->label_elements, sample, (double)values[i]);
+                            i % info->elements, sample, (double)values[i]);
         note_label(info, sample, (double)values[i]);
     }
     return CLQ_OK;
 }
 
-clq_status clq_check_labels(const char *where, clq_array *labels, clq_dataset_info *info) {
+clq_status clq_check_labels(const char *where, clq_array *labels, clq_labels_info *info) {
     char text[DESCRIPTION];
     clq_array_describe(labels, text, sizeof text);
     if (labels->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no labels", where, text);
-    info->label_elements = labels->count / labels->dims[0];
-    info->label_least = (double)INFINITY;
-    info->float_labels = labels->dtype == CLQ_F32 || labels->dtype == CLQ_F64;
-    if (info->float_labels) return check_floats(where, labels, info);
+    info->elements = labels->count / labels->dims[0];
+    info->least = (double)INFINITY;
+    info->is_float = labels->dtype == CLQ_F32 || labels->dtype == CLQ_F64;
+    if (info->is_float) return check_floats(where, labels, info);
     if (is_integer(labels->dtype)) return check_integers(where, labels, info);
     return clq_fail(CLQ_UNSUPPORTED, "%s: labels are %s: they must be integers, f32 or f64", where, text);
 }

@@ -6,7 +6,7 @@
 
 /* Leaves `samples` u8 or finite f32 with at least one sample of at least one value; f64 becomes f32. */
 clq_status clq_check_samples(const char *where, clq_array *samples);
-/* Leaves `labels` (n, …) int32 or f32, and describes them in those members of `info`. */
-clq_status clq_check_labels(const char *where, clq_array *labels, clq_dataset_info *info);
+/* Leaves `labels` (n, …) int32 or f32, and describes them. */
+clq_status clq_check_labels(const char *where, clq_array *labels, clq_labels_info *info);
 
 #endif

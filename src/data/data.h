@@ -1,10 +1,10 @@
 /* data: datasets and their pipeline, and how a batch is shared out. include/clique/data.h is what users
  * call; this page tells how it works.
  *
- * A dataset owns two arrays, just as a reader gave them: samples (n, …) u8 or f32, and labels (n, …), int32
- * or f32. They never change again, so any thread may read them. A source (sources.h) is a
- * name or a folder that becomes two arrays; clq_dataset_adopt (dataset.c, checks.c) checks them,
- * converts labels to int32 and f64 to f32, and keeps the arrays themselves: there is no second copy of
+ * A dataset owns arrays, just as a reader gave them: samples (n, …) u8 or f32, and labels (n, …), int32
+ * or f32, for each output of a model. They never change again, so any thread may read them. A source (sources.h) is a
+ * name or a folder that becomes such arrays; clq_dataset_adopt and clq_dataset_adopt_labels (dataset.c, checks.c)
+ * check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there is no second copy of
  * the samples.
  *
  * The pipeline (pipeline.c) is a walk over places. A place is (epoch, batch within the epoch), and what
@@ -33,6 +33,10 @@ typedef struct clq_data_origin {
  * FORMAT, MISMATCH (counts differ), UNSUPPORTED (dtype, rank), MEMORY. */
 clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels, clq_dataset **out);
 
+/* Labels for the next output, which it takes over likewise. where: what messages call them. Errors: the same, and
+ * UNSUPPORTED (labels for more than CLQ_MODEL_OUTPUTS_MAX outputs). */
+clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq_array *labels);
+
 /* Cuts `count` samples into one run per replica: run r is [offsets[r], offsets[r] + counts[r]).
  * weights NULL: as tf.distribute does, ceil(count / replicas) each until none are left, so the last
  * shares may be short or empty: 8 samples over 3 are 3, 3, 2; 4 over 3 are 2, 2, 0; share 0 is the
@@ -46,10 +50,17 @@ void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *ind
 
 /* ---- batches that are left where they lie (rows.c) ---- */
 
+/* Labels for one output, of the whole set, as it keeps them. */
+typedef struct clq_label_rows {
+    const char *data;
+    size_t bytes; /* of one sample's */
+} clq_label_rows;
 /* The rows of a batch, or of a part of one. */
 typedef struct clq_rows {
-    const char *samples, *labels; /* of the whole set, as it keeps them */
-    size_t sample_bytes, label_bytes;
+    const char *samples; /* of the whole set, as it keeps them */
+    size_t sample_bytes;
+    const clq_label_rows *labels; /* (labels_count) the dataset's */
+    size_t labels_count;
     const size_t *places; /* (count) which rows of the set; NULL: `first` and those behind it */
     size_t first, count;
 } clq_rows;
@@ -60,6 +71,9 @@ clq_status clq_dataset_next_rows(clq_dataset *dataset, clq_rows *rows, bool *mor
 clq_rows clq_rows_part(const clq_rows *rows, size_t begin, size_t count);
 /* Copies the rows one behind the other; rows that lie far apart are prefetched. */
 void clq_rows_copy_samples(const clq_rows *rows, void *to);
-void clq_rows_copy_labels(const clq_rows *rows, void *to);
+void clq_rows_copy_labels(const clq_rows *rows, size_t output, void *to);
+
+/* Of a batch: labels for an output, below 1 + more_count. */
+clq_labels clq_batch_labels(const clq_batch *batch, size_t output);
 
 #endif

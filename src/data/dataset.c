@@ -14,15 +14,47 @@ static void set_name(clq_dataset_info *info, const char *name) {
         snprintf(info->name, sizeof info->name, "...%s", name + length - (room - 3));
 }
 
-static clq_status describe(const clq_data_origin *origin, clq_dataset *d) {
+/* samples: what messages call those. */
+static clq_status check_labels(const clq_dataset *d, const char *samples, const char *where, clq_array *labels,
+                               clq_labels_info *info) {
+    if (labels->rank == 0 || labels->dims[0] != d->samples.dims[0])
+        return clq_fail(CLQ_MISMATCH, "%s has %zu labels and %s has %zu samples: each sample needs one label", where,
+                        labels->rank ? labels->dims[0] : 1, samples, d->samples.dims[0]);
+    return clq_check_labels(where, labels, info);
+}
+
+/* Takes the labels over in any case. */
+static clq_status add_labels(clq_dataset *d, const char *samples, const char *where, clq_array *labels) {
+    clq_labels_info described = {0};
+    clq_status status = check_labels(d, samples, where, labels, &described);
+    if (status != CLQ_OK) {
+        clq_array_release(labels);
+        return status;
+    }
+    const size_t at = d->info.labels_count++;
+    d->labels[at] = *labels;
+    d->label_rows[at] =
+        (clq_label_rows){.data = labels->data, .bytes = described.elements * clq_dtype_bytes(labels->dtype)};
+    d->info.labels[at] = described;
+    *labels = (clq_array){0};
+    return CLQ_OK;
+}
+
+static clq_status describe(const clq_data_origin *origin, clq_dataset *d, clq_array *labels) {
     clq_dataset_info *info = &d->info;
-    CLQ_TRY(clq_check_samples(origin->samples, &d->samples));
-    if (d->labels.rank == 0 || d->labels.dims[0] != d->samples.dims[0])
-        return clq_fail(CLQ_MISMATCH, "%s has %zu labels and %s has %zu samples: each sample needs one label",
-                        origin->labels, d->labels.rank ? d->labels.dims[0] : 1, origin->samples, d->samples.dims[0]);
-    CLQ_TRY(clq_check_labels(origin->labels, &d->labels, info));
+    clq_status status = clq_check_samples(origin->samples, &d->samples);
+    if (status != CLQ_OK) {
+        clq_array_release(labels);
+        return status;
+    }
+    CLQ_TRY(add_labels(d, origin->samples, origin->labels, labels));
 
     set_name(info, origin->name);
+    info->float_labels = info->labels[0].is_float;
+    info->label_elements = info->labels[0].elements;
+    info->classes = info->labels[0].classes;
+    info->label_least = info->labels[0].least;
+    info->label_least_at = info->labels[0].least_at;
     info->samples = d->samples.dims[0];
     info->sample_dtype = d->samples.dtype;
     info->sample_elements = d->samples.count / d->samples.dims[0];
@@ -30,7 +62,6 @@ static clq_status describe(const clq_data_origin *origin, clq_dataset *d) {
     info->shape[0] = 1;
     for (unsigned i = 1; i < d->samples.rank; i++) info->shape[i - 1] = d->samples.dims[i];
     d->sample_bytes = info->sample_elements * clq_dtype_bytes(info->sample_dtype);
-    d->label_bytes = info->label_elements * clq_dtype_bytes(d->labels.dtype);
     d->batch = 1;
     return CLQ_OK;
 }
@@ -43,14 +74,26 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
         return CLQ_MEMORY;
     }
     dataset->samples = *samples;
-    dataset->labels = *labels;
-    *samples = *labels = (clq_array){0};
-    clq_status status = describe(origin, dataset);
+    *samples = (clq_array){0};
+    clq_status status = describe(origin, dataset, labels);
     if (status != CLQ_OK) {
         clq_dataset_destroy(dataset);
         return status;
     }
     *out = dataset;
+    return CLQ_OK;
+}
+
+clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq_array *labels) {
+    clq_dataset_info *info = &dataset->info;
+    if (info->labels_count == CLQ_MODEL_OUTPUTS_MAX) {
+        clq_array_release(labels);
+        return clq_fail(CLQ_UNSUPPORTED, "%s: it has labels for %d outputs, which is the most", info->name,
+                        CLQ_MODEL_OUTPUTS_MAX);
+    }
+    clq_pipeline_stop(dataset); /* it reads what is added to */
+    CLQ_TRY(add_labels(dataset, info->name, where, labels));
+    dataset->next = (clq_place){0};
     return CLQ_OK;
 }
 
@@ -60,35 +103,53 @@ static clq_status copy_in(clq_dtype dtype, unsigned rank, const size_t *dims, co
     return CLQ_OK;
 }
 
+static clq_status copy_labels_in(size_t n, const void *labels, clq_dtype dtype, size_t elements, clq_array *out) {
+    if (dtype != CLQ_I32 && dtype != CLQ_F32) return clq_fail(CLQ_ARGUMENT, "labels in memory must be i32 or f32");
+    return copy_in(dtype, 2, (const size_t[]){n, dtype == CLQ_I32 && elements == 0 ? 1 : elements}, labels, out);
+}
+
+/* There is no file: the caller chose these values. */
+static clq_status as_argument(clq_status status) {
+    return status == CLQ_FORMAT || status == CLQ_UNSUPPORTED ? CLQ_ARGUMENT : status;
+}
+
 clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank, const size_t *shape,
                               const void *labels, clq_dtype label_dtype, size_t label_elements, clq_dataset **out) {
     if (sample_dtype != CLQ_U8 && sample_dtype != CLQ_F32)
         return clq_fail(CLQ_ARGUMENT, "samples in memory must be u8 or f32");
-    if (label_dtype != CLQ_I32 && label_dtype != CLQ_F32)
-        return clq_fail(CLQ_ARGUMENT, "labels in memory must be i32 or f32");
     if (rank > CLQ_SHAPE_MAX) return clq_fail(CLQ_ARGUMENT, "a sample of rank %u: at most %d", rank, CLQ_SHAPE_MAX);
-    size_t sample_dims[CLQ_SHAPE_MAX + 1] = {n}, label_dims[2] = {n, label_elements};
+    size_t sample_dims[CLQ_SHAPE_MAX + 1] = {n};
     for (unsigned i = 0; i < rank; i++) sample_dims[i + 1] = shape[i];
-    if (label_dtype == CLQ_I32 && label_elements == 0) label_dims[1] = 1;
 
     clq_array copies[2] = {{0}};
     clq_status status = copy_in(sample_dtype, rank + 1, sample_dims, samples, &copies[0]);
-    if (status == CLQ_OK) status = copy_in(label_dtype, 2, label_dims, labels, &copies[1]);
+    if (status == CLQ_OK) status = copy_labels_in(n, labels, label_dtype, label_elements, &copies[1]);
     if (status != CLQ_OK) {
         clq_array_release(&copies[0]);
         return status;
     }
     const clq_data_origin origin = {.name = "arrays", .samples = "samples in memory", .labels = "labels in memory"};
-    status = clq_dataset_adopt(&origin, &copies[0], &copies[1], out);
-    return status == CLQ_FORMAT ? CLQ_ARGUMENT : status; /* there is no file: the caller chose these values */
+    return as_argument(clq_dataset_adopt(&origin, &copies[0], &copies[1], out));
+}
+
+clq_status clq_dataset_add_labels(clq_dataset *dataset, const void *labels, clq_dtype label_dtype,
+                                  size_t label_elements) {
+    clq_array copy = {0};
+    CLQ_TRY(copy_labels_in(dataset->samples.dims[0], labels, label_dtype, label_elements, &copy));
+    return as_argument(clq_dataset_adopt_labels(dataset, "labels in memory", &copy));
 }
 
 void clq_dataset_destroy(clq_dataset *dataset) {
     if (!dataset) return;
     clq_pipeline_stop(dataset);
     clq_array_release(&dataset->samples);
-    clq_array_release(&dataset->labels);
+    for (size_t i = 0; i < dataset->info.labels_count; i++) clq_array_release(&dataset->labels[i]);
     clq_free(dataset);
+}
+
+clq_labels clq_batch_labels(const clq_batch *batch, size_t output) {
+    if (output > 0) return batch->more_labels[output - 1];
+    return (clq_labels){.values = batch->labels, .is_float = batch->float_labels, .elements = batch->label_elements};
 }
 
 const clq_dataset_info *clq_dataset_get_info(const clq_dataset *dataset) { return &dataset->info; }

@@ -21,8 +21,9 @@ typedef struct clq_order {
 
 struct clq_dataset {
     clq_dataset_info info;
-    clq_array samples, labels;        /* checked and converted; never written again */
-    size_t sample_bytes, label_bytes; /* of one sample */
+    clq_array samples, labels[CLQ_MODEL_OUTPUTS_MAX]; /* checked and converted; never written again */
+    clq_label_rows label_rows[CLQ_MODEL_OUTPUTS_MAX]; /* of labels */
+    size_t sample_bytes;                              /* of one sample */
 
     size_t buffer; /* of the shuffle; 0: off */
     uint64_t seed;

@@ -137,6 +137,31 @@ bool clq_folder_has_npy(const char *folder, bool test) {
     return holds(folder, files.samples) || holds(folder, files.labels);
 }
 
+static clq_status read_labels(const char *path, clq_dataset *data) {
+    clq_array labels = {0};
+    CLQ_TRY(clq_npy_read(path, &labels));
+    return clq_dataset_adopt_labels(data, path, &labels);
+}
+
+/* y_train_1.npy and so on, for the outputs behind the first. */
+static clq_status add_npy_labels(const char *folder, bool test, clq_dataset *data) {
+    const char *part = test ? "test" : "train";
+    for (unsigned i = 1; i < CLQ_MODEL_OUTPUTS_MAX; i++) {
+        char file[FILE_NAME];
+        snprintf(file, sizeof file, "y_%s_%u.npy", part, i);
+        if (!holds(folder, file)) continue;
+        size_t next = clq_dataset_get_info(data)->labels_count;
+        if (i > next)
+            return clq_fail(CLQ_NOT_FOUND, "%s has %s and no y_%s_%zu.npy: outputs are numbered without gaps", folder,
+                            file, part, next);
+        char *path = clq_strprintf("%s/%s", folder, file);
+        clq_status status = path ? read_labels(path, data) : CLQ_MEMORY;
+        clq_free(path);
+        CLQ_TRY(status);
+    }
+    return CLQ_OK;
+}
+
 clq_status clq_dataset_npy(const char *folder, const char *part, clq_dataset **out) {
     bool test = false;
     CLQ_TRY(clq_part_parse(part, &test));
@@ -148,7 +173,14 @@ clq_status clq_dataset_npy(const char *folder, const char *part, clq_dataset **o
     if (missing)
         return clq_fail(CLQ_NOT_FOUND, "%s has no %s: %s and %s are needed", folder, missing, files.samples,
                         files.labels);
-    return open_pair(folder, part, &files, clq_npy_read, out);
+    clq_dataset *data;
+    CLQ_TRY(open_pair(folder, part, &files, clq_npy_read, &data));
+    clq_status status = add_npy_labels(folder, test, data);
+    if (status == CLQ_OK)
+        *out = data;
+    else
+        clq_dataset_destroy(data);
+    return status;
 }
 
 /* ---- CIFAR-10 ---- */

@@ -54,9 +54,9 @@ static void draw(clq_order *order, const clq_dataset *d, uint64_t epoch, size_t 
 
 clq_rows clq_rows_at(const clq_dataset *d, clq_order *order, clq_place place) {
     clq_rows rows = {.samples = d->samples.data,
-                     .labels = d->labels.data,
                      .sample_bytes = d->sample_bytes,
-                     .label_bytes = d->label_bytes,
+                     .labels = d->label_rows,
+                     .labels_count = d->info.labels_count,
                      .first = (size_t)place.index * d->batch};
     rows.count = CLQ_MIN(d->batch, d->info.samples - rows.first);
     if (d->buffer == 0) return rows;
@@ -95,14 +95,14 @@ void clq_rows_copy_samples(const clq_rows *rows, void *to) {
         memcpy(to, rows->samples + rows->first * rows->sample_bytes, rows->count * rows->sample_bytes);
 }
 
-void clq_rows_copy_labels(const clq_rows *rows, void *to) {
-    size_t bytes = rows->label_bytes;
+void clq_rows_copy_labels(const clq_rows *rows, size_t output, void *to) {
+    const char *labels = rows->labels[output].data;
+    size_t bytes = rows->labels[output].bytes;
     if (!rows->places) {
-        memcpy(to, rows->labels + rows->first * bytes, rows->count * bytes);
+        memcpy(to, labels + rows->first * bytes, rows->count * bytes);
         return;
     }
-    for (size_t i = 0; i < rows->count; i++)
-        memcpy((char *)to + i * bytes, rows->labels + rows->places[i] * bytes, bytes);
+    for (size_t i = 0; i < rows->count; i++) memcpy((char *)to + i * bytes, labels + rows->places[i] * bytes, bytes);
 }
 
 /* ---- the walk ---- */

@@ -12,7 +12,7 @@ typedef struct emission {
 static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *value) {
     switch (value->home) {
     case CLQ_HOME_SAMPLES: return plan->v_samples;
-    case CLQ_HOME_LABELS: return plan->v_labels;
+    case CLQ_HOME_LABELS: return plan->v_labels[value->index];
     case CLQ_HOME_OUTPUT: return plan->v_output[value->index];
     case CLQ_HOME_METRICS: return plan->v_metrics;
     case CLQ_HOME_NORMS: return plan->v_norms;
@@ -85,6 +85,7 @@ static void emit_node(const emission *e, uint32_t n) {
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) in[i] = e->memory[node->inputs[i]];
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
         if (node->outputs[i] && !(node->op->makes >> i & 1)) out[i] = output_memory(e, n, i);
+    e->plan->exchanges |= node->op == &clq_op_all_reduce;
     clq_list_scope(e->plan->list, node->scope);
     if (node->op->emit) node->op->emit(e->plan->list, e->graph, node, in, out);
     size_t launches = clq_list_launch_count(e->plan->list);

@@ -71,11 +71,11 @@ typedef struct clq_variable {
     bool is_bias;
     clq_role role;
     clq_initialiser initialiser;
-    bool decay;     /* weight decay is about it */
-    uint32_t layer; /* id */
+    bool decay;        /* weight decay is about it */
+    bool synchronized; /* of state: replicas that train together give it the same values, to the same bits */
+    uint32_t layer;    /* id */
 } clq_variable;
 
-enum { CLQ_MODEL_OUTPUTS_MAX = 8 };
 struct clq_model {
     char name[CLQ_LAYER_NAME_MAX];
     clq_layer *layers; /* id - 1 is the index */
@@ -101,8 +101,6 @@ const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_mod
 const clq_model_tensor *clq_model_input(const clq_model *model);
 const clq_model_tensor *clq_model_output(const clq_model *model, size_t index);
 const char *clq_model_tensor_name(const clq_model *model, const clq_model_tensor *tensor); /* its layer's */
-/* The name of a layer that wants statistics of the global batch; NULL: none does. */
-const char *clq_model_synchronized_layer(const clq_model *model);
 
 /* As clq_input, with a name for the layer (NULL: made). */
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
@@ -122,9 +120,9 @@ typedef enum clq_mode {
 /* ---- weights (weights.c) ----
  * A model's variables on a device, and what training keeps beside them, in flat arenas. Any number of plans work on
  * them, one at a time. Trainable variables lie in the arena of parameters, and alike in those of the gradient and of
- * the optimizer's slots, in the order in which backward finishes their gradients; state lies in an arena of its own, in
- * the model's order. Each variable is aligned to CLQ_VARIABLE_ALIGN bytes, the gaps are zero, and the layout is the
- * same on every device. */
+ * the optimizer's slots, in the order in which backward finishes their gradients; state lies in an arena of its own:
+ * first what each replica keeps up by itself, then what is synchronized, in the model's order. Each variable is aligned
+ * to CLQ_VARIABLE_ALIGN bytes, the gaps are zero, and the layout is the same on every device. */
 enum { CLQ_VARIABLE_ALIGN = 512 };
 typedef struct clq_weights clq_weights;
 typedef enum clq_arena { CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE, CLQ_ARENA_GRADIENT } clq_arena;
@@ -143,23 +141,40 @@ clq_arena clq_variable_arena(const clq_variable *variable);                  /* 
 void clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out);
 unsigned clq_weights_optimizer_slots(const clq_weights *weights);
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot); /* as large as the parameters */
-/* The state, which is a sum over so many replicas, the same in each call, divided by their number. */
+/* How many bytes at the beginning of the state each replica keeps up by itself; the others it has as all have. */
+size_t clq_weights_apart_bytes(const clq_weights *weights);
+/* Those bytes, which are a sum over so many replicas, the same in each call, divided by their number. */
 clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas);
 /* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
 void clq_weights_turn(clq_weights *weights);
 
 /* ---- plans ---- */
 
+/* What replicas that train together add up within a step, as statistics of the global batch: all run plans of one model
+ * at the same time, each in a thread of its own. */
+typedef struct clq_exchange {
+    unsigned rank, ranks; /* of how many; 0 and 1: there are no others */
+    /* Makes the floats of `values` their sum over all ranks, to the same bits on each. Called between two launches, for
+     * the same values in the same order by all ranks; queue: that of the launches. A lone 0 among the ranks' values
+     * changes no bit of the sum. */
+    clq_status (*all_reduce)(void *context, clq_queue *queue, clq_buffer *values);
+    void *context;
+} clq_exchange;
+
 typedef struct clq_plan_config {
     clq_mode mode;
-    uint64_t seed;                /* of dropout: the same in all replicas */
-    uint32_t capacity;            /* examples that one run can hold; at least 1 */
-    clq_dtype sample_dtype;       /* CLQ_U8 or CLQ_F32, as they are uploaded */
-    const clq_loss_problem *loss; /* NULL: inference only. from_logits is about the model's output as it stands */
-    const clq_optimizer *update;  /* NULL: no backward, no update. Needs loss, and weights made for it. Rates come step
-                                     by step */
-    bool gradient_norms;          /* also launches that measure the gradient (segment NORM) */
-    uint32_t metric_slots;        /* rows of the metrics buffer; at least 1 */
+    uint64_t seed;          /* of dropout: the same in all replicas */
+    clq_exchange exchange;  /* its context outlives the plan's runs */
+    uint32_t capacity;      /* examples that one run can hold; at least 1 */
+    clq_dtype sample_dtype; /* CLQ_U8 or CLQ_F32, as they are uploaded */
+    /* One for each output of the model, in their order; NULL: inference only. from_logits is about an output as it
+     * stands. metrics_width and metrics_at are not read: the losses' totals lie one behind the other in a row of the
+     * metrics buffer. */
+    const clq_loss_problem *loss;
+    const clq_optimizer *update; /* NULL: no backward, no update. Needs loss, and weights made for it. Rates come step
+                                    by step */
+    bool gradient_norms;         /* also launches that measure the gradient (segment NORM) */
+    uint32_t metric_slots;       /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
     const clq_selections *selections; /* the list's own, or NULL; borrowed by clq_plan_create */
     bool unfused_graph;               /* operations stay apart, for comparison: without the passes that fuse them */
@@ -194,8 +209,8 @@ void clq_plan_destroy(clq_plan *plan); /* takes NULL */
 clq_status clq_plan_keep_programs(clq_plan *plan);
 
 /* Reads samples and labels from these, as large as the plan's own, from the next run on; they must outlive the plan's
- * launches. labels NULL where the plan has none. */
-clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *labels);
+ * launches. labels: one for each output; NULL where the plan has none. */
+clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *const *labels);
 /* Segments first to last. */
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last);
 /* The same with an order (clq_list_run_after); NULL: none. */
@@ -225,6 +240,8 @@ double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a fu
 /* How often a device is called, at most, for a step that is run in so many parts: once for each launch, or run of fused
  * launches, of a part. */
 size_t clq_plan_calls(const clq_plan *plan, size_t parts);
+/* Whether launches wait for other ranks (clq_exchange). */
+bool clq_plan_exchanges(const clq_plan *plan);
 
 /* Part `first` to `end` of the launches of a segment: clq_plan_segment_range's numbers, or a bucket's. */
 clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end);
@@ -246,11 +263,11 @@ clq_buffer *clq_plan_gradient(const clq_plan *plan);
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable);
 /* and of its own, or of the plan beside it. */
 clq_buffer *clq_plan_samples(const clq_plan *plan); /* (capacity, sample), sample_dtype */
-clq_buffer *
-clq_plan_labels(const clq_plan *plan); /* (capacity, clq_loss_target_elements) of i32 or f32; NULL without loss */
+/* Of an output's loss: (capacity, clq_loss_target_elements) of i32 or f32; NULL without loss. */
+clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index);
 /* f32 (capacity, output), one per output of the model: filled by FORWARD of an inference plan; NULL with loss. */
 clq_buffer *clq_plan_output(const clq_plan *plan, size_t index);
-clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, clq_loss_metrics_width) */
+clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, clq_losses_width) */
 clq_buffer *
 clq_plan_norms(const clq_plan *plan); /* f32 (variables): sum of squares per variable, in the model's order */
 

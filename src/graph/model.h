@@ -17,7 +17,7 @@ typedef struct clq_variable_kind {
     const char *what; /* "kernel": behind the layer's name */
     clq_role role;
     clq_initialiser initialiser;
-    bool is_bias, decay;
+    bool is_bias, decay, synchronized;
 } clq_variable_kind;
 extern const clq_variable_kind clq_variable_kernel, clq_variable_bias;
 

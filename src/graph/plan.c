@@ -23,9 +23,11 @@ static clq_status create_buffers(clq_plan *plan) {
                               "output", &plan->output[i]));
     if (!config->loss) return CLQ_OK;
 
-    size_t label_bytes = clq_loss_target_elements(&plan->loss) * sizeof(float); /* or of an int32_t */
-    size_t metrics_bytes = sizeof(float) * clq_loss_metrics_width(&plan->loss) * config->metric_slots;
-    CLQ_TRY(create_buffer(plan, beside->labels, capacity * label_bytes, "labels", &plan->labels));
+    for (uint32_t i = 0; i < model->output_count; i++) {
+        size_t label_bytes = clq_loss_target_elements(&plan->losses[i]) * sizeof(float); /* or of an int32_t */
+        CLQ_TRY(create_buffer(plan, beside->labels[i], capacity * label_bytes, "labels", &plan->labels[i]));
+    }
+    size_t metrics_bytes = sizeof(float) * clq_losses_width(plan->losses, model->output_count) * config->metric_slots;
     CLQ_TRY(create_buffer(plan, beside->metrics, metrics_bytes, "metrics", &plan->metrics));
     if (!config->gradient_norms || !config->update) return CLQ_OK;
     return create_buffer(plan, NULL, CLQ_MAX(model->variable_count, 1u) * sizeof(float), "gradient norms",
@@ -46,8 +48,10 @@ static clq_status name_values(clq_plan *plan) {
     plan->v_parameters = external(plan, "parameters", weights->parameters);
     plan->v_gradient = external(plan, "gradient", weights->gradient);
     plan->v_samples = external(plan, "samples", plan->samples);
-    plan->v_labels = external(plan, "labels", plan->labels);
-    for (uint32_t i = 0; i < model->output_count; i++) plan->v_output[i] = external(plan, "output", plan->output[i]);
+    for (uint32_t i = 0; i < model->output_count; i++) {
+        plan->v_labels[i] = external(plan, "labels", plan->labels[i]);
+        plan->v_output[i] = external(plan, "output", plan->output[i]);
+    }
     plan->v_metrics = external(plan, "metrics", plan->metrics);
     plan->v_norms = external(plan, "gradient norms", plan->norms);
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
@@ -81,14 +85,13 @@ static clq_status check(const clq_weights *weights, const clq_plan_config *confi
     if (config->sample_dtype != CLQ_U8 && config->sample_dtype != CLQ_F32)
         return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
                         clq_dtype_name(config->sample_dtype));
-    if (config->loss && model->output_count > 1)
-        return clq_fail(CLQ_UNSUPPORTED,
-                        "model %s has %u outputs: only models of one output can be trained and evaluated", model->name,
-                        model->output_count);
-    size_t outputs = clq_model_output(model, 0)->elements;
-    if (config->loss && config->loss->classes * CLQ_MAX(config->loss->rows, (size_t)1) != outputs)
-        return clq_fail(CLQ_MISMATCH, "the loss is over %zu values and model %s has %zu outputs",
-                        config->loss->classes * CLQ_MAX(config->loss->rows, (size_t)1), model->name, outputs);
+    for (uint32_t i = 0; i < model->output_count && config->loss; i++) {
+        const size_t values = config->loss[i].classes * CLQ_MAX(config->loss[i].rows, (size_t)1),
+                     elements = clq_model_output(model, i)->elements;
+        if (values != elements)
+            return clq_fail(CLQ_MISMATCH, "the loss is over %zu values and output '%s' of model %s has %zu", values,
+                            clq_model_output_name(model, i), model->name, elements);
+    }
     return CLQ_OK;
 }
 
@@ -115,8 +118,14 @@ clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, 
     plan->weights = weights;
     plan->turned = weights->turned;
     plan->config = *config;
-    if (config->loss) plan->loss = *config->loss;
-    if (config->update) plan->update = *config->update;
+    if (config->loss) {
+        memcpy(plan->losses, config->loss, plan->model->output_count * sizeof *plan->losses);
+        plan->config.loss = plan->losses;
+    }
+    if (config->update) {
+        plan->update = *config->update;
+        plan->config.update = &plan->update;
+    }
     clq_status status = make_list(plan);
     if (status == CLQ_OK)
         *out = plan;
@@ -147,9 +156,10 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_placement_release(&plan->placement);
     const clq_plan none = {0}, *beside = plan->config.beside ? plan->config.beside : &none;
     if (plan->samples != beside->samples) clq_buffer_destroy(plan->samples);
-    if (plan->labels != beside->labels) clq_buffer_destroy(plan->labels);
-    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++)
+    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) {
+        if (plan->labels[i] != beside->labels[i]) clq_buffer_destroy(plan->labels[i]);
         if (plan->output[i] != beside->output[i]) clq_buffer_destroy(plan->output[i]);
+    }
     if (plan->metrics != beside->metrics) clq_buffer_destroy(plan->metrics);
     clq_buffer_destroy(plan->norms);
     clq_weights_destroy(plan->own_weights);
@@ -182,9 +192,11 @@ void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *f
     *end = plan->segment_end[segment];
 }
 
-clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *labels) {
+clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *const *labels) {
     CLQ_TRY(clq_list_replace(plan->list, plan->v_samples, samples));
-    return labels ? clq_list_replace(plan->list, plan->v_labels, labels) : CLQ_OK;
+    for (uint32_t i = 0; i < plan->model->output_count && labels; i++)
+        CLQ_TRY(clq_list_replace(plan->list, plan->v_labels[i], labels[i]));
+    return CLQ_OK;
 }
 
 /* Kernels get the arenas where they are since the plan ran last. */
@@ -227,6 +239,8 @@ size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
     return commands < clq_list_launch_count(plan->list) ? commands + parts - 1 : commands;
 }
 
+bool clq_plan_exchanges(const clq_plan *plan) { return plan->exchanges; }
+
 /* Whether trainable variables of the same layer lie behind variable `index` in the arena, which goes backwards. */
 static bool layer_goes_on(const clq_model *model, uint32_t index) {
     for (uint32_t i = index; i-- > 0 && model->variables[i].layer == model->variables[index].layer;)
@@ -265,18 +279,19 @@ clq_buffer *clq_plan_parameters(const clq_plan *plan) { return plan->weights->pa
 clq_buffer *clq_plan_gradient(const clq_plan *plan) { return plan->weights->gradient; }
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable) { return plan->weights->offsets[variable]; }
 clq_buffer *clq_plan_samples(const clq_plan *plan) { return plan->samples; }
-clq_buffer *clq_plan_labels(const clq_plan *plan) { return plan->labels; }
+clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index) { return plan->labels[index]; }
 clq_buffer *clq_plan_output(const clq_plan *plan, size_t index) { return plan->output[index]; }
 clq_buffer *clq_plan_metrics(const clq_plan *plan) { return plan->metrics; }
 clq_buffer *clq_plan_norms(const clq_plan *plan) { return plan->norms; }
 const clq_list *clq_plan_list(const clq_plan *plan) { return plan->list; }
 
 void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out) {
-    const clq_buffer *const io[] = {plan->samples, plan->labels, plan->metrics, plan->norms};
+    const clq_buffer *const io[] = {plan->samples, plan->metrics, plan->norms};
     size_t io_bytes = 0;
     for (size_t i = 0; i < CLQ_COUNT_OF(io); i++) io_bytes += io[i] ? clq_buffer_bytes(io[i]) : 0;
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++)
-        io_bytes += plan->output[i] ? clq_buffer_bytes(plan->output[i]) : 0;
+        io_bytes += (plan->labels[i] ? clq_buffer_bytes(plan->labels[i]) : 0) +
+                    (plan->output[i] ? clq_buffer_bytes(plan->output[i]) : 0);
     const clq_weights *weights = plan->weights;
     *out = (clq_plan_memory){.activation_bytes = plan->placement.bytes,
                              .activation_bytes_unplanned = plan->placement.unplanned_bytes,

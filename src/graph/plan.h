@@ -9,8 +9,8 @@
 struct clq_weights {
     const clq_model *model; /* outlives them */
     clq_device *device;
-    size_t arena_bytes; /* of each arena of trainable variables */
-    size_t state_bytes;
+    size_t arena_bytes;                        /* of each arena of trainable variables */
+    size_t state_bytes, apart_bytes;           /* of which the first are each replica's own */
     size_t *offsets;                           /* where variable i lies in the arenas of its role */
     clq_buffer *parameters, *gradient, *state; /* NULL: none */
     clq_buffer *optimizer[CLQ_UPDATE_STATES_MAX];
@@ -34,17 +34,18 @@ struct clq_plan {
     bool turned;              /* as the weights were when the arguments of kernels were set */
     clq_weights *own_weights; /* the same where they end with the plan, else NULL */
     clq_plan_config config;
-    clq_loss_problem loss; /* copies of what config points to */
+    clq_loss_problem losses[CLQ_MODEL_OUTPUTS_MAX]; /* what config points to: copies of the caller's */
     clq_optimizer update;
     clq_list *list;
     size_t segment_end[CLQ_SEGMENT_COUNT];
+    bool exchanges;
     clq_placement placement;
     clq_sharded_update sharded;
-    clq_buffer *samples, *labels, *metrics, *norms,
+    clq_buffer *samples, *metrics, *norms, *labels[CLQ_MODEL_OUTPUTS_MAX],
         *output[CLQ_MODEL_OUTPUTS_MAX]; /* those of config.beside where they are borrowed */
 
     /* the same as values of the list */
-    clq_value v_samples, v_labels, v_metrics, v_norms, v_output[CLQ_MODEL_OUTPUTS_MAX];
+    clq_value v_samples, v_metrics, v_norms, v_labels[CLQ_MODEL_OUTPUTS_MAX], v_output[CLQ_MODEL_OUTPUTS_MAX];
     clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX];
     clq_value *v_weight, *v_weight_gradient; /* per variable */
     size_t *done;                            /* per variable: launches after which its gradient is whole */

@@ -2,14 +2,14 @@
 #include "graph/plan.h"
 
 static clq_status make_list(clq_weights *weights, unsigned replicas) {
-    const size_t floats = weights->state_bytes / sizeof(float);
+    const size_t floats = weights->apart_bytes / sizeof(float);
     clq_element_program p = {.output_count = 1};
     const unsigned sum = clq_element_take(&p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32});
     p.outputs[0].from =
         clq_element_do(&p, (clq_instruction){.op = CLQ_ELEMENT_SCALE, .a = sum, .number = 1 / (double)replicas});
     CLQ_TRY(clq_list_create(weights->device, 1, &weights->mean));
     clq_list *list = weights->mean;
-    clq_value state = clq_list_value(list, CLQ_VALUE_EXTERNAL, "state", weights->state_bytes, 0);
+    clq_value state = clq_list_value(list, CLQ_VALUE_EXTERNAL, "state", weights->apart_bytes, 0);
     clq_list_place(list, state, weights->state, 0);
     clq_list_scope(list, "state");
     clq_elementwise(

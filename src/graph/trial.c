@@ -19,27 +19,30 @@ static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
         for (size_t i = 0; i < bytes / sizeof(float); i++) ((float *)samples)[i] = (float)clq_random_unit(&random);
 }
 
-static void make_labels(const clq_plan *plan, void *labels, size_t bytes) {
+static void make_labels(const clq_loss_problem *loss, void *labels, size_t bytes) {
     clq_random random = clq_random_start(SEED, 1);
-    if (clq_loss_has_index(&plan->loss))
+    if (clq_loss_has_index(loss))
         for (size_t i = 0; i < bytes / sizeof(int32_t); i++)
-            ((int32_t *)labels)[i] = (int32_t)clq_random_below(&random, plan->loss.classes);
+            ((int32_t *)labels)[i] = (int32_t)clq_random_below(&random, loss->classes);
     else
-        for (size_t i = 0; i < bytes / sizeof(float); i++) ((float *)labels)[i] = 1 / (float)plan->loss.classes;
+        for (size_t i = 0; i < bytes / sizeof(float); i++) ((float *)labels)[i] = 1 / (float)loss->classes;
 }
 
 clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials) {
     *trials = (clq_trials){.tune = tune};
-    size_t sample_bytes = clq_buffer_bytes(plan->samples),
-           label_bytes = plan->labels ? clq_buffer_bytes(plan->labels) : 0;
+    size_t sample_bytes = clq_buffer_bytes(plan->samples);
     trials->parameters = clq_alloc(clq_plan_arena_bytes(plan), 1);
     trials->samples = clq_alloc(sample_bytes, 1);
-    trials->labels = clq_alloc(label_bytes, 1);
-    if (!trials->parameters || !trials->samples || !trials->labels) return CLQ_MEMORY;
+    if (!trials->parameters || !trials->samples) return CLQ_MEMORY;
+    for (uint32_t i = 0; i < plan->model->output_count && plan->config.loss; i++) {
+        size_t bytes = clq_buffer_bytes(plan->labels[i]);
+        trials->labels[i] = clq_alloc(bytes, 1);
+        if (!trials->labels[i]) return CLQ_MEMORY;
+        make_labels(&plan->losses[i], trials->labels[i], bytes);
+    }
     /* Neither zeros nor denormal, and of gradients as many are zero as in training. */
     clq_weights_initial_values(plan->weights, CLQ_ARENA_PARAMETERS, SEED, trials->parameters);
     make_samples(plan, trials->samples, sample_bytes);
-    make_labels(plan, trials->labels, label_bytes);
     return clq_queue_create(plan->device, 0, &trials->queue);
 }
 
@@ -47,7 +50,7 @@ void clq_trials_release(clq_trials *trials) {
     clq_queue_destroy(trials->queue);
     clq_free(trials->parameters);
     clq_free(trials->samples);
-    clq_free(trials->labels);
+    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) clq_free(trials->labels[i]);
 }
 
 clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan) {
@@ -56,8 +59,10 @@ clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan) {
     CLQ_TRY(clq_queue_write(trials->queue, clq_plan_parameters(plan), 0, trials->parameters, clq_plan_arena_bytes(plan),
                             true));
     CLQ_TRY(clq_queue_write(trials->queue, plan->samples, 0, trials->samples, clq_buffer_bytes(plan->samples), true));
-    if (!plan->labels) return CLQ_OK;
-    return clq_queue_write(trials->queue, plan->labels, 0, trials->labels, clq_buffer_bytes(plan->labels), true);
+    for (uint32_t i = 0; i < plan->model->output_count && plan->config.loss; i++)
+        CLQ_TRY(clq_queue_write(trials->queue, plan->labels[i], 0, trials->labels[i], clq_buffer_bytes(plan->labels[i]),
+                                true));
+    return CLQ_OK;
 }
 
 /* ---- trials ---- */

@@ -7,8 +7,8 @@
 /* What every plan of a model gets to compute with, and the queue that it runs on. */
 typedef struct clq_trials {
     clq_queue *queue;
-    float *parameters; /* the arena */
-    void *samples, *labels;
+    float *parameters;                             /* the arena */
+    void *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* by output */
     const clq_tune_config *tune;
 } clq_trials;
 /* As large as `plan` takes. Release also after a failure. */

@@ -37,6 +37,7 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
                              .role = kind->role,
                              .initialiser = kind->initialiser,
                              .decay = kind->decay,
+                             .synchronized = kind->synchronized,
                              .layer = model->layer_count + 1}; /* a new layer's: that of the next id */
     snprintf(variable.name, sizeof(variable.name), "%s/%s", layer->name, kind->what);
     clq_status status = clq_shape_elements(&shape, &variable.elements);

@@ -13,7 +13,7 @@ static clq_status lay_out(const clq_variable *variable, const clq_model *model, 
 
 /* Backward finishes the last layer first, and within a layer the bias (summed while the activation's derivative is
  * taken) before the kernel: the model's order backwards. Laid out so, what is finished is always a prefix of the arena
- * of gradients. State, which has none, lies in the model's order. */
+ * of gradients. State, which has none, lies in the model's order, in two parts: what replicas average is a prefix. */
 static clq_status lay_out_variables(clq_weights *weights) {
     const clq_model *model = weights->model;
     const uint32_t count = model->variable_count;
@@ -23,9 +23,13 @@ static clq_status lay_out_variables(clq_weights *weights) {
         const uint32_t back = count - 1 - i;
         if (model->variables[back].role == CLQ_ROLE_TRAINABLE)
             CLQ_TRY(lay_out(&model->variables[back], model, &weights->arena_bytes, &weights->offsets[back]));
-        if (model->variables[i].role == CLQ_ROLE_STATE)
-            CLQ_TRY(lay_out(&model->variables[i], model, &weights->state_bytes, &weights->offsets[i]));
+        if (model->variables[i].role == CLQ_ROLE_STATE && !model->variables[i].synchronized)
+            CLQ_TRY(lay_out(&model->variables[i], model, &weights->apart_bytes, &weights->offsets[i]));
     }
+    weights->state_bytes = weights->apart_bytes;
+    for (uint32_t i = 0; i < count; i++)
+        if (model->variables[i].role == CLQ_ROLE_STATE && model->variables[i].synchronized)
+            CLQ_TRY(lay_out(&model->variables[i], model, &weights->state_bytes, &weights->offsets[i]));
     weights->arena_bytes = CLQ_MAX(weights->arena_bytes, (size_t)CLQ_VARIABLE_ALIGN);
     return CLQ_OK;
 }
@@ -90,6 +94,8 @@ clq_buffer *clq_weights_arena(const clq_weights *weights, clq_arena arena) {
 size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena) {
     return arena == CLQ_ARENA_STATE ? weights->state_bytes : weights->arena_bytes;
 }
+
+size_t clq_weights_apart_bytes(const clq_weights *weights) { return weights->apart_bytes; }
 
 clq_arena clq_variable_arena(const clq_variable *variable) {
     return variable->role == CLQ_ROLE_STATE ? CLQ_ARENA_STATE : CLQ_ARENA_PARAMETERS;

@@ -48,8 +48,7 @@ clq_status clq_keras_check_layers(json_t *layers) {
     return CLQ_OK;
 }
 
-/* ---- Sequential
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Sequential ---- */
 
 static clq_status read_sequential(clq_model *model, json_t *config) {
     clq_tensor in = {0}, *x = &in;
@@ -75,8 +74,7 @@ static clq_status read_sequential(clq_model *model, json_t *config) {
     return clq_model_finish(model, *x);
 }
 
-/* ---- the file
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static clq_status build(json_t *root, clq_model *model) {
     json_t *config = json_object_get(root, "config");

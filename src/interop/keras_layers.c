@@ -1,5 +1,6 @@
 /* Keras's layers by class name, each with every attribute of its configuration. */
 #include "interop/keras.h"
+#include "ops/ops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,19 +36,15 @@ static void take_initializer(clq_attributes *a, const char *key, const char *cla
 }
 
 static clq_activation activation_by_name(clq_attributes *a, const char *key, const char *name) {
-    static const struct {
-        const char *name;
-        clq_activation activation;
-    } known[] = {{"linear", CLQ_LINEAR},
-                 {"relu", CLQ_RELU},
-                 {"sigmoid", CLQ_SIGMOID},
-                 {"tanh", CLQ_TANH},
-                 {"softmax", CLQ_SOFTMAX}};
-    for (size_t i = 0; i < CLQ_COUNT_OF(known); i++)
-        if (strcmp(known[i].name, name) == 0) return known[i].activation;
-    clq_attribute_refuse(a, CLQ_UNSUPPORTED, key,
-                         "'%.60s' is not supported; there are linear, relu, sigmoid, tanh and softmax", name);
-    return CLQ_LINEAR;
+    clq_activation activation = CLQ_LINEAR;
+    if (clq_activation_named(name, &activation)) return activation;
+    clq_text known = {0};
+    for (unsigned i = 0; clq_activation_row_of((clq_activation)i); i++)
+        clq_text_add(&known, "%s%s", i ? ", " : "", clq_activation_row_of((clq_activation)i)->name);
+    clq_attribute_refuse(a, CLQ_UNSUPPORTED, key, "'%.60s' is not supported; there are %s", name,
+                         known.data ? known.data : "others");
+    clq_free(known.data);
+    return activation;
 }
 
 static clq_activation take_activation(clq_attributes *a) {
@@ -68,8 +65,7 @@ static bool take_weights(clq_attributes *a) {
     return clq_attribute_flag(a, "use_bias", true);
 }
 
-/* ---- the layers
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the layers ---- */
 
 /* Adds the layer by its attributes; `inputs` has `count` tensors. */
 typedef clq_tensor (*add_layer)(clq_model *model, clq_attributes *a, const char *name, const clq_tensor *inputs,

@@ -101,16 +101,16 @@ void clq_launch_work(clq_list *list, uint32_t dims, const size_t *global, const 
                      size_t rows_per_example, size_t rows_per_group);
 /* What it costs: arithmetic and memory traffic, fixed and per example. */
 void clq_launch_cost(clq_list *list, double flops, double flops_per_example, double bytes, double bytes_per_example);
-/* A launch that is a library call (CLBlast): run is called at its place with the count, also with 0; the values it uses
- * are named by clq_launch_value before, with no begin. buffers[i] is the i-th named value's, NO_VALUE's a placeholder.
- * context is freed with clq_free, also where adding fails. */
+/* A launch that is a call (of CLBlast, of an exchange): run is called at its place with the count, also with 0; the
+ * values it uses are named by clq_launch_value before, with no begin. buffers[i] is the i-th named value's, NO_VALUE's
+ * a placeholder. context is freed with clq_free, also where adding fails. `function` is for tables: "CLBlast". */
 typedef clq_status (*clq_call)(void *context, clq_queue *queue, uint32_t count, clq_buffer *const *buffers);
-void clq_launch_call(clq_list *list, const char *label, clq_call run, void *context);
+void clq_launch_call(clq_list *list, const char *label, const char *function, clq_call run, void *context);
 
 /* ---- reading a list, for placing and printing (list.c) ---- */
 
 typedef struct clq_launch_info {
-    const char *scope, *label, *file, *function, *options; /* file NULL for a call */
+    const char *scope, *label, *file, *function, *options; /* file and options NULL for a call */
     size_t global[3], local[3];                            /* for a full batch */
     uint32_t dims;
     double flops, bytes; /* for a full batch */

@@ -134,9 +134,9 @@ static clq_launch *add_launch(clq_list *list, const char *label, const char *fil
     *launch = (clq_launch){.batch_dim = -1};
     launch->scope = copy_text(list, list->scope);
     launch->label = copy_text(list, label);
+    launch->function = copy_text(list, function);
     if (file) {
         launch->file = copy_text(list, file);
-        launch->function = copy_text(list, function);
         launch->options = copy_text(list, options);
     }
     return list->error.status == CLQ_OK ? launch : NULL;
@@ -273,11 +273,11 @@ void clq_launch_cost(clq_list *list, double flops, double flops_per_example, dou
     launch->bytes_per_example = bytes_per_example;
 }
 
-void clq_launch_call(clq_list *list, const char *label, clq_call run, void *context) {
+void clq_launch_call(clq_list *list, const char *label, const char *function, clq_call run, void *context) {
     if (can_add(list) && list->open)
         clq_list_latch(list, clq_fail(CLQ_STATE, "%s: %s is called inside of a launch", list->scope, label));
     clq_launch *launch =
-        list->error.status == CLQ_OK && !list->bound ? add_launch(list, label, NULL, NULL, NULL) : NULL;
+        list->error.status == CLQ_OK && !list->bound ? add_launch(list, label, NULL, NULL, function) : NULL;
     if (!launch) {
         clq_free(context);
         return;

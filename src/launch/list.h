@@ -38,7 +38,7 @@ typedef struct clq_argument {
 } clq_argument;
 
 typedef struct clq_launch {
-    char *scope, *label, *file, *function, *options; /* file NULL for a call */
+    char *scope, *label, *file, *function, *options; /* file and options NULL for a call */
     size_t first_argument, argument_count;
     uint32_t dims;
     size_t global[3], local[3]; /* global for a full batch */

@@ -21,7 +21,7 @@ typedef struct clq_dense_problem {
 } clq_dense_problem;
 /* y = act(x w + b). x (rows, in), w (in, out), b (out) or none, y (rows, out). */
 void clq_dense_forward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value b, clq_value y);
-/* From dz, the gradient before the activation (see clq_activation_backward): dx = dz w^T, dw = x^T dz; either may
+/* From dz, the gradient before the activation: dx = dz w^T, dw = x^T dz; either may
  * be none. dw is overwritten. */
 void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value dz,
                         clq_value dx, clq_value dw);
@@ -79,6 +79,8 @@ typedef enum clq_element_op {
     CLQ_ELEMENT_EQUAL,
     CLQ_ELEMENT_SELECT,  /* b where a is not 0, else c */
     CLQ_ELEMENT_DROPOUT, /* a / (1 - number) where the element stays, else 0 (clq_dropout_words); 0 <= number < 1 */
+    CLQ_ELEMENT_MISH,
+    CLQ_ELEMENT_MISH_SLOPE, /* b times mish's derivative at a */
     CLQ_ELEMENT_OPS
 } clq_element_op;
 
@@ -158,31 +160,31 @@ typedef struct clq_dropout_words {
 } clq_dropout_words;
 clq_dropout_words clq_dropout_words_of(double rate);
 
-/* ---- activations (activation.c) ---- */
+/* ---- activations (activations.c) ---- */
 
-/* y = act(x) over `elements` per example; softmax over rows of `channels`. x and y may be one value. */
-void clq_activation_forward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value x,
-                            clq_value y);
-/* dz = dy * act'(z), written in terms of the output y (for softmax: y * (dy - sum(dy * y)) per row), and, unless none,
- * db (channels) = the sums of dz over all rows. dz may be dy's own value. With LINEAR, dz none and db given, only
- * the sums are made. */
-void clq_activation_backward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y,
-                             clq_value dy, clq_value dz, clq_value db);
+/* A row of the table of activations. */
+typedef struct clq_activation_row {
+    const char *name; /* Keras's */
+    /* What computes it, and what takes a gradient through it. CLQ_ELEMENT_INPUT for linear, and for softmax, which is
+     * no function of one element. */
+    clq_element_op op, slope;
+    bool slope_of_input; /* the slope's instruction takes what the activation was given; else its result */
+} clq_activation_row;
+/* NULL: there is no such activation. */
+const clq_activation_row *clq_activation_row_of(clq_activation activation);
+bool clq_activation_named(const char *name, clq_activation *out);
+/* Whether the kernels of products, convolutions and poolings apply it to what they store. They keep its result alone,
+ * so its slope has to be known from that. */
+bool clq_activation_joins(clq_activation activation);
 
-/* Activations one behind the other: links[0] is applied first. Each is relu, sigmoid or tanh. A program is made for
- * each sequence. */
-enum { CLQ_CHAIN_LINKS_MOST = 8 };
-typedef struct clq_chain {
-    unsigned count; /* 0: what goes in comes out */
-    clq_activation links[CLQ_CHAIN_LINKS_MOST];
-} clq_chain;
-/* y = what the chain makes of x, `elements` per example, in one launch. x and y may be one value. */
-void clq_chain_forward(clq_list *list, const clq_chain *chain, size_t elements, clq_value x, clq_value y);
-/* As clq_activation_backward, where y = act(z) has gone through the chain as well: dy is the gradient of what came out
- * of that, dz = dy * chain'(y) * act'(z). What was between the links is computed again from y, to the same bits. act is
- * no softmax, unless the chain is empty. */
-void clq_chain_backward(clq_list *list, const clq_chain *chain, clq_activation act, size_t elements, size_t channels,
-                        clq_value y, clq_value dy, clq_value dz, clq_value db);
+/* ---- softmax (softmax.c) ---- */
+
+/* y = softmax(x) over rows of `channels`; `elements` per sample. x and y may be one value. */
+void clq_softmax_forward(clq_list *list, size_t elements, size_t channels, clq_value x, clq_value y);
+/* dx = y * (dy - sum(dy * y)) per row, and, unless none, db (channels) = the sums of dx over all rows. dx may be dy's
+ * own value, or none. */
+void clq_softmax_backward(clq_list *list, size_t elements, size_t channels, clq_value y, clq_value dy, clq_value dx,
+                          clq_value db);
 
 /* ---- pooling (pool2d.c) ---- */
 
@@ -203,10 +205,11 @@ void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value 
 /* ---- batch normalisation (normalise.c)
  * Over the last axis, as in Keras (Ioffe and Szegedy, 2015): y = gamma (x - mean) / sqrt(variance + epsilon) + beta,
  * where mean and variance (biased) are of a channel in all rows of the batch. gamma and beta (channels) may be none. In
- * training a step has five parts, and between them replicas may add up what they have, so that mean and variance are of
+ * training a step has six parts, and between them replicas may add up what they have, so that mean and variance are of
  * the global batch:
- *   moments, [sum of moments over the ranks], statistics, forward; gradients, [sum of dgamma and dbeta], backward.
- * A count of 0 has moments and gradients of zeros. ---- */
+ *   moments, [sum of moments over the ranks], statistics, forward;
+ *   gradients, corrections, [sum of corrections], backward.
+ * A count of 0 has moments, gradients and corrections of zeros. ---- */
 
 typedef struct clq_normalise_problem {
     size_t positions, channels; /* a sample is (positions, channels) */
@@ -214,8 +217,9 @@ typedef struct clq_normalise_problem {
 } clq_normalise_problem;
 
 enum {
-    CLQ_MOMENTS_ROWS = 3,   /* count * positions; mean; sum of squares about the mean */
-    CLQ_STATISTICS_ROWS = 4 /* mean; 1 / sqrt(variance + epsilon); gamma times that; 1 / (count * positions) */
+    CLQ_MOMENTS_ROWS = 3,    /* count * positions; mean; sum of squares about the mean */
+    CLQ_STATISTICS_ROWS = 4, /* mean; 1 / sqrt(variance + epsilon); gamma times that; 1 / (count * positions) */
+    CLQ_CORRECTIONS_ROWS = 2 /* dbeta / n; dgamma / sqrt(variance + epsilon) / n */
 };
 
 /* moments (ranks, CLQ_MOMENTS_ROWS, channels): the rows of `rank`, and zeros in those of the others. x is read once:
@@ -224,8 +228,8 @@ enum {
 void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_value x, unsigned rank, unsigned ranks,
                            clq_value moments);
 /* statistics (CLQ_STATISTICS_ROWS, channels) from all ranks' moments, joined in their order (Chan, Golub and LeVeque,
- * 1983). moving_mean, moving_variance (channels): moving = moving * momentum + batch's * (1 - momentum). Where no rank
- * has a sample, statistics are zeros and the moving ones stay. */
+ * 1983). moving_mean, moving_variance (channels): moving = moving * momentum + batch's * (1 - momentum), the same bits
+ * from the same moments on every device. Where no rank has a sample, statistics are zeros and the moving ones stay. */
 void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, clq_value moments, unsigned ranks,
                               clq_value gamma, clq_value moving_mean, clq_value moving_variance, clq_value statistics);
 /* For inference, in place of both: statistics from the moving ones (1 / count is 0). */
@@ -238,10 +242,14 @@ void clq_normalise_forward(clq_list *list, const clq_normalise_problem *p, clq_v
  * written (channels), also where the layer has no such weights, since dx needs them. */
 void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
                              clq_value statistics, clq_value dgamma, clq_value dbeta);
-/* dx = gamma / sqrt(variance + epsilon) * (dy - dbeta / n - (x - mean) / sqrt(variance + epsilon) * dgamma / n), where
- * n, dgamma and dbeta are of all ranks. dx may be dy's or x's value. */
+/* corrections (CLQ_CORRECTIONS_ROWS, channels): what the gradients of mean and variance take from each row's, where n
+ * is of all ranks. They are linear in dgamma and dbeta: the sum over the ranks is that of the global batch. */
+void clq_normalise_corrections(clq_list *list, const clq_normalise_problem *p, clq_value statistics, clq_value dgamma,
+                               clq_value dbeta, clq_value corrections);
+/* dx = gamma / sqrt(variance + epsilon) * (dy - dbeta / n - (x - mean) / sqrt(variance + epsilon) * dgamma / n), by the
+ * corrections of all ranks. dx may be dy's or x's value. */
 void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
-                            clq_value statistics, clq_value dgamma, clq_value dbeta, clq_value dx);
+                            clq_value statistics, clq_value corrections, clq_value dx);
 
 /* ---- slices of channels (copy.c): concatenation and its gradient ---- */
 
@@ -272,8 +280,7 @@ bool clq_conv_pool_pays(const clq_list *list, const clq_conv_pool_problem *p);
 clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, clq_value x);
 void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
                            clq_value y, clq_value winner);
-/* From dz (pool.out, channels), the gradient before the activation of what won (clq_activation_backward of the pooled
- * y): as clq_conv2d_backward. */
+/* From dz (pool.out, channels), the gradient before the activation of what won: as clq_conv2d_backward. */
 void clq_conv_pool_backward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value x, clq_value w,
                             clq_value dz, clq_value winner, clq_value dx, clq_value dw);
 
@@ -343,7 +350,11 @@ const clq_metric_row *clq_metric_row_of(clq_metric_kind kind);
 /* The metric from its totals, summed over so many samples. 0 / 0 is 0, as in Keras. */
 double clq_metric_result(clq_metric_kind kind, const double *totals, double samples);
 
-enum { CLQ_METRICS_MAX = 8, CLQ_TOTALS_MAX = 1 + 2 * CLQ_METRICS_MAX };
+enum {
+    CLQ_METRICS_MAX = 8,
+    CLQ_TOTALS_MAX = 1 + 2 * CLQ_METRICS_MAX,
+    CLQ_METRICS_ROW_MAX = CLQ_MODEL_OUTPUTS_MAX * CLQ_TOTALS_MAX
+};
 typedef struct clq_loss_problem {
     clq_loss_kind kind;
     size_t classes;        /* values of a row: of the output's last axis, or of all where nothing goes by rows */
@@ -363,6 +374,8 @@ typedef struct clq_loss_problem {
 unsigned clq_loss_totals(const clq_loss_problem *p);
 /* The floats of a row of the metrics buffer. */
 unsigned clq_loss_metrics_width(const clq_loss_problem *p);
+/* Of a row that several losses share: their totals lie one behind the other. At most CLQ_METRICS_ROW_MAX. */
+unsigned clq_losses_width(const clq_loss_problem *problems, size_t count);
 /* A sample's target: so many of i32 or f32. */
 size_t clq_loss_target_elements(const clq_loss_problem *p);
 bool clq_loss_has_index(const clq_loss_problem *p); /* i32 */

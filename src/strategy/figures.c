@@ -8,7 +8,9 @@
 /* What is still on a device when training has failed is waited for so long: the failure is to be told soon. */
 static const double rescue_s = 1.0;
 
-static unsigned width_of(const clq_strategy *strategy) { return clq_loss_metrics_width(strategy->config.plan.loss); }
+static unsigned width_of(const clq_strategy *strategy) {
+    return clq_losses_width(strategy->config.plan.loss, strategy->model->output_count);
+}
 
 clq_status clq_replica_open_figures(clq_replica *replica) {
     const clq_strategy *strategy = replica->strategy;

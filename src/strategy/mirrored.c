@@ -8,28 +8,43 @@ static clq_mirror *mirror_of(const clq_replica *replica) {
 
 /* ---- the exchange ---- */
 
-clq_status clq_mirrored_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced) {
-    clq_buffer *gradient = clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT);
-    if (traced) CLQ_TRY(clq_queue_finish(queue)); /* waiting for backward is no part of the exchange */
+static clq_status exchange(clq_replica *replica, clq_queue *queue, clq_buffer *values, size_t begin, size_t end,
+                           bool traced) {
+    if (traced) CLQ_TRY(clq_queue_finish(queue)); /* waiting for what computes them is no part of the exchange */
     double began = traced ? clq_now() : 0.0;
-    CLQ_TRY(clq_crew_all_reduce(mirrored_of(replica)->crew, replica->worker.index, queue, gradient, begin, gradient,
-                                begin, (end - begin) / sizeof(float)));
+    CLQ_TRY(clq_crew_all_reduce(mirrored_of(replica)->crew, replica->worker.index, queue, values, begin, values, begin,
+                                (end - begin) / sizeof(float)));
     if (!traced) return CLQ_OK;
     return clq_timeline_add(&mirror_of(replica)->exchanges, began, "all-reduce", "bytes", end - begin);
+}
+
+clq_status clq_mirrored_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced) {
+    return exchange(replica, queue, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT), begin, end, traced);
 }
 
 void clq_mirrored_note_exposed(clq_replica *replica, uint64_t ns) {
     if (replica->worker.index == 0) atomic_fetch_add(&mirrored_of(replica)->exposed_ns, ns);
 }
 
-static clq_status exchange_all(clq_replica *replica) {
-    clq_crew *crew = mirrored_of(replica)->crew;
-    if (!crew) return CLQ_OK;
+/* By the replica's own thread, which does nothing else meanwhile. */
+static clq_status exchange_exposed(clq_replica *replica, clq_buffer *values) {
+    const clq_crew *crew = mirrored_of(replica)->crew;
     uint64_t before = clq_crew_busy_ns(crew);
-    size_t bytes = clq_weights_arena_bytes(replica->weights, CLQ_ARENA_GRADIENT);
-    CLQ_TRY(clq_mirrored_exchange(replica, replica->worker.queue, 0, bytes, replica->worker.tracing));
+    CLQ_TRY(exchange(replica, replica->worker.queue, values, 0, clq_buffer_bytes(values), replica->worker.tracing));
     clq_mirrored_note_exposed(replica, clq_crew_busy_ns(crew) - before);
     return CLQ_OK;
+}
+
+static clq_status exchange_all(clq_replica *replica) {
+    if (!mirrored_of(replica)->crew) return CLQ_OK;
+    return exchange_exposed(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT));
+}
+
+/* Within a step. Replicas that train apart have statistics of their own: the others' places are zero. */
+static clq_status all_reduce(void *context, clq_queue *queue, clq_buffer *values) {
+    clq_replica *replica = context;
+    (void)queue; /* the replica's */
+    return replica->strategy->apart ? CLQ_OK : exchange_exposed(replica, values);
 }
 
 /* ---- what is apart ---- */
@@ -38,17 +53,17 @@ static void note_gradients(clq_strategy *strategy, bool by_step) {
     clq_mirrored *mirrored = strategy->mirrored;
     mirrored->gradient_is_apart = by_step && clq_strategy_shards_updates(strategy) && !strategy->apart;
     if (by_step) mirrored->optimizer_is_apart = mirrored->gradient_is_apart;
-    mirrored->state_is_apart = mirrored->crew && clq_weights_arena(strategy->replicas[0].weights, CLQ_ARENA_STATE);
+    mirrored->state_is_apart = mirrored->crew && clq_weights_apart_bytes(strategy->replicas[0].weights) > 0;
 }
 
-/* State becomes its mean over the replicas. Moving statistics are linear in what they are made of, and training does
- * not read them: but for rounding their mean goes on as if nobody had looked. */
+/* State of which each replica has its own becomes its mean over them. Moving statistics are linear in what they are
+ * made of, and training does not read them: but for rounding their mean goes on as if nobody had looked. */
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
     clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
     (void)command;
     CLQ_TRY(clq_crew_all_reduce(mirrored_of(replica)->crew, worker->index, worker->queue, state, 0, state, 0,
-                                clq_buffer_bytes(state) / sizeof(float)));
+                                clq_weights_apart_bytes(replica->weights) / sizeof(float)));
     return clq_weights_mean_state(replica->weights, worker->queue, replica->strategy->count);
 }
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
@@ -130,6 +145,7 @@ static unsigned facts_of(const clq_strategy *strategy) {
     if (strategy->count <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
     if (clq_crew_is_direct(strategy->mirrored->crew)) facts |= CLQ_FACT_DIRECT;
     if (overlap_pays(strategy)) facts |= CLQ_FACT_OVERLAP_PAYS;
+    if (clq_plan_exchanges(strategy->replicas[0].plan)) facts |= CLQ_FACT_EXCHANGES;
     for (unsigned r = 0; r < strategy->count; r++) {
         const clq_replica *replica = &strategy->replicas[r];
         if (!clq_device_runs_in_caller(replica->worker.device)) facts &= ~(unsigned)CLQ_FACT_IN_CALLER;
@@ -163,12 +179,6 @@ static clq_status open_paths(clq_strategy *strategy) {
 /* ---- life ---- */
 
 static clq_status open_mirrored(clq_strategy *strategy) {
-    const char *layer = clq_model_synchronized_layer(strategy->model);
-    if (layer && strategy->count > 1 && strategy->config.plan.update)
-        return clq_fail(CLQ_UNSUPPORTED,
-                        "layer '%s': synchronized statistics on several replicas are not supported: train on one "
-                        "device, or with synchronized false",
-                        layer);
     clq_mirrored *mirrored = clq_alloc(1, sizeof *mirrored);
     if (!mirrored) return CLQ_MEMORY;
     strategy->mirrored = mirrored;
@@ -215,6 +225,7 @@ const clq_strategy_module clq_strategy_mirrored = {.kind = CLQ_STRATEGY_MIRRORED
                                                    .close = close_mirrored,
                                                    .step = step,
                                                    .reduce = reduce,
+                                                   .all_reduce = all_reduce,
                                                    .note_gradients = note_gradients,
                                                    .make_current = make_current,
                                                    .parts = parts,

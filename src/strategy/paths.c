@@ -8,12 +8,13 @@ static const struct {
     const char *name, *stage;
     unsigned needs, forbids;
 } table[CLQ_PATH_COUNT] = {
-    [CLQ_PATH_ONE_LAUNCH] = {"one launch", "execute", CLQ_FACT_CORES | CLQ_FACT_SINGLE_ITEMS, CLQ_FACT_TRACED},
+    [CLQ_PATH_ONE_LAUNCH] = {"one launch", "execute", CLQ_FACT_CORES | CLQ_FACT_SINGLE_ITEMS,
+                             CLQ_FACT_TRACED | CLQ_FACT_EXCHANGES},
     [CLQ_PATH_INPUT_IN_PLACE] = {"input in place", "input", CLQ_FACT_HOST_MEMORY, 0},
     [CLQ_PATH_UPLOAD_AHEAD] = {"upload ahead", "input", CLQ_FACT_OWN_MEMORY, CLQ_FACT_IN_CALLER},
     [CLQ_PATH_OWN_ROWS] = {"own rows", "input", CLQ_FACT_TRAINS | CLQ_FACT_LABELS_READY, 0},
     [CLQ_PATH_OVERLAP] = {"overlap", "exchange", CLQ_FACT_REPLICAS | CLQ_FACT_TRAINS | CLQ_FACT_OVERLAP_PAYS,
-                          CLQ_FACT_NO_BUCKETS},
+                          CLQ_FACT_NO_BUCKETS | CLQ_FACT_EXCHANGES},
     [CLQ_PATH_SHARDED_UPDATE] = {"sharded update", "exchange",
                                  CLQ_FACT_REPLICAS | CLQ_FACT_TRAINS | CLQ_FACT_DIRECT | CLQ_FACT_PARTS |
                                      CLQ_FACT_ONE_LAUNCH,
@@ -47,6 +48,7 @@ static const struct {
       {CLQ_FACT_NORMS, "the norms of the gradient are wanted"},
       {CLQ_FACT_NO_BUCKETS, "bucket_bytes rules it out"},
       {CLQ_FACT_OVERLAP, "the gradient is exchanged in buckets"},
+      {CLQ_FACT_EXCHANGES, "statistics are exchanged within the step"},
 };
 
 /* NULL: nothing is against it. */

@@ -34,7 +34,8 @@ enum {
     CLQ_FACT_NORMS = 1 << 12,
     CLQ_FACT_NO_BUCKETS = 1 << 13,
     CLQ_FACT_OVERLAP = 1 << 14,
-    CLQ_FACT_OWN_MEMORY = 1 << 15
+    CLQ_FACT_EXCHANGES = 1 << 15, /* within a step, beside those of the gradient */
+    CLQ_FACT_OWN_MEMORY = 1 << 16
 };
 
 typedef struct clq_paths {

@@ -50,6 +50,7 @@ struct clq_command {
     uint32_t first_slot, slot_count; /* of figures: which rows of the metrics */
     void *to;
     const void *from;
+    float *const *outputs; /* of predictions: as clq_strategy_predict */
 };
 
 struct clq_worker {

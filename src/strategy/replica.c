@@ -52,8 +52,16 @@ static clq_status run_predict(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
     clq_plan *plan = replica->plans[CLQ_MODE_PREDICT];
     CLQ_TRY(clq_replica_run(replica, plan, command, CLQ_SEGMENT_FORWARD));
-    if (command->params.count == 0) return CLQ_OK;
-    return clq_queue_read(worker->queue, clq_plan_output(plan, 0), 0, command->to, command->bytes, true);
+    const clq_model *model = replica->strategy->model;
+    const size_t first = command->params.first_row, count = command->params.count;
+    for (uint32_t i = 0; i < model->output_count && count > 0; i++) {
+        const size_t elements = clq_model_output(model, i)->elements;
+        float *to = command->outputs[i];
+        if (to)
+            CLQ_TRY(clq_queue_read(worker->queue, clq_plan_output(plan, i), 0, to + first * elements,
+                                   count * elements * sizeof *to, true));
+    }
+    return CLQ_OK;
 }
 
 static clq_buffer *memory_of(const clq_replica *replica, unsigned memory) {
@@ -85,8 +93,10 @@ const clq_command_kind clq_write_kind = {.name = "write", .run = run_write};
 /* ---- life ---- */
 
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
-    clq_plan_config config = replica->strategy->config.plan;
+    const clq_strategy *strategy = replica->strategy;
+    clq_plan_config config = strategy->config.plan;
     config.mode = mode;
+    config.exchange = (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, replica};
     config.capacity = (uint32_t)replica->share;
     config.fused_launches = replica->joined;
     config.beside = replica->plan;

@@ -14,8 +14,8 @@ enum { CLQ_STAGING_SLOTS_MAX = 8, CLQ_STEPS_AHEAD = 2, CLQ_OWN_SLOTS = CLQ_STEPS
 
 /* Rows on their way to the device, or where its kernels read them: in memory that is the host's too. */
 typedef struct clq_staging {
-    clq_buffer *block; /* in which both lie (uploads.c); NULL where each has memory of its own */
-    clq_buffer *samples, *labels;
+    clq_buffer *block; /* in which all lie (uploads.c); NULL where each has memory of its own */
+    clq_buffer *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* labels: NULL without loss */
     clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
 
@@ -69,6 +69,8 @@ typedef struct clq_strategy_module {
      * the whole gradient. */
     clq_status (*step)(clq_worker *worker, const clq_command *command);
     clq_status (*reduce)(clq_worker *worker, const clq_command *command);
+    /* As of clq_exchange, in a plan of the replica that is its context. NULL: there is one replica. */
+    clq_status (*all_reduce)(void *replica, clq_queue *queue, clq_buffer *values);
     void (*note_gradients)(clq_strategy *strategy, bool by_step); /* posted: by a step, or for a step by hand */
     /* Posts what makes every replica's copy whole, before something posted behind it reads it. NULL: all always is. */
     void (*make_current)(clq_strategy *strategy, unsigned what);
@@ -126,8 +128,10 @@ clq_status clq_replica_keep_norms(clq_replica *replica, uint32_t slot);
 clq_status clq_replica_open_rows(clq_replica *replica); /* the slots; the replica's device and plan exist */
 void clq_replica_close_rows(clq_replica *replica);
 bool clq_replica_decide_input(clq_replica *replica); /* whether kernels read the slots */
-/* Copies `count` >= 1 rows of a batch into the next slot, once it is free. labels may be NULL. By the poster. */
-clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count);
+/* Copies `count` >= 1 rows of a batch, from row `first` on, into the next slot, once it is free. The batch may have no
+ * labels. By the poster. */
+clq_staging *clq_replica_stage(clq_replica *replica, const clq_batch *batch, size_t first, size_t count);
+size_t clq_replica_label_count(const clq_replica *replica); /* outputs that there are labels for */
 /* The slot with the command's rows, which a worker's rows are copied to; NULL where there are none. */
 clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *command, clq_staging **out);
 /* The command's rows, where the plan's next run reads them, which is given *order. *out: the slot that the launches
@@ -141,7 +145,7 @@ void clq_replica_free_slot(clq_replica *replica); /* the one that was filled fir
 bool clq_uploads_decide(clq_replica *replica);
 clq_status clq_uploads_open(clq_replica *replica); /* the replica's device and plan exist */
 void clq_uploads_close(clq_replica *replica);      /* before its slots and plans */
-/* A slot whose parts lie in one block: labels, and behind them samples. */
+/* A slot whose parts lie in one block: labels of each output, and behind them samples. */
 clq_status clq_uploads_open_slot(clq_replica *replica, clq_memory_kind kind, const char *what, clq_staging *slot);
 /* As clq_replica_bring_rows. */
 clq_status clq_uploads_bring(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_order *order);

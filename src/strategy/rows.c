@@ -9,12 +9,21 @@ static clq_staging *next_slot(clq_replica *replica) {
     return slot;
 }
 
-clq_staging *clq_replica_stage(clq_replica *replica, const void *samples, const void *labels, size_t count) {
+size_t clq_replica_label_count(const clq_replica *replica) {
+    return replica->strategy->config.plan.loss ? replica->strategy->model->output_count : 0;
+}
+
+clq_staging *clq_replica_stage(clq_replica *replica, const clq_batch *batch, size_t first, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
     clq_staging *staging = next_slot(replica);
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
-    memcpy(clq_buffer_host(staging->samples), samples, count * sample_bytes);
-    if (labels && staging->labels) memcpy(clq_buffer_host(staging->labels), labels, count * config->label_bytes);
+    memcpy(clq_buffer_host(staging->samples), (const char *)batch->samples + first * sample_bytes,
+           count * sample_bytes);
+    for (size_t i = 0; i < clq_replica_label_count(replica) && i <= batch->more_count; i++) {
+        const char *labels = clq_batch_labels(batch, i).values;
+        const size_t bytes = config->label_bytes[i];
+        if (labels) memcpy(clq_buffer_host(staging->labels[i]), labels + first * bytes, count * bytes);
+    }
     return staging;
 }
 
@@ -46,7 +55,8 @@ static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_stag
     clq_status status = await_read(own);
     if (status == CLQ_OK) {
         clq_rows_copy_samples(rows, clq_buffer_host(own->samples));
-        clq_rows_copy_labels(rows, clq_buffer_host(own->labels));
+        for (size_t i = 0; i < clq_replica_label_count(replica); i++)
+            clq_rows_copy_labels(rows, i, clq_buffer_host(own->labels[i]));
     }
     *out = own;
     return status;
@@ -67,13 +77,16 @@ clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *comman
 static clq_status upload(clq_replica *replica, const clq_plan *plan, clq_staging *staging, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
+    const size_t outputs = clq_plan_labels(plan, 0) ? clq_replica_label_count(replica) : 0;
     clq_queue_name(replica->worker.queue, "upload", "samples");
-    clq_buffer *labels = clq_plan_labels(plan);
     CLQ_TRY(write_rows(replica, clq_plan_samples(plan), staging->samples, count * sample_bytes,
-                       labels ? NULL : &staging->read));
-    if (!labels) return CLQ_OK;
-    clq_queue_name(replica->worker.queue, "upload", "labels");
-    return write_rows(replica, labels, staging->labels, count * config->label_bytes, &staging->read);
+                       outputs ? NULL : &staging->read));
+    for (size_t i = 0; i < outputs; i++) {
+        clq_queue_name(replica->worker.queue, "upload", "labels");
+        CLQ_TRY(write_rows(replica, clq_plan_labels(plan, i), staging->labels[i], count * config->label_bytes[i],
+                           i + 1 < outputs ? NULL : &staging->read));
+    }
+    return CLQ_OK;
 }
 
 clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_order *order,
@@ -87,7 +100,7 @@ clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const cl
     if (!staging) return CLQ_OK;
     if (!replica->reads_in_place) return upload(replica, plan, staging, command->params.count);
     *out = staging;
-    return clq_plan_set_input(plan, staging->samples, clq_plan_labels(plan) ? staging->labels : NULL);
+    return clq_plan_set_input(plan, staging->samples, clq_plan_labels(plan, 0) ? staging->labels : NULL);
 }
 
 /* ---- the slots ---- */
@@ -104,9 +117,10 @@ static clq_status open_slot(clq_replica *replica, size_t sample_bytes, clq_stagi
     if (replica->uploads) return clq_uploads_open_slot(replica, CLQ_MEMORY_PINNED, "batch staging", slot);
     CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->share * sample_bytes, "sample staging",
                               &slot->samples));
-    if (!config->plan.loss) return CLQ_OK;
-    return clq_buffer_create(replica->worker.device, kind, replica->share * config->label_bytes, "label staging",
-                             &slot->labels);
+    for (size_t i = 0; i < clq_replica_label_count(replica); i++)
+        CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->share * config->label_bytes[i],
+                                  "label staging", &slot->labels[i]));
+    return CLQ_OK;
 }
 
 bool clq_replica_decide_input(clq_replica *replica) {
@@ -131,7 +145,7 @@ void clq_replica_close_slots(clq_staging *slots, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         clq_event_destroy(slots[i].read);
         clq_buffer_destroy(slots[i].samples);
-        clq_buffer_destroy(slots[i].labels);
+        for (size_t k = 0; k < CLQ_MODEL_OUTPUTS_MAX; k++) clq_buffer_destroy(slots[i].labels[k]);
         clq_buffer_destroy(slots[i].block);
     }
 }

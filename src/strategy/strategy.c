@@ -50,26 +50,14 @@ static float scale_of(size_t count) { return count ? (float)(1.0 / (double)count
 
 /* One command to every replica with its rows of the batch. */
 static clq_status post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
-    const clq_strategy_config *config = &strategy->config;
     CLQ_TRY(split(strategy, batch->count));
-    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
-    size_t output_bytes = command.bytes;
-    char *out = command.to;
     command.params.scale = scale_of(batch->count);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         size_t offset = strategy->offsets[r], count = strategy->counts[r];
-        const char *samples = batch->samples, *labels = batch->labels;
         command.params.count = (uint32_t)count;
         command.params.first_row = (uint32_t)offset;
-        command.staged = NULL;
-        if (count > 0)
-            command.staged = clq_replica_stage(replica, samples + offset * sample_bytes,
-                                               labels ? labels + offset * config->label_bytes : NULL, count);
-        if (out) {
-            command.to = out + offset * output_bytes;
-            command.bytes = count * output_bytes;
-        }
+        command.staged = count > 0 ? clq_replica_stage(replica, batch, offset, count) : NULL;
         clq_worker_post(&replica->worker, &command);
     }
     return CLQ_OK;
@@ -225,11 +213,10 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, 
     return post_batch(strategy, (clq_command){.kind = &clq_evaluate_kind, .params = *params}, batch);
 }
 
-clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out) {
-    size_t bytes = clq_model_output(strategy->model, 0)->elements * sizeof(float);
+clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out) {
     CLQ_TRY(need_plans(strategy, CLQ_MODE_PREDICT));
     make_current(strategy, CLQ_ARENA_STATE);
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &clq_predict_kind, .to = out, .bytes = bytes}, batch));
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &clq_predict_kind, .outputs = out}, batch));
     return clq_strategy_wait(strategy);
 }
 
@@ -264,8 +251,9 @@ static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
     /* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
     if (own_units == 1 || units <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
     if (strategy->config.trace_steps > 0) facts |= CLQ_FACT_TRACED;
-    if (own->plan && own->joined && !clq_list_is_fused(clq_plan_list(own->plan)))
-        facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
+    if (!own->plan || !own->joined || clq_list_is_fused(clq_plan_list(own->plan))) return facts;
+    if (clq_plan_exchanges(own->plan)) return facts | CLQ_FACT_EXCHANGES; /* runs between them are one launch each */
+    facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
     return facts;
 }
 

@@ -17,8 +17,8 @@ typedef struct clq_strategy_config {
     clq_plan_config plan;   /* mode TRAIN or EVALUATE; capacity is made from global_batch and the shares. loss, update
                                and answers are borrowed */
     size_t global_batch;
-    size_t sample_elements; /* of one sample */
-    size_t label_bytes;     /* of one sample's label */
+    size_t sample_elements;                    /* of one sample */
+    size_t label_bytes[CLQ_MODEL_OUTPUTS_MAX]; /* of one sample's label, by output of the model; 0 without loss */
     clq_group_config group;
     size_t bucket_bytes, trace_steps; /* as clq_trainer_config's */
     const char *disabled_paths;       /* likewise */
@@ -108,7 +108,7 @@ clq_status clq_strategy_failure(clq_strategy *strategy);
 /* These wait for all that was posted. */
 clq_status clq_strategy_wait(clq_strategy *strategy);
 /* What was measured in `count` rows of metrics from slot `first` on, round and round, 1 to metric_slots. rows (count,
- * clq_loss_metrics_width of the plan's loss): sums over replicas, in double. squares (count, variables): the squared
+ * clq_losses_width of the plan's losses): sums over replicas, in double. squares (count, variables): the squared
  * norm per variable of the reduced gradient, of rows of steps whose update was made; NULL: not wanted. Errors: STATE
  * (the gradient is not measured), … */
 clq_status clq_strategy_read_figures(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows,
@@ -119,8 +119,9 @@ bool clq_strategy_rescue_figures(clq_strategy *strategy, uint32_t first, uint32_
  * had handed over step `step`, one of the last CLQ_STEP_TIMES, from 1 (clq_now). */
 uint64_t clq_strategy_steps_done(const clq_strategy *strategy);
 double clq_strategy_step_ended(const clq_strategy *strategy, uint64_t step);
-/* Outputs for one batch, in the batch's order, by a plan that is made at the first call. */
-clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *out);
+/* Outputs for one batch, in the batch's order, by a plan that is made at the first call. out: one place for each output
+ * of the model; NULL where it is not wanted. */
+clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out);
 /* A range of an arena (clq_weights_arena): to every replica; from one. Errors: STATE (no gradient without update), … */
 clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t offset, const void *from, size_t bytes);
 clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena arena, size_t offset, void *to,

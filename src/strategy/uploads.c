@@ -51,7 +51,7 @@ clq_status clq_uploads_bring(clq_replica *replica, clq_plan *plan, const clq_com
     clq_staging *block = &uploads->blocks[uploads->used++ % BLOCKS];
     if (!uploads->from) return CLQ_OK;
     *order = (clq_order){.after = {uploads->from->read}, .done = &block->read};
-    return clq_plan_set_input(plan, block->samples, clq_plan_labels(plan) ? block->labels : NULL);
+    return clq_plan_set_input(plan, block->samples, clq_plan_labels(plan, 0) ? block->labels : NULL);
 }
 
 clq_status clq_uploads_send_next(clq_replica *replica) {
@@ -73,21 +73,30 @@ clq_status clq_uploads_spans(const clq_replica *replica, clq_span **out, size_t 
 
 /* ---- life ---- */
 
+static size_t label_bytes(const clq_replica *replica, size_t output) {
+    return replica->share * replica->strategy->config.label_bytes[output];
+}
+
+/* What is behind an output's labels begins as a buffer does. */
+static size_t label_room(const clq_replica *replica, size_t output) {
+    const size_t align = CLQ_MAX(clq_device_view_align(replica->worker.device), (size_t)CLQ_BUFFER_ALIGN);
+    return clq_round_up(label_bytes(replica, output), align);
+}
+
 clq_status clq_uploads_open_slot(clq_replica *replica, clq_memory_kind kind, const char *what, clq_staging *slot) {
     const size_t samples_at = replica->uploads->samples_at, bytes = replica->share * sample_bytes(replica);
     CLQ_TRY(clq_buffer_create(replica->worker.device, kind, samples_at + bytes, what, &slot->block));
     CLQ_TRY(clq_buffer_view(slot->block, samples_at, bytes, &slot->samples));
-    if (samples_at == 0) return CLQ_OK;
-    return clq_buffer_view(slot->block, 0, replica->share * replica->strategy->config.label_bytes, &slot->labels);
+    for (size_t i = 0, at = 0; i < clq_replica_label_count(replica); at += label_room(replica, i++))
+        CLQ_TRY(clq_buffer_view(slot->block, at, label_bytes(replica, i), &slot->labels[i]));
+    return CLQ_OK;
 }
 
 clq_status clq_uploads_open(clq_replica *replica) {
-    const clq_strategy_config *config = &replica->strategy->config;
-    const size_t align = CLQ_MAX(clq_device_view_align(replica->worker.device), (size_t)CLQ_BUFFER_ALIGN);
     clq_uploads *uploads = clq_alloc(1, sizeof *uploads);
     if (!uploads) return CLQ_MEMORY;
     replica->uploads = uploads;
-    if (config->plan.loss) uploads->samples_at = clq_round_up(replica->share * config->label_bytes, align);
+    for (size_t i = 0; i < clq_replica_label_count(replica); i++) uploads->samples_at += label_room(replica, i);
     CLQ_TRY(clq_queue_create(replica->worker.device, replica->worker.tracing ? CLQ_QUEUE_TRACE : 0, &uploads->queue));
     for (unsigned i = 0; i < BLOCKS; i++)
         CLQ_TRY(clq_uploads_open_slot(replica, CLQ_MEMORY_DEVICE, "batches", &uploads->blocks[i]));

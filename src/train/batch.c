@@ -25,9 +25,9 @@ static clq_status check_samples(const clq_trainer *trainer, const clq_batch *bat
 typedef enum conversion { AS_THEY_ARE, AS_VALUES, AS_ONE_HOT } conversion;
 
 /* whose: "the batch", or the dataset's name. */
-static clq_status choose_conversion(const clq_trainer *trainer, const char *whose, bool floats, size_t elements,
-                                    conversion *out) {
-    const clq_loss_problem *loss = &trainer->loss;
+static clq_status choose_conversion(const clq_trainer *trainer, size_t output, const char *whose, bool floats,
+                                    size_t elements, conversion *out) {
+    const clq_loss_problem *loss = &trainer->losses[output];
     const clq_loss_row *row = clq_loss_row_of(loss->kind);
     size_t wanted = clq_loss_target_elements(loss);
     bool index = row->target == CLQ_TARGET_INDEX;
@@ -48,76 +48,133 @@ static clq_status choose_conversion(const clq_trainer *trainer, const char *whos
 }
 
 /* Whether integer labels are class numbers. */
-static bool are_classes(const clq_trainer *trainer, conversion how) {
-    return how == AS_ONE_HOT || clq_loss_row_of(trainer->loss.kind)->target == CLQ_TARGET_INDEX;
+static bool are_classes(const clq_loss_problem *loss, conversion how) {
+    return how == AS_ONE_HOT || clq_loss_has_index(loss);
 }
 
-static clq_status refuse_class(const clq_trainer *trainer, const char *whose, size_t sample, long long label) {
-    size_t classes = trainer->loss.classes;
+static clq_status refuse_class(const clq_trainer *trainer, size_t output, const char *whose, size_t sample,
+                               long long label) {
+    size_t classes = trainer->losses[output].classes;
     return clq_fail(CLQ_MISMATCH, "%s: label %zu is %lld and model %s has %zu outputs: labels are 0 to %zu", whose,
                     sample, label, clq_model_name(trainer->model), classes, classes - 1);
 }
 
-clq_status clq_trainer_check_labels(const clq_trainer *trainer, const clq_dataset_info *info) {
-    size_t classes = trainer->loss.classes;
+/* With several outputs, the failure of one names it. */
+static clq_status within_output(const clq_trainer *trainer, size_t output, clq_status status) {
+    if (status == CLQ_OK || trainer->model->output_count == 1) return status;
+    return clq_fail_within(status, "output '%s'", clq_model_output_name(trainer->model, output));
+}
+
+/* `count`: for so many outputs there are labels. */
+static clq_status check_count(const clq_trainer *trainer, const char *whose, size_t count) {
+    const clq_model *model = trainer->model;
+    const size_t outputs = model->output_count;
+    if (count == outputs) return CLQ_OK;
+    if (count < outputs)
+        return clq_fail(CLQ_MISMATCH, "%s has labels for %zu output%s and model %s has %zu: none for '%s'", whose,
+                        count, count == 1 ? "" : "s", clq_model_name(model), outputs,
+                        clq_model_output_name(model, count));
+    return clq_fail(CLQ_MISMATCH, "%s has labels for %zu outputs and model %s has %zu, of which '%s' is the last",
+                    whose, count, clq_model_name(model), outputs, clq_model_output_name(model, outputs - 1));
+}
+
+static clq_status check_labels_of(const clq_trainer *trainer, size_t output, const char *name,
+                                  const clq_labels_info *info) {
+    const clq_loss_problem *loss = &trainer->losses[output];
     conversion how;
-    CLQ_TRY(choose_conversion(trainer, info->name, info->float_labels, info->label_elements, &how));
-    if (are_classes(trainer, how) && info->label_least < 0)
-        return refuse_class(trainer, info->name, info->label_least_at, (long long)info->label_least);
-    if (are_classes(trainer, how) && info->classes > classes)
-        return clq_fail(CLQ_MISMATCH, "%s: a label is %zu and model %s has %zu outputs: labels are 0 to %zu",
-                        info->name, info->classes - 1, clq_model_name(trainer->model), classes, classes - 1);
-    if (clq_loss_row_of(trainer->loss.kind)->target == CLQ_TARGET_DISTRIBUTION && info->label_least < 0)
-        return clq_fail(CLQ_MISMATCH, "%s: label %zu has %g: probabilities are not negative", info->name,
-                        info->label_least_at, info->label_least);
+    CLQ_TRY(choose_conversion(trainer, output, name, info->is_float, info->elements, &how));
+    if (are_classes(loss, how) && info->least < 0)
+        return refuse_class(trainer, output, name, info->least_at, (long long)info->least);
+    if (are_classes(loss, how) && info->classes > loss->classes)
+        return clq_fail(CLQ_MISMATCH, "%s: a label is %zu and model %s has %zu outputs: labels are 0 to %zu", name,
+                        info->classes - 1, clq_model_name(trainer->model), loss->classes, loss->classes - 1);
+    if (clq_loss_row_of(loss->kind)->target == CLQ_TARGET_DISTRIBUTION && info->least < 0)
+        return clq_fail(CLQ_MISMATCH, "%s: label %zu has %g: probabilities are not negative", name, info->least_at,
+                        info->least);
+    return CLQ_OK;
+}
+
+clq_status clq_trainer_check_labels(const clq_trainer *trainer, const clq_dataset_info *info) {
+    CLQ_TRY(check_count(trainer, info->name, info->labels_count));
+    for (size_t i = 0; i < info->labels_count; i++)
+        CLQ_TRY(within_output(trainer, i, check_labels_of(trainer, i, info->name, &info->labels[i])));
     return CLQ_OK;
 }
 
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset) {
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
-    return clq_strategy_takes_rows(trainer->strategy, info->float_labels || clq_loss_has_index(&trainer->loss));
+    bool ready = true; /* as the losses take them */
+    for (size_t i = 0; i < info->labels_count; i++)
+        ready = ready && (info->labels[i].is_float || clq_loss_has_index(&trainer->losses[i]));
+    return clq_strategy_takes_rows(trainer->strategy, ready);
 }
 
-static clq_status check_classes(const clq_trainer *trainer, const clq_batch *batch, size_t elements) {
-    const int32_t *labels = batch->labels;
-    for (size_t i = 0; i < batch->count * elements; i++)
-        if (labels[i] < 0 || (size_t)labels[i] >= trainer->loss.classes)
-            return refuse_class(trainer, "the batch", i / elements, labels[i]);
+static clq_status check_classes(const clq_trainer *trainer, size_t output, size_t count, size_t elements,
+                                const int32_t *labels) {
+    for (size_t i = 0; i < count * elements; i++)
+        if (labels[i] < 0 || (size_t)labels[i] >= trainer->losses[output].classes)
+            return refuse_class(trainer, output, "the batch", i / elements, labels[i]);
     return CLQ_OK;
 }
 
-/* Integers as the loss's floats, in the trainer's own memory. */
-static clq_status convert(clq_trainer *trainer, conversion how, size_t elements, clq_batch *batch) {
-    const clq_loss_problem *loss = &trainer->loss;
-    size_t floats = clq_loss_target_elements(loss), count = batch->count * elements;
-    const int32_t *labels = batch->labels;
-    if (!trainer->targets) trainer->targets = clq_alloc(trainer->config.global_batch, floats * sizeof(float));
-    if (!trainer->targets) return CLQ_MEMORY;
-    if (how == AS_ONE_HOT) memset(trainer->targets, 0, batch->count * floats * sizeof(float));
+/* Integers, `elements` for each of `samples`, as the loss's floats, in the trainer's own memory. */
+static clq_status convert(clq_trainer *trainer, size_t output, conversion how, size_t samples, size_t elements,
+                          clq_labels *labels) {
+    const clq_loss_problem *loss = &trainer->losses[output];
+    size_t floats = clq_loss_target_elements(loss), count = samples * elements;
+    const int32_t *from = labels->values;
+    float **memory = &trainer->targets[output];
+    if (!*memory) *memory = clq_alloc(trainer->config.global_batch, floats * sizeof(float));
+    if (!*memory) return CLQ_MEMORY;
+    float *to = *memory;
+    if (how == AS_ONE_HOT) memset(to, 0, samples * floats * sizeof(float));
     for (size_t i = 0; i < count; i++)
         if (how == AS_ONE_HOT)
-            trainer->targets[i * loss->classes + (size_t)labels[i]] = 1.0f;
+            to[i * loss->classes + (size_t)from[i]] = 1.0f;
         else
-            trainer->targets[i] = (float)labels[i];
-    batch->labels = trainer->targets;
-    batch->float_labels = true;
-    batch->label_elements = floats;
+            to[i] = (float)from[i];
+    *labels = (clq_labels){.values = to, .is_float = true, .elements = floats};
     return CLQ_OK;
+}
+
+static clq_status take_labels_of(clq_trainer *trainer, size_t output, size_t samples, clq_labels *labels) {
+    size_t elements = CLQ_MAX(labels->elements, (size_t)1);
+    conversion how;
+    if (!labels->values) return clq_fail(CLQ_MISMATCH, "the batch has no labels");
+    CLQ_TRY(choose_conversion(trainer, output, "the batch", labels->is_float, elements, &how));
+    if (are_classes(&trainer->losses[output], how))
+        CLQ_TRY(check_classes(trainer, output, samples, elements, labels->values));
+    return how == AS_THEY_ARE ? CLQ_OK : convert(trainer, output, how, samples, elements, labels);
 }
 
 static clq_status take_labels(clq_trainer *trainer, clq_batch *batch) {
-    size_t elements = CLQ_MAX(batch->label_elements, (size_t)1);
-    conversion how;
-    if (!batch->labels) return clq_fail(CLQ_MISMATCH, "the batch has no labels");
-    CLQ_TRY(choose_conversion(trainer, "the batch", batch->float_labels, elements, &how));
-    if (are_classes(trainer, how)) CLQ_TRY(check_classes(trainer, batch, elements));
-    return how == AS_THEY_ARE ? CLQ_OK : convert(trainer, how, elements, batch);
+    const size_t count = batch->more_labels ? 1 + batch->more_count : 1;
+    CLQ_TRY(check_count(trainer, "the batch", count));
+    for (size_t i = 0; i < count; i++) {
+        clq_labels labels = clq_batch_labels(batch, i);
+        CLQ_TRY(within_output(trainer, i, take_labels_of(trainer, i, batch->count, &labels)));
+        if (i > 0) {
+            trainer->more_labels[i - 1] = labels;
+            continue;
+        }
+        batch->labels = labels.values;
+        batch->float_labels = labels.is_float;
+        batch->label_elements = labels.elements;
+    }
+    batch->more_labels = trainer->more_labels;
+    batch->more_count = count - 1;
+    return CLQ_OK;
 }
 
 clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out) {
     CLQ_TRY(check_samples(trainer, batch));
     clq_batch taken = *batch;
-    if (labels) CLQ_TRY(take_labels(trainer, &taken));
+    if (labels) {
+        CLQ_TRY(take_labels(trainer, &taken));
+    } else {
+        taken.labels = NULL; /* they may be of any shape */
+        taken.more_count = 0;
+    }
     *out = taken;
     return CLQ_OK;
 }

@@ -281,8 +281,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
 /* ---- predict ---- */
 
 typedef struct predictions {
-    float *next;
-    size_t outputs;
+    float *next[CLQ_MODEL_OUTPUTS_MAX];
 } predictions;
 
 static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
@@ -290,11 +289,20 @@ static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, vo
     clq_batch taken;
     CLQ_TRY(clq_trainer_take_batch(trainer, batch, false, &taken));
     CLQ_TRY(clq_strategy_predict(trainer->strategy, &taken, p->next));
-    p->next += batch->count * p->outputs;
+    for (uint32_t i = 0; i < trainer->model->output_count; i++)
+        if (p->next[i]) p->next[i] += batch->count * clq_model_output(trainer->model, i)->elements;
     return CLQ_OK;
 }
 
-clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {
-    predictions p = {.next = out, .outputs = clq_model_output(trainer->model, 0)->elements};
+clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *dataset, float *const *out) {
+    predictions p = {.next = {NULL}};
+    for (uint32_t i = 0; i < trainer->model->output_count; i++) p.next[i] = out[i];
     return for_each_batch(trainer, dataset, false, predict_batch, &p);
+}
+
+clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {
+    if (trainer->model->output_count > 1)
+        return clq_fail(CLQ_ARGUMENT, "model %s has %u outputs: clq_predict_outputs gives each",
+                        clq_model_name(trainer->model), trainer->model->output_count);
+    return clq_predict_outputs(trainer, dataset, &out);
 }

@@ -1,7 +1,9 @@
 /* What a trainer measures: its loss over the model's output, and metrics by name, as Keras resolves them. */
 #include "train/trainer.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *metric_name(size_t i) { return clq_metric_row_of((clq_metric_kind)i)->name; }
@@ -31,28 +33,40 @@ static clq_status find_metric(const char *name, const clq_loss_row *loss, size_t
     return status;
 }
 
-static clq_status add_metric(clq_trainer *trainer, const char *at, size_t length, size_t last) {
-    clq_loss_problem *loss = &trainer->loss;
-    char *name = trainer->metric_names[loss->metric_count];
+/* The name of the next value that is told: with several outputs behind the output's own. */
+static clq_status add_name(clq_trainer *trainer, size_t output, const char *name) {
+    char *to = trainer->metric_names[trainer->metric_count];
+    if (trainer->metric_count == CLQ_METRIC_VALUES_MAX)
+        return clq_fail(CLQ_ARGUMENT, "more than %d losses and metrics of all outputs", CLQ_METRIC_VALUES_MAX);
+    const bool several = trainer->model->output_count > 1;
+    (void)snprintf(to, CLQ_VALUE_NAME_MAX, "%s%s%s", several ? clq_model_output_name(trainer->model, output) : "",
+                   several ? "_" : "", name);
+    for (unsigned i = 0; i < trainer->metric_count; i++)
+        if (strcmp(trainer->metric_names[i], to) == 0) return clq_fail(CLQ_ARGUMENT, "metric %s is given twice", to);
+    trainer->metric_count++;
+    return CLQ_OK;
+}
+
+static clq_status add_metric(clq_trainer *trainer, size_t output, const char *at, size_t length, size_t last) {
+    clq_loss_problem *loss = &trainer->losses[output];
+    char name[CLQ_WORD_MAX];
     if (loss->metric_count == CLQ_METRICS_MAX)
         return clq_fail(CLQ_ARGUMENT, "more than %d metrics", (int)CLQ_METRICS_MAX);
-    if (length == 0 || length >= CLQ_WORD_MAX)
+    if (length == 0 || length >= sizeof name)
         return clq_fail(CLQ_ARGUMENT, "metrics '%s': expected NAME,NAME,…, or none", at);
     memcpy(name, at, length);
     name[length] = '\0';
-    for (unsigned i = 0; i < loss->metric_count; i++)
-        if (strcmp(trainer->metric_names[i], name) == 0)
-            return clq_fail(CLQ_ARGUMENT, "metric %s is given twice", name);
+    CLQ_TRY(add_name(trainer, output, name));
     CLQ_TRY(find_metric(name, clq_loss_row_of(loss->kind), last, &loss->metrics[loss->metric_count]));
     loss->metric_count++;
     return CLQ_OK;
 }
 
-static clq_status add_metrics(clq_trainer *trainer, const char *names, size_t last) {
+static clq_status add_metrics(clq_trainer *trainer, size_t output, const char *names, size_t last) {
     if (names[0] == '\0' || strcmp(names, "none") == 0) return CLQ_OK;
     for (const char *at = names;; at++) {
         size_t length = strcspn(at, ",");
-        CLQ_TRY(add_metric(trainer, at, length, last));
+        CLQ_TRY(add_metric(trainer, output, at, length, last));
         at += length;
         if (!*at) return CLQ_OK;
     }
@@ -64,34 +78,112 @@ static bool goes_by_rows(const clq_loss_problem *loss) {
     return any;
 }
 
-clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_loss *loss, const char *metrics) {
-    const clq_shape shape = clq_model_output_shape(trainer->model, 0);
-    size_t last = shape.dims[shape.rank - 1], elements = clq_model_output(trainer->model, 0)->elements;
-    CLQ_TRY(clq_loss_check(loss));
-    trainer->loss = (clq_loss_problem){.kind = loss->kind,
-                                       .from_logits = loss->from_logits,
-                                       .label_smoothing = (float)loss->label_smoothing,
-                                       .delta = (float)loss->delta,
-                                       .weight = 1};
-    if (!(clq_loss_row_of(loss->kind)->takes & CLQ_TAKES_FROM_LOGITS)) trainer->loss.from_logits = false;
-    if (!(clq_loss_row_of(loss->kind)->takes & CLQ_TAKES_LABEL_SMOOTHING)) trainer->loss.label_smoothing = 0;
-    CLQ_TRY(add_metrics(trainer, metrics ? metrics : clq_loss_row_of(loss->kind)->metrics, last));
-    bool rows = goes_by_rows(&trainer->loss);
-    trainer->loss.classes = rows ? last : elements;
-    trainer->loss.rows = rows ? elements / last : 1;
+static clq_status set_output(clq_trainer *trainer, size_t output, const clq_output_config *config) {
+    const clq_shape shape = clq_model_output_shape(trainer->model, output);
+    const clq_loss *given = &config->loss;
+    clq_loss_problem *loss = &trainer->losses[output];
+    size_t last = shape.dims[shape.rank - 1], elements = clq_model_output(trainer->model, output)->elements;
+    CLQ_TRY(clq_loss_check(given));
+    if (!(fabs(config->weight) <= (double)FLT_MAX))
+        return clq_fail(CLQ_ARGUMENT, "its loss's weight of %g is not a finite float32", config->weight);
+    *loss = (clq_loss_problem){.kind = given->kind,
+                               .from_logits = given->from_logits,
+                               .label_smoothing = (float)given->label_smoothing,
+                               .delta = (float)given->delta,
+                               .weight = (float)config->weight};
+    trainer->weights[output] = config->weight;
+    const clq_loss_row *row = clq_loss_row_of(given->kind);
+    if (!(row->takes & CLQ_TAKES_FROM_LOGITS)) loss->from_logits = false;
+    if (!(row->takes & CLQ_TAKES_LABEL_SMOOTHING)) loss->label_smoothing = 0;
+    if (trainer->model->output_count > 1) CLQ_TRY(add_name(trainer, output, "loss"));
+    CLQ_TRY(add_metrics(trainer, output, config->metrics ? config->metrics : row->metrics, last));
+    bool rows = goes_by_rows(loss);
+    loss->classes = rows ? last : elements;
+    loss->rows = rows ? elements / last : 1;
     return CLQ_OK;
 }
 
+/* ---- which output gets what ---- */
+
+clq_output_config clq_output_config_default(const char *name) {
+    return (clq_output_config){.name = name, .loss = clq_loss_default(CLQ_LOSS_SPARSE_CATEGORICAL), .weight = 1};
+}
+
+/* As values are told by it. */
+static clq_status check_names(const clq_model *model) {
+    for (size_t i = 0; i < model->output_count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(clq_model_output_name(model, i), clq_model_output_name(model, k)) == 0)
+                return clq_fail(CLQ_UNSUPPORTED,
+                                "outputs %zu and %zu of model %s are both of layer '%s': put a layer behind one of "
+                                "them, such as a linear activation",
+                                k, i, model->name, clq_model_output_name(model, i));
+    return CLQ_OK;
+}
+
+static clq_status refuse_output(const clq_model *model, const char *name) {
+    clq_text known = {0};
+    for (size_t i = 0; i < model->output_count; i++)
+        clq_text_add(&known, "%s'%s'", i ? ", " : "", clq_model_output_name(model, i));
+    clq_status status = clq_fail(CLQ_ARGUMENT, "a loss is given for '%s', which is no output of model %s: it has %s",
+                                 name, model->name, known.data ? known.data : "others");
+    clq_free(known.data);
+    return status;
+}
+
+/* Sorts the configs by output. */
+static clq_status assign(const clq_model *model, const clq_trainer_config *config,
+                         const clq_output_config *of[CLQ_MODEL_OUTPUTS_MAX]) {
+    for (size_t k = 0; k < config->output_count; k++) {
+        const clq_output_config *given = &config->outputs[k];
+        size_t i = 0;
+        if (!given->name) return clq_fail(CLQ_ARGUMENT, "outputs[%zu] of the trainer's config has no name", k);
+        while (i < model->output_count && strcmp(clq_model_output_name(model, i), given->name) != 0) i++;
+        if (i == model->output_count) return refuse_output(model, given->name);
+        if (of[i]) return clq_fail(CLQ_ARGUMENT, "output '%s': two losses are given for it", given->name);
+        of[i] = given;
+    }
+    for (size_t i = 0; i < model->output_count; i++)
+        if (!of[i])
+            return clq_fail(CLQ_ARGUMENT, "output '%s' of model %s has no loss", clq_model_output_name(model, i),
+                            model->name);
+    return CLQ_OK;
+}
+
+clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config) {
+    const clq_model *model = trainer->model;
+    const clq_output_config common = {.loss = config->loss, .weight = 1, .metrics = config->metrics};
+    const clq_output_config *of[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
+    CLQ_TRY(check_names(model));
+    if (config->outputs) CLQ_TRY(assign(model, config, of));
+    for (size_t i = 0; i < model->output_count; i++) {
+        clq_status status = set_output(trainer, i, of[i] ? of[i] : &common);
+        if (status != CLQ_OK && model->output_count > 1)
+            return clq_fail_within(status, "output '%s'", clq_model_output_name(model, i));
+        CLQ_TRY(status);
+    }
+    return CLQ_OK;
+}
+
+/* ---- what is told ---- */
+
 void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t samples, double *loss,
                       clq_metric_values *metrics) {
-    double count = samples ? (double)samples : 1.0;
-    *metrics = (clq_metric_values){.count = trainer->loss.metric_count};
-    *loss = *totals++ / count;
-    for (unsigned i = 0; i < trainer->loss.metric_count; i++) {
-        metrics->names[i] = trainer->metric_names[i];
-        metrics->values[i] = clq_metric_result(trainer->loss.metrics[i], totals, count);
-        totals += clq_metric_row_of(trainer->loss.metrics[i])->totals;
+    const uint32_t outputs = trainer->model->output_count;
+    double count = samples ? (double)samples : 1.0, sum = 0;
+    *metrics = (clq_metric_values){.count = 0};
+    for (uint32_t i = 0; i < outputs; i++) {
+        const clq_loss_problem *p = &trainer->losses[i];
+        const double mean = *totals++ / count;
+        sum += trainer->weights[i] * mean;
+        if (outputs > 1) metrics->values[metrics->count++] = mean;
+        for (unsigned k = 0; k < p->metric_count; k++) {
+            metrics->values[metrics->count++] = clq_metric_result(p->metrics[k], totals, count);
+            totals += clq_metric_row_of(p->metrics[k])->totals;
+        }
     }
+    for (unsigned i = 0; i < metrics->count; i++) metrics->names[i] = trainer->metric_names[i];
+    *loss = sum;
 }
 
 double clq_metric_value(const clq_metric_values *metrics, const char *name) {

@@ -37,7 +37,7 @@ static void free_reading(reading *r) {
 static clq_status make_reading(const clq_metrics *metrics, const clq_trainer *trainer, reading *out) {
     reading r = {.first = (uint32_t)(metrics->first % CLQ_METRIC_SLOTS),
                  .count = (uint32_t)(trainer->rows - metrics->first),
-                 .width = clq_loss_metrics_width(&trainer->loss)};
+                 .width = clq_losses_width(trainer->losses, trainer->model->output_count)};
     const bool norms = metrics->log && metrics->log->steps && trainer->config.measure_gradient;
     r.rows = clq_alloc((size_t)r.count * r.width, sizeof *r.rows);
     if (norms)

@@ -32,15 +32,16 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     if (!trainer) return CLQ_MEMORY;
     trainer->model = model;
     trainer->config = *config;
-    trainer->config.metrics = NULL; /* the caller's, until this returns */
+    trainer->config.metrics = NULL; /* these are the caller's, until this returns */
+    trainer->config.outputs = NULL;
     trainer->created = clq_now();
     clq_status status;
-    CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, &config->loss, config->metrics));
+    CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, config));
     clq_strategy_config strategy = {.kind = config->strategy,
                                     .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
                                              .seed = config->seed,
                                              .sample_dtype = config->sample_dtype,
-                                             .loss = &trainer->loss,
+                                             .loss = trainer->losses,
                                              .update = config->inference_only ? NULL : &trainer->config.optimizer,
                                              .gradient_norms = config->measure_gradient,
                                              .precision = config->matmul_precision,
@@ -48,16 +49,19 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                              .selections = selections},
                                     .global_batch = config->global_batch,
                                     .sample_elements = clq_model_input(model)->elements,
-                                    .label_bytes = clq_loss_target_elements(&trainer->loss) * sizeof(float),
                                     .group = config->group,
                                     .bucket_bytes = config->bucket_bytes,
                                     .trace_steps = config->trace_steps,
                                     .disabled_paths = config->disabled_paths,
                                     .tuning = config->tuning,
                                     .tuning_s = config->tuning_s};
+    bool index = true;
+    for (uint32_t i = 0; i < model->output_count; i++) {
+        strategy.label_bytes[i] = clq_loss_target_elements(&trainer->losses[i]) * sizeof(float);
+        index = index && clq_loss_has_index(&trainer->losses[i]);
+    }
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
-    /* Of a dataset with labels that are classes. */
-    (void)clq_strategy_takes_rows(trainer->strategy, clq_loss_has_index(&trainer->loss));
+    (void)clq_strategy_takes_rows(trainer->strategy, index); /* of a dataset with labels that are classes */
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
     *out = trainer;
     return CLQ_OK;
@@ -76,7 +80,7 @@ clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *d
 void clq_trainer_destroy(clq_trainer *trainer) {
     if (!trainer) return;
     clq_strategy_destroy(trainer->strategy);
-    clq_free(trainer->targets);
+    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) clq_free(trainer->targets[i]);
     clq_free(trainer->input.spans);
     clq_free(trainer);
 }
@@ -266,7 +270,7 @@ double clq_trainer_norm(const clq_trainer *trainer, const float *squares) {
 }
 
 /* The figures of the last gradients. squares NULL: without norms. */
-static clq_status read_last_row(clq_trainer *trainer, double totals[CLQ_TOTALS_MAX], float *squares) {
+static clq_status read_last_row(clq_trainer *trainer, double totals[CLQ_METRICS_ROW_MAX], float *squares) {
     uint32_t slot = (uint32_t)(trainer->last_row % CLQ_METRIC_SLOTS);
     return clq_strategy_read_figures(trainer->strategy, slot, 1, totals, squares);
 }
@@ -278,7 +282,7 @@ clq_status clq_trainer_keep_last_step(clq_trainer *trainer) {
     return CLQ_OK;
 }
 
-static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_TOTALS_MAX], double *norm) {
+static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS_ROW_MAX], double *norm) {
     float *squares = NULL;
     if (trainer->config.measure_gradient) {
         squares = clq_alloc(CLQ_MAX(clq_model_variable_count(trainer->model), (size_t)1), sizeof *squares);
@@ -293,7 +297,7 @@ static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_TOTALS_
 
 clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t out_bytes) {
     if (trainer->last_count == 0) return clq_fail(CLQ_STATE, "no step was made yet");
-    double totals[CLQ_TOTALS_MAX], norm;
+    double totals[CLQ_METRICS_ROW_MAX], norm;
     CLQ_TRY(read_last_step(trainer, totals, &norm));
     if (trainer->last_kept) memcpy(totals, trainer->last_sums, sizeof totals);
     clq_step_info info = {.step = trainer->step,

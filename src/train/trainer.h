@@ -4,6 +4,8 @@
 
 #include "train/train.h"
 
+/* A value's name: an output's name, '_' and a metric's. */
+enum { CLQ_VALUE_NAME_MAX = CLQ_LAYER_NAME_MAX + CLQ_WORD_MAX };
 /* Rows of the metrics buffer: how many steps may pass before the host must read them. */
 enum { CLQ_METRIC_SLOTS = 1024 };
 
@@ -17,21 +19,25 @@ typedef enum clq_gradient_state {
 struct clq_trainer {
     const clq_model *model;
     clq_trainer_config config;
-    clq_loss_problem loss;
+    clq_loss_problem losses[CLQ_MODEL_OUTPUTS_MAX]; /* by output of the model */
+    double weights[CLQ_MODEL_OUTPUTS_MAX];          /* of these losses */
     clq_strategy *strategy;
-    uint64_t step;                    /* updates so far */
-    uint64_t rows;                    /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
-    size_t last_count;                /* samples of the last gradients; 0: there were none */
-    uint64_t last_row;                /* their metrics row, */
-    bool last_kept;                   /* an evaluation came after them and may reuse the slot: */
-    double last_sums[CLQ_TOTALS_MAX]; /* then this is what the row held */
-    char metric_names[CLQ_METRICS_MAX][CLQ_WORD_MAX];
+    uint64_t step;                         /* updates so far */
+    uint64_t rows;                         /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
+    size_t last_count;                     /* samples of the last gradients; 0: there were none */
+    uint64_t last_row;                     /* their metrics row, */
+    bool last_kept;                        /* an evaluation came after them and may reuse the slot: */
+    double last_sums[CLQ_METRICS_ROW_MAX]; /* then this is what the row held */
+    char metric_names[CLQ_METRIC_VALUES_MAX][CLQ_VALUE_NAME_MAX];
+    unsigned metric_count; /* of these names */
     clq_gradient_state gradient;
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
     double created;              /* from where a trace counts; clq_now */
     clq_timeline input;          /* waiting for batches, while a trace is recorded */
-    float *targets; /* of a global batch: where integer labels become what the loss takes; NULL until needed */
+    /* By output, of a global batch: where integer labels become what the loss takes; NULL until needed. */
+    float *targets[CLQ_MODEL_OUTPUTS_MAX];
+    clq_labels more_labels[CLQ_MODEL_OUTPUTS_MAX - 1]; /* of the batch that was taken last */
 };
 
 /* STATE while metrics are under way, so inside clq_fit's callbacks: a step of the caller's own would count as one of
@@ -69,8 +75,8 @@ double clq_lr_schedule_rate(const clq_lr_schedule *schedule, double lr, uint64_t
 clq_status clq_optimizer_check(const clq_optimizer *optimizer);
 clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule);
 clq_status clq_loss_check(const clq_loss *loss);
-/* Fills trainer->loss from the loss, the metrics' names (as clq_trainer_config.metrics) and the model's output. */
-clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_loss *loss, const char *metrics);
+/* Fills trainer->losses, weights and metric_names from the config and the model's outputs. */
+clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config);
 /* Loss and metrics from their totals, summed over so many samples. */
 void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t samples, double *loss,
                       clq_metric_values *metrics);
@@ -113,7 +119,7 @@ typedef struct clq_metrics {
     struct clq_metrics *interrupted; /* NULL: none */
     clq_fit_log *log;                /* of a fit: each row is a step's, and is noted there; NULL: none */
     uint64_t first;                  /* the first row not yet collected */
-    double totals[CLQ_TOTALS_MAX];
+    double totals[CLQ_METRICS_ROW_MAX];
     size_t samples; /* the collected rows' samples */
     size_t pending[CLQ_METRIC_SLOTS];
 } clq_metrics;

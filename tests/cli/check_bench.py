@@ -19,6 +19,7 @@ BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
 LAYER = BIN.resolve().parent / "tests" / "clq_odd_layer.so"
 TWO = ["--devices", "pocl:0,pocl:1"]
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "models"
 LENET, CNN3X3 = MODELS / "lenet5.json", MODELS / "cnn3x3.json"
 
@@ -335,6 +336,7 @@ class Bench(support.InFolder):
         vectors.write_text("{")
         self.fails(3, "step", "--models", vectors, says=["rank.json"])
         self.fails(3, "step", "--models", self.folder / "none.json", says=["none.json"])
+        self.fails(3, "step", "--models", GOLDEN / "outputs/two_outputs/model.json", says=["model.json has 2 outputs"])
         self.fails(2, "step", "--models", "lenet", says=["lenet"])
         self.fails(2, "step", "--models", "mlp,", says=["--models"])
         self.fails(2, "step", "--batch", 0, says=["--batch"])

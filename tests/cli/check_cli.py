@@ -198,6 +198,81 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *common[:-4], "--loss", "mse:delta=1", says=["delta", "none"])
         self.fails(3, "train", *common[:-4], says=["class numbers"])
 
+    def two_outputs(self):
+        """Two Dense layers on one input of zeros, of which one layer's name needs an escape in JSON; the files."""
+        def dense(name, units):
+            history = {"config": {"shape": [None, 3], "dtype": "float32", "keras_history": ["input", 0, 0]}, "class_name": "__keras_tensor__"}
+            return {"class_name": "Dense", "name": name, "config": {"name": name, "units": units, "activation": "linear", "use_bias": True},
+                    "inbound_nodes": [{"args": [history], "kwargs": {}}]}
+
+        first = {"class_name": "InputLayer", "name": "input", "config": {"name": "input", "batch_shape": [None, 3]}, "inbound_nodes": []}
+        config = {"name": "pair", "layers": [first, dense("line", 2), dense('si"de', 1)], "input_layers": [["input", 0, 0]],
+                  "output_layers": [["line", 0, 0], ['si"de', 0, 0]]}
+        data = self.folder / "data"
+        data.mkdir()
+        for part in ("train", "test"):
+            npy(data / f"x_{part}.npy", (16, 3), "<f4", bytes(16 * 3 * 4))
+            npy(data / f"y_{part}.npy", (16, 2), "<f4", struct.pack("<2f", -3, 5) * 16)
+            npy(data / f"y_{part}_1.npy", (16,), "<i4", struct.pack("<i", 2) * 16)
+        return ["--model", self.put("pair.json", {"class_name": "Functional", "config": config}), "--data", data, "--devices", "pocl:0,pocl:1",
+                "--batch", 16]
+
+    def test_several_outputs(self):
+        """A loss, a weight and metrics for each. With lr 1/4 the distance of line's bias from its target becomes three
+        quarters in each step, as a loss of two values is their mean; that of side's, with weight 1.5, a quarter."""
+        common = self.two_outputs()
+        log, weights, out = (self.folder / n for n in ("run.jsonl", "w.safetensors", "p.npy"))
+        wanted = ["--loss", "mse", "--loss-weight", 'si"de=1.5', "--metrics", 'si"de=mae']
+        report = self.train(*common, *wanted, "--optimizer", "sgd:lr=0.25", "--epochs", 2, "--log", log, "--save", weights)
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual(list(rows[0]), ["step", "epoch", "loss", "line_loss", 'si"de_loss', 'si"de_mae', "grad_norm", "lr", "samples", "ms"])
+        for k in range(2):
+            line, side = 17 * 0.75 ** (2 * k), 4 * 0.25 ** (2 * k)
+            for found, value in (("line_loss", line), ('si"de_loss', side), ('si"de_mae', 2 * 0.25**k), ("loss", line + 1.5 * side)):
+                self.assertAlmostEqual(rows[k][found], value, places=5)
+                self.assertAlmostEqual(report["epochs"][k][found], value, places=5)
+        common += ["--weights", weights]
+        result = run("eval", *common, *wanted, "--json")
+        evaluated = json.loads(result.stdout)
+        self.assertEqual(list(evaluated), ["loss", "line_loss", 'si"de_loss', 'si"de_mae', "samples", "images_per_s"])
+        self.assertAlmostEqual(evaluated["loss"], 17 * 0.75**4 + 6 * 0.25**4, places=5)
+        self.assertRegex(result.stderr, r'loss \d+\.\d+  line_loss 5\.3789  si"de_loss 0\.0156  si"de_mae 0\.1250  16 samples')
+        found = run("predict", *common, "--out", out)
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertEqual(found.stdout.splitlines()[1].split(":")[0], str(self.folder / "p_1.npy"))
+        for file, shape, distances in (("p.npy", b"(16, 2)", (3 * 0.75**2, -5 * 0.75**2)), ("p_1.npy", b"(16, 1)", (-2 * 0.25**2,))):
+            written = (self.folder / file).read_bytes()
+            self.assertIn(shape, written[:128])
+            targets = (-3, 5) if len(distances) == 2 else (2,)
+            values = struct.unpack(f"<{16 * len(targets)}f", written[-64 * len(targets):])
+            for i, value in enumerate(values):
+                self.assertAlmostEqual(value, targets[i % len(targets)] + distances[i % len(targets)], places=5)
+        plan = run("plan", "--model", common[1], "--devices", "pocl:0", "--loss", "line=huber", "--loss", "mse", "--graph")
+        self.assertRegex(plan.stdout, r'loss +line_loss +.* = loss\(.*, labels of line\)')
+        self.assertRegex(plan.stdout, r'loss +si"de_loss +.* = loss\(.*, labels of si"de\)')
+
+    def test_several_outputs_wrong(self):
+        common = self.two_outputs()
+        weights = self.folder / "none"
+        self.fails(2, "train", *common, "--loss", "line=mse", says=["output 'si\"de' of model pair has no loss"])
+        self.fails(2, "train", *common, "--loss", "lane=mse", says=["lane", "has no output", "'line', 'si\"de'"])
+        self.fails(2, "train", *common, "--loss", "mse", "--metrics", "lane=mae", says=["--metrics", "lane", "'line'"])
+        self.fails(2, "train", *common, "--loss", "line=mse", "--loss", "line=mae", says=["--loss 'line=mae'", "'mse' already"])
+        self.fails(2, "train", *common, "--loss", "line=guess", "--loss", "mse", says=["output 'line'", "guess"])
+        self.fails(2, "train", *common, "--loss", "mse", "--loss-weight", "2", says=["--loss-weight '2'", "OUTPUT="])
+        self.fails(2, "train", *common, "--loss", "mse", "--loss-weight", "line=heavy", says=["line=heavy", "number"])
+        self.fails(2, "train", *common, *["--loss", "mse"] * 17, says=["--loss", "16 times"])
+        self.fails(2, "train", *common, "--loss", "mse", "--metrics", 'si"de=speed', says=["output 'si\"de'", "speed"])
+        self.fails(2, "predict", *common, "--weights", weights, says=["--out"])
+        self.fails(1, "predict", *common, "--weights", weights, "--out", self.folder / "none/p.npy", says=["none/p.npy"])
+        data = self.folder / "data"
+        npy(data / "y_train_1.npy", (16, 2), "<f4", bytes(16 * 2 * 4))
+        self.fails(3, "train", *common, "--loss", "mse", says=["output 'si\"de'", "2 values", "takes 1"])
+        npy(data / "y_train_1.npy", (15,), "<f4", bytes(15 * 4))
+        self.fails(3, "train", *common, "--loss", "mse", says=["y_train_1.npy has 15 labels", "16 samples"])
+        (data / "y_train_1.npy").unlink()
+        self.fails(3, "train", *common, "--loss", "mse", says=["labels for 1 output", "none for 'si\"de'"])
+
     def test_same_seed_same_run(self):
         runs = []
         for i in range(2):
@@ -245,6 +320,18 @@ class CommandLine(support.InFolder):
         two = run("plan", "--model", "mlp", "--batch", 16, "--devices", "pocl:0,pocl:1").stdout
         self.assertRegex(two, r"\nsharded update +exchange +yes *\n")
         self.assertRegex(two, r"\noverlap +exchange +no +the gradient is small, or exchanged in the host's memory\n")
+
+    def test_plan_of_synchronized_statistics(self):
+        model = self.put("model.json", support.synchronized_model())
+        command = ("plan", "--model", model, "--batch", 16, "--json", "--devices")
+        one, two = (json.loads(run(*command, devices).stdout) for devices in ("pocl:0", "pocl:0,pocl:1"))
+        exchanges, none = ([l for l in plan["launches"] if l["kernel"] == "all_reduce"] for plan in (two, one))
+        self.assertEqual([(l["segment"], l["layer"], l["launch"], l["bytes"]) for l in exchanges],
+                         [(segment, "batchnormalization_3", "all-reduce", 2 * 4 * 12 * rows)
+                          for segment, rows in (("forward", 2 * 3), ("backward", 2))])
+        self.assertEqual(none, [])
+        reasons = {p["name"]: p["reason"] for p in two["paths"]}
+        self.assertEqual(reasons["one launch"], "statistics are exchanged within the step")
 
     def test_tune(self):
         own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))  # what is kept must not meet other tests

@@ -17,6 +17,8 @@ import sys
 import tempfile
 import unittest
 
+import support
+
 EVERY = 0
 if "--whole" in sys.argv:
     EVERY = 1
@@ -90,7 +92,7 @@ class Faults(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        for name, content in (("a", rows(4, 1)), ("b", rows(4, 2)), ("matrix", matrix(2)), ("train", training(2)), ("step", step(3))):
+        for name, content in (("model", support.synchronized_model()), ("a", rows(4, 1)), ("b", rows(4, 2)), ("matrix", matrix(2)), ("train", training(2)), ("step", step(3))):
             pathlib.Path(cls.folder.name, f"{name}.json").write_text(json.dumps(content))
 
     @classmethod
@@ -228,6 +230,13 @@ class Faults(unittest.TestCase):
         self.walk(["clique_faulty", "train", "--model", "mlp", "--data", "synthetic", "--take", "64", "--batch", "8", "--steps", "2", "--json",
                    "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH], self.same_training,
                   {"log.jsonl": lambda content: None, "w.safetensors": lambda content: self.assertEqual(len(content) > 4 * 101770, True),
+                   "trace.json": json.loads})
+
+    def test_train_with_synchronized_statistics(self):
+        """Replicas meet within their steps."""
+        self.walk(["clique_faulty", "train", "--model", self.given("model.json"), "--data", "synthetic", "--take", "64", "--batch", "8",
+                   "--steps", "2", "--json", "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH], self.same_training,
+                  {"log.jsonl": lambda content: None, "w.safetensors": lambda content: self.assertEqual(len(content) > 4 * 9600, True),
                    "trace.json": json.loads})
 
     def test_bench_launch(self):

@@ -5,6 +5,14 @@ import tempfile
 import unittest
 
 
+def synchronized_model():
+    """As Keras's to_json() has it: statistics of the global batch in front of weights and behind them."""
+    layers = [("InputLayer", {"batch_shape": [None, 28, 28, 1]}), ("Flatten", {}), ("Dense", {"units": 12, "activation": "tanh"}),
+              ("BatchNormalization", {"synchronized": True}), ("Dense", {"units": 10, "activation": "softmax"})]
+    return {"class_name": "Sequential", "config": {"name": "synchronized", "layers": [
+        {"class_name": kind, "config": {"name": f"{kind.lower()}_{i}"} | config} for i, (kind, config) in enumerate(layers)]}}
+
+
 class InFolder(unittest.TestCase):
     """Each test has a folder of its own, which goes with it."""
 

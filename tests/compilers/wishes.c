@@ -308,7 +308,8 @@ static void operations(clq_device *device) {
     clq_normalise_moving(list, &p, rows, rows, rows, rows);
     clq_normalise_forward(list, &p, x, rows, rows, x);
     clq_normalise_gradients(list, &p, x, x, rows, rows, rows);
-    clq_normalise_backward(list, &p, x, x, rows, rows, rows, x);
+    clq_normalise_corrections(list, &p, rows, rows, rows, rows);
+    clq_normalise_backward(list, &p, x, x, rows, rows, x);
     clq_reduce_axis(list, &(clq_repeat_problem){1, POSITIONS, CHANNELS, 1}, x, wide);
     clq_repeat(list, &(clq_repeat_problem){1, POSITIONS, CHANNELS, 1}, wide, x);
     clq_copy_channels(list, POSITIONS, CHANNELS, (clq_slice_of_channels){CHANNELS, 0},

@@ -320,13 +320,13 @@ static void rows_are_those_of_batches(void **state) {
                 if (!more) continue;
                 assert_int_equal(rows.count, batch.count);
                 clq_rows_copy_samples(&rows, samples);
-                clq_rows_copy_labels(&rows, labels);
+                clq_rows_copy_labels(&rows, 0, labels);
                 assert_memory_equal(samples, batch.samples, batch.count * ELEMENTS);
                 assert_memory_equal(labels, batch.labels, batch.count * sizeof labels[0]);
                 clq_rows part = clq_rows_part(&rows, 2, batch.count - 3);
                 memset(samples, 0, sizeof samples);
                 clq_rows_copy_samples(&part, samples);
-                clq_rows_copy_labels(&part, labels);
+                clq_rows_copy_labels(&part, 0, labels);
                 assert_memory_equal(samples, (const uint8_t *)batch.samples + 2 * ELEMENTS, part.count * ELEMENTS);
                 assert_memory_equal(labels, (const int32_t *)batch.labels + 2, part.count * sizeof labels[0]);
             }

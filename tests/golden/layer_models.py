@@ -219,7 +219,7 @@ def to_refuse() -> list[tuple[str, str, list[str], Json]]:
     not_yet = {
         "lstm": (["lstm", "LSTM"], one((5, 3), kl.LSTM(4, name="lstm"))),
         "dense_gelu": (["dense", "activation", "gelu"], one(VECTOR, dense(activation="gelu"))),
-        "activation_mish": (["activation", "mish"], one(VECTOR, kl.Activation("mish", name="activation"))),
+        "activation_selu": (["activation", "selu"], one(VECTOR, kl.Activation("selu", name="activation"))),
         "activation_is_a_layer": (["dense", "activation", "ReLU"], one(VECTOR, dense(activation=maximum))),
         "conv2d_channels_first": (["conv2d", "data_format", "channels_first"], one((2, 8, 7), conv(**first))),
         "max_pooling2d_channels_first": (["pool", "data_format", "channels_first"],

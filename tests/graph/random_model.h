@@ -1,4 +1,5 @@
-/* Random models for tests of step graphs: a seed names a model and how it is planned. Half of the models are chains. */
+/* Random models for tests of step graphs: a seed names a model and how it is planned. Half of the models are chains; a
+ * third have two outputs. */
 #ifndef CLQ_TEST_GRAPH_RANDOM_MODEL_H
 #define CLQ_TEST_GRAPH_RANDOM_MODEL_H
 
@@ -7,13 +8,13 @@
 #include "graph/plan.h"
 #include "support/check.h"
 
-enum { COUNT = 3, CLASSES = 3, LAYERS_MOST = 9 };
+enum { COUNT = 3, CLASSES = 3, LAYERS_MOST = 9, OUTPUTS = 2 };
 
 typedef struct subject {
     clq_random random;
     clq_model *model;
     clq_plan_config config;
-    clq_loss_problem loss;
+    clq_loss_problem losses[OUTPUTS];
     clq_optimizer update;
     char path[512]; /* what was built, for messages */
 } subject;
@@ -30,7 +31,7 @@ static void note(subject *s, const char *what) {
 }
 
 static clq_activation any_activation(subject *s) {
-    static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX};
+    static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX, CLQ_MISH};
     return all[below(s, CLQ_COUNT_OF(all))];
 }
 
@@ -151,23 +152,54 @@ static clq_tensor add_layers(subject *s, clq_tensor x) {
 
 typedef clq_tensor build_layers(subject *s, clq_tensor input);
 
+/* Beside y, which is made of x: from x too, or from y, so that an output is read by a layer. */
+static clq_tensor add_second_output(subject *s, clq_tensor x, clq_tensor y) {
+    static const clq_loss_kind kinds[] = {CLQ_LOSS_MEAN_SQUARED_ERROR, CLQ_LOSS_BINARY, CLQ_LOSS_SPARSE_CATEGORICAL,
+                                          CLQ_LOSS_CATEGORICAL};
+    const unsigned kind = below(s, CLQ_COUNT_OF(kinds));
+    const bool behind = below(s, 2);
+    note(s, behind ? "two outputs, one behind the other" : "two outputs");
+    s->losses[1] =
+        (clq_loss_problem){.kind = kinds[kind],
+                           .classes = CLASSES,
+                           .weight = 2,
+                           .metric_count = 1,
+                           .metrics = {kind < 2 ? CLQ_METRIC_MEAN_ABSOLUTE_ERROR : CLQ_METRIC_CATEGORICAL_ACCURACY},
+                           .from_logits = kind > 0};
+    return add_output(s, behind ? y : x);
+}
+
+/* One more output or not, by random numbers of its own. */
+static void finish(subject *s, uint64_t seed, clq_tensor x, clq_tensor y) {
+    const clq_random numbers = s->random;
+    s->random = clq_random_start(seed, 16);
+    if (below(s, 3) == 0) {
+        const clq_tensor z = add_second_output(s, x, y);
+        CHECK_OK(below(s, 2) ? clq_model_finish_outputs(s->model, CLQ_TENSORS(y, z))
+                             : clq_model_finish_outputs(s->model, CLQ_TENSORS(z, y)));
+    } else {
+        CHECK_OK(clq_model_finish(s->model, y));
+    }
+    s->random = numbers;
+}
+
 /* What the random numbers say is drawn in the order of the text: seeds name models. */
 static void build_of(subject *s, uint64_t seed, build_layers *layers) {
     *s = (subject){.random = clq_random_start(seed, 15)};
     bool update = below(s, 4) > 0, loss = update || below(s, 2);
     CHECK_OK(clq_model_create("random", &s->model));
     clq_tensor x = layers(s, clq_input(s->model, CLQ_SHAPE(6, 6, 2))), y = add_output(s, x);
-    CHECK_OK(clq_model_finish(s->model, y));
-    s->loss = (clq_loss_problem){.kind = below(s, 2) ? CLQ_LOSS_SPARSE_CATEGORICAL : CLQ_LOSS_CATEGORICAL,
-                                 .classes = CLASSES,
-                                 .weight = 1,
-                                 .metric_count = 1,
-                                 .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY},
-                                 .from_logits = true};
+    finish(s, seed, x, y);
+    s->losses[0] = (clq_loss_problem){.kind = below(s, 2) ? CLQ_LOSS_SPARSE_CATEGORICAL : CLQ_LOSS_CATEGORICAL,
+                                      .classes = CLASSES,
+                                      .weight = 1,
+                                      .metric_count = 1,
+                                      .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY},
+                                      .from_logits = true};
     s->config = (clq_plan_config){.capacity = COUNT,
                                   .sample_dtype = below(s, 2) ? CLQ_U8 : CLQ_F32,
                                   .metric_slots = 1,
-                                  .loss = loss ? &s->loss : NULL,
+                                  .loss = loss ? s->losses : NULL,
                                   .update = update ? &s->update : NULL,
                                   .gradient_norms = true,
                                   .mode = below(s, 4) ? CLQ_MODE_TRAIN : CLQ_MODE_EVALUATE,

@@ -84,6 +84,12 @@ static clq_tensor build_end(clq_model *m) {
     return clq_reshape(m, x, CLQ_SHAPE(4), NULL);
 }
 
+/* Two branches that begin at one activation and are one launch, in which that activation has one reader. */
+static clq_tensor build_diamond(clq_model *m) {
+    clq_tensor x = ACTIVATE(m, clq_input(m, CLQ_SHAPE(10)), CLQ_TANH);
+    return to_classes(m, clq_add(m, CLQ_TENSORS(ACTIVATE(m, x, CLQ_SIGMOID), ACTIVATE(m, x, CLQ_RELU)), NULL));
+}
+
 typedef struct chain_case {
     subject s;
     size_t forward, backward;      /* launches of activations alone that are left in training */
@@ -107,6 +113,7 @@ static const chain_case cases[] = {
     {SUBJECT(input, 10, CLQ_U8, true), 1, 0, 2, 2},        {SUBJECT(average, 72, CLQ_U8, true), 0, 0, 2, 4},
     {SUBJECT(overlapping, 72, CLQ_F32, true), 2, 2, 3, 6}, {SUBJECT(max, 72, CLQ_F32, true), 0, 0, 1, 2},
     {SUBJECT(softmax, 8, CLQ_F32, true), 1, 1, 1, 2},      {SUBJECT(end, 8, CLQ_F32, false), 1, 0, 1, 3},
+    {SUBJECT(diamond, 10, CLQ_F32, true), 1, 0, 3, 3},
 };
 
 /* ---- the same bits from fewer launches ---- */

@@ -80,8 +80,8 @@ static void start(const bench *b) {
     for (size_t i = 0; i < CAPACITY; i++) labels[i] = (int32_t)clq_random_below(&random, CLASSES);
     CHECK_OK(clq_queue_write(b->queue, clq_plan_parameters(b->plan), 0, weights, floats * sizeof *weights, true));
     CHECK_OK(clq_queue_write(b->queue, clq_plan_samples(b->plan), 0, samples, sizeof samples, true));
-    if (clq_plan_labels(b->plan))
-        CHECK_OK(clq_queue_write(b->queue, clq_plan_labels(b->plan), 0, labels, sizeof labels, true));
+    if (clq_plan_labels(b->plan, 0))
+        CHECK_OK(clq_queue_write(b->queue, clq_plan_labels(b->plan, 0), 0, labels, sizeof labels, true));
     clq_free(weights);
     clq_buffer *const zero[] = {b->plan->weights->gradient, b->plan->weights->optimizer[0],
                                 b->plan->weights->optimizer[1], b->plan->metrics, b->plan->norms};
@@ -186,10 +186,10 @@ static clq_buffer *copy_of(const bench *b, clq_device *device, const clq_buffer 
 
 /* One step on rows that lie elsewhere, while the plan's own are nonsense. */
 static void check_moved(const bench *b, clq_device *device, const content *wanted) {
-    clq_buffer *own[2] = {clq_plan_samples(b->plan), clq_plan_labels(b->plan)}, *moved[2], *small;
+    clq_buffer *own[2] = {clq_plan_samples(b->plan), clq_plan_labels(b->plan, 0)}, *moved[2], *small;
     for (int i = 0; i < 2; i++) moved[i] = copy_of(b, device, own[i]);
     for (int i = 0; i < 2; i++) write_zeros(b, own[i]);
-    CHECK_OK(clq_plan_set_input(b->plan, moved[0], moved[1]));
+    CHECK_OK(clq_plan_set_input(b->plan, moved[0], &moved[1]));
     step(b, 0, AT_ONCE);
     content got = {wanted->bytes, clq_alloc(wanted->bytes, 1)};
     assert_non_null(got.all);
@@ -198,7 +198,7 @@ static void check_moved(const bench *b, clq_device *device, const content *wante
     clq_free(got.all);
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, clq_buffer_bytes(own[0]) - 1, "too small", &small));
     CHECK_FAILS(CLQ_ARGUMENT, clq_plan_set_input(b->plan, small, NULL));
-    CHECK_OK(clq_plan_set_input(b->plan, own[0], own[1]));
+    CHECK_OK(clq_plan_set_input(b->plan, own[0], &own[1]));
     clq_buffer_destroy(small);
     for (int i = 0; i < 2; i++) clq_buffer_destroy(moved[i]);
 }

@@ -87,8 +87,8 @@ static void fill(const bench *b) {
     for (size_t i = 0; i < CAPACITY; i++) labels[i] = (int32_t)clq_random_below(&random, CLASSES);
     CHECK_OK(clq_queue_write(b->queue, clq_plan_parameters(b->plan), 0, weights, floats * sizeof *weights, true));
     CHECK_OK(clq_queue_write(b->queue, clq_plan_samples(b->plan), 0, samples, sizeof samples, true));
-    if (clq_plan_labels(b->plan))
-        CHECK_OK(clq_queue_write(b->queue, clq_plan_labels(b->plan), 0, labels, sizeof labels, true));
+    if (clq_plan_labels(b->plan, 0))
+        CHECK_OK(clq_queue_write(b->queue, clq_plan_labels(b->plan, 0), 0, labels, sizeof labels, true));
     clq_free(weights);
 }
 

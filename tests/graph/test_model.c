@@ -302,7 +302,7 @@ static clq_tensor conv_padding(clq_model *m, clq_tensor x) {
     return clq_conv2d(m, x, &(clq_conv2d_config){.filters = 1, .kernel = {2, 2}, .padding = (clq_padding)2});
 }
 static clq_tensor conv_activation(clq_model *m, clq_tensor x) {
-    return clq_conv2d(m, x, &(clq_conv2d_config){.filters = 1, .kernel = {2, 2}, .activation = (clq_activation)5});
+    return clq_conv2d(m, x, &(clq_conv2d_config){.filters = 1, .kernel = {2, 2}, .activation = (clq_activation)55});
 }
 static clq_tensor conv_flat(clq_model *m, clq_tensor x) {
     return clq_conv2d(m, clq_flatten(m, x, NULL), &(clq_conv2d_config){.filters = 1, .kernel = {1, 1}});
@@ -383,7 +383,7 @@ static const refusal refusals[] = {
     {conv_dilated, "conv2d", "covers 7 values of the input's height, which is 6", CLQ_OK},
     {conv_both, "conv2d", "cannot both be above 1", CLQ_OK},
     {conv_padding, "conv2d", "padding 2", CLQ_OK},
-    {conv_activation, "conv2d", "activation 5", CLQ_OK},
+    {conv_activation, "conv2d", "activation 55", CLQ_OK},
     {conv_flat, "conv2d", "its input is (60)", CLQ_OK},
     {conv_minus_filters, "conv2d", "make it smaller", CLQ_OK},
     {conv_minus_kernel, "conv2d", "along its width is too large", CLQ_OK},

@@ -111,7 +111,7 @@ static outcome run_count(const bench *b, uint32_t count) {
 static outcome check_rows_beyond(const bench *b, const data *d, uint32_t count) {
     const subject *s = b->s;
     size_t sample = s->sample * clq_dtype_bytes(s->sample_dtype);
-    size_t label = clq_buffer_bytes(clq_plan_labels(b->plan)) / b->capacity;
+    size_t label = clq_buffer_bytes(clq_plan_labels(b->plan, 0)) / b->capacity;
     blank(b, 0x11);
     put_batch(b, d, b->capacity);
     outcome among_others = run_count(b, count);
@@ -122,7 +122,7 @@ static outcome check_rows_beyond(const bench *b, const data *d, uint32_t count) 
     assert_bytes(b, clq_plan_metrics(b->plan), 0, 8, 0xFF);
     assert_bytes(b, clq_plan_metrics(b->plan), 16, 24, 0xFF);
     assert_bytes(b, clq_plan_samples(b->plan), count * sample, b->capacity * sample, 0xFF);
-    assert_bytes(b, clq_plan_labels(b->plan), count * label, b->capacity * label, 0xFF);
+    assert_bytes(b, clq_plan_labels(b->plan, 0), count * label, b->capacity * label, 0xFF);
     return alone;
 }
 
@@ -337,7 +337,7 @@ static void assert_segments(const bench *b, bool loss, bool update) {
     }
     assert_int_equal(last, clq_list_launch_count(clq_plan_list(b->plan)));
     assert_int_equal(clq_plan_output(b->plan, 0) != NULL, !loss);
-    assert_int_equal(clq_plan_labels(b->plan) != NULL, loss);
+    assert_int_equal(clq_plan_labels(b->plan, 0) != NULL, loss);
     assert_int_equal(clq_plan_metrics(b->plan) != NULL, loss);
     assert_int_equal(clq_plan_gradient(b->plan) != NULL, update);
     assert_int_equal(clq_plan_norms(b->plan) != NULL, update);
@@ -458,7 +458,7 @@ static void nothing_to_train_on(clq_device *device, clq_queue *queue) {
     const float x[] = {0, 0, 0, 40};
     const int32_t labels[] = {0, 0};
     CHECK_OK(clq_queue_write(queue, clq_plan_samples(b.plan), 0, x, sizeof x, true));
-    CHECK_OK(clq_queue_write(queue, clq_plan_labels(b.plan), 0, labels, sizeof labels, true));
+    CHECK_OK(clq_queue_write(queue, clq_plan_labels(b.plan, 0), 0, labels, sizeof labels, true));
     run_segments(&b, 2, 0.5f, 0);
     CHECK_OK(clq_plan_run(b.plan, queue, CLQ_SEGMENT_UPDATE, CLQ_SEGMENT_UPDATE));
     CHECK_OK(clq_queue_finish(queue));
@@ -501,7 +501,7 @@ static void refusals_on(clq_device *device, clq_queue *queue) {
                  {CLQ_ARGUMENT, "metric slots"},
                  {CLQ_ARGUMENT, "needs a loss"},
                  {CLQ_UNSUPPORTED, "type f64: u8 or f32"},
-                 {CLQ_MISMATCH, "over 5 values and model mlp has 4 outputs"},
+                 {CLQ_MISMATCH, "over 5 values and output 'dense_2' of model mlp has 4"},
                  {CLQ_ARGUMENT, "4294967295 examples"}};
     clq_plan *plan = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(c); i++) {

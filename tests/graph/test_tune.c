@@ -325,7 +325,7 @@ static float *gradient_of(clq_queue *queue, clq_plan *plan, size_t *floats) {
     for (size_t i = 0; i < CAPACITY; i++) labels[i] = (int32_t)clq_random_below(&random, CLASSES);
     CHECK_OK(clq_queue_write(queue, clq_plan_parameters(plan), 0, values, *floats * sizeof *values, true));
     CHECK_OK(clq_queue_write(queue, clq_plan_samples(plan), 0, samples, sizeof samples, true));
-    CHECK_OK(clq_queue_write(queue, clq_plan_labels(plan), 0, labels, sizeof labels, true));
+    CHECK_OK(clq_queue_write(queue, clq_plan_labels(plan, 0), 0, labels, sizeof labels, true));
     clq_plan_set_params(plan, &(clq_step_params){.count = CAPACITY, .scale = 1.0f / CAPACITY});
     for (int s = CLQ_SEGMENT_FORWARD; s <= CLQ_SEGMENT_BACKWARD; s++)
         CHECK_OK(clq_plan_run(plan, queue, (clq_segment)s, (clq_segment)s));

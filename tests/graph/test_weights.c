@@ -143,7 +143,7 @@ static void sharing_on(clq_device *device, clq_queue *queue) {
         check_outputs(queue, large, &now, LARGE, x);
         clq_plan_set_params(train, &(clq_step_params){.count = SMALL, .scale = 1.0f / SMALL, .rate = 0.5f});
         CHECK_OK(clq_queue_write(queue, clq_plan_samples(train), 0, x, SMALL * INPUTS * sizeof *x, true));
-        CHECK_OK(clq_queue_write(queue, clq_plan_labels(train), 0, labels, sizeof labels, true));
+        CHECK_OK(clq_queue_write(queue, clq_plan_labels(train, 0), 0, labels, sizeof labels, true));
         CHECK_OK(clq_plan_run(train, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_UPDATE));
         const values before = now;
         move(queue, weights, &now, false);

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -18,6 +19,7 @@ typedef struct golden {
     char name[128], folder[1024];
     json_t *json;
     clq_trainer_config config;
+    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX]; /* of a model of several */
     size_t batch, steps;
     bool drop_remainder;
 } golden;
@@ -30,6 +32,21 @@ static char *path_in(const golden *g, const char *file) {
     char *path = clq_strprintf("%s/%s", g->folder, file);
     assert_non_null(path);
     return path;
+}
+
+/* Of several outputs, their losses; in turned order, as names tell which is which. */
+static void read_outputs(golden *g) {
+    json_t *outputs = json_object_get(g->json, "outputs");
+    const size_t count = json_array_size(outputs);
+    assert_true(count <= CLQ_MODEL_OUTPUTS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        json_t *output = json_array_get(outputs, count - 1 - i);
+        g->outputs[i] = clq_output_config_default(json_string_value(json_object_get(output, "layer")));
+        must(clq_loss_parse(json_string_value(json_object_get(output, "loss_spec")), &g->outputs[i].loss));
+        g->outputs[i].weight = json_number_value(json_object_get(output, "loss_weight"));
+    }
+    if (count > 0) g->config.outputs = g->outputs;
+    g->config.output_count = count;
 }
 
 /* The case's options as the command line has them. */
@@ -63,6 +80,7 @@ static void read_options(golden *g) {
     g->config.global_batch = g->batch;
     g->config.measure_gradient = true;
     g->config.seed = (uint64_t)json_integer_value(json_object_get(json_object_get(g->json, "dropout"), "seed"));
+    read_outputs(g);
 }
 
 static double number(const golden *g, const char *key, const char *inner) {
@@ -98,22 +116,66 @@ static void check_gradient_norms(const golden *g, const char *spec, clq_trainer 
     }
 }
 
-static void check_predictions(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data,
-                              size_t outputs) {
-    size_t samples = clq_dataset_get_info(data)->samples;
-    float *out = clq_alloc(samples * outputs, sizeof *out);
-    assert_non_null(out);
-    must(clq_predict(trainer, data, out));
-    json_t *rows = json_object_get(g->json, "predictions_first4");
+/* What a case says of an output: of the only one beside the trace. */
+static json_t *said_of(const golden *g, size_t output) {
+    json_t *outputs = json_object_get(g->json, "outputs");
+    return outputs ? json_array_get(outputs, output) : g->json;
+}
+
+static void check_rows(const golden *g, const char *spec, json_t *rows, size_t values, const float *out) {
     assert_int_equal(json_array_size(rows), 4);
     for (size_t i = 0; i < 4; i++)
-        for (size_t k = 0; k < outputs; k++) {
+        for (size_t k = 0; k < values; k++) {
             double want = json_number_value(json_array_get(json_array_get(rows, i), k));
-            if (!(fabs((double)out[i * outputs + k] - want) <= 2e-6 * fmax(1.0, fabs(want))))
+            if (!(fabs((double)out[i * values + k] - want) <= 2e-6 * fmax(1.0, fabs(want))))
                 fail_msg("%s on %s: output %zu of sample %zu is %.9g and Keras's is %.9g", g->name, spec, k, i,
-                         (double)out[i * outputs + k], want);
+                         (double)out[i * values + k], want);
         }
-    clq_free(out);
+}
+
+static void check_predictions(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data,
+                              const clq_model *model) {
+    const size_t samples = clq_dataset_get_info(data)->samples, count = clq_model_output_count(model);
+    float *out[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
+    for (size_t i = 0; i < count; i++) {
+        out[i] = clq_alloc(samples * clq_model_output_shape(model, i).dims[0], sizeof **out);
+        assert_non_null(out[i]);
+    }
+    must(count > 1 ? clq_predict_outputs(trainer, data, out) : clq_predict(trainer, data, out[0]));
+    for (size_t i = 0; i < count; i++) {
+        check_rows(g, spec, json_object_get(said_of(g, i), "predictions_first4"),
+                   clq_model_output_shape(model, i).dims[0], out[i]);
+        clq_free(out[i]);
+    }
+}
+
+/* A value of output `output`: "accuracy", or with several outputs "LAYER_accuracy". */
+static double value_of(const clq_model *model, size_t output, const clq_metric_values *values, const char *name) {
+    char whole[256];
+    if (clq_model_output_count(model) == 1) return clq_metric_value(values, name);
+    (void)snprintf(whole, sizeof whole, "%s_%s", clq_model_output_name(model, output), name);
+    return clq_metric_value(values, whole);
+}
+
+static void check_accuracy(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data,
+                           const clq_model *model) {
+    clq_totals totals;
+    must(clq_evaluate(trainer, data, &totals));
+    for (size_t i = 0; i < clq_model_output_count(model); i++) {
+        json_t *want = json_object_get(said_of(g, i), "accuracy_initial");
+        const double got = value_of(model, i, &totals.metrics, "accuracy");
+        if (!want) continue; /* a regression has none */
+        if (!(fabs(got - json_number_value(want)) < 1e-9 || g->drop_remainder))
+            fail_msg("%s on %s: the initial accuracy of output %zu is %.9g", g->name, spec, i, got);
+    }
+}
+
+/* With several outputs, each one's loss without its weight. */
+static void check_losses(const golden *g, const char *spec, const clq_model *model, const clq_step_info *info) {
+    for (size_t i = 0; i < json_array_size(json_object_get(g->json, "outputs")); i++)
+        check_near(g, spec, clq_model_output_name(model, i), info->step, value_of(model, i, &info->metrics, "loss"),
+                   json_number_value(json_array_get(json_object_get(said_of(g, i), "loss"), info->step - 1)),
+                   number(g, "tolerance", "loss"));
 }
 
 /* Moving statistics after a step that the trace has them of. */
@@ -170,6 +232,7 @@ static void train(const golden *g, const char *spec, clq_trainer *trainer, const
         assert_int_equal(info.step, step);
         check_near(g, spec, "loss", step, info.loss, json_number_value(json_array_get(losses, step - 1)),
                    number(g, "tolerance", "loss"));
+        check_losses(g, spec, model, &info);
         if (step == 1)
             check_near(g, spec, "gradient norm", step, info.grad_norm, json_number_value(json_array_get(norms, 0)),
                        number(g, "tolerance", "grad_norm"));
@@ -202,28 +265,50 @@ static void count_launches(const clq_trainer *trainer) {
     }
 }
 
+static bool synchronized; /* every BatchNormalization of the cases */
+
+static void synchronize(json_t *value) {
+    const char *key;
+    json_t *inner;
+    size_t i;
+    if (json_object_get(value, "synchronized")) json_object_set_new(value, "synchronized", json_true());
+    json_object_foreach(value, key, inner) synchronize(inner);
+    json_array_foreach(value, i, inner) synchronize(inner);
+}
+
+static clq_model *read_model(const golden *g) {
+    char *path = path_in(g, "model.json");
+    clq_model *model;
+    if (synchronized) {
+        json_t *file;
+        must(clq_json_read(path, 1 << 24, 32, &file));
+        synchronize(file);
+        clq_free(path);
+        assert_non_null(path = clq_strprintf("%s/synchronized_%d.json", getenv("CLQ_TEST_BINARY"), (int)getpid()));
+        assert_int_equal(json_dump_file(file, path, 0), 0);
+        json_decref(file);
+    }
+    must(clq_model_read_keras_json(path, &model));
+    if (synchronized) assert_int_equal(unlink(path), 0);
+    clq_free(path);
+    return model;
+}
+
 static bool run_case(golden *g, const char *spec, const clq_selections *selections) {
     clq_devices devices;
-    clq_model *model;
     clq_dataset *data;
     clq_trainer *trainer;
-    char *model_path = path_in(g, "model.json"), *weights = path_in(g, "init.safetensors");
+    clq_model *model = read_model(g);
+    char *weights = path_in(g, "init.safetensors");
     must(clq_devices_select(sys, spec, &devices));
-    must(clq_model_read_keras_json(model_path, &model));
     must(clq_dataset_npy(g->folder, "train", &data));
     must(clq_dataset_batch(data, g->batch, g->drop_remainder));
     g->config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
     g->config.matmul_precision = lowered ? CLQ_MATMUL_MEDIUM : CLQ_MATMUL_HIGHEST;
     must(clq_trainer_create_with_selections(model, &devices, &g->config, selections, &trainer));
     must(clq_trainer_load(trainer, weights));
-    clq_totals totals;
-    must(clq_evaluate(trainer, data, &totals));
-    if (json_object_get(g->json, "accuracy_initial")) { /* a regression has none */
-        const double accuracy = clq_metric_value(&totals.metrics, "accuracy");
-        if (!(fabs(accuracy - number(g, "accuracy_initial", NULL)) < 1e-9 || g->drop_remainder))
-            fail_msg("%s on %s: the initial accuracy is %.9g", g->name, spec, accuracy);
-    }
-    check_predictions(g, spec, trainer, data, clq_model_output_shape(model, 0).dims[0]);
+    check_accuracy(g, spec, trainer, data, model);
+    check_predictions(g, spec, trainer, data, model);
     check_evaluation(g, spec, trainer, data, "evaluation_initial");
     train(g, spec, trainer, model, data);
     check_evaluation(g, spec, trainer, data, "evaluation_final");
@@ -232,7 +317,6 @@ static bool run_case(golden *g, const char *spec, const clq_selections *selectio
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
     clq_model_destroy(model);
-    clq_free(model_path);
     clq_free(weights);
     return more;
 }
@@ -302,6 +386,7 @@ static tally run_cases(extent which, const char *spec) { return run_group(which,
 static void run_all(const char *spec) {
     assert_true(run_cases(ALL_CASES, spec).cases >= 10);
     assert_true(run_group(ALL_CASES, "branched", spec).cases >= 4);
+    assert_true(run_group(ALL_CASES, "outputs", spec).cases >= 2);
     assert_true(run_group(ALL_CASES, "normalised", spec).cases >= 2);
     assert_true(run_group(ALL_CASES, "regression", spec).cases >= 3);
 }
@@ -324,10 +409,30 @@ static void mirrored_on_two(void **state) {
     (void)state;
     assert_int_equal(run_cases(FEW_CASES, "pocl:0,pocl:1").cases, FEW);
     assert_true(run_group(ALL_CASES, "branched", "pocl:0,pocl:1").cases >= 4);
+    assert_true(run_group(ALL_CASES, "outputs", "pocl:0,pocl:1").cases >= 2);
 }
 static void mirrored_on_both_vendors(void **state) {
     (void)state;
     assert_int_equal(run_cases(FEW_CASES, "pocl:0,intel,pocl:1").cases, FEW);
+    assert_true(run_group(ALL_CASES, "outputs", "pocl:0,intel").cases >= 2);
+}
+
+/* Statistics of the global batch: replicas follow the trace of one. */
+static void run_synchronized(const char *spec) {
+    synchronized = true;
+    assert_int_equal(run_group(ALL_CASES, "normalised", spec).cases, 2);
+    synchronized = false;
+}
+static void synchronized_on_pocl(void **state) {
+    (void)state;
+    run_synchronized("pocl:0,pocl:1");
+    run_synchronized("pocl:5*2");
+    run_synchronized("pocl:0,pocl:1,pocl:2"); /* unequal shares */
+}
+static void synchronized_on_intel(void **state) {
+    (void)state;
+    run_synchronized("intel*2");
+    run_synchronized("intel,pocl:0");
 }
 
 static void by_candidates(void **state) {
@@ -378,10 +483,12 @@ int main(int argc, char **argv) {
         cmocka_unit_test(on_pocl_basic),
         cmocka_unit_test(on_pocl_pthread),
         cmocka_unit_test(mirrored_on_two),
+        cmocka_unit_test(synchronized_on_pocl),
         cmocka_unit_test(by_candidates),
 #if defined(__x86_64__)
         cmocka_unit_test(on_intel),
         cmocka_unit_test(mirrored_on_both_vendors),
+        cmocka_unit_test(synchronized_on_intel),
 #endif
     };
     return cmocka_run_group_tests(tests, open_system, close_system);

@@ -62,7 +62,7 @@ static clq_status copy(void *context, clq_queue *queue, uint32_t count, clq_buff
 static void add_copy(bench *b, size_t to, size_t from) {
     clq_launch_value(b->list, b->values[from], CLQ_READS);
     clq_launch_value(b->list, b->values[to], CLQ_WRITES);
-    clq_launch_call(b->list, "copy", copy, NULL);
+    clq_launch_call(b->list, "copy", "copy", copy, NULL);
 }
 
 static float start_of(size_t value, size_t i) { return (float)(64 * ((value * 7 + i * 3) % 11)); }

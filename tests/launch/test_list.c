@@ -47,7 +47,7 @@ static void four_dimensions(clq_list *list) {
     begin(list), clq_launch_work(list, 4, (size_t[]){1, 1, 1, 1}, NULL, -1, 0, 0);
 }
 static void cost_of_nothing(clq_list *list) { clq_launch_cost(list, 1, 1, 1, 1); }
-static void call_inside(clq_list *list) { begin(list), clq_launch_call(list, "call", count_call, NULL); }
+static void call_inside(clq_list *list) { begin(list), clq_launch_call(list, "call", "count", count_call, NULL); }
 static void begun_after_values(clq_list *list) { clq_launch_value(list, external(list), CLQ_READS), begin(list); }
 
 static const struct {
@@ -99,8 +99,8 @@ static void wrong_running(clq_device *device, clq_queue *queue) {
     assert_ok(clq_buffer_create(device, CLQ_MEMORY_DEVICE, BYTES, "memory", &buffer));
     clq_value v = external(list);
     clq_launch_value(list, v, CLQ_READS);
-    clq_launch_call(list, "first", count_call, NULL);
-    clq_launch_call(list, "second", failing_call, NULL);
+    clq_launch_call(list, "first", "count", count_call, NULL);
+    clq_launch_call(list, "second", "fail", failing_call, NULL);
     assert_fails(CLQ_STATE, "before it is bound", clq_list_run(list, queue, 0, 1));
     assert_fails(CLQ_STATE, "memory has no place", clq_list_bind(list));
     clq_list_place(list, v, buffer, 0);

@@ -27,7 +27,7 @@ static void add_launch(clq_list *list, what kind, clq_value to, clq_value from) 
     if (kind == CALL) {
         clq_launch_value(list, from, CLQ_READS);
         clq_launch_value(list, to, CLQ_WRITES);
-        clq_launch_call(list, "copy", copy, NULL);
+        clq_launch_call(list, "copy", "test", copy, NULL);
         return;
     }
     clq_launch_begin(list, "step", "update", "-DTILE -DTAIL", "update");
@@ -62,7 +62,7 @@ static bench open_bench(clq_device *device, const what *kinds, bool fused) {
     }
     for (size_t i = 0; i < LAUNCHES; i++) {
         if (i == 1 && !fused)
-            clq_launch_call(b.list, "gate", wait_at_gate, NULL);
+            clq_launch_call(b.list, "gate", "test", wait_at_gate, NULL);
         else
             add_launch(b.list, kinds[i], values[2 * i + 1], values[2 * i]);
     }

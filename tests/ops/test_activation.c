@@ -1,4 +1,5 @@
 #include "ref/ref_elementwise.h"
+#include "support/ops_activation.h"
 #include "support/ops_rig.h"
 
 #include <math.h>
@@ -20,7 +21,7 @@ static const shape shapes[] = {
                                                                                and by columns */
 };
 
-static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX};
+static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX, CLQ_MISH};
 
 static size_t size_of(shape s) { return s.rows_per_example * s.channels * s.capacity; }
 
@@ -36,7 +37,7 @@ static void check_forward(rig *r, clq_activation act, shape s, bool in_place) {
     rig_begin(r, s.capacity);
     clq_value vx = rig_value(r, "x", 0, elements * sizeof(float)),
               vy = in_place ? vx : rig_value(r, "y", 0, elements * sizeof(float));
-    clq_activation_forward(r->list, act, elements, s.channels, vx, vy);
+    activation_forward(r->list, act, elements, s.channels, vx, vy);
     rig_bind(r);
     rig_fill(r, vx, x, bytes);
     rig_run(r, s.count);
@@ -61,7 +62,7 @@ static void forward(rig *r) {
 typedef struct backward_case {
     shape s;
     size_t elements, n, rows;
-    float *y, *dy;    /* as the device gets them */
+    float *y, *dy;    /* as the device gets them; y: what the slope takes */
     double *x, *d_dy; /* x gave y */
     double *want, *want_db;
 } backward_case;
@@ -76,7 +77,8 @@ static backward_case make_backward(clq_activation act, shape s) {
     c.y = x; /* its memory */
     double *y = rig_alloc(c.n + 1, sizeof(double));
     ref_activation(act, c.rows, s.channels, c.x, y);
-    for (size_t i = 0; i < c.n; i++) c.y[i] = (float)y[i];
+    const bool of_input = clq_activation_row_of(act)->slope_of_input;
+    for (size_t i = 0; i < c.n; i++) c.y[i] = of_input ? c.y[i] : (float)y[i];
     c.want = rig_alloc(c.n + 1, sizeof(double));
     c.want_db = rig_alloc(s.channels, sizeof(double));
     ref_activation_gradient(act, c.rows, s.channels, c.x, c.d_dy, c.want, c.want_db);
@@ -104,7 +106,7 @@ static void check_backward(rig *r, clq_activation act, shape s, where dz, bool s
     clq_value vy = rig_value(r, "y", 0, per_example), vdy = rig_value(r, "dy", 0, per_example);
     clq_value vdb = sums ? rig_value(r, "db", db_bytes, 0) : CLQ_NO_VALUE;
     clq_value vdz = dz == IN_PLACE ? vdy : dz == APART ? rig_value(r, "dz", 0, per_example) : CLQ_NO_VALUE;
-    clq_activation_backward(r->list, act, c.elements, s.channels, vy, vdy, vdz, vdb);
+    activation_backward(r->list, act, c.elements, s.channels, vy, vdy, vdz, vdb);
     rig_bind(r);
     for (int run = 0; run < 2; run++) {
         rig_fill(r, vy, c.y, bytes);
@@ -141,7 +143,7 @@ static void backward(rig *r) {
 
 /* ---- chains ---- */
 
-static const clq_chain chains[] = {
+static const activation_chain chains[] = {
     {1, {CLQ_SIGMOID}},
     {2, {CLQ_TANH, CLQ_RELU}},
     {3, {CLQ_RELU, CLQ_SIGMOID, CLQ_TANH}},
@@ -150,8 +152,8 @@ static const clq_chain chains[] = {
 
 /* x goes through act and then the chain: at[0] is x, at[i + 1] what link i gave; dx from dy (which is overwritten), and
  * its sums over rows. */
-static void ref_chain(const clq_chain *chain, clq_activation act, size_t rows, size_t channels, double *const *at,
-                      double *dy, double *dx, double *db) {
+static void ref_chain(const activation_chain *chain, clq_activation act, size_t rows, size_t channels,
+                      double *const *at, double *dy, double *dx, double *db) {
     ref_activation(act, rows, channels, at[0], at[1]);
     for (unsigned i = 0; i < chain->count; i++) ref_activation(chain->links[i], rows, channels, at[i + 1], at[i + 2]);
     for (unsigned i = chain->count; i-- > 0;) {
@@ -162,12 +164,12 @@ static void ref_chain(const clq_chain *chain, clq_activation act, size_t rows, s
 }
 
 /* The chain behind what an activation gave: forward, and backward in place, with sums or without. */
-static void check_chain(rig *r, const clq_chain *chain, clq_activation act, shape s, bool sums) {
+static void check_chain(rig *r, const activation_chain *chain, clq_activation act, shape s, bool sums) {
     clq_random random = clq_random_start(8, s.channels * 16 + chain->count * 2 + sums);
     size_t elements = s.rows_per_example * s.channels, rows = s.rows_per_example * s.count, n = rows * s.channels;
     size_t per_example = elements * sizeof(float), db_bytes = s.channels * sizeof(float);
-    double *at[CLQ_CHAIN_LINKS_MOST + 2], *d_dy, *want = rig_alloc(n + 1, sizeof(double)),
-                                                 *want_db = rig_alloc(s.channels, sizeof(double));
+    double *at[CHAIN_LINKS_MOST + 2], *d_dy, *want = rig_alloc(n + 1, sizeof(double)),
+                                             *want_db = rig_alloc(s.channels, sizeof(double));
     float *x, *dy, *got = rig_alloc(n + s.channels, sizeof(float));
     rig_numbers(&random, n, -2, 2, &x, &at[0]);
     rig_numbers(&random, n, -1, 1, &dy, &d_dy);
@@ -177,8 +179,8 @@ static void check_chain(rig *r, const clq_chain *chain, clq_activation act, shap
     rig_begin(r, s.capacity);
     clq_value vx = rig_value(r, "x", 0, per_example), vy = rig_value(r, "y", 0, per_example),
               vdy = rig_value(r, "dy", 0, per_example), vdb = sums ? rig_value(r, "db", db_bytes, 0) : CLQ_NO_VALUE;
-    clq_chain_forward(r->list, chain, elements, vx, vy);
-    clq_chain_backward(r->list, chain, act, elements, s.channels, vx, vdy, vdy, vdb);
+    chain_forward(r->list, chain, elements, vx, vy);
+    chain_backward(r->list, chain, act, elements, s.channels, vx, vdy, vdy, vdb);
     rig_bind(r);
     rig_fill(r, vx, x, n * sizeof(float));
     rig_fill(r, vdy, dy, n * sizeof(float));
@@ -217,7 +219,7 @@ static void links_one_by_one(rig *r) {
     enum { N = 53, BYTES = N * sizeof(float) };
     clq_random random = clq_random_start(12, 0);
     for (size_t c = 0; c < CLQ_COUNT_OF(chains); c++) {
-        const clq_chain *chain = &chains[c];
+        const activation_chain *chain = &chains[c];
         float *x, *dy, got[N], want[N];
         double *unused[2];
         rig_numbers(&random, N, -4, 4, &x, &unused[0]);
@@ -225,16 +227,16 @@ static void links_one_by_one(rig *r) {
         x[5] = NAN;
         x[N - 1] = -INFINITY;
         rig_begin(r, 1);
-        clq_value at[CLQ_CHAIN_LINKS_MOST + 1] = {rig_value(r, "x", 0, BYTES)}, y = rig_value(r, "y", 0, BYTES),
-                                            dx = rig_value(r, "dx", 0, BYTES), slope = rig_value(r, "dy", 0, BYTES);
-        clq_chain_forward(r->list, chain, N, at[0], y);
-        clq_chain_backward(r->list, chain, CLQ_LINEAR, N, N, at[0], slope, dx, CLQ_NO_VALUE);
+        clq_value at[CHAIN_LINKS_MOST + 1] = {rig_value(r, "x", 0, BYTES)}, y = rig_value(r, "y", 0, BYTES),
+                                        dx = rig_value(r, "dx", 0, BYTES), slope = rig_value(r, "dy", 0, BYTES);
+        chain_forward(r->list, chain, N, at[0], y);
+        chain_backward(r->list, chain, CLQ_LINEAR, N, N, at[0], slope, dx, CLQ_NO_VALUE);
         for (unsigned i = 0; i < chain->count; i++) {
             at[i + 1] = rig_value(r, "link", 0, BYTES);
-            clq_activation_forward(r->list, chain->links[i], N, N, at[i], at[i + 1]);
+            activation_forward(r->list, chain->links[i], N, N, at[i], at[i + 1]);
         }
         for (unsigned i = chain->count; i-- > 0;)
-            clq_activation_backward(r->list, chain->links[i], N, N, at[i + 1], slope, slope, CLQ_NO_VALUE);
+            activation_backward(r->list, chain->links[i], N, N, at[i + 1], slope, slope, CLQ_NO_VALUE);
         rig_bind(r);
         rig_fill(r, at[0], x, BYTES);
         rig_fill(r, slope, dy, BYTES);
@@ -270,7 +272,7 @@ static void long_sums(rig *r) {
         rig_begin(r, rows);
         clq_value vdy = rig_value(r, "dy", 0, channels * sizeof(float)),
                   vdb = rig_value(r, "db", channels * sizeof(float), 0);
-        clq_activation_backward(r->list, CLQ_LINEAR, channels, channels, CLQ_NO_VALUE, vdy, CLQ_NO_VALUE, vdb);
+        activation_backward(r->list, CLQ_LINEAR, channels, channels, CLQ_NO_VALUE, vdy, CLQ_NO_VALUE, vdb);
         rig_bind(r);
         rig_fill(r, vdy, dy, n * sizeof(float));
         rig_run(r, rows);
@@ -293,6 +295,7 @@ static void extremes(rig *r) {
         {CLQ_RELU, NAN, NAN},  {CLQ_RELU, -INFINITY, 0}, {CLQ_RELU, INFINITY, INFINITY}, {CLQ_SIGMOID, NAN, NAN},
         {CLQ_SIGMOID, 200, 1}, {CLQ_SIGMOID, -200, 0},   {CLQ_SIGMOID, INFINITY, 1},     {CLQ_SIGMOID, -INFINITY, 0},
         {CLQ_TANH, NAN, NAN},  {CLQ_TANH, 100, 1},       {CLQ_TANH, -INFINITY, -1},      {CLQ_LINEAR, NAN, NAN},
+        {CLQ_MISH, NAN, NAN},  {CLQ_MISH, 100, 100},     {CLQ_MISH, -200, 0},            {CLQ_MISH, INFINITY, INFINITY},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         float x[19], y[19];
@@ -300,7 +303,7 @@ static void extremes(rig *r) {
         for (size_t k = 0; k < 19; k++) x[k] = cases[i].x, want[k] = (double)cases[i].y;
         rig_begin(r, 1);
         clq_value vx = rig_value(r, "x", 0, sizeof x), vy = rig_value(r, "y", 0, sizeof y);
-        clq_activation_forward(r->list, cases[i].act, 19, 19, vx, vy);
+        activation_forward(r->list, cases[i].act, 19, 19, vx, vy);
         rig_bind(r);
         rig_fill(r, vx, x, sizeof x);
         rig_run(r, 1);
@@ -319,7 +322,7 @@ static void softmax_extremes(rig *r) {
     ref_activation(CLQ_SOFTMAX, 4, 3, in, want);
     rig_begin(r, 4);
     clq_value vx = rig_value(r, "x", 0, 12), vy = rig_value(r, "y", 0, 12);
-    clq_activation_forward(r->list, CLQ_SOFTMAX, 3, 3, vx, vy);
+    activation_forward(r->list, CLQ_SOFTMAX, 3, 3, vx, vy);
     rig_bind(r);
     rig_fill(r, vx, x, sizeof x);
     rig_run(r, 4);

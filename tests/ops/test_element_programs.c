@@ -48,6 +48,8 @@ static known known_of(const clq_instruction *i, const known *r) {
     case CLQ_ELEMENT_SIGMOID:
     case CLQ_ELEMENT_TANH: return rounded(1, a.error + 4e-7);
     case CLQ_ELEMENT_RELU_SLOPE: return b;
+    case CLQ_ELEMENT_MISH: return rounded(a.most + 1, 1.1 * a.error); /* mish' and mish'' lie within 1.1 */
+    case CLQ_ELEMENT_MISH_SLOPE: return rounded(2 * b.most, 1.1 * (b.error + a.error * b.most));
     case CLQ_ELEMENT_SIGMOID_SLOPE:
     case CLQ_ELEMENT_TANH_SLOPE:
         return rounded(b.most * (1 + a.most) * (1 + a.most),

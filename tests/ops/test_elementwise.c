@@ -1,4 +1,5 @@
 /* Building the operations that are no products: every allocation fails once, and the list says so. */
+#include "support/ops_activation.h"
 #include "support/ops_rig.h"
 
 #include <setjmp.h>
@@ -7,7 +8,7 @@
 #include <cmocka.h>
 
 static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR};
-static const clq_chain chain = {3, {CLQ_TANH, CLQ_SIGMOID, CLQ_RELU}};
+static const activation_chain chain = {3, {CLQ_TANH, CLQ_SIGMOID, CLQ_RELU}};
 static const clq_normalise_problem norm = {26 * 26, 32, 1e-3, 0.99};
 static const clq_repeat_problem mean = {1, 13 * 13, 32, 1.0f / (13 * 13)};
 static const clq_slice_of_channels narrow = {16, 0}, wide = {32, 16};
@@ -36,22 +37,23 @@ static clq_status build(const rig *r, clq_list **out) {
         flat[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "flat", FLOATS * sizeof(float), 0);
     const clq_update_arenas arenas = {.w = flat[0], .g = flat[1], .states = {flat[2], flat[3]}, .floats = FLOATS};
     clq_input_u8(list, IN, bytes, x);
-    clq_activation_forward(list, CLQ_TANH, IN, 32, x, x);
+    activation_forward(list, CLQ_TANH, IN, 32, x, x);
     clq_pool2d_forward(list, &pool, x, y, winner);
-    clq_activation_forward(list, CLQ_SOFTMAX, OUT, 32, y, y);
+    activation_forward(list, CLQ_SOFTMAX, OUT, 32, y, y);
     clq_loss_and_metrics(list, &loss, y, labels, y, metrics);
-    clq_activation_backward(list, CLQ_SOFTMAX, OUT, 32, y, y, CLQ_NO_VALUE, metrics);
+    activation_backward(list, CLQ_SOFTMAX, OUT, 32, y, y, CLQ_NO_VALUE, metrics);
     clq_pool2d_backward(list, &pool, CLQ_NO_VALUE, y, winner, dx);
-    clq_chain_forward(list, &chain, OUT, y, y);
-    clq_chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, CLQ_NO_VALUE);
-    clq_chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, metrics);
-    clq_activation_backward(list, CLQ_RELU, IN, 32, x, dx, dx, metrics);
+    chain_forward(list, &chain, OUT, y, y);
+    chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, CLQ_NO_VALUE);
+    chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, metrics);
+    activation_backward(list, CLQ_RELU, IN, 32, x, dx, dx, metrics);
     clq_normalise_moments(list, &norm, x, 0, 1, metrics);
     clq_normalise_statistics(list, &norm, metrics, 1, metrics, metrics, metrics, metrics);
     clq_normalise_moving(list, &norm, metrics, metrics, metrics, metrics);
     clq_normalise_forward(list, &norm, x, metrics, metrics, x);
     clq_normalise_gradients(list, &norm, x, dx, metrics, metrics, metrics);
-    clq_normalise_backward(list, &norm, x, dx, metrics, metrics, metrics, dx);
+    clq_normalise_corrections(list, &norm, metrics, metrics, metrics, metrics);
+    clq_normalise_backward(list, &norm, x, dx, metrics, metrics, dx);
     clq_reduce_axis(list, &mean, y, x);
     clq_repeat(list, &mean, x, y);
     clq_copy_channels(list, 26 * 26, 16, narrow, wide, dx, x);

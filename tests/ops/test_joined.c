@@ -36,6 +36,7 @@ static void add_operations(rig *r, clq_value x, clq_value results[RESULTS], size
     }
     clq_value moments = rig_value(r, "moments", CLQ_MOMENTS_ROWS * VECTOR, 0), weights[4];
     clq_value statistics = rig_value(r, "statistics", CLQ_STATISTICS_ROWS * VECTOR, 0);
+    clq_value corrections = rig_value(r, "corrections", CLQ_CORRECTIONS_ROWS * VECTOR, 0);
     for (size_t i = 0; i < 4; i++) weights[i] = rig_value(r, "by channel", VECTOR, 0);
     clq_elementwise(r->list, "dropout", &p,
                     &(clq_element_values){.elements = POSITIONS * CHANNELS,
@@ -47,7 +48,8 @@ static void add_operations(rig *r, clq_value x, clq_value results[RESULTS], size
     clq_normalise_statistics(r->list, &norm, moments, 1, CLQ_NO_VALUE, weights[0], weights[1], statistics);
     clq_normalise_forward(r->list, &norm, results[0], statistics, results[1], results[2]);
     clq_normalise_gradients(r->list, &norm, results[0], x, statistics, weights[2], weights[3]);
-    clq_normalise_backward(r->list, &norm, results[0], x, statistics, weights[2], weights[3], results[3]);
+    clq_normalise_corrections(r->list, &norm, statistics, weights[2], weights[3], corrections);
+    clq_normalise_backward(r->list, &norm, results[0], x, statistics, corrections, results[3]);
     clq_reduce_axis(r->list, &mean, results[2], results[4]);
     clq_copy_channels(r->list, POSITIONS, CHANNELS, (clq_slice_of_channels){CHANNELS, 0},
                       (clq_slice_of_channels){2 * CHANNELS, 0}, results[2], results[5]);

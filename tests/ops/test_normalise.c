@@ -10,7 +10,12 @@
 
 #include <cmocka.h>
 
-enum { RANKS_MOST = 4, MOMENTS = CLQ_MOMENTS_ROWS, STATISTICS = CLQ_STATISTICS_ROWS };
+enum {
+    RANKS_MOST = 4,
+    MOMENTS = CLQ_MOMENTS_ROWS,
+    STATISTICS = CLQ_STATISTICS_ROWS,
+    CORRECTIONS = CLQ_CORRECTIONS_ROWS
+};
 
 typedef struct norm_case {
     size_t positions, channels;
@@ -121,30 +126,60 @@ static void check_moving(const rig *r, const norm_data *d, const float *mean, co
     clq_free(want);
 }
 
-/* Statistics, forward and this rank's gradients; the y is checked here. */
-static void run_middle(rig *r, const rank_part *p, const float *moments, float *statistics, float *dgamma,
-                       float *dbeta) {
+/* Ranks must agree to the bit: the moving statistics by the joining of ops.h, in C's float arithmetic, which rounds
+ * each operation correctly. */
+static void check_bits(const rig *r, const norm_case *c, const norm_data *d, const float *moments, const float *mean,
+                       const float *variance) {
+    const size_t channels = d->channels;
+    const float momentum = (float)shape_of(c).momentum, fresh = (float)(1 - shape_of(c).momentum);
+    for (size_t i = 0; i < channels; i++) {
+        float n = 0, m = 0, squares = 0;
+        for (unsigned k = 0; k < c->ranks; k++) {
+            const float *more = moments + k * MOMENTS * channels + i;
+            const float total = n + more[0], part = more[0] / total, apart = more[channels] - m;
+            if (more[0] == 0.0f) continue;
+            m = n > 0 ? fmaf(apart, part, m) : more[channels];
+            squares += fmaf(apart * apart, n * part, more[2 * channels]);
+            n = total;
+        }
+        const float want[] = {n > 0 ? fmaf(d->moving[0][i], momentum, m * fresh) : d->moving[0][i],
+                              n > 0 ? fmaf(d->moving[1][i], momentum, squares / n * fresh) : d->moving[1][i]};
+        if (memcmp(&want[0], &mean[i], sizeof(float)) != 0 || memcmp(&want[1], &variance[i], sizeof(float)) != 0)
+            fail_msg("%s: moving statistics of channel %zu are %a, %a, should be %a, %a", r->name, i, (double)mean[i],
+                     (double)variance[i], (double)want[0], (double)want[1]);
+    }
+}
+
+/* What ranks have added up by the end of a step. */
+typedef struct rank_sums {
+    float *moments, *dgamma, *dbeta, *corrections;
+} rank_sums;
+
+/* Statistics, forward, this rank's gradients and corrections; the y is checked here. */
+static void run_middle(rig *r, const rank_part *p, float *statistics, const rank_sums *sums) {
     const norm_data *d = p->d;
     clq_normalise_problem shape = shape_of(p->c);
     size_t vector = d->channels * sizeof(float), all = p->c->ranks * MOMENTS * vector;
-    float *got = rig_alloc(CLQ_MAX(p->n, d->channels), sizeof(float)), *more = rig_alloc(d->channels, sizeof(float));
+    float *got = rig_alloc(CLQ_MAX(p->n, d->channels), sizeof(float));
+    float *more = rig_alloc(CORRECTIONS * d->channels, sizeof(float));
     rig_begin(r, p->count + 1);
     clq_value x = rig_value(r, "x", 0, p->row), y = p->c->in_place ? x : rig_value(r, "y", 0, p->row);
     clq_value kept = p->c->in_place ? rig_value(r, "kept x", 0, p->row) : x, dy = rig_value(r, "dy", 0, p->row);
     clq_value from = rig_value(r, "moments", all, 0), to = rig_value(r, "statistics", STATISTICS * vector, 0);
-    clq_value weights[6];
+    clq_value weights[6], corrections = rig_value(r, "corrections", CORRECTIONS * vector, 0);
     for (size_t i = 0; i < 6; i++) weights[i] = rig_value(r, "by channel", vector, 0);
     clq_normalise_statistics(r->list, &shape, from, p->c->ranks, p->c->scale ? weights[0] : CLQ_NO_VALUE, weights[2],
                              weights[3], to);
     clq_normalise_forward(r->list, &shape, x, to, p->c->center ? weights[1] : CLQ_NO_VALUE, y);
     clq_normalise_gradients(r->list, &shape, kept, dy, to, weights[4], weights[5]);
+    clq_normalise_corrections(r->list, &shape, to, weights[4], weights[5], corrections);
     rig_bind(r);
     const float *const data[] = {d->gamma, d->beta, d->moving[0], d->moving[1]};
     for (size_t i = 0; i < 4; i++) rig_fill(r, weights[i], data[i], vector);
     rig_fill(r, x, d->x + p->first, p->bytes);
     rig_fill(r, kept, d->x + p->first, p->bytes);
     rig_fill(r, dy, d->dy + p->first, p->bytes);
-    rig_fill(r, from, moments, all);
+    rig_fill(r, from, sums->moments, all);
     rig_run(r, p->count);
     rig_read(r, to, statistics, STATISTICS * vector);
     rig_read(r, y, got, p->bytes);
@@ -153,31 +188,33 @@ static void run_middle(rig *r, const rank_part *p, const float *moments, float *
     rig_read(r, weights[2], got, vector);
     rig_read(r, weights[3], more, vector);
     check_moving(r, d, got, more);
+    check_bits(r, p->c, d, sums->moments, got, more);
     rig_read(r, weights[4], more, vector);
-    add_to(dgamma, more, d->channels);
+    add_to(sums->dgamma, more, d->channels);
     rig_read(r, weights[5], more, vector);
-    add_to(dbeta, more, d->channels);
+    add_to(sums->dbeta, more, d->channels);
+    rig_read(r, corrections, more, CORRECTIONS * vector);
+    add_to(sums->corrections, more, CORRECTIONS * d->channels);
     rig_end(r);
     clq_free(got);
     clq_free(more);
 }
 
-static void run_backward(rig *r, const rank_part *p, const float *statistics, const float *dgamma, const float *dbeta) {
+static void run_backward(rig *r, const rank_part *p, const float *statistics, const float *corrections) {
     clq_normalise_problem shape = shape_of(p->c);
     size_t vector = p->d->channels * sizeof(float);
     float *got = rig_alloc(p->n + 1, sizeof(float));
     rig_begin(r, p->count + 1);
     clq_value x = rig_value(r, "x", 0, p->row), dy = rig_value(r, "dy", 0, p->row);
     clq_value dx = p->c->in_place ? dy : rig_value(r, "dx", 0, p->row);
-    clq_value from = rig_value(r, "statistics", STATISTICS * vector, 0), sums[2];
-    for (size_t i = 0; i < 2; i++) sums[i] = rig_value(r, "by channel", vector, 0);
-    clq_normalise_backward(r->list, &shape, x, dy, from, sums[0], sums[1], dx);
+    clq_value from = rig_value(r, "statistics", STATISTICS * vector, 0);
+    clq_value of_all = rig_value(r, "corrections", CORRECTIONS * vector, 0);
+    clq_normalise_backward(r->list, &shape, x, dy, from, of_all, dx);
     rig_bind(r);
     rig_fill(r, x, p->d->x + p->first, p->bytes);
     rig_fill(r, dy, p->d->dy + p->first, p->bytes);
     rig_fill(r, from, statistics, STATISTICS * vector);
-    rig_fill(r, sums[0], dgamma, vector);
-    rig_fill(r, sums[1], dbeta, vector);
+    rig_fill(r, of_all, corrections, CORRECTIONS * vector);
     rig_run(r, p->count);
     rig_read(r, dx, got, p->bytes);
     rig_check_close(r, "dx", got, p->d->dx + p->first, p->n, 1e-5, 1e-5 + fabs(p->c->offset) * 1e-6);
@@ -201,26 +238,28 @@ static void check_statistics(const rig *r, const norm_case *c, const norm_data *
 
 static void check_case(rig *r, const norm_case *c) {
     norm_data d = make_data(c);
-    float *moments = rig_alloc(c->ranks * MOMENTS * d.channels, sizeof(float));
     float *statistics = rig_alloc(STATISTICS * d.channels, sizeof(float));
-    float *dgamma = rig_alloc(d.channels, sizeof(float)), *dbeta = rig_alloc(d.channels, sizeof(float));
+    const rank_sums sums = {.moments = rig_alloc(c->ranks * MOMENTS * d.channels, sizeof(float)),
+                            .dgamma = rig_alloc(d.channels, sizeof(float)),
+                            .dbeta = rig_alloc(d.channels, sizeof(float)),
+                            .corrections = rig_alloc(CORRECTIONS * d.channels, sizeof(float))};
     for (unsigned k = 0; k < c->ranks; k++) {
         rank_part p = part_of(c, &d, k);
-        run_moments(r, &p, moments);
+        run_moments(r, &p, sums.moments);
     }
     for (unsigned k = 0; k < c->ranks; k++) {
         rank_part p = part_of(c, &d, k);
-        run_middle(r, &p, moments, statistics, dgamma, dbeta);
+        run_middle(r, &p, statistics, &sums);
     }
     check_statistics(r, c, &d, statistics);
     double rounding = (1e-6 + fabs(c->offset) * 1e-7) * (double)(d.rows + 1);
-    rig_check_close(r, "dgamma", dgamma, d.dgamma, d.channels, 1e-5, rounding);
-    rig_check_close(r, "dbeta", dbeta, d.dbeta, d.channels, 1e-6, 1e-7 * (double)(d.rows + 1));
+    rig_check_close(r, "dgamma", sums.dgamma, d.dgamma, d.channels, 1e-5, rounding);
+    rig_check_close(r, "dbeta", sums.dbeta, d.dbeta, d.channels, 1e-6, 1e-7 * (double)(d.rows + 1));
     for (unsigned k = 0; k < c->ranks; k++) {
         rank_part p = part_of(c, &d, k);
-        run_backward(r, &p, statistics, dgamma, dbeta);
+        run_backward(r, &p, statistics, sums.corrections);
     }
-    void *const all[] = {moments, statistics, dgamma, dbeta};
+    void *const all[] = {statistics, sums.moments, sums.dgamma, sums.dbeta, sums.corrections};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
     free_data(&d);
 }

@@ -170,7 +170,7 @@ static void loss(const interpreter *r, const clq_node *node) {
             target[i] = clq_loss_has_index(p) ? (double)(i % p->classes) == labels[n * rows + i / p->classes]
                                               : labels[n * values + i];
         ref_totals(p, x, target, totals);
-        for (unsigned k = 0; k < clq_loss_totals(p); k++) metrics[p->metrics_at + k] += totals[k];
+        for (unsigned k = 0; k < clq_loss_totals(p); k++) metrics[k] += totals[k];
         if (!dx) continue;
         (void)ref_loss(p, x, target, dx + n * values);
         for (size_t i = 0; i < values; i++) dx[n * values + i] *= r->inputs->scale;
@@ -196,9 +196,10 @@ static void elementwise(const interpreter *r, const clq_node *node) {
  * ---- */
 
 static void moments(const interpreter *r, const clq_node *node) {
-    const clq_normalise_problem *p = &node->attributes.normalise;
+    const clq_normalise_problem *p = &node->attributes.normalise.problem;
     const size_t rows = r->inputs->count * p->positions, n = p->channels;
-    double *to = out(r, node, 0), *variance = numbers(n);
+    double *to = out(r, node, 0) + node->attributes.normalise.exchange.rank * CLQ_MOMENTS_ROWS * n;
+    double *variance = numbers(n);
     ref_moments(rows, n, in(r, node, 0), to + n, variance);
     for (size_t c = 0; c < n; c++) {
         to[c] = (double)rows;
@@ -209,7 +210,7 @@ static void moments(const interpreter *r, const clq_node *node) {
 
 static void set_statistics(const interpreter *r, const clq_node *node, const double *gamma, size_t c, double mean,
                            double variance, double rows) {
-    const clq_normalise_problem *p = &node->attributes.normalise;
+    const clq_normalise_problem *p = &node->attributes.normalise.problem;
     double *to = out(r, node, 0) + c, scale = 1 / sqrt(variance + p->epsilon);
     to[0] = mean;
     to[p->channels] = scale;
@@ -218,8 +219,8 @@ static void set_statistics(const interpreter *r, const clq_node *node, const dou
 }
 
 static void statistics(const interpreter *r, const clq_node *node) {
-    const clq_normalise_problem *p = &node->attributes.normalise;
-    const double *m = in(r, node, 0);
+    const clq_normalise_problem *p = &node->attributes.normalise.problem;
+    const double *m = in(r, node, 0) + node->attributes.normalise.exchange.rank * CLQ_MOMENTS_ROWS * p->channels;
     for (size_t c = 0; c < p->channels; c++) {
         const double rows = m[c], mean = m[p->channels + c], variance = m[2 * p->channels + c] / rows;
         set_statistics(r, node, in(r, node, 1), c, mean, variance, rows);
@@ -229,19 +230,19 @@ static void statistics(const interpreter *r, const clq_node *node) {
 }
 
 static void moving_statistics(const interpreter *r, const clq_node *node) {
-    for (size_t c = 0; c < node->attributes.normalise.channels; c++)
+    for (size_t c = 0; c < node->attributes.normalise.problem.channels; c++)
         set_statistics(r, node, in(r, node, 0), c, in(r, node, 1)[c], in(r, node, 2)[c], 0);
 }
 
 static void normalise(const interpreter *r, const clq_node *node) {
-    const size_t n = node->attributes.normalise.channels, all = numbers_of(r, node->inputs[0]);
+    const size_t n = node->attributes.normalise.problem.channels, all = numbers_of(r, node->inputs[0]);
     const double *x = in(r, node, 0), *s = in(r, node, 1), *beta = in(r, node, 2);
     for (size_t i = 0; i < all; i++)
         out(r, node, 0)[i] = (x[i] - s[i % n]) * s[2 * n + i % n] + (beta ? beta[i % n] : 0);
 }
 
 static void normalise_sums(const interpreter *r, const clq_node *node) {
-    const size_t n = node->attributes.normalise.channels, all = numbers_of(r, node->inputs[0]);
+    const size_t n = node->attributes.normalise.problem.channels, all = numbers_of(r, node->inputs[0]);
     const double *x = in(r, node, 0), *dy = in(r, node, 1), *s = in(r, node, 2);
     for (size_t i = 0; i < all; i++) {
         out(r, node, 0)[i % n] += dy[i] * (x[i] - s[i % n]) * s[n + i % n];
@@ -249,14 +250,21 @@ static void normalise_sums(const interpreter *r, const clq_node *node) {
     }
 }
 
+static void normalise_corrections(const interpreter *r, const clq_node *node) {
+    const size_t n = node->attributes.normalise.problem.channels;
+    const double *s = in(r, node, 0), *dgamma = in(r, node, 1), *dbeta = in(r, node, 2);
+    for (size_t c = 0; c < n; c++) {
+        out(r, node, 0)[c] = dbeta[c] * s[3 * n + c];
+        out(r, node, 0)[n + c] = dgamma[c] * s[3 * n + c] * s[n + c];
+    }
+}
+
 static void normalise_gradient(const interpreter *r, const clq_node *node) {
-    const size_t n = node->attributes.normalise.channels, all = numbers_of(r, node->inputs[0]);
-    const double *x = in(r, node, 0), *dy = in(r, node, 1), *s = in(r, node, 2), *dgamma = in(r, node, 3),
-                 *dbeta = in(r, node, 4);
+    const size_t n = node->attributes.normalise.problem.channels, all = numbers_of(r, node->inputs[0]);
+    const double *x = in(r, node, 0), *dy = in(r, node, 1), *s = in(r, node, 2), *corrections = in(r, node, 3);
     for (size_t i = 0; i < all; i++) {
         const size_t c = i % n;
-        const double z = (x[i] - s[c]) * s[n + c];
-        out(r, node, 0)[i] = s[2 * n + c] * (dy[i] - (dbeta[c] + z * dgamma[c]) * s[3 * n + c]);
+        out(r, node, 0)[i] = s[2 * n + c] * (dy[i] - corrections[c] - (x[i] - s[c]) * corrections[n + c]);
     }
 }
 
@@ -289,7 +297,7 @@ static void run_node(const interpreter *r, const clq_node *node) {
     const clq_operation *op = node->op;
     if (op == &clq_op_scale_bytes) {
         copy(r, node, 1.0 / 255);
-    } else if (op == &clq_op_reshape) {
+    } else if (op == &clq_op_reshape || op == &clq_op_all_reduce) {
         copy(r, node, 1);
     } else if (op == &clq_op_elementwise) {
         elementwise(r, node);
@@ -303,6 +311,8 @@ static void run_node(const interpreter *r, const clq_node *node) {
         normalise(r, node);
     } else if (op == &clq_op_normalise_sums) {
         normalise_sums(r, node);
+    } else if (op == &clq_op_normalise_corrections) {
+        normalise_corrections(r, node);
     } else if (op == &clq_op_normalise_gradient) {
         normalise_gradient(r, node);
     } else if (op == &clq_op_repeat) {
@@ -348,7 +358,7 @@ static void fill_value(const interpreter *r, clq_id id) {
     const clq_graph_value *value = clq_graph_value_at(r->graph, id);
     const double *from = NULL;
     if (value->home == CLQ_HOME_SAMPLES) from = r->inputs->samples;
-    if (value->home == CLQ_HOME_LABELS) from = r->inputs->labels;
+    if (value->home == CLQ_HOME_LABELS) from = r->inputs->labels[value->index];
     if (value->home == CLQ_HOME_WEIGHT || value->home == CLQ_HOME_STATE) from = r->inputs->weights[value->index];
     r->memory[id] = numbers(numbers_of(r, id));
     if (from) memcpy(r->memory[id], from, numbers_of(r, id) * sizeof *from);
@@ -360,7 +370,7 @@ static void give(const interpreter *r, clq_id id, const ref_outputs *outputs) {
     if (value->home == CLQ_HOME_OUTPUT) to = outputs->outputs[value->index];
     for (uint32_t i = 0; i < r->graph->output_count; i++)
         if (id == r->graph->outputs[i]) to = outputs->outputs[i];
-    if (value->home == CLQ_HOME_METRICS) to = outputs->metrics;
+    if (value->home == CLQ_HOME_METRICS) to = outputs->metrics + value->index;
     if (value->home == CLQ_HOME_STATE && outputs->states) to = outputs->states[value->index]; /* the last one stays */
     if (value->home == CLQ_HOME_GRADIENT && outputs->gradients) to = outputs->gradients[value->index];
     if (value->home == CLQ_HOME_NORMS && outputs->norms) to = &outputs->norms[value->index];

@@ -7,11 +7,11 @@
 
 /* What a graph reads, in double: samples as stored (bytes are 0 to 255), labels, weights by variable. */
 typedef struct ref_inputs {
-    size_t count; /* samples */
-    double scale; /* of each sample's loss */
-    const double *samples, *labels;
-    const double *const *weights; /* state, too */
-    uint32_t step, first_row;     /* as of clq_step_params */
+    size_t count;                                          /* samples */
+    double scale;                                          /* of each sample's loss */
+    const double *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* by output */
+    const double *const *weights;                          /* state, too */
+    uint32_t step, first_row;                              /* as of clq_step_params */
 } ref_inputs;
 
 /* What it gives, the caller's memory; NULL: not wanted. Gradients by variable. */
@@ -21,7 +21,8 @@ typedef struct ref_outputs {
     double *norms;                            /* by variable: sums of squares */
 } ref_outputs;
 
-/* The update is left out. Ends the test where it meets an operation that it does not know. */
+/* The update is left out. Of ranks that exchange, only this one has samples. Ends the test where it meets an operation
+ * that it does not know. */
 void ref_interpret(const clq_graph *graph, const ref_inputs *inputs, const ref_outputs *outputs);
 
 #endif

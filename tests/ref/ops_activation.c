@@ -14,6 +14,7 @@ static double activate(clq_activation act, double x) {
     case CLQ_RELU: return x > 0 ? x : 0;
     case CLQ_SIGMOID: return 1 / (1 + exp(-x));
     case CLQ_TANH: return tanh(x);
+    case CLQ_MISH: return x * tanh(log1p(exp(x)));
     case CLQ_LINEAR:
     case CLQ_SOFTMAX: break;
     }
@@ -25,6 +26,10 @@ static double slope(clq_activation act, double x) {
     case CLQ_RELU: return x > 0;
     case CLQ_SIGMOID: return 1 / ((1 + exp(-x)) * (1 + exp(x)));
     case CLQ_TANH: return 1 / (cosh(x) * cosh(x));
+    case CLQ_MISH: {
+        double t = tanh(log1p(exp(x)));
+        return t + x * (1 - t * t) / (1 + exp(-x));
+    }
     case CLQ_LINEAR:
     case CLQ_SOFTMAX: break;
     }

@@ -54,6 +54,8 @@ static double result_of(const clq_element_program *p, const clq_instruction *i, 
         double factor = ref_dropout(p->seed, i->stream, s->step, place, (uint32_t)s->element, i->number);
         return factor > 0 ? a * factor : 0;
     }
+    case CLQ_ELEMENT_MISH: ref_activation(CLQ_MISH, 1, 1, &a, &c); return c;
+    case CLQ_ELEMENT_MISH_SLOPE: ref_activation_gradient(CLQ_MISH, 1, 1, &a, &b, &c, NULL); return c;
     case CLQ_ELEMENT_INPUT:
     case CLQ_ELEMENT_OPS: break;
     }

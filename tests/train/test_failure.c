@@ -20,6 +20,7 @@ typedef struct training {
     const char *spec;
     size_t bucket_bytes; /* 0: whole steps without buckets */
     size_t width;        /* of a layer more, which makes steps long; 0: none */
+    bool synchronized;   /* with statistics that are exchanged in forward and in backward */
     double loss;         /* out: of the last step */
     const char *fail_in; /* thread whose calls count, once the trainer exists; NULL: nothing is armed */
     unsigned fail_at;
@@ -27,13 +28,15 @@ typedef struct training {
     unsigned calls; /* out: that could have failed */
 } training;
 
-static clq_status make_model(size_t width, clq_model **out) {
+static clq_status make_model(size_t width, bool synchronized, clq_model **out) {
     clq_model *model;
     CLQ_TRY(clq_model_create("small", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
     if (width > 0) x = clq_dense(model, x, &(clq_dense_config){.units = width, .activation = CLQ_TANH});
     if (width > 0) x = clq_dense(model, x, &(clq_dense_config){.units = width, .activation = CLQ_TANH});
     x = clq_dense(model, x, &(clq_dense_config){.units = 5, .activation = CLQ_TANH});
+    if (synchronized)
+        x = clq_batch_norm(model, x, &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = true});
     x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
     clq_status status = clq_model_finish(model, x);
     if (status != CLQ_OK)
@@ -73,7 +76,7 @@ static clq_status train(void *context) {
     config.bucket_bytes = t->bucket_bytes;
     clq_fit_config fit = {.steps = STEPS, .context = t, .on_step = note_loss};
     clq_status status = clq_devices_select(sys, t->spec, &devices);
-    if (status == CLQ_OK) status = make_model(t->width, &model);
+    if (status == CLQ_OK) status = make_model(t->width, t->synchronized, &model);
     if (status == CLQ_OK) status = make_data(&data);
     if (status == CLQ_OK) status = clq_trainer_create(model, &devices, &config, &trainer);
     if (status == CLQ_OK) {
@@ -97,8 +100,8 @@ static clq_status train_in_time(training *t) {
     return status;
 }
 
-static double clean_loss(const char *spec) {
-    training t = {.spec = spec};
+static double clean_loss(const char *spec, bool synchronized) {
+    training t = {.spec = spec, .synchronized = synchronized};
     assert_ok(train_in_time(&t));
     assert_true(isfinite(t.loss) && t.loss > 0.0);
     return t.loss;
@@ -115,10 +118,10 @@ static const char *const specs[] = {
 
 /* Calls of one replica's thread in turn, every stride-th, from another one on for each of the specs; each fails once
  * or, in turn, from then on. The error names the replica and its device. */
-static void fail_calls_of(const char *thread, size_t bucket_bytes, unsigned stride) {
+static void fail_calls_of(const char *thread, size_t bucket_bytes, bool synchronized, unsigned stride) {
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
-        double clean = clean_loss(specs[i]);
-        training t = {.spec = specs[i], .bucket_bytes = bucket_bytes, .fail_in = thread};
+        double clean = clean_loss(specs[i], synchronized);
+        training t = {.spec = specs[i], .bucket_bytes = bucket_bytes, .synchronized = synchronized, .fail_in = thread};
         assert_ok(train_in_time(&t));
         unsigned calls = t.calls, failures = 0;
         assert_true(calls >= 2 * STEPS); /* the layer is really there, and it is that thread */
@@ -139,18 +142,23 @@ static void fail_calls_of(const char *thread, size_t bucket_bytes, unsigned stri
                 fail_msg("%s, call %u: who failed is not in: %s", specs[i], n, clq_error_detail());
         }
         assert_true(failures >= STEPS);
-        assert_true(clean == clean_loss(specs[i]));
+        assert_true(clean == clean_loss(specs[i], synchronized));
     }
 }
 
 static void one_replica_fails(void **state) {
     (void)state;
-    fail_calls_of("replica 1", 0, 5);
+    fail_calls_of("replica 1", 0, false, 5);
 }
 static void one_replica_fails_among_buckets(void **state) {
     (void)state;
-    fail_calls_of("replica 1", 1, 13);
-    fail_calls_of("reducer 1", 1, 5);
+    fail_calls_of("replica 1", 1, false, 13);
+    fail_calls_of("reducer 1", 1, false, 5);
+}
+/* Also in an exchange of statistics, where the other waits in the middle of its step. */
+static void one_replica_fails_among_statistics(void **state) {
+    (void)state;
+    fail_calls_of("replica 1", 0, true, 7);
 }
 
 /* A device that still works when its replica has failed: it ends what it has before its memory goes, which the address
@@ -176,7 +184,7 @@ static void failure_stays(void **state) {
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));
-    assert_ok(make_model(0, &model));
+    assert_ok(make_model(0, false, &model));
     assert_ok(make_data(&data));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     clq_batch batch;
@@ -200,8 +208,7 @@ static void failure_stays(void **state) {
 
 /* A replica whose device does not end what it was given: training fails by the deadline that was asked for, and says
  * who was waited for. Unless one is asked for it is minutes, since replicas may differ much. */
-static void a_replica_hangs(void **state) {
-    (void)state;
+static void a_replica_hangs_in(bool synchronized) {
     const double deadline_s = 1;
     clq_devices devices;
     clq_model *model;
@@ -213,9 +220,9 @@ static void a_replica_hangs(void **state) {
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
-    (void)clean_loss("pocl:0,pocl:5"); /* all kernels are built, and nobody is late because of them */
+    (void)clean_loss("pocl:0,pocl:5", synchronized); /* all kernels are built, and nobody is late because of them */
     assert_ok(clq_devices_select(sys, "pocl:0,pocl:5", &devices));
-    assert_ok(make_model(0, &model));
+    assert_ok(make_model(0, synchronized, &model));
     assert_ok(make_data(&data));
     assert_ok(clq_dataset_next(data, &batch, &more));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
@@ -241,11 +248,16 @@ static void a_replica_hangs(void **state) {
     clq_dataset_destroy(data);
     clq_model_destroy(model);
 }
+static void a_replica_hangs(void **state) {
+    (void)state;
+    a_replica_hangs_in(false);
+    a_replica_hangs_in(true);
+}
 
 /* Every call of every thread, from opening the devices to the last step. */
 static void any_call_fails(const char *spec) {
     training t = {.spec = spec};
-    double clean = clean_loss(spec);
+    double clean = clean_loss(spec, false);
     (void)layer.arm(0, 0, false);
     assert_ok(train_in_time(&t));
     unsigned calls = layer.arm(0, 0, false), failures = 0;
@@ -263,7 +275,7 @@ static void any_call_fails(const char *spec) {
         assert_true(strlen(clq_error_detail()) > 10);
     }
     assert_true(failures > calls / 14);
-    assert_true(clean == clean_loss(spec));
+    assert_true(clean == clean_loss(spec, false));
 }
 
 static void any_call_of_one_device(void **state) {
@@ -275,11 +287,10 @@ static void any_call_of_two_devices(void **state) {
     any_call_fails("pocl:0,pocl:5");
 }
 
-static void any_allocation_fails(void **state) {
-    (void)state;
-    double clean = clean_loss("pocl:0,pocl:1");
+static void any_allocation_fails_in(bool synchronized) {
+    double clean = clean_loss("pocl:0,pocl:1", synchronized);
     for (uint64_t n = 1, made = 1; n <= made; n += 5) {
-        training t = {.spec = "pocl:0,pocl:1"};
+        training t = {.spec = "pocl:0,pocl:1", .synchronized = synchronized};
         (void)clq_memory_fail_at(n, n % 2);
         clq_status status = train_in_time(&t);
         made = clq_memory_fail_at(0, false);
@@ -288,7 +299,12 @@ static void any_allocation_fails(void **state) {
         if (status == CLQ_OK && t.loss != clean)
             fail_msg("allocation %d: the loss is %g, not %g", (int)n, t.loss, clean);
     }
-    assert_true(clean == clean_loss("pocl:0,pocl:1"));
+    assert_true(clean == clean_loss("pocl:0,pocl:1", synchronized));
+}
+static void any_allocation_fails(void **state) {
+    (void)state;
+    any_allocation_fails_in(false);
+    any_allocation_fails_in(true);
 }
 
 static int start(void **state) {
@@ -308,10 +324,15 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_replica_fails),      cmocka_unit_test(one_replica_fails_among_buckets),
-        cmocka_unit_test(failure_stays),          cmocka_unit_test(a_replica_hangs),
-        cmocka_unit_test(any_call_of_one_device), cmocka_unit_test(any_call_of_two_devices),
-        cmocka_unit_test(any_allocation_fails),   cmocka_unit_test(memory_outlives_its_commands),
+        cmocka_unit_test(one_replica_fails),
+        cmocka_unit_test(one_replica_fails_among_buckets),
+        cmocka_unit_test(failure_stays),
+        cmocka_unit_test(a_replica_hangs),
+        cmocka_unit_test(any_call_of_one_device),
+        cmocka_unit_test(any_call_of_two_devices),
+        cmocka_unit_test(any_allocation_fails),
+        cmocka_unit_test(memory_outlives_its_commands),
+        cmocka_unit_test(one_replica_fails_among_statistics),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,9 +1,9 @@
-/* What training and use of a model do differently: statistics of batches, which replicas keep up each by itself, and
- * dropout, which no split of a batch changes. */
+/* What training and use of a model do differently: statistics of batches, which replicas keep up each by itself or
+ * together, and dropout, which no split of a batch changes. */
 #include "graph/graph.h"
 #include "support/check.h"
 #include "support/system.h"
-#include "train/train.h"
+#include "train/trainer.h"
 
 #include <math.h>
 
@@ -29,8 +29,31 @@ static clq_tensor normalised(clq_model *m, clq_tensor x) {
     return clq_batch_norm(m, x, &(clq_batch_norm_config){.momentum = 0.75, .epsilon = 1e-3, .name = "norm"});
 }
 static clq_tensor synchronised(clq_model *m, clq_tensor x) {
-    return clq_batch_norm(m, x, &(clq_batch_norm_config){.momentum = 0.75, .synchronized = true, .name = "norm"});
+    return clq_batch_norm(
+        m, x, &(clq_batch_norm_config){.momentum = 0.75, .epsilon = 1e-3, .synchronized = true, .name = "norm"});
 }
+/* Statistics in front of and behind weights, so that backward goes through them; what is over one place and what is
+ * over several; gamma and beta, and neither. A bias that statistics take away again would have a gradient of
+ * rounding alone. */
+static clq_tensor deep(clq_model *m, clq_tensor x, bool first, bool second) {
+    x = clq_batch_norm(
+        m, x, &(clq_batch_norm_config){.momentum = 0.75, .epsilon = 1e-3, .synchronized = first, .name = "norm"});
+    x = clq_dense(m, x, &(clq_dense_config){.units = 6, .activation = CLQ_TANH});
+    x = clq_batch_norm(
+        m, x, &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = second, .name = "second"});
+    x = clq_dense(m, clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL), &(clq_dense_config){.units = 5, .no_bias = true});
+    x = clq_batch_norm(m, x,
+                       &(clq_batch_norm_config){.momentum = 0.6,
+                                                .epsilon = 0.1,
+                                                .no_center = true,
+                                                .no_scale = true,
+                                                .synchronized = first,
+                                                .name = "third"});
+    return clq_flatten(m, clq_activate(m, x, CLQ_SIGMOID, NULL), NULL);
+}
+static clq_tensor all_synchronised(clq_model *m, clq_tensor x) { return deep(m, x, true, true); }
+static clq_tensor none_synchronised(clq_model *m, clq_tensor x) { return deep(m, x, false, false); }
+static clq_tensor some_synchronised(clq_model *m, clq_tensor x) { return deep(m, x, true, false); }
 static clq_tensor dropped(clq_model *m, clq_tensor x) {
     x = clq_dropout(m, x, &(clq_dropout_config){.rate = 0.4});
     x = clq_dense(m, x, &(clq_dense_config){.units = 17, .activation = CLQ_TANH});
@@ -176,17 +199,190 @@ static void evaluation_goes_by_the_mean(void **state) {
     clq_model_destroy(model);
 }
 
-static void synchronised_statistics_need_one_replica(void **state) {
+/* ---- synchronized statistics ---- */
+
+static const char *const several[] = {
+    "pocl:0,pocl:1",
+    "pocl:0,pocl:1,pocl:2",
+    "pocl:5*2",
+#if defined(__x86_64__)
+    "pocl:0,intel,pocl:1",
+#endif
+};
+
+/* Those of the global batch. */
+static void synchronised_statistics_are_of_the_global_batch(void **state) {
     (void)state;
     clq_model *model = build(synchronised);
-    clq_trainer_destroy(open_trainer(model, "pocl:0"));
-    clq_devices devices;
-    clq_trainer *trainer;
-    clq_trainer_config config = clq_trainer_config_default();
-    config.sample_dtype = CLQ_F32;
-    assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));
-    assert_fails(CLQ_UNSUPPORTED, "layer 'norm': synchronized statistics on several replicas",
-                 clq_trainer_create(model, &devices, &config, &trainer));
+    for (size_t i = 0; i < CLQ_COUNT_OF(several); i++) {
+        clq_trainer *trainer = open_trainer(model, several[i]);
+        for (unsigned s = 1; s <= STEPS; s++) {
+            step(trainer);
+            check_moving(trainer, model, 1, s);
+        }
+        clq_trainer_destroy(trainer);
+    }
+    clq_model_destroy(model);
+}
+
+enum { FLOATS_MOST = 1024, TRAINED = 50 };
+typedef struct run {
+    double losses[TRAINED], norms[TRAINED];
+    float state[CLQ_REPLICAS_MAX][FLOATS_MOST];
+    float gradient[FLOATS_MOST], weights[FLOATS_MOST]; /* of the first step; at the end, with moving statistics */
+    size_t state_bytes, gradient_floats, floats;
+} run;
+
+/* Batches whose shares are unequal, and some empty. */
+static clq_batch ragged(unsigned s) {
+    static const size_t counts[] = {SAMPLES, 7, 2, 1, 23};
+    clq_batch batch = batch_of_all();
+    batch.count = counts[s % CLQ_COUNT_OF(counts)];
+    return batch;
+}
+
+static void keep_gradient(clq_trainer *trainer, const clq_model *model, run *r) {
+    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
+        if (model->variables[v].role == CLQ_ROLE_STATE) continue;
+        assert_true(r->gradient_floats + model->variables[v].elements <= FLOATS_MOST);
+        assert_ok(clq_trainer_get_gradient(trainer, 0, v, r->gradient + r->gradient_floats));
+        r->gradient_floats += model->variables[v].elements;
+    }
+}
+
+/* by_hand: the step in its parts. often: what is state is read after each step. */
+static void train(const clq_model *model, const char *spec, bool by_hand, bool often, run *r) {
+    clq_trainer *trainer = open_trainer(model, spec);
+    *r = (run){.state_bytes = clq_weights_arena_bytes(clq_strategy_weights(trainer->strategy, 0), CLQ_ARENA_STATE)};
+    assert_true(r->state_bytes <= sizeof r->state[0]);
+    for (unsigned s = 0; s < TRAINED; s++) {
+        const clq_batch batch = ragged(s);
+        clq_step_info info;
+        if (by_hand) {
+            assert_ok(clq_step_gradients(trainer, &batch));
+            assert_ok(clq_step_reduce(trainer));
+            assert_ok(clq_step_apply(trainer));
+        } else {
+            assert_ok(clq_step(trainer, &batch));
+        }
+        assert_ok(clq_step_read(trainer, &info));
+        r->losses[s] = info.loss;
+        r->norms[s] = info.grad_norm;
+        if (s == 0) keep_gradient(trainer, model, r);
+        for (unsigned k = 0; k < clq_trainer_replicas(trainer) && (often || s + 1 == TRAINED); k++)
+            assert_ok(clq_strategy_read(trainer->strategy, k, CLQ_ARENA_STATE, 0, r->state[k], r->state_bytes));
+    }
+    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
+        assert_true(r->floats + model->variables[v].elements <= FLOATS_MOST);
+        assert_ok(clq_trainer_get_variable(trainer, v, r->weights + r->floats));
+        r->floats += model->variables[v].elements;
+    }
+    for (unsigned k = 1; k < clq_trainer_replicas(trainer); k++)
+        assert_memory_equal(r->state[k], r->state[0], r->state_bytes);
+    clq_trainer_destroy(trainer);
+}
+
+static void assert_same_run(const run *a, const run *b) {
+    assert_memory_equal(a->losses, b->losses, sizeof a->losses);
+    assert_memory_equal(a->norms, b->norms, sizeof a->norms);
+    assert_int_equal(a->floats, b->floats);
+    assert_memory_equal(a->weights, b->weights, a->floats * sizeof *a->weights);
+}
+
+static double distance(const float *a, const float *b, size_t count) {
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        apart += pow((double)a[i] - (double)b[i], 2);
+        size += (double)b[i] * (double)b[i];
+    }
+    return sqrt(apart / size);
+}
+
+/* Decision 044. The statistics of all replicas are the same bits (as of train). */
+static void assert_equal_to_one(const char *spec, const clq_model *model, const run *got, const run *one) {
+    for (unsigned s = 0; s < TRAINED; s++)
+        if (!(fabs(got->losses[s] / one->losses[s] - 1) <= 1e-5))
+            fail_msg("%s, step %u: loss %.9g, on one device %.9g", spec, s, got->losses[s], one->losses[s]);
+    if (!(distance(got->gradient, one->gradient, one->gradient_floats) <= 1e-6))
+        fail_msg("%s: the first gradient is %.2g away", spec,
+                 distance(got->gradient, one->gradient, one->gradient_floats));
+    for (size_t v = 0, at = 0; v < clq_model_variable_count(model); at += model->variables[v++].elements) {
+        const double apart = distance(got->weights + at, one->weights + at, model->variables[v].elements);
+        if (!(apart <= 2e-5)) fail_msg("%s: %s is %.2g away", spec, model->variables[v].name, apart);
+    }
+}
+
+static void synchronised_replicas_train_as_one(void **state) {
+    (void)state;
+    static run one, got, again;
+    clq_model *model = build(all_synchronised);
+    train(model, "pocl:0", false, false, &one);
+    for (size_t i = 0; i < CLQ_COUNT_OF(several); i++) {
+        train(model, several[i], false, false, &got);
+        assert_equal_to_one(several[i], model, &got, &one);
+        train(model, several[i], true, false, &again);
+        assert_same_run(&again, &got);
+    }
+    clq_model_destroy(model);
+}
+
+/* What one replica's own statistics would give is another training. */
+static void statistics_of_each_replica_are_others(void **state) {
+    (void)state;
+    static run together, each, one, alone;
+    clq_model *models[] = {build(all_synchronised), build(none_synchronised)};
+    train(models[0], "pocl:0,pocl:1", false, false, &together);
+    train(models[1], "pocl:0,pocl:1", false, false, &each);
+    assert_true(fabs(together.losses[0] / each.losses[0] - 1) > 1e-4);
+    /* On one replica there is no difference. */
+    train(models[0], "pocl:0", false, false, &one);
+    train(models[1], "pocl:0", false, false, &alone);
+    assert_same_run(&one, &alone);
+    for (size_t i = 0; i < CLQ_COUNT_OF(models); i++) clq_model_destroy(models[i]);
+}
+
+/* Where others are averaged, too: three times a float, by three, is not always the float. */
+static void reading_leaves_synchronised_statistics(void **state) {
+    (void)state;
+    static run often, once;
+    clq_model *model = build(some_synchronised);
+    train(model, "pocl:0,pocl:1,pocl:2", false, true, &often);
+    train(model, "pocl:0,pocl:1,pocl:2", false, false, &once);
+    size_t at = 0, compared = 0;
+    for (size_t v = 0; v < clq_model_variable_count(model); at += model->variables[v++].elements) {
+        const clq_variable *variable = &model->variables[v];
+        if (variable->role == CLQ_ROLE_STATE && !variable->synchronized) continue;
+        assert_memory_equal(often.weights + at, once.weights + at, variable->elements * sizeof(float));
+        compared += variable->role == CLQ_ROLE_STATE;
+    }
+    assert_int_equal(compared, 4);
+    clq_model_destroy(model);
+}
+
+/* For benchmarks: nobody waits for the others, and each has statistics of its own. */
+static void apart_replicas_do_not_exchange(void **state) {
+    (void)state;
+    clq_model *model = build(synchronised);
+    clq_trainer *trainer = open_trainer(model, "pocl:0,pocl:1");
+    float means[2][FEATURES];
+    assert_ok(clq_strategy_set_apart(trainer->strategy, true));
+    step(trainer);
+    for (unsigned r = 0; r < 2; r++)
+        assert_ok(clq_strategy_read(
+            trainer->strategy, r, CLQ_ARENA_STATE,
+            clq_weights_offset(clq_strategy_weights(trainer->strategy, r), find(model, "norm/moving_mean")), means[r],
+            sizeof means[r]));
+    for (unsigned r = 0; r < 2; r++)
+        for (size_t c = 0; c < FEATURES; c++) {
+            double mean = 0;
+            for (size_t i = 0; i < SAMPLES / 2; i++)
+                mean += (double)samples[(i + r * SAMPLES / 2) * FEATURES + c] / (SAMPLES / 2);
+            assert_true(fabs((double)means[r][c] - 0.25 * mean) < 1e-6 * mean);
+        }
+    assert_ok(clq_strategy_set_apart(trainer->strategy, false));
+    step(trainer);
+    assert_ok(clq_trainer_wait(trainer));
+    clq_trainer_destroy(trainer);
     clq_model_destroy(model);
 }
 
@@ -218,10 +414,15 @@ static void masks_do_not_depend_on_the_split(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replicas_report_the_mean_of_their_statistics), cmocka_unit_test(evaluation_goes_by_the_mean),
-        cmocka_unit_test(synchronised_statistics_need_one_replica), cmocka_unit_test(masks_do_not_depend_on_the_split),
-        cmocka_unit_test(state_that_is_set_is_read)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(replicas_report_the_mean_of_their_statistics),
+                                       cmocka_unit_test(evaluation_goes_by_the_mean),
+                                       cmocka_unit_test(masks_do_not_depend_on_the_split),
+                                       cmocka_unit_test(state_that_is_set_is_read),
+                                       cmocka_unit_test(synchronised_statistics_are_of_the_global_batch),
+                                       cmocka_unit_test(synchronised_replicas_train_as_one),
+                                       cmocka_unit_test(statistics_of_each_replica_are_others),
+                                       cmocka_unit_test(reading_leaves_synchronised_statistics),
+                                       cmocka_unit_test(apart_replicas_do_not_exchange)};
     make_data();
     return cmocka_run_group_tests_name("train/modes", tests, open_system, close_system);
 }

@@ -8,11 +8,12 @@
 
 #include <unistd.h>
 
-enum { SAMPLES = 21, BATCH = 8, SIDE = 8, CLASSES = 4, STEPS = 7, FLOATS_MOST = 4096, PATHS_MOST = 16 };
+enum { SAMPLES = 21, BATCH = 8, SIDE = 8, CLASSES = 4, VALUES = 3, STEPS = 7, FLOATS_MOST = 4096, PATHS_MOST = 16 };
 enum { SECONDS_MOST = 600 };
 
 static uint8_t samples[SAMPLES][SIDE * SIDE];
 static int32_t labels[SAMPLES];
+static float values[SAMPLES * VALUES];
 
 static clq_tensor image(clq_model *m) { return clq_input(m, CLQ_SHAPE(SIDE, SIDE, 1)); }
 static clq_tensor classify(clq_model *m, clq_tensor x) {
@@ -32,23 +33,38 @@ static clq_tensor build_chain(clq_model *m) {
     x = clq_activate(m, clq_activate(m, x, CLQ_SOFTMAX, NULL), CLQ_TANH, NULL);
     return classify(m, clq_activate(m, clq_average_pool2d(m, x, NULL), CLQ_SIGMOID, NULL));
 }
+static clq_tensor build_synchronized(clq_model *m) {
+    const clq_conv2d_config conv = {.filters = 5, .kernel = {3, 3}, .no_bias = true};
+    const clq_batch_norm_config norm = {.momentum = 0.9, .epsilon = 1e-3, .synchronized = true};
+    return classify(m, clq_activate(m, clq_batch_norm(m, clq_conv2d(m, image(m), &conv), &norm), CLQ_RELU, NULL));
+}
 
+/* A second output, which reads the first. */
+static clq_tensor add_values(clq_model *m, clq_tensor classes) {
+    return clq_dense(m, classes, &(clq_dense_config){.units = VALUES, .activation = CLQ_TANH, .name = "values"});
+}
+
+enum { SYNCHRONIZED = 5 };
 static const struct {
     const char *name;
     clq_tensor (*build)(clq_model *m);
     clq_loss_kind loss;
-} models[] = {{"mlp", build_mlp, CLQ_LOSS_SPARSE_CATEGORICAL},
-              {"cnn", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL},
-              {"softmax, pool", build_chain, CLQ_LOSS_SPARSE_CATEGORICAL},
-              {"converted labels", build_mlp, CLQ_LOSS_CATEGORICAL}};
+    clq_tensor (*second)(clq_model *m, clq_tensor first); /* NULL: there is one output */
+} models[] = {{"mlp", build_mlp, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
+              {"cnn", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
+              {"softmax, pool", build_chain, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
+              {"converted labels", build_mlp, CLQ_LOSS_CATEGORICAL, NULL},
+              {"two outputs", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL, add_values},
+              [SYNCHRONIZED] = {"synchronized", build_synchronized, CLQ_LOSS_SPARSE_CATEGORICAL, NULL}};
 
+enum { ONE, BUCKETS = 2 };
 static const struct {
     const char *name, *spec;
     size_t bucket_bytes;
     clq_algorithm algorithm;
-} places[] = {{"one", "pocl:0", 0, CLQ_ALGORITHM_AUTO},
+} places[] = {[ONE] = {"one", "pocl:0", 0, CLQ_ALGORITHM_AUTO},
               {"two", "pocl:0,pocl:1", 0, CLQ_ALGORITHM_AUTO},
-              {"two, in buckets", "pocl:0,pocl:1", 1, CLQ_ALGORITHM_AUTO},
+              [BUCKETS] = {"two, in buckets", "pocl:0,pocl:1", 1, CLQ_ALGORITHM_AUTO},
               {"two, by links", "pocl:0,pocl:1", 0, CLQ_ALGORITHM_RING},
               {"a GPU", "nvidia:0", 0, CLQ_ALGORITHM_AUTO},
               {"GPUs, in buckets", "nvidia:0,nvidia:1", 1, CLQ_ALGORITHM_AUTO},
@@ -58,6 +74,7 @@ typedef struct run {
     float weights[FLOATS_MOST];
     size_t floats, paths;
     bool on[PATHS_MOST];
+    const char *names[PATHS_MOST], *reasons[PATHS_MOST];
 } run;
 
 /* As the trainer reports them once it has trained. */
@@ -66,6 +83,8 @@ static void note_paths(const clq_trainer *trainer, const char *disabled, run *r)
     for (r->paths = 0; clq_strategy_path(trainer->strategy, r->paths, &path); r->paths++) {
         assert_true(r->paths < PATHS_MOST);
         r->on[r->paths] = path.on;
+        r->names[r->paths] = path.name;
+        r->reasons[r->paths] = path.reason;
         assert_true(path.on == (path.reason == NULL));
         if (!disabled || !strstr(disabled, path.name)) continue;
         assert_false(path.on);
@@ -73,24 +92,46 @@ static void note_paths(const clq_trainer *trainer, const char *disabled, run *r)
     }
 }
 
+static clq_dataset *open_data(bool two) {
+    const size_t shape[] = {SIDE, SIDE, 1};
+    clq_dataset *data;
+    assert_ok(clq_dataset_arrays(samples, CLQ_U8, SAMPLES, 3, shape, labels, CLQ_I32, 0, &data));
+    if (two) assert_ok(clq_dataset_add_labels(data, values, CLQ_F32, VALUES));
+    assert_ok(clq_dataset_shuffle(data, SAMPLES, 3));
+    assert_ok(clq_dataset_batch(data, BATCH, false)); /* the last has five */
+    return data;
+}
+
+static clq_model *build(size_t index, clq_output_config outputs[2]) {
+    clq_model *model;
+    assert_ok(clq_model_create(models[index].name, &model));
+    const clq_tensor first = models[index].build(model);
+    if (!models[index].second) {
+        assert_ok(clq_model_finish(model, first));
+        return model;
+    }
+    assert_ok(clq_model_finish_outputs(model, CLQ_TENSORS(first, models[index].second(model, first))));
+    for (size_t i = 0; i < 2; i++) outputs[i] = clq_output_config_default(clq_model_output_name(model, i));
+    outputs[0].weight = 0.5;
+    outputs[1].loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    return model;
+}
+
 static void train(size_t model_index, size_t place, const char *disabled, run *r) {
     clq_devices devices;
-    clq_model *model;
     clq_trainer *trainer;
-    clq_dataset *data;
-    const size_t shape[] = {SIDE, SIDE, 1};
+    clq_output_config outputs[2];
+    clq_model *model = build(model_index, outputs);
+    clq_dataset *data = open_data(models[model_index].second);
     clq_trainer_config config = clq_trainer_config_default();
+    config.outputs = models[model_index].second ? outputs : NULL;
+    config.output_count = models[model_index].second ? 2 : 0;
     config.global_batch = BATCH;
     config.loss.kind = models[model_index].loss;
     config.bucket_bytes = places[place].bucket_bytes;
     config.group.algorithm = places[place].algorithm;
     config.disabled_paths = disabled;
     assert_ok(clq_devices_select(sys, places[place].spec, &devices));
-    assert_ok(clq_model_create(models[model_index].name, &model));
-    assert_ok(clq_model_finish(model, models[model_index].build(model)));
-    assert_ok(clq_dataset_arrays(samples, CLQ_U8, SAMPLES, 3, shape, labels, CLQ_I32, 0, &data));
-    assert_ok(clq_dataset_shuffle(data, SAMPLES, 3));
-    assert_ok(clq_dataset_batch(data, BATCH, false)); /* the last has five */
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = STEPS}));
     note_paths(trainer, disabled, r);
@@ -169,6 +210,30 @@ static void all_paths_cross_all_models(void **state) {
             fail_msg("%s was on nowhere", names[p]);
 }
 
+static const char *reason_of(const run *r, const char *name) {
+    for (size_t p = 0; p < r->paths; p++)
+        if (strcmp(r->names[p], name) == 0) return r->reasons[p];
+    fail_msg("there is no path %s", name);
+    return NULL;
+}
+
+static void assert_off(const run *r, const char *name, const char *why) {
+    const char *reason = reason_of(r, name);
+    assert_string_equal(reason ? reason : "on", why);
+}
+
+/* Where replicas wait for each other within forward and backward. */
+static void exchanged_statistics_rule_paths_out(void **state) {
+    (void)state;
+    static run r;
+    static const char why[] = "statistics are exchanged within the step";
+    train(SYNCHRONIZED, BUCKETS, NULL, &r);
+    assert_off(&r, "one launch", why);
+    assert_off(&r, "overlap", why);
+    train(SYNCHRONIZED, ONE, NULL, &r); /* nothing is exchanged */
+    assert_null(reason_of(&r, "one launch"));
+}
+
 static void unknown_names_are_refused(void **state) {
     (void)state;
     clq_devices devices;
@@ -190,11 +255,13 @@ static int open_all(void **state) {
         for (size_t k = 0; k < SIDE * SIDE; k++) samples[i][k] = (uint8_t)clq_random_below(&random, 256);
         labels[i] = (int32_t)clq_random_below(&random, CLASSES);
     }
+    for (size_t i = 0; i < CLQ_COUNT_OF(values); i++) values[i] = (float)clq_random_unit(&random) - 0.5f;
     return open_system(state);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_paths_cross_all_models),
+                                       cmocka_unit_test(exchanged_statistics_rule_paths_out),
                                        cmocka_unit_test(unknown_names_are_refused)};
     strict layer;
     if (strict_load(&layer, "disguise=--nna hold order nan delay_us=100 callback_us=200 seed=5") != 0) return 1;

@@ -1,7 +1,7 @@
 /* Training on devices that behave like strict discrete GPUs (tests/support/strict), alone and beside CPUs: whatever
  * their drivers hold back, delay and reorder, the bits are those of the same devices when they do not; and the losses
- * are one CPU's, as near as other kernels and other orders of addition let them be: 1e-5 relative for an mlp with Adam,
- * 1e-4 for a convolutional network with SGD. usage: test_train_strict [SEEDS] */
+ * are one CPU's, as near as other kernels and other orders of addition let them be: 1e-5 relative for an mlp with Adam
+ * and for synchronized statistics, 1e-4 for a convolutional network with SGD. usage: test_train_strict [SEEDS] */
 #include "support/check.h"
 #include "support/strict_case.h"
 #include "support/system.h"
@@ -30,8 +30,23 @@ typedef struct trace {
 
 static void release(trace *t) { clq_free(t->weights); }
 
+/* Statistics of images and of vectors. */
+static clq_tensor synchronized(clq_model *model, clq_tensor x) {
+    const clq_batch_norm_config norm = {.momentum = 0.9, .epsilon = 1e-3, .synchronized = true};
+    x = clq_conv2d(model, x, &(clq_conv2d_config){.filters = 6, .kernel = {3, 3}, .strides = {2, 2}, .no_bias = true});
+    x = clq_average_pool2d(model, clq_activate(model, clq_batch_norm(model, x, &norm), CLQ_TANH, NULL), NULL);
+    x = clq_dense(model, clq_flatten(model, x, NULL), &(clq_dense_config){.units = 20, .no_bias = true});
+    x = clq_activate(model, clq_batch_norm(model, x, &norm), CLQ_TANH, NULL);
+    return clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX});
+}
+
 static clq_model *make_model(const char *name) {
     clq_model *model;
+    if (strcmp(name, "synchronized") == 0) {
+        assert_ok(clq_model_create(name, &model));
+        assert_ok(clq_model_finish(model, synchronized(model, clq_input(model, CLQ_SHAPE(28, 28, 1)))));
+        return model;
+    }
     if (strcmp(name, "small") != 0) {
         assert_ok(clq_model_builtin(name, &model));
         return model;
@@ -172,6 +187,10 @@ static void convolutions_with_sgd(void **state) {
     (void)state;
     check_all(&(const training){whole ? "cnn" : "small", "sgd:lr=0.01", 1e-4}, 3);
 }
+static void synchronized_statistics(void **state) {
+    (void)state;
+    check_all(&(const training){"synchronized", "sgd:lr=0.01", 1e-5}, 2);
+}
 
 /* A GPU whose every call fails, as after a kernel's illegal access, from one call or another on. */
 static void a_lost_gpu_is_named(void **state) {
@@ -204,6 +223,7 @@ static void a_lost_gpu_is_named(void **state) {
 
 int main(int count, char **words) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_with_adam), cmocka_unit_test(convolutions_with_sgd),
+                                       cmocka_unit_test(synchronized_statistics),
                                        cmocka_unit_test(a_lost_gpu_is_named)};
     if (count > 1) seeds = (unsigned)strtoul(words[1], NULL, 10);
     whole = count > 1;

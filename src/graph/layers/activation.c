@@ -2,7 +2,7 @@
 #include "graph/layers/layer.h"
 
 clq_status clq_layer_check_activation(clq_activation activation) {
-    if ((unsigned)activation <= CLQ_SOFTMAX) return CLQ_OK;
+    if (clq_activation_row_of(activation)) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "activation %d is none of clq_activation", (int)activation);
 }
 

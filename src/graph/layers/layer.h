@@ -27,9 +27,9 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv2d, clq_layer_max_poo
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
-/* What a product's own launch applies: a softmax is an operation of its own. */
+/* What a product's own launch applies; another activation is an operation of its own. */
 static inline clq_activation clq_layer_fused_activation(clq_activation activation) {
-    return activation == CLQ_SOFTMAX ? CLQ_LINEAR : activation;
+    return clq_activation_joins(activation) ? activation : CLQ_LINEAR;
 }
 
 /* ---- windows of convolutions and poolings (window.c) ---- */

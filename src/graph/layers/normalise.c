@@ -33,8 +33,10 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     const clq_batch_norm_config *config = &layer->config.batch_norm;
     if (!config->no_scale) CLQ_TRY(clq_model_declare_variable(model, layer, GAMMA, shape, &gamma_kind));
     if (!config->no_center) CLQ_TRY(clq_model_declare_variable(model, layer, BETA, shape, &beta_kind));
-    CLQ_TRY(clq_model_declare_variable(model, layer, MOVING_MEAN, shape, &mean_kind));
-    return clq_model_declare_variable(model, layer, MOVING_VARIANCE, shape, &variance_kind);
+    clq_variable_kind mean = mean_kind, variance = variance_kind;
+    mean.synchronized = variance.synchronized = config->synchronized;
+    CLQ_TRY(clq_model_declare_variable(model, layer, MOVING_MEAN, shape, &mean));
+    return clq_model_declare_variable(model, layer, MOVING_VARIANCE, shape, &variance);
 }
 
 static clq_id add_rows(clq_expansion *e, size_t rows, size_t channels, const char *name) {
@@ -43,14 +45,23 @@ static clq_id add_rows(clq_expansion *e, size_t rows, size_t channels, const cha
                       .name = name, .dtype = CLQ_F32, .shape = CLQ_SHAPE(rows, channels), .elements = rows * channels});
 }
 
+static clq_node normalise_node(const clq_expansion *e, const clq_model_tensor *y, const clq_operation *op) {
+    clq_node node = clq_expand_node(e, y, op);
+    node.attributes.normalise.problem = y->normalise;
+    if (clq_expand_layer(e, y)->config.batch_norm.synchronized)
+        node.attributes.normalise.exchange = e->config->exchange;
+    return node;
+}
+
 /* Those of the batch, which the moving ones follow. */
 static clq_id add_statistics(clq_expansion *e, const clq_model_tensor *y, clq_id x) {
     const size_t channels = y->normalise.channels;
-    clq_node moments = clq_expand_node(e, y, &clq_op_moments), node = clq_expand_node(e, y, &clq_op_statistics);
-    moments.attributes.normalise = node.attributes.normalise = y->normalise;
+    clq_node moments = normalise_node(e, y, &clq_op_moments), node = normalise_node(e, y, &clq_op_statistics);
+    const clq_exchange *exchange = &node.attributes.normalise.exchange;
     moments.inputs[0] = x;
-    moments.outputs[0] = node.inputs[0] = add_rows(e, CLQ_MOMENTS_ROWS, channels, "moments");
+    moments.outputs[0] = add_rows(e, clq_exchange_ranks(exchange) * CLQ_MOMENTS_ROWS, channels, "moments");
     clq_graph_add_node(e->graph, &moments);
+    node.inputs[0] = clq_add_all_reduce(e->graph, &moments, moments.outputs[0], exchange);
     node.inputs[1] = clq_expand_weight(e, y, GAMMA);
     node.inputs[2] = clq_expand_weight(e, y, MOVING_MEAN);
     node.inputs[3] = clq_expand_weight(e, y, MOVING_VARIANCE);
@@ -62,8 +73,7 @@ static clq_id add_statistics(clq_expansion *e, const clq_model_tensor *y, clq_id
 }
 
 static clq_id add_moving_statistics(clq_expansion *e, const clq_model_tensor *y) {
-    clq_node node = clq_expand_node(e, y, &clq_op_moving_statistics);
-    node.attributes.normalise = y->normalise;
+    clq_node node = normalise_node(e, y, &clq_op_moving_statistics);
     node.inputs[0] = clq_expand_weight(e, y, GAMMA);
     node.inputs[1] = clq_expand_weight(e, y, MOVING_MEAN);
     node.inputs[2] = clq_expand_weight(e, y, MOVING_VARIANCE);
@@ -73,8 +83,7 @@ static clq_id add_moving_statistics(clq_expansion *e, const clq_model_tensor *y)
 }
 
 static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    clq_node node = clq_expand_node(e, y, &clq_op_normalise);
-    node.attributes.normalise = y->normalise;
+    clq_node node = normalise_node(e, y, &clq_op_normalise);
     node.inputs[1] = e->config->mode == CLQ_MODE_TRAIN ? add_statistics(e, y, x[0]) : add_moving_statistics(e, y);
     node.inputs[2] = clq_expand_weight(e, y, BETA);
     node.inputs[3] = clq_expand_weight(e, y, GAMMA);
@@ -96,12 +105,4 @@ clq_batch_norm_config clq_batch_norm_config_default(void) {
 clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config) {
     const clq_layer_config all = {.batch_norm = config ? *config : clq_batch_norm_config_default()};
     return clq_model_add_layer(model, &clq_layer_batch_norm, config ? config->name : NULL, &all, &x, 1);
-}
-
-const char *clq_model_synchronized_layer(const clq_model *model) {
-    for (uint32_t i = 0; i < model->layer_count; i++) {
-        const clq_layer *layer = &model->layers[i];
-        if (layer->kind == &clq_layer_batch_norm && layer->config.batch_norm.synchronized) return layer->name;
-    }
-    return NULL;
 }

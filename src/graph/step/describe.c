@@ -25,6 +25,7 @@ static size_t name_value(const clq_graph *graph, clq_id id, char *text) {
                                         [CLQ_HOME_GRADIENTS] = "all gradients",
                                         [CLQ_HOME_OPTIMIZER] = "optimizer state"};
     const clq_graph_value *value = clq_graph_value_at(graph, id);
+    const bool several = graph->model->output_count > 1;
     int used;
     switch (value->home) {
     case CLQ_HOME_STEP: used = snprintf(text, VALUE_TEXT, "%%%u", id); break;
@@ -37,6 +38,10 @@ static size_t name_value(const clq_graph *graph, clq_id id, char *text) {
     case CLQ_HOME_OUTPUT:
         used =
             snprintf(text, VALUE_TEXT, "%s %s", homes[value->home], clq_model_output_name(graph->model, value->index));
+        break;
+    case CLQ_HOME_LABELS:
+        used = snprintf(text, VALUE_TEXT, "%s%s%s", homes[value->home], several ? " of " : "",
+                        several ? clq_model_output_name(graph->model, value->index) : "");
         break;
     case CLQ_HOME_OPTIMIZER: used = snprintf(text, VALUE_TEXT, "%s %u", homes[value->home], value->index); break;
     default: used = snprintf(text, VALUE_TEXT, "%s", homes[value->home]); break;
@@ -75,8 +80,6 @@ clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, vo
     clq_plan_config config = plan->config;
     clq_graph graph = {0};
     clq_list *list;
-    config.loss = config.loss ? &plan->loss : NULL; /* the plan's copies: whose the others were may be gone */
-    config.update = config.update ? &plan->update : NULL;
     CLQ_TRY(clq_list_create(plan->device, config.capacity, &list));
     const clq_pass_context passes = {.config = &config,
                                      .list = list,

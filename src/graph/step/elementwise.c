@@ -22,20 +22,17 @@ clq_element_program clq_element_copy(void) {
 
 /* ---- activations ---- */
 
-static const clq_element_op activations[] = {
-    [CLQ_RELU] = CLQ_ELEMENT_RELU, [CLQ_SIGMOID] = CLQ_ELEMENT_SIGMOID, [CLQ_TANH] = CLQ_ELEMENT_TANH};
-static const clq_element_op slopes[] = {[CLQ_RELU] = CLQ_ELEMENT_RELU_SLOPE,
-                                        [CLQ_SIGMOID] = CLQ_ELEMENT_SIGMOID_SLOPE,
-                                        [CLQ_TANH] = CLQ_ELEMENT_TANH_SLOPE};
-
-clq_element_op clq_element_activation(clq_activation activation) { return activations[activation]; }
-clq_element_op clq_element_slope(clq_activation activation) { return slopes[activation]; }
+/* The activation that an instruction applies; LINEAR: none. */
+static clq_activation activation_of(clq_element_op op) {
+    for (unsigned a = 0; op != CLQ_ELEMENT_INPUT && clq_activation_row_of((clq_activation)a); a++)
+        if (clq_activation_row_of((clq_activation)a)->op == op) return (clq_activation)a;
+    return CLQ_LINEAR;
+}
 
 clq_activation clq_element_single_activation(const clq_element_program *p) {
     if (p->input_count != 1 || p->instruction_count != 2 || p->output_count != 1 || p->sum_count > 0) return CLQ_LINEAR;
-    for (unsigned a = CLQ_RELU; a < CLQ_COUNT_OF(activations); a++)
-        if (p->instructions[1].op == activations[a]) return (clq_activation)a;
-    return CLQ_LINEAR;
+    const clq_activation activation = activation_of(p->instructions[1].op);
+    return clq_activation_joins(activation) ? activation : CLQ_LINEAR;
 }
 
 clq_id clq_add_slope(clq_graph *graph, const clq_node *forward, clq_activation activation, clq_id y, clq_id dy,
@@ -50,7 +47,8 @@ clq_id clq_add_slope(clq_graph *graph, const clq_node *forward, clq_activation a
     if (activation != CLQ_LINEAR) {
         node.inputs[1] = y;
         const unsigned result_of = clq_element_take(program, each_element);
-        dz = clq_element_do(program, (clq_instruction){.op = slopes[activation], .a = result_of, .b = dz});
+        dz = clq_element_do(program,
+                            (clq_instruction){.op = clq_activation_row_of(activation)->slope, .a = result_of, .b = dz});
         program->outputs[program->output_count++].from = dz;
         result = node.outputs[outputs++] = clq_graph_add_like(graph, dy, NULL);
     }
@@ -159,6 +157,13 @@ static void differentiate_select(adjoints *a, const clq_instruction *i, unsigned
     contribute(a, i->c, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = condition, .b = zero, .c = dy}));
 }
 
+static void differentiate_activation(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    const clq_activation activation = activation_of(i->op);
+    if (activation == CLQ_LINEAR) return;
+    const clq_activation_row *row = clq_activation_row_of(activation);
+    contribute(a, i->a, binary(a, row->slope, value_of(a, row->slope_of_input ? i->a : r), dy));
+}
+
 /* Register r of the forward program has gradient dy: what its operands get. Comparisons are steps: no gradient goes
  * through them. */
 static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
@@ -195,11 +200,8 @@ static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
         contribute(a, i.a, append(a, same));
         break;
     }
-    case CLQ_ELEMENT_RELU: contribute(a, i.a, binary(a, CLQ_ELEMENT_RELU_SLOPE, value_of(a, r), dy)); break;
-    case CLQ_ELEMENT_SIGMOID: contribute(a, i.a, binary(a, CLQ_ELEMENT_SIGMOID_SLOPE, value_of(a, r), dy)); break;
-    case CLQ_ELEMENT_TANH: contribute(a, i.a, binary(a, CLQ_ELEMENT_TANH_SLOPE, value_of(a, r), dy)); break;
     case CLQ_ELEMENT_SELECT: differentiate_select(a, &i, dy); break;
-    default: break;
+    default: differentiate_activation(a, &i, r, dy); break;
     }
 }
 

@@ -78,16 +78,17 @@ clq_id clq_expand_new_state(clq_expansion *e, const clq_model_tensor *y, unsigne
     return e->weights[variable];
 }
 
-static bool is_output(const clq_expansion *e, uint32_t id) {
-    for (uint32_t i = 0; i < e->model->output_count; i++)
-        if (e->model->outputs[i] == id) return true;
-    return false;
+/* The loss of what the tensor is as an output; NULL: there is none. */
+static const clq_loss_problem *loss_of(const clq_expansion *e, uint32_t id) {
+    for (uint32_t i = 0; i < e->model->output_count && e->config->loss; i++)
+        if (e->model->outputs[i] == id) return &e->config->loss[i];
+    return NULL;
 }
 
 /* As Keras does, a loss takes what goes into the activation at the model's end: softmax or sigmoid. */
 static bool loss_goes_before(const clq_expansion *e, uint32_t id, clq_activation activation) {
-    return e->config->loss && activation != CLQ_LINEAR && is_output(e, id) &&
-           activation == clq_loss_row_of(e->config->loss->kind)->activation;
+    const clq_loss_problem *loss = loss_of(e, id);
+    return loss && activation != CLQ_LINEAR && activation == clq_loss_row_of(loss->kind)->activation;
 }
 
 clq_id clq_expand_activation(clq_expansion *e, const clq_model_tensor *y, clq_activation activation, clq_id x) {
@@ -98,7 +99,7 @@ clq_id clq_expand_activation(clq_expansion *e, const clq_model_tensor *y, clq_ac
         if (!e->read[id]) return x; /* nobody wants the activation */
     }
     if (activation == CLQ_SOFTMAX) return clq_expand_unary(e, y, clq_expand_node(e, y, &clq_op_softmax), x);
-    return clq_expand_elements(e, y, &(clq_instruction){.op = clq_element_activation(activation)}, &x, 1);
+    return clq_expand_elements(e, y, &(clq_instruction){.op = clq_activation_row_of(activation)->op}, &x, 1);
 }
 
 clq_id clq_expand_product(clq_expansion *e, const clq_model_tensor *y, clq_node node, clq_id x,
@@ -142,25 +143,30 @@ static clq_status add_tensors(clq_expansion *e) {
     return clq_graph_status(e->graph);
 }
 
-static void add_loss(clq_expansion *e) {
-    const clq_loss_problem *loss = e->config->loss;
-    const uint32_t output = e->model->outputs[0];
+static void add_loss(clq_expansion *e, uint32_t index) {
+    const clq_loss_problem *loss = &e->config->loss[index];
+    const uint32_t output = e->model->outputs[index];
+    const unsigned metrics_at = clq_losses_width(e->config->loss, index);
     clq_graph_value labels = {.name = "labels",
                               .dtype = clq_loss_has_index(loss) ? CLQ_I32 : CLQ_F32,
                               .per_sample = true,
                               .elements = clq_loss_target_elements(loss)};
     labels.shape = CLQ_SHAPE(labels.elements);
-    clq_graph_value metrics = {.name = "metrics", .dtype = CLQ_F32, .elements = clq_loss_metrics_width(loss)};
+    clq_graph_value metrics = {.name = "metrics", .dtype = CLQ_F32, .elements = clq_loss_totals(loss)};
     metrics.shape = CLQ_SHAPE(metrics.elements);
     clq_node node = {.op = &clq_op_loss, .scope = "loss", .segment = CLQ_SEGMENT_LOSS};
+    if (e->model->output_count > 1)
+        (void)snprintf(node.scope, sizeof node.scope, "%s_loss", clq_model_output_name(e->model, index));
     node.attributes.loss = *loss;
+    node.attributes.loss.metrics_at = metrics_at;
+    node.attributes.loss.metrics_width = clq_losses_width(e->config->loss, e->model->output_count);
     if (e->logits[output]) {
         node.attributes.loss.from_logits = true;
         node.attributes.loss.skipped = clq_loss_row_of(loss->kind)->activation;
     }
     node.inputs[0] = e->logits[output] ? e->logits[output] : e->values[output];
-    node.inputs[1] = external(e->graph, &labels, CLQ_HOME_LABELS, 0);
-    node.outputs[0] = external(e->graph, &metrics, CLQ_HOME_METRICS, 0);
+    node.inputs[1] = external(e->graph, &labels, CLQ_HOME_LABELS, index);
+    node.outputs[0] = external(e->graph, &metrics, CLQ_HOME_METRICS, metrics_at);
     clq_graph_add_node(e->graph, &node);
 }
 
@@ -191,12 +197,11 @@ clq_status clq_graph_expand(clq_graph *graph, const clq_model *model, const clq_
     graph->model = model;
     clq_status status = open_expansion(&e);
     if (status == CLQ_OK) status = add_tensors(&e);
-    if (status == CLQ_OK && config->loss) {
-        add_loss(&e);
-    } else if (status == CLQ_OK) {
-        graph->output_count = model->output_count;
-        for (uint32_t i = 0; i < model->output_count; i++) graph->outputs[i] = e.values[model->outputs[i]];
-    }
+    for (uint32_t i = 0; i < model->output_count && status == CLQ_OK; i++)
+        if (config->loss)
+            add_loss(&e, i);
+        else
+            graph->outputs[graph->output_count++] = e.values[model->outputs[i]];
     close_expansion(&e);
     return status == CLQ_OK ? clq_graph_status(graph) : status;
 }

@@ -131,8 +131,13 @@ static bool is_read_by_alone(const clq_graph *graph, uint32_t n, uint32_t end, c
     return true;
 }
 
-/* Takes the makers of node n's inputs into it, until none is left that can be. */
-static void fuse_into(clq_graph *graph, uint32_t n, const uint32_t *readers, const uint32_t *makers) {
+static void count_inputs(const clq_node *node, uint32_t *readers, uint32_t each) {
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) readers[node->inputs[i]] += each;
+}
+
+/* Takes the makers of node n's inputs into it, until none is left that can be. Values that several of them read have
+ * one reader then. */
+static void fuse_into(clq_graph *graph, uint32_t n, uint32_t *readers, const uint32_t *makers) {
     for (unsigned i = 0; i < CLQ_NODE_INPUTS;) {
         const clq_id input = graph->nodes[n].inputs[i++];
         const uint32_t maker = makers[input];
@@ -141,6 +146,9 @@ static void fuse_into(clq_graph *graph, uint32_t n, const uint32_t *readers, con
         if (t.first->attributes.program.output_count == 0 || !same_place(graph, t.first, t.second) ||
             !is_read_by_alone(graph, maker - 1, n, readers) || !make_both(&t))
             continue;
+        count_inputs(t.first, readers, UINT32_MAX); /* one less */
+        count_inputs(t.second, readers, UINT32_MAX);
+        count_inputs(&t.both, readers, 1);
         graph->nodes[n] = t.both;
         graph->nodes[maker - 1].op = NULL;
         i = 0;

@@ -177,7 +177,7 @@ static void softmax_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, con
 static void emit_softmax(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                          clq_value *out) {
     const clq_id x = node->inputs[0];
-    clq_activation_forward(list, CLQ_SOFTMAX, elements_of(graph, x), channels_of(graph, x), in[0], out[0]);
+    clq_softmax_forward(list, elements_of(graph, x), channels_of(graph, x), in[0], out[0]);
 }
 const clq_operation clq_op_softmax = {
     .name = "softmax", .overwrites = 1, .differentiate = softmax_gradient, .emit = emit_softmax};
@@ -185,8 +185,7 @@ const clq_operation clq_op_softmax = {
 static void emit_softmax_gradient(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                                   clq_value *out) {
     const clq_id dy = node->inputs[1];
-    clq_activation_backward(list, CLQ_SOFTMAX, elements_of(graph, dy), channels_of(graph, dy), in[0], in[1], out[0],
-                            out[1]);
+    clq_softmax_backward(list, elements_of(graph, dy), channels_of(graph, dy), in[0], in[1], out[0], out[1]);
 }
 const clq_operation clq_op_softmax_gradient = {
     .name = "softmax_gradient", .overwrites = 2, .emit = emit_softmax_gradient};

@@ -15,9 +15,9 @@ typedef uint32_t clq_id;
 typedef enum clq_home {
     CLQ_HOME_STEP, /* the step's own, which values share by lifetime */
     CLQ_HOME_SAMPLES,
-    CLQ_HOME_LABELS,
-    CLQ_HOME_OUTPUT, /* output `index` of the model */
-    CLQ_HOME_METRICS,
+    CLQ_HOME_LABELS,  /* of output `index` of the model */
+    CLQ_HOME_OUTPUT,  /* output `index` of the model */
+    CLQ_HOME_METRICS, /* of a row, the floats from `index` on */
     CLQ_HOME_NORMS,
     CLQ_HOME_WEIGHT,     /* variable `index`, in the arena of parameters */
     CLQ_HOME_STATE,      /* variable `index`, in the arena of state */
@@ -43,12 +43,18 @@ typedef struct clq_concatenation {
     unsigned part; /* of a slice: the input that it gives back */
 } clq_concatenation;
 
+typedef struct clq_normalisation {
+    clq_normalise_problem problem;
+    clq_exchange exchange; /* over whose samples statistics are; none: over the replica's own */
+} clq_normalisation;
+
 /* What an operation needs to know besides its values. */
 typedef union clq_attributes {
     clq_element_program program;
     clq_repeat_problem repeat; /* of reduce, too */
     clq_concatenation concatenation;
-    clq_normalise_problem normalise;
+    clq_normalisation normalise;
+    clq_exchange exchange;
     clq_dense_problem dense; /* .activation is the operation's */
     clq_conv2d_problem conv2d;
     clq_pool2d_problem pool2d;
@@ -102,7 +108,7 @@ void clq_graph_sweep(clq_graph *graph);
 /* ---- operations (operations.c, one row each) ---- */
 
 enum {
-    CLQ_OP_ALIAS = 1, /* output 0 is input 0's memory; nothing is launched */
+    CLQ_OP_ALIAS = 1, /* output 0 is input 0's memory */
     CLQ_OP_LOSS = 2   /* gradients begin here */
 };
 struct clq_operation {
@@ -121,7 +127,15 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_conv_pool, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
     clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_square_sum, clq_op_update,
     clq_op_elementwise, clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice, clq_op_moments,
-    clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_gradient;
+    clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
+    clq_op_normalise_gradient, clq_op_all_reduce;
+
+/* ---- exchanges (exchange.c) ---- */
+
+static inline unsigned clq_exchange_ranks(const clq_exchange *exchange) { return CLQ_MAX(exchange->ranks, 1u); }
+/* The sum of x over all ranks, where x was: nothing else may read x. By a node like another, in its segment. x itself
+ * where there is one rank. */
+clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, const clq_exchange *exchange);
 
 /* ---- elementwise operations (elementwise.c, fuse_elements.c) ----
  * The values of a node are the program's inputs; its outputs, and behind them its sums. Input 0 is of kind
@@ -131,11 +145,8 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
 clq_node clq_elements_node(const clq_node *like, clq_segment segment, const clq_element_program *program);
 /* y = x. */
 clq_element_program clq_element_copy(void);
-/* The instruction that applies an activation, and the one that takes a gradient through it, from its result (a) and the
- * gradient behind it (b). Not for LINEAR and SOFTMAX. */
-clq_element_op clq_element_activation(clq_activation activation);
-clq_element_op clq_element_slope(clq_activation activation);
-/* LINEAR: the program is more than one activation of one input. */
+/* The activation that the program is, of one input, and that other operations can apply (clq_activation_joins); else
+ * LINEAR. */
 clq_activation clq_element_single_activation(const clq_element_program *program);
 /* Adds what computes dz from dy, the gradient behind an activation that gave y, and the sums of dz over rows, which are
  * a bias's gradient: *db (NULL: not wanted). Gives dz; dy itself where the activation is linear. */

@@ -37,6 +37,8 @@ static const struct operation {
     [CLQ_ELEMENT_EQUAL] = {2, 0, 1},
     [CLQ_ELEMENT_SELECT] = {3, 0, 1},
     [CLQ_ELEMENT_DROPOUT] = {1, 3, FLOPS_OF_PHILOX},
+    [CLQ_ELEMENT_MISH] = {1, 0, FLOPS_OF_EXP + 6},
+    [CLQ_ELEMENT_MISH_SLOPE] = {2, 0, FLOPS_OF_EXP + 16},
 };
 
 static bool is_random(const clq_element_program *p) {

@@ -128,16 +128,19 @@ void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq
     clq_elementwise(list, "gradients", &program, &values);
 }
 
-void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
-                            clq_value statistics, clq_value dgamma, clq_value dbeta, clq_value dx) {
-    clq_value corrections = scratch_rows(list, p, "corrections", 2);
+void clq_normalise_corrections(clq_list *list, const clq_normalise_problem *p, clq_value statistics, clq_value dgamma,
+                               clq_value dbeta, clq_value corrections) {
     clq_cut cut = begin_channels(list, p, "corrections", "normalise_corrections", false);
     clq_launch_value(list, statistics, CLQ_READS);
     clq_launch_value(list, dgamma, CLQ_READS);
     clq_launch_value(list, dbeta, CLQ_READS);
     clq_launch_value(list, corrections, CLQ_WRITES);
     clq_launch_int(list, clq_cut_int(p->channels));
-    end_channels(list, p, &cut, 6);
+    end_channels(list, p, &cut, 4 + CLQ_CORRECTIONS_ROWS);
+}
+
+void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
+                            clq_value statistics, clq_value corrections, clq_value dx) {
     clq_element_program program = {.output_count = 1};
     clq_element_values values = values_of(p);
     values.inputs[0] = x;

@@ -112,7 +112,7 @@ static void add(clq_list *list, const char *label, const gemm *wanted, clq_value
     if (g->scratch_bytes)
         clq_launch_value(list, clq_list_value(list, CLQ_VALUE_SCRATCH, "CLBlast's scratch", g->scratch_bytes, 0),
                          CLQ_WRITES);
-    clq_launch_call(list, label, run, g);
+    clq_launch_call(list, label, "CLBlast", run, g);
 }
 
 static void finish(clq_list *list, const clq_rows_product *p) {

@@ -91,6 +91,12 @@ unsigned clq_loss_metrics_width(const clq_loss_problem *p) {
     return p->metrics_width ? p->metrics_width : clq_loss_totals(p);
 }
 
+unsigned clq_losses_width(const clq_loss_problem *problems, size_t count) {
+    unsigned width = 0;
+    for (size_t i = 0; i < count; i++) width += clq_loss_totals(&problems[i]);
+    return width;
+}
+
 bool clq_loss_has_index(const clq_loss_problem *p) { return losses[p->kind].target == CLQ_TARGET_INDEX; }
 
 size_t clq_loss_target_elements(const clq_loss_problem *p) {
