@@ -179,6 +179,11 @@ void clq_channel_done(clq_channel *channel);  /* by who took: one more item was 
 void clq_channel_wait(clq_channel *channel);  /* by who puts: until all items were */
 void clq_channel_close(clq_channel *channel); /* by either side */
 
+/* ---- element types (dtype.c) ---- */
+
+size_t clq_values_bytes(clq_dtype dtype, size_t count); /* of so many values; the caller knows that they fit */
+size_t clq_values_count(clq_dtype dtype, size_t bytes); /* how many whole values these are; dtype is one */
+
 /* ---- random numbers (random.c) ---- */
 
 /* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): counter and key in,

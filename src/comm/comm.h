@@ -59,9 +59,9 @@ clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call);
 clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks);
 /* Whether a rank's part can be executed by clq_crew_run_alone. */
 bool clq_crew_reaches(const clq_crew *crew, unsigned rank, const clq_task *task);
-/* Shorthands: the sum of f32; bytes of the root's `data` to the other ranks'; a barrier. */
+/* Shorthands: the sum; bytes of the root's `data` to the other ranks'; a barrier. */
 clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
-                               clq_buffer *out, size_t out_offset, size_t count);
+                               clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype);
 clq_status clq_crew_broadcast(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root);
 clq_status clq_crew_barrier(clq_crew *crew, unsigned rank);

@@ -372,7 +372,7 @@ clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks) {
 }
 
 clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
-                               clq_buffer *out, size_t out_offset, size_t count) {
+                               clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype) {
     const clq_task call = {.collective = CLQ_ALL_REDUCE,
                            .queue = queue,
                            .in = in,
@@ -380,7 +380,7 @@ clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, 
                            .out = out,
                            .out_offset = out_offset,
                            .count = count,
-                           .dtype = CLQ_F32};
+                           .dtype = dtype};
     return clq_crew_run(crew, rank, &call);
 }
 

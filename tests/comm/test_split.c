@@ -52,14 +52,7 @@ static clq_status add_once(stream *s, unsigned rank, unsigned round) {
     clq_queue *queue = s->part.queues[rank];
     for (size_t i = 0; i < count; i++) values[i] = value_of(s, rank, round, i);
     CLQ_TRY(clq_queue_write(queue, s->buffers[rank], 0, values, count * sizeof *values, true));
-    const clq_task task = {.collective = CLQ_ALL_REDUCE,
-                           .queue = queue,
-                           .in = s->buffers[rank],
-                           .out = s->buffers[rank],
-                           .count = count,
-                           .dtype = CLQ_I32,
-                           .op = CLQ_SUM};
-    CLQ_TRY(clq_crew_run(s->part.crew, rank, &task));
+    CLQ_TRY(clq_crew_all_reduce(s->part.crew, rank, queue, s->buffers[rank], 0, s->buffers[rank], 0, count, CLQ_I32));
     CLQ_TRY(clq_queue_read(queue, s->buffers[rank], 0, values, count * sizeof *values, true));
     for (size_t i = 0; i < count; i++) {
         int32_t sum = 0;
