@@ -117,7 +117,7 @@ clq_test_layer(stale test_device_coherence)
 # Devices have odd names, and reads give wrong data. The checks of the command line name the layer by its path.
 clq_test_layer(odd)
 # PoCL's devices behave like strict discrete GPUs.
-clq_test_layer(strict test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts)
+clq_test_layer(strict test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts test_train_paths test_train_upload_ahead)
 
 # Not with sanitizers, under which it takes too long; the tests of ops and ops/local_trial run the same code.
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT CLIQUE_SANITIZE)

@@ -173,6 +173,8 @@ void clq_channel_destroy(clq_channel *channel); /* once no thread is in a call o
 bool clq_channel_put(clq_channel *channel, const void *item);
 /* Waits for the next item. False once the channel was closed and all was taken. */
 bool clq_channel_take(clq_channel *channel, void *item);
+/* By who takes: a copy of the next item, which stays. False where there is none yet. */
+bool clq_channel_peek(clq_channel *channel, void *item);
 void clq_channel_done(clq_channel *channel);  /* by who took: one more item was dealt with */
 void clq_channel_wait(clq_channel *channel);  /* by who puts: until all items were */
 void clq_channel_close(clq_channel *channel); /* by either side */

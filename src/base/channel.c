@@ -79,6 +79,14 @@ bool clq_channel_take(clq_channel *channel, void *item) {
     return more;
 }
 
+bool clq_channel_peek(clq_channel *channel, void *item) {
+    pthread_mutex_lock(&channel->mutex);
+    bool any = channel->put > channel->taken;
+    if (any) memcpy(item, place(channel, channel->taken), channel->item_bytes);
+    pthread_mutex_unlock(&channel->mutex);
+    return any;
+}
+
 void clq_channel_done(clq_channel *channel) {
     pthread_mutex_lock(&channel->mutex);
     if (++channel->done == channel->put) pthread_cond_signal(&channel->idle);

@@ -219,6 +219,9 @@ clq_status clq_plan_keep_programs(clq_plan *plan);
 clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *const *labels);
 /* Segments first to last. */
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last);
+/* The same with an order (clq_list_run_after); NULL: none. */
+clq_status clq_plan_run_after(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last,
+                              const clq_order *order);
 /* Of the runs that follow; all zero until then. */
 void clq_plan_set_params(clq_plan *plan, const clq_step_params *params);
 

@@ -215,8 +215,15 @@ clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, siz
     return clq_list_run(plan->list, queue, first, end);
 }
 
+clq_status clq_plan_run_after(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last,
+                              const clq_order *order) {
+    CLQ_TRY(follow_weights(plan));
+    return clq_list_run_after(plan->list, queue, first ? plan->segment_end[first - 1] : 0, plan->segment_end[last],
+                              order);
+}
+
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last) {
-    return clq_plan_run_part(plan, queue, first ? plan->segment_end[first - 1] : 0, plan->segment_end[last]);
+    return clq_plan_run_after(plan, queue, first, last, NULL);
 }
 
 double clq_plan_flops(const clq_plan *plan) {

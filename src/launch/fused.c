@@ -321,7 +321,7 @@ clq_status clq_fused_swap(clq_fused *fused, clq_buffer *a, clq_buffer *b) {
     return CLQ_OK;
 }
 
-clq_status clq_fused_run(clq_fused *fused, clq_queue *queue, size_t first, size_t end) {
+clq_status clq_fused_run(clq_fused *fused, clq_queue *queue, size_t first, size_t end, const clq_order *order) {
     static const size_t one = 1;
     const clq_list *list = fused->list;
     uint32_t numbers[CLQ_FUSED_NUMBERS] = {(uint32_t)(first - fused->first), (uint32_t)(end - fused->first),
@@ -329,5 +329,5 @@ clq_status clq_fused_run(clq_fused *fused, clq_queue *queue, size_t first, size_
     for (size_t p = 0; p < CLQ_PARAM_COUNT_OF; p++)
         numbers[CLQ_FUSED_NUMBERS - CLQ_PARAM_COUNT_OF + p] = clq_param_word(&list->params, (clq_param)p).bits;
     CLQ_TRY(set_numbers(fused, numbers));
-    return clq_queue_launch(queue, fused->kernel, 1, &fused->groups, &one);
+    return clq_queue_launch_after(queue, fused->kernel, 1, &fused->groups, &one, order);
 }

@@ -42,6 +42,6 @@ clq_status clq_fused_replace(clq_fused *fused, const clq_buffer *before, clq_buf
 /* Two of them change places. */
 clq_status clq_fused_swap(clq_fused *fused, clq_buffer *a, clq_buffer *b);
 /* The list's launches first .. end - 1, which are among its own, by the list's parameters. */
-clq_status clq_fused_run(clq_fused *fused, clq_queue *queue, size_t first, size_t end);
+clq_status clq_fused_run(clq_fused *fused, clq_queue *queue, size_t first, size_t end, const clq_order *order);
 
 #endif

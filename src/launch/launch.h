@@ -152,6 +152,9 @@ void clq_list_set_params(clq_list *list, const clq_step_params *params);
 /* Enqueues launches [first, end) on an in-order queue of the list's device for COUNT examples. No allocation, no
  * look-up; arguments are touched only where a parameter changed. */
 clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end);
+/* The same, where the first of them waits for the order's events and the last one gives the order's. first < end. Not
+ * on a device that runs in its caller. */
+clq_status clq_list_run_after(clq_list *list, clq_queue *queue, size_t first, size_t end, const clq_order *order);
 /* Launches each kernel once, for a full batch, with memory that launches write zero, and leaves that memory zero: for
  * drivers that compile then. What launches only read stays as it is. Calls of libraries are left out. */
 clq_status clq_list_launch_first(clq_list *list, clq_queue *queue);

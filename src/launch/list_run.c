@@ -308,7 +308,8 @@ static clq_status set_params(clq_list *list, clq_launch *launch) {
     return CLQ_OK;
 }
 
-static clq_status run_launch(clq_list *list, clq_launch *launch, clq_queue *queue, uint32_t count) {
+static clq_status run_launch(clq_list *list, clq_launch *launch, clq_queue *queue, uint32_t count,
+                             const clq_order *order) {
     if (launch->call) {
         clq_queue_name(queue, launch->scope, launch->label);
         return launch->call(launch->context, queue, count, launch->buffers);
@@ -321,10 +322,34 @@ static clq_status run_launch(clq_list *list, clq_launch *launch, clq_queue *queu
     }
     if (launch->has_params) CLQ_TRY(set_params(list, launch));
     clq_queue_name(queue, launch->scope, launch->label);
-    return clq_queue_launch(queue, launch->kernel, launch->dims, global, launch->has_local ? launch->local : NULL);
+    return clq_queue_launch_after(queue, launch->kernel, launch->dims, global, launch->has_local ? launch->local : NULL,
+                                  order);
 }
 
-clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end) {
+/* Launches [first, end): one, or a part of a run. */
+static clq_status run_command(clq_list *list, clq_queue *queue, size_t first, size_t end, const clq_order *order) {
+    clq_launch *launch = &list->launches[first];
+    if (launch->run) return clq_fused_run(launch->run, queue, first, end, order);
+    clq_status status = run_launch(list, launch, queue, list->params.count, order);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s, %s", launch->scope, launch->label);
+}
+
+/* Whether it is one command. How many a library's call makes is not known; a kernel with no work is none. */
+static bool is_one_command(const clq_launch *launch, uint32_t count) {
+    if (launch->run) return true;
+    return !launch->call && (launch->batch_dim < 0 || clq_launch_batch_size(launch, count) > 0);
+}
+
+/* A command that has all of the order but what another one has: `after` is the first one's, `done` the last one's. */
+static clq_status run_in_order(clq_list *list, clq_queue *queue, size_t first, size_t end, const clq_order *order) {
+    if (is_one_command(&list->launches[first], list->params.count)) return run_command(list, queue, first, end, order);
+    for (unsigned i = 0; i < CLQ_AFTER_MAX; i++)
+        if (order->after[i]) CLQ_TRY(clq_queue_wait(queue, order->after[i]));
+    CLQ_TRY(run_command(list, queue, first, end, NULL));
+    return order->done ? clq_queue_mark_again(queue, order->done) : CLQ_OK;
+}
+
+clq_status clq_list_run_after(clq_list *list, clq_queue *queue, size_t first, size_t end, const clq_order *order) {
     uint32_t count = list->params.count;
     if (!list->bound) return clq_fail(CLQ_STATE, "a launch list is run before it is bound");
     if (count > list->capacity)
@@ -332,14 +357,18 @@ clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t e
     if (first > end || end > list->launch_count)
         return clq_fail(CLQ_ARGUMENT, "launches %zu to %zu of a list of %zu", first, end, list->launch_count);
     for (size_t i = first, next; i < end; i = next) {
-        clq_launch *launch = &list->launches[i];
-        next = launch->run ? CLQ_MIN(launch->run->end, end) : i + 1;
-        clq_status status =
-            launch->run ? clq_fused_run(launch->run, queue, i, next) : run_launch(list, launch, queue, count);
-        if (status != CLQ_OK && launch->run) return status;
-        if (status != CLQ_OK) return clq_fail_within(status, "%s, %s", launch->scope, launch->label);
+        const clq_fused *run = list->launches[i].run;
+        next = run ? CLQ_MIN(run->end, end) : i + 1;
+        clq_order own = {0};
+        if (order && i == first) memcpy(own.after, order->after, sizeof own.after);
+        if (order && next == end) own.done = order->done;
+        CLQ_TRY(run_in_order(list, queue, i, next, &own));
     }
     return CLQ_OK;
+}
+
+clq_status clq_list_run(clq_list *list, clq_queue *queue, size_t first, size_t end) {
+    return clq_list_run_after(list, queue, first, end, NULL);
 }
 
 /* ---- first launches ---- */
@@ -361,9 +390,9 @@ static clq_status launch_first(clq_list *list, clq_queue *queue) {
         next = launch->run ? launch->run->end : i + 1;
         for (size_t k = i; k < next && launch->file; k++) CLQ_TRY(zero_arguments(list, &list->launches[k], queue));
         if (launch->run)
-            CLQ_TRY(clq_fused_run(launch->run, queue, i, next));
+            CLQ_TRY(clq_fused_run(launch->run, queue, i, next, NULL));
         else if (launch->file)
-            CLQ_TRY(run_launch(list, launch, queue, list->capacity));
+            CLQ_TRY(run_launch(list, launch, queue, list->capacity, NULL));
     }
     for (size_t i = 0; i < list->launch_count; i++) CLQ_TRY(zero_arguments(list, &list->launches[i], queue));
     return clq_queue_finish(queue);

@@ -91,6 +91,7 @@ static void make_current(clq_strategy *strategy, unsigned what) {
 /* Collectives flush the queue that they are given. */
 static clq_status plain_step(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
+    CLQ_TRY(clq_uploads_send_next(replica));
     CLQ_TRY(exchange_all(replica));
     return clq_replica_apply(replica, &command->params);
 }

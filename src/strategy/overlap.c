@@ -79,7 +79,10 @@ static clq_status backward_and_reduce(clq_replica *replica, clq_mirror *mirror) 
     }
     CLQ_TRY(clq_plan_run_part(replica->plan, queue, next, end));
     CLQ_TRY(clq_queue_mark(queue, &backward_done));
-    clq_status status = clq_event_wait(backward_done);
+    /* Into other memory than the rows that backward reads. What comes into theirs is sent a step later, behind the wait
+     * for all of backward. */
+    clq_status status = clq_uploads_send_next(replica);
+    if (status == CLQ_OK) status = clq_event_wait(backward_done);
     clq_event_destroy(backward_done);
     double ended = clq_now();
     clq_channel_wait(mirror->reducer->tasks);

@@ -11,6 +11,7 @@ static const struct {
     [CLQ_PATH_ONE_LAUNCH] = {"one launch", "execute", CLQ_FACT_CORES | CLQ_FACT_SINGLE_ITEMS,
                              CLQ_FACT_TRACED | CLQ_FACT_EXCHANGES},
     [CLQ_PATH_INPUT_IN_PLACE] = {"input in place", "input", CLQ_FACT_HOST_MEMORY, 0},
+    [CLQ_PATH_UPLOAD_AHEAD] = {"upload ahead", "input", CLQ_FACT_OWN_MEMORY, CLQ_FACT_IN_CALLER},
     [CLQ_PATH_OWN_ROWS] = {"own rows", "input", CLQ_FACT_TRAINS | CLQ_FACT_LABELS_READY, 0},
     [CLQ_PATH_OVERLAP] = {"overlap", "exchange", CLQ_FACT_REPLICAS | CLQ_FACT_TRAINS | CLQ_FACT_OVERLAP_PAYS,
                           CLQ_FACT_NO_BUCKETS | CLQ_FACT_EXCHANGES},
@@ -33,6 +34,7 @@ static const struct {
         {CLQ_FACT_CORES, "there are fewer cores than would work at once"},
         {CLQ_FACT_SINGLE_ITEMS, "a launch is no kernel of single work-items"},
         {CLQ_FACT_HOST_MEMORY, "the device's memory is not the host's"},
+        {CLQ_FACT_OWN_MEMORY, "the device's memory is the host's"},
         {CLQ_FACT_LABELS_READY, "labels are converted for the loss"},
         {CLQ_FACT_IN_CALLER, "a device has threads of its own"},
         {CLQ_FACT_OVERLAP_PAYS, "the gradient is small, or exchanged in the host's memory"},
@@ -42,6 +44,7 @@ static const struct {
 },
   in_the_way[] = {
       {CLQ_FACT_TRACED, "launches are recorded one by one"},
+      {CLQ_FACT_IN_CALLER, "commands run in the thread that hands them over"},
       {CLQ_FACT_NORMS, "the norms of the gradient are wanted"},
       {CLQ_FACT_NO_BUCKETS, "bucket_bytes rules it out"},
       {CLQ_FACT_OVERLAP, "the gradient is exchanged in buckets"},

@@ -9,6 +9,7 @@
 typedef enum clq_path {
     CLQ_PATH_ONE_LAUNCH,     /* a plan's launches are one (clq_list_set_fused) */
     CLQ_PATH_INPUT_IN_PLACE, /* kernels read staging memory: rows.c */
+    CLQ_PATH_UPLOAD_AHEAD,   /* batches are sent while the device computes: uploads.c */
     CLQ_PATH_OWN_ROWS,       /* each replica copies its rows from the dataset: clq_strategy_step_rows */
     CLQ_PATH_OVERLAP,        /* buckets are exchanged beside backward: overlap.c */
     CLQ_PATH_SHARDED_UPDATE, /* replicas update a part each, for all: sharded.c */
@@ -33,7 +34,8 @@ enum {
     CLQ_FACT_NORMS = 1 << 12,
     CLQ_FACT_NO_BUCKETS = 1 << 13,
     CLQ_FACT_OVERLAP = 1 << 14,
-    CLQ_FACT_EXCHANGES = 1 << 15 /* within a step, beside those of the gradient */
+    CLQ_FACT_EXCHANGES = 1 << 15, /* within a step, beside those of the gradient */
+    CLQ_FACT_OWN_MEMORY = 1 << 16
 };
 
 typedef struct clq_paths {

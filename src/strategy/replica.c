@@ -6,10 +6,11 @@
 clq_status clq_replica_run(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_segment last) {
     clq_queue *queue = replica->worker.queue;
     clq_staging *rows;
-    CLQ_TRY(clq_replica_bring_rows(replica, plan, command, &rows));
+    clq_order order;
+    CLQ_TRY(clq_replica_bring_rows(replica, plan, command, &order, &rows));
     clq_plan_set_params(plan, &command->params);
-    CLQ_TRY(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, last));
-    return rows && replica->reads_in_place ? clq_queue_mark_again(queue, &rows->read) : CLQ_OK;
+    CLQ_TRY(clq_plan_run_after(plan, queue, CLQ_SEGMENT_FORWARD, last, &order));
+    return rows ? clq_queue_mark_again(queue, &rows->read) : CLQ_OK;
 }
 
 clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params) {

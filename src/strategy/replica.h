@@ -14,9 +14,12 @@ enum { CLQ_STAGING_SLOTS_MAX = 8, CLQ_STEPS_AHEAD = 2, CLQ_OWN_SLOTS = CLQ_STEPS
 
 /* Rows on their way to the device, or where its kernels read them: in memory that is the host's too. */
 typedef struct clq_staging {
+    clq_buffer *block; /* in which all lie (uploads.c); NULL where each has memory of its own */
     clq_buffer *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* labels: NULL without loss */
     clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
+
+typedef struct clq_uploads clq_uploads;
 
 /* What steps measured (figures.c), in rows as of the plan's metrics. */
 typedef struct clq_figures {
@@ -40,6 +43,7 @@ typedef struct clq_replica {
     clq_channel *in_use;            /* slots that are filled and not free again */
     clq_staging own[CLQ_OWN_SLOTS]; /* where the replica's thread copies rows to, in turn */
     unsigned next_own;
+    clq_uploads *uploads;                    /* NULL where rows go the same way as the launches */
     bool reads_in_place;                     /* slots are memory of the device, and nothing is uploaded */
     clq_staging *under_way[CLQ_STEPS_AHEAD]; /* of the last steps, in turn; NULL where nothing was staged */
     unsigned next_under_way;
@@ -127,8 +131,28 @@ bool clq_replica_decide_input(clq_replica *replica); /* whether kernels read the
 /* Copies `count` >= 1 rows of a batch, from row `first` on, into the next slot, once it is free. The batch may have no
  * labels. By the poster. */
 clq_staging *clq_replica_stage(clq_replica *replica, const clq_batch *batch, size_t first, size_t count);
-/* The command's rows, where the plan's next run reads them; *out: their slot, NULL where there are none. */
-clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_staging **out);
+size_t clq_replica_label_count(const clq_replica *replica); /* outputs that there are labels for */
+/* The slot with the command's rows, which a worker's rows are copied to; NULL where there are none. */
+clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *command, clq_staging **out);
+/* The command's rows, where the plan's next run reads them, which is given *order. *out: the slot that the launches
+ * themselves read, to be marked behind them; NULL: none. */
+clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_order *order,
+                                  clq_staging **out);
+void clq_replica_close_slots(clq_staging *slots, unsigned count);
 void clq_replica_free_slot(clq_replica *replica); /* the one that was filled first */
+
+/* uploads.c: a fast path of the input. */
+bool clq_uploads_decide(clq_replica *replica);
+clq_status clq_uploads_open(clq_replica *replica); /* the replica's device and plan exist */
+void clq_uploads_close(clq_replica *replica);      /* before its slots and plans */
+/* A slot whose parts lie in one block: labels of each output, and behind them samples. */
+clq_status clq_uploads_open_slot(clq_replica *replica, clq_memory_kind kind, const char *what, clq_staging *slot);
+/* As clq_replica_bring_rows. */
+clq_status clq_uploads_bring(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_order *order);
+/* Sends the rows of the command behind the one at hand, where it was posted already: before the thread waits for other
+ * replicas. */
+clq_status clq_uploads_send_next(clq_replica *replica);
+/* What the queue recorded, as clq_queue_spans; none without uploads. */
+clq_status clq_uploads_spans(const clq_replica *replica, clq_span **out, size_t *count, double *error_s);
 
 #endif

@@ -9,8 +9,7 @@ static clq_staging *next_slot(clq_replica *replica) {
     return slot;
 }
 
-/* Outputs that there are labels for. */
-static size_t labels_count(const clq_replica *replica) {
+size_t clq_replica_label_count(const clq_replica *replica) {
     return replica->strategy->config.plan.loss ? replica->strategy->model->output_count : 0;
 }
 
@@ -20,7 +19,7 @@ clq_staging *clq_replica_stage(clq_replica *replica, const clq_batch *batch, siz
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     memcpy(clq_buffer_host(staging->samples), (const char *)batch->samples + first * sample_bytes,
            count * sample_bytes);
-    for (size_t i = 0; i < labels_count(replica) && i <= batch->more_count; i++) {
+    for (size_t i = 0; i < clq_replica_label_count(replica) && i <= batch->more_count; i++) {
         const char *labels = clq_batch_labels(batch, i).values;
         const size_t bytes = config->label_bytes[i];
         if (labels) memcpy(clq_buffer_host(staging->labels[i]), labels + first * bytes, count * bytes);
@@ -56,7 +55,7 @@ static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_stag
     clq_status status = await_read(own);
     if (status == CLQ_OK) {
         clq_rows_copy_samples(rows, clq_buffer_host(own->samples));
-        for (size_t i = 0; i < labels_count(replica); i++)
+        for (size_t i = 0; i < clq_replica_label_count(replica); i++)
             clq_rows_copy_labels(rows, i, clq_buffer_host(own->labels[i]));
     }
     *out = own;
@@ -69,11 +68,16 @@ static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buf
                                  &(clq_order){.done = done});
 }
 
+clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {
+    *out = command->staged;
+    return command->rows.count > 0 ? copy_rows(replica, &command->rows, out) : CLQ_OK;
+}
+
 /* The step's launches come behind it in the queue; what flushes them flushes it, too. */
 static clq_status upload(clq_replica *replica, const clq_plan *plan, clq_staging *staging, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
     size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
-    const size_t outputs = clq_plan_labels(plan, 0) ? labels_count(replica) : 0;
+    const size_t outputs = clq_plan_labels(plan, 0) ? clq_replica_label_count(replica) : 0;
     clq_queue_name(replica->worker.queue, "upload", "samples");
     CLQ_TRY(write_rows(replica, clq_plan_samples(plan), staging->samples, count * sample_bytes,
                        outputs ? NULL : &staging->read));
@@ -85,13 +89,17 @@ static clq_status upload(clq_replica *replica, const clq_plan *plan, clq_staging
     return CLQ_OK;
 }
 
-clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_staging **out) {
-    clq_staging *staging = command->staged;
-    clq_status status = free_read_slot(replica, staging);
-    if (status == CLQ_OK && command->rows.count > 0) status = copy_rows(replica, &command->rows, &staging);
-    *out = staging;
-    if (status != CLQ_OK || !staging) return status;
+clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_order *order,
+                                  clq_staging **out) {
+    clq_staging *staging;
+    *order = (clq_order){0};
+    *out = NULL;
+    CLQ_TRY(free_read_slot(replica, command->staged));
+    if (replica->uploads) return clq_uploads_bring(replica, plan, command, order);
+    CLQ_TRY(clq_replica_pick_rows(replica, command, &staging));
+    if (!staging) return CLQ_OK;
     if (!replica->reads_in_place) return upload(replica, plan, staging, command->params.count);
+    *out = staging;
     return clq_plan_set_input(plan, staging->samples, clq_plan_labels(plan, 0) ? staging->labels : NULL);
 }
 
@@ -106,9 +114,10 @@ static unsigned staging_slots(size_t bytes) {
 static clq_status open_slot(clq_replica *replica, size_t sample_bytes, clq_staging *slot) {
     const clq_strategy_config *config = &replica->strategy->config;
     clq_memory_kind kind = replica->reads_in_place ? CLQ_MEMORY_DEVICE : CLQ_MEMORY_PINNED;
+    if (replica->uploads) return clq_uploads_open_slot(replica, CLQ_MEMORY_PINNED, "batch staging", slot);
     CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->share * sample_bytes, "sample staging",
                               &slot->samples));
-    for (size_t i = 0; i < labels_count(replica); i++)
+    for (size_t i = 0; i < clq_replica_label_count(replica); i++)
         CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->share * config->label_bytes[i],
                                   "label staging", &slot->labels[i]));
     return CLQ_OK;
@@ -125,22 +134,25 @@ clq_status clq_replica_open_rows(clq_replica *replica) {
     replica->slots = staging_slots(replica->share * sample_bytes);
     CLQ_TRY(clq_channel_create(sizeof(clq_staging *), replica->slots, &replica->in_use));
     replica->reads_in_place = clq_replica_decide_input(replica);
+    if (clq_uploads_decide(replica)) CLQ_TRY(clq_uploads_open(replica));
     for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, sample_bytes, &replica->staging[i]));
     for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++)
         CLQ_TRY(open_slot(replica, sample_bytes, &replica->own[i]));
     return CLQ_OK;
 }
 
-static void close_slots(clq_staging *slots, unsigned count) {
+void clq_replica_close_slots(clq_staging *slots, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         clq_event_destroy(slots[i].read);
         clq_buffer_destroy(slots[i].samples);
         for (size_t k = 0; k < CLQ_MODEL_OUTPUTS_MAX; k++) clq_buffer_destroy(slots[i].labels[k]);
+        clq_buffer_destroy(slots[i].block);
     }
 }
 
 void clq_replica_close_rows(clq_replica *replica) {
-    close_slots(replica->staging, CLQ_STAGING_SLOTS_MAX);
-    close_slots(replica->own, CLQ_OWN_SLOTS);
+    clq_uploads_close(replica);
+    clq_replica_close_slots(replica->staging, CLQ_STAGING_SLOTS_MAX);
+    clq_replica_close_slots(replica->own, CLQ_OWN_SLOTS);
     clq_channel_destroy(replica->in_use);
 }

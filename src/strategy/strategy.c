@@ -169,7 +169,14 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
     const clq_worker *worker = &strategy->replicas[replica].worker;
     clq_replica_trace result = {.steps = &worker->steps,
                                 .exchange = module->exchanges ? module->exchanges(strategy, replica) : &none};
-    CLQ_TRY(clq_queue_spans(worker->queue, &result.queue, &result.queue_count, &result.clock_error_s));
+    double error_s;
+    CLQ_TRY(clq_uploads_spans(&strategy->replicas[replica], &result.uploads, &result.upload_count, &error_s));
+    clq_status status = clq_queue_spans(worker->queue, &result.queue, &result.queue_count, &result.clock_error_s);
+    if (status != CLQ_OK) {
+        clq_free(result.uploads);
+        return status;
+    }
+    result.clock_error_s = CLQ_MAX(result.clock_error_s, error_s);
     *out = result;
     return CLQ_OK;
 }
@@ -276,6 +283,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     /* What is reported is the first replica's. */
     (void)clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, 0));
     (void)clq_replica_decide_input(&strategy->replicas[0]);
+    (void)clq_uploads_decide(&strategy->replicas[0]);
     if (strategy->module->open) CLQ_TRY(strategy->module->open(strategy));
     for (unsigned r = 0; r < count; r++) CLQ_TRY(clq_replica_start(&strategy->replicas[r]));
     return CLQ_OK;

@@ -1,8 +1,8 @@
 /* strategy: how replicas work together. A pool of workers (pool.c: a thread, a device, its queue, and a channel of
- * commands) serves all strategies; a replica (replica.c, rows.c, figures.c) is a worker with weights, plans over them,
- * staging memory, and what its steps measured. strategy.c is the face: it posts commands to all replicas, in one order.
- * How a step is made of its stages (input, execute, exchange and update), and what must be made current before anybody
- * reads it, is the module's: single.c, mirrored.c, a row each of the table in strategy.c.
+ * commands) serves all strategies; a replica (replica.c, rows.c, uploads.c, figures.c) is a worker with weights, plans
+ * over them, staging memory, and what its steps measured. strategy.c is the face: it posts commands to all replicas, in
+ * one order. How a step is made of its stages (input, execute, exchange and update), and what must be made current
+ * before anybody reads it, is the module's: single.c, mirrored.c, a row each of the table in strategy.c.
  *
  * The first failure of any replica aborts what the others wait for; every later call returns it. */
 #ifndef CLQ_STRATEGY_H
@@ -81,7 +81,9 @@ clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart);
 typedef struct clq_replica_trace {
     clq_span *queue; /* the caller's: clq_free */
     size_t queue_count;
-    double clock_error_s;                 /* of the queue's times */
+    clq_span *uploads; /* by the queue of uploads; likewise */
+    size_t upload_count;
+    double clock_error_s;                 /* of the queues' times */
     const clq_timeline *steps, *exchange; /* the strategy's, until it is used again */
 } clq_replica_trace;
 /* What a replica did so far. Waits for all that was posted. For a strategy with trace_steps. */

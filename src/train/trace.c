@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-enum { HOST = 0, FIRST_REPLICA = 1 };           /* processes */
-enum { INPUT = 1, STEPS = 1, QUEUE, EXCHANGE }; /* threads */
+enum { HOST = 0, FIRST_REPLICA = 1 };                    /* processes */
+enum { INPUT = 1, STEPS = 1, QUEUE, EXCHANGE, UPLOADS }; /* threads */
 
 typedef struct track {
     unsigned process, thread;
@@ -46,9 +46,12 @@ static clq_status put_replica(clq_trace_writer *writer, clq_trainer *trainer, un
     CLQ_TRY_OR(done, status, put_track(writer, at, "queue", trace.queue, trace.queue_count));
     at.thread = EXCHANGE;
     if (clq_trainer_replicas(trainer) > 1)
-        status = put_track(writer, at, "exchange", trace.exchange->spans, trace.exchange->count);
+        CLQ_TRY_OR(done, status, put_track(writer, at, "exchange", trace.exchange->spans, trace.exchange->count));
+    at.thread = UPLOADS;
+    if (trace.upload_count > 0) status = put_track(writer, at, "uploads", trace.uploads, trace.upload_count);
 done:
     clq_free(trace.queue);
+    clq_free(trace.uploads);
     return status;
 }
 

@@ -89,6 +89,30 @@ static void who_finds_no_room_waits_for_half(void **state) {
     clq_channel_destroy(NULL);
 }
 
+/* Looking takes nothing, and waits for nothing. */
+static void looking_leaves_the_item(void **state) {
+    (void)state;
+    clq_channel *channel;
+    uint64_t item = 77;
+    assert_ok(clq_channel_create(sizeof item, CAPACITY, &channel));
+    assert_false(clq_channel_peek(channel, &item));
+    assert_true(item == 77);
+    for (uint64_t round = 0; round < 3 * CAPACITY; round += 2) {
+        clq_channel_put(channel, &(uint64_t){round});
+        clq_channel_put(channel, &(uint64_t){round + 1});
+        for (uint64_t expected = round; expected < round + 2; expected++) {
+            for (int twice = 0; twice < 2; twice++) {
+                assert_true(clq_channel_peek(channel, &item));
+                assert_true(item == expected);
+            }
+            assert_true(clq_channel_take(channel, &item));
+            assert_true(item == expected);
+        }
+        assert_false(clq_channel_peek(channel, &item));
+    }
+    clq_channel_destroy(channel);
+}
+
 static void produce_until_closed(void *context) {
     producer *p = context;
     for (uint64_t i = 0; clq_channel_put(p->channel, &i); i++) atomic_fetch_add(&p->put, 1);
@@ -162,9 +186,9 @@ static void without_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_come_once_and_in_order), cmocka_unit_test(who_finds_no_room_waits_for_half),
+        cmocka_unit_test(items_come_once_and_in_order),   cmocka_unit_test(who_finds_no_room_waits_for_half),
         cmocka_unit_test(closing_ends_the_wait_for_room), cmocka_unit_test(waiting_is_for_what_was_done),
-        cmocka_unit_test(without_memory)};
+        cmocka_unit_test(looking_leaves_the_item),        cmocka_unit_test(without_memory)};
     (void)alarm(SECONDS_MOST);
     return cmocka_run_group_tests_name("base/channel", tests, NULL, NULL);
 }

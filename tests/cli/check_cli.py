@@ -311,10 +311,12 @@ class CommandLine(support.InFolder):
         self.assertGreaterEqual(plan["param_bytes"], 34826 * 4)
         self.assertEqual({l["segment"] for l in plan["launches"]}, {"forward", "loss", "backward", "update"})
         paths = {p["name"]: p for p in plan["paths"]}
-        self.assertEqual(list(paths), ["one launch", "input in place", "own rows", "overlap", "sharded update", "busy wait"])
+        self.assertEqual(list(paths), ["one launch", "input in place", "upload ahead", "own rows", "overlap", "sharded update", "busy wait"])
         self.assertTrue(paths["one launch"]["on"] and paths["one launch"]["reason"] is None)
         self.assertEqual(paths["sharded update"], {"name": "sharded update", "stage": "exchange", "on": False,
                                                    "reason": "there is one replica"})
+        self.assertEqual(paths["upload ahead"], {"name": "upload ahead", "stage": "input", "on": False,
+                                                 "reason": "the device's memory is the host's"})
         two = run("plan", "--model", "mlp", "--batch", 16, "--devices", "pocl:0,pocl:1").stdout
         self.assertRegex(two, r"\nsharded update +exchange +yes *\n")
         self.assertRegex(two, r"\noverlap +exchange +no +the gradient is small, or exchanged in the host's memory\n")
