@@ -16,12 +16,14 @@
  *
  * Order. A call starts on a rank when that rank's wait event is complete and so is what was enqueued on the rank's
  * queue before the call. It gives one event per rank, complete when that rank's part is; what the caller enqueues after
- * the call is not ordered behind it but by these events. Calls of a group run in the order they were issued; several
- * groups are independent of one another. Where a rank is one of PoCL's basic devices, which run commands in their
- * caller's thread and cannot wait for an event of the host's, a call returns only when it is done (unless it, or one
- * before it, waits for a user event that is not complete; let nothing on the ranks' queues wait for one). The first
- * call of an element type and operation may have kernels to compile and links to make, and returns when that is done:
- * the deadline does not run meanwhile.
+ * the call is not ordered behind it but by these events. A rank carries out the calls of a group in the order they were
+ * issued, and waits in each for the other ranks that have a part in it: for all, or in a send/recv for the other of the
+ * two. Several groups are independent of one another, and so are those that were split from one (clq_group_split): a
+ * second group of the same ranks is a second stream of collectives on the same devices. Where a rank is one of PoCL's
+ * basic devices, which run commands in their caller's thread and cannot wait for an event of the host's, a call returns
+ * only when it is done (unless it, or one before it, waits for a user event that is not complete; let nothing on the
+ * ranks' queues wait for one). The first call of an element type and operation may have kernels to compile and links to
+ * make, and returns when that is done: the deadline does not run meanwhile.
  *
  * Counts and shapes are NCCL's: `count` elements is what all_reduce, broadcast and reduce take from and give to each
  * rank; reduce_scatter takes n * count and gives count to each; all_gather takes count and gives n * count. 0 is fine,
@@ -42,9 +44,12 @@
  * call's arguments tell is refused at once and harms nothing. What fails later (a device's error, a wait event that
  * turns negative, a rank that is not done within the deadline) ends the group: within the deadline + 1 s the events of
  * all calls under way complete with a negative status, later calls fail, and clq_group_wait tells the first failure,
- * with rank, step, chunk and device.
+ * with rank, step, chunk and device. Groups that were split from one another, directly or not, end together.
  *
- * Thread rules: one thread at a time calls into a group, but clq_group_abort, which any thread may call. */
+ * Thread rules: one thread at a time calls into a group, but clq_group_abort, which any thread may call. Groups that
+ * were split from one another may have a thread each. (PoCL 3.1's basic devices deadlock where two threads enqueue on
+ * one queue: calls of groups heed that among themselves; a caller who enqueues on a rank's queue does it while no other
+ * thread calls into a group of that rank.) */
 #ifndef CLIQUE_COMM_H
 #define CLIQUE_COMM_H
 
@@ -141,13 +146,28 @@ typedef struct clq_group clq_group;
  */
 CLQ_API clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config,
                                     clq_group **out);
+/* Splits a group as MPI_Comm_split and ncclCommSplit do: the ranks of one color become a group of their own, with the
+ * group's config and devices. colors[r] is a number from 0 to count - 1 or CLQ_NO_COLOR (in none of them), for each
+ * rank r of `group`; out[c] is the group of color c, of which at least one rank must be. Its ranks stand in the order
+ * of their keys, equal keys in the order of the ranks in `group`; keys NULL: all are equal.
+ *
+ * Collectives of out[c] concern its ranks alone, and go on at the same time as those of `group` and of others that were
+ * split from it, also where they have ranks in common. Memory that clq_group_alloc made on a rank serves all of them.
+ * Each group is destroyed by itself, in any order. One that fails or is aborted ends all of them, as with NCCL's
+ * splitShare: a rank that is lost is lost to every group that it is in. Messages of failures name ranks by their number
+ * in the group that clq_group_create made. Takes time as clq_group_create does; what it measures is right only if
+ * nothing is under way in these groups. Errors: ARGUMENT (no colors, a color out of range, a color of no rank), ABORTED
+ * (the group has failed), and those of clq_group_create; then no group was made. */
+#define CLQ_NO_COLOR (-1)
+CLQ_API clq_status clq_group_split(clq_group *group, const int *colors, const int *keys, unsigned count,
+                                   clq_group **out);
 /* Waits for what was issued (abort first where that may never end). Takes NULL. */
 CLQ_API void clq_group_destroy(clq_group *group);
 
 /* Memory of a rank that collectives reach without mapping it in every call (35 to 40 us on PoCL), where its device has
  * such memory: fine-grained SVM; else a plain buffer. Zeroed, aligned for every type. It belongs to the group: given
- * back by clq_group_free, when no call that was issued uses it any more, or by clq_group_destroy. A caller who retains
- * it may keep it longer. Errors: ARGUMENT, DEVICE, DEVICE_MEMORY, MEMORY. */
+ * back by clq_group_free or clq_group_destroy, as soon as no call uses it any more. A caller who retains it may keep it
+ * longer. Errors: ARGUMENT, DEVICE, DEVICE_MEMORY, MEMORY. */
 CLQ_API clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem *out);
 CLQ_API void clq_group_free(clq_group *group, cl_mem memory); /* takes NULL */
 
@@ -174,8 +194,10 @@ CLQ_API clq_status clq_broadcast(clq_group *group, const clq_slice *in, const cl
 /* out[root] = in[0] op in[1] op … op in[n - 1]. */
 CLQ_API clq_status clq_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,
                               clq_dtype dtype, clq_redop op, unsigned root, const cl_event *waits, cl_event *done);
-/* What rank `from` sends and rank `to` receives: *out (of `to`) = *in (of `from`). from == to is a copy. waits and done
- * are as above: n entries, one per rank. */
+/* What rank `from` sends and rank `to` receives: *out (of `to`) = *in (of `from`). from == to is a copy. These two
+ * meet; no other rank has a part in it, so that messages between several pairs of ranks go at the same time. waits and
+ * done are as above: n entries, one per rank; the event of a rank without a part is complete once its earlier calls,
+ * its wait event and its queue are. */
 CLQ_API clq_status clq_send_recv(clq_group *group, unsigned from, const clq_slice *in, unsigned to,
                                  const clq_slice *out, size_t count, clq_dtype dtype, const cl_event *waits,
                                  cl_event *done);
@@ -195,7 +217,8 @@ CLQ_API clq_status clq_group_end(clq_group *group);
 /* Waits for all calls issued so far; the first failure, naming rank, step and device. A group that has failed stays so.
  */
 CLQ_API clq_status clq_group_wait(clq_group *group);
-/* Ends every call under way and to come with CLQ_ABORTED. From any thread. */
+/* Ends every call under way and to come with CLQ_ABORTED, here and in the groups that end with this one. From any
+ * thread. */
 CLQ_API void clq_group_abort(clq_group *group);
 /* One line per link and size range: which algorithm and transport is used, and why. Caller frees with free(). */
 CLQ_API clq_status clq_group_explain(const clq_group *group, char **out);

@@ -168,13 +168,19 @@ typedef struct clq_channel clq_channel;
 clq_status clq_channel_create(size_t item_bytes, size_t capacity, clq_channel **out);
 void clq_channel_destroy(clq_channel *channel); /* once no thread is in a call on it; takes NULL */
 /* Copies the item. Where there is no room, waits until half is free: each wake-up costs the taker on the same core as
- * much as a small launch. */
-void clq_channel_put(clq_channel *channel, const void *item);
+ * much as a small launch. False, and nothing is put, once the channel was closed: also where it was closed meanwhile.
+ */
+bool clq_channel_put(clq_channel *channel, const void *item);
 /* Waits for the next item. False once the channel was closed and all was taken. */
 bool clq_channel_take(clq_channel *channel, void *item);
-void clq_channel_done(clq_channel *channel); /* by who took: one more item was dealt with */
-void clq_channel_wait(clq_channel *channel); /* by who puts: until all items were */
-void clq_channel_close(clq_channel *channel);
+void clq_channel_done(clq_channel *channel);  /* by who took: one more item was dealt with */
+void clq_channel_wait(clq_channel *channel);  /* by who puts: until all items were */
+void clq_channel_close(clq_channel *channel); /* by either side */
+
+/* ---- element types (dtype.c) ---- */
+
+size_t clq_values_bytes(clq_dtype dtype, size_t count); /* of so many values; the caller knows that they fit */
+size_t clq_values_count(clq_dtype dtype, size_t bytes); /* how many whole values these are; dtype is one */
 
 /* ---- random numbers (random.c) ---- */
 

@@ -53,14 +53,18 @@ void clq_channel_destroy(clq_channel *channel) {
     clq_free(channel);
 }
 
-void clq_channel_put(clq_channel *channel, const void *item) {
+bool clq_channel_put(clq_channel *channel, const void *item) {
     pthread_mutex_lock(&channel->mutex);
     if (channel->put - channel->taken == channel->capacity)
-        while (channel->put - channel->taken > channel->capacity / 2)
+        while (channel->put - channel->taken > channel->capacity / 2 && !channel->closed)
             pthread_cond_wait(&channel->room, &channel->mutex);
-    memcpy(place(channel, channel->put++), item, channel->item_bytes);
-    pthread_cond_signal(&channel->filled);
+    bool open = !channel->closed;
+    if (open) {
+        memcpy(place(channel, channel->put++), item, channel->item_bytes);
+        pthread_cond_signal(&channel->filled);
+    }
     pthread_mutex_unlock(&channel->mutex);
+    return open;
 }
 
 bool clq_channel_take(clq_channel *channel, void *item) {
@@ -91,5 +95,6 @@ void clq_channel_close(clq_channel *channel) {
     pthread_mutex_lock(&channel->mutex);
     channel->closed = true;
     pthread_cond_signal(&channel->filled);
+    pthread_cond_signal(&channel->room);
     pthread_mutex_unlock(&channel->mutex);
 }

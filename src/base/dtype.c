@@ -13,5 +13,7 @@ static const struct {
 static bool known(clq_dtype dtype) { return (unsigned)dtype < CLQ_DTYPE_COUNT; }
 
 size_t clq_dtype_bytes(clq_dtype dtype) { return known(dtype) ? types[dtype].bytes : 0; }
+size_t clq_values_bytes(clq_dtype dtype, size_t count) { return count * clq_dtype_bytes(dtype); }
+size_t clq_values_count(clq_dtype dtype, size_t bytes) { return bytes / clq_dtype_bytes(dtype); }
 
 const char *clq_dtype_name(clq_dtype dtype) { return known(dtype) ? types[dtype].name : "unknown type"; }

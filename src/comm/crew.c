@@ -10,30 +10,61 @@ static const double grace_s = 0.4, late_grace_s = 0.05;
 
 /* ---- making and ending ---- */
 
-clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_crew **out) {
-    if (count < 1 || count > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, count);
+static clq_status make_members(clq_crew *crew, clq_device *const *devices, const unsigned *worlds) {
+    crew->members = clq_alloc_aligned(_Alignof(clq_member), crew->size * sizeof *crew->members);
+    if (!crew->members) return CLQ_MEMORY;
+    for (unsigned r = 0; r < crew->size; r++) {
+        crew->members[r].device = devices[r];
+        crew->members[r].world = worlds[r];
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_crew_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
+                         const clq_group_config *config, clq_crew **out) {
     clq_crew *crew = clq_alloc(1, sizeof *crew);
     if (!crew) return CLQ_MEMORY;
-    clq_status status = CLQ_MEMORY;
+    clq_status status;
     crew->size = count;
-    crew->members = clq_alloc_aligned(_Alignof(clq_member), count * sizeof *crew->members);
-    if (!crew->members) goto fail;
-    for (unsigned r = 0; r < count; r++) crew->members[r].device = devices[r];
-    int error = pthread_mutex_init(&crew->lock, NULL);
-    if (error) {
-        status = clq_fail_lock("a group", error);
-        goto fail;
-    }
-    crew->lock_made = true;
+    if (config) crew->config = *config;
+    CLQ_TRY_OR(fail, status, clq_family_create(crew));
+    CLQ_TRY_OR(fail, status, make_members(crew, devices, worlds));
     CLQ_TRY_OR(fail, status, clq_barrier_create(count, &crew->barrier));
-    CLQ_TRY_OR(fail, status, clq_crew_plan(crew, config));
-    for (unsigned r = 0; r < count; r++) CLQ_TRY_OR(fail, status, clq_walk_build(crew, r, CLQ_F32, CLQ_SUM));
-    if (crew->algorithm == CLQ_ALGORITHM_AUTO && crew->size > 1) CLQ_TRY_OR(fail, status, clq_crew_measure(crew));
+    CLQ_TRY_OR(fail, status, clq_crew_plan(crew));
     *out = crew;
     return CLQ_OK;
 fail:
     clq_crew_destroy(crew);
+    return status;
+}
+
+static clq_status make_room_for_pairs(clq_crew *crew) {
+    int error = pthread_mutex_init(&crew->pairs_lock, NULL);
+    if (error) return clq_fail_lock("a group", error);
+    crew->pairs_lock_made = true;
+    crew->pairs = clq_alloc((size_t)crew->size * crew->size, sizeof *crew->pairs);
+    return crew->pairs ? CLQ_OK : CLQ_MEMORY;
+}
+
+clq_status clq_crew_complete(clq_crew *crew) {
+    CLQ_TRY(make_room_for_pairs(crew));
+    CLQ_TRY(clq_crew_open_ring(crew));
+    for (unsigned r = 0; r < crew->size; r++) CLQ_TRY(clq_walk_build(crew, r, CLQ_F32, CLQ_SUM));
+    return crew->algorithm == CLQ_ALGORITHM_AUTO && crew->size > 1 ? clq_crew_measure(crew) : CLQ_OK;
+}
+
+clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_crew **out) {
+    unsigned worlds[CLQ_REPLICAS_MAX];
+    clq_crew *crew;
+    if (count < 1 || count > CLQ_REPLICAS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, count);
+    for (unsigned r = 0; r < count; r++) worlds[r] = r;
+    CLQ_TRY(clq_crew_make(devices, worlds, count, config, &crew));
+    clq_status status = clq_crew_complete(crew);
+    if (status == CLQ_OK)
+        *out = crew;
+    else
+        clq_crew_destroy(crew);
     return status;
 }
 
@@ -52,10 +83,13 @@ static void end_member(clq_member *member) {
 
 void clq_crew_destroy(clq_crew *crew) {
     if (!crew) return;
+    for (size_t i = 0; crew->pairs && i < (size_t)crew->size * crew->size; i++) clq_crew_destroy(crew->pairs[i]);
+    if (crew->family) clq_family_leave(crew);
     for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++) clq_link_destroy(crew->links[i]);
     for (unsigned r = 0; crew->members && r < crew->size; r++) end_member(&crew->members[r]);
     clq_barrier_destroy(crew->barrier);
-    if (crew->lock_made) pthread_mutex_destroy(&crew->lock);
+    if (crew->pairs_lock_made) pthread_mutex_destroy(&crew->pairs_lock);
+    clq_free(crew->pairs);
     clq_free(crew->links);
     clq_free(crew->members);
     clq_free(crew);
@@ -65,55 +99,19 @@ unsigned clq_crew_size(const clq_crew *crew) { return crew->size; }
 
 /* ---- failing ---- */
 
-static void wake_links(clq_crew *crew) {
-    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++) {
-        if (!crew->links[i]) continue;
-        clq_gate_wake(&crew->links[i]->filled);
-        clq_gate_wake(&crew->links[i]->freed);
-    }
-}
-
-/* Whether `why` is the first failure; then all who wait are woken. */
-static bool latch_failure(clq_crew *crew, const clq_error *why) {
-    pthread_mutex_lock(&crew->lock);
-    bool first = !atomic_load(&crew->failed);
-    if (first) {
-        crew->failure = *why;
-        crew->failed_at = clq_now_running();
-        atomic_store(&crew->failed, true);
-        wake_links(crew);
-    }
-    pthread_mutex_unlock(&crew->lock);
-    if (first) clq_barrier_abort(crew->barrier);
-    return first;
-}
-
-void clq_crew_abort(clq_crew *crew, const clq_error *why) {
-    const clq_error unnamed = {CLQ_ABORTED, "the group was aborted by its owner"};
-    latch_failure(crew, why ? why : &unnamed);
-}
-
-clq_status clq_crew_failure(const clq_crew *crew, clq_error *out) {
-    if (!atomic_load(&crew->failed)) return CLQ_OK;
-    if (out) *out = crew->failure;
-    return crew->failure.status;
-}
-
-/* What a rank reports that did not fail itself. */
-static clq_status raise_aborted(const clq_crew *crew) { return clq_fail(CLQ_ABORTED, "%s", crew->failure.detail); }
-
-/* The calling thread's failure becomes the crew's, if it is the first; else the rank was only told to stop. */
+/* The calling thread's failure becomes the family's, if it is the first; else the rank was only told to stop. */
 static clq_status fail_as(clq_crew *crew, unsigned rank, clq_status status) {
     const clq_member *member = &crew->members[rank];
-    if (atomic_load(&crew->failed)) return raise_aborted(crew);
+    if (atomic_load(&crew->family->failed)) return clq_family_raise(crew->family);
     if (member->step == 0)
-        clq_fail_on(status, member->device, "rank %u, %s", rank, clq_collective_name(member->work.task.collective));
+        clq_fail_on(status, member->device, "rank %u, %s", member->world,
+                    clq_collective_name(member->work.task.collective));
     else
-        clq_fail_on(status, member->device, "rank %u, %s step %u chunk %zu", rank,
+        clq_fail_on(status, member->device, "rank %u, %s step %u chunk %zu", member->world,
                     clq_collective_name(member->work.task.collective), member->step, member->chunk);
     clq_error mine;
     clq_error_take(status, &mine);
-    return latch_failure(crew, &mine) ? clq_error_raise(&mine) : raise_aborted(crew);
+    return clq_family_fail(crew->family, &mine) ? clq_error_raise(&mine) : clq_family_raise(crew->family);
 }
 
 bool clq_crew_is_direct(const clq_crew *crew) { return crew->algorithm == CLQ_ALGORITHM_DIRECT; }
@@ -135,8 +133,8 @@ static clq_status late(const clq_crew *crew, unsigned rank, const char *what) {
     size_t mine = atomic_load(&crew->members[rank].meetings);
     for (unsigned r = 0; r < crew->size; r++) {
         if (atomic_load(&crew->members[r].meetings) >= mine) continue;
-        return clq_crew_late(crew, "rank %u on %s did not reach the %s", r, clq_device_label(crew->members[r].device),
-                             what);
+        return clq_crew_late(crew, "rank %u on %s did not reach the %s", crew->members[r].world,
+                             clq_device_label(crew->members[r].device), what);
     }
     return clq_crew_late(crew, "the ranks did not meet at the %s", what);
 }
@@ -152,7 +150,7 @@ clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what) {
 void clq_crew_set_patience(clq_crew *crew, double seconds) { clq_barrier_set_patience(crew->barrier, seconds); }
 
 clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event) {
-    clq_status status = clq_event_wait_until(event, crew->members[rank].until, &crew->failed);
+    clq_status status = clq_event_wait_until(event, crew->members[rank].until, &crew->family->failed);
     return status == CLQ_TIMEOUT ? clq_crew_late(crew, "its commands were not done") : status;
 }
 
@@ -210,9 +208,10 @@ static clq_status check_agreement(const clq_crew *crew, unsigned rank) {
         return clq_fail(CLQ_INTERNAL,
                         "collective mismatch: rank %u called %s of %zu %s (root %u), rank %u called %s of %zu %s "
                         "(root %u)",
-                        rank, clq_collective_name(mine->collective), mine->count, clq_dtype_name(mine->dtype),
-                        mine->root, r, clq_collective_name(other->collective), other->count,
-                        clq_dtype_name(other->dtype), other->root);
+                        crew->members[rank].world, clq_collective_name(mine->collective), mine->count,
+                        clq_dtype_name(mine->dtype), mine->root, crew->members[r].world,
+                        clq_collective_name(other->collective), other->count, clq_dtype_name(other->dtype),
+                        other->root);
     }
     return CLQ_OK;
 }
@@ -243,7 +242,7 @@ static clq_status begin(clq_crew *crew, unsigned rank, const clq_task *call) {
 /* What the rank has enqueued must not outlive the call, where that can be had. */
 static void settle(const clq_crew *crew, const clq_member *member) {
     clq_queue *queues[] = {member->up, member->down, member->work.task.queue};
-    double until = CLQ_MAX(crew->failed_at + grace_s, clq_now_running() + late_grace_s);
+    double until = CLQ_MAX(crew->family->failed_at + grace_s, clq_now_running() + late_grace_s);
     for (size_t i = 0; i < CLQ_COUNT_OF(queues); i++) {
         clq_event *mark;
         if (!queues[i] || clq_queue_mark(queues[i], &mark) != CLQ_OK) continue;
@@ -255,7 +254,7 @@ static void settle(const clq_crew *crew, const clq_member *member) {
 /* By naps: on a crowded machine a yield takes the turns of all others, and looks at nothing meanwhile. */
 static void wait_until_all_left(const clq_crew *crew) {
     const struct timespec nap = {.tv_nsec = 200000};
-    double until = CLQ_MAX(crew->failed_at + 2 * grace_s, clq_now_running() + late_grace_s);
+    double until = CLQ_MAX(crew->family->failed_at + 2 * grace_s, clq_now_running() + late_grace_s);
     while (atomic_load(&crew->inside) != 0 && clq_now_running() < until) nanosleep(&nap, NULL);
 }
 
@@ -299,13 +298,12 @@ static clq_status do_between(clq_crew *crew, unsigned rank, const clq_task *call
     return call->queue ? clq_member_drain(crew, rank, call->queue) : CLQ_OK;
 }
 
-clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
-    if (rank >= crew->size)
-        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", rank, crew->size);
+/* A collective of all ranks of the crew. */
+static clq_status run_together(clq_crew *crew, unsigned rank, const clq_task *call) {
     atomic_fetch_add(&crew->inside, 1);
-    if (atomic_load(&crew->failed)) { /* nothing was begun: there is nothing to wait for */
+    if (atomic_load(&crew->family->failed)) { /* nothing was begun: there is nothing to wait for */
         atomic_fetch_sub(&crew->inside, 1);
-        return raise_aborted(crew);
+        return clq_family_raise(crew->family);
     }
     clq_status status = begin(crew, rank, call);
     const clq_work *work = &crew->members[rank].work;
@@ -320,6 +318,26 @@ clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
             status = clq_walk(crew, rank);
     }
     return end(crew, rank, status);
+}
+
+/* Sender and receiver meet in a crew of their own; no other rank has a part in it. */
+static clq_status run_pair(clq_crew *crew, unsigned rank, const clq_task *call) {
+    clq_member *member = &crew->members[rank];
+    clq_crew *pair;
+    clq_task there;
+    if (rank != call->root && rank != call->to) return CLQ_OK;
+    if (atomic_load(&crew->family->failed)) return clq_family_raise(crew->family);
+    clq_status status = clq_crew_route(crew, call, &pair, &there);
+    if (status == CLQ_OK) return run_together(pair, rank == call->root ? there.root : there.to, &there);
+    member->work = (clq_work){.task = *call};
+    member->step = 0;
+    return fail_as(crew, rank, status);
+}
+
+clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
+    if (rank >= crew->size)
+        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", rank, crew->size);
+    return call->collective == CLQ_SEND_RECV ? run_pair(crew, rank, call) : run_together(crew, rank, call);
 }
 
 bool clq_crew_reaches(const clq_crew *crew, unsigned rank, const clq_task *task) {
@@ -343,18 +361,18 @@ static clq_status begin_alone(clq_crew *crew, unsigned rank, const clq_task *tas
 }
 
 clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks) {
-    if (atomic_load(&crew->failed)) return raise_aborted(crew);
+    if (atomic_load(&crew->family->failed)) return clq_family_raise(crew->family);
     for (unsigned r = 0; r < crew->size; r++) {
         clq_status status = begin_alone(crew, r, &tasks[r]);
         if (status != CLQ_OK) return fail_as(crew, r, status);
     }
     for (unsigned r = 0; r < crew->size && crew->members[r].work.bytes > 0; r++)
-        if (clq_direct_run(crew, r) != CLQ_OK) return raise_aborted(crew);
+        if (clq_direct_run(crew, r) != CLQ_OK) return clq_family_raise(crew->family);
     return CLQ_OK;
 }
 
 clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
-                               clq_buffer *out, size_t out_offset, size_t count) {
+                               clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype) {
     const clq_task call = {.collective = CLQ_ALL_REDUCE,
                            .queue = queue,
                            .in = in,
@@ -362,7 +380,7 @@ clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, 
                            .out = out,
                            .out_offset = out_offset,
                            .count = count,
-                           .dtype = CLQ_F32};
+                           .dtype = dtype};
     return clq_crew_run(crew, rank, &call);
 }
 

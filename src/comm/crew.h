@@ -33,6 +33,7 @@ typedef struct clq_lane {
 typedef struct clq_member {
     _Alignas(64) clq_work work;
     clq_device *device;
+    unsigned world;               /* its rank in the family's first crew: messages name it by this number */
     bool hosted;                  /* its thread works on its memory by itself, not by commands */
     atomic_size_t meetings;       /* barriers that it has reached; tells which rank is late */
     atomic_size_t taken;          /* direct: bytes of its part that any rank has begun */
@@ -101,8 +102,21 @@ typedef struct clq_link {
     size_t received_told;
 } clq_link;
 
+/* A crew, the crews split from it and from these, and the pairs of their ranks. They fail together: a rank that is lost
+ * is lost to every crew that it is in, and whoever waits for that crew waits in vain. */
+typedef struct clq_family {
+    pthread_mutex_t lock; /* of the list, of the places of links, and for writing `failure` */
+    clq_crew *crews;      /* linked by clq_crew.next; the family ends with its last crew */
+    atomic_bool failed;   /* set once `failure` and `failed_at` are fixed */
+    clq_error failure;
+    double failed_at; /* clq_now_running */
+} clq_family;
+
 struct clq_crew {
+    clq_family *family;
+    clq_crew *next; /* in the family's list */
     unsigned size;
+    clq_group_config config; /* as it was given */
     clq_algorithm algorithm; /* AUTO: what choose.c finds best for each size */
     clq_transport transport;
     bool measured; /* the costs are */
@@ -117,15 +131,28 @@ struct clq_crew {
     clq_barrier *barrier;
     atomic_uint
         inside; /* ranks that may touch others' memory: no rank leaves a failed collective while there are any */
-
-    pthread_mutex_t lock; /* for writing `failure`; it is fixed once `failed` is set. Also for waking links */
-    bool lock_made;
-    atomic_bool failed;
-    clq_error failure;
-    double failed_at; /* clq_now_running */
+    /* For send/recv, [lower * size + higher]: two ranks as a crew of their own, or one; made when first needed. */
+    _Atomic(clq_crew *) *pairs;
+    pthread_mutex_t pairs_lock; /* for making them */
+    bool pairs_lock_made;
 };
 
+/* family.c */
+clq_status clq_family_create(clq_crew *crew); /* of this crew alone */
+/* Moves a crew that nobody knows yet out of its own family and into another. Errors: ABORTED: that one has failed. */
+clq_status clq_family_join(clq_family *family, clq_crew *crew);
+void clq_family_leave(clq_crew *crew);
+/* Whether `why` is the first failure; then all who wait are woken. */
+bool clq_family_fail(clq_family *family, const clq_error *why);
+/* What a rank reports that did not fail itself: ABORTED, with the first failure's detail. */
+clq_status clq_family_raise(const clq_family *family);
+
 /* crew.c */
+/* A crew, its plan, and its links' queues: all that a pair needs. devices and worlds: one per rank. */
+clq_status clq_crew_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
+                         const clq_group_config *config, clq_crew **out);
+/* The rest: the ring's links, the most usual kernel, what the algorithms cost, and room for pairs. */
+clq_status clq_crew_complete(clq_crew *crew);
 /* Fails with CLQ_TIMEOUT. The formatted text says which rank did not do what. */
 clq_status clq_crew_late(const clq_crew *crew, const char *format, ...) CLQ_PRINTF(2, 3);
 /* All ranks meet. `what`: for the message about a late rank, the thing that it is late for. */
@@ -135,8 +162,14 @@ clq_status clq_member_drain(clq_crew *crew, unsigned rank, clq_queue *queue);
 /* Waits for an event of this or another rank, at most until the member's deadline. The event's queue was flushed. */
 clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event);
 
+/* split.c: the crew that carries out a task, and the task there. A send/recv: the crew of its two ranks; all others:
+ * this crew. */
+clq_status clq_crew_route(clq_crew *crew, const clq_task *task, clq_crew **by, clq_task *there);
+
 /* plan.c: what the config allows. */
-clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config);
+clq_status clq_crew_plan(clq_crew *crew);
+/* The links of the ring, where an algorithm over links may use it: clq_group_explain tells what they can do. */
+clq_status clq_crew_open_ring(clq_crew *crew);
 
 /* choose.c: which algorithm a call gets: the same on every rank. */
 /* For AUTO over links: looks up what the candidates cost, or measures and stores it. The crew is complete, and no rank

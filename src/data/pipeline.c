@@ -7,6 +7,8 @@ enum { ALIGNMENT = 64 };
 /* Batches ahead, where the caller leaves it open: enough to ride over the drawing of a new order and over the slow
  * wake-ups of a virtual machine's idle core (0.1 ms each, one in a thousand 6 ms). */
 enum { AHEAD_LEAST = 4, AHEAD_MOST = 16, AHEAD_BYTES = 1 << 20 };
+/* Slots that are lent or being filled, and so not in the channel. */
+enum { BESIDE_CHANNEL = 2 };
 
 typedef struct slot {
     char *samples, *labels[CLQ_MODEL_OUTPUTS_MAX];
@@ -14,21 +16,15 @@ typedef struct slot {
     size_t count;
 } slot;
 
-/* Three counts of batches since the start say it all: produced >= taken >= released, and produced -
- * released <= slots. Without a thread there is one slot, and the caller fills it. What stands before
- * `mutex` is written by whoever fills slots, and by nobody else. */
+/* Without a thread there is one slot, and the caller fills it. With one the slots are used round and round: one is lent
+ * to the caller, one is being filled, and the numbers of the others are in the channel. */
 struct clq_data_ring {
     const clq_dataset *dataset;
-    clq_place place; /* of the batch to be assembled next */
+    clq_place place; /* of the batch to be assembled next; with `order` of whoever fills slots alone */
     clq_order order;
-
-    pthread_mutex_t mutex;
-    pthread_cond_t ready, room;
-    uint64_t produced, taken, released;
-    bool stop;
-
-    clq_thread *thread; /* NULL: no prefetch */
-    void *memory;       /* of all slots */
+    clq_thread *thread;     /* NULL: no prefetch */
+    clq_channel *assembled; /* size_t: slots, in order */
+    void *memory;           /* of all slots */
     size_t slots;
     slot slot[];
 };
@@ -45,23 +41,12 @@ static void assemble(clq_data_ring *ring, slot *to) {
     if (++ring->place.index == clq_dataset_batches(d)) ring->place = (clq_place){ring->place.epoch + 1, 0};
 }
 
-static slot *slot_of(clq_data_ring *ring, uint64_t number) { return &ring->slot[number % ring->slots]; }
-
 static void assemble_ahead(void *context) {
     clq_data_ring *ring = context;
-    pthread_mutex_lock(&ring->mutex);
-    for (;;) {
-        while (!ring->stop && ring->produced - ring->released == ring->slots)
-            pthread_cond_wait(&ring->room, &ring->mutex);
-        if (ring->stop) break;
-        slot *to = slot_of(ring, ring->produced);
-        pthread_mutex_unlock(&ring->mutex);
-        assemble(ring, to);
-        pthread_mutex_lock(&ring->mutex);
-        ring->produced++;
-        pthread_cond_signal(&ring->ready);
+    for (size_t next = 0;; next = (next + 1) % ring->slots) {
+        assemble(ring, &ring->slot[next]);
+        if (!clq_channel_put(ring->assembled, &next)) return;
     }
-    pthread_mutex_unlock(&ring->mutex);
 }
 
 /* ---- starting and stopping ---- */
@@ -92,30 +77,11 @@ static clq_status allocate(const clq_dataset *d, clq_data_ring *ring) {
     return clq_order_allocate(&ring->order, d);
 }
 
-static clq_status initialise_locks(clq_data_ring *ring) {
-    int error = pthread_mutex_init(&ring->mutex, NULL);
-    if (error != 0) goto failed;
-    error = pthread_cond_init(&ring->ready, NULL);
-    if (error != 0) goto destroy_mutex;
-    error = pthread_cond_init(&ring->room, NULL);
-    if (error == 0) return CLQ_OK;
-    pthread_cond_destroy(&ring->ready);
-destroy_mutex:
-    pthread_mutex_destroy(&ring->mutex);
-failed:
-    return clq_fail_lock("a dataset", error);
-}
-
 static void free_ring(clq_data_ring *ring) {
+    clq_channel_destroy(ring->assembled);
     clq_free(ring->memory);
     clq_free(ring->order.places);
     clq_free(ring);
-}
-
-static void destroy_locks(clq_data_ring *ring) {
-    pthread_cond_destroy(&ring->room);
-    pthread_cond_destroy(&ring->ready);
-    pthread_mutex_destroy(&ring->mutex);
 }
 
 static size_t batches_ahead(const clq_dataset *d) {
@@ -129,24 +95,27 @@ static size_t batches_ahead(const clq_dataset *d) {
     return CLQ_MIN(ahead, clq_dataset_batches(d)); /* further ahead than an epoch nobody needs to be */
 }
 
+/* Of the batches ahead one is being filled or waits for room, the others are in the channel. */
+static clq_status start_thread(clq_data_ring *ring) {
+    CLQ_TRY(clq_channel_create(sizeof(size_t), ring->slots - BESIDE_CHANNEL, &ring->assembled));
+    return clq_thread_start("clq-data", assemble_ahead, ring, &ring->thread);
+}
+
 static clq_status start(clq_dataset *d) {
-    size_t slots = batches_ahead(d) + 1; /* one is lent to the caller */
+    const size_t ahead = batches_ahead(d), slots = ahead > 0 ? CLQ_MAX(ahead - 1, (size_t)1) + BESIDE_CHANNEL : 1;
     clq_data_ring *ring = clq_alloc(1, sizeof *ring + slots * sizeof ring->slot[0]);
     if (!ring) return clq_fail_within(CLQ_MEMORY, "%s", d->info.name);
     ring->dataset = d;
     ring->place = d->next;
     ring->slots = slots;
-    clq_status status;
-    CLQ_TRY_OR(fail, status, allocate(d, ring));
-    CLQ_TRY_OR(fail, status, initialise_locks(ring));
-    if (slots > 1) CLQ_TRY_OR(fail_thread, status, clq_thread_start("clq-data", assemble_ahead, ring, &ring->thread));
+    clq_status status = allocate(d, ring);
+    if (status == CLQ_OK && ahead > 0) status = start_thread(ring);
+    if (status != CLQ_OK) {
+        free_ring(ring);
+        return clq_fail_within(status, "%s", d->info.name);
+    }
     d->ring = ring;
     return CLQ_OK;
-fail_thread:
-    destroy_locks(ring);
-fail:
-    free_ring(ring);
-    return clq_fail_within(status, "%s", d->info.name);
 }
 
 void clq_pipeline_stop(clq_dataset *dataset) {
@@ -154,40 +123,24 @@ void clq_pipeline_stop(clq_dataset *dataset) {
     clq_data_ring *ring = dataset->ring;
     if (!ring) return;
     dataset->ring = NULL;
-    pthread_mutex_lock(&ring->mutex);
-    ring->stop = true;
-    pthread_cond_signal(&ring->room);
-    pthread_mutex_unlock(&ring->mutex);
+    if (ring->thread) clq_channel_close(ring->assembled);
     clq_thread_join(ring->thread);
-    destroy_locks(ring);
     free_ring(ring);
 }
 
 /* ---- taking batches ---- */
 
-/* Gives the lent slot back. The thread is woken once there is room for half a ring: waking costs both sides more than a
- * batch does. */
-static void release(clq_data_ring *ring) {
-    pthread_mutex_lock(&ring->mutex);
-    ring->released = ring->taken;
-    if (ring->produced - ring->released <= ring->slots / 2) pthread_cond_signal(&ring->room);
-    pthread_mutex_unlock(&ring->mutex);
-}
-
+/* The slot that is lent: the one before it is the thread's again. */
 static const slot *take(clq_data_ring *ring) {
-    if (!ring->thread) {
-        assemble(ring, slot_of(ring, 0));
-        return slot_of(ring, 0);
-    }
-    pthread_mutex_lock(&ring->mutex);
-    while (ring->produced == ring->taken) pthread_cond_wait(&ring->ready, &ring->mutex);
-    const slot *taken = slot_of(ring, ring->taken++);
-    pthread_mutex_unlock(&ring->mutex);
-    return taken;
+    size_t next = 0;
+    if (ring->thread)
+        (void)clq_channel_take(ring->assembled, &next); /* it is not closed: there is a next one */
+    else
+        assemble(ring, &ring->slot[0]);
+    return &ring->slot[next];
 }
 
 clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool *more) {
-    if (dataset->ring && dataset->ring->thread) release(dataset->ring);
     if (dataset->next.index == clq_dataset_batches(dataset)) {
         dataset->next = (clq_place){dataset->next.epoch + 1, 0};
         *more = false;

@@ -67,7 +67,7 @@ static clq_value output_memory(const emission *e, uint32_t n, unsigned i) {
     if (node->op->traits & CLQ_OP_ALIAS) return e->memory[node->inputs[0]];
     if (overwrites && may_overwrite(e, n, node->inputs[overwrites - 1], node->outputs[0]))
         return e->memory[node->inputs[overwrites - 1]];
-    size_t bytes = value->elements * clq_dtype_bytes(value->dtype);
+    size_t bytes = clq_graph_value_bytes(value);
     return clq_list_value(e->plan->list, CLQ_VALUE_ACTIVATION, value->name, value->per_sample ? 0 : bytes,
                           value->per_sample ? bytes : 0);
 }
@@ -99,14 +99,29 @@ static void emit_node(const emission *e, uint32_t n) {
     for (unsigned s = node->segment; s < CLQ_SEGMENT_COUNT; s++) e->plan->segment_end[s] = launches;
 }
 
+/* Kernels are made for the types that an operation's row tells. */
+static clq_status check_types(const clq_graph *graph, const clq_node *node) {
+    const unsigned allowed = node->op->types | CLQ_OP_TYPE(CLQ_F32);
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS; i++) {
+        const clq_id id = i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
+        const clq_graph_value *value = id ? clq_graph_value_at(graph, id) : NULL;
+        if (value && !(allowed & CLQ_OP_TYPE(value->dtype)))
+            return clq_fail(CLQ_UNSUPPORTED, "%s: '%s' is %s, which operation %s does not take", node->scope,
+                            value->name, clq_dtype_name(value->dtype), node->op->name);
+    }
+    return CLQ_OK;
+}
+
 clq_status clq_plan_emit(clq_plan *plan) {
     const clq_pass_context context = {.config = &plan->config,
                                       .list = plan->list,
+                                      .arena_dtype = clq_weights_dtype(plan->weights, CLQ_ARENA_PARAMETERS),
                                       .arena_bytes = plan->weights->arena_bytes,
                                       .optimizer_slots = plan->weights->optimizer_slots};
     clq_graph graph = {0};
     emission e = {.plan = plan, .graph = &graph};
     clq_status status = clq_graph_build(&graph, plan->model, &context, NULL, NULL);
+    for (uint32_t n = 0; n < graph.node_count && status == CLQ_OK; n++) status = check_types(&graph, &graph.nodes[n]);
     if (status == CLQ_OK) status = open_emission(&e);
     for (uint32_t n = 0; n < graph.node_count && status == CLQ_OK; n++) emit_node(&e, n);
     close_emission(&e);

@@ -42,6 +42,7 @@ typedef struct clq_layer {
 typedef struct clq_model_tensor {
     uint32_t layer;                    /* id */
     uint32_t first_input, input_count; /* of the model's `inputs` */
+    clq_dtype dtype;                   /* f32: the only one that there is */
     clq_shape shape;                   /* without the batch */
     size_t elements;                   /* product of shape */
     union {
@@ -66,6 +67,7 @@ typedef enum clq_initialiser {
 
 typedef struct clq_variable {
     char name[CLQ_LAYER_NAME_MAX + 16]; /* "conv2d/kernel" */
+    clq_dtype dtype;                    /* as it is stored. f32: the only one that operations take */
     clq_shape shape;
     size_t elements, fan_in, fan_out;
     bool is_bias;
@@ -95,6 +97,7 @@ struct clq_model {
 /* The first values of variable `index` of a model, by its initialiser: out (elements). Each variable has a stream of
  * random numbers of its own, so a layer's values do not depend on the others. */
 void clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out);
+size_t clq_variable_bytes(const clq_variable *variable); /* as it is stored */
 /* Input `i` of a tensor. */
 const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_model_tensor *tensor, size_t i);
 /* Of a finished model. */
@@ -128,7 +131,8 @@ typedef struct clq_weights clq_weights;
 typedef enum clq_arena { CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE, CLQ_ARENA_GRADIENT } clq_arena;
 
 /* All zero. update NULL: no gradient and no optimizer slots. Errors: STATE (the model is not finished), UNSUPPORTED
- * (the device aligns buffers to more), ARGUMENT (more parameters than memory), DEVICE_MEMORY, MEMORY. */
+ * (the device aligns buffers to more, or variables of one arena differ in type), ARGUMENT (more parameters than
+ * memory), DEVICE_MEMORY, MEMORY. */
 clq_status clq_weights_create(const clq_model *model, clq_device *device, const clq_optimizer *update,
                               clq_weights **out);
 void clq_weights_destroy(clq_weights *weights); /* takes NULL; after the plans over them */
@@ -137,6 +141,8 @@ clq_buffer *clq_weights_arena(const clq_weights *weights, clq_arena arena);
 size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena); /* of STATE 0 where there is none */
 size_t clq_weights_offset(const clq_weights *weights, size_t variable);      /* bytes into the arena of its role */
 clq_arena clq_variable_arena(const clq_variable *variable);                  /* PARAMETERS or STATE */
+/* Of all values of the arena; of GRADIENT and of the optimizer's slots that of PARAMETERS. */
+clq_dtype clq_weights_dtype(const clq_weights *weights, clq_arena arena);
 /* First values of all variables of arena PARAMETERS or STATE, into its copy on the host, which is zero. */
 void clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out);
 unsigned clq_weights_optimizer_slots(const clq_weights *weights);

@@ -162,7 +162,8 @@ static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kin
 
 /* What the layer, whose id is or will be `id`, makes of the inputs, as the model's next tensor. */
 static clq_status apply(clq_model *model, clq_layer *layer, uint32_t id, const clq_tensor *inputs, size_t count) {
-    clq_model_tensor y = {.layer = id, .first_input = model->input_total, .input_count = (uint32_t)count};
+    clq_model_tensor y = {
+        .layer = id, .first_input = model->input_total, .input_count = (uint32_t)count, .dtype = CLQ_F32};
     CLQ_TRY(check_inputs(model, layer->kind, inputs, count));
     CLQ_TRY(reserve_all(model, count));
     for (size_t i = 0; i < count; i++) model->inputs[model->input_total + i] = inputs[i].id;

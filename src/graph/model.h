@@ -15,6 +15,7 @@ clq_tensor clq_model_latch(clq_model *model, clq_status status, const char *laye
 /* What a variable is for its layer. */
 typedef struct clq_variable_kind {
     const char *what; /* "kernel": behind the layer's name */
+    clq_dtype dtype;  /* f32 unless it is set */
     clq_role role;
     clq_initialiser initialiser;
     bool is_bias, decay, synchronized;

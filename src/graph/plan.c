@@ -16,21 +16,23 @@ static clq_status create_buffers(clq_plan *plan) {
     const clq_plan_config *config = &plan->config;
     const clq_plan none = {0}, *beside = config->beside ? config->beside : &none;
     size_t capacity = config->capacity;
-    size_t sample_bytes = clq_model_input(model)->elements * clq_dtype_bytes(config->sample_dtype);
+    size_t sample_bytes = clq_values_bytes(config->sample_dtype, clq_model_input(model)->elements);
     CLQ_TRY(create_buffer(plan, beside->samples, capacity * sample_bytes, "samples", &plan->samples));
-    for (uint32_t i = 0; i < model->output_count && !config->loss; i++)
-        CLQ_TRY(create_buffer(plan, beside->output[i], capacity * clq_model_output(model, i)->elements * sizeof(float),
+    for (uint32_t i = 0; i < model->output_count && !config->loss; i++) {
+        const clq_model_tensor *output = clq_model_output(model, i);
+        CLQ_TRY(create_buffer(plan, beside->output[i], capacity * clq_values_bytes(output->dtype, output->elements),
                               "output", &plan->output[i]));
+    }
     if (!config->loss) return CLQ_OK;
 
     for (uint32_t i = 0; i < model->output_count; i++) {
-        size_t label_bytes = clq_loss_target_elements(&plan->losses[i]) * sizeof(float); /* or of an int32_t */
+        size_t label_bytes = clq_loss_target_bytes(&plan->losses[i]);
         CLQ_TRY(create_buffer(plan, beside->labels[i], capacity * label_bytes, "labels", &plan->labels[i]));
     }
-    size_t metrics_bytes = sizeof(float) * clq_losses_width(plan->losses, model->output_count) * config->metric_slots;
-    CLQ_TRY(create_buffer(plan, beside->metrics, metrics_bytes, "metrics", &plan->metrics));
+    const size_t metrics = (size_t)clq_losses_width(plan->losses, model->output_count) * config->metric_slots;
+    CLQ_TRY(create_buffer(plan, beside->metrics, clq_values_bytes(CLQ_F32, metrics), "metrics", &plan->metrics));
     if (!config->gradient_norms || !config->update) return CLQ_OK;
-    return create_buffer(plan, NULL, CLQ_MAX(model->variable_count, 1u) * sizeof(float), "gradient norms",
+    return create_buffer(plan, NULL, clq_values_bytes(CLQ_F32, CLQ_MAX(model->variable_count, 1u)), "gradient norms",
                          &plan->norms);
 }
 
@@ -63,7 +65,7 @@ static clq_status name_values(clq_plan *plan) {
     if (!plan->v_weight || !plan->v_weight_gradient || !plan->done) return CLQ_MEMORY;
     for (uint32_t i = 0; i < model->variable_count; i++) {
         const clq_variable *variable = &model->variables[i];
-        size_t bytes = variable->elements * sizeof(float);
+        size_t bytes = clq_variable_bytes(variable);
         plan->v_weight[i] = clq_list_value(plan->list, CLQ_VALUE_EXTERNAL, variable->name, bytes, 0);
         const bool trained = variable->role == CLQ_ROLE_TRAINABLE;
         clq_list_place(plan->list, plan->v_weight[i], trained ? weights->parameters : weights->state,
@@ -249,7 +251,7 @@ clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out
     for (uint32_t i = model->variable_count; i-- > 0;) {
         const clq_variable *variable = &model->variables[i];
         if (variable->role != CLQ_ROLE_TRAINABLE) continue;
-        size_t end = plan->weights->offsets[i] + clq_round_up(variable->elements * sizeof(float), CLQ_VARIABLE_ALIGN);
+        size_t end = plan->weights->offsets[i] + clq_round_up(clq_variable_bytes(variable), CLQ_VARIABLE_ALIGN);
         done = CLQ_MAX(done, plan->done[i]);
         if (layer_goes_on(model, i) || (end - begin < bytes && end < plan->weights->arena_bytes)) continue;
         buckets[used++] = (clq_bucket){begin, end, done};

@@ -9,9 +9,10 @@
 struct clq_weights {
     const clq_model *model; /* outlives them */
     clq_device *device;
-    size_t arena_bytes;                        /* of each arena of trainable variables */
-    size_t state_bytes, apart_bytes;           /* of which the first are each replica's own */
-    size_t *offsets;                           /* where variable i lies in the arenas of its role */
+    clq_dtype dtypes[2];             /* of the variables in the arenas PARAMETERS and STATE; f32 where there are none */
+    size_t arena_bytes;              /* of each arena of trainable variables */
+    size_t state_bytes, apart_bytes; /* of which the first are each replica's own */
+    size_t *offsets;                 /* where variable i lies in the arenas of its role */
     clq_buffer *parameters, *gradient, *state; /* NULL: none */
     clq_buffer *optimizer[CLQ_UPDATE_STATES_MAX];
     unsigned optimizer_slots;

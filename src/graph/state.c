@@ -2,9 +2,10 @@
 #include "graph/plan.h"
 
 static clq_status make_list(clq_weights *weights, unsigned replicas) {
-    const size_t floats = weights->apart_bytes / sizeof(float);
+    const clq_dtype dtype = clq_weights_dtype(weights, CLQ_ARENA_STATE);
+    const size_t elements = clq_values_count(dtype, weights->apart_bytes);
     clq_element_program p = {.output_count = 1};
-    const unsigned sum = clq_element_take(&p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32});
+    const unsigned sum = clq_element_take(&p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = dtype});
     p.outputs[0].from =
         clq_element_do(&p, (clq_instruction){.op = CLQ_ELEMENT_SCALE, .a = sum, .number = 1 / (double)replicas});
     CLQ_TRY(clq_list_create(weights->device, 1, &weights->mean));
@@ -12,9 +13,9 @@ static clq_status make_list(clq_weights *weights, unsigned replicas) {
     clq_value state = clq_list_value(list, CLQ_VALUE_EXTERNAL, "state", weights->apart_bytes, 0);
     clq_list_place(list, state, weights->state, 0);
     clq_list_scope(list, "state");
-    clq_elementwise(
-        list, "mean", &p,
-        &(clq_element_values){.elements = floats, .channels = 1, .whole = true, .inputs = {state}, .outputs = {state}});
+    clq_elementwise(list, "mean", &p,
+                    &(clq_element_values){
+                        .elements = elements, .channels = 1, .whole = true, .inputs = {state}, .outputs = {state}});
     clq_list_set_params(list, &(clq_step_params){.count = 1});
     return clq_list_bind(list);
 }

@@ -16,16 +16,17 @@ static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
     if (plan->config.sample_dtype == CLQ_U8)
         for (size_t i = 0; i < bytes; i++) ((unsigned char *)samples)[i] = (unsigned char)clq_random_u32(&random);
     else
-        for (size_t i = 0; i < bytes / sizeof(float); i++) ((float *)samples)[i] = (float)clq_random_unit(&random);
+        for (size_t i = 0; i < clq_values_count(CLQ_F32, bytes); i++)
+            ((float *)samples)[i] = (float)clq_random_unit(&random);
 }
 
 static void make_labels(const clq_loss_problem *loss, void *labels, size_t bytes) {
     clq_random random = clq_random_start(SEED, 1);
+    const size_t count = clq_values_count(clq_loss_target_dtype(loss), bytes);
     if (clq_loss_has_index(loss))
-        for (size_t i = 0; i < bytes / sizeof(int32_t); i++)
-            ((int32_t *)labels)[i] = (int32_t)clq_random_below(&random, loss->classes);
+        for (size_t i = 0; i < count; i++) ((int32_t *)labels)[i] = (int32_t)clq_random_below(&random, loss->classes);
     else
-        for (size_t i = 0; i < bytes / sizeof(float); i++) ((float *)labels)[i] = 1 / (float)loss->classes;
+        for (size_t i = 0; i < count; i++) ((float *)labels)[i] = 1 / (float)loss->classes;
 }
 
 clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials) {

@@ -39,10 +39,11 @@ static clq_status make_list(clq_plan *plan, clq_plan *const *plans, unsigned ran
     const clq_weights *weights = plan->weights;
     size_t begin, end;
     clq_plan_updated_part(plan, ranks, rank, &begin, &end);
+    const clq_dtype dtype = clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS);
     clq_update_arenas arenas = {.w = arena(list, "parameters", turn ? weights->gradient : weights->parameters),
                                 .g = arena(list, "gradient", turn ? weights->parameters : weights->gradient),
-                                .first = begin / sizeof(float),
-                                .floats = (end - begin) / sizeof(float),
+                                .first = clq_values_count(dtype, begin),
+                                .floats = clq_values_count(dtype, end - begin),
                                 .ranks = ranks,
                                 .rank = rank};
     for (unsigned i = 0; i < weights->optimizer_slots; i++)

@@ -25,14 +25,20 @@ static clq_status check_same(const clq_layer *layer, const clq_variable *variabl
 }
 
 const clq_variable_kind clq_variable_kernel = {
-    .what = "kernel", .initialiser = CLQ_INITIALISER_GLOROT_UNIFORM, .decay = true};
-const clq_variable_kind clq_variable_bias = {.what = "bias", .initialiser = CLQ_INITIALISER_ZEROS, .is_bias = true};
+    .what = "kernel", .dtype = CLQ_F32, .initialiser = CLQ_INITIALISER_GLOROT_UNIFORM, .decay = true};
+const clq_variable_kind clq_variable_bias = {
+    .what = "bias", .dtype = CLQ_F32, .initialiser = CLQ_INITIALISER_ZEROS, .is_bias = true};
+
+size_t clq_variable_bytes(const clq_variable *variable) {
+    return clq_values_bytes(variable->dtype, variable->elements);
+}
 
 clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsigned index, clq_shape shape,
                                       const clq_variable_kind *kind) {
     if (layer->variables[index])
         return check_same(layer, &model->variables[layer->variables[index] - 1], kind->what, &shape);
-    clq_variable variable = {.shape = shape,
+    clq_variable variable = {.dtype = kind->dtype,
+                             .shape = shape,
                              .is_bias = kind->is_bias,
                              .role = kind->role,
                              .initialiser = kind->initialiser,

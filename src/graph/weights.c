@@ -5,7 +5,7 @@
 static clq_status lay_out(const clq_variable *variable, const clq_model *model, size_t *arena, size_t *offset) {
     size_t bytes = 0;
     *offset = *arena;
-    if (!clq_mul_size(variable->elements, sizeof(float), &bytes) || bytes > SIZE_MAX / 4 - *arena)
+    if (!clq_mul_size(variable->elements, clq_dtype_bytes(variable->dtype), &bytes) || bytes > SIZE_MAX / 4 - *arena)
         return clq_fail(CLQ_ARGUMENT, "model %s has more parameters than fit in memory", model->name);
     *arena += clq_round_up(bytes, CLQ_VARIABLE_ALIGN);
     return CLQ_OK;
@@ -31,6 +31,22 @@ static clq_status lay_out_variables(clq_weights *weights) {
         if (model->variables[i].role == CLQ_ROLE_STATE && model->variables[i].synchronized)
             CLQ_TRY(lay_out(&model->variables[i], model, &weights->state_bytes, &weights->offsets[i]));
     weights->arena_bytes = CLQ_MAX(weights->arena_bytes, (size_t)CLQ_VARIABLE_ALIGN);
+    return CLQ_OK;
+}
+
+/* An arena is one range of values for who updates, adds up or averages it. */
+static clq_status take_types(clq_weights *weights) {
+    const clq_variable *first[] = {NULL, NULL};
+    for (uint32_t i = 0; i < weights->model->variable_count; i++) {
+        const clq_variable *variable = &weights->model->variables[i];
+        const clq_arena arena = clq_variable_arena(variable);
+        if (!first[arena]) first[arena] = variable;
+        if (variable->dtype != first[arena]->dtype)
+            return clq_fail(CLQ_UNSUPPORTED, "'%s' is %s and '%s' is %s: variables of one arena have one type",
+                            first[arena]->name, clq_dtype_name(first[arena]->dtype), variable->name,
+                            clq_dtype_name(variable->dtype));
+        weights->dtypes[arena] = variable->dtype;
+    }
     return CLQ_OK;
 }
 
@@ -62,6 +78,7 @@ clq_status clq_weights_create(const clq_model *model, clq_device *device, const 
     weights->model = model;
     weights->device = device;
     clq_status status;
+    CLQ_TRY_OR(fail, status, take_types(weights));
     CLQ_TRY_OR(fail, status, lay_out_variables(weights));
     CLQ_TRY_OR(fail, status, create_arenas(weights, update));
     *out = weights;
@@ -96,6 +113,9 @@ size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena) {
 }
 
 size_t clq_weights_apart_bytes(const clq_weights *weights) { return weights->apart_bytes; }
+clq_dtype clq_weights_dtype(const clq_weights *weights, clq_arena arena) {
+    return weights->dtypes[arena == CLQ_ARENA_STATE ? CLQ_ARENA_STATE : CLQ_ARENA_PARAMETERS];
+}
 
 clq_arena clq_variable_arena(const clq_variable *variable) {
     return variable->role == CLQ_ROLE_STATE ? CLQ_ARENA_STATE : CLQ_ARENA_PARAMETERS;

@@ -376,9 +376,11 @@ unsigned clq_loss_totals(const clq_loss_problem *p);
 unsigned clq_loss_metrics_width(const clq_loss_problem *p);
 /* Of a row that several losses share: their totals lie one behind the other. At most CLQ_METRICS_ROW_MAX. */
 unsigned clq_losses_width(const clq_loss_problem *problems, size_t count);
-/* A sample's target: so many of i32 or f32. */
+/* A sample's target: so many values of its type, i32 where they are indices, else f32. */
 size_t clq_loss_target_elements(const clq_loss_problem *p);
-bool clq_loss_has_index(const clq_loss_problem *p); /* i32 */
+clq_dtype clq_loss_target_dtype(const clq_loss_problem *p);
+size_t clq_loss_target_bytes(const clq_loss_problem *p);
+bool clq_loss_has_index(const clq_loss_problem *p);
 /* Loss, gradient and metrics at once. x (rows, classes); dx = SCALE * weight * dloss/dx unless none; it may be x's own
  * value. A sample's loss and each of its totals is the mean over its rows. metrics: in row SLOT of a (slots, width) f32
  * buffer, from `metrics_at` on, the sums over the samples. A count of 0 writes zeros. An index outside [0, classes)

@@ -12,6 +12,10 @@ static unsigned width_of(const clq_strategy *strategy) {
     return clq_losses_width(strategy->config.plan.loss, strategy->model->output_count);
 }
 
+/* Of a step: metrics, and the gradient's squares. Plans give both as f32. */
+static size_t metrics_bytes(const clq_strategy *strategy) { return clq_values_bytes(CLQ_F32, width_of(strategy)); }
+static size_t norms_bytes(const clq_figures *figures) { return clq_values_bytes(CLQ_F32, figures->variables); }
+
 clq_status clq_replica_open_figures(clq_replica *replica) {
     const clq_strategy *strategy = replica->strategy;
     const size_t slots = strategy->config.plan.metric_slots;
@@ -21,12 +25,11 @@ clq_status clq_replica_open_figures(clq_replica *replica) {
     /* All replicas have the same gradient when it is measured. */
     if (clq_plan_norms(replica->plan) && replica->worker.index == 0)
         figures->variables = strategy->model->variable_count;
-    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_PINNED,
-                              slots * (width_of(strategy) + figures->variables) * sizeof(float), "figures of steps",
-                              &figures->host));
+    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_PINNED, slots * (metrics_bytes(strategy) + norms_bytes(figures)),
+                              "figures of steps", &figures->host));
     if (figures->variables == 0) return CLQ_OK;
-    return clq_buffer_create(device, CLQ_MEMORY_DEVICE, slots * figures->variables * sizeof(float),
-                             "gradient norms of steps", &figures->norms);
+    return clq_buffer_create(device, CLQ_MEMORY_DEVICE, slots * norms_bytes(figures), "gradient norms of steps",
+                             &figures->norms);
 }
 
 void clq_replica_close_figures(clq_replica *replica) {
@@ -36,7 +39,7 @@ void clq_replica_close_figures(clq_replica *replica) {
 
 clq_status clq_replica_keep_norms(clq_replica *replica, uint32_t slot) {
     const clq_figures *figures = &replica->figures;
-    const size_t bytes = figures->variables * sizeof(float);
+    const size_t bytes = norms_bytes(figures);
     if (bytes == 0) return CLQ_OK;
     return clq_queue_copy(replica->worker.queue, clq_plan_norms(replica->plan), 0, figures->norms, slot * bytes, bytes);
 }
@@ -61,13 +64,12 @@ static void cut(const clq_buffer *from, char *to, size_t row_bytes, size_t slots
 static unsigned pieces_of(const clq_replica *replica, const clq_command *command, piece pieces[4]) {
     const clq_strategy *strategy = replica->strategy;
     const clq_figures *figures = &replica->figures;
-    const size_t slots = strategy->config.plan.metric_slots, row_bytes = width_of(strategy) * sizeof(float);
+    const size_t slots = strategy->config.plan.metric_slots, row_bytes = metrics_bytes(strategy);
     char *host = clq_buffer_host(figures->host);
     unsigned count = 0;
     cut(clq_plan_metrics(replica->plan), host, row_bytes, slots, command, pieces, &count);
     if (figures->variables > 0)
-        cut(figures->norms, host + slots * row_bytes, figures->variables * sizeof(float), slots, command, pieces,
-            &count);
+        cut(figures->norms, host + slots * row_bytes, norms_bytes(figures), slots, command, pieces, &count);
     return count;
 }
 

@@ -8,18 +8,19 @@ static clq_mirror *mirror_of(const clq_replica *replica) {
 
 /* ---- the exchange ---- */
 
-static clq_status exchange(clq_replica *replica, clq_queue *queue, clq_buffer *values, size_t begin, size_t end,
-                           bool traced) {
+static clq_status exchange(clq_replica *replica, clq_queue *queue, clq_buffer *values, clq_dtype dtype, size_t begin,
+                           size_t end, bool traced) {
     if (traced) CLQ_TRY(clq_queue_finish(queue)); /* waiting for what computes them is no part of the exchange */
     double began = traced ? clq_now() : 0.0;
     CLQ_TRY(clq_crew_all_reduce(mirrored_of(replica)->crew, replica->worker.index, queue, values, begin, values, begin,
-                                (end - begin) / sizeof(float)));
+                                clq_values_count(dtype, end - begin), dtype));
     if (!traced) return CLQ_OK;
     return clq_timeline_add(&mirror_of(replica)->exchanges, began, "all-reduce", "bytes", end - begin);
 }
 
 clq_status clq_mirrored_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced) {
-    return exchange(replica, queue, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT), begin, end, traced);
+    return exchange(replica, queue, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT),
+                    clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT), begin, end, traced);
 }
 
 void clq_mirrored_note_exposed(clq_replica *replica, uint64_t ns) {
@@ -27,24 +28,26 @@ void clq_mirrored_note_exposed(clq_replica *replica, uint64_t ns) {
 }
 
 /* By the replica's own thread, which does nothing else meanwhile. */
-static clq_status exchange_exposed(clq_replica *replica, clq_buffer *values) {
+static clq_status exchange_exposed(clq_replica *replica, clq_buffer *values, clq_dtype dtype) {
     const clq_crew *crew = mirrored_of(replica)->crew;
     uint64_t before = clq_crew_busy_ns(crew);
-    CLQ_TRY(exchange(replica, replica->worker.queue, values, 0, clq_buffer_bytes(values), replica->worker.tracing));
+    CLQ_TRY(
+        exchange(replica, replica->worker.queue, values, dtype, 0, clq_buffer_bytes(values), replica->worker.tracing));
     clq_mirrored_note_exposed(replica, clq_crew_busy_ns(crew) - before);
     return CLQ_OK;
 }
 
 static clq_status exchange_all(clq_replica *replica) {
     if (!mirrored_of(replica)->crew) return CLQ_OK;
-    return exchange_exposed(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT));
+    return exchange_exposed(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT),
+                            clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT));
 }
 
 /* Within a step. Replicas that train apart have statistics of their own: the others' places are zero. */
 static clq_status all_reduce(void *context, clq_queue *queue, clq_buffer *values) {
     clq_replica *replica = context;
     (void)queue; /* the replica's */
-    return replica->strategy->apart ? CLQ_OK : exchange_exposed(replica, values);
+    return replica->strategy->apart ? CLQ_OK : exchange_exposed(replica, values, CLQ_F32);
 }
 
 /* ---- what is apart ---- */
@@ -61,9 +64,10 @@ static void note_gradients(clq_strategy *strategy, bool by_step) {
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
     clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
+    const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_STATE);
     (void)command;
     CLQ_TRY(clq_crew_all_reduce(mirrored_of(replica)->crew, worker->index, worker->queue, state, 0, state, 0,
-                                clq_weights_apart_bytes(replica->weights) / sizeof(float)));
+                                clq_values_count(dtype, clq_weights_apart_bytes(replica->weights)), dtype));
     return clq_weights_mean_state(replica->weights, worker->queue, replica->strategy->count);
 }
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};

@@ -124,10 +124,10 @@ static clq_status convert(clq_trainer *trainer, size_t output, conversion how, s
     size_t floats = clq_loss_target_elements(loss), count = samples * elements;
     const int32_t *from = labels->values;
     float **memory = &trainer->targets[output];
-    if (!*memory) *memory = clq_alloc(trainer->config.global_batch, floats * sizeof(float));
+    if (!*memory) *memory = clq_alloc(trainer->config.global_batch, clq_loss_target_bytes(loss));
     if (!*memory) return CLQ_MEMORY;
     float *to = *memory;
-    if (how == AS_ONE_HOT) memset(to, 0, samples * floats * sizeof(float));
+    if (how == AS_ONE_HOT) memset(to, 0, samples * clq_loss_target_bytes(loss));
     for (size_t i = 0; i < count; i++)
         if (how == AS_ONE_HOT)
             to[i * loss->classes + (size_t)from[i]] = 1.0f;

@@ -57,7 +57,7 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                     .tuning_s = config->tuning_s};
     bool index = true;
     for (uint32_t i = 0; i < model->output_count; i++) {
-        strategy.label_bytes[i] = clq_loss_target_elements(&trainer->losses[i]) * sizeof(float);
+        strategy.label_bytes[i] = clq_loss_target_bytes(&trainer->losses[i]);
         index = index && clq_loss_has_index(&trainer->losses[i]);
     }
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));

@@ -61,7 +61,7 @@ static clq_status find_variable(const clq_trainer *trainer, size_t index, place 
     const clq_variable *variable = &trainer->model->variables[index];
     *out = (place){.arena = clq_variable_arena(variable),
                    .offset = clq_weights_offset(clq_strategy_weights(trainer->strategy, 0), index),
-                   .bytes = variable->elements * sizeof(float)};
+                   .bytes = clq_variable_bytes(variable)};
     return CLQ_OK;
 }
 
@@ -183,7 +183,7 @@ clq_status clq_trainer_save(clq_trainer *trainer, const char *path) {
     for (uint32_t i = 0; i < count && status == CLQ_OK; i++) {
         const clq_variable *variable = &trainer->model->variables[i];
         sources[i] = (clq_safetensors_source){.name = variable->name,
-                                              .dtype = CLQ_F32,
+                                              .dtype = variable->dtype,
                                               .rank = variable->shape.rank,
                                               .data = values_in(&all, trainer, i)};
         for (unsigned d = 0; d < variable->shape.rank; d++) sources[i].dims[d] = variable->shape.dims[d];

@@ -89,6 +89,33 @@ static void who_finds_no_room_waits_for_half(void **state) {
     clq_channel_destroy(NULL);
 }
 
+static void produce_until_closed(void *context) {
+    producer *p = context;
+    for (uint64_t i = 0; clq_channel_put(p->channel, &i); i++) atomic_fetch_add(&p->put, 1);
+}
+
+/* Who takes may close: who waits for room is told, and what was put before can still be taken. */
+static void closing_ends_the_wait_for_room(void **state) {
+    (void)state;
+    producer p = {0};
+    clq_thread *thread;
+    uint64_t item;
+    assert_ok(clq_channel_create(sizeof item, CAPACITY, &p.channel));
+    assert_ok(clq_thread_start("producer", produce_until_closed, &p, &thread));
+    while (atomic_load(&p.put) < CAPACITY) (void)usleep(100);
+    (void)usleep(20000); /* it waits by then */
+    clq_channel_close(p.channel);
+    clq_thread_join(thread);
+    assert_int_equal(atomic_load(&p.put), CAPACITY);
+    for (uint64_t i = 0; i < CAPACITY; i++) {
+        assert_true(clq_channel_take(p.channel, &item));
+        assert_true(item == i);
+        assert_false(clq_channel_put(p.channel, &item)); /* closed, and there is room */
+    }
+    assert_false(clq_channel_take(p.channel, &item));
+    clq_channel_destroy(p.channel);
+}
+
 typedef struct waiter {
     clq_channel *channel;
     atomic_bool returned;
@@ -136,7 +163,8 @@ static void without_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_come_once_and_in_order), cmocka_unit_test(who_finds_no_room_waits_for_half),
-        cmocka_unit_test(waiting_is_for_what_was_done), cmocka_unit_test(without_memory)};
+        cmocka_unit_test(closing_ends_the_wait_for_room), cmocka_unit_test(waiting_is_for_what_was_done),
+        cmocka_unit_test(without_memory)};
     (void)alarm(SECONDS_MOST);
     return cmocka_run_group_tests_name("base/channel", tests, NULL, NULL);
 }

@@ -123,6 +123,9 @@ static void types_and_version(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(types); i++) {
         assert_string_equal(clq_dtype_name(types[i].dtype), types[i].name);
         assert_int_equal(clq_dtype_bytes(types[i].dtype), types[i].bytes);
+        assert_int_equal(clq_values_bytes(types[i].dtype, 7), 7 * types[i].bytes);
+        assert_int_equal(clq_values_count(types[i].dtype, 7 * types[i].bytes), 7);
+        assert_int_equal(clq_values_count(types[i].dtype, 8 * types[i].bytes - 1), 7);
     }
     assert_int_equal(clq_dtype_bytes(CLQ_DTYPE_COUNT), 0);
     assert_non_null(clq_dtype_name((clq_dtype)-1));

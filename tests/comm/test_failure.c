@@ -26,7 +26,7 @@ static clq_status act(ranks *all, unsigned rank, void *context) {
         status = clq_crew_broadcast(all->crew, rank, all->queues[rank], p->buffers[rank], 0, p->count[rank], 0);
     else
         status = clq_crew_all_reduce(all->crew, rank, all->queues[rank], p->buffers[rank], p->offset[rank],
-                                     p->buffers[rank], p->offset[rank], p->count[rank]);
+                                     p->buffers[rank], p->offset[rank], p->count[rank], CLQ_F32);
     p->seconds[rank] = clq_now() - start;
     return status;
 }
@@ -246,7 +246,7 @@ static void test_bad_configurations(void **state) {
     }
     assert_int_equal(clq_crew_create(all.devices, 0, NULL, &crew), CLQ_ARGUMENT);
     assert_int_equal(clq_crew_create(all.devices, CLQ_REPLICAS_MAX + 1, NULL, &crew), CLQ_ARGUMENT);
-    assert_int_equal(clq_crew_all_reduce(all.crew, 2, all.queues[0], NULL, 0, NULL, 0, 1), CLQ_INTERNAL);
+    assert_int_equal(clq_crew_all_reduce(all.crew, 2, all.queues[0], NULL, 0, NULL, 0, 1, CLQ_F32), CLQ_INTERNAL);
     clq_crew_destroy(NULL);
     ranks_close(&all);
 }

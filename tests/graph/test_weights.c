@@ -57,6 +57,53 @@ static void places_on(clq_device *device, clq_queue *queue) {
     clq_model_destroy(m);
 }
 
+/* What lies where follows from the types: No operation takes them. */
+static void sizes_follow_types_on(clq_device *device, clq_queue *queue) {
+    (void)queue;
+    enum { WIDE = 300 };
+    clq_model *m;
+    clq_weights *weights;
+    clq_plan *plan = NULL;
+    CHECK_OK(clq_model_create("typed", &m));
+    CHECK_OK(clq_model_finish(m, clq_dense(m, clq_input(m, CLQ_SHAPE(1)), &(clq_dense_config){.units = WIDE})));
+    static const struct {
+        clq_dtype dtype;
+        size_t kernel_at, arena;
+    } cases[] = {{CLQ_F32, 1536, 3072}, {CLQ_F16, 1024, 2048}, {CLQ_F64, 2560, 5120}, {CLQ_U8, 512, 1024}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        for (size_t v = 0; v < 2; v++) m->variables[v].dtype = cases[i].dtype;
+        CHECK_OK(clq_weights_create(m, device, &sgd, &weights));
+        assert_int_equal(clq_weights_offset(weights, 0), cases[i].kernel_at); /* behind the bias */
+        assert_int_equal(clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS), cases[i].arena);
+        assert_int_equal(clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS), cases[i].dtype);
+        assert_int_equal(clq_weights_dtype(weights, CLQ_ARENA_GRADIENT), cases[i].dtype);
+        assert_int_equal(clq_weights_dtype(weights, CLQ_ARENA_STATE), CLQ_F32);
+        const clq_plan_config config = config_of(CLQ_MODE_PREDICT, SMALL);
+        if (cases[i].dtype == CLQ_F32) {
+            CHECK_OK(clq_plan_create(weights, &config, &plan));
+            clq_plan_destroy(plan);
+            plan = NULL;
+        } else {
+            assert_int_equal(clq_plan_create(weights, &config, &plan), CLQ_UNSUPPORTED);
+            CHECK_DETAIL("which operation dense does not take");
+            CHECK_DETAIL(clq_dtype_name(cases[i].dtype));
+        }
+        assert_null(plan);
+        clq_weights_destroy(weights);
+    }
+    m->variables[0].dtype = CLQ_F16; /* and the bias is of bytes */
+    weights = NULL;
+    assert_int_equal(clq_weights_create(m, device, &sgd, &weights), CLQ_UNSUPPORTED);
+    CHECK_DETAIL("'dense/kernel' is f16 and 'dense/bias' is u8");
+    assert_null(weights);
+    m->variables[1].role = CLQ_ROLE_STATE; /* which has an arena of its own */
+    CHECK_OK(clq_weights_create(m, device, &sgd, &weights));
+    assert_int_equal(clq_weights_dtype(weights, CLQ_ARENA_GRADIENT), CLQ_F16);
+    assert_int_equal(clq_weights_dtype(weights, CLQ_ARENA_STATE), CLQ_U8);
+    clq_weights_destroy(weights);
+    clq_model_destroy(m);
+}
+
 static void variables_begin_as_they_say(void **state) {
     (void)state;
     clq_model *m = make_model();
@@ -188,6 +235,10 @@ static void variables_have_places(void **state) {
     (void)state;
     on_each_driver(places_on);
 }
+static void sizes_follow_types(void **state) {
+    (void)state;
+    on_each_driver(sizes_follow_types_on);
+}
 static void plans_share_weights(void **state) {
     (void)state;
     on_each_driver(sharing_on);
@@ -198,8 +249,9 @@ static void other_weights_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(variables_have_places), cmocka_unit_test(variables_begin_as_they_say),
-        cmocka_unit_test(plans_share_weights), cmocka_unit_test(other_weights_are_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(variables_have_places), cmocka_unit_test(sizes_follow_types),
+                                       cmocka_unit_test(variables_begin_as_they_say),
+                                       cmocka_unit_test(plans_share_weights),
+                                       cmocka_unit_test(other_weights_are_refused)};
     return cmocka_run_group_tests_name("graph/weights", tests, NULL, NULL);
 }

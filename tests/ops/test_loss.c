@@ -196,6 +196,18 @@ static void parts_of_a_row(rig *r) {
     if (rig_affords(r, 90000)) check_loss(r, p, cases[CLQ_COUNT_OF(cases) - 1], true, false);
 }
 
+/* A sample's target: an index for each row, or a value for each class of each row. */
+static void test_targets_have_a_type(void **state) {
+    (void)state;
+    for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++) {
+        const clq_loss_problem p = {.kind = kinds[k].kind, .classes = 10, .rows = 3};
+        const bool index = p.kind == CLQ_LOSS_SPARSE_CATEGORICAL;
+        assert_int_equal(clq_loss_target_dtype(&p), index ? CLQ_I32 : CLQ_F32);
+        assert_int_equal(clq_loss_target_elements(&p), index ? 3 : 30);
+        assert_int_equal(clq_loss_target_bytes(&p), index ? 12 : 120);
+    }
+}
+
 /* Every row of the tables has a case here. */
 static void test_tables_are_covered(void **state) {
     (void)state;
@@ -366,6 +378,7 @@ int main(void) {
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_extreme_values),
         cmocka_unit_test(test_parts_of_a_row),
+        cmocka_unit_test(test_targets_have_a_type),
         cmocka_unit_test(test_tables_are_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,6 +72,21 @@ void ranks_close(ranks *all) {
     clq_system_close(all->system);
 }
 
+void ranks_split(const ranks *all, const unsigned *who, unsigned count, ranks *part) {
+    memset(part, 0, sizeof *part);
+    part->count = count;
+    for (unsigned i = 0; i < count; i++) {
+        part->devices[i] = all->devices[who[i]];
+        must(clq_queue_create(part->devices[i], 0, &part->queues[i]));
+    }
+    must(clq_crew_split(all->crew, who, count, &part->crew));
+}
+
+void ranks_close_part(ranks *part) {
+    clq_crew_destroy(part->crew);
+    for (unsigned i = 0; i < part->count; i++) clq_queue_destroy(part->queues[i]);
+}
+
 typedef struct job {
     ranks *all;
     unsigned rank;

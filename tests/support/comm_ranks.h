@@ -19,6 +19,9 @@ typedef struct ranks {
  * (island) all are in one. Fails the test where something is missing. */
 void ranks_open(ranks *all, const char *kinds, bool island, const clq_group_config *config);
 void ranks_close(ranks *all);
+/* A crew of some of the ranks, by clq_crew_split, with queues of its own: who[i] is rank i of *part. */
+void ranks_split(const ranks *all, const unsigned *who, unsigned count, ranks *part);
+void ranks_close_part(ranks *part); /* before or after `all`'s crew is destroyed, and before its devices close */
 /* body(all, rank, context) on a thread per rank; what each returns is in results, with its detail. */
 typedef clq_status ranks_body(ranks *all, unsigned rank, void *context);
 void ranks_run(ranks *all, ranks_body *body, void *context);

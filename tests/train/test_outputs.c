@@ -1,6 +1,7 @@
 /* Models of several outputs: two linear ones against a closed form, labels of each kind, predictions of each, what is
  * told by which name, and what is refused. */
 #include "support/check.h"
+#include "support/disguise.h"
 #include "support/system.h"
 #include "train/train.h"
 
@@ -224,23 +225,28 @@ static clq_model *two_kinds(void) {
     return model;
 }
 
-/* Three steps on the same rows; soft: the second output's classes as rows of floats. */
+/* Three steps on the same rows, whose classes are others for each output; soft: as rows of floats. */
 static void train_kinds(bool soft, float kernel[2][IN * CLASSES], clq_step_info *info) {
     static const char *const names[] = {"one_loss", "one_accuracy", "two_loss", "two_accuracy"};
-    float rows[BATCH * CLASSES] = {0};
-    for (size_t n = 0; n < BATCH; n++) rows[n * CLASSES + (size_t)kinds[n]] = 1;
-    const clq_labels second = {
-        .values = soft ? (const void *)rows : kinds, .is_float = soft, .elements = soft ? CLASSES : 0};
+    float rows[2][BATCH * CLASSES] = {{0}};
+    clq_labels labels[2];
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t n = 0; n < BATCH; n++) rows[i][n * CLASSES + (size_t)kinds[i + n]] = 1;
+        labels[i] = soft ? (clq_labels){.values = rows[i], .is_float = true, .elements = CLASSES}
+                         : (clq_labels){.values = kinds + i};
+    }
     const clq_batch batch = {.count = BATCH,
                              .samples = inputs,
                              .sample_elements = IN,
                              .sample_dtype = CLQ_F32,
-                             .labels = kinds,
-                             .more_labels = &second,
+                             .labels = labels[0].values,
+                             .float_labels = soft,
+                             .label_elements = labels[0].elements,
+                             .more_labels = &labels[1],
                              .more_count = 1};
     clq_output_config outputs[] = {clq_output_config_default("one"), clq_output_config_default("two")};
     clq_trainer_config config = clq_trainer_config_default();
-    outputs[1].loss = clq_loss_default(CLQ_LOSS_CATEGORICAL);
+    for (size_t i = 0; i < 2; i++) outputs[i].loss = clq_loss_default(CLQ_LOSS_CATEGORICAL);
     config.sample_dtype = CLQ_F32;
     config.global_batch = BATCH;
     config.outputs = outputs;
@@ -265,7 +271,7 @@ static void class_numbers_of_any_output_are_converted(void **state) {
     train_kinds(true, rows, &by_row);
     assert_memory_equal(numbers, rows, sizeof rows);
     assert_true(by_number.loss == by_row.loss && by_number.grad_norm == by_row.grad_norm);
-    /* kernels begin as other numbers and have the same targets */
+    /* of other kernels and other targets */
     assert_true(by_number.metrics.values[0] != by_number.metrics.values[2]);
 }
 
@@ -485,7 +491,24 @@ static void one_loss_is_of_every_output(void **state) {
     clq_model_destroy(model);
 }
 
-int main(void) {
+/* Labels for each output are uploaded to a device whose memory is not the host's. */
+static void the_disguise_is_on(void **state) {
+    (void)state;
+    clq_devices devices;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_false(clq_system_device_info(sys, devices.items[0].index)->host_unified);
+}
+
+static int run_as_discrete(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_disguise_is_on),
+                                       cmocka_unit_test(two_lines_follow_the_closed_form),
+                                       cmocka_unit_test(class_numbers_of_any_output_are_converted)};
+    if (disguise_load("basic") != 0) return 1;
+    return cmocka_run_group_tests_name("train/outputs_discrete", tests, open_system, close_system);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "discrete") == 0) return run_as_discrete();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_lines_follow_the_closed_form),
         cmocka_unit_test(class_numbers_of_any_output_are_converted),

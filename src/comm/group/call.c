@@ -3,15 +3,16 @@
 
 /* ---- slices ---- */
 
-/* The group's own buffer of this memory object, which the host may know how to reach; else one wrapped round it. */
+/* The buffer that clq_group_alloc made of this memory object, which the host may know how to reach; else one wrapped
+ * round it. */
 static clq_status take_memory(const clq_group *group, unsigned rank, cl_mem memory, clq_buffer **out,
                               clq_group_memory **is) {
-    for (clq_group_memory *own = group->memory; own; own = own->next)
-        if (own->rank == rank && clq_buffer_handle(own->buffer) == memory) {
-            *out = own->buffer;
-            *is = own;
-            return CLQ_OK;
-        }
+    clq_group_memory *own = clq_memory_find(group, rank, memory);
+    if (own) {
+        *out = own->buffer;
+        *is = own;
+        return CLQ_OK;
+    }
     CLQ_TRY(clq_buffer_wrap(group->ranks[rank].device, memory, out));
     if (clq_buffer_host_may_use(*out) || group->crew->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,
@@ -167,6 +168,8 @@ void clq_call_destroy(clq_call *call) {
         clq_part *part = &call->parts[r];
         if (!call->in_bucket && part->out != part->in && !part->out_is) clq_buffer_destroy(part->out);
         if (!call->in_bucket && !part->in_is) clq_buffer_destroy(part->in);
+        if (part->out_is != part->in_is) clq_memory_release(part->out_is);
+        clq_memory_release(part->in_is);
         clq_event_destroy(part->wait);
         clq_event_destroy(part->mark);
         clq_event_destroy(part->done);

@@ -12,7 +12,7 @@ static const size_t default_bucket_bytes = (size_t)512 << 10;
 
 static clq_status wait_for(const clq_group *group, clq_event *event) {
     const double never = 1e18;
-    return event ? clq_event_wait_until(event, never, &group->crew->failed) : CLQ_OK;
+    return event ? clq_event_wait_until(event, never, &group->crew->family->failed) : CLQ_OK;
 }
 
 static clq_status wait_for_start(const clq_group_rank *rank, const clq_call *call) {
@@ -25,7 +25,7 @@ static clq_status wait_for_start(const clq_group_rank *rank, const clq_call *cal
 /* A failure outside of the crew's own work ends it, too. */
 static clq_status fail_crew(const clq_group_rank *rank, clq_status status, const char *what) {
     clq_error why;
-    clq_fail_on(status, rank->device, "rank %u, %s", rank->index, what);
+    clq_fail_on(status, rank->device, "rank %u, %s", rank->group->crew->members[rank->index].world, what);
     clq_error_take(status, &why);
     clq_crew_abort(rank->group->crew, &why);
     return status;
@@ -88,47 +88,94 @@ static clq_status make_locks(clq_group *group) {
     return clq_fail_lock("a group", lock ? lock : issued ? issued : idle);
 }
 
-static clq_status open_rank(clq_group_rank *rank, const clq_rank *given) {
-    if (!given->context || !given->device) return clq_fail(CLQ_ARGUMENT, "its context or device is NULL");
-    CLQ_TRY(clq_device_wrap(given->context, given->device, &rank->device));
-    if (given->queue) CLQ_TRY(clq_queue_wrap(rank->device, given->queue, &rank->callers_queue));
-    return clq_queue_create(rank->device, 0, &rank->queue);
-}
-
-static clq_status make_group(clq_group *group, const clq_rank *ranks, const clq_group_config *config) {
-    clq_device *devices[CLQ_REPLICAS_MAX];
-    CLQ_TRY(make_locks(group));
-    group->bucket_bytes = config && config->bucket_bytes ? config->bucket_bytes : default_bucket_bytes;
-    for (unsigned r = 0; r < group->size; r++) {
-        clq_group_rank *rank = &group->ranks[r];
-        rank->group = group;
-        rank->index = r;
-        clq_status status = open_rank(rank, &ranks[r]);
-        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", r);
-        devices[r] = rank->device;
-    }
-    CLQ_TRY(clq_crew_create(devices, group->size, config, &group->crew));
-    for (unsigned r = 0; r < group->size; r++)
-        CLQ_TRY(clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread));
-    return CLQ_OK;
-}
-
-clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config, clq_group **out) {
-    if (!ranks || count < 1 || count > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, ranks ? count : 0);
+/* The lock and what is shared first: the rest is undone with them. Takes `shared` over. */
+static clq_status make_frame(unsigned count, clq_shared *shared, size_t bucket_bytes, clq_group **out) {
     clq_group *group = clq_alloc(1, sizeof *group);
-    if (!group) return CLQ_MEMORY;
+    if (!group) {
+        clq_shared_release(shared);
+        return CLQ_MEMORY;
+    }
+    group->shared = shared;
     group->noted_end = &group->noted;
+    group->bucket_bytes = bucket_bytes;
     group->ranks = clq_alloc(count, sizeof *group->ranks);
     clq_status status = CLQ_MEMORY;
     if (group->ranks) {
         group->size = count;
-        status = make_group(group, ranks, config);
+        status = make_locks(group);
     }
     if (status == CLQ_OK)
         *out = group;
     else
         clq_group_destroy(group);
+    return status;
+}
+
+static clq_status open_rank(clq_group *group, unsigned r, clq_device *device, cl_command_queue callers) {
+    clq_group_rank *rank = &group->ranks[r];
+    rank->group = group;
+    rank->index = r;
+    rank->device = device;
+    if (callers) CLQ_TRY(clq_queue_wrap(device, callers, &rank->callers_queue));
+    return clq_queue_create(device, 0, &rank->queue);
+}
+
+static clq_status start_threads(clq_group *group) {
+    for (unsigned r = 0; r < group->size; r++)
+        CLQ_TRY(clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread));
+    return CLQ_OK;
+}
+
+static clq_status make_group(clq_group *group, const clq_rank *ranks, const clq_group_config *config) {
+    for (unsigned r = 0; r < group->size; r++) {
+        clq_status status = open_rank(group, r, group->shared->devices[r], ranks[r].queue);
+        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", r);
+    }
+    CLQ_TRY(clq_crew_create(group->shared->devices, group->size, config, &group->crew));
+    return start_threads(group);
+}
+
+clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config, clq_group **out) {
+    if (!ranks || count < 1 || count > CLQ_REPLICAS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, ranks ? count : 0);
+    const size_t bucket_bytes = config && config->bucket_bytes ? config->bucket_bytes : default_bucket_bytes;
+    clq_shared *shared;
+    clq_group *group;
+    CLQ_TRY(clq_shared_create(ranks, count, &shared));
+    CLQ_TRY(make_frame(count, shared, bucket_bytes, &group));
+    clq_status status = make_group(group, ranks, config);
+    if (status == CLQ_OK)
+        *out = group;
+    else
+        clq_group_destroy(group);
+    return status;
+}
+
+static clq_status open_part(clq_group *part, const clq_group *group, const unsigned *ranks) {
+    for (unsigned i = 0; i < part->size; i++) {
+        const clq_group_rank *rank = &group->ranks[ranks[i]];
+        cl_command_queue callers = rank->callers_queue ? clq_queue_handle(rank->callers_queue) : NULL;
+        clq_status status = open_rank(part, i, rank->device, callers);
+        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", i);
+    }
+    return start_threads(part);
+}
+
+clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, unsigned count, clq_group **out) {
+    clq_crew *crew;
+    clq_group *part = NULL;
+    CLQ_TRY(clq_crew_split(group->crew, ranks, count, &crew));
+    clq_status status = make_frame(count, clq_shared_hold(group->shared), group->bucket_bytes, &part);
+    if (status != CLQ_OK) {
+        clq_crew_destroy(crew);
+        return status;
+    }
+    part->crew = crew;
+    status = open_part(part, group, ranks);
+    if (status == CLQ_OK)
+        *out = part;
+    else
+        clq_group_destroy(part);
     return status;
 }
 
@@ -160,21 +207,16 @@ void clq_group_destroy(clq_group *group) {
     }
     for (unsigned r = 0; r < group->size; r++) clq_thread_join(group->ranks[r].thread);
     clq_crew_destroy(group->crew);
-    while (group->memory) {
-        clq_group_memory *own = group->memory;
-        group->memory = own->next;
-        clq_buffer_destroy(own->buffer);
-        clq_free(own);
-    }
+    clq_memory_release_all(group);
     for (unsigned r = 0; r < group->size; r++) {
         clq_buffer_destroy(group->ranks[r].bucket);
         clq_queue_destroy(group->ranks[r].queue);
         clq_queue_destroy(group->ranks[r].callers_queue);
-        clq_device_close(group->ranks[r].device);
     }
     if (group->issued_made) pthread_cond_destroy(&group->issued);
     if (group->idle_made) pthread_cond_destroy(&group->idle);
     if (group->lock_made) pthread_mutex_destroy(&group->lock);
+    clq_shared_release(group->shared);
     clq_free(group->ranks);
     clq_free(group);
 }
@@ -208,7 +250,7 @@ static clq_status look_at_queues(const clq_group *group, clq_call *call, double 
     *over = true;
     for (unsigned r = 0; r < group->size; r++) {
         if (!group->ranks[r].callers_queue) continue;
-        CLQ_TRY(clq_queue_mark(group->ranks[r].callers_queue, &call->parts[r].mark));
+        CLQ_TRY(clq_shared_mark(&group->ranks[r], &call->parts[r].mark));
         const double until = clq_now() + patience_s;
         while (!clq_event_is_over(call->parts[r].mark) && clq_now() < until) continue;
         *over = *over && clq_event_is_over(call->parts[r].mark);
@@ -242,18 +284,8 @@ static bool is_held(const clq_group *group, const clq_call *call) {
     return held;
 }
 
-static void note_use(const clq_group *group, const clq_call *call) {
-    for (const clq_call *member = call->packed; member; member = member->next) note_use(group, member);
-    for (unsigned r = 0; r < call->size; r++) {
-        const clq_part *part = &call->parts[r];
-        if (part->in_is) part->in_is->last_use = group->enlisted + 1;
-        if (part->out_is) part->out_is->last_use = group->enlisted + 1;
-    }
-}
-
 static void enlist(clq_group *group, clq_call *call) {
     call->held = is_held(group, call);
-    note_use(group, call);
     pthread_mutex_lock(&group->lock);
     if (group->last) group->last->next = call;
     group->last = call;
@@ -429,37 +461,7 @@ clq_status clq_group_barrier(clq_group *group, const cl_event *waits, cl_event *
     return issue(group, (clq_task){.collective = CLQ_BARRIER}, NULL, NULL, waits, done);
 }
 
-/* ---- memory ---- */
-
-clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem *out) {
-    if (rank >= group->size)
-        return clq_fail(CLQ_ARGUMENT, "rank %u is out of range: the group has %u ranks", rank, group->size);
-    clq_group_memory *own = clq_alloc(1, sizeof *own);
-    if (!own) return CLQ_MEMORY;
-    clq_status status =
-        clq_buffer_create(group->ranks[rank].device, CLQ_MEMORY_DEVICE, bytes, "a caller's memory", &own->buffer);
-    if (status != CLQ_OK) {
-        clq_free(own);
-        return status;
-    }
-    own->rank = rank;
-    own->next = group->memory;
-    group->memory = own;
-    *out = clq_buffer_handle(own->buffer);
-    return CLQ_OK;
-}
-
-void clq_group_free(clq_group *group, cl_mem memory) {
-    clq_group_memory **at = &group->memory;
-    while (*at && clq_buffer_handle((*at)->buffer) != memory) at = &(*at)->next;
-    clq_group_memory *own = *at;
-    if (!memory || !own) return;
-    if (issue_noted(group) != CLQ_OK) clq_log(CLQ_LOG_ERROR, "%s", clq_error_detail()); /* they may use it */
-    wait_until_finished(group, own->last_use);
-    *at = own->next;
-    clq_buffer_destroy(own->buffer);
-    clq_free(own);
-}
+/* ---- waiting and telling ---- */
 
 clq_status clq_group_wait(clq_group *group) {
     if (group->started)
@@ -477,12 +479,12 @@ clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collect
 clq_transport clq_group_transport(const clq_group *group) {
     clq_crew *crew = group->crew;
     if (clq_crew_is_direct(crew)) return CLQ_TRANSPORT_MAPPED;
-    pthread_mutex_lock(&crew->lock);
+    pthread_mutex_lock(&crew->family->lock);
     unsigned links[CLQ_TRANSPORT_COUNT] = {0};
     clq_transport most = CLQ_TRANSPORT_STAGED;
     for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++)
         if (crew->links[i]) links[clq_link_transport(crew->links[i], crew->chunk_bytes)]++;
-    pthread_mutex_unlock(&crew->lock);
+    pthread_mutex_unlock(&crew->family->lock);
     for (int t = 0; t < CLQ_TRANSPORT_COUNT; t++)
         if (links[t] > links[most]) most = (clq_transport)t;
     return most;

@@ -1,5 +1,6 @@
 /* What the files of the public calls share: a group, the threads of its ranks, and the calls on their way through them.
- * group.c makes groups and issues calls, call.c knows what a call holds, pack.c lets small ones travel together. */
+ * group.c makes groups and issues calls, call.c knows what a call holds, pack.c lets small ones travel together,
+ * split.c knows who belongs to which part of a group, shared.c holds what these share. */
 #ifndef CLQ_COMM_GROUP_H
 #define CLQ_COMM_GROUP_H
 
@@ -8,15 +9,25 @@
 /* Memory that clq_group_alloc made. */
 typedef struct clq_group_memory {
     struct clq_group_memory *next;
-    unsigned rank;
+    const clq_group *owner; /* whose caller had it made */
     clq_buffer *buffer;
-    size_t last_use; /* number of the last issued call that uses it, counted from 1 */
+    atomic_uint holders; /* the owner, and each part of a call that uses it */
 } clq_group_memory;
+
+/* What a group and those that are split from it share. Ends with the last of them. */
+typedef struct clq_shared {
+    atomic_uint groups;
+    clq_device *devices[CLQ_REPLICAS_MAX]; /* of the first group's ranks */
+    pthread_mutex_t lock;                  /* of the list */
+    pthread_mutex_t marking;               /* see clq_shared_mark */
+    bool lock_made, marking_made;
+    clq_group_memory *memory;
+} clq_shared;
 
 /* What one rank does in a call. */
 typedef struct clq_part {
     clq_buffer *in, *out;             /* NULL: it has no part there */
-    clq_group_memory *in_is, *out_is; /* the group's own; NULL: the caller's, wrapped for this call */
+    clq_group_memory *in_is, *out_is; /* made by clq_group_alloc; NULL: the caller's, wrapped for this call */
     size_t in_offset, out_offset;
     clq_event *wait; /* the caller's; NULL: none */
     clq_event *mark; /* end of the commands on the rank's queue when the call was issued; NULL: there were none */
@@ -41,7 +52,7 @@ typedef struct clq_call {
 typedef struct clq_group_rank {
     clq_group *group;
     unsigned index;
-    clq_device *device;
+    clq_device *device;       /* one of clq_shared.devices */
     clq_queue *queue;         /* the thread's own: commands that the caller enqueues meanwhile do not delay it */
     clq_queue *callers_queue; /* NULL: none */
     clq_buffer *bucket;       /* of what is packed; made when first needed */
@@ -51,6 +62,7 @@ typedef struct clq_group_rank {
 
 struct clq_group {
     unsigned size;
+    clq_shared *shared;
     clq_crew *crew;
     clq_group_rank *ranks;
     pthread_mutex_t lock; /* of the list of issued calls */
@@ -61,11 +73,29 @@ struct clq_group {
     size_t held;               /* of those under way: how many wait for the caller */
     bool closing;
     /* The caller's thread's alone: */
-    clq_group_memory *memory;
     size_t bucket_bytes;
     bool started; /* between clq_group_start and clq_group_end */
     clq_call *noted, **noted_end;
 };
+
+/* ---- shared.c ---- */
+
+clq_status clq_shared_create(const clq_rank *ranks, unsigned count, clq_shared **out); /* opens the devices */
+clq_shared *clq_shared_hold(clq_shared *shared);
+void clq_shared_release(clq_shared *shared);
+/* Marks the end of the commands on the rank's caller's queue. One at a time where commands run in their caller: PoCL's
+ * basic device (3.1) deadlocks where two threads enqueue on one queue, and groups that were split from one another have
+ * their callers' queues in common. */
+clq_status clq_shared_mark(const clq_group_rank *rank, clq_event **out);
+/* Memory of this handle on the rank's device, to be released; NULL: it was not made by clq_group_alloc. */
+clq_group_memory *clq_memory_find(const clq_group *group, unsigned rank, cl_mem handle);
+void clq_memory_release(clq_group_memory *own); /* by any thread; takes NULL */
+void clq_memory_release_all(clq_group *group);  /* what the group's caller had made and did not free */
+
+/* ---- group.c ---- */
+
+/* A group of these ranks: ranks[i] of `group` is rank i of *out. */
+clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, unsigned count, clq_group **out);
 
 /* ---- call.c ---- */
 

@@ -171,9 +171,9 @@ static clq_status await_slot(clq_crew *crew, clq_link *link) {
     const clq_member *sender = &crew->members[link->from];
     const size_t freed = link->sent - link->slot_count + 1;
     if (!sender->hosted && !clq_gate_reached(&link->freed, freed)) CLQ_TRY(clq_member_hand_over(crew, link->from));
-    clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &crew->failed);
+    clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &crew->family->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_crew_late(crew, "rank %u on %s took no chunk", link->to,
+        return clq_crew_late(crew, "rank %u on %s took no chunk", crew->members[link->to].world,
                              clq_device_label(crew->members[link->to].device));
     return status;
 }
@@ -319,9 +319,9 @@ clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *c
     const clq_member *receiver = &crew->members[link->to];
     clq_slot *slot = &link->slots[link->received % link->slot_count];
     if (!receiver->hosted) CLQ_TRY(clq_member_hand_over(crew, link->to));
-    clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &crew->failed);
+    clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &crew->family->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_crew_late(crew, "rank %u on %s sent no chunk", link->from,
+        return clq_crew_late(crew, "rank %u on %s sent no chunk", crew->members[link->from].world,
                              clq_device_label(crew->members[link->from].device));
     CLQ_TRY(status);
     if (receiver->hosted)

@@ -58,7 +58,8 @@ static clq_status run_rounds(trial_rank *t) {
     t->best_s = 1e9;
     for (int round = 0; round <= ROUNDS; round++) {
         double begun = clq_now();
-        CLQ_TRY(clq_crew_all_reduce(t->crew, t->rank, t->queue, t->buffer, 0, t->buffer, 0, t->bytes / sizeof(float)));
+        CLQ_TRY(clq_crew_all_reduce(t->crew, t->rank, t->queue, t->buffer, 0, t->buffer, 0,
+                                    clq_values_count(CLQ_F32, t->bytes), CLQ_F32));
         if (round > 0) t->best_s = CLQ_MIN(t->best_s, clq_now() - begun); /* the first one makes links and kernels */
     }
     return CLQ_OK;

@@ -92,10 +92,10 @@ clq_status clq_direct_run(clq_crew *crew, unsigned rank) {
         atomic_size_t *taken = &crew->members[whose].taken;
         const size_t bytes = part_bytes(crew, whose);
         while (atomic_load_explicit(taken, memory_order_relaxed) < bytes) {
-            if (atomic_load(&crew->failed)) return CLQ_ABORTED;
+            if (atomic_load(&crew->family->failed)) return CLQ_ABORTED;
             const size_t at = atomic_fetch_add_explicit(taken, piece_bytes, memory_order_relaxed);
             if (at < bytes) do_piece(crew, whose, at, CLQ_MIN(at + piece_bytes, bytes));
         }
     }
-    return atomic_load(&crew->failed) ? CLQ_ABORTED : CLQ_OK;
+    return atomic_load(&crew->family->failed) ? CLQ_ABORTED : CLQ_OK;
 }

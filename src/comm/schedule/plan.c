@@ -77,7 +77,6 @@ static void find_islands(clq_crew *crew) {
     clq_islands_make(names, crew->size, &crew->islands);
 }
 
-/* Those of the ring at once, because what they can do is to be told; others when they are needed. */
 static clq_status make_links(clq_crew *crew) {
     unsigned n = crew->size;
     crew->links = clq_alloc((size_t)n * n, sizeof *crew->links);
@@ -87,8 +86,13 @@ static clq_status make_links(clq_crew *crew) {
         CLQ_TRY(clq_queue_create(crew->members[r].device, 0, &crew->members[r].up));
         CLQ_TRY(clq_queue_create(crew->members[r].device, 0, &crew->members[r].down));
     }
+    return CLQ_OK;
+}
+
+clq_status clq_crew_open_ring(clq_crew *crew) {
+    unsigned n = crew->size;
     bool rings = crew->algorithm == CLQ_ALGORITHM_AUTO || crew->algorithm == CLQ_ALGORITHM_RING;
-    for (unsigned r = 0; rings && r < n; r++)
+    for (unsigned r = 0; rings && n > 1 && r < n; r++)
         CLQ_TRY(clq_link_create(crew, r, (r + 1) % n, &crew->links[r * n + (r + 1) % n]));
     return CLQ_OK;
 }
@@ -100,12 +104,10 @@ static clq_status check_peers(const clq_crew *crew) {
                     clq_device_label(crew->members[crew->islands.ranks[crew->islands.begin[1]]].device));
 }
 
-clq_status clq_crew_plan(clq_crew *crew, const clq_group_config *config) {
-    static const clq_group_config all_defaults;
-    if (!config) config = &all_defaults;
-    CLQ_TRY(take_config(crew, config));
+clq_status clq_crew_plan(clq_crew *crew) {
+    CLQ_TRY(take_config(crew, &crew->config));
     find_hosted(crew);
-    CLQ_TRY(take_algorithm(crew, config->algorithm));
+    CLQ_TRY(take_algorithm(crew, crew->config.algorithm));
     find_islands(crew);
     CLQ_TRY(check_peers(crew));
     if (crew->size == 1 || crew->algorithm == CLQ_ALGORITHM_DIRECT) return CLQ_OK;
@@ -123,8 +125,9 @@ static size_t find_turn(const clq_crew *crew, const clq_link *link) {
 }
 
 static void explain_link(const clq_crew *crew, const clq_link *link, clq_text *text) {
-    clq_text_add(text, "rank %u to %u (%s to %s): ", link->from, link->to,
-                 clq_device_label(crew->members[link->from].device), clq_device_label(crew->members[link->to].device));
+    const clq_member *from = &crew->members[link->from], *to = &crew->members[link->to];
+    clq_text_add(text, "rank %u to %u (%s to %s): ", from->world, to->world, clq_device_label(from->device),
+                 clq_device_label(to->device));
     const size_t turn = find_turn(crew, link);
     clq_text_add(text, "%s", clq_transport_name(clq_link_transport(link, 0)));
     if (turn > 0)
@@ -139,6 +142,15 @@ static void explain_link(const clq_crew *crew, const clq_link *link, clq_text *t
                          link->costs[t].alpha_s * 1e6, link->costs[t].beta_s * 1e6 * 1024);
 }
 
+/* Those for send/recv, too. */
+static void explain_links(const clq_crew *crew, clq_text *text) {
+    const size_t n = (size_t)crew->size * crew->size;
+    for (size_t i = 0; crew->links && i < n; i++)
+        if (crew->links[i]) explain_link(crew, crew->links[i], text);
+    for (size_t i = 0; crew->pairs && i < n; i++)
+        if (crew->pairs[i]) explain_links(crew->pairs[i], text);
+}
+
 char *clq_crew_explain(clq_crew *crew) {
     clq_text text = {0};
     if (crew->size == 1) {
@@ -151,10 +163,9 @@ char *clq_crew_explain(clq_crew *crew) {
     } else {
         clq_crew_explain_choice(crew, &text);
     }
-    pthread_mutex_lock(&crew->lock); /* ranks that are inside may be making links */
-    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++)
-        if (crew->links[i]) explain_link(crew, crew->links[i], &text);
-    pthread_mutex_unlock(&crew->lock);
+    pthread_mutex_lock(&crew->family->lock); /* ranks that are inside may be making links */
+    explain_links(crew, &text);
+    pthread_mutex_unlock(&crew->family->lock);
     if (!text.failed) return text.data;
     clq_free(text.data);
     return NULL;

@@ -31,9 +31,9 @@ static clq_status prepare_link(clq_crew *crew, unsigned rank, const clq_hop *hop
     if (!*place) {
         clq_link *link;
         CLQ_TRY(clq_link_create(crew, rank, hop->to, &link));
-        pthread_mutex_lock(&crew->lock); /* who fails meanwhile wakes all links that there are */
+        pthread_mutex_lock(&crew->family->lock); /* who fails meanwhile wakes all links that there are */
         *place = link;
-        pthread_mutex_unlock(&crew->lock);
+        pthread_mutex_unlock(&crew->family->lock);
     }
     return hop->exchanged ? clq_link_prepare_exchange(crew, *place) : CLQ_OK;
 }
@@ -43,7 +43,7 @@ static clq_status prepare_links(clq_crew *crew, unsigned rank, const clq_schedul
         for (unsigned round = 0; round < schedule->phase[p].rounds; round++) {
             clq_hop hop = clq_schedule_hop(schedule, p, rank, round);
             clq_status status = hop.sends ? prepare_link(crew, rank, &hop) : CLQ_OK;
-            if (status != CLQ_OK) return clq_fail_within(status, "the link to rank %u", hop.to);
+            if (status != CLQ_OK) return clq_fail_within(status, "the link to rank %u", crew->members[hop.to].world);
         }
     return CLQ_OK;
 }
@@ -80,18 +80,21 @@ clq_status clq_walk_build(clq_crew *crew, unsigned rank, clq_dtype dtype, clq_re
     return clq_combine_create(member->device, dtype, op, kernel);
 }
 
-clq_status clq_walk_prepare_all(clq_crew *crew, const clq_task *task) {
-    const clq_algorithm algorithm = clq_crew_choose(crew, task->collective, task->count * clq_dtype_bytes(task->dtype));
-    if (crew->size == 1 || algorithm == CLQ_ALGORITHM_DIRECT || task->collective == CLQ_BARRIER || task->count == 0)
+clq_status clq_walk_prepare_all(clq_crew *crew, const clq_task *asked) {
+    clq_task task;
+    CLQ_TRY(clq_crew_route(crew, asked, &crew, &task));
+    const size_t bytes = task.count * clq_dtype_bytes(task.dtype);
+    const clq_algorithm algorithm = clq_crew_choose(crew, task.collective, bytes);
+    if (crew->size == 1 || algorithm == CLQ_ALGORITHM_DIRECT || task.collective == CLQ_BARRIER || task.count == 0)
         return CLQ_OK;
-    const clq_work work = {.task = *task, .algorithm = algorithm, .bytes = task->count * clq_dtype_bytes(task->dtype)};
+    const clq_work work = {.task = task, .algorithm = algorithm, .bytes = bytes};
     clq_schedule schedule;
     make_schedule(crew, &work, &schedule);
     for (unsigned r = 0; r < crew->size; r++) {
         clq_status status = prepare_links(crew, r, &schedule);
-        if (status == CLQ_OK && clq_collective_reduces(task->collective))
-            status = clq_walk_build(crew, r, task->dtype, task->op);
-        if (status != CLQ_OK) return clq_fail_on(status, crew->members[r].device, "rank %u", r);
+        if (status == CLQ_OK && clq_collective_reduces(task.collective))
+            status = clq_walk_build(crew, r, task.dtype, task.op);
+        if (status != CLQ_OK) return clq_fail_on(status, crew->members[r].device, "rank %u", crew->members[r].world);
     }
     return CLQ_OK;
 }

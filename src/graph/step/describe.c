@@ -83,6 +83,7 @@ clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, vo
     CLQ_TRY(clq_list_create(plan->device, config.capacity, &list));
     const clq_pass_context passes = {.config = &config,
                                      .list = list,
+                                     .arena_dtype = clq_weights_dtype(plan->weights, CLQ_ARENA_PARAMETERS),
                                      .arena_bytes = plan->weights->arena_bytes,
                                      .optimizer_slots = plan->weights->optimizer_slots};
     clq_status status = clq_graph_build(&graph, plan->model, &passes, describe_graph, &d);

@@ -19,7 +19,7 @@ static void emit_all_reduce(clq_list *list, const clq_graph *graph, const clq_no
     *exchange = node->attributes.exchange;
     clq_launch_value(list, in[0], CLQ_READS_WRITES);
     clq_launch_call(list, "all-reduce", "all_reduce", run, exchange);
-    clq_launch_cost(list, 0, 0, (double)clq_graph_value_at(graph, node->inputs[0])->elements * 2 * sizeof(float), 0);
+    clq_launch_cost(list, 0, 0, 2 * (double)clq_graph_value_bytes(clq_graph_value_at(graph, node->inputs[0])), 0);
 }
 const clq_operation clq_op_all_reduce = {.name = "all_reduce", .traits = CLQ_OP_ALIAS, .emit = emit_all_reduce};
 

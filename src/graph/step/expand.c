@@ -28,7 +28,7 @@ clq_node clq_expand_node(const clq_expansion *e, const clq_model_tensor *y, cons
 
 clq_id clq_expand_value(clq_expansion *e, const clq_model_tensor *y, const clq_shape *shape, size_t elements) {
     return clq_graph_add_value(e->graph, &(clq_graph_value){.name = clq_expand_layer(e, y)->name,
-                                                            .dtype = CLQ_F32,
+                                                            .dtype = y->dtype,
                                                             .per_sample = true,
                                                             .shape = *shape,
                                                             .elements = elements});
@@ -59,7 +59,7 @@ clq_id clq_expand_elements(clq_expansion *e, const clq_model_tensor *y, const cl
 static clq_id add_variable(clq_expansion *e, uint32_t index) {
     const clq_variable *v = &e->model->variables[index];
     return external(e->graph,
-                    &(clq_graph_value){.name = v->name, .dtype = CLQ_F32, .shape = v->shape, .elements = v->elements},
+                    &(clq_graph_value){.name = v->name, .dtype = v->dtype, .shape = v->shape, .elements = v->elements},
                     v->role == CLQ_ROLE_STATE ? CLQ_HOME_STATE : CLQ_HOME_WEIGHT, index);
 }
 
@@ -148,7 +148,7 @@ static void add_loss(clq_expansion *e, uint32_t index) {
     const uint32_t output = e->model->outputs[index];
     const unsigned metrics_at = clq_losses_width(e->config->loss, index);
     clq_graph_value labels = {.name = "labels",
-                              .dtype = clq_loss_has_index(loss) ? CLQ_I32 : CLQ_F32,
+                              .dtype = clq_loss_target_dtype(loss),
                               .per_sample = true,
                               .elements = clq_loss_target_elements(loss)};
     labels.shape = CLQ_SHAPE(labels.elements);

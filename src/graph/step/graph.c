@@ -40,6 +40,8 @@ clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value) {
     return ++graph->value_count;
 }
 
+size_t clq_graph_value_bytes(const clq_graph_value *value) { return clq_values_bytes(value->dtype, value->elements); }
+
 clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name) {
     if (!like) return 0; /* it could not be added */
     clq_graph_value value = *clq_graph_value_at(graph, like);

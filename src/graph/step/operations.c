@@ -22,7 +22,8 @@ static void emit_scale_bytes(clq_list *list, const clq_graph *graph, const clq_n
                              clq_value *out) {
     clq_input_u8(list, elements_of(graph, node->inputs[0]), in[0], out[0]);
 }
-const clq_operation clq_op_scale_bytes = {.name = "scale_bytes", .emit = emit_scale_bytes};
+const clq_operation clq_op_scale_bytes = {
+    .name = "scale_bytes", .types = CLQ_OP_TYPE(CLQ_U8), .emit = emit_scale_bytes};
 
 static void reshape_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
     const clq_node node = graph->nodes[n];
@@ -119,14 +120,17 @@ static void emit_pool2d(clq_list *list, const clq_graph *graph, const clq_node *
     (void)graph;
     clq_pool2d_forward(list, &node->attributes.pool2d, in[0], out[0], out[1]);
 }
-const clq_operation clq_op_pool2d = {.name = "pool2d", .differentiate = pool2d_gradient, .emit = emit_pool2d};
+enum { WINNER_TYPES = CLQ_OP_TYPE(CLQ_U8) | CLQ_OP_TYPE(CLQ_I32) };
+const clq_operation clq_op_pool2d = {
+    .name = "pool2d", .types = WINNER_TYPES, .differentiate = pool2d_gradient, .emit = emit_pool2d};
 
 static void emit_pool2d_gradient(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                                  clq_value *out) {
     (void)graph;
     clq_pool2d_backward(list, &node->attributes.pool2d, in[0], in[1], in[2], out[0]);
 }
-const clq_operation clq_op_pool2d_gradient = {.name = "pool2d_gradient", .emit = emit_pool2d_gradient};
+const clq_operation clq_op_pool2d_gradient = {
+    .name = "pool2d_gradient", .types = WINNER_TYPES, .emit = emit_pool2d_gradient};
 
 /* ---- a convolution with its pooling ---- */
 
@@ -152,15 +156,19 @@ static void emit_conv_pool(clq_list *list, const clq_graph *graph, const clq_nod
     out[2] = clq_conv_pool_frames(list, p, in[0]);
     clq_conv_pool_forward(list, p, out[2], in[1], in[2], out[0], out[1]);
 }
-const clq_operation clq_op_conv_pool = {
-    .name = "conv_pool", .makes = 1 << 2, .differentiate = conv_pool_gradient, .emit = emit_conv_pool};
+const clq_operation clq_op_conv_pool = {.name = "conv_pool",
+                                        .makes = 1 << 2,
+                                        .types = WINNER_TYPES,
+                                        .differentiate = conv_pool_gradient,
+                                        .emit = emit_conv_pool};
 
 static void emit_conv_pool_gradient(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                                     clq_value *out) {
     (void)graph;
     clq_conv_pool_backward(list, &node->attributes.conv_pool, in[0], in[1], in[2], in[3], in[4], out[0], out[1]);
 }
-const clq_operation clq_op_conv_pool_gradient = {.name = "conv_pool_gradient", .emit = emit_conv_pool_gradient};
+const clq_operation clq_op_conv_pool_gradient = {
+    .name = "conv_pool_gradient", .types = WINNER_TYPES, .emit = emit_conv_pool_gradient};
 
 /* ---- softmax ---- */
 
@@ -203,8 +211,11 @@ static void emit_loss(clq_list *list, const clq_graph *graph, const clq_node *no
     (void)graph;
     clq_loss_and_metrics(list, &node->attributes.loss, in[0], in[1], out[1], out[0]);
 }
-const clq_operation clq_op_loss = {
-    .name = "loss", .traits = CLQ_OP_LOSS, .differentiate = loss_gradient, .emit = emit_loss};
+const clq_operation clq_op_loss = {.name = "loss",
+                                   .traits = CLQ_OP_LOSS,
+                                   .types = CLQ_OP_TYPE(CLQ_I32),
+                                   .differentiate = loss_gradient,
+                                   .emit = emit_loss};
 
 static void emit_square_sum(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
                             clq_value *out) {

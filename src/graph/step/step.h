@@ -95,7 +95,8 @@ clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *o
 /* Behind all others. */
 void clq_graph_add_node(clq_graph *graph, const clq_node *node);
 clq_status clq_graph_status(const clq_graph *graph);
-void clq_graph_fail(clq_graph *graph, clq_status status); /* this thread's detail */
+void clq_graph_fail(clq_graph *graph, clq_status status);   /* this thread's detail */
+size_t clq_graph_value_bytes(const clq_graph_value *value); /* of one sample where there is one for each */
 static inline clq_graph_value *clq_graph_value_at(const clq_graph *graph, clq_id id) { return &graph->values[id - 1]; }
 
 /* How many nodes read each value (being an output of the graph counts once): readers[id]. Caller frees. */
@@ -111,12 +112,14 @@ enum {
     CLQ_OP_ALIAS = 1, /* output 0 is input 0's memory */
     CLQ_OP_LOSS = 2   /* gradients begin here */
 };
+#define CLQ_OP_TYPE(dtype) (1u << (dtype))
 struct clq_operation {
     const char *name;
     unsigned traits; /* CLQ_OP_… */
     /* Output 0 may lie where this input was, if nothing reads the input afterwards: its index + 1; 0: none. */
     unsigned overwrites;
     unsigned makes; /* bits of outputs whose memory `emit` makes, or finds */
+    unsigned types; /* bits (CLQ_OP_TYPE) of the types that its values may have besides f32 */
     /* Adds nodes that compute the gradients of the inputs that want one: dy[i] is that of output i or 0; dx[i] is set
      * for input i where wants[i]. NULL: no gradient goes through. */
     void (*differentiate)(clq_graph *graph, uint32_t node, const clq_id *dy, const bool *wants, clq_id *dx);
@@ -164,8 +167,9 @@ clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, 
 /* What passes go by. */
 typedef struct clq_pass_context {
     const clq_plan_config *config;
-    clq_list *list;     /* asked for tuned choices */
-    size_t arena_bytes; /* of parameters, of gradients and of each optimizer slot */
+    clq_list *list;        /* asked for tuned choices */
+    clq_dtype arena_dtype; /* of parameters, of gradients and of each optimizer slot */
+    size_t arena_bytes;    /* of each of these */
     unsigned optimizer_slots;
 } clq_pass_context;
 

@@ -17,22 +17,22 @@ static void add_norms(clq_graph *graph) {
     }
 }
 
-static clq_id add_arena(clq_graph *graph, const char *name, size_t bytes, clq_home home, uint32_t index) {
-    clq_graph_value arena = {.name = name, .dtype = CLQ_F32, .home = home, .index = index};
-    arena.elements = bytes / sizeof(float);
+static clq_id add_arena(clq_graph *graph, const char *name, const clq_pass_context *context, clq_home home,
+                        uint32_t index) {
+    clq_graph_value arena = {.name = name, .dtype = context->arena_dtype, .home = home, .index = index};
+    arena.elements = clq_values_count(arena.dtype, context->arena_bytes);
     arena.shape = CLQ_SHAPE(arena.elements);
     return clq_graph_add_value(graph, &arena);
 }
 
 clq_status clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
-    const size_t bytes = context->arena_bytes;
     if (context->config->gradient_norms) add_norms(graph);
     clq_node node = {.op = &clq_op_update, .scope = "update", .segment = CLQ_SEGMENT_UPDATE};
     node.attributes.update = *context->config->update;
-    node.inputs[0] = add_arena(graph, "parameters", bytes, CLQ_HOME_PARAMETERS, 0);
-    node.inputs[1] = add_arena(graph, "gradient", bytes, CLQ_HOME_GRADIENTS, 0);
+    node.inputs[0] = add_arena(graph, "parameters", context, CLQ_HOME_PARAMETERS, 0);
+    node.inputs[1] = add_arena(graph, "gradient", context, CLQ_HOME_GRADIENTS, 0);
     for (unsigned i = 0; i < context->optimizer_slots; i++)
-        node.inputs[2 + i] = add_arena(graph, "optimizer state", bytes, CLQ_HOME_OPTIMIZER, i);
+        node.inputs[2 + i] = add_arena(graph, "optimizer state", context, CLQ_HOME_OPTIMIZER, i);
     clq_graph_add_node(graph, &node);
     return clq_graph_status(graph);
 }

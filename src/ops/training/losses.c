@@ -99,6 +99,12 @@ unsigned clq_losses_width(const clq_loss_problem *problems, size_t count) {
 
 bool clq_loss_has_index(const clq_loss_problem *p) { return losses[p->kind].target == CLQ_TARGET_INDEX; }
 
+clq_dtype clq_loss_target_dtype(const clq_loss_problem *p) { return clq_loss_has_index(p) ? CLQ_I32 : CLQ_F32; }
+
+size_t clq_loss_target_bytes(const clq_loss_problem *p) {
+    return clq_values_bytes(clq_loss_target_dtype(p), clq_loss_target_elements(p));
+}
+
 size_t clq_loss_target_elements(const clq_loss_problem *p) {
     size_t rows = CLQ_MAX(p->rows, (size_t)1);
     return clq_loss_has_index(p) ? rows : rows * p->classes;

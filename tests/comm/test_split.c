@@ -1,0 +1,317 @@
+/* Crews split from a crew: their collectives concern their ranks alone, go on beside those of other crews of the same
+ * ranks, and end with them where one fails. */
+#include "support/check.h"
+#include "support/comm_cases.h"
+
+#include <unistd.h>
+
+enum { RANKS_MOST = 5, CREWS_MOST = 6, COUNT_MOST = 3001, ROUNDS = 12 };
+
+static const clq_group_config settings[] = {
+    {.deadline_s = 60},
+    {.transport = CLQ_TRANSPORT_STAGED, .algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 512, .deadline_s = 60},
+    {.transport = CLQ_TRANSPORT_MAPPED, .algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 512, .deadline_s = 60},
+    {.transport = CLQ_TRANSPORT_STAGED, .algorithm = CLQ_ALGORITHM_HIERARCHICAL, .slots = 1, .deadline_s = 60}};
+
+/* ---- a stream of sums in one crew ---- */
+
+typedef struct stream {
+    ranks part;
+    unsigned worlds[RANKS_MOST]; /* of its ranks, in the first crew */
+    unsigned number;             /* of the stream */
+    clq_buffer *buffers[RANKS_MOST];
+    double seconds[RANKS_MOST];
+    clq_thread *thread;
+} stream;
+
+static void open_stream(const ranks *all, unsigned number, const unsigned *who, unsigned count, stream *s) {
+    *s = (stream){.number = number};
+    ranks_split(all, who, count, &s->part);
+    for (unsigned i = 0; i < count; i++) {
+        s->worlds[i] = who[i];
+        assert_ok(clq_buffer_create(s->part.devices[i], CLQ_MEMORY_DEVICE, COUNT_MOST * sizeof(int32_t), "test",
+                                    &s->buffers[i]));
+    }
+}
+
+static void close_stream(stream *s) {
+    for (unsigned i = 0; i < s->part.count; i++) clq_buffer_destroy(s->buffers[i]);
+    ranks_close_part(&s->part);
+}
+
+static int32_t value_of(const stream *s, unsigned rank, unsigned round, size_t i) {
+    return (int32_t)(s->worlds[rank] * 1000 + s->number * 100 + round * 10 + i % 97);
+}
+
+static size_t count_of(unsigned number, unsigned round) { return 1 + (number * 977 + round * 613) % COUNT_MOST; }
+
+/* One sum of all ranks, and what it must be by plain addition. */
+static clq_status add_once(stream *s, unsigned rank, unsigned round) {
+    int32_t values[COUNT_MOST];
+    const size_t count = count_of(s->number, round);
+    clq_queue *queue = s->part.queues[rank];
+    for (size_t i = 0; i < count; i++) values[i] = value_of(s, rank, round, i);
+    CLQ_TRY(clq_queue_write(queue, s->buffers[rank], 0, values, count * sizeof *values, true));
+    CLQ_TRY(clq_crew_all_reduce(s->part.crew, rank, queue, s->buffers[rank], 0, s->buffers[rank], 0, count, CLQ_I32));
+    CLQ_TRY(clq_queue_read(queue, s->buffers[rank], 0, values, count * sizeof *values, true));
+    for (size_t i = 0; i < count; i++) {
+        int32_t sum = 0;
+        for (unsigned other = 0; other < s->part.count; other++) sum += value_of(s, other, round, i);
+        if (values[i] != sum)
+            return clq_fail(CLQ_INTERNAL, "stream %u, round %u, rank %u: element %zu is %d, not %d", s->number, round,
+                            rank, i, values[i], sum);
+    }
+    return CLQ_OK;
+}
+
+static clq_status add_often(ranks *part, unsigned rank, void *context) {
+    stream *s = context;
+    (void)part;
+    for (unsigned round = 0; round < ROUNDS; round++) CLQ_TRY(add_once(s, rank, round));
+    return CLQ_OK;
+}
+
+static void run_stream(void *context) {
+    stream *s = context;
+    ranks_run(&s->part, add_often, s);
+}
+
+static void run_all(stream *streams, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        assert_ok(clq_thread_start("stream", run_stream, &streams[i], &streams[i].thread));
+    for (size_t i = 0; i < count; i++) clq_thread_join(streams[i].thread);
+    for (size_t i = 0; i < count; i++) ranks_expect_ok(&streams[i].part);
+}
+
+/* ---- who meets whom ---- */
+
+static const char *const mixes[] = {"bbbb", "bpib", "b1i2b1i2"};
+
+/* Two halves, one before the other and at once, then all four: 2 and 3 need not come for 0 and 1. */
+static void halves_and_the_whole(void **state) {
+    (void)state;
+    for (size_t k = 0; k < CLQ_COUNT_OF(mixes); k++)
+        for (size_t c = 0; c < CLQ_COUNT_OF(settings); c++) {
+            ranks all;
+            stream streams[3];
+            ranks_open(&all, mixes[k], false, &settings[c]);
+            open_stream(&all, 0, (unsigned[]){0, 1}, 2, &streams[0]);
+            open_stream(&all, 1, (unsigned[]){2, 3}, 2, &streams[1]);
+            open_stream(&all, 2, (unsigned[]){0, 1, 2, 3}, 4, &streams[2]);
+            run_all(streams, 1);
+            run_all(streams, 2);
+            run_all(&streams[2], 1);
+            for (size_t i = 0; i < 3; i++) close_stream(&streams[i]);
+            ranks_close(&all);
+        }
+}
+
+/* Two channels of all ranks, and crews that have ranks in common, all at the same time. */
+static void streams_that_overlap(void **state) {
+    (void)state;
+    for (size_t k = 0; k < CLQ_COUNT_OF(mixes); k++)
+        for (size_t c = 0; c < CLQ_COUNT_OF(settings); c++) {
+            ranks all;
+            stream streams[CREWS_MOST];
+            ranks_open(&all, mixes[k], false, &settings[c]);
+            open_stream(&all, 0, (unsigned[]){0, 1, 2, 3}, 4, &streams[0]);
+            open_stream(&all, 1, (unsigned[]){3, 2, 1, 0}, 4, &streams[1]);
+            open_stream(&all, 2, (unsigned[]){0, 1, 2}, 3, &streams[2]);
+            open_stream(&all, 3, (unsigned[]){1, 2, 3}, 3, &streams[3]);
+            open_stream(&all, 4, (unsigned[]){1, 2}, 2, &streams[4]);
+            open_stream(&all, 5, (unsigned[]){2}, 1, &streams[5]);
+            run_all(streams, CREWS_MOST);
+            for (size_t i = 0; i < CREWS_MOST; i++) close_stream(&streams[i]);
+            ranks_close(&all);
+        }
+}
+
+/* Every collective in a crew whose ranks stand in another order, over every setting; and in a crew split from that. */
+static void every_collective(void **state) {
+    (void)state;
+    for (size_t i = 0; i < COMM_SETTINGS; i++) {
+        ranks all, part, inner;
+        const bool together = comm_settings[i].transport == CLQ_TRANSPORT_PEER;
+        clq_group_config config = comm_settings[i];
+        config.chunk_bytes = 512;
+        ranks_open(&all, together ? "b1b1b1p1" : "bbip", false, &config);
+        ranks_split(&all, (unsigned[]){3, 0, 2}, 3, &part);
+        ranks_split(&part, (unsigned[]){2, 1}, 2, &inner);
+        for (unsigned collective = 0; collective < CLQ_COLLECTIVE_COUNT; collective++) {
+            comm_case c = {.collective = (clq_collective)collective,
+                           .dtype = collective % 2 ? CLQ_F32 : CLQ_I16,
+                           .count = 1031,
+                           .root = 1,
+                           .to = 2,
+                           .placement = APART,
+                           .caller = CALL_CREW,
+                           .seed = collective};
+            (void)comm_case_run(&part, NULL, &c, "ranks 3, 0, 2 of four");
+            c.to = 0;
+            (void)comm_case_run(&inner, NULL, &c, "ranks 2, 0 of four");
+        }
+        ranks_close_part(&inner);
+        ranks_close_part(&part);
+        ranks_close(&all);
+    }
+}
+
+/* A crew goes on after the one that it was split from has ended. */
+static void a_part_outlives_the_whole(void **state) {
+    (void)state;
+    ranks all;
+    stream s;
+    ranks_open(&all, "bbi", false, &settings[1]);
+    open_stream(&all, 0, (unsigned[]){2, 0}, 2, &s);
+    clq_crew_destroy(all.crew);
+    all.crew = NULL;
+    run_all(&s, 1);
+    close_stream(&s);
+    ranks_close(&all);
+}
+
+/* ---- failures ---- */
+
+static void expect_text(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
+/* In stream 0 rank 1 waits for rank 2, which never comes; in stream 1, a little later, 0 and 3 wait for rank 1. */
+static clq_status wait_in_vain(ranks *part, unsigned rank, void *context) {
+    stream *s = context;
+    if (s->worlds[rank] == (s->number == 0 ? 2u : 1u)) return CLQ_OK;
+    if (s->number == 1) (void)usleep(200000);
+    const double start = clq_now();
+    clq_status status = clq_crew_barrier(part->crew, rank);
+    s->seconds[rank] = clq_now() - start;
+    return status;
+}
+
+static void run_waiting(void *context) {
+    stream *s = context;
+    ranks_run(&s->part, wait_in_vain, s);
+}
+
+/* Who waits in another crew is told as soon as one is late, before its own deadline; the late rank is named by its
+ * number in the first crew. */
+static void a_failure_ends_all_crews(void **state) {
+    (void)state;
+    static const clq_group_config impatient[] = {
+        {.deadline_s = 0.5}, {.transport = CLQ_TRANSPORT_STAGED, .algorithm = CLQ_ALGORITHM_RING, .deadline_s = 0.5}};
+    for (size_t c = 0; c < CLQ_COUNT_OF(impatient); c++) {
+        ranks all;
+        stream streams[2];
+        ranks_open(&all, "bbbp", false, &impatient[c]);
+        open_stream(&all, 0, (unsigned[]){1, 2}, 2, &streams[0]);
+        open_stream(&all, 1, (unsigned[]){3, 1, 0}, 3, &streams[1]);
+        for (size_t i = 0; i < 2; i++)
+            assert_ok(clq_thread_start("stream", run_waiting, &streams[i], &streams[i].thread));
+        for (size_t i = 0; i < 2; i++) clq_thread_join(streams[i].thread);
+        clq_error why;
+        assert_int_equal(clq_crew_failure(all.crew, &why), CLQ_TIMEOUT);
+        expect_text(why.detail, "rank 2 on pocl:2");
+        for (size_t i = 0; i < 2; i++)
+            for (unsigned r = 0; r < streams[i].part.count; r++) {
+                const clq_error *result = &streams[i].part.results[r];
+                if (streams[i].seconds[r] == 0) continue; /* it never came */
+                assert_int_equal(result->status, i == 0 ? CLQ_TIMEOUT : CLQ_ABORTED);
+                expect_text(result->detail, "rank 2 on pocl:2");
+                assert_true(streams[i].seconds[r] < 0.5 + 1);
+            }
+        assert_int_equal(clq_crew_barrier(all.crew, 0), CLQ_ABORTED);
+        clq_crew *late = NULL;
+        assert_fails(CLQ_ABORTED, why.detail, clq_crew_split(all.crew, (unsigned[]){0}, 1, &late));
+        assert_null(late);
+        for (size_t i = 0; i < 2; i++) close_stream(&streams[i]);
+        ranks_close(&all);
+    }
+}
+
+static void abort_soon(void *context) {
+    (void)usleep(50000);
+    clq_crew_abort(context, &(clq_error){CLQ_INTERRUPTED, "enough"});
+}
+
+/* An abort of any of them (the whole, a part, a part of a part, a channel) ends a wait in any. */
+static void an_abort_ends_all_crews(void **state) {
+    (void)state;
+    enum { CREWS = 4 };
+    for (unsigned whose = 0; whose < CREWS; whose++)
+        for (unsigned waits = 0; waits < CREWS; waits++) {
+            ranks all, part, inner, channel;
+            clq_thread *thread;
+            ranks_open(&all, "bbb", false, &settings[waits % 3]);
+            ranks_split(&all, (unsigned[]){2, 0}, 2, &part);
+            ranks_split(&part, (unsigned[]){1, 0}, 2, &inner);
+            ranks_split(&all, (unsigned[]){0, 1, 2}, 3, &channel);
+            clq_crew *const crews[CREWS] = {all.crew, part.crew, inner.crew, channel.crew};
+            const double start = clq_now();
+            assert_ok(clq_thread_start("aborter", abort_soon, crews[whose], &thread));
+            assert_fails(CLQ_ABORTED, "enough", clq_crew_barrier(crews[waits], 0));
+            clq_thread_join(thread);
+            assert_true(clq_now() - start < 2);
+            for (unsigned i = 0; i < CREWS; i++) assert_int_equal(clq_crew_failure(crews[i], NULL), CLQ_INTERRUPTED);
+            ranks_close_part(&inner);
+            ranks_close_part(&part);
+            ranks_close_part(&channel);
+            ranks_close(&all);
+        }
+}
+
+static void bad_ranks(void **state) {
+    (void)state;
+    ranks all;
+    clq_crew *part = NULL;
+    ranks_open(&all, "bbb", false, NULL);
+    assert_fails(CLQ_INTERNAL, "0 ranks: expected 1 to 3", clq_crew_split(all.crew, (unsigned[]){0}, 0, &part));
+    assert_fails(CLQ_INTERNAL, "4 ranks: expected 1 to 3",
+                 clq_crew_split(all.crew, (unsigned[]){0, 1, 2, 0}, 4, &part));
+    assert_fails(CLQ_INTERNAL, "0 ranks", clq_crew_split(all.crew, NULL, 2, &part));
+    assert_fails(CLQ_INTERNAL, "rank 3 is out of range", clq_crew_split(all.crew, (unsigned[]){1, 3}, 2, &part));
+    assert_fails(CLQ_INTERNAL, "rank 1 is there twice", clq_crew_split(all.crew, (unsigned[]){1, 0, 1}, 3, &part));
+    assert_null(part);
+    assert_int_equal(clq_crew_failure(all.crew, NULL), CLQ_OK);
+    ranks_close(&all);
+}
+
+static clq_status split_and_end(void *context) {
+    const ranks *all = context;
+    clq_crew *part = NULL;
+    clq_status status = clq_crew_split(all->crew, (unsigned[]){1, 0}, 2, &part);
+    if (status != CLQ_OK) assert_null(part);
+    clq_crew_destroy(part);
+    assert_int_equal(clq_crew_failure(all->crew, NULL), CLQ_OK);
+    return status;
+}
+
+/* What a split fails for is its caller's alone: the whole goes on. */
+static void without_memory(void **state) {
+    (void)state;
+    static const clq_group_config configs[] = {
+        {.deadline_s = 60},
+        {.transport = CLQ_TRANSPORT_STAGED, .algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 256, .deadline_s = 60},
+        {.transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 256, .deadline_s = 60}};
+    for (size_t c = 0; c < CLQ_COUNT_OF(configs); c++) {
+        ranks all;
+        stream s;
+        ranks_open(&all, "bbb", false, &configs[c]);
+        assert_ok(split_and_end(&all)); /* measures where that is to be done, and keeps what it found */
+        assert_true(walk_allocations(split_and_end, &all) >= 5);
+        open_stream(&all, 0, (unsigned[]){0, 1, 2}, 3, &s);
+        run_all(&s, 1);
+        close_stream(&s);
+        ranks_close(&all);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(halves_and_the_whole),
+                                       cmocka_unit_test(streams_that_overlap),
+                                       cmocka_unit_test(every_collective),
+                                       cmocka_unit_test(a_part_outlives_the_whole),
+                                       cmocka_unit_test(a_failure_ends_all_crews),
+                                       cmocka_unit_test(an_abort_ends_all_crews),
+                                       cmocka_unit_test(bad_ranks),
+                                       cmocka_unit_test(without_memory)};
+    return cmocka_run_group_tests_name("comm/split", tests, NULL, NULL);
+}
