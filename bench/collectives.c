@@ -306,7 +306,7 @@ static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
     clq_bench_put_text(&row, "dtype", clq_dtype_name(o->dtype));
     clq_bench_put_text(&row, "redop", clq_collective_reduces(o->collective) ? clq_redop_name(o->op) : "none");
     clq_bench_put_text(&row, "algo", clq_algorithm_name(algorithm_of(b)));
-    clq_bench_put_text(&row, "transport", clq_transport_name(clq_group_transport(b->group)));
+    clq_bench_put_text(&row, "transport", clq_transport_name(clq_group_transport(b->group, b->o->collective)));
     clq_bench_put_text(&row, "memory", memory_name(o->plain));
     clq_bench_put_count(&row, "ranks", b->n);
     clq_bench_put_count(&row, "agg_iters", o->aggregated);
@@ -342,7 +342,7 @@ static clq_status measure(bench *b, uint64_t bytes, figures *f) {
                                                                  .op = b->o->op,
                                                                  .in_place = b->in_place,
                                                                  .direct = algorithm_of(b) == CLQ_ALGORITHM_DIRECT,
-                                                                 .transport = clq_group_transport(b->group)},
+                                                                 .transport = clq_group_transport(b->group, b->o->collective)},
                                             &b->slowest_gbps, &f->limit);
         /* Given as time by the limit's measurement; as busbw of this size here. */
         f->limit = bus_factor(b) * (double)bytes / f->limit * 1e-3;

@@ -1,6 +1,6 @@
-/* A sum by hand over two groups of ranks: the even and the odd ranks add up among themselves at the same time, the
- * first ranks of both add up what they have, and each passes the result on to its group. No step waits for a rank that
- * has no part in it. cc split_groups.c $(pkg-config --cflags --libs clique) -lOpenCL */
+/* A hierarchical all-reduce by hand: the even and the odd ranks all-reduce among themselves, the first rank of each half
+ * all-reduces with the other, then each broadcasts to its half. No step waits for a rank that has no part in it.
+ * cc split_groups.c $(pkg-config --cflags --libs clique) -lOpenCL */
 #include <clique/comm.h>
 
 #include <stdio.h>

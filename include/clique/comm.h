@@ -17,8 +17,7 @@
  * Order. A call starts on a rank when that rank's wait event is complete and so is what was enqueued on the rank's
  * queue before the call. It gives one event per rank, complete when that rank's part is; what the caller enqueues after
  * the call is not ordered behind it but by these events. A rank carries out the calls of a group in the order they were
- * issued, and waits in each for the other ranks that have a part in it: for all, or in a send/recv for the other of the
- * two. Several groups are independent of one another, and so are those that were split from one (clq_group_split): a
+ * issued. A collective waits for all ranks of the group, a send/recv for its two ranks only. Several groups are independent of one another, and so are those that were split from one (clq_group_split): a
  * second group of the same ranks is a second stream of collectives on the same devices. Where a rank is one of PoCL's
  * basic devices, which run commands in their caller's thread and cannot wait for an event of the host's, a call returns
  * only when it is done (unless it, or one before it, waits for a user event that is not complete; let nothing on the
@@ -48,8 +47,9 @@
  *
  * Thread rules: one thread at a time calls into a group, but clq_group_abort, which any thread may call. Groups that
  * were split from one another may have a thread each. (PoCL 3.1's basic devices deadlock where two threads enqueue on
- * one queue: calls of groups heed that among themselves; a caller who enqueues on a rank's queue does it while no other
- * thread calls into a group of that rank.) */
+ * one queue. Calls of groups that were split from one another take turns. Groups that were created separately on one
+ * queue do not: call them from one thread. A caller who enqueues on a rank's queue does it while no other thread calls
+ * into a group of that rank.) */
 #ifndef CLIQUE_COMM_H
 #define CLIQUE_COMM_H
 
@@ -151,12 +151,12 @@ CLQ_API clq_status clq_group_create(const clq_rank *ranks, unsigned count, const
  * rank r of `group`; out[c] is the group of color c, of which at least one rank must be. Its ranks stand in the order
  * of their keys, equal keys in the order of the ranks in `group`; keys NULL: all are equal.
  *
- * Collectives of out[c] concern its ranks alone, and go on at the same time as those of `group` and of others that were
- * split from it, also where they have ranks in common. Memory that clq_group_alloc made on a rank serves all of them.
+ * Collectives of out[c] involve its ranks only. They run concurrently with those of `group` and of its other parts, also
+ * where these have ranks in common. Memory that clq_group_alloc made on a rank may be used in all of them.
  * Each group is destroyed by itself, in any order. One that fails or is aborted ends all of them, as with NCCL's
- * splitShare: a rank that is lost is lost to every group that it is in. Messages of failures name ranks by their number
- * in the group that clq_group_create made. Takes time as clq_group_create does; what it measures is right only if
- * nothing is under way in these groups. Errors: ARGUMENT (no colors, a color out of range, a color of no rank), ABORTED
+ * splitShare: a rank that is lost is lost to every group that it is in. Error messages and clq_group_explain name ranks by
+ * their rank in the group that clq_group_create made. Call it while these groups are idle: it may measure algorithms
+ * (see clq_group_create), and the times are kept for later runs, too. Errors: ARGUMENT (no colors, a color out of range, a color of no rank), ABORTED
  * (the group has failed), and those of clq_group_create; then no group was made. */
 #define CLQ_NO_COLOR (-1)
 CLQ_API clq_status clq_group_split(clq_group *group, const int *colors, const int *keys, unsigned count,
@@ -169,7 +169,8 @@ CLQ_API void clq_group_destroy(clq_group *group);
  * back by clq_group_free or clq_group_destroy, as soon as no call uses it any more. A caller who retains it may keep it
  * longer. Errors: ARGUMENT, DEVICE, DEVICE_MEMORY, MEMORY. */
 CLQ_API clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem *out);
-CLQ_API void clq_group_free(clq_group *group, cl_mem memory); /* takes NULL */
+/* With the group that made it; any other memory is ignored. Takes NULL. */
+CLQ_API void clq_group_free(clq_group *group, cl_mem memory);
 
 /* The calls. in, out: n slices each; `in` is only read, and where a rank has no part in one (broadcast: in of all but
  * the root; reduce: out of all but the root) its slice is not looked at. waits: one event per rank that must complete
@@ -194,8 +195,8 @@ CLQ_API clq_status clq_broadcast(clq_group *group, const clq_slice *in, const cl
 /* out[root] = in[0] op in[1] op … op in[n - 1]. */
 CLQ_API clq_status clq_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,
                               clq_dtype dtype, clq_redop op, unsigned root, const cl_event *waits, cl_event *done);
-/* What rank `from` sends and rank `to` receives: *out (of `to`) = *in (of `from`). from == to is a copy. These two
- * meet; no other rank has a part in it, so that messages between several pairs of ranks go at the same time. waits and
+/* What rank `from` sends and rank `to` receives: *out (of `to`) = *in (of `from`). from == to is a copy. Only these
+ * two ranks wait for each other. Sends between different pairs run concurrently. waits and
  * done are as above: n entries, one per rank; the event of a rank without a part is complete once its earlier calls,
  * its wait event and its queue are. */
 CLQ_API clq_status clq_send_recv(clq_group *group, unsigned from, const clq_slice *in, unsigned to,

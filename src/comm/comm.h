@@ -5,7 +5,7 @@
  * each with its own buffer, as ranks of MPI do. Ranks that call different collectives are a defect of the caller:
  * INTERNAL. The public calls run on threads that do just this.
  *
- * Of a send/recv only the sender and the receiver are to come. Messages of several pairs go at the same time.
+ * Only the sender and the receiver call a send/recv. Sends between different pairs run concurrently.
  *
  * A crew may be split: some of its ranks become a crew of their own, in which they meet without the others. Several
  * crews of one rank (one split from another, two that overlap, or all ranks twice) work at the same time, if each of
@@ -25,8 +25,8 @@ clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq
  * and MPI_Comm_create; of ncclCommSplit the list is the color, its order the key). By any one thread. Where algorithms
  * are measured (clq_group_create), no rank should be in a collective meanwhile. The two live as long as they are
  * wanted, in any order. They fail together, with all that were split from the same crew, as NCCL's communicators do
- * with splitShare: crews that are to fail alone are created, not split. Messages of failures name ranks by their number
- * in the first crew. Errors: INTERNAL (none, too many, out of range, twice), ABORTED, and those of creating. */
+ * with splitShare: crews that are to fail alone are created, not split. Error messages name ranks by their rank in the
+ * first crew. Errors: INTERNAL (none, too many, out of range, twice), ABORTED, and those of creating. */
 clq_status clq_crew_split(clq_crew *crew, const unsigned *ranks, unsigned count, clq_crew **out);
 void clq_crew_destroy(clq_crew *crew); /* takes NULL; no rank may be inside */
 unsigned clq_crew_size(const clq_crew *crew);
@@ -85,9 +85,9 @@ void clq_crew_set_patience(clq_crew *crew, double seconds);
  * From any thread. */
 uint64_t clq_crew_busy_ns(const clq_crew *crew);
 /* For tables: the algorithm that a call of a group uses ("ring"), and the transport that most of its links use
- * ("mapped"). */
+ * ("mapped"). Of send/recv: once it was called. */
 clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes);
-clq_transport clq_group_transport(const clq_group *group);
+clq_transport clq_group_transport(const clq_group *group, clq_collective collective);
 /* "ring over staged slots of 1 MiB", for plans, logs and clq_group_explain. Caller frees with clq_free. */
 char *clq_crew_explain(clq_crew *crew);
 

@@ -197,6 +197,11 @@ static clq_status take_work(const clq_crew *crew, unsigned rank, clq_work *work)
     return check_range("output", call->out, call->out_offset, work->out_bytes, element);
 }
 
+/* A rank by the number that messages name it by; what is no rank stays as it is. */
+static unsigned world_of(const clq_crew *crew, unsigned rank) {
+    return rank < crew->size ? crew->members[rank].world : rank;
+}
+
 /* Ranks that do different things would wait for each other in vain or mix up their data. */
 static clq_status check_agreement(const clq_crew *crew, unsigned rank) {
     const clq_task *mine = &crew->members[rank].work.task;
@@ -206,12 +211,13 @@ static clq_status check_agreement(const clq_crew *crew, unsigned rank) {
             other->op == mine->op && other->root == mine->root && other->to == mine->to)
             continue;
         return clq_fail(CLQ_INTERNAL,
-                        "collective mismatch: rank %u called %s of %zu %s (root %u), rank %u called %s of %zu %s "
-                        "(root %u)",
+                        "collective mismatch: rank %u called %s of %zu %s (op %s, root %u, to %u), rank %u called %s "
+                        "of %zu %s (op %s, root %u, to %u)",
                         crew->members[rank].world, clq_collective_name(mine->collective), mine->count,
-                        clq_dtype_name(mine->dtype), mine->root, crew->members[r].world,
-                        clq_collective_name(other->collective), other->count, clq_dtype_name(other->dtype),
-                        other->root);
+                        clq_dtype_name(mine->dtype), clq_redop_name(mine->op), world_of(crew, mine->root),
+                        world_of(crew, mine->to), crew->members[r].world, clq_collective_name(other->collective),
+                        other->count, clq_dtype_name(other->dtype), clq_redop_name(other->op),
+                        world_of(crew, other->root), world_of(crew, other->to));
     }
     return CLQ_OK;
 }
@@ -325,8 +331,8 @@ static clq_status run_pair(clq_crew *crew, unsigned rank, const clq_task *call) 
     clq_member *member = &crew->members[rank];
     clq_crew *pair;
     clq_task there;
-    if (rank != call->root && rank != call->to) return CLQ_OK;
     if (atomic_load(&crew->family->failed)) return clq_family_raise(crew->family);
+    if (rank != call->root && rank != call->to) return CLQ_OK;
     clq_status status = clq_crew_route(crew, call, &pair, &there);
     if (status == CLQ_OK) return run_together(pair, rank == call->root ? there.root : there.to, &there);
     member->work = (clq_work){.task = *call};

@@ -8,6 +8,8 @@ static clq_status make_of(const clq_crew *parent, const unsigned *ranks, unsigne
                           clq_crew **out) {
     clq_device *devices[CLQ_REPLICAS_MAX];
     unsigned worlds[CLQ_REPLICAS_MAX];
+    /* A rank that is lost may take long to be missed. */
+    if (atomic_load(&parent->family->failed)) return clq_family_raise(parent->family);
     for (unsigned i = 0; i < count; i++) {
         devices[i] = parent->members[ranks[i]].device;
         worlds[i] = parent->members[ranks[i]].world;

@@ -147,9 +147,10 @@ clq_dtype clq_weights_dtype(const clq_weights *weights, clq_arena arena);
 void clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out);
 unsigned clq_weights_optimizer_slots(const clq_weights *weights);
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot); /* as large as the parameters */
-/* How many bytes at the beginning of the state each replica keeps up by itself; the others it has as all have. */
+/* Bytes of the unsynchronized state, which comes first: each replica has values of its own there. The state behind it is
+ * the same on all replicas. */
 size_t clq_weights_apart_bytes(const clq_weights *weights);
-/* Those bytes, which are a sum over so many replicas, the same in each call, divided by their number. */
+/* Divides the unsynchronized state, summed over the replicas, by their number, which is the same in each call. */
 clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas);
 /* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
 void clq_weights_turn(clq_weights *weights);
@@ -159,7 +160,7 @@ void clq_weights_turn(clq_weights *weights);
 /* What replicas that train together add up within a step, as statistics of the global batch: all run plans of one model
  * at the same time, each in a thread of its own. */
 typedef struct clq_exchange {
-    unsigned rank, ranks; /* of how many; 0 and 1: there are no others */
+    unsigned rank, ranks; /* this one, and how many there are; ranks 0 or 1: a replica alone */
     /* Makes the floats of `values` their sum over all ranks, to the same bits on each. Called between two launches, for
      * the same values in the same order by all ranks; queue: that of the launches. A lone 0 among the ranks' values
      * changes no bit of the sum. */

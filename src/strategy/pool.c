@@ -128,11 +128,12 @@ static void note_time(clq_worker *worker, unsigned traits) {
         return;
     }
     const unsigned steps = worker->in_flight;
-    double now = clq_now(), *ended = &worker->steps_ended[worker->steps_in_row % steps];
+    const double now = clq_now();
+    if (worker->steps_in_row++ >= steps) { /* and so was the step that ended so many steps ago */
+        const double before = worker->step_ended[(worker->steps_done - steps) % CLQ_STEP_TIMES];
+        worker->step_s[worker->steps_timed++ % CLQ_STEP_TIMES] = (float)((now - before) / steps);
+    }
     worker->step_ended[worker->steps_done++ % CLQ_STEP_TIMES] = now;
-    if (worker->steps_in_row++ >= steps)
-        worker->step_s[worker->steps_timed++ % CLQ_STEP_TIMES] = (float)((now - *ended) / steps);
-    *ended = now;
 }
 
 /* What a worker still has under way when training has failed is waited for so long: more than a few steps take, and no
@@ -182,9 +183,8 @@ clq_status clq_worker_open(clq_worker *worker, clq_pool *pool) {
     worker->tracing = pool->trace_steps > 0;
     CLQ_TRY(clq_queue_create(worker->device, worker->tracing ? CLQ_QUEUE_TRACE : 0, &worker->queue));
     worker->step_s = clq_alloc(CLQ_STEP_TIMES, sizeof *worker->step_s);
-    worker->steps_ended = clq_alloc(worker->in_flight, sizeof *worker->steps_ended);
     worker->step_ended = clq_alloc(CLQ_STEP_TIMES, sizeof *worker->step_ended);
-    if (!worker->step_s || !worker->steps_ended || !worker->step_ended) return CLQ_MEMORY;
+    if (!worker->step_s || !worker->step_ended) return CLQ_MEMORY;
     pool->workers[pool->count++] = worker;
     return CLQ_OK;
 }
@@ -206,7 +206,6 @@ void clq_worker_stop(clq_worker *worker) {
 void clq_worker_close(clq_worker *worker) {
     clq_channel_destroy(worker->commands);
     clq_free(worker->step_s);
-    clq_free(worker->steps_ended);
     clq_free(worker->step_ended);
     clq_free(worker->steps.spans);
     clq_queue_destroy(worker->queue);

@@ -69,8 +69,7 @@ struct clq_worker {
     uint64_t steps_timed;
     uint64_t steps_in_row; /* with nothing between */
     uint64_t steps_done;   /* whole ones, handed to the device */
-    double *step_ended;    /* (CLQ_STEP_TIMES) when, in turn */
-    double *steps_ended;   /* (in_flight) when the last of them did */
+    double *step_ended;    /* (CLQ_STEP_TIMES) when each was, round and round */
 };
 
 typedef struct clq_pool {

@@ -91,7 +91,7 @@ static clq_status set_output(clq_trainer *trainer, size_t output, const clq_outp
                                .label_smoothing = (float)given->label_smoothing,
                                .delta = (float)given->delta,
                                .weight = (float)config->weight};
-    trainer->weights[output] = config->weight;
+    trainer->loss_weights[output] = config->weight;
     const clq_loss_row *row = clq_loss_row_of(given->kind);
     if (!(row->takes & CLQ_TAKES_FROM_LOGITS)) loss->from_logits = false;
     if (!(row->takes & CLQ_TAKES_LABEL_SMOOTHING)) loss->label_smoothing = 0;
@@ -175,7 +175,7 @@ void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t s
     for (uint32_t i = 0; i < outputs; i++) {
         const clq_loss_problem *p = &trainer->losses[i];
         const double mean = *totals++ / count;
-        sum += trainer->weights[i] * mean;
+        sum += trainer->loss_weights[i] * mean;
         if (outputs > 1) metrics->values[metrics->count++] = mean;
         for (unsigned k = 0; k < p->metric_count; k++) {
             metrics->values[metrics->count++] = clq_metric_result(p->metrics[k], totals, count);

@@ -20,7 +20,7 @@ struct clq_trainer {
     const clq_model *model;
     clq_trainer_config config;
     clq_loss_problem losses[CLQ_MODEL_OUTPUTS_MAX]; /* by output of the model */
-    double weights[CLQ_MODEL_OUTPUTS_MAX];          /* of these losses */
+    double loss_weights[CLQ_MODEL_OUTPUTS_MAX];
     clq_strategy *strategy;
     uint64_t step;                         /* updates so far */
     uint64_t rows;                         /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
@@ -75,7 +75,7 @@ double clq_lr_schedule_rate(const clq_lr_schedule *schedule, double lr, uint64_t
 clq_status clq_optimizer_check(const clq_optimizer *optimizer);
 clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule);
 clq_status clq_loss_check(const clq_loss *loss);
-/* Fills trainer->losses, weights and metric_names from the config and the model's outputs. */
+/* Fills trainer->losses, loss_weights and metric_names from the config and the model's outputs. */
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config);
 /* Loss and metrics from their totals, summed over so many samples. */
 void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t samples, double *loss,

@@ -169,19 +169,19 @@ static void a_group_is_a_stream_of_its_own(void **state) {
     for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++)
         for (size_t c = 0; c < CLQ_COUNT_OF(configs); c++) {
             ranks all;
-            clq_group *channel, *pair;
+            clq_group *second, *pair;
             cl_mem held[4], memory[4];
             cl_event waits[4] = {NULL}, done[4];
             ranks_open(&all, kinds[k], false, NULL);
             clq_group *group = comm_case_group(&all, &configs[c]);
-            channel = split_off(group, (unsigned[]){0, 1, 2, 3}, 4);
+            second = split_off(group, (unsigned[]){0, 1, 2, 3}, 4);
             pair = split_off(group, (unsigned[]){2, 1}, 2);
             make_memory(group, 4, held);
-            make_memory(channel, 4, memory);
+            make_memory(second, 4, memory);
             for (unsigned r = 0; r < 4; r++) put(&all, r, held[r], (int32_t)r), put(&all, r, memory[r], 10);
             waits[1] = user_event(&all, 1);
             assert_ok(add(group, held, 4, waits, done));
-            for (int round = 0; round < 3; round++) assert_ok(add(channel, memory, 4, NULL, NULL));
+            for (int round = 0; round < 3; round++) assert_ok(add(second, memory, 4, NULL, NULL));
             assert_ok(add(pair, (cl_mem[]){memory[2], memory[1]}, 2, NULL, NULL));
             for (unsigned r = 0; r < 4; r++) {
                 const bool twice = r == 1 || r == 2;
@@ -193,7 +193,7 @@ static void a_group_is_a_stream_of_its_own(void **state) {
             cl_ok(clReleaseEvent(waits[1]));
             for (unsigned r = 0; r < 4; r++) expect(&all, r, held[r], 6, 4);
             clq_group_destroy(pair);
-            clq_group_destroy(channel);
+            clq_group_destroy(second);
             clq_group_destroy(group);
             ranks_close(&all);
         }

@@ -106,7 +106,7 @@ static void halves_and_the_whole(void **state) {
         }
 }
 
-/* Two channels of all ranks, and crews that have ranks in common, all at the same time. */
+/* Two crews of all ranks, and crews that have ranks in common, all at the same time. */
 static void streams_that_overlap(void **state) {
     (void)state;
     for (size_t k = 0; k < CLQ_COUNT_OF(mixes); k++)
@@ -232,19 +232,19 @@ static void abort_soon(void *context) {
     clq_crew_abort(context, &(clq_error){CLQ_INTERRUPTED, "enough"});
 }
 
-/* An abort of any of them (the whole, a part, a part of a part, a channel) ends a wait in any. */
+/* An abort of any of them (the whole, a part, a part of a part, a second crew of all ranks) ends a wait in any. */
 static void an_abort_ends_all_crews(void **state) {
     (void)state;
     enum { CREWS = 4 };
     for (unsigned whose = 0; whose < CREWS; whose++)
         for (unsigned waits = 0; waits < CREWS; waits++) {
-            ranks all, part, inner, channel;
+            ranks all, part, inner, second;
             clq_thread *thread;
             ranks_open(&all, "bbb", false, &settings[waits % 3]);
             ranks_split(&all, (unsigned[]){2, 0}, 2, &part);
             ranks_split(&part, (unsigned[]){1, 0}, 2, &inner);
-            ranks_split(&all, (unsigned[]){0, 1, 2}, 3, &channel);
-            clq_crew *const crews[CREWS] = {all.crew, part.crew, inner.crew, channel.crew};
+            ranks_split(&all, (unsigned[]){0, 1, 2}, 3, &second);
+            clq_crew *const crews[CREWS] = {all.crew, part.crew, inner.crew, second.crew};
             const double start = clq_now();
             assert_ok(clq_thread_start("aborter", abort_soon, crews[whose], &thread));
             assert_fails(CLQ_ABORTED, "enough", clq_crew_barrier(crews[waits], 0));
@@ -253,7 +253,7 @@ static void an_abort_ends_all_crews(void **state) {
             for (unsigned i = 0; i < CREWS; i++) assert_int_equal(clq_crew_failure(crews[i], NULL), CLQ_INTERRUPTED);
             ranks_close_part(&inner);
             ranks_close_part(&part);
-            ranks_close_part(&channel);
+            ranks_close_part(&second);
             ranks_close(&all);
         }
 }

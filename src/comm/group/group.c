@@ -156,7 +156,7 @@ static clq_status open_part(clq_group *part, const clq_group *group, const unsig
         const clq_group_rank *rank = &group->ranks[ranks[i]];
         cl_command_queue callers = rank->callers_queue ? clq_queue_handle(rank->callers_queue) : NULL;
         clq_status status = open_rank(part, i, rank->device, callers);
-        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", i);
+        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", group->crew->members[ranks[i]].world);
     }
     return start_threads(part);
 }
@@ -472,12 +472,22 @@ clq_status clq_group_wait(clq_group *group) {
 
 void clq_group_abort(clq_group *group) { clq_crew_abort(group->crew, NULL); }
 
-clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes) {
-    return clq_crew_choose(group->crew, collective, bytes);
+/* Who carries out such a collective: of send/recv a pair of ranks that has exchanged messages, where there is one. */
+static clq_crew *carrier_of(const clq_group *group, clq_collective collective) {
+    const clq_crew *crew = group->crew;
+    for (size_t i = 0; collective == CLQ_SEND_RECV && i < (size_t)crew->size * crew->size; i++) {
+        clq_crew *pair = crew->pairs ? atomic_load(&crew->pairs[i]) : NULL;
+        if (pair && pair->size == 2) return pair;
+    }
+    return group->crew;
 }
 
-clq_transport clq_group_transport(const clq_group *group) {
-    clq_crew *crew = group->crew;
+clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes) {
+    return clq_crew_choose(carrier_of(group, collective), collective, bytes);
+}
+
+clq_transport clq_group_transport(const clq_group *group, clq_collective collective) {
+    clq_crew *crew = carrier_of(group, collective);
     if (clq_crew_is_direct(crew)) return CLQ_TRANSPORT_MAPPED;
     pthread_mutex_lock(&crew->family->lock);
     unsigned links[CLQ_TRANSPORT_COUNT] = {0};

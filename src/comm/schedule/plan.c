@@ -124,9 +124,10 @@ static size_t find_turn(const clq_crew *crew, const clq_link *link) {
     return 0;
 }
 
-static void explain_link(const clq_crew *crew, const clq_link *link, clq_text *text) {
+/* what: the collectives that the link is for, as a prefix. */
+static void explain_link(const clq_crew *crew, const clq_link *link, const char *what, clq_text *text) {
     const clq_member *from = &crew->members[link->from], *to = &crew->members[link->to];
-    clq_text_add(text, "rank %u to %u (%s to %s): ", from->world, to->world, clq_device_label(from->device),
+    clq_text_add(text, "%srank %u to %u (%s to %s): ", what, from->world, to->world, clq_device_label(from->device),
                  clq_device_label(to->device));
     const size_t turn = find_turn(crew, link);
     clq_text_add(text, "%s", clq_transport_name(clq_link_transport(link, 0)));
@@ -142,13 +143,17 @@ static void explain_link(const clq_crew *crew, const clq_link *link, clq_text *t
                          link->costs[t].alpha_s * 1e6, link->costs[t].beta_s * 1e6 * 1024);
 }
 
-/* Those for send/recv, too. */
-static void explain_links(const clq_crew *crew, clq_text *text) {
+static void explain_links(const clq_crew *crew, const char *what, clq_text *text) {
     const size_t n = (size_t)crew->size * crew->size;
     for (size_t i = 0; crew->links && i < n; i++)
-        if (crew->links[i]) explain_link(crew, crew->links[i], text);
-    for (size_t i = 0; crew->pairs && i < n; i++)
-        if (crew->pairs[i]) explain_links(crew->pairs[i], text);
+        if (crew->links[i]) explain_link(crew, crew->links[i], what, text);
+    for (size_t i = 0; crew->pairs && i < n; i++) {
+        const clq_crew *pair = atomic_load(&crew->pairs[i]);
+        if (pair && pair->size == 2 && clq_crew_is_direct(pair))
+            clq_text_add(text, "send/recv: ranks %u and %u: direct over mapped memory (%s)\n", pair->members[0].world,
+                         pair->members[1].world, pair->reason);
+        if (pair) explain_links(pair, "send/recv: ", text);
+    }
 }
 
 char *clq_crew_explain(clq_crew *crew) {
@@ -164,7 +169,7 @@ char *clq_crew_explain(clq_crew *crew) {
         clq_crew_explain_choice(crew, &text);
     }
     pthread_mutex_lock(&crew->family->lock); /* ranks that are inside may be making links */
-    explain_links(crew, &text);
+    explain_links(crew, "", &text);
     pthread_mutex_unlock(&crew->family->lock);
     if (!text.failed) return text.data;
     clq_free(text.data);
