@@ -50,6 +50,9 @@ static float quotient(float a, float b) {
     return isnan(rest) ? q : fma(rest, 1.0f / b, q);
 }
 
+/* Devices may or may not take denormal floats for zero: here all do. NaN stays. */
+static float settled(float x) { return fabs(x) < FLT_MIN ? 0.0f : x; }
+
 /* Joins the ranks' moments in their order (Chan, Golub, LeVeque 1983), and lets the moving statistics follow: to the
  * same bits on all devices, since compilers have nothing to contract. */
 KERNEL void normalise_statistics(global const float *moments, global const float *gamma, global float *moving_mean,
@@ -72,8 +75,8 @@ KERNEL void normalise_statistics(global const float *moments, global const float
         }
         float variance = quotient(squares, n);
         write_statistics(statistics, channels, c, mean, 1.0f / sqrt(variance + epsilon), GAMMA_OF(c), 1.0f / n);
-        moving_mean[c] = fma(moving_mean[c], momentum, mean * fresh);
-        moving_variance[c] = fma(moving_variance[c], momentum, variance * fresh);
+        moving_mean[c] = settled(fma(moving_mean[c], momentum, mean * fresh));
+        moving_variance[c] = settled(fma(moving_variance[c], momentum, variance * fresh));
     }
 }
 

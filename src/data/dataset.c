@@ -23,7 +23,7 @@ static clq_status check_labels(const clq_dataset *d, const char *samples, const 
     return clq_check_labels(where, labels, info);
 }
 
-/* Takes the labels over in any case. */
+/* Takes the labels over in any case. What is refused leaves the dataset, and a batch that was borrowed, as it was. */
 static clq_status add_labels(clq_dataset *d, const char *samples, const char *where, clq_array *labels) {
     clq_labels_info described = {0};
     clq_status status = check_labels(d, samples, where, labels, &described);
@@ -31,6 +31,7 @@ static clq_status add_labels(clq_dataset *d, const char *samples, const char *wh
         clq_array_release(labels);
         return status;
     }
+    clq_pipeline_stop(d); /* it reads what is added to */
     const size_t at = d->info.labels_count++;
     d->labels[at] = *labels;
     d->label_rows[at] =
@@ -91,7 +92,6 @@ clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq
         return clq_fail(CLQ_UNSUPPORTED, "%s: it has labels for %d outputs, which is the most", info->name,
                         CLQ_MODEL_OUTPUTS_MAX);
     }
-    clq_pipeline_stop(dataset); /* it reads what is added to */
     CLQ_TRY(add_labels(dataset, info->name, where, labels));
     dataset->next = (clq_place){0};
     return CLQ_OK;

@@ -146,7 +146,7 @@ static clq_status read_labels(const char *path, clq_dataset *data) {
 /* y_train_1.npy and so on, for the outputs behind the first. */
 static clq_status add_npy_labels(const char *folder, bool test, clq_dataset *data) {
     const char *part = test ? "test" : "train";
-    for (unsigned i = 1; i < CLQ_MODEL_OUTPUTS_MAX; i++) {
+    for (unsigned i = 1; i <= CLQ_MODEL_OUTPUTS_MAX; i++) { /* one more than there may be, to refuse it */
         char file[FILE_NAME];
         snprintf(file, sizeof file, "y_%s_%u.npy", part, i);
         if (!holds(folder, file)) continue;

@@ -17,6 +17,7 @@ struct clq_reducer {
     clq_queue *queue; /* behind nothing: `after` says when */
     clq_channel *tasks;
     clq_thread *thread;
+    bool lost; /* a bucket was not summed; read behind clq_channel_wait */
 };
 
 static clq_status exchange(clq_reducer *reducer, const task *t) {
@@ -29,10 +30,13 @@ static void drive(void *context) {
     clq_worker *worker = &reducer->replica->worker;
     task t;
     while (clq_channel_take(reducer->tasks, &t)) {
+        bool summed = false;
         if (!atomic_load(&worker->pool->failed)) {
             clq_status status = exchange(reducer, &t);
-            if (status != CLQ_OK) clq_worker_fail(worker, status);
+            summed = status == CLQ_OK;
+            if (!summed) clq_worker_fail(worker, status);
         }
+        if (!summed) reducer->lost = true;
         clq_event_destroy(t.after);
         clq_channel_done(reducer->tasks);
     }
@@ -87,7 +91,8 @@ static clq_status backward_and_reduce(clq_replica *replica, clq_mirror *mirror) 
     double ended = clq_now();
     clq_channel_wait(mirror->reducer->tasks);
     clq_mirrored_note_exposed(replica, (uint64_t)((clq_now() - ended) * 1e9));
-    return status;
+    /* No update from it, and the step is not finished. The pool has the reason. */
+    return status == CLQ_OK && mirror->reducer->lost ? CLQ_ABORTED : status;
 }
 
 clq_status clq_overlap_step(clq_replica *replica, const clq_command *command) {

@@ -55,8 +55,8 @@ static bool are_classes(const clq_loss_problem *loss, conversion how) {
 static clq_status refuse_class(const clq_trainer *trainer, size_t output, const char *whose, size_t sample,
                                long long label) {
     size_t classes = trainer->losses[output].classes;
-    return clq_fail(CLQ_MISMATCH, "%s: label %zu is %lld and model %s has %zu outputs: labels are 0 to %zu", whose,
-                    sample, label, clq_model_name(trainer->model), classes, classes - 1);
+    return clq_fail(CLQ_MISMATCH, "%s: label %zu is %lld and model %s has %zu class%s: labels are 0 to %zu", whose,
+                    sample, label, clq_model_name(trainer->model), classes, classes == 1 ? "" : "es", classes - 1);
 }
 
 /* With several outputs, the failure of one names it. */
@@ -86,8 +86,9 @@ static clq_status check_labels_of(const clq_trainer *trainer, size_t output, con
     if (are_classes(loss, how) && info->least < 0)
         return refuse_class(trainer, output, name, info->least_at, (long long)info->least);
     if (are_classes(loss, how) && info->classes > loss->classes)
-        return clq_fail(CLQ_MISMATCH, "%s: a label is %zu and model %s has %zu outputs: labels are 0 to %zu", name,
-                        info->classes - 1, clq_model_name(trainer->model), loss->classes, loss->classes - 1);
+        return clq_fail(CLQ_MISMATCH, "%s: a label is %zu and model %s has %zu class%s: labels are 0 to %zu", name,
+                        info->classes - 1, clq_model_name(trainer->model), loss->classes,
+                        loss->classes == 1 ? "" : "es", loss->classes - 1);
     if (clq_loss_row_of(loss->kind)->target == CLQ_TARGET_DISTRIBUTION && info->least < 0)
         return clq_fail(CLQ_MISMATCH, "%s: label %zu has %g: probabilities are not negative", name, info->least_at,
                         info->least);

@@ -84,14 +84,16 @@ static clq_status set_output(clq_trainer *trainer, size_t output, const clq_outp
     clq_loss_problem *loss = &trainer->losses[output];
     size_t last = shape.dims[shape.rank - 1], elements = clq_model_output(trainer->model, output)->elements;
     CLQ_TRY(clq_loss_check(given));
-    if (!(fabs(config->weight) <= (double)FLT_MAX))
-        return clq_fail(CLQ_ARGUMENT, "its loss's weight of %g is not a finite float32", config->weight);
+    if (!(fabs(config->weight) <= (double)FLT_MAX) || (fabs(config->weight) < (double)FLT_MIN && config->weight != 0))
+        return clq_fail(CLQ_ARGUMENT,
+                        "the weight of %g of the loss is out of range: expected 0 or what float32 can hold",
+                        config->weight);
     *loss = (clq_loss_problem){.kind = given->kind,
                                .from_logits = given->from_logits,
                                .label_smoothing = (float)given->label_smoothing,
                                .delta = (float)given->delta,
                                .weight = (float)config->weight};
-    trainer->loss_weights[output] = config->weight;
+    trainer->loss_weights[output] = (double)loss->weight;
     const clq_loss_row *row = clq_loss_row_of(given->kind);
     if (!(row->takes & CLQ_TAKES_FROM_LOGITS)) loss->from_logits = false;
     if (!(row->takes & CLQ_TAKES_LABEL_SMOOTHING)) loss->label_smoothing = 0;
@@ -110,6 +112,14 @@ clq_output_config clq_output_config_default(const char *name) {
 }
 
 /* As values are told by it. */
+/* Values of a validation have "val_" in front: val_loss, val_OUTPUT_loss. */
+static bool is_like_a_validation(const clq_model *model, const char *name) {
+    bool like = strcmp(name, "val") == 0;
+    for (size_t i = 0; i < model->output_count && strncmp(name, "val_", 4) == 0; i++)
+        like = like || strcmp(name + 4, clq_model_output_name(model, i)) == 0;
+    return like;
+}
+
 static clq_status check_names(const clq_model *model) {
     for (size_t i = 0; i < model->output_count; i++)
         for (size_t k = 0; k < i; k++)
@@ -118,6 +128,12 @@ static clq_status check_names(const clq_model *model) {
                                 "outputs %zu and %zu of model %s are both of layer '%s': put a layer behind one of "
                                 "them, such as a linear activation",
                                 k, i, model->name, clq_model_output_name(model, i));
+    for (size_t i = 0; i < model->output_count && model->output_count > 1; i++)
+        if (is_like_a_validation(model, clq_model_output_name(model, i)))
+            return clq_fail(
+                CLQ_UNSUPPORTED,
+                "output '%s' of model %s: its values would have the names of validation's: rename the layer",
+                clq_model_output_name(model, i), model->name);
     return CLQ_OK;
 }
 

@@ -190,6 +190,15 @@ static void bad_folders(void **state) {
     put_folder(&f, "train");
     put_npy(&f, "y_train_2.npy", CLQ_I32, 1, DIMS(N - 1), third);
     bad_folder(&f, CLQ_MISMATCH, "y_train_2.npy has 10 labels", "has 11 samples");
+    put_npy(&f, "y_train_2.npy", CLQ_I32, 1, DIMS(N), third);
+    for (unsigned i = 3; i <= CLQ_MODEL_OUTPUTS_MAX; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "y_train_%u.npy", i);
+        put_npy(&f, name, CLQ_I32, 1, DIMS(N), third);
+    }
+    bad_folder(&f, CLQ_UNSUPPORTED, "labels for 8 outputs", "the most");
+    folder_clear(&f);
+    put_folder(&f, "train");
     put_npy(&f, "y_train_2.npy", CLQ_I32, 0, DIMS(0), third);
     bad_folder(&f, CLQ_MISMATCH, "y_train_2.npy has 1 labels", "has 11 samples");
     put_npy(&f, "y_train_2.npy", CLQ_F16, 1, DIMS(N), third);
@@ -202,11 +211,17 @@ static void bad_folders(void **state) {
 static void bad_arrays(void **state) {
     (void)state;
     clq_dataset *data = from_memory();
+    clq_batch batch;
+    bool more;
     float odd[N] = {0};
     odd[3] = INFINITY;
+    OK(clq_dataset_next(data, &batch, &more)); /* what is refused leaves it alone */
     expect_failure(clq_dataset_add_labels(data, first, CLQ_I64, 1), CLQ_ARGUMENT, "i32", "f32");
     expect_failure(clq_dataset_add_labels(data, odd, CLQ_F32, 1), CLQ_ARGUMENT, "label 3", "finite");
     expect_failure(clq_dataset_add_labels(data, second, CLQ_F32, 0), CLQ_ARGUMENT, "there are no labels", "memory");
+    check_batch(&batch);
+    OK(clq_dataset_next(data, &batch, &more));
+    assert_true(more && batch.index == 1);
     for (size_t i = 3; i < CLQ_MODEL_OUTPUTS_MAX; i++) OK(clq_dataset_add_labels(data, first, CLQ_I32, 1));
     expect_failure(clq_dataset_add_labels(data, first, CLQ_I32, 1), CLQ_ARGUMENT, "labels for 8 outputs", "the most");
     assert_int_equal(clq_dataset_get_info(data)->labels_count, CLQ_MODEL_OUTPUTS_MAX);

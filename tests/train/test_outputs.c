@@ -349,7 +349,9 @@ static void wrong_losses(void **state) {
     refuse_trainer(model, CLQ_ARGUMENT, "output 'place': two losses are given for it", &config);
     config = config_of(outputs);
     outputs[1].weight = (double)INFINITY;
-    refuse_trainer(model, CLQ_ARGUMENT, "output 'place': its loss's weight of inf", &config);
+    refuse_trainer(model, CLQ_ARGUMENT, "output 'place': the weight of inf of the loss is out of range", &config);
+    outputs[1].weight = 1e-50;
+    refuse_trainer(model, CLQ_ARGUMENT, "output 'place': the weight of 1e-50 of the loss is out of range", &config);
     config = config_of(outputs);
     outputs[0].metrics = "magic";
     refuse_trainer(model, CLQ_ARGUMENT, "output 'size': metric 'magic' is unknown", &config);
@@ -379,6 +381,26 @@ static void more_values_than_there_is_room_for(void **state) {
     config.metrics = "mse,mae,root_mean_squared_error,accuracy";
     refuse_trainer(model, CLQ_ARGUMENT, "more than 32 losses and metrics", &config);
     clq_model_destroy(model);
+}
+
+static void outputs_named_as_validations(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {{"size", "val"}, {"size", "val_size"}, {"val_value", "size"}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(pairs); i++) {
+        clq_model *model;
+        clq_trainer_config config = clq_trainer_config_default();
+        config.sample_dtype = CLQ_F32;
+        config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+        assert_ok(clq_model_create("named", &model));
+        clq_tensor x = clq_input(model, CLQ_SHAPE(IN)), y[2];
+        for (size_t k = 0; k < 2; k++) y[k] = clq_dense(model, x, &(clq_dense_config){.units = 1, .name = pairs[i][k]});
+        assert_ok(clq_model_finish_outputs(model, y, 2));
+        if (i < 2)
+            refuse_trainer(model, CLQ_UNSUPPORTED, "would have the names of validation's", &config);
+        else
+            clq_trainer_destroy(trainer_of(model, "pocl:0", &config));
+        clq_model_destroy(model);
+    }
 }
 
 static void outputs_of_one_layer(void **state) {
@@ -441,7 +463,8 @@ static void wrong_targets(void **state) {
     outputs[0].metrics = NULL;
     trainer = trainer_of(model, "pocl:0", &config);
     refuse_set(trainer, sizes, CLQ_F32, 1, "output 'size': arrays: labels are f32");
-    refuse_set(trainer, kinds, CLQ_I32, 1, "output 'size': arrays: a label is 2 and model lines has 1 outputs");
+    refuse_set(trainer, kinds, CLQ_I32, 1,
+               "output 'size': arrays: a label is 2 and model lines has 1 class: labels are 0 to 0");
     refuse_batch(trainer, &(clq_labels){.values = kinds}, 1, "output 'size': the batch: label 1 is 2");
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
@@ -515,6 +538,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(each_loss_takes_its_own_output),
         cmocka_unit_test(wrong_losses),
         cmocka_unit_test(more_values_than_there_is_room_for),
+        cmocka_unit_test(outputs_named_as_validations),
         cmocka_unit_test(outputs_of_one_layer),
         cmocka_unit_test(wrong_targets),
         cmocka_unit_test(a_model_of_one_output_refuses_more_labels),
