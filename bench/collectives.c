@@ -333,17 +333,18 @@ static clq_status measure(bench *b, uint64_t bytes, figures *f) {
         f->times.p99_us /= (double)b->o->aggregated;
         f->algbw = (double)bytes / f->times.p50_us * 1e-3;
         f->busbw = f->algbw * bus_factor(b);
-        status = clq_bench_collective_limit(&(clq_bench_traffic){.run = b->run,
-                                                                 .devices = b->devices,
-                                                                 .n = b->n,
-                                                                 .collective = b->o->collective,
-                                                                 .bytes = b->count * clq_dtype_bytes(b->o->dtype),
-                                                                 .dtype = b->o->dtype,
-                                                                 .op = b->o->op,
-                                                                 .in_place = b->in_place,
-                                                                 .direct = algorithm_of(b) == CLQ_ALGORITHM_DIRECT,
-                                                                 .transport = clq_group_transport(b->group, b->o->collective)},
-                                            &b->slowest_gbps, &f->limit);
+        status = clq_bench_collective_limit(
+            &(clq_bench_traffic){.run = b->run,
+                                 .devices = b->devices,
+                                 .n = b->n,
+                                 .collective = b->o->collective,
+                                 .bytes = b->count * clq_dtype_bytes(b->o->dtype),
+                                 .dtype = b->o->dtype,
+                                 .op = b->o->op,
+                                 .in_place = b->in_place,
+                                 .direct = algorithm_of(b) == CLQ_ALGORITHM_DIRECT,
+                                 .transport = clq_group_transport(b->group, b->o->collective)},
+            &b->slowest_gbps, &f->limit);
         /* Given as time by the limit's measurement; as busbw of this size here. */
         f->limit = bus_factor(b) * (double)bytes / f->limit * 1e-3;
     }

@@ -1,16 +1,16 @@
 /* comm: groups of ranks, links, transports, algorithms. See <clique/comm.h> for what callers see; below is what
  * the training engine uses: the same algorithms, called by each rank's own thread.
  *
- * A crew (NCCL's communicator) is n ranks that meet: each rank's thread calls the same collectives in the same order,
+ * A communicator (as NCCL's) is n ranks that meet: each rank's thread calls the same collectives in the same order,
  * each with its own buffer, as ranks of MPI do. Ranks that call different collectives are a defect of the caller:
  * INTERNAL. The public calls run on threads that do just this.
  *
  * Only the sender and the receiver call a send/recv. Sends between different pairs run concurrently.
  *
- * A crew may be split: some of its ranks become a crew of their own, in which they meet without the others. Several
- * crews of one rank (one split from another, two that overlap, or all ranks twice) work at the same time, if each of
- * them has a thread of its own for that rank, with a queue of its own: a second crew of the same ranks is a second
- * stream of collectives. */
+ * A communicator may be split: some of its ranks become a communicator of their own, in which they meet without the
+ * others. Several communicators of one rank (one split from another, two that overlap, or all ranks twice) work at the
+ * same time, if each of them has a thread of its own for that rank, with a queue of its own: a second communicator of
+ * the same ranks is a second stream of collectives. */
 #ifndef CLQ_COMM_INTERNAL_H
 #define CLQ_COMM_INTERNAL_H
 
@@ -18,18 +18,19 @@
 #include "device/device.h"
 #include <clique/comm.h>
 
-typedef struct clq_crew clq_crew;
+typedef struct clq_comm clq_comm;
 /* Devices are not owned; entries may repeat. config as for groups, may be NULL. */
-clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_crew **out);
-/* A crew of `count` of a crew's ranks, with its devices and config: ranks[i] is rank i of the new one (MPI_Group_incl
- * and MPI_Comm_create; of ncclCommSplit the list is the color, its order the key). By any one thread. Where algorithms
- * are measured (clq_group_create), no rank should be in a collective meanwhile. The two live as long as they are
- * wanted, in any order. They fail together, with all that were split from the same crew, as NCCL's communicators do
- * with splitShare: crews that are to fail alone are created, not split. Error messages name ranks by their rank in the
- * first crew. Errors: INTERNAL (none, too many, out of range, twice), ABORTED, and those of creating. */
-clq_status clq_crew_split(clq_crew *crew, const unsigned *ranks, unsigned count, clq_crew **out);
-void clq_crew_destroy(clq_crew *crew); /* takes NULL; no rank may be inside */
-unsigned clq_crew_size(const clq_crew *crew);
+clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_comm **out);
+/* A communicator of `count` of a communicator's ranks, with its devices and config: ranks[i] is rank i of the new one
+ * (MPI_Group_incl and MPI_Comm_create; of ncclCommSplit the list is the color, its order the key). By any one thread.
+ * Where algorithms are measured (clq_group_create), no rank should be in a collective meanwhile. The two live as long
+ * as they are wanted, in any order. They fail together, with all that were split from the same communicator, as NCCL's
+ * communicators do with splitShare: communicators that are to fail alone are created, not split. Error messages name
+ * ranks by their rank in the first communicator. Errors: INTERNAL (none, too many, out of range, twice), ABORTED, and
+ * those of creating. */
+clq_status clq_comm_split(clq_comm *comm, const unsigned *ranks, unsigned count, clq_comm **out);
+void clq_comm_destroy(clq_comm *comm); /* takes NULL; no rank may be inside */
+unsigned clq_comm_size(const clq_comm *comm);
 
 /* One rank's part of a collective. count, in and out are as the public calls define them; a buffer that the rank's part
  * does not need is not looked at. */
@@ -53,42 +54,42 @@ typedef struct clq_task {
  * count, dtype, op, root and to; a send/recv root and to alone (any other that calls returns at once), and they name
  * one direction: two that send to each other at the same time are a mismatch. Returns ABORTED with the first failing
  * rank's detail in every other rank, within the deadline + 1 s. */
-clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call);
+clq_status clq_comm_run(clq_comm *comm, unsigned rank, const clq_task *call);
 /* Executes all ranks' parts (tasks[rank]) in the calling thread, while no rank is in a collective: for calls that are
- * shorter than waking another thread. Only for direct calls on buffers that the host can reach (clq_crew_reaches). */
-clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks);
-/* Whether a rank's part can be executed by clq_crew_run_alone. */
-bool clq_crew_reaches(const clq_crew *crew, unsigned rank, const clq_task *task);
+ * shorter than waking another thread. Only for direct calls on buffers that the host can reach (clq_comm_reaches). */
+clq_status clq_comm_run_alone(clq_comm *comm, const clq_task *tasks);
+/* Whether a rank's part can be executed by clq_comm_run_alone. */
+bool clq_comm_reaches(const clq_comm *comm, unsigned rank, const clq_task *task);
 /* Shorthands: the sum; bytes of the root's `data` to the other ranks'; a barrier. */
-clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
+clq_status clq_comm_all_reduce(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
                                clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype);
-clq_status clq_crew_broadcast(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
+clq_status clq_comm_broadcast(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root);
-clq_status clq_crew_barrier(clq_crew *crew, unsigned rank);
+clq_status clq_comm_barrier(clq_comm *comm, unsigned rank);
 /* Shorthands of send/recv, between two ranks: bytes of the sender's `data` to the receiver's. Both return when it is
  * there. */
-clq_status clq_crew_send(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset, size_t bytes,
+clq_status clq_comm_send(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset, size_t bytes,
                          unsigned to);
-clq_status clq_crew_receive(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
+clq_status clq_comm_receive(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                             size_t bytes, unsigned from);
-/* Ends the wait of every rank, here and in all crews that fail with this one; `why` (may be NULL) becomes the first
- * failure if there was none. From any thread. */
-void clq_crew_abort(clq_crew *crew, const clq_error *why);
-/* The first failure, in this crew or in one that fails with it, or CLQ_OK. */
-clq_status clq_crew_failure(const clq_crew *crew, clq_error *out);
+/* Ends the wait of every rank, here and in all communicators that fail with this one; `why` (may be NULL) becomes the
+ * first failure if there was none. From any thread. */
+void clq_comm_abort(clq_comm *comm, const clq_error *why);
+/* The first failure, in this communicator or in one that fails with it, or CLQ_OK. */
+clq_status clq_comm_failure(const clq_comm *comm, clq_error *out);
 /* Whether the host's threads execute all collectives, on mapped memory. */
-bool clq_crew_is_direct(const clq_crew *crew);
+bool clq_comm_is_direct(const clq_comm *comm);
 /* Spin time of a rank that waits for the others, before it sleeps: 50 us unless set, and always in send/recv. Call
  * while no rank is in a collective. */
-void clq_crew_set_patience(clq_crew *crew, double seconds);
+void clq_comm_set_patience(clq_comm *comm, double seconds);
 /* Nanoseconds that rank 0 spent in collectives of all ranks that succeeded, each from the arrival of the last rank.
  * From any thread. */
-uint64_t clq_crew_busy_ns(const clq_crew *crew);
+uint64_t clq_comm_busy_ns(const clq_comm *comm);
 /* For tables: the algorithm that a call of a group uses ("ring"), and the transport that most of its links use
  * ("mapped"). Of send/recv: once it was called. */
 clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes);
 clq_transport clq_group_transport(const clq_group *group, clq_collective collective);
 /* "ring over staged slots of 1 MiB", for plans, logs and clq_group_explain. Caller frees with clq_free. */
-char *clq_crew_explain(clq_crew *crew);
+char *clq_comm_explain(clq_comm *comm);
 
 #endif

@@ -1,4 +1,4 @@
-#include "comm/crew.h"
+#include "comm/communicator.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -10,61 +10,61 @@ static const double grace_s = 0.4, late_grace_s = 0.05;
 
 /* ---- making and ending ---- */
 
-static clq_status make_members(clq_crew *crew, clq_device *const *devices, const unsigned *worlds) {
-    crew->members = clq_alloc_aligned(_Alignof(clq_member), crew->size * sizeof *crew->members);
-    if (!crew->members) return CLQ_MEMORY;
-    for (unsigned r = 0; r < crew->size; r++) {
-        crew->members[r].device = devices[r];
-        crew->members[r].world = worlds[r];
+static clq_status make_members(clq_comm *comm, clq_device *const *devices, const unsigned *worlds) {
+    comm->members = clq_alloc_aligned(_Alignof(clq_member), comm->size * sizeof *comm->members);
+    if (!comm->members) return CLQ_MEMORY;
+    for (unsigned r = 0; r < comm->size; r++) {
+        comm->members[r].device = devices[r];
+        comm->members[r].world = worlds[r];
     }
     return CLQ_OK;
 }
 
-clq_status clq_crew_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
-                         const clq_group_config *config, clq_crew **out) {
-    clq_crew *crew = clq_alloc(1, sizeof *crew);
-    if (!crew) return CLQ_MEMORY;
+clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
+                         const clq_group_config *config, clq_comm **out) {
+    clq_comm *comm = clq_alloc(1, sizeof *comm);
+    if (!comm) return CLQ_MEMORY;
     clq_status status;
-    crew->size = count;
-    if (config) crew->config = *config;
-    CLQ_TRY_OR(fail, status, clq_family_create(crew));
-    CLQ_TRY_OR(fail, status, make_members(crew, devices, worlds));
-    CLQ_TRY_OR(fail, status, clq_barrier_create(count, &crew->barrier));
-    CLQ_TRY_OR(fail, status, clq_crew_plan(crew));
-    *out = crew;
+    comm->size = count;
+    if (config) comm->config = *config;
+    CLQ_TRY_OR(fail, status, clq_family_create(comm));
+    CLQ_TRY_OR(fail, status, make_members(comm, devices, worlds));
+    CLQ_TRY_OR(fail, status, clq_barrier_create(count, &comm->barrier));
+    CLQ_TRY_OR(fail, status, clq_comm_plan(comm));
+    *out = comm;
     return CLQ_OK;
 fail:
-    clq_crew_destroy(crew);
+    clq_comm_destroy(comm);
     return status;
 }
 
-static clq_status make_room_for_pairs(clq_crew *crew) {
-    int error = pthread_mutex_init(&crew->pairs_lock, NULL);
+static clq_status make_room_for_pairs(clq_comm *comm) {
+    int error = pthread_mutex_init(&comm->pairs_lock, NULL);
     if (error) return clq_fail_lock("a group", error);
-    crew->pairs_lock_made = true;
-    crew->pairs = clq_alloc((size_t)crew->size * crew->size, sizeof *crew->pairs);
-    return crew->pairs ? CLQ_OK : CLQ_MEMORY;
+    comm->pairs_lock_made = true;
+    comm->pairs = clq_alloc((size_t)comm->size * comm->size, sizeof *comm->pairs);
+    return comm->pairs ? CLQ_OK : CLQ_MEMORY;
 }
 
-clq_status clq_crew_complete(clq_crew *crew) {
-    CLQ_TRY(make_room_for_pairs(crew));
-    CLQ_TRY(clq_crew_open_ring(crew));
-    for (unsigned r = 0; r < crew->size; r++) CLQ_TRY(clq_walk_build(crew, r, CLQ_F32, CLQ_SUM));
-    return crew->algorithm == CLQ_ALGORITHM_AUTO && crew->size > 1 ? clq_crew_measure(crew) : CLQ_OK;
+clq_status clq_comm_complete(clq_comm *comm) {
+    CLQ_TRY(make_room_for_pairs(comm));
+    CLQ_TRY(clq_comm_open_ring(comm));
+    for (unsigned r = 0; r < comm->size; r++) CLQ_TRY(clq_walk_build(comm, r, CLQ_F32, CLQ_SUM));
+    return comm->algorithm == CLQ_ALGORITHM_AUTO && comm->size > 1 ? clq_comm_measure(comm) : CLQ_OK;
 }
 
-clq_status clq_crew_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_crew **out) {
+clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_comm **out) {
     unsigned worlds[CLQ_REPLICAS_MAX];
-    clq_crew *crew;
+    clq_comm *comm;
     if (count < 1 || count > CLQ_REPLICAS_MAX)
         return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, count);
     for (unsigned r = 0; r < count; r++) worlds[r] = r;
-    CLQ_TRY(clq_crew_make(devices, worlds, count, config, &crew));
-    clq_status status = clq_crew_complete(crew);
+    CLQ_TRY(clq_comm_make(devices, worlds, count, config, &comm));
+    clq_status status = clq_comm_complete(comm);
     if (status == CLQ_OK)
-        *out = crew;
+        *out = comm;
     else
-        clq_crew_destroy(crew);
+        clq_comm_destroy(comm);
     return status;
 }
 
@@ -81,28 +81,28 @@ static void end_member(clq_member *member) {
     clq_buffer_destroy(member->passing);
 }
 
-void clq_crew_destroy(clq_crew *crew) {
-    if (!crew) return;
-    for (size_t i = 0; crew->pairs && i < (size_t)crew->size * crew->size; i++) clq_crew_destroy(crew->pairs[i]);
-    if (crew->family) clq_family_leave(crew);
-    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++) clq_link_destroy(crew->links[i]);
-    for (unsigned r = 0; crew->members && r < crew->size; r++) end_member(&crew->members[r]);
-    clq_barrier_destroy(crew->barrier);
-    if (crew->pairs_lock_made) pthread_mutex_destroy(&crew->pairs_lock);
-    clq_free(crew->pairs);
-    clq_free(crew->links);
-    clq_free(crew->members);
-    clq_free(crew);
+void clq_comm_destroy(clq_comm *comm) {
+    if (!comm) return;
+    for (size_t i = 0; comm->pairs && i < (size_t)comm->size * comm->size; i++) clq_comm_destroy(comm->pairs[i]);
+    if (comm->family) clq_family_leave(comm);
+    for (size_t i = 0; comm->links && i < (size_t)comm->size * comm->size; i++) clq_link_destroy(comm->links[i]);
+    for (unsigned r = 0; comm->members && r < comm->size; r++) end_member(&comm->members[r]);
+    clq_barrier_destroy(comm->barrier);
+    if (comm->pairs_lock_made) pthread_mutex_destroy(&comm->pairs_lock);
+    clq_free(comm->pairs);
+    clq_free(comm->links);
+    clq_free(comm->members);
+    clq_free(comm);
 }
 
-unsigned clq_crew_size(const clq_crew *crew) { return crew->size; }
+unsigned clq_comm_size(const clq_comm *comm) { return comm->size; }
 
 /* ---- failing ---- */
 
 /* The calling thread's failure becomes the family's, if it is the first; else the rank was only told to stop. */
-static clq_status fail_as(clq_crew *crew, unsigned rank, clq_status status) {
-    const clq_member *member = &crew->members[rank];
-    if (atomic_load(&crew->family->failed)) return clq_family_raise(crew->family);
+static clq_status fail_as(clq_comm *comm, unsigned rank, clq_status status) {
+    const clq_member *member = &comm->members[rank];
+    if (atomic_load(&comm->family->failed)) return clq_family_raise(comm->family);
     if (member->step == 0)
         clq_fail_on(status, member->device, "rank %u, %s", member->world,
                     clq_collective_name(member->work.task.collective));
@@ -111,54 +111,54 @@ static clq_status fail_as(clq_crew *crew, unsigned rank, clq_status status) {
                     clq_collective_name(member->work.task.collective), member->step, member->chunk);
     clq_error mine;
     clq_error_take(status, &mine);
-    return clq_family_fail(crew->family, &mine) ? clq_error_raise(&mine) : clq_family_raise(crew->family);
+    return clq_family_fail(comm->family, &mine) ? clq_error_raise(&mine) : clq_family_raise(comm->family);
 }
 
-bool clq_crew_is_direct(const clq_crew *crew) { return crew->algorithm == CLQ_ALGORITHM_DIRECT; }
+bool clq_comm_is_direct(const clq_comm *comm) { return comm->algorithm == CLQ_ALGORITHM_DIRECT; }
 
-uint64_t clq_crew_busy_ns(const clq_crew *crew) { return atomic_load(&crew->members[0].busy_ns); }
+uint64_t clq_comm_busy_ns(const clq_comm *comm) { return atomic_load(&comm->members[0].busy_ns); }
 
 /* ---- waiting ---- */
 
-clq_status clq_crew_late(const clq_crew *crew, const char *format, ...) {
+clq_status clq_comm_late(const clq_comm *comm, const char *format, ...) {
     char who[CLQ_DETAIL_MAX / 2];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(who, sizeof who, format, arguments);
     va_end(arguments);
-    return clq_fail(CLQ_TIMEOUT, "%s within the deadline of %g s (deadline_s)", who, crew->deadline_s);
+    return clq_fail(CLQ_TIMEOUT, "%s within the deadline of %g s (deadline_s)", who, comm->deadline_s);
 }
 
-static clq_status late(const clq_crew *crew, unsigned rank, const char *what) {
-    size_t mine = atomic_load(&crew->members[rank].meetings);
-    for (unsigned r = 0; r < crew->size; r++) {
-        if (atomic_load(&crew->members[r].meetings) >= mine) continue;
-        return clq_crew_late(crew, "rank %u on %s did not reach the %s", crew->members[r].world,
-                             clq_device_label(crew->members[r].device), what);
+static clq_status late(const clq_comm *comm, unsigned rank, const char *what) {
+    size_t mine = atomic_load(&comm->members[rank].meetings);
+    for (unsigned r = 0; r < comm->size; r++) {
+        if (atomic_load(&comm->members[r].meetings) >= mine) continue;
+        return clq_comm_late(comm, "rank %u on %s did not reach the %s", comm->members[r].world,
+                             clq_device_label(comm->members[r].device), what);
     }
-    return clq_crew_late(crew, "the ranks did not meet at the %s", what);
+    return clq_comm_late(comm, "the ranks did not meet at the %s", what);
 }
 
-clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what) {
-    clq_member *member = &crew->members[rank];
+clq_status clq_comm_meet(clq_comm *comm, unsigned rank, const char *what) {
+    clq_member *member = &comm->members[rank];
     atomic_fetch_add(&member->meetings, 1);
     double left = CLQ_MAX(member->until - clq_now_running(), 1e-3);
-    clq_status status = clq_barrier_wait(crew->barrier, left);
-    return status == CLQ_TIMEOUT ? late(crew, rank, what) : status;
+    clq_status status = clq_barrier_wait(comm->barrier, left);
+    return status == CLQ_TIMEOUT ? late(comm, rank, what) : status;
 }
 
-void clq_crew_set_patience(clq_crew *crew, double seconds) { clq_barrier_set_patience(crew->barrier, seconds); }
+void clq_comm_set_patience(clq_comm *comm, double seconds) { clq_barrier_set_patience(comm->barrier, seconds); }
 
-clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event) {
-    clq_status status = clq_event_wait_until(event, crew->members[rank].until, &crew->family->failed);
-    return status == CLQ_TIMEOUT ? clq_crew_late(crew, "its commands were not done") : status;
+clq_status clq_member_wait(clq_comm *comm, unsigned rank, clq_event *event) {
+    clq_status status = clq_event_wait_until(event, comm->members[rank].until, &comm->family->failed);
+    return status == CLQ_TIMEOUT ? clq_comm_late(comm, "its commands were not done") : status;
 }
 
 /* A mark rather than a finish: it can be given up, and its status tells of a command that failed before it. */
-clq_status clq_member_drain(clq_crew *crew, unsigned rank, clq_queue *queue) {
-    clq_event **mark = &crew->members[rank].drained;
+clq_status clq_member_drain(clq_comm *comm, unsigned rank, clq_queue *queue) {
+    clq_event **mark = &comm->members[rank].drained;
     CLQ_TRY(clq_queue_mark_again(queue, mark));
-    return clq_member_wait(crew, rank, *mark);
+    return clq_member_wait(comm, rank, *mark);
 }
 
 /* ---- a collective from its first meeting to its last ---- */
@@ -176,79 +176,79 @@ static clq_status check_range(const char *what, const clq_buffer *buffer, size_t
 }
 
 /* What follows from the call for this rank. */
-static clq_status take_work(const clq_crew *crew, unsigned rank, clq_work *work) {
+static clq_status take_work(const clq_comm *comm, unsigned rank, clq_work *work) {
     const clq_task *call = &work->task;
     if (call->collective == CLQ_BARRIER) return CLQ_OK;
     if ((unsigned)call->dtype >= CLQ_DTYPE_COUNT || (unsigned)call->op >= CLQ_REDOP_COUNT)
         return clq_fail(CLQ_INTERNAL, "dtype %d or op %d is none", (int)call->dtype, (int)call->op);
-    if (call->root >= crew->size || call->to >= crew->size)
+    if (call->root >= comm->size || call->to >= comm->size)
         return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", CLQ_MAX(call->root, call->to),
-                        crew->size);
+                        comm->size);
     if (clq_collective_reduces(call->collective) && !clq_reduce_find(call->dtype, call->op))
         return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(call->dtype));
     const size_t element = clq_dtype_bytes(call->dtype);
     size_t all;
-    if (!clq_mul_size(call->count, element, &work->bytes) || !clq_mul_size(work->bytes, crew->size, &all))
+    if (!clq_mul_size(call->count, element, &work->bytes) || !clq_mul_size(work->bytes, comm->size, &all))
         return clq_fail(CLQ_INTERNAL, "%zu elements are more than can be addressed", call->count);
-    work->in_bytes = clq_collective_in_bytes(call->collective, crew->size, rank, call->root, work->bytes);
-    work->out_bytes = clq_collective_out_bytes(call->collective, crew->size, rank, call->root, call->to, work->bytes);
-    work->algorithm = clq_crew_choose(crew, call->collective, work->bytes);
+    work->in_bytes = clq_collective_in_bytes(call->collective, comm->size, rank, call->root, work->bytes);
+    work->out_bytes = clq_collective_out_bytes(call->collective, comm->size, rank, call->root, call->to, work->bytes);
+    work->algorithm = clq_comm_choose(comm, call->collective, work->bytes);
     CLQ_TRY(check_range("input", call->in, call->in_offset, work->in_bytes, element));
     return check_range("output", call->out, call->out_offset, work->out_bytes, element);
 }
 
 /* A rank by the number that messages name it by; what is no rank stays as it is. */
-static unsigned world_of(const clq_crew *crew, unsigned rank) {
-    return rank < crew->size ? crew->members[rank].world : rank;
+static unsigned world_of(const clq_comm *comm, unsigned rank) {
+    return rank < comm->size ? comm->members[rank].world : rank;
 }
 
 /* Ranks that do different things would wait for each other in vain or mix up their data. */
-static clq_status check_agreement(const clq_crew *crew, unsigned rank) {
-    const clq_task *mine = &crew->members[rank].work.task;
-    for (unsigned r = 0; r < crew->size; r++) {
-        const clq_task *other = &crew->members[r].work.task;
+static clq_status check_agreement(const clq_comm *comm, unsigned rank) {
+    const clq_task *mine = &comm->members[rank].work.task;
+    for (unsigned r = 0; r < comm->size; r++) {
+        const clq_task *other = &comm->members[r].work.task;
         if (other->collective == mine->collective && other->count == mine->count && other->dtype == mine->dtype &&
             other->op == mine->op && other->root == mine->root && other->to == mine->to)
             continue;
         return clq_fail(CLQ_INTERNAL,
                         "collective mismatch: rank %u called %s of %zu %s (op %s, root %u, to %u), rank %u called %s "
                         "of %zu %s (op %s, root %u, to %u)",
-                        crew->members[rank].world, clq_collective_name(mine->collective), mine->count,
-                        clq_dtype_name(mine->dtype), clq_redop_name(mine->op), world_of(crew, mine->root),
-                        world_of(crew, mine->to), crew->members[r].world, clq_collective_name(other->collective),
+                        comm->members[rank].world, clq_collective_name(mine->collective), mine->count,
+                        clq_dtype_name(mine->dtype), clq_redop_name(mine->op), world_of(comm, mine->root),
+                        world_of(comm, mine->to), comm->members[r].world, clq_collective_name(other->collective),
                         other->count, clq_dtype_name(other->dtype), clq_redop_name(other->op),
-                        world_of(crew, other->root), world_of(crew, other->to));
+                        world_of(comm, other->root), world_of(comm, other->to));
     }
     return CLQ_OK;
 }
 
 /* Whether bytes go from rank to rank. */
-static bool exchanges(const clq_crew *crew, const clq_work *work) { return crew->size > 1 && work->bytes > 0; }
+static bool exchanges(const clq_comm *comm, const clq_work *work) { return comm->size > 1 && work->bytes > 0; }
 
-static clq_status begin(clq_crew *crew, unsigned rank, const clq_task *call) {
-    clq_member *member = &crew->members[rank];
+static clq_status begin(clq_comm *comm, unsigned rank, const clq_task *call) {
+    clq_member *member = &comm->members[rank];
     member->work = (clq_work){.task = *call};
     member->step = 0;
     atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
     member->in_is_mapped = member->out_is_mapped = false;
-    member->until = clq_now_running() + crew->deadline_s;
-    CLQ_TRY(take_work(crew, rank, &member->work));
-    if (call->queue) CLQ_TRY(clq_member_drain(crew, rank, call->queue));
-    if (exchanges(crew, &member->work)) {
+    member->until = clq_now_running() + comm->deadline_s;
+    CLQ_TRY(take_work(comm, rank, &member->work));
+    if (call->queue) CLQ_TRY(clq_member_drain(comm, rank, call->queue));
+    if (exchanges(comm, &member->work)) {
         if (member->work.algorithm == CLQ_ALGORITHM_DIRECT)
-            CLQ_TRY(clq_member_map(crew, rank));
+            CLQ_TRY(clq_member_map(comm, rank));
         else
-            CLQ_TRY(clq_walk_prepare(crew, rank));
+            CLQ_TRY(clq_walk_prepare(comm, rank));
     }
-    CLQ_TRY(clq_crew_meet(crew, rank, clq_collective_name(call->collective)));
+    CLQ_TRY(clq_comm_meet(comm, rank, clq_collective_name(call->collective)));
     member->begun = clq_now();
-    return check_agreement(crew, rank);
+    return check_agreement(comm, rank);
 }
 
 /* What the rank has enqueued must not outlive the call, where that can be had. */
-static void settle(const clq_crew *crew, const clq_member *member) {
+static void settle(const clq_comm *comm, const clq_member *member) {
     clq_queue *queues[] = {member->up, member->down, member->work.task.queue};
-    double until = CLQ_MAX(crew->family->failed_at + grace_s, clq_now_running() + late_grace_s);
+    double until = CLQ_MAX(comm->family->failed_at + grace_s, clq_now_running() + late_grace_s);
     for (size_t i = 0; i < CLQ_COUNT_OF(queues); i++) {
         clq_event *mark;
         if (!queues[i] || clq_queue_mark(queues[i], &mark) != CLQ_OK) continue;
@@ -258,126 +258,126 @@ static void settle(const clq_crew *crew, const clq_member *member) {
 }
 
 /* By naps: on a crowded machine a yield takes the turns of all others, and looks at nothing meanwhile. */
-static void wait_until_all_left(const clq_crew *crew) {
+static void wait_until_all_left(const clq_comm *comm) {
     const struct timespec nap = {.tv_nsec = 200000};
-    double until = CLQ_MAX(crew->family->failed_at + 2 * grace_s, clq_now_running() + late_grace_s);
-    while (atomic_load(&crew->inside) != 0 && clq_now_running() < until) nanosleep(&nap, NULL);
+    double until = CLQ_MAX(comm->family->failed_at + 2 * grace_s, clq_now_running() + late_grace_s);
+    while (atomic_load(&comm->inside) != 0 && clq_now_running() < until) nanosleep(&nap, NULL);
 }
 
 /* A rank may return, and its caller free its memory, only when nobody can touch that memory any more: on success
  * because all met once more, on failure because all who were inside have left. */
-static clq_status end(clq_crew *crew, unsigned rank, clq_status status) {
-    clq_member *member = &crew->members[rank];
+static clq_status end(clq_comm *comm, unsigned rank, clq_status status) {
+    clq_member *member = &comm->members[rank];
     if (status == CLQ_OK) {
         member->step = 0;
-        status = clq_crew_meet(crew, rank, "end of the collective");
+        status = clq_comm_meet(comm, rank, "end of the collective");
     }
     if (status != CLQ_OK) {
-        status = fail_as(crew, rank, status);
+        status = fail_as(comm, rank, status);
         clq_error mine;
         clq_error_take(status, &mine);
-        settle(crew, member);
-        atomic_fetch_sub(&crew->inside, 1);
-        wait_until_all_left(crew);
-        clq_member_unmap(crew, rank);
+        settle(comm, member);
+        atomic_fetch_sub(&comm->inside, 1);
+        wait_until_all_left(comm);
+        clq_member_unmap(comm, rank);
         return clq_error_raise(&mine);
     }
-    atomic_fetch_sub(&crew->inside, 1);
+    atomic_fetch_sub(&comm->inside, 1);
     atomic_fetch_add(&member->busy_ns, (uint64_t)((clq_now() - member->begun) * 1e9));
-    status = clq_member_unmap(crew, rank);
-    return status == CLQ_OK ? CLQ_OK : fail_as(crew, rank, status);
+    status = clq_member_unmap(comm, rank);
+    return status == CLQ_OK ? CLQ_OK : fail_as(comm, rank, status);
 }
 
 /* ---- the collectives ---- */
 
 /* One rank: the result is its input. */
-static clq_status copy_alone(clq_crew *crew, const clq_work *work) {
+static clq_status copy_alone(clq_comm *comm, const clq_work *work) {
     const clq_task *call = &work->task;
     if (clq_buffer_handle(call->in) == clq_buffer_handle(call->out) && call->in_offset == call->out_offset)
         return CLQ_OK;
     CLQ_TRY(clq_queue_copy(call->queue, call->in, call->in_offset, call->out, call->out_offset, work->bytes));
-    return clq_member_drain(crew, 0, call->queue);
+    return clq_member_drain(comm, 0, call->queue);
 }
 
-static clq_status do_between(clq_crew *crew, unsigned rank, const clq_task *call) {
+static clq_status do_between(clq_comm *comm, unsigned rank, const clq_task *call) {
     CLQ_TRY(call->between(call->context));
-    return call->queue ? clq_member_drain(crew, rank, call->queue) : CLQ_OK;
+    return call->queue ? clq_member_drain(comm, rank, call->queue) : CLQ_OK;
 }
 
-/* A collective of all ranks of the crew. */
-static clq_status run_together(clq_crew *crew, unsigned rank, const clq_task *call) {
-    atomic_fetch_add(&crew->inside, 1);
-    if (atomic_load(&crew->family->failed)) { /* nothing was begun: there is nothing to wait for */
-        atomic_fetch_sub(&crew->inside, 1);
-        return clq_family_raise(crew->family);
+/* A collective of all ranks of the communicator. */
+static clq_status run_together(clq_comm *comm, unsigned rank, const clq_task *call) {
+    atomic_fetch_add(&comm->inside, 1);
+    if (atomic_load(&comm->family->failed)) { /* nothing was begun: there is nothing to wait for */
+        atomic_fetch_sub(&comm->inside, 1);
+        return clq_family_raise(comm->family);
     }
-    clq_status status = begin(crew, rank, call);
-    const clq_work *work = &crew->members[rank].work;
+    clq_status status = begin(comm, rank, call);
+    const clq_work *work = &comm->members[rank].work;
     if (status == CLQ_OK && work->task.between) {
-        status = do_between(crew, rank, &work->task);
+        status = do_between(comm, rank, &work->task);
     } else if (status == CLQ_OK && work->bytes > 0) {
-        if (crew->size == 1)
-            status = copy_alone(crew, work);
+        if (comm->size == 1)
+            status = copy_alone(comm, work);
         else if (work->algorithm == CLQ_ALGORITHM_DIRECT)
-            status = clq_direct_run(crew, rank);
+            status = clq_direct_run(comm, rank);
         else
-            status = clq_walk(crew, rank);
+            status = clq_walk(comm, rank);
     }
-    return end(crew, rank, status);
+    return end(comm, rank, status);
 }
 
-/* Sender and receiver meet in a crew of their own; no other rank has a part in it. */
-static clq_status run_pair(clq_crew *crew, unsigned rank, const clq_task *call) {
-    clq_member *member = &crew->members[rank];
-    clq_crew *pair;
+/* Sender and receiver meet in a communicator of their own; no other rank has a part in it. */
+static clq_status run_pair(clq_comm *comm, unsigned rank, const clq_task *call) {
+    clq_member *member = &comm->members[rank];
+    clq_comm *pair;
     clq_task there;
-    if (atomic_load(&crew->family->failed)) return clq_family_raise(crew->family);
+    if (atomic_load(&comm->family->failed)) return clq_family_raise(comm->family);
     if (rank != call->root && rank != call->to) return CLQ_OK;
-    clq_status status = clq_crew_route(crew, call, &pair, &there);
+    clq_status status = clq_comm_route(comm, call, &pair, &there);
     if (status == CLQ_OK) return run_together(pair, rank == call->root ? there.root : there.to, &there);
     member->work = (clq_work){.task = *call};
     member->step = 0;
-    return fail_as(crew, rank, status);
+    return fail_as(comm, rank, status);
 }
 
-clq_status clq_crew_run(clq_crew *crew, unsigned rank, const clq_task *call) {
-    if (rank >= crew->size)
-        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", rank, crew->size);
-    return call->collective == CLQ_SEND_RECV ? run_pair(crew, rank, call) : run_together(crew, rank, call);
+clq_status clq_comm_run(clq_comm *comm, unsigned rank, const clq_task *call) {
+    if (rank >= comm->size)
+        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", rank, comm->size);
+    return call->collective == CLQ_SEND_RECV ? run_pair(comm, rank, call) : run_together(comm, rank, call);
 }
 
-bool clq_crew_reaches(const clq_crew *crew, unsigned rank, const clq_task *task) {
+bool clq_comm_reaches(const clq_comm *comm, unsigned rank, const clq_task *task) {
     clq_work work = {.task = *task};
-    if (crew->algorithm != CLQ_ALGORITHM_DIRECT || task->collective == CLQ_BARRIER) return false;
-    if (take_work(crew, rank, &work) != CLQ_OK) return false;
+    if (comm->algorithm != CLQ_ALGORITHM_DIRECT || task->collective == CLQ_BARRIER) return false;
+    if (take_work(comm, rank, &work) != CLQ_OK) return false;
     return (work.in_bytes == 0 || clq_buffer_host(task->in)) && (work.out_bytes == 0 || clq_buffer_host(task->out));
 }
 
 /* One rank's way to where its memory may be touched. */
-static clq_status begin_alone(clq_crew *crew, unsigned rank, const clq_task *task) {
-    clq_member *member = &crew->members[rank];
+static clq_status begin_alone(clq_comm *comm, unsigned rank, const clq_task *task) {
+    clq_member *member = &comm->members[rank];
     member->work = (clq_work){.task = *task};
     member->step = 0;
     atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
     member->in_is_mapped = member->out_is_mapped = false;
-    member->until = clq_now_running() + crew->deadline_s;
-    CLQ_TRY(take_work(crew, rank, &member->work));
-    if (task->queue) CLQ_TRY(clq_member_drain(crew, rank, task->queue));
-    return clq_member_map(crew, rank);
+    member->until = clq_now_running() + comm->deadline_s;
+    CLQ_TRY(take_work(comm, rank, &member->work));
+    if (task->queue) CLQ_TRY(clq_member_drain(comm, rank, task->queue));
+    return clq_member_map(comm, rank);
 }
 
-clq_status clq_crew_run_alone(clq_crew *crew, const clq_task *tasks) {
-    if (atomic_load(&crew->family->failed)) return clq_family_raise(crew->family);
-    for (unsigned r = 0; r < crew->size; r++) {
-        clq_status status = begin_alone(crew, r, &tasks[r]);
-        if (status != CLQ_OK) return fail_as(crew, r, status);
+clq_status clq_comm_run_alone(clq_comm *comm, const clq_task *tasks) {
+    if (atomic_load(&comm->family->failed)) return clq_family_raise(comm->family);
+    for (unsigned r = 0; r < comm->size; r++) {
+        clq_status status = begin_alone(comm, r, &tasks[r]);
+        if (status != CLQ_OK) return fail_as(comm, r, status);
     }
-    for (unsigned r = 0; r < crew->size && crew->members[r].work.bytes > 0; r++)
-        if (clq_direct_run(crew, r) != CLQ_OK) return clq_family_raise(crew->family);
+    for (unsigned r = 0; r < comm->size && comm->members[r].work.bytes > 0; r++)
+        if (clq_direct_run(comm, r) != CLQ_OK) return clq_family_raise(comm->family);
     return CLQ_OK;
 }
 
-clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
+clq_status clq_comm_all_reduce(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
                                clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype) {
     const clq_task call = {.collective = CLQ_ALL_REDUCE,
                            .queue = queue,
@@ -387,10 +387,10 @@ clq_status clq_crew_all_reduce(clq_crew *crew, unsigned rank, clq_queue *queue, 
                            .out_offset = out_offset,
                            .count = count,
                            .dtype = dtype};
-    return clq_crew_run(crew, rank, &call);
+    return clq_comm_run(comm, rank, &call);
 }
 
-clq_status clq_crew_broadcast(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
+clq_status clq_comm_broadcast(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root) {
     const clq_task call = {.collective = CLQ_BROADCAST,
                            .queue = queue,
@@ -401,9 +401,9 @@ clq_status clq_crew_broadcast(clq_crew *crew, unsigned rank, clq_queue *queue, c
                            .count = bytes,
                            .dtype = CLQ_U8,
                            .root = root};
-    return clq_crew_run(crew, rank, &call);
+    return clq_comm_run(comm, rank, &call);
 }
 
-clq_status clq_crew_barrier(clq_crew *crew, unsigned rank) {
-    return clq_crew_run(crew, rank, &(clq_task){.collective = CLQ_BARRIER});
+clq_status clq_comm_barrier(clq_comm *comm, unsigned rank) {
+    return clq_comm_run(comm, rank, &(clq_task){.collective = CLQ_BARRIER});
 }

@@ -1,8 +1,8 @@
-/* What the files of comm share: a crew's members (one per rank), its links (from each rank to the next), and how a
- * collective begins and ends. Everything that a member or one end of a link owns is touched by that rank's thread
- * alone; what crosses threads does so through a gate, a barrier or the crew's failure. */
-#ifndef CLQ_COMM_CREW_H
-#define CLQ_COMM_CREW_H
+/* What the files of comm share: a communicator's members (one per rank), its links (from each rank to the next), and
+ * how a collective begins and ends. Everything that a member or one end of a link owns is touched by that rank's thread
+ * alone; what crosses threads does so through a gate, a barrier or the communicator's failure. */
+#ifndef CLQ_COMM_COMMUNICATOR_H
+#define CLQ_COMM_COMMUNICATOR_H
 
 #include "comm/reduce/combine.h"
 #include "comm/comm.h"
@@ -33,13 +33,13 @@ typedef struct clq_lane {
 typedef struct clq_member {
     _Alignas(64) clq_work work;
     clq_device *device;
-    unsigned world;               /* its rank in the family's first crew: messages name it by this number */
+    unsigned world;               /* its rank in the family's first communicator: messages name it by this number */
     bool hosted;                  /* its thread works on its memory by itself, not by commands */
     atomic_size_t meetings;       /* barriers that it has reached; tells which rank is late */
     atomic_size_t taken;          /* direct: bytes of its part that any rank has begun */
     double until;                 /* deadline of its present collective; clq_now_running */
     double begun;                 /* arrival of the last rank at the collective */
-    atomic_uint_fast64_t busy_ns; /* in collectives, from there on, since the crew was made */
+    atomic_uint_fast64_t busy_ns; /* in collectives, from there on, since the communicator was made */
     unsigned step;                /* where it is in a schedule, for messages */
     size_t chunk;
     bool in_is_mapped, out_is_mapped;
@@ -102,19 +102,20 @@ typedef struct clq_link {
     size_t received_told;
 } clq_link;
 
-/* A crew, the crews split from it and from these, and the pairs of their ranks. They fail together: a rank that is lost
- * is lost to every crew that it is in, and whoever waits for that crew waits in vain. */
+/* A communicator, the communicators split from it and from these, and the pairs of their ranks. They fail together: a
+ * rank that is lost is lost to every communicator that it is in, and whoever waits for that communicator waits in vain.
+ */
 typedef struct clq_family {
     pthread_mutex_t lock; /* of the list, of the places of links, and for writing `failure` */
-    clq_crew *crews;      /* linked by clq_crew.next; the family ends with its last crew */
+    clq_comm *comms;      /* linked by clq_comm.next; the family ends with its last communicator */
     atomic_bool failed;   /* set once `failure` and `failed_at` are fixed */
     clq_error failure;
     double failed_at; /* clq_now_running */
 } clq_family;
 
-struct clq_crew {
+struct clq_comm {
     clq_family *family;
-    clq_crew *next; /* in the family's list */
+    clq_comm *next; /* in the family's list */
     unsigned size;
     clq_group_config config; /* as it was given */
     clq_algorithm algorithm; /* AUTO: what choose.c finds best for each size */
@@ -131,70 +132,72 @@ struct clq_crew {
     clq_barrier *barrier;
     atomic_uint
         inside; /* ranks that may touch others' memory: no rank leaves a failed collective while there are any */
-    /* For send/recv, [lower * size + higher]: two ranks as a crew of their own, or one; made when first needed. */
-    _Atomic(clq_crew *) *pairs;
+    /* For send/recv, [lower * size + higher]: two ranks as a communicator of their own, or one; made when first needed.
+     */
+    _Atomic(clq_comm *) *pairs;
     pthread_mutex_t pairs_lock; /* for making them */
     bool pairs_lock_made;
 };
 
 /* family.c */
-clq_status clq_family_create(clq_crew *crew); /* of this crew alone */
-/* Moves a crew that nobody knows yet out of its own family and into another. Errors: ABORTED: that one has failed. */
-clq_status clq_family_join(clq_family *family, clq_crew *crew);
-void clq_family_leave(clq_crew *crew);
+clq_status clq_family_create(clq_comm *comm); /* of this communicator alone */
+/* Moves a communicator that nobody knows yet out of its own family and into another. Errors: ABORTED: that one has
+ * failed. */
+clq_status clq_family_join(clq_family *family, clq_comm *comm);
+void clq_family_leave(clq_comm *comm);
 /* Whether `why` is the first failure; then all who wait are woken. */
 bool clq_family_fail(clq_family *family, const clq_error *why);
 /* What a rank reports that did not fail itself: ABORTED, with the first failure's detail. */
 clq_status clq_family_raise(const clq_family *family);
 
-/* crew.c */
-/* A crew, its plan, and its links' queues: all that a pair needs. devices and worlds: one per rank. */
-clq_status clq_crew_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
-                         const clq_group_config *config, clq_crew **out);
+/* communicator.c */
+/* A communicator, its plan, and its links' queues: all that a pair needs. devices and worlds: one per rank. */
+clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
+                         const clq_group_config *config, clq_comm **out);
 /* The rest: the ring's links, the most usual kernel, what the algorithms cost, and room for pairs. */
-clq_status clq_crew_complete(clq_crew *crew);
+clq_status clq_comm_complete(clq_comm *comm);
 /* Fails with CLQ_TIMEOUT. The formatted text says which rank did not do what. */
-clq_status clq_crew_late(const clq_crew *crew, const char *format, ...) CLQ_PRINTF(2, 3);
+clq_status clq_comm_late(const clq_comm *comm, const char *format, ...) CLQ_PRINTF(2, 3);
 /* All ranks meet. `what`: for the message about a late rank, the thing that it is late for. */
-clq_status clq_crew_meet(clq_crew *crew, unsigned rank, const char *what);
+clq_status clq_comm_meet(clq_comm *comm, unsigned rank, const char *what);
 /* Drains the queue: waits until its commands are done, at most until the member's deadline. */
-clq_status clq_member_drain(clq_crew *crew, unsigned rank, clq_queue *queue);
+clq_status clq_member_drain(clq_comm *comm, unsigned rank, clq_queue *queue);
 /* Waits for an event of this or another rank, at most until the member's deadline. The event's queue was flushed. */
-clq_status clq_member_wait(clq_crew *crew, unsigned rank, clq_event *event);
+clq_status clq_member_wait(clq_comm *comm, unsigned rank, clq_event *event);
 
-/* split.c: the crew that carries out a task, and the task there. A send/recv: the crew of its two ranks; all others:
- * this crew. */
-clq_status clq_crew_route(clq_crew *crew, const clq_task *task, clq_crew **by, clq_task *there);
+/* split.c: the communicator that carries out a task, and the task there. A send/recv: the communicator of its two
+ * ranks; all others: this communicator. */
+clq_status clq_comm_route(clq_comm *comm, const clq_task *task, clq_comm **by, clq_task *there);
 
 /* plan.c: what the config allows. */
-clq_status clq_crew_plan(clq_crew *crew);
+clq_status clq_comm_plan(clq_comm *comm);
 /* The links of the ring, where an algorithm over links may use it: clq_group_explain tells what they can do. */
-clq_status clq_crew_open_ring(clq_crew *crew);
+clq_status clq_comm_open_ring(clq_comm *comm);
 
 /* choose.c: which algorithm a call gets: the same on every rank. */
-/* For AUTO over links: looks up what the candidates cost, or measures and stores it. The crew is complete, and no rank
- * is in a collective. */
-clq_status clq_crew_measure(clq_crew *crew);
-clq_algorithm clq_crew_choose(const clq_crew *crew, clq_collective collective, size_t bytes);
-void clq_crew_explain_choice(const clq_crew *crew, clq_text *text);
+/* For AUTO over links: looks up what the candidates cost, or measures and stores it. The communicator is complete, and
+ * no rank is in a collective. */
+clq_status clq_comm_measure(clq_comm *comm);
+clq_algorithm clq_comm_choose(const clq_comm *comm, clq_collective collective, size_t bytes);
+void clq_comm_explain_choice(const clq_comm *comm, clq_text *text);
 
 /* mapping.c: makes a rank's memory visible to the host, and takes that back. */
-clq_status clq_member_map(clq_crew *crew, unsigned rank);
-clq_status clq_member_unmap(clq_crew *crew, unsigned rank);
+clq_status clq_member_map(clq_comm *comm, unsigned rank);
+clq_status clq_member_unmap(clq_comm *comm, unsigned rank);
 
-/* direct.c. ABORTED: not all was done, because the crew has failed. */
-clq_status clq_direct_run(clq_crew *crew, unsigned rank);
+/* direct.c. ABORTED: not all was done, because the communicator has failed. */
+clq_status clq_direct_run(clq_comm *comm, unsigned rank);
 
 /* walk.c: carries out a schedule. */
 /* Before all meet: links to those that the rank will send to, kernels, memory. */
-clq_status clq_walk_prepare(clq_crew *crew, unsigned rank);
+clq_status clq_walk_prepare(clq_comm *comm, unsigned rank);
 /* Makes what a collective needs and does not have yet, its links and kernels, for all ranks: before it, since compiling
- * and testing heed no deadline. By the one thread that issues the crew's collectives. */
-clq_status clq_walk_prepare_all(clq_crew *crew, const clq_task *task);
+ * and testing heed no deadline. By the one thread that issues the communicator's collectives. */
+clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *task);
 /* Makes a reduction's kernel, unless it is there: before the collective, since compiling heeds no deadline. By any
  * thread, if the rank has no call of that type and operation or the kernel was there before it. */
-clq_status clq_walk_build(clq_crew *crew, unsigned rank, clq_dtype dtype, clq_redop op);
-clq_status clq_walk(clq_crew *crew, unsigned rank);
+clq_status clq_walk_build(clq_comm *comm, unsigned rank, clq_dtype dtype, clq_redop op);
+clq_status clq_walk(clq_comm *comm, unsigned rank);
 
 /* lane.c: the queues of a rank by commands during a walk. */
 void clq_member_open_lanes(clq_member *member, bool one_queue);
@@ -204,20 +207,20 @@ clq_event *clq_member_own_event(const clq_member *member, clq_event *event);
 /* *out: a command that waits for two events, which may be NULL. On a device that runs in its caller the host waits, and
  * *out is empty: PoCL 3.1's basic device does not wait for an event that is not complete, or deadlocks when it
  * completes. */
-clq_status clq_member_order(clq_crew *crew, unsigned rank, clq_event *first, clq_event *second, clq_order *out);
+clq_status clq_member_order(clq_comm *comm, unsigned rank, clq_event *first, clq_event *second, clq_order *out);
 /* Behind a command on the lane, whose event is `event`. */
-clq_status clq_member_enqueued(clq_crew *crew, unsigned rank, clq_lane_name name, clq_event *event);
+clq_status clq_member_enqueued(clq_comm *comm, unsigned rank, clq_lane_name name, clq_event *event);
 /* Flushes the rank's commands, and reports to the other ranks the chunks that these fill and free. To be called before
  * any wait for another rank, which may be waiting for these chunks. */
-clq_status clq_member_hand_over(clq_crew *crew, unsigned rank);
+clq_status clq_member_hand_over(clq_comm *comm, unsigned rank);
 /* Waits until all that was enqueued on the lanes is done. */
-clq_status clq_member_drain_lanes(clq_crew *crew, unsigned rank);
+clq_status clq_member_drain_lanes(clq_comm *comm, unsigned rank);
 
 /* link.c */
-clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link **out);
+clq_status clq_link_create(clq_comm *comm, unsigned from, unsigned to, clq_link **out);
 void clq_link_destroy(clq_link *link); /* takes NULL */
 /* Before all meet, by the sender: chunks will be exchanged over it (clq_departure). */
-clq_status clq_link_prepare_exchange(clq_crew *crew, clq_link *link);
+clq_status clq_link_prepare_exchange(clq_comm *comm, clq_link *link);
 /* The transport of a chunk of this size. */
 clq_transport clq_link_transport(const clq_link *link, size_t bytes);
 
@@ -235,7 +238,7 @@ typedef struct clq_departure {
     clq_event *after; /* completes when the chunk is ready to be sent; NULL: it is ready */
 } clq_departure;
 /* *sent: event of the command that sends the chunk, owned by the link until its next use; NULL: the chunk was sent. */
-clq_status clq_link_send(clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_event **sent);
+clq_status clq_link_send(clq_comm *comm, clq_link *link, const clq_departure *chunk, clq_event **sent);
 
 /* A chunk that the receiver receives. */
 typedef struct clq_arrival {
@@ -247,13 +250,13 @@ typedef struct clq_arrival {
     clq_event *after; /* combined: not before this is complete; may be NULL */
 } clq_arrival;
 /* *ready: of the last command that brings it there, in the place of *ready; a hosted receiver leaves it alone. */
-clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *chunk, clq_event **ready);
+clq_status clq_link_receive(clq_comm *comm, clq_link *link, const clq_arrival *chunk, clq_event **ready);
 
 /* probe.c: of a link whose memory is all there, and whose ends share a context. */
 /* Whether peer copies over it arrive, and memory that both devices write at the same time keeps what each wrote. */
-clq_status clq_link_test_peer(const clq_crew *crew, clq_link *link, bool *ok);
+clq_status clq_link_test_peer(const clq_comm *comm, clq_link *link, bool *ok);
 /* What a chunk costs by way of staged slots and as a peer copy, until a kernel of the receiver has used it; measured
  * once for the two devices and their drivers and kept with the built kernels. */
-clq_status clq_link_measure(const clq_crew *crew, clq_link *link);
+clq_status clq_link_measure(const clq_comm *comm, clq_link *link);
 
 #endif

@@ -1,8 +1,8 @@
-/* The one failure of a crew, of those split from it, and of the pairs of their ranks, and how it ends every wait in any
- * of them. */
-#include "comm/crew.h"
+/* The one failure of a communicator, of those split from it, and of the pairs of their ranks, and how it ends every
+ * wait in any of them. */
+#include "comm/communicator.h"
 
-clq_status clq_family_create(clq_crew *crew) {
+clq_status clq_family_create(clq_comm *comm) {
     clq_family *family = clq_alloc(1, sizeof *family);
     if (!family) return CLQ_MEMORY;
     int error = pthread_mutex_init(&family->lock, NULL);
@@ -10,43 +10,43 @@ clq_status clq_family_create(clq_crew *crew) {
         clq_free(family);
         return clq_fail_lock("a group", error);
     }
-    family->crews = crew;
-    crew->family = family;
+    family->comms = comm;
+    comm->family = family;
     return CLQ_OK;
 }
 
-void clq_family_leave(clq_crew *crew) {
-    clq_family *family = crew->family;
+void clq_family_leave(clq_comm *comm) {
+    clq_family *family = comm->family;
     pthread_mutex_lock(&family->lock);
-    clq_crew **at = &family->crews;
-    while (*at != crew) at = &(*at)->next;
-    *at = crew->next;
-    bool last = !family->crews;
+    clq_comm **at = &family->comms;
+    while (*at != comm) at = &(*at)->next;
+    *at = comm->next;
+    bool last = !family->comms;
     pthread_mutex_unlock(&family->lock);
-    crew->family = NULL;
+    comm->family = NULL;
     if (!last) return;
     pthread_mutex_destroy(&family->lock);
     clq_free(family);
 }
 
-clq_status clq_family_join(clq_family *family, clq_crew *crew) {
+clq_status clq_family_join(clq_family *family, clq_comm *comm) {
     if (atomic_load(&family->failed)) return clq_family_raise(family);
-    clq_family_leave(crew);
-    pthread_mutex_lock(&family->lock); /* should it fail meanwhile: a crew looks before it begins anything */
-    crew->family = family;
-    crew->next = family->crews;
-    family->crews = crew;
+    clq_family_leave(comm);
+    pthread_mutex_lock(&family->lock); /* should it fail meanwhile: a communicator looks before it begins anything */
+    comm->family = family;
+    comm->next = family->comms;
+    family->comms = comm;
     pthread_mutex_unlock(&family->lock);
     return CLQ_OK;
 }
 
-static void wake(clq_crew *crew) {
-    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++) {
-        if (!crew->links[i]) continue;
-        clq_gate_wake(&crew->links[i]->filled);
-        clq_gate_wake(&crew->links[i]->freed);
+static void wake(clq_comm *comm) {
+    for (size_t i = 0; comm->links && i < (size_t)comm->size * comm->size; i++) {
+        if (!comm->links[i]) continue;
+        clq_gate_wake(&comm->links[i]->filled);
+        clq_gate_wake(&comm->links[i]->freed);
     }
-    if (crew->barrier) clq_barrier_abort(crew->barrier);
+    if (comm->barrier) clq_barrier_abort(comm->barrier);
 }
 
 bool clq_family_fail(clq_family *family, const clq_error *why) {
@@ -56,7 +56,7 @@ bool clq_family_fail(clq_family *family, const clq_error *why) {
         family->failure = *why;
         family->failed_at = clq_now_running();
         atomic_store(&family->failed, true);
-        for (clq_crew *crew = family->crews; crew; crew = crew->next) wake(crew);
+        for (clq_comm *comm = family->comms; comm; comm = comm->next) wake(comm);
     }
     pthread_mutex_unlock(&family->lock);
     return first;
@@ -64,13 +64,13 @@ bool clq_family_fail(clq_family *family, const clq_error *why) {
 
 clq_status clq_family_raise(const clq_family *family) { return clq_fail(CLQ_ABORTED, "%s", family->failure.detail); }
 
-void clq_crew_abort(clq_crew *crew, const clq_error *why) {
+void clq_comm_abort(clq_comm *comm, const clq_error *why) {
     const clq_error unnamed = {CLQ_ABORTED, "the group was aborted by its owner"};
-    clq_family_fail(crew->family, why ? why : &unnamed);
+    clq_family_fail(comm->family, why ? why : &unnamed);
 }
 
-clq_status clq_crew_failure(const clq_crew *crew, clq_error *out) {
-    if (!atomic_load(&crew->family->failed)) return CLQ_OK;
-    if (out) *out = crew->family->failure;
-    return crew->family->failure.status;
+clq_status clq_comm_failure(const clq_comm *comm, clq_error *out) {
+    if (!atomic_load(&comm->family->failed)) return CLQ_OK;
+    if (out) *out = comm->family->failure;
+    return comm->family->failure.status;
 }

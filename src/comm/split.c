@@ -1,11 +1,11 @@
-/* Crews of some of a crew's ranks: those that a caller asks for, and the pairs that messages between two ranks make. A
- * crew has links, gates, barriers and queues of its own, so that each is a stream of collectives of its own; the
- * devices, and with them the built programs, are the same. */
-#include "comm/crew.h"
+/* Communicators of some of a communicator's ranks: those that a caller asks for, and the pairs that messages between
+ * two ranks make. A communicator has links, gates, barriers and queues of its own, so that each is a stream of
+ * collectives of its own; the devices, and with them the built programs, are the same. */
+#include "comm/communicator.h"
 
-/* The crew is in the parent's family, and nobody knows of it yet. */
-static clq_status make_of(const clq_crew *parent, const unsigned *ranks, unsigned count, bool complete,
-                          clq_crew **out) {
+/* The communicator is in the parent's family, and nobody knows of it yet. */
+static clq_status make_of(const clq_comm *parent, const unsigned *ranks, unsigned count, bool complete,
+                          clq_comm **out) {
     clq_device *devices[CLQ_REPLICAS_MAX];
     unsigned worlds[CLQ_REPLICAS_MAX];
     /* A rank that is lost may take long to be missed. */
@@ -14,57 +14,57 @@ static clq_status make_of(const clq_crew *parent, const unsigned *ranks, unsigne
         devices[i] = parent->members[ranks[i]].device;
         worlds[i] = parent->members[ranks[i]].world;
     }
-    clq_crew *crew;
-    CLQ_TRY(clq_crew_make(devices, worlds, count, &parent->config, &crew));
-    clq_status status = complete ? clq_crew_complete(crew) : CLQ_OK;
+    clq_comm *comm;
+    CLQ_TRY(clq_comm_make(devices, worlds, count, &parent->config, &comm));
+    clq_status status = complete ? clq_comm_complete(comm) : CLQ_OK;
     /* Last of all: what fails before is the caller's failure alone. */
-    if (status == CLQ_OK) status = clq_family_join(parent->family, crew);
+    if (status == CLQ_OK) status = clq_family_join(parent->family, comm);
     if (status == CLQ_OK)
-        *out = crew;
+        *out = comm;
     else
-        clq_crew_destroy(crew);
+        clq_comm_destroy(comm);
     return status;
 }
 
-clq_status clq_crew_split(clq_crew *crew, const unsigned *ranks, unsigned count, clq_crew **out) {
+clq_status clq_comm_split(clq_comm *comm, const unsigned *ranks, unsigned count, clq_comm **out) {
     bool taken[CLQ_REPLICAS_MAX] = {false};
-    if (!ranks || count < 1 || count > crew->size)
+    if (!ranks || count < 1 || count > comm->size)
         return clq_fail(CLQ_INTERNAL, "a group of %u ranks: expected 1 to %u of those of the group that is split",
-                        ranks ? count : 0, crew->size);
+                        ranks ? count : 0, comm->size);
     for (unsigned i = 0; i < count; i++) {
-        if (ranks[i] >= crew->size)
-            return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", ranks[i], crew->size);
+        if (ranks[i] >= comm->size)
+            return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", ranks[i], comm->size);
         if (taken[ranks[i]]) return clq_fail(CLQ_INTERNAL, "rank %u is there twice", ranks[i]);
         taken[ranks[i]] = true;
     }
-    return make_of(crew, ranks, count, true, out);
+    return make_of(comm, ranks, count, true, out);
 }
 
 /* ---- two ranks ---- */
 
-static clq_status find_pair(clq_crew *crew, unsigned low, unsigned high, clq_crew **out) {
+static clq_status find_pair(clq_comm *comm, unsigned low, unsigned high, clq_comm **out) {
     const unsigned ranks[2] = {low, high};
-    _Atomic(clq_crew *) *place = &crew->pairs[low * crew->size + high];
-    clq_crew *pair = atomic_load(place);
+    _Atomic(clq_comm *) *place = &comm->pairs[low * comm->size + high];
+    clq_comm *pair = atomic_load(place);
     clq_status status = CLQ_OK;
     if (!pair) {
-        pthread_mutex_lock(&crew->pairs_lock); /* both come at the same time */
+        pthread_mutex_lock(&comm->pairs_lock); /* both come at the same time */
         pair = atomic_load(place);
-        if (!pair) status = make_of(crew, ranks, low == high ? 1 : 2, false, &pair);
+        if (!pair) status = make_of(comm, ranks, low == high ? 1 : 2, false, &pair);
         if (status == CLQ_OK) atomic_store(place, pair);
-        pthread_mutex_unlock(&crew->pairs_lock);
+        pthread_mutex_unlock(&comm->pairs_lock);
     }
     if (status == CLQ_OK) *out = pair;
     return status;
 }
 
-clq_status clq_crew_route(clq_crew *crew, const clq_task *task, clq_crew **by, clq_task *there) {
+clq_status clq_comm_route(clq_comm *comm, const clq_task *task, clq_comm **by, clq_task *there) {
     const unsigned root = task->root, to = task->to;
-    const bool apart = task->collective == CLQ_SEND_RECV && (root == to ? crew->size > 1 : crew->size > 2);
-    clq_crew *pair = crew;
-    if (task->collective == CLQ_SEND_RECV && CLQ_MAX(root, to) >= crew->size)
-        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", CLQ_MAX(root, to), crew->size);
-    if (apart) CLQ_TRY(find_pair(crew, CLQ_MIN(root, to), CLQ_MAX(root, to), &pair));
+    const bool apart = task->collective == CLQ_SEND_RECV && (root == to ? comm->size > 1 : comm->size > 2);
+    clq_comm *pair = comm;
+    if (task->collective == CLQ_SEND_RECV && CLQ_MAX(root, to) >= comm->size)
+        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", CLQ_MAX(root, to), comm->size);
+    if (apart) CLQ_TRY(find_pair(comm, CLQ_MIN(root, to), CLQ_MAX(root, to), &pair));
     *by = pair;
     *there = *task;
     if (apart) {
@@ -74,7 +74,7 @@ clq_status clq_crew_route(clq_crew *crew, const clq_task *task, clq_crew **by, c
     return CLQ_OK;
 }
 
-clq_status clq_crew_send(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset, size_t bytes,
+clq_status clq_comm_send(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset, size_t bytes,
                          unsigned to) {
     const clq_task task = {.collective = CLQ_SEND_RECV,
                            .queue = queue,
@@ -85,10 +85,10 @@ clq_status clq_crew_send(clq_crew *crew, unsigned rank, clq_queue *queue, clq_bu
                            .root = rank,
                            .to = to};
     if (to == rank) return clq_fail(CLQ_INTERNAL, "rank %u sends to itself", rank);
-    return clq_crew_run(crew, rank, &task);
+    return clq_comm_run(comm, rank, &task);
 }
 
-clq_status clq_crew_receive(clq_crew *crew, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
+clq_status clq_comm_receive(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                             size_t bytes, unsigned from) {
     const clq_task task = {.collective = CLQ_SEND_RECV,
                            .queue = queue,
@@ -99,5 +99,5 @@ clq_status clq_crew_receive(clq_crew *crew, unsigned rank, clq_queue *queue, clq
                            .root = from,
                            .to = rank};
     if (from == rank) return clq_fail(CLQ_INTERNAL, "rank %u receives from itself", rank);
-    return clq_crew_run(crew, rank, &task);
+    return clq_comm_run(comm, rank, &task);
 }

@@ -12,7 +12,7 @@ static clq_status exchange(clq_replica *replica, clq_queue *queue, clq_buffer *v
                            size_t end, bool traced) {
     if (traced) CLQ_TRY(clq_queue_finish(queue)); /* waiting for what computes them is no part of the exchange */
     double began = traced ? clq_now() : 0.0;
-    CLQ_TRY(clq_crew_all_reduce(mirrored_of(replica)->crew, replica->worker.index, queue, values, begin, values, begin,
+    CLQ_TRY(clq_comm_all_reduce(mirrored_of(replica)->comm, replica->worker.index, queue, values, begin, values, begin,
                                 clq_values_count(dtype, end - begin), dtype));
     if (!traced) return CLQ_OK;
     return clq_timeline_add(&mirror_of(replica)->exchanges, began, "all-reduce", "bytes", end - begin);
@@ -29,16 +29,16 @@ void clq_mirrored_note_exposed(clq_replica *replica, uint64_t ns) {
 
 /* By the replica's own thread, which does nothing else meanwhile. */
 static clq_status exchange_exposed(clq_replica *replica, clq_buffer *values, clq_dtype dtype) {
-    const clq_crew *crew = mirrored_of(replica)->crew;
-    uint64_t before = clq_crew_busy_ns(crew);
+    const clq_comm *comm = mirrored_of(replica)->comm;
+    uint64_t before = clq_comm_busy_ns(comm);
     CLQ_TRY(
         exchange(replica, replica->worker.queue, values, dtype, 0, clq_buffer_bytes(values), replica->worker.tracing));
-    clq_mirrored_note_exposed(replica, clq_crew_busy_ns(crew) - before);
+    clq_mirrored_note_exposed(replica, clq_comm_busy_ns(comm) - before);
     return CLQ_OK;
 }
 
 static clq_status exchange_all(clq_replica *replica) {
-    if (!mirrored_of(replica)->crew) return CLQ_OK;
+    if (!mirrored_of(replica)->comm) return CLQ_OK;
     return exchange_exposed(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT),
                             clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT));
 }
@@ -56,7 +56,7 @@ static void note_gradients(clq_strategy *strategy, bool by_step) {
     clq_mirrored *mirrored = strategy->mirrored;
     mirrored->gradient_is_apart = by_step && clq_strategy_shards_updates(strategy) && !strategy->apart;
     if (by_step) mirrored->optimizer_is_apart = mirrored->gradient_is_apart;
-    mirrored->state_is_apart = mirrored->crew && clq_weights_apart_bytes(strategy->replicas[0].weights) > 0;
+    mirrored->state_is_apart = mirrored->comm && clq_weights_apart_bytes(strategy->replicas[0].weights) > 0;
 }
 
 /* State of which each replica has its own becomes its mean over them. Moving statistics are linear in what they are
@@ -66,7 +66,7 @@ static clq_status average_state(clq_worker *worker, const clq_command *command) 
     clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
     const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_STATE);
     (void)command;
-    CLQ_TRY(clq_crew_all_reduce(mirrored_of(replica)->crew, worker->index, worker->queue, state, 0, state, 0,
+    CLQ_TRY(clq_comm_all_reduce(mirrored_of(replica)->comm, worker->index, worker->queue, state, 0, state, 0,
                                 clq_values_count(dtype, clq_weights_apart_bytes(replica->weights)), dtype));
     return clq_weights_mean_state(replica->weights, worker->queue, replica->strategy->count);
 }
@@ -99,7 +99,7 @@ static clq_status plain_step(clq_replica *replica, const clq_command *command) {
 static clq_status step(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
     const clq_mirrored *mirrored = mirrored_of(replica);
-    if (!mirrored->crew || replica->strategy->apart) return clq_replica_step_alone(replica, command);
+    if (!mirrored->comm || replica->strategy->apart) return clq_replica_step_alone(replica, command);
     return mirrored->step(replica, command);
 }
 
@@ -108,11 +108,11 @@ static clq_status reduce(clq_worker *worker, const clq_command *command) {
     return exchange_all(clq_replica_of(worker));
 }
 
-/* ---- the crew ---- */
+/* ---- the communicator ---- */
 
-static void abort_crew(void *context, const clq_error *error) {
+static void abort_comm(void *context, const clq_error *error) {
     const clq_mirrored *mirrored = context;
-    if (mirrored->crew) clq_crew_abort(mirrored->crew, error);
+    if (mirrored->comm) clq_comm_abort(mirrored->comm, error);
 }
 
 /* In an all-reduce of a step, replicas wait for the slowest one's whole step: a CPU's beside a GPU's, a first one for
@@ -121,12 +121,12 @@ static void abort_crew(void *context, const clq_error *error) {
  * PyTorch's default for NCCL. */
 static const double default_deadline_s = 600;
 
-static clq_status create_crew(clq_strategy *strategy) {
+static clq_status create_comm(clq_strategy *strategy) {
     clq_device *devices[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < strategy->count; r++) devices[r] = strategy->replicas[r].worker.device;
     clq_group_config config = strategy->config.group;
     if (config.deadline_s == 0) config.deadline_s = default_deadline_s;
-    return clq_crew_create(devices, strategy->count, &config, &strategy->mirrored->crew);
+    return clq_comm_create(devices, strategy->count, &config, &strategy->mirrored->comm);
 }
 
 /* ---- fast paths ---- */
@@ -136,7 +136,7 @@ static clq_status create_crew(clq_strategy *strategy) {
 static bool overlap_pays(const clq_strategy *strategy) {
     static const size_t bytes_least = 1 << 20;
     if (strategy->config.bucket_bytes) return true;
-    return !clq_crew_is_direct(strategy->mirrored->crew) &&
+    return !clq_comm_is_direct(strategy->mirrored->comm) &&
            clq_weights_arena_bytes(strategy->replicas[0].weights, CLQ_ARENA_GRADIENT) >= bytes_least;
 }
 
@@ -147,7 +147,7 @@ static unsigned facts_of(const clq_strategy *strategy) {
     if (strategy->config.plan.gradient_norms) facts |= CLQ_FACT_NORMS;
     if (strategy->config.bucket_bytes == SIZE_MAX) facts |= CLQ_FACT_NO_BUCKETS;
     if (strategy->count <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
-    if (clq_crew_is_direct(strategy->mirrored->crew)) facts |= CLQ_FACT_DIRECT;
+    if (clq_comm_is_direct(strategy->mirrored->comm)) facts |= CLQ_FACT_DIRECT;
     if (overlap_pays(strategy)) facts |= CLQ_FACT_OVERLAP_PAYS;
     if (clq_plan_exchanges(strategy->replicas[0].plan)) facts |= CLQ_FACT_EXCHANGES;
     for (unsigned r = 0; r < strategy->count; r++) {
@@ -176,7 +176,7 @@ static clq_status open_paths(clq_strategy *strategy) {
         CLQ_TRY(clq_sharded_open(strategy));
     }
     if (clq_paths_decide(&strategy->paths, CLQ_PATH_BUSY_WAIT, facts))
-        clq_crew_set_patience(mirrored->crew, patience_s);
+        clq_comm_set_patience(mirrored->comm, patience_s);
     return CLQ_OK;
 }
 
@@ -186,11 +186,11 @@ static clq_status open_mirrored(clq_strategy *strategy) {
     clq_mirrored *mirrored = clq_alloc(1, sizeof *mirrored);
     if (!mirrored) return CLQ_MEMORY;
     strategy->mirrored = mirrored;
-    strategy->pool.on_failure = abort_crew;
+    strategy->pool.on_failure = abort_comm;
     strategy->pool.context = mirrored;
     mirrored->step = plain_step;
     if (strategy->count == 1) return CLQ_OK;
-    CLQ_TRY(create_crew(strategy));
+    CLQ_TRY(create_comm(strategy));
     return open_paths(strategy);
 }
 
@@ -199,7 +199,7 @@ static void close_mirrored(clq_strategy *strategy) {
     if (!mirrored) return;
     clq_overlap_close(strategy);
     clq_sharded_close(strategy);
-    clq_crew_destroy(mirrored->crew); /* nobody is inside now; its memory lies on the devices that close next */
+    clq_comm_destroy(mirrored->comm); /* nobody is inside now; its memory lies on the devices that close next */
     for (unsigned r = 0; r < strategy->count; r++) clq_free(mirrored->mirrors[r].exchanges.spans);
     clq_free(mirrored);
 }
@@ -208,14 +208,14 @@ static void close_mirrored(clq_strategy *strategy) {
 
 static size_t parts(const clq_strategy *strategy, unsigned replica) {
     const clq_mirror *mirror = &strategy->mirrored->mirrors[replica];
-    if (!strategy->mirrored->crew) return 1;
+    if (!strategy->mirrored->comm) return 1;
     return mirror->reducer ? mirror->bucket_count + 2 : 2; /* as of step */
 }
 
 static clq_comm_times comm_times(const clq_strategy *strategy) {
     const clq_mirrored *mirrored = strategy->mirrored;
-    if (!mirrored->crew) return (clq_comm_times){0};
-    return (clq_comm_times){.total_s = (double)clq_crew_busy_ns(mirrored->crew) * 1e-9,
+    if (!mirrored->comm) return (clq_comm_times){0};
+    return (clq_comm_times){.total_s = (double)clq_comm_busy_ns(mirrored->comm) * 1e-9,
                             .exposed_s = (double)atomic_load(&mirrored->exposed_ns) * 1e-9};
 }
 

@@ -16,7 +16,7 @@ typedef struct clq_mirror {
 } clq_mirror;
 
 typedef struct clq_mirrored {
-    clq_crew *crew; /* NULL for one replica */
+    clq_comm *comm; /* NULL for one replica */
     clq_mirror mirrors[CLQ_REPLICAS_MAX];
     /* How a step of several replicas is made: the plain way, or that of a fast path. */
     clq_status (*step)(clq_replica *replica, const clq_command *command);
@@ -33,7 +33,7 @@ void clq_mirrored_note_exposed(clq_replica *replica, uint64_t ns);
 
 /* overlap.c: buckets are exchanged by a second thread of each replica while backward goes on. */
 clq_status clq_overlap_open(clq_strategy *strategy);
-void clq_overlap_close(clq_strategy *strategy); /* before the crew ends; also where it was not opened */
+void clq_overlap_close(clq_strategy *strategy); /* before the communicator ends; also where it was not opened */
 clq_status clq_overlap_step(clq_replica *replica, const clq_command *command);
 
 /* sharded.c: every replica updates a part of the weights for all. */

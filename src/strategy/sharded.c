@@ -11,12 +11,12 @@ static clq_status update_part(void *context) {
 /* The gradient is added up by those who update: one way through it less, and half of the other. */
 static clq_status reduce_and_apply_together(clq_replica *replica) {
     const clq_mirrored *mirrored = replica->strategy->mirrored;
-    uint64_t before = clq_crew_busy_ns(mirrored->crew);
-    CLQ_TRY(clq_crew_run(
-        mirrored->crew, replica->worker.index,
+    uint64_t before = clq_comm_busy_ns(mirrored->comm);
+    CLQ_TRY(clq_comm_run(
+        mirrored->comm, replica->worker.index,
         &(clq_task){
             .collective = CLQ_BARRIER, .queue = replica->worker.queue, .between = update_part, .context = replica}));
-    clq_mirrored_note_exposed(replica, clq_crew_busy_ns(mirrored->crew) - before);
+    clq_mirrored_note_exposed(replica, clq_comm_busy_ns(mirrored->comm) - before);
     clq_weights_turn(replica->weights);
     return CLQ_OK;
 }
@@ -45,7 +45,7 @@ static clq_status collect(clq_replica *replica, clq_buffer *arena) {
     for (unsigned r = 0; r < count; r++) {
         size_t begin, end;
         clq_plan_updated_part(replica->plan, count, r, &begin, &end);
-        CLQ_TRY(clq_crew_broadcast(replica->strategy->mirrored->crew, replica->worker.index, replica->worker.queue,
+        CLQ_TRY(clq_comm_broadcast(replica->strategy->mirrored->comm, replica->worker.index, replica->worker.queue,
                                    arena, begin, end - begin, r));
     }
     return CLQ_OK;

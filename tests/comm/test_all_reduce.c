@@ -84,7 +84,7 @@ static clq_status reduce(ranks *all, unsigned rank, void *context) {
     memory *m = &t->memory[rank];
     size_t in_at = (GUARD + l->in_shift) * sizeof(float);
     size_t out_at = l->in_place ? in_at : (GUARD + l->out_shift) * sizeof(float);
-    return clq_crew_all_reduce(all->crew, rank, all->queues[rank], m->in, in_at, m->out, out_at, l->count, CLQ_F32);
+    return clq_comm_all_reduce(all->comm, rank, all->queues[rank], m->in, in_at, m->out, out_at, l->count, CLQ_F32);
 }
 
 static float *read_back(ranks *all, unsigned rank, const clq_buffer *buffer) {

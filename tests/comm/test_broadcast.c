@@ -16,7 +16,7 @@ static unsigned char byte_of(unsigned rank, size_t i) { return (unsigned char)(i
 
 static clq_status broadcast(ranks *all, unsigned rank, void *context) {
     trial *t = context;
-    return clq_crew_broadcast(all->crew, rank, all->queues[rank], t->buffers[rank], t->offset, t->bytes, t->root);
+    return clq_comm_broadcast(all->comm, rank, all->queues[rank], t->buffers[rank], t->offset, t->bytes, t->root);
 }
 
 static void check(ranks *all, size_t bytes, size_t offset, unsigned root) {
@@ -75,7 +75,7 @@ static clq_status meet(ranks *all, unsigned rank, void *context) {
     meeting *m = context;
     for (unsigned round = 1; round <= 200; round++) {
         atomic_fetch_add(&m->arrived, 1);
-        CLQ_TRY(clq_crew_barrier(all->crew, rank));
+        CLQ_TRY(clq_comm_barrier(all->comm, rank));
         if (atomic_load(&m->arrived) < round * all->count) return clq_fail(CLQ_STATE, "past the barrier too early");
     }
     return CLQ_OK;
@@ -109,11 +109,11 @@ static void test_explain(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         ranks all;
         ranks_open(&all, cases[i].kinds, cases[i].island, &cases[i].config);
-        char *text = clq_crew_explain(all.crew);
+        char *text = clq_comm_explain(all.comm);
         assert_non_null(text);
         if (!strstr(text, cases[i].says)) fail_msg("\"%s\" does not say \"%s\"", text, cases[i].says);
         clq_free(text);
-        assert_int_equal(clq_crew_size(all.crew), all.count);
+        assert_int_equal(clq_comm_size(all.comm), all.count);
         ranks_close(&all);
     }
 }

@@ -27,7 +27,7 @@ typedef enum dimension {
     MEMORY,
     DIMENSIONS
 } dimension;
-static const dimension first_of_a_call = COLLECTIVE; /* those before it are the same for all calls of a crew */
+static const dimension first_of_a_call = COLLECTIVE; /* those before it are the same for all calls of a communicator */
 
 static const struct {
     clq_algorithm algorithm;
@@ -174,8 +174,8 @@ static void run_case(ranks *all, clq_group *group, const unsigned *at, uint64_t 
     (void)comm_case_run(all, group, &c, where);
 }
 
-/* A crew and a group, the call that is given, and those on them that bring the most pairs together. */
-static void check_crew(clq_random *random, unsigned *at, uint64_t seed) {
+/* A communicator and a group, the call that is given, and those on them that bring the most pairs together. */
+static void check_comm(clq_random *random, unsigned *at, uint64_t seed) {
     enum { CALLS = 5 };
     char where[256];
     ranks all;
@@ -207,7 +207,7 @@ static void test_every_pair(void **state) {
         for (unsigned n = 0; n < values_of[RANKS]; n++) {
             unsigned at[DIMENSIONS] = {[SETTING] = setting, [RANKS] = n};
             choose(&random, LAYOUT, at);
-            check_crew(&random, at, ++seed);
+            check_comm(&random, at, ++seed);
         }
     /* The few that chance has left over. */
     for (unsigned at[DIMENSIONS];;) {
@@ -216,7 +216,7 @@ static void test_every_pair(void **state) {
             for (dimension d = 0; d < DIMENSIONS; d++) at[d] = draw(&random, values_of[d]);
             if (!find_missing(at, &a, &b)) return;
         } while (!may_be(at, a, b));
-        check_crew(&random, at, ++seed);
+        check_comm(&random, at, ++seed);
         assert_true(seed < 1000);
     }
 }

@@ -57,7 +57,7 @@ typedef struct plan {
 static clq_status act(ranks *all, unsigned rank, void *context) {
     plan *p = context;
     yields = 0;
-    clq_status status = clq_crew_all_reduce(all->crew, rank, all->queues[rank], p->buffers[rank], 0, p->buffers[rank],
+    clq_status status = clq_comm_all_reduce(all->comm, rank, all->queues[rank], p->buffers[rank], 0, p->buffers[rank],
                                             0, COUNT, CLQ_F32);
     p->yields[rank] = yields;
     return status;

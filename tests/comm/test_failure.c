@@ -23,9 +23,9 @@ static clq_status act(ranks *all, unsigned rank, void *context) {
     clq_status status = CLQ_OK;
     if (rank == p->absent) return CLQ_OK;
     if (p->broadcasts[rank])
-        status = clq_crew_broadcast(all->crew, rank, all->queues[rank], p->buffers[rank], 0, p->count[rank], 0);
+        status = clq_comm_broadcast(all->comm, rank, all->queues[rank], p->buffers[rank], 0, p->count[rank], 0);
     else
-        status = clq_crew_all_reduce(all->crew, rank, all->queues[rank], p->buffers[rank], p->offset[rank],
+        status = clq_comm_all_reduce(all->comm, rank, all->queues[rank], p->buffers[rank], p->offset[rank],
                                      p->buffers[rank], p->offset[rank], p->count[rank], CLQ_F32);
     p->seconds[rank] = clq_now() - start;
     return status;
@@ -61,7 +61,7 @@ static void expect_failure(const ranks *all, const plan *p, unsigned first, clq_
         assert_true(p->seconds[r] < limit_s);
     }
     clq_error failure;
-    assert_int_equal(clq_crew_failure(all->crew, &failure), status);
+    assert_int_equal(clq_comm_failure(all->comm, &failure), status);
     expect_text(failure.detail, part);
 }
 
@@ -185,7 +185,7 @@ static void test_queue_that_hangs(void **state) {
 }
 
 typedef struct aborter {
-    clq_crew *crew;
+    clq_comm *comm;
     const clq_error *why;
 } aborter;
 
@@ -193,7 +193,7 @@ static void abort_soon(void *context) {
     aborter *a = context;
     struct timespec soon = {.tv_nsec = 50000000};
     nanosleep(&soon, NULL);
-    clq_crew_abort(a->crew, a->why);
+    clq_comm_abort(a->comm, a->why);
 }
 
 static void test_abort_from_outside(void **state) {
@@ -205,7 +205,7 @@ static void test_abort_from_outside(void **state) {
         clq_thread *thread;
         start(&all, "bbb", (clq_group_config){0}, &p);
         p.absent = 0;
-        aborter a = {all.crew, named ? &why : NULL};
+        aborter a = {all.comm, named ? &why : NULL};
         assert_int_equal(clq_thread_start("aborter", abort_soon, &a, &thread), CLQ_OK);
         ranks_run(&all, act, &p);
         clq_thread_join(thread);
@@ -214,7 +214,7 @@ static void test_abort_from_outside(void **state) {
             expect_text(all.results[r].detail, named ? "pressed the key" : "aborted by its owner");
             assert_true(p.seconds[r] < 1);
         }
-        assert_int_equal(clq_crew_failure(all.crew, NULL), named ? CLQ_INTERRUPTED : CLQ_ABORTED);
+        assert_int_equal(clq_comm_failure(all.comm, NULL), named ? CLQ_INTERRUPTED : CLQ_ABORTED);
         end(&all, &p);
     }
 }
@@ -223,7 +223,7 @@ static void test_abort_from_outside(void **state) {
 static void test_bad_configurations(void **state) {
     (void)state;
     ranks all;
-    clq_crew *crew = NULL;
+    clq_comm *comm = NULL;
     ranks_open(&all, "bb", false, NULL);
     const struct {
         clq_group_config config;
@@ -240,19 +240,19 @@ static void test_bad_configurations(void **state) {
         {{.deadline_s = -1}, CLQ_ARGUMENT, "deadline_s is -1: expected seconds from 0 to 1e9"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
-        assert_int_equal(clq_crew_create(all.devices, 2, &cases[i].config, &crew), cases[i].status);
-        assert_null(crew);
+        assert_int_equal(clq_comm_create(all.devices, 2, &cases[i].config, &comm), cases[i].status);
+        assert_null(comm);
         if (!strstr(clq_error_detail(), cases[i].words)) fail_msg("no \"%s\": %s", cases[i].words, clq_error_detail());
     }
-    assert_int_equal(clq_crew_create(all.devices, 0, NULL, &crew), CLQ_ARGUMENT);
-    assert_int_equal(clq_crew_create(all.devices, CLQ_REPLICAS_MAX + 1, NULL, &crew), CLQ_ARGUMENT);
-    assert_int_equal(clq_crew_all_reduce(all.crew, 2, all.queues[0], NULL, 0, NULL, 0, 1, CLQ_F32), CLQ_INTERNAL);
-    clq_crew_destroy(NULL);
+    assert_int_equal(clq_comm_create(all.devices, 0, NULL, &comm), CLQ_ARGUMENT);
+    assert_int_equal(clq_comm_create(all.devices, CLQ_REPLICAS_MAX + 1, NULL, &comm), CLQ_ARGUMENT);
+    assert_int_equal(clq_comm_all_reduce(all.comm, 2, all.queues[0], NULL, 0, NULL, 0, 1, CLQ_F32), CLQ_INTERNAL);
+    clq_comm_destroy(NULL);
     ranks_close(&all);
 }
 
-/* Each allocation of making a crew fails once; nothing leaks and nothing is half made. Where it measures what its
- * algorithms cost, which takes thousands, those further on are spread out. */
+/* Each allocation of making a communicator fails once; nothing leaks and nothing is half made. Where it measures what
+ * its algorithms cost, which takes thousands, those further on are spread out. */
 static void test_allocation_failures(void **state) {
     (void)state;
     const clq_group_config configs[] = {{0},
@@ -263,13 +263,13 @@ static void test_allocation_failures(void **state) {
         ranks_open(&all, "bb", true, NULL);
         clq_status status = CLQ_MEMORY;
         for (uint64_t nth = 1; status != CLQ_OK; nth += 1 + nth / 128 * 32) {
-            clq_crew *crew = NULL;
+            clq_comm *comm = NULL;
             clq_memory_fail_at(nth, false);
-            status = clq_crew_create(all.devices, 2, &configs[c], &crew);
+            status = clq_comm_create(all.devices, 2, &configs[c], &comm);
             clq_memory_fail_at(0, false);
             assert_true(nth < 1000000);
-            assert_true(status == CLQ_OK || (status == CLQ_MEMORY && crew == NULL));
-            clq_crew_destroy(crew);
+            assert_true(status == CLQ_OK || (status == CLQ_MEMORY && comm == NULL));
+            clq_comm_destroy(comm);
         }
         ranks_close(&all);
     }
@@ -288,7 +288,7 @@ static void test_allocation_failures_in_a_ring(void **state) {
         clq_memory_fail_at(nth + 4, false); /* beyond the threads' own */
         ranks_run(&all, act, &p);
         clq_memory_fail_at(0, false);
-        clq_status first = clq_crew_failure(all.crew, NULL);
+        clq_status first = clq_comm_failure(all.comm, NULL);
         assert_true(first == CLQ_OK || first == CLQ_MEMORY);
         succeeded = first == CLQ_OK;
         for (unsigned r = 0; r < all.count; r++) {

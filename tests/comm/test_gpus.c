@@ -1,7 +1,7 @@
 /* Collectives among GPUs as strict as OpenCL allows (support/strict.h), alone and beside CPU devices: commands start
  * only once they were flushed, at any time after that, and a buffer that several devices share is moved as a whole from
  * the device that wrote it last. Two of PoCL's basic devices look like AMD's GPUs, two like NVIDIA's. */
-#include "comm/crew.h"
+#include "comm/communicator.h"
 #include "support/comm_cases.h"
 #include "support/strict.h"
 
@@ -33,7 +33,7 @@ static void test_the_disguise(void **state) {
 
 static uint64_t seed;
 
-/* Every collective by the crew and by the public calls, of few elements and of so many that chunks queue up. */
+/* Every collective by the communicator and by the public calls, of few elements and of so many that chunks queue up. */
 static void run_all(ranks *all, const clq_group_config *config, const char *where, size_t most) {
     clq_group *group = comm_case_group(all, config);
     for (unsigned collective = 0; collective < CLQ_COLLECTIVE_COUNT; collective++) {
@@ -86,10 +86,10 @@ static void test_mixed(void **state) {
         }
 }
 
-static clq_status open_crew(const ranks *all, clq_transport transport) {
-    clq_crew *crew = NULL;
-    clq_status status = clq_crew_create(all->devices, all->count, &(clq_group_config){.transport = transport}, &crew);
-    clq_crew_destroy(crew);
+static clq_status open_comm(const ranks *all, clq_transport transport) {
+    clq_comm *comm = NULL;
+    clq_status status = clq_comm_create(all->devices, all->count, &(clq_group_config){.transport = transport}, &comm);
+    clq_comm_destroy(comm);
     return status;
 }
 
@@ -113,10 +113,10 @@ static void test_one_context(void **state) {
                 ranks_open(&all, "a1a1", false, &(clq_group_config){.transport = CLQ_TRANSPORT_STAGED});
                 /* Peer copies may be refused, and only where buffers move. */
                 const bool refused = transports[t] == CLQ_TRANSPORT_PEER && w > 0 &&
-                                     open_crew(&all, CLQ_TRANSPORT_PEER) == CLQ_UNSUPPORTED;
-                clq_crew_destroy(all.crew);
-                all.crew = NULL;
-                if (!refused && clq_crew_create(all.devices, all.count, &config, &all.crew) == CLQ_OK) {
+                                     open_comm(&all, CLQ_TRANSPORT_PEER) == CLQ_UNSUPPORTED;
+                clq_comm_destroy(all.comm);
+                all.comm = NULL;
+                if (!refused && clq_comm_create(all.devices, all.count, &config, &all.comm) == CLQ_OK) {
                     layer.reset();
                     run_all(&all, &config, where, 5000);
                 } else {
@@ -140,15 +140,15 @@ static void test_moved_buffers(void **state) {
                                  .dtype = CLQ_I32,
                                  .count = collective % 2 ? 5000 : 200000,
                                  .to = 1,
-                                 .caller = CALL_CREW,
+                                 .caller = CALL_COMM,
                                  .seed = ++seed};
             ranks all;
             configure(DISGUISE "migrate delay_us=30");
             ranks_open(&all, "a1a1", false, &config);
             const clq_task task = {.collective = c.collective, .count = c.count, .dtype = c.dtype, .to = 1};
-            assert_int_equal(clq_walk_prepare_all(all.crew, &task), CLQ_OK);
+            assert_int_equal(clq_walk_prepare_all(all.comm, &task), CLQ_OK);
             for (unsigned i = 0; i < all.count * all.count; i++)
-                if (all.crew->links[i]) all.crew->links[i]->transport = CLQ_TRANSPORT_PEER;
+                if (all.comm->links[i]) all.comm->links[i]->transport = CLQ_TRANSPORT_PEER;
             layer.reset();
             (void)comm_case_run(&all, NULL, &c, clq_collective_name(c.collective));
             assert_true(layer.count(-1, STRICT_MIGRATIONS) > 0);

@@ -137,7 +137,7 @@ static size_t meetings_of(field *f, size_t bucket_bytes, unsigned calls) {
     clq_group_config config = staged;
     config.bucket_bytes = bucket_bytes;
     field_open(f, "bb", false, config);
-    size_t before = atomic_load(&f->group->crew->members[0].meetings);
+    size_t before = atomic_load(&f->group->comm->members[0].meetings);
     ok(clq_group_start(f->group));
     for (unsigned i = 0; i < calls; i++) {
         ok(reduce(f, i * 1000, i * 1000, 10 + i, CLQ_SUM, NULL, NULL));
@@ -145,7 +145,7 @@ static size_t meetings_of(field *f, size_t bucket_bytes, unsigned calls) {
     }
     ok(clq_group_end(f->group));
     field_check(f, "meetings");
-    size_t after = atomic_load(&f->group->crew->members[0].meetings);
+    size_t after = atomic_load(&f->group->comm->members[0].meetings);
     field_close(f);
     return after - before;
 }
@@ -271,9 +271,9 @@ static void test_misuse(void **state) {
     field_close(&f);
     const clq_group_config too_large = {.bucket_bytes = (size_t)-1};
     ranks all;
-    clq_crew *crew = NULL;
+    clq_comm *comm = NULL;
     ranks_open(&all, "bb", false, NULL);
-    assert_int_equal(clq_crew_create(all.devices, 2, &too_large, &crew), CLQ_ARGUMENT);
+    assert_int_equal(clq_comm_create(all.devices, 2, &too_large, &comm), CLQ_ARGUMENT);
     ranks_close(&all);
 }
 
@@ -292,7 +292,7 @@ static void test_allocation_failures(void **state) {
         status = clq_group_end(f.group);
         clq_memory_fail_at(0, false);
         clq_error why;
-        bool ended = clq_crew_failure(f.group->crew, &why) != CLQ_OK;
+        bool ended = clq_comm_failure(f.group->comm, &why) != CLQ_OK;
         for (size_t i = 0; i < 3; i++)
             for (unsigned r = 0; r < 2; r++) {
                 cl_int found = state_of(done[i][r]);

@@ -43,7 +43,7 @@ static void test_transports(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         ranks all;
         ranks_open(&all, cases[i].kinds, false, &cases[i].config);
-        char *text = clq_crew_explain(all.crew);
+        char *text = clq_comm_explain(all.comm);
         assert_non_null(text);
         for (size_t s = 0; s < CLQ_COUNT_OF(cases[i].says) && cases[i].says[s]; s++)
             expect_text(text, cases[i].says[s]);
@@ -59,9 +59,9 @@ static void test_refused(void **state) {
     ranks all;
     ranks_open(&all, "pb", false, NULL);
     for (size_t i = 0; i < CLQ_COUNT_OF(configs); i++) {
-        clq_crew *crew = NULL;
-        assert_int_equal(clq_crew_create(all.devices, 2, &configs[i], &crew), CLQ_UNSUPPORTED);
-        assert_null(crew);
+        clq_comm *comm = NULL;
+        assert_int_equal(clq_comm_create(all.devices, 2, &configs[i], &comm), CLQ_UNSUPPORTED);
+        assert_null(comm);
         expect_text(clq_error_detail(), "does not share the host's memory");
     }
     ranks_close(&all);

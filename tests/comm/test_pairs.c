@@ -65,12 +65,12 @@ static clq_status check(ranks *all, plan *p, unsigned rank, unsigned from, unsig
 
 static clq_status send(ranks *all, plan *p, unsigned rank, unsigned to, unsigned message, size_t bytes) {
     CLQ_TRY(put(all, p, rank, message, bytes));
-    return clq_crew_send(all->crew, rank, all->queues[rank], p->buffers[rank], GUARD, bytes, to);
+    return clq_comm_send(all->comm, rank, all->queues[rank], p->buffers[rank], GUARD, bytes, to);
 }
 
 static clq_status receive(ranks *all, plan *p, unsigned rank, unsigned from, unsigned message, size_t bytes) {
     CLQ_TRY(put(all, p, rank, 99, 0));
-    CLQ_TRY(clq_crew_receive(all->crew, rank, all->queues[rank], p->buffers[rank], GUARD, bytes, from));
+    CLQ_TRY(clq_comm_receive(all->comm, rank, all->queues[rank], p->buffers[rank], GUARD, bytes, from));
     return check(all, p, rank, from, message, bytes);
 }
 
@@ -90,7 +90,7 @@ static clq_status talk(ranks *all, plan *p, unsigned rank, unsigned partner) {
 static clq_status talk_in_turn(ranks *all, unsigned rank, void *context) {
     plan *p = context;
     if (rank > 3) return CLQ_OK;
-    while (rank > 1 && !atomic_load(&p->first_pair_is_done) && clq_crew_failure(all->crew, NULL) == CLQ_OK)
+    while (rank > 1 && !atomic_load(&p->first_pair_is_done) && clq_comm_failure(all->comm, NULL) == CLQ_OK)
         (void)usleep(1000);
     CLQ_TRY(talk(all, p, rank, rank ^ 1));
     if (rank == 1) atomic_store(&p->first_pair_is_done, true);
@@ -107,7 +107,7 @@ static clq_status talk_to_each(ranks *all, unsigned rank, void *context) {
     for (unsigned a = 0; a < all->count; a++) {
         for (unsigned b = a + 1; b < all->count; b++)
             if (rank == a || rank == b) CLQ_TRY(talk(all, p, rank, rank == a ? b : a));
-        CLQ_TRY(clq_crew_barrier(all->crew, rank));
+        CLQ_TRY(clq_comm_barrier(all->comm, rank));
     }
     return CLQ_OK;
 }
@@ -149,7 +149,7 @@ static void expect_text(const char *text, const char *part) {
 
 static void expect_failure(const ranks *all, clq_status status, const char *part) {
     clq_error failure;
-    assert_int_equal(clq_crew_failure(all->crew, &failure), status);
+    assert_int_equal(clq_comm_failure(all->comm, &failure), status);
     expect_text(failure.detail, part);
 }
 
@@ -170,7 +170,7 @@ static clq_status run_act(ranks *all, unsigned rank, void *context) {
 /* Rank 2 sends to rank 1, which never comes; 0 and 3 wait for all in a barrier. */
 static clq_status one_is_missing(ranks *all, plan *p, unsigned rank) {
     if (rank == 1) return CLQ_OK;
-    return rank == 2 ? send(all, p, 2, 1, 0, 5000) : clq_crew_barrier(all->crew, rank);
+    return rank == 2 ? send(all, p, 2, 1, 0, 5000) : clq_comm_barrier(all->comm, rank);
 }
 
 static void a_rank_that_does_not_come_ends_all(void **state) {
@@ -188,7 +188,7 @@ static void a_rank_that_does_not_come_ends_all(void **state) {
             expect_text(all.results[r].detail, "rank 1 on pocl");
             assert_true(p.seconds[r] < 0.4 + 1);
         }
-        assert_int_equal(clq_crew_send(all.crew, 0, all.queues[0], p.buffers[0], 0, 4, 1), CLQ_ABORTED); /* for good */
+        assert_int_equal(clq_comm_send(all.comm, 0, all.queues[0], p.buffers[0], 0, 4, 1), CLQ_ABORTED); /* for good */
         end(&all, &p);
     }
 }
@@ -201,11 +201,11 @@ static clq_status other_sizes(ranks *all, plan *p, unsigned rank) {
     return rank == 2 ? receive(all, p, 2, 1, 0, 99) : CLQ_OK;
 }
 static clq_status beyond_the_memory(ranks *all, plan *p, unsigned rank) {
-    if (rank == 1) return clq_crew_send(all->crew, 1, all->queues[1], p->buffers[1], 64, BYTES_MOST, 2);
+    if (rank == 1) return clq_comm_send(all->comm, 1, all->queues[1], p->buffers[1], 64, BYTES_MOST, 2);
     return rank == 2 ? receive(all, p, 2, 1, 0, BYTES_MOST) : CLQ_OK;
 }
 static clq_status nobody(ranks *all, plan *p, unsigned rank) {
-    return rank == 2 ? clq_crew_send(all->crew, 2, all->queues[2], p->buffers[2], 0, 4, all->count) : CLQ_OK;
+    return rank == 2 ? clq_comm_send(all->comm, 2, all->queues[2], p->buffers[2], 0, 4, all->count) : CLQ_OK;
 }
 
 static void what_does_not_agree_ends_all(void **state) {
@@ -236,10 +236,10 @@ static void to_itself(void **state) {
     unsigned char got[100];
     begin(&all, "bbi", &settings[1], &p);
     assert_fails(CLQ_INTERNAL, "rank 1 sends to itself",
-                 clq_crew_send(all.crew, 1, all.queues[1], p.buffers[1], 0, 4, 1));
+                 clq_comm_send(all.comm, 1, all.queues[1], p.buffers[1], 0, 4, 1));
     assert_fails(CLQ_INTERNAL, "rank 1 receives from itself",
-                 clq_crew_receive(all.crew, 1, all.queues[1], p.buffers[1], 0, 4, 1));
-    assert_int_equal(clq_crew_failure(all.crew, NULL), CLQ_OK);
+                 clq_comm_receive(all.comm, 1, all.queues[1], p.buffers[1], 0, 4, 1));
+    assert_int_equal(clq_comm_failure(all.comm, NULL), CLQ_OK);
     /* As a call that says both: a copy, and nobody else comes. */
     assert_ok(put(&all, &p, 2, 5, sizeof got));
     const clq_task copy = {.collective = CLQ_SEND_RECV,
@@ -252,7 +252,7 @@ static void to_itself(void **state) {
                            .dtype = CLQ_U8,
                            .root = 2,
                            .to = 2};
-    assert_ok(clq_crew_run(all.crew, 2, &copy));
+    assert_ok(clq_comm_run(all.comm, 2, &copy));
     assert_ok(clq_queue_read(all.queues[2], p.buffers[2], 5000, got, sizeof got, true));
     for (size_t i = 0; i < sizeof got; i++) assert_int_equal(got[i], byte_of(2, 5, i));
     end(&all, &p);
@@ -270,10 +270,10 @@ static void messages_are_explained(void **state) {
     plan p;
     begin(&all, "bbb", &settings[1], &p);
     trouble t = {&p, one_message};
-    char *before = clq_crew_explain(all.crew);
+    char *before = clq_comm_explain(all.comm);
     ranks_run(&all, run_act, &t);
     ranks_expect_ok(&all);
-    char *after = clq_crew_explain(all.crew);
+    char *after = clq_comm_explain(all.comm);
     assert_non_null(before);
     assert_non_null(after);
     assert_non_null(strstr(before, "\nrank 2 to 0 (pocl:2"));
@@ -286,7 +286,7 @@ static void messages_are_explained(void **state) {
 
 static void abort_soon(void *context) {
     (void)usleep(50000);
-    clq_crew_abort(context, NULL);
+    clq_comm_abort(context, NULL);
 }
 
 static void an_abort_ends_a_message(void **state) {
@@ -296,7 +296,7 @@ static void an_abort_ends_a_message(void **state) {
     clq_thread *thread;
     begin(&all, "bbb", &settings[1], &p);
     trouble t = {&p, one_is_missing};
-    assert_ok(clq_thread_start("aborter", abort_soon, all.crew, &thread));
+    assert_ok(clq_thread_start("aborter", abort_soon, all.comm, &thread));
     ranks_run(&all, run_act, &t);
     clq_thread_join(thread);
     for (unsigned r = 0; r < all.count; r += 2) {
@@ -306,7 +306,7 @@ static void an_abort_ends_a_message(void **state) {
     end(&all, &p);
 }
 
-/* A failure outside of the crew is told to it, as a strategy does. */
+/* A failure outside of the communicator is told to it, as a strategy does. */
 static clq_status talk_short_of_memory(ranks *all, unsigned rank, void *context) {
     plan *p = context;
     if (atomic_fetch_add(&p->started, 1) + 1 == all->count) {
@@ -318,11 +318,11 @@ static clq_status talk_short_of_memory(ranks *all, unsigned rank, void *context)
     if (status == CLQ_OK) return CLQ_OK;
     clq_error why;
     clq_error_take(status, &why);
-    clq_crew_abort(all->crew, &why);
+    clq_comm_abort(all->comm, &why);
     return clq_error_raise(&why);
 }
 
-/* Each allocation fails once: everyone comes back, and the crew says why. */
+/* Each allocation fails once: everyone comes back, and the communicator says why. */
 static void without_memory(void **state) {
     (void)state;
     const clq_group_config config = {
@@ -341,7 +341,7 @@ static void without_memory(void **state) {
             if (status != CLQ_OK && (enough || (status != CLQ_MEMORY && status != CLQ_ABORTED)))
                 fail_msg("allocation %u, rank %u: %s", (unsigned)nth, r, all.results[r].detail);
         }
-        clq_status first = clq_crew_failure(all.crew, NULL);
+        clq_status first = clq_comm_failure(all.comm, NULL);
         assert_true(first == CLQ_OK || first == CLQ_MEMORY);
         end(&all, &p);
     }

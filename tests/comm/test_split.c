@@ -1,11 +1,11 @@
-/* Crews split from a crew: their collectives concern their ranks alone, go on beside those of other crews of the same
- * ranks, and end with them where one fails. */
+/* Communicators split from a communicator: their collectives concern their ranks alone, go on beside those of other
+ * communicators of the same ranks, and end with them where one fails. */
 #include "support/check.h"
 #include "support/comm_cases.h"
 
 #include <unistd.h>
 
-enum { RANKS_MOST = 5, CREWS_MOST = 6, COUNT_MOST = 3001, ROUNDS = 12 };
+enum { RANKS_MOST = 5, COMMS_MOST = 6, COUNT_MOST = 3001, ROUNDS = 12 };
 
 static const clq_group_config settings[] = {
     {.deadline_s = 60},
@@ -13,11 +13,11 @@ static const clq_group_config settings[] = {
     {.transport = CLQ_TRANSPORT_MAPPED, .algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 512, .deadline_s = 60},
     {.transport = CLQ_TRANSPORT_STAGED, .algorithm = CLQ_ALGORITHM_HIERARCHICAL, .slots = 1, .deadline_s = 60}};
 
-/* ---- a stream of sums in one crew ---- */
+/* ---- a stream of sums in one communicator ---- */
 
 typedef struct stream {
     ranks part;
-    unsigned worlds[RANKS_MOST]; /* of its ranks, in the first crew */
+    unsigned worlds[RANKS_MOST]; /* of its ranks, in the first communicator */
     unsigned number;             /* of the stream */
     clq_buffer *buffers[RANKS_MOST];
     double seconds[RANKS_MOST];
@@ -52,7 +52,7 @@ static clq_status add_once(stream *s, unsigned rank, unsigned round) {
     clq_queue *queue = s->part.queues[rank];
     for (size_t i = 0; i < count; i++) values[i] = value_of(s, rank, round, i);
     CLQ_TRY(clq_queue_write(queue, s->buffers[rank], 0, values, count * sizeof *values, true));
-    CLQ_TRY(clq_crew_all_reduce(s->part.crew, rank, queue, s->buffers[rank], 0, s->buffers[rank], 0, count, CLQ_I32));
+    CLQ_TRY(clq_comm_all_reduce(s->part.comm, rank, queue, s->buffers[rank], 0, s->buffers[rank], 0, count, CLQ_I32));
     CLQ_TRY(clq_queue_read(queue, s->buffers[rank], 0, values, count * sizeof *values, true));
     for (size_t i = 0; i < count; i++) {
         int32_t sum = 0;
@@ -106,13 +106,13 @@ static void halves_and_the_whole(void **state) {
         }
 }
 
-/* Two crews of all ranks, and crews that have ranks in common, all at the same time. */
+/* Two communicators of all ranks, and communicators that have ranks in common, all at the same time. */
 static void streams_that_overlap(void **state) {
     (void)state;
     for (size_t k = 0; k < CLQ_COUNT_OF(mixes); k++)
         for (size_t c = 0; c < CLQ_COUNT_OF(settings); c++) {
             ranks all;
-            stream streams[CREWS_MOST];
+            stream streams[COMMS_MOST];
             ranks_open(&all, mixes[k], false, &settings[c]);
             open_stream(&all, 0, (unsigned[]){0, 1, 2, 3}, 4, &streams[0]);
             open_stream(&all, 1, (unsigned[]){3, 2, 1, 0}, 4, &streams[1]);
@@ -120,13 +120,14 @@ static void streams_that_overlap(void **state) {
             open_stream(&all, 3, (unsigned[]){1, 2, 3}, 3, &streams[3]);
             open_stream(&all, 4, (unsigned[]){1, 2}, 2, &streams[4]);
             open_stream(&all, 5, (unsigned[]){2}, 1, &streams[5]);
-            run_all(streams, CREWS_MOST);
-            for (size_t i = 0; i < CREWS_MOST; i++) close_stream(&streams[i]);
+            run_all(streams, COMMS_MOST);
+            for (size_t i = 0; i < COMMS_MOST; i++) close_stream(&streams[i]);
             ranks_close(&all);
         }
 }
 
-/* Every collective in a crew whose ranks stand in another order, over every setting; and in a crew split from that. */
+/* Every collective in a communicator whose ranks stand in another order, over every setting; and in a communicator
+ * split from that. */
 static void every_collective(void **state) {
     (void)state;
     for (size_t i = 0; i < COMM_SETTINGS; i++) {
@@ -144,7 +145,7 @@ static void every_collective(void **state) {
                            .root = 1,
                            .to = 2,
                            .placement = APART,
-                           .caller = CALL_CREW,
+                           .caller = CALL_COMM,
                            .seed = collective};
             (void)comm_case_run(&part, NULL, &c, "ranks 3, 0, 2 of four");
             c.to = 0;
@@ -156,15 +157,15 @@ static void every_collective(void **state) {
     }
 }
 
-/* A crew goes on after the one that it was split from has ended. */
+/* A communicator goes on after the one that it was split from has ended. */
 static void a_part_outlives_the_whole(void **state) {
     (void)state;
     ranks all;
     stream s;
     ranks_open(&all, "bbi", false, &settings[1]);
     open_stream(&all, 0, (unsigned[]){2, 0}, 2, &s);
-    clq_crew_destroy(all.crew);
-    all.crew = NULL;
+    clq_comm_destroy(all.comm);
+    all.comm = NULL;
     run_all(&s, 1);
     close_stream(&s);
     ranks_close(&all);
@@ -182,7 +183,7 @@ static clq_status wait_in_vain(ranks *part, unsigned rank, void *context) {
     if (s->worlds[rank] == (s->number == 0 ? 2u : 1u)) return CLQ_OK;
     if (s->number == 1) (void)usleep(200000);
     const double start = clq_now();
-    clq_status status = clq_crew_barrier(part->crew, rank);
+    clq_status status = clq_comm_barrier(part->comm, rank);
     s->seconds[rank] = clq_now() - start;
     return status;
 }
@@ -192,9 +193,9 @@ static void run_waiting(void *context) {
     ranks_run(&s->part, wait_in_vain, s);
 }
 
-/* Who waits in another crew is told as soon as one is late, before its own deadline; the late rank is named by its
- * number in the first crew. */
-static void a_failure_ends_all_crews(void **state) {
+/* Who waits in another communicator is told as soon as one is late, before its own deadline; the late rank is named by
+ * its number in the first communicator. */
+static void a_failure_ends_all_comms(void **state) {
     (void)state;
     static const clq_group_config impatient[] = {
         {.deadline_s = 0.5}, {.transport = CLQ_TRANSPORT_STAGED, .algorithm = CLQ_ALGORITHM_RING, .deadline_s = 0.5}};
@@ -208,7 +209,7 @@ static void a_failure_ends_all_crews(void **state) {
             assert_ok(clq_thread_start("stream", run_waiting, &streams[i], &streams[i].thread));
         for (size_t i = 0; i < 2; i++) clq_thread_join(streams[i].thread);
         clq_error why;
-        assert_int_equal(clq_crew_failure(all.crew, &why), CLQ_TIMEOUT);
+        assert_int_equal(clq_comm_failure(all.comm, &why), CLQ_TIMEOUT);
         expect_text(why.detail, "rank 2 on pocl:2");
         for (size_t i = 0; i < 2; i++)
             for (unsigned r = 0; r < streams[i].part.count; r++) {
@@ -218,9 +219,9 @@ static void a_failure_ends_all_crews(void **state) {
                 expect_text(result->detail, "rank 2 on pocl:2");
                 assert_true(streams[i].seconds[r] < 0.5 + 1);
             }
-        assert_int_equal(clq_crew_barrier(all.crew, 0), CLQ_ABORTED);
-        clq_crew *late = NULL;
-        assert_fails(CLQ_ABORTED, why.detail, clq_crew_split(all.crew, (unsigned[]){0}, 1, &late));
+        assert_int_equal(clq_comm_barrier(all.comm, 0), CLQ_ABORTED);
+        clq_comm *late = NULL;
+        assert_fails(CLQ_ABORTED, why.detail, clq_comm_split(all.comm, (unsigned[]){0}, 1, &late));
         assert_null(late);
         for (size_t i = 0; i < 2; i++) close_stream(&streams[i]);
         ranks_close(&all);
@@ -229,28 +230,29 @@ static void a_failure_ends_all_crews(void **state) {
 
 static void abort_soon(void *context) {
     (void)usleep(50000);
-    clq_crew_abort(context, &(clq_error){CLQ_INTERRUPTED, "enough"});
+    clq_comm_abort(context, &(clq_error){CLQ_INTERRUPTED, "enough"});
 }
 
-/* An abort of any of them (the whole, a part, a part of a part, a second crew of all ranks) ends a wait in any. */
-static void an_abort_ends_all_crews(void **state) {
+/* An abort of any of them (the whole, a part, a part of a part, a second communicator of all ranks) ends a wait in any.
+ */
+static void an_abort_ends_all_comms(void **state) {
     (void)state;
-    enum { CREWS = 4 };
-    for (unsigned whose = 0; whose < CREWS; whose++)
-        for (unsigned waits = 0; waits < CREWS; waits++) {
+    enum { COMMS = 4 };
+    for (unsigned whose = 0; whose < COMMS; whose++)
+        for (unsigned waits = 0; waits < COMMS; waits++) {
             ranks all, part, inner, second;
             clq_thread *thread;
             ranks_open(&all, "bbb", false, &settings[waits % 3]);
             ranks_split(&all, (unsigned[]){2, 0}, 2, &part);
             ranks_split(&part, (unsigned[]){1, 0}, 2, &inner);
             ranks_split(&all, (unsigned[]){0, 1, 2}, 3, &second);
-            clq_crew *const crews[CREWS] = {all.crew, part.crew, inner.crew, second.crew};
+            clq_comm *const comms[COMMS] = {all.comm, part.comm, inner.comm, second.comm};
             const double start = clq_now();
-            assert_ok(clq_thread_start("aborter", abort_soon, crews[whose], &thread));
-            assert_fails(CLQ_ABORTED, "enough", clq_crew_barrier(crews[waits], 0));
+            assert_ok(clq_thread_start("aborter", abort_soon, comms[whose], &thread));
+            assert_fails(CLQ_ABORTED, "enough", clq_comm_barrier(comms[waits], 0));
             clq_thread_join(thread);
             assert_true(clq_now() - start < 2);
-            for (unsigned i = 0; i < CREWS; i++) assert_int_equal(clq_crew_failure(crews[i], NULL), CLQ_INTERRUPTED);
+            for (unsigned i = 0; i < COMMS; i++) assert_int_equal(clq_comm_failure(comms[i], NULL), CLQ_INTERRUPTED);
             ranks_close_part(&inner);
             ranks_close_part(&part);
             ranks_close_part(&second);
@@ -261,26 +263,26 @@ static void an_abort_ends_all_crews(void **state) {
 static void bad_ranks(void **state) {
     (void)state;
     ranks all;
-    clq_crew *part = NULL;
+    clq_comm *part = NULL;
     ranks_open(&all, "bbb", false, NULL);
-    assert_fails(CLQ_INTERNAL, "0 ranks: expected 1 to 3", clq_crew_split(all.crew, (unsigned[]){0}, 0, &part));
+    assert_fails(CLQ_INTERNAL, "0 ranks: expected 1 to 3", clq_comm_split(all.comm, (unsigned[]){0}, 0, &part));
     assert_fails(CLQ_INTERNAL, "4 ranks: expected 1 to 3",
-                 clq_crew_split(all.crew, (unsigned[]){0, 1, 2, 0}, 4, &part));
-    assert_fails(CLQ_INTERNAL, "0 ranks", clq_crew_split(all.crew, NULL, 2, &part));
-    assert_fails(CLQ_INTERNAL, "rank 3 is out of range", clq_crew_split(all.crew, (unsigned[]){1, 3}, 2, &part));
-    assert_fails(CLQ_INTERNAL, "rank 1 is there twice", clq_crew_split(all.crew, (unsigned[]){1, 0, 1}, 3, &part));
+                 clq_comm_split(all.comm, (unsigned[]){0, 1, 2, 0}, 4, &part));
+    assert_fails(CLQ_INTERNAL, "0 ranks", clq_comm_split(all.comm, NULL, 2, &part));
+    assert_fails(CLQ_INTERNAL, "rank 3 is out of range", clq_comm_split(all.comm, (unsigned[]){1, 3}, 2, &part));
+    assert_fails(CLQ_INTERNAL, "rank 1 is there twice", clq_comm_split(all.comm, (unsigned[]){1, 0, 1}, 3, &part));
     assert_null(part);
-    assert_int_equal(clq_crew_failure(all.crew, NULL), CLQ_OK);
+    assert_int_equal(clq_comm_failure(all.comm, NULL), CLQ_OK);
     ranks_close(&all);
 }
 
 static clq_status split_and_end(void *context) {
     const ranks *all = context;
-    clq_crew *part = NULL;
-    clq_status status = clq_crew_split(all->crew, (unsigned[]){1, 0}, 2, &part);
+    clq_comm *part = NULL;
+    clq_status status = clq_comm_split(all->comm, (unsigned[]){1, 0}, 2, &part);
     if (status != CLQ_OK) assert_null(part);
-    clq_crew_destroy(part);
-    assert_int_equal(clq_crew_failure(all->crew, NULL), CLQ_OK);
+    clq_comm_destroy(part);
+    assert_int_equal(clq_comm_failure(all->comm, NULL), CLQ_OK);
     return status;
 }
 
@@ -309,8 +311,8 @@ int main(void) {
                                        cmocka_unit_test(streams_that_overlap),
                                        cmocka_unit_test(every_collective),
                                        cmocka_unit_test(a_part_outlives_the_whole),
-                                       cmocka_unit_test(a_failure_ends_all_crews),
-                                       cmocka_unit_test(an_abort_ends_all_crews),
+                                       cmocka_unit_test(a_failure_ends_all_comms),
+                                       cmocka_unit_test(an_abort_ends_all_comms),
                                        cmocka_unit_test(bad_ranks),
                                        cmocka_unit_test(without_memory)};
     return cmocka_run_group_tests_name("comm/split", tests, NULL, NULL);

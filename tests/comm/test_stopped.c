@@ -64,7 +64,7 @@ static clq_status come(ranks *all, unsigned rank, void *context) {
         stop_process(stopped_s);
         nap(0.1);
     }
-    return clq_crew_all_reduce(all->crew, rank, all->queues[rank], buffers[rank], 0, buffers[rank], 0, COUNT, CLQ_F32);
+    return clq_comm_all_reduce(all->comm, rank, all->queues[rank], buffers[rank], 0, buffers[rank], 0, COUNT, CLQ_F32);
 }
 
 static void collectives_go_on(void **state) {

@@ -1,6 +1,6 @@
 /* Collectives on devices that behave like strict discrete GPUs (tests/support/strict), alone and beside CPUs, with each
  * algorithm and transport. usage: test_comm_strict [SEEDS] */
-#include "comm/crew.h"
+#include "comm/communicator.h"
 #include "support/comm_cases.h"
 #include "support/strict_case.h"
 
@@ -8,13 +8,13 @@ static strict layer;
 static unsigned seeds = STRICT_SEEDS;
 
 /* All links that any collective needs: they are made, and their transport is tested, when first needed. */
-static clq_status make_links(const ranks *all, clq_crew *crew) {
+static clq_status make_links(const ranks *all, clq_comm *comm) {
     clq_task task = {.count = 1031};
     for (unsigned collective = 0; collective < CLQ_COLLECTIVE_COUNT; collective++)
         for (task.root = 0; task.root < all->count; task.root++)
             for (task.to = 0; task.to < all->count; task.to++) {
                 task.collective = (clq_collective)collective;
-                CLQ_TRY(clq_walk_prepare_all(crew, &task));
+                CLQ_TRY(clq_walk_prepare_all(comm, &task));
             }
     return CLQ_OK;
 }
@@ -23,12 +23,12 @@ static clq_status make_links(const ranks *all, clq_crew *crew) {
 static bool can_use(const char *kinds, const clq_group_config *config) {
     ranks all;
     ranks_open(&all, kinds, false, NULL);
-    clq_crew *crew = NULL;
-    clq_status status = clq_crew_create(all.devices, all.count, config, &crew);
-    if (status == CLQ_OK) status = make_links(&all, crew);
+    clq_comm *comm = NULL;
+    clq_status status = clq_comm_create(all.devices, all.count, config, &comm);
+    if (status == CLQ_OK) status = make_links(&all, comm);
     if (status != CLQ_OK && status != CLQ_UNSUPPORTED)
         fail_msg("%s: %s: %s", kinds, clq_status_text(status), clq_error_detail());
-    clq_crew_destroy(crew);
+    clq_comm_destroy(comm);
     ranks_close(&all);
     return status == CLQ_OK;
 }

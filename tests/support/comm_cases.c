@@ -1,6 +1,6 @@
 #include "support/comm_cases.h"
 
-#include "comm/crew.h"
+#include "comm/communicator.h"
 #include "support/comm_values.h"
 
 #include <setjmp.h>
@@ -48,7 +48,7 @@ typedef struct trial {
 } trial;
 
 static void describe(const trial *t, char *text, size_t bytes) {
-    static const char *const callers[] = {"crew", "blocking", "events"};
+    static const char *const callers[] = {"communicator", "blocking", "events"};
     static const char *const placements[] = {"in place", "apart", "neighbours"};
     const comm_case *c = t->c;
     (void)snprintf(text, bytes, "%s, %s: %s of %zu %s (%s), root %u to %u, %s, shift %zu, %s memory", t->where,
@@ -194,12 +194,12 @@ static void make_memory(trial *t, unsigned r, int side) {
     const size_t bytes = mine->total[side];
     if (t->c->plain)
         mine->memory[side] = clCreateBuffer(clq_device_context(device), CL_MEM_READ_WRITE, bytes, NULL, &error);
-    else if (t->c->caller != CALL_CREW)
+    else if (t->c->caller != CALL_COMM)
         must(t, clq_group_alloc(t->group, r, bytes, &mine->memory[side]));
     else
         must(t, clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "test", &mine->buffer[side]));
     must_cl(t, error);
-    if (t->c->plain && t->c->caller == CALL_CREW)
+    if (t->c->plain && t->c->caller == CALL_COMM)
         must(t, clq_buffer_wrap(device, mine->memory[side], &mine->buffer[side]));
     if (!mine->memory[side]) mine->memory[side] = clq_buffer_handle(mine->buffer[side]);
     /* The caller's events order what comes after; otherwise the write is done when it returns. */
@@ -222,7 +222,7 @@ static void free_side(const trial *t, part *mine, int side) {
     clq_buffer_destroy(mine->buffer[side]);
     if (t->c->plain)
         must_cl(t, clReleaseMemObject(mine->memory[side]));
-    else if (t->c->caller != CALL_CREW)
+    else if (t->c->caller != CALL_COMM)
         clq_group_free(t->group, mine->memory[side]);
     clq_free(mine->before[side]);
     clq_free(mine->after[side]);
@@ -258,7 +258,7 @@ static clq_task task_of(const trial *t, unsigned rank) {
 
 static clq_status run_rank(ranks *all, unsigned rank, void *context) {
     const clq_task task = task_of(context, rank);
-    return clq_crew_run(all->crew, rank, &task);
+    return clq_comm_run(all->comm, rank, &task);
 }
 
 static clq_status call_group(trial *t, const cl_event *waits, cl_event *done) {
@@ -290,10 +290,10 @@ static void run(trial *t) {
         must(t, call_group(t, waits, done));
         for (unsigned r = 0; r < n; r++) t->parts[r].done = done[r];
     }
-    if (t->c->caller != CALL_CREW) return;
+    if (t->c->caller != CALL_COMM) return;
     /* As a group does: a kernel may take longer to compile than the deadline is. */
     const clq_task first = task_of(t, 0);
-    must(t, clq_walk_prepare_all(t->all->crew, &first));
+    must(t, clq_walk_prepare_all(t->all->comm, &first));
     ranks_run(t->all, run_rank, t);
     for (unsigned r = 0; r < n; r++)
         if (t->all->results[r].status != CLQ_OK) must(t, clq_error_raise(&t->all->results[r]));
@@ -348,7 +348,7 @@ uint64_t comm_case_run(ranks *all, clq_group *group, const comm_case *c, const c
         if (c->collective == CLQ_ALL_REDUCE && hashes[r] != hashes[0])
             fail_msg("%s: rank %u has other bits than rank 0", where, r);
     }
-    if (c->caller != CALL_CREW) must(t, clq_group_wait(group));
+    if (c->caller != CALL_COMM) must(t, clq_group_wait(group));
     free_all(t);
     clq_free(t);
     return clq_hash64(hashes, all->count * sizeof hashes[0], 2);

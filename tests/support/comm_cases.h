@@ -1,11 +1,11 @@
-/* One collective as a case: buffers made, run by a crew or by a public group, and all bytes of all buffers held against
- * what they must be. */
+/* One collective as a case: buffers made, run by a communicator or by a public group, and all bytes of all buffers held
+ * against what they must be. */
 #ifndef CLQ_TEST_COMM_CASES_H
 #define CLQ_TEST_COMM_CASES_H
 
 #include "support/comm_ranks.h"
 
-typedef enum case_caller { CALL_CREW, CALL_BLOCKING, CALL_EVENTS, CASE_CALLERS } case_caller;
+typedef enum case_caller { CALL_COMM, CALL_BLOCKING, CALL_EVENTS, CASE_CALLERS } case_caller;
 /* NEIGHBOURS: input and output lie apart in one memory object. */
 typedef enum case_placement { IN_PLACE, APART, NEIGHBOURS, CASE_PLACEMENTS } case_placement;
 
@@ -23,7 +23,7 @@ typedef struct comm_case {
     uint64_t seed;
 } comm_case;
 
-/* Fails the test where a byte is wrong, naming the case and `where`. group may be NULL for CALL_CREW. Returns a hash of
+/* Fails the test where a byte is wrong, naming the case and `where`. group may be NULL for CALL_COMM. Returns a hash of
  * all outputs. */
 uint64_t comm_case_run(ranks *all, clq_group *group, const comm_case *c, const char *where);
 /* A public group on the same contexts, devices and queues. */

@@ -62,11 +62,11 @@ void ranks_open(ranks *all, const char *kinds, bool island, const clq_group_conf
             open_context(all, r, choices, contexts);
     }
     for (unsigned r = 0; r < all->count; r++) must(clq_queue_create(all->devices[r], 0, &all->queues[r]));
-    must(clq_crew_create(all->devices, all->count, config, &all->crew));
+    must(clq_comm_create(all->devices, all->count, config, &all->comm));
 }
 
 void ranks_close(ranks *all) {
-    clq_crew_destroy(all->crew);
+    clq_comm_destroy(all->comm);
     for (unsigned r = 0; r < all->count; r++) clq_queue_destroy(all->queues[r]);
     for (unsigned r = 0; r < all->count; r++) clq_device_close(all->devices[r]);
     clq_system_close(all->system);
@@ -79,11 +79,11 @@ void ranks_split(const ranks *all, const unsigned *who, unsigned count, ranks *p
         part->devices[i] = all->devices[who[i]];
         must(clq_queue_create(part->devices[i], 0, &part->queues[i]));
     }
-    must(clq_crew_split(all->crew, who, count, &part->crew));
+    must(clq_comm_split(all->comm, who, count, &part->comm));
 }
 
 void ranks_close_part(ranks *part) {
-    clq_crew_destroy(part->crew);
+    clq_comm_destroy(part->comm);
     for (unsigned i = 0; i < part->count; i++) clq_queue_destroy(part->queues[i]);
 }
 

@@ -1,4 +1,4 @@
-/* A crew for tests: devices by kind, a queue each, and a thread per rank for the length of a call. */
+/* A communicator for tests: devices by kind, a queue each, and a thread per rank for the length of a call. */
 #ifndef CLQ_TEST_COMM_RANKS_H
 #define CLQ_TEST_COMM_RANKS_H
 
@@ -9,7 +9,7 @@ typedef struct ranks {
     unsigned count;
     clq_device *devices[CLQ_REPLICAS_MAX];
     clq_queue *queues[CLQ_REPLICAS_MAX];
-    clq_crew *crew;
+    clq_comm *comm;
     clq_error results[CLQ_REPLICAS_MAX]; /* of the last ranks_run */
 } ranks;
 
@@ -19,9 +19,10 @@ typedef struct ranks {
  * (island) all are in one. Fails the test where something is missing. */
 void ranks_open(ranks *all, const char *kinds, bool island, const clq_group_config *config);
 void ranks_close(ranks *all);
-/* A crew of some of the ranks, by clq_crew_split, with queues of its own: who[i] is rank i of *part. */
+/* A communicator of some of the ranks, by clq_comm_split, with queues of its own: who[i] is rank i of *part. */
 void ranks_split(const ranks *all, const unsigned *who, unsigned count, ranks *part);
-void ranks_close_part(ranks *part); /* before or after `all`'s crew is destroyed, and before its devices close */
+void ranks_close_part(
+    ranks *part); /* before or after `all`'s communicator is destroyed, and before its devices close */
 /* body(all, rank, context) on a thread per rank; what each returns is in results, with its detail. */
 typedef clq_status ranks_body(ranks *all, unsigned rank, void *context);
 void ranks_run(ranks *all, ranks_body *body, void *context);

@@ -1,6 +1,6 @@
 /* Training when something fails: a device that vanishes in the middle, any call of any replica, any allocation. Always
  * a named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
-#include "comm/crew.h"
+#include "comm/communicator.h"
 #include "strategy/mirrored.h"
 #include "support/check.h"
 #include "support/faults.h"
@@ -226,7 +226,7 @@ static void a_replica_hangs_in(bool synchronized) {
     assert_ok(make_data(&data));
     assert_ok(clq_dataset_next(data, &batch, &more));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    assert_true(trainer->strategy->mirrored->crew->deadline_s == 600);
+    assert_true(trainer->strategy->mirrored->comm->deadline_s == 600);
     clq_trainer_destroy(trainer);
     config.group.deadline_s = deadline_s;
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));

@@ -14,7 +14,7 @@ static clq_status take_memory(const clq_group *group, unsigned rank, cl_mem memo
         return CLQ_OK;
     }
     CLQ_TRY(clq_buffer_wrap(group->ranks[rank].device, memory, out));
-    if (clq_buffer_host_may_use(*out) || group->crew->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
+    if (clq_buffer_host_may_use(*out) || group->comm->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,
                     "rank %u: a memory object was made with a CL_MEM_HOST_ flag: the host has to read and write it",
                     rank);

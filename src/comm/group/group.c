@@ -1,4 +1,4 @@
-/* The public calls: one thread per rank, which does what a rank of a crew does. Calls are kept in a list; every
+/* The public calls: one thread per rank, which does what a rank of a communicator does. Calls are kept in a list; every
  * rank walks through it at its own pace, in order. */
 #include "comm/group/group.h"
 
@@ -12,7 +12,7 @@ static const size_t default_bucket_bytes = (size_t)512 << 10;
 
 static clq_status wait_for(const clq_group *group, clq_event *event) {
     const double never = 1e18;
-    return event ? clq_event_wait_until(event, never, &group->crew->family->failed) : CLQ_OK;
+    return event ? clq_event_wait_until(event, never, &group->comm->family->failed) : CLQ_OK;
 }
 
 static clq_status wait_for_start(const clq_group_rank *rank, const clq_call *call) {
@@ -22,24 +22,24 @@ static clq_status wait_for_start(const clq_group_rank *rank, const clq_call *cal
     return wait_for(rank->group, call->parts[rank->index].mark);
 }
 
-/* A failure outside of the crew's own work ends it, too. */
-static clq_status fail_crew(const clq_group_rank *rank, clq_status status, const char *what) {
+/* A failure outside of the communicator's own work ends it, too. */
+static clq_status fail_comm(const clq_group_rank *rank, clq_status status, const char *what) {
     clq_error why;
-    clq_fail_on(status, rank->device, "rank %u, %s", rank->group->crew->members[rank->index].world, what);
+    clq_fail_on(status, rank->device, "rank %u, %s", rank->group->comm->members[rank->index].world, what);
     clq_error_take(status, &why);
-    clq_crew_abort(rank->group->crew, &why);
+    clq_comm_abort(rank->group->comm, &why);
     return status;
 }
 
 static clq_status run_part(const clq_group_rank *rank, const clq_call *call) {
     const clq_task task = clq_call_task(rank, call);
     clq_status status = wait_for_start(rank, call);
-    if (status != CLQ_OK) return fail_crew(rank, status, "what the collective waits for");
+    if (status != CLQ_OK) return fail_comm(rank, status, "what the collective waits for");
     if (call->packed) status = clq_pack_fill(rank, call);
-    if (status != CLQ_OK) return fail_crew(rank, status, "packing small messages");
-    CLQ_TRY(clq_crew_run(rank->group->crew, rank->index, &task));
+    if (status != CLQ_OK) return fail_comm(rank, status, "packing small messages");
+    CLQ_TRY(clq_comm_run(rank->group->comm, rank->index, &task));
     if (call->packed) status = clq_pack_empty(rank, call);
-    return status == CLQ_OK ? CLQ_OK : fail_crew(rank, status, "unpacking small messages");
+    return status == CLQ_OK ? CLQ_OK : fail_comm(rank, status, "unpacking small messages");
 }
 
 /* The next call of this rank; NULL when the group closes. */
@@ -131,7 +131,7 @@ static clq_status make_group(clq_group *group, const clq_rank *ranks, const clq_
         clq_status status = open_rank(group, r, group->shared->devices[r], ranks[r].queue);
         if (status != CLQ_OK) return clq_fail_within(status, "rank %u", r);
     }
-    CLQ_TRY(clq_crew_create(group->shared->devices, group->size, config, &group->crew));
+    CLQ_TRY(clq_comm_create(group->shared->devices, group->size, config, &group->comm));
     return start_threads(group);
 }
 
@@ -156,21 +156,21 @@ static clq_status open_part(clq_group *part, const clq_group *group, const unsig
         const clq_group_rank *rank = &group->ranks[ranks[i]];
         cl_command_queue callers = rank->callers_queue ? clq_queue_handle(rank->callers_queue) : NULL;
         clq_status status = open_rank(part, i, rank->device, callers);
-        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", group->crew->members[ranks[i]].world);
+        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", group->comm->members[ranks[i]].world);
     }
     return start_threads(part);
 }
 
 clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, unsigned count, clq_group **out) {
-    clq_crew *crew;
+    clq_comm *comm;
     clq_group *part = NULL;
-    CLQ_TRY(clq_crew_split(group->crew, ranks, count, &crew));
+    CLQ_TRY(clq_comm_split(group->comm, ranks, count, &comm));
     clq_status status = make_frame(count, clq_shared_hold(group->shared), group->bucket_bytes, &part);
     if (status != CLQ_OK) {
-        clq_crew_destroy(crew);
+        clq_comm_destroy(comm);
         return status;
     }
-    part->crew = crew;
+    part->comm = comm;
     status = open_part(part, group, ranks);
     if (status == CLQ_OK)
         *out = part;
@@ -206,7 +206,7 @@ void clq_group_destroy(clq_group *group) {
         pthread_mutex_unlock(&group->lock);
     }
     for (unsigned r = 0; r < group->size; r++) clq_thread_join(group->ranks[r].thread);
-    clq_crew_destroy(group->crew);
+    clq_comm_destroy(group->comm);
     clq_memory_release_all(group);
     for (unsigned r = 0; r < group->size; r++) {
         clq_buffer_destroy(group->ranks[r].bucket);
@@ -239,7 +239,7 @@ static bool can_run_alone(clq_group *group, const clq_call *call) {
     if (call->bytes > alone_bytes / group->size) return false;
     for (unsigned r = 0; r < group->size; r++) {
         const clq_task task = clq_call_task(&group->ranks[r], call);
-        if (call->parts[r].wait || !clq_crew_reaches(group->crew, r, &task)) return false;
+        if (call->parts[r].wait || !clq_comm_reaches(group->comm, r, &task)) return false;
     }
     return is_idle(group);
 }
@@ -265,14 +265,14 @@ static clq_status run_alone(clq_group *group, const clq_call *call) {
         tasks[r].queue = NULL;
         if (call->parts[r].mark) CLQ_TRY(clq_event_wait(call->parts[r].mark)); /* it is over: tells of a failure */
     }
-    CLQ_TRY(clq_crew_run_alone(group->crew, tasks));
+    CLQ_TRY(clq_comm_run_alone(group->comm, tasks));
     for (unsigned r = 0; r < group->size; r++) clq_call_complete(call, r, true);
     return CLQ_OK;
 }
 
 static clq_status raise_failure(const clq_group *group) {
     clq_error error;
-    return clq_crew_failure(group->crew, &error) == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
+    return clq_comm_failure(group->comm, &error) == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
 }
 
 /* A mark of a device that runs in its caller is over once it was flushed, unless something holds the queue back. */
@@ -325,7 +325,7 @@ static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, b
     bool alone = !call->packed && can_run_alone(group, call), over;
     CLQ_TRY(look_at_queues(group, call, alone ? what_threads_take_to_wake_s : 0, &over));
     alone = alone && over;
-    CLQ_TRY(alone ? run_alone(group, call) : clq_walk_prepare_all(group->crew, &call->task));
+    CLQ_TRY(alone ? run_alone(group, call) : clq_walk_prepare_all(group->comm, &call->task));
     for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
     *running = !alone;
     if (alone)
@@ -470,38 +470,38 @@ clq_status clq_group_wait(clq_group *group) {
     return raise_failure(group);
 }
 
-void clq_group_abort(clq_group *group) { clq_crew_abort(group->crew, NULL); }
+void clq_group_abort(clq_group *group) { clq_comm_abort(group->comm, NULL); }
 
 /* Who carries out such a collective: of send/recv a pair of ranks that has exchanged messages, where there is one. */
-static clq_crew *carrier_of(const clq_group *group, clq_collective collective) {
-    const clq_crew *crew = group->crew;
-    for (size_t i = 0; collective == CLQ_SEND_RECV && i < (size_t)crew->size * crew->size; i++) {
-        clq_crew *pair = crew->pairs ? atomic_load(&crew->pairs[i]) : NULL;
+static clq_comm *carrier_of(const clq_group *group, clq_collective collective) {
+    const clq_comm *comm = group->comm;
+    for (size_t i = 0; collective == CLQ_SEND_RECV && i < (size_t)comm->size * comm->size; i++) {
+        clq_comm *pair = comm->pairs ? atomic_load(&comm->pairs[i]) : NULL;
         if (pair && pair->size == 2) return pair;
     }
-    return group->crew;
+    return group->comm;
 }
 
 clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes) {
-    return clq_crew_choose(carrier_of(group, collective), collective, bytes);
+    return clq_comm_choose(carrier_of(group, collective), collective, bytes);
 }
 
 clq_transport clq_group_transport(const clq_group *group, clq_collective collective) {
-    clq_crew *crew = carrier_of(group, collective);
-    if (clq_crew_is_direct(crew)) return CLQ_TRANSPORT_MAPPED;
-    pthread_mutex_lock(&crew->family->lock);
+    clq_comm *comm = carrier_of(group, collective);
+    if (clq_comm_is_direct(comm)) return CLQ_TRANSPORT_MAPPED;
+    pthread_mutex_lock(&comm->family->lock);
     unsigned links[CLQ_TRANSPORT_COUNT] = {0};
     clq_transport most = CLQ_TRANSPORT_STAGED;
-    for (size_t i = 0; crew->links && i < (size_t)crew->size * crew->size; i++)
-        if (crew->links[i]) links[clq_link_transport(crew->links[i], crew->chunk_bytes)]++;
-    pthread_mutex_unlock(&crew->family->lock);
+    for (size_t i = 0; comm->links && i < (size_t)comm->size * comm->size; i++)
+        if (comm->links[i]) links[clq_link_transport(comm->links[i], comm->chunk_bytes)]++;
+    pthread_mutex_unlock(&comm->family->lock);
     for (int t = 0; t < CLQ_TRANSPORT_COUNT; t++)
         if (links[t] > links[most]) most = (clq_transport)t;
     return most;
 }
 
 clq_status clq_group_explain(const clq_group *group, char **out) {
-    char *text = clq_crew_explain(group->crew);
+    char *text = clq_comm_explain(group->comm);
     if (!text) return clq_fail_memory("explaining a group");
     size_t bytes = strlen(text) + 1;
     char *copy = malloc(bytes); /* the caller's free() need not be the library's */

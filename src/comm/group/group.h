@@ -4,7 +4,7 @@
 #ifndef CLQ_COMM_GROUP_H
 #define CLQ_COMM_GROUP_H
 
-#include "comm/crew.h"
+#include "comm/communicator.h"
 
 /* Memory that clq_group_alloc made. */
 typedef struct clq_group_memory {
@@ -63,7 +63,7 @@ typedef struct clq_group_rank {
 struct clq_group {
     unsigned size;
     clq_shared *shared;
-    clq_crew *crew;
+    clq_comm *comm;
     clq_group_rank *ranks;
     pthread_mutex_t lock; /* of the list of issued calls */
     pthread_cond_t issued, idle;

@@ -104,7 +104,7 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
 
 /* A hosted rank copies by itself where it sees both. */
 static bool sees(const clq_group_rank *rank, const clq_buffer *buffer) {
-    return rank->group->crew->members[rank->index].hosted && clq_buffer_host(buffer) && clq_buffer_host(rank->bucket);
+    return rank->group->comm->members[rank->index].hosted && clq_buffer_host(buffer) && clq_buffer_host(rank->bucket);
 }
 
 clq_status clq_pack_fill(const clq_group_rank *rank, const clq_call *pack) {
@@ -131,5 +131,5 @@ clq_status clq_pack_empty(const clq_group_rank *rank, const clq_call *pack) {
             enqueued = true;
         }
     }
-    return enqueued ? clq_member_drain(rank->group->crew, rank->index, rank->queue) : CLQ_OK;
+    return enqueued ? clq_member_drain(rank->group->comm, rank->index, rank->queue) : CLQ_OK;
 }

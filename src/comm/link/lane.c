@@ -1,7 +1,7 @@
 /* The queues of a rank by commands during a walk, and when they are flushed. On three queues each command is flushed at
  * once, since commands of another queue wait for it. On one queue a flush can wait until another rank or the host is to
  * wait: what a round receives and what the next one sends are handed over together. */
-#include "comm/crew.h"
+#include "comm/communicator.h"
 
 void clq_member_open_lanes(clq_member *member, bool one_queue) {
     clq_queue *own = member->work.task.queue;
@@ -21,16 +21,16 @@ clq_queue *clq_member_queue(const clq_member *member, clq_lane_name name) {
 
 clq_event *clq_member_own_event(const clq_member *member, clq_event *event) { return member->one_queue ? NULL : event; }
 
-clq_status clq_member_order(clq_crew *crew, unsigned rank, clq_event *first, clq_event *second, clq_order *out) {
+clq_status clq_member_order(clq_comm *comm, unsigned rank, clq_event *first, clq_event *second, clq_order *out) {
     *out = (clq_order){.after = {first, second}};
-    if (!clq_device_runs_in_caller(crew->members[rank].device)) return CLQ_OK;
+    if (!clq_device_runs_in_caller(comm->members[rank].device)) return CLQ_OK;
     *out = (clq_order){.done = NULL};
-    if (first) CLQ_TRY(clq_member_wait(crew, rank, first));
-    return second ? clq_member_wait(crew, rank, second) : CLQ_OK;
+    if (first) CLQ_TRY(clq_member_wait(comm, rank, first));
+    return second ? clq_member_wait(comm, rank, second) : CLQ_OK;
 }
 
-clq_status clq_member_enqueued(clq_crew *crew, unsigned rank, clq_lane_name name, clq_event *event) {
-    clq_member *member = &crew->members[rank];
+clq_status clq_member_enqueued(clq_comm *comm, unsigned rank, clq_lane_name name, clq_event *event) {
+    clq_member *member = &comm->members[rank];
     clq_lane *lane = &member->lanes[lane_of(member, name)];
     lane->unflushed = true;
     lane->last = event;
@@ -40,32 +40,32 @@ clq_status clq_member_enqueued(clq_crew *crew, unsigned rank, clq_lane_name name
 }
 
 /* Raises the gates for chunks whose commands were flushed: other ranks may wait for their events now. */
-static void tell(const clq_crew *crew, unsigned rank) {
-    for (unsigned other = 0; other < crew->size; other++) {
-        clq_link *out = crew->links[rank * crew->size + other], *in = crew->links[other * crew->size + rank];
+static void tell(const clq_comm *comm, unsigned rank) {
+    for (unsigned other = 0; other < comm->size; other++) {
+        clq_link *out = comm->links[rank * comm->size + other], *in = comm->links[other * comm->size + rank];
         if (out && out->sent_told != out->sent) clq_gate_raise(&out->filled, out->sent_told = out->sent);
         if (in && in->received_told != in->received) clq_gate_raise(&in->freed, in->received_told = in->received);
     }
 }
 
-clq_status clq_member_hand_over(clq_crew *crew, unsigned rank) {
-    clq_member *member = &crew->members[rank];
+clq_status clq_member_hand_over(clq_comm *comm, unsigned rank) {
+    clq_member *member = &comm->members[rank];
     for (unsigned i = 0; i < CLQ_LANES; i++) {
         clq_lane *lane = &member->lanes[i];
         if (!lane->unflushed) continue;
         CLQ_TRY(clq_queue_flush(lane->queue));
         lane->unflushed = false;
     }
-    tell(crew, rank);
+    tell(comm, rank);
     return CLQ_OK;
 }
 
-clq_status clq_member_drain_lanes(clq_crew *crew, unsigned rank) {
-    clq_member *member = &crew->members[rank];
-    CLQ_TRY(clq_member_hand_over(crew, rank));
+clq_status clq_member_drain_lanes(clq_comm *comm, unsigned rank) {
+    clq_member *member = &comm->members[rank];
+    CLQ_TRY(clq_member_hand_over(comm, rank));
     for (unsigned i = 0; i < CLQ_LANES; i++) {
         clq_lane *lane = &member->lanes[i];
-        if (lane->last) CLQ_TRY(clq_member_wait(crew, rank, lane->last));
+        if (lane->last) CLQ_TRY(clq_member_wait(comm, rank, lane->last));
         lane->last = NULL;
     }
     return CLQ_OK;

@@ -19,76 +19,76 @@
  * Ends by commands only enqueue: they tell the other rank "filled" or "freed" when the commands that do it are flushed,
  * by handing over an event. So transfers of several slots, in both directions, and additions overlap. Across contexts a
  * host thread waits for that event, inside one the device does. */
-#include "comm/crew.h"
+#include "comm/communicator.h"
 
 #include <string.h>
 
 /* ---- opening ---- */
 
 /* Whether peer copies can be used, and why not. */
-static clq_status check_peer(clq_crew *crew, clq_link *link, bool *works) {
-    const clq_device *from = crew->members[link->from].device, *to = crew->members[link->to].device;
+static clq_status check_peer(clq_comm *comm, clq_link *link, bool *works) {
+    const clq_device *from = comm->members[link->from].device, *to = comm->members[link->to].device;
     *works = false;
     link->reason = "the devices have no context in common";
     if (clq_device_same_context(from, to)) {
         link->reason = "peer copies failed their test";
-        clq_status status = clq_link_test_peer(crew, link, works);
+        clq_status status = clq_link_test_peer(comm, link, works);
         /* What a driver refuses is the test's result, unless there is nothing else. What ran out is not. */
         bool matters =
             status == CLQ_MEMORY || status == CLQ_DEVICE_MEMORY || clq_device_lost(from) || clq_device_lost(to);
-        if (status != CLQ_OK && (matters || crew->transport == CLQ_TRANSPORT_PEER)) return status;
+        if (status != CLQ_OK && (matters || comm->transport == CLQ_TRANSPORT_PEER)) return status;
         if (status != CLQ_OK) *works = false;
     }
-    if (*works || crew->transport != CLQ_TRANSPORT_PEER) return CLQ_OK;
+    if (*works || comm->transport != CLQ_TRANSPORT_PEER) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: %s", clq_device_label(from), clq_device_label(to),
                     link->reason);
 }
 
 /* AUTO tries peer copies only where the caller put both devices into one context. */
-static clq_status choose_transport(clq_crew *crew, clq_link *link) {
-    bool hosted[2] = {crew->members[link->from].hosted, crew->members[link->to].hosted}, works;
+static clq_status choose_transport(clq_comm *comm, clq_link *link) {
+    bool hosted[2] = {comm->members[link->from].hosted, comm->members[link->to].hosted}, works;
     if (hosted[0] && hosted[1]) {
         link->transport = CLQ_TRANSPORT_MAPPED;
-        link->reason = crew->transport == CLQ_TRANSPORT_MAPPED ? "as asked" : "both devices share the host's memory";
+        link->reason = comm->transport == CLQ_TRANSPORT_MAPPED ? "as asked" : "both devices share the host's memory";
         return CLQ_OK;
     }
     link->transport = CLQ_TRANSPORT_STAGED;
-    link->reason = crew->transport == CLQ_TRANSPORT_STAGED ? "as asked" : "one device shares the host's memory";
-    if (hosted[0] || hosted[1] || crew->transport == CLQ_TRANSPORT_STAGED) return CLQ_OK;
-    CLQ_TRY(check_peer(crew, link, &works));
+    link->reason = comm->transport == CLQ_TRANSPORT_STAGED ? "as asked" : "one device shares the host's memory";
+    if (hosted[0] || hosted[1] || comm->transport == CLQ_TRANSPORT_STAGED) return CLQ_OK;
+    CLQ_TRY(check_peer(comm, link, &works));
     if (!works) return CLQ_OK;
     link->transport = CLQ_TRANSPORT_PEER;
     link->reason = "as asked";
-    if (crew->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
+    if (comm->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
     link->transport = CLQ_TRANSPORT_AUTO;
     link->reason = "both were measured, and peer copies passed their test";
-    return clq_link_measure(crew, link);
+    return clq_link_measure(comm, link);
 }
 
-static clq_status make_pinned(const clq_crew *crew, unsigned rank, clq_buffer **out) {
-    return clq_buffer_create(crew->members[rank].device, CLQ_MEMORY_PINNED, crew->slots * crew->chunk_bytes,
+static clq_status make_pinned(const clq_comm *comm, unsigned rank, clq_buffer **out) {
+    return clq_buffer_create(comm->members[rank].device, CLQ_MEMORY_PINNED, comm->slots * comm->chunk_bytes,
                              "staging slots", out);
 }
 
-static clq_status make_staging(const clq_crew *crew, clq_link *link) {
-    if (!crew->members[link->from].hosted) CLQ_TRY(make_pinned(crew, link->from, &link->outgoing));
-    if (!crew->members[link->to].hosted) CLQ_TRY(make_pinned(crew, link->to, &link->incoming));
-    for (unsigned i = 0; i < crew->slots; i++) {
-        const size_t at = i * crew->chunk_bytes;
+static clq_status make_staging(const clq_comm *comm, clq_link *link) {
+    if (!comm->members[link->from].hosted) CLQ_TRY(make_pinned(comm, link->from, &link->outgoing));
+    if (!comm->members[link->to].hosted) CLQ_TRY(make_pinned(comm, link->to, &link->incoming));
+    for (unsigned i = 0; i < comm->slots; i++) {
+        const size_t at = i * comm->chunk_bytes;
         if (link->outgoing) link->slots[i].outgoing = (char *)clq_buffer_host(link->outgoing) + at;
         if (link->incoming) link->slots[i].incoming = (char *)clq_buffer_host(link->incoming) + at;
     }
     return CLQ_OK;
 }
 
-static clq_status make_landings(const clq_crew *crew, clq_link *link) {
-    for (unsigned i = 0; i < crew->slots; i++)
-        CLQ_TRY(clq_buffer_create(crew->members[link->to].device, CLQ_MEMORY_DEVICE, crew->chunk_bytes,
+static clq_status make_landings(const clq_comm *comm, clq_link *link) {
+    for (unsigned i = 0; i < comm->slots; i++)
+        CLQ_TRY(clq_buffer_create(comm->members[link->to].device, CLQ_MEMORY_DEVICE, comm->chunk_bytes,
                                   "a peer's chunk", &link->slots[i].landing));
     return CLQ_OK;
 }
 
-static clq_status open_link(clq_crew *crew, clq_link *link) {
+static clq_status open_link(clq_comm *comm, clq_link *link) {
     CLQ_TRY(clq_gate_init(&link->filled));
     clq_status status = clq_gate_init(&link->freed);
     if (status != CLQ_OK) {
@@ -96,28 +96,28 @@ static clq_status open_link(clq_crew *crew, clq_link *link) {
         return status;
     }
     link->gates_made = true;
-    const clq_member *from = &crew->members[link->from], *to = &crew->members[link->to];
+    const clq_member *from = &comm->members[link->from], *to = &comm->members[link->to];
     const bool by_commands = !from->hosted && !to->hosted;
-    link->slots = clq_alloc(crew->slots, sizeof *link->slots);
+    link->slots = clq_alloc(comm->slots, sizeof *link->slots);
     if (!link->slots) return CLQ_MEMORY;
-    link->slot_count = crew->slots;
-    if (!(by_commands && crew->transport == CLQ_TRANSPORT_PEER)) {
-        CLQ_TRY(make_staging(crew, link));
+    link->slot_count = comm->slots;
+    if (!(by_commands && comm->transport == CLQ_TRANSPORT_PEER)) {
+        CLQ_TRY(make_staging(comm, link));
         if (!to->hosted)
-            CLQ_TRY(clq_buffer_create(to->device, CLQ_MEMORY_DEVICE, crew->slots * crew->chunk_bytes, "received chunks",
+            CLQ_TRY(clq_buffer_create(to->device, CLQ_MEMORY_DEVICE, comm->slots * comm->chunk_bytes, "received chunks",
                                       &link->scratch));
     }
-    if (by_commands && crew->transport != CLQ_TRANSPORT_STAGED && clq_device_same_context(from->device, to->device))
-        CLQ_TRY(make_landings(crew, link));
-    return choose_transport(crew, link);
+    if (by_commands && comm->transport != CLQ_TRANSPORT_STAGED && clq_device_same_context(from->device, to->device))
+        CLQ_TRY(make_landings(comm, link));
+    return choose_transport(comm, link);
 }
 
-clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link **out) {
+clq_status clq_link_create(clq_comm *comm, unsigned from, unsigned to, clq_link **out) {
     clq_link *link = clq_alloc_aligned(_Alignof(clq_link), sizeof *link);
     if (!link) return CLQ_MEMORY;
     link->from = from;
     link->to = to;
-    clq_status status = open_link(crew, link);
+    clq_status status = open_link(comm, link);
     if (status == CLQ_OK)
         *out = link;
     else
@@ -125,11 +125,11 @@ clq_status clq_link_create(clq_crew *crew, unsigned from, unsigned to, clq_link 
     return status;
 }
 
-clq_status clq_link_prepare_exchange(clq_crew *crew, clq_link *link) {
-    if (!crew->members[link->from].hosted || link->aside) return CLQ_OK;
-    link->aside = clq_alloc_aligned(CLQ_PART_ALIGN, crew->slots * crew->chunk_bytes);
+clq_status clq_link_prepare_exchange(clq_comm *comm, clq_link *link) {
+    if (!comm->members[link->from].hosted || link->aside) return CLQ_OK;
+    link->aside = clq_alloc_aligned(CLQ_PART_ALIGN, comm->slots * comm->chunk_bytes);
     if (!link->aside) return CLQ_MEMORY;
-    for (unsigned i = 0; i < crew->slots; i++) link->slots[i].outgoing = link->aside + i * crew->chunk_bytes;
+    for (unsigned i = 0; i < comm->slots; i++) link->slots[i].outgoing = link->aside + i * comm->chunk_bytes;
     return CLQ_OK;
 }
 
@@ -166,15 +166,15 @@ clq_transport clq_link_transport(const clq_link *link, size_t bytes) {
 /* ---- sending ---- */
 
 /* Waits until the next chunk's slot is free: the receiver is done with it, or has handed over the event to wait for. */
-static clq_status await_slot(clq_crew *crew, clq_link *link) {
+static clq_status await_slot(clq_comm *comm, clq_link *link) {
     if (link->sent < link->slot_count) return CLQ_OK;
-    const clq_member *sender = &crew->members[link->from];
+    const clq_member *sender = &comm->members[link->from];
     const size_t freed = link->sent - link->slot_count + 1;
-    if (!sender->hosted && !clq_gate_reached(&link->freed, freed)) CLQ_TRY(clq_member_hand_over(crew, link->from));
-    clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &crew->family->failed);
+    if (!sender->hosted && !clq_gate_reached(&link->freed, freed)) CLQ_TRY(clq_member_hand_over(comm, link->from));
+    clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &comm->family->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_crew_late(crew, "rank %u on %s took no chunk", crew->members[link->to].world,
-                             clq_device_label(crew->members[link->to].device));
+        return clq_comm_late(comm, "rank %u on %s took no chunk", comm->members[link->to].world,
+                             clq_device_label(comm->members[link->to].device));
     return status;
 }
 
@@ -184,12 +184,12 @@ static void fill_by_host(const clq_departure *chunk, clq_slot *slot) {
     if (chunk->exchanged) memcpy(slot->outgoing, chunk->from.host, chunk->bytes);
 }
 
-static clq_status fill_by_command(clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_slot *slot) {
-    const clq_member *sender = &crew->members[link->from];
+static clq_status fill_by_command(clq_comm *comm, clq_link *link, const clq_departure *chunk, clq_slot *slot) {
+    const clq_member *sender = &comm->members[link->from];
     clq_queue *queue = clq_member_queue(sender, CLQ_LANE_DOWN);
     const clq_place_at *from = &chunk->from.place;
     clq_order order;
-    CLQ_TRY(clq_member_order(crew, link->from, clq_member_own_event(sender, chunk->after), slot->freed, &order));
+    CLQ_TRY(clq_member_order(comm, link->from, clq_member_own_event(sender, chunk->after), slot->freed, &order));
     order.done = &slot->filled;
     slot->at = slot->outgoing;
     if (clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED)
@@ -198,17 +198,17 @@ static clq_status fill_by_command(clq_crew *crew, clq_link *link, const clq_depa
         CLQ_TRY(clq_queue_copy_after(queue, from->buffer, from->offset, slot->landing, 0, chunk->bytes, &order));
     clq_event_destroy(slot->freed);
     slot->freed = NULL;
-    return clq_member_enqueued(crew, link->from, CLQ_LANE_DOWN, slot->filled);
+    return clq_member_enqueued(comm, link->from, CLQ_LANE_DOWN, slot->filled);
 }
 
-clq_status clq_link_send(clq_crew *crew, clq_link *link, const clq_departure *chunk, clq_event **sent) {
-    const clq_member *sender = &crew->members[link->from];
+clq_status clq_link_send(clq_comm *comm, clq_link *link, const clq_departure *chunk, clq_event **sent) {
+    const clq_member *sender = &comm->members[link->from];
     clq_slot *slot = &link->slots[link->sent % link->slot_count];
-    CLQ_TRY(await_slot(crew, link));
+    CLQ_TRY(await_slot(comm, link));
     if (sender->hosted)
         fill_by_host(chunk, slot);
     else
-        CLQ_TRY(fill_by_command(crew, link, chunk, slot));
+        CLQ_TRY(fill_by_command(comm, link, chunk, slot));
     *sent = slot->filled;
     link->sent++;
     if (!sender->hosted && sender->one_queue) return CLQ_OK; /* told when it is flushed */
@@ -218,9 +218,9 @@ clq_status clq_link_send(clq_crew *crew, clq_link *link, const clq_departure *ch
 
 /* ---- receiving ---- */
 
-static clq_status take_by_host(clq_crew *crew, const clq_link *link, const clq_slot *slot, const clq_arrival *chunk) {
-    const clq_task *call = &crew->members[link->to].work.task;
-    if (slot->filled) CLQ_TRY(clq_member_wait(crew, link->to, slot->filled));
+static clq_status take_by_host(clq_comm *comm, const clq_link *link, const clq_slot *slot, const clq_arrival *chunk) {
+    const clq_task *call = &comm->members[link->to].work.task;
+    if (slot->filled) CLQ_TRY(clq_member_wait(comm, link->to, slot->filled));
     if (!chunk->combined) {
         memcpy(chunk->to.host, slot->at, chunk->bytes);
         return CLQ_OK;
@@ -229,7 +229,7 @@ static clq_status take_by_host(clq_crew *crew, const clq_link *link, const clq_s
     const void *in[2] = {chunk->operand.host, slot->at};
     if (chunk->came_first) in[0] = slot->at, in[1] = chunk->operand.host;
     clq_reduce_find(call->dtype, op)(in, 2, (void *[]){chunk->to.host}, 1, 0,
-                                     chunk->bytes / clq_dtype_bytes(call->dtype), crew->size);
+                                     chunk->bytes / clq_dtype_bytes(call->dtype), comm->size);
     return CLQ_OK;
 }
 
@@ -243,66 +243,66 @@ static clq_status share(const clq_event *event, clq_event **out) {
 }
 
 /* Staged: from the sender's slot to the receiver's, and on to the scratch or to its place. */
-static clq_status upload(clq_crew *crew, clq_link *link, clq_slot *slot, clq_place_at to, size_t bytes) {
-    const clq_member *member = &crew->members[link->to];
+static clq_status upload(clq_comm *comm, clq_link *link, clq_slot *slot, clq_place_at to, size_t bytes) {
+    const clq_member *member = &comm->members[link->to];
     clq_order order;
     bool free = true;
     if (slot->uploaded) CLQ_TRY(clq_event_look(slot->uploaded, &free));
-    if (!free) CLQ_TRY(clq_member_wait(crew, link->to, slot->uploaded));
-    if (slot->filled) CLQ_TRY(clq_member_wait(crew, link->to, slot->filled));
+    if (!free) CLQ_TRY(clq_member_wait(comm, link->to, slot->uploaded));
+    if (slot->filled) CLQ_TRY(clq_member_wait(comm, link->to, slot->filled));
     memcpy(slot->incoming, slot->at, bytes);
-    CLQ_TRY(clq_member_order(crew, link->to, clq_member_own_event(member, slot->used), NULL, &order));
+    CLQ_TRY(clq_member_order(comm, link->to, clq_member_own_event(member, slot->used), NULL, &order));
     order.done = &slot->uploaded;
     CLQ_TRY(clq_queue_write_after(clq_member_queue(member, CLQ_LANE_UP), to.buffer, to.offset, slot->incoming, bytes,
                                   &order));
-    return clq_member_enqueued(crew, link->to, CLQ_LANE_UP, slot->uploaded);
+    return clq_member_enqueued(comm, link->to, CLQ_LANE_UP, slot->uploaded);
 }
 
 /* Adds what came, which is at `came`, to the operand, after the event. */
-static clq_status combine(clq_crew *crew, clq_link *link, clq_slot *slot, const clq_arrival *chunk, clq_place_at came,
+static clq_status combine(clq_comm *comm, clq_link *link, clq_slot *slot, const clq_arrival *chunk, clq_place_at came,
                           clq_order *order) {
-    const clq_member *member = &crew->members[link->to];
+    const clq_member *member = &comm->members[link->to];
     const clq_task *call = &member->work.task;
     bool average = call->op == CLQ_AVG && chunk->last;
     const clq_place_at *mine = &chunk->operand.place;
     order->done = &slot->used;
     return clq_combine_launch(call->queue, member->combine[call->dtype][call->op], call->dtype, chunk->to.place,
                               chunk->came_first ? came : *mine, chunk->came_first ? *mine : came, chunk->bytes,
-                              average ? crew->size : 0, order);
+                              average ? comm->size : 0, order);
 }
 
-static clq_status take_staged(clq_crew *crew, clq_link *link, clq_slot *slot, const clq_arrival *chunk) {
-    const clq_member *member = &crew->members[link->to];
-    const clq_place_at scratch = {link->scratch, link->received % link->slot_count * crew->chunk_bytes};
+static clq_status take_staged(clq_comm *comm, clq_link *link, clq_slot *slot, const clq_arrival *chunk) {
+    const clq_member *member = &comm->members[link->to];
+    const clq_place_at scratch = {link->scratch, link->received % link->slot_count * comm->chunk_bytes};
     clq_order order;
-    CLQ_TRY(upload(crew, link, slot, chunk->combined ? scratch : chunk->to.place, chunk->bytes));
+    CLQ_TRY(upload(comm, link, slot, chunk->combined ? scratch : chunk->to.place, chunk->bytes));
     if (!chunk->combined) return CLQ_OK;
-    CLQ_TRY(clq_member_order(crew, link->to, clq_member_own_event(member, slot->uploaded),
+    CLQ_TRY(clq_member_order(comm, link->to, clq_member_own_event(member, slot->uploaded),
                              clq_member_own_event(member, chunk->after), &order));
-    CLQ_TRY(combine(crew, link, slot, chunk, scratch, &order));
-    return clq_member_enqueued(crew, link->to, CLQ_LANE_OWN, slot->used);
+    CLQ_TRY(combine(comm, link, slot, chunk, scratch, &order));
+    return clq_member_enqueued(comm, link->to, CLQ_LANE_OWN, slot->used);
 }
 
-static clq_status take_from_peer(clq_crew *crew, clq_link *link, clq_slot *slot, const clq_arrival *chunk) {
-    const clq_member *member = &crew->members[link->to];
+static clq_status take_from_peer(clq_comm *comm, clq_link *link, clq_slot *slot, const clq_arrival *chunk) {
+    const clq_member *member = &comm->members[link->to];
     const clq_place_at landing = {slot->landing, 0}, *to = &chunk->to.place;
     clq_order order;
-    CLQ_TRY(clq_member_order(crew, link->to, clq_member_own_event(member, chunk->after), slot->filled, &order));
+    CLQ_TRY(clq_member_order(comm, link->to, clq_member_own_event(member, chunk->after), slot->filled, &order));
     order.done = &slot->used;
     if (chunk->combined)
-        CLQ_TRY(combine(crew, link, slot, chunk, landing, &order));
+        CLQ_TRY(combine(comm, link, slot, chunk, landing, &order));
     else
         CLQ_TRY(clq_queue_copy_after(member->work.task.queue, landing.buffer, 0, to->buffer, to->offset, chunk->bytes,
                                      &order));
     CLQ_TRY(share(slot->used, &slot->freed));
-    return clq_member_enqueued(crew, link->to, CLQ_LANE_OWN, slot->used);
+    return clq_member_enqueued(comm, link->to, CLQ_LANE_OWN, slot->used);
 }
 
-static clq_status take_by_command(clq_crew *crew, clq_link *link, clq_slot *slot, const clq_arrival *chunk,
+static clq_status take_by_command(clq_comm *comm, clq_link *link, clq_slot *slot, const clq_arrival *chunk,
                                   clq_event **ready) {
-    const clq_member *member = &crew->members[link->to];
+    const clq_member *member = &comm->members[link->to];
     bool staged = clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED;
-    CLQ_TRY(staged ? take_staged(crew, link, slot, chunk) : take_from_peer(crew, link, slot, chunk));
+    CLQ_TRY(staged ? take_staged(comm, link, slot, chunk) : take_from_peer(comm, link, slot, chunk));
     if (member->one_queue) return CLQ_OK; /* what is sent next comes behind it in any case */
     return share(staged && !chunk->combined ? slot->uploaded : slot->used, ready);
 }
@@ -315,19 +315,19 @@ static void note_received(const clq_member *receiver, clq_link *link, bool taken
     if (taken ? all_told : !receiver->one_queue) clq_gate_raise(&link->freed, link->received_told = link->received);
 }
 
-clq_status clq_link_receive(clq_crew *crew, clq_link *link, const clq_arrival *chunk, clq_event **ready) {
-    const clq_member *receiver = &crew->members[link->to];
+clq_status clq_link_receive(clq_comm *comm, clq_link *link, const clq_arrival *chunk, clq_event **ready) {
+    const clq_member *receiver = &comm->members[link->to];
     clq_slot *slot = &link->slots[link->received % link->slot_count];
-    if (!receiver->hosted) CLQ_TRY(clq_member_hand_over(crew, link->to));
-    clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &crew->family->failed);
+    if (!receiver->hosted) CLQ_TRY(clq_member_hand_over(comm, link->to));
+    clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &comm->family->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_crew_late(crew, "rank %u on %s sent no chunk", crew->members[link->from].world,
-                             clq_device_label(crew->members[link->from].device));
+        return clq_comm_late(comm, "rank %u on %s sent no chunk", comm->members[link->from].world,
+                             clq_device_label(comm->members[link->from].device));
     CLQ_TRY(status);
     if (receiver->hosted)
-        CLQ_TRY(take_by_host(crew, link, slot, chunk));
+        CLQ_TRY(take_by_host(comm, link, slot, chunk));
     else
-        CLQ_TRY(take_by_command(crew, link, slot, chunk, ready));
+        CLQ_TRY(take_by_command(comm, link, slot, chunk, ready));
     note_received(receiver, link, slot->freed == NULL);
     return CLQ_OK;
 }

@@ -1,5 +1,5 @@
 /* What the host sees of a rank's input and output while a collective lasts. */
-#include "comm/crew.h"
+#include "comm/communicator.h"
 
 /* The host's pointer to a range: the buffer's own where it has one, else a mapping (which costs 35 to 40 us). */
 static clq_status host_range(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, bool write,
@@ -18,8 +18,8 @@ static bool same_memory(const clq_task *call) {
     return call->in == call->out || clq_buffer_handle(call->in) == clq_buffer_handle(call->out);
 }
 
-clq_status clq_member_map(clq_crew *crew, unsigned rank) {
-    clq_member *member = &crew->members[rank];
+clq_status clq_member_map(clq_comm *comm, unsigned rank) {
+    clq_member *member = &comm->members[rank];
     clq_work *work = &member->work;
     const clq_task *call = &work->task;
     if (work->in_bytes == 0 && work->out_bytes == 0) return CLQ_OK;
@@ -45,8 +45,8 @@ clq_status clq_member_map(clq_crew *crew, unsigned rank) {
                       &member->in_is_mapped);
 }
 
-clq_status clq_member_unmap(clq_crew *crew, unsigned rank) {
-    clq_member *member = &crew->members[rank];
+clq_status clq_member_unmap(clq_comm *comm, unsigned rank) {
+    clq_member *member = &comm->members[rank];
     clq_work *work = &member->work;
     const clq_task *call = &work->task;
     if (!member->in_is_mapped && !member->out_is_mapped) return CLQ_OK;
@@ -55,5 +55,5 @@ clq_status clq_member_unmap(clq_crew *crew, unsigned rank) {
     if (member->out_is_mapped) status = clq_queue_unmap(call->queue, call->out, work->mapping);
     member->in_is_mapped = member->out_is_mapped = false;
     if (status == CLQ_OK) status = other;
-    return status == CLQ_OK ? clq_member_drain(crew, rank, call->queue) : status;
+    return status == CLQ_OK ? clq_member_drain(comm, rank, call->queue) : status;
 }

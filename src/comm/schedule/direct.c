@@ -5,7 +5,7 @@
  *
  * So a rank that is done with its part helps with the others': where there are more ranks than cores, where cores
  * differ or one is at something else, all end together. */
-#include "comm/crew.h"
+#include "comm/communicator.h"
 
 #include <string.h>
 
@@ -14,43 +14,44 @@
  * three quarters of a last-level cache of 32 MiB; what that is here no system says reliably). */
 static const size_t streaming_bytes = (size_t)24 << 20;
 
-/* A part is taken in such pieces: small enough to be shared out evenly, and to see soon that the crew was aborted. */
+/* A part is taken in such pieces: small enough to be shared out evenly, and to see soon that the communicator was
+ * aborted. */
 static const size_t piece_bytes = (size_t)128 << 10;
 
 /* Bytes of the work that a rank has to see done. */
-static size_t part_bytes(const clq_crew *crew, unsigned rank) {
-    const clq_work *work = &crew->members[rank].work;
+static size_t part_bytes(const clq_comm *comm, unsigned rank) {
+    const clq_work *work = &comm->members[rank].work;
     switch (work->task.collective) {
     case CLQ_ALL_REDUCE:
     case CLQ_REDUCE:
     case CLQ_SEND_RECV:
-        return clq_part_begin(rank + 1, crew->size, work->bytes) - clq_part_begin(rank, crew->size, work->bytes);
+        return clq_part_begin(rank + 1, comm->size, work->bytes) - clq_part_begin(rank, comm->size, work->bytes);
     case CLQ_REDUCE_SCATTER:
     case CLQ_BROADCAST: return work->bytes;
-    case CLQ_ALL_GATHER: return crew->size * work->bytes;
+    case CLQ_ALL_GATHER: return comm->size * work->bytes;
     default: return 0;
     }
 }
 
 /* Bytes `begin` to `end` of all inputs, from `skip` on, to all outputs; or to `only` that rank's. `all`: bytes of an
  * input that the collective reduces. */
-static void reduce_piece(const clq_crew *crew, size_t begin, size_t end, size_t skip, unsigned only, size_t all) {
+static void reduce_piece(const clq_comm *comm, size_t begin, size_t end, size_t skip, unsigned only, size_t all) {
     const void *in[CLQ_REPLICAS_MAX];
     void *out[CLQ_REPLICAS_MAX];
-    const clq_task *task = &crew->members[0].work.task;
+    const clq_task *task = &comm->members[0].work.task;
     const size_t element = clq_dtype_bytes(task->dtype);
-    unsigned outs = 0, touched = crew->size;
-    for (unsigned r = 0; r < crew->size; r++) {
-        const clq_work *work = &crew->members[r].work;
+    unsigned outs = 0, touched = comm->size;
+    for (unsigned r = 0; r < comm->size; r++) {
+        const clq_work *work = &comm->members[r].work;
         in[r] = work->in_host + skip;
-        if (work->out_bytes == 0 || (only != crew->size && only != r)) continue;
+        if (work->out_bytes == 0 || (only != comm->size && only != r)) continue;
         out[outs++] = work->out_host;
         touched += work->out_host != in[r];
     }
     const bool streams = touched * all >= streaming_bytes;
     clq_reduce_function *reduce =
         streams ? clq_reduce_find_streaming(task->dtype, task->op) : clq_reduce_find(task->dtype, task->op);
-    reduce(in, crew->size, out, outs, begin / element, end / element, crew->size);
+    reduce(in, comm->size, out, outs, begin / element, end / element, comm->size);
 }
 
 static void copy(char *to, const char *from, size_t bytes) {
@@ -58,44 +59,44 @@ static void copy(char *to, const char *from, size_t bytes) {
 }
 
 /* Bytes `at` to `end` of all inputs, one after the other, to the rank's output. */
-static void gather_piece(const clq_crew *crew, unsigned rank, size_t at, size_t end) {
-    const clq_work *mine = &crew->members[rank].work;
+static void gather_piece(const clq_comm *comm, unsigned rank, size_t at, size_t end) {
+    const clq_work *mine = &comm->members[rank].work;
     for (size_t next; at < end; at = next) {
         const size_t from = at / mine->bytes, begin = from * mine->bytes;
         next = CLQ_MIN(end, begin + mine->bytes);
-        copy(mine->out_host + at, crew->members[from].work.in_host + (at - begin), next - at);
+        copy(mine->out_host + at, comm->members[from].work.in_host + (at - begin), next - at);
     }
 }
 
 /* Bytes `at` to `end` of the rank's part. */
-static void do_piece(const clq_crew *crew, unsigned rank, size_t at, size_t end) {
-    const clq_work *mine = &crew->members[rank].work;
+static void do_piece(const clq_comm *comm, unsigned rank, size_t at, size_t end) {
+    const clq_work *mine = &comm->members[rank].work;
     const clq_task *call = &mine->task;
-    const size_t begin = clq_part_begin(rank, crew->size, mine->bytes);
+    const size_t begin = clq_part_begin(rank, comm->size, mine->bytes);
     switch (call->collective) {
     case CLQ_ALL_REDUCE:
-    case CLQ_REDUCE: reduce_piece(crew, begin + at, begin + end, 0, crew->size, mine->bytes); break;
-    case CLQ_REDUCE_SCATTER: reduce_piece(crew, at, end, rank * mine->bytes, rank, mine->in_bytes); break;
-    case CLQ_ALL_GATHER: gather_piece(crew, rank, at, end); break;
-    case CLQ_BROADCAST: copy(mine->out_host + at, crew->members[call->root].work.in_host + at, end - at); break;
+    case CLQ_REDUCE: reduce_piece(comm, begin + at, begin + end, 0, comm->size, mine->bytes); break;
+    case CLQ_REDUCE_SCATTER: reduce_piece(comm, at, end, rank * mine->bytes, rank, mine->in_bytes); break;
+    case CLQ_ALL_GATHER: gather_piece(comm, rank, at, end); break;
+    case CLQ_BROADCAST: copy(mine->out_host + at, comm->members[call->root].work.in_host + at, end - at); break;
     case CLQ_SEND_RECV:
-        copy(crew->members[call->to].work.out_host + begin + at, crew->members[call->root].work.in_host + begin + at,
+        copy(comm->members[call->to].work.out_host + begin + at, comm->members[call->root].work.in_host + begin + at,
              end - at);
         break;
     default: break;
     }
 }
 
-clq_status clq_direct_run(clq_crew *crew, unsigned rank) {
-    for (unsigned i = 0; i < crew->size; i++) {
-        const unsigned whose = (rank + i) % crew->size;
-        atomic_size_t *taken = &crew->members[whose].taken;
-        const size_t bytes = part_bytes(crew, whose);
+clq_status clq_direct_run(clq_comm *comm, unsigned rank) {
+    for (unsigned i = 0; i < comm->size; i++) {
+        const unsigned whose = (rank + i) % comm->size;
+        atomic_size_t *taken = &comm->members[whose].taken;
+        const size_t bytes = part_bytes(comm, whose);
         while (atomic_load_explicit(taken, memory_order_relaxed) < bytes) {
-            if (atomic_load(&crew->family->failed)) return CLQ_ABORTED;
+            if (atomic_load(&comm->family->failed)) return CLQ_ABORTED;
             const size_t at = atomic_fetch_add_explicit(taken, piece_bytes, memory_order_relaxed);
-            if (at < bytes) do_piece(crew, whose, at, CLQ_MIN(at + piece_bytes, bytes));
+            if (at < bytes) do_piece(comm, whose, at, CLQ_MIN(at + piece_bytes, bytes));
         }
     }
-    return atomic_load(&crew->family->failed) ? CLQ_ABORTED : CLQ_OK;
+    return atomic_load(&comm->family->failed) ? CLQ_ABORTED : CLQ_OK;
 }

@@ -4,12 +4,12 @@
  * item at least `slots` > `ahead` before its own, a receive for the send of its own item, and both come earlier in a
  * sequence that is common to all. What is forwarded was received at least `ahead` + 1 items before: round by round that
  * is `chunks` items, chunk by chunk it is one, and `ahead` is 0. */
-#include "comm/crew.h"
+#include "comm/communicator.h"
 
 #include <string.h>
 
 typedef struct walk {
-    clq_crew *crew;
+    clq_comm *comm;
     clq_member *member;
     unsigned rank, phase, rounds;
     clq_schedule schedule;
@@ -18,40 +18,40 @@ typedef struct walk {
     clq_event *sent; /* of the item that is being walked through */
 } walk;
 
-static void make_schedule(const clq_crew *crew, const clq_work *work, clq_schedule *out) {
+static void make_schedule(const clq_comm *comm, const clq_work *work, clq_schedule *out) {
     const clq_task *call = &work->task;
-    clq_schedule_make(work->algorithm, call->collective, crew->size, call->root, call->to, work->bytes, &crew->islands,
+    clq_schedule_make(work->algorithm, call->collective, comm->size, call->root, call->to, work->bytes, &comm->islands,
                       out);
 }
 
 /* ---- before all meet ---- */
 
-static clq_status prepare_link(clq_crew *crew, unsigned rank, const clq_hop *hop) {
-    clq_link **place = &crew->links[rank * crew->size + hop->to];
+static clq_status prepare_link(clq_comm *comm, unsigned rank, const clq_hop *hop) {
+    clq_link **place = &comm->links[rank * comm->size + hop->to];
     if (!*place) {
         clq_link *link;
-        CLQ_TRY(clq_link_create(crew, rank, hop->to, &link));
-        pthread_mutex_lock(&crew->family->lock); /* who fails meanwhile wakes all links that there are */
+        CLQ_TRY(clq_link_create(comm, rank, hop->to, &link));
+        pthread_mutex_lock(&comm->family->lock); /* who fails meanwhile wakes all links that there are */
         *place = link;
-        pthread_mutex_unlock(&crew->family->lock);
+        pthread_mutex_unlock(&comm->family->lock);
     }
-    return hop->exchanged ? clq_link_prepare_exchange(crew, *place) : CLQ_OK;
+    return hop->exchanged ? clq_link_prepare_exchange(comm, *place) : CLQ_OK;
 }
 
-static clq_status prepare_links(clq_crew *crew, unsigned rank, const clq_schedule *schedule) {
+static clq_status prepare_links(clq_comm *comm, unsigned rank, const clq_schedule *schedule) {
     for (unsigned p = 0; p < schedule->phases; p++)
         for (unsigned round = 0; round < schedule->phase[p].rounds; round++) {
             clq_hop hop = clq_schedule_hop(schedule, p, rank, round);
-            clq_status status = hop.sends ? prepare_link(crew, rank, &hop) : CLQ_OK;
-            if (status != CLQ_OK) return clq_fail_within(status, "the link to rank %u", crew->members[hop.to].world);
+            clq_status status = hop.sends ? prepare_link(comm, rank, &hop) : CLQ_OK;
+            if (status != CLQ_OK) return clq_fail_within(status, "the link to rank %u", comm->members[hop.to].world);
         }
     return CLQ_OK;
 }
 
-static clq_status prepare_ready(clq_crew *crew, clq_member *member, const clq_schedule *schedule) {
+static clq_status prepare_ready(clq_comm *comm, clq_member *member, const clq_schedule *schedule) {
     size_t chunks = 1;
     for (unsigned p = 0; p < schedule->phases; p++)
-        chunks = CLQ_MAX(chunks, clq_ceil_div(schedule->phase[p].most_bytes, crew->chunk_bytes));
+        chunks = CLQ_MAX(chunks, clq_ceil_div(schedule->phase[p].most_bytes, comm->chunk_bytes));
     if (chunks <= member->ready_capacity) return CLQ_OK;
     clq_event **ready = clq_realloc(member->ready, member->ready_capacity, chunks, sizeof *ready);
     if (!ready) return CLQ_MEMORY;
@@ -61,8 +61,8 @@ static clq_status prepare_ready(clq_crew *crew, clq_member *member, const clq_sc
 }
 
 /* The host's pointers to all that is touched. */
-static clq_status prepare_hosted(clq_crew *crew, unsigned rank, size_t work_bytes) {
-    clq_member *member = &crew->members[rank];
+static clq_status prepare_hosted(clq_comm *comm, unsigned rank, size_t work_bytes) {
+    clq_member *member = &comm->members[rank];
     if (work_bytes > member->aside_bytes) {
         clq_free(member->aside);
         member->aside_bytes = 0;
@@ -70,57 +70,57 @@ static clq_status prepare_hosted(clq_crew *crew, unsigned rank, size_t work_byte
         if (!member->aside) return CLQ_MEMORY;
         member->aside_bytes = work_bytes;
     }
-    return clq_member_map(crew, rank);
+    return clq_member_map(comm, rank);
 }
 
-clq_status clq_walk_build(clq_crew *crew, unsigned rank, clq_dtype dtype, clq_redop op) {
-    clq_member *member = &crew->members[rank];
+clq_status clq_walk_build(clq_comm *comm, unsigned rank, clq_dtype dtype, clq_redop op) {
+    clq_member *member = &comm->members[rank];
     clq_kernel **kernel = &member->combine[dtype][op];
-    if (crew->size == 1 || crew->algorithm == CLQ_ALGORITHM_DIRECT || member->hosted || *kernel) return CLQ_OK;
+    if (comm->size == 1 || comm->algorithm == CLQ_ALGORITHM_DIRECT || member->hosted || *kernel) return CLQ_OK;
     return clq_combine_create(member->device, dtype, op, kernel);
 }
 
-clq_status clq_walk_prepare_all(clq_crew *crew, const clq_task *asked) {
+clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *asked) {
     clq_task task;
-    CLQ_TRY(clq_crew_route(crew, asked, &crew, &task));
+    CLQ_TRY(clq_comm_route(comm, asked, &comm, &task));
     const size_t bytes = task.count * clq_dtype_bytes(task.dtype);
-    const clq_algorithm algorithm = clq_crew_choose(crew, task.collective, bytes);
-    if (crew->size == 1 || algorithm == CLQ_ALGORITHM_DIRECT || task.collective == CLQ_BARRIER || task.count == 0)
+    const clq_algorithm algorithm = clq_comm_choose(comm, task.collective, bytes);
+    if (comm->size == 1 || algorithm == CLQ_ALGORITHM_DIRECT || task.collective == CLQ_BARRIER || task.count == 0)
         return CLQ_OK;
     const clq_work work = {.task = task, .algorithm = algorithm, .bytes = bytes};
     clq_schedule schedule;
-    make_schedule(crew, &work, &schedule);
-    for (unsigned r = 0; r < crew->size; r++) {
-        clq_status status = prepare_links(crew, r, &schedule);
+    make_schedule(comm, &work, &schedule);
+    for (unsigned r = 0; r < comm->size; r++) {
+        clq_status status = prepare_links(comm, r, &schedule);
         if (status == CLQ_OK && clq_collective_reduces(task.collective))
-            status = clq_walk_build(crew, r, task.dtype, task.op);
-        if (status != CLQ_OK) return clq_fail_on(status, crew->members[r].device, "rank %u", crew->members[r].world);
+            status = clq_walk_build(comm, r, task.dtype, task.op);
+        if (status != CLQ_OK) return clq_fail_on(status, comm->members[r].device, "rank %u", comm->members[r].world);
     }
     return CLQ_OK;
 }
 
-static clq_status prepare_commands(clq_crew *crew, unsigned rank, const clq_schedule *schedule) {
-    clq_member *member = &crew->members[rank];
+static clq_status prepare_commands(clq_comm *comm, unsigned rank, const clq_schedule *schedule) {
+    clq_member *member = &comm->members[rank];
     const clq_task *task = &member->work.task;
-    if (clq_collective_reduces(task->collective)) CLQ_TRY(clq_walk_build(crew, rank, task->dtype, task->op));
+    if (clq_collective_reduces(task->collective)) CLQ_TRY(clq_walk_build(comm, rank, task->dtype, task->op));
     if (schedule->work_bytes > 0 && (!member->passing || clq_buffer_bytes(member->passing) < schedule->work_bytes)) {
         clq_buffer_destroy(member->passing);
         member->passing = NULL;
         CLQ_TRY(clq_buffer_create(member->device, CLQ_MEMORY_DEVICE, schedule->work_bytes, "partial sums",
                                   &member->passing));
     }
-    return prepare_ready(crew, member, schedule);
+    return prepare_ready(comm, member, schedule);
 }
 
-clq_status clq_walk_prepare(clq_crew *crew, unsigned rank) {
-    clq_member *member = &crew->members[rank];
+clq_status clq_walk_prepare(clq_comm *comm, unsigned rank) {
+    clq_member *member = &comm->members[rank];
     clq_schedule schedule;
-    make_schedule(crew, &member->work, &schedule);
+    make_schedule(comm, &member->work, &schedule);
     if (member->hosted)
-        CLQ_TRY(prepare_hosted(crew, rank, schedule.work_bytes));
+        CLQ_TRY(prepare_hosted(comm, rank, schedule.work_bytes));
     else
-        CLQ_TRY(prepare_commands(crew, rank, &schedule));
-    return prepare_links(crew, rank, &schedule);
+        CLQ_TRY(prepare_commands(comm, rank, &schedule));
+    return prepare_links(comm, rank, &schedule);
 }
 
 /* ---- items ---- */
@@ -149,10 +149,10 @@ static clq_spot spot_of(const clq_member *member, clq_place place, size_t offset
 
 /* Where an item's chunk begins within a range, and its bytes; 0: the range has no such chunk. */
 static size_t chunk_of(const walk *w, clq_range range, size_t chunk, size_t *begin) {
-    size_t skipped = chunk * w->crew->chunk_bytes;
+    size_t skipped = chunk * w->comm->chunk_bytes;
     if (skipped >= range.bytes) return 0;
     *begin = range.begin + skipped;
-    return CLQ_MIN(w->crew->chunk_bytes, range.bytes - skipped);
+    return CLQ_MIN(w->comm->chunk_bytes, range.bytes - skipped);
 }
 
 static void at_item(const walk *w, size_t item, unsigned *round, size_t *chunk) {
@@ -173,7 +173,7 @@ static clq_status send_item(walk *w, size_t item) {
     clq_departure leaves = {
         .from = spot_of(w->member, hop.sent.place, begin), .bytes = bytes, .exchanged = hop.exchanged};
     if (hop.forwarded && !w->member->hosted) leaves.after = w->member->ready[chunk];
-    return clq_link_send(w->crew, w->crew->links[w->rank * w->crew->size + hop.to], &leaves, &w->sent);
+    return clq_link_send(w->comm, w->comm->links[w->rank * w->comm->size + hop.to], &leaves, &w->sent);
 }
 
 static clq_status receive_item(walk *w, size_t item) {
@@ -194,20 +194,20 @@ static clq_status receive_item(walk *w, size_t item) {
         arrives.operand = spot_of(w->member, hop.operand.place, operand_begin);
     }
     clq_event **ready = w->member->hosted ? NULL : &w->member->ready[chunk];
-    return clq_link_receive(w->crew, w->crew->links[hop.from * w->crew->size + w->rank], &arrives, ready);
+    return clq_link_receive(w->comm, w->comm->links[hop.from * w->comm->size + w->rank], &arrives, ready);
 }
 
 static clq_status walk_phase(walk *w) {
     const clq_phase *phase = &w->schedule.phase[w->phase];
     w->by_chunk = phase->by_chunk;
     w->rounds = phase->rounds;
-    w->chunks = clq_ceil_div(phase->most_bytes, w->crew->chunk_bytes);
-    size_t ahead = w->by_chunk ? 0 : CLQ_MIN(w->crew->slots, w->chunks) - 1, items = w->rounds * w->chunks;
+    w->chunks = clq_ceil_div(phase->most_bytes, w->comm->chunk_bytes);
+    size_t ahead = w->by_chunk ? 0 : CLQ_MIN(w->comm->slots, w->chunks) - 1, items = w->rounds * w->chunks;
     for (size_t i = 0; i < items + ahead; i++) {
         if (i < items) CLQ_TRY(send_item(w, i));
         if (i >= ahead) CLQ_TRY(receive_item(w, i - ahead));
     }
-    return w->member->hosted ? CLQ_OK : clq_member_drain_lanes(w->crew, w->rank);
+    return w->member->hosted ? CLQ_OK : clq_member_drain_lanes(w->comm, w->rank);
 }
 
 /* What goes from in to out on the rank itself. */
@@ -221,7 +221,7 @@ static clq_status copy_own(const walk *w) {
     if (!member->hosted) {
         const clq_order order = {.done = &w->member->copied};
         CLQ_TRY(clq_queue_copy_after(call->queue, call->in, call->in_offset, call->out, to, own.bytes, &order));
-        return clq_member_enqueued(w->crew, w->rank, CLQ_LANE_OWN, member->copied);
+        return clq_member_enqueued(w->comm, w->rank, CLQ_LANE_OWN, member->copied);
     }
     memcpy(member->work.out_host + own.begin, member->work.in_host, own.bytes);
     return CLQ_OK;
@@ -237,9 +237,9 @@ static bool is_small(const clq_schedule *schedule) {
     return most <= one_queue_bytes;
 }
 
-clq_status clq_walk(clq_crew *crew, unsigned rank) {
-    walk w = {.crew = crew, .member = &crew->members[rank], .rank = rank};
-    make_schedule(crew, &w.member->work, &w.schedule);
+clq_status clq_walk(clq_comm *comm, unsigned rank) {
+    walk w = {.comm = comm, .member = &comm->members[rank], .rank = rank};
+    make_schedule(comm, &w.member->work, &w.schedule);
     if (!w.member->hosted) clq_member_open_lanes(w.member, is_small(&w.schedule));
     CLQ_TRY(copy_own(&w));
     for (w.phase = 0; w.phase < w.schedule.phases; w.phase++) CLQ_TRY(walk_phase(&w));
