@@ -11,6 +11,8 @@ static const double median_gain = 0.97, least_gain = 0.98;
 
 /* ---- what plans compute with ---- */
 
+static const clq_arena arenas[] = {CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE};
+
 static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
     clq_random random = clq_random_start(SEED, 0);
     if (plan->config.sample_dtype == CLQ_U8)
@@ -32,9 +34,8 @@ static void make_labels(const clq_loss_problem *loss, void *labels, size_t bytes
 clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials) {
     *trials = (clq_trials){.tune = tune};
     size_t sample_bytes = clq_buffer_bytes(plan->samples);
-    trials->parameters = clq_alloc(clq_plan_arena_bytes(plan), 1);
     trials->samples = clq_alloc(sample_bytes, 1);
-    if (!trials->parameters || !trials->samples) return CLQ_MEMORY;
+    if (!trials->samples) return CLQ_MEMORY;
     for (uint32_t i = 0; i < plan->model->output_count && plan->config.loss; i++) {
         size_t bytes = clq_buffer_bytes(plan->labels[i]);
         trials->labels[i] = clq_alloc(bytes, 1);
@@ -42,14 +43,18 @@ clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, cl
         make_labels(&plan->losses[i], trials->labels[i], bytes);
     }
     /* Neither zeros nor denormal, and of gradients as many are zero as in training. */
-    clq_weights_initial_values(plan->weights, CLQ_ARENA_PARAMETERS, SEED, trials->parameters);
+    for (size_t i = 0; i < CLQ_COUNT_OF(arenas); i++) {
+        trials->variables[i] = clq_alloc(CLQ_MAX(clq_weights_arena_bytes(plan->weights, arenas[i]), (size_t)1), 1);
+        if (!trials->variables[i]) return CLQ_MEMORY;
+        clq_weights_initial_values(plan->weights, arenas[i], SEED, trials->variables[i]);
+    }
     make_samples(plan, trials->samples, sample_bytes);
     return clq_queue_create(plan->device, 0, &trials->queue);
 }
 
 void clq_trials_release(clq_trials *trials) {
     clq_queue_destroy(trials->queue);
-    clq_free(trials->parameters);
+    for (size_t i = 0; i < CLQ_COUNT_OF(arenas); i++) clq_free(trials->variables[i]);
     clq_free(trials->samples);
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) clq_free(trials->labels[i]);
 }
@@ -57,8 +62,12 @@ void clq_trials_release(clq_trials *trials) {
 clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan) {
     const uint32_t count = plan->config.capacity;
     clq_plan_set_params(plan, &(clq_step_params){.count = count, .scale = 1 / (float)count, .step = 1});
-    CLQ_TRY(clq_queue_write(trials->queue, clq_plan_parameters(plan), 0, trials->parameters, clq_plan_arena_bytes(plan),
-                            true));
+    for (size_t i = 0; i < CLQ_COUNT_OF(arenas); i++) {
+        const size_t bytes = clq_weights_arena_bytes(plan->weights, arenas[i]);
+        if (bytes > 0)
+            CLQ_TRY(clq_queue_write(trials->queue, clq_weights_arena(plan->weights, arenas[i]), 0, trials->variables[i],
+                                    bytes, true));
+    }
     CLQ_TRY(clq_queue_write(trials->queue, plan->samples, 0, trials->samples, clq_buffer_bytes(plan->samples), true));
     for (uint32_t i = 0; i < plan->model->output_count && plan->config.loss; i++)
         CLQ_TRY(clq_queue_write(trials->queue, plan->labels[i], 0, trials->labels[i], clq_buffer_bytes(plan->labels[i]),

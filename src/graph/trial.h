@@ -7,7 +7,7 @@
 /* What every plan of a model gets to compute with, and the queue that it runs on. */
 typedef struct clq_trials {
     clq_queue *queue;
-    float *parameters;                             /* the arena */
+    void *variables[2];                            /* first values: of arena PARAMETERS, of STATE */
     void *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* by output */
     const clq_tune_config *tune;
 } clq_trials;

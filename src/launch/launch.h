@@ -130,8 +130,6 @@ void clq_list_value_info(const clq_list *list, clq_value value, clq_value_info *
 
 /* Placing: every value that a launch uses gets a range of a buffer (offset aligned to clq_device_view_align). */
 void clq_list_place(clq_list *list, clq_value value, clq_buffer *buffer, size_t offset);
-/* Keeps a value out of lifetime sharing beyond its uses: it must survive the whole list (an output). */
-void clq_list_keep(clq_list *list, clq_value value);
 /* Builds kernels and sets all arguments. After it the list is fixed. */
 clq_status clq_list_bind(clq_list *list);
 /* Whether binding fuses runs of launches into one kernel each (fused.h), where it can: on CPU devices, between calls.

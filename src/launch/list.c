@@ -313,16 +313,11 @@ size_t clq_list_value_count(const clq_list *list) { return list->value_count; }
 
 void clq_list_value_info(const clq_list *list, clq_value value, clq_value_info *out) {
     const clq_value_slot *slot = &list->values[value - 1];
-    bool used = slot->first_use != SIZE_MAX;
     *out = (clq_value_info){
         .name = slot->name,
         .kind = slot->kind,
         .bytes = slot->bytes,
         .first_use = slot->first_use,
-        .last_use = used && slot->keep ? list->launch_count - 1 : slot->last_use,
+        .last_use = slot->last_use,
     };
-}
-
-void clq_list_keep(clq_list *list, clq_value value) {
-    if (value != CLQ_NO_VALUE && value <= list->value_count) list->values[value - 1].keep = true;
 }

@@ -58,7 +58,7 @@ typedef struct clq_value_slot {
     char *name;
     clq_value_kind kind;
     size_t bytes, first_use, last_use;
-    bool keep, written;
+    bool written;
     clq_buffer *buffer; /* once placed; not owned */
     size_t offset;
 } clq_value_slot;

@@ -292,19 +292,21 @@ static void check_seed(uint64_t seed, clq_device *device) {
     clq_model_destroy(s.model);
 }
 
+/* Each driver compiles what it runs: but for given seeds, one takes all, the others every third. */
 static void ranks_on(clq_device *device, clq_queue *queue) {
     unsigned long long first = 0, end = GRAPHS;
+    const unsigned stride = clq_device_runs_in_caller(device) || getenv("CLQ_TEST_SEEDS") ? 1 : 3;
     const char *given = getenv("CLQ_TEST_SEEDS");
     (void)queue;
     if (given) assert_int_equal(sscanf(given, "%llu %llu", &first, &end), 2);
-    for (uint64_t seed = first; seed < end; seed++) check_seed(seed, device);
+    for (uint64_t seed = first; seed < end; seed += stride) check_seed(seed, device);
 }
 
 static void ranks_make_what_one_does(void **state) {
     (void)state;
     on_each_driver(ranks_on);
     printf("%u exchanges\n", exchanged);
-    assert_true(exchanged > (getenv("CLQ_TEST_SEEDS") ? 0 : 40));
+    assert_true(exchanged > (getenv("CLQ_TEST_SEEDS") ? 0 : 20));
 }
 
 int main(void) {

@@ -2,6 +2,7 @@
  * every candidate computes the same, and the same bits each time. */
 #include "device/fixture.h"
 #include "graph/plan.h"
+#include "graph/trial.h"
 #include "support/files.h"
 
 #include <math.h>
@@ -161,6 +162,36 @@ static void damaged_selections_are_none(void **state) {
     on_kept_selections(damage);
     assert_selected(model, q.key, q.candidates[0].name, false);
     assert_non_null(strstr(logged, "is damaged"));
+}
+
+/* ---- what trials compute with ---- */
+
+static void trials_begin_as_training_does(void **state) {
+    (void)state;
+    enum { CHANNELS = 5 };
+    clq_model *m;
+    clq_plan *plan;
+    clq_trials trials;
+    const clq_tune_config tune = {.anew = true};
+    CHECK_OK(clq_model_create("normalised", &m));
+    CHECK_OK(clq_model_finish(m, clq_batch_norm(m, clq_input(m, CLQ_SHAPE(CHANNELS)), NULL)));
+    CHECK_OK(clq_plan_create_alone(
+        m, device,
+        &(clq_plan_config){.mode = CLQ_MODE_PREDICT, .capacity = 4, .sample_dtype = CLQ_F32, .metric_slots = 1},
+        &plan));
+    CHECK_OK(clq_trials_open(plan, &tune, &trials));
+    CHECK_OK(clq_trials_prepare(&trials, plan));
+    for (uint32_t v = 0; v < m->variable_count; v++) {
+        float got[CHANNELS];
+        const char *name = m->variables[v].name;
+        CHECK_OK(clq_queue_read(trials.queue, clq_weights_arena(plan->weights, clq_variable_arena(&m->variables[v])),
+                                clq_plan_variable_offset(plan, v), got, sizeof got, true));
+        const bool one = strstr(name, "variance") || strstr(name, "gamma");
+        for (size_t i = 0; i < CHANNELS; i++) assert_true(got[i] == (one ? 1.0f : 0.0f));
+    }
+    clq_trials_release(&trials);
+    clq_plan_destroy(plan);
+    clq_model_destroy(m);
 }
 
 /* ---- the tuner, by scripted times ---- */
@@ -410,6 +441,7 @@ int main(void) {
         cmocka_unit_test_setup(selections_are_kept, set_up),
         cmocka_unit_test_setup(own_selections_come_first, set_up),
         cmocka_unit_test_setup(damaged_selections_are_none, set_up),
+        cmocka_unit_test_setup(trials_begin_as_training_does, set_up),
         cmocka_unit_test_setup(the_fastest_is_kept, set_up),
         cmocka_unit_test_setup(the_budget_holds, set_up),
         cmocka_unit_test_setup(runs_out_of_memory, set_up),

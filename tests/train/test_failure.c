@@ -158,7 +158,7 @@ static void one_replica_fails_among_buckets(void **state) {
 /* Also in an exchange of statistics, where the other waits in the middle of its step. */
 static void one_replica_fails_among_statistics(void **state) {
     (void)state;
-    fail_calls_of("replica 1", 0, true, 7);
+    fail_calls_of("replica 1", 0, true, 29);
 }
 
 /* A device that still works when its replica has failed: it ends what it has before its memory goes, which the address
