@@ -60,7 +60,18 @@ typedef struct rank {
     clq_error error;
 } rank;
 
-/* In the order of ranks, on each. */
+/* Ranks use one device here, and turn by turn: PoCL 3.1 aborts where two threads launch the same kernel of one device
+ * while its code is loaded (pocl_release_dlhandle_cache). Replicas have devices of their own. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+static clq_status wait_for_others(const group *g) {
+    pthread_mutex_unlock(&turn);
+    clq_status status = clq_barrier_wait(g->barrier, patience_s);
+    pthread_mutex_lock(&turn);
+    return status;
+}
+
+/* In the order of ranks, on each. The rank has the turn. */
 static clq_status add_up(void *context, clq_queue *queue, clq_buffer *values) {
     const rank *r = context;
     group *g = r->group;
@@ -68,18 +79,20 @@ static clq_status add_up(void *context, clq_queue *queue, clq_buffer *values) {
     float sums[EXCHANGED_MOST] = {0};
     if (queue != r->queue || count > EXCHANGED_MOST) return clq_fail(CLQ_INTERNAL, "another queue, or too much");
     CLQ_TRY(clq_queue_read(queue, values, 0, g->values[r->index], bytes, true));
-    CLQ_TRY(clq_barrier_wait(g->barrier, patience_s));
+    CLQ_TRY(wait_for_others(g));
     for (unsigned k = 0; k < g->ranks; k++)
         for (size_t i = 0; i < count; i++) sums[i] += g->values[k][i];
     CLQ_TRY(clq_queue_write(queue, values, 0, sums, bytes, true));
     g->exchanges[r->index]++;
-    return clq_barrier_wait(g->barrier, patience_s); /* the others have read */
+    return wait_for_others(g); /* they have read */
 }
 
 static void run(void *context) {
     rank *r = context;
+    pthread_mutex_lock(&turn);
     r->status = clq_plan_run(r->plan, r->queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_BACKWARD);
     if (r->status == CLQ_OK) r->status = clq_queue_finish(r->queue);
+    pthread_mutex_unlock(&turn);
     if (r->status == CLQ_OK) return;
     clq_error_take(r->status, &r->error);
     clq_barrier_abort(r->group->barrier);
