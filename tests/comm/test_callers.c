@@ -20,8 +20,6 @@ typedef struct rig {
 static void ok(clq_status status) {
     if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
 }
-static void cl_ok(cl_int error) { assert_int_equal(error, CL_SUCCESS); }
-
 static void rig_open(rig *g, const char *kinds, clq_group_config config) {
     *g = (rig){0};
     ranks_open(&g->all, kinds, false, &config);
@@ -63,19 +61,6 @@ static clq_status sum(rig *g, const clq_slice *in, const clq_slice *out, const c
 /* The whole of each rank's memory, from an offset. */
 static void slices_at(const rig *g, size_t offset, clq_slice *out) {
     for (unsigned r = 0; r < g->all.count; r++) out[r] = (clq_slice){g->memory[r], offset};
-}
-
-static cl_event user_event(const rig *g, unsigned rank) {
-    cl_int error;
-    cl_event event = clCreateUserEvent(clq_device_context(g->all.devices[rank]), &error);
-    cl_ok(error);
-    return event;
-}
-
-static cl_int state_of(cl_event event) {
-    cl_int state = CL_QUEUED;
-    cl_ok(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
-    return state;
 }
 
 static void release_all(cl_event *events, unsigned count) {
@@ -170,7 +155,7 @@ static void test_held_queue(void **state) {
             ok(clq_group_alloc(g.group, r, BYTES, &slices[r].memory));
             put(&g, r, slices[r].memory, 0, &seven, 4);
         }
-        cl_event gate = user_event(&g, 1);
+        cl_event gate = user_event(&g.all, 1);
         cl_ok(clEnqueueMarkerWithWaitList(clq_queue_handle(g.all.queues[1]), 1, &gate, NULL));
         ok(sum(&g, slices, slices, NULL, done));
         assert_true(state_of(done[0]) > CL_COMPLETE);
@@ -213,7 +198,7 @@ static void test_held_call(void **state) {
         for (unsigned r = 0; r < 2; r++) {
             const int32_t three = 3;
             put(&g, r, g.memory[r], 0, &three, 4);
-            waits[r] = user_event(&g, r);
+            waits[r] = user_event(&g.all, r);
         }
         ok(clq_group_start(g.group));
         ok(sum(&g, first, first, NULL, blocking ? NULL : before));
@@ -240,7 +225,7 @@ static void test_memory_meanwhile(void **state) {
     cl_mem extra;
     rig_open(&g, "bb", automatic);
     slices_at(&g, 0, slices);
-    for (unsigned r = 0; r < 2; r++) waits[r] = user_event(&g, r);
+    for (unsigned r = 0; r < 2; r++) waits[r] = user_event(&g.all, r);
     ok(clq_group_alloc(g.group, 0, 4096, &extra));
     ok(sum(&g, slices, slices, waits, done));
     clq_group_free(g.group, extra);

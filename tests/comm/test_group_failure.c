@@ -29,8 +29,6 @@ typedef struct rig {
     double abort_after_s;
 } rig;
 
-static void cl_ok(cl_int error) { assert_int_equal(error, CL_SUCCESS); }
-
 static void nap(double seconds) { nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL); }
 
 static unsigned count_threads(void) {
@@ -95,12 +93,6 @@ static clq_status issue(rig *g, unsigned turn, const cl_event *waits) {
     case 3: return clq_broadcast(g->group, in, out, g->count, CLQ_F32, 1, waits, g->done);
     default: return clq_reduce(g->group, in, out, g->count, CLQ_F32, CLQ_SUM, 1, waits, g->done);
     }
-}
-
-static cl_int state_of(cl_event event) {
-    cl_int state;
-    cl_ok(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
-    return state;
 }
 
 static void expect_text(const char *text, const char *part) {

@@ -9,21 +9,6 @@ enum { RANKS_MOST = 5, COUNT = 1031 };
 
 static const clq_group_config automatic, staged = {.transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 512};
 
-static void cl_ok(cl_int error) { assert_int_equal(error, CL_SUCCESS); }
-
-static cl_event user_event(const ranks *all, unsigned rank) {
-    cl_int error;
-    cl_event event = clCreateUserEvent(clq_device_context(all->devices[rank]), &error);
-    cl_ok(error);
-    return event;
-}
-
-static cl_int state_of(cl_event event) {
-    cl_int state = CL_QUEUED;
-    cl_ok(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
-    return state;
-}
-
 static void wait_and_release(cl_event *events, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         while (state_of(events[i]) > CL_COMPLETE) (void)usleep(200);

@@ -159,12 +159,6 @@ static void test_travel_together(void **state) {
     assert_int_equal(twice, 2 * once);
 }
 
-static cl_int state_of(cl_event event) {
-    cl_int found = CL_QUEUED;
-    assert_int_equal(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof found, &found, NULL), CL_SUCCESS);
-    return found;
-}
-
 /* Calls that ask for events; one waits for the caller, one for another call of the same group. */
 static void test_events(void **state) {
     (void)state;

@@ -2,43 +2,15 @@
  * with its part of the batch and a plan of its own. Together they make what the interpreter, in double, makes of the
  * whole batch. Seeds are numbers: 0 to GRAPHS - 1, or the two in CLQ_TEST_SEEDS ("100 2000"). */
 #include "graph/layers/layer.h"
-#include "graph/random_model.h"
+#include "graph/random_numbers.h"
 #include "ref/graph_interpret.h"
 
 #include <math.h>
 
-enum {
-    GRAPHS = 105,
-    RANKS_MOST = 3,
-    VARIABLES_MOST = 8 * LAYERS_MOST + 6,
-    METRICS = 2 * OUTPUTS,
-    EXCHANGED_MOST = RANKS_MOST * 1024
-};
+enum { GRAPHS = 105, RANKS_MOST = 3, METRICS = 2 * OUTPUTS, EXCHANGED_MOST = RANKS_MOST * 1024 };
 static const double scale = 0.25, patience_s = 300;
 
 /* ---- numbers ---- */
-
-typedef struct numbers {
-    double samples[COUNT * 72], labels[OUTPUTS][COUNT * CLASSES];
-    double *weights[VARIABLES_MOST];
-} numbers;
-
-static void make_numbers(subject *s, numbers *n) {
-    for (size_t i = 0; i < CLQ_COUNT_OF(n->samples); i++)
-        n->samples[i] =
-            s->config.sample_dtype == CLQ_U8 ? below(s, 256) : (double)(float)(clq_random_unit(&s->random) - 0.5);
-    for (uint32_t output = 0; output < s->model->output_count; output++)
-        for (size_t i = 0; i < CLQ_COUNT_OF(n->labels[0]); i++)
-            n->labels[output][i] =
-                clq_loss_has_index(&s->losses[output]) ? below(s, CLASSES) : (double)(float)clq_random_unit(&s->random);
-    for (uint32_t v = 0; v < s->model->variable_count; v++) {
-        const clq_variable *variable = &s->model->variables[v];
-        assert_non_null(n->weights[v] = clq_alloc(variable->elements, sizeof(double)));
-        for (size_t i = 0; i < variable->elements; i++)
-            n->weights[v][i] =
-                (double)(float)(clq_random_unit(&s->random) - (variable->role == CLQ_ROLE_STATE ? -0.5 : 0.5));
-    }
-}
 
 /* ---- ranks ---- */
 
@@ -96,22 +68,6 @@ static void run(void *context) {
     if (r->status == CLQ_OK) return;
     clq_error_take(r->status, &r->error);
     clq_barrier_abort(r->group->barrier);
-}
-
-static void put(clq_queue *queue, clq_buffer *buffer, size_t offset, const double *from, size_t count,
-                clq_dtype dtype) {
-    unsigned char bytes[COUNT * 72];
-    int32_t ints[COUNT * CLASSES];
-    float *floats = clq_alloc(count, sizeof *floats);
-    assert_non_null(floats);
-    for (size_t i = 0; i < count; i++) {
-        if (dtype == CLQ_U8) bytes[i] = (unsigned char)from[i];
-        if (dtype == CLQ_I32) ints[i] = (int32_t)from[i];
-        if (dtype == CLQ_F32) floats[i] = (float)from[i];
-    }
-    const void *block = dtype == CLQ_U8 ? (void *)bytes : dtype == CLQ_I32 ? (void *)ints : (void *)floats;
-    if (count > 0) CHECK_OK(clq_queue_write(queue, buffer, offset, block, count * clq_dtype_bytes(dtype), true));
-    clq_free(floats);
 }
 
 static clq_buffer *arena_of(const clq_plan *plan, uint32_t v) {
@@ -300,7 +256,7 @@ static void check_seed(uint64_t seed, clq_device *device) {
         s.config.fused_launches = seed / 2 % 2;
         make_numbers(&s, &n);
         check(&s, &n, device, &splits[seed % CLQ_COUNT_OF(splits)]);
-        for (uint32_t v = 0; v < s.model->variable_count; v++) clq_free(n.weights[v]);
+        free_numbers(n.weights, n.variables);
     }
     clq_model_destroy(s.model);
 }

@@ -115,3 +115,18 @@ void ranks_expect_ok(const ranks *all) {
     for (unsigned r = 0; r < all->count; r++)
         if (all->results[r].status != CLQ_OK) fail_msg("rank %u: %s", r, all->results[r].detail);
 }
+
+void cl_ok(cl_int error) { assert_int_equal(error, CL_SUCCESS); }
+
+cl_int state_of(cl_event event) {
+    cl_int state = CL_QUEUED;
+    cl_ok(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
+    return state;
+}
+
+cl_event user_event(const ranks *all, unsigned rank) {
+    cl_int error;
+    cl_event event = clCreateUserEvent(clq_device_context(all->devices[rank]), &error);
+    cl_ok(error);
+    return event;
+}

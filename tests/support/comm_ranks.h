@@ -31,4 +31,9 @@ void ranks_expect_ok(const ranks *all);
 /* The index of a device of a kind in the system's list. */
 uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth);
 
+/* OpenCL's calls and events, where tests make them themselves. */
+void cl_ok(cl_int error);
+cl_int state_of(cl_event event); /* CL_QUEUED, …, CL_COMPLETE, or a negative error */
+cl_event user_event(const ranks *all, unsigned rank);
+
 #endif
