@@ -165,11 +165,6 @@ clq_status clq_setup_recall(clq_setup *setup, const clq_options *options);
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);
 /* One part of the data, cut into batches; fails where the part is missing. */
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out);
-/* The same in a thread, while devices are opened. */
-typedef struct clq_data_reading clq_data_reading;
-clq_status clq_data_reading_start(const clq_options *options, const char *part, clq_data_reading **out);
-clq_status clq_data_reading_end(clq_data_reading **reading, clq_dataset **out); /* waits; *reading becomes NULL */
-void clq_data_reading_cancel(clq_data_reading *reading);                        /* takes NULL */
 /* The config's loss, weight and metrics of each output; outputs: room for CLQ_MODEL_OUTPUTS_MAX of them, needed as long
  * as the config. (outputs.c) */
 clq_status clq_setup_measures(const clq_model *model, const clq_options *options, clq_output_config *outputs,

@@ -64,50 +64,6 @@ clq_status clq_setup_data(const clq_options *options, const char *part, clq_data
     return status;
 }
 
-struct clq_data_reading {
-    const clq_options *options;
-    const char *part;
-    clq_thread *thread;
-    clq_dataset *data; /* NULL where it failed */
-    clq_error error;
-};
-
-static void read_data(void *context) {
-    clq_data_reading *reading = context;
-    clq_status status = clq_setup_data(reading->options, reading->part, &reading->data);
-    if (status != CLQ_OK) clq_error_take(status, &reading->error);
-}
-
-clq_status clq_data_reading_start(const clq_options *options, const char *part, clq_data_reading **out) {
-    clq_data_reading *reading = clq_alloc(1, sizeof *reading);
-    if (!reading) return CLQ_MEMORY;
-    reading->options = options;
-    reading->part = part;
-    clq_status status = clq_thread_start("data", read_data, reading, &reading->thread);
-    if (status != CLQ_OK)
-        clq_free(reading);
-    else
-        *out = reading;
-    return status;
-}
-
-clq_status clq_data_reading_end(clq_data_reading **reading, clq_dataset **out) {
-    clq_data_reading *ended = *reading;
-    *reading = NULL;
-    clq_thread_join(ended->thread);
-    clq_status status = ended->data ? CLQ_OK : clq_error_raise(&ended->error);
-    if (ended->data) *out = ended->data;
-    clq_free(ended);
-    return status;
-}
-
-void clq_data_reading_cancel(clq_data_reading *reading) {
-    if (!reading) return;
-    clq_thread_join(reading->thread);
-    clq_dataset_destroy(reading->data);
-    clq_free(reading);
-}
-
 static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
     for (unsigned i = 0; i < CLQ_ALGORITHM_COUNT; i++)
         if (strcmp(clq_algorithm_name((clq_algorithm)i), text) == 0) {
