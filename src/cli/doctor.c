@@ -167,7 +167,9 @@ static clq_status choose(clq_system *system, const clq_options *options, clq_dev
                                  "no OpenCL device: install a driver (for the CPU: apt install pocl-opencl-icd)");
 }
 
-static clq_status examine_all(clq_system *system, const clq_options *options) {
+static clq_status examine_all(clq_setup *setup, const clq_options *options) {
+    CLQ_TRY(clq_system_open(NULL, &setup->system));
+    clq_system *system = setup->system;
     clq_devices devices;
     clq_print_unlisted(clq_talk(options), system);
     CLQ_TRY(choose(system, options, &devices));
@@ -201,13 +203,5 @@ static clq_status examine_all(clq_system *system, const clq_options *options) {
 }
 
 clq_status clq_command_doctor(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_DEVICES, CLQ_OPTION_JSON, {0}};
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table, "Tests each device against known answers.", argc, argv, &options));
-    clq_system *system;
-    CLQ_TRY(clq_system_open(NULL, &system));
-    clq_status status = examine_all(system, &options);
-    clq_system_close(system);
-    return status;
+    return clq_command_run("Tests each device against known answers.", argc, argv, examine_all);
 }

@@ -11,7 +11,7 @@ static clq_status open_model(clq_setup *s, const clq_options *o) {
 }
 
 static clq_status prepare(clq_setup *s, const clq_options *o) {
-    CLQ_TRY(clq_setup_recall(s, o));
+    CLQ_TRY(clq_system_recall(o->devices, &s->recalled));
     CLQ_TRY(clq_setup_devices(s, o));
     CLQ_TRY(clq_setup_data(o, "test", &s->test));
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));
@@ -95,43 +95,10 @@ static clq_status predict(clq_setup *s, const clq_options *o) {
     return status;
 }
 
-#define WEIGHTS                                                                                                        \
-    { "weights", CLQ_KEY_WEIGHTS, "FILE", 0, "safetensors, as --save writes them", 0 }
-
-static clq_status run(const struct argp_option *table, const char *about, int argc, char **argv,
-                      clq_status (*body)(clq_setup *, const clq_options *)) {
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table, about, argc, argv, &options));
-    clq_setup setup = {0};
-    clq_status status = body(&setup, &options);
-    clq_setup_release(&setup);
-    return status;
-}
-
 clq_status clq_command_eval(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_MODEL,
-                                               WEIGHTS,
-                                               CLQ_OPTION_DATA,
-                                               CLQ_OPTION_DEVICES,
-                                               CLQ_OPTION_BATCH,
-                                               CLQ_OPTION_TAKE,
-                                               CLQ_OPTION_LOSS,
-                                               CLQ_OPTION_LOSS_WEIGHT,
-                                               CLQ_OPTION_METRICS,
-                                               CLQ_OPTION_JSON,
-                                               {0}};
-    return run(table, "Loss and accuracy of saved weights on the test set.", argc, argv, evaluate);
+    return clq_command_run("Loss and accuracy of saved weights on the test set.", argc, argv, evaluate);
 }
 
 clq_status clq_command_predict(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_MODEL,
-                                               WEIGHTS,
-                                               CLQ_OPTION_DATA,
-                                               CLQ_OPTION_DEVICES,
-                                               CLQ_OPTION_BATCH,
-                                               CLQ_OPTION_TAKE,
-                                               {"out", CLQ_KEY_OUT, "FILE.npy", 0, "where the outputs go", 0},
-                                               {0}};
-    return run(table, "Writes the model's output for every sample of the test set.", argc, argv, predict);
+    return clq_command_run("Writes the model's output for every sample of the test set.", argc, argv, predict);
 }

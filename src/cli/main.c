@@ -7,7 +7,7 @@
 
 static const struct {
     const char *name;
-    clq_command_main run;
+    clq_status (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
     {"devices", clq_command_devices, "list the machine's OpenCL devices"},

@@ -20,18 +20,10 @@ void clq_setup_release(clq_setup *setup) {
     *setup = (clq_setup){0};
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
-    if (ends_with(options->model, ".json")) return clq_model_read_keras_json(options->model, &setup->model);
+    const char *ending = strrchr(options->model, '.');
+    if (ending && strcmp(ending, ".json") == 0) return clq_model_read_keras_json(options->model, &setup->model);
     return clq_model_builtin(options->model, &setup->model);
-}
-
-clq_status clq_setup_recall(clq_setup *setup, const clq_options *options) {
-    return clq_system_recall(options->devices, &setup->recalled);
 }
 
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
@@ -55,8 +47,7 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out) {
     clq_dataset *data;
     CLQ_TRY(clq_dataset_open(options->data, part, &data));
-    clq_status status = CLQ_OK;
-    if (options->take) status = clq_dataset_take(data, options->take);
+    clq_status status = options->take ? clq_dataset_take(data, options->take) : CLQ_OK;
     if (status != CLQ_OK)
         clq_dataset_destroy(data);
     else
@@ -104,7 +95,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
 
 clq_status clq_setup_step(clq_setup *setup, const clq_options *options) {
     CLQ_TRY(clq_setup_model(setup, options));
-    CLQ_TRY(clq_setup_recall(setup, options));
+    CLQ_TRY(clq_system_recall(options->devices, &setup->recalled));
     CLQ_TRY(clq_setup_devices(setup, options));
     return clq_setup_trainer(setup, options, CLQ_U8, false);
 }

@@ -214,7 +214,7 @@ static clq_status prepare(training *t) {
     t->step_s = clq_alloc(STEPS_TIMED, sizeof *t->step_s);
     if (!t->step_s) return CLQ_MEMORY;
     CLQ_TRY(clq_setup_model(t->setup, o));
-    CLQ_TRY(clq_setup_recall(t->setup, o));
+    CLQ_TRY(clq_system_recall(o->devices, &t->setup->recalled));
     CLQ_TRY(start_reading(o, "train", &t->train));
     CLQ_TRY(clq_setup_devices(t->setup, o));
     /* Not sooner: while drivers are loaded the process is at its largest. */
@@ -321,58 +321,17 @@ static clq_status train(training *t) {
     return o->json ? print_result(t) : CLQ_OK;
 }
 
-clq_status clq_command_train(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        CLQ_OPTION_MODEL,
-        CLQ_OPTION_DATA,
-        CLQ_OPTION_DEVICES,
-        CLQ_OPTION_BATCH,
-        {"batch-per-replica", CLQ_KEY_BATCH_PER_REPLICA, "N", 0, "instead of --batch: samples per replica", 0},
-        {"epochs", CLQ_KEY_EPOCHS, "N", 0, "times through the data (default 3)", 0},
-        {"steps", CLQ_KEY_STEPS, "N", 0, "updates, instead of epochs", 0},
-        {"shuffle", CLQ_KEY_SHUFFLE, "N|off", 0, "shuffle buffer (default the whole set)", 0},
-        {"seed", CLQ_KEY_SEED, "N", 0, "of initial weights and shuffling (default 0)", 0},
-        {"drop-remainder", CLQ_KEY_DROP_REMAINDER, 0, 0, "leave out an epoch's last, smaller batch", 0},
-        {"no-test", CLQ_KEY_NO_TEST, 0, 0, "no test set", 0},
-        CLQ_OPTION_TAKE,
-        CLQ_OPTION_OPTIMIZER,
-        {"schedule", CLQ_KEY_SCHEDULE, "NAME[:…]", 0,
-         "of the learning rate: constant, exponential:decay_steps=N,decay_rate=0.96,staircase=1 or "
-         "cosine:decay_steps=N,alpha=0 (default constant)",
-         0},
-        CLQ_OPTION_LOSS,
-        CLQ_OPTION_LOSS_WEIGHT,
-        CLQ_OPTION_METRICS,
-        {"strategy", CLQ_KEY_STRATEGY, "NAME", 0, "auto, single or mirrored", 0},
-        {"cross-device-ops", CLQ_KEY_CROSS_DEVICE_OPS, "NAME", 0,
-         "auto, ring, direct, reduce-to-one, doubling or hierarchical", 0},
-        {"bucket-bytes", CLQ_KEY_BUCKET_BYTES, "N", 0,
-         "exchange the gradient in buckets of at least N bytes while backward goes on (default: where it is "
-         "profitable)",
-         0},
-        {"deadline", CLQ_KEY_DEADLINE, "SECONDS", 0,
-         "how long replicas wait for the slowest one in an exchange before the training fails (default 600)", 0},
-        {"init", CLQ_KEY_INIT, "FILE", 0, "initial weights (safetensors)", 0},
-        {"save", CLQ_KEY_SAVE, "FILE", 0, "final weights (safetensors)", 0},
-        {"log", CLQ_KEY_LOG, "FILE", 0, "a line of JSON per update", 0},
-        {"trace", CLQ_KEY_TRACE, "FILE", 0,
-         "when each kernel, upload and exchange of the first 200 steps ran, for ui.perfetto.dev (JSON)", 0},
-        CLQ_OPTION_MATMUL_PRECISION,
-        CLQ_OPTION_TUNE,
-        {"progress", CLQ_KEY_PROGRESS, "auto|off", 0, "the line that is redrawn on a terminal", 0},
-        CLQ_OPTION_JSON,
-        {0}};
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table, "Trains a model on the chosen devices, all at once.", argc, argv, &options));
-    clq_setup setup = {0};
-    training t = {.options = &options, .setup = &setup};
+static clq_status train_and_release(clq_setup *setup, const clq_options *options) {
+    training t = {.options = options, .setup = setup};
     clq_status status = train(&t);
     if (t.log) fclose(t.log); /* the failure that kept it open is the one to tell */
     cancel_reading(&t.train); /* where something else failed meanwhile */
     cancel_reading(&t.test);
-    clq_setup_release(&setup);
     clq_free(t.step_s);
     clq_free(t.epochs);
     return status;
+}
+
+clq_status clq_command_train(int argc, char **argv) {
+    return clq_command_run("Trains a model on the chosen devices, all at once.", argc, argv, train_and_release);
 }

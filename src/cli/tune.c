@@ -57,7 +57,10 @@ static json_t *describe_row(const clq_tune_row *row, double peak) {
                      clq_json_number(100 * rate_of(row) / peak));
 }
 
-static clq_status show(const clq_setup *s, const clq_options *o) {
+static clq_status show(clq_setup *s, const clq_options *o) {
+    clq_options tuning = *o;
+    tuning.tune = "full";
+    CLQ_TRY(clq_setup_step(s, &tuning));
     const clq_tune_log *log = clq_strategy_tune_log(clq_trainer_strategy(s->trainer));
     double peaks[CLQ_REPLICAS_MAX] = {0};
     CLQ_TRY(measure_peaks(s->trainer, peaks));
@@ -84,26 +87,7 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
 }
 
 clq_status clq_command_tune(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        CLQ_OPTION_MODEL,
-        CLQ_OPTION_DEVICES,
-        CLQ_OPTION_BATCH,
-        CLQ_OPTION_LOSS,
-        CLQ_OPTION_MATMUL_PRECISION,
-        CLQ_OPTION_OPTIMIZER,
-        {"budget", CLQ_KEY_BUDGET, "SECONDS", 0, "for each kind of device (default: until all is measured)", 0},
-        CLQ_OPTION_JSON,
-        {0}};
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table,
-                              "Measures on each device which kernels are the fastest for a model's training step. "
-                              "What won is kept, and used by all later runs.",
-                              argc, argv, &options));
-    options.tune = "full";
-    clq_setup setup = {0};
-    clq_status status = clq_setup_step(&setup, &options);
-    if (status == CLQ_OK) status = show(&setup, &options);
-    clq_setup_release(&setup);
-    return status;
+    return clq_command_run("Measures on each device which kernels are the fastest for a model's training step. "
+                           "What won is kept, and used by all later runs.",
+                           argc, argv, show);
 }
