@@ -78,10 +78,9 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
  * one driver that was opened does not have the devices (any more): says why, which is the thread's error, in a warning,
  * and opens all drivers then. Returns only where that is not possible, with `status` and its error. (restart.c) */
 clq_status clq_restart_with_all_drivers(clq_status status);
-/* GPUs that no driver lists (clq_system_unlisted), below CLIQUE_MACHINE_ROOT. A line each, a warning each, or an array
- * of objects. */
+/* GPUs that no driver lists (clq_system_unlisted), below CLIQUE_MACHINE_ROOT: a line each, where `to` is NULL a warning
+ * each, or an array of objects. */
 void clq_print_unlisted(FILE *to, const clq_system *system);
-void clq_warn_unlisted(const clq_system *system);
 json_t *clq_describe_unlisted(const clq_system *system);
 /* As clq_devices_select. "auto" means a GPU where there is one: where it takes none, the user is warned of those that
  * no driver lists, whether or not there is another device. */
