@@ -28,14 +28,6 @@ static bool is_cell(json_t *row) {
     return read_index(row, "from", &from) && read_index(row, "to", &to);
 }
 
-/* The key without the pair: what all cells of one matrix share. NULL where memory is out. */
-static json_t *family_of(json_t *row) {
-    json_t *key = clq_row_key(row);
-    json_object_del(key, "from");
-    json_object_del(key, "to");
-    return key;
-}
-
 /* rows: of one family. */
 static bool fill(heat_map *map, json_t *rows, const char *column) {
     *map = (heat_map){0};
@@ -89,13 +81,13 @@ static void add_reasons(const heat_map *map, clq_text *page) {
         }
 }
 
-static void add_map(const heat_map *map, json_t *family, const char *column, json_t *devices, clq_text *page) {
+static void add_map(const heat_map *map, json_t *key, const char *column, json_t *devices, clq_text *page) {
     bool time = clq_column_kind_of(column) == CLQ_COLUMN_TIME;
     clq_text_add(page, "<figure><div class=\"scroll\" tabindex=\"0\"><table class=\"heat\"><caption><b>");
     clq_html_column(column, NULL, page);
     clq_text_add(page, "</b> from the device of the row to that of the column; ");
-    clq_html_key(family, page);
-    clq_text_add(page, "%sdarker is %s</caption>\n<thead><tr><td></td>", json_object_size(family) ? "; " : "",
+    clq_html_key(key, page);
+    clq_text_add(page, "%sdarker is %s</caption>\n<thead><tr><td></td>", json_object_size(key) ? "; " : "",
                  time ? "slower" : "faster");
     for (size_t to = 0; to < map->devices; to++) {
         clq_text_add(page, "<th scope=\"col\">to ");
@@ -132,26 +124,26 @@ static json_t *speed_columns(json_t *rows, clq_text *page) {
 }
 
 size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page) {
-    json_t *families = clq_html_families(rows, is_cell, family_of, page), *members, *unused;
+    static const char *const pair[] = {"from", "to", NULL};
+    json_t *families = clq_html_families(rows, is_cell, pair, page), *family, *unused;
     heat_map *map = clq_alloc(1, sizeof *map);
     size_t count = 0, left_out = 0;
     const char *text, *column;
     page->failed |= !map;
     clq_text_add(page, "<div class=\"maps\">\n");
-    json_object_foreach(families, text, members) {
-        json_t *family = family_of(json_array_get(members, 0)), *columns = speed_columns(members, page);
-        page->failed |= !family || !columns;
+    json_object_foreach(families, text, family) {
+        json_t *members = json_object_get(family, "rows"), *columns = speed_columns(members, page);
+        page->failed |= !columns;
         json_object_foreach(columns, column, unused) {
             if (!map || !fill(map, members, column)) continue;
             if (count == MAPS_MAX) {
                 left_out++;
                 continue;
             }
-            add_map(map, family, column, devices, page);
+            add_map(map, json_object_get(family, "key"), column, devices, page);
             count++;
         }
         json_decref(columns);
-        json_decref(family);
     }
     clq_text_add(page, "</div>\n");
     if (left_out > 0)
