@@ -36,13 +36,10 @@ static clq_status evaluate(clq_setup *s, const clq_options *o) {
 
 /* ---- predict ---- */
 
-/* FILE.npy for the first output, FILE_1.npy for the second, … Caller: clq_free. */
-static clq_status name_file(const char *out, size_t output, char **name) {
+/* FILE.npy for the first output, FILE_1.npy for the second, … NULL where memory is out. Caller: clq_free. */
+static char *name_file(const char *out, size_t output) {
     const size_t length = strlen(out), stem = length > 4 && strcmp(out + length - 4, ".npy") == 0 ? length - 4 : length;
-    char *made = output ? clq_strprintf("%.*s_%zu%s", (int)stem, out, output, out + stem) : clq_strprintf("%s", out);
-    if (!made) return CLQ_MEMORY;
-    *name = made;
-    return CLQ_OK;
+    return output ? clq_strprintf("%.*s_%zu%s", (int)stem, out, output, out + stem) : clq_strdup(out);
 }
 
 static clq_status create_array(const clq_setup *s, size_t output, clq_array *out) {
@@ -71,7 +68,8 @@ static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p
     CLQ_TRY(open_model(s, o));
     const size_t outputs = clq_model_output_count(s->model);
     for (size_t i = 0; i < outputs; i++) {
-        CLQ_TRY(name_file(o->out, i, &p->files[i]));
+        p->files[i] = name_file(o->out, i);
+        if (!p->files[i]) return CLQ_MEMORY;
         CLQ_TRY(clq_file_writer_try("--out", p->files[i]));
     }
     CLQ_TRY(prepare(s, o));
