@@ -2,8 +2,6 @@
 #include "cli/html.h"
 #include "cli/results.h"
 
-#include <string.h>
-
 /* More devices than this make no picture, and more pictures than this are not looked at; their rows stay in the table
  * of all rows. */
 enum { DEVICES_MAX = 64, MAPS_MAX = 64 };
@@ -15,27 +13,23 @@ typedef struct heat_map {
     double least, most;
 } heat_map;
 
-static bool read_index(json_t *row, const char *name, size_t *out) {
-    json_t *value = json_object_get(row, name);
-    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) >= DEVICES_MAX)
-        return false;
-    *out = (size_t)json_integer_value(value);
-    return true;
+static bool is_index(const json_t *value) {
+    return json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < DEVICES_MAX;
 }
 
 static bool is_cell(json_t *row) {
-    size_t from, to;
-    return read_index(row, "from", &from) && read_index(row, "to", &to);
+    return is_index(json_object_get(row, "from")) && is_index(json_object_get(row, "to"));
 }
 
-/* rows: of one family. */
+/* rows: cells of one family. */
 static bool fill(heat_map *map, json_t *rows, const char *column) {
     *map = (heat_map){0};
-    size_t i, from = 0, to = 0;
+    size_t i;
     json_t *row;
     bool any = false;
     json_array_foreach(rows, i, row) {
-        if (!read_index(row, "from", &from) || !read_index(row, "to", &to)) continue;
+        const size_t from = (size_t)json_integer_value(json_object_get(row, "from"));
+        const size_t to = (size_t)json_integer_value(json_object_get(row, "to"));
         double value = clq_typical(json_object_get(row, column));
         map->devices = CLQ_MAX(map->devices, CLQ_MAX(from, to) + 1);
         map->row[from][to] = row;

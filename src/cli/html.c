@@ -18,20 +18,16 @@ static const char *escape_of(char c) {
     }
 }
 
-static void add_escaped(const char *from, clq_text *page) {
-    for (const char *c = from; *c; c++) {
+void clq_html_text(const char *from, clq_text *page) {
+    clq_text clean = {0};
+    clq_text_add_clean(&clean, from);
+    for (const char *c = clean.data; c && *c; c++) {
         const char *escape = escape_of(*c);
         if (escape)
             clq_text_add(page, "%s", escape);
         else
             clq_text_add_bytes(page, c, 1);
     }
-}
-
-void clq_html_text(const char *from, clq_text *page) {
-    clq_text clean = {0};
-    clq_text_add_clean(&clean, from);
-    if (clean.data) add_escaped(clean.data, page);
     page->failed |= clean.failed;
     clq_free(clean.data);
 }
@@ -84,7 +80,7 @@ void clq_html_value(const char *name, const json_t *value, clq_text *page) {
     }
     clq_text text = {0};
     clq_value_text(value, &text);
-    if (text.data) add_escaped(text.data, page);
+    if (text.data) clq_html_text(text.data, page);
     page->failed |= text.failed;
     clq_free(text.data);
 }

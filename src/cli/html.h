@@ -26,6 +26,13 @@ void clq_html_table(json_t *rows, const char *caption, clq_text *page);
  * object of {"key": what they share, "rows": [...]}, in the order of the first of each. */
 json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), const char *const *parts, clq_text *page);
 
+/* ---- plots (plots.c) ---- */
+
+/* Adds to `plots` what page/plots.js draws, and to the page a figure for each: busbw and time over size, a line for
+ * each algorithm and transport; rate and efficiency of training over replicas. Rows that make no line make
+ * none. Returns how many plots. */
+size_t clq_plots_add(json_t *rows, json_t *plots, clq_text *page);
+
 /* ---- heat maps (heat.c) ---- */
 
 /* Rows that have "from" and "to" as square tables, one for each set of their other key columns and each measured rate

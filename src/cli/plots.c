@@ -1,4 +1,3 @@
-#include "cli/plots.h"
 #include "cli/cli.h"
 #include "cli/html.h"
 #include "cli/results.h"

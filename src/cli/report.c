@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 #include "cli/html.h"
 #include "cli/page.h"
-#include "cli/plots.h"
 #include "cli/results.h"
 
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 /* The measured rate of arithmetic of each replica's device; NaN where there is none. */
 static clq_status measure_peaks(const clq_trainer *trainer, double peaks[CLQ_REPLICAS_MAX]) {
