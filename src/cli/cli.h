@@ -11,18 +11,6 @@
 
 #include <stdio.h>
 
-/* Each takes its own arguments (argv[0] is the subcommand's name). */
-clq_status clq_command_devices(int argc, char **argv);
-clq_status clq_command_doctor(int argc, char **argv);
-clq_status clq_command_train(int argc, char **argv);
-clq_status clq_command_eval(int argc, char **argv);
-clq_status clq_command_predict(int argc, char **argv);
-clq_status clq_command_plan(int argc, char **argv);
-clq_status clq_command_tune(int argc, char **argv);
-clq_status clq_command_bench(int argc, char **argv);
-clq_status clq_command_compare(int argc, char **argv);
-clq_status clq_command_report(int argc, char **argv);
-
 /* ---- options (options.c) ---- */
 
 /* An option that may be given for all outputs of a model, and for each: OUTPUT=VALUE. (outputs.c) */
@@ -44,7 +32,7 @@ typedef struct clq_options {
     bool drop_remainder, no_test, json, graph;
 } clq_options;
 
-/* ---- what several commands do (setup.c) ---- */
+/* ---- commands ---- */
 
 /* Everything a run stands on, in the order of its making. */
 typedef struct clq_setup {
@@ -56,11 +44,27 @@ typedef struct clq_setup {
     clq_trainer *trainer;
     size_t global_batch;
 } clq_setup;
-void clq_setup_release(clq_setup *setup);
-/* The whole of a command: parses the options that it takes by its table in options.c, runs the body, and releases what
- * that has set up. A wrong option is an ARGUMENT failure that names it. --help prints and exits 0. (options.c) */
+
+/* Parses the options that a command takes (argv[0] is its name), runs its body, and releases what that has set up. A
+ * wrong option is an ARGUMENT failure that names it. --help prints and exits 0. (options.c) */
 clq_status clq_command_run(const char *about, int argc, char **argv,
                            clq_status (*body)(clq_setup *setup, const clq_options *options));
+/* The work of each. */
+clq_status clq_command_devices(clq_setup *setup, const clq_options *options);
+clq_status clq_command_doctor(clq_setup *setup, const clq_options *options);
+clq_status clq_command_train(clq_setup *setup, const clq_options *options);
+clq_status clq_command_eval(clq_setup *setup, const clq_options *options);
+clq_status clq_command_predict(clq_setup *setup, const clq_options *options);
+clq_status clq_command_plan(clq_setup *setup, const clq_options *options);
+clq_status clq_command_tune(clq_setup *setup, const clq_options *options);
+/* Commands with arguments of their own. */
+clq_status clq_command_bench(int argc, char **argv);
+clq_status clq_command_compare(int argc, char **argv);
+clq_status clq_command_report(int argc, char **argv);
+
+/* ---- what several commands do (setup.c) ---- */
+
+void clq_setup_release(clq_setup *setup);
 /* Model, devices and trainer of a training step that needs no data. */
 clq_status clq_setup_step(clq_setup *setup, const clq_options *options);
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options);

@@ -42,15 +42,10 @@ static void print_table(const clq_system *system) {
     clq_print_unlisted(stdout, system);
 }
 
-static clq_status show(clq_setup *s, const clq_options *o) {
+clq_status clq_command_devices(clq_setup *s, const clq_options *o) {
     CLQ_TRY(clq_system_open(NULL, &s->system));
     CLQ_TRY(clq_system_test_devices(s->system));
     if (o->json) return print_json(s->system);
     print_table(s->system);
     return CLQ_OK;
-}
-
-clq_status clq_command_devices(int argc, char **argv) {
-    return clq_command_run("Lists the machine's OpenCL devices and whether each passes its start-up test.", argc, argv,
-                           show);
 }

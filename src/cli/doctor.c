@@ -160,7 +160,7 @@ static clq_status choose(clq_system *system, const clq_options *options, clq_dev
                                  "no OpenCL device: install a driver (for the CPU: apt install pocl-opencl-icd)");
 }
 
-static clq_status examine_all(clq_setup *setup, const clq_options *options) {
+clq_status clq_command_doctor(clq_setup *setup, const clq_options *options) {
     CLQ_TRY(clq_system_open(NULL, &setup->system));
     clq_system *system = setup->system;
     clq_devices devices;
@@ -193,8 +193,4 @@ static clq_status examine_all(clq_setup *setup, const clq_options *options) {
                           "%u of %u devices failed a known-answer test: see above, and leave them out by --devices",
                           failures, devices.count)
                : CLQ_OK;
-}
-
-clq_status clq_command_doctor(int argc, char **argv) {
-    return clq_command_run("Tests each device against known answers.", argc, argv, examine_all);
 }

@@ -19,7 +19,7 @@ static clq_status prepare(clq_setup *s, const clq_options *o) {
     return clq_setup_trainer(s, o, clq_dataset_get_info(s->test)->sample_dtype, true);
 }
 
-static clq_status evaluate(clq_setup *s, const clq_options *o) {
+clq_status clq_command_eval(clq_setup *s, const clq_options *o) {
     CLQ_TRY(open_model(s, o));
     CLQ_TRY(prepare(s, o));
     clq_totals totals;
@@ -82,7 +82,7 @@ static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p
     return CLQ_OK;
 }
 
-static clq_status predict(clq_setup *s, const clq_options *o) {
+clq_status clq_command_predict(clq_setup *s, const clq_options *o) {
     if (!o->out) return clq_fail(CLQ_ARGUMENT, "--out FILE.npy is needed");
     prediction p = {.files = {NULL}};
     clq_status status = predict_into(s, o, &p);
@@ -91,12 +91,4 @@ static clq_status predict(clq_setup *s, const clq_options *o) {
         clq_free(p.files[i]);
     }
     return status;
-}
-
-clq_status clq_command_eval(int argc, char **argv) {
-    return clq_command_run("Loss and accuracy of saved weights on the test set.", argc, argv, evaluate);
-}
-
-clq_status clq_command_predict(int argc, char **argv) {
-    return clq_command_run("Writes the model's output for every sample of the test set.", argc, argv, predict);
 }

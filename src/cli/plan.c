@@ -101,7 +101,7 @@ static void describe_node(void *context, const clq_node_info *node) {
                                       texts(node->inputs, node->input_count)));
 }
 
-static clq_status show(clq_setup *s, const clq_options *o) {
+clq_status clq_command_plan(clq_setup *s, const clq_options *o) {
     CLQ_TRY(clq_setup_step(s, o));
     const clq_plan *plan = clq_trainer_plan(s->trainer, 0);
     clq_plan_memory m;
@@ -135,9 +135,4 @@ static clq_status show(clq_setup *s, const clq_options *o) {
     print_paths(clq_trainer_strategy(s->trainer));
     const char *pass = NULL;
     return o->graph ? clq_plan_visit_graph(plan, print_node, &pass) : CLQ_OK;
-}
-
-clq_status clq_command_plan(int argc, char **argv) {
-    return clq_command_run("Shows what a training step launches and how much memory it holds, on the first device.",
-                           argc, argv, show);
 }

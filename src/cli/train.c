@@ -321,7 +321,7 @@ static clq_status train(training *t) {
     return o->json ? print_result(t) : CLQ_OK;
 }
 
-static clq_status train_and_release(clq_setup *setup, const clq_options *options) {
+clq_status clq_command_train(clq_setup *setup, const clq_options *options) {
     training t = {.options = options, .setup = setup};
     clq_status status = train(&t);
     if (t.log) fclose(t.log); /* the failure that kept it open is the one to tell */
@@ -330,8 +330,4 @@ static clq_status train_and_release(clq_setup *setup, const clq_options *options
     clq_free(t.step_s);
     clq_free(t.epochs);
     return status;
-}
-
-clq_status clq_command_train(int argc, char **argv) {
-    return clq_command_run("Trains a model on the chosen devices, all at once.", argc, argv, train_and_release);
 }

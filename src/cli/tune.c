@@ -56,7 +56,7 @@ static json_t *describe_row(const clq_tune_row *row, double peak) {
                      clq_json_number(100 * rate_of(row) / peak));
 }
 
-static clq_status show(clq_setup *s, const clq_options *o) {
+clq_status clq_command_tune(clq_setup *s, const clq_options *o) {
     clq_options tuning = *o;
     tuning.tune = "full";
     CLQ_TRY(clq_setup_step(s, &tuning));
@@ -83,10 +83,4 @@ static clq_status show(clq_setup *s, const clq_options *o) {
         return clq_print_json(json_pack("{s:o, s:o}", "model", clq_json_text(clq_model_name(s->model)), "rows", rows));
     json_decref(rows);
     return CLQ_OK;
-}
-
-clq_status clq_command_tune(int argc, char **argv) {
-    return clq_command_run("Measures on each device which kernels are the fastest for a model's training step. "
-                           "What won is kept, and used by all later runs.",
-                           argc, argv, show);
 }
