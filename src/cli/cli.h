@@ -106,6 +106,5 @@ json_t *clq_json_put_measures(json_t *object, const char *prefix, const clq_tota
 
 /* Prints a document on stdout and releases it. */
 clq_status clq_print_json(json_t *document);
-double clq_seconds_since_process_start(void);
 
 #endif

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { TRACE_STEPS = 200 }; /* train's --help tells */
 
@@ -119,25 +117,4 @@ clq_status clq_print_json(json_t *document) {
     if (putchar('\n') == EOF || ferror(stdout))
         return clq_fail(CLQ_WRITE, "cannot write the JSON output: %s", strerror(errno));
     return CLQ_OK;
-}
-
-/* /proc/self/stat gives the process's start in clock ticks since boot; elsewhere the time since the first call. */
-double clq_seconds_since_process_start(void) {
-    static double first_call = 0.0;
-    if (first_call == 0.0) first_call = clq_now();
-    FILE *stat = fopen("/proc/self/stat", "r");
-    char line[1024] = "";
-    if (stat) {
-        if (!fgets(line, sizeof line, stat)) line[0] = '\0';
-        fclose(stat);
-    }
-    unsigned long long ticks = 0;
-    const char *after_name = strrchr(line, ')');
-    struct timespec now;
-    if (!after_name ||
-        sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-               &ticks) != 1 ||
-        clock_gettime(CLOCK_BOOTTIME, &now) != 0)
-        return clq_now() - first_call;
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }

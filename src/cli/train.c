@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 /* STEPS_TIMED: the last ones, for their percentiles. */
@@ -103,9 +104,30 @@ static void describe_progress(const training *t, const clq_progress *p, char *te
              100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, metrics, left);
 }
 
+/* /proc/self/stat gives the process's start in clock ticks since boot; elsewhere the time since the first call. */
+static double seconds_since_process_start(void) {
+    static double first_call = 0.0;
+    if (first_call == 0.0) first_call = clq_now();
+    FILE *stat = fopen("/proc/self/stat", "r");
+    char line[1024] = "";
+    if (stat) {
+        if (!fgets(line, sizeof line, stat)) line[0] = '\0';
+        fclose(stat);
+    }
+    unsigned long long ticks = 0;
+    const char *after_name = strrchr(line, ')');
+    struct timespec now;
+    if (!after_name ||
+        sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+               &ticks) != 1 ||
+        clock_gettime(CLOCK_BOOTTIME, &now) != 0)
+        return clq_now() - first_call;
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
 static clq_status show_progress(void *context, const clq_progress *p) {
     training *t = context;
-    if (t->first_step_s == 0.0) t->first_step_s = clq_seconds_since_process_start();
+    if (t->first_step_s == 0.0) t->first_step_s = seconds_since_process_start();
     if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
     if (t->log && fflush(t->log) != 0) return fail_log(t); /* for who reads along */
     if (!t->terminal) return CLQ_OK;
