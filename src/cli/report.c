@@ -273,10 +273,8 @@ static clq_status check_output(const report *r) {
 static clq_status write_page(const report *r) {
     clq_file_writer *writer;
     CLQ_TRY(clq_file_writer_open(r->out, &writer));
-    clq_status status = clq_file_writer_put(writer, r->page.data, r->page.length);
-    if (status == CLQ_OK) return clq_file_writer_commit(writer);
-    clq_file_writer_cancel(writer);
-    return status;
+    clq_file_writer_put(writer, r->page.data, r->page.length);
+    return clq_file_writer_commit(writer); /* which fails where the put has */
 }
 
 static clq_status make(report *r) {

@@ -265,17 +265,14 @@ clq_status clq_npy_write(const char *path, const clq_array *array) {
     if (!type_name(array->dtype))
         return clq_fail(CLQ_UNSUPPORTED, "%s: NPY has no type for %s", path, clq_dtype_name(array->dtype));
     clq_text header = {0};
-    clq_file_writer *writer = NULL;
-    clq_status status = CLQ_MEMORY;
+    clq_file_writer *writer;
     compose_header(array, &header);
-    if (header.failed) goto done;
-    CLQ_TRY_OR(done, status, clq_file_writer_open(path, &writer));
-    CLQ_TRY_OR(done, status, clq_file_writer_put(writer, header.data, header.length));
-    CLQ_TRY_OR(done, status, clq_file_writer_put(writer, array->data, array->count * clq_dtype_bytes(array->dtype)));
-    status = clq_file_writer_commit(writer);
-    writer = NULL;
-done:
-    clq_file_writer_cancel(writer);
+    clq_status status = header.failed ? CLQ_MEMORY : clq_file_writer_open(path, &writer);
+    if (status == CLQ_OK) {
+        clq_file_writer_put(writer, header.data, header.length);
+        clq_file_writer_put(writer, array->data, array->count * clq_dtype_bytes(array->dtype));
+        status = clq_file_writer_commit(writer); /* which fails where a put has */
+    }
     clq_free(header.data);
     return status;
 }

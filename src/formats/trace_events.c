@@ -68,12 +68,9 @@ clq_status clq_trace_writer_put(clq_trace_writer *writer, const clq_trace_event 
 
 clq_status clq_trace_writer_commit(clq_trace_writer *writer) {
     static const char end[] = "\n]}\n";
-    clq_status status = clq_file_writer_put(writer->file, end, sizeof end - 1);
-    if (status == CLQ_OK) {
-        status = clq_file_writer_commit(writer->file);
-        writer->file = NULL;
-    }
-    clq_trace_writer_cancel(writer);
+    clq_file_writer_put(writer->file, end, sizeof end - 1);
+    clq_status status = clq_file_writer_commit(writer->file); /* which fails where a put has */
+    clq_free(writer);
     return status;
 }
 
