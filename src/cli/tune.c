@@ -23,11 +23,11 @@ static double rate_of(const clq_tune_row *row) {
     return row->flops > 0 ? row->flops / seconds * 1e-9 : (double)NAN;
 }
 
-static void print_figure(FILE *to, int width, int digits, double value) {
+static void print_figure(int width, int digits, double value) {
     if (isnan(value))
-        fprintf(to, " %*s", width, "-");
+        printf(" %*s", width, "-");
     else
-        fprintf(to, " %*.*f", width, digits, value);
+        printf(" %*.*f", width, digits, value);
 }
 
 static void print_row(const clq_tune_row *row, double peak) {
@@ -37,9 +37,9 @@ static void print_row(const clq_tune_row *row, double peak) {
         bool winner = i == q->selected;
         if (isnan(row->seconds[i]) && !winner) continue;
         printf("  %s %-*s", winner ? "*" : " ", CLQ_CANDIDATE_BYTES, q->candidates[i].name);
-        print_figure(stdout, 10, 1, row->seconds[i] * 1e6);
-        print_figure(stdout, 9, 1, winner ? rate_of(row) : (double)NAN);
-        print_figure(stdout, 5, 0, winner ? 100 * rate_of(row) / peak : (double)NAN);
+        print_figure(10, 1, row->seconds[i] * 1e6);
+        print_figure(9, 1, winner ? rate_of(row) : (double)NAN);
+        print_figure(5, 0, winner ? 100 * rate_of(row) / peak : (double)NAN);
         printf("%s\n", winner && !row->measured ? "  not measured: the budget was at its end" : "");
     }
 }
