@@ -101,7 +101,7 @@ clq_status clq_peer_run(const clq_peers *peers, const clq_peer_command *command,
 
 /* ---- Clique itself ---- */
 
-/* As clq_exit_code gave it. */
+/* As clq_program_end gave it. */
 static clq_status status_of_exit(int code) {
     switch (code) {
     case 2: return CLQ_ARGUMENT;

@@ -30,12 +30,9 @@ static clq_status find_long(const char *program, const struct argp_option *table
         ambiguous = found != NULL;
         found = option;
     }
-    if (!found)
-        return clq_fail(CLQ_ARGUMENT, "option '--%.*s' is unknown: %s --help lists the options", (int)length, name,
-                        program);
-    if (ambiguous)
-        return clq_fail(CLQ_ARGUMENT, "option '--%.*s' is ambiguous: %s --help lists the options", (int)length, name,
-                        program);
+    if (!found || ambiguous)
+        return clq_fail(CLQ_ARGUMENT, "option '--%.*s' is %s: %s --help lists the options", (int)length, name,
+                        found ? "ambiguous" : "unknown", program);
     *out = found;
     return CLQ_OK;
 }

@@ -1,5 +1,5 @@
-/* cli: the command `clique`. main.c finds the subcommand; each has a file of its own; options.c parses what they share.
- * docs/command-line.md and docs/contract.md specify options, outputs and exit codes. */
+/* cli: the command `clique`. main.c finds the subcommand; each has a file of its own; options.c has the options that
+ * they share. docs/command-line.md and docs/contract.md specify options, outputs and exit codes. */
 #ifndef CLQ_CLI_H
 #define CLQ_CLI_H
 
@@ -11,19 +11,6 @@
 
 #include <stdio.h>
 
-/* Each takes its own arguments (argv[0] is the subcommand's name). */
-typedef clq_status (*clq_command_main)(int argc, char **argv);
-clq_status clq_command_devices(int argc, char **argv);
-clq_status clq_command_doctor(int argc, char **argv);
-clq_status clq_command_train(int argc, char **argv);
-clq_status clq_command_eval(int argc, char **argv);
-clq_status clq_command_predict(int argc, char **argv);
-clq_status clq_command_plan(int argc, char **argv);
-clq_status clq_command_tune(int argc, char **argv);
-clq_status clq_command_bench(int argc, char **argv);
-clq_status clq_command_compare(int argc, char **argv);
-clq_status clq_command_report(int argc, char **argv);
-
 /* ---- options (options.c) ---- */
 
 /* An option that may be given for all outputs of a model, and for each: OUTPUT=VALUE. (outputs.c) */
@@ -34,7 +21,7 @@ typedef struct clq_by_output {
 /* ARGUMENT: there is no room. option: for the message. */
 clq_status clq_by_output_add(clq_by_output *to, const char *option, const char *text);
 
-/* All options that some command takes; each command names those it takes by its own argp table. */
+/* All options that some command takes, with their defaults unless they are given. */
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops;
     clq_by_output losses, loss_weights, metrics;
@@ -44,107 +31,8 @@ typedef struct clq_options {
     double budget, deadline; /* seconds; 0: not given */
     bool drop_remainder, no_test, json, graph;
 } clq_options;
-void clq_options_start(clq_options *options);
 
-typedef enum clq_option_key {
-    CLQ_KEY_MODEL = 256,
-    CLQ_KEY_DATA,
-    CLQ_KEY_DEVICES,
-    CLQ_KEY_OPTIMIZER,
-    CLQ_KEY_LOSS,
-    CLQ_KEY_LOSS_WEIGHT,
-    CLQ_KEY_METRICS,
-    CLQ_KEY_SCHEDULE,
-    CLQ_KEY_STRATEGY,
-    CLQ_KEY_CROSS_DEVICE_OPS,
-    CLQ_KEY_INIT,
-    CLQ_KEY_WEIGHTS,
-    CLQ_KEY_SAVE,
-    CLQ_KEY_LOG,
-    CLQ_KEY_TRACE,
-    CLQ_KEY_OUT,
-    CLQ_KEY_PROGRESS,
-    CLQ_KEY_SHUFFLE,
-    CLQ_KEY_BATCH,
-    CLQ_KEY_BATCH_PER_REPLICA,
-    CLQ_KEY_BUCKET_BYTES,
-    CLQ_KEY_EPOCHS,
-    CLQ_KEY_STEPS,
-    CLQ_KEY_SEED,
-    CLQ_KEY_TAKE,
-    CLQ_KEY_DROP_REMAINDER,
-    CLQ_KEY_NO_TEST,
-    CLQ_KEY_JSON,
-    CLQ_KEY_TUNE,
-    CLQ_KEY_MATMUL_PRECISION,
-    CLQ_KEY_BUDGET,
-    CLQ_KEY_DEADLINE,
-    CLQ_KEY_GRAPH
-} clq_option_key;
-#define CLQ_OPTION_MODEL                                                                                               \
-    { "model", CLQ_KEY_MODEL, "NAME|FILE", 0, "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", 0 }
-#define CLQ_OPTION_DATA                                                                                                \
-    {                                                                                                                  \
-        "data", CLQ_KEY_DATA, "NAME|DIR", 0,                                                                           \
-            "fashion-mnist, synthetic, or a folder of IDX, .npy or CIFAR-10 files (default fashion-mnist)", 0          \
-    }
-#define CLQ_OPTION_DEVICES                                                                                             \
-    {                                                                                                                  \
-        "devices", CLQ_KEY_DEVICES, "SPEC", 0,                                                                         \
-            "indices, types or driver tags, e.g. 0,2 gpu pocl:1 gpu*2 cpu/2 (default auto)", 0                         \
-    }
-#define CLQ_OPTION_LOSS                                                                                                \
-    {                                                                                                                  \
-        "loss", CLQ_KEY_LOSS, "[OUTPUT=]NAME[:…]", 0,                                                                  \
-            "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy (with from_logits=1, "     \
-            "label_smoothing=0.1), mse, mae or huber (default sparse_categorical_crossentropy); of a model of "        \
-            "several outputs, once for each",                                                                          \
-            0                                                                                                          \
-    }
-#define CLQ_OPTION_LOSS_WEIGHT                                                                                         \
-    {                                                                                                                  \
-        "loss-weight", CLQ_KEY_LOSS_WEIGHT, "OUTPUT=W", 0,                                                             \
-            "the loss of the model is the sum of each output's loss times W (default 1)", 0                            \
-    }
-#define CLQ_OPTION_OPTIMIZER                                                                                           \
-    {                                                                                                                  \
-        "optimizer", CLQ_KEY_OPTIMIZER, "NAME[:…]", 0,                                                                 \
-            "of Keras, with Keras's defaults: adam, sgd, …, e.g. sgd:lr=0.01,momentum=0.9,nesterov=1 (default adam)",  \
-            0                                                                                                          \
-    }
-#define CLQ_OPTION_METRICS                                                                                             \
-    {                                                                                                                  \
-        "metrics", CLQ_KEY_METRICS, "[OUTPUT=]NAME,…", 0,                                                              \
-            "what is measured beside the loss: accuracy, mae, mse, precision, recall, …, or none (default accuracy " \
-            "for losses of classes, else none)",                                                                       \
-            0                                                                                                          \
-    }
-#define CLQ_OPTION_BATCH                                                                                               \
-    { "batch", CLQ_KEY_BATCH, "N", 0, "global batch (default 64)", 0 }
-#define CLQ_OPTION_TUNE                                                                                                \
-    {                                                                                                                  \
-        "tune", CLQ_KEY_TUNE, "off|quick|full", 0,                                                                     \
-            "measure which kernels are the fastest before the first step: what is not known yet, for at most 2 s, or " \
-            "everything (default off)",                                                                                \
-            0                                                                                                          \
-    }
-#define CLQ_OPTION_MATMUL_PRECISION                                                                                    \
-    {                                                                                                                  \
-        "matmul-precision", CLQ_KEY_MATMUL_PRECISION, "highest|high|medium", 0,                                        \
-            "products of float32, on GPUs with units for fewer bits: exact, by TF32, or by bfloat16 (default "         \
-            "highest)",                                                                                                \
-            0                                                                                                          \
-    }
-#define CLQ_OPTION_TAKE                                                                                                \
-    { "take", CLQ_KEY_TAKE, "N", 0, "only the first N samples", 0 }
-#define CLQ_OPTION_JSON                                                                                                \
-    { "json", CLQ_KEY_JSON, 0, 0, "one JSON document on stdout; all else on stderr", 0 }
-
-/* Parses; a wrong option is an ARGUMENT failure that names it. --help prints and exits 0. */
-clq_status clq_options_parse(const struct argp_option *table, const char *about, int argc, char **argv,
-                             clq_options *options);
-
-/* ---- what several commands do (setup.c) ---- */
+/* ---- commands ---- */
 
 /* Everything a run stands on, in the order of its making. */
 typedef struct clq_setup {
@@ -156,20 +44,34 @@ typedef struct clq_setup {
     clq_trainer *trainer;
     size_t global_batch;
 } clq_setup;
+
+/* Parses the options that a command takes (argv[0] is its name), runs its body, and releases what that has set up. A
+ * wrong option is an ARGUMENT failure that names it. --help prints and exits 0. (options.c) */
+clq_status clq_command_run(const char *about, int argc, char **argv,
+                           clq_status (*body)(clq_setup *setup, const clq_options *options));
+/* The work of each. */
+clq_status clq_command_devices(clq_setup *setup, const clq_options *options);
+clq_status clq_command_doctor(clq_setup *setup, const clq_options *options);
+clq_status clq_command_train(clq_setup *setup, const clq_options *options);
+clq_status clq_command_eval(clq_setup *setup, const clq_options *options);
+clq_status clq_command_predict(clq_setup *setup, const clq_options *options);
+clq_status clq_command_plan(clq_setup *setup, const clq_options *options);
+clq_status clq_command_tune(clq_setup *setup, const clq_options *options);
+/* Commands with arguments of their own. */
+clq_status clq_command_bench(int argc, char **argv);
+clq_status clq_command_compare(int argc, char **argv);
+clq_status clq_command_report(int argc, char **argv);
+
+/* ---- what several commands do (setup.c) ---- */
+
 void clq_setup_release(clq_setup *setup);
 /* Model, devices and trainer of a training step that needs no data. */
 clq_status clq_setup_step(clq_setup *setup, const clq_options *options);
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options);
-/* Looks up which drivers are needed. First of all, before there are threads. */
-clq_status clq_setup_recall(clq_setup *setup, const clq_options *options);
+/* Behind clq_system_recall, which looks up which drivers are needed: first of all, before there are threads. */
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);
-/* One part of the data, cut into batches; fails where the part is missing. */
+/* One part of the data; fails where it is missing. */
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out);
-/* The same in a thread, while devices are opened. */
-typedef struct clq_data_reading clq_data_reading;
-clq_status clq_data_reading_start(const clq_options *options, const char *part, clq_data_reading **out);
-clq_status clq_data_reading_end(clq_data_reading **reading, clq_dataset **out); /* waits; *reading becomes NULL */
-void clq_data_reading_cancel(clq_data_reading *reading);                        /* takes NULL */
 /* The config's loss, weight and metrics of each output; outputs: room for CLQ_MODEL_OUTPUTS_MAX of them, needed as long
  * as the config. (outputs.c) */
 clq_status clq_setup_measures(const clq_model *model, const clq_options *options, clq_output_config *outputs,
@@ -180,10 +82,9 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
  * one driver that was opened does not have the devices (any more): says why, which is the thread's error, in a warning,
  * and opens all drivers then. Returns only where that is not possible, with `status` and its error. (restart.c) */
 clq_status clq_restart_with_all_drivers(clq_status status);
-/* GPUs that no driver lists (clq_system_unlisted), below CLIQUE_MACHINE_ROOT. A line each, a warning each, or an array
- * of objects. */
+/* GPUs that no driver lists (clq_system_unlisted), below CLIQUE_MACHINE_ROOT: a line each, where `to` is NULL a warning
+ * each, or an array of objects. */
 void clq_print_unlisted(FILE *to, const clq_system *system);
-void clq_warn_unlisted(const clq_system *system);
 json_t *clq_describe_unlisted(const clq_system *system);
 /* As clq_devices_select. "auto" means a GPU where there is one: where it takes none, the user is warned of those that
  * no driver lists, whether or not there is another device. */
@@ -205,6 +106,5 @@ json_t *clq_json_put_measures(json_t *object, const char *prefix, const clq_tota
 
 /* Prints a document on stdout and releases it. */
 clq_status clq_print_json(json_t *document);
-double clq_seconds_since_process_start(void);
 
 #endif

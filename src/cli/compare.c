@@ -6,7 +6,6 @@
  * noise. */
 #include "cli/cli.h"
 #include "cli/results.h"
-#include "cli/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +145,139 @@ static clq_status match(comparison *c, const options *o) {
     return status;
 }
 
+/* ---- a table of the rows ----------------------------------------------------------------------------------------- */
+
+/* A column for each part of the rows' keys that differs; what all share in a line above. */
+typedef struct text_table {
+    json_t *lines;   /* arrays of strings; the first holds the titles */
+    json_t *columns; /* of the keys: the names that differ */
+    clq_text shared;
+    bool failed; /* memory was out: printing tells */
+} text_table;
+
+/* "bytes=4096 dtype=f32 algo=ring" */
+static void add_key(json_t *key, clq_text *text) {
+    const char *name, *space = "";
+    json_t *value;
+    json_object_foreach(key, name, value) {
+        clq_text_add(text, "%s", space);
+        clq_text_add_clean(text, name);
+        clq_text_add(text, "=");
+        clq_value_text(value, text);
+        space = " ";
+    }
+}
+
+static void begin_line(text_table *t) { t->failed |= json_array_append_new(t->lines, json_array()) != 0; }
+
+static void add_text(text_table *t, const char *text) {
+    json_t *line = json_array_get(t->lines, json_array_size(t->lines) - 1);
+    t->failed |= json_array_append_new(line, json_string(text)) != 0;
+}
+
+static void add_value(text_table *t, const json_t *value) {
+    clq_text text = {0};
+    clq_value_text(value, &text);
+    t->failed |= text.failed;
+    add_text(t, text.data ? text.data : "");
+    clq_free(text.data);
+}
+
+/* The names of all keys in the order of their first appearance, each with its value where all rows have that one, else
+ * with null. NULL where memory is out. */
+static json_t *survey(json_t *rows) {
+    json_t *names = json_object(), *row, *value;
+    size_t i;
+    const char *name;
+    int failed = 0;
+    json_array_foreach(rows, i, row) {
+        json_t *key = json_object_get(row, "key");
+        json_object_foreach(key, name, value) {
+            json_t *known = json_object_get(names, name);
+            if (!known)
+                failed |= json_object_set_new(names, name, i == 0 ? json_incref(value) : json_null());
+            else if (!json_equal(known, value))
+                failed |= json_object_set_new(names, name, json_null());
+        }
+        json_object_foreach(names, name, value) {
+            if (!json_object_get(key, name)) failed |= json_object_set_new(names, name, json_null());
+        }
+    }
+    if (!failed) return names;
+    json_decref(names);
+    return NULL;
+}
+
+/* With the titles of the keys' columns. */
+static void start_table(json_t *rows, text_table *out) {
+    *out = (text_table){.lines = json_array(), .columns = json_array()};
+    json_t *names = survey(rows), *shared = json_object(), *value;
+    const char *name;
+    bool alone = json_array_size(rows) < 2; /* then nothing differs, and all of it names the row */
+    begin_line(out);
+    json_object_foreach(names, name, value) {
+        if (!alone && !json_is_null(value)) {
+            out->failed |= json_object_set(shared, name, value) != 0;
+            continue;
+        }
+        json_t *column = json_string(name);
+        add_value(out, column);
+        out->failed |= json_array_append_new(out->columns, column) != 0;
+    }
+    add_key(shared, &out->shared);
+    out->failed |= !names || !shared || out->shared.failed;
+    json_decref(names);
+    json_decref(shared);
+}
+
+/* Begins the line of a row. */
+static void add_row(text_table *t, json_t *key) {
+    size_t i;
+    json_t *name;
+    begin_line(t);
+    json_array_foreach(t->columns, i, name) add_value(t, json_object_get(key, json_string_value(name)));
+}
+
+/* Characters, not bytes: what follows a first byte in UTF-8 is 10xxxxxx. */
+static size_t width_of(const json_t *string) {
+    size_t width = 0;
+    for (const char *c = json_string_value(string); c && *c; c++) width += ((unsigned char)*c & 0xc0) != 0x80;
+    return width;
+}
+
+static void print_lines(const text_table *t, const size_t *widths) {
+    size_t i, k;
+    json_t *line, *cell;
+    json_array_foreach(t->lines, i, line) {
+        json_array_foreach(line, k, cell) {
+            bool last = k + 1 == json_array_size(line); /* words, to the left */
+            printf("%*s%s%s", last ? 0 : (int)(widths[k] - width_of(cell)), "", json_string_value(cell),
+                   last ? "" : "  ");
+        }
+        putchar('\n');
+    }
+}
+
+/* And releases it. */
+static clq_status print_table(text_table *t) {
+    size_t *widths = t->failed ? NULL : clq_alloc(json_array_size(json_array_get(t->lines, 0)), sizeof *widths);
+    clq_status status = widths ? CLQ_OK : clq_fail_memory("building a table");
+    if (widths) {
+        size_t i, k;
+        json_t *line, *cell;
+        json_array_foreach(t->lines, i, line) {
+            json_array_foreach(line, k, cell) widths[k] = CLQ_MAX(widths[k], width_of(cell));
+        }
+        if (t->shared.length) printf("all rows: %s\n", t->shared.data);
+        print_lines(t, widths);
+    }
+    clq_free(widths);
+    clq_free(t->shared.data);
+    json_decref(t->lines);
+    json_decref(t->columns);
+    return status;
+}
+
 /* ---- what comes out ---------------------------------------------------------------------------------------------- */
 
 static const char *verdict_of(json_t *row) {
@@ -156,24 +288,19 @@ static const char *verdict_of(json_t *row) {
 }
 
 static clq_status print_rows(const comparison *c) {
-    clq_table table;
-    clq_table_start(c->rows, "key", &table);
-    clq_table_title(&table, "measure");
-    clq_table_title(&table, "A");
-    clq_table_title(&table, "B");
-    clq_table_title(&table, "ratio");
-    clq_table_title(&table, "from");
-    clq_table_title(&table, "to");
-    clq_table_title(&table, "");
+    static const char *const columns[] = {"measure", "a", "b", "ratio", "ratio_least", "ratio_most"};
+    static const char *const titles[] = {"measure", "A", "B", "ratio", "from", "to", ""};
+    text_table t;
+    start_table(c->rows, &t);
+    for (size_t k = 0; k < CLQ_COUNT_OF(titles); k++) add_text(&t, titles[k]);
     size_t i;
     json_t *row;
     json_array_foreach(c->rows, i, row) {
-        static const char *const columns[] = {"measure", "a", "b", "ratio", "ratio_least", "ratio_most"};
-        clq_table_row(&table, json_object_get(row, "key"));
-        for (size_t k = 0; k < CLQ_COUNT_OF(columns); k++) clq_table_value(&table, json_object_get(row, columns[k]));
-        clq_table_text(&table, verdict_of(row));
+        add_row(&t, json_object_get(row, "key"));
+        for (size_t k = 0; k < CLQ_COUNT_OF(columns); k++) add_value(&t, json_object_get(row, columns[k]));
+        add_text(&t, verdict_of(row));
     }
-    return clq_table_print(&table, stdout);
+    return print_table(&t);
 }
 
 static clq_status print_list(json_t *list, const char *title) {
@@ -183,7 +310,7 @@ static clq_status print_list(json_t *list, const char *title) {
         clq_text text = {0};
         json_t *key = json_object_get(entry, "reason") ? json_object_get(entry, "key") : entry;
         const char *reason = json_string_value(json_object_get(entry, "reason"));
-        clq_key_text(key, &text);
+        add_key(key, &text);
         if (!text.failed) printf("%s: %s\n", reason ? reason : title, text.data ? text.data : "");
         clq_free(text.data);
         if (text.failed) return out_of_memory();
@@ -229,7 +356,7 @@ static clq_status judge(const comparison *c, const options *o) {
         return clq_fail(CLQ_FORMAT, "%s and %s have no measured row in common", c->a.path, c->b.path);
     if (!c->below) return CLQ_OK;
     clq_text text = {0};
-    clq_key_text(json_object_get(c->slowest, "key"), &text);
+    add_key(json_object_get(c->slowest, "key"), &text);
     clq_status status =
         text.failed ? out_of_memory()
                     : clq_fail(CLQ_STATE, "%zu of %zu rows are below %g; the slowest has %.3g: %s", c->below,

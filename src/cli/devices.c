@@ -42,21 +42,10 @@ static void print_table(const clq_system *system) {
     clq_print_unlisted(stdout, system);
 }
 
-clq_status clq_command_devices(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_JSON, {0}};
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table, "Lists the machine's OpenCL devices and whether each passes its start-up test.",
-                              argc, argv, &options));
-    clq_system *system;
-    CLQ_TRY(clq_system_open(NULL, &system));
-    clq_status status = clq_system_test_devices(system);
-    if (status == CLQ_OK) {
-        if (options.json)
-            status = print_json(system);
-        else
-            print_table(system);
-    }
-    clq_system_close(system);
-    return status;
+clq_status clq_command_devices(clq_setup *s, const clq_options *o) {
+    CLQ_TRY(clq_system_open(NULL, &s->system));
+    CLQ_TRY(clq_system_test_devices(s->system));
+    if (o->json) return print_json(s->system);
+    print_table(s->system);
+    return CLQ_OK;
 }

@@ -11,6 +11,7 @@ enum { CHECKS_MAX = 32 };
 
 static clq_status multiply(clq_device *device, clq_queue *queue, size_t m, size_t n, size_t k, float *c) {
     clq_list *list = NULL;
+    clq_placement placement = {0};
     clq_buffer *buffers[3] = {0};
     float *host = clq_alloc(CLQ_MAX(m * k, k * n), sizeof *host);
     if (!host) return CLQ_MEMORY;
@@ -28,17 +29,14 @@ static clq_status multiply(clq_device *device, clq_queue *queue, size_t m, size_
             CLQ_TRY_OR(end, status, clq_queue_write(queue, buffers[i], 0, host, counts[i] * sizeof(float), true));
     }
     clq_gemm(list, &(clq_gemm_problem){.m = m, .n = n, .k = k}, values[0], values[1], values[2]);
-    clq_placement placement = {0};
     CLQ_TRY_OR(end, status, clq_placement_create(list, &placement));
-    status = clq_list_bind(list);
+    CLQ_TRY_OR(end, status, clq_list_bind(list));
     clq_list_set_params(list, &(clq_step_params){.count = 1});
-    if (status == CLQ_OK) status = clq_list_run(list, queue, 0, clq_list_launch_count(list));
-    if (status == CLQ_OK) status = clq_queue_read(queue, buffers[2], 0, c, counts[2] * sizeof(float), true);
-    clq_list_destroy(list);
-    list = NULL;
-    clq_placement_release(&placement);
+    CLQ_TRY_OR(end, status, clq_list_run(list, queue, 0, clq_list_launch_count(list)));
+    status = clq_queue_read(queue, buffers[2], 0, c, counts[2] * sizeof(float), true);
 end:
     clq_list_destroy(list);
+    clq_placement_release(&placement);
     for (int i = 0; i < 3; i++) clq_buffer_destroy(buffers[i]);
     clq_free(host);
     return status;
@@ -76,13 +74,8 @@ static clq_status train_steps(clq_system *system, clq_device_choice choice, doub
     CLQ_TRY_OR(end, status, clq_dataset_take(data, 64));
     CLQ_TRY_OR(end, status, clq_dataset_batch(data, 64, false));
     CLQ_TRY_OR(end, status, clq_trainer_create(model, &devices, &config, &trainer));
-    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
-        if (i != 2) continue; /* the last kernel: all zero makes all logits equal */
-        float *zeros = clq_alloc(128 * 10, sizeof *zeros);
-        status = zeros ? clq_trainer_set_variable(trainer, i, zeros) : CLQ_MEMORY;
-        clq_free(zeros);
-        if (status != CLQ_OK) goto end;
-    }
+    static const float zeros[128 * 10]; /* the last kernel: all zero makes all logits equal */
+    CLQ_TRY_OR(end, status, clq_trainer_set_variable(trainer, 2, zeros));
     for (int epoch = 0; epoch < 2; epoch++) {
         clq_totals totals;
         CLQ_TRY_OR(end, status, clq_evaluate(trainer, data, &totals));
@@ -167,7 +160,9 @@ static clq_status choose(clq_system *system, const clq_options *options, clq_dev
                                  "no OpenCL device: install a driver (for the CPU: apt install pocl-opencl-icd)");
 }
 
-static clq_status examine_all(clq_system *system, const clq_options *options) {
+clq_status clq_command_doctor(clq_setup *setup, const clq_options *options) {
+    CLQ_TRY(clq_system_open(NULL, &setup->system));
+    clq_system *system = setup->system;
     clq_devices devices;
     clq_print_unlisted(clq_talk(options), system);
     CLQ_TRY(choose(system, options, &devices));
@@ -198,16 +193,4 @@ static clq_status examine_all(clq_system *system, const clq_options *options) {
                           "%u of %u devices failed a known-answer test: see above, and leave them out by --devices",
                           failures, devices.count)
                : CLQ_OK;
-}
-
-clq_status clq_command_doctor(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_DEVICES, CLQ_OPTION_JSON, {0}};
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table, "Tests each device against known answers.", argc, argv, &options));
-    clq_system *system;
-    CLQ_TRY(clq_system_open(NULL, &system));
-    clq_status status = examine_all(system, &options);
-    clq_system_close(system);
-    return status;
 }

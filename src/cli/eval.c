@@ -11,7 +11,7 @@ static clq_status open_model(clq_setup *s, const clq_options *o) {
 }
 
 static clq_status prepare(clq_setup *s, const clq_options *o) {
-    CLQ_TRY(clq_setup_recall(s, o));
+    CLQ_TRY(clq_system_recall(o->devices, &s->recalled));
     CLQ_TRY(clq_setup_devices(s, o));
     CLQ_TRY(clq_setup_data(o, "test", &s->test));
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));
@@ -19,7 +19,7 @@ static clq_status prepare(clq_setup *s, const clq_options *o) {
     return clq_setup_trainer(s, o, clq_dataset_get_info(s->test)->sample_dtype, true);
 }
 
-static clq_status evaluate(clq_setup *s, const clq_options *o) {
+clq_status clq_command_eval(clq_setup *s, const clq_options *o) {
     CLQ_TRY(open_model(s, o));
     CLQ_TRY(prepare(s, o));
     clq_totals totals;
@@ -36,13 +36,10 @@ static clq_status evaluate(clq_setup *s, const clq_options *o) {
 
 /* ---- predict ---- */
 
-/* FILE.npy for the first output, FILE_1.npy for the second, … Caller: clq_free. */
-static clq_status name_file(const char *out, size_t output, char **name) {
+/* FILE.npy for the first output, FILE_1.npy for the second, … NULL where memory is out. Caller: clq_free. */
+static char *name_file(const char *out, size_t output) {
     const size_t length = strlen(out), stem = length > 4 && strcmp(out + length - 4, ".npy") == 0 ? length - 4 : length;
-    char *made = output ? clq_strprintf("%.*s_%zu%s", (int)stem, out, output, out + stem) : clq_strprintf("%s", out);
-    if (!made) return CLQ_MEMORY;
-    *name = made;
-    return CLQ_OK;
+    return output ? clq_strprintf("%.*s_%zu%s", (int)stem, out, output, out + stem) : clq_strdup(out);
 }
 
 static clq_status create_array(const clq_setup *s, size_t output, clq_array *out) {
@@ -71,7 +68,8 @@ static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p
     CLQ_TRY(open_model(s, o));
     const size_t outputs = clq_model_output_count(s->model);
     for (size_t i = 0; i < outputs; i++) {
-        CLQ_TRY(name_file(o->out, i, &p->files[i]));
+        p->files[i] = name_file(o->out, i);
+        if (!p->files[i]) return CLQ_MEMORY;
         CLQ_TRY(clq_file_writer_try("--out", p->files[i]));
     }
     CLQ_TRY(prepare(s, o));
@@ -84,7 +82,7 @@ static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p
     return CLQ_OK;
 }
 
-static clq_status predict(clq_setup *s, const clq_options *o) {
+clq_status clq_command_predict(clq_setup *s, const clq_options *o) {
     if (!o->out) return clq_fail(CLQ_ARGUMENT, "--out FILE.npy is needed");
     prediction p = {.files = {NULL}};
     clq_status status = predict_into(s, o, &p);
@@ -93,45 +91,4 @@ static clq_status predict(clq_setup *s, const clq_options *o) {
         clq_free(p.files[i]);
     }
     return status;
-}
-
-#define WEIGHTS                                                                                                        \
-    { "weights", CLQ_KEY_WEIGHTS, "FILE", 0, "safetensors, as --save writes them", 0 }
-
-static clq_status run(const struct argp_option *table, const char *about, int argc, char **argv,
-                      clq_status (*body)(clq_setup *, const clq_options *)) {
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table, about, argc, argv, &options));
-    clq_setup setup = {0};
-    clq_status status = body(&setup, &options);
-    clq_setup_release(&setup);
-    return status;
-}
-
-clq_status clq_command_eval(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_MODEL,
-                                               WEIGHTS,
-                                               CLQ_OPTION_DATA,
-                                               CLQ_OPTION_DEVICES,
-                                               CLQ_OPTION_BATCH,
-                                               CLQ_OPTION_TAKE,
-                                               CLQ_OPTION_LOSS,
-                                               CLQ_OPTION_LOSS_WEIGHT,
-                                               CLQ_OPTION_METRICS,
-                                               CLQ_OPTION_JSON,
-                                               {0}};
-    return run(table, "Loss and accuracy of saved weights on the test set.", argc, argv, evaluate);
-}
-
-clq_status clq_command_predict(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_OPTION_MODEL,
-                                               WEIGHTS,
-                                               CLQ_OPTION_DATA,
-                                               CLQ_OPTION_DEVICES,
-                                               CLQ_OPTION_BATCH,
-                                               CLQ_OPTION_TAKE,
-                                               {"out", CLQ_KEY_OUT, "FILE.npy", 0, "where the outputs go", 0},
-                                               {0}};
-    return run(table, "Writes the model's output for every sample of the test set.", argc, argv, predict);
 }

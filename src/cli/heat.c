@@ -2,8 +2,6 @@
 #include "cli/html.h"
 #include "cli/results.h"
 
-#include <string.h>
-
 /* More devices than this make no picture, and more pictures than this are not looked at; their rows stay in the table
  * of all rows. */
 enum { DEVICES_MAX = 64, MAPS_MAX = 64 };
@@ -15,35 +13,23 @@ typedef struct heat_map {
     double least, most;
 } heat_map;
 
-static bool read_index(json_t *row, const char *name, size_t *out) {
-    json_t *value = json_object_get(row, name);
-    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) >= DEVICES_MAX)
-        return false;
-    *out = (size_t)json_integer_value(value);
-    return true;
+static bool is_index(const json_t *value) {
+    return json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < DEVICES_MAX;
 }
 
 static bool is_cell(json_t *row) {
-    size_t from, to;
-    return read_index(row, "from", &from) && read_index(row, "to", &to);
+    return is_index(json_object_get(row, "from")) && is_index(json_object_get(row, "to"));
 }
 
-/* The key without the pair: what all cells of one matrix share. NULL where memory is out. */
-static json_t *family_of(json_t *row) {
-    json_t *key = clq_row_key(row);
-    json_object_del(key, "from");
-    json_object_del(key, "to");
-    return key;
-}
-
-/* rows: of one family. */
+/* rows: cells of one family. */
 static bool fill(heat_map *map, json_t *rows, const char *column) {
     *map = (heat_map){0};
-    size_t i, from = 0, to = 0;
+    size_t i;
     json_t *row;
     bool any = false;
     json_array_foreach(rows, i, row) {
-        if (!read_index(row, "from", &from) || !read_index(row, "to", &to)) continue;
+        const size_t from = (size_t)json_integer_value(json_object_get(row, "from"));
+        const size_t to = (size_t)json_integer_value(json_object_get(row, "to"));
         double value = clq_typical(json_object_get(row, column));
         map->devices = CLQ_MAX(map->devices, CLQ_MAX(from, to) + 1);
         map->row[from][to] = row;
@@ -89,13 +75,13 @@ static void add_reasons(const heat_map *map, clq_text *page) {
         }
 }
 
-static void add_map(const heat_map *map, json_t *family, const char *column, json_t *devices, clq_text *page) {
+static void add_map(const heat_map *map, json_t *key, const char *column, json_t *devices, clq_text *page) {
     bool time = clq_column_kind_of(column) == CLQ_COLUMN_TIME;
     clq_text_add(page, "<figure><div class=\"scroll\" tabindex=\"0\"><table class=\"heat\"><caption><b>");
     clq_html_column(column, NULL, page);
     clq_text_add(page, "</b> from the device of the row to that of the column; ");
-    clq_html_key(family, page);
-    clq_text_add(page, "%sdarker is %s</caption>\n<thead><tr><td></td>", json_object_size(family) ? "; " : "",
+    clq_html_key(key, page);
+    clq_text_add(page, "%sdarker is %s</caption>\n<thead><tr><td></td>", json_object_size(key) ? "; " : "",
                  time ? "slower" : "faster");
     for (size_t to = 0; to < map->devices; to++) {
         clq_text_add(page, "<th scope=\"col\">to ");
@@ -132,26 +118,26 @@ static json_t *speed_columns(json_t *rows, clq_text *page) {
 }
 
 size_t clq_html_heat_maps(json_t *rows, json_t *devices, clq_text *page) {
-    json_t *families = clq_html_families(rows, is_cell, family_of, page), *members, *unused;
+    static const char *const pair[] = {"from", "to", NULL};
+    json_t *families = clq_html_families(rows, is_cell, pair, page), *family, *unused;
     heat_map *map = clq_alloc(1, sizeof *map);
     size_t count = 0, left_out = 0;
     const char *text, *column;
     page->failed |= !map;
     clq_text_add(page, "<div class=\"maps\">\n");
-    json_object_foreach(families, text, members) {
-        json_t *family = family_of(json_array_get(members, 0)), *columns = speed_columns(members, page);
-        page->failed |= !family || !columns;
+    json_object_foreach(families, text, family) {
+        json_t *members = json_object_get(family, "rows"), *columns = speed_columns(members, page);
+        page->failed |= !columns;
         json_object_foreach(columns, column, unused) {
             if (!map || !fill(map, members, column)) continue;
             if (count == MAPS_MAX) {
                 left_out++;
                 continue;
             }
-            add_map(map, family, column, devices, page);
+            add_map(map, json_object_get(family, "key"), column, devices, page);
             count++;
         }
         json_decref(columns);
-        json_decref(family);
     }
     clq_text_add(page, "</div>\n");
     if (left_out > 0)

@@ -18,25 +18,22 @@ static const char *escape_of(char c) {
     }
 }
 
-static void add_escaped(const char *from, clq_text *page) {
-    for (const char *c = from; *c; c++) {
+void clq_html_text(const char *from, clq_text *page) {
+    clq_text clean = {0};
+    clq_text_add_clean(&clean, from);
+    for (const char *c = clean.data; c && *c; c++) {
         const char *escape = escape_of(*c);
         if (escape)
             clq_text_add(page, "%s", escape);
         else
             clq_text_add_bytes(page, c, 1);
     }
-}
-
-void clq_html_text(const char *from, clq_text *page) {
-    clq_text clean = {0};
-    clq_text_add_clean(&clean, from);
-    if (clean.data) add_escaped(clean.data, page);
     page->failed |= clean.failed;
     clq_free(clean.data);
 }
 
-void clq_html_bytes(double bytes, clq_text *page) {
+/* Bytes as "64 KiB" where that is exact, "23.4 GiB" where they are many, else as digits. */
+static void add_bytes(double bytes, clq_text *page) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     const double gib = (double)(1 << 30);
     double value = bytes;
@@ -58,35 +55,19 @@ static bool is_size(const char *name) {
     return strcmp(name, "bytes") == 0 || (length > 6 && strcmp(name + length - 6, "_bytes") == 0);
 }
 
-/* The unit that a column's name ends with, and the length of the name before it; NULL where it has none. */
-static const char *unit_of(const char *name, size_t length, size_t *stem) {
-    static const struct {
-        const char *end, *unit;
-    } units[] = {{"_per_s", "/s"}, {"gbps", "GB/s"}, {"_gbps", "GB/s"}, {"gflops", "GFLOP/s"}, {"_gflops", "GFLOP/s"},
-                 {"us", "µs"},     {"_us", "µs"},    {"ms", "ms"},      {"_ms", "ms"},         {"_s", "s"}};
-    for (size_t i = 0; i < CLQ_COUNT_OF(units); i++) {
-        size_t end = strlen(units[i].end);
-        bool whole = units[i].end[0] != '_';
-        if (whole ? end != length : end >= length) continue;
-        if (memcmp(name + length - end, units[i].end, end) != 0) continue;
-        *stem = length - end;
-        return units[i].unit;
-    }
-    return NULL;
-}
-
 static size_t length_without(const char *name, const char *end) {
     size_t length = strlen(name), end_length = strlen(end);
     return length > end_length && strcmp(name + length - end_length, end) == 0 ? length - end_length : length;
 }
 
 void clq_html_column(const char *name, const char *inner, clq_text *page) {
-    size_t length = CLQ_MIN(length_without(name, "_least"), length_without(name, "_most")), stem;
-    const char *unit = unit_of(name, length, &stem), *tail = name[length] ? name + length + 1 : inner;
-    if (!unit) stem = length;
-    char *words = clq_strprintf(
-        "%.*s%s%s%s%s%s", (int)stem, name, unit && unit[0] == '/' ? unit : "", stem && tail ? " " : "",
-        tail ? tail : "", unit && unit[0] != '/' && (stem || tail) ? ", " : "", unit && unit[0] != '/' ? unit : "");
+    const size_t length = CLQ_MIN(length_without(name, "_least"), length_without(name, "_most"));
+    const clq_unit *unit = clq_unit_of(name, length);
+    const size_t stem = unit ? length - strlen(unit->end) : length;
+    const char *tail = name[length] ? name + length + 1 : inner;
+    const char *per = unit && unit->text[0] == '/' ? unit->text : "", *last = unit && !*per ? unit->text : "";
+    char *words = clq_strprintf("%.*s%s%s%s%s%s", (int)stem, name, per, stem && tail ? " " : "", tail ? tail : "",
+                                *last && (stem || tail) ? ", " : "", last);
     page->failed |= !words;
     if (words) clq_html_text(words, page);
     clq_free(words);
@@ -94,12 +75,12 @@ void clq_html_column(const char *name, const char *inner, clq_text *page) {
 
 void clq_html_value(const char *name, const json_t *value, clq_text *page) {
     if (json_is_number(value) && is_size(name)) {
-        clq_html_bytes(json_number_value(value), page);
+        add_bytes(json_number_value(value), page);
         return;
     }
     clq_text text = {0};
     clq_value_text(value, &text);
-    if (text.data) add_escaped(text.data, page);
+    if (text.data) clq_html_text(text.data, page);
     page->failed |= text.failed;
     clq_free(text.data);
 }
@@ -212,19 +193,19 @@ void clq_html_table(json_t *rows, const char *caption, clq_text *page) {
 
 /* ---- families ---------------------------------------------------------------------------------------------------- */
 
-json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), json_t *(*family_of)(json_t *row),
-                          clq_text *page) {
+json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), const char *const *parts, clq_text *page) {
     json_t *families = json_object(), *row;
     size_t i;
     json_array_foreach(rows, i, row) {
         if (!is_member(row)) continue;
-        json_t *family = family_of(row);
-        char *text = family ? json_dumps(family, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+        json_t *key = clq_row_key(row);
+        for (const char *const *part = parts; *part; part++) json_object_del(key, *part);
+        char *text = json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT);
         if (text && !json_object_get(families, text))
-            page->failed |= json_object_set_new(families, text, json_array()) != 0;
-        page->failed |= !text || json_array_append(json_object_get(families, text), row) != 0;
+            page->failed |= json_object_set_new(families, text, json_pack("{s:O, s:[]}", "key", key, "rows")) != 0;
+        page->failed |= json_array_append(json_object_get(json_object_get(families, text), "rows"), row) != 0;
         free(text);
-        json_decref(family);
+        json_decref(key);
     }
     page->failed |= !families;
     return families;

@@ -7,15 +7,13 @@
 
 /* Text that may stand between tags and inside quoted attributes, cleaned (clq_clean). */
 void clq_html_text(const char *from, clq_text *page);
-/* Bytes as "64 KiB" where that is exact, "23.4 GiB" where they are many, else as digits. */
-void clq_html_bytes(double bytes, clq_text *page);
 /* JSON that may stand inside a script element: no "<", ">", "&" and nothing beyond ASCII is left in it. */
 void clq_html_script_json(json_t *document, clq_text *page);
 
 /* A column's name with its unit as people write it: "time_us" as "time, µs", "images_per_s_least" as "images/s least".
  * inner: the member's name where the column is an object, or NULL. */
 void clq_html_column(const char *name, const char *inner, clq_text *page);
-/* A member of a row as text; sizes in bytes as clq_html_bytes. */
+/* A member of a row as text; sizes in bytes as "64 KiB" where that is exact. */
 void clq_html_value(const char *name, const json_t *value, clq_text *page);
 /* An object of scalars: "dtype f32, in_place no". */
 void clq_html_key(json_t *key, clq_text *page);
@@ -24,10 +22,16 @@ void clq_html_key(json_t *key, clq_text *page);
  * objects become a column for each of theirs. caption: trusted HTML. */
 void clq_html_table(json_t *rows, const char *caption, clq_text *page);
 
-/* Rows that become one figure: an object of arrays of those that are members, by the text of their family, in the order
- * of the first of each. family_of: an object that the caller of it releases, NULL where memory is out. */
-json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), json_t *(*family_of)(json_t *row),
-                          clq_text *page);
+/* Rows that become one figure: those that are members, by their key without its `parts` (which end with NULL). An
+ * object of {"key": what they share, "rows": [...]}, in the order of the first of each. */
+json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), const char *const *parts, clq_text *page);
+
+/* ---- plots (plots.c) ---- */
+
+/* Adds to `plots` what page/plots.js draws, and to the page a figure for each: busbw and time over size, a line for
+ * each algorithm and transport; rate and efficiency of training over replicas. Rows that make no line make
+ * none. Returns how many plots. */
+size_t clq_plots_add(json_t *rows, json_t *plots, clq_text *page);
 
 /* ---- heat maps (heat.c) ---- */
 

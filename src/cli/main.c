@@ -6,20 +6,31 @@
 #include <string.h>
 
 static const struct {
-    const char *name;
-    clq_command_main run;
-    const char *help;
+    const char *name, *help;
+    /* With options of options.c: what its --help begins with, and its work. */
+    const char *about;
+    clq_status (*body)(clq_setup *setup, const clq_options *options);
+    clq_status (*run)(int argc, char **argv); /* with arguments of its own */
 } commands[] = {
-    {"devices", clq_command_devices, "list the machine's OpenCL devices"},
-    {"doctor", clq_command_doctor, "test each device against known answers"},
-    {"train", clq_command_train, "train a model on the devices"},
-    {"eval", clq_command_eval, "loss and accuracy of saved weights"},
-    {"predict", clq_command_predict, "a model's outputs for every sample, as .npy"},
-    {"tune", clq_command_tune, "measure which kernels are the fastest for a model"},
-    {"plan", clq_command_plan, "what a model runs and holds on a device"},
-    {"bench", clq_command_bench, "run a benchmark of clique-bench"},
-    {"compare", clq_command_compare, "what changed between two results of a benchmark"},
-    {"report", clq_command_report, "results of the bench suite as a page with plots"},
+    {"devices", "list the machine's OpenCL devices",
+     "Lists the machine's OpenCL devices and whether each passes its start-up test.", clq_command_devices, NULL},
+    {"doctor", "test each device against known answers", "Tests each device against known answers.", clq_command_doctor,
+     NULL},
+    {"train", "train a model on the devices", "Trains a model on the chosen devices, all at once.", clq_command_train,
+     NULL},
+    {"eval", "loss and accuracy of saved weights", "Loss and accuracy of saved weights on the test set.",
+     clq_command_eval, NULL},
+    {"predict", "a model's outputs for every sample, as .npy",
+     "Writes the model's output for every sample of the test set.", clq_command_predict, NULL},
+    {"tune", "measure which kernels are the fastest for a model",
+     "Measures on each device which kernels are the fastest for a model's training step. What won is kept, and used by "
+     "all later runs.",
+     clq_command_tune, NULL},
+    {"plan", "what a model runs and holds on a device",
+     "Shows what a training step launches and how much memory it holds, on the first device.", clq_command_plan, NULL},
+    {"bench", "run a benchmark of clique-bench", NULL, NULL, clq_command_bench},
+    {"compare", "what changed between two results of a benchmark", NULL, NULL, clq_command_compare},
+    {"report", "results of the bench suite as a page with plots", NULL, NULL, clq_command_report},
 };
 
 static void print_help(FILE *to) {
@@ -44,8 +55,11 @@ static clq_status run(int argc, char **argv) {
                clq_page_part("chart") ? ", Chart.js" : "");
         return CLQ_OK;
     }
-    for (size_t i = 0; i < CLQ_COUNT_OF(commands); i++)
-        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    for (size_t i = 0; i < CLQ_COUNT_OF(commands); i++) {
+        if (strcmp(argv[1], commands[i].name) != 0) continue;
+        if (commands[i].run) return commands[i].run(argc - 1, argv + 1);
+        return clq_command_run(commands[i].about, argc - 1, argv + 1, commands[i].body);
+    }
     return clq_fail(CLQ_ARGUMENT, "unknown command '%s': clique --help lists them", argv[1]);
 }
 

@@ -1,22 +1,89 @@
-/* The options that commands share. */
+/* The options that commands share, and the frame of a command that has them. */
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <string.h>
 
-void clq_options_start(clq_options *options) {
-    *options = (clq_options){.model = "cnn",
-                             .data = "fashion-mnist",
-                             .devices = "auto",
-                             .optimizer = "adam",
-                             .schedule = "constant",
-                             .strategy = "auto",
-                             .cross_device_ops = "auto",
-                             .progress = "auto",
-                             .tune = "off",
-                             .matmul_precision = "highest",
-                             .epochs = 0,
-                             .seed = 0};
-}
+/* An option's key is its field. One that is neither a text nor a bool needs a case in set_option. */
+enum { FIRST_KEY = 256 };
+#define KEY(field) (FIRST_KEY + (int)offsetof(clq_options, field))
+
+static const struct {
+    struct argp_option option;
+    const char *commands; /* that take it */
+} known[] = {
+    {{"model", KEY(model), "NAME|FILE", 0, "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", 0},
+     "train eval predict plan tune"},
+    {{"weights", KEY(weights), "FILE", 0, "safetensors, as --save writes them", 0}, "eval predict"},
+    {{"data", KEY(data), "NAME|DIR", 0,
+      "fashion-mnist, synthetic, or a folder of IDX, .npy or CIFAR-10 files (default fashion-mnist)", 0},
+     "train eval predict"},
+    {{"devices", KEY(devices), "SPEC", 0,
+      "indices, types or driver tags, e.g. 0,2 gpu pocl:1 gpu*2 cpu/2 (default auto)", 0},
+     "doctor train eval predict plan tune"},
+    {{"batch", KEY(batch), "N", 0, "global batch (default 64)", 0}, "train eval predict plan tune"},
+    {{"batch-per-replica", KEY(batch_per_replica), "N", 0, "instead of --batch: samples per replica", 0}, "train"},
+    {{"epochs", KEY(epochs), "N", 0, "times through the data (default 3)", 0}, "train"},
+    {{"steps", KEY(steps), "N", 0, "updates, instead of epochs", 0}, "train"},
+    {{"shuffle", KEY(shuffle), "N|off", 0, "shuffle buffer (default the whole set)", 0}, "train"},
+    {{"seed", KEY(seed), "N", 0, "of initial weights and shuffling (default 0)", 0}, "train"},
+    {{"drop-remainder", KEY(drop_remainder), 0, 0, "leave out an epoch's last, smaller batch", 0}, "train"},
+    {{"no-test", KEY(no_test), 0, 0, "no test set", 0}, "train"},
+    {{"take", KEY(take), "N", 0, "only the first N samples", 0}, "train eval predict"},
+    {{"optimizer", KEY(optimizer), "NAME[:…]", 0,
+      "of Keras, with Keras's defaults: adam, sgd, …, e.g. sgd:lr=0.01,momentum=0.9,nesterov=1 (default adam)", 0},
+     "train plan tune"},
+    {{"schedule", KEY(schedule), "NAME[:…]", 0,
+      "of the learning rate: constant, exponential:decay_steps=N,decay_rate=0.96,staircase=1 or "
+      "cosine:decay_steps=N,alpha=0 (default constant)",
+      0},
+     "train"},
+    {{"loss", KEY(losses), "[OUTPUT=]NAME[:…]", 0,
+      "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy (with from_logits=1, "
+      "label_smoothing=0.1), mse, mae or huber (default sparse_categorical_crossentropy); of a model of several "
+      "outputs, once for each",
+      0},
+     "train eval plan tune"},
+    {{"loss-weight", KEY(loss_weights), "OUTPUT=W", 0,
+      "the loss of the model is the sum of each output's loss times W (default 1)", 0},
+     "train eval"},
+    {{"metrics", KEY(metrics), "[OUTPUT=]NAME,…", 0,
+      "what is measured beside the loss: accuracy, mae, mse, precision, recall, …, or none (default accuracy for "
+      "losses of classes, else none)",
+      0},
+     "train eval"},
+    {{"strategy", KEY(strategy), "NAME", 0, "auto, single or mirrored", 0}, "train"},
+    {{"cross-device-ops", KEY(cross_device_ops), "NAME", 0,
+      "auto, ring, direct, reduce-to-one, doubling or hierarchical", 0},
+     "train"},
+    {{"bucket-bytes", KEY(bucket_bytes), "N", 0,
+      "exchange the gradient in buckets of at least N bytes while backward goes on (default: where it is profitable)",
+      0},
+     "train"},
+    {{"deadline", KEY(deadline), "SECONDS", 0,
+      "how long replicas wait for the slowest one in an exchange before the training fails (default 600)", 0},
+     "train"},
+    {{"init", KEY(init), "FILE", 0, "initial weights (safetensors)", 0}, "train"},
+    {{"save", KEY(save), "FILE", 0, "final weights (safetensors)", 0}, "train"},
+    {{"log", KEY(log), "FILE", 0, "a line of JSON per update", 0}, "train"},
+    {{"trace", KEY(trace), "FILE", 0,
+      "when each kernel, upload and exchange of the first 200 steps ran, for ui.perfetto.dev (JSON)", 0},
+     "train"},
+    {{"matmul-precision", KEY(matmul_precision), "highest|high|medium", 0,
+      "products of float32, on GPUs with units for fewer bits: exact, by TF32, or by bfloat16 (default highest)", 0},
+     "train tune"},
+    {{"tune", KEY(tune), "off|quick|full", 0,
+      "measure which kernels are the fastest before the first step: what is not known yet, for at most 2 s, or "
+      "everything (default off)",
+      0},
+     "train"},
+    {{"budget", KEY(budget), "SECONDS", 0, "for each kind of device (default: until all is measured)", 0}, "tune"},
+    {{"progress", KEY(progress), "auto|off", 0, "the line that is redrawn on a terminal", 0}, "train"},
+    {{"out", KEY(out), "FILE.npy", 0, "where the outputs go", 0}, "predict"},
+    {{"graph", KEY(graph), 0, 0, "also the operations of the step, after each pass over them", 0}, "plan"},
+    {{"json", KEY(json), 0, 0, "one JSON document on stdout; all else on stderr", 0},
+     "devices doctor train eval plan tune"},
+};
 
 static clq_status set_number(const struct argp_option *option, const char *text, uint64_t min, uint64_t max,
                              uint64_t *out) {
@@ -30,47 +97,49 @@ static clq_status set_number(const struct argp_option *option, const char *text,
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
     clq_options *o = context;
+    char *field = (char *)o + (option->key - FIRST_KEY);
     switch (option->key) {
-    case CLQ_KEY_MODEL: o->model = text; return CLQ_OK;
-    case CLQ_KEY_DATA: o->data = text; return CLQ_OK;
-    case CLQ_KEY_DEVICES: o->devices = text; return CLQ_OK;
-    case CLQ_KEY_OPTIMIZER: o->optimizer = text; return CLQ_OK;
-    case CLQ_KEY_LOSS: return clq_by_output_add(&o->losses, option->name, text);
-    case CLQ_KEY_LOSS_WEIGHT: return clq_by_output_add(&o->loss_weights, option->name, text);
-    case CLQ_KEY_SCHEDULE: o->schedule = text; return CLQ_OK;
-    case CLQ_KEY_METRICS: return clq_by_output_add(&o->metrics, option->name, text);
-    case CLQ_KEY_STRATEGY: o->strategy = text; return CLQ_OK;
-    case CLQ_KEY_CROSS_DEVICE_OPS: o->cross_device_ops = text; return CLQ_OK;
-    case CLQ_KEY_INIT: o->init = text; return CLQ_OK;
-    case CLQ_KEY_WEIGHTS: o->weights = text; return CLQ_OK;
-    case CLQ_KEY_SAVE: o->save = text; return CLQ_OK;
-    case CLQ_KEY_LOG: o->log = text; return CLQ_OK;
-    case CLQ_KEY_TRACE: o->trace = text; return CLQ_OK;
-    case CLQ_KEY_OUT: o->out = text; return CLQ_OK;
-    case CLQ_KEY_PROGRESS: o->progress = text; return CLQ_OK;
-    case CLQ_KEY_SHUFFLE: o->shuffle = text; return CLQ_OK;
-    case CLQ_KEY_BATCH: return set_number(option, text, 1, 1u << 24, &o->batch);
-    case CLQ_KEY_BATCH_PER_REPLICA: return set_number(option, text, 1, 1u << 24, &o->batch_per_replica);
-    case CLQ_KEY_BUCKET_BYTES: return set_number(option, text, 1, SIZE_MAX, &o->bucket_bytes);
-    case CLQ_KEY_EPOCHS: return set_number(option, text, 1, 1000000000, &o->epochs);
-    case CLQ_KEY_STEPS: return set_number(option, text, 1, 1000000000000, &o->steps);
-    case CLQ_KEY_SEED: return set_number(option, text, 0, UINT64_MAX, &o->seed);
-    case CLQ_KEY_TAKE: return set_number(option, text, 1, UINT64_MAX, &o->take);
-    case CLQ_KEY_DROP_REMAINDER: o->drop_remainder = true; return CLQ_OK;
-    case CLQ_KEY_NO_TEST: o->no_test = true; return CLQ_OK;
-    case CLQ_KEY_JSON: o->json = true; return CLQ_OK;
-    case CLQ_KEY_GRAPH: o->graph = true; return CLQ_OK;
-    case CLQ_KEY_TUNE: o->tune = text; return CLQ_OK;
-    case CLQ_KEY_MATMUL_PRECISION: o->matmul_precision = text; return CLQ_OK;
-    case CLQ_KEY_BUDGET: return clq_argument_seconds(option, text, &o->budget);
-    case CLQ_KEY_DEADLINE: return clq_argument_seconds(option, text, &o->deadline);
-    default: return clq_fail(CLQ_ARGUMENT, "--%s is not built", option->name);
+    case KEY(losses):
+    case KEY(loss_weights):
+    case KEY(metrics): return clq_by_output_add((clq_by_output *)(void *)field, option->name, text);
+    case KEY(batch): return set_number(option, text, 1, 1u << 24, &o->batch);
+    case KEY(batch_per_replica): return set_number(option, text, 1, 1u << 24, &o->batch_per_replica);
+    case KEY(bucket_bytes): return set_number(option, text, 1, SIZE_MAX, &o->bucket_bytes);
+    case KEY(epochs): return set_number(option, text, 1, 1000000000, &o->epochs);
+    case KEY(steps): return set_number(option, text, 1, 1000000000000, &o->steps);
+    case KEY(seed): return set_number(option, text, 0, UINT64_MAX, &o->seed);
+    case KEY(take): return set_number(option, text, 1, UINT64_MAX, &o->take);
+    case KEY(budget): return clq_argument_seconds(option, text, &o->budget);
+    case KEY(deadline): return clq_argument_seconds(option, text, &o->deadline);
+    default: /* a text, or what is true where it is given */
+        if (option->arg)
+            *(const char **)(void *)field = text;
+        else
+            *(bool *)field = true;
+        return CLQ_OK;
     }
 }
 
-clq_status clq_options_parse(const struct argp_option *table, const char *about, int argc, char **argv,
-                             clq_options *options) {
+clq_status clq_command_run(const char *about, int argc, char **argv,
+                           clq_status (*body)(clq_setup *, const clq_options *)) {
+    clq_options options = {.model = "cnn",
+                           .data = "fashion-mnist",
+                           .devices = "auto",
+                           .optimizer = "adam",
+                           .schedule = "constant",
+                           .strategy = "auto",
+                           .cross_device_ops = "auto",
+                           .progress = "auto",
+                           .tune = "off",
+                           .matmul_precision = "highest"};
+    struct argp_option table[CLQ_COUNT_OF(known) + 1] = {{0}};
+    for (size_t i = 0, taken = 0; i < CLQ_COUNT_OF(known); i++)
+        if (strstr(known[i].commands, argv[0])) table[taken++] = known[i].option;
     char program[64];
     snprintf(program, sizeof program, "clique %s", argv[0]);
-    return clq_arguments_parse(program, about, table, argc, argv, set_option, options);
+    CLQ_TRY(clq_arguments_parse(program, about, table, argc, argv, set_option, &options));
+    clq_setup setup = {0};
+    clq_status status = body(&setup, &options);
+    clq_setup_release(&setup);
+    return status;
 }

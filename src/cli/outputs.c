@@ -60,11 +60,6 @@ static clq_status sort(const clq_model *model, const char *option, const clq_by_
     return CLQ_OK;
 }
 
-static clq_status parse_weight(const char *output, const char *text, double *out) {
-    if (clq_parse_double(text, -(double)FLT_MAX, (double)FLT_MAX, out)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--loss-weight '%s=%s': expected a number that float32 has", output, text);
-}
-
 static clq_status measure_output(const clq_model *model, size_t i, const sorted *losses, const sorted *weights,
                                  const sorted *metrics, clq_output_config *out) {
     const char *name = clq_model_output_name(model, i), *loss = losses->of[i] ? losses->of[i] : losses->all;
@@ -75,7 +70,9 @@ static clq_status measure_output(const clq_model *model, size_t i, const sorted 
     clq_status status = loss ? clq_loss_parse(loss, &out->loss) : CLQ_OK;
     if (status != CLQ_OK && losses->of[i]) return clq_fail_within(status, "output '%s'", name);
     CLQ_TRY(status);
-    if (weights->of[i]) CLQ_TRY(parse_weight(name, weights->of[i], &out->weight));
+    if (weights->of[i] && !clq_parse_double(weights->of[i], -(double)FLT_MAX, (double)FLT_MAX, &out->weight))
+        return clq_fail(CLQ_ARGUMENT, "--loss-weight '%s=%s': expected a number that float32 has", name,
+                        weights->of[i]);
     out->metrics = metrics->of[i] ? metrics->of[i] : metrics->all;
     return CLQ_OK;
 }

@@ -101,7 +101,8 @@ static void describe_node(void *context, const clq_node_info *node) {
                                       texts(node->inputs, node->input_count)));
 }
 
-static clq_status show(const clq_setup *s, const clq_options *o) {
+clq_status clq_command_plan(clq_setup *s, const clq_options *o) {
+    CLQ_TRY(clq_setup_step(s, o));
     const clq_plan *plan = clq_trainer_plan(s->trainer, 0);
     clq_plan_memory m;
     clq_plan_get_memory(plan, &m);
@@ -134,26 +135,4 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
     print_paths(clq_trainer_strategy(s->trainer));
     const char *pass = NULL;
     return o->graph ? clq_plan_visit_graph(plan, print_node, &pass) : CLQ_OK;
-}
-
-clq_status clq_command_plan(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        CLQ_OPTION_MODEL,
-        CLQ_OPTION_DEVICES,
-        CLQ_OPTION_BATCH,
-        CLQ_OPTION_LOSS,
-        CLQ_OPTION_OPTIMIZER,
-        {"graph", CLQ_KEY_GRAPH, 0, 0, "also the operations of the step, after each pass over them", 0},
-        CLQ_OPTION_JSON,
-        {0}};
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table,
-                              "Shows what a training step launches and how much memory it holds, on the first device.",
-                              argc, argv, &options));
-    clq_setup setup = {0};
-    clq_status status = clq_setup_step(&setup, &options);
-    if (status == CLQ_OK) status = show(&setup, &options);
-    clq_setup_release(&setup);
-    return status;
 }

@@ -1,4 +1,4 @@
-#include "cli/plots.h"
+#include "cli/cli.h"
 #include "cli/html.h"
 #include "cli/results.h"
 
@@ -7,11 +7,6 @@
 /* A picture is for looking at: of a run over every type and operation the first ones are drawn, and the table has all.
  */
 enum { PLOTS_MAX = 24 };
-
-static bool is_one_of(const char *name, const char *const *list) {
-    while (*list && strcmp(*list, name) != 0) list++;
-    return *list != NULL;
-}
 
 /* ---- kinds of plots ---------------------------------------------------------------------------------------------- */
 
@@ -60,17 +55,14 @@ static const plot_kind kinds[] = {
 
 /* The part of a row's key that names its line, or the part that names its plot. */
 static json_t *cut_key(const plot_kind *kind, json_t *row, bool of_line) {
-    json_t *key = clq_row_key(row), *cut = json_object(), *value;
+    json_t *key = clq_row_key(row), *cut = key ? json_object() : NULL, *value;
     const char *name;
-    int failed = !key || !cut;
     json_object_foreach(key, name, value) {
-        if (!is_one_of(name, kind->over) && is_one_of(name, kind->line_columns) == of_line)
-            failed |= json_object_set(cut, name, value);
+        if (!clq_is_one_of(name, kind->over) && clq_is_one_of(name, kind->line_columns) == of_line)
+            cut = clq_json_put(cut, name, json_incref(value));
     }
     json_decref(key);
-    if (!failed) return cut;
-    json_decref(cut);
-    return NULL;
+    return cut;
 }
 
 /* "ring, staged", and with names "dtype f32, in_place no". NULL where memory is out. */

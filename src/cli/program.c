@@ -1,6 +1,5 @@
 #include "cli/program.h"
 
-#include "cli/exit.h"
 #include "cli/interrupt.h"
 #include "device/device.h"
 
@@ -35,11 +34,31 @@ static clq_status flush_stdout(void) {
     return lost ? clq_fail(CLQ_WRITE, "standard output is incomplete: a part of it could not be written") : CLQ_OK;
 }
 
+/* docs/contract.md */
+static int exit_code(clq_status status) {
+    switch (status) {
+    case CLQ_OK: return 0;
+    case CLQ_ARGUMENT: return 2;
+    case CLQ_NOT_FOUND:
+    case CLQ_READ:
+    case CLQ_FORMAT:
+    case CLQ_UNSUPPORTED:
+    case CLQ_MISMATCH: return 3;
+    case CLQ_NO_DEVICE:
+    case CLQ_DEVICE:
+    case CLQ_BUILD:
+    case CLQ_TIMEOUT:
+    case CLQ_DEVICE_MEMORY: return 4;
+    case CLQ_INTERRUPTED: return 130;
+    default: return 1;
+    }
+}
+
 int clq_program_end(clq_status status) {
     if (status == CLQ_OK) status = flush_stdout();
     if (status != CLQ_OK)
         fprintf(stderr, "clique: error: %s\n", *clq_error_detail() ? clq_error_detail() : clq_status_text(status));
-    return clq_exit_code(status);
+    return exit_code(status);
 }
 
 int clq_program_run(int argc, char **argv, clq_status (*body)(int argc, char **argv)) {

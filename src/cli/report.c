@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 #include "cli/html.h"
 #include "cli/page.h"
-#include "cli/plots.h"
 #include "cli/results.h"
 
 #include <stdlib.h>
@@ -31,12 +30,8 @@ static const char *base_name(const char *path) {
 }
 
 /* "2 after.json" */
-static char *file_label(const report *r, size_t index) {
-    return clq_strprintf("%zu %s", index + 1, base_name(r->files[index].path));
-}
-
 static json_t *label_string(const report *r, size_t index) {
-    char *label = file_label(r, index);
+    char *label = clq_strprintf("%zu %s", index + 1, base_name(r->files[index].path));
     json_t *string = label ? clq_json_text(label) : NULL;
     clq_free(label);
     return string;
@@ -109,22 +104,14 @@ static json_t *describe_file(const report *r, size_t index) {
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(file->document, "host"), name, value) {
-        if (!clq_result_is_passing(name) || !entry || json_object_set(entry, name, value) == 0) continue;
-        json_decref(entry);
-        entry = NULL;
+        if (clq_result_is_passing(name)) entry = clq_json_put(entry, name, json_incref(value));
     }
     json_object_foreach(file->document, name, value) {
-        static const char *const told[] = {"schema", "bench", "host", "devices", "rows", "file", "command"};
-        bool known = false;
-        for (size_t i = 0; i < CLQ_COUNT_OF(told); i++) known |= strcmp(told[i], name) == 0;
-        if (known || !entry || json_object_set(entry, name, value) == 0) continue;
-        json_decref(entry);
-        entry = NULL;
+        static const char *const told[] = {"schema", "bench", "host", "devices", "rows", "file", "command", NULL};
+        if (!clq_is_one_of(name, told)) entry = clq_json_put(entry, name, json_incref(value));
     }
     json_t *command = json_object_get(file->document, "command"); /* the longest: behind the others */
-    if (!entry || !command || json_object_set(entry, "command", command) == 0) return entry;
-    json_decref(entry);
-    return NULL;
+    return command ? clq_json_put(entry, "command", json_incref(command)) : entry;
 }
 
 /* Adds those that are not among `devices` yet; known: the text of each that is. */
@@ -231,8 +218,7 @@ static void add_section(report *r, size_t number, const char *bench, json_t *row
 
 /* Rows by benchmark; those of files that share a benchmark begin with the name of their file. */
 static json_t *gather(report *r) {
-    json_t *sections = json_object(), *row, *value;
-    const char *name;
+    json_t *sections = json_object(), *row;
     for (size_t i = 0; i < r->count; i++) {
         const clq_result_file *file = &r->files[i];
         size_t sharing = 0, k;
@@ -240,9 +226,8 @@ static json_t *gather(report *r) {
         if (!json_object_get(sections, file->bench))
             r->page.failed |= json_object_set_new(sections, file->bench, json_array()) != 0;
         json_array_foreach(file->rows, k, row) {
-            json_t *copy = json_object();
-            if (sharing > 1) r->page.failed |= json_object_set_new(copy, "file", label_string(r, i)) != 0;
-            json_object_foreach(row, name, value) r->page.failed |= json_object_set(copy, name, value) != 0;
+            json_t *copy = sharing > 1 ? json_pack("{s:o}", "file", label_string(r, i)) : json_object();
+            r->page.failed |= json_object_update(copy, row) != 0;
             r->page.failed |= json_array_append_new(json_object_get(sections, file->bench), copy) != 0;
         }
     }
@@ -288,10 +273,8 @@ static clq_status check_output(const report *r) {
 static clq_status write_page(const report *r) {
     clq_file_writer *writer;
     CLQ_TRY(clq_file_writer_open(r->out, &writer));
-    clq_status status = clq_file_writer_put(writer, r->page.data, r->page.length);
-    if (status == CLQ_OK) return clq_file_writer_commit(writer);
-    clq_file_writer_cancel(writer);
-    return status;
+    clq_file_writer_put(writer, r->page.data, r->page.length);
+    return clq_file_writer_commit(writer); /* which fails where the put has */
 }
 
 static clq_status make(report *r) {

@@ -1,4 +1,5 @@
 #include "cli/results.h"
+#include "cli/cli.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,10 +11,9 @@ static bool ends_with(const char *text, const char *end) {
     return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-static bool is_one_of(const char *name, const char *const *list, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(name, list[i]) == 0) return true;
-    return false;
+bool clq_is_one_of(const char *name, const char *const *list) {
+    while (*list && strcmp(*list, name) != 0) list++;
+    return *list != NULL;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -108,26 +108,26 @@ bool clq_result_same_host(const clq_result_file *a, const clq_result_file *b) {
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
-static bool is_rate(const char *name) {
-    return strcmp(name, "gbps") == 0 || strcmp(name, "gflops") == 0 || ends_with(name, "_gbps") ||
-           ends_with(name, "_gflops") || ends_with(name, "_per_s");
-}
-
-static bool is_time(const char *name) {
-    return strcmp(name, "us") == 0 || strcmp(name, "ms") == 0 || ends_with(name, "_us") || ends_with(name, "_ms") ||
-           ends_with(name, "_s");
-}
-
-/* What a row was held against, and what is only a part of what it took. */
-static bool is_aside(const char *name) {
-    return strncmp(name, "limit", 5) == 0 || strncmp(name, "peer_", 5) == 0 || strncmp(name, "comm_", 5) == 0;
+const clq_unit *clq_unit_of(const char *name, size_t length) {
+    static const clq_unit units[] = {{"_per_s", "/s", CLQ_COLUMN_RATE},       {"gbps", "GB/s", CLQ_COLUMN_RATE},
+                                     {"_gbps", "GB/s", CLQ_COLUMN_RATE},      {"gflops", "GFLOP/s", CLQ_COLUMN_RATE},
+                                     {"_gflops", "GFLOP/s", CLQ_COLUMN_RATE}, {"us", "µs", CLQ_COLUMN_TIME},
+                                     {"_us", "µs", CLQ_COLUMN_TIME},          {"ms", "ms", CLQ_COLUMN_TIME},
+                                     {"_ms", "ms", CLQ_COLUMN_TIME},          {"_s", "s", CLQ_COLUMN_TIME}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(units); i++) {
+        size_t end = strlen(units[i].end);
+        bool fits = units[i].end[0] == '_' ? end < length : end == length;
+        if (fits && memcmp(name + length - end, units[i].end, end) == 0) return &units[i];
+    }
+    return NULL;
 }
 
 clq_column_kind clq_column_kind_of(const char *name) {
-    return is_aside(name)  ? CLQ_COLUMN_OTHER
-           : is_rate(name) ? CLQ_COLUMN_RATE
-           : is_time(name) ? CLQ_COLUMN_TIME
-                           : CLQ_COLUMN_OTHER;
+    /* What a row was held against, and what is only a part of what it took. */
+    if (strncmp(name, "limit", 5) == 0 || strncmp(name, "peer_", 5) == 0 || strncmp(name, "comm_", 5) == 0)
+        return CLQ_COLUMN_OTHER;
+    const clq_unit *unit = clq_unit_of(name, strlen(name));
+    return unit ? unit->kind : CLQ_COLUMN_OTHER;
 }
 
 /* A measurement, whatever its unit; 0 for what cannot be one. Quotients of two never overflow. */
@@ -140,20 +140,18 @@ double clq_typical(const json_t *value) { return sane(json_is_object(value) ? js
 
 bool clq_column_is_measured(const char *name, const json_t *value) {
     static const char *const outcomes[] = {
-        "wrong",  "overlap", "efficiency", "of_apart", "ratio",     "pct_of_limit", "peer_version", "path",   "limit",
-        "reason", "note",    "chosen",     "busy",     "zero_copy", "verdict",      "launches",     "answers"};
+        "wrong",  "overlap", "efficiency", "of_apart", "ratio",     "pct_of_limit", "peer_version", "path",    "limit",
+        "reason", "note",    "chosen",     "busy",     "zero_copy", "verdict",      "launches",     "answers", NULL};
     return json_is_real(value) || json_is_object(value) || json_is_array(value) || json_is_null(value) ||
-           is_rate(name) || is_time(name) || ends_with(name, "_least") || ends_with(name, "_most") ||
-           is_one_of(name, outcomes, CLQ_COUNT_OF(outcomes));
+           clq_unit_of(name, strlen(name)) || ends_with(name, "_least") || ends_with(name, "_most") ||
+           clq_is_one_of(name, outcomes);
 }
 
 json_t *clq_row_key(json_t *row) {
     json_t *key = json_object(), *value;
     const char *name;
     json_object_foreach(row, name, value) {
-        if (clq_column_is_measured(name, value) || json_object_set(key, name, value) == 0) continue;
-        json_decref(key);
-        return NULL;
+        if (!clq_column_is_measured(name, value)) key = clq_json_put(key, name, json_incref(value));
     }
     return key;
 }
@@ -165,14 +163,6 @@ static clq_status read_number(const json_t *value, const char *where, const char
     if (value && !json_is_null(value) && !json_is_number(value))
         return clq_fail(CLQ_FORMAT, "%s: '%s' is not a number", where, name);
     *out = sane(value);
-    return CLQ_OK;
-}
-
-static clq_status set_spread(double low, double high, clq_speed *speed) {
-    if (low == 0.0 || high == 0.0) return CLQ_OK;
-    speed->least = CLQ_MIN(low, speed->typical);
-    speed->most = CLQ_MAX(high, speed->typical);
-    speed->has_spread = true;
     return CLQ_OK;
 }
 
@@ -192,8 +182,9 @@ static clq_status read_speed(json_t *row, const char *name, const json_t *value,
         CLQ_TRY(read_number(json_object_get(row, least), where, least, &low));
         CLQ_TRY(read_number(json_object_get(row, most), where, most, &high));
     }
-    speed.least = speed.most = speed.typical;
-    CLQ_TRY(set_spread(low, high, &speed));
+    speed.has_spread = low != 0.0 && high != 0.0;
+    speed.least = speed.has_spread ? CLQ_MIN(low, speed.typical) : speed.typical;
+    speed.most = speed.has_spread ? CLQ_MAX(high, speed.typical) : speed.typical;
     *out = speed;
     return CLQ_OK;
 }

@@ -28,6 +28,8 @@ bool clq_result_is_passing(const char *name);
 /* Whether two files tell of one host, whatever else it did meanwhile. */
 bool clq_result_same_host(const clq_result_file *a, const clq_result_file *b);
 
+bool clq_is_one_of(const char *name, const char *const *list); /* which ends with NULL */
+
 /* Whether a column was measured, by its name and what it holds: numbers with a point, objects, nulls, names that end in
  * a unit, and those that tell how a measurement came out. All others are the row's key. */
 bool clq_column_is_measured(const char *name, const json_t *value);
@@ -38,6 +40,12 @@ json_t *clq_row_key(json_t *row);
  * step). */
 typedef enum clq_column_kind { CLQ_COLUMN_OTHER, CLQ_COLUMN_RATE, CLQ_COLUMN_TIME } clq_column_kind;
 clq_column_kind clq_column_kind_of(const char *name);
+/* What a column's name, or its first `length` bytes, ends with where it tells a unit; NULL where it does not. */
+typedef struct clq_unit {
+    const char *end, *text; /* "_us", and "µs" for people */
+    clq_column_kind kind;
+} clq_unit;
+const clq_unit *clq_unit_of(const char *name, size_t length);
 /* A number, or the p50 of a spread; 0 where it is neither or nothing that can be measured (1e-30 to 1e30). */
 double clq_typical(const json_t *value);
 

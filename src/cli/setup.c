@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { TRACE_STEPS = 200 }; /* train's --help tells */
 
@@ -20,18 +18,10 @@ void clq_setup_release(clq_setup *setup) {
     *setup = (clq_setup){0};
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
-    if (ends_with(options->model, ".json")) return clq_model_read_keras_json(options->model, &setup->model);
+    const char *ending = strrchr(options->model, '.');
+    if (ending && strcmp(ending, ".json") == 0) return clq_model_read_keras_json(options->model, &setup->model);
     return clq_model_builtin(options->model, &setup->model);
-}
-
-clq_status clq_setup_recall(clq_setup *setup, const clq_options *options) {
-    return clq_system_recall(options->devices, &setup->recalled);
 }
 
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
@@ -55,57 +45,12 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out) {
     clq_dataset *data;
     CLQ_TRY(clq_dataset_open(options->data, part, &data));
-    clq_status status = CLQ_OK;
-    if (options->take) status = clq_dataset_take(data, options->take);
+    clq_status status = options->take ? clq_dataset_take(data, options->take) : CLQ_OK;
     if (status != CLQ_OK)
         clq_dataset_destroy(data);
     else
         *out = data;
     return status;
-}
-
-struct clq_data_reading {
-    const clq_options *options;
-    const char *part;
-    clq_thread *thread;
-    clq_dataset *data; /* NULL where it failed */
-    clq_error error;
-};
-
-static void read_data(void *context) {
-    clq_data_reading *reading = context;
-    clq_status status = clq_setup_data(reading->options, reading->part, &reading->data);
-    if (status != CLQ_OK) clq_error_take(status, &reading->error);
-}
-
-clq_status clq_data_reading_start(const clq_options *options, const char *part, clq_data_reading **out) {
-    clq_data_reading *reading = clq_alloc(1, sizeof *reading);
-    if (!reading) return CLQ_MEMORY;
-    reading->options = options;
-    reading->part = part;
-    clq_status status = clq_thread_start("data", read_data, reading, &reading->thread);
-    if (status != CLQ_OK)
-        clq_free(reading);
-    else
-        *out = reading;
-    return status;
-}
-
-clq_status clq_data_reading_end(clq_data_reading **reading, clq_dataset **out) {
-    clq_data_reading *ended = *reading;
-    *reading = NULL;
-    clq_thread_join(ended->thread);
-    clq_status status = ended->data ? CLQ_OK : clq_error_raise(&ended->error);
-    if (ended->data) *out = ended->data;
-    clq_free(ended);
-    return status;
-}
-
-void clq_data_reading_cancel(clq_data_reading *reading) {
-    if (!reading) return;
-    clq_thread_join(reading->thread);
-    clq_dataset_destroy(reading->data);
-    clq_free(reading);
 }
 
 static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
@@ -148,7 +93,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
 
 clq_status clq_setup_step(clq_setup *setup, const clq_options *options) {
     CLQ_TRY(clq_setup_model(setup, options));
-    CLQ_TRY(clq_setup_recall(setup, options));
+    CLQ_TRY(clq_system_recall(options->devices, &setup->recalled));
     CLQ_TRY(clq_setup_devices(setup, options));
     return clq_setup_trainer(setup, options, CLQ_U8, false);
 }
@@ -172,25 +117,4 @@ clq_status clq_print_json(json_t *document) {
     if (putchar('\n') == EOF || ferror(stdout))
         return clq_fail(CLQ_WRITE, "cannot write the JSON output: %s", strerror(errno));
     return CLQ_OK;
-}
-
-/* /proc/self/stat gives the process's start in clock ticks since boot; elsewhere the time since the first call. */
-double clq_seconds_since_process_start(void) {
-    static double first_call = 0.0;
-    if (first_call == 0.0) first_call = clq_now();
-    FILE *stat = fopen("/proc/self/stat", "r");
-    char line[1024] = "";
-    if (stat) {
-        if (!fgets(line, sizeof line, stat)) line[0] = '\0';
-        fclose(stat);
-    }
-    unsigned long long ticks = 0;
-    const char *after_name = strrchr(line, ')');
-    struct timespec now;
-    if (!after_name ||
-        sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-               &ticks) != 1 ||
-        clock_gettime(CLOCK_BOOTTIME, &now) != 0)
-        return clq_now() - first_call;
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }

@@ -21,14 +21,6 @@ static bool is_part(json_t *row) {
     return json_is_string(json_object_get(row, "launch")) && share_of(row) > 0.0 && share_of(row) < 1.0;
 }
 
-/* The key without the launch: what all of one step share. NULL where memory is out. */
-static json_t *family_of(json_t *row) {
-    static const char *const parts[] = {"segment", "layer", "launch", "device"};
-    json_t *key = clq_row_key(row);
-    for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++) json_object_del(key, parts[i]);
-    return key;
-}
-
 static int by_share(const void *left, const void *right) {
     const bar *a = left, *b = right;
     if (a->share != b->share) return a->share < b->share ? 1 : -1;
@@ -51,12 +43,12 @@ static void add_bar(const bar *b, clq_text *page) {
     clq_text_add(page, "</tr>\n");
 }
 
-static void add_step(json_t *family, bar *bars, size_t count, clq_text *page) {
+static void add_step(json_t *key, bar *bars, size_t count, clq_text *page) {
     size_t shown = 0;
     double rest = 0;
     qsort(bars, count, sizeof *bars, by_share);
     clq_text_add(page, "<figure><div class=\"scroll\" tabindex=\"0\"><table><caption><b>Shares of the step</b>; ");
-    clq_html_key(family, page);
+    clq_html_key(key, page);
     clq_text_add(page, "</caption>\n<thead><tr>");
     static const char *const titles[] = {"share",   "segment", "layer", "launch",    "µs",
                                          "GFLOP/s", "GB/s",    "limit", "% of limit"};
@@ -72,23 +64,20 @@ static void add_step(json_t *family, bar *bars, size_t count, clq_text *page) {
 }
 
 size_t clq_html_shares(json_t *rows, clq_text *page) {
-    json_t *families = clq_html_families(rows, is_part, family_of, page), *members, *row;
+    static const char *const parts[] = {"segment", "layer", "launch", "device", NULL};
+    json_t *families = clq_html_families(rows, is_part, parts, page), *family, *row;
     size_t tables = 0, i;
     const char *text;
-    json_object_foreach(families, text, members) {
+    json_object_foreach(families, text, family) {
+        json_t *members = json_object_get(family, "rows");
+        if (tables == TABLES_MAX) break;
         bar *bars = clq_alloc(json_array_size(members), sizeof *bars);
-        json_t *family = family_of(json_array_get(members, 0));
-        page->failed |= !bars || !family;
-        if (tables == TABLES_MAX || !bars || !family) {
-            clq_free(bars);
-            json_decref(family);
-            break;
-        }
+        page->failed |= !bars;
+        if (!bars) break;
         json_array_foreach(members, i, row) bars[i] = (bar){share_of(row), i, row};
-        add_step(family, bars, json_array_size(members), page);
+        add_step(json_object_get(family, "key"), bars, json_array_size(members), page);
         tables++;
         clq_free(bars);
-        json_decref(family);
     }
     if (json_object_size(families) > tables)
         clq_text_add(page, "<p class=\"note\">%zu more steps are left out; the table has all rows.</p>\n",

@@ -1,19 +1,31 @@
 /* clique train. */
-#include "cli/log.h"
+#include "cli/cli.h"
 
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 /* STEPS_TIMED: the last ones, for their percentiles. */
 enum { STEPS_TIMED = 4096 };
 
+/* A part of the data, which a thread reads while devices are opened. */
+typedef struct reading {
+    const clq_options *options;
+    const char *part;
+    clq_thread *thread;
+    clq_dataset *data; /* NULL where it failed */
+    clq_error error;
+} reading;
+
 typedef struct training {
     const clq_options *options;
-    clq_setup setup;
-    clq_data_reading *reading, *reading_test; /* until the sets are there */
-    clq_step_log log;
+    clq_setup *setup;
+    reading train, test; /* until the sets are there */
+    FILE *log;           /* NULL: no log */
     FILE *talk;
     bool terminal;      /* a progress line may be redrawn */
     size_t line_length; /* of the progress line on the screen */
@@ -24,10 +36,49 @@ typedef struct training {
     size_t epoch_count;
 } training;
 
+/* ---- the log: a line of JSON for each update ---- */
+
+static clq_status fail_log(const training *t) {
+    return clq_fail(CLQ_WRITE, "--log %s: %s", t->options->log, strerror(errno));
+}
+
+/* A key that holds the name of a layer is UTF-8 without control characters. JSON has no NaN and no infinity: null says
+ * that there was no number. */
+static void log_number(FILE *file, const char *key, double value) {
+    putc('"', file);
+    for (; *key; key++) {
+        if (*key == '"' || *key == '\\') putc('\\', file);
+        putc(*key, file);
+    }
+    if (isfinite(value))
+        fprintf(file, "\": %.17g, ", value);
+    else
+        fprintf(file, "\": null, ");
+}
+
+/* With several outputs the metrics, too. */
 static clq_status log_step(void *context, const clq_step_info *info) {
     training *t = context;
-    return clq_step_log_put(&t->log, info, t->epoch);
+    fprintf(t->log, "{\"step\": %llu, \"epoch\": %llu, ", (unsigned long long)info->step, (unsigned long long)t->epoch);
+    log_number(t->log, "loss", info->loss);
+    for (unsigned i = 0; i < info->metrics.count && clq_model_output_count(t->setup->model) > 1; i++)
+        log_number(t->log, info->metrics.names[i], info->metrics.values[i]);
+    log_number(t->log, "grad_norm", info->grad_norm);
+    log_number(t->log, "lr", info->lr);
+    fprintf(t->log, "\"samples\": %zu, \"ms\": %.6g}\n", info->samples, 1e3 * info->seconds);
+    return ferror(t->log) ? fail_log(t) : CLQ_OK;
 }
+
+/* Tells of a write that failed on the way, too. */
+static clq_status close_log(training *t) {
+    if (!t->log) return CLQ_OK;
+    bool failed = ferror(t->log) != 0;
+    failed |= fclose(t->log) != 0;
+    t->log = NULL;
+    return failed ? fail_log(t) : CLQ_OK;
+}
+
+/* ---- progress ---- */
 
 static void clear_line(training *t) {
     if (t->line_length) fprintf(t->talk, "\r%*s\r", (int)t->line_length, "");
@@ -40,7 +91,7 @@ static void describe_progress(const training *t, const clq_progress *p, char *te
         snprintf(text, bytes, "epoch %llu/%llu  ", (unsigned long long)p->epoch + 1, (unsigned long long)p->epochs);
     char *rest = text + length, metrics[CLQ_METRICS_TEXT] = "";
     bytes -= (size_t)length;
-    if (clq_model_output_count(t->setup.model) == 1)
+    if (clq_model_output_count(t->setup->model) == 1)
         clq_describe_metrics("", &p->totals.metrics, metrics, sizeof metrics);
     if (p->validation_batches > 0) {
         snprintf(rest, bytes, "loss %.4f%s  testing %.0f%%", p->totals.loss, metrics,
@@ -53,11 +104,32 @@ static void describe_progress(const training *t, const clq_progress *p, char *te
              100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, metrics, left);
 }
 
+/* /proc/self/stat gives the process's start in clock ticks since boot; elsewhere the time since the first call. */
+static double seconds_since_process_start(void) {
+    static double first_call = 0.0;
+    if (first_call == 0.0) first_call = clq_now();
+    FILE *stat = fopen("/proc/self/stat", "r");
+    char line[1024] = "";
+    if (stat) {
+        if (!fgets(line, sizeof line, stat)) line[0] = '\0';
+        fclose(stat);
+    }
+    unsigned long long ticks = 0;
+    const char *after_name = strrchr(line, ')');
+    struct timespec now;
+    if (!after_name ||
+        sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+               &ticks) != 1 ||
+        clock_gettime(CLOCK_BOOTTIME, &now) != 0)
+        return clq_now() - first_call;
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
 static clq_status show_progress(void *context, const clq_progress *p) {
     training *t = context;
-    if (t->first_step_s == 0.0) t->first_step_s = clq_seconds_since_process_start();
+    if (t->first_step_s == 0.0) t->first_step_s = seconds_since_process_start();
     if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
-    CLQ_TRY(clq_step_log_flush(&t->log));
+    if (t->log && fflush(t->log) != 0) return fail_log(t); /* for who reads along */
     if (!t->terminal) return CLQ_OK;
     char line[2 * CLQ_METRICS_TEXT];
     describe_progress(t, p, line, sizeof line);
@@ -89,10 +161,37 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
 
 /* ---- setting up ---- */
 
+static void read_data(void *context) {
+    reading *r = context;
+    clq_status status = clq_setup_data(r->options, r->part, &r->data);
+    if (status != CLQ_OK) clq_error_take(status, &r->error);
+}
+
+static clq_status start_reading(const clq_options *options, const char *part, reading *out) {
+    out->options = options;
+    out->part = part;
+    return clq_thread_start("data", read_data, out, &out->thread);
+}
+
+/* Waits. */
+static clq_status end_reading(reading *r, clq_dataset **out) {
+    clq_thread_join(r->thread);
+    r->thread = NULL;
+    if (!r->data) return clq_error_raise(&r->error);
+    *out = r->data;
+    r->data = NULL;
+    return CLQ_OK;
+}
+
+static void cancel_reading(reading *r) {
+    clq_thread_join(r->thread);
+    clq_dataset_destroy(r->data);
+}
+
 static clq_status open_data(training *t) {
     const clq_options *o = t->options;
-    clq_setup *s = &t->setup;
-    CLQ_TRY(clq_data_reading_end(&t->reading, &s->train));
+    clq_setup *s = t->setup;
+    CLQ_TRY(end_reading(&t->train, &s->train));
     uint64_t buffer = clq_dataset_get_info(s->train)->samples;
     if (o->shuffle && strcmp(o->shuffle, "off") == 0)
         buffer = 0;
@@ -102,30 +201,24 @@ static clq_status open_data(training *t) {
     CLQ_TRY(clq_dataset_batch(s->train, s->global_batch, o->drop_remainder));
     CLQ_TRY(clq_dataset_prefetch(s->train, CLQ_AUTO));
     if (o->no_test) return CLQ_OK;
-    clq_status status = clq_data_reading_end(&t->reading_test, &s->test);
+    clq_status status = end_reading(&t->test, &s->test);
     if (status == CLQ_NOT_FOUND) return clq_fail_within(status, "no test set (--no-test trains without one)");
     CLQ_TRY(status);
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));
     return clq_dataset_prefetch(s->test, CLQ_AUTO);
 }
 
-/* Kernels, or what runs many of them in one launch, and calls of libraries; a batch's upload and the all-reduce come
- * beside them. */
-static size_t launches_per_step(const training *t, unsigned replica) {
-    return clq_trainer_calls(t->setup.trainer, replica);
-}
-
 static void introduce(const training *t) {
-    const clq_setup *s = &t->setup;
+    const clq_setup *s = t->setup;
     unsigned replicas = clq_trainer_replicas(s->trainer);
     fprintf(t->talk, "%s: %zu parameters, global batch %zu on %u %s\n", clq_model_name(s->model),
             clq_model_parameter_count(s->model), s->global_batch, replicas, replicas == 1 ? "device" : "replicas");
     for (unsigned r = 0; r < replicas; r++) {
         clq_device_info device;
-        size_t share;
+        size_t share, launches = clq_trainer_calls(s->trainer, r);
         if (clq_trainer_replica(s->trainer, r, &device, &share) == CLQ_OK)
             fprintf(t->talk, "  %u: %s (%s), %zu of each batch, %zu %s a step\n", r, device.name, device.driver, share,
-                    launches_per_step(t, r), launches_per_step(t, r) == 1 ? "launch" : "launches");
+                    launches, launches == 1 ? "launch" : "launches");
     }
 }
 
@@ -142,15 +235,17 @@ static clq_status prepare(training *t) {
     t->terminal = strcmp(o->progress, "auto") == 0 && isatty(fileno(t->talk));
     t->step_s = clq_alloc(STEPS_TIMED, sizeof *t->step_s);
     if (!t->step_s) return CLQ_MEMORY;
-    CLQ_TRY(clq_setup_model(&t->setup, o));
-    CLQ_TRY(clq_setup_recall(&t->setup, o));
-    CLQ_TRY(clq_data_reading_start(o, "train", &t->reading));
-    CLQ_TRY(clq_setup_devices(&t->setup, o));
+    CLQ_TRY(clq_setup_model(t->setup, o));
+    CLQ_TRY(clq_system_recall(o->devices, &t->setup->recalled));
+    CLQ_TRY(start_reading(o, "train", &t->train));
+    CLQ_TRY(clq_setup_devices(t->setup, o));
     /* Not sooner: while drivers are loaded the process is at its largest. */
-    if (!o->no_test) CLQ_TRY(clq_data_reading_start(o, "test", &t->reading_test));
+    if (!o->no_test) CLQ_TRY(start_reading(o, "test", &t->test));
     CLQ_TRY(open_data(t));
-    CLQ_TRY(clq_setup_trainer(&t->setup, o, clq_dataset_get_info(t->setup.train)->sample_dtype, false));
-    return clq_step_log_open(o->log, clq_model_output_count(t->setup.model) > 1, &t->log);
+    CLQ_TRY(clq_setup_trainer(t->setup, o, clq_dataset_get_info(t->setup->train)->sample_dtype, false));
+    if (!o->log) return CLQ_OK;
+    t->log = fopen(o->log, "w");
+    return t->log ? CLQ_OK : fail_log(t);
 }
 
 /* ---- the end ---- */
@@ -181,10 +276,10 @@ static json_t *describe_epoch(const clq_epoch_info *e) {
 
 static json_t *describe_devices(const training *t) {
     json_t *list = json_array();
-    for (unsigned r = 0; r < clq_trainer_replicas(t->setup.trainer); r++) {
+    for (unsigned r = 0; r < clq_trainer_replicas(t->setup->trainer); r++) {
         clq_device_info device;
         size_t share;
-        if (clq_trainer_replica(t->setup.trainer, r, &device, &share) == CLQ_OK)
+        if (clq_trainer_replica(t->setup->trainer, r, &device, &share) == CLQ_OK)
             list = clq_json_append(list, json_pack("{s:i, s:o, s:I}", "index", (int)device.index, "name",
                                                    clq_json_text(device.name), "share", (json_int_t)share));
     }
@@ -203,7 +298,7 @@ static void judge(const training *t, char *text, size_t bytes) {
 
 static clq_status print_result(training *t) {
     size_t kept;
-    CLQ_TRY(clq_trainer_step_times(t->setup.trainer, STEPS_TIMED, t->step_s, &kept));
+    CLQ_TRY(clq_trainer_step_times(t->setup->trainer, STEPS_TIMED, t->step_s, &kept));
     qsort(t->step_s, kept, sizeof *t->step_s, by_value);
     double p50 = kept ? 1e3 * (double)t->step_s[kept / 2] : 0.0,
            p95 = kept ? 1e3 * (double)t->step_s[kept * 95 / 100] : 0.0;
@@ -216,12 +311,12 @@ static clq_status print_result(training *t) {
     judge(t, verdict, sizeof verdict);
     return clq_print_json(json_pack(
         "{s:o, s:i, s:I, s:o, s:f, s:o, s:o, s:{s:f, s:f}, s:I, s:I, s:I, s:s}", "model",
-        clq_json_text(clq_model_name(t->setup.model)), "replicas", (int)clq_trainer_replicas(t->setup.trainer),
-        "global_batch", (json_int_t)t->setup.global_batch, "devices", describe_devices(t), "first_step_s",
+        clq_json_text(clq_model_name(t->setup->model)), "replicas", (int)clq_trainer_replicas(t->setup->trainer),
+        "global_batch", (json_int_t)t->setup->global_batch, "devices", describe_devices(t), "first_step_s",
         t->first_step_s, "images_per_s", clq_json_number((double)best->train.samples / best->train.seconds), "epochs",
-        epochs, "step_ms", "p50", p50, "p95", p95, "launches_per_step", (json_int_t)launches_per_step(t, 0),
-        "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
-        (json_int_t)clq_trainer_device_bytes(t->setup.trainer), "verdict", verdict));
+        epochs, "step_ms", "p50", p50, "p95", p95, "launches_per_step",
+        (json_int_t)clq_trainer_calls(t->setup->trainer, 0), "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024,
+        "device_bytes", (json_int_t)clq_trainer_device_bytes(t->setup->trainer), "verdict", verdict));
 }
 
 static clq_status train(training *t) {
@@ -233,71 +328,27 @@ static clq_status train(training *t) {
                                     : o->steps ? 0
                                                : 3,
                           .steps = o->steps,
-                          .validation = t->setup.test,
+                          .validation = t->setup->test,
                           .context = t,
                           .on_progress = show_progress,
                           .on_epoch = show_epoch,
                           .on_log = o->log ? log_step : NULL};
-    clq_status status = clq_fit(t->setup.trainer, t->setup.train, &fit);
+    clq_status status = clq_fit(t->setup->trainer, t->setup->train, &fit);
     clear_line(t);
-    if (status == CLQ_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup.trainer, o->trace));
+    if (status == CLQ_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
     CLQ_TRY(status);
-    CLQ_TRY(clq_step_log_close(&t->log));
-    if (o->save) CLQ_TRY(clq_trainer_save(t->setup.trainer, o->save));
-    if (o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup.trainer, o->trace));
+    CLQ_TRY(close_log(t));
+    if (o->save) CLQ_TRY(clq_trainer_save(t->setup->trainer, o->save));
+    if (o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
     return o->json ? print_result(t) : CLQ_OK;
 }
 
-clq_status clq_command_train(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        CLQ_OPTION_MODEL,
-        CLQ_OPTION_DATA,
-        CLQ_OPTION_DEVICES,
-        CLQ_OPTION_BATCH,
-        {"batch-per-replica", CLQ_KEY_BATCH_PER_REPLICA, "N", 0, "instead of --batch: samples per replica", 0},
-        {"epochs", CLQ_KEY_EPOCHS, "N", 0, "times through the data (default 3)", 0},
-        {"steps", CLQ_KEY_STEPS, "N", 0, "updates, instead of epochs", 0},
-        {"shuffle", CLQ_KEY_SHUFFLE, "N|off", 0, "shuffle buffer (default the whole set)", 0},
-        {"seed", CLQ_KEY_SEED, "N", 0, "of initial weights and shuffling (default 0)", 0},
-        {"drop-remainder", CLQ_KEY_DROP_REMAINDER, 0, 0, "leave out an epoch's last, smaller batch", 0},
-        {"no-test", CLQ_KEY_NO_TEST, 0, 0, "no test set", 0},
-        CLQ_OPTION_TAKE,
-        CLQ_OPTION_OPTIMIZER,
-        {"schedule", CLQ_KEY_SCHEDULE, "NAME[:…]", 0,
-         "of the learning rate: constant, exponential:decay_steps=N,decay_rate=0.96,staircase=1 or "
-         "cosine:decay_steps=N,alpha=0 (default constant)",
-         0},
-        CLQ_OPTION_LOSS,
-        CLQ_OPTION_LOSS_WEIGHT,
-        CLQ_OPTION_METRICS,
-        {"strategy", CLQ_KEY_STRATEGY, "NAME", 0, "auto, single or mirrored", 0},
-        {"cross-device-ops", CLQ_KEY_CROSS_DEVICE_OPS, "NAME", 0,
-         "auto, ring, direct, reduce-to-one, doubling or hierarchical", 0},
-        {"bucket-bytes", CLQ_KEY_BUCKET_BYTES, "N", 0,
-         "exchange the gradient in buckets of at least N bytes while backward goes on (default: where it is "
-         "profitable)",
-         0},
-        {"deadline", CLQ_KEY_DEADLINE, "SECONDS", 0,
-         "how long replicas wait for the slowest one in an exchange before the training fails (default 600)", 0},
-        {"init", CLQ_KEY_INIT, "FILE", 0, "initial weights (safetensors)", 0},
-        {"save", CLQ_KEY_SAVE, "FILE", 0, "final weights (safetensors)", 0},
-        {"log", CLQ_KEY_LOG, "FILE", 0, "a line of JSON per update", 0},
-        {"trace", CLQ_KEY_TRACE, "FILE", 0,
-         "when each kernel, upload and exchange of the first 200 steps ran, for ui.perfetto.dev (JSON)", 0},
-        CLQ_OPTION_MATMUL_PRECISION,
-        CLQ_OPTION_TUNE,
-        {"progress", CLQ_KEY_PROGRESS, "auto|off", 0, "the line that is redrawn on a terminal", 0},
-        CLQ_OPTION_JSON,
-        {0}};
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table, "Trains a model on the chosen devices, all at once.", argc, argv, &options));
-    training t = {.options = &options};
+clq_status clq_command_train(clq_setup *setup, const clq_options *options) {
+    training t = {.options = options, .setup = setup};
     clq_status status = train(&t);
-    if (t.log.file) fclose(t.log.file); /* the failure that kept it open is the one to tell */
-    clq_data_reading_cancel(t.reading); /* where something else failed meanwhile */
-    clq_data_reading_cancel(t.reading_test);
-    clq_setup_release(&t.setup);
+    if (t.log) fclose(t.log); /* the failure that kept it open is the one to tell */
+    cancel_reading(&t.train); /* where something else failed meanwhile */
+    cancel_reading(&t.test);
     clq_free(t.step_s);
     clq_free(t.epochs);
     return status;

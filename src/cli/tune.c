@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 /* The measured rate of arithmetic of each replica's device; NaN where there is none. */
 static clq_status measure_peaks(const clq_trainer *trainer, double peaks[CLQ_REPLICAS_MAX]) {
@@ -24,11 +23,11 @@ static double rate_of(const clq_tune_row *row) {
     return row->flops > 0 ? row->flops / seconds * 1e-9 : (double)NAN;
 }
 
-static void print_figure(FILE *to, int width, int digits, double value) {
+static void print_figure(int width, int digits, double value) {
     if (isnan(value))
-        fprintf(to, " %*s", width, "-");
+        printf(" %*s", width, "-");
     else
-        fprintf(to, " %*.*f", width, digits, value);
+        printf(" %*.*f", width, digits, value);
 }
 
 static void print_row(const clq_tune_row *row, double peak) {
@@ -38,9 +37,9 @@ static void print_row(const clq_tune_row *row, double peak) {
         bool winner = i == q->selected;
         if (isnan(row->seconds[i]) && !winner) continue;
         printf("  %s %-*s", winner ? "*" : " ", CLQ_CANDIDATE_BYTES, q->candidates[i].name);
-        print_figure(stdout, 10, 1, row->seconds[i] * 1e6);
-        print_figure(stdout, 9, 1, winner ? rate_of(row) : (double)NAN);
-        print_figure(stdout, 5, 0, winner ? 100 * rate_of(row) / peak : (double)NAN);
+        print_figure(10, 1, row->seconds[i] * 1e6);
+        print_figure(9, 1, winner ? rate_of(row) : (double)NAN);
+        print_figure(5, 0, winner ? 100 * rate_of(row) / peak : (double)NAN);
         printf("%s\n", winner && !row->measured ? "  not measured: the budget was at its end" : "");
     }
 }
@@ -57,7 +56,10 @@ static json_t *describe_row(const clq_tune_row *row, double peak) {
                      clq_json_number(100 * rate_of(row) / peak));
 }
 
-static clq_status show(const clq_setup *s, const clq_options *o) {
+clq_status clq_command_tune(clq_setup *s, const clq_options *o) {
+    clq_options tuning = *o;
+    tuning.tune = "full";
+    CLQ_TRY(clq_setup_step(s, &tuning));
     const clq_tune_log *log = clq_strategy_tune_log(clq_trainer_strategy(s->trainer));
     double peaks[CLQ_REPLICAS_MAX] = {0};
     CLQ_TRY(measure_peaks(s->trainer, peaks));
@@ -81,29 +83,4 @@ static clq_status show(const clq_setup *s, const clq_options *o) {
         return clq_print_json(json_pack("{s:o, s:o}", "model", clq_json_text(clq_model_name(s->model)), "rows", rows));
     json_decref(rows);
     return CLQ_OK;
-}
-
-clq_status clq_command_tune(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        CLQ_OPTION_MODEL,
-        CLQ_OPTION_DEVICES,
-        CLQ_OPTION_BATCH,
-        CLQ_OPTION_LOSS,
-        CLQ_OPTION_MATMUL_PRECISION,
-        CLQ_OPTION_OPTIMIZER,
-        {"budget", CLQ_KEY_BUDGET, "SECONDS", 0, "for each kind of device (default: until all is measured)", 0},
-        CLQ_OPTION_JSON,
-        {0}};
-    clq_options options;
-    clq_options_start(&options);
-    CLQ_TRY(clq_options_parse(table,
-                              "Measures on each device which kernels are the fastest for a model's training step. "
-                              "What won is kept, and used by all later runs.",
-                              argc, argv, &options));
-    options.tune = "full";
-    clq_setup setup = {0};
-    clq_status status = clq_setup_step(&setup, &options);
-    if (status == CLQ_OK) status = show(&setup, &options);
-    clq_setup_release(&setup);
-    return status;
 }

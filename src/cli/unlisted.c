@@ -1,7 +1,7 @@
 /* GPUs that are there and that no OpenCL driver lists: what is missing. */
 #include "cli/cli.h"
 
-#include <stdio.h>
+#include <string.h>
 
 enum { UNLISTED_MAX = 64, LINE_BYTES = sizeof(clq_unlisted) + 64 };
 
@@ -10,8 +10,7 @@ static size_t find(const clq_system *system, clq_unlisted out[UNLISTED_MAX]) {
     return clq_system_unlisted(system, root ? root : "", out, UNLISTED_MAX);
 }
 
-/* As lines of a file, or as warnings where there is none. */
-static void say_unlisted(FILE *to, const clq_system *system) {
+void clq_print_unlisted(FILE *to, const clq_system *system) {
     clq_unlisted rows[UNLISTED_MAX];
     size_t count = find(system, rows);
     for (size_t i = 0; i < count; i++) {
@@ -26,10 +25,6 @@ static void say_unlisted(FILE *to, const clq_system *system) {
     }
 }
 
-void clq_print_unlisted(FILE *to, const clq_system *system) { say_unlisted(to, system); }
-
-void clq_warn_unlisted(const clq_system *system) { say_unlisted(NULL, system); }
-
 json_t *clq_describe_unlisted(const clq_system *system) {
     clq_unlisted rows[UNLISTED_MAX];
     size_t count = find(system, rows);
@@ -38,4 +33,13 @@ json_t *clq_describe_unlisted(const clq_system *system) {
         list = clq_json_append(list, json_pack("{s:s, s:s, s:s, s:s}", "vendor", rows[i].vendor, "pci", rows[i].pci,
                                                "reason", rows[i].reason, "remedy", rows[i].remedy));
     return list;
+}
+
+clq_status clq_select_devices(clq_system *system, const char *spec, clq_devices *out) {
+    clq_status status = clq_devices_select(system, spec, out);
+    bool quiet = strcmp(spec, "auto") != 0 || (status != CLQ_OK && status != CLQ_NO_DEVICE);
+    for (uint32_t i = 0; i < out->count && status == CLQ_OK; i++)
+        quiet = quiet || clq_system_device_info(system, out->items[i].index)->type == CLQ_DEVICE_GPU;
+    if (!quiet) clq_print_unlisted(NULL, system);
+    return status;
 }

@@ -12,6 +12,18 @@ bool clq_array_measure(clq_array *array, size_t *bytes) {
     return true;
 }
 
+clq_status clq_array_expect(clq_array *array, size_t given, const char *path, const char *format) {
+    char shape[256];
+    size_t bytes;
+    clq_array_describe(array, shape, sizeof(shape));
+    if (!clq_array_measure(array, &bytes))
+        return clq_fail(CLQ_FORMAT, "%s: %s header of %s, more than fits in memory", path, format, shape);
+    if (bytes != given)
+        return clq_fail(CLQ_FORMAT, "%s: %s %s: %s needs %zu bytes after the header, the file has %zu", path,
+                        given < bytes ? "truncated" : "oversized", format, shape, bytes, given);
+    return CLQ_OK;
+}
+
 clq_status clq_array_create(clq_dtype dtype, unsigned rank, const size_t *dims, clq_array *out) {
     if (clq_dtype_bytes(dtype) == 0) return clq_fail(CLQ_ARGUMENT, "an array of the unknown type %d", (int)dtype);
     if (rank > CLQ_ARRAY_DIMS_MAX)
@@ -44,26 +56,11 @@ void clq_array_describe(const clq_array *array, char *text, size_t bytes) {
 }
 
 void clq_swap_bytes(void *data, size_t count, size_t size) {
-    unsigned char *next = data;
-    if (size == 2)
-        for (size_t i = 0; i < count; i++, next += 2) {
-            uint16_t value;
-            memcpy(&value, next, 2);
-            value = __builtin_bswap16(value);
-            memcpy(next, &value, 2);
-        }
-    else if (size == 4)
-        for (size_t i = 0; i < count; i++, next += 4) {
-            uint32_t value;
-            memcpy(&value, next, 4);
-            value = __builtin_bswap32(value);
-            memcpy(next, &value, 4);
-        }
-    else if (size == 8)
-        for (size_t i = 0; i < count; i++, next += 8) {
-            uint64_t value;
-            memcpy(&value, next, 8);
-            value = __builtin_bswap64(value);
-            memcpy(next, &value, 8);
+    unsigned char *value = data;
+    for (size_t i = 0; i < count && size > 1; i++, value += size)
+        for (size_t low = 0, high = size; low + 1 < high; low++) {
+            unsigned char byte = value[low];
+            value[low] = value[--high];
+            value[high] = byte;
         }
 }

@@ -16,9 +16,9 @@ static bool find_dtype(unsigned char code, clq_dtype *out) {
     }
 }
 
-/* Type and shape; *header is where the values start, *values how many bytes they take. */
-static clq_status parse_header(const char *path, const unsigned char *in, size_t size, clq_array *array, size_t *header,
-                               size_t *values) {
+/* Type and shape; *header is where the values start. */
+static clq_status parse_header(const char *path, const unsigned char *in, size_t size, clq_array *array,
+                               size_t *header) {
     if (size < MAGIC_BYTES) return clq_fail(CLQ_FORMAT, "%s: no IDX file: only %zu bytes", path, size);
     if (in[0] != 0 || in[1] != 0 || !find_dtype(in[2], &array->dtype))
         return clq_fail(CLQ_FORMAT, "%s: no IDX file: starts with %02x %02x %02x %02x", path, in[0], in[1], in[2],
@@ -34,27 +34,20 @@ static clq_status parse_header(const char *path, const unsigned char *in, size_t
         const unsigned char *dim = in + MAGIC_BYTES + (size_t)i * DIM_BYTES;
         array->dims[i] = (size_t)dim[0] << 24 | (size_t)dim[1] << 16 | (size_t)dim[2] << 8 | dim[3];
     }
-    char shape[256];
-    clq_array_describe(array, shape, sizeof(shape));
-    if (!clq_array_measure(array, values))
-        return clq_fail(CLQ_FORMAT, "%s: IDX header of %s, more than fits in memory", path, shape);
-    if (size - *header != *values)
-        return clq_fail(CLQ_FORMAT, "%s: %s IDX: %s needs %zu bytes after the header, the file has %zu", path,
-                        size - *header < *values ? "truncated" : "oversized", shape, *values, size - *header);
-    return CLQ_OK;
+    return clq_array_expect(array, size - *header, path, "IDX");
 }
 
 clq_status clq_idx_read(const char *path, clq_array *out) {
     void *data;
-    size_t size, header = 0, values = 0;
+    size_t size, header = 0;
     CLQ_TRY(clq_gz_read(path, CLQ_FORMATS_FILE_MAX, &data, &size));
     clq_array array = {.data = data};
-    clq_status status = parse_header(path, data, size, &array, &header, &values);
+    clq_status status = parse_header(path, data, size, &array, &header);
     if (status != CLQ_OK) {
         clq_free(data);
         return status;
     }
-    memmove(data, (char *)data + header, values); /* in place: a data set is not held twice */
+    memmove(data, (char *)data + header, size - header); /* in place: a data set is not held twice */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     clq_swap_bytes(data, array.count, clq_dtype_bytes(array.dtype));
 #endif

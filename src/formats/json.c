@@ -72,3 +72,12 @@ clq_status clq_json_read(const char *path, size_t max_bytes, size_t max_depth, j
     clq_free(text);
     return status;
 }
+
+static int add_piece(const char *bytes, size_t length, void *text) {
+    clq_text_add_bytes(text, bytes, length);
+    return 0;
+}
+
+void clq_json_dump(const json_t *document, size_t flags, clq_text *text) {
+    if (json_dump_callback(document, add_piece, text, flags) != 0) text->failed = true;
+}

@@ -1,4 +1,3 @@
-#include "formats/npy.h"
 #include "formats/private.h"
 
 #include <string.h>
@@ -6,6 +5,152 @@
 enum { MAGIC_BYTES = 6, PREFIX_V1 = 10, PREFIX_V2 = 12, HEADER_MAX = 1 << 20, ALIGNMENT = 64 };
 
 static const char magic[] = "\x93NUMPY";
+
+/* What the header says: the text of a Python dictionary. */
+typedef struct file_header {
+    clq_array array; /* its type, rank and dims */
+    bool swapped;    /* in the byte order that the host has not */
+    bool fortran_order;
+} file_header;
+
+static const struct {
+    const char *name;
+    clq_dtype dtype;
+} types[] = {{"f4", CLQ_F32}, {"f8", CLQ_F64}, {"f2", CLQ_F16}, {"i1", CLQ_I8},  {"i2", CLQ_I16}, {"i4", CLQ_I32},
+             {"i8", CLQ_I64}, {"u1", CLQ_U8},  {"u2", CLQ_U16}, {"u4", CLQ_U32}, {"u8", CLQ_U64}, {"b1", CLQ_BOOL}};
+
+/* ---- the header's text ---- */
+
+typedef struct cursor {
+    const char *start, *next, *end;
+    const char *where;
+} cursor;
+
+static clq_status fail_at(const cursor *at, const char *expected) {
+    return clq_fail(CLQ_FORMAT, "%s: NPY header, character %td: expected %s", at->where, at->next - at->start,
+                    expected);
+}
+
+static void skip_blanks(cursor *at) {
+    while (at->next < at->end && (*at->next == ' ' || *at->next == '\n' || *at->next == '\t')) at->next++;
+}
+
+/* Takes `c`, with the blanks before it, where it comes next. */
+static bool take(cursor *at, char c) {
+    skip_blanks(at);
+    if (at->next == at->end || *at->next != c) return false;
+    at->next++;
+    return true;
+}
+
+static bool take_word(cursor *at, const char *word) {
+    skip_blanks(at);
+    size_t length = strlen(word);
+    if ((size_t)(at->end - at->next) < length || memcmp(at->next, word, length) != 0) return false;
+    at->next += length;
+    return true;
+}
+
+/* A string in either quotes without escapes: keys and type names have none. */
+static clq_status take_string(cursor *at, char *out, size_t capacity) {
+    char quote = take(at, '\'') ? '\'' : '"';
+    if (quote == '"' && !take(at, '"')) return fail_at(at, "a string");
+    size_t length = 0;
+    while (at->next < at->end && *at->next != quote && *at->next != '\\' && length + 1 < capacity)
+        out[length++] = *at->next++;
+    if (at->next == at->end || *at->next != quote) return fail_at(at, "the end of a short string");
+    at->next++;
+    out[length] = '\0';
+    return CLQ_OK;
+}
+
+static clq_status parse_descr(cursor *at, file_header *header) {
+    skip_blanks(at);
+    if (at->next < at->end && *at->next == '[')
+        return clq_fail(CLQ_UNSUPPORTED, "%s: NPY with structured records; only plain numbers are read", at->where);
+    char descr[16] = "";
+    CLQ_TRY(take_string(at, descr, sizeof(descr)));
+    if (!descr[0] || !strchr("<>|=", descr[0]))
+        return clq_fail(CLQ_FORMAT, "%s: NPY of type '%s', which tells no byte order", at->where, descr);
+    for (size_t i = 0; i < CLQ_COUNT_OF(types); i++) {
+        if (strcmp(types[i].name, descr + 1) != 0) continue;
+        char foreign = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '>' : '<';
+        header->array.dtype = types[i].dtype;
+        header->swapped = descr[0] == foreign;
+        return CLQ_OK;
+    }
+    return clq_fail(CLQ_UNSUPPORTED, "%s: NPY of type '%s'; integers, floats of 16 to 64 bits and bool are read",
+                    at->where, descr);
+}
+
+static clq_status parse_dim(cursor *at, size_t *out) {
+    skip_blanks(at);
+    const char *first = at->next;
+    size_t value = 0;
+    for (; at->next < at->end && *at->next >= '0' && *at->next <= '9'; at->next++)
+        if (!clq_mul_size(value, 10, &value) || !clq_add_size(value, (size_t)(*at->next - '0'), &value))
+            return fail_at(at, "a dimension that fits in memory");
+    if (at->next == first) return fail_at(at, "a dimension");
+    if (at->next < at->end && *at->next == 'L') at->next++; /* Python 2 wrote long integers so */
+    *out = value;
+    return CLQ_OK;
+}
+
+/* (), (3,), (3, 4) or (3, 4,) */
+static clq_status parse_shape(cursor *at, file_header *header) {
+    clq_array *array = &header->array;
+    if (!take(at, '(')) return fail_at(at, "'(' of the shape");
+    while (!take(at, ')')) {
+        if (array->rank == CLQ_ARRAY_DIMS_MAX)
+            return clq_fail(CLQ_UNSUPPORTED, "%s: NPY with more than %d dimensions", at->where, CLQ_ARRAY_DIMS_MAX);
+        CLQ_TRY(parse_dim(at, &array->dims[array->rank++]));
+        if (take(at, ',')) continue;
+        if (!take(at, ')')) return fail_at(at, "',' or ')' in the shape");
+        if (array->rank == 1) return fail_at(at, "',' after the only dimension");
+        break;
+    }
+    return CLQ_OK;
+}
+
+static clq_status parse_order(cursor *at, file_header *header) {
+    if (take_word(at, "True"))
+        header->fortran_order = true;
+    else if (!take_word(at, "False"))
+        return fail_at(at, "True or False");
+    return CLQ_OK;
+}
+
+/* `text` need not end with a NUL; `where` names the file. */
+static clq_status parse_dictionary(const char *text, size_t bytes, const char *where, file_header *header) {
+    static const struct {
+        const char *key;
+        clq_status (*parse)(cursor *, file_header *);
+    } parts[] = {{"descr", parse_descr}, {"fortran_order", parse_order}, {"shape", parse_shape}};
+    cursor at = {.start = text, .next = text, .end = text + bytes, .where = where};
+    bool seen[CLQ_COUNT_OF(parts)] = {false};
+    if (!take(&at, '{')) return fail_at(&at, "'{'");
+    while (!take(&at, '}')) {
+        char key[16];
+        CLQ_TRY(take_string(&at, key, sizeof(key)));
+        if (!take(&at, ':')) return fail_at(&at, "':'");
+        size_t part = 0;
+        while (part < CLQ_COUNT_OF(parts) && strcmp(parts[part].key, key) != 0) part++;
+        if (part == CLQ_COUNT_OF(parts) || seen[part])
+            return clq_fail(CLQ_FORMAT, "%s: NPY header with %s key '%s'", where,
+                            part == CLQ_COUNT_OF(parts) ? "an unknown" : "twice the", key);
+        seen[part] = true;
+        CLQ_TRY(parts[part].parse(&at, header));
+        if (take(&at, ',')) continue;
+        if (!take(&at, '}')) return fail_at(&at, "',' or '}'");
+        break;
+    }
+    for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
+        if (!seen[i]) return clq_fail(CLQ_FORMAT, "%s: NPY header without '%s'", where, parts[i].key);
+    skip_blanks(&at);
+    return at.next == at.end ? CLQ_OK : fail_at(&at, "nothing more");
+}
+
+/* ---- reading ---- */
 
 /* Where the header's text starts and ends. */
 static clq_status find_header(const char *path, const unsigned char *in, size_t size, size_t *begin, size_t *end) {
@@ -27,22 +172,11 @@ static clq_status find_header(const char *path, const unsigned char *in, size_t 
     return CLQ_OK;
 }
 
-static clq_status parse(const char *path, const unsigned char *in, size_t size, clq_npy_header *header,
-                        clq_array *array, size_t *data_at) {
-    size_t begin = 0, bytes;
+static clq_status parse(const char *path, const unsigned char *in, size_t size, file_header *header, size_t *data_at) {
+    size_t begin = 0;
     CLQ_TRY(find_header(path, in, size, &begin, data_at));
-    CLQ_TRY(clq_npy_header_parse((const char *)in + begin, *data_at - begin, path, header));
-    array->dtype = header->dtype;
-    array->rank = header->rank;
-    memcpy(array->dims, header->dims, sizeof(array->dims));
-    char shape[256];
-    clq_array_describe(array, shape, sizeof(shape));
-    if (!clq_array_measure(array, &bytes))
-        return clq_fail(CLQ_FORMAT, "%s: NPY header of %s, more than fits in memory", path, shape);
-    if (bytes != size - *data_at)
-        return clq_fail(CLQ_FORMAT, "%s: %s NPY: %s needs %zu bytes after the header, the file has %zu", path,
-                        size - *data_at < bytes ? "truncated" : "oversized", shape, bytes, size - *data_at);
-    return CLQ_OK;
+    CLQ_TRY(parse_dictionary((const char *)in + begin, *data_at - begin, path, header));
+    return clq_array_expect(&header->array, size - *data_at, path, "NPY");
 }
 
 /* Writes the elements in C order, the last index fastest; `from` has the first index fastest. */
@@ -70,9 +204,9 @@ static void normalise_bools(clq_array *array) {
     for (size_t i = 0; i < array->count; i++) values[i] = values[i] != 0;
 }
 
-/* Moves the values into place; array->data is the file's content and is replaced where they change
- * order. */
-static clq_status arrange(const clq_npy_header *header, size_t data_at, clq_array *array) {
+/* Moves the values into place; the array's data are the file's content and are replaced where they change order. */
+static clq_status arrange(file_header *header, size_t data_at) {
+    clq_array *array = &header->array;
     size_t size = clq_dtype_bytes(array->dtype);
     char *values = (char *)array->data + data_at;
     if (header->fortran_order && array->rank > 1) {
@@ -90,37 +224,23 @@ static clq_status arrange(const clq_npy_header *header, size_t data_at, clq_arra
 }
 
 clq_status clq_npy_read(const char *path, clq_array *out) {
-    clq_array array = {0};
-    clq_npy_header header;
+    file_header header = {0};
     size_t size, data_at = 0;
-    clq_status status = clq_file_read(path, CLQ_FORMATS_FILE_MAX, &array.data, &size);
-    if (status != CLQ_OK) return status;
-    CLQ_TRY_OR(fail, status, parse(path, array.data, size, &header, &array, &data_at));
-    CLQ_TRY_OR(fail, status, arrange(&header, data_at, &array));
-    *out = array;
-    return CLQ_OK;
-fail:
-    clq_array_release(&array);
+    CLQ_TRY(clq_file_read(path, CLQ_FORMATS_FILE_MAX, &header.array.data, &size));
+    clq_status status = parse(path, header.array.data, size, &header, &data_at);
+    if (status == CLQ_OK) status = arrange(&header, data_at);
+    if (status == CLQ_OK)
+        *out = header.array;
+    else
+        clq_array_release(&header.array);
     return status;
 }
 
+/* ---- writing ---- */
+
 static const char *type_name(clq_dtype dtype) {
-    switch (dtype) {
-    case CLQ_F32: return "f4";
-    case CLQ_F64: return "f8";
-    case CLQ_F16: return "f2";
-    case CLQ_I8: return "i1";
-    case CLQ_I16: return "i2";
-    case CLQ_I32: return "i4";
-    case CLQ_I64: return "i8";
-    case CLQ_U8: return "u1";
-    case CLQ_U16: return "u2";
-    case CLQ_U32: return "u4";
-    case CLQ_U64: return "u8";
-    case CLQ_BOOL: return "b1";
-    case CLQ_BF16:
-    case CLQ_DTYPE_COUNT: break;
-    }
+    for (size_t i = 0; i < CLQ_COUNT_OF(types); i++)
+        if (types[i].dtype == dtype) return types[i].name;
     return NULL;
 }
 
@@ -145,17 +265,14 @@ clq_status clq_npy_write(const char *path, const clq_array *array) {
     if (!type_name(array->dtype))
         return clq_fail(CLQ_UNSUPPORTED, "%s: NPY has no type for %s", path, clq_dtype_name(array->dtype));
     clq_text header = {0};
-    clq_file_writer *writer = NULL;
-    clq_status status = CLQ_MEMORY;
+    clq_file_writer *writer;
     compose_header(array, &header);
-    if (header.failed) goto done;
-    CLQ_TRY_OR(done, status, clq_file_writer_open(path, &writer));
-    CLQ_TRY_OR(done, status, clq_file_writer_put(writer, header.data, header.length));
-    CLQ_TRY_OR(done, status, clq_file_writer_put(writer, array->data, array->count * clq_dtype_bytes(array->dtype)));
-    status = clq_file_writer_commit(writer);
-    writer = NULL;
-done:
-    clq_file_writer_cancel(writer);
+    clq_status status = header.failed ? CLQ_MEMORY : clq_file_writer_open(path, &writer);
+    if (status == CLQ_OK) {
+        clq_file_writer_put(writer, header.data, header.length);
+        clq_file_writer_put(writer, array->data, array->count * clq_dtype_bytes(array->dtype));
+        status = clq_file_writer_commit(writer); /* which fails where a put has */
+    }
     clq_free(header.data);
     return status;
 }

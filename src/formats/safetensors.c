@@ -1,10 +1,25 @@
-#include "formats/safetensors.h"
 #include "formats/private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER_DEPTH = 4 };
+#define METADATA "__metadata__"
+
+enum { LENGTH_BYTES = 8, HEADER_MAX = 100 * 1000 * 1000, HEADER_DEPTH = 4 };
+
+/* The values lie in the file as the host has them. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are read and written on little-endian hosts");
+
+static const struct {
+    const char *name;
+    clq_dtype dtype;
+} types[] = {
+    {"F32", CLQ_F32}, {"F64", CLQ_F64}, {"F16", CLQ_F16},   {"BF16", CLQ_BF16}, {"I8", CLQ_I8},
+    {"I16", CLQ_I16}, {"I32", CLQ_I32}, {"I64", CLQ_I64},   {"U8", CLQ_U8},     {"U16", CLQ_U16},
+    {"U32", CLQ_U32}, {"U64", CLQ_U64}, {"BOOL", CLQ_BOOL},
+};
+
+/* ---- reading ---- */
 
 struct clq_safetensors {
     const char *path; /* while it is opened: for messages */
@@ -21,9 +36,9 @@ static clq_status fail_tensor(const clq_safetensors *file, const char *name, con
 static clq_status parse_dtype(const clq_safetensors *file, const json_t *info, clq_safetensors_entry *entry) {
     const char *name = json_string_value(json_object_get(info, "dtype"));
     if (!name) return fail_tensor(file, entry->name, "no 'dtype'");
-    for (size_t i = 0; i < CLQ_COUNT_OF(clq_safetensors_types); i++) {
-        if (strcmp(clq_safetensors_types[i].name, name) != 0) continue;
-        entry->dtype = clq_safetensors_types[i].dtype;
+    for (size_t i = 0; i < CLQ_COUNT_OF(types); i++) {
+        if (strcmp(types[i].name, name) != 0) continue;
+        entry->dtype = types[i].dtype;
         return CLQ_OK;
     }
     return clq_fail(CLQ_UNSUPPORTED, "%s: tensor '%.200s': unknown type '%.40s'", file->path, entry->name, name);
@@ -74,8 +89,7 @@ static clq_status parse_offsets(const clq_safetensors *file, const json_t *info,
 }
 
 static clq_status check_metadata(const clq_safetensors *file, json_t *metadata) {
-    if (!json_is_object(metadata))
-        return clq_fail(CLQ_FORMAT, "%s: " CLQ_SAFETENSORS_METADATA " is no object", file->path);
+    if (!json_is_object(metadata)) return clq_fail(CLQ_FORMAT, "%s: " METADATA " is no object", file->path);
     const char *key;
     json_t *value;
     json_object_foreach(metadata, key, value) {
@@ -90,7 +104,7 @@ static clq_status parse_entries(clq_safetensors *file, const char *values, size_
     const char *name;
     json_t *info;
     json_object_foreach(file->header, name, info) {
-        if (strcmp(name, CLQ_SAFETENSORS_METADATA) == 0) {
+        if (strcmp(name, METADATA) == 0) {
             CLQ_TRY(check_metadata(file, info));
             continue;
         }
@@ -128,15 +142,14 @@ static clq_status check_places(clq_safetensors *file, const char *values, size_t
 }
 
 static clq_status parse_file(clq_safetensors *file, size_t size) {
-    if (size < CLQ_SAFETENSORS_LENGTH_BYTES)
-        return clq_fail(CLQ_FORMAT, "%s: no safetensors file: only %zu bytes", file->path, size);
+    if (size < LENGTH_BYTES) return clq_fail(CLQ_FORMAT, "%s: no safetensors file: only %zu bytes", file->path, size);
     uint64_t length;
     memcpy(&length, file->content, sizeof(length));
-    size_t rest = size - CLQ_SAFETENSORS_LENGTH_BYTES;
-    if (length > CLQ_SAFETENSORS_HEADER_MAX || length > rest)
+    size_t rest = size - LENGTH_BYTES;
+    if (length > HEADER_MAX || length > rest)
         return clq_fail(CLQ_FORMAT, "%s: no safetensors file or truncated: a header of %ju bytes in %zu", file->path,
                         (uintmax_t)length, size);
-    const char *header = file->content + CLQ_SAFETENSORS_LENGTH_BYTES, *values = header + length;
+    const char *header = file->content + LENGTH_BYTES, *values = header + length;
     if (length == 0 || *header != '{')
         return clq_fail(CLQ_FORMAT, "%s: no safetensors file: its header does not start with '{'", file->path);
     CLQ_TRY(clq_json_parse(header, (size_t)length, HEADER_DEPTH, file->path, &file->header));
@@ -183,5 +196,112 @@ const clq_safetensors_entry *clq_safetensors_find(const clq_safetensors *file, c
 }
 
 const char *clq_safetensors_metadata(const clq_safetensors *file, const char *key) {
-    return json_string_value(json_object_get(json_object_get(file->header, CLQ_SAFETENSORS_METADATA), key));
+    return json_string_value(json_object_get(json_object_get(file->header, METADATA), key));
+}
+
+/* ---- writing ---- */
+
+static clq_status fail_memory(const char *path) {
+    return clq_fail(CLQ_MEMORY, "%s: out of host memory for the header", path);
+}
+
+static clq_status check_text(const char *path, const char *text) {
+    if (clq_is_utf8(text)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%s: cannot write '%.200s', which is no UTF-8", path, text);
+}
+
+static const char *type_name(clq_dtype dtype) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(types); i++)
+        if (types[i].dtype == dtype) return types[i].name;
+    return NULL;
+}
+
+static clq_status measure(const char *path, const clq_safetensors_source *tensor, size_t *bytes) {
+    clq_array array = {.dtype = tensor->dtype, .rank = tensor->rank};
+    if (!tensor->name || !type_name(tensor->dtype) || tensor->rank > CLQ_ARRAY_DIMS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "%s: a tensor without a name, of an unknown type or of too many dimensions",
+                        path);
+    memcpy(array.dims, tensor->dims, sizeof(array.dims));
+    if (!clq_array_measure(&array, bytes) || *bytes > INT64_MAX)
+        return clq_fail(CLQ_ARGUMENT, "%s: tensor '%.200s': its shape does not fit in memory", path, tensor->name);
+    return CLQ_OK;
+}
+
+/* {"dtype":"F32","shape":[2,3],"data_offsets":[begin,end]} */
+static clq_status add_tensor(const char *path, json_t *header, const clq_safetensors_source *tensor, size_t begin,
+                             size_t end) {
+    CLQ_TRY(check_text(path, tensor->name));
+    if (strcmp(tensor->name, METADATA) == 0 || json_object_get(header, tensor->name))
+        return clq_fail(CLQ_ARGUMENT, "%s: tensor '%.200s': the name is taken", path, tensor->name);
+    json_t *shape = json_array();
+    for (unsigned i = 0; i < tensor->rank; i++)
+        if (json_array_append_new(shape, json_integer((json_int_t)tensor->dims[i])) != 0) {
+            json_decref(shape);
+            return fail_memory(path);
+        }
+    json_t *info = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type_name(tensor->dtype), "shape", shape, "data_offsets",
+                             (json_int_t)begin, (json_int_t)end); /* takes shape, also when it fails */
+    return json_object_set_new(header, tensor->name, info) == 0 ? CLQ_OK : fail_memory(path);
+}
+
+static clq_status add_metadata(const char *path, json_t *header, const char *const *metadata, size_t count) {
+    if (count == 0) return CLQ_OK;
+    for (size_t i = 0; i < 2 * count; i++) CLQ_TRY(check_text(path, metadata[i]));
+    json_t *pairs = json_object();
+    for (size_t i = 0; i < count; i++)
+        if (json_object_set_new(pairs, metadata[2 * i], json_string(metadata[2 * i + 1])) != 0) {
+            json_decref(pairs);
+            return fail_memory(path);
+        }
+    return json_object_set_new(header, METADATA, pairs) == 0 ? CLQ_OK : fail_memory(path);
+}
+
+/* The header's text, with blanks up to a multiple of 8. */
+static clq_status compose_header(const char *path, const clq_safetensors_source *tensors, size_t count,
+                                 const char *const *metadata, size_t metadata_count, clq_text *text) {
+    json_t *header = json_object();
+    if (!header) return fail_memory(path);
+    clq_status status;
+    CLQ_TRY_OR(done, status, add_metadata(path, header, metadata, metadata_count));
+    size_t begin = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = 0, end;
+        CLQ_TRY_OR(done, status, measure(path, &tensors[i], &bytes));
+        if (!clq_add_size(begin, bytes, &end) || end > INT64_MAX) {
+            status = clq_fail(CLQ_ARGUMENT, "%s: more data than a file can hold", path);
+            goto done;
+        }
+        CLQ_TRY_OR(done, status, add_tensor(path, header, &tensors[i], begin, end));
+        begin = end;
+    }
+    clq_json_dump(header, JSON_COMPACT, text);
+    while (!text->failed && text->length % 8) clq_text_add_bytes(text, " ", 1);
+    if (text->failed)
+        status = fail_memory(path);
+    else if (text->length > HEADER_MAX)
+        status = clq_fail(CLQ_ARGUMENT, "%s: a header of %zu bytes; %d is the most", path, text->length, HEADER_MAX);
+done:
+    json_decref(header);
+    return status;
+}
+
+clq_status clq_safetensors_write(const char *path, const clq_safetensors_source *tensors, size_t count,
+                                 const char *const *metadata, size_t metadata_count) {
+    clq_text header = {0};
+    clq_file_writer *writer;
+    clq_status status;
+    CLQ_TRY_OR(done, status, compose_header(path, tensors, count, metadata, metadata_count, &header));
+    CLQ_TRY_OR(done, status, clq_file_writer_open(path, &writer));
+    uint64_t length = header.length;
+    clq_file_writer_put(writer, &length, sizeof(length));
+    clq_file_writer_put(writer, header.data, header.length);
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = 0;
+        (void)measure(path, &tensors[i], &bytes); /* as for the header, which was refused where a tensor does not fit */
+        clq_file_writer_put(writer, tensors[i].data, bytes);
+    }
+    status = clq_file_writer_commit(writer); /* which fails where a put has */
+done:
+    clq_free(header.data);
+    return status;
 }

@@ -2,15 +2,10 @@
  * complete events ("X": begin and duration in microseconds) and the names of processes and threads ("M"). */
 #include "formats/private.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct clq_trace_writer {
     clq_file_writer *file;
     bool any; /* events so far: the next needs a comma */
 };
-
-static clq_status fail_memory(void) { return clq_fail(CLQ_MEMORY, "out of host memory for an event of a trace"); }
 
 clq_status clq_trace_writer_open(const char *path, clq_trace_writer **out) {
     static const char start[] = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
@@ -26,20 +21,14 @@ clq_status clq_trace_writer_open(const char *path, clq_trace_writer **out) {
     return CLQ_OK;
 }
 
-static int put_piece(const char *bytes, size_t length, void *context) {
-    clq_text *text = context;
-    clq_text_add_bytes(text, bytes, length);
-    return text->failed ? -1 : 0;
-}
-
 /* Takes the object; NULL: there was no memory for it. */
 static clq_status put(clq_trace_writer *writer, json_t *event) {
     clq_text text = {0};
     clq_text_add(&text, "%s\n", writer->any ? "," : "");
-    bool failed = !event || json_dump_callback(event, put_piece, &text, JSON_COMPACT | JSON_REAL_PRECISION(15)) != 0;
+    clq_json_dump(event, JSON_COMPACT | JSON_REAL_PRECISION(15), &text);
     json_decref(event);
-    clq_status status =
-        failed || text.failed ? fail_memory() : clq_file_writer_put(writer->file, text.data, text.length);
+    clq_status status = text.failed ? clq_fail(CLQ_MEMORY, "out of host memory for an event of a trace")
+                                    : clq_file_writer_put(writer->file, text.data, text.length);
     clq_free(text.data);
     writer->any = true;
     return status;
@@ -79,12 +68,9 @@ clq_status clq_trace_writer_put(clq_trace_writer *writer, const clq_trace_event 
 
 clq_status clq_trace_writer_commit(clq_trace_writer *writer) {
     static const char end[] = "\n]}\n";
-    clq_status status = clq_file_writer_put(writer->file, end, sizeof end - 1);
-    if (status == CLQ_OK) {
-        status = clq_file_writer_commit(writer->file);
-        writer->file = NULL;
-    }
-    clq_trace_writer_cancel(writer);
+    clq_file_writer_put(writer->file, end, sizeof end - 1);
+    clq_status status = clq_file_writer_commit(writer->file); /* which fails where a put has */
+    clq_free(writer);
     return status;
 }
 
