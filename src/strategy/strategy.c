@@ -58,7 +58,7 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
         command.params.count = (uint32_t)count;
         command.params.first_row = (uint32_t)offset;
         command.staged = count > 0 ? clq_replica_stage(replica, batch, offset, count) : NULL;
-        clq_worker_post(&replica->worker, &command);
+        clq_channel_put(replica->worker.commands, &command);
     }
     return CLQ_OK;
 }
@@ -101,7 +101,7 @@ clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, 
         command.params.count = (uint32_t)strategy->counts[r];
         command.params.first_row = (uint32_t)strategy->offsets[r];
         command.rows = clq_rows_part(rows, strategy->offsets[r], strategy->counts[r]);
-        clq_worker_post(&strategy->replicas[r].worker, &command);
+        clq_channel_put(strategy->replicas[r].worker.commands, &command);
     }
     return CLQ_OK;
 }
@@ -124,16 +124,11 @@ clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *par
 clq_status clq_strategy_failure(clq_strategy *strategy) { return clq_pool_failure(&strategy->pool); }
 clq_status clq_strategy_wait(clq_strategy *strategy) { return clq_pool_wait(&strategy->pool); }
 
-static clq_status transfer(clq_strategy *strategy, unsigned replica, clq_command command) {
-    return clq_worker_call(&strategy->replicas[replica].worker, command);
-}
-
 clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t offset, const void *from, size_t bytes) {
     if (arena == CLQ_ARENA_STATE) make_current(strategy, arena); /* what is written now is not averaged again */
-    for (unsigned r = 0; r < strategy->count; r++)
-        CLQ_TRY(transfer(
-            strategy, r,
-            (clq_command){.kind = &clq_write_kind, .memory = arena, .offset = offset, .from = from, .bytes = bytes}));
+    const clq_command command = {
+        .kind = &clq_write_kind, .memory = arena, .offset = offset, .from = from, .bytes = bytes};
+    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(clq_worker_call(&strategy->replicas[r].worker, &command));
     return CLQ_OK;
 }
 
@@ -142,8 +137,8 @@ clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena
     if (arena == CLQ_ARENA_GRADIENT && !strategy->config.plan.update)
         return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
     make_current(strategy, arena);
-    return transfer(strategy, replica,
-                    (clq_command){.kind = &clq_read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes});
+    const clq_command command = {.kind = &clq_read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes};
+    return clq_worker_call(&strategy->replicas[replica].worker, &command);
 }
 
 clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, size_t most, float *seconds,
@@ -306,9 +301,9 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     strategy->model = model;
     strategy->module = module;
     strategy->config = *config;
+    strategy->pool.trace_steps = config->trace_steps;
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
-    CLQ_TRY_OR(fail, status, clq_pool_open(&strategy->pool, config->trace_steps));
     CLQ_TRY_OR(fail, status, open_replicas(strategy, devices));
     *out = strategy;
     return CLQ_OK;
@@ -322,7 +317,6 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) clq_worker_stop(&strategy->replicas[r].worker);
     if (strategy->module->close) strategy->module->close(strategy);
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
-    clq_pool_close(&strategy->pool);
     clq_tune_log_release(&strategy->tune_log);
     clq_free(strategy->replicas);
     clq_free(strategy->offsets);
