@@ -65,27 +65,29 @@ typedef struct clq_strategy_module {
      * once the threads have ended. NULL: nothing. */
     clq_status (*open)(clq_strategy *strategy);
     void (*close)(clq_strategy *strategy);
-    /* Carried out by each replica's thread: the whole step; the sum of all replicas' gradients. reduce NULL: each has
-     * the whole gradient. */
-    clq_status (*step)(clq_worker *worker, const clq_command *command);
-    clq_status (*reduce)(clq_worker *worker, const clq_command *command);
+    /* Carried out by each replica's thread: the whole step, in the plain way; the sum of all replicas' gradients.
+     * reduce NULL: each has the whole gradient. */
+    clq_status (*step)(clq_replica *replica, const clq_command *command);
+    clq_status (*reduce)(clq_replica *replica);
     /* As of clq_exchange, in a plan of the replica that is its context. NULL: there is one replica. */
     clq_status (*all_reduce)(void *replica, clq_queue *queue, clq_buffer *values);
     void (*note_gradients)(clq_strategy *strategy, bool by_step); /* posted: by a step, or for a step by hand */
     /* Posts what makes every replica's copy whole, before something posted behind it reads it. NULL: all always is. */
     void (*make_current)(clq_strategy *strategy, unsigned what);
     /* For reports. */
-    size_t (*parts)(const clq_strategy *strategy, unsigned replica); /* that a step's launches are run in */
+    size_t (*parts)(const clq_strategy *strategy, unsigned replica); /* that a step's launches are run in. NULL: 1 */
     clq_comm_times (*comm_times)(const clq_strategy *strategy);
     const clq_timeline *(*exchanges)(const clq_strategy *strategy, unsigned replica);
 } clq_strategy_module;
-extern const clq_strategy_module clq_strategy_single, clq_strategy_mirrored;
+extern const clq_strategy_module clq_strategy_mirrored;
 
 struct clq_strategy {
     const clq_model *model;
     clq_strategy_config config;
     const clq_strategy_module *module;
-    struct clq_mirrored *mirrored; /* that module's own; NULL elsewhere */
+    clq_status (*step)(clq_replica *replica,
+                       const clq_command *command); /* the module's, or a faster one: set by open */
+    struct clq_mirrored *mirrored;                  /* that module's own; NULL elsewhere */
     clq_tune_log tune_log;
     clq_pool pool;
     clq_paths paths;
@@ -103,8 +105,6 @@ clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_close(clq_replica *replica);
 /* The plan for a mode, while the replica has nothing to do. */
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode);
-/* Opens every replica's device (contexts.c). */
-clq_status clq_strategy_open_devices(clq_strategy *strategy, const clq_devices *devices);
 
 /* Commands of all modules. */
 extern const clq_command_kind clq_gradients_kind, clq_apply_kind, clq_evaluate_kind, clq_predict_kind, clq_read_kind,

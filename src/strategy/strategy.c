@@ -5,7 +5,11 @@
 
 /* ---- modules ---- */
 
-static const clq_strategy_module *const modules[] = {&clq_strategy_single, &clq_strategy_mirrored};
+/* One device: a step is run in one, and all is always whole. */
+static const clq_strategy_module single = {
+    .kind = CLQ_STRATEGY_SINGLE, .name = "single", .devices_most = 1, .step = clq_replica_step_alone};
+
+static const clq_strategy_module *const modules[] = {&single, &clq_strategy_mirrored};
 
 bool clq_strategy_find(const char *name, clq_strategy_kind *out) {
     bool found = strcmp(name, "auto") == 0;
@@ -64,10 +68,13 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
 }
 
 static clq_status run_step(clq_worker *worker, const clq_command *command) {
-    return clq_replica_of(worker)->strategy->module->step(worker, command);
+    clq_replica *replica = clq_replica_of(worker);
+    const clq_strategy *strategy = replica->strategy;
+    return strategy->apart ? clq_replica_step_alone(replica, command) : strategy->step(replica, command);
 }
 static clq_status run_reduce(clq_worker *worker, const clq_command *command) {
-    return clq_replica_of(worker)->strategy->module->reduce(worker, command);
+    (void)command;
+    return clq_replica_of(worker)->strategy->module->reduce(clq_replica_of(worker));
 }
 static const clq_command_kind step_kind = {
     .name = "step", .traits = CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP, .run = run_step, .skip = clq_replica_skip};
@@ -261,6 +268,17 @@ static clq_status open_replica(clq_strategy *strategy, unsigned r) {
     return has_followers(strategy, r) ? clq_plan_keep_programs(replica->plan) : CLQ_OK;
 }
 
+/* No replicas' devices share a context, unless peer copies are asked for. In a context of several devices each buffer
+ * belongs to all of them: drivers keep a copy of it on each device and move whole buffers between them, and NVIDIA's is
+ * unsafe with several devices in one context. */
+static clq_status open_devices(clq_strategy *strategy, const clq_devices *devices) {
+    const bool together = devices->count > 1 && strategy->config.group.transport == CLQ_TRANSPORT_PEER;
+    clq_device *opened[CLQ_REPLICAS_MAX];
+    CLQ_TRY(clq_devices_open(devices, together, opened, NULL));
+    for (unsigned r = 0; r < devices->count; r++) strategy->replicas[r].worker.device = opened[r];
+    return CLQ_OK;
+}
+
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
     unsigned count = devices->count;
     strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
@@ -269,7 +287,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     if (!strategy->replicas || !strategy->offsets || !strategy->counts) return CLQ_MEMORY;
     strategy->count = count;
     clq_shares_split(strategy->config.global_batch, count, NULL, strategy->offsets, strategy->counts);
-    CLQ_TRY(clq_strategy_open_devices(strategy, devices));
+    CLQ_TRY(open_devices(strategy, devices));
     CLQ_TRY(tune(strategy));
     for (unsigned r = 0; r < count; r++) {
         clq_status status = open_replica(strategy, r);
@@ -300,6 +318,7 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     if (!strategy) return CLQ_MEMORY;
     strategy->model = model;
     strategy->module = module;
+    strategy->step = module->step;
     strategy->config = *config;
     strategy->pool.trace_steps = config->trace_steps;
     clq_status status;
@@ -343,7 +362,8 @@ const clq_weights *clq_strategy_weights(const clq_strategy *strategy, unsigned r
     return strategy->replicas[replica].weights;
 }
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
-    return clq_plan_calls(strategy->replicas[replica].plan, strategy->module->parts(strategy, replica));
+    const size_t parts = strategy->module->parts ? strategy->module->parts(strategy, replica) : 1;
+    return clq_plan_calls(strategy->replicas[replica].plan, parts);
 }
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
     size_t per_replica = strategy->replicas[0].share, before = replica * per_replica;
