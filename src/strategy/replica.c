@@ -92,12 +92,19 @@ const clq_command_kind clq_write_kind = {.name = "write", .run = run_write};
 
 /* ---- life ---- */
 
+/* Whether a later replica may take what was compiled for this one. */
+static bool has_followers(const clq_replica *replica) {
+    const clq_strategy *strategy = replica->strategy;
+    for (unsigned r = replica->worker.index + 1; r < strategy->count; r++)
+        if (clq_selections_are_shared(replica->worker.device, strategy->replicas[r].worker.device)) return true;
+    return false;
+}
+
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
     const clq_strategy *strategy = replica->strategy;
     clq_plan_config config = strategy->config.plan;
     config.mode = mode;
     config.exchange = (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, replica};
-    config.capacity = (uint32_t)replica->share;
     config.fused_launches = replica->joined;
     config.beside = replica->plan;
     if (mode != CLQ_MODE_TRAIN) {
@@ -105,7 +112,8 @@ clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
         config.gradient_norms = false;
     }
     if (mode == CLQ_MODE_PREDICT) config.loss = NULL;
-    return clq_plan_create(replica->weights, &config, &replica->plans[mode]);
+    CLQ_TRY(clq_plan_create(replica->weights, &config, &replica->plans[mode]));
+    return has_followers(replica) ? clq_plan_keep_programs(replica->plans[mode]) : CLQ_OK;
 }
 
 clq_status clq_replica_open(clq_replica *replica) {
@@ -119,18 +127,6 @@ clq_status clq_replica_open(clq_replica *replica) {
     replica->plan = replica->plans[config->mode];
     CLQ_TRY(clq_replica_open_figures(replica));
     return clq_replica_open_rows(replica);
-}
-
-/* As many as take some ten milliseconds: the poster, and who interrupts it, wait for them. Most commands are steps. */
-static unsigned commands_ahead(const clq_plan *plan) {
-    const double flops_ahead = 1e9;
-    const unsigned least = 8;
-    double ahead = flops_ahead / CLQ_MAX(clq_plan_flops(plan), 1.0);
-    return CLQ_MAX(least, (unsigned)CLQ_MIN(ahead, (double)CLQ_COMMANDS_MAX));
-}
-
-clq_status clq_replica_start(clq_replica *replica) {
-    return clq_worker_start(&replica->worker, commands_ahead(replica->plan));
 }
 
 void clq_replica_close(clq_replica *replica) {

@@ -32,7 +32,6 @@ typedef struct clq_figures {
 typedef struct clq_replica {
     clq_worker worker;
     clq_strategy *strategy;
-    size_t share;
     clq_weights *weights;
     clq_plan *plan;                             /* of the mode that the strategy was made for */
     clq_plan *plans[CLQ_MODE_COUNT];            /* over the same weights; NULL until needed */
@@ -93,15 +92,13 @@ struct clq_strategy {
     clq_paths paths;
     unsigned count;
     clq_replica *replicas;
-    bool apart;               /* each replica trains alone */
-    size_t *offsets, *counts; /* the split of the batch at hand */
+    bool apart; /* each replica trains alone */
 };
 
 static inline clq_replica *clq_replica_of(const clq_worker *worker) { return worker->owner; }
 
 /* Makes what it needs on its device, which is open. */
 clq_status clq_replica_open(clq_replica *replica);
-clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_close(clq_replica *replica);
 /* The plan for a mode, while the replica has nothing to do. */
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode);

@@ -39,29 +39,23 @@ static clq_status choose_module(clq_strategy_kind kind, unsigned devices, const 
 
 /* ---- posting ---- */
 
-/* The shares of `count` samples. */
-static clq_status split(clq_strategy *strategy, size_t count) {
-    CLQ_TRY(clq_strategy_failure(strategy));
-    if (count > strategy->config.global_batch)
-        return clq_fail(CLQ_ARGUMENT,
-                        "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
-                        count, strategy->config.global_batch);
-    clq_shares_split(count, strategy->count, NULL, strategy->offsets, strategy->counts);
-    return CLQ_OK;
-}
-
-static float scale_of(size_t count) { return count ? (float)(1.0 / (double)count) : 0.0f; }
-
-/* One command to every replica with its rows of the batch. */
+/* One command to every replica with its rows, at most a global batch: of `batch`, which are staged, or of command.rows,
+ * which the replica copies itself. */
 static clq_status post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
-    CLQ_TRY(split(strategy, batch->count));
-    command.params.scale = scale_of(batch->count);
+    const clq_rows rows = command.rows;
+    const size_t total = batch ? batch->count : rows.count;
+    size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
+    CLQ_TRY(clq_strategy_failure(strategy));
+    clq_shares_split(total, strategy->count, NULL, offsets, counts);
+    command.params.scale = (float)(1.0 / (double)total);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
-        size_t offset = strategy->offsets[r], count = strategy->counts[r];
-        command.params.count = (uint32_t)count;
-        command.params.first_row = (uint32_t)offset;
-        command.staged = count > 0 ? clq_replica_stage(replica, batch, offset, count) : NULL;
+        command.params.count = (uint32_t)counts[r];
+        command.params.first_row = (uint32_t)offsets[r];
+        if (!batch)
+            command.rows = clq_rows_part(&rows, offsets[r], counts[r]);
+        else
+            command.staged = counts[r] > 0 ? clq_replica_stage(replica, batch, offsets[r], counts[r]) : NULL;
         clq_channel_put(replica->worker.commands, &command);
     }
     return CLQ_OK;
@@ -89,8 +83,9 @@ static void make_current(clq_strategy *strategy, unsigned what) {
 }
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &clq_gradients_kind, .params = *params}, batch));
     note_gradients(strategy, false);
-    return post_batch(strategy, (clq_command){.kind = &clq_gradients_kind, .params = *params}, batch);
+    return CLQ_OK;
 }
 
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
@@ -100,16 +95,8 @@ clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, con
 }
 
 clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
-    clq_command command = {.kind = &step_kind, .params = *params};
-    command.params.scale = scale_of(rows->count);
-    CLQ_TRY(split(strategy, rows->count));
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params, .rows = *rows}, NULL));
     note_gradients(strategy, true);
-    for (unsigned r = 0; r < strategy->count; r++) {
-        command.params.count = (uint32_t)strategy->counts[r];
-        command.params.first_row = (uint32_t)strategy->offsets[r];
-        command.rows = clq_rows_part(rows, strategy->offsets[r], strategy->counts[r]);
-        clq_channel_put(strategy->replicas[r].worker.commands, &command);
-    }
     return CLQ_OK;
 }
 
@@ -185,18 +172,8 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
 
 /* ---- plans beside the one that the strategy was made for ---- */
 
-/* Whether a later replica may take what was compiled for this one. */
-static bool has_followers(const clq_strategy *strategy, unsigned replica) {
-    for (unsigned r = replica + 1; r < strategy->count; r++)
-        if (clq_selections_are_shared(strategy->replicas[replica].worker.device, strategy->replicas[r].worker.device))
-            return true;
-    return false;
-}
-
-static clq_status make_plan(clq_strategy *strategy, unsigned r, clq_mode mode) {
-    clq_replica *replica = &strategy->replicas[r];
-    clq_status status = clq_replica_make_plan(replica, mode);
-    if (status == CLQ_OK && has_followers(strategy, r)) status = clq_plan_keep_programs(replica->plans[mode]);
+/* With several replicas, the failure of one names it. */
+static clq_status within_replica(const clq_strategy *strategy, unsigned r, clq_status status) {
     return status != CLQ_OK && strategy->count > 1 ? clq_fail_within(status, "replica %u", r) : status;
 }
 
@@ -205,7 +182,8 @@ static clq_status need_plans(clq_strategy *strategy, clq_mode mode) {
     if (strategy->replicas[strategy->count - 1].plans[mode]) return CLQ_OK;
     CLQ_TRY(clq_strategy_wait(strategy)); /* nobody works with the memory that they share */
     for (unsigned r = 0; r < strategy->count; r++)
-        if (!strategy->replicas[r].plans[mode]) CLQ_TRY(make_plan(strategy, r, mode));
+        if (!strategy->replicas[r].plans[mode])
+            CLQ_TRY(within_replica(strategy, r, clq_replica_make_plan(&strategy->replicas[r], mode)));
     return CLQ_OK;
 }
 
@@ -224,18 +202,15 @@ clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, 
 
 /* ---- life ---- */
 
-/* Every replica can take the largest share, so that any split of a batch fits. */
 static clq_status tune(clq_strategy *strategy) {
     const clq_strategy_config *config = &strategy->config;
-    clq_plan_config plan = config->plan;
-    plan.capacity = (uint32_t)strategy->counts[0];
     const clq_tune_config how = clq_tune_config_of(config->tuning, config->tuning_s);
     for (unsigned r = 0; r < strategy->count && config->tuning != CLQ_TUNING_OFF; r++) {
         clq_device *device = strategy->replicas[r].worker.device;
         unsigned alike = 0;
         while (alike < r && !clq_selections_are_shared(strategy->replicas[alike].worker.device, device)) alike++;
         size_t first = strategy->tune_log.count;
-        if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &plan, &how, &strategy->tune_log));
+        if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &config->plan, &how, &strategy->tune_log));
         while (first < strategy->tune_log.count) strategy->tune_log.rows[first++].replica = r;
     }
     return CLQ_OK;
@@ -255,17 +230,14 @@ static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
     if (strategy->config.trace_steps > 0) facts |= CLQ_FACT_TRACED;
     if (!own->plan || !own->joined || clq_list_is_fused(clq_plan_list(own->plan))) return facts;
     if (clq_plan_exchanges(own->plan)) return facts | CLQ_FACT_EXCHANGES; /* runs between them are one launch each */
-    facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
-    return facts;
+    return facts & ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
 }
 
 static clq_status open_replica(clq_strategy *strategy, unsigned r) {
     clq_replica *replica = &strategy->replicas[r];
     replica->strategy = strategy;
-    replica->share = strategy->counts[0];
     replica->joined = clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, r));
-    CLQ_TRY(clq_replica_open(replica));
-    return has_followers(strategy, r) ? clq_plan_keep_programs(replica->plan) : CLQ_OK;
+    return clq_replica_open(replica);
 }
 
 /* No replicas' devices share a context, unless peer copies are asked for. In a context of several devices each buffer
@@ -279,26 +251,29 @@ static clq_status open_devices(clq_strategy *strategy, const clq_devices *device
     return CLQ_OK;
 }
 
+/* As many as take some ten milliseconds: the poster, and who interrupts it, wait for them. Most commands are steps. */
+static unsigned commands_ahead(const clq_plan *plan) {
+    const double flops_ahead = 1e9;
+    const unsigned least = 8;
+    double ahead = flops_ahead / CLQ_MAX(clq_plan_flops(plan), 1.0);
+    return CLQ_MAX(least, (unsigned)CLQ_MIN(ahead, (double)CLQ_COMMANDS_MAX));
+}
+
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
-    unsigned count = devices->count;
+    const unsigned count = devices->count;
     strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
-    strategy->offsets = clq_alloc(count, sizeof *strategy->offsets);
-    strategy->counts = clq_alloc(count, sizeof *strategy->counts);
-    if (!strategy->replicas || !strategy->offsets || !strategy->counts) return CLQ_MEMORY;
+    if (!strategy->replicas) return CLQ_MEMORY;
     strategy->count = count;
-    clq_shares_split(strategy->config.global_batch, count, NULL, strategy->offsets, strategy->counts);
     CLQ_TRY(open_devices(strategy, devices));
     CLQ_TRY(tune(strategy));
-    for (unsigned r = 0; r < count; r++) {
-        clq_status status = open_replica(strategy, r);
-        if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
-    }
+    for (unsigned r = 0; r < count; r++) CLQ_TRY(within_replica(strategy, r, open_replica(strategy, r)));
     /* What is reported is the first replica's. */
     (void)clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, 0));
     (void)clq_replica_decide_input(&strategy->replicas[0]);
     (void)clq_uploads_decide(&strategy->replicas[0]);
     if (strategy->module->open) CLQ_TRY(strategy->module->open(strategy));
-    for (unsigned r = 0; r < count; r++) CLQ_TRY(clq_replica_start(&strategy->replicas[r]));
+    for (unsigned r = 0; r < count; r++)
+        CLQ_TRY(clq_worker_start(&strategy->replicas[r].worker, commands_ahead(strategy->replicas[r].plan)));
     return CLQ_OK;
 }
 
@@ -320,6 +295,8 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     strategy->module = module;
     strategy->step = module->step;
     strategy->config = *config;
+    /* The largest share is every replica's, so that any split of a batch fits. */
+    strategy->config.plan.capacity = (uint32_t)clq_ceil_div(config->global_batch, devices->count);
     strategy->pool.trace_steps = config->trace_steps;
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
@@ -338,8 +315,6 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
     clq_tune_log_release(&strategy->tune_log);
     clq_free(strategy->replicas);
-    clq_free(strategy->offsets);
-    clq_free(strategy->counts);
     clq_free(strategy);
 }
 
@@ -366,8 +341,8 @@ size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
     return clq_plan_calls(strategy->replicas[replica].plan, parts);
 }
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
-    size_t per_replica = strategy->replicas[0].share, before = replica * per_replica;
-    size_t batch = strategy->config.global_batch;
+    const size_t per_replica = strategy->config.plan.capacity, before = replica * per_replica;
+    const size_t batch = strategy->config.global_batch;
     return before >= batch ? 0 : CLQ_MIN(per_replica, batch - before);
 }
 

@@ -89,7 +89,8 @@ typedef struct clq_replica_trace {
 /* What a replica did so far. Waits for all that was posted. For a strategy with trace_steps. */
 clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out);
 
-/* Each of these posts work and returns when the batch may be reused (not when the work is done).
+/* Each of these posts work and returns when the batch may be reused (not when the work is done). A batch has 1 to
+ * global_batch samples.
  * params: slot, rate and step, as far as they matter; count, scale and first row are filled in for each replica. */
 /* The whole step: gradients, reduce and apply in one, which overlap where that pays. */
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);

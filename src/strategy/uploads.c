@@ -74,7 +74,7 @@ clq_status clq_uploads_spans(const clq_replica *replica, clq_span **out, size_t 
 /* ---- life ---- */
 
 static size_t label_bytes(const clq_replica *replica, size_t output) {
-    return replica->share * replica->strategy->config.label_bytes[output];
+    return replica->strategy->config.plan.capacity * replica->strategy->config.label_bytes[output];
 }
 
 /* What is behind an output's labels begins as a buffer does. */
@@ -84,7 +84,8 @@ static size_t label_room(const clq_replica *replica, size_t output) {
 }
 
 clq_status clq_uploads_open_slot(clq_replica *replica, clq_memory_kind kind, const char *what, clq_staging *slot) {
-    const size_t samples_at = replica->uploads->samples_at, bytes = replica->share * sample_bytes(replica);
+    const size_t samples_at = replica->uploads->samples_at,
+                 bytes = replica->strategy->config.plan.capacity * sample_bytes(replica);
     CLQ_TRY(clq_buffer_create(replica->worker.device, kind, samples_at + bytes, what, &slot->block));
     CLQ_TRY(clq_buffer_view(slot->block, samples_at, bytes, &slot->samples));
     for (size_t i = 0, at = 0; i < clq_replica_label_count(replica); at += label_room(replica, i++))
