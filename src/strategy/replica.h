@@ -19,7 +19,15 @@ typedef struct clq_staging {
     clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
 
-typedef struct clq_uploads clq_uploads;
+/* A queue of its own for batches (uploads.c); {0} where rows go the same way as the launches. */
+enum { CLQ_UPLOAD_BLOCKS = 2 };
+typedef struct clq_uploads {
+    clq_queue *queue;
+    size_t samples_at;                     /* in blocks, behind the labels; 0 without labels */
+    clq_staging blocks[CLQ_UPLOAD_BLOCKS]; /* the device's; .read: by the launches of the batch that was last in it */
+    uint64_t sent, used;                   /* batches so far, of replicas without rows too: at most one is ahead */
+    clq_staging *from;                     /* the slot of the one that was sent last; NULL: without rows */
+} clq_uploads;
 
 /* What steps measured (figures.c), in rows as of the plan's metrics. */
 typedef struct clq_figures {
@@ -42,7 +50,7 @@ typedef struct clq_replica {
     clq_channel *in_use;            /* slots that are filled and not free again */
     clq_staging own[CLQ_OWN_SLOTS]; /* where the replica's thread copies rows to, in turn */
     unsigned next_own;
-    clq_uploads *uploads;                    /* NULL where rows go the same way as the launches */
+    clq_uploads uploads;
     bool reads_in_place;                     /* slots are memory of the device, and nothing is uploaded */
     clq_staging *under_way[CLQ_STEPS_AHEAD]; /* of the last steps, in turn; NULL where nothing was staged */
     unsigned next_under_way;
@@ -84,9 +92,9 @@ struct clq_strategy {
     const clq_model *model;
     clq_strategy_config config;
     const clq_strategy_module *module;
-    clq_status (*step)(clq_replica *replica,
-                       const clq_command *command); /* the module's, or a faster one: set by open */
-    struct clq_mirrored *mirrored;                  /* that module's own; NULL elsewhere */
+    /* The module's, or that of a fast path, which its open sets. */
+    clq_status (*step)(clq_replica *replica, const clq_command *command);
+    struct clq_mirrored *mirrored; /* that module's own; NULL elsewhere */
     clq_tune_log tune_log;
     clq_pool pool;
     clq_paths paths;
@@ -149,7 +157,5 @@ clq_status clq_uploads_bring(clq_replica *replica, clq_plan *plan, const clq_com
 /* Sends the rows of the command behind the one at hand, where it was posted already: before the thread waits for other
  * replicas. */
 clq_status clq_uploads_send_next(clq_replica *replica);
-/* What the queue recorded, as clq_queue_spans; none without uploads. */
-clq_status clq_uploads_spans(const clq_replica *replica, clq_span **out, size_t *count, double *error_s);
 
 #endif

@@ -156,10 +156,11 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
     static const clq_timeline none = {0};
     const clq_strategy_module *module = strategy->module;
     const clq_worker *worker = &strategy->replicas[replica].worker;
+    clq_queue *uploads = strategy->replicas[replica].uploads.queue;
     clq_replica_trace result = {.steps = &worker->steps,
                                 .exchange = module->exchanges ? module->exchanges(strategy, replica) : &none};
-    double error_s;
-    CLQ_TRY(clq_uploads_spans(&strategy->replicas[replica], &result.uploads, &result.upload_count, &error_s));
+    double error_s = 0.0;
+    if (uploads) CLQ_TRY(clq_queue_spans(uploads, &result.uploads, &result.upload_count, &error_s));
     clq_status status = clq_queue_spans(worker->queue, &result.queue, &result.queue_count, &result.clock_error_s);
     if (status != CLQ_OK) {
         clq_free(result.uploads);

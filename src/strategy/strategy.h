@@ -17,7 +17,7 @@ typedef struct clq_strategy_config {
     clq_plan_config plan;   /* mode TRAIN or EVALUATE; capacity is made from global_batch and the shares. loss, update
                                and answers are borrowed */
     size_t global_batch;
-    size_t sample_elements;                    /* of one sample */
+    size_t sample_bytes;                       /* of one sample, of the plan's sample_dtype */
     size_t label_bytes[CLQ_MODEL_OUTPUTS_MAX]; /* of one sample's label, by output of the model; 0 without loss */
     clq_group_config group;
     size_t bucket_bytes, trace_steps; /* as clq_trainer_config's */

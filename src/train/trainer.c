@@ -48,7 +48,8 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                              .metric_slots = CLQ_METRIC_SLOTS,
                                              .selections = selections},
                                     .global_batch = config->global_batch,
-                                    .sample_elements = clq_model_input(model)->elements,
+                                    .sample_bytes =
+                                        clq_values_bytes(config->sample_dtype, clq_model_input(model)->elements),
                                     .group = config->group,
                                     .bucket_bytes = config->bucket_bytes,
                                     .trace_steps = config->trace_steps,

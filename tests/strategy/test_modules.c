@@ -20,7 +20,7 @@ static clq_status create(clq_strategy_kind kind, const char *spec, clq_strategy 
         .kind = kind,
         .plan = {.sample_dtype = CLQ_F32, .loss = &loss, .update = &sgd, .metric_slots = 1},
         .global_batch = BATCH,
-        .sample_elements = 3,
+        .sample_bytes = 3 * sizeof(float),
         .label_bytes = {sizeof(int32_t)}};
     return clq_strategy_create(model, &devices, &config, out);
 }
