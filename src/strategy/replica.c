@@ -1,4 +1,4 @@
-/* One replica's life, and the commands that all strategies have. */
+/* One replica's life, and the stages of its steps. */
 #include "strategy/replica.h"
 
 /* ---- stages ---- */
@@ -25,70 +25,6 @@ clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *comma
     CLQ_TRY(clq_replica_keep_norms(replica, command->params.slot));
     return clq_queue_flush(replica->worker.queue);
 }
-
-/* ---- commands ---- */
-
-void clq_replica_skip(clq_worker *worker, const clq_command *command) {
-    if (command->staged) clq_replica_free_slot(clq_replica_of(worker));
-}
-
-static clq_status run_gradients(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
-    return clq_queue_flush(worker->queue);
-}
-
-static clq_status run_apply(clq_worker *worker, const clq_command *command) {
-    return clq_replica_apply(clq_replica_of(worker), &command->params);
-}
-
-static clq_status run_evaluate(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    CLQ_TRY(clq_replica_run(replica, replica->plans[CLQ_MODE_EVALUATE], command, CLQ_SEGMENT_LOSS));
-    return clq_queue_flush(worker->queue);
-}
-
-static clq_status run_predict(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    clq_plan *plan = replica->plans[CLQ_MODE_PREDICT];
-    CLQ_TRY(clq_replica_run(replica, plan, command, CLQ_SEGMENT_FORWARD));
-    const clq_model *model = replica->strategy->model;
-    const size_t first = command->params.first_row, count = command->params.count;
-    for (uint32_t i = 0; i < model->output_count && count > 0; i++) {
-        const size_t elements = clq_model_output(model, i)->elements;
-        float *to = command->outputs[i];
-        if (to)
-            CLQ_TRY(clq_queue_read(worker->queue, clq_plan_output(plan, i), 0, to + first * elements,
-                                   count * elements * sizeof *to, true));
-    }
-    return CLQ_OK;
-}
-
-static clq_buffer *memory_of(const clq_replica *replica, unsigned memory) {
-    return clq_weights_arena(replica->weights, (clq_arena)memory);
-}
-
-static clq_status run_read(clq_worker *worker, const clq_command *command) {
-    const clq_buffer *memory = memory_of(clq_replica_of(worker), command->memory);
-    return clq_queue_read(worker->queue, memory, command->offset, command->to, command->bytes, true);
-}
-
-static clq_status run_write(clq_worker *worker, const clq_command *command) {
-    clq_buffer *memory = memory_of(clq_replica_of(worker), command->memory);
-    return clq_queue_write(worker->queue, memory, command->offset, command->from, command->bytes, true);
-}
-
-const clq_command_kind clq_gradients_kind = {.name = "gradients",
-                                             .traits = CLQ_COMMAND_BATCH | CLQ_COMMAND_IN_STEP,
-                                             .run = run_gradients,
-                                             .skip = clq_replica_skip};
-const clq_command_kind clq_apply_kind = {.name = "apply", .traits = CLQ_COMMAND_ENDS_STEP, .run = run_apply};
-const clq_command_kind clq_evaluate_kind = {
-    .name = "evaluate", .traits = CLQ_COMMAND_BATCH, .run = run_evaluate, .skip = clq_replica_skip};
-const clq_command_kind clq_predict_kind = {
-    .name = "predict", .traits = CLQ_COMMAND_BATCH, .run = run_predict, .skip = clq_replica_skip};
-const clq_command_kind clq_read_kind = {.name = "read", .run = run_read};
-const clq_command_kind clq_write_kind = {.name = "write", .run = run_write};
 
 /* ---- life ---- */
 

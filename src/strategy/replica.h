@@ -111,17 +111,12 @@ void clq_replica_close(clq_replica *replica);
 /* The plan for a mode, while the replica has nothing to do. */
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode);
 
-/* Commands of all modules. */
-extern const clq_command_kind clq_gradients_kind, clq_apply_kind, clq_evaluate_kind, clq_predict_kind, clq_read_kind,
-    clq_write_kind;
 /* Stages input and execute: the command's rows, and all launches of the plan up to the end of `last`. */
 clq_status clq_replica_run(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_segment last);
 /* The update, by the sum of gradients. */
 clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params);
 /* The whole step, as if there were no other replica. */
 clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command);
-/* `skip` of commands with a batch: the poster may be waiting for the slot. */
-void clq_replica_skip(clq_worker *worker, const clq_command *command);
 
 /* figures.c */
 clq_status clq_replica_open_figures(clq_replica *replica); /* the replica's device and plan exist */

@@ -37,6 +37,73 @@ static clq_status choose_module(clq_strategy_kind kind, unsigned devices, const 
     return CLQ_OK;
 }
 
+/* ---- commands ---- */
+
+/* The poster may be waiting for the slot. */
+static void skip_batch(clq_worker *worker, const clq_command *command) {
+    if (command->staged) clq_replica_free_slot(clq_replica_of(worker));
+}
+
+static clq_status run_step(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    const clq_strategy *strategy = replica->strategy;
+    return strategy->apart ? clq_replica_step_alone(replica, command) : strategy->step(replica, command);
+}
+
+static clq_status run_reduce(clq_worker *worker, const clq_command *command) {
+    (void)command;
+    return clq_replica_of(worker)->strategy->module->reduce(clq_replica_of(worker));
+}
+
+static clq_status run_gradients(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
+    return clq_queue_flush(worker->queue);
+}
+
+static clq_status run_apply(clq_worker *worker, const clq_command *command) {
+    return clq_replica_apply(clq_replica_of(worker), &command->params);
+}
+
+static clq_status run_evaluate(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    CLQ_TRY(clq_replica_run(replica, replica->plans[CLQ_MODE_EVALUATE], command, CLQ_SEGMENT_LOSS));
+    return clq_queue_flush(worker->queue);
+}
+
+static clq_status run_predict(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    clq_plan *plan = replica->plans[CLQ_MODE_PREDICT];
+    CLQ_TRY(clq_replica_run(replica, plan, command, CLQ_SEGMENT_FORWARD));
+    const clq_model *model = replica->strategy->model;
+    const size_t first = command->params.first_row, count = command->params.count;
+    for (uint32_t i = 0; i < model->output_count && count > 0; i++) {
+        const size_t elements = clq_model_output(model, i)->elements;
+        float *to = command->outputs[i];
+        if (to)
+            CLQ_TRY(clq_queue_read(worker->queue, clq_plan_output(plan, i), 0, to + first * elements,
+                                   count * elements * sizeof *to, true));
+    }
+    return CLQ_OK;
+}
+
+/* To the host or, where `to` is NULL, from it. */
+static clq_status run_transfer(clq_worker *worker, const clq_command *command) {
+    clq_buffer *memory = clq_weights_arena(clq_replica_of(worker)->weights, (clq_arena)command->memory);
+    if (command->to) return clq_queue_read(worker->queue, memory, command->offset, command->to, command->bytes, true);
+    return clq_queue_write(worker->queue, memory, command->offset, command->from, command->bytes, true);
+}
+
+static const clq_command_kind step_kind = {"step", CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP, run_step, skip_batch};
+static const clq_command_kind gradients_kind = {"gradients", CLQ_COMMAND_BATCH | CLQ_COMMAND_IN_STEP, run_gradients,
+                                                skip_batch};
+static const clq_command_kind reduce_kind = {"reduce", CLQ_COMMAND_IN_STEP, run_reduce, NULL};
+static const clq_command_kind apply_kind = {"apply", CLQ_COMMAND_ENDS_STEP, run_apply, NULL};
+static const clq_command_kind evaluate_kind = {"evaluate", CLQ_COMMAND_BATCH, run_evaluate, skip_batch};
+static const clq_command_kind predict_kind = {"predict", CLQ_COMMAND_BATCH, run_predict, skip_batch};
+static const clq_command_kind read_kind = {"read", 0, run_transfer, NULL};
+static const clq_command_kind write_kind = {"write", 0, run_transfer, NULL};
+
 /* ---- posting ---- */
 
 /* One command to every replica with its rows, at most a global batch: of `batch`, which are staged, or of command.rows,
@@ -61,19 +128,6 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
     return CLQ_OK;
 }
 
-static clq_status run_step(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    const clq_strategy *strategy = replica->strategy;
-    return strategy->apart ? clq_replica_step_alone(replica, command) : strategy->step(replica, command);
-}
-static clq_status run_reduce(clq_worker *worker, const clq_command *command) {
-    (void)command;
-    return clq_replica_of(worker)->strategy->module->reduce(clq_replica_of(worker));
-}
-static const clq_command_kind step_kind = {
-    .name = "step", .traits = CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP, .run = run_step, .skip = clq_replica_skip};
-static const clq_command_kind reduce_kind = {.name = "reduce", .traits = CLQ_COMMAND_IN_STEP, .run = run_reduce};
-
 static void note_gradients(clq_strategy *strategy, bool by_step) {
     if (strategy->module->note_gradients) strategy->module->note_gradients(strategy, by_step);
 }
@@ -83,7 +137,7 @@ static void make_current(clq_strategy *strategy, unsigned what) {
 }
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &clq_gradients_kind, .params = *params}, batch));
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &gradients_kind, .params = *params}, batch));
     note_gradients(strategy, false);
     return CLQ_OK;
 }
@@ -109,7 +163,7 @@ clq_status clq_strategy_reduce(clq_strategy *strategy) {
 clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params) {
     CLQ_TRY(clq_strategy_failure(strategy));
     make_current(strategy, CLQ_CURRENT_OPTIMIZER);
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = &clq_apply_kind, .params = *params});
+    clq_pool_post(&strategy->pool, &(clq_command){.kind = &apply_kind, .params = *params});
     return CLQ_OK;
 }
 
@@ -120,8 +174,7 @@ clq_status clq_strategy_wait(clq_strategy *strategy) { return clq_pool_wait(&str
 
 clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t offset, const void *from, size_t bytes) {
     if (arena == CLQ_ARENA_STATE) make_current(strategy, arena); /* what is written now is not averaged again */
-    const clq_command command = {
-        .kind = &clq_write_kind, .memory = arena, .offset = offset, .from = from, .bytes = bytes};
+    const clq_command command = {.kind = &write_kind, .memory = arena, .offset = offset, .from = from, .bytes = bytes};
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(clq_worker_call(&strategy->replicas[r].worker, &command));
     return CLQ_OK;
 }
@@ -131,7 +184,7 @@ clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena
     if (arena == CLQ_ARENA_GRADIENT && !strategy->config.plan.update)
         return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
     make_current(strategy, arena);
-    const clq_command command = {.kind = &clq_read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes};
+    const clq_command command = {.kind = &read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes};
     return clq_worker_call(&strategy->replicas[replica].worker, &command);
 }
 
@@ -191,13 +244,13 @@ static clq_status need_plans(clq_strategy *strategy, clq_mode mode) {
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
     CLQ_TRY(need_plans(strategy, CLQ_MODE_EVALUATE));
     make_current(strategy, CLQ_ARENA_STATE);
-    return post_batch(strategy, (clq_command){.kind = &clq_evaluate_kind, .params = *params}, batch);
+    return post_batch(strategy, (clq_command){.kind = &evaluate_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out) {
     CLQ_TRY(need_plans(strategy, CLQ_MODE_PREDICT));
     make_current(strategy, CLQ_ARENA_STATE);
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &clq_predict_kind, .outputs = out}, batch));
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &predict_kind, .outputs = out}, batch));
     return clq_strategy_wait(strategy);
 }
 
