@@ -124,16 +124,6 @@ static clq_status train_epoch(run *r) {
     return status;
 }
 
-static clq_status check_batch(const clq_trainer *trainer, const clq_dataset *data, bool labels) {
-    CLQ_TRY(clq_trainer_check_dataset(trainer, data, labels));
-    size_t batch = clq_dataset_batch_size(data), most = trainer->config.global_batch;
-    if (batch > most)
-        return clq_fail(CLQ_ARGUMENT,
-                        "%s is cut into batches of %zu and the trainer was made for a global batch of %zu",
-                        clq_dataset_get_info(data)->name, batch, most);
-    return CLQ_OK;
-}
-
 /* ---- walks over a whole dataset ---- */
 
 typedef clq_status (*visit)(clq_trainer *trainer, const clq_batch *batch, void *context);
@@ -142,7 +132,7 @@ typedef clq_status (*visit)(clq_trainer *trainer, const clq_batch *batch, void *
  * clq_fit is walking over. */
 static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset, bool labels, visit each, void *context) {
     uint64_t epoch, index;
-    CLQ_TRY(check_batch(trainer, dataset, labels));
+    CLQ_TRY(clq_trainer_check_dataset(trainer, dataset, labels));
     /* A seek frees the order of the rows that steps under way are to copy. */
     if (trainer->rows_of == dataset) CLQ_TRY(clq_strategy_wait(trainer->strategy));
     clq_dataset_tell(dataset, &epoch, &index);
@@ -230,8 +220,8 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
     CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_fit"));
     if (config->epochs == 0 && config->steps == 0)
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
-    CLQ_TRY(check_batch(trainer, train, true));
-    if (config->validation) CLQ_TRY(check_batch(trainer, config->validation, true));
+    CLQ_TRY(clq_trainer_check_dataset(trainer, train, true));
+    if (config->validation) CLQ_TRY(clq_trainer_check_dataset(trainer, config->validation, true));
     if (clq_dataset_batches(train) > 0) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT,
                     "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",

@@ -1,9 +1,6 @@
 /* on_log of clq_fit: what steps measured is told some steps at once, in order, when it was read for many of them. */
 #include "train/trainer.h"
 
-#include <math.h>
-#include <string.h>
-
 static const uint32_t steps_default = 50;
 static const double seconds_default = 1.0;
 

@@ -88,9 +88,6 @@ void clq_trainer_destroy(clq_trainer *trainer) {
 
 unsigned clq_trainer_replicas(const clq_trainer *trainer) { return clq_strategy_replicas(trainer->strategy); }
 const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer) { return trainer->strategy; }
-size_t clq_trainer_calls(const clq_trainer *trainer, unsigned replica) {
-    return clq_strategy_calls(trainer->strategy, replica);
-}
 const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica) {
     return clq_strategy_plan(trainer->strategy, replica);
 }
@@ -145,18 +142,6 @@ clq_status clq_trainer_compare_apart(clq_trainer *trainer, clq_dataset *data, ui
     if (status == CLQ_OK) status = measure_rate(trainer, data, steps, &together);
     *share = status == CLQ_OK && apart > 0.0 ? together / apart : 0.0;
     return status;
-}
-
-clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset, bool labels) {
-    const clq_dataset_info *info = clq_dataset_get_info(dataset);
-    size_t elements = clq_model_input(trainer->model)->elements;
-    if (info->sample_elements != elements)
-        return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu values and model %s takes %zu", info->name,
-                        info->sample_elements, clq_model_name(trainer->model), elements);
-    if (info->sample_dtype != trainer->config.sample_dtype)
-        return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
-                        clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
-    return labels ? clq_trainer_check_labels(trainer, info) : CLQ_OK;
 }
 
 /* ---- the step ---- */
