@@ -6,9 +6,8 @@
 
 bool clq_uploads_decide(clq_replica *replica) {
     const clq_device *device = replica->worker.device;
-    unsigned facts = 0;
-    if (!clq_device_get_info(device)->host_unified) facts |= CLQ_FACT_OWN_MEMORY;
-    if (clq_device_runs_in_caller(device)) facts |= CLQ_FACT_IN_CALLER;
+    const unsigned facts = (clq_device_get_info(device)->host_unified ? 0 : CLQ_FACT_OWN_MEMORY) |
+                           (clq_device_runs_in_caller(device) ? CLQ_FACT_IN_CALLER : 0);
     return clq_paths_decide(&replica->strategy->paths, CLQ_PATH_UPLOAD_AHEAD, facts);
 }
 
