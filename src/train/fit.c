@@ -113,11 +113,10 @@ static clq_status give_up(run *r, clq_status status) {
 }
 
 static clq_status train_epoch(run *r) {
-    CLQ_TRY(clq_metrics_start(&r->metrics, &r->log, r->trainer));
-    r->started = clq_now();
+    CLQ_TRY(clq_metrics_start(&r->metrics, r->log.steps ? &r->log : NULL, r->trainer));
+    r->started = r->log.read_at = r->log.last_ended = clq_now();
     r->batch = 0;
     r->input_s = 0.0;
-    clq_fit_log_begin_epoch(&r->log);
     clq_status status = train_batches(r);
     if (status != CLQ_OK) status = give_up(r, status);
     clq_metrics_end(&r->metrics, r->trainer);
@@ -196,15 +195,13 @@ clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_to
 
 /* ---- fit ---- */
 
-static clq_status validate(run *r, clq_epoch_info *info) {
-    clq_dataset *data = r->config->validation;
-    evaluation e = {.fit = r, .trained = &info->train, .batches = clq_dataset_batches(data)};
-    return evaluate(r->trainer, data, &e, &info->validation);
-}
-
 static clq_status end_epoch(run *r, double seconds) {
     clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(r->trainer, &r->metrics, seconds, r->input_s)};
-    if (r->config->validation) CLQ_TRY(validate(r, &info));
+    clq_dataset *data = r->config->validation;
+    if (data) {
+        evaluation e = {.fit = r, .trained = &info.train, .batches = clq_dataset_batches(data)};
+        CLQ_TRY(evaluate(r->trainer, data, &e, &info.validation));
+    }
     return r->config->on_epoch ? r->config->on_epoch(r->config->context, &info) : CLQ_OK;
 }
 
@@ -242,7 +239,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     if (r.by_rows) trainer->rows_of = train;
     clq_status status = clq_fit_log_open(&r.log, config);
     if (status == CLQ_OK) status = train_epochs(&r);
-    clq_fit_log_close(&r.log);
+    clq_free(r.log.steps);
     trainer->rows_of = before;
     return status;
 }

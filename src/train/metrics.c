@@ -35,7 +35,7 @@ static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool fai
     const uint32_t first = (uint32_t)(metrics->first % CLQ_METRIC_SLOTS);
     const unsigned width = clq_losses_width(trainer->losses, trainer->model->output_count);
     const size_t variables = clq_model_variable_count(trainer->model);
-    const bool norms = metrics->log && metrics->log->steps && trainer->config.measure_gradient;
+    const bool norms = metrics->log && trainer->config.measure_gradient;
     uint32_t count = (uint32_t)(trainer->rows - metrics->first);
     double *rows = clq_alloc((size_t)count * width, sizeof *rows);
     float *squares = norms ? clq_alloc(count, CLQ_MAX(variables, (size_t)1) * sizeof *squares) : NULL;

@@ -88,9 +88,6 @@ void clq_trainer_destroy(clq_trainer *trainer) {
 
 unsigned clq_trainer_replicas(const clq_trainer *trainer) { return clq_strategy_replicas(trainer->strategy); }
 const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer) { return trainer->strategy; }
-const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica) {
-    return clq_strategy_plan(trainer->strategy, replica);
-}
 
 clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device, size_t *share) {
     if (replica >= clq_trainer_replicas(trainer))
@@ -179,7 +176,7 @@ static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_b
 }
 
 static void end_gradients(clq_trainer *trainer, size_t samples) {
-    trainer->last_row = trainer->rows++;
+    trainer->last_slot = (uint32_t)(trainer->rows++ % CLQ_METRIC_SLOTS);
     trainer->last_kept = false;
     trainer->last_count = samples;
     trainer->gradient = CLQ_GRADIENT_PARTS;
@@ -242,7 +239,7 @@ clq_status clq_step_apply(clq_trainer *trainer) {
         return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
                         trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
     clq_step_params params = clq_trainer_next_params(trainer);
-    params.slot = (uint32_t)(trainer->last_row % CLQ_METRIC_SLOTS); /* the gradient's, whatever was evaluated since */
+    params.slot = trainer->last_slot; /* the gradient's, whatever was evaluated since */
     CLQ_TRY(clq_strategy_apply(trainer->strategy, &params));
     end_update(trainer);
     return CLQ_OK;
@@ -255,15 +252,9 @@ double clq_trainer_norm(const clq_trainer *trainer, const float *squares) {
     return sqrt(sum);
 }
 
-/* The figures of the last gradients. squares NULL: without norms. */
-static clq_status read_last_row(clq_trainer *trainer, double totals[CLQ_METRICS_ROW_MAX], float *squares) {
-    uint32_t slot = (uint32_t)(trainer->last_row % CLQ_METRIC_SLOTS);
-    return clq_strategy_read_figures(trainer->strategy, slot, 1, totals, squares);
-}
-
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer) {
     if (trainer->last_count == 0 || trainer->last_kept) return CLQ_OK;
-    CLQ_TRY(read_last_row(trainer, trainer->last_sums, NULL));
+    CLQ_TRY(clq_strategy_read_figures(trainer->strategy, trainer->last_slot, 1, trainer->last_sums, NULL));
     trainer->last_kept = true;
     return CLQ_OK;
 }
@@ -274,7 +265,7 @@ static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS
         squares = clq_alloc(CLQ_MAX(clq_model_variable_count(trainer->model), (size_t)1), sizeof *squares);
         if (!squares) return CLQ_MEMORY;
     }
-    clq_status status = read_last_row(trainer, totals, squares);
+    clq_status status = clq_strategy_read_figures(trainer->strategy, trainer->last_slot, 1, totals, squares);
     /* The row has them once the update was made. */
     if (status == CLQ_OK) *norm = clq_trainer_norm(trainer, trainer->gradient == CLQ_GRADIENT_NONE ? squares : NULL);
     clq_free(squares);

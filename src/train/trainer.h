@@ -24,7 +24,7 @@ struct clq_trainer {
     uint64_t step;                         /* updates so far */
     uint64_t rows;                         /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
     size_t last_count;                     /* samples of the last gradients; 0: there were none */
-    uint64_t last_row;                     /* their metrics row, */
+    uint32_t last_slot;                    /* of their metrics row, */
     bool last_kept;                        /* an evaluation came after them and may reuse the slot: */
     double last_sums[CLQ_METRICS_ROW_MAX]; /* then this is what the row held */
     char metric_names[CLQ_METRIC_VALUES_MAX][CLQ_VALUE_NAME_MAX];
@@ -89,21 +89,19 @@ double clq_trainer_learning_rate(const clq_trainer *trainer);
 double clq_trainer_norm(const clq_trainer *trainer, const float *squares);
 
 /* Steps of a fit for its on_log, oldest first: noted when they were made, filled in when their rows of metrics were
- * read, told in order (log.c). Without on_log it stays empty. */
+ * read, told in order (log.c). Without on_log it stays empty, and nothing is noted. */
 typedef struct clq_fit_log {
     const clq_fit_config *config;
     uint32_t every; /* steps are read when so many were noted, */
     double every_s; /* or so many seconds after the last read */
     double read_at;
-    double last_ended;    /* the step before, or where the epoch began */
+    double last_ended;    /* the step before, or where the epoch began; so is read_at before the first read */
     clq_step_info *steps; /* (every) */
     size_t noted, filled, told;
     bool refused; /* on_log returned a failure */
 } clq_fit_log;
-/* Close in any case. Errors: ARGUMENT (log_every_s), MEMORY. */
+/* Free its steps in any case. Errors: ARGUMENT (log_every_s), MEMORY. */
 clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config);
-void clq_fit_log_close(clq_fit_log *log);
-void clq_fit_log_begin_epoch(clq_fit_log *log);
 void clq_fit_log_note(clq_fit_log *log, const clq_trainer *trainer, size_t samples); /* after each step */
 /* The next of the noted steps; directly after its figures were read. */
 void clq_fit_log_fill(clq_fit_log *log, const clq_trainer *trainer, const double *totals, const float *squares);
