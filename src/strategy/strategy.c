@@ -125,11 +125,10 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
             command.staged = counts[r] > 0 ? clq_replica_stage(replica, batch, offsets[r], counts[r]) : NULL;
         clq_channel_put(replica->worker.commands, &command);
     }
+    const unsigned traits = command.kind->traits;
+    if (strategy->module->note_gradients && traits & (CLQ_COMMAND_IN_STEP | CLQ_COMMAND_ENDS_STEP))
+        strategy->module->note_gradients(strategy, traits & CLQ_COMMAND_ENDS_STEP);
     return CLQ_OK;
-}
-
-static void note_gradients(clq_strategy *strategy, bool by_step) {
-    if (strategy->module->note_gradients) strategy->module->note_gradients(strategy, by_step);
 }
 
 static void make_current(clq_strategy *strategy, unsigned what) {
@@ -137,21 +136,15 @@ static void make_current(clq_strategy *strategy, unsigned what) {
 }
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &gradients_kind, .params = *params}, batch));
-    note_gradients(strategy, false);
-    return CLQ_OK;
+    return post_batch(strategy, (clq_command){.kind = &gradients_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params}, batch));
-    note_gradients(strategy, true);
-    return CLQ_OK;
+    return post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params, .rows = *rows}, NULL));
-    note_gradients(strategy, true);
-    return CLQ_OK;
+    return post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params, .rows = *rows}, NULL);
 }
 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
@@ -379,7 +372,6 @@ bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready) {
     unsigned facts = (strategy->config.plan.update ? CLQ_FACT_TRAINS : 0) | (labels_ready ? CLQ_FACT_LABELS_READY : 0);
     return clq_paths_decide(&strategy->paths, CLQ_PATH_OWN_ROWS, facts);
 }
-const char *clq_strategy_name(const clq_strategy *strategy) { return strategy->module->name; }
 unsigned clq_strategy_replicas(const clq_strategy *strategy) { return strategy->count; }
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) {
     return strategy->replicas[replica].worker.device;

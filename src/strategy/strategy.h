@@ -44,7 +44,6 @@ void clq_strategy_destroy(clq_strategy *strategy); /* takes NULL; ends what is u
 
 /* "auto", or a module's name. False where there is none of the name. */
 bool clq_strategy_find(const char *name, clq_strategy_kind *out);
-const char *clq_strategy_name(const clq_strategy *strategy); /* the module's */
 unsigned clq_strategy_replicas(const clq_strategy *strategy);
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
