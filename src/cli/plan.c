@@ -103,7 +103,7 @@ static void describe_node(void *context, const clq_node_info *node) {
 
 clq_status clq_command_plan(clq_setup *s, const clq_options *o) {
     CLQ_TRY(clq_setup_step(s, o));
-    const clq_plan *plan = clq_trainer_plan(s->trainer, 0);
+    const clq_plan *plan = clq_strategy_plan(clq_trainer_strategy(s->trainer), 0);
     clq_plan_memory m;
     clq_plan_get_memory(plan, &m);
     clq_device_info device;

@@ -215,7 +215,7 @@ static void introduce(const training *t) {
             clq_model_parameter_count(s->model), s->global_batch, replicas, replicas == 1 ? "device" : "replicas");
     for (unsigned r = 0; r < replicas; r++) {
         clq_device_info device;
-        size_t share, launches = clq_trainer_calls(s->trainer, r);
+        size_t share, launches = clq_strategy_calls(clq_trainer_strategy(s->trainer), r);
         if (clq_trainer_replica(s->trainer, r, &device, &share) == CLQ_OK)
             fprintf(t->talk, "  %u: %s (%s), %zu of each batch, %zu %s a step\n", r, device.name, device.driver, share,
                     launches, launches == 1 ? "launch" : "launches");
@@ -315,8 +315,9 @@ static clq_status print_result(training *t) {
         "global_batch", (json_int_t)t->setup->global_batch, "devices", describe_devices(t), "first_step_s",
         t->first_step_s, "images_per_s", clq_json_number((double)best->train.samples / best->train.seconds), "epochs",
         epochs, "step_ms", "p50", p50, "p95", p95, "launches_per_step",
-        (json_int_t)clq_trainer_calls(t->setup->trainer, 0), "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024,
-        "device_bytes", (json_int_t)clq_trainer_device_bytes(t->setup->trainer), "verdict", verdict));
+        (json_int_t)clq_strategy_calls(clq_trainer_strategy(t->setup->trainer), 0), "peak_rss_bytes",
+        (json_int_t)usage.ru_maxrss * 1024, "device_bytes", (json_int_t)clq_trainer_device_bytes(t->setup->trainer),
+        "verdict", verdict));
 }
 
 static clq_status train(training *t) {

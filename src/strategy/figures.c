@@ -83,7 +83,9 @@ static clq_status read_figures(clq_worker *worker, const clq_command *command) {
 }
 
 /* Another replica failed, or this one did and its device may still answer. */
-static clq_status rescue(clq_worker *worker, const clq_command *command) {
+static void rescue(clq_worker *worker, const clq_command *command) {
+    bool *got = command->to;
+    if (!got) return;
     piece pieces[4];
     const unsigned count = pieces_of(clq_replica_of(worker), command, pieces);
     clq_event *done = NULL;
@@ -94,21 +96,12 @@ static clq_status rescue(clq_worker *worker, const clq_command *command) {
     if (status == CLQ_OK) status = clq_queue_flush(worker->queue);
     if (status == CLQ_OK) status = clq_event_wait_until(done, clq_now_running() + rescue_s, NULL);
     clq_event_destroy(done);
-    return status;
+    *got = status == CLQ_OK;
 }
 
-static void rescue_if_possible(clq_worker *worker, const clq_command *command) {
-    bool *got = command->to;
-    if (got) *got = rescue(worker, command) == CLQ_OK;
-}
-
-static const clq_command_kind figures_kind = {.name = "read figures", .run = read_figures, .skip = rescue_if_possible};
+static const clq_command_kind figures_kind = {.name = "read figures", .run = read_figures, .skip = rescue};
 
 /* ---- by who asks ---- */
-
-static clq_command command_of(uint32_t first, uint32_t count) {
-    return (clq_command){.kind = &figures_kind, .first_slot = first, .slot_count = count};
-}
 
 /* From the hosts' copies, which nobody writes until somebody asks again. */
 static void add_up(const clq_strategy *strategy, uint32_t first, uint32_t count, double *rows, float *squares) {
@@ -130,18 +123,17 @@ clq_status clq_strategy_read_figures(clq_strategy *strategy, uint32_t first, uin
                                      float *squares) {
     if (squares && !strategy->replicas[0].figures.norms && strategy->model->variable_count > 0)
         return clq_fail(CLQ_STATE, "this trainer does not measure its gradient: set measure_gradient");
-    for (unsigned r = 0; r < strategy->count; r++)
-        CLQ_TRY(clq_worker_call(&strategy->replicas[r].worker, command_of(first, count)));
+    const clq_command command = {.kind = &figures_kind, .first_slot = first, .slot_count = count};
+    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(clq_worker_call(&strategy->replicas[r].worker, &command));
     add_up(strategy, first, count, rows, squares);
     return CLQ_OK;
 }
 
 bool clq_strategy_rescue_figures(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows, float *squares) {
+    bool got = false;
+    const clq_command command = {.kind = &figures_kind, .first_slot = first, .slot_count = count, .to = &got};
     for (unsigned r = 0; r < strategy->count; r++) {
-        bool got = false;
-        clq_command command = command_of(first, count);
-        command.to = &got;
-        clq_worker_ask(&strategy->replicas[r].worker, command);
+        clq_worker_ask(&strategy->replicas[r].worker, &command);
         if (!got) return false;
     }
     add_up(strategy, first, count, rows, squares);

@@ -1,21 +1,16 @@
 /* The mirrored strategy: every replica has all weights, and makes the same update by the sum of all gradients. */
 #include "strategy/mirrored.h"
 
-static clq_mirrored *mirrored_of(const clq_replica *replica) { return replica->strategy->mirrored; }
-static clq_mirror *mirror_of(const clq_replica *replica) {
-    return &mirrored_of(replica)->mirrors[replica->worker.index];
-}
-
 /* ---- the exchange ---- */
 
 static clq_status exchange(clq_replica *replica, clq_queue *queue, clq_buffer *values, clq_dtype dtype, size_t begin,
                            size_t end, bool traced) {
     if (traced) CLQ_TRY(clq_queue_finish(queue)); /* waiting for what computes them is no part of the exchange */
     double began = traced ? clq_now() : 0.0;
-    CLQ_TRY(clq_comm_all_reduce(mirrored_of(replica)->comm, replica->worker.index, queue, values, begin, values, begin,
-                                clq_values_count(dtype, end - begin), dtype));
+    CLQ_TRY(clq_comm_all_reduce(clq_mirrored_of(replica)->comm, replica->worker.index, queue, values, begin, values,
+                                begin, clq_values_count(dtype, end - begin), dtype));
     if (!traced) return CLQ_OK;
-    return clq_timeline_add(&mirror_of(replica)->exchanges, began, "all-reduce", "bytes", end - begin);
+    return clq_timeline_add(&clq_mirror_of(replica)->exchanges, began, "all-reduce", "bytes", end - begin);
 }
 
 clq_status clq_mirrored_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced) {
@@ -24,12 +19,12 @@ clq_status clq_mirrored_exchange(clq_replica *replica, clq_queue *queue, size_t 
 }
 
 void clq_mirrored_note_exposed(clq_replica *replica, uint64_t ns) {
-    if (replica->worker.index == 0) atomic_fetch_add(&mirrored_of(replica)->exposed_ns, ns);
+    if (replica->worker.index == 0) atomic_fetch_add(&clq_mirrored_of(replica)->exposed_ns, ns);
 }
 
 /* By the replica's own thread, which does nothing else meanwhile. */
 static clq_status exchange_exposed(clq_replica *replica, clq_buffer *values, clq_dtype dtype) {
-    const clq_comm *comm = mirrored_of(replica)->comm;
+    const clq_comm *comm = clq_mirrored_of(replica)->comm;
     uint64_t before = clq_comm_busy_ns(comm);
     CLQ_TRY(
         exchange(replica, replica->worker.queue, values, dtype, 0, clq_buffer_bytes(values), replica->worker.tracing));
@@ -37,8 +32,8 @@ static clq_status exchange_exposed(clq_replica *replica, clq_buffer *values, clq
     return CLQ_OK;
 }
 
-static clq_status exchange_all(clq_replica *replica) {
-    if (!mirrored_of(replica)->comm) return CLQ_OK;
+static clq_status reduce(clq_replica *replica) {
+    if (!clq_mirrored_of(replica)->comm) return CLQ_OK;
     return exchange_exposed(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT),
                             clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT));
 }
@@ -53,10 +48,10 @@ static clq_status all_reduce(void *context, clq_queue *queue, clq_buffer *values
 /* ---- what is apart ---- */
 
 static void note_gradients(clq_strategy *strategy, bool by_step) {
-    clq_mirrored *mirrored = strategy->mirrored;
-    mirrored->gradient_is_apart = by_step && clq_strategy_shards_updates(strategy) && !strategy->apart;
-    if (by_step) mirrored->optimizer_is_apart = mirrored->gradient_is_apart;
-    mirrored->state_is_apart = mirrored->comm && clq_weights_apart_bytes(strategy->replicas[0].weights) > 0;
+    bool *is_apart = strategy->mirrored->is_apart;
+    is_apart[CLQ_ARENA_GRADIENT] = by_step && clq_strategy_shards_updates(strategy) && !strategy->apart;
+    if (by_step) is_apart[CLQ_CURRENT_OPTIMIZER] = is_apart[CLQ_ARENA_GRADIENT];
+    is_apart[CLQ_ARENA_STATE] = strategy->mirrored->comm && clq_weights_apart_bytes(strategy->replicas[0].weights) > 0;
 }
 
 /* State of which each replica has its own becomes its mean over them. Moving statistics are linear in what they are
@@ -66,24 +61,17 @@ static clq_status average_state(clq_worker *worker, const clq_command *command) 
     clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
     const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_STATE);
     (void)command;
-    CLQ_TRY(clq_comm_all_reduce(mirrored_of(replica)->comm, worker->index, worker->queue, state, 0, state, 0,
+    CLQ_TRY(clq_comm_all_reduce(clq_mirrored_of(replica)->comm, worker->index, worker->queue, state, 0, state, 0,
                                 clq_values_count(dtype, clq_weights_apart_bytes(replica->weights)), dtype));
     return clq_weights_mean_state(replica->weights, worker->queue, replica->strategy->count);
 }
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 
 static void make_current(clq_strategy *strategy, unsigned what) {
-    clq_mirrored *mirrored = strategy->mirrored;
-    if (what == CLQ_ARENA_STATE && mirrored->state_is_apart) {
-        clq_pool_post(&strategy->pool, &(clq_command){.kind = &average_kind});
-        mirrored->state_is_apart = false;
-    }
-    bool *apart = what == CLQ_ARENA_GRADIENT      ? &mirrored->gradient_is_apart
-                  : what == CLQ_CURRENT_OPTIMIZER ? &mirrored->optimizer_is_apart
-                                                  : NULL;
-    if (!apart || !*apart) return;
-    clq_sharded_collect(strategy, what);
-    *apart = false;
+    if (!strategy->mirrored->is_apart[what]) return;
+    const clq_command_kind *kind = what == CLQ_ARENA_STATE ? &average_kind : &clq_sharded_collect;
+    clq_pool_post(&strategy->pool, &(clq_command){.kind = kind, .memory = what});
+    strategy->mirrored->is_apart[what] = false;
 }
 
 /* ---- the step ---- */
@@ -92,28 +80,13 @@ static void make_current(clq_strategy *strategy, unsigned what) {
 static clq_status plain_step(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     CLQ_TRY(clq_uploads_send_next(replica));
-    CLQ_TRY(exchange_all(replica));
+    CLQ_TRY(reduce(replica));
     return clq_replica_apply(replica, &command->params);
-}
-
-static clq_status step(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    const clq_mirrored *mirrored = mirrored_of(replica);
-    if (!mirrored->comm || replica->strategy->apart) return clq_replica_step_alone(replica, command);
-    return mirrored->step(replica, command);
-}
-
-static clq_status reduce(clq_worker *worker, const clq_command *command) {
-    (void)command;
-    return exchange_all(clq_replica_of(worker));
 }
 
 /* ---- the communicator ---- */
 
-static void abort_comm(void *context, const clq_error *error) {
-    const clq_mirrored *mirrored = context;
-    if (mirrored->comm) clq_comm_abort(mirrored->comm, error);
-}
+static void abort_comm(void *comm, const clq_error *error) { clq_comm_abort(comm, error); }
 
 /* In an all-reduce of a step, replicas wait for the slowest one's whole step: a CPU's beside a GPU's, a first one for
  * which the driver still compiles. A driver that hangs mostly reports it within
@@ -126,7 +99,10 @@ static clq_status create_comm(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) devices[r] = strategy->replicas[r].worker.device;
     clq_group_config config = strategy->config.group;
     if (config.deadline_s == 0) config.deadline_s = default_deadline_s;
-    return clq_comm_create(devices, strategy->count, &config, &strategy->mirrored->comm);
+    CLQ_TRY(clq_comm_create(devices, strategy->count, &config, &strategy->mirrored->comm));
+    strategy->pool.on_failure = abort_comm;
+    strategy->pool.context = strategy->mirrored->comm;
+    return CLQ_OK;
 }
 
 /* ---- fast paths ---- */
@@ -168,11 +144,11 @@ static clq_status open_paths(clq_strategy *strategy) {
     unsigned facts = facts_of(strategy);
     if (clq_paths_decide(&strategy->paths, CLQ_PATH_OVERLAP, facts)) {
         facts |= CLQ_FACT_OVERLAP;
-        mirrored->step = clq_overlap_step;
+        strategy->step = clq_overlap_step;
         CLQ_TRY(clq_overlap_open(strategy));
     }
     if (clq_paths_decide(&strategy->paths, CLQ_PATH_SHARDED_UPDATE, facts)) {
-        mirrored->step = clq_sharded_step;
+        strategy->step = clq_sharded_step;
         CLQ_TRY(clq_sharded_open(strategy));
     }
     if (clq_paths_decide(&strategy->paths, CLQ_PATH_BUSY_WAIT, facts))
@@ -183,13 +159,12 @@ static clq_status open_paths(clq_strategy *strategy) {
 /* ---- life ---- */
 
 static clq_status open_mirrored(clq_strategy *strategy) {
-    clq_mirrored *mirrored = clq_alloc(1, sizeof *mirrored);
-    if (!mirrored) return CLQ_MEMORY;
-    strategy->mirrored = mirrored;
-    strategy->pool.on_failure = abort_comm;
-    strategy->pool.context = mirrored;
-    mirrored->step = plain_step;
-    if (strategy->count == 1) return CLQ_OK;
+    strategy->mirrored = clq_alloc(1, sizeof *strategy->mirrored);
+    if (!strategy->mirrored) return CLQ_MEMORY;
+    if (strategy->count == 1) {
+        strategy->step = clq_replica_step_alone;
+        return CLQ_OK;
+    }
     CLQ_TRY(create_comm(strategy));
     return open_paths(strategy);
 }
@@ -206,10 +181,9 @@ static void close_mirrored(clq_strategy *strategy) {
 
 /* ---- reports ---- */
 
+/* As of its step: up to the first bucket or all of backward, each bucket, the update. */
 static size_t parts(const clq_strategy *strategy, unsigned replica) {
-    const clq_mirror *mirror = &strategy->mirrored->mirrors[replica];
-    if (!strategy->mirrored->comm) return 1;
-    return mirror->reducer ? mirror->bucket_count + 2 : 2; /* as of step */
+    return strategy->mirrored->comm ? strategy->mirrored->mirrors[replica].bucket_count + 2 : 1;
 }
 
 static clq_comm_times comm_times(const clq_strategy *strategy) {
@@ -227,7 +201,7 @@ const clq_strategy_module clq_strategy_mirrored = {.kind = CLQ_STRATEGY_MIRRORED
                                                    .name = "mirrored",
                                                    .open = open_mirrored,
                                                    .close = close_mirrored,
-                                                   .step = step,
+                                                   .step = plain_step,
                                                    .reduce = reduce,
                                                    .all_reduce = all_reduce,
                                                    .note_gradients = note_gradients,

@@ -5,25 +5,31 @@
 
 #include "strategy/replica.h"
 
-typedef struct clq_reducer clq_reducer;
-
 /* Of a replica. */
 typedef struct clq_mirror {
-    clq_reducer *reducer; /* NULL without overlap */
+    clq_timeline exchanges; /* by the replica's thread, or the reducer while it waits */
+    /* What overlap.c has, else 0. */
     clq_bucket *buckets;
     size_t bucket_count;
-    clq_timeline exchanges; /* by the replica's thread, or the reducer while it waits */
+    clq_thread *reducer;
+    clq_channel *tasks; /* the reducer's, */
+    clq_queue *queue;   /* likewise: behind nothing, a task's `after` says when */
+    bool lost;          /* a bucket was not summed; read behind clq_channel_wait */
 } clq_mirror;
 
 typedef struct clq_mirrored {
     clq_comm *comm; /* NULL for one replica */
     clq_mirror mirrors[CLQ_REPLICAS_MAX];
-    /* How a step of several replicas is made: the plain way, or that of a fast path. */
-    clq_status (*step)(clq_replica *replica, const clq_command *command);
-    atomic_uint_fast64_t exposed_ns;            /* of replica 0's exchanges, in which backward had nothing to do */
-    bool gradient_is_apart, optimizer_is_apart; /* sharded steps left them in parts */
-    bool state_is_apart;                        /* replicas computed gradients, and each has state of its own */
+    atomic_uint_fast64_t exposed_ns; /* of replica 0's exchanges, in which backward had nothing to do */
+    /* What can be made current, and is to be: gradient and optimizer's slots that sharded steps left in parts; state of
+     * which each replica has its own since it computed gradients. */
+    bool is_apart[CLQ_CURRENT_OPTIMIZER + 1];
 } clq_mirrored;
+
+static inline clq_mirrored *clq_mirrored_of(const clq_replica *replica) { return replica->strategy->mirrored; }
+static inline clq_mirror *clq_mirror_of(const clq_replica *replica) {
+    return &replica->strategy->mirrored->mirrors[replica->worker.index];
+}
 
 /* Exchanges a part of the gradient; traced: it goes into the timeline. */
 clq_status clq_mirrored_exchange(clq_replica *replica, clq_queue *queue, size_t begin, size_t end, bool traced);
@@ -40,7 +46,7 @@ clq_status clq_overlap_step(clq_replica *replica, const clq_command *command);
 clq_status clq_sharded_open(clq_strategy *strategy);
 void clq_sharded_close(clq_strategy *strategy); /* likewise */
 clq_status clq_sharded_step(clq_replica *replica, const clq_command *command);
-/* Posts what makes the gradient (CLQ_ARENA_GRADIENT) or the optimizer's slots whole on every replica. */
-void clq_sharded_collect(clq_strategy *strategy, unsigned what);
+/* Makes the gradient (memory: CLQ_ARENA_GRADIENT) or the optimizer's slots (CLQ_CURRENT_OPTIMIZER) whole again. */
+extern const clq_command_kind clq_sharded_collect;
 
 #endif

@@ -26,37 +26,33 @@ static const struct {
 /* What to say of a fact that is wanted and does not hold, or holds and is in the way. */
 static const struct {
     unsigned fact;
-    const char *text;
-} missing[] =
-    {
-        {CLQ_FACT_REPLICAS, "there is one replica"},
-        {CLQ_FACT_TRAINS, "nothing is trained"},
-        {CLQ_FACT_CORES, "there are fewer cores than would work at once"},
-        {CLQ_FACT_SINGLE_ITEMS, "a launch is no kernel of single work-items"},
-        {CLQ_FACT_HOST_MEMORY, "the device's memory is not the host's"},
-        {CLQ_FACT_OWN_MEMORY, "the device's memory is the host's"},
-        {CLQ_FACT_LABELS_READY, "labels are converted for the loss"},
-        {CLQ_FACT_IN_CALLER, "a device has threads of its own"},
-        {CLQ_FACT_OVERLAP_PAYS, "the gradient is small, or exchanged in the host's memory"},
-        {CLQ_FACT_DIRECT, "the gradient is exchanged over links"},
-        {CLQ_FACT_PARTS, "the gradient has too few parts, or does not lie in a CPU's memory"},
-        {CLQ_FACT_ONE_LAUNCH, "a plan's launches are not one"},
-},
-  in_the_way[] = {
-      {CLQ_FACT_TRACED, "launches are recorded one by one"},
-      {CLQ_FACT_IN_CALLER, "commands run in the thread that hands them over"},
-      {CLQ_FACT_NORMS, "the norms of the gradient are wanted"},
-      {CLQ_FACT_NO_BUCKETS, "bucket_bytes rules it out"},
-      {CLQ_FACT_OVERLAP, "the gradient is exchanged in buckets"},
-      {CLQ_FACT_EXCHANGES, "statistics are exchanged within the step"},
+    const char *missing, *in_the_way;
+} reasons[] = {
+    {CLQ_FACT_REPLICAS, "there is one replica", NULL},
+    {CLQ_FACT_TRAINS, "nothing is trained", NULL},
+    {CLQ_FACT_CORES, "there are fewer cores than would work at once", NULL},
+    {CLQ_FACT_SINGLE_ITEMS, "a launch is no kernel of single work-items", NULL},
+    {CLQ_FACT_HOST_MEMORY, "the device's memory is not the host's", NULL},
+    {CLQ_FACT_OWN_MEMORY, "the device's memory is the host's", NULL},
+    {CLQ_FACT_LABELS_READY, "labels are converted for the loss", NULL},
+    {CLQ_FACT_TRACED, NULL, "launches are recorded one by one"},
+    {CLQ_FACT_IN_CALLER, "a device has threads of its own", "commands run in the thread that hands them over"},
+    {CLQ_FACT_OVERLAP_PAYS, "the gradient is small, or exchanged in the host's memory", NULL},
+    {CLQ_FACT_DIRECT, "the gradient is exchanged over links", NULL},
+    {CLQ_FACT_PARTS, "the gradient has too few parts, or does not lie in a CPU's memory", NULL},
+    {CLQ_FACT_ONE_LAUNCH, "a plan's launches are not one", NULL},
+    {CLQ_FACT_NORMS, NULL, "the norms of the gradient are wanted"},
+    {CLQ_FACT_NO_BUCKETS, NULL, "bucket_bytes rules it out"},
+    {CLQ_FACT_OVERLAP, NULL, "the gradient is exchanged in buckets"},
+    {CLQ_FACT_EXCHANGES, NULL, "statistics are exchanged within the step"},
 };
 
 /* NULL: nothing is against it. */
 static const char *objection(clq_path path, unsigned facts) {
-    for (size_t i = 0; i < CLQ_COUNT_OF(missing); i++)
-        if (table[path].needs & ~facts & missing[i].fact) return missing[i].text;
-    for (size_t i = 0; i < CLQ_COUNT_OF(in_the_way); i++)
-        if (table[path].forbids & facts & in_the_way[i].fact) return in_the_way[i].text;
+    for (size_t i = 0; i < CLQ_COUNT_OF(reasons); i++)
+        if (table[path].needs & ~facts & reasons[i].fact) return reasons[i].missing;
+    for (size_t i = 0; i < CLQ_COUNT_OF(reasons); i++)
+        if (table[path].forbids & facts & reasons[i].fact) return reasons[i].in_the_way;
     return NULL;
 }
 

@@ -3,77 +3,42 @@
 
 #include <stdio.h>
 
-/* ---- latches ---- */
-
-static clq_status create_latch(clq_latch *latch, unsigned parties) {
-    if (pthread_mutex_init(&latch->mutex, NULL) != 0) return clq_fail(CLQ_SYSTEM, "cannot create a lock");
-    if (pthread_cond_init(&latch->zero, NULL) != 0) {
-        pthread_mutex_destroy(&latch->mutex);
-        return clq_fail(CLQ_SYSTEM, "cannot create a condition variable");
-    }
-    latch->remaining = parties;
-    latch->ready = true;
-    return CLQ_OK;
-}
-
-static void destroy_latch(clq_latch *latch) {
-    if (!latch->ready) return;
-    pthread_cond_destroy(&latch->zero);
-    pthread_mutex_destroy(&latch->mutex);
-}
-
-static void expect(clq_latch *latch, unsigned parties) {
-    pthread_mutex_lock(&latch->mutex);
-    latch->remaining = parties;
-    pthread_mutex_unlock(&latch->mutex);
-}
-
-static void count_down(clq_latch *latch) {
-    if (!latch) return;
-    pthread_mutex_lock(&latch->mutex);
-    if (--latch->remaining == 0) pthread_cond_signal(&latch->zero);
-    pthread_mutex_unlock(&latch->mutex);
-}
-
-static void await(clq_latch *latch) {
-    pthread_mutex_lock(&latch->mutex);
-    while (latch->remaining > 0) pthread_cond_wait(&latch->zero, &latch->mutex);
-    pthread_mutex_unlock(&latch->mutex);
-}
-
 /* ---- failures ---- */
+
+/* Of all pools: about failures alone, which are rare. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
 
 void clq_worker_fail(clq_worker *worker, clq_status status) {
     clq_pool *pool = worker->pool;
     if (status == CLQ_ABORTED) { /* told to give up by the worker that failed, which is about to say why */
-        await(&pool->cause);
+        pthread_mutex_lock(&lock);
+        while (!atomic_load(&pool->failed)) pthread_cond_wait(&told, &lock);
+        pthread_mutex_unlock(&lock);
         return;
     }
     if (pool->count > 1) clq_fail_on(status, worker->device, "replica %u", worker->index);
     clq_error error;
     clq_error_take(status, &error);
-    pthread_mutex_lock(&pool->cause.mutex);
-    if (pool->cause.remaining > 0) {
+    pthread_mutex_lock(&lock);
+    if (!atomic_load(&pool->failed)) {
         pool->failure = error;
         atomic_store(&pool->failed, true);
-        pool->cause.remaining = 0;
-        pthread_cond_broadcast(&pool->cause.zero);
+        pthread_cond_broadcast(&told);
     }
-    pthread_mutex_unlock(&pool->cause.mutex);
+    pthread_mutex_unlock(&lock);
     if (pool->on_failure) pool->on_failure(pool->context, &error);
 }
 
 clq_status clq_pool_failure(clq_pool *pool) {
     if (!atomic_load(&pool->failed)) return CLQ_OK;
-    return clq_error_raise(&pool->failure); /* written once, before `failed` */
+    return clq_error_raise(&pool->failure);
 }
 
 /* ---- posting and waiting ---- */
 
-void clq_worker_post(clq_worker *worker, const clq_command *command) { clq_channel_put(worker->commands, command); }
-
 void clq_pool_post(clq_pool *pool, const clq_command *command) {
-    for (unsigned w = 0; w < pool->count; w++) clq_worker_post(pool->workers[w], command);
+    for (unsigned w = 0; w < pool->count; w++) clq_channel_put(pool->workers[w]->commands, command);
 }
 
 static clq_status finish(clq_worker *worker, const clq_command *command) {
@@ -83,21 +48,17 @@ static clq_status finish(clq_worker *worker, const clq_command *command) {
 static const clq_command_kind finish_kind = {.name = "wait", .run = finish};
 
 clq_status clq_pool_wait(clq_pool *pool) {
-    expect(&pool->latch, pool->count);
-    clq_pool_post(pool, &(clq_command){.kind = &finish_kind, .latch = &pool->latch});
-    await(&pool->latch);
+    clq_pool_post(pool, &(clq_command){.kind = &finish_kind});
+    for (unsigned w = 0; w < pool->count; w++) clq_channel_wait(pool->workers[w]->commands);
     return clq_pool_failure(pool);
 }
 
-void clq_worker_ask(clq_worker *worker, clq_command command) {
-    clq_pool *pool = worker->pool;
-    command.latch = &pool->latch;
-    expect(&pool->latch, 1);
-    clq_worker_post(worker, &command);
-    await(&pool->latch);
+void clq_worker_ask(clq_worker *worker, const clq_command *command) {
+    clq_channel_put(worker->commands, command);
+    clq_channel_wait(worker->commands);
 }
 
-clq_status clq_worker_call(clq_worker *worker, clq_command command) {
+clq_status clq_worker_call(clq_worker *worker, const clq_command *command) {
     CLQ_TRY(clq_pool_failure(worker->pool));
     clq_worker_ask(worker, command);
     return clq_pool_failure(worker->pool);
@@ -155,7 +116,7 @@ static void drive(void *context) {
         } else if (kind->skip) {
             kind->skip(worker, &command);
         }
-        count_down(command.latch);
+        clq_channel_done(worker->commands);
     }
     /* Commands under way read the staging memory, after a failure, too. */
     if (!atomic_load(&pool->failed))
@@ -165,17 +126,6 @@ static void drive(void *context) {
 }
 
 /* ---- life ---- */
-
-clq_status clq_pool_open(clq_pool *pool, size_t trace_steps) {
-    pool->trace_steps = trace_steps;
-    CLQ_TRY(create_latch(&pool->latch, 0));
-    return create_latch(&pool->cause, 1);
-}
-
-void clq_pool_close(clq_pool *pool) {
-    destroy_latch(&pool->latch);
-    destroy_latch(&pool->cause);
-}
 
 clq_status clq_worker_open(clq_worker *worker, clq_pool *pool) {
     worker->pool = pool;

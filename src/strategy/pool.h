@@ -15,14 +15,6 @@ enum { CLQ_COMMANDS_MAX = 64, CLQ_STEP_TIMES = 4096 };
 typedef struct clq_worker clq_worker;
 typedef struct clq_command clq_command;
 
-/* Lets a poster wait until `remaining` parties have counted down. */
-typedef struct clq_latch {
-    pthread_mutex_t mutex;
-    pthread_cond_t zero;
-    unsigned remaining;
-    bool ready; /* mutex and condition exist */
-} clq_latch;
-
 enum {
     CLQ_COMMAND_BATCH = 1,     /* works on a batch: traces count these */
     CLQ_COMMAND_ENDS_STEP = 2, /* an update ends with it */
@@ -40,7 +32,6 @@ typedef struct clq_command_kind {
 
 struct clq_command {
     const clq_command_kind *kind;
-    clq_latch *latch; /* counted down when the command is done. May be NULL */
     /* Arguments, as far as the kind has them. */
     clq_step_params params;
     struct clq_staging *staged; /* the batch's rows. NULL without any, and for */
@@ -72,37 +63,32 @@ struct clq_worker {
     double *step_ended;    /* (CLQ_STEP_TIMES) when each was, round and round */
 };
 
+/* Starts with {0}, but for trace_steps and what ends with a failure. */
 typedef struct clq_pool {
     clq_worker *workers[CLQ_REPLICAS_MAX];
     unsigned count;
     size_t trace_steps;
-    clq_latch latch; /* what the poster waits for */
-    clq_latch cause; /* open until the first worker has said why it failed */
     atomic_bool failed;
-    clq_error failure;
+    clq_error failure; /* of the first worker that said why it failed; written before `failed` */
     /* What else is to end when a worker has failed, as waiting for that one. Set before the first thread starts. */
     void (*on_failure)(void *context, const clq_error *error);
     void *context;
 } clq_pool;
 
-/* An empty pool. Close in any case. */
-clq_status clq_pool_open(clq_pool *pool, size_t trace_steps);
-void clq_pool_close(clq_pool *pool);
-/* Gives a worker its queue and puts it into the pool. `ahead`: how many commands may wait for it, 1 to
- * CLQ_COMMANDS_MAX. device, owner and in_flight are set. Close in any case. */
+/* Gives a worker its queue and puts it into the pool. device, owner and in_flight are set. Close in any case. */
 clq_status clq_worker_open(clq_worker *worker, clq_pool *pool);
+/* `ahead`: how many commands may wait for it, 1 to CLQ_COMMANDS_MAX. */
 clq_status clq_worker_start(clq_worker *worker, unsigned ahead);
 void clq_worker_stop(clq_worker *worker);  /* ends its thread, after what was posted */
 void clq_worker_close(clq_worker *worker); /* stopped; its device is closed by who opened it */
 
-void clq_worker_post(clq_worker *worker, const clq_command *command);
 void clq_pool_post(clq_pool *pool, const clq_command *command); /* to all */
 /* Waits until all that was posted is done and the devices have nothing more to do; the first failure. */
 clq_status clq_pool_wait(clq_pool *pool);
 /* Posts one command and waits until it is done: for transfers. */
-clq_status clq_worker_call(clq_worker *worker, clq_command command);
+clq_status clq_worker_call(clq_worker *worker, const clq_command *command);
 /* The same also after a failure, when the kind's `skip` is what is carried out. */
-void clq_worker_ask(clq_worker *worker, clq_command command);
+void clq_worker_ask(clq_worker *worker, const clq_command *command);
 /* The first failure of any worker so far, or OK. Waits for nothing. */
 clq_status clq_pool_failure(clq_pool *pool);
 /* A failure of a worker, by its own threads. */

@@ -1,4 +1,4 @@
-/* One replica's life, and the commands that all strategies have. */
+/* One replica's life, and the stages of its steps. */
 #include "strategy/replica.h"
 
 /* ---- stages ---- */
@@ -26,78 +26,21 @@ clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *comma
     return clq_queue_flush(replica->worker.queue);
 }
 
-/* ---- commands ---- */
-
-void clq_replica_skip(clq_worker *worker, const clq_command *command) {
-    if (command->staged) clq_replica_free_slot(clq_replica_of(worker));
-}
-
-static clq_status run_gradients(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
-    return clq_queue_flush(worker->queue);
-}
-
-static clq_status run_apply(clq_worker *worker, const clq_command *command) {
-    return clq_replica_apply(clq_replica_of(worker), &command->params);
-}
-
-static clq_status run_evaluate(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    CLQ_TRY(clq_replica_run(replica, replica->plans[CLQ_MODE_EVALUATE], command, CLQ_SEGMENT_LOSS));
-    return clq_queue_flush(worker->queue);
-}
-
-static clq_status run_predict(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    clq_plan *plan = replica->plans[CLQ_MODE_PREDICT];
-    CLQ_TRY(clq_replica_run(replica, plan, command, CLQ_SEGMENT_FORWARD));
-    const clq_model *model = replica->strategy->model;
-    const size_t first = command->params.first_row, count = command->params.count;
-    for (uint32_t i = 0; i < model->output_count && count > 0; i++) {
-        const size_t elements = clq_model_output(model, i)->elements;
-        float *to = command->outputs[i];
-        if (to)
-            CLQ_TRY(clq_queue_read(worker->queue, clq_plan_output(plan, i), 0, to + first * elements,
-                                   count * elements * sizeof *to, true));
-    }
-    return CLQ_OK;
-}
-
-static clq_buffer *memory_of(const clq_replica *replica, unsigned memory) {
-    return clq_weights_arena(replica->weights, (clq_arena)memory);
-}
-
-static clq_status run_read(clq_worker *worker, const clq_command *command) {
-    const clq_buffer *memory = memory_of(clq_replica_of(worker), command->memory);
-    return clq_queue_read(worker->queue, memory, command->offset, command->to, command->bytes, true);
-}
-
-static clq_status run_write(clq_worker *worker, const clq_command *command) {
-    clq_buffer *memory = memory_of(clq_replica_of(worker), command->memory);
-    return clq_queue_write(worker->queue, memory, command->offset, command->from, command->bytes, true);
-}
-
-const clq_command_kind clq_gradients_kind = {.name = "gradients",
-                                             .traits = CLQ_COMMAND_BATCH | CLQ_COMMAND_IN_STEP,
-                                             .run = run_gradients,
-                                             .skip = clq_replica_skip};
-const clq_command_kind clq_apply_kind = {.name = "apply", .traits = CLQ_COMMAND_ENDS_STEP, .run = run_apply};
-const clq_command_kind clq_evaluate_kind = {
-    .name = "evaluate", .traits = CLQ_COMMAND_BATCH, .run = run_evaluate, .skip = clq_replica_skip};
-const clq_command_kind clq_predict_kind = {
-    .name = "predict", .traits = CLQ_COMMAND_BATCH, .run = run_predict, .skip = clq_replica_skip};
-const clq_command_kind clq_read_kind = {.name = "read", .run = run_read};
-const clq_command_kind clq_write_kind = {.name = "write", .run = run_write};
-
 /* ---- life ---- */
+
+/* Whether a later replica may take what was compiled for this one. */
+static bool has_followers(const clq_replica *replica) {
+    const clq_strategy *strategy = replica->strategy;
+    for (unsigned r = replica->worker.index + 1; r < strategy->count; r++)
+        if (clq_selections_are_shared(replica->worker.device, strategy->replicas[r].worker.device)) return true;
+    return false;
+}
 
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
     const clq_strategy *strategy = replica->strategy;
     clq_plan_config config = strategy->config.plan;
     config.mode = mode;
     config.exchange = (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, replica};
-    config.capacity = (uint32_t)replica->share;
     config.fused_launches = replica->joined;
     config.beside = replica->plan;
     if (mode != CLQ_MODE_TRAIN) {
@@ -105,7 +48,8 @@ clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
         config.gradient_norms = false;
     }
     if (mode == CLQ_MODE_PREDICT) config.loss = NULL;
-    return clq_plan_create(replica->weights, &config, &replica->plans[mode]);
+    CLQ_TRY(clq_plan_create(replica->weights, &config, &replica->plans[mode]));
+    return has_followers(replica) ? clq_plan_keep_programs(replica->plans[mode]) : CLQ_OK;
 }
 
 clq_status clq_replica_open(clq_replica *replica) {
@@ -119,18 +63,6 @@ clq_status clq_replica_open(clq_replica *replica) {
     replica->plan = replica->plans[config->mode];
     CLQ_TRY(clq_replica_open_figures(replica));
     return clq_replica_open_rows(replica);
-}
-
-/* As many as take some ten milliseconds: the poster, and who interrupts it, wait for them. Most commands are steps. */
-static unsigned commands_ahead(const clq_plan *plan) {
-    const double flops_ahead = 1e9;
-    const unsigned least = 8;
-    double ahead = flops_ahead / CLQ_MAX(clq_plan_flops(plan), 1.0);
-    return CLQ_MAX(least, (unsigned)CLQ_MIN(ahead, (double)CLQ_COMMANDS_MAX));
-}
-
-clq_status clq_replica_start(clq_replica *replica) {
-    return clq_worker_start(&replica->worker, commands_ahead(replica->plan));
 }
 
 void clq_replica_close(clq_replica *replica) {

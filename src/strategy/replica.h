@@ -19,7 +19,15 @@ typedef struct clq_staging {
     clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
 
-typedef struct clq_uploads clq_uploads;
+/* A queue of its own for batches (uploads.c); {0} where rows go the same way as the launches. */
+enum { CLQ_UPLOAD_BLOCKS = 2 };
+typedef struct clq_uploads {
+    clq_queue *queue;
+    size_t samples_at;                     /* in blocks, behind the labels; 0 without labels */
+    clq_staging blocks[CLQ_UPLOAD_BLOCKS]; /* the device's; .read: by the launches of the batch that was last in it */
+    uint64_t sent, used;                   /* batches so far, of replicas without rows too: at most one is ahead */
+    clq_staging *from;                     /* the slot of the one that was sent last; NULL: without rows */
+} clq_uploads;
 
 /* What steps measured (figures.c), in rows as of the plan's metrics. */
 typedef struct clq_figures {
@@ -32,7 +40,6 @@ typedef struct clq_figures {
 typedef struct clq_replica {
     clq_worker worker;
     clq_strategy *strategy;
-    size_t share;
     clq_weights *weights;
     clq_plan *plan;                             /* of the mode that the strategy was made for */
     clq_plan *plans[CLQ_MODE_COUNT];            /* over the same weights; NULL until needed */
@@ -43,7 +50,7 @@ typedef struct clq_replica {
     clq_channel *in_use;            /* slots that are filled and not free again */
     clq_staging own[CLQ_OWN_SLOTS]; /* where the replica's thread copies rows to, in turn */
     unsigned next_own;
-    clq_uploads *uploads;                    /* NULL where rows go the same way as the launches */
+    clq_uploads uploads;
     bool reads_in_place;                     /* slots are memory of the device, and nothing is uploaded */
     clq_staging *under_way[CLQ_STEPS_AHEAD]; /* of the last steps, in turn; NULL where nothing was staged */
     unsigned next_under_way;
@@ -65,58 +72,51 @@ typedef struct clq_strategy_module {
      * once the threads have ended. NULL: nothing. */
     clq_status (*open)(clq_strategy *strategy);
     void (*close)(clq_strategy *strategy);
-    /* Carried out by each replica's thread: the whole step; the sum of all replicas' gradients. reduce NULL: each has
-     * the whole gradient. */
-    clq_status (*step)(clq_worker *worker, const clq_command *command);
-    clq_status (*reduce)(clq_worker *worker, const clq_command *command);
+    /* Carried out by each replica's thread: the whole step, in the plain way; the sum of all replicas' gradients.
+     * reduce NULL: each has the whole gradient. */
+    clq_status (*step)(clq_replica *replica, const clq_command *command);
+    clq_status (*reduce)(clq_replica *replica);
     /* As of clq_exchange, in a plan of the replica that is its context. NULL: there is one replica. */
     clq_status (*all_reduce)(void *replica, clq_queue *queue, clq_buffer *values);
     void (*note_gradients)(clq_strategy *strategy, bool by_step); /* posted: by a step, or for a step by hand */
     /* Posts what makes every replica's copy whole, before something posted behind it reads it. NULL: all always is. */
     void (*make_current)(clq_strategy *strategy, unsigned what);
     /* For reports. */
-    size_t (*parts)(const clq_strategy *strategy, unsigned replica); /* that a step's launches are run in */
+    size_t (*parts)(const clq_strategy *strategy, unsigned replica); /* that a step's launches are run in. NULL: 1 */
     clq_comm_times (*comm_times)(const clq_strategy *strategy);
     const clq_timeline *(*exchanges)(const clq_strategy *strategy, unsigned replica);
 } clq_strategy_module;
-extern const clq_strategy_module clq_strategy_single, clq_strategy_mirrored;
+extern const clq_strategy_module clq_strategy_mirrored;
 
 struct clq_strategy {
     const clq_model *model;
     clq_strategy_config config;
     const clq_strategy_module *module;
+    /* The module's, or that of a fast path, which its open sets. */
+    clq_status (*step)(clq_replica *replica, const clq_command *command);
     struct clq_mirrored *mirrored; /* that module's own; NULL elsewhere */
     clq_tune_log tune_log;
     clq_pool pool;
     clq_paths paths;
     unsigned count;
     clq_replica *replicas;
-    bool apart;               /* each replica trains alone */
-    size_t *offsets, *counts; /* the split of the batch at hand */
+    bool apart; /* each replica trains alone */
 };
 
 static inline clq_replica *clq_replica_of(const clq_worker *worker) { return worker->owner; }
 
 /* Makes what it needs on its device, which is open. */
 clq_status clq_replica_open(clq_replica *replica);
-clq_status clq_replica_start(clq_replica *replica);
 void clq_replica_close(clq_replica *replica);
 /* The plan for a mode, while the replica has nothing to do. */
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode);
-/* Opens every replica's device (contexts.c). */
-clq_status clq_strategy_open_devices(clq_strategy *strategy, const clq_devices *devices);
 
-/* Commands of all modules. */
-extern const clq_command_kind clq_gradients_kind, clq_apply_kind, clq_evaluate_kind, clq_predict_kind, clq_read_kind,
-    clq_write_kind;
 /* Stages input and execute: the command's rows, and all launches of the plan up to the end of `last`. */
 clq_status clq_replica_run(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_segment last);
 /* The update, by the sum of gradients. */
 clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params);
 /* The whole step, as if there were no other replica. */
 clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command);
-/* `skip` of commands with a batch: the poster may be waiting for the slot. */
-void clq_replica_skip(clq_worker *worker, const clq_command *command);
 
 /* figures.c */
 clq_status clq_replica_open_figures(clq_replica *replica); /* the replica's device and plan exist */
@@ -152,7 +152,5 @@ clq_status clq_uploads_bring(clq_replica *replica, clq_plan *plan, const clq_com
 /* Sends the rows of the command behind the one at hand, where it was posted already: before the thread waits for other
  * replicas. */
 clq_status clq_uploads_send_next(clq_replica *replica);
-/* What the queue recorded, as clq_queue_spans; none without uploads. */
-clq_status clq_uploads_spans(const clq_replica *replica, clq_span **out, size_t *count, double *error_s);
 
 #endif

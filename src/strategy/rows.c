@@ -3,22 +3,16 @@
 
 #include <string.h>
 
-static clq_staging *next_slot(clq_replica *replica) {
-    clq_staging *slot = &replica->staging[replica->filled++ % replica->slots];
-    clq_channel_put(replica->in_use, &slot); /* waits until it is free */
-    return slot;
-}
-
 size_t clq_replica_label_count(const clq_replica *replica) {
     return replica->strategy->config.plan.loss ? replica->strategy->model->output_count : 0;
 }
 
 clq_staging *clq_replica_stage(clq_replica *replica, const clq_batch *batch, size_t first, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
-    clq_staging *staging = next_slot(replica);
-    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
-    memcpy(clq_buffer_host(staging->samples), (const char *)batch->samples + first * sample_bytes,
-           count * sample_bytes);
+    clq_staging *staging = &replica->staging[replica->filled++ % replica->slots];
+    clq_channel_put(replica->in_use, &staging); /* waits until it is free */
+    memcpy(clq_buffer_host(staging->samples), (const char *)batch->samples + first * config->sample_bytes,
+           count * config->sample_bytes);
     for (size_t i = 0; i < clq_replica_label_count(replica) && i <= batch->more_count; i++) {
         const char *labels = clq_batch_labels(batch, i).values;
         const size_t bytes = config->label_bytes[i];
@@ -49,17 +43,17 @@ static clq_status free_read_slot(clq_replica *replica, clq_staging *next) {
     return status;
 }
 
-/* Into the next of the replica's own slots, which the device has read some steps ago. */
-static clq_status copy_rows(clq_replica *replica, const clq_rows *rows, clq_staging **out) {
+clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {
+    *out = command->staged;
+    if (command->rows.count == 0) return CLQ_OK;
+    /* The next of the replica's own slots, which the device has read some steps ago. */
     clq_staging *own = &replica->own[replica->next_own++ % CLQ_OWN_SLOTS];
-    clq_status status = await_read(own);
-    if (status == CLQ_OK) {
-        clq_rows_copy_samples(rows, clq_buffer_host(own->samples));
-        for (size_t i = 0; i < clq_replica_label_count(replica); i++)
-            clq_rows_copy_labels(rows, i, clq_buffer_host(own->labels[i]));
-    }
+    CLQ_TRY(await_read(own));
+    clq_rows_copy_samples(&command->rows, clq_buffer_host(own->samples));
+    for (size_t i = 0; i < clq_replica_label_count(replica); i++)
+        clq_rows_copy_labels(&command->rows, i, clq_buffer_host(own->labels[i]));
     *out = own;
-    return status;
+    return CLQ_OK;
 }
 
 static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buffer *pinned, size_t bytes,
@@ -68,18 +62,12 @@ static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buf
                                  &(clq_order){.done = done});
 }
 
-clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {
-    *out = command->staged;
-    return command->rows.count > 0 ? copy_rows(replica, &command->rows, out) : CLQ_OK;
-}
-
 /* The step's launches come behind it in the queue; what flushes them flushes it, too. */
 static clq_status upload(clq_replica *replica, const clq_plan *plan, clq_staging *staging, size_t count) {
     const clq_strategy_config *config = &replica->strategy->config;
-    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
     const size_t outputs = clq_plan_labels(plan, 0) ? clq_replica_label_count(replica) : 0;
     clq_queue_name(replica->worker.queue, "upload", "samples");
-    CLQ_TRY(write_rows(replica, clq_plan_samples(plan), staging->samples, count * sample_bytes,
+    CLQ_TRY(write_rows(replica, clq_plan_samples(plan), staging->samples, count * config->sample_bytes,
                        outputs ? NULL : &staging->read));
     for (size_t i = 0; i < outputs; i++) {
         clq_queue_name(replica->worker.queue, "upload", "labels");
@@ -95,7 +83,7 @@ clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const cl
     *order = (clq_order){0};
     *out = NULL;
     CLQ_TRY(free_read_slot(replica, command->staged));
-    if (replica->uploads) return clq_uploads_bring(replica, plan, command, order);
+    if (replica->uploads.queue) return clq_uploads_bring(replica, plan, command, order);
     CLQ_TRY(clq_replica_pick_rows(replica, command, &staging));
     if (!staging) return CLQ_OK;
     if (!replica->reads_in_place) return upload(replica, plan, staging, command->params.count);
@@ -111,14 +99,14 @@ static unsigned staging_slots(size_t bytes) {
     return (unsigned)CLQ_MAX(CLQ_MIN(bytes_most / bytes, (size_t)CLQ_STAGING_SLOTS_MAX), slots_least);
 }
 
-static clq_status open_slot(clq_replica *replica, size_t sample_bytes, clq_staging *slot) {
+static clq_status open_slot(clq_replica *replica, clq_staging *slot) {
     const clq_strategy_config *config = &replica->strategy->config;
     clq_memory_kind kind = replica->reads_in_place ? CLQ_MEMORY_DEVICE : CLQ_MEMORY_PINNED;
-    if (replica->uploads) return clq_uploads_open_slot(replica, CLQ_MEMORY_PINNED, "batch staging", slot);
-    CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->share * sample_bytes, "sample staging",
-                              &slot->samples));
+    if (replica->uploads.queue) return clq_uploads_open_slot(replica, CLQ_MEMORY_PINNED, "batch staging", slot);
+    CLQ_TRY(clq_buffer_create(replica->worker.device, kind, config->plan.capacity * config->sample_bytes,
+                              "sample staging", &slot->samples));
     for (size_t i = 0; i < clq_replica_label_count(replica); i++)
-        CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->share * config->label_bytes[i],
+        CLQ_TRY(clq_buffer_create(replica->worker.device, kind, config->plan.capacity * config->label_bytes[i],
                                   "label staging", &slot->labels[i]));
     return CLQ_OK;
 }
@@ -130,14 +118,12 @@ bool clq_replica_decide_input(clq_replica *replica) {
 
 clq_status clq_replica_open_rows(clq_replica *replica) {
     const clq_strategy_config *config = &replica->strategy->config;
-    size_t sample_bytes = config->sample_elements * clq_dtype_bytes(config->plan.sample_dtype);
-    replica->slots = staging_slots(replica->share * sample_bytes);
+    replica->slots = staging_slots(config->plan.capacity * config->sample_bytes);
     CLQ_TRY(clq_channel_create(sizeof(clq_staging *), replica->slots, &replica->in_use));
     replica->reads_in_place = clq_replica_decide_input(replica);
     if (clq_uploads_decide(replica)) CLQ_TRY(clq_uploads_open(replica));
-    for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, sample_bytes, &replica->staging[i]));
-    for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++)
-        CLQ_TRY(open_slot(replica, sample_bytes, &replica->own[i]));
+    for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, &replica->staging[i]));
+    for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++) CLQ_TRY(open_slot(replica, &replica->own[i]));
     return CLQ_OK;
 }
 

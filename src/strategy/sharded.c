@@ -9,8 +9,9 @@ static clq_status update_part(void *context) {
 }
 
 /* The gradient is added up by those who update: one way through it less, and half of the other. */
-static clq_status reduce_and_apply_together(clq_replica *replica) {
-    const clq_mirrored *mirrored = replica->strategy->mirrored;
+clq_status clq_sharded_step(clq_replica *replica, const clq_command *command) {
+    const clq_mirrored *mirrored = clq_mirrored_of(replica);
+    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     uint64_t before = clq_comm_busy_ns(mirrored->comm);
     CLQ_TRY(clq_comm_run(
         mirrored->comm, replica->worker.index,
@@ -19,11 +20,6 @@ static clq_status reduce_and_apply_together(clq_replica *replica) {
     clq_mirrored_note_exposed(replica, clq_comm_busy_ns(mirrored->comm) - before);
     clq_weights_turn(replica->weights);
     return CLQ_OK;
-}
-
-clq_status clq_sharded_step(clq_replica *replica, const clq_command *command) {
-    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
-    return reduce_and_apply_together(replica);
 }
 
 clq_status clq_sharded_open(clq_strategy *strategy) {
@@ -45,30 +41,19 @@ static clq_status collect(clq_replica *replica, clq_buffer *arena) {
     for (unsigned r = 0; r < count; r++) {
         size_t begin, end;
         clq_plan_updated_part(replica->plan, count, r, &begin, &end);
-        CLQ_TRY(clq_comm_broadcast(replica->strategy->mirrored->comm, replica->worker.index, replica->worker.queue,
-                                   arena, begin, end - begin, r));
+        CLQ_TRY(clq_comm_broadcast(clq_mirrored_of(replica)->comm, replica->worker.index, replica->worker.queue, arena,
+                                   begin, end - begin, r));
     }
     return CLQ_OK;
 }
 
-static clq_status collect_gradient(clq_worker *worker, const clq_command *command) {
+static clq_status run_collect(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
-    (void)command;
-    return collect(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT));
-}
-
-static clq_status collect_optimizer(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    (void)command;
+    if (command->memory == CLQ_ARENA_GRADIENT)
+        return collect(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT));
     for (unsigned slot = 0; slot < clq_weights_optimizer_slots(replica->weights); slot++)
         CLQ_TRY(collect(replica, clq_weights_optimizer_slot(replica->weights, slot)));
     return CLQ_OK;
 }
 
-static const clq_command_kind gradient_kind = {.name = "collect", .run = collect_gradient};
-static const clq_command_kind optimizer_kind = {.name = "collect", .run = collect_optimizer};
-
-void clq_sharded_collect(clq_strategy *strategy, unsigned what) {
-    const clq_command_kind *kind = what == CLQ_ARENA_GRADIENT ? &gradient_kind : &optimizer_kind;
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = kind});
-}
+const clq_command_kind clq_sharded_collect = {.name = "collect", .run = run_collect};

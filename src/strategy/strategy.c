@@ -5,7 +5,11 @@
 
 /* ---- modules ---- */
 
-static const clq_strategy_module *const modules[] = {&clq_strategy_single, &clq_strategy_mirrored};
+/* One device: a step is run in one, and all is always whole. */
+static const clq_strategy_module single = {
+    .kind = CLQ_STRATEGY_SINGLE, .name = "single", .devices_most = 1, .step = clq_replica_step_alone};
+
+static const clq_strategy_module *const modules[] = {&single, &clq_strategy_mirrored};
 
 bool clq_strategy_find(const char *name, clq_strategy_kind *out) {
     bool found = strcmp(name, "auto") == 0;
@@ -33,48 +37,98 @@ static clq_status choose_module(clq_strategy_kind kind, unsigned devices, const 
     return CLQ_OK;
 }
 
-/* ---- posting ---- */
+/* ---- commands ---- */
 
-/* The shares of `count` samples. */
-static clq_status split(clq_strategy *strategy, size_t count) {
-    CLQ_TRY(clq_strategy_failure(strategy));
-    if (count > strategy->config.global_batch)
-        return clq_fail(CLQ_ARGUMENT,
-                        "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
-                        count, strategy->config.global_batch);
-    clq_shares_split(count, strategy->count, NULL, strategy->offsets, strategy->counts);
-    return CLQ_OK;
+/* The poster may be waiting for the slot. */
+static void skip_batch(clq_worker *worker, const clq_command *command) {
+    if (command->staged) clq_replica_free_slot(clq_replica_of(worker));
 }
 
-static float scale_of(size_t count) { return count ? (float)(1.0 / (double)count) : 0.0f; }
+static clq_status run_step(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    const clq_strategy *strategy = replica->strategy;
+    return strategy->apart ? clq_replica_step_alone(replica, command) : strategy->step(replica, command);
+}
 
-/* One command to every replica with its rows of the batch. */
-static clq_status post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
-    CLQ_TRY(split(strategy, batch->count));
-    command.params.scale = scale_of(batch->count);
-    for (unsigned r = 0; r < strategy->count; r++) {
-        clq_replica *replica = &strategy->replicas[r];
-        size_t offset = strategy->offsets[r], count = strategy->counts[r];
-        command.params.count = (uint32_t)count;
-        command.params.first_row = (uint32_t)offset;
-        command.staged = count > 0 ? clq_replica_stage(replica, batch, offset, count) : NULL;
-        clq_worker_post(&replica->worker, &command);
+static clq_status run_reduce(clq_worker *worker, const clq_command *command) {
+    (void)command;
+    return clq_replica_of(worker)->strategy->module->reduce(clq_replica_of(worker));
+}
+
+static clq_status run_gradients(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
+    return clq_queue_flush(worker->queue);
+}
+
+static clq_status run_apply(clq_worker *worker, const clq_command *command) {
+    return clq_replica_apply(clq_replica_of(worker), &command->params);
+}
+
+static clq_status run_evaluate(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    CLQ_TRY(clq_replica_run(replica, replica->plans[CLQ_MODE_EVALUATE], command, CLQ_SEGMENT_LOSS));
+    return clq_queue_flush(worker->queue);
+}
+
+static clq_status run_predict(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    clq_plan *plan = replica->plans[CLQ_MODE_PREDICT];
+    CLQ_TRY(clq_replica_run(replica, plan, command, CLQ_SEGMENT_FORWARD));
+    const clq_model *model = replica->strategy->model;
+    const size_t first = command->params.first_row, count = command->params.count;
+    for (uint32_t i = 0; i < model->output_count && count > 0; i++) {
+        const size_t elements = clq_model_output(model, i)->elements;
+        float *to = command->outputs[i];
+        if (to)
+            CLQ_TRY(clq_queue_read(worker->queue, clq_plan_output(plan, i), 0, to + first * elements,
+                                   count * elements * sizeof *to, true));
     }
     return CLQ_OK;
 }
 
-static clq_status run_step(clq_worker *worker, const clq_command *command) {
-    return clq_replica_of(worker)->strategy->module->step(worker, command);
+/* To the host or, where `to` is NULL, from it. */
+static clq_status run_transfer(clq_worker *worker, const clq_command *command) {
+    clq_buffer *memory = clq_weights_arena(clq_replica_of(worker)->weights, (clq_arena)command->memory);
+    if (command->to) return clq_queue_read(worker->queue, memory, command->offset, command->to, command->bytes, true);
+    return clq_queue_write(worker->queue, memory, command->offset, command->from, command->bytes, true);
 }
-static clq_status run_reduce(clq_worker *worker, const clq_command *command) {
-    return clq_replica_of(worker)->strategy->module->reduce(worker, command);
-}
-static const clq_command_kind step_kind = {
-    .name = "step", .traits = CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP, .run = run_step, .skip = clq_replica_skip};
-static const clq_command_kind reduce_kind = {.name = "reduce", .traits = CLQ_COMMAND_IN_STEP, .run = run_reduce};
 
-static void note_gradients(clq_strategy *strategy, bool by_step) {
-    if (strategy->module->note_gradients) strategy->module->note_gradients(strategy, by_step);
+static const clq_command_kind step_kind = {"step", CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP, run_step, skip_batch};
+static const clq_command_kind gradients_kind = {"gradients", CLQ_COMMAND_BATCH | CLQ_COMMAND_IN_STEP, run_gradients,
+                                                skip_batch};
+static const clq_command_kind reduce_kind = {"reduce", CLQ_COMMAND_IN_STEP, run_reduce, NULL};
+static const clq_command_kind apply_kind = {"apply", CLQ_COMMAND_ENDS_STEP, run_apply, NULL};
+static const clq_command_kind evaluate_kind = {"evaluate", CLQ_COMMAND_BATCH, run_evaluate, skip_batch};
+static const clq_command_kind predict_kind = {"predict", CLQ_COMMAND_BATCH, run_predict, skip_batch};
+static const clq_command_kind read_kind = {"read", 0, run_transfer, NULL};
+static const clq_command_kind write_kind = {"write", 0, run_transfer, NULL};
+
+/* ---- posting ---- */
+
+/* One command to every replica with its rows, at most a global batch: of `batch`, which are staged, or of command.rows,
+ * which the replica copies itself. */
+static clq_status post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
+    const clq_rows rows = command.rows;
+    const size_t total = batch ? batch->count : rows.count;
+    size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
+    CLQ_TRY(clq_strategy_failure(strategy));
+    clq_shares_split(total, strategy->count, NULL, offsets, counts);
+    command.params.scale = (float)(1.0 / (double)total);
+    for (unsigned r = 0; r < strategy->count; r++) {
+        clq_replica *replica = &strategy->replicas[r];
+        command.params.count = (uint32_t)counts[r];
+        command.params.first_row = (uint32_t)offsets[r];
+        if (!batch)
+            command.rows = clq_rows_part(&rows, offsets[r], counts[r]);
+        else
+            command.staged = counts[r] > 0 ? clq_replica_stage(replica, batch, offsets[r], counts[r]) : NULL;
+        clq_channel_put(replica->worker.commands, &command);
+    }
+    const unsigned traits = command.kind->traits;
+    if (strategy->module->note_gradients && traits & (CLQ_COMMAND_IN_STEP | CLQ_COMMAND_ENDS_STEP))
+        strategy->module->note_gradients(strategy, traits & CLQ_COMMAND_ENDS_STEP);
+    return CLQ_OK;
 }
 
 static void make_current(clq_strategy *strategy, unsigned what) {
@@ -82,28 +136,15 @@ static void make_current(clq_strategy *strategy, unsigned what) {
 }
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
-    note_gradients(strategy, false);
-    return post_batch(strategy, (clq_command){.kind = &clq_gradients_kind, .params = *params}, batch);
+    return post_batch(strategy, (clq_command){.kind = &gradients_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params}, batch));
-    note_gradients(strategy, true);
-    return CLQ_OK;
+    return post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
-    clq_command command = {.kind = &step_kind, .params = *params};
-    command.params.scale = scale_of(rows->count);
-    CLQ_TRY(split(strategy, rows->count));
-    note_gradients(strategy, true);
-    for (unsigned r = 0; r < strategy->count; r++) {
-        command.params.count = (uint32_t)strategy->counts[r];
-        command.params.first_row = (uint32_t)strategy->offsets[r];
-        command.rows = clq_rows_part(rows, strategy->offsets[r], strategy->counts[r]);
-        clq_worker_post(&strategy->replicas[r].worker, &command);
-    }
-    return CLQ_OK;
+    return post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params, .rows = *rows}, NULL);
 }
 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
@@ -115,7 +156,7 @@ clq_status clq_strategy_reduce(clq_strategy *strategy) {
 clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params) {
     CLQ_TRY(clq_strategy_failure(strategy));
     make_current(strategy, CLQ_CURRENT_OPTIMIZER);
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = &clq_apply_kind, .params = *params});
+    clq_pool_post(&strategy->pool, &(clq_command){.kind = &apply_kind, .params = *params});
     return CLQ_OK;
 }
 
@@ -124,16 +165,10 @@ clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *par
 clq_status clq_strategy_failure(clq_strategy *strategy) { return clq_pool_failure(&strategy->pool); }
 clq_status clq_strategy_wait(clq_strategy *strategy) { return clq_pool_wait(&strategy->pool); }
 
-static clq_status transfer(clq_strategy *strategy, unsigned replica, clq_command command) {
-    return clq_worker_call(&strategy->replicas[replica].worker, command);
-}
-
 clq_status clq_strategy_write(clq_strategy *strategy, clq_arena arena, size_t offset, const void *from, size_t bytes) {
     if (arena == CLQ_ARENA_STATE) make_current(strategy, arena); /* what is written now is not averaged again */
-    for (unsigned r = 0; r < strategy->count; r++)
-        CLQ_TRY(transfer(
-            strategy, r,
-            (clq_command){.kind = &clq_write_kind, .memory = arena, .offset = offset, .from = from, .bytes = bytes}));
+    const clq_command command = {.kind = &write_kind, .memory = arena, .offset = offset, .from = from, .bytes = bytes};
+    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(clq_worker_call(&strategy->replicas[r].worker, &command));
     return CLQ_OK;
 }
 
@@ -142,8 +177,8 @@ clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena
     if (arena == CLQ_ARENA_GRADIENT && !strategy->config.plan.update)
         return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
     make_current(strategy, arena);
-    return transfer(strategy, replica,
-                    (clq_command){.kind = &clq_read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes});
+    const clq_command command = {.kind = &read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes};
+    return clq_worker_call(&strategy->replicas[replica].worker, &command);
 }
 
 clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, size_t most, float *seconds,
@@ -167,10 +202,11 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
     static const clq_timeline none = {0};
     const clq_strategy_module *module = strategy->module;
     const clq_worker *worker = &strategy->replicas[replica].worker;
+    clq_queue *uploads = strategy->replicas[replica].uploads.queue;
     clq_replica_trace result = {.steps = &worker->steps,
                                 .exchange = module->exchanges ? module->exchanges(strategy, replica) : &none};
-    double error_s;
-    CLQ_TRY(clq_uploads_spans(&strategy->replicas[replica], &result.uploads, &result.upload_count, &error_s));
+    double error_s = 0.0;
+    if (uploads) CLQ_TRY(clq_queue_spans(uploads, &result.uploads, &result.upload_count, &error_s));
     clq_status status = clq_queue_spans(worker->queue, &result.queue, &result.queue_count, &result.clock_error_s);
     if (status != CLQ_OK) {
         clq_free(result.uploads);
@@ -183,18 +219,8 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
 
 /* ---- plans beside the one that the strategy was made for ---- */
 
-/* Whether a later replica may take what was compiled for this one. */
-static bool has_followers(const clq_strategy *strategy, unsigned replica) {
-    for (unsigned r = replica + 1; r < strategy->count; r++)
-        if (clq_selections_are_shared(strategy->replicas[replica].worker.device, strategy->replicas[r].worker.device))
-            return true;
-    return false;
-}
-
-static clq_status make_plan(clq_strategy *strategy, unsigned r, clq_mode mode) {
-    clq_replica *replica = &strategy->replicas[r];
-    clq_status status = clq_replica_make_plan(replica, mode);
-    if (status == CLQ_OK && has_followers(strategy, r)) status = clq_plan_keep_programs(replica->plans[mode]);
+/* With several replicas, the failure of one names it. */
+static clq_status within_replica(const clq_strategy *strategy, unsigned r, clq_status status) {
     return status != CLQ_OK && strategy->count > 1 ? clq_fail_within(status, "replica %u", r) : status;
 }
 
@@ -203,37 +229,35 @@ static clq_status need_plans(clq_strategy *strategy, clq_mode mode) {
     if (strategy->replicas[strategy->count - 1].plans[mode]) return CLQ_OK;
     CLQ_TRY(clq_strategy_wait(strategy)); /* nobody works with the memory that they share */
     for (unsigned r = 0; r < strategy->count; r++)
-        if (!strategy->replicas[r].plans[mode]) CLQ_TRY(make_plan(strategy, r, mode));
+        if (!strategy->replicas[r].plans[mode])
+            CLQ_TRY(within_replica(strategy, r, clq_replica_make_plan(&strategy->replicas[r], mode)));
     return CLQ_OK;
 }
 
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
     CLQ_TRY(need_plans(strategy, CLQ_MODE_EVALUATE));
     make_current(strategy, CLQ_ARENA_STATE);
-    return post_batch(strategy, (clq_command){.kind = &clq_evaluate_kind, .params = *params}, batch);
+    return post_batch(strategy, (clq_command){.kind = &evaluate_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out) {
     CLQ_TRY(need_plans(strategy, CLQ_MODE_PREDICT));
     make_current(strategy, CLQ_ARENA_STATE);
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &clq_predict_kind, .outputs = out}, batch));
+    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &predict_kind, .outputs = out}, batch));
     return clq_strategy_wait(strategy);
 }
 
 /* ---- life ---- */
 
-/* Every replica can take the largest share, so that any split of a batch fits. */
 static clq_status tune(clq_strategy *strategy) {
     const clq_strategy_config *config = &strategy->config;
-    clq_plan_config plan = config->plan;
-    plan.capacity = (uint32_t)strategy->counts[0];
     const clq_tune_config how = clq_tune_config_of(config->tuning, config->tuning_s);
     for (unsigned r = 0; r < strategy->count && config->tuning != CLQ_TUNING_OFF; r++) {
         clq_device *device = strategy->replicas[r].worker.device;
         unsigned alike = 0;
         while (alike < r && !clq_selections_are_shared(strategy->replicas[alike].worker.device, device)) alike++;
         size_t first = strategy->tune_log.count;
-        if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &plan, &how, &strategy->tune_log));
+        if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &config->plan, &how, &strategy->tune_log));
         while (first < strategy->tune_log.count) strategy->tune_log.rows[first++].replica = r;
     }
     return CLQ_OK;
@@ -253,39 +277,50 @@ static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
     if (strategy->config.trace_steps > 0) facts |= CLQ_FACT_TRACED;
     if (!own->plan || !own->joined || clq_list_is_fused(clq_plan_list(own->plan))) return facts;
     if (clq_plan_exchanges(own->plan)) return facts | CLQ_FACT_EXCHANGES; /* runs between them are one launch each */
-    facts &= ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
-    return facts;
+    return facts & ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
 }
 
 static clq_status open_replica(clq_strategy *strategy, unsigned r) {
     clq_replica *replica = &strategy->replicas[r];
     replica->strategy = strategy;
-    replica->share = strategy->counts[0];
     replica->joined = clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, r));
-    CLQ_TRY(clq_replica_open(replica));
-    return has_followers(strategy, r) ? clq_plan_keep_programs(replica->plan) : CLQ_OK;
+    return clq_replica_open(replica);
+}
+
+/* No replicas' devices share a context, unless peer copies are asked for. In a context of several devices each buffer
+ * belongs to all of them: drivers keep a copy of it on each device and move whole buffers between them, and NVIDIA's is
+ * unsafe with several devices in one context. */
+static clq_status open_devices(clq_strategy *strategy, const clq_devices *devices) {
+    const bool together = devices->count > 1 && strategy->config.group.transport == CLQ_TRANSPORT_PEER;
+    clq_device *opened[CLQ_REPLICAS_MAX];
+    CLQ_TRY(clq_devices_open(devices, together, opened, NULL));
+    for (unsigned r = 0; r < devices->count; r++) strategy->replicas[r].worker.device = opened[r];
+    return CLQ_OK;
+}
+
+/* As many as take some ten milliseconds: the poster, and who interrupts it, wait for them. Most commands are steps. */
+static unsigned commands_ahead(const clq_plan *plan) {
+    const double flops_ahead = 1e9;
+    const unsigned least = 8;
+    double ahead = flops_ahead / CLQ_MAX(clq_plan_flops(plan), 1.0);
+    return CLQ_MAX(least, (unsigned)CLQ_MIN(ahead, (double)CLQ_COMMANDS_MAX));
 }
 
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
-    unsigned count = devices->count;
+    const unsigned count = devices->count;
     strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
-    strategy->offsets = clq_alloc(count, sizeof *strategy->offsets);
-    strategy->counts = clq_alloc(count, sizeof *strategy->counts);
-    if (!strategy->replicas || !strategy->offsets || !strategy->counts) return CLQ_MEMORY;
+    if (!strategy->replicas) return CLQ_MEMORY;
     strategy->count = count;
-    clq_shares_split(strategy->config.global_batch, count, NULL, strategy->offsets, strategy->counts);
-    CLQ_TRY(clq_strategy_open_devices(strategy, devices));
+    CLQ_TRY(open_devices(strategy, devices));
     CLQ_TRY(tune(strategy));
-    for (unsigned r = 0; r < count; r++) {
-        clq_status status = open_replica(strategy, r);
-        if (status != CLQ_OK) return count > 1 ? clq_fail_within(status, "replica %u", r) : status;
-    }
+    for (unsigned r = 0; r < count; r++) CLQ_TRY(within_replica(strategy, r, open_replica(strategy, r)));
     /* What is reported is the first replica's. */
     (void)clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, 0));
     (void)clq_replica_decide_input(&strategy->replicas[0]);
     (void)clq_uploads_decide(&strategy->replicas[0]);
     if (strategy->module->open) CLQ_TRY(strategy->module->open(strategy));
-    for (unsigned r = 0; r < count; r++) CLQ_TRY(clq_replica_start(&strategy->replicas[r]));
+    for (unsigned r = 0; r < count; r++)
+        CLQ_TRY(clq_worker_start(&strategy->replicas[r].worker, commands_ahead(strategy->replicas[r].plan)));
     return CLQ_OK;
 }
 
@@ -305,10 +340,13 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     if (!strategy) return CLQ_MEMORY;
     strategy->model = model;
     strategy->module = module;
+    strategy->step = module->step;
     strategy->config = *config;
+    /* The largest share is every replica's, so that any split of a batch fits. */
+    strategy->config.plan.capacity = (uint32_t)clq_ceil_div(config->global_batch, devices->count);
+    strategy->pool.trace_steps = config->trace_steps;
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
-    CLQ_TRY_OR(fail, status, clq_pool_open(&strategy->pool, config->trace_steps));
     CLQ_TRY_OR(fail, status, open_replicas(strategy, devices));
     *out = strategy;
     return CLQ_OK;
@@ -322,11 +360,8 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) clq_worker_stop(&strategy->replicas[r].worker);
     if (strategy->module->close) strategy->module->close(strategy);
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
-    clq_pool_close(&strategy->pool);
     clq_tune_log_release(&strategy->tune_log);
     clq_free(strategy->replicas);
-    clq_free(strategy->offsets);
-    clq_free(strategy->counts);
     clq_free(strategy);
 }
 
@@ -337,7 +372,6 @@ bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready) {
     unsigned facts = (strategy->config.plan.update ? CLQ_FACT_TRAINS : 0) | (labels_ready ? CLQ_FACT_LABELS_READY : 0);
     return clq_paths_decide(&strategy->paths, CLQ_PATH_OWN_ROWS, facts);
 }
-const char *clq_strategy_name(const clq_strategy *strategy) { return strategy->module->name; }
 unsigned clq_strategy_replicas(const clq_strategy *strategy) { return strategy->count; }
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) {
     return strategy->replicas[replica].worker.device;
@@ -349,11 +383,12 @@ const clq_weights *clq_strategy_weights(const clq_strategy *strategy, unsigned r
     return strategy->replicas[replica].weights;
 }
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
-    return clq_plan_calls(strategy->replicas[replica].plan, strategy->module->parts(strategy, replica));
+    const size_t parts = strategy->module->parts ? strategy->module->parts(strategy, replica) : 1;
+    return clq_plan_calls(strategy->replicas[replica].plan, parts);
 }
 size_t clq_strategy_share(const clq_strategy *strategy, unsigned replica) {
-    size_t per_replica = strategy->replicas[0].share, before = replica * per_replica;
-    size_t batch = strategy->config.global_batch;
+    const size_t per_replica = strategy->config.plan.capacity, before = replica * per_replica;
+    const size_t batch = strategy->config.global_batch;
     return before >= batch ? 0 : CLQ_MIN(per_replica, batch - before);
 }
 

@@ -2,7 +2,7 @@
  * commands) serves all strategies; a replica (replica.c, rows.c, uploads.c, figures.c) is a worker with weights, plans
  * over them, staging memory, and what its steps measured. strategy.c is the face: it posts commands to all replicas, in
  * one order. How a step is made of its stages (input, execute, exchange and update), and what must be made current
- * before anybody reads it, is the module's: single.c, mirrored.c, a row each of the table in strategy.c.
+ * before anybody reads it, is the module's, a row each of the table in strategy.c: single, and mirrored (mirrored.c).
  *
  * The first failure of any replica aborts what the others wait for; every later call returns it. */
 #ifndef CLQ_STRATEGY_H
@@ -17,7 +17,7 @@ typedef struct clq_strategy_config {
     clq_plan_config plan;   /* mode TRAIN or EVALUATE; capacity is made from global_batch and the shares. loss, update
                                and answers are borrowed */
     size_t global_batch;
-    size_t sample_elements;                    /* of one sample */
+    size_t sample_bytes;                       /* of one sample, of the plan's sample_dtype */
     size_t label_bytes[CLQ_MODEL_OUTPUTS_MAX]; /* of one sample's label, by output of the model; 0 without loss */
     clq_group_config group;
     size_t bucket_bytes, trace_steps; /* as clq_trainer_config's */
@@ -44,7 +44,6 @@ void clq_strategy_destroy(clq_strategy *strategy); /* takes NULL; ends what is u
 
 /* "auto", or a module's name. False where there is none of the name. */
 bool clq_strategy_find(const char *name, clq_strategy_kind *out);
-const char *clq_strategy_name(const clq_strategy *strategy); /* the module's */
 unsigned clq_strategy_replicas(const clq_strategy *strategy);
 clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
@@ -89,7 +88,8 @@ typedef struct clq_replica_trace {
 /* What a replica did so far. Waits for all that was posted. For a strategy with trace_steps. */
 clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out);
 
-/* Each of these posts work and returns when the batch may be reused (not when the work is done).
+/* Each of these posts work and returns when the batch may be reused (not when the work is done). A batch has 1 to
+ * global_batch samples.
  * params: slot, rate and step, as far as they matter; count, scale and first row are filled in for each replica. */
 /* The whole step: gradients, reduce and apply in one, which overlap where that pays. */
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);

@@ -95,10 +95,28 @@ static clq_status check_labels_of(const clq_trainer *trainer, size_t output, con
     return CLQ_OK;
 }
 
-clq_status clq_trainer_check_labels(const clq_trainer *trainer, const clq_dataset_info *info) {
+static clq_status check_labels(const clq_trainer *trainer, const clq_dataset_info *info) {
     CLQ_TRY(check_count(trainer, info->name, info->labels_count));
     for (size_t i = 0; i < info->labels_count; i++)
         CLQ_TRY(within_output(trainer, i, check_labels_of(trainer, i, info->name, &info->labels[i])));
+    return CLQ_OK;
+}
+
+clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset, bool labels) {
+    const clq_dataset_info *info = clq_dataset_get_info(dataset);
+    size_t elements = clq_model_input(trainer->model)->elements;
+    size_t batch = clq_dataset_batch_size(dataset), most = trainer->config.global_batch;
+    if (info->sample_elements != elements)
+        return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu values and model %s takes %zu", info->name,
+                        info->sample_elements, clq_model_name(trainer->model), elements);
+    if (info->sample_dtype != trainer->config.sample_dtype)
+        return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
+                        clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
+    if (labels) CLQ_TRY(check_labels(trainer, info));
+    if (batch > most)
+        return clq_fail(CLQ_ARGUMENT,
+                        "%s is cut into batches of %zu and the trainer was made for a global batch of %zu", info->name,
+                        batch, most);
     return CLQ_OK;
 }
 
@@ -122,19 +140,18 @@ static clq_status check_classes(const clq_trainer *trainer, size_t output, size_
 static clq_status convert(clq_trainer *trainer, size_t output, conversion how, size_t samples, size_t elements,
                           clq_labels *labels) {
     const clq_loss_problem *loss = &trainer->losses[output];
-    size_t floats = clq_loss_target_elements(loss), count = samples * elements;
+    const size_t bytes = clq_loss_target_bytes(loss);
     const int32_t *from = labels->values;
-    float **memory = &trainer->targets[output];
-    if (!*memory) *memory = clq_alloc(trainer->config.global_batch, clq_loss_target_bytes(loss));
-    if (!*memory) return CLQ_MEMORY;
-    float *to = *memory;
-    if (how == AS_ONE_HOT) memset(to, 0, samples * clq_loss_target_bytes(loss));
-    for (size_t i = 0; i < count; i++)
+    if (!trainer->targets[output]) trainer->targets[output] = clq_alloc(trainer->config.global_batch, bytes);
+    float *to = trainer->targets[output];
+    if (!to) return CLQ_MEMORY;
+    if (how == AS_ONE_HOT) memset(to, 0, samples * bytes);
+    for (size_t i = 0; i < samples * elements; i++)
         if (how == AS_ONE_HOT)
             to[i * loss->classes + (size_t)from[i]] = 1.0f;
         else
             to[i] = (float)from[i];
-    *labels = (clq_labels){.values = to, .is_float = true, .elements = floats};
+    *labels = (clq_labels){.values = to, .is_float = true, .elements = clq_loss_target_elements(loss)};
     return CLQ_OK;
 }
 

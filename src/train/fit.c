@@ -17,11 +17,10 @@ typedef struct run {
     bool by_rows;       /* replicas copy their rows themselves */
 } run;
 
-/* A batch of the dataset, assembled or where it lies. */
-typedef struct piece {
+/* A batch of the dataset, assembled or, where replicas copy rows, where it lies. */
+typedef union piece {
     clq_batch batch;
     clq_rows rows;
-    size_t count;
 } piece;
 
 static clq_totals totals_of(const clq_trainer *trainer, const clq_metrics *metrics, double seconds, double input_s) {
@@ -70,27 +69,16 @@ static clq_status tell_log(run *r) {
 static clq_status train_batch(run *r, const piece *p) {
     CLQ_TRY(r->by_rows ? clq_trainer_step_rows(r->trainer, &p->rows) : clq_trainer_step_batch(r->trainer, &p->batch));
     r->batch++;
-    CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, p->count));
+    CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, r->trainer->last_count));
     CLQ_TRY(tell_step(r));
     CLQ_TRY(tell_progress(r));
     return tell_log(r);
 }
 
-static clq_status next_piece(run *r, piece *p, bool *more) {
-    if (r->by_rows) {
-        CLQ_TRY(clq_dataset_next_rows(r->data, &p->rows, more));
-        if (*more) p->count = p->rows.count;
-        return CLQ_OK;
-    }
-    CLQ_TRY(clq_dataset_next(r->data, &p->batch, more));
-    if (*more) p->count = p->batch.count;
-    return CLQ_OK;
-}
-
 static clq_status next_batch(run *r, piece *p, bool *more) {
     clq_trainer *trainer = r->trainer;
     double asked = clq_now();
-    CLQ_TRY(next_piece(r, p, more));
+    CLQ_TRY(r->by_rows ? clq_dataset_next_rows(r->data, &p->rows, more) : clq_dataset_next(r->data, &p->batch, more));
     r->input_s += clq_now() - asked;
     if (trainer->input.count >= trainer->config.trace_steps) return CLQ_OK;
     return clq_timeline_add(&trainer->input, asked, "wait for a batch", "step", trainer->step + 1);
@@ -109,61 +97,50 @@ static clq_status train_batches(run *r) {
 }
 
 /* Tells of the steps that were finished before the failure. */
-static clq_status tell_finished(run *r, clq_status status) {
-    clq_error error;
-    clq_error_take(status, &error);
+static void tell_finished(run *r) {
     if (clq_strategy_failure(r->trainer->strategy) == CLQ_OK) (void)clq_metrics_collect(&r->metrics, r->trainer);
     if (clq_strategy_failure(r->trainer->strategy) != CLQ_OK) clq_metrics_rescue(&r->metrics, r->trainer);
     (void)clq_fit_log_tell(&r->log);
+}
+
+static clq_status give_up(run *r, clq_status status) {
+    clq_error error;
+    clq_error_take(status, &error);
+    if (r->log.steps && !r->log.refused) tell_finished(r);
+    /* Steps may be under way that read the dataset, which is the caller's to destroy. */
+    (void)clq_strategy_wait(r->trainer->strategy);
     return clq_error_raise(&error);
 }
 
 static clq_status train_epoch(run *r) {
-    CLQ_TRY(clq_metrics_start(&r->metrics, &r->log, r->trainer));
-    r->started = clq_now();
+    CLQ_TRY(clq_metrics_start(&r->metrics, r->log.steps ? &r->log : NULL, r->trainer));
+    r->started = r->log.read_at = r->log.last_ended = clq_now();
     r->batch = 0;
     r->input_s = 0.0;
-    clq_fit_log_begin_epoch(&r->log);
     clq_status status = train_batches(r);
-    if (status != CLQ_OK && r->log.steps && !r->log.refused) status = tell_finished(r, status);
+    if (status != CLQ_OK) status = give_up(r, status);
     clq_metrics_end(&r->metrics, r->trainer);
     return status;
-}
-
-static clq_status check_batch(const clq_trainer *trainer, const clq_dataset *data, bool labels) {
-    CLQ_TRY(clq_trainer_check_dataset(trainer, data, labels));
-    size_t batch = clq_dataset_batch_size(data), most = trainer->config.global_batch;
-    if (batch > most)
-        return clq_fail(CLQ_ARGUMENT,
-                        "%s is cut into batches of %zu and the trainer was made for a global batch of %zu",
-                        clq_dataset_get_info(data)->name, batch, most);
-    return CLQ_OK;
 }
 
 /* ---- walks over a whole dataset ---- */
 
 typedef clq_status (*visit)(clq_trainer *trainer, const clq_batch *batch, void *context);
 
-static clq_status visit_all(clq_trainer *trainer, clq_dataset *dataset, visit each, void *context) {
-    CLQ_TRY(clq_dataset_seek(dataset, 0, 0));
-    for (;;) {
-        clq_batch batch;
-        bool more;
-        CLQ_TRY(clq_dataset_next(dataset, &batch, &more));
-        if (!more) return CLQ_OK;
-        CLQ_TRY(each(trainer, &batch, context));
-    }
-}
-
 /* From the dataset's start, in order. Afterwards the dataset goes on where it was before: it may be the one that
  * clq_fit is walking over. */
 static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset, bool labels, visit each, void *context) {
     uint64_t epoch, index;
-    CLQ_TRY(check_batch(trainer, dataset, labels));
+    CLQ_TRY(clq_trainer_check_dataset(trainer, dataset, labels));
     /* A seek frees the order of the rows that steps under way are to copy. */
     if (trainer->rows_of == dataset) CLQ_TRY(clq_strategy_wait(trainer->strategy));
     clq_dataset_tell(dataset, &epoch, &index);
-    clq_status status = visit_all(trainer, dataset, each, context);
+    clq_status status = clq_dataset_seek(dataset, 0, 0);
+    for (bool more = true; status == CLQ_OK && more;) {
+        clq_batch batch;
+        status = clq_dataset_next(dataset, &batch, &more);
+        if (status == CLQ_OK && more) status = each(trainer, &batch, context);
+    }
     clq_status returned = clq_dataset_seek(dataset, epoch, index);
     return status == CLQ_OK ? returned : status;
 }
@@ -218,15 +195,13 @@ clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_to
 
 /* ---- fit ---- */
 
-static clq_status validate(run *r, clq_epoch_info *info) {
-    clq_dataset *data = r->config->validation;
-    evaluation e = {.fit = r, .trained = &info->train, .batches = clq_dataset_batches(data)};
-    return evaluate(r->trainer, data, &e, &info->validation);
-}
-
 static clq_status end_epoch(run *r, double seconds) {
     clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(r->trainer, &r->metrics, seconds, r->input_s)};
-    if (r->config->validation) CLQ_TRY(validate(r, &info));
+    clq_dataset *data = r->config->validation;
+    if (data) {
+        evaluation e = {.fit = r, .trained = &info.train, .batches = clq_dataset_batches(data)};
+        CLQ_TRY(evaluate(r->trainer, data, &e, &info.validation));
+    }
     return r->config->on_epoch ? r->config->on_epoch(r->config->context, &info) : CLQ_OK;
 }
 
@@ -238,20 +213,12 @@ static clq_status train_epochs(run *r) {
     return CLQ_OK;
 }
 
-/* After a failure steps may be under way that read the dataset, which is the caller's to destroy. */
-static clq_status let_go(const run *r, clq_status status) {
-    clq_error error;
-    clq_error_take(status, &error);
-    (void)clq_strategy_wait(r->trainer->strategy);
-    return clq_error_raise(&error);
-}
-
 static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train, const clq_fit_config *config) {
     CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_fit"));
     if (config->epochs == 0 && config->steps == 0)
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
-    CLQ_TRY(check_batch(trainer, train, true));
-    if (config->validation) CLQ_TRY(check_batch(trainer, config->validation, true));
+    CLQ_TRY(clq_trainer_check_dataset(trainer, train, true));
+    if (config->validation) CLQ_TRY(clq_trainer_check_dataset(trainer, config->validation, true));
     if (clq_dataset_batches(train) > 0) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT,
                     "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
@@ -272,32 +239,27 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     if (r.by_rows) trainer->rows_of = train;
     clq_status status = clq_fit_log_open(&r.log, config);
     if (status == CLQ_OK) status = train_epochs(&r);
-    if (status != CLQ_OK) status = let_go(&r, status);
-    clq_fit_log_close(&r.log);
+    clq_free(r.log.steps);
     trainer->rows_of = before;
     return status;
 }
 
 /* ---- predict ---- */
 
-typedef struct predictions {
-    float *next[CLQ_MODEL_OUTPUTS_MAX];
-} predictions;
-
 static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
-    predictions *p = context;
+    float **next = context; /* (outputs) where this batch's go */
     clq_batch taken;
     CLQ_TRY(clq_trainer_take_batch(trainer, batch, false, &taken));
-    CLQ_TRY(clq_strategy_predict(trainer->strategy, &taken, p->next));
+    CLQ_TRY(clq_strategy_predict(trainer->strategy, &taken, next));
     for (uint32_t i = 0; i < trainer->model->output_count; i++)
-        if (p->next[i]) p->next[i] += batch->count * clq_model_output(trainer->model, i)->elements;
+        if (next[i]) next[i] += batch->count * clq_model_output(trainer->model, i)->elements;
     return CLQ_OK;
 }
 
 clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *dataset, float *const *out) {
-    predictions p = {.next = {NULL}};
-    for (uint32_t i = 0; i < trainer->model->output_count; i++) p.next[i] = out[i];
-    return for_each_batch(trainer, dataset, false, predict_batch, &p);
+    float *next[CLQ_MODEL_OUTPUTS_MAX];
+    for (uint32_t i = 0; i < trainer->model->output_count; i++) next[i] = out[i];
+    return for_each_batch(trainer, dataset, false, predict_batch, next);
 }
 
 clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {

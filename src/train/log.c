@@ -1,9 +1,6 @@
 /* on_log of clq_fit: what steps measured is told some steps at once, in order, when it was read for many of them. */
 #include "train/trainer.h"
 
-#include <math.h>
-#include <string.h>
-
 static const uint32_t steps_default = 50;
 static const double seconds_default = 1.0;
 
@@ -18,18 +15,12 @@ clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config) {
     return log->steps ? CLQ_OK : CLQ_MEMORY;
 }
 
-void clq_fit_log_close(clq_fit_log *log) { clq_free(log->steps); }
-
-void clq_fit_log_begin_epoch(clq_fit_log *log) { log->read_at = log->last_ended = clq_now(); }
-
 void clq_fit_log_note(clq_fit_log *log, const clq_trainer *trainer, size_t samples) {
-    if (!log->steps) return;
     log->steps[log->noted++] =
         (clq_step_info){.step = trainer->step, .lr = clq_trainer_learning_rate(trainer), .samples = samples};
 }
 
 void clq_fit_log_fill(clq_fit_log *log, const clq_trainer *trainer, const double *totals, const float *squares) {
-    if (!log->steps) return;
     clq_step_info *info = &log->steps[log->filled++];
     double ended = clq_strategy_step_ended(trainer->strategy, info->step);
     clq_trainer_tell(trainer, totals, info->samples, &info->loss, &info->metrics);

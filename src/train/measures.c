@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *metric_name(size_t i) { return clq_metric_row_of((clq_metric_kind)i)->name; }
-
 /* Keras's "accuracy" goes by shapes: binary where the output's last axis has one value. */
 static clq_status find_metric(const char *name, const clq_loss_row *loss, size_t last, clq_metric_kind *out) {
     bool index = loss->target == CLQ_TARGET_INDEX;
@@ -18,7 +16,7 @@ static clq_status find_metric(const char *name, const clq_loss_row *loss, size_t
     clq_text known = {0};
     for (size_t i = 0; i < clq_metric_count(); i++) {
         const clq_metric_row *row = clq_metric_row_of((clq_metric_kind)i);
-        clq_text_add(&known, " %s", metric_name(i));
+        clq_text_add(&known, " %s", row->name);
         if (strcmp(name, row->name) != 0 && (!row->alias || strcmp(name, row->alias) != 0)) continue;
         clq_free(known.data);
         if (row->values && index)
@@ -93,7 +91,6 @@ static clq_status set_output(clq_trainer *trainer, size_t output, const clq_outp
                                .label_smoothing = (float)given->label_smoothing,
                                .delta = (float)given->delta,
                                .weight = (float)config->weight};
-    trainer->loss_weights[output] = (double)loss->weight;
     const clq_loss_row *row = clq_loss_row_of(given->kind);
     if (!(row->takes & CLQ_TAKES_FROM_LOGITS)) loss->from_logits = false;
     if (!(row->takes & CLQ_TAKES_LABEL_SMOOTHING)) loss->label_smoothing = 0;
@@ -111,7 +108,6 @@ clq_output_config clq_output_config_default(const char *name) {
     return (clq_output_config){.name = name, .loss = clq_loss_default(CLQ_LOSS_SPARSE_CATEGORICAL), .weight = 1};
 }
 
-/* As values are told by it. */
 /* Values of a validation have "val_" in front: val_loss, val_OUTPUT_loss. */
 static bool is_like_a_validation(const clq_model *model, const char *name) {
     bool like = strcmp(name, "val") == 0;
@@ -191,7 +187,7 @@ void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t s
     for (uint32_t i = 0; i < outputs; i++) {
         const clq_loss_problem *p = &trainer->losses[i];
         const double mean = *totals++ / count;
-        sum += trainer->loss_weights[i] * mean;
+        sum += (double)p->weight * mean;
         if (outputs > 1) metrics->values[metrics->count++] = mean;
         for (unsigned k = 0; k < p->metric_count; k++) {
             metrics->values[metrics->count++] = clq_metric_result(p->metrics[k], totals, count);

@@ -21,63 +21,44 @@ clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t s
 
 /* ---- rows read from the devices ---- */
 
-typedef struct reading {
-    uint32_t first, count;
-    unsigned width;
-    double *rows;   /* (count, width) */
-    float *squares; /* (count, variables); NULL: not wanted */
-} reading;
-
-static void free_reading(reading *r) {
-    clq_free(r->rows);
-    clq_free(r->squares);
-}
-
-/* Of all rows that were not collected yet. */
-static clq_status make_reading(const clq_metrics *metrics, const clq_trainer *trainer, reading *out) {
-    reading r = {.first = (uint32_t)(metrics->first % CLQ_METRIC_SLOTS),
-                 .count = (uint32_t)(trainer->rows - metrics->first),
-                 .width = clq_losses_width(trainer->losses, trainer->model->output_count)};
-    const bool norms = metrics->log && metrics->log->steps && trainer->config.measure_gradient;
-    r.rows = clq_alloc((size_t)r.count * r.width, sizeof *r.rows);
-    if (norms)
-        r.squares =
-            clq_alloc(r.count, CLQ_MAX(clq_model_variable_count(trainer->model), (size_t)1) * sizeof *r.squares);
-    if (!r.rows || (norms && !r.squares)) {
-        free_reading(&r);
-        return CLQ_MEMORY;
-    }
-    *out = r;
+static clq_status rescue(clq_trainer *trainer, uint32_t first, uint32_t *count, double *rows, float *squares) {
+    if (!clq_strategy_rescue_figures(trainer->strategy, first, *count, rows, squares))
+        return clq_strategy_failure(trainer->strategy);
+    /* The last rows may be of steps that a replica did not get to. */
+    const uint64_t done = clq_strategy_steps_done(trainer->strategy), before = trainer->step - *count;
+    *count = done > before ? (uint32_t)CLQ_MIN(done - before, (uint64_t)*count) : 0;
     return CLQ_OK;
 }
 
-static void take_rows(clq_metrics *metrics, const clq_trainer *trainer, const reading *r, size_t count) {
+/* All rows that were not collected yet; where the strategy failed, those that can be rescued. */
+static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool failed) {
+    const uint32_t first = (uint32_t)(metrics->first % CLQ_METRIC_SLOTS);
+    const unsigned width = clq_losses_width(trainer->losses, trainer->model->output_count);
     const size_t variables = clq_model_variable_count(trainer->model);
-    for (size_t i = 0; i < count; i++, metrics->first++) {
-        const double *row = r->rows + i * r->width;
-        for (unsigned k = 0; k < r->width; k++) metrics->totals[k] += row[k];
+    const bool norms = metrics->log && trainer->config.measure_gradient;
+    uint32_t count = (uint32_t)(trainer->rows - metrics->first);
+    double *rows = clq_alloc((size_t)count * width, sizeof *rows);
+    float *squares = norms ? clq_alloc(count, CLQ_MAX(variables, (size_t)1) * sizeof *squares) : NULL;
+    clq_status status = CLQ_MEMORY;
+    if (rows && (squares || !norms))
+        status = failed ? rescue(trainer, first, &count, rows, squares)
+                        : clq_strategy_read_figures(trainer->strategy, first, count, rows, squares);
+    for (size_t i = 0; i < count && status == CLQ_OK; i++, metrics->first++) {
+        const double *row = rows + i * width;
+        for (unsigned k = 0; k < width; k++) metrics->totals[k] += row[k];
         metrics->samples += metrics->pending[metrics->first % CLQ_METRIC_SLOTS];
-        if (metrics->log) clq_fit_log_fill(metrics->log, trainer, row, r->squares ? r->squares + i * variables : NULL);
+        if (metrics->log) clq_fit_log_fill(metrics->log, trainer, row, squares ? squares + i * variables : NULL);
     }
-}
-
-clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer) {
-    reading r;
-    if (metrics->first == trainer->rows) return clq_strategy_failure(trainer->strategy);
-    CLQ_TRY(make_reading(metrics, trainer, &r));
-    clq_status status = clq_strategy_read_figures(trainer->strategy, r.first, r.count, r.rows, r.squares);
-    if (status == CLQ_OK) take_rows(metrics, trainer, &r, r.count);
-    free_reading(&r);
+    clq_free(rows);
+    clq_free(squares);
     return status;
 }
 
+clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer) {
+    if (metrics->first == trainer->rows) return clq_strategy_failure(trainer->strategy);
+    return take_rows(metrics, trainer, false);
+}
+
 void clq_metrics_rescue(clq_metrics *metrics, clq_trainer *trainer) {
-    reading r;
-    if (metrics->first == trainer->rows || make_reading(metrics, trainer, &r) != CLQ_OK) return;
-    if (clq_strategy_rescue_figures(trainer->strategy, r.first, r.count, r.rows, r.squares)) {
-        /* The last rows may be of steps that a replica did not get to. */
-        const uint64_t done = clq_strategy_steps_done(trainer->strategy), before = trainer->step - r.count;
-        take_rows(metrics, trainer, &r, done > before ? (size_t)CLQ_MIN(done - before, (uint64_t)r.count) : 0);
-    }
-    free_reading(&r);
+    if (metrics->first < trainer->rows) (void)take_rows(metrics, trainer, true);
 }

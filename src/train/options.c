@@ -3,6 +3,17 @@
 
 #include <string.h>
 
+/* "name:key=value,key=value" cut into words, for --optimizer, --schedule and --loss. */
+enum { WORDS_MAX = 16 };
+typedef struct word_list {
+    char name[CLQ_WORD_MAX];
+    size_t kind; /* the row of this name */
+    struct {
+        char key[CLQ_WORD_MAX], value[CLQ_WORD_MAX];
+    } options[WORDS_MAX];
+    unsigned count;
+} word_list;
+
 /* Copies text[0, length) where it fits. */
 static bool copy_word(char *to, const char *text, size_t length) {
     if (length == 0 || length >= CLQ_WORD_MAX) return false;
@@ -11,8 +22,8 @@ static bool copy_word(char *to, const char *text, size_t length) {
     return true;
 }
 
-clq_status clq_words_parse(const char *what, const char *text, clq_words *out) {
-    clq_words words = {0};
+static clq_status cut_words(const char *what, const char *text, word_list *out) {
+    word_list words = {0};
     size_t name_length = strcspn(text, ":");
     if (!copy_word(words.name, text, name_length))
         return clq_fail(CLQ_ARGUMENT, "%s '%s': expected NAME or NAME:key=value,…", what, text);
@@ -20,7 +31,7 @@ clq_status clq_words_parse(const char *what, const char *text, clq_words *out) {
     while (*at) {
         at++; /* ':' or ',' */
         size_t length = strcspn(at, ","), key_length = strcspn(at, "=,");
-        if (words.count == CLQ_WORDS_MAX || key_length == length ||
+        if (words.count == WORDS_MAX || key_length == length ||
             !copy_word(words.options[words.count].key, at, key_length) ||
             !copy_word(words.options[words.count].value, at + key_length + 1, length - key_length - 1))
             return clq_fail(CLQ_ARGUMENT, "%s '%s': expected key=value at '%s'", what, text, at);
@@ -65,7 +76,7 @@ static clq_status refuse_key(const char *what, const char *text, const char *nam
 }
 
 /* Sets what the words name of values[], one for each option. */
-static clq_status set_values(const char *what, const char *text, const clq_words *words, const clq_option *options,
+static clq_status set_values(const char *what, const char *text, const word_list *words, const clq_option *options,
                              double *values) {
     for (unsigned i = 0; i < words->count; i++) {
         const char *key = words->options[i].key, *value = words->options[i].value;
@@ -80,13 +91,19 @@ static clq_status set_values(const char *what, const char *text, const clq_words
     return CLQ_OK;
 }
 
-/* "there are adam and sgd", of a table's names. */
-static clq_status refuse_name(const char *what, const char *name, size_t count, const char *(*name_of)(size_t)) {
-    clq_text known = {0};
+/* Cuts a text, and finds the row that it names in a table of `count`. alias_of NULL: rows have one name each. */
+static clq_status parse_words(const char *what, const char *text, size_t count, const char *(*name_of)(size_t),
+                              const char *(*alias_of)(size_t), word_list *out) {
+    CLQ_TRY(cut_words(what, text, out));
+    for (out->kind = 0; out->kind < count; out->kind++) {
+        const char *alias = alias_of ? alias_of(out->kind) : NULL;
+        if (strcmp(name_of(out->kind), out->name) == 0 || (alias && strcmp(alias, out->name) == 0)) return CLQ_OK;
+    }
+    clq_text known = {0}; /* "adam and sgd" */
     for (size_t i = 0; i < count; i++)
         clq_text_add(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", name_of(i));
     clq_status status =
-        clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: there are %s", what, name, known.data ? known.data : "others");
+        clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: there are %s", what, out->name, known.data ? known.data : "others");
     clq_free(known.data);
     return status;
 }
@@ -125,13 +142,9 @@ clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, double v
 }
 
 clq_status clq_optimizer_parse(const char *text, clq_optimizer *out) {
-    clq_words words;
-    CLQ_TRY(clq_words_parse("optimizer", text, &words));
-    size_t kind = 0;
-    while (kind < clq_optimizer_count() && strcmp(optimizer_name(kind), words.name) != 0) kind++;
-    if (kind == clq_optimizer_count())
-        return refuse_name("optimizer", words.name, clq_optimizer_count(), optimizer_name);
-    clq_optimizer result = clq_optimizer_default((clq_optimizer_kind)kind);
+    word_list words;
+    CLQ_TRY(parse_words("optimizer", text, clq_optimizer_count(), optimizer_name, NULL, &words));
+    clq_optimizer result = clq_optimizer_default((clq_optimizer_kind)words.kind);
     CLQ_TRY(set_values("optimizer", text, &words, clq_optimizer_row_of(result.kind)->options, result.values));
     *out = result;
     return CLQ_OK;
@@ -149,13 +162,9 @@ clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule) {
 }
 
 clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out) {
-    clq_words words;
-    CLQ_TRY(clq_words_parse("schedule", text, &words));
-    size_t kind = 0;
-    while (kind < clq_lr_schedule_count() && strcmp(schedule_name(kind), words.name) != 0) kind++;
-    if (kind == clq_lr_schedule_count())
-        return refuse_name("schedule", words.name, clq_lr_schedule_count(), schedule_name);
-    clq_lr_schedule result = {.kind = (clq_lr_schedule_kind)kind};
+    word_list words;
+    CLQ_TRY(parse_words("schedule", text, clq_lr_schedule_count(), schedule_name, NULL, &words));
+    clq_lr_schedule result = {.kind = (clq_lr_schedule_kind)words.kind};
     const clq_option *options = clq_lr_schedule_row_of(result.kind)->options;
     for (size_t i = 0; options[i].key; i++) result.values[i] = options[i].value;
     CLQ_TRY(set_values("schedule", text, &words, options, result.values));
@@ -167,10 +176,7 @@ clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out) {
 /* ---- losses ---- */
 
 static const char *loss_name(size_t i) { return clq_loss_row_of((clq_loss_kind)i)->name; }
-
-static bool is_called(const char *name, const char *row_name, const char *alias) {
-    return strcmp(name, row_name) == 0 || (alias && strcmp(name, alias) == 0);
-}
+static const char *loss_alias(size_t i) { return clq_loss_row_of((clq_loss_kind)i)->alias; }
 
 clq_loss clq_loss_default(clq_loss_kind kind) { return (clq_loss){.kind = kind, .delta = 1.0}; }
 
@@ -194,12 +200,9 @@ clq_status clq_loss_parse(const char *text, clq_loss *out) {
     } all[] = {{CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, true}},
                {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, false}},
                {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, false}}};
-    clq_words words;
-    CLQ_TRY(clq_words_parse("loss", text, &words));
-    size_t kind = 0;
-    while (kind < clq_loss_count() && !is_called(words.name, loss_name(kind), clq_loss_row_of(kind)->alias)) kind++;
-    if (kind == clq_loss_count()) return refuse_name("loss", words.name, clq_loss_count(), loss_name);
-    clq_loss result = clq_loss_default((clq_loss_kind)kind);
+    word_list words;
+    CLQ_TRY(parse_words("loss", text, clq_loss_count(), loss_name, loss_alias, &words));
+    clq_loss result = clq_loss_default((clq_loss_kind)words.kind);
     clq_option options[CLQ_COUNT_OF(all) + 1] = {{0}};
     double values[CLQ_COUNT_OF(all)], *places[CLQ_COUNT_OF(all)], from_logits = 0.0;
     double *const members[CLQ_COUNT_OF(all)] = {&from_logits, &result.label_smoothing, &result.delta};

@@ -11,7 +11,8 @@ typedef struct track {
     double start; /* of the trace */
 } track;
 
-static clq_status put_spans(clq_trace_writer *writer, track at, const clq_span *spans, size_t count) {
+static clq_status put_track(clq_trace_writer *writer, track at, const char *name, const clq_span *spans, size_t count) {
+    CLQ_TRY(clq_trace_writer_thread(writer, at.process, at.thread, name));
     for (size_t i = 0; i < count; i++) {
         const clq_span *span = &spans[i];
         CLQ_TRY(clq_trace_writer_put(writer, &(clq_trace_event){.process = at.process,
@@ -24,11 +25,6 @@ static clq_status put_spans(clq_trace_writer *writer, track at, const clq_span *
                                                                 .value = span->value}));
     }
     return CLQ_OK;
-}
-
-static clq_status put_track(clq_trace_writer *writer, track at, const char *name, const clq_span *spans, size_t count) {
-    CLQ_TRY(clq_trace_writer_thread(writer, at.process, at.thread, name));
-    return put_spans(writer, at, spans, count);
 }
 
 static clq_status put_replica(clq_trace_writer *writer, clq_trainer *trainer, unsigned replica) {

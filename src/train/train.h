@@ -7,23 +7,10 @@
 #include "strategy/strategy.h"
 #include <clique/train.h>
 
-/* "name:key=value,key=value" cut into words, for --optimizer and --loss. */
-enum { CLQ_WORDS_MAX = 16, CLQ_WORD_MAX = 48 };
-typedef struct clq_words {
-    char name[CLQ_WORD_MAX];
-    struct {
-        char key[CLQ_WORD_MAX], value[CLQ_WORD_MAX];
-    } options[CLQ_WORDS_MAX];
-    unsigned count;
-} clq_words;
-clq_status clq_words_parse(const char *what, const char *text, clq_words *out);
-
 /* As clq_trainer_create, with its plans' own selections, which it borrows for its life: tests force each. */
 clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
                                               const clq_trainer_config *config, const clq_selections *selections,
                                               clq_trainer **out);
-const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica);
-size_t clq_trainer_calls(const clq_trainer *trainer, unsigned replica); /* as of clq_strategy_calls */
 const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer);
 /* What moving in step costs: the rate of the replicas' steps together over the sum of their rates where each trains
  * alone, in two runs of `steps` steps, one behind the other. 0 where these are too few to tell. Afterwards the

@@ -48,7 +48,8 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                              .metric_slots = CLQ_METRIC_SLOTS,
                                              .selections = selections},
                                     .global_batch = config->global_batch,
-                                    .sample_elements = clq_model_input(model)->elements,
+                                    .sample_bytes =
+                                        clq_values_bytes(config->sample_dtype, clq_model_input(model)->elements),
                                     .group = config->group,
                                     .bucket_bytes = config->bucket_bytes,
                                     .trace_steps = config->trace_steps,
@@ -87,12 +88,6 @@ void clq_trainer_destroy(clq_trainer *trainer) {
 
 unsigned clq_trainer_replicas(const clq_trainer *trainer) { return clq_strategy_replicas(trainer->strategy); }
 const clq_strategy *clq_trainer_strategy(const clq_trainer *trainer) { return trainer->strategy; }
-size_t clq_trainer_calls(const clq_trainer *trainer, unsigned replica) {
-    return clq_strategy_calls(trainer->strategy, replica);
-}
-const clq_plan *clq_trainer_plan(const clq_trainer *trainer, unsigned replica) {
-    return clq_strategy_plan(trainer->strategy, replica);
-}
 
 clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device, size_t *share) {
     if (replica >= clq_trainer_replicas(trainer))
@@ -146,18 +141,6 @@ clq_status clq_trainer_compare_apart(clq_trainer *trainer, clq_dataset *data, ui
     return status;
 }
 
-clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset, bool labels) {
-    const clq_dataset_info *info = clq_dataset_get_info(dataset);
-    size_t elements = clq_model_input(trainer->model)->elements;
-    if (info->sample_elements != elements)
-        return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu values and model %s takes %zu", info->name,
-                        info->sample_elements, clq_model_name(trainer->model), elements);
-    if (info->sample_dtype != trainer->config.sample_dtype)
-        return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
-                        clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
-    return labels ? clq_trainer_check_labels(trainer, info) : CLQ_OK;
-}
-
 /* ---- the step ---- */
 
 static clq_status may_step(const clq_trainer *trainer) {
@@ -193,7 +176,7 @@ static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_b
 }
 
 static void end_gradients(clq_trainer *trainer, size_t samples) {
-    trainer->last_row = trainer->rows++;
+    trainer->last_slot = (uint32_t)(trainer->rows++ % CLQ_METRIC_SLOTS);
     trainer->last_kept = false;
     trainer->last_count = samples;
     trainer->gradient = CLQ_GRADIENT_PARTS;
@@ -256,7 +239,7 @@ clq_status clq_step_apply(clq_trainer *trainer) {
         return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
                         trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
     clq_step_params params = clq_trainer_next_params(trainer);
-    params.slot = (uint32_t)(trainer->last_row % CLQ_METRIC_SLOTS); /* the gradient's, whatever was evaluated since */
+    params.slot = trainer->last_slot; /* the gradient's, whatever was evaluated since */
     CLQ_TRY(clq_strategy_apply(trainer->strategy, &params));
     end_update(trainer);
     return CLQ_OK;
@@ -269,15 +252,9 @@ double clq_trainer_norm(const clq_trainer *trainer, const float *squares) {
     return sqrt(sum);
 }
 
-/* The figures of the last gradients. squares NULL: without norms. */
-static clq_status read_last_row(clq_trainer *trainer, double totals[CLQ_METRICS_ROW_MAX], float *squares) {
-    uint32_t slot = (uint32_t)(trainer->last_row % CLQ_METRIC_SLOTS);
-    return clq_strategy_read_figures(trainer->strategy, slot, 1, totals, squares);
-}
-
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer) {
     if (trainer->last_count == 0 || trainer->last_kept) return CLQ_OK;
-    CLQ_TRY(read_last_row(trainer, trainer->last_sums, NULL));
+    CLQ_TRY(clq_strategy_read_figures(trainer->strategy, trainer->last_slot, 1, trainer->last_sums, NULL));
     trainer->last_kept = true;
     return CLQ_OK;
 }
@@ -288,7 +265,7 @@ static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS
         squares = clq_alloc(CLQ_MAX(clq_model_variable_count(trainer->model), (size_t)1), sizeof *squares);
         if (!squares) return CLQ_MEMORY;
     }
-    clq_status status = read_last_row(trainer, totals, squares);
+    clq_status status = clq_strategy_read_figures(trainer->strategy, trainer->last_slot, 1, totals, squares);
     /* The row has them once the update was made. */
     if (status == CLQ_OK) *norm = clq_trainer_norm(trainer, trainer->gradient == CLQ_GRADIENT_NONE ? squares : NULL);
     clq_free(squares);

@@ -4,8 +4,8 @@
 
 #include "train/train.h"
 
-/* A value's name: an output's name, '_' and a metric's. */
-enum { CLQ_VALUE_NAME_MAX = CLQ_LAYER_NAME_MAX + CLQ_WORD_MAX };
+/* A word of an option's text, a metric's among them; a value's name: an output's name, '_' and a metric's. */
+enum { CLQ_WORD_MAX = 48, CLQ_VALUE_NAME_MAX = CLQ_LAYER_NAME_MAX + CLQ_WORD_MAX };
 /* Rows of the metrics buffer: how many steps may pass before the host must read them. */
 enum { CLQ_METRIC_SLOTS = 1024 };
 
@@ -20,12 +20,11 @@ struct clq_trainer {
     const clq_model *model;
     clq_trainer_config config;
     clq_loss_problem losses[CLQ_MODEL_OUTPUTS_MAX]; /* by output of the model */
-    double loss_weights[CLQ_MODEL_OUTPUTS_MAX];
     clq_strategy *strategy;
     uint64_t step;                         /* updates so far */
     uint64_t rows;                         /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
     size_t last_count;                     /* samples of the last gradients; 0: there were none */
-    uint64_t last_row;                     /* their metrics row, */
+    uint32_t last_slot;                    /* of their metrics row, */
     bool last_kept;                        /* an evaluation came after them and may reuse the slot: */
     double last_sums[CLQ_METRICS_ROW_MAX]; /* then this is what the row held */
     char metric_names[CLQ_METRIC_VALUES_MAX][CLQ_VALUE_NAME_MAX];
@@ -55,8 +54,6 @@ clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch);
 clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows);
 /* Before an evaluation: keeps what clq_step_read tells of the last step. */
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
-/* The labels' part of clq_trainer_check_dataset. */
-clq_status clq_trainer_check_labels(const clq_trainer *trainer, const clq_dataset_info *info);
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
 /* Of the next gradients and of the update that they are for. */
@@ -75,7 +72,7 @@ double clq_lr_schedule_rate(const clq_lr_schedule *schedule, double lr, uint64_t
 clq_status clq_optimizer_check(const clq_optimizer *optimizer);
 clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule);
 clq_status clq_loss_check(const clq_loss *loss);
-/* Fills trainer->losses, loss_weights and metric_names from the config and the model's outputs. */
+/* Fills trainer->losses and metric_names from the config and the model's outputs. */
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config);
 /* Loss and metrics from their totals, summed over so many samples. */
 void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t samples, double *loss,
@@ -92,21 +89,19 @@ double clq_trainer_learning_rate(const clq_trainer *trainer);
 double clq_trainer_norm(const clq_trainer *trainer, const float *squares);
 
 /* Steps of a fit for its on_log, oldest first: noted when they were made, filled in when their rows of metrics were
- * read, told in order (log.c). Without on_log it stays empty. */
+ * read, told in order (log.c). Without on_log it stays empty, and nothing is noted. */
 typedef struct clq_fit_log {
     const clq_fit_config *config;
     uint32_t every; /* steps are read when so many were noted, */
     double every_s; /* or so many seconds after the last read */
     double read_at;
-    double last_ended;    /* the step before, or where the epoch began */
+    double last_ended;    /* the step before, or where the epoch began; so is read_at before the first read */
     clq_step_info *steps; /* (every) */
     size_t noted, filled, told;
     bool refused; /* on_log returned a failure */
 } clq_fit_log;
-/* Close in any case. Errors: ARGUMENT (log_every_s), MEMORY. */
+/* Free its steps in any case. Errors: ARGUMENT (log_every_s), MEMORY. */
 clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config);
-void clq_fit_log_close(clq_fit_log *log);
-void clq_fit_log_begin_epoch(clq_fit_log *log);
 void clq_fit_log_note(clq_fit_log *log, const clq_trainer *trainer, size_t samples); /* after each step */
 /* The next of the noted steps; directly after its figures were read. */
 void clq_fit_log_fill(clq_fit_log *log, const clq_trainer *trainer, const double *totals, const float *squares);

@@ -11,8 +11,7 @@ clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes
                             "%s sets what this version of the library, %s, does not know: it was compiled with a newer "
                             "header",
                             what, clq_version());
-    memset(to, 0, to_bytes);
-    memcpy(to, from, CLQ_MIN(from_bytes, to_bytes));
+    clq_struct_give(from, from_bytes, to, to_bytes);
     return CLQ_OK;
 }
 

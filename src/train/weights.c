@@ -111,13 +111,6 @@ static bool is_float(clq_dtype dtype) {
     return dtype == CLQ_F32 || dtype == CLQ_F64 || dtype == CLQ_F16 || dtype == CLQ_BF16;
 }
 
-static bool same_shape(const clq_safetensors_entry *entry, const clq_variable *variable) {
-    if (entry->rank != variable->shape.rank) return false;
-    for (unsigned d = 0; d < entry->rank; d++)
-        if (entry->dims[d] != variable->shape.dims[d]) return false;
-    return true;
-}
-
 static void describe_dims(char *text, size_t bytes, unsigned rank, const size_t *dims) {
     clq_text built = {0};
     for (unsigned d = 0; d < rank; d++) clq_text_add(&built, "%s%zu", d ? ", " : "", dims[d]);
@@ -134,10 +127,11 @@ static clq_status load_variable(const clq_variable *variable, const clq_safetens
     if (!is_float(entry->dtype))
         return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s; f32, f64, f16 and bf16 are read", path, variable->name,
                         clq_dtype_name(entry->dtype));
-    if (!same_shape(entry, variable)) {
+    const clq_shape *shape = &variable->shape;
+    if (entry->rank != shape->rank || memcmp(entry->dims, shape->dims, shape->rank * sizeof *shape->dims) != 0) {
         char got[96], wanted[96];
         describe_dims(got, sizeof got, entry->rank, entry->dims);
-        describe_dims(wanted, sizeof wanted, variable->shape.rank, variable->shape.dims);
+        describe_dims(wanted, sizeof wanted, shape->rank, shape->dims);
         return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s) and the model's is (%s)", path, variable->name,
                         got, wanted);
     }

@@ -243,7 +243,7 @@ static void train(const golden *g, const char *spec, clq_trainer *trainer, const
 
 /* Whether a question of the plans has a candidate behind the one that was forced. */
 static bool has_more(const clq_trainer *trainer, const clq_selections *selections) {
-    const clq_list *list = clq_plan_list(clq_trainer_plan(trainer, 0));
+    const clq_list *list = clq_plan_list(clq_strategy_plan(clq_trainer_strategy(trainer), 0));
     for (size_t i = 0; selections && i < clq_list_choice_count(list); i++)
         if (clq_list_choice(list, i)->count > selections->nth + 1) return true;
     return false;
@@ -256,7 +256,7 @@ static const char *const counted_files[] = {"winograd_local", "product_local", "
 static size_t counted[CLQ_COUNT_OF(counted_files)];
 
 static void count_launches(const clq_trainer *trainer) {
-    const clq_list *list = clq_plan_list(clq_trainer_plan(trainer, 0));
+    const clq_list *list = clq_plan_list(clq_strategy_plan(clq_trainer_strategy(trainer), 0));
     for (size_t i = 0; i < clq_list_launch_count(list); i++) {
         clq_launch_info info;
         clq_list_launch_info(list, i, &info);

@@ -1,5 +1,5 @@
 /* Which module a strategy is: by name, by the number of devices, and what is refused. */
-#include "strategy/strategy.h"
+#include "strategy/replica.h"
 #include "support/check.h"
 #include "support/system.h"
 
@@ -20,7 +20,7 @@ static clq_status create(clq_strategy_kind kind, const char *spec, clq_strategy 
         .kind = kind,
         .plan = {.sample_dtype = CLQ_F32, .loss = &loss, .update = &sgd, .metric_slots = 1},
         .global_batch = BATCH,
-        .sample_elements = 3,
+        .sample_bytes = 3 * sizeof(float),
         .label_bytes = {sizeof(int32_t)}};
     return clq_strategy_create(model, &devices, &config, out);
 }
@@ -52,7 +52,7 @@ static void the_kind_reaches_the_table(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_strategy *strategy;
         assert_ok(create(cases[i].kind, cases[i].spec, &strategy));
-        assert_string_equal(clq_strategy_name(strategy), cases[i].name);
+        assert_string_equal(strategy->module->name, cases[i].name);
         assert_ok(clq_strategy_step(strategy, &batch, &(clq_step_params){.rate = 0.5f, .step = 1}));
         assert_ok(clq_strategy_gradients(strategy, &batch, &(clq_step_params){.step = 2}));
         assert_ok(clq_strategy_reduce(strategy));

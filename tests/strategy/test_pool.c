@@ -45,7 +45,6 @@ static void start(bench *b) {
     *b = (bench){.pool = {.on_failure = tell, .context = b}};
     assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));
     assert_ok(clq_devices_open(&devices, false, opened, NULL));
-    assert_ok(clq_pool_open(&b->pool, 0));
     for (unsigned w = 0; w < WORKERS; w++) {
         b->owners[w].fails_at = SIZE_MAX;
         b->workers[w] = (clq_worker){.device = opened[w], .owner = &b->owners[w], .in_flight = 1};
@@ -60,7 +59,6 @@ static void end(bench *b) {
         clq_worker_close(&b->workers[w]);
         clq_device_close(b->workers[w].device);
     }
-    clq_pool_close(&b->pool);
 }
 
 static void post_all(bench *b) {
@@ -78,7 +76,7 @@ static void commands_run_in_order(void **state) {
         for (size_t i = 0; i < COMMANDS; i++) assert_int_equal(b.owners[w].ran[i], i);
     }
     b.owners[1].count = 0;
-    assert_ok(clq_worker_call(&b.workers[1], (clq_command){.kind = &note_kind, .bytes = 7}));
+    assert_ok(clq_worker_call(&b.workers[1], &(clq_command){.kind = &note_kind, .bytes = 7}));
     assert_int_equal(b.owners[1].count, 1); /* done when the call returns, and by nobody else */
     assert_int_equal(b.owners[0].count, COMMANDS);
     assert_ok(clq_pool_failure(&b.pool));
@@ -94,7 +92,7 @@ static void the_first_failure_is_the_pools(void **state) {
     post_all(&b); /* nobody blocks the poster */
     assert_fails(CLQ_DEVICE, "worker 1 has had enough", clq_pool_wait(&b.pool));
     assert_fails(CLQ_DEVICE, "replica 1", clq_pool_failure(&b.pool));
-    assert_fails(CLQ_DEVICE, "worker 1", clq_worker_call(&b.workers[0], (clq_command){.kind = &note_kind}));
+    assert_fails(CLQ_DEVICE, "worker 1", clq_worker_call(&b.workers[0], &(clq_command){.kind = &note_kind}));
     assert_int_equal(b.owners[1].count, FAILS_AT);
     assert_int_equal(atomic_load(&b.owners[1].skipped), COMMANDS - FAILS_AT - 1);
     assert_int_equal(b.owners[0].count + atomic_load(&b.owners[0].skipped), COMMANDS);

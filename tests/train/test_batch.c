@@ -143,7 +143,7 @@ static void losses_agree(void **state) {
 }
 
 static const clq_step_params *params_of(const clq_trainer *trainer, unsigned replica) {
-    return &clq_trainer_plan(trainer, replica)->list->params;
+    return &clq_strategy_plan(clq_trainer_strategy(trainer), replica)->list->params;
 }
 
 /* Two replicas have 3 and 2 of 5 rows. */

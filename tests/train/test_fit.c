@@ -203,7 +203,7 @@ static void apart_is_apart(void **state) {
     clq_model *model = make_model();
     clq_trainer *trainer = make_trainer(&v, model);
     clq_dataset *data = open_data(&v);
-    const size_t bytes = clq_plan_arena_bytes(clq_trainer_plan(trainer, 0));
+    const size_t bytes = clq_plan_arena_bytes(clq_strategy_plan(clq_trainer_strategy(trainer), 0));
     float *weights[2];
     double share;
     for (unsigned r = 0; r < 2; r++) assert_non_null(weights[r] = clq_alloc(bytes, 1));

@@ -32,7 +32,7 @@ static void release(run *r) {
 
 /* Replica 0's, and the others must have the same bits. */
 static void read_arenas(clq_trainer *trainer, run *r) {
-    size_t bytes = clq_plan_arena_bytes(clq_trainer_plan(trainer, 0));
+    size_t bytes = clq_plan_arena_bytes(clq_strategy_plan(clq_trainer_strategy(trainer), 0));
     r->floats = bytes / sizeof(float);
     r->gradient = clq_alloc(bytes, 1);
     r->parameters = clq_alloc(bytes, 1);
