@@ -5,28 +5,24 @@
 
 /* ---- failures ---- */
 
-/* Of all pools: about failures alone, which are rare. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
-
 void clq_worker_fail(clq_worker *worker, clq_status status) {
     clq_pool *pool = worker->pool;
     if (status == CLQ_ABORTED) { /* told to give up by the worker that failed, which is about to say why */
-        pthread_mutex_lock(&lock);
-        while (!atomic_load(&pool->failed)) pthread_cond_wait(&told, &lock);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_lock(&pool->lock);
+        while (!atomic_load(&pool->failed)) pthread_cond_wait(&pool->told, &pool->lock);
+        pthread_mutex_unlock(&pool->lock);
         return;
     }
     if (pool->count > 1) clq_fail_on(status, worker->device, "replica %u", worker->index);
     clq_error error;
     clq_error_take(status, &error);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pool->lock);
     if (!atomic_load(&pool->failed)) {
         pool->failure = error;
         atomic_store(&pool->failed, true);
-        pthread_cond_broadcast(&told);
+        pthread_cond_broadcast(&pool->told);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pool->lock);
     if (pool->on_failure) pool->on_failure(pool->context, &error);
 }
 

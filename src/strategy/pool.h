@@ -9,6 +9,8 @@
 
 #include "strategy/strategy.h"
 
+#include <pthread.h>
+
 /* STEP_TIMES: of so many steps it is kept how long they took. */
 enum { CLQ_COMMANDS_MAX = 64, CLQ_STEP_TIMES = 4096 };
 
@@ -63,17 +65,20 @@ struct clq_worker {
     double *step_ended;    /* (CLQ_STEP_TIMES) when each was, round and round */
 };
 
-/* Starts with {0}, but for trace_steps and what ends with a failure. */
+/* Starts with CLQ_POOL_START, or that and trace_steps and what ends with a failure. */
 typedef struct clq_pool {
     clq_worker *workers[CLQ_REPLICAS_MAX];
     unsigned count;
     size_t trace_steps;
     atomic_bool failed;
     clq_error failure; /* of the first worker that said why it failed; written before `failed` */
+    pthread_mutex_t lock;
+    pthread_cond_t told; /* `failed` is set */
     /* What else is to end when a worker has failed, as waiting for that one. Set before the first thread starts. */
     void (*on_failure)(void *context, const clq_error *error);
     void *context;
 } clq_pool;
+#define CLQ_POOL_START .lock = PTHREAD_MUTEX_INITIALIZER, .told = PTHREAD_COND_INITIALIZER
 
 /* Gives a worker its queue and puts it into the pool. device, owner and in_flight are set. Close in any case. */
 clq_status clq_worker_open(clq_worker *worker, clq_pool *pool);

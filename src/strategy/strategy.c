@@ -344,7 +344,7 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     strategy->config = *config;
     /* The largest share is every replica's, so that any split of a batch fits. */
     strategy->config.plan.capacity = (uint32_t)clq_ceil_div(config->global_batch, devices->count);
-    strategy->pool.trace_steps = config->trace_steps;
+    strategy->pool = (clq_pool){CLQ_POOL_START, .trace_steps = config->trace_steps};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
     CLQ_TRY_OR(fail, status, open_replicas(strategy, devices));

@@ -42,7 +42,7 @@ static void tell(void *context, const clq_error *error) {
 static void start(bench *b) {
     clq_devices devices;
     clq_device *opened[WORKERS];
-    *b = (bench){.pool = {.on_failure = tell, .context = b}};
+    *b = (bench){.pool = {CLQ_POOL_START, .on_failure = tell, .context = b}};
     assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));
     assert_ok(clq_devices_open(&devices, false, opened, NULL));
     for (unsigned w = 0; w < WORKERS; w++) {
