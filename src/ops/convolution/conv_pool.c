@@ -52,18 +52,9 @@ clq_conv2d_problem clq_conv_pool_framed(const clq_conv2d_problem *c) {
     return framed;
 }
 
-static clq_patches patches_of(const clq_conv2d_problem *c) {
-    return (clq_patches){
-        .rows = 1,
-        .channels = c->in_c,
-        .h = {c->in_h, c->out_h, c->kernel_h, (int)c->stride_h, -(int)c->pad_top, 1, 1},
-        .w = {c->in_w, c->out_w, c->kernel_w, (int)c->stride_w, -(int)c->pad_left, 1, 1},
-    };
-}
-
 clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, clq_value x) {
     if (!is_padded(&p->conv)) return x;
-    clq_patches patches = patches_of(&p->conv);
+    clq_patches patches = clq_patches_of_conv(&p->conv);
     clq_patches_pad(list, &patches, &x);
     return x;
 }
@@ -143,16 +134,8 @@ static void add_forward(clq_list *list, const clq_conv_pool_problem *p, clq_valu
 
 void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
                            clq_value y, clq_value winner) {
-    const clq_conv2d_problem *c = &p->conv;
-    const clq_conv2d_problem framed = clq_conv_pool_framed(c);
-    const clq_rows_product product = {.label = "forward",
-                                      .patches = patches_of(&framed),
-                                      .columns = c->out_c,
-                                      .activation = c->activation,
-                                      .x = frames,
-                                      .w = w,
-                                      .b = b,
-                                      .y = y};
+    const clq_conv2d_problem c = clq_conv_pool_framed(&p->conv);
+    const clq_product product = clq_product_forward(clq_patches_of_conv(&c), c.out_c, c.activation, frames, w, b, y);
     clq_choice choice = {.index = SIZE_MAX};
     if (!clq_winograd_pool(list, &product, &p->pool, winner, &choice)) add_forward(list, p, frames, w, b, y, winner);
     clq_list_end_choice(list, &choice);

@@ -43,16 +43,11 @@ static double flops_of(const clq_conv_pool_problem *p) {
 static double image_bytes(const clq_conv2d_problem *c) { return (double)(c->in_h * c->in_w * c->in_c) * sizeof(float); }
 
 /* The weights' gradient as a product, for its slices' sum. */
-static clq_outer_product product_of(const clq_conv_pool_problem *p, clq_value dw) {
-    const clq_conv2d_problem c = clq_conv_pool_framed(&p->conv);
-    return (clq_outer_product){
-        .patches = {.rows = 1,
-                    .channels = c.in_c,
-                    .h = {c.in_h, p->pool.out_h, c.kernel_h, (int)c.stride_h, 0, 1, 1},
-                    .w = {c.in_w, p->pool.out_w, c.kernel_w, (int)c.stride_w, 0, 1, 1}},
-        .columns = c.out_c,
-        .dw = dw,
-    };
+static clq_product product_of(const clq_conv_pool_problem *p, clq_value dw) {
+    clq_conv2d_problem c = clq_conv_pool_framed(&p->conv);
+    c.out_h = p->pool.out_h;
+    c.out_w = p->pool.out_w;
+    return clq_product_weight_gradient(clq_patches_of_conv(&c), c.out_c, CLQ_NO_VALUE, CLQ_NO_VALUE, dw);
 }
 
 /* ---- by lists ---- */
@@ -72,7 +67,7 @@ static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_valu
     lists l = {.tile = choose_tile(c->kernel_w * c->in_c / vector, c->kernel_h, clq_conv_pool_registers(list) - 4)};
     size_t blocks = CLQ_MIN(clq_ceil_div(groups, l.tile.tiles), clq_ceil_div(c->out_c, CHANNELS_LEAST));
     size_t block = clq_ceil_div(c->out_c, blocks);
-    clq_outer_product product = product_of(p, CLQ_NO_VALUE);
+    clq_product product = product_of(p, CLQ_NO_VALUE);
     l.blocks = clq_ceil_div(c->out_c, block);
     l.slices = clq_product_slices(list, &product.patches, c->out_c, clq_ceil_div(groups, l.tile.tiles * l.blocks),
                                   TERMS_LEAST);
@@ -160,7 +155,7 @@ static void window_weight_gradient(clq_list *list, const clq_conv_pool_problem *
     size_t all = clq_ceil_div(c->out_c, vector_of(list)), vectors = CLQ_MIN(all, (size_t)2),
            panels = clq_ceil_div(all, vectors), groups = clq_device_min_groups(clq_list_device(list)), used;
     tile t = choose_tile(c->kernel_w * c->in_c, c->kernel_h, clq_conv_pool_registers(list) / vectors - 4);
-    clq_outer_product product = product_of(p, dw);
+    clq_product product = product_of(p, dw);
     size_t slices =
         clq_product_slices(list, &product.patches, c->out_c, clq_ceil_div(groups, t.tiles * panels), TERMS_LEAST);
     char options[CLQ_CONV_POOL_OPTIONS];

@@ -22,7 +22,7 @@ static size_t vector_of(const clq_list *list) { return clq_device_vector(clq_lis
 
 /* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
  * for two accumulators a vector, a row of weights and one input. */
-static cut cut_of(const clq_list *list, const clq_rows_product *p, size_t tiles) {
+static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
     clq_device *device = clq_list_device(list);
     size_t vector = vector_of(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
@@ -35,7 +35,7 @@ static cut cut_of(const clq_list *list, const clq_rows_product *p, size_t tiles)
     return c;
 }
 
-bool clq_winograd_tile_fits(const clq_list *list, const clq_rows_product *p) {
+bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
     size_t vector = vector_of(list),
            channels_most = SCRATCH_BYTES / (CLQ_WINOGRAD_PRODUCTS * ROW_VECTORS * sizeof(float));
@@ -43,7 +43,7 @@ bool clq_winograd_tile_fits(const clq_list *list, const clq_rows_product *p) {
 }
 
 /* Against a plain sum that leaves out what taps meet in the padding. */
-bool clq_winograd_tile_pays(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles) {
+bool clq_winograd_tile_pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles) {
     const clq_patches *q = &p->patches;
     double transforms = TRANSFORM_COST / (double)q->channels + TRANSFORM_COST / (double)p->columns;
     size_t reached = CLQ_MIN(tiles->pixels, q->h.in * q->w.in), taps = q->h.taps * q->w.taps;
@@ -51,7 +51,7 @@ bool clq_winograd_tile_pays(const clq_list *list, const clq_rows_product *p, con
            (double)(tiles->h * tiles->w) * (CLQ_WINOGRAD_PRODUCTS + transforms) <= (double)(taps * reached);
 }
 
-static clq_value transform_weights(clq_list *list, const clq_rows_product *p, const cut *c) {
+static clq_value transform_weights(clq_list *list, const clq_product *p, const cut *c) {
     size_t channels = p->patches.channels, vector = vector_of(list), floats = channels * p->columns;
     size_t transformed = CLQ_WINOGRAD_PRODUCTS * floats;
     char options[CLQ_PRODUCT_OPTIONS];
@@ -62,7 +62,7 @@ static clq_value transform_weights(clq_list *list, const clq_rows_product *p, co
     return to;
 }
 
-void clq_winograd_tile_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles,
+void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
                            const clq_pool2d_problem *pool, clq_value winner) {
     const clq_patches *q = &p->patches;
     size_t all = tiles->h * tiles->w;
@@ -77,10 +77,10 @@ void clq_winograd_tile_add(clq_list *list, const clq_rows_product *p, const clq_
     assert(length > 0 && used + (size_t)length < sizeof options);
     (void)length;
     clq_launch_begin(list, p->label, "winograd_tile", options, "winograd_tile");
-    clq_launch_value(list, p->x, CLQ_READS);
+    clq_launch_value(list, p->a, CLQ_READS);
     clq_launch_value(list, weights, CLQ_READS);
-    clq_launch_value(list, p->b, CLQ_READS);
-    clq_launch_value(list, p->y, CLQ_WRITES);
+    clq_launch_value(list, p->bias, CLQ_READS);
+    clq_launch_value(list, p->c, CLQ_WRITES);
     if (pool) clq_launch_value(list, winner, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, all, c.block);

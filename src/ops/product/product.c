@@ -2,7 +2,6 @@
 #include "ops/product/product_local.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <stdio.h>
 
 /* Partial sums may take this much memory. */
@@ -20,6 +19,7 @@ static bool is_point(const clq_axis *axis) {
 bool clq_patches_are_matrix(const clq_patches *p) { return is_point(&p->h) && is_point(&p->w); }
 
 size_t clq_patches_depth(const clq_patches *p) { return p->h.taps * p->w.taps * p->channels; }
+size_t clq_patches_pixels(const clq_patches *p) { return p->rows * p->h.out * p->w.out; }
 
 bool clq_axis_padded(const clq_axis *axis) {
     long taps = ((long)axis->taps - 1) * axis->tap, outs = ((long)axis->out - 1) * axis->step + axis->first;
@@ -33,25 +33,24 @@ static bool is_plain(const clq_axis *axis) {
     return by_one && axis->out + axis->taps == axis->in + 1;
 }
 
-void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_patches *p,
-                              size_t columns, bool transposed) {
+void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_product *p) {
     static const char *const behinds[][2] = {[CLQ_MATMUL_HIGHEST] = {"", ", transposed"},
                                              [CLQ_MATMUL_HIGH] = {", high", ", transposed, high"},
                                              [CLQ_MATMUL_MEDIUM] = {", medium", ", transposed, medium"}};
     /* Where there are no units precision is of no account. */
     bool units = clq_device_matrix_unit(clq_list_device(list)) != CLQ_UNIT_NONE;
-    const char *behind = behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][transposed];
-    const clq_axis *h = &p->h, *w = &p->w;
-    size_t rows = p->rows * clq_list_capacity(list);
-    if (clq_patches_are_matrix(p))
-        clq_choice_start(choice, "%s %zux%zu by %zu%s", what, rows, p->channels, columns, behind);
+    const char *behind = behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][p->transposed];
+    const clq_axis *h = &p->patches.h, *w = &p->patches.w;
+    size_t rows = p->patches.rows * clq_list_capacity(list), channels = p->patches.channels;
+    if (clq_patches_are_matrix(&p->patches))
+        clq_choice_start(choice, "%s %zux%zu by %zu%s", what, rows, channels, p->columns, behind);
     else if (is_plain(h) && is_plain(w))
-        clq_choice_start(choice, "%s %zux%zux%zux%zu by %zux%zu taps to %zu%s", what, rows, h->in, w->in, p->channels,
-                         h->taps, w->taps, columns, behind);
+        clq_choice_start(choice, "%s %zux%zux%zux%zu by %zux%zu taps to %zu%s", what, rows, h->in, w->in, channels,
+                         h->taps, w->taps, p->columns, behind);
     else
         clq_choice_start(choice,
                          "%s %zux%zux%zux%zu by %zux%zu taps to %zux%zux%zu%s (%d,%d + %d,%d + %d,%d over %d,%d)", what,
-                         rows, h->in, w->in, p->channels, h->taps, w->taps, h->out, w->out, columns, behind, h->step,
+                         rows, h->in, w->in, channels, h->taps, w->taps, h->out, w->out, p->columns, behind, h->step,
                          w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
 }
 
@@ -62,82 +61,56 @@ typedef struct way {
     size_t block;
 } way;
 
+static const char *kind_of(const clq_product *p) { return p->outer ? "outer" : "rows"; }
+
 /* The family's own kernels, or what was measured to be faster. The list's own selections may name any other, too. */
-static way select_way(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
-                      unsigned halves, const clq_local_extent *e, clq_choice *choice) {
-    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE, matrix = clq_patches_are_matrix(p) && !halves;
-    char name[32] = "";
-    if (halves) (void)snprintf(name, sizeof name, "%s, halves %u,", what, halves);
-    clq_product_start_choice(choice, list, halves ? name : what, p, columns, transposed);
+static way select_way(clq_list *list, const clq_product *p, clq_choice *choice) {
+    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE, matrix = clq_patches_are_matrix(&p->patches) && !p->halves;
+    char what[32];
+    (void)snprintf(what, sizeof what, p->halves ? "%s, halves %u," : "%s", kind_of(p), p->halves);
+    clq_product_start_choice(choice, list, what, p);
     if (!tile)
-        clq_product_add_local(list, choice, BY_GROUPS, halves, e);
-    else if (halves)
+        clq_product_add_local(list, choice, BY_GROUPS, p);
+    else if (p->halves)
         clq_choice_add(choice, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
     else
         clq_choice_add(choice, BY_TILES, 0, "tile");
     if (!tile && matrix) clq_choice_add(choice, BY_CLBLAST, 0, "clblast");
     if (matrix) clq_choice_add_named(choice, list, BY_CLBLAST, 0, "clblast");
-    if (!halves) clq_choice_add_named(choice, list, BY_TILES, 0, "tile");
+    if (!p->halves) clq_choice_add_named(choice, list, BY_TILES, 0, "tile");
     clq_choice_add_named(choice, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
     clq_product_add_named_blocks(list, choice, BY_GROUPS);
     const struct clq_candidate *candidate = clq_list_select(list, choice);
     way w = {(maker)candidate->values[0], candidate->values[1]};
-    if (w.by == BY_GROUPS) w.block = clq_local_block_that_works(list, w.block, halves, e);
+    if (w.by == BY_GROUPS) w.block = clq_local_block_that_works(list, w.block, p);
     return w;
 }
 
-/* How the tile family makes a product. Tiles can read large matrices, and weights that lie transposed, in place, but
- * packed blocks are known to be faster. */
-typedef enum form { FORM_TILE, FORM_BLOCKS, FORM_PACKED } form;
-
-static form form_of(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed, bool large,
-                    clq_choice *choice) {
-    if (!clq_patches_are_matrix(p)) return FORM_TILE;
-    clq_product_start_choice(choice, list, what, p, columns, transposed);
-    if (large) clq_choice_add(choice, FORM_PACKED, 0, "packed blocks");
-    if (transposed) clq_choice_add(choice, FORM_BLOCKS, 0, "blocks");
-    clq_choice_add(choice, FORM_TILE, 0, "tiles");
-    clq_choice_add(choice, FORM_PACKED, 0, "packed blocks");
-    return (form)clq_list_select(list, choice)->values[0];
+/* By the tile family. Tiles can read large matrices, and weights that lie transposed, in place, but packed blocks are
+ * known to be faster. */
+static void add_tiles(clq_list *list, const clq_product *p, clq_choice *choice) {
+    enum { TILES, BLOCKS, PACKED } form = TILES;
+    if (clq_patches_are_matrix(&p->patches)) {
+        clq_product_start_choice(choice, list, kind_of(p), p);
+        if (clq_product_is_large(list, p)) clq_choice_add(choice, PACKED, 0, "packed blocks");
+        if (p->transposed) clq_choice_add(choice, BLOCKS, 0, "blocks");
+        clq_choice_add(choice, TILES, 0, "tiles");
+        clq_choice_add(choice, PACKED, 0, "packed blocks");
+        form = clq_list_select(list, choice)->values[0];
+    }
+    if (form == TILES)
+        clq_product_by_tiles(list, p);
+    else
+        clq_product_by_blocks(list, p, form == PACKED);
 }
 
-void clq_product_rows(clq_list *list, const clq_rows_product *p) {
+void clq_product_add(clq_list *list, const clq_product *p) {
     clq_choice choice = {.index = SIZE_MAX};
-    size_t rows = p->patches.rows * clq_list_capacity(list);
-    clq_local_extent extent = clq_local_extent_of_rows(list, p);
-    way w = select_way(list, "rows", &p->patches, p->columns, p->transposed, p->halves, &extent, &choice);
+    way w = select_way(list, p, &choice);
     switch (w.by) {
-    case BY_GROUPS: clq_product_rows_local(list, p, w.block); break;
-    case BY_CLBLAST: clq_product_rows_clblast(list, p); break;
-    case BY_TILES: {
-        bool large = clq_product_is_large(rows, p->columns, p->patches.channels);
-        form f = form_of(list, "rows", &p->patches, p->columns, p->transposed, large, &choice);
-        if (f == FORM_TILE)
-            clq_product_rows_tile(list, p);
-        else
-            clq_product_rows_blocks(list, p, f == FORM_PACKED);
-        break;
-    }
-    }
-    clq_list_end_choice(list, &choice);
-}
-
-void clq_product_outer(clq_list *list, const clq_outer_product *p) {
-    clq_choice choice = {.index = SIZE_MAX};
-    size_t terms = p->patches.rows * clq_list_capacity(list);
-    clq_local_extent extent = clq_local_extent_of_outer(list, p);
-    way w = select_way(list, "outer", &p->patches, p->columns, false, p->halves, &extent, &choice);
-    switch (w.by) {
-    case BY_GROUPS: clq_product_outer_local(list, p, w.block); break;
-    case BY_CLBLAST: clq_product_outer_clblast(list, p); break;
-    case BY_TILES: {
-        bool large = clq_product_is_large(p->patches.channels, p->columns, terms);
-        if (form_of(list, "outer", &p->patches, p->columns, false, large, &choice) == FORM_TILE)
-            clq_product_outer_tile(list, p);
-        else
-            clq_product_outer_blocks(list, p);
-        break;
-    }
+    case BY_GROUPS: clq_product_by_local(list, p, w.block); break;
+    case BY_CLBLAST: clq_product_by_clblast(list, p); break;
+    case BY_TILES: add_tiles(list, p, &choice); break;
     }
     clq_list_end_choice(list, &choice);
 }
@@ -157,10 +130,11 @@ size_t clq_patches_options(const clq_patches *p, size_t columns, char *out, size
     return (size_t)length;
 }
 
-void clq_product_cost(clq_list *list, const clq_patches *p, size_t columns) {
-    double pixels = (double)(p->rows * p->h.out * p->w.out), depth = (double)clq_patches_depth(p), n = (double)columns;
-    double in = (double)(p->rows * p->h.in * p->w.in * p->channels);
-    clq_launch_cost(list, 0, 2 * pixels * depth * n / (p->h.divide * p->w.divide), depth * n * sizeof(float),
+void clq_product_cost(clq_list *list, const clq_product *p) {
+    const clq_patches *q = &p->patches;
+    double pixels = (double)clq_patches_pixels(q), depth = (double)clq_patches_depth(q), n = (double)p->columns;
+    double in = (double)(q->rows * q->h.in * q->w.in * q->channels);
+    clq_launch_cost(list, 0, 2 * pixels * depth * n / (q->h.divide * q->w.divide), depth * n * sizeof(float),
                     (in + pixels * n) * sizeof(float));
 }
 
@@ -193,10 +167,11 @@ size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t col
     return most < 1 ? 1 : CLQ_MIN(CLQ_MAX(wanted, (size_t)1), (size_t)most);
 }
 
-clq_value clq_product_partial(clq_list *list, const clq_outer_product *p, size_t slices) {
-    if (slices == 1) return p->dw;
-    size_t floats = clq_patches_depth(&p->patches) * p->columns;
-    return clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", slices * floats * sizeof(float), 0);
+clq_value clq_product_partial(clq_list *list, const clq_product *p, size_t slices) {
+    if (slices == 1) return p->c;
+    size_t rows = p->outer ? clq_patches_depth(&p->patches) : clq_patches_pixels(&p->patches);
+    size_t bytes = slices * rows * p->columns * sizeof(float);
+    return clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", p->outer ? bytes : 0, p->outer ? 0 : bytes);
 }
 
 clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size_t slices) {
@@ -220,17 +195,17 @@ clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size
     return c;
 }
 
-static void begin_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices,
-                         const char *options, const char *function) {
+static void begin_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices, const char *options,
+                         const char *function) {
     size_t floats = clq_patches_depth(&p->patches) * p->columns;
     clq_launch_begin(list, "reduce", "product_support", options, function);
     clq_launch_value(list, partial, CLQ_READS);
-    clq_launch_value(list, p->dw, CLQ_WRITES);
+    clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_int(list, (int)floats);
     clq_launch_int(list, (int)slices);
 }
 
-void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices) {
+void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices) {
     if (slices == 1) return;
     size_t floats = clq_patches_depth(&p->patches) * p->columns;
     const char *half = p->halves & CLQ_HALF_C ? "-DTO_HALF" : "";

@@ -69,12 +69,12 @@ static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, dou
 }
 
 /* By the rule, or another shape that has room in registers. */
-static tile select_tile(clq_list *list, const clq_rows_product *p, size_t pixels, double others, bool matrix,
+static tile select_tile(clq_list *list, const clq_product *p, size_t pixels, double others, bool matrix,
                         clq_choice *choice) {
     static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 4}, {8, 1}};
     size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector);
     tile t = choose_tile(list, p->columns, pixels, others, matrix);
-    clq_product_start_choice(choice, list, "tile of rows", &p->patches, p->columns, p->transposed);
+    clq_product_start_choice(choice, list, "tile of rows", p);
     clq_choice_add(choice, (uint32_t)t.rows, (uint32_t)t.vectors, "%zu x %zu vectors", t.rows, t.vectors);
     for (size_t i = 0; i < CLQ_COUNT_OF(shapes); i++) {
         size_t vectors = shapes[i][1], most = rows_most(vector, vectors);
@@ -101,14 +101,14 @@ static void add_option(char *options, size_t *used, const char *format, ...) {
 /* ---- rows ---- */
 
 /* Transposed weights as panels. */
-static clq_value pack(clq_list *list, const clq_rows_product *p, const tile *t) {
+static clq_value pack(clq_list *list, const clq_product *p, const tile *t) {
     const clq_patches *q = &p->patches;
     size_t depth = clq_patches_depth(q), taps = q->h.taps * q->w.taps,
            vector = clq_device_vector(clq_list_device(list));
     size_t bytes = t->panels * depth * t->width * sizeof(float);
     clq_value packed = clq_list_value(list, CLQ_VALUE_SCRATCH, "packed weights", bytes, 0);
     clq_launch_begin(list, "pack", "product_support", "", "product_pack");
-    clq_launch_value(list, p->w, CLQ_READS);
+    clq_launch_value(list, p->b, CLQ_READS);
     clq_launch_value(list, packed, CLQ_WRITES);
     clq_launch_int(list, (int)taps);
     clq_launch_int(list, (int)q->channels);
@@ -125,12 +125,12 @@ static bool taps_are_runs(const clq_axis *w) {
     return (w->tap == 1 || w->taps == 1) && w->divide == 1 && !clq_axis_padded(w);
 }
 
-static void rows_options(const clq_rows_product *p, const tile *t, char *options) {
+static void rows_options(const clq_product *p, const tile *t, char *options) {
     const clq_patches *q = &p->patches;
     size_t used = clq_patches_options(q, p->columns, options, CLQ_PRODUCT_OPTIONS), depth = clq_patches_depth(q);
     bool matrix = clq_patches_are_matrix(q);
     add_option(options, &used, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation,
-               p->b ? " -DBIAS" : "", p->transposed ? " -DPACKED" : "");
+               p->bias ? " -DBIAS" : "", p->transposed ? " -DPACKED" : "");
     if (depth > LONG_SUM) add_option(options, &used, " -DBLOCKED=%d", BLOCK_TERMS);
     if (matrix) {
         add_option(options, &used, " -DMATRIX");
@@ -144,25 +144,21 @@ static void rows_options(const clq_rows_product *p, const tile *t, char *options
         add_option(options, &used, tiles == 1 && divide == 1 ? " -DFOLDED" : " -DPADDED");
 }
 
-void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
-    clq_rows_product p = *product;
-    clq_patches *q = &p.patches;
-    bool matrix = clq_patches_are_matrix(q), divides = q->h.divide > 1 || q->w.divide > 1;
-    if (q->channels < FEW_CHANNELS && !divides && q->h.tap > 0 && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
-        clq_patches_pad(list, q, &p.x);
+static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
+    const clq_patches *q = &p->patches;
+    bool matrix = clq_patches_are_matrix(q);
     double capacity = clq_list_capacity(list);
     size_t divide = (size_t)q->w.divide,
            pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
-    clq_choice choice;
-    tile t = select_tile(list, &p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, &choice);
-    if (p.transposed) p.w = pack(list, &p, &t);
+    tile t = select_tile(list, p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, choice);
+    clq_value weights = p->transposed ? pack(list, p, &t) : p->b;
     char options[CLQ_PRODUCT_OPTIONS];
-    rows_options(&p, &t, options);
-    clq_launch_begin(list, p.label, "product_tile", options, "product_rows");
-    clq_launch_value(list, p.x, CLQ_READS);
-    clq_launch_value(list, p.w, CLQ_READS);
-    clq_launch_value(list, p.b, CLQ_READS);
-    clq_launch_value(list, p.y, CLQ_WRITES);
+    rows_options(p, &t, options);
+    clq_launch_begin(list, p->label, "product_tile", options, "product_rows");
+    clq_launch_value(list, p->a, CLQ_READS);
+    clq_launch_value(list, weights, CLQ_READS);
+    clq_launch_value(list, p->bias, CLQ_READS);
+    clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_zeros(list, q->channels * sizeof(float));
     clq_launch_param(list, CLQ_PARAM_COUNT);
     if (matrix) {
@@ -171,34 +167,18 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
         size_t tiles = clq_ceil_div(clq_ceil_div(q->w.out, divide), t.rows) * divide;
         clq_launch_work(list, 3, (size_t[]){tiles * q->h.out, 0, t.panels}, (size_t[]){1, 1, 1}, 1, 1, 1);
     }
-    clq_product_cost(list, q, p.columns);
-    clq_list_end_choice(list, &choice);
+    clq_product_cost(list, p);
 }
 
 /* ---- outer ---- */
 
 /* A matrix with fewer columns than a vector has floats can lay vectors along its rows. Their number; 0: it cannot. */
-static size_t narrow_vectors(const clq_list *list, const clq_outer_product *p) {
+static size_t narrow_vectors(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
     size_t vector = clq_device_vector(clq_list_device(list)), vectors = p->columns <= rows_most(vector, 2) ? 2 : 1;
     double terms = (double)q->rows * clq_list_capacity(list);
     if (!clq_patches_are_matrix(q) || terms > LONG_SUM || q->channels < vectors * vector) return 0;
     return p->columns < vector && p->columns <= rows_most(vector, vectors) ? vectors : 0;
-}
-
-static void outer_narrow(clq_list *list, const clq_outer_product *p, size_t vectors) {
-    const clq_patches *q = &p->patches;
-    size_t vector = clq_device_vector(clq_list_device(list));
-    char options[CLQ_PRODUCT_OPTIONS];
-    size_t used = clq_patches_options(q, p->columns, options, sizeof options);
-    add_option(options, &used, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
-    clq_launch_begin(list, p->label, "product_tile", options, "product_outer");
-    clq_launch_value(list, p->x, CLQ_READS);
-    clq_launch_value(list, p->dz, CLQ_READS);
-    clq_launch_value(list, p->dw, CLQ_WRITES);
-    clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_work(list, 1, (size_t[]){clq_ceil_div(q->channels, vectors * vector)}, (size_t[]){1}, -1, 0, 0);
-    clq_product_cost(list, q, p->columns);
 }
 
 /* The tiles of an outer product: `stacked` rows of taps by `length` floats of one. */
@@ -208,7 +188,7 @@ typedef struct outer_cut {
     size_t length, tiles, slices;
 } outer_cut;
 
-static outer_cut cut_outer(const clq_list *list, const clq_outer_product *p, size_t vectors) {
+static outer_cut cut_outer(const clq_list *list, const clq_product *p, size_t vectors) {
     const clq_patches *q = &p->patches;
     outer_cut c = {.runs = taps_are_runs(&q->w)};
     size_t run = (c.runs ? q->w.taps : 1) * q->channels, across = c.runs ? 1 : q->w.taps,
@@ -233,11 +213,11 @@ static void add_cut(clq_choice *choice, size_t vectors, size_t slices) {
 }
 
 /* By the rule; or with more or fewer slices or vectors. False: by the narrow form. */
-static bool select_cut(clq_list *list, const clq_outer_product *p, clq_choice *choice, outer_cut *out) {
+static bool select_cut(clq_list *list, const clq_product *p, clq_choice *choice, outer_cut *out) {
     size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector),
            most = registers(vector) / 4;
     *out = cut_outer(list, p, CLQ_MIN(vectors_across(all, SIZE_MAX), most));
-    clq_product_start_choice(choice, list, "tile of outer", &p->patches, p->columns, false);
+    clq_product_start_choice(choice, list, "tile of outer", p);
     if (narrow_vectors(list, p)) clq_choice_add(choice, 0, 0, "narrow");
     add_cut(choice, out->t.vectors, out->slices);
     for (size_t wanted = 1; wanted <= 4 * out->slices && wanted < UINT32_MAX / 4; wanted *= 2)
@@ -251,32 +231,47 @@ static bool select_cut(clq_list *list, const clq_outer_product *p, clq_choice *c
     return true;
 }
 
-void clq_product_outer_tile(clq_list *list, const clq_outer_product *product) {
-    clq_outer_product p = *product;
-    clq_patches *q = &p.patches;
-    if (q->channels < FEW_CHANNELS && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
-        clq_patches_pad(list, q, &p.x);
-    clq_choice choice;
-    outer_cut c;
-    if (!select_cut(list, &p, &choice, &c)) {
-        outer_narrow(list, &p, narrow_vectors(list, &p));
-        clq_list_end_choice(list, &choice);
-        return;
-    }
-    size_t terms = q->rows * clq_list_capacity(list) * q->h.out * q->w.out / c.slices;
-    char options[CLQ_PRODUCT_OPTIONS];
-    size_t used = clq_patches_options(q, p.columns, options, sizeof options);
-    add_option(options, &used, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", c.t.rows, c.length, c.t.vectors,
-               c.slices, c.runs ? " -DRUNS" : "");
+static void outer_options(const clq_list *list, const clq_product *p, const outer_cut *c, char *options) {
+    const clq_patches *q = &p->patches;
+    size_t terms = clq_patches_pixels(q) * clq_list_capacity(list) / c->slices;
+    size_t used = clq_patches_options(q, p->columns, options, CLQ_PRODUCT_OPTIONS);
+    add_option(options, &used, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", c->t.rows, c->length, c->t.vectors,
+               c->slices, c->runs ? " -DRUNS" : "");
     if (terms > LONG_SUM) add_option(options, &used, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
-    clq_value partial = clq_product_partial(list, &p, c.slices);
-    clq_launch_begin(list, p.label, "product_tile", options, "product_outer");
-    clq_launch_value(list, p.x, CLQ_READS);
-    clq_launch_value(list, p.dz, CLQ_READS);
+}
+
+static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) {
+    char options[CLQ_PRODUCT_OPTIONS];
+    outer_cut c;
+    bool narrow = !select_cut(list, p, choice, &c);
+    if (narrow) {
+        size_t vectors = narrow_vectors(list, p), vector = clq_device_vector(clq_list_device(list));
+        size_t used = clq_patches_options(&p->patches, p->columns, options, sizeof options);
+        add_option(options, &used, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
+        c = (outer_cut){.tiles = clq_ceil_div(p->patches.channels, vectors * vector), .slices = 1};
+    } else {
+        outer_options(list, p, &c, options);
+    }
+    clq_value partial = clq_product_partial(list, p, c.slices);
+    clq_launch_begin(list, p->label, "product_tile", options, "product_outer");
+    clq_launch_value(list, p->a, CLQ_READS);
+    clq_launch_value(list, p->b, CLQ_READS);
     clq_launch_value(list, partial, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_work(list, 3, (size_t[]){c.tiles, c.t.panels, c.slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
-    clq_product_cost(list, q, p.columns);
-    clq_product_reduce(list, &p, partial, c.slices);
+    clq_launch_work(list, narrow ? 1 : 3, (size_t[]){c.tiles, c.t.panels, c.slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
+    clq_product_cost(list, p);
+    clq_product_reduce(list, p, partial, c.slices);
+}
+
+void clq_product_by_tiles(clq_list *list, const clq_product *product) {
+    clq_product p = *product;
+    clq_patches *q = &p.patches;
+    clq_choice choice;
+    bool padded = clq_axis_padded(&q->h) || clq_axis_padded(&q->w), divides = q->h.divide > 1 || q->w.divide > 1;
+    if (q->channels < FEW_CHANNELS && padded && !divides && q->h.tap > 0) clq_patches_pad(list, q, &p.a);
+    if (p.outer)
+        add_outer(list, &p, &choice);
+    else
+        add_rows(list, &p, &choice);
     clq_list_end_choice(list, &choice);
 }
