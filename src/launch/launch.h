@@ -89,7 +89,16 @@ void clq_launch_value(clq_list *list, clq_value value,
                       clq_access access); /* NO_VALUE: a placeholder that the kernel leaves alone */
 /* A part of a value, at a byte offset that is a multiple of clq_device_view_align. */
 void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access);
+/* Several values, one behind the other: CLQ_LAUNCH_READS(list, x, w). ALL: an array of them and its length. */
+void clq_launch_values(clq_list *list, clq_access access, const clq_value *values, size_t count);
+#define CLQ_LAUNCH_ALL(type, ...) (const type[]){__VA_ARGS__}, CLQ_COUNT_OF(((const type[]){__VA_ARGS__}))
+#define CLQ_LAUNCH_READS(list, ...) clq_launch_values(list, CLQ_READS, CLQ_LAUNCH_ALL(clq_value, __VA_ARGS__))
+#define CLQ_LAUNCH_WRITES(list, ...) clq_launch_values(list, CLQ_WRITES, CLQ_LAUNCH_ALL(clq_value, __VA_ARGS__))
 void clq_launch_int(clq_list *list, int value);
+/* A size as an int: one of an example that does not fit has no buffer on any device. Several: CLQ_LAUNCH_SIZES. */
+void clq_launch_size(clq_list *list, size_t size);
+void clq_launch_sizes(clq_list *list, const size_t *sizes, size_t count);
+#define CLQ_LAUNCH_SIZES(list, ...) clq_launch_sizes(list, CLQ_LAUNCH_ALL(size_t, __VA_ARGS__))
 void clq_launch_float(clq_list *list, float value);
 void clq_launch_param(clq_list *list, clq_param param);
 void clq_launch_zeros(clq_list *list, size_t bytes); /* memory to read at least this many zero bytes from */

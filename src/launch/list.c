@@ -1,6 +1,8 @@
 /* Building and reading launch lists. */
 #include "launch/list.h"
 
+#include <assert.h>
+#include <limits.h>
 #include <string.h>
 
 clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out) {
@@ -199,6 +201,10 @@ void clq_launch_value(clq_list *list, clq_value value, clq_access access) {
     clq_launch_value_at(list, value, 0, known ? list->values[value - 1].bytes : 0, access);
 }
 
+void clq_launch_values(clq_list *list, clq_access access, const clq_value *values, size_t count) {
+    for (size_t i = 0; i < count; i++) clq_launch_value(list, values[i], access);
+}
+
 void clq_launch_zeros(clq_list *list, size_t bytes) {
     clq_launch_value(list, CLQ_NO_VALUE, CLQ_READS);
     list->zero_bytes = CLQ_MAX(list->zero_bytes, bytes);
@@ -213,6 +219,15 @@ static bool kernel_is_open(clq_list *list) {
 
 void clq_launch_int(clq_list *list, int value) {
     if (kernel_is_open(list)) add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_INT, .word.as_int = value});
+}
+
+void clq_launch_size(clq_list *list, size_t size) {
+    assert(size <= INT_MAX);
+    clq_launch_int(list, (int)size);
+}
+
+void clq_launch_sizes(clq_list *list, const size_t *sizes, size_t count) {
+    for (size_t i = 0; i < count; i++) clq_launch_size(list, sizes[i]);
 }
 
 void clq_launch_float(clq_list *list, float value) {

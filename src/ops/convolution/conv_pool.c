@@ -120,11 +120,8 @@ static void add_forward(clq_list *list, const clq_conv_pool_problem *p, clq_valu
                       f.vectors, (int)c->activation, b ? " -DBIAS" : "", winner ? " -DKEEP" : "",
                       depth > LONG_SUM ? " -DBLOCKED" : "", f.stay ? " -DSTAY" : "");
     clq_launch_begin(list, "forward", "conv_pool", options, "conv_pool_forward");
-    clq_launch_value(list, frames, CLQ_READS);
-    clq_launch_value(list, w, CLQ_READS);
-    clq_launch_value(list, b, CLQ_READS);
-    clq_launch_value(list, y, CLQ_WRITES);
-    clq_launch_value(list, winner, CLQ_WRITES);
+    CLQ_LAUNCH_READS(list, frames, w, b);
+    CLQ_LAUNCH_WRITES(list, y, winner);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 2, (size_t[]){0, f.panels}, (size_t[]){1, 1}, 0, q->out_h * q->out_w, f.windows * f.tiles);
     double pooled = (double)(q->out_h * q->out_w * c->out_c), in = (double)(c->in_h * c->in_w * c->in_c);

@@ -78,10 +78,8 @@ static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_valu
     l.lengths = clq_list_value(list, CLQ_VALUE_SCRATCH, "how many are not zero", 0, c->out_c * sizeof(int32_t));
     l.bytes = (double)(entry_bytes + c->out_c * sizeof(int32_t));
     clq_launch_begin(list, "list gradients", "conv_pool", l.options, "list_gradients");
-    clq_launch_value(list, dz, CLQ_READS);
-    clq_launch_value(list, winner, CLQ_READS);
-    clq_launch_value(list, l.entries, CLQ_WRITES);
-    clq_launch_value(list, l.lengths, CLQ_WRITES);
+    CLQ_LAUNCH_READS(list, dz, winner);
+    CLQ_LAUNCH_WRITES(list, l.entries, l.lengths);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
     clq_launch_cost(list, 0, 0, 0, l.bytes + (double)(windows * c->out_c) * 5);
     return l;
@@ -93,9 +91,7 @@ static void list_weight_gradient(clq_list *list, const clq_conv_pool_problem *p,
     size_t depth = depth_of(c), floats = depth * c->out_c;
     clq_value sums = clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", l->slices * floats * sizeof(float), 0);
     clq_launch_begin(list, "weight gradient", "conv_pool", l->options, "sum_weights");
-    clq_launch_value(list, frames, CLQ_READS);
-    clq_launch_value(list, l->entries, CLQ_READS);
-    clq_launch_value(list, l->lengths, CLQ_READS);
+    CLQ_LAUNCH_READS(list, frames, l->entries, l->lengths);
     clq_launch_value(list, sums, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 3, (size_t[]){l->tile.tiles, l->blocks, l->slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
@@ -115,9 +111,7 @@ static clq_value transpose_weights(clq_list *list, const clq_conv2d_problem *c, 
     clq_launch_value(list, w, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);
     clq_launch_int(list, 1);
-    clq_launch_int(list, (int)c->out_c);
-    clq_launch_int(list, (int)depth);
-    clq_launch_int(list, (int)depth);
+    CLQ_LAUNCH_SIZES(list, c->out_c, depth, depth);
     clq_launch_work(list, 2, (size_t[]){clq_ceil_div(c->out_c, vector_of(list)), 1}, (size_t[]){1, 1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, 2 * (double)bytes, 0);
     return to;
@@ -130,19 +124,16 @@ static void list_input_gradient(clq_list *list, const clq_conv_pool_problem *p, 
     clq_value weights = transpose_weights(list, c, w), to = dx;
     if (padded) to = clq_list_value(list, CLQ_VALUE_SCRATCH, "padded gradient", 0, (size_t)image_bytes(&framed));
     clq_launch_begin(list, "input gradient", "conv_pool", l->options, "spread_gradients");
-    clq_launch_value(list, weights, CLQ_READS);
-    clq_launch_value(list, l->entries, CLQ_READS);
-    clq_launch_value(list, l->lengths, CLQ_READS);
+    CLQ_LAUNCH_READS(list, weights, l->entries, l->lengths);
     clq_launch_value(list, to, CLQ_WRITES);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
     clq_launch_cost(list, 0, flops_of(p), (double)(depth_of(c) * c->out_c) * sizeof(float),
                     image_bytes(&framed) + l->bytes);
     if (!padded) return;
-    const size_t shape[] = {c->in_h, c->in_w, c->pad_top, c->pad_left};
     clq_launch_begin(list, "crop", "conv_pool", l->options, "crop_frames");
     clq_launch_value(list, to, CLQ_READS);
     clq_launch_value(list, dx, CLQ_WRITES);
-    for (size_t i = 0; i < CLQ_COUNT_OF(shape); i++) clq_launch_int(list, (int)shape[i]);
+    CLQ_LAUNCH_SIZES(list, c->in_h, c->in_w, c->pad_top, c->pad_left);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
     clq_launch_cost(list, 0, 0, 0, image_bytes(&framed) + image_bytes(c));
 }
@@ -164,9 +155,7 @@ static void window_weight_gradient(clq_list *list, const clq_conv_pool_problem *
                       slices);
     clq_value sums = clq_product_partial(list, &product, slices);
     clq_launch_begin(list, "weight gradient", "conv_pool", options, "outer_of_winners");
-    clq_launch_value(list, frames, CLQ_READS);
-    clq_launch_value(list, dz, CLQ_READS);
-    clq_launch_value(list, winner, CLQ_READS);
+    CLQ_LAUNCH_READS(list, frames, dz, winner);
     clq_launch_value(list, sums, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 3, (size_t[]){t.tiles, panels, slices}, (size_t[]){1, 1, 1}, -1, 0, 0);

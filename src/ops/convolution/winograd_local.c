@@ -117,9 +117,7 @@ bool clq_winograd_local_add(clq_list *list, const clq_product *p, const clq_wino
     assert(length > 0 && used + (size_t)length < sizeof options);
     (void)length;
     clq_launch_begin(list, p->label, "winograd_local", options, "winograd_local");
-    clq_launch_value(list, p->a, CLQ_READS);
-    clq_launch_value(list, weights, CLQ_READS);
-    clq_launch_value(list, p->bias, CLQ_READS);
+    CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 2, (size_t[]){panels * items, 0}, (size_t[]){items, 1}, 1, all, b->tiles);

@@ -77,9 +77,7 @@ void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winog
     assert(length > 0 && used + (size_t)length < sizeof options);
     (void)length;
     clq_launch_begin(list, p->label, "winograd_tile", options, "winograd_tile");
-    clq_launch_value(list, p->a, CLQ_READS);
-    clq_launch_value(list, weights, CLQ_READS);
-    clq_launch_value(list, p->bias, CLQ_READS);
+    CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     if (pool) clq_launch_value(list, winner, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);

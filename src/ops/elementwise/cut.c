@@ -1,7 +1,6 @@
 #include "ops/elementwise/cut.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -56,9 +55,4 @@ size_t clq_cut_pack(const clq_cut *cut, size_t sizes) {
     size_t width = cut->lanes;
     while (sizes % width) width /= 2;
     return width;
-}
-
-int clq_cut_int(size_t size) {
-    assert(size <= INT_MAX);
-    return (int)size;
 }

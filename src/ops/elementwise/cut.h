@@ -26,7 +26,5 @@ void clq_cut_work(clq_list *list, const clq_cut *cut);
 void clq_cut_work_one(clq_list *list, const clq_cut *cut);
 /* The longest vector that a size, or each of several sizes that were or-ed, is a multiple of: a power of two. */
 size_t clq_cut_pack(const clq_cut *cut, size_t sizes);
-/* A size as a kernel argument. A size of one example that does not fit an int has no buffer on any device. */
-int clq_cut_int(size_t size);
 
 #endif

@@ -221,8 +221,7 @@ static void add_arguments(clq_list *list, const program_text *t, const clq_eleme
         clq_launch_int(list, 1);
     else
         clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(v->elements));
-    clq_launch_int(list, clq_cut_int(v->channels));
+    CLQ_LAUNCH_SIZES(list, v->elements, v->channels);
     if (is_random(p)) {
         clq_launch_param(list, CLQ_PARAM_STEP);
         clq_launch_param(list, CLQ_PARAM_FIRST_ROW);
@@ -305,15 +304,13 @@ static void fold_columns(clq_list *list, const column_cut *c, const char *option
     double numbers = (double)(2 * c->sums * c->slices * c->fold * v->channels);
     clq_launch_begin(list, "row sums", "elementwise", options, "fold_columns");
     clq_launch_value(list, shares, c->cut.tile ? CLQ_READS_WRITES : CLQ_READS);
-    clq_launch_int(list, clq_cut_int(c->slices));
-    clq_launch_int(list, clq_cut_int(c->fold));
-    clq_launch_int(list, clq_cut_int(v->channels));
+    CLQ_LAUNCH_SIZES(list, c->slices, c->fold, v->channels);
     if (c->cut.tile) {
         add_sums(list, v, c->sums);
         clq_cut_work_one(list, &c->cut);
     } else {
         size_t groups = clq_ceil_div(v->channels, c->fold_columns), group = c->cut.group;
-        clq_launch_int(list, clq_cut_int(c->fold_columns));
+        clq_launch_size(list, c->fold_columns);
         add_sums(list, v, c->sums);
         clq_launch_local(list, 2 * group * sizeof(float));
         clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
@@ -335,7 +332,7 @@ static void with_sums(clq_list *list, const char *label, const clq_element_progr
     clq_launch_begin(list, label, "elementwise", t.options, "elementwise_sums");
     add_arguments(list, &t, p, v);
     clq_launch_value(list, shares, CLQ_WRITES);
-    clq_launch_int(list, clq_cut_int(c.fold));
+    clq_launch_size(list, c.fold);
     add_sums(list, v, c.sums);
     clq_launch_local(list, 2 * c.sums * c.columns * c.rows * sizeof(float));
     clq_launch_work(list, 2, (size_t[]){c.column_groups * c.columns, c.slices * c.rows}, (size_t[]){c.columns, c.rows},

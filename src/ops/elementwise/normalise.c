@@ -52,28 +52,21 @@ void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_v
     values.sums[1] = scratch_rows(list, p, "square sums", 1);
     clq_elementwise(list, "sums", &program, &values);
     clq_cut cut = begin_channels(list, p, "moments", "normalise_moments", false);
-    clq_launch_value(list, x, CLQ_READS);
-    clq_launch_value(list, values.sums[0], CLQ_READS);
-    clq_launch_value(list, values.sums[1], CLQ_READS);
+    CLQ_LAUNCH_READS(list, x, values.sums[0], values.sums[1]);
     clq_launch_value(list, moments, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(p->positions));
-    clq_launch_int(list, clq_cut_int(p->channels));
-    clq_launch_int(list, (int)rank);
-    clq_launch_int(list, (int)ranks);
+    CLQ_LAUNCH_SIZES(list, p->positions, p->channels, rank, ranks);
     end_channels(list, p, &cut, 3 + CLQ_MOMENTS_ROWS * (double)ranks);
 }
 
 void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, clq_value moments, unsigned ranks,
                               clq_value gamma, clq_value moving_mean, clq_value moving_variance, clq_value statistics) {
     clq_cut cut = begin_channels(list, p, "statistics", "normalise_statistics", gamma != CLQ_NO_VALUE);
-    clq_launch_value(list, moments, CLQ_READS);
-    clq_launch_value(list, gamma, CLQ_READS);
+    CLQ_LAUNCH_READS(list, moments, gamma);
     clq_launch_value(list, moving_mean, CLQ_READS_WRITES);
     clq_launch_value(list, moving_variance, CLQ_READS_WRITES);
     clq_launch_value(list, statistics, CLQ_WRITES);
-    clq_launch_int(list, clq_cut_int(p->channels));
-    clq_launch_int(list, (int)ranks);
+    CLQ_LAUNCH_SIZES(list, p->channels, ranks);
     clq_launch_float(list, (float)p->epsilon);
     clq_launch_float(list, (float)p->momentum);
     clq_launch_float(list, (float)(1 - p->momentum)); /* rounded once, after the subtraction */
@@ -83,11 +76,9 @@ void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, cl
 void clq_normalise_moving(clq_list *list, const clq_normalise_problem *p, clq_value gamma, clq_value moving_mean,
                           clq_value moving_variance, clq_value statistics) {
     clq_cut cut = begin_channels(list, p, "statistics", "normalise_moving", gamma != CLQ_NO_VALUE);
-    clq_launch_value(list, moving_mean, CLQ_READS);
-    clq_launch_value(list, moving_variance, CLQ_READS);
-    clq_launch_value(list, gamma, CLQ_READS);
+    CLQ_LAUNCH_READS(list, moving_mean, moving_variance, gamma);
     clq_launch_value(list, statistics, CLQ_WRITES);
-    clq_launch_int(list, clq_cut_int(p->channels));
+    clq_launch_size(list, p->channels);
     clq_launch_float(list, (float)p->epsilon);
     end_channels(list, p, &cut, 3 + CLQ_STATISTICS_ROWS);
 }
@@ -131,11 +122,9 @@ void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq
 void clq_normalise_corrections(clq_list *list, const clq_normalise_problem *p, clq_value statistics, clq_value dgamma,
                                clq_value dbeta, clq_value corrections) {
     clq_cut cut = begin_channels(list, p, "corrections", "normalise_corrections", false);
-    clq_launch_value(list, statistics, CLQ_READS);
-    clq_launch_value(list, dgamma, CLQ_READS);
-    clq_launch_value(list, dbeta, CLQ_READS);
+    CLQ_LAUNCH_READS(list, statistics, dgamma, dbeta);
     clq_launch_value(list, corrections, CLQ_WRITES);
-    clq_launch_int(list, clq_cut_int(p->channels));
+    clq_launch_size(list, p->channels);
     end_channels(list, p, &cut, 4 + CLQ_CORRECTIONS_ROWS);
 }
 

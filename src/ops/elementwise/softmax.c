@@ -14,8 +14,7 @@ static void softmax(clq_list *list, const char *label, const char *function, siz
     if (backward) clq_launch_value(list, dy, CLQ_READS);
     clq_launch_value(list, out, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(elements));
-    clq_launch_int(list, clq_cut_int(channels));
+    CLQ_LAUNCH_SIZES(list, elements, channels);
     clq_launch_local(list, cut.group * sizeof(float));
     clq_cut_work(list, &cut);
     clq_launch_cost(list, 0, n * (backward ? 4 : 12), 0, bytes);

@@ -25,8 +25,7 @@ static void pool_options(const clq_pool2d_problem *p, const clq_cut *cut, size_t
 }
 
 static void shape_arguments(clq_list *list, const clq_pool2d_problem *p, size_t width) {
-    const size_t shape[] = {p->in_h, p->in_w, p->out_h, p->out_w, p->pad_top, p->pad_left, p->channels / width};
-    for (size_t i = 0; i < CLQ_COUNT_OF(shape); i++) clq_launch_int(list, clq_cut_int(shape[i]));
+    CLQ_LAUNCH_SIZES(list, p->in_h, p->in_w, p->out_h, p->out_w, p->pad_top, p->pad_left, p->channels / width);
 }
 
 /* Bytes that move for one example, either way. */
@@ -49,8 +48,7 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
     pool_options(p, &cut, width, keep, options);
     clq_launch_begin(list, "forward", "pool2d", options, "pool2d_forward");
     clq_launch_value(list, x, CLQ_READS);
-    clq_launch_value(list, y, CLQ_WRITES);
-    clq_launch_value(list, keep ? winner : CLQ_NO_VALUE, CLQ_WRITES);
+    CLQ_LAUNCH_WRITES(list, y, keep ? winner : CLQ_NO_VALUE);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     shape_arguments(list, p, width);
     clq_cut_work(list, &cut);
@@ -68,9 +66,7 @@ void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value 
     char options[CLQ_CUT_OPTIONS];
     pool_options(p, &cut, width, !p->average, options);
     clq_launch_begin(list, "backward", "pool2d", options, "pool2d_backward");
-    clq_launch_value(list, linear ? CLQ_NO_VALUE : y, CLQ_READS);
-    clq_launch_value(list, dy, CLQ_READS);
-    clq_launch_value(list, p->average ? CLQ_NO_VALUE : winner, CLQ_READS);
+    CLQ_LAUNCH_READS(list, linear ? CLQ_NO_VALUE : y, dy, p->average ? CLQ_NO_VALUE : winner);
     clq_launch_value(list, dx, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     shape_arguments(list, p, width);

@@ -111,8 +111,7 @@ static void finish(clq_list *list, const clq_product *p) {
     clq_launch_begin(list, "finish", "product_support", options, "product_finish");
     clq_launch_value(list, p->c, CLQ_READS_WRITES);
     clq_launch_value(list, p->bias, CLQ_READS);
-    clq_launch_int(list, (int)p->columns);
-    clq_launch_int(list, p->bias != CLQ_NO_VALUE);
+    CLQ_LAUNCH_SIZES(list, p->columns, p->bias != CLQ_NO_VALUE);
     clq_launch_work(list, 2, (size_t[]){group, 0}, (size_t[]){group, 1}, 1, p->patches.rows, 1);
     clq_launch_cost(list, 0, 0, 0, (double)(p->patches.rows * p->columns) * 2 * sizeof(float));
 }
@@ -125,8 +124,7 @@ void clq_product_by_clblast(clq_list *list, const clq_product *p) {
     }
     g->p = *p;
     clq_list_latch(list, plan_scratch(list, g));
-    clq_launch_value(list, p->a, CLQ_READS);
-    clq_launch_value(list, p->b, CLQ_READS);
+    CLQ_LAUNCH_READS(list, p->a, p->b);
     clq_launch_value(list, p->c, CLQ_WRITES);
     if (g->scratch_bytes)
         clq_launch_value(list, clq_list_value(list, CLQ_VALUE_SCRATCH, "CLBlast's scratch", g->scratch_bytes, 0),

@@ -62,8 +62,7 @@ static clq_value transpose(clq_list *list, size_t rows, size_t columns, bool hal
     clq_launch_begin(list, "transpose", "product_support", halves ? "-DNUMBER=ushort" : "", "product_transpose");
     clq_launch_value(list, from, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);
-    clq_launch_int(list, (int)rows);
-    clq_launch_int(list, (int)columns);
+    CLQ_LAUNCH_SIZES(list, rows, columns);
     clq_launch_work(list, 1, (size_t[]){columns}, (size_t[]){1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, 2 * (double)bytes, 0);
     return to;

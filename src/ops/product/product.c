@@ -146,9 +146,7 @@ void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
     clq_launch_begin(list, "pad", "product_support", "", "product_pad");
     clq_launch_value(list, *x, CLQ_READS);
     clq_launch_value(list, frames, CLQ_WRITES);
-    clq_launch_int(list, (int)p->h.in);
-    clq_launch_int(list, (int)(p->w.in * p->channels));
-    clq_launch_int(list, (int)(frame_w * p->channels));
+    CLQ_LAUNCH_SIZES(list, p->h.in, p->w.in * p->channels, frame_w * p->channels);
     clq_launch_int(list, -p->h.first);
     clq_launch_int(list, -p->w.first * (int)p->channels);
     clq_launch_work(list, 2, (size_t[]){frame_h, 0}, (size_t[]){1, 1}, 1, 1, 1);
@@ -201,8 +199,7 @@ static void begin_reduce(clq_list *list, const clq_product *p, clq_value partial
     clq_launch_begin(list, "reduce", "product_support", options, function);
     clq_launch_value(list, partial, CLQ_READS);
     clq_launch_value(list, p->c, CLQ_WRITES);
-    clq_launch_int(list, (int)floats);
-    clq_launch_int(list, (int)slices);
+    CLQ_LAUNCH_SIZES(list, floats, slices);
 }
 
 void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices) {
@@ -212,7 +209,7 @@ void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial,
     if (clq_list_family(list) == CLQ_FAMILY_TILE) {
         size_t share = 32 * clq_device_vector(clq_list_device(list));
         begin_reduce(list, p, partial, slices, half, "product_reduce");
-        clq_launch_int(list, (int)share);
+        clq_launch_size(list, share);
         clq_launch_work(list, 1, (size_t[]){clq_ceil_div(floats, share)}, (size_t[]){1}, -1, 0, 0);
     } else {
         size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
@@ -221,7 +218,7 @@ void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial,
         char options[32];
         (void)snprintf(options, sizeof options, "-DWIDE=%zu %s", wide, half);
         begin_reduce(list, p, partial, slices, options, "product_reduce_rows");
-        clq_launch_int(list, (int)c.across);
+        clq_launch_size(list, c.across);
         clq_launch_local(list, group * wide * sizeof(float));
         clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
     }

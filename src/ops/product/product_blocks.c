@@ -92,9 +92,7 @@ void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed) {
     (void)length;
     clq_value right = packed ? add_panels(list, &b, options) : p->b;
     clq_launch_begin(list, p->label, "product_tile", options, "product_blocks");
-    clq_launch_value(list, p->a, CLQ_READS);
-    clq_launch_value(list, right, CLQ_READS);
-    clq_launch_value(list, p->bias, CLQ_READS);
+    CLQ_LAUNCH_READS(list, p->a, right, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     size_t down = clq_ceil_div(b.rows, b.block_rows), across = clq_ceil_div(p->columns, b.block_columns);

@@ -311,11 +311,10 @@ static void join(clq_list *list, const clq_product *p, const char *file, const c
     clq_reduce_cut c = clq_product_cut_reduce(list, floats / wide * clq_list_capacity(list), slices);
     size_t group = c.across * c.rows;
     clq_launch_begin(list, "join", file, options, "product_join");
-    clq_launch_value(list, partial, CLQ_READS);
-    clq_launch_value(list, p->bias, CLQ_READS);
+    CLQ_LAUNCH_READS(list, partial, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, (int)c.across);
+    clq_launch_size(list, c.across);
     clq_launch_local(list, group * 4 * sizeof(float));
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){group}, 0, floats / wide, c.across);
     clq_launch_cost(list, 0, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float));
@@ -331,8 +330,7 @@ void clq_product_by_local(clq_list *list, const clq_product *p, size_t index) {
     make_options(list, p, &c, options);
     clq_value partial = clq_product_partial(list, p, c.slices);
     clq_launch_begin(list, p->label, file, options, p->outer ? "product_outer" : "product_rows");
-    clq_launch_value(list, p->a, CLQ_READS);
-    clq_launch_value(list, p->b, CLQ_READS);
+    CLQ_LAUNCH_READS(list, p->a, p->b);
     if (!p->outer) clq_launch_value(list, p->bias, CLQ_READS);
     clq_launch_value(list, partial, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);

@@ -110,10 +110,7 @@ static clq_value pack(clq_list *list, const clq_product *p, const tile *t) {
     clq_launch_begin(list, "pack", "product_support", "", "product_pack");
     clq_launch_value(list, p->b, CLQ_READS);
     clq_launch_value(list, packed, CLQ_WRITES);
-    clq_launch_int(list, (int)taps);
-    clq_launch_int(list, (int)q->channels);
-    clq_launch_int(list, (int)p->columns);
-    clq_launch_int(list, (int)t->width);
+    CLQ_LAUNCH_SIZES(list, taps, q->channels, p->columns, t->width);
     clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(q->channels, vector), t->panels}, (size_t[]){1, 1}, -1, 0,
                     0);
     clq_launch_cost(list, 0, 0, (double)(depth * p->columns * sizeof(float) + bytes), 0);
@@ -155,9 +152,7 @@ static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
     char options[CLQ_PRODUCT_OPTIONS];
     rows_options(p, &t, options);
     clq_launch_begin(list, p->label, "product_tile", options, "product_rows");
-    clq_launch_value(list, p->a, CLQ_READS);
-    clq_launch_value(list, weights, CLQ_READS);
-    clq_launch_value(list, p->bias, CLQ_READS);
+    CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_zeros(list, q->channels * sizeof(float));
     clq_launch_param(list, CLQ_PARAM_COUNT);
@@ -254,8 +249,7 @@ static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) 
     }
     clq_value partial = clq_product_partial(list, p, c.slices);
     clq_launch_begin(list, p->label, "product_tile", options, "product_outer");
-    clq_launch_value(list, p->a, CLQ_READS);
-    clq_launch_value(list, p->b, CLQ_READS);
+    CLQ_LAUNCH_READS(list, p->a, p->b);
     clq_launch_value(list, partial, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, narrow ? 1 : 3, (size_t[]){c.tiles, c.t.panels, c.slices}, (size_t[]){1, 1, 1}, -1, 0, 0);

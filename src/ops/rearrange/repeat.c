@@ -14,9 +14,7 @@ static void add(clq_list *list, const clq_repeat_problem *p, const char *kernel,
     clq_launch_value(list, from, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(p->outer));
-    clq_launch_int(list, clq_cut_int(spread ? p->repeats / width : p->repeats));
-    clq_launch_int(list, clq_cut_int(spread ? 1 : p->inner / width));
+    CLQ_LAUNCH_SIZES(list, p->outer, spread ? p->repeats / width : p->repeats, spread ? 1 : p->inner / width);
     clq_launch_float(list, p->scale);
     clq_cut_work(list, &cut);
     clq_launch_cost(list, 0, large, 0, bytes);

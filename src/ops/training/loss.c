@@ -9,11 +9,10 @@ static void sum_shares(clq_list *list, const clq_cut *cut, const char *options, 
     double floats = (double)cut->groups * clq_loss_totals(p);
     clq_launch_begin(list, "metrics", "loss", options, "sum_shares");
     clq_launch_value(list, shares, CLQ_READS);
-    clq_launch_int(list, clq_cut_int(cut->groups));
+    clq_launch_size(list, cut->groups);
     clq_launch_value(list, metrics, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_SLOT);
-    clq_launch_int(list, (int)clq_loss_metrics_width(p));
-    clq_launch_int(list, (int)p->metrics_at);
+    CLQ_LAUNCH_SIZES(list, clq_loss_metrics_width(p), p->metrics_at);
     clq_launch_local(list, cut->group * sizeof(float));
     clq_cut_work_one(list, cut);
     clq_launch_cost(list, floats, 0, 4 * floats, 0);
@@ -71,19 +70,15 @@ void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x
     clq_value shares = metrics;
     if (!whole) shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "loss shares", cut.groups * totals * sizeof(float), 0);
     clq_launch_begin(list, "loss", "loss", options, "loss_and_metrics");
-    clq_launch_value(list, x, CLQ_READS);
-    clq_launch_value(list, targets, CLQ_READS);
-    clq_launch_value(list, dx, CLQ_WRITES);
-    clq_launch_value(list, shares, CLQ_WRITES);
+    CLQ_LAUNCH_READS(list, x, targets);
+    CLQ_LAUNCH_WRITES(list, dx, shares);
     if (whole)
         clq_launch_param(list, CLQ_PARAM_SLOT);
     else
         clq_launch_int(list, 0);
-    clq_launch_int(list, (int)(whole ? clq_loss_metrics_width(p) : totals));
-    clq_launch_int(list, (int)(whole ? p->metrics_at : 0));
+    CLQ_LAUNCH_SIZES(list, whole ? clq_loss_metrics_width(p) : totals, whole ? p->metrics_at : 0);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(rows));
-    clq_launch_int(list, clq_cut_int(p->classes));
+    CLQ_LAUNCH_SIZES(list, rows, p->classes);
     add_factors(list, p);
     clq_launch_local(list, cut.group * sizeof(float));
     clq_cut_work(list, &cut);
