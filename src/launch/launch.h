@@ -82,6 +82,15 @@ clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, 
 /* What follows belongs to this layer, in tables and messages ("conv2d_1"); copied. */
 void clq_list_scope(clq_list *list, const char *scope);
 
+/* Options of a kernel, which are put together piece by piece; more than there is room for is a mistake in the code.
+ * Starts as {0}. */
+typedef struct clq_kernel_options {
+    char text[1536];
+    size_t length;
+} clq_kernel_options;
+void clq_options_add(clq_kernel_options *options, const char *format, ...) CLQ_PRINTF(2, 3);
+void clq_options_add_list(clq_kernel_options *options, const char *format, va_list arguments) CLQ_PRINTF(2, 0);
+
 /* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. */
 void clq_launch_begin(clq_list *list, const char *label /* "forward" */, const char *file, const char *options,
                       const char *function);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out) {
@@ -125,6 +126,20 @@ clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, 
 }
 
 /* ---- launches ---- */
+
+void clq_options_add_list(clq_kernel_options *options, const char *format, va_list arguments) {
+    size_t room = sizeof options->text - options->length;
+    int length = vsnprintf(options->text + options->length, room, format, arguments);
+    assert(length >= 0 && (size_t)length < room);
+    options->length += CLQ_MIN((size_t)length, room - 1);
+}
+
+void clq_options_add(clq_kernel_options *options, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    clq_options_add_list(options, format, arguments);
+    va_end(arguments);
+}
 
 static clq_launch *last_launch(clq_list *list) { return &list->launches[list->launch_count - 1]; }
 

@@ -3,10 +3,6 @@
 
 #include "ops/convolution/winograd.h"
 
-#include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
-
 enum {
     LONG_SUM = 1024,  /* terms that are added up before they are put aside, */
     LONG_RUN = 512,   /* and of one row of taps */
@@ -59,26 +55,17 @@ clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, c
     return x;
 }
 
-void clq_conv_pool_add(char *options, size_t *used, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(options + *used, CLQ_CONV_POOL_OPTIONS - *used, format, arguments);
-    va_end(arguments);
-    assert(length > 0 && *used + (size_t)length < CLQ_CONV_POOL_OPTIONS);
-    *used += (size_t)length;
-}
-
-size_t clq_conv_pool_shape(const clq_conv_pool_problem *p, char *options) {
+clq_kernel_options clq_conv_pool_options(const clq_conv_pool_problem *p) {
+    clq_kernel_options options = {.length = 0};
     const clq_conv2d_problem c = clq_conv_pool_framed(&p->conv);
     const clq_pool2d_problem *q = &p->pool;
-    size_t used = 0;
-    clq_conv_pool_add(options, &used,
-                      "-DCOLUMNS=%zu -DDEPTH=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DTAPS_H=%zu -DTAPS_W=%zu "
-                      "-DSTEP_H=%zu -DSTEP_W=%zu -DPOOL_H=%zu -DPOOL_W=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu "
-                      "-DSTRIDE_W=%zu ",
-                      c.out_c, c.kernel_h * c.kernel_w * c.in_c, c.in_h, c.in_w, c.in_c, c.kernel_h, c.kernel_w,
-                      c.stride_h, c.stride_w, q->out_h, q->out_w, q->size_h, q->size_w, q->stride_h, q->stride_w);
-    return used;
+    clq_options_add(&options,
+                    "-DCOLUMNS=%zu -DDEPTH=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DTAPS_H=%zu -DTAPS_W=%zu "
+                    "-DSTEP_H=%zu -DSTEP_W=%zu -DPOOL_H=%zu -DPOOL_W=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu "
+                    "-DSTRIDE_W=%zu ",
+                    c.out_c, c.kernel_h * c.kernel_w * c.in_c, c.in_h, c.in_w, c.in_c, c.kernel_h, c.kernel_w,
+                    c.stride_h, c.stride_w, q->out_h, q->out_w, q->size_h, q->size_w, q->stride_h, q->stride_w);
+    return options;
 }
 
 /* What a work-item makes: `tiles` times `windows` windows in `vectors` vectors of channels. stay: the weights do, in
@@ -113,13 +100,13 @@ static void add_forward(clq_list *list, const clq_conv_pool_problem *p, clq_valu
                         clq_value y, clq_value winner) {
     const clq_conv2d_problem *c = &p->conv;
     const clq_pool2d_problem *q = &p->pool;
-    char options[CLQ_CONV_POOL_OPTIONS];
-    size_t used = clq_conv_pool_shape(p, options), depth = c->kernel_h * c->kernel_w * c->in_c;
+    clq_kernel_options options = clq_conv_pool_options(p);
+    size_t depth = c->kernel_h * c->kernel_w * c->in_c;
     forward_cut f = cut_forward(list, p);
-    clq_conv_pool_add(options, &used, "-DFORWARD -DTILES=%zu -DWT=%zu -DNR=%zu -DACT=%d%s%s%s%s", f.tiles, f.windows,
-                      f.vectors, (int)c->activation, b ? " -DBIAS" : "", winner ? " -DKEEP" : "",
-                      depth > LONG_SUM ? " -DBLOCKED" : "", f.stay ? " -DSTAY" : "");
-    clq_launch_begin(list, "forward", "conv_pool", options, "conv_pool_forward");
+    clq_options_add(&options, "-DFORWARD -DTILES=%zu -DWT=%zu -DNR=%zu -DACT=%d%s%s%s%s", f.tiles, f.windows, f.vectors,
+                    (int)c->activation, b ? " -DBIAS" : "", winner ? " -DKEEP" : "",
+                    depth > LONG_SUM ? " -DBLOCKED" : "", f.stay ? " -DSTAY" : "");
+    clq_launch_begin(list, "forward", "conv_pool", options.text, "conv_pool_forward");
     CLQ_LAUNCH_READS(list, frames, w, b);
     CLQ_LAUNCH_WRITES(list, y, winner);
     clq_launch_param(list, CLQ_PARAM_COUNT);

@@ -4,13 +4,10 @@
 
 #include "ops/ops.h"
 
-enum { CLQ_CONV_POOL_OPTIONS = 512 };
-
 /* The convolution over frames: as it is, without padding. */
 clq_conv2d_problem clq_conv_pool_framed(const clq_conv2d_problem *c);
-/* The shapes as -D options, with a blank behind; `options` holds CLQ_CONV_POOL_OPTIONS. Returns the length. */
-size_t clq_conv_pool_shape(const clq_conv_pool_problem *p, char *options);
-void clq_conv_pool_add(char *options, size_t *used, const char *format, ...) CLQ_PRINTF(3, 4);
+/* The shapes as -D options, with a blank behind. */
+clq_kernel_options clq_conv_pool_options(const clq_conv_pool_problem *p);
 /* Vectors that a core holds. */
 size_t clq_conv_pool_registers(const clq_list *list);
 

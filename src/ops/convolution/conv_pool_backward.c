@@ -53,7 +53,7 @@ static clq_product product_of(const clq_conv_pool_problem *p, clq_value dw) {
 /* ---- by lists ---- */
 
 typedef struct lists {
-    char options[CLQ_CONV_POOL_OPTIONS];
+    clq_kernel_options options;
     clq_value entries, lengths;
     double bytes; /* of one example */
     tile tile;
@@ -71,13 +71,13 @@ static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_valu
     l.blocks = clq_ceil_div(c->out_c, block);
     l.slices = clq_product_slices(list, &product.patches, c->out_c, clq_ceil_div(groups, l.tile.tiles * l.blocks),
                                   TERMS_LEAST);
-    size_t used = clq_conv_pool_shape(p, l.options);
-    clq_conv_pool_add(l.options, &used, "-DLISTS -DTL=%zu -DTR=%zu -DTILES=%zu -DBLOCK=%zu -DSLICES=%zu", l.tile.across,
-                      l.tile.down, l.tile.tiles, block, l.slices);
+    l.options = clq_conv_pool_options(p);
+    clq_options_add(&l.options, "-DLISTS -DTL=%zu -DTR=%zu -DTILES=%zu -DBLOCK=%zu -DSLICES=%zu", l.tile.across,
+                    l.tile.down, l.tile.tiles, block, l.slices);
     l.entries = clq_list_value(list, CLQ_VALUE_SCRATCH, "gradients that are not zero", 0, entry_bytes);
     l.lengths = clq_list_value(list, CLQ_VALUE_SCRATCH, "how many are not zero", 0, c->out_c * sizeof(int32_t));
     l.bytes = (double)(entry_bytes + c->out_c * sizeof(int32_t));
-    clq_launch_begin(list, "list gradients", "conv_pool", l.options, "list_gradients");
+    clq_launch_begin(list, "list gradients", "conv_pool", l.options.text, "list_gradients");
     CLQ_LAUNCH_READS(list, dz, winner);
     CLQ_LAUNCH_WRITES(list, l.entries, l.lengths);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
@@ -90,13 +90,13 @@ static void list_weight_gradient(clq_list *list, const clq_conv_pool_problem *p,
     const clq_conv2d_problem *c = &p->conv;
     size_t depth = depth_of(c), floats = depth * c->out_c;
     clq_value sums = clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", l->slices * floats * sizeof(float), 0);
-    clq_launch_begin(list, "weight gradient", "conv_pool", l->options, "sum_weights");
+    clq_launch_begin(list, "weight gradient", "conv_pool", l->options.text, "sum_weights");
     CLQ_LAUNCH_READS(list, frames, l->entries, l->lengths);
     clq_launch_value(list, sums, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 3, (size_t[]){l->tile.tiles, l->blocks, l->slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
     clq_launch_cost(list, 0, flops_of(p), (double)(l->slices * floats) * sizeof(float), image_bytes(c) + l->bytes);
-    clq_launch_begin(list, "reduce", "conv_pool", l->options, "fold_weights");
+    clq_launch_begin(list, "reduce", "conv_pool", l->options.text, "fold_weights");
     clq_launch_value(list, sums, CLQ_READS);
     clq_launch_value(list, dw, CLQ_WRITES);
     clq_launch_work(list, 1, (size_t[]){depth}, (size_t[]){1}, -1, 0, 0);
@@ -123,14 +123,14 @@ static void list_input_gradient(clq_list *list, const clq_conv_pool_problem *p, 
     const clq_conv2d_problem *c = &p->conv, framed = clq_conv_pool_framed(c);
     clq_value weights = transpose_weights(list, c, w), to = dx;
     if (padded) to = clq_list_value(list, CLQ_VALUE_SCRATCH, "padded gradient", 0, (size_t)image_bytes(&framed));
-    clq_launch_begin(list, "input gradient", "conv_pool", l->options, "spread_gradients");
+    clq_launch_begin(list, "input gradient", "conv_pool", l->options.text, "spread_gradients");
     CLQ_LAUNCH_READS(list, weights, l->entries, l->lengths);
     clq_launch_value(list, to, CLQ_WRITES);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
     clq_launch_cost(list, 0, flops_of(p), (double)(depth_of(c) * c->out_c) * sizeof(float),
                     image_bytes(&framed) + l->bytes);
     if (!padded) return;
-    clq_launch_begin(list, "crop", "conv_pool", l->options, "crop_frames");
+    clq_launch_begin(list, "crop", "conv_pool", l->options.text, "crop_frames");
     clq_launch_value(list, to, CLQ_READS);
     clq_launch_value(list, dx, CLQ_WRITES);
     CLQ_LAUNCH_SIZES(list, c->in_h, c->in_w, c->pad_top, c->pad_left);
@@ -144,17 +144,15 @@ static void window_weight_gradient(clq_list *list, const clq_conv_pool_problem *
                                    clq_value winner, clq_value dw) {
     const clq_conv2d_problem *c = &p->conv;
     size_t all = clq_ceil_div(c->out_c, vector_of(list)), vectors = CLQ_MIN(all, (size_t)2),
-           panels = clq_ceil_div(all, vectors), groups = clq_device_min_groups(clq_list_device(list)), used;
+           panels = clq_ceil_div(all, vectors), groups = clq_device_min_groups(clq_list_device(list));
     tile t = choose_tile(c->kernel_w * c->in_c, c->kernel_h, clq_conv_pool_registers(list) / vectors - 4);
     clq_product product = product_of(p, dw);
     size_t slices =
         clq_product_slices(list, &product.patches, c->out_c, clq_ceil_div(groups, t.tiles * panels), TERMS_LEAST);
-    char options[CLQ_CONV_POOL_OPTIONS];
-    used = clq_conv_pool_shape(p, options);
-    clq_conv_pool_add(options, &used, "-DWINNERS -DTL=%zu -DTR=%zu -DNR=%zu -DSLICES=%zu", t.across, t.down, vectors,
-                      slices);
+    clq_kernel_options options = clq_conv_pool_options(p);
+    clq_options_add(&options, "-DWINNERS -DTL=%zu -DTR=%zu -DNR=%zu -DSLICES=%zu", t.across, t.down, vectors, slices);
     clq_value sums = clq_product_partial(list, &product, slices);
-    clq_launch_begin(list, "weight gradient", "conv_pool", options, "outer_of_winners");
+    clq_launch_begin(list, "weight gradient", "conv_pool", options.text, "outer_of_winners");
     CLQ_LAUNCH_READS(list, frames, dz, winner);
     clq_launch_value(list, sums, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);

@@ -1,9 +1,6 @@
 /* Winograd's F(2x2, 3x3) for convolutions: whether one is made by it, and what both families tell their kernels. */
 #include "ops/convolution/winograd.h"
 
-#include <assert.h>
-#include <stdio.h>
-
 static bool axis_fits(const clq_axis *a, bool turned) {
     return a->taps == CLQ_WINOGRAD_TAPS && a->step == 1 && a->divide == 1 && a->tap == (turned ? -1 : 1);
 }
@@ -63,26 +60,24 @@ bool clq_winograd_pool(clq_list *list, const clq_product *p, const clq_pool2d_pr
 /* Zeros in front of the input's first place, as the first of the taps meets it; those of a gradient are turned. */
 static int pad_of(const clq_axis *a) { return a->tap < 0 ? CLQ_WINOGRAD_TAPS - 1 - a->first : -a->first; }
 
-size_t clq_winograd_options(const clq_product *p, const clq_winograd_tiles *tiles, char options[CLQ_PRODUCT_OPTIONS]) {
+clq_kernel_options clq_winograd_options(const clq_product *p, const clq_winograd_tiles *tiles) {
+    clq_kernel_options options = {.length = 0};
     const clq_patches *q = &p->patches;
-    int length = snprintf(options, CLQ_PRODUCT_OPTIONS,
-                          "-DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu -DCOLUMNS=%zu -DTILES_H=%zu "
-                          "-DTILES_W=%zu -DPAD_TOP=%d -DPAD_LEFT=%d -DACT=%d%s ",
-                          q->h.in, q->w.in, q->channels, q->h.out, q->w.out, p->columns, tiles->h, tiles->w,
-                          pad_of(&q->h), pad_of(&q->w), (int)p->activation, p->bias ? " -DBIAS" : "");
-    assert(length > 0 && length < CLQ_PRODUCT_OPTIONS);
-    return (size_t)length;
+    clq_options_add(&options,
+                    "-DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu -DCOLUMNS=%zu -DTILES_H=%zu "
+                    "-DTILES_W=%zu -DPAD_TOP=%d -DPAD_LEFT=%d -DACT=%d%s ",
+                    q->h.in, q->w.in, q->channels, q->h.out, q->w.out, p->columns, tiles->h, tiles->w, pad_of(&q->h),
+                    pad_of(&q->w), (int)p->activation, p->bias ? " -DBIAS" : "");
+    return options;
 }
 
 clq_value clq_winograd_weights(clq_list *list, const clq_product *p, const char *file, const char *function,
                                const char *options, size_t floats) {
-    char all[CLQ_PRODUCT_OPTIONS];
-    int length = snprintf(all, sizeof all, "-DWEIGHTS -DIN_C=%zu -DCOLUMNS=%zu %s%s", p->patches.channels, p->columns,
-                          options, p->transposed ? " -DTRANSPOSED" : "");
-    assert(length > 0 && (size_t)length < sizeof all);
-    (void)length;
+    clq_kernel_options all = {.length = 0};
+    clq_options_add(&all, "-DWEIGHTS -DIN_C=%zu -DCOLUMNS=%zu %s%s", p->patches.channels, p->columns, options,
+                    p->transposed ? " -DTRANSPOSED" : "");
     clq_value to = clq_list_value(list, CLQ_VALUE_SCRATCH, "transformed weights", floats * sizeof(float), 0);
-    clq_launch_begin(list, "transform", file, all, function);
+    clq_launch_begin(list, "transform", file, all.text, function);
     clq_launch_value(list, p->b, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);
     return to;

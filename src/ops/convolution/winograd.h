@@ -22,8 +22,8 @@ typedef struct clq_winograd_tiles {
     size_t h, w, pixels;
 } clq_winograd_tiles;
 
-/* Shapes, padding, bias and activation as -D options with a blank behind. Returns the length. */
-size_t clq_winograd_options(const clq_product *p, const clq_winograd_tiles *tiles, char options[CLQ_PRODUCT_OPTIONS]);
+/* Shapes, padding, bias and activation as -D options with a blank behind. */
+clq_kernel_options clq_winograd_options(const clq_product *p, const clq_winograd_tiles *tiles);
 /* The launch that transforms the weights to so many floats, as `options` of the kernel say; its work is left to add. */
 clq_value clq_winograd_weights(clq_list *list, const clq_product *p, const char *file, const char *function,
                                const char *options, size_t floats);

@@ -4,7 +4,6 @@
 #include "ops/product/product_local.h"
 #include "ops/convolution/winograd.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -107,16 +106,13 @@ bool clq_winograd_local_add(clq_list *list, const clq_product *p, const clq_wino
     const clq_winograd_block *b = &blocks[index];
     size_t panels = clq_ceil_div(p->columns, b->columns), items = items_of(b);
     size_t floats = CLQ_WINOGRAD_PRODUCTS * panels * b->columns * clq_round_up(p->patches.channels, depth_of(b));
-    char options[CLQ_PRODUCT_OPTIONS], of_block[96];
-    (void)snprintf(of_block, sizeof of_block, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu", b->tiles, b->columns,
-                   depth_of(b), b->group_tiles, b->group_columns);
-    clq_value weights = transform_weights(list, p, b, of_block, floats);
-    size_t used = clq_winograd_options(p, tiles, options);
-    int length = snprintf(options + used, sizeof options - used, "%s -DSUM=%zu%s", of_block, SUM_CHANNELS / depth_of(b),
-                          info_of(list)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
-    assert(length > 0 && used + (size_t)length < sizeof options);
-    (void)length;
-    clq_launch_begin(list, p->label, "winograd_local", options, "winograd_local");
+    clq_kernel_options options = clq_winograd_options(p, tiles), of_block = {.length = 0};
+    clq_options_add(&of_block, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu", b->tiles, b->columns, depth_of(b),
+                    b->group_tiles, b->group_columns);
+    clq_value weights = transform_weights(list, p, b, of_block.text, floats);
+    clq_options_add(&options, "%s -DSUM=%zu%s", of_block.text, SUM_CHANNELS / depth_of(b),
+                    info_of(list)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
+    clq_launch_begin(list, p->label, "winograd_local", options.text, "winograd_local");
     CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);

@@ -1,9 +1,6 @@
 /* Winograd's F(2x2, 3x3) for convolutions on devices whose work-items are whole cores (cl/winograd_tile.cl). */
 #include "ops/convolution/winograd.h"
 
-#include <assert.h>
-#include <stdio.h>
-
 enum {
     TRANSFORM_COST = 100,      /* of a tile in one channel of input or output, measured, in multiplications */
     SCRATCH_BYTES = 192 << 10, /* for the transformed inputs of a block of tiles: of a core's second-level cache */
@@ -54,9 +51,9 @@ bool clq_winograd_tile_pays(const clq_list *list, const clq_product *p, const cl
 static clq_value transform_weights(clq_list *list, const clq_product *p, const cut *c) {
     size_t channels = p->patches.channels, vector = vector_of(list), floats = channels * p->columns;
     size_t transformed = CLQ_WINOGRAD_PRODUCTS * floats;
-    char options[CLQ_PRODUCT_OPTIONS];
-    (void)snprintf(options, sizeof options, "-DNR=%zu", c->vectors);
-    clq_value to = clq_winograd_weights(list, p, "winograd_tile", "winograd_tile_weights", options, transformed);
+    clq_kernel_options options = {.length = 0};
+    clq_options_add(&options, "-DNR=%zu", c->vectors);
+    clq_value to = clq_winograd_weights(list, p, "winograd_tile", "winograd_tile_weights", options.text, transformed);
     clq_launch_work(list, 2, (size_t[]){channels / vector, p->columns / vector}, (size_t[]){1, 1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, (double)(clq_patches_depth(&p->patches) * p->columns + transformed) * sizeof(float), 0);
     return to;
@@ -68,15 +65,11 @@ void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winog
     size_t all = tiles->h * tiles->w;
     cut c = cut_of(list, p, all);
     clq_value weights = transform_weights(list, p, &c);
-    char options[CLQ_PRODUCT_OPTIONS];
-    size_t used = clq_winograd_options(p, tiles, options);
-    int length =
-        snprintf(options + used, sizeof options - used, "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu%s%s",
-                 pool ? pool->stride_h : 2, pool ? pool->stride_w : 2, c.vectors, c.rows, c.block,
-                 pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
-    assert(length > 0 && used + (size_t)length < sizeof options);
-    (void)length;
-    clq_launch_begin(list, p->label, "winograd_tile", options, "winograd_tile");
+    clq_kernel_options options = clq_winograd_options(p, tiles);
+    clq_options_add(&options, "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu%s%s", pool ? pool->stride_h : 2,
+                    pool ? pool->stride_w : 2, c.vectors, c.rows, c.block, pool ? " -DPOOLED" : "",
+                    winner ? " -DKEEP" : "");
+    clq_launch_begin(list, p->label, "winograd_tile", options.text, "winograd_tile");
     CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     if (pool) clq_launch_value(list, winner, CLQ_WRITES);

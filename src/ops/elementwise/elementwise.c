@@ -3,8 +3,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- operations ---- */
@@ -123,23 +121,11 @@ clq_dropout_words clq_dropout_words_of(double rate) {
 
 /* ---- the program's text and arguments ---- */
 
-enum { PROGRAM_OPTIONS = 1536 };
 typedef struct program_text {
-    char options[PROGRAM_OPTIONS];
-    size_t used;
+    clq_kernel_options options;
     uint32_t words[CLQ_ELEMENT_WORDS];
     size_t word_count;
 } program_text;
-
-static void add(program_text *t, const char *format, ...) CLQ_PRINTF(2, 3);
-static void add(program_text *t, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int more = vsnprintf(t->options + t->used, PROGRAM_OPTIONS - t->used, format, arguments);
-    va_end(arguments);
-    assert(more >= 0 && (size_t)more < PROGRAM_OPTIONS - t->used);
-    t->used += (size_t)more;
-}
 
 static uint32_t bits_of(float number) {
     uint32_t bits;
@@ -158,7 +144,7 @@ static void add_words(program_text *t, const clq_instruction *instruction, size_
         words[2] = bits_of(w.scale);
     }
     for (unsigned k = 0; k < operations[instruction->op].words; k++) {
-        add(t, " -D%c%zu=%zu", names[k], i, t->word_count);
+        clq_options_add(&t->options, " -D%c%zu=%zu", names[k], i, t->word_count);
         t->words[t->word_count++] = words[k];
     }
 }
@@ -166,8 +152,8 @@ static void add_words(program_text *t, const clq_instruction *instruction, size_
 static void add_instruction(program_text *t, const clq_instruction *instruction, size_t i) {
     const unsigned operands[] = {instruction->a, instruction->b, instruction->c};
     size_t count = instruction->op == CLQ_ELEMENT_INPUT ? 1 : operations[instruction->op].registers;
-    add(t, " -DOP%zu=%d", i, (int)instruction->op);
-    for (size_t k = 0; k < count; k++) add(t, " -D%c%zu=%u", (int)('A' + (int)k), i, operands[k]);
+    clq_options_add(&t->options, " -DOP%zu=%d", i, (int)instruction->op);
+    for (size_t k = 0; k < count; k++) clq_options_add(&t->options, " -D%c%zu=%u", (int)('A' + (int)k), i, operands[k]);
     add_words(t, instruction, i);
 }
 
@@ -188,30 +174,28 @@ static void add_places(program_text *t, const clq_list *list, const clq_cut *cut
         by_channel =
             by_channel || p->inputs[j].kind == CLQ_EACH_CHANNEL || p->inputs[j].kind == CLQ_EACH_SAMPLE_AND_CHANNEL;
     bool wide = (double)v->elements * samples_most(list, v) >= 0x1p32;
-    if (wide && (by_channel || random)) add(t, " -DWIDE");
-    if (by_channel && v->channels % cut->lanes == 0) add(t, " -DALIGNED");
+    if (wide && (by_channel || random)) clq_options_add(&t->options, " -DWIDE");
+    if (by_channel && v->channels % cut->lanes == 0) clq_options_add(&t->options, " -DALIGNED");
     if (!random) return;
-    add(t, " -DRANDOM%s%s", v->elements >= cut->lanes ? " -DLONG_SAMPLES" : "",
-        v->elements % 4 == 0 ? " -DBLOCKS" : "");
+    clq_options_add(&t->options, " -DRANDOM%s%s", v->elements >= cut->lanes ? " -DLONG_SAMPLES" : "",
+                    v->elements % 4 == 0 ? " -DBLOCKS" : "");
     t->words[t->word_count++] = (uint32_t)p->seed;
     t->words[t->word_count++] = (uint32_t)(p->seed >> 32);
 }
 
 static void add_program(program_text *t, const clq_list *list, const clq_cut *cut, const clq_element_program *p,
                         const clq_element_values *v) {
-    char first[CLQ_CUT_OPTIONS];
-    clq_cut_options(cut, first, "%s", "");
-    add(t, "%s", first);
+    t->options = clq_cut_options(cut, "%s", "");
     add_places(t, list, cut, p, v);
     for (size_t j = 0; j < p->input_count; j++) {
-        add(t, " -DIN%zu=%d", j, input_kind(&p->inputs[j]));
-        if (p->inputs[j].kind == CLQ_EACH_CHANNEL) add(t, " -DROW%zu=%u", j, p->inputs[j].row);
+        clq_options_add(&t->options, " -DIN%zu=%d", j, input_kind(&p->inputs[j]));
+        if (p->inputs[j].kind == CLQ_EACH_CHANNEL) clq_options_add(&t->options, " -DROW%zu=%u", j, p->inputs[j].row);
     }
     for (size_t i = 0; i < p->instruction_count; i++) add_instruction(t, &p->instructions[i], i);
-    for (size_t k = 0; k < p->output_count; k++) add(t, " -DOUT%zu=%u", k, p->outputs[k].from);
-    for (size_t k = 0; k < p->sum_count; k++) add(t, " -DSUM%zu=%u", k, p->sums[k]);
-    add(t, " -DINPUTS=%zu -DOUTPUTS=%zu -DWORDS=%zu -DINSTRUCTIONS=%zu", p->input_count, p->output_count, t->word_count,
-        p->instruction_count);
+    for (size_t k = 0; k < p->output_count; k++) clq_options_add(&t->options, " -DOUT%zu=%u", k, p->outputs[k].from);
+    for (size_t k = 0; k < p->sum_count; k++) clq_options_add(&t->options, " -DSUM%zu=%u", k, p->sums[k]);
+    clq_options_add(&t->options, " -DINPUTS=%zu -DOUTPUTS=%zu -DWORDS=%zu -DINSTRUCTIONS=%zu", p->input_count,
+                    p->output_count, t->word_count, p->instruction_count);
 }
 
 /* The arguments that every kernel of a program has. */
@@ -323,13 +307,14 @@ static int together(const clq_element_program *p) { return clq_element_flops(p) 
 
 static void with_sums(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
     column_cut c = cut_columns(list, p, v);
-    program_text t = {.used = 0};
+    program_text t = {.word_count = 0};
     add_program(&t, list, &c.cut, p, v);
-    add(&t, " -DSUMS=%zu", p->sum_count);
-    if (!c.cut.tile) add(&t, " -DCOLUMNS=%zu -DROWS=%zu -DTOGETHER=%d", c.columns, c.rows, together(p));
+    clq_options_add(&t.options, " -DSUMS=%zu", p->sum_count);
+    if (!c.cut.tile)
+        clq_options_add(&t.options, " -DCOLUMNS=%zu -DROWS=%zu -DTOGETHER=%d", c.columns, c.rows, together(p));
     size_t numbers = 2 * c.sums * c.slices * c.fold * v->channels;
     clq_value shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "column sums", numbers * sizeof(float), 0);
-    clq_launch_begin(list, label, "elementwise", t.options, "elementwise_sums");
+    clq_launch_begin(list, label, "elementwise", t.options.text, "elementwise_sums");
     add_arguments(list, &t, p, v);
     clq_launch_value(list, shares, CLQ_WRITES);
     clq_launch_size(list, c.fold);
@@ -338,7 +323,7 @@ static void with_sums(clq_list *list, const char *label, const clq_element_progr
     clq_launch_work(list, 2, (size_t[]){c.column_groups * c.columns, c.slices * c.rows}, (size_t[]){c.columns, c.rows},
                     -1, 0, 0);
     add_cost(list, p, v);
-    if (!c.cut.tile || c.slices * c.column_groups > 1) fold_columns(list, &c, t.options, v, shares);
+    if (!c.cut.tile || c.slices * c.column_groups > 1) fold_columns(list, &c, t.options.text, v, shares);
 }
 
 void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
@@ -354,9 +339,9 @@ void clq_elementwise(clq_list *list, const char *label, const clq_element_progra
         return;
     }
     clq_cut cut = cut_elements(list, p, v);
-    program_text t = {.used = 0};
+    program_text t = {.word_count = 0};
     add_program(&t, list, &cut, p, v);
-    clq_launch_begin(list, label, "elementwise", t.options, "elementwise");
+    clq_launch_begin(list, label, "elementwise", t.options.text, "elementwise");
     add_arguments(list, &t, p, v);
     clq_cut_work(list, &cut);
     add_cost(list, p, v);

@@ -28,9 +28,8 @@ static clq_value scratch_rows(clq_list *list, const clq_normalise_problem *p, co
 static clq_cut begin_channels(clq_list *list, const clq_normalise_problem *p, const char *label, const char *function,
                               bool gamma) {
     clq_cut cut = clq_cut_make(list, 0, (double)p->channels, 64);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, "%s", gamma ? " -DGAMMA" : "");
-    clq_launch_begin(list, label, "normalise", options, function);
+    const clq_kernel_options options = clq_cut_options(&cut, "%s", gamma ? " -DGAMMA" : "");
+    clq_launch_begin(list, label, "normalise", options.text, function);
     return cut;
 }
 

@@ -7,9 +7,8 @@ static void softmax(clq_list *list, const char *label, const char *function, siz
     double n = (double)elements, bytes = n * sizeof(float) * (backward ? 3 : 2), capacity = clq_list_capacity(list);
     size_t group = channels > 64 ? 256 : 64, rows = elements / channels;
     clq_cut cut = clq_cut_make(list, bytes * capacity, (double)(rows * group) * capacity, group);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, "%s", "");
-    clq_launch_begin(list, label, "loss", options, function);
+    const clq_kernel_options options = clq_cut_options(&cut, "%s", "");
+    clq_launch_begin(list, label, "loss", options.text, function);
     clq_launch_value(list, y, CLQ_READS);
     if (backward) clq_launch_value(list, dy, CLQ_READS);
     clq_launch_value(list, out, CLQ_WRITES);

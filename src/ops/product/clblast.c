@@ -3,7 +3,6 @@
 
 #include <clblast_c.h>
 #include <pthread.h>
-#include <stdio.h>
 
 typedef struct gemm {
     clq_product p;
@@ -106,9 +105,9 @@ static clq_status plan_scratch(clq_list *list, gemm *g) {
 
 static void finish(clq_list *list, const clq_product *p) {
     size_t group = clq_list_family(list) == CLQ_FAMILY_TILE ? 1 : 64;
-    char options[16];
-    (void)snprintf(options, sizeof options, "-DACT=%d", (int)p->activation);
-    clq_launch_begin(list, "finish", "product_support", options, "product_finish");
+    clq_kernel_options options = {.length = 0};
+    clq_options_add(&options, "-DACT=%d", (int)p->activation);
+    clq_launch_begin(list, "finish", "product_support", options.text, "product_finish");
     clq_launch_value(list, p->c, CLQ_READS_WRITES);
     clq_launch_value(list, p->bias, CLQ_READS);
     CLQ_LAUNCH_SIZES(list, p->columns, p->bias != CLQ_NO_VALUE);

@@ -1,7 +1,6 @@
 /* Matrix products in all their forms: which variant makes them, and what the variants share. */
 #include "ops/product/product_local.h"
 
-#include <assert.h>
 #include <stdio.h>
 
 /* Partial sums may take this much memory. */
@@ -117,17 +116,18 @@ void clq_product_add(clq_list *list, const clq_product *p) {
 
 /* ---- shared by the variants ---- */
 
-size_t clq_patches_options(const clq_patches *p, size_t columns, char *out, size_t bytes) {
-    const clq_axis *h = &p->h, *w = &p->w;
-    int length = snprintf(
-        out, bytes,
+clq_kernel_options clq_product_options(const clq_product *p) {
+    clq_kernel_options options = {.length = 0};
+    const clq_patches *q = &p->patches;
+    const clq_axis *h = &q->h, *w = &q->w;
+    clq_options_add(
+        &options,
         "-DCOLUMNS=%zu -DDEPTH=%zu -DROWS_PER_EXAMPLE=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu "
         "-DTAPS_H=%zu -DTAPS_W=%zu -DSTEP_H=%d -DSTEP_W=%d -DFIRST_H=%d -DFIRST_W=%d -DTAP_H=%d -DTAP_W=%d "
         "-DDIVIDE_H=%d -DDIVIDE_W=%d ",
-        columns, clq_patches_depth(p), p->rows, h->in, w->in, p->channels, h->out, w->out, h->taps, w->taps, h->step,
+        p->columns, clq_patches_depth(q), q->rows, h->in, w->in, q->channels, h->out, w->out, h->taps, w->taps, h->step,
         w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
-    assert(length > 0 && (size_t)length < bytes);
-    return (size_t)length;
+    return options;
 }
 
 void clq_product_cost(clq_list *list, const clq_product *p) {

@@ -68,9 +68,8 @@ void clq_product_by_clblast(clq_list *list, const clq_product *p);
 /* What is asked about: "tile of rows 64x784 by 128". */
 void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_product *p);
 
-enum { CLQ_PRODUCT_OPTIONS = 640 };
-/* The patches as -D options, with a blank behind. Returns the length. */
-size_t clq_patches_options(const clq_patches *p, size_t columns, char *out, size_t bytes);
+/* The patches and columns as -D options, with a blank behind. */
+clq_kernel_options clq_product_options(const clq_product *p);
 /* The cost of a product: flops and traffic; weights once, images per example. */
 void clq_product_cost(clq_list *list, const clq_product *p);
 /* Into how many parts the sum of an outer product is cut, so that at least `wanted` parts run side by side if the sum

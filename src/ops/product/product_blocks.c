@@ -2,9 +2,6 @@
  * whose operands' rows lie too far apart to be read in place again and again, and those whose B lies transposed. */
 #include "ops/product/product.h"
 
-#include <assert.h>
-#include <stdio.h>
-
 enum {
     SIDE_LEAST = 512, /* of a large product */
     B_BYTES_LEAST = 3 << 20,
@@ -80,18 +77,14 @@ static clq_value add_panels(clq_list *list, const blocks *b, const char *options
 void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed) {
     blocks b = {.p = p, .packed = packed, .rows = rows_of(list, p), .terms = terms_of(list, p)};
     choose_blocks(list, &b);
-    char options[CLQ_PRODUCT_OPTIONS];
-    size_t used = clq_patches_options(&p->patches, p->columns, options, sizeof options);
-    int length = snprintf(
-        options + used, sizeof options - used,
-        "-DBLOCKS -DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s", b.tile_rows, b.tile_vectors,
-        b.block_rows, b.block_columns, b.block_terms, (int)p->activation, p->bias ? " -DBIAS" : "",
-        p->outer ? " -DA_TRANSPOSED" : "", p->transposed ? " -DB_TRANSPOSED" : "", packed ? " -DPANELS -DA_PACKED" : "",
-        clq_device_has_quirk(clq_list_device(list), CLQ_QUIRK_COMPILES_PREFETCH) ? " -DPREFETCH" : "");
-    assert(length > 0 && (size_t)length < sizeof options - used);
-    (void)length;
-    clq_value right = packed ? add_panels(list, &b, options) : p->b;
-    clq_launch_begin(list, p->label, "product_tile", options, "product_blocks");
+    clq_kernel_options options = clq_product_options(p);
+    clq_options_add(&options, "-DBLOCKS -DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s", b.tile_rows,
+                    b.tile_vectors, b.block_rows, b.block_columns, b.block_terms, (int)p->activation,
+                    p->bias ? " -DBIAS" : "", p->outer ? " -DA_TRANSPOSED" : "", p->transposed ? " -DB_TRANSPOSED" : "",
+                    packed ? " -DPANELS -DA_PACKED" : "",
+                    clq_device_has_quirk(clq_list_device(list), CLQ_QUIRK_COMPILES_PREFETCH) ? " -DPREFETCH" : "");
+    clq_value right = packed ? add_panels(list, &b, options.text) : p->b;
+    clq_launch_begin(list, p->label, "product_tile", options.text, "product_blocks");
     CLQ_LAUNCH_READS(list, p->a, right, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);

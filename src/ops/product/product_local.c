@@ -4,11 +4,8 @@
 
 #include "ops/local/local.h"
 
-#include <assert.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 enum {
     PAD = 4,           /* words behind a row in local memory */
@@ -247,60 +244,53 @@ size_t clq_local_block_that_works(const clq_list *list, size_t index, const clq_
 
 /* ---- launches ---- */
 
-/* What is behind the options that are there, CLQ_PRODUCT_OPTIONS in all. */
-static void append(char *options, const char *format, ...) CLQ_PRINTF(2, 3);
-static void append(char *options, const char *format, ...) {
-    size_t used = strlen(options);
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(options + used, CLQ_PRODUCT_OPTIONS - used, format, arguments);
-    va_end(arguments);
-    assert(length >= 0 && used + (size_t)length < CLQ_PRODUCT_OPTIONS);
-    (void)length;
-}
-
 /* Of which numbers the words in local memory are, and what multiplies them. */
-static void append_unit(const clq_device *device, const clq_local_block *b, const clq_local_terms *t, char *options) {
+static void add_unit(const clq_device *device, const clq_local_block *b, const clq_local_terms *t,
+                     clq_kernel_options *options) {
     bool mma = b->way == CLQ_LOCAL_MMA, dots = b->way == CLQ_LOCAL_DOTS, required = false;
-    append(options, " -DPAD=%zu", pad_of(b));
+    clq_options_add(options, " -DPAD=%zu", pad_of(b));
     if (b->way == CLQ_LOCAL_ITEMS) return;
     if (!dots) (void)clq_device_has_sub_groups(device, b->group_columns, &required);
-    append(options, "%s%s", required ? " -DREQUIRE" : "", calls_sub_groups(device, b) ? " -DUSES_SUB_GROUPS" : "");
+    clq_options_add(options, "%s%s", required ? " -DREQUIRE" : "",
+                    calls_sub_groups(device, b) ? " -DUSES_SUB_GROUPS" : "");
     if (b->way == CLQ_LOCAL_SUB_GROUPS) return;
     if (are_halves(t) || dots)
-        append(options, " -DF16");
+        clq_options_add(options, " -DF16");
     else if (!mma || t->precision == CLQ_MATMUL_MEDIUM)
-        append(options, " -DBF16");
+        clq_options_add(options, " -DBF16");
     else
-        append(options, "%s", t->precision == CLQ_MATMUL_HIGHEST ? " -DEXACT" : "");
+        clq_options_add(options, "%s", t->precision == CLQ_MATMUL_HIGHEST ? " -DEXACT" : "");
     if (!dots)
-        append(options, " -DUNIT_%s -DWARP_M=%zu -DWARP_N=%zu", mma ? "MMA" : "DPAS", b->unit_rows, b->unit_columns);
-    append(options, "%s", is_native(device, b) ? " -DUNIT_NATIVE" : "");
+        clq_options_add(options, " -DUNIT_%s -DWARP_M=%zu -DWARP_N=%zu", mma ? "MMA" : "DPAS", b->unit_rows,
+                        b->unit_columns);
+    clq_options_add(options, "%s", is_native(device, b) ? " -DUNIT_NATIVE" : "");
 }
 
-static void make_options(const clq_list *list, const clq_product *p, const slicing *c,
-                         char options[CLQ_PRODUCT_OPTIONS]) {
+static clq_kernel_options options_of(const clq_list *list, const clq_product *p, const slicing *c) {
     const clq_device *device = clq_list_device(list);
     const clq_local_block *b = &blocks[c->block];
     const clq_local_terms terms = terms_of(list, p);
     const clq_axis *h = &p->patches.h, *w = &p->patches.w;
     bool padded = clq_axis_padded(h) || clq_axis_padded(w) || h->divide > 1 || w->divide > 1;
-    (void)clq_patches_options(&p->patches, p->columns, options, CLQ_PRODUCT_OPTIONS);
-    append(options, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu", b->rows, b->columns, b->depth,
-           b->group_rows, b->group_columns, c->slices);
-    append(options, "%s", clq_patches_are_matrix(&p->patches) ? " -DMATRIX" : padded ? " -DPADDED" : "");
-    append(options, "%s%s%s", p->halves & CLQ_HALF_A ? " -DA_HALF" : "", p->halves & CLQ_HALF_B ? " -DB_HALF" : "",
-           p->halves & CLQ_HALF_C ? " -DC_HALF" : "");
-    append(options, "%s", clq_device_get_info(device)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
-    append_unit(device, b, &terms, options);
+    clq_kernel_options options = clq_product_options(p);
+    clq_options_add(&options, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu%s%s%s%s%s", b->rows,
+                    b->columns, b->depth, b->group_rows, b->group_columns, c->slices,
+                    clq_patches_are_matrix(&p->patches) ? " -DMATRIX"
+                    : padded                            ? " -DPADDED"
+                                                        : "",
+                    p->halves & CLQ_HALF_A ? " -DA_HALF" : "", p->halves & CLQ_HALF_B ? " -DB_HALF" : "",
+                    p->halves & CLQ_HALF_C ? " -DC_HALF" : "",
+                    clq_device_get_info(device)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
+    add_unit(device, b, &terms, &options);
     /* A half cannot take sums on their way: it rounds off more than they do. */
     if (c->slice_terms > LONG_SUM && !(p->halves & CLQ_HALF_C && c->slices == 1))
-        append(options, " -DBLOCKED=%d", LONG_SUM);
+        clq_options_add(&options, " -DBLOCKED=%d", LONG_SUM);
     if (p->outer)
-        append(options, " -DOUTER");
+        clq_options_add(&options, " -DOUTER");
     else
-        append(options, " -DSHARE=%zu -DACT=%d%s%s", c->slice_terms, (int)p->activation, p->bias ? " -DBIAS" : "",
-               p->transposed ? " -DB_TRANSPOSED" : "");
+        clq_options_add(&options, " -DSHARE=%zu -DACT=%d%s%s", c->slice_terms, (int)p->activation,
+                        p->bias ? " -DBIAS" : "", p->transposed ? " -DB_TRANSPOSED" : "");
+    return options;
 }
 
 /* Of rows c = act(the slices' sum + bias). */
@@ -326,10 +316,9 @@ void clq_product_by_local(clq_list *list, const clq_product *p, size_t index) {
     slicing c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
     const clq_local_block *b = &blocks[c.block];
     const char *file = ways[b->way].file;
-    char options[CLQ_PRODUCT_OPTIONS];
-    make_options(list, p, &c, options);
+    const clq_kernel_options options = options_of(list, p, &c);
     clq_value partial = clq_product_partial(list, p, c.slices);
-    clq_launch_begin(list, p->label, file, options, p->outer ? "product_outer" : "product_rows");
+    clq_launch_begin(list, p->label, file, options.text, p->outer ? "product_outer" : "product_rows");
     CLQ_LAUNCH_READS(list, p->a, p->b);
     if (!p->outer) clq_launch_value(list, p->bias, CLQ_READS);
     clq_launch_value(list, partial, CLQ_WRITES);
@@ -341,5 +330,5 @@ void clq_product_by_local(clq_list *list, const clq_product *p, size_t index) {
     if (p->outer)
         clq_product_reduce(list, p, partial, c.slices);
     else if (c.slices > 1)
-        join(list, p, file, options, partial, c.slices);
+        join(list, p, file, options.text, partial, c.slices);
 }

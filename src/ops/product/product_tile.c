@@ -1,10 +1,6 @@
 /* Products as register tiles (cl/product_tile.cl): the shape of the tiles, and what is packed or padded before. */
 #include "ops/product/product.h"
 
-#include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
-
 enum {
     BLOCK_TERMS = 512, /* of a long sum before it is put aside */
     LONG_SUM = 1024,
@@ -88,16 +84,6 @@ static tile select_tile(clq_list *list, const clq_product *p, size_t pixels, dou
     return t;
 }
 
-static void add_option(char *options, size_t *used, const char *format, ...) CLQ_PRINTF(3, 4);
-static void add_option(char *options, size_t *used, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(options + *used, CLQ_PRODUCT_OPTIONS - *used, format, arguments);
-    va_end(arguments);
-    assert(length > 0 && *used + (size_t)length < CLQ_PRODUCT_OPTIONS);
-    *used += (size_t)length;
-}
-
 /* ---- rows ---- */
 
 /* Transposed weights as panels. */
@@ -122,23 +108,25 @@ static bool taps_are_runs(const clq_axis *w) {
     return (w->tap == 1 || w->taps == 1) && w->divide == 1 && !clq_axis_padded(w);
 }
 
-static void rows_options(const clq_product *p, const tile *t, char *options) {
+static clq_kernel_options rows_options(const clq_product *p, const tile *t) {
+    clq_kernel_options options = clq_product_options(p);
     const clq_patches *q = &p->patches;
-    size_t used = clq_patches_options(q, p->columns, options, CLQ_PRODUCT_OPTIONS), depth = clq_patches_depth(q);
+    size_t depth = clq_patches_depth(q);
     bool matrix = clq_patches_are_matrix(q);
-    add_option(options, &used, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation,
-               p->bias ? " -DBIAS" : "", p->transposed ? " -DPACKED" : "");
-    if (depth > LONG_SUM) add_option(options, &used, " -DBLOCKED=%d", BLOCK_TERMS);
+    clq_options_add(&options, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation,
+                    p->bias ? " -DBIAS" : "", p->transposed ? " -DPACKED" : "");
+    if (depth > LONG_SUM) clq_options_add(&options, " -DBLOCKED=%d", BLOCK_TERMS);
     if (matrix) {
-        add_option(options, &used, " -DMATRIX");
-        return;
+        clq_options_add(&options, " -DMATRIX");
+        return options;
     }
     size_t divide = (size_t)q->w.divide, tiles = clq_ceil_div(clq_ceil_div(q->w.out, divide), t->rows);
-    add_option(options, &used, " -DPATCHES -DTILES=%zu", tiles);
+    clq_options_add(&options, " -DPATCHES -DTILES=%zu", tiles);
     if (taps_are_runs(&q->w))
-        add_option(options, &used, " -DRUNS");
+        clq_options_add(&options, " -DRUNS");
     else if (clq_axis_padded(&q->w))
-        add_option(options, &used, tiles == 1 && divide == 1 ? " -DFOLDED" : " -DPADDED");
+        clq_options_add(&options, tiles == 1 && divide == 1 ? " -DFOLDED" : " -DPADDED");
+    return options;
 }
 
 static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
@@ -149,9 +137,8 @@ static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
            pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
     tile t = select_tile(list, p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, choice);
     clq_value weights = p->transposed ? pack(list, p, &t) : p->b;
-    char options[CLQ_PRODUCT_OPTIONS];
-    rows_options(p, &t, options);
-    clq_launch_begin(list, p->label, "product_tile", options, "product_rows");
+    const clq_kernel_options options = rows_options(p, &t);
+    clq_launch_begin(list, p->label, "product_tile", options.text, "product_rows");
     CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_zeros(list, q->channels * sizeof(float));
@@ -226,29 +213,28 @@ static bool select_cut(clq_list *list, const clq_product *p, clq_choice *choice,
     return true;
 }
 
-static void outer_options(const clq_list *list, const clq_product *p, const outer_cut *c, char *options) {
+static void add_cut_options(const clq_list *list, const clq_product *p, const outer_cut *c,
+                            clq_kernel_options *options) {
     const clq_patches *q = &p->patches;
     size_t terms = clq_patches_pixels(q) * clq_list_capacity(list) / c->slices;
-    size_t used = clq_patches_options(q, p->columns, options, CLQ_PRODUCT_OPTIONS);
-    add_option(options, &used, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", c->t.rows, c->length, c->t.vectors,
-               c->slices, c->runs ? " -DRUNS" : "");
-    if (terms > LONG_SUM) add_option(options, &used, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
+    clq_options_add(options, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", c->t.rows, c->length, c->t.vectors,
+                    c->slices, c->runs ? " -DRUNS" : "");
+    if (terms > LONG_SUM) clq_options_add(options, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
 }
 
 static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) {
-    char options[CLQ_PRODUCT_OPTIONS];
+    clq_kernel_options options = clq_product_options(p);
     outer_cut c;
     bool narrow = !select_cut(list, p, choice, &c);
     if (narrow) {
         size_t vectors = narrow_vectors(list, p), vector = clq_device_vector(clq_list_device(list));
-        size_t used = clq_patches_options(&p->patches, p->columns, options, sizeof options);
-        add_option(options, &used, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
+        clq_options_add(&options, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
         c = (outer_cut){.tiles = clq_ceil_div(p->patches.channels, vectors * vector), .slices = 1};
     } else {
-        outer_options(list, p, &c, options);
+        add_cut_options(list, p, &c, &options);
     }
     clq_value partial = clq_product_partial(list, p, c.slices);
-    clq_launch_begin(list, p->label, "product_tile", options, "product_outer");
+    clq_launch_begin(list, p->label, "product_tile", options.text, "product_outer");
     CLQ_LAUNCH_READS(list, p->a, p->b);
     clq_launch_value(list, partial, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);

@@ -8,9 +8,8 @@ static void add(clq_list *list, const clq_repeat_problem *p, const char *kernel,
     clq_cut cut = clq_cut_make(list, bytes * capacity, large * capacity / 4, 256);
     size_t width = cut.lanes;
     while ((spread ? p->repeats : p->inner) % width) width /= 2;
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, " -DWIDTH=%zu%s", width, spread ? " -DSPREAD" : "");
-    clq_launch_begin(list, kernel, "repeat", options, kernel);
+    const clq_kernel_options options = clq_cut_options(&cut, " -DWIDTH=%zu%s", width, spread ? " -DSPREAD" : "");
+    clq_launch_begin(list, kernel, "repeat", options.text, kernel);
     clq_launch_value(list, from, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);

@@ -27,11 +27,10 @@ void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update
     /* States and weights are read and written, and of several ranks all gradients. */
     unsigned arrays = 2 * rule->states + 2 + (ranks > 1 ? 2 * ranks : 1);
     clq_cut cut = flat_cut(list, a->floats, arrays);
-    char options[CLQ_CUT_OPTIONS];
     assert(ranks <= CLQ_UPDATE_RANKS_MAX && a->rank < ranks && rule->states <= CLQ_UPDATE_STATES_MAX);
-    clq_cut_options(&cut, options, " -DRULE=%s -DSTATES=%u -DRANKS=%u%s", rule->name, rule->states, ranks,
-                    a->floats % cut.lanes ? " -DTAIL" : "");
-    clq_launch_begin(list, "update", "update", options, "update");
+    const clq_kernel_options options = clq_cut_options(&cut, " -DRULE=%s -DSTATES=%u -DRANKS=%u%s", rule->name,
+                                                       rule->states, ranks, a->floats % cut.lanes ? " -DTAIL" : "");
+    clq_launch_begin(list, "update", "update", options.text, "update");
     add_part(list, a, a->w, CLQ_READS_WRITES);
     add_part(list, a, a->g, ranks > 1 ? CLQ_READS_WRITES : CLQ_READS);
     for (unsigned i = 0; i < rule->states; i++) add_part(list, a, a->states[i], CLQ_READS_WRITES);
@@ -48,12 +47,11 @@ void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index) {
     assert(offset_bytes % sizeof(float) == 0);
     clq_cut cut = flat_cut(list, floats, 1);
-    char options[CLQ_CUT_OPTIONS];
     bool whole = cut.groups == 1, aligned = !cut.tile && offset_bytes % (cut.lanes * sizeof(float)) == 0;
-    clq_cut_options(&cut, options, "%s", aligned ? " -DALIGNED" : "");
+    const clq_kernel_options options = clq_cut_options(&cut, "%s", aligned ? " -DALIGNED" : "");
     clq_value shares = out;
     if (!whole) shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "square sums", cut.groups * sizeof(float), 0);
-    clq_launch_begin(list, "square sum", "update", options, "square_sum");
+    clq_launch_begin(list, "square sum", "update", options.text, "square_sum");
     clq_launch_value(list, x, CLQ_READS);
     CLQ_LAUNCH_SIZES(list, offset_bytes / sizeof(float), floats / cut.lanes, floats % cut.lanes);
     clq_launch_value(list, shares, CLQ_WRITES);
@@ -62,7 +60,7 @@ void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_by
     clq_cut_work(list, &cut);
     clq_launch_cost(list, (double)floats * 2, 0, (double)floats * sizeof(float), 0);
     if (whole) return;
-    clq_launch_begin(list, "square sum", "update", options, "sum_shares");
+    clq_launch_begin(list, "square sum", "update", options.text, "sum_shares");
     clq_launch_value(list, shares, CLQ_READS);
     clq_launch_size(list, cut.groups);
     clq_launch_value(list, out, CLQ_WRITES);
