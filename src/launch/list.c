@@ -11,11 +11,7 @@ clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out
         return clq_fail(CLQ_ARGUMENT, "a launch list for %u examples: 1 to %d are possible", capacity, INT32_MAX);
     clq_list *list = clq_alloc(1, sizeof *list);
     if (!list) return CLQ_MEMORY;
-    list->scope = clq_strdup("");
-    if (!list->scope) {
-        clq_free(list);
-        return CLQ_MEMORY;
-    }
+    list->scope = "";
     list->device = device;
     list->capacity = capacity;
     list->family = clq_device_family(device);
@@ -26,23 +22,15 @@ clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out
 void clq_list_destroy(clq_list *list) {
     if (!list) return;
     clq_list_unbind(list);
-    for (size_t i = 0; i < list->launch_count; i++) {
-        clq_launch *launch = &list->launches[i];
-        clq_free(launch->scope);
-        clq_free(launch->label);
-        clq_free(launch->file);
-        clq_free(launch->function);
-        clq_free(launch->options);
-        clq_free(launch->context);
-    }
-    for (size_t i = 0; i < list->value_count; i++) clq_free(list->values[i].name);
+    for (size_t i = 0; i < list->launch_count; i++) clq_free(list->launches[i].context);
+    for (size_t i = 0; i < list->text_count; i++) clq_free(list->texts[i]);
+    clq_free(list->texts);
     clq_free(list->values);
     clq_free(list->launches);
     clq_free(list->choices);
     clq_free(list->arguments);
     clq_free(list->views);
     clq_free(list->runs);
-    clq_free(list->scope);
     clq_free(list);
 }
 
@@ -92,18 +80,20 @@ static bool can_add(clq_list *list) {
     return !list->bound;
 }
 
-static char *copy_text(clq_list *list, const char *text) {
+/* A copy; NULL after a failure. */
+static const char *copy_text(clq_list *list, const char *text) {
+    if (!CLQ_LIST_GROW(list, texts, text_count, text_capacity)) return NULL;
     char *copy = clq_strdup(text);
-    if (!copy) clq_list_latch(list, CLQ_MEMORY);
+    if (copy)
+        list->texts[list->text_count++] = copy;
+    else
+        clq_list_latch(list, CLQ_MEMORY);
     return copy;
 }
 
 void clq_list_scope(clq_list *list, const char *scope) {
-    if (!can_add(list)) return;
-    char *copy = copy_text(list, scope);
-    if (!copy) return;
-    clq_free(list->scope);
-    list->scope = copy;
+    const char *copy = can_add(list) ? copy_text(list, scope) : NULL;
+    if (copy) list->scope = copy;
 }
 
 clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes,
@@ -117,9 +107,8 @@ clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, 
                                       list->scope, name, fixed_bytes, list->capacity, bytes_per_example));
         return CLQ_NO_VALUE;
     }
-    if (!CLQ_LIST_GROW(list, values, value_count, value_capacity)) return CLQ_NO_VALUE;
-    char *copy = copy_text(list, name);
-    if (!copy) return CLQ_NO_VALUE;
+    const char *copy = copy_text(list, name);
+    if (!copy || !CLQ_LIST_GROW(list, values, value_count, value_capacity)) return CLQ_NO_VALUE;
     list->values[list->value_count++] =
         (clq_value_slot){.name = copy, .kind = kind, .bytes = bytes, .first_use = SIZE_MAX};
     return (clq_value)list->value_count;
@@ -143,20 +132,21 @@ void clq_options_add(clq_kernel_options *options, const char *format, ...) {
 
 static clq_launch *last_launch(clq_list *list) { return &list->launches[list->launch_count - 1]; }
 
-/* A new launch at the end, with its texts; NULL after a failure. */
+/* A new launch at the end; NULL after a failure. */
 static clq_launch *add_launch(clq_list *list, const char *label, const char *file, const char *options,
                               const char *function) {
-    if (!CLQ_LIST_GROW(list, launches, launch_count, launch_capacity)) return NULL;
+    const char *copy = options ? copy_text(list, options) : NULL;
+    if ((options && !copy) || !CLQ_LIST_GROW(list, launches, launch_count, launch_capacity)) return NULL;
     clq_launch *launch = &list->launches[list->launch_count++];
-    *launch = (clq_launch){.batch_dim = -1};
-    launch->scope = copy_text(list, list->scope);
-    launch->label = copy_text(list, label);
-    launch->function = copy_text(list, function);
-    if (file) {
-        launch->file = copy_text(list, file);
-        launch->options = copy_text(list, options);
-    }
-    return list->error.status == CLQ_OK ? launch : NULL;
+    *launch = (clq_launch){
+        .scope = list->scope,
+        .label = label,
+        .file = file,
+        .function = function,
+        .options = copy,
+        .batch_dim = -1,
+    };
+    return launch;
 }
 
 void clq_launch_begin(clq_list *list, const char *label, const char *file, const char *options, const char *function) {
@@ -297,17 +287,14 @@ void clq_launch_cost(clq_list *list, double flops, double flops_per_example, dou
         return;
     }
     clq_launch *launch = last_launch(list);
-    launch->flops = flops;
-    launch->flops_per_example = flops_per_example;
-    launch->bytes = bytes;
-    launch->bytes_per_example = bytes_per_example;
+    launch->flops = flops + flops_per_example * list->capacity;
+    launch->bytes = bytes + bytes_per_example * list->capacity;
 }
 
 void clq_launch_call(clq_list *list, const char *label, const char *function, clq_call run, void *context) {
     if (can_add(list) && list->open)
         clq_list_latch(list, clq_fail(CLQ_STATE, "%s: %s is called inside of a launch", list->scope, label));
-    clq_launch *launch =
-        list->error.status == CLQ_OK && !list->bound ? add_launch(list, label, NULL, NULL, function) : NULL;
+    clq_launch *launch = can_add(list) ? add_launch(list, label, NULL, NULL, function) : NULL;
     if (!launch) {
         clq_free(context);
         return;
@@ -332,8 +319,8 @@ void clq_list_launch_info(const clq_list *list, size_t index, clq_launch_info *o
         .function = launch->function,
         .options = launch->options,
         .dims = launch->dims,
-        .flops = launch->flops + launch->flops_per_example * list->capacity,
-        .bytes = launch->bytes + launch->bytes_per_example * list->capacity,
+        .flops = launch->flops,
+        .bytes = launch->bytes,
     };
     memcpy(out->global, launch->global, sizeof out->global);
     memcpy(out->local, launch->local, sizeof out->local);
