@@ -263,7 +263,7 @@ typedef struct clq_slice_of_channels {
 void clq_copy_channels(clq_list *list, size_t rows, size_t channels, clq_slice_of_channels from,
                        clq_slice_of_channels to, clq_value x, clq_value y);
 
-/* ---- convolution, activation and max pooling in one (conv_pool.c, conv_pool_backward.c) ---- */
+/* ---- convolution, activation and max pooling in one (conv_pool.c) ---- */
 
 /* pool.in is conv.out; the activation is the convolution's. y, winner: as of the pooling; nothing else of the
  * convolution's output is kept. */

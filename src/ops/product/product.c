@@ -157,10 +157,10 @@ void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
     *x = frames;
 }
 
-size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted,
-                          size_t terms_least) {
-    double images = (double)p->rows * clq_list_capacity(list), terms = images * (double)(p->h.out * p->w.out);
-    double bytes = (double)clq_patches_depth(p) * (double)columns * sizeof(float);
+size_t clq_product_slices(const clq_list *list, const clq_product *p, size_t wanted, size_t terms_least) {
+    const clq_patches *q = &p->patches;
+    double images = (double)q->rows * clq_list_capacity(list), terms = images * (double)(q->h.out * q->w.out);
+    double bytes = (double)clq_patches_depth(q) * (double)p->columns * sizeof(float);
     double most = CLQ_MIN(CLQ_MIN(images, terms / (double)terms_least), PARTIAL_BYTES_MOST / bytes);
     return most < 1 ? 1 : CLQ_MIN(CLQ_MAX(wanted, (size_t)1), (size_t)most);
 }

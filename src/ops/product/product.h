@@ -57,6 +57,9 @@ void clq_product_add(clq_list *list, const clq_product *p);
 
 /* The variants. CLBlast multiplies matrices only. */
 void clq_product_by_tiles(clq_list *list, const clq_product *p);
+/* b of rows that is transposed, for tiles: panels of `width` columns, which are whole vectors. */
+clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t taps, size_t channels, size_t columns,
+                           size_t width);
 /* Tiles in blocks, of matrices. packed: both operands, as in outer products always, not B alone on the way. */
 void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed);
 /* Whether a product is known to be faster in packed blocks. */
@@ -74,8 +77,7 @@ clq_kernel_options clq_product_options(const clq_product *p);
 void clq_product_cost(clq_list *list, const clq_product *p);
 /* Into how many parts the sum of an outer product is cut, so that at least `wanted` parts run side by side if the sum
  * is long enough; never more than parts of `terms_least` at a full batch. */
-size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted,
-                          size_t terms_least);
+size_t clq_product_slices(const clq_list *list, const clq_product *p, size_t wanted, size_t terms_least);
 /* Where slices leave their sums: c itself where there is one. */
 clq_value clq_product_partial(clq_list *list, const clq_product *p, size_t slices);
 /* How a device with work-groups adds up the slices of so many columns, which are some neighbouring floats each: a

@@ -86,20 +86,17 @@ static tile select_tile(clq_list *list, const clq_product *p, size_t pixels, dou
 
 /* ---- rows ---- */
 
-/* Transposed weights as panels. */
-static clq_value pack(clq_list *list, const clq_product *p, const tile *t) {
-    const clq_patches *q = &p->patches;
-    size_t depth = clq_patches_depth(q), taps = q->h.taps * q->w.taps,
-           vector = clq_device_vector(clq_list_device(list));
-    size_t bytes = t->panels * depth * t->width * sizeof(float);
-    clq_value packed = clq_list_value(list, CLQ_VALUE_SCRATCH, "packed weights", bytes, 0);
+clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t taps, size_t channels, size_t columns,
+                           size_t width) {
+    size_t vector = clq_device_vector(clq_list_device(list)), panels = clq_ceil_div(columns, width);
+    size_t bytes = panels * taps * channels * width * sizeof(float);
+    clq_value packed = clq_list_value(list, CLQ_VALUE_SCRATCH, name, bytes, 0);
     clq_launch_begin(list, "pack", "product_support", "", "product_pack");
-    clq_launch_value(list, p->b, CLQ_READS);
+    clq_launch_value(list, b, CLQ_READS);
     clq_launch_value(list, packed, CLQ_WRITES);
-    CLQ_LAUNCH_SIZES(list, taps, q->channels, p->columns, t->width);
-    clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(q->channels, vector), t->panels}, (size_t[]){1, 1}, -1, 0,
-                    0);
-    clq_launch_cost(list, 0, 0, (double)(depth * p->columns * sizeof(float) + bytes), 0);
+    CLQ_LAUNCH_SIZES(list, taps, channels, columns, width);
+    clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(channels, vector), panels}, (size_t[]){1, 1}, -1, 0, 0);
+    clq_launch_cost(list, 0, 0, (double)(taps * channels * columns * sizeof(float) + bytes), 0);
     return packed;
 }
 
@@ -136,10 +133,12 @@ static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
     size_t divide = (size_t)q->w.divide,
            pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
     tile t = select_tile(list, p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, choice);
-    clq_value weights = p->transposed ? pack(list, p, &t) : p->b;
+    clq_value b = p->b;
+    if (p->transposed)
+        b = clq_product_pack(list, "packed weights", b, q->h.taps * q->w.taps, q->channels, p->columns, t.width);
     const clq_kernel_options options = rows_options(p, &t);
     clq_launch_begin(list, p->label, "product_tile", options.text, "product_rows");
-    CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
+    CLQ_LAUNCH_READS(list, p->a, b, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_zeros(list, q->channels * sizeof(float));
     clq_launch_param(list, CLQ_PARAM_COUNT);
@@ -183,9 +182,8 @@ static outer_cut cut_outer(const clq_list *list, const clq_product *p, size_t ve
     c.tiles = clq_ceil_div(run, c.length) * across * clq_ceil_div(q->h.taps, stacked);
     double read = (double)clq_list_capacity(list) * (double)(q->rows * sizeof(float)) *
                   (double)(q->h.in * q->w.in * q->channels + q->h.out * q->w.out * p->columns);
-    size_t for_cache = clq_product_slices(list, q, p->columns, (size_t)(read / CACHED_BYTES) + 1, CACHED_TERMS_LEAST);
-    size_t for_groups =
-        clq_product_slices(list, q, p->columns, clq_ceil_div(groups, c.tiles * c.t.panels), TERMS_LEAST);
+    size_t for_cache = clq_product_slices(list, p, (size_t)(read / CACHED_BYTES) + 1, CACHED_TERMS_LEAST);
+    size_t for_groups = clq_product_slices(list, p, clq_ceil_div(groups, c.tiles * c.t.panels), TERMS_LEAST);
     c.slices = CLQ_MAX(for_cache, for_groups);
     return c;
 }
@@ -203,7 +201,7 @@ static bool select_cut(clq_list *list, const clq_product *p, clq_choice *choice,
     if (narrow_vectors(list, p)) clq_choice_add(choice, 0, 0, "narrow");
     add_cut(choice, out->t.vectors, out->slices);
     for (size_t wanted = 1; wanted <= 4 * out->slices && wanted < UINT32_MAX / 4; wanted *= 2)
-        add_cut(choice, out->t.vectors, clq_product_slices(list, &p->patches, p->columns, wanted, TERMS_LEAST));
+        add_cut(choice, out->t.vectors, clq_product_slices(list, p, wanted, TERMS_LEAST));
     for (size_t vectors = 1; vectors <= CLQ_MIN(CLQ_MIN(all, most), (size_t)VECTORS_MOST); vectors++)
         add_cut(choice, vectors, cut_outer(list, p, vectors).slices);
     const struct clq_candidate *candidate = clq_list_select(list, choice);
