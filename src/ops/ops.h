@@ -411,7 +411,8 @@ typedef struct clq_update_rule {
 typedef struct clq_optimizer_row {
     const char *name;
     clq_option options[CLQ_HYPERPARAMETERS_MAX + 1]; /* the hyper-parameters; the first is "lr" */
-    const clq_update_rule *(*rule)(const double *values);
+    clq_update_rule rule;
+    const clq_update_rule *(*choose)(const double *values); /* where there are several, in place of `rule` */
     /* What the rule gets of the hyper-parameters. NULL: those behind lr, as they are. */
     void (*constants)(const double *values, float constants[CLQ_UPDATE_CONSTANTS]);
     /* What the rule gets as its rate in update `step`, from 1. NULL: lr as it is. */
@@ -419,6 +420,7 @@ typedef struct clq_optimizer_row {
 } clq_optimizer_row;
 size_t clq_optimizer_count(void);
 const clq_optimizer_row *clq_optimizer_row_of(clq_optimizer_kind kind);
+const clq_update_rule *clq_optimizer_rule(const clq_optimizer *optimizer);
 unsigned clq_optimizer_states(const clq_optimizer *optimizer);
 /* CLQ_PARAM_RATE of update `step`, from 1, with a learning rate of lr. */
 float clq_optimizer_rate(const clq_optimizer *optimizer, double lr, uint64_t step);

@@ -22,7 +22,7 @@ static void add_constants(clq_list *list, const clq_optimizer *optimizer) {
 }
 
 void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update_arenas *a) {
-    const clq_update_rule *rule = clq_optimizer_row_of(optimizer->kind)->rule(optimizer->values);
+    const clq_update_rule *rule = clq_optimizer_rule(optimizer);
     unsigned ranks = CLQ_MAX(a->ranks, 1u);
     /* States and weights are read and written, and of several ranks all gradients. */
     unsigned arrays = 2 * rule->states + 2 + (ranks > 1 ? 2 * ranks : 1);
