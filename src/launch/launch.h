@@ -72,6 +72,7 @@ uint32_t clq_list_capacity(const clq_list *list);
  * first operation. */
 void clq_list_set_family(clq_list *list, clq_kernel_family family);
 clq_kernel_family clq_list_family(const clq_list *list);
+size_t clq_list_vector(const clq_list *list); /* clq_device_vector */
 /* How exact products are (HIGHEST unless set). Before the first operation. */
 void clq_list_set_precision(clq_list *list, clq_matmul_precision precision);
 clq_matmul_precision clq_list_precision(const clq_list *list);
@@ -226,8 +227,6 @@ typedef struct clq_selections {
 /* Borrowed until the last operation is added; NULL: none. Before the first operation. */
 void clq_list_set_selections(clq_list *list, const clq_selections *selections);
 
-/* What is kept for devices like this one: a candidate's name; "" where nothing (whole) is. */
-clq_status clq_selection_recall(const clq_device *device, const char *key, char candidate[CLQ_CANDIDATE_BYTES]);
 bool clq_selections_are_shared(const clq_device *a, const clq_device *b); /* whether what is kept is so for both */
 /* In place of what was kept before. Errors: WRITE, MEMORY; STATE where the device has no place to keep things. */
 clq_status clq_selection_keep(clq_device *device, const char *key, const char *candidate);

@@ -56,6 +56,7 @@ clq_device *clq_list_device(const clq_list *list) { return list->device; }
 uint32_t clq_list_capacity(const clq_list *list) { return list->capacity; }
 void clq_list_set_family(clq_list *list, clq_kernel_family family) { list->family = family; }
 clq_kernel_family clq_list_family(const clq_list *list) { return list->family; }
+size_t clq_list_vector(const clq_list *list) { return clq_device_vector(list->device); }
 void clq_list_set_precision(clq_list *list, clq_matmul_precision precision) { list->precision = precision; }
 clq_matmul_precision clq_list_precision(const clq_list *list) { return list->precision; }
 void clq_list_set_fused(clq_list *list, bool fused) { list->fuses = fused; }

@@ -144,9 +144,6 @@ typedef struct clq_element_values {
  * the device, the capacity and the shapes. Runs of at most 64 rows are added as they are, and these sums with
  * compensation (Knuth's two-sum), so rounding errors do not grow with the count. */
 void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v);
-/* Arithmetic of one element; memory traffic of one sample's values. */
-double clq_element_flops(const clq_element_program *p);
-double clq_element_bytes(const clq_element_program *p, size_t elements);
 
 /* Dropout as in Keras: at a rate r an element stays with probability 1 - r, and is then divided by 1 - r. Whether it
  * stays is a function of the seed, the stream (layer), CLQ_PARAM_STEP, the sample's place in the global batch

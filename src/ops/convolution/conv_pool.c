@@ -13,10 +13,8 @@ enum {
     TERMS_LEAST = 64    /* of a slice */
 };
 
-static size_t vector_of(const clq_list *list) { return clq_device_vector(clq_list_device(list)); }
-
 /* Vectors that a core holds. */
-static size_t registers_of(const clq_list *list) { return vector_of(list) >= 16 ? 32 : 16; }
+static size_t registers_of(const clq_list *list) { return clq_list_vector(list) >= 16 ? 32 : 16; }
 
 static size_t depth_of(const clq_conv2d_problem *c) { return c->kernel_h * c->kernel_w * c->in_c; }
 
@@ -41,7 +39,7 @@ bool clq_conv_pool_fits(const clq_list *list, const clq_conv_pool_problem *p) {
 }
 
 bool clq_conv_pool_pays(const clq_list *list, const clq_conv_pool_problem *p) {
-    return p->conv.out_c % vector_of(list) == 0;
+    return p->conv.out_c % clq_list_vector(list) == 0;
 }
 
 /* The convolution over frames: as it is, without padding. */
@@ -89,7 +87,7 @@ typedef struct forward_cut {
 static forward_cut cut_forward(const clq_list *list, const clq_conv_pool_problem *p) {
     const clq_conv2d_problem *c = &p->conv;
     size_t places = p->pool.size_h * p->pool.size_w, depth = depth_of(c);
-    size_t all = clq_ceil_div(c->out_c, vector_of(list));
+    size_t all = clq_ceil_div(c->out_c, clq_list_vector(list));
     size_t registers = registers_of(list), groups = clq_device_min_groups(clq_list_device(list));
     forward_cut f = {.vectors = all <= 3 ? all : all % 2 != 0 && all % 3 == 0 ? 3 : 2};
     while (f.vectors > 1 && f.vectors * (places + 1) + 1 > registers) f.vectors--;
@@ -182,7 +180,7 @@ typedef struct lists {
 
 static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_value dz, clq_value winner) {
     const clq_conv2d_problem *c = &p->conv;
-    size_t vector = vector_of(list), groups = clq_device_min_groups(clq_list_device(list));
+    size_t vector = clq_list_vector(list), groups = clq_device_min_groups(clq_list_device(list));
     size_t windows = p->pool.out_h * p->pool.out_w, entry_bytes = windows * c->out_c * 2 * sizeof(int32_t);
     lists l = {.tile = choose_tile(c->kernel_w * c->in_c / vector, c->kernel_h, registers_of(list) - 4)};
     size_t blocks = CLQ_MIN(clq_ceil_div(groups, l.tile.tiles), clq_ceil_div(c->out_c, CHANNELS_LEAST));
@@ -249,7 +247,7 @@ static void list_input_gradient(clq_list *list, const clq_conv_pool_problem *p, 
 static void window_weight_gradient(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value dz,
                                    clq_value winner, clq_value dw) {
     const clq_conv2d_problem *c = &p->conv;
-    size_t all = clq_ceil_div(c->out_c, vector_of(list)), vectors = CLQ_MIN(all, (size_t)2),
+    size_t all = clq_ceil_div(c->out_c, clq_list_vector(list)), vectors = CLQ_MIN(all, (size_t)2),
            panels = clq_ceil_div(all, vectors), groups = clq_device_min_groups(clq_list_device(list));
     tile t = choose_tile(c->kernel_w * c->in_c, c->kernel_h, registers_of(list) / vectors - 4);
     clq_product product = product_of(p, dw);
@@ -271,7 +269,7 @@ static void window_weight_gradient(clq_list *list, const clq_conv_pool_problem *
 void clq_conv_pool_backward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value x, clq_value w,
                             clq_value dz, clq_value winner, clq_value dx, clq_value dw) {
     const clq_conv2d_problem *c = &p->conv;
-    if (c->in_c % vector_of(list) == 0) {
+    if (c->in_c % clq_list_vector(list) == 0) {
         lists l = make_lists(list, p, dz, winner);
         list_weight_gradient(list, p, &l, frames, dw);
         if (dx) list_input_gradient(list, p, &l, w, dx, frames != x);

@@ -15,13 +15,11 @@ typedef struct cut {
     size_t vectors, rows, block;
 } cut;
 
-static size_t vector_of(const clq_list *list) { return clq_device_vector(clq_list_device(list)); }
-
 /* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
  * for two accumulators a vector, a row of weights and one input. */
 static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
     clq_device *device = clq_list_device(list);
-    size_t vector = vector_of(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
+    size_t vector = clq_list_vector(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
     c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
     size_t groups = clq_device_min_groups(device) * BLOCKS_PER_GROUP;
@@ -34,7 +32,7 @@ static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
 
 bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
-    size_t vector = vector_of(list),
+    size_t vector = clq_list_vector(list),
            channels_most = SCRATCH_BYTES / (CLQ_WINOGRAD_PRODUCTS * ROW_VECTORS * sizeof(float));
     return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= channels_most;
 }
@@ -49,7 +47,7 @@ bool clq_winograd_tile_pays(const clq_list *list, const clq_product *p, const cl
 }
 
 static clq_value transform_weights(clq_list *list, const clq_product *p, const cut *c) {
-    size_t channels = p->patches.channels, vector = vector_of(list), floats = channels * p->columns;
+    size_t channels = p->patches.channels, vector = clq_list_vector(list), floats = channels * p->columns;
     size_t transformed = CLQ_WINOGRAD_PRODUCTS * floats;
     clq_kernel_options options = {.length = 0};
     clq_options_add(&options, "-DNR=%zu", c->vectors);

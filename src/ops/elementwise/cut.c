@@ -14,7 +14,7 @@ static size_t clamp_count(double wished, size_t most) {
 clq_cut clq_cut_make(const clq_list *list, double bytes, double units, size_t group) {
     const clq_device *device = clq_list_device(list);
     const clq_device_info *info = clq_device_get_info(device);
-    size_t lanes = clq_device_vector(device);
+    size_t lanes = clq_list_vector(list);
     bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     if (tile) {
         size_t most = CLQ_MAX(clq_device_min_groups(device), 1u);

@@ -87,26 +87,24 @@ bool clq_element_program_fits(const clq_element_program *p) {
         p->sum_count > CLQ_ELEMENT_SUMS || p->instruction_count > CLQ_ELEMENT_INSTRUCTIONS || !inputs_fit(p) ||
         p->output_count + p->sum_count == 0)
         return false;
-    size_t words = is_random(p) ? 2 : 0;
-    for (size_t i = 0; i < p->instruction_count; i++) {
+    for (size_t i = 0; i < p->instruction_count; i++)
         if (!instruction_fits(p, i)) return false;
-        words += operations[p->instructions[i].op].words;
-    }
     for (size_t k = 0; k < p->output_count; k++)
         if (p->outputs[k].from >= p->instruction_count || p->outputs[k].dtype != CLQ_F32) return false;
     for (size_t k = 0; k < p->sum_count; k++)
         if (p->sums[k] >= p->instruction_count) return false;
-    return words <= CLQ_ELEMENT_WORDS;
+    return clq_element_words(p) <= CLQ_ELEMENT_WORDS;
 }
 
-double clq_element_flops(const clq_element_program *p) {
+/* Arithmetic of one element. */
+static double flops_of(const clq_element_program *p) {
     double flops = (double)p->sum_count;
     for (size_t i = 0; i < p->instruction_count; i++) flops += operations[p->instructions[i].op].flops;
     return CLQ_MAX(flops, 1.0);
 }
 
-/* Of samples; vectors by channel stay in caches. */
-double clq_element_bytes(const clq_element_program *p, size_t elements) {
+/* Memory traffic of one sample's values; vectors by channel stay in caches. */
+static double bytes_of(const clq_element_program *p, size_t elements) {
     double bytes = (double)(p->output_count * sizeof(float));
     for (size_t j = 0; j < p->input_count; j++)
         if (p->inputs[j].kind == CLQ_EACH_ELEMENT) bytes += (double)clq_dtype_bytes(p->inputs[j].dtype);
@@ -216,7 +214,7 @@ static void add_arguments(clq_list *list, const program_text *t, const clq_eleme
 }
 
 static void add_cost(clq_list *list, const clq_element_program *p, const clq_element_values *v) {
-    double flops = clq_element_flops(p) * (double)v->elements, bytes = clq_element_bytes(p, v->elements);
+    double flops = flops_of(p) * (double)v->elements, bytes = bytes_of(p, v->elements);
     if (v->whole)
         clq_launch_cost(list, flops, 0, bytes, 0);
     else
@@ -225,7 +223,7 @@ static void add_cost(clq_list *list, const clq_element_program *p, const clq_ele
 
 static clq_cut cut_elements(const clq_list *list, const clq_element_program *p, const clq_element_values *v) {
     double samples = samples_most(list, v);
-    return clq_cut_make(list, clq_element_bytes(p, v->elements) * samples, (double)v->elements * samples / 4, 256);
+    return clq_cut_make(list, bytes_of(p, v->elements) * samples, (double)v->elements * samples / 4, 256);
 }
 
 /* ---- sums over rows ---- */
@@ -303,7 +301,7 @@ static void fold_columns(clq_list *list, const column_cut *c, const char *option
 }
 
 /* Places that an item fetches before it stores any: a program of many operations is limited by these. */
-static int together(const clq_element_program *p) { return clq_element_flops(p) < FLOPS_OF_EXP ? 4 : 1; }
+static int together(const clq_element_program *p) { return flops_of(p) < FLOPS_OF_EXP ? 4 : 1; }
 
 static void with_sums(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
     column_cut c = cut_columns(list, p, v);

@@ -193,31 +193,25 @@ clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size
     return c;
 }
 
-static void begin_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices, const char *options,
-                         const char *function) {
+void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices) {
+    if (slices == 1) return;
+    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     size_t floats = clq_patches_depth(&p->patches) * p->columns;
-    clq_launch_begin(list, "reduce", "product_support", options, function);
+    size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
+    clq_kernel_options options = {.length = 0};
+    if (!tile) clq_options_add(&options, "-DWIDE=%zu ", wide);
+    clq_options_add(&options, "%s", p->halves & CLQ_HALF_C ? "-DTO_HALF" : "");
+    clq_launch_begin(list, "reduce", "product_support", options.text, tile ? "product_reduce" : "product_reduce_rows");
     clq_launch_value(list, partial, CLQ_READS);
     clq_launch_value(list, p->c, CLQ_WRITES);
     CLQ_LAUNCH_SIZES(list, floats, slices);
-}
-
-void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices) {
-    if (slices == 1) return;
-    size_t floats = clq_patches_depth(&p->patches) * p->columns;
-    const char *half = p->halves & CLQ_HALF_C ? "-DTO_HALF" : "";
-    if (clq_list_family(list) == CLQ_FAMILY_TILE) {
-        size_t share = 32 * clq_device_vector(clq_list_device(list));
-        begin_reduce(list, p, partial, slices, half, "product_reduce");
+    if (tile) {
+        size_t share = 32 * clq_list_vector(list);
         clq_launch_size(list, share);
         clq_launch_work(list, 1, (size_t[]){clq_ceil_div(floats, share)}, (size_t[]){1}, -1, 0, 0);
     } else {
-        size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
         clq_reduce_cut c = clq_product_cut_reduce(list, floats / wide, slices);
         size_t group = c.across * c.rows, groups = clq_ceil_div(floats / wide, c.across);
-        char options[32];
-        (void)snprintf(options, sizeof options, "-DWIDE=%zu %s", wide, half);
-        begin_reduce(list, p, partial, slices, options, "product_reduce_rows");
         clq_launch_size(list, c.across);
         clq_launch_local(list, group * wide * sizeof(float));
         clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);

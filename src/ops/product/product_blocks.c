@@ -44,7 +44,7 @@ bool clq_product_is_large(const clq_list *list, const clq_product *p) {
 /* As many blocks as keep all cores busy, none smaller than a row of tiles. */
 static void choose_blocks(const clq_list *list, blocks *b) {
     clq_device *device = clq_list_device(list);
-    size_t vector = clq_device_vector(device), all = clq_ceil_div(b->p->columns, vector), width;
+    size_t vector = clq_list_vector(list), all = clq_ceil_div(b->p->columns, vector), width;
     b->tile_vectors = CLQ_MIN(all, (size_t)2);
     size_t most = b->packed ? TILE_ROWS : FEW_TILE_ROWS;
     b->tile_rows = CLQ_MIN(vector < 16 ? CLQ_MIN(most, (size_t)NARROW_TILE_ROWS) : most, b->rows);
@@ -61,7 +61,7 @@ static void choose_blocks(const clq_list *list, blocks *b) {
 
 /* B as panels of the tiles' width. */
 static clq_value add_panels(clq_list *list, const blocks *b, const char *options) {
-    size_t width = b->tile_vectors * clq_device_vector(clq_list_device(list));
+    size_t width = b->tile_vectors * clq_list_vector(list);
     size_t bytes = b->terms * clq_round_up(b->p->columns, width) * sizeof(float);
     clq_value panels = clq_list_value(list, CLQ_VALUE_SCRATCH, "panels", bytes, 0);
     clq_launch_begin(list, "pack", "product_tile", options, "product_panels");

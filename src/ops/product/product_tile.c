@@ -46,7 +46,7 @@ static void set_vectors(tile *t, size_t vector, size_t vectors, size_t columns) 
 /* pixels: that a row of tiles covers. others: rows of pixels. */
 static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, double others, bool matrix) {
     clq_device *device = clq_list_device(list);
-    size_t vector = clq_device_vector(device), all = clq_ceil_div(columns, vector),
+    size_t vector = clq_list_vector(list), all = clq_ceil_div(columns, vector),
            units = clq_device_get_info(device)->compute_units,
            groups = CLQ_MIN((size_t)clq_device_min_groups(device), units * TILES_PER_UNIT);
     tile t = {0};
@@ -68,7 +68,7 @@ static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, dou
 static tile select_tile(clq_list *list, const clq_product *p, size_t pixels, double others, bool matrix,
                         clq_choice *choice) {
     static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 4}, {8, 1}};
-    size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector);
+    size_t vector = clq_list_vector(list), all = clq_ceil_div(p->columns, vector);
     tile t = choose_tile(list, p->columns, pixels, others, matrix);
     clq_product_start_choice(choice, list, "tile of rows", p);
     clq_choice_add(choice, (uint32_t)t.rows, (uint32_t)t.vectors, "%zu x %zu vectors", t.rows, t.vectors);
@@ -88,7 +88,7 @@ static tile select_tile(clq_list *list, const clq_product *p, size_t pixels, dou
 
 clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t taps, size_t channels, size_t columns,
                            size_t width) {
-    size_t vector = clq_device_vector(clq_list_device(list)), panels = clq_ceil_div(columns, width);
+    size_t vector = clq_list_vector(list), panels = clq_ceil_div(columns, width);
     size_t bytes = panels * taps * channels * width * sizeof(float);
     clq_value packed = clq_list_value(list, CLQ_VALUE_SCRATCH, name, bytes, 0);
     clq_launch_begin(list, "pack", "product_support", "", "product_pack");
@@ -156,7 +156,7 @@ static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
 /* A matrix with fewer columns than a vector has floats can lay vectors along its rows. Their number; 0: it cannot. */
 static size_t narrow_vectors(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
-    size_t vector = clq_device_vector(clq_list_device(list)), vectors = p->columns <= rows_most(vector, 2) ? 2 : 1;
+    size_t vector = clq_list_vector(list), vectors = p->columns <= rows_most(vector, 2) ? 2 : 1;
     double terms = (double)q->rows * clq_list_capacity(list);
     if (!clq_patches_are_matrix(q) || terms > LONG_SUM || q->channels < vectors * vector) return 0;
     return p->columns < vector && p->columns <= rows_most(vector, vectors) ? vectors : 0;
@@ -173,7 +173,7 @@ static outer_cut cut_outer(const clq_list *list, const clq_product *p, size_t ve
     const clq_patches *q = &p->patches;
     outer_cut c = {.runs = taps_are_runs(&q->w)};
     size_t run = (c.runs ? q->w.taps : 1) * q->channels, across = c.runs ? 1 : q->w.taps,
-           vector = clq_device_vector(clq_list_device(list)), groups = clq_device_min_groups(clq_list_device(list));
+           vector = clq_list_vector(list), groups = clq_device_min_groups(clq_list_device(list));
     set_vectors(&c.t, vector, vectors, p->columns);
     size_t most = rows_most(vector, vectors);
     c.length = even_part(run, most);
@@ -194,8 +194,7 @@ static void add_cut(clq_choice *choice, size_t vectors, size_t slices) {
 
 /* By the rule; or with more or fewer slices or vectors. False: by the narrow form. */
 static bool select_cut(clq_list *list, const clq_product *p, clq_choice *choice, outer_cut *out) {
-    size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector),
-           most = registers(vector) / 4;
+    size_t vector = clq_list_vector(list), all = clq_ceil_div(p->columns, vector), most = registers(vector) / 4;
     *out = cut_outer(list, p, CLQ_MIN(vectors_across(all, SIZE_MAX), most));
     clq_product_start_choice(choice, list, "tile of outer", p);
     if (narrow_vectors(list, p)) clq_choice_add(choice, 0, 0, "narrow");
@@ -225,7 +224,7 @@ static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) 
     outer_cut c;
     bool narrow = !select_cut(list, p, choice, &c);
     if (narrow) {
-        size_t vectors = narrow_vectors(list, p), vector = clq_device_vector(clq_list_device(list));
+        size_t vectors = narrow_vectors(list, p), vector = clq_list_vector(list);
         clq_options_add(&options, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
         c = (outer_cut){.tiles = clq_ceil_div(p->patches.channels, vectors * vector), .slices = 1};
     } else {

@@ -6,8 +6,7 @@ static void add(clq_list *list, const clq_repeat_problem *p, const char *kernel,
     const double capacity = clq_list_capacity(list), bytes = (small + large) * sizeof(float);
     const bool spread = p->inner == 1;
     clq_cut cut = clq_cut_make(list, bytes * capacity, large * capacity / 4, 256);
-    size_t width = cut.lanes;
-    while ((spread ? p->repeats : p->inner) % width) width /= 2;
+    size_t width = clq_cut_pack(&cut, spread ? p->repeats : p->inner);
     const clq_kernel_options options = clq_cut_options(&cut, " -DWIDTH=%zu%s", width, spread ? " -DSPREAD" : "");
     clq_launch_begin(list, kernel, "repeat", options.text, kernel);
     clq_launch_value(list, from, CLQ_READS);
