@@ -80,6 +80,8 @@ clq_matmul_precision clq_list_precision(const clq_list *list);
 /* bytes = fixed + capacity * per_example. The name is copied; shown by clique plan. */
 clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes,
                          size_t bytes_per_example);
+/* What an operation needs between its launches: so many numbers of a type. */
+clq_value clq_list_scratch(clq_list *list, const char *name, clq_dtype dtype, size_t fixed, size_t per_example);
 /* What follows belongs to this layer, in tables and messages ("conv2d_1"); copied. */
 void clq_list_scope(clq_list *list, const char *scope);
 

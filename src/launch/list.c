@@ -115,6 +115,11 @@ clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, 
     return (clq_value)list->value_count;
 }
 
+clq_value clq_list_scratch(clq_list *list, const char *name, clq_dtype dtype, size_t fixed, size_t per_example) {
+    return clq_list_value(list, CLQ_VALUE_SCRATCH, name, clq_values_bytes(dtype, fixed),
+                          clq_values_bytes(dtype, per_example));
+}
+
 /* ---- launches ---- */
 
 void clq_options_add_list(clq_kernel_options *options, const char *format, va_list arguments) {

@@ -181,7 +181,7 @@ typedef struct lists {
 static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_value dz, clq_value winner) {
     const clq_conv2d_problem *c = &p->conv;
     size_t vector = clq_list_vector(list), groups = clq_device_min_groups(clq_list_device(list));
-    size_t windows = p->pool.out_h * p->pool.out_w, entry_bytes = windows * c->out_c * 2 * sizeof(int32_t);
+    size_t gradients = p->pool.out_h * p->pool.out_w * c->out_c;
     lists l = {.tile = choose_tile(c->kernel_w * c->in_c / vector, c->kernel_h, registers_of(list) - 4)};
     size_t blocks = CLQ_MIN(clq_ceil_div(groups, l.tile.tiles), clq_ceil_div(c->out_c, CHANNELS_LEAST));
     size_t block = clq_ceil_div(c->out_c, blocks);
@@ -191,14 +191,14 @@ static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_valu
     l.options = options_of(p);
     clq_options_add(&l.options, "-DLISTS -DTL=%zu -DTR=%zu -DTILES=%zu -DBLOCK=%zu -DSLICES=%zu", l.tile.across,
                     l.tile.down, l.tile.tiles, block, l.slices);
-    l.entries = clq_list_value(list, CLQ_VALUE_SCRATCH, "gradients that are not zero", 0, entry_bytes);
-    l.lengths = clq_list_value(list, CLQ_VALUE_SCRATCH, "how many are not zero", 0, c->out_c * sizeof(int32_t));
-    l.bytes = (double)(entry_bytes + c->out_c * sizeof(int32_t));
+    l.entries = clq_list_scratch(list, "gradients that are not zero", CLQ_I32, 0, 2 * gradients);
+    l.lengths = clq_list_scratch(list, "how many are not zero", CLQ_I32, 0, c->out_c);
+    l.bytes = (double)clq_values_bytes(CLQ_I32, 2 * gradients + c->out_c);
     clq_launch_begin(list, "list gradients", "conv_pool", l.options.text, "list_gradients");
     CLQ_LAUNCH_READS(list, dz, winner);
     CLQ_LAUNCH_WRITES(list, l.entries, l.lengths);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
-    clq_launch_cost(list, 0, 0, 0, l.bytes + (double)(windows * c->out_c) * 5);
+    clq_launch_cost(list, 0, 0, 0, l.bytes + (double)gradients * 5);
     return l;
 }
 
@@ -206,7 +206,7 @@ static void list_weight_gradient(clq_list *list, const clq_conv_pool_problem *p,
                                  clq_value dw) {
     const clq_conv2d_problem *c = &p->conv;
     size_t depth = depth_of(c), floats = depth * c->out_c;
-    clq_value sums = clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", l->slices * floats * sizeof(float), 0);
+    clq_value sums = clq_list_scratch(list, "partial sums", CLQ_F32, l->slices * floats, 0);
     clq_launch_begin(list, "weight gradient", "conv_pool", l->options.text, "sum_weights");
     CLQ_LAUNCH_READS(list, frames, l->entries, l->lengths);
     clq_launch_value(list, sums, CLQ_WRITES);
@@ -227,7 +227,7 @@ static void list_input_gradient(clq_list *list, const clq_conv_pool_problem *p, 
     /* (output channels, depth): a pack into one panel as wide as the depth */
     size_t depth = depth_of(c);
     clq_value weights = clq_product_pack(list, "transposed weights", w, 1, c->out_c, depth, depth), to = dx;
-    if (padded) to = clq_list_value(list, CLQ_VALUE_SCRATCH, "padded gradient", 0, (size_t)image_bytes(&framed));
+    if (padded) to = clq_list_scratch(list, "padded gradient", CLQ_F32, 0, framed.in_h * framed.in_w * framed.in_c);
     clq_launch_begin(list, "input gradient", "conv_pool", l->options.text, "spread_gradients");
     CLQ_LAUNCH_READS(list, weights, l->entries, l->lengths);
     clq_launch_value(list, to, CLQ_WRITES);
@@ -276,8 +276,7 @@ void clq_conv_pool_backward(clq_list *list, const clq_conv_pool_problem *p, clq_
     } else if (!dx) {
         window_weight_gradient(list, p, frames, dz, winner, dw);
     } else {
-        clq_value full = clq_list_value(list, CLQ_VALUE_SCRATCH, "gradient before pooling", 0,
-                                        c->out_h * c->out_w * c->out_c * sizeof(float));
+        clq_value full = clq_list_scratch(list, "gradient before pooling", CLQ_F32, 0, c->out_h * c->out_w * c->out_c);
         clq_pool2d_backward(list, &p->pool, CLQ_NO_VALUE, dz, winner, full);
         clq_conv2d_backward(list, c, x, w, full, dx, dw);
     }

@@ -76,7 +76,7 @@ clq_value clq_winograd_weights(clq_list *list, const clq_product *p, const char 
     clq_kernel_options all = {.length = 0};
     clq_options_add(&all, "-DWEIGHTS -DIN_C=%zu -DCOLUMNS=%zu %s%s", p->patches.channels, p->columns, options,
                     p->transposed ? " -DTRANSPOSED" : "");
-    clq_value to = clq_list_value(list, CLQ_VALUE_SCRATCH, "transformed weights", floats * sizeof(float), 0);
+    clq_value to = clq_list_scratch(list, "transformed weights", CLQ_F32, floats, 0);
     clq_launch_begin(list, "transform", file, all.text, function);
     clq_launch_value(list, p->b, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);

@@ -105,7 +105,8 @@ static double flops_of(const clq_element_program *p) {
 
 /* Memory traffic of one sample's values; vectors by channel stay in caches. */
 static double bytes_of(const clq_element_program *p, size_t elements) {
-    double bytes = (double)(p->output_count * sizeof(float));
+    double bytes = 0;
+    for (size_t k = 0; k < p->output_count; k++) bytes += (double)clq_dtype_bytes(p->outputs[k].dtype);
     for (size_t j = 0; j < p->input_count; j++)
         if (p->inputs[j].kind == CLQ_EACH_ELEMENT) bytes += (double)clq_dtype_bytes(p->inputs[j].dtype);
     return bytes * (double)elements;
@@ -311,7 +312,7 @@ static void with_sums(clq_list *list, const char *label, const clq_element_progr
     if (!c.cut.tile)
         clq_options_add(&t.options, " -DCOLUMNS=%zu -DROWS=%zu -DTOGETHER=%d", c.columns, c.rows, together(p));
     size_t numbers = 2 * c.sums * c.slices * c.fold * v->channels;
-    clq_value shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "column sums", numbers * sizeof(float), 0);
+    clq_value shares = clq_list_scratch(list, "column sums", CLQ_F32, numbers, 0);
     clq_launch_begin(list, label, "elementwise", t.options.text, "elementwise_sums");
     add_arguments(list, &t, p, v);
     clq_launch_value(list, shares, CLQ_WRITES);

@@ -25,7 +25,7 @@ static void add_program(clq_list *list, const char *label, const clq_normalise_p
 }
 
 static clq_value scratch_row(clq_list *list, const clq_normalise_problem *p, const char *name) {
-    return clq_list_value(list, CLQ_VALUE_SCRATCH, name, p->channels * sizeof(float), 0);
+    return clq_list_scratch(list, name, CLQ_F32, p->channels, 0);
 }
 
 /* A launch of a kernel for each channel; its arguments come next, then end_channels. */

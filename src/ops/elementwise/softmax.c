@@ -32,8 +32,7 @@ static void add_sums(clq_list *list, size_t elements, size_t channels, clq_value
 
 void clq_softmax_backward(clq_list *list, size_t elements, size_t channels, clq_value y, clq_value dy, clq_value dx,
                           clq_value db) {
-    if (dx == CLQ_NO_VALUE)
-        dx = clq_list_value(list, CLQ_VALUE_SCRATCH, "softmax gradient", 0, elements * sizeof(float));
+    if (dx == CLQ_NO_VALUE) dx = clq_list_scratch(list, "softmax gradient", CLQ_F32, 0, elements);
     softmax(list, "backward", "softmax_backward", elements, channels, y, dy, dx);
     if (db != CLQ_NO_VALUE) add_sums(list, elements, channels, dx, db);
 }

@@ -14,7 +14,7 @@ typedef struct run {
 } run;
 
 static size_t bytes_of(const clq_local_trial *t, size_t array) {
-    return t->numbers[array] * (t->halves[array] ? sizeof(uint16_t) : sizeof(float));
+    return clq_values_bytes(t->halves[array] ? CLQ_F16 : CLQ_F32, t->numbers[array]);
 }
 
 static clq_status add(run *r, clq_device *device, const clq_local_trial *t) {

@@ -1,10 +1,10 @@
 /* Max and average pooling. */
 #include "ops/elementwise/cut.h"
 
-static bool small_window(const clq_pool2d_problem *p) { return p->size_h * p->size_w <= 256; }
+static clq_dtype winner_dtype(const clq_pool2d_problem *p) { return p->size_h * p->size_w <= 256 ? CLQ_U8 : CLQ_I32; }
 
 size_t clq_pool2d_winner_bytes(const clq_pool2d_problem *p) {
-    return p->out_h * p->out_w * p->channels * (small_window(p) ? 1 : sizeof(int32_t));
+    return clq_values_bytes(winner_dtype(p), p->out_h * p->out_w * p->channels);
 }
 
 /* Whether no window reaches beyond the input along an axis. */
@@ -18,7 +18,7 @@ static clq_kernel_options options_of(const clq_pool2d_problem *p, const clq_cut 
     bool blocks = in && p->size_h == p->stride_h && p->size_w == p->stride_w;
     return clq_cut_options(
         cut, " -DWIDTH=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu -DSTRIDE_W=%zu -DWINNER=%s -DACT=%d%s%s%s%s", width,
-        p->size_h, p->size_w, p->stride_h, p->stride_w, small_window(p) ? "uchar" : "int", (int)p->activation,
+        p->size_h, p->size_w, p->stride_h, p->stride_w, winner_dtype(p) == CLQ_U8 ? "uchar" : "int", (int)p->activation,
         in ? " -DINSIDE" : "", blocks ? " -DBLOCKS" : "", p->average ? " -DAVERAGE" : "", keep ? " -DKEEP" : "");
 }
 

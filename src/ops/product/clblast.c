@@ -126,8 +126,7 @@ void clq_product_by_clblast(clq_list *list, const clq_product *p) {
     CLQ_LAUNCH_READS(list, p->a, p->b);
     clq_launch_value(list, p->c, CLQ_WRITES);
     if (g->scratch_bytes)
-        clq_launch_value(list, clq_list_value(list, CLQ_VALUE_SCRATCH, "CLBlast's scratch", g->scratch_bytes, 0),
-                         CLQ_WRITES);
+        clq_launch_value(list, clq_list_scratch(list, "CLBlast's scratch", CLQ_U8, g->scratch_bytes, 0), CLQ_WRITES);
     clq_launch_call(list, p->label, "CLBlast", run, g);
     clq_product_cost(list, p);
     if (p->bias || p->activation != CLQ_LINEAR) finish(list, p);

@@ -57,14 +57,14 @@ void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x,
 
 /* (rows, columns) to (columns, rows) */
 static clq_value transpose(clq_list *list, size_t rows, size_t columns, bool halves, clq_value from) {
-    size_t bytes = rows * columns * (halves ? 2 : sizeof(float));
-    clq_value to = clq_list_value(list, CLQ_VALUE_SCRATCH, "transposed", bytes, 0);
+    clq_dtype dtype = halves ? CLQ_F16 : CLQ_F32;
+    clq_value to = clq_list_scratch(list, "transposed", dtype, rows * columns, 0);
     clq_launch_begin(list, "transpose", "product_support", halves ? "-DNUMBER=ushort" : "", "product_transpose");
     clq_launch_value(list, from, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);
     CLQ_LAUNCH_SIZES(list, rows, columns);
     clq_launch_work(list, 1, (size_t[]){columns}, (size_t[]){1}, -1, 0, 0);
-    clq_launch_cost(list, 0, 0, 2 * (double)bytes, 0);
+    clq_launch_cost(list, 0, 0, 2 * (double)clq_values_bytes(dtype, rows * columns), 0);
     return to;
 }
 

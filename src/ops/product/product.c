@@ -142,7 +142,7 @@ void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
     size_t frame_h = (p->h.out - 1) * (size_t)p->h.step + (p->h.taps - 1) * (size_t)p->h.tap + 1;
     size_t frame_w = (p->w.out - 1) * (size_t)p->w.step + (p->w.taps - 1) * (size_t)p->w.tap + 1;
     size_t in_floats = p->h.in * p->w.in * p->channels, floats = frame_h * frame_w * p->channels;
-    clq_value frames = clq_list_value(list, CLQ_VALUE_SCRATCH, "padded input", 0, floats * sizeof(float));
+    clq_value frames = clq_list_scratch(list, "padded input", CLQ_F32, 0, floats);
     clq_launch_begin(list, "pad", "product_support", "", "product_pad");
     clq_launch_value(list, *x, CLQ_READS);
     clq_launch_value(list, frames, CLQ_WRITES);
@@ -168,8 +168,8 @@ size_t clq_product_slices(const clq_list *list, const clq_product *p, size_t wan
 clq_value clq_product_partial(clq_list *list, const clq_product *p, size_t slices) {
     if (slices == 1) return p->c;
     size_t rows = p->outer ? clq_patches_depth(&p->patches) : clq_patches_pixels(&p->patches);
-    size_t bytes = slices * rows * p->columns * sizeof(float);
-    return clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", p->outer ? bytes : 0, p->outer ? 0 : bytes);
+    size_t floats = slices * rows * p->columns;
+    return clq_list_scratch(list, "partial sums", CLQ_F32, p->outer ? floats : 0, p->outer ? 0 : floats);
 }
 
 clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size_t slices) {

@@ -62,15 +62,15 @@ static void choose_blocks(const clq_list *list, blocks *b) {
 /* B as panels of the tiles' width. */
 static clq_value add_panels(clq_list *list, const blocks *b, const char *options) {
     size_t width = b->tile_vectors * clq_list_vector(list);
-    size_t bytes = b->terms * clq_round_up(b->p->columns, width) * sizeof(float);
-    clq_value panels = clq_list_value(list, CLQ_VALUE_SCRATCH, "panels", bytes, 0);
+    size_t floats = b->terms * clq_round_up(b->p->columns, width);
+    clq_value panels = clq_list_scratch(list, "panels", CLQ_F32, floats, 0);
     clq_launch_begin(list, "pack", "product_tile", options, "product_panels");
     clq_launch_value(list, b->p->b, CLQ_READS);
     clq_launch_value(list, panels, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 2, (size_t[]){clq_ceil_div(b->terms, b->block_terms), clq_ceil_div(b->p->columns, width)},
                     (size_t[]){1, 1}, -1, 0, 0);
-    clq_launch_cost(list, 0, 0, (double)(b->terms * b->p->columns * sizeof(float) + bytes), 0);
+    clq_launch_cost(list, 0, 0, (double)(b->terms * b->p->columns + floats) * sizeof(float), 0);
     return panels;
 }
 

@@ -89,14 +89,14 @@ static tile select_tile(clq_list *list, const clq_product *p, size_t pixels, dou
 clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t taps, size_t channels, size_t columns,
                            size_t width) {
     size_t vector = clq_list_vector(list), panels = clq_ceil_div(columns, width);
-    size_t bytes = panels * taps * channels * width * sizeof(float);
-    clq_value packed = clq_list_value(list, CLQ_VALUE_SCRATCH, name, bytes, 0);
+    size_t floats = panels * taps * channels * width;
+    clq_value packed = clq_list_scratch(list, name, CLQ_F32, floats, 0);
     clq_launch_begin(list, "pack", "product_support", "", "product_pack");
     clq_launch_value(list, b, CLQ_READS);
     clq_launch_value(list, packed, CLQ_WRITES);
     CLQ_LAUNCH_SIZES(list, taps, channels, columns, width);
     clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(channels, vector), panels}, (size_t[]){1, 1}, -1, 0, 0);
-    clq_launch_cost(list, 0, 0, (double)(taps * channels * columns * sizeof(float) + bytes), 0);
+    clq_launch_cost(list, 0, 0, (double)(taps * channels * columns + floats) * sizeof(float), 0);
     return packed;
 }
 

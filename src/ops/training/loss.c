@@ -64,7 +64,7 @@ void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x
     bool whole = cut.groups == 1; /* its share is the sum */
     unsigned totals = clq_loss_totals(p);
     clq_value shares = metrics;
-    if (!whole) shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "loss shares", cut.groups * totals * sizeof(float), 0);
+    if (!whole) shares = clq_list_scratch(list, "loss shares", CLQ_F32, cut.groups * totals, 0);
     clq_launch_begin(list, "loss", "loss", options.text, "loss_and_metrics");
     CLQ_LAUNCH_READS(list, x, targets);
     CLQ_LAUNCH_WRITES(list, dx, shares);

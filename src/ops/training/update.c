@@ -8,7 +8,7 @@ static clq_cut flat_cut(const clq_list *list, size_t floats, unsigned arrays) {
 }
 
 static void add_part(clq_list *list, const clq_update_arenas *a, clq_value arena, clq_access access) {
-    clq_launch_value_at(list, arena, a->first * sizeof(float), a->floats * sizeof(float), access);
+    clq_launch_value_at(list, arena, clq_values_bytes(CLQ_F32, a->first), clq_values_bytes(CLQ_F32, a->floats), access);
 }
 
 static void add_constants(clq_list *list, const clq_optimizer *optimizer) {
@@ -50,7 +50,7 @@ void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_by
     bool whole = cut.groups == 1, aligned = !cut.tile && offset_bytes % (cut.lanes * sizeof(float)) == 0;
     const clq_kernel_options options = clq_cut_options(&cut, "%s", aligned ? " -DALIGNED" : "");
     clq_value shares = out;
-    if (!whole) shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "square sums", cut.groups * sizeof(float), 0);
+    if (!whole) shares = clq_list_scratch(list, "square sums", CLQ_F32, cut.groups, 0);
     clq_launch_begin(list, "square sum", "update", options.text, "square_sum");
     clq_launch_value(list, x, CLQ_READS);
     CLQ_LAUNCH_SIZES(list, offset_bytes / sizeof(float), floats / cut.lanes, floats % cut.lanes);
