@@ -72,7 +72,8 @@ bool clq_selections_are_shared(const clq_device *a, const clq_device *b) {
            strcmp(first->driver_version, second->driver_version) == 0 && first->compute_units == second->compute_units;
 }
 
-clq_status clq_selection_recall(const clq_device *device, const char *tuning_key, char candidate[CLQ_CANDIDATE_BYTES]) {
+/* What is kept for devices like this one: a candidate's name; "" where nothing (whole) is. */
+static clq_status recall(const clq_device *device, const char *tuning_key, char candidate[CLQ_CANDIDATE_BYTES]) {
     clq_hash128 key;
     void *kept;
     size_t bytes;
@@ -108,7 +109,7 @@ static size_t select_in(clq_list *list, clq_choice *choice, bool *forced) {
     }
     if (own && own->by_rule) return CLQ_MIN(own->nth, choice->count - 1);
     char kept[CLQ_CANDIDATE_BYTES];
-    clq_list_latch(list, clq_selection_recall(list->device, choice->key, kept));
+    clq_list_latch(list, recall(list->device, choice->key, kept));
     size_t found = find(choice, kept);
     choice->kept = found < choice->count;
     return choice->kept ? found : 0;

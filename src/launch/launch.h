@@ -72,6 +72,7 @@ uint32_t clq_list_capacity(const clq_list *list);
  * first operation. */
 void clq_list_set_family(clq_list *list, clq_kernel_family family);
 clq_kernel_family clq_list_family(const clq_list *list);
+size_t clq_list_vector(const clq_list *list); /* clq_device_vector */
 /* How exact products are (HIGHEST unless set). Before the first operation. */
 void clq_list_set_precision(clq_list *list, clq_matmul_precision precision);
 clq_matmul_precision clq_list_precision(const clq_list *list);
@@ -79,17 +80,38 @@ clq_matmul_precision clq_list_precision(const clq_list *list);
 /* bytes = fixed + capacity * per_example. The name is copied; shown by clique plan. */
 clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes,
                          size_t bytes_per_example);
+/* What an operation needs between its launches: so many numbers of a type. */
+clq_value clq_list_scratch(clq_list *list, const char *name, clq_dtype dtype, size_t fixed, size_t per_example);
 /* What follows belongs to this layer, in tables and messages ("conv2d_1"); copied. */
 void clq_list_scope(clq_list *list, const char *scope);
 
-/* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. */
+/* Options of a kernel, which are put together piece by piece; more than there is room for is a mistake in the code.
+ * Starts as {0}. */
+typedef struct clq_kernel_options {
+    char text[1536];
+    size_t length;
+} clq_kernel_options;
+void clq_options_add(clq_kernel_options *options, const char *format, ...) CLQ_PRINTF(2, 3);
+void clq_options_add_list(clq_kernel_options *options, const char *format, va_list arguments) CLQ_PRINTF(2, 0);
+
+/* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. Of its texts only
+ * the options are copied. */
 void clq_launch_begin(clq_list *list, const char *label /* "forward" */, const char *file, const char *options,
                       const char *function);
 void clq_launch_value(clq_list *list, clq_value value,
                       clq_access access); /* NO_VALUE: a placeholder that the kernel leaves alone */
 /* A part of a value, at a byte offset that is a multiple of clq_device_view_align. */
 void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access);
+/* Several values, one behind the other: CLQ_LAUNCH_READS(list, x, w). ALL: an array of them and its length. */
+void clq_launch_values(clq_list *list, clq_access access, const clq_value *values, size_t count);
+#define CLQ_LAUNCH_ALL(type, ...) (const type[]){__VA_ARGS__}, CLQ_COUNT_OF(((const type[]){__VA_ARGS__}))
+#define CLQ_LAUNCH_READS(list, ...) clq_launch_values(list, CLQ_READS, CLQ_LAUNCH_ALL(clq_value, __VA_ARGS__))
+#define CLQ_LAUNCH_WRITES(list, ...) clq_launch_values(list, CLQ_WRITES, CLQ_LAUNCH_ALL(clq_value, __VA_ARGS__))
 void clq_launch_int(clq_list *list, int value);
+/* A size as an int: one of an example that does not fit has no buffer on any device. Several: CLQ_LAUNCH_SIZES. */
+void clq_launch_size(clq_list *list, size_t size);
+void clq_launch_sizes(clq_list *list, const size_t *sizes, size_t count);
+#define CLQ_LAUNCH_SIZES(list, ...) clq_launch_sizes(list, CLQ_LAUNCH_ALL(size_t, __VA_ARGS__))
 void clq_launch_float(clq_list *list, float value);
 void clq_launch_param(clq_list *list, clq_param param);
 void clq_launch_zeros(clq_list *list, size_t bytes); /* memory to read at least this many zero bytes from */
@@ -207,8 +229,6 @@ typedef struct clq_selections {
 /* Borrowed until the last operation is added; NULL: none. Before the first operation. */
 void clq_list_set_selections(clq_list *list, const clq_selections *selections);
 
-/* What is kept for devices like this one: a candidate's name; "" where nothing (whole) is. */
-clq_status clq_selection_recall(const clq_device *device, const char *key, char candidate[CLQ_CANDIDATE_BYTES]);
 bool clq_selections_are_shared(const clq_device *a, const clq_device *b); /* whether what is kept is so for both */
 /* In place of what was kept before. Errors: WRITE, MEMORY; STATE where the device has no place to keep things. */
 clq_status clq_selection_keep(clq_device *device, const char *key, const char *candidate);

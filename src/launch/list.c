@@ -1,6 +1,9 @@
 /* Building and reading launch lists. */
 #include "launch/list.h"
 
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out) {
@@ -8,11 +11,7 @@ clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out
         return clq_fail(CLQ_ARGUMENT, "a launch list for %u examples: 1 to %d are possible", capacity, INT32_MAX);
     clq_list *list = clq_alloc(1, sizeof *list);
     if (!list) return CLQ_MEMORY;
-    list->scope = clq_strdup("");
-    if (!list->scope) {
-        clq_free(list);
-        return CLQ_MEMORY;
-    }
+    list->scope = "";
     list->device = device;
     list->capacity = capacity;
     list->family = clq_device_family(device);
@@ -23,23 +22,15 @@ clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out
 void clq_list_destroy(clq_list *list) {
     if (!list) return;
     clq_list_unbind(list);
-    for (size_t i = 0; i < list->launch_count; i++) {
-        clq_launch *launch = &list->launches[i];
-        clq_free(launch->scope);
-        clq_free(launch->label);
-        clq_free(launch->file);
-        clq_free(launch->function);
-        clq_free(launch->options);
-        clq_free(launch->context);
-    }
-    for (size_t i = 0; i < list->value_count; i++) clq_free(list->values[i].name);
+    for (size_t i = 0; i < list->launch_count; i++) clq_free(list->launches[i].context);
+    for (size_t i = 0; i < list->text_count; i++) clq_free(list->texts[i]);
+    clq_free(list->texts);
     clq_free(list->values);
     clq_free(list->launches);
     clq_free(list->choices);
     clq_free(list->arguments);
     clq_free(list->views);
     clq_free(list->runs);
-    clq_free(list->scope);
     clq_free(list);
 }
 
@@ -65,6 +56,7 @@ clq_device *clq_list_device(const clq_list *list) { return list->device; }
 uint32_t clq_list_capacity(const clq_list *list) { return list->capacity; }
 void clq_list_set_family(clq_list *list, clq_kernel_family family) { list->family = family; }
 clq_kernel_family clq_list_family(const clq_list *list) { return list->family; }
+size_t clq_list_vector(const clq_list *list) { return clq_device_vector(list->device); }
 void clq_list_set_precision(clq_list *list, clq_matmul_precision precision) { list->precision = precision; }
 clq_matmul_precision clq_list_precision(const clq_list *list) { return list->precision; }
 void clq_list_set_fused(clq_list *list, bool fused) { list->fuses = fused; }
@@ -89,18 +81,20 @@ static bool can_add(clq_list *list) {
     return !list->bound;
 }
 
-static char *copy_text(clq_list *list, const char *text) {
+/* A copy; NULL after a failure. */
+static const char *copy_text(clq_list *list, const char *text) {
+    if (!CLQ_LIST_GROW(list, texts, text_count, text_capacity)) return NULL;
     char *copy = clq_strdup(text);
-    if (!copy) clq_list_latch(list, CLQ_MEMORY);
+    if (copy)
+        list->texts[list->text_count++] = copy;
+    else
+        clq_list_latch(list, CLQ_MEMORY);
     return copy;
 }
 
 void clq_list_scope(clq_list *list, const char *scope) {
-    if (!can_add(list)) return;
-    char *copy = copy_text(list, scope);
-    if (!copy) return;
-    clq_free(list->scope);
-    list->scope = copy;
+    const char *copy = can_add(list) ? copy_text(list, scope) : NULL;
+    if (copy) list->scope = copy;
 }
 
 clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes,
@@ -114,32 +108,51 @@ clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, 
                                       list->scope, name, fixed_bytes, list->capacity, bytes_per_example));
         return CLQ_NO_VALUE;
     }
-    if (!CLQ_LIST_GROW(list, values, value_count, value_capacity)) return CLQ_NO_VALUE;
-    char *copy = copy_text(list, name);
-    if (!copy) return CLQ_NO_VALUE;
+    const char *copy = copy_text(list, name);
+    if (!copy || !CLQ_LIST_GROW(list, values, value_count, value_capacity)) return CLQ_NO_VALUE;
     list->values[list->value_count++] =
         (clq_value_slot){.name = copy, .kind = kind, .bytes = bytes, .first_use = SIZE_MAX};
     return (clq_value)list->value_count;
 }
 
+clq_value clq_list_scratch(clq_list *list, const char *name, clq_dtype dtype, size_t fixed, size_t per_example) {
+    return clq_list_value(list, CLQ_VALUE_SCRATCH, name, clq_values_bytes(dtype, fixed),
+                          clq_values_bytes(dtype, per_example));
+}
+
 /* ---- launches ---- */
+
+void clq_options_add_list(clq_kernel_options *options, const char *format, va_list arguments) {
+    size_t room = sizeof options->text - options->length;
+    int length = vsnprintf(options->text + options->length, room, format, arguments);
+    assert(length >= 0 && (size_t)length < room);
+    options->length += CLQ_MIN((size_t)length, room - 1);
+}
+
+void clq_options_add(clq_kernel_options *options, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    clq_options_add_list(options, format, arguments);
+    va_end(arguments);
+}
 
 static clq_launch *last_launch(clq_list *list) { return &list->launches[list->launch_count - 1]; }
 
-/* A new launch at the end, with its texts; NULL after a failure. */
+/* A new launch at the end; NULL after a failure. */
 static clq_launch *add_launch(clq_list *list, const char *label, const char *file, const char *options,
                               const char *function) {
-    if (!CLQ_LIST_GROW(list, launches, launch_count, launch_capacity)) return NULL;
+    const char *copy = options ? copy_text(list, options) : NULL;
+    if ((options && !copy) || !CLQ_LIST_GROW(list, launches, launch_count, launch_capacity)) return NULL;
     clq_launch *launch = &list->launches[list->launch_count++];
-    *launch = (clq_launch){.batch_dim = -1};
-    launch->scope = copy_text(list, list->scope);
-    launch->label = copy_text(list, label);
-    launch->function = copy_text(list, function);
-    if (file) {
-        launch->file = copy_text(list, file);
-        launch->options = copy_text(list, options);
-    }
-    return list->error.status == CLQ_OK ? launch : NULL;
+    *launch = (clq_launch){
+        .scope = list->scope,
+        .label = label,
+        .file = file,
+        .function = function,
+        .options = copy,
+        .batch_dim = -1,
+    };
+    return launch;
 }
 
 void clq_launch_begin(clq_list *list, const char *label, const char *file, const char *options, const char *function) {
@@ -199,6 +212,10 @@ void clq_launch_value(clq_list *list, clq_value value, clq_access access) {
     clq_launch_value_at(list, value, 0, known ? list->values[value - 1].bytes : 0, access);
 }
 
+void clq_launch_values(clq_list *list, clq_access access, const clq_value *values, size_t count) {
+    for (size_t i = 0; i < count; i++) clq_launch_value(list, values[i], access);
+}
+
 void clq_launch_zeros(clq_list *list, size_t bytes) {
     clq_launch_value(list, CLQ_NO_VALUE, CLQ_READS);
     list->zero_bytes = CLQ_MAX(list->zero_bytes, bytes);
@@ -213,6 +230,15 @@ static bool kernel_is_open(clq_list *list) {
 
 void clq_launch_int(clq_list *list, int value) {
     if (kernel_is_open(list)) add_argument(list, (clq_argument){.kind = CLQ_ARGUMENT_INT, .word.as_int = value});
+}
+
+void clq_launch_size(clq_list *list, size_t size) {
+    assert(size <= INT_MAX);
+    clq_launch_int(list, (int)size);
+}
+
+void clq_launch_sizes(clq_list *list, const size_t *sizes, size_t count) {
+    for (size_t i = 0; i < count; i++) clq_launch_size(list, sizes[i]);
 }
 
 void clq_launch_float(clq_list *list, float value) {
@@ -267,17 +293,14 @@ void clq_launch_cost(clq_list *list, double flops, double flops_per_example, dou
         return;
     }
     clq_launch *launch = last_launch(list);
-    launch->flops = flops;
-    launch->flops_per_example = flops_per_example;
-    launch->bytes = bytes;
-    launch->bytes_per_example = bytes_per_example;
+    launch->flops = flops + flops_per_example * list->capacity;
+    launch->bytes = bytes + bytes_per_example * list->capacity;
 }
 
 void clq_launch_call(clq_list *list, const char *label, const char *function, clq_call run, void *context) {
     if (can_add(list) && list->open)
         clq_list_latch(list, clq_fail(CLQ_STATE, "%s: %s is called inside of a launch", list->scope, label));
-    clq_launch *launch =
-        list->error.status == CLQ_OK && !list->bound ? add_launch(list, label, NULL, NULL, function) : NULL;
+    clq_launch *launch = can_add(list) ? add_launch(list, label, NULL, NULL, function) : NULL;
     if (!launch) {
         clq_free(context);
         return;
@@ -302,8 +325,8 @@ void clq_list_launch_info(const clq_list *list, size_t index, clq_launch_info *o
         .function = launch->function,
         .options = launch->options,
         .dims = launch->dims,
-        .flops = launch->flops + launch->flops_per_example * list->capacity,
-        .bytes = launch->bytes + launch->bytes_per_example * list->capacity,
+        .flops = launch->flops,
+        .bytes = launch->bytes,
     };
     memcpy(out->global, launch->global, sizeof out->global);
     memcpy(out->local, launch->local, sizeof out->local);

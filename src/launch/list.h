@@ -38,14 +38,14 @@ typedef struct clq_argument {
 } clq_argument;
 
 typedef struct clq_launch {
-    char *scope, *label, *file, *function, *options; /* file and options NULL for a call */
+    const char *scope, *label, *file, *function, *options; /* file and options NULL for a call */
     size_t first_argument, argument_count;
     uint32_t dims;
     size_t global[3], local[3]; /* global for a full batch */
     bool has_local;
     int batch_dim; /* -1: none */
     size_t rows_per_example, rows_per_group;
-    double flops, flops_per_example, bytes, bytes_per_example;
+    double flops, bytes; /* for a full batch */
     clq_call call;
     void *context;
     clq_kernel *kernel;    /* once bound; NULL for a call, and where it is fused: */
@@ -55,7 +55,7 @@ typedef struct clq_launch {
 } clq_launch;
 
 typedef struct clq_value_slot {
-    char *name;
+    const char *name;
     clq_value_kind kind;
     size_t bytes, first_use, last_use;
     bool written;
@@ -77,7 +77,9 @@ struct clq_list {
     clq_matmul_precision precision;
     const clq_selections *selections; /* borrowed, or NULL */
     clq_error error;                  /* the first failure */
-    char *scope;
+    const char *scope;
+    char **texts; /* scopes, options and names, copied */
+    size_t text_count, text_capacity;
     bool open; /* a launch was begun and has no work yet */
     bool bound;
     clq_value_slot *values; /* value - 1 is the index */

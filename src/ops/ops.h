@@ -144,9 +144,6 @@ typedef struct clq_element_values {
  * the device, the capacity and the shapes. Runs of at most 64 rows are added as they are, and these sums with
  * compensation (Knuth's two-sum), so rounding errors do not grow with the count. */
 void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v);
-/* Arithmetic of one element; memory traffic of one sample's values. */
-double clq_element_flops(const clq_element_program *p);
-double clq_element_bytes(const clq_element_program *p, size_t elements);
 
 /* Dropout as in Keras: at a rate r an element stays with probability 1 - r, and is then divided by 1 - r. Whether it
  * stays is a function of the seed, the stream (layer), CLQ_PARAM_STEP, the sample's place in the global batch
@@ -263,7 +260,7 @@ typedef struct clq_slice_of_channels {
 void clq_copy_channels(clq_list *list, size_t rows, size_t channels, clq_slice_of_channels from,
                        clq_slice_of_channels to, clq_value x, clq_value y);
 
-/* ---- convolution, activation and max pooling in one (conv_pool.c, conv_pool_backward.c) ---- */
+/* ---- convolution, activation and max pooling in one (conv_pool.c) ---- */
 
 /* pool.in is conv.out; the activation is the convolution's. y, winner: as of the pooling; nothing else of the
  * convolution's output is kept. */
@@ -411,7 +408,8 @@ typedef struct clq_update_rule {
 typedef struct clq_optimizer_row {
     const char *name;
     clq_option options[CLQ_HYPERPARAMETERS_MAX + 1]; /* the hyper-parameters; the first is "lr" */
-    const clq_update_rule *(*rule)(const double *values);
+    clq_update_rule rule;
+    const clq_update_rule *(*choose)(const double *values); /* where there are several, in place of `rule` */
     /* What the rule gets of the hyper-parameters. NULL: those behind lr, as they are. */
     void (*constants)(const double *values, float constants[CLQ_UPDATE_CONSTANTS]);
     /* What the rule gets as its rate in update `step`, from 1. NULL: lr as it is. */
@@ -419,6 +417,7 @@ typedef struct clq_optimizer_row {
 } clq_optimizer_row;
 size_t clq_optimizer_count(void);
 const clq_optimizer_row *clq_optimizer_row_of(clq_optimizer_kind kind);
+const clq_update_rule *clq_optimizer_rule(const clq_optimizer *optimizer);
 unsigned clq_optimizer_states(const clq_optimizer *optimizer);
 /* CLQ_PARAM_RATE of update `step`, from 1, with a learning rate of lr. */
 float clq_optimizer_rate(const clq_optimizer *optimizer, double lr, uint64_t step);

@@ -13,9 +13,8 @@ enum { ROWS = 8, CAPACITY = 4 };
 /* A launch that copies as many floats as the parameter says. */
 static void add_counted(rig *r, clq_param param, clq_value x, clq_value y) {
     clq_cut cut = clq_cut_make(r->list, ROWS, 1, 1);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, " -DWIDTH=%d", 1);
-    clq_launch_begin(r->list, "counted", "repeat", options, "repeat");
+    const clq_kernel_options options = clq_cut_options(&cut, " -DWIDTH=%d", 1);
+    clq_launch_begin(r->list, "counted", "repeat", options.text, "repeat");
     clq_launch_value(r->list, x, CLQ_READS);
     clq_launch_value(r->list, y, CLQ_WRITES);
     clq_launch_param(r->list, param);

@@ -18,7 +18,7 @@ static bool as_dense(const clq_conv2d_problem *p, clq_dense_problem *out) {
     return true;
 }
 
-static clq_patches patches_of_input(const clq_conv2d_problem *p) {
+clq_patches clq_patches_of_conv(const clq_conv2d_problem *p) {
     return (clq_patches){
         .rows = 1,
         .channels = p->in_c,
@@ -38,9 +38,9 @@ static clq_patches patches_of_gradient(const clq_conv2d_problem *p) {
     };
 }
 
-static void add_rows(clq_list *list, const clq_rows_product *p) {
+static void add_rows(clq_list *list, const clq_product *p) {
     clq_choice choice = {.index = SIZE_MAX};
-    if (!clq_winograd_rows(list, p, &choice)) clq_product_rows(list, p);
+    if (!clq_winograd_rows(list, p, &choice)) clq_product_add(list, p);
     clq_list_end_choice(list, &choice);
 }
 
@@ -51,16 +51,8 @@ void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x
         clq_dense_forward(list, &dense, x, w, b, y);
         return;
     }
-    add_rows(list, &(clq_rows_product){
-                       .label = "forward",
-                       .patches = patches_of_input(p),
-                       .columns = p->out_c,
-                       .activation = p->activation,
-                       .x = x,
-                       .w = w,
-                       .b = b,
-                       .y = y,
-                   });
+    const clq_product product = clq_product_forward(clq_patches_of_conv(p), p->out_c, p->activation, x, w, b, y);
+    add_rows(list, &product);
 }
 
 void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz,
@@ -70,23 +62,8 @@ void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value 
         clq_dense_backward(list, &dense, x, w, dz, dx, dw);
         return;
     }
-    if (dw)
-        clq_product_outer(list, &(clq_outer_product){
-                                    .label = "weight gradient",
-                                    .patches = patches_of_input(p),
-                                    .columns = p->out_c,
-                                    .x = x,
-                                    .dz = dz,
-                                    .dw = dw,
-                                });
-    if (dx)
-        add_rows(list, &(clq_rows_product){
-                           .label = "input gradient",
-                           .patches = patches_of_gradient(p),
-                           .columns = p->in_c,
-                           .transposed = true,
-                           .x = dz,
-                           .w = w,
-                           .y = dx,
-                       });
+    const clq_product weights = clq_product_weight_gradient(clq_patches_of_conv(p), p->out_c, x, dz, dw);
+    const clq_product input = clq_product_input_gradient(patches_of_gradient(p), p->in_c, dz, w, dx);
+    if (dw) clq_product_add(list, &weights);
+    if (dx) add_rows(list, &input);
 }

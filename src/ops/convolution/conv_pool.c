@@ -1,18 +1,22 @@
-/* Convolution, activation and max pooling in one, with a backward pass from the pooled gradient (cl/conv_pool.cl). */
-#include "ops/convolution/conv_pool.h"
-
+/* Convolution, activation and max pooling in one, with a backward pass from the pooled gradient (cl/conv_pool.cl): by
+ * lists of the gradients that are not zero, by an outer product over windows, or by the gradient as it was before the
+ * pooling. */
 #include "ops/convolution/winograd.h"
 
-#include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
-
 enum {
-    LONG_SUM = 1024,  /* terms that are added up before they are put aside, */
-    LONG_RUN = 512,   /* and of one row of taps */
-    CHAINS = 8,       /* sums side by side that hide a multiplication's latency */
-    ITEM_TERMS = 1500 /* products of vectors that are worth a work-item */
+    LONG_SUM = 1024,    /* terms that are added up before they are put aside, */
+    LONG_RUN = 512,     /* and of one row of taps */
+    CHAINS = 8,         /* sums side by side that hide a multiplication's latency */
+    ITEM_TERMS = 1500,  /* products of vectors that are worth a work-item */
+    TILE_COST = 6,      /* what a tile of weights costs besides its vectors, as so many of them */
+    CHANNELS_LEAST = 8, /* that share the reading of an image */
+    TERMS_LEAST = 64    /* of a slice */
 };
+
+/* Vectors that a core holds. */
+static size_t registers_of(const clq_list *list) { return clq_list_vector(list) >= 16 ? 32 : 16; }
+
+static size_t depth_of(const clq_conv2d_problem *c) { return c->kernel_h * c->kernel_w * c->in_c; }
 
 /* Along an axis: windows side by side that do not reach beyond the convolution's output. */
 static bool side_by_side(size_t in, size_t out, size_t size, size_t stride, size_t pad) {
@@ -31,19 +35,15 @@ bool clq_conv_pool_fits(const clq_list *list, const clq_conv_pool_problem *p) {
     return clq_list_family(list) == CLQ_FAMILY_TILE && !q->average &&
            side_by_side(q->in_h, q->out_h, q->size_h, q->stride_h, q->pad_top) &&
            side_by_side(q->in_w, q->out_w, q->size_w, q->stride_w, q->pad_left) && c->dilation_h == 1 &&
-           c->dilation_w == 1 && places + 2 <= clq_conv_pool_registers(list) &&
-           (run <= LONG_RUN || c->kernel_h * run <= LONG_SUM);
+           c->dilation_w == 1 && places + 2 <= registers_of(list) && (run <= LONG_RUN || c->kernel_h * run <= LONG_SUM);
 }
 
 bool clq_conv_pool_pays(const clq_list *list, const clq_conv_pool_problem *p) {
-    return p->conv.out_c % clq_device_vector(clq_list_device(list)) == 0;
+    return p->conv.out_c % clq_list_vector(list) == 0;
 }
 
-size_t clq_conv_pool_registers(const clq_list *list) {
-    return clq_device_vector(clq_list_device(list)) >= 16 ? 32 : 16;
-}
-
-clq_conv2d_problem clq_conv_pool_framed(const clq_conv2d_problem *c) {
+/* The convolution over frames: as it is, without padding. */
+static clq_conv2d_problem framed_of(const clq_conv2d_problem *c) {
     clq_conv2d_problem framed = *c;
     if (!is_padded(c)) return framed;
     framed.in_h = (c->out_h - 1) * c->stride_h + c->kernel_h;
@@ -52,42 +52,25 @@ clq_conv2d_problem clq_conv_pool_framed(const clq_conv2d_problem *c) {
     return framed;
 }
 
-static clq_patches patches_of(const clq_conv2d_problem *c) {
-    return (clq_patches){
-        .rows = 1,
-        .channels = c->in_c,
-        .h = {c->in_h, c->out_h, c->kernel_h, (int)c->stride_h, -(int)c->pad_top, 1, 1},
-        .w = {c->in_w, c->out_w, c->kernel_w, (int)c->stride_w, -(int)c->pad_left, 1, 1},
-    };
-}
-
 clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, clq_value x) {
     if (!is_padded(&p->conv)) return x;
-    clq_patches patches = patches_of(&p->conv);
+    clq_patches patches = clq_patches_of_conv(&p->conv);
     clq_patches_pad(list, &patches, &x);
     return x;
 }
 
-void clq_conv_pool_add(char *options, size_t *used, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(options + *used, CLQ_CONV_POOL_OPTIONS - *used, format, arguments);
-    va_end(arguments);
-    assert(length > 0 && *used + (size_t)length < CLQ_CONV_POOL_OPTIONS);
-    *used += (size_t)length;
-}
-
-size_t clq_conv_pool_shape(const clq_conv_pool_problem *p, char *options) {
-    const clq_conv2d_problem c = clq_conv_pool_framed(&p->conv);
+/* The shapes as -D options, with a blank behind. */
+static clq_kernel_options options_of(const clq_conv_pool_problem *p) {
+    clq_kernel_options options = {.length = 0};
+    const clq_conv2d_problem c = framed_of(&p->conv);
     const clq_pool2d_problem *q = &p->pool;
-    size_t used = 0;
-    clq_conv_pool_add(options, &used,
-                      "-DCOLUMNS=%zu -DDEPTH=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DTAPS_H=%zu -DTAPS_W=%zu "
-                      "-DSTEP_H=%zu -DSTEP_W=%zu -DPOOL_H=%zu -DPOOL_W=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu "
-                      "-DSTRIDE_W=%zu ",
-                      c.out_c, c.kernel_h * c.kernel_w * c.in_c, c.in_h, c.in_w, c.in_c, c.kernel_h, c.kernel_w,
-                      c.stride_h, c.stride_w, q->out_h, q->out_w, q->size_h, q->size_w, q->stride_h, q->stride_w);
-    return used;
+    clq_options_add(&options,
+                    "-DCOLUMNS=%zu -DDEPTH=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DTAPS_H=%zu -DTAPS_W=%zu "
+                    "-DSTEP_H=%zu -DSTEP_W=%zu -DPOOL_H=%zu -DPOOL_W=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu "
+                    "-DSTRIDE_W=%zu ",
+                    c.out_c, depth_of(&c), c.in_h, c.in_w, c.in_c, c.kernel_h, c.kernel_w, c.stride_h, c.stride_w,
+                    q->out_h, q->out_w, q->size_h, q->size_w, q->stride_h, q->stride_w);
+    return options;
 }
 
 /* What a work-item makes: `tiles` times `windows` windows in `vectors` vectors of channels. stay: the weights do, in
@@ -103,9 +86,9 @@ typedef struct forward_cut {
  * work-item. */
 static forward_cut cut_forward(const clq_list *list, const clq_conv_pool_problem *p) {
     const clq_conv2d_problem *c = &p->conv;
-    size_t places = p->pool.size_h * p->pool.size_w, depth = c->kernel_h * c->kernel_w * c->in_c;
-    size_t all = clq_ceil_div(c->out_c, clq_device_vector(clq_list_device(list)));
-    size_t registers = clq_conv_pool_registers(list), groups = clq_device_min_groups(clq_list_device(list));
+    size_t places = p->pool.size_h * p->pool.size_w, depth = depth_of(c);
+    size_t all = clq_ceil_div(c->out_c, clq_list_vector(list));
+    size_t registers = registers_of(list), groups = clq_device_min_groups(clq_list_device(list));
     forward_cut f = {.vectors = all <= 3 ? all : all % 2 != 0 && all % 3 == 0 ? 3 : 2};
     while (f.vectors > 1 && f.vectors * (places + 1) + 1 > registers) f.vectors--;
     f.panels = clq_ceil_div(all, f.vectors);
@@ -122,18 +105,15 @@ static void add_forward(clq_list *list, const clq_conv_pool_problem *p, clq_valu
                         clq_value y, clq_value winner) {
     const clq_conv2d_problem *c = &p->conv;
     const clq_pool2d_problem *q = &p->pool;
-    char options[CLQ_CONV_POOL_OPTIONS];
-    size_t used = clq_conv_pool_shape(p, options), depth = c->kernel_h * c->kernel_w * c->in_c;
+    clq_kernel_options options = options_of(p);
+    size_t depth = depth_of(c);
     forward_cut f = cut_forward(list, p);
-    clq_conv_pool_add(options, &used, "-DFORWARD -DTILES=%zu -DWT=%zu -DNR=%zu -DACT=%d%s%s%s%s", f.tiles, f.windows,
-                      f.vectors, (int)c->activation, b ? " -DBIAS" : "", winner ? " -DKEEP" : "",
-                      depth > LONG_SUM ? " -DBLOCKED" : "", f.stay ? " -DSTAY" : "");
-    clq_launch_begin(list, "forward", "conv_pool", options, "conv_pool_forward");
-    clq_launch_value(list, frames, CLQ_READS);
-    clq_launch_value(list, w, CLQ_READS);
-    clq_launch_value(list, b, CLQ_READS);
-    clq_launch_value(list, y, CLQ_WRITES);
-    clq_launch_value(list, winner, CLQ_WRITES);
+    clq_options_add(&options, "-DFORWARD -DTILES=%zu -DWT=%zu -DNR=%zu -DACT=%d%s%s%s%s", f.tiles, f.windows, f.vectors,
+                    (int)c->activation, b ? " -DBIAS" : "", winner ? " -DKEEP" : "",
+                    depth > LONG_SUM ? " -DBLOCKED" : "", f.stay ? " -DSTAY" : "");
+    clq_launch_begin(list, "forward", "conv_pool", options.text, "conv_pool_forward");
+    CLQ_LAUNCH_READS(list, frames, w, b);
+    CLQ_LAUNCH_WRITES(list, y, winner);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 2, (size_t[]){0, f.panels}, (size_t[]){1, 1}, 0, q->out_h * q->out_w, f.windows * f.tiles);
     double pooled = (double)(q->out_h * q->out_w * c->out_c), in = (double)(c->in_h * c->in_w * c->in_c);
@@ -143,17 +123,161 @@ static void add_forward(clq_list *list, const clq_conv_pool_problem *p, clq_valu
 
 void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
                            clq_value y, clq_value winner) {
-    const clq_conv2d_problem *c = &p->conv;
-    const clq_conv2d_problem framed = clq_conv_pool_framed(c);
-    const clq_rows_product product = {.label = "forward",
-                                      .patches = patches_of(&framed),
-                                      .columns = c->out_c,
-                                      .activation = c->activation,
-                                      .x = frames,
-                                      .w = w,
-                                      .b = b,
-                                      .y = y};
+    const clq_conv2d_problem c = framed_of(&p->conv);
+    const clq_product product = clq_product_forward(clq_patches_of_conv(&c), c.out_c, c.activation, frames, w, b, y);
     clq_choice choice = {.index = SIZE_MAX};
     if (!clq_winograd_pool(list, &product, &p->pool, winner, &choice)) add_forward(list, p, frames, w, b, y, winner);
     clq_list_end_choice(list, &choice);
+}
+
+/* ---- backward ---- */
+
+/* How the weights of an output channel are cut: `across` units (vectors or floats) of each of `down` rows of taps. */
+typedef struct tile {
+    size_t across, down, tiles;
+} tile;
+
+/* The one that makes fewest operations in all; `most` units have room in registers. */
+static tile choose_tile(size_t run, size_t rows, size_t most) {
+    tile best = {0};
+    size_t least = SIZE_MAX;
+    for (size_t across = 1; across <= run && across <= most; across++) {
+        for (size_t down = 1; down <= rows && across * down <= most; down++) {
+            size_t tiles = clq_ceil_div(run, across) * clq_ceil_div(rows, down);
+            size_t cost = tiles * (across * down + TILE_COST);
+            if (cost >= least) continue;
+            least = cost;
+            best = (tile){across, down, tiles};
+        }
+    }
+    return best;
+}
+
+/* Multiplications and additions for one example: at most one gradient of a window is not zero. */
+static double flops_of(const clq_conv_pool_problem *p) {
+    return 2.0 * (double)(p->pool.out_h * p->pool.out_w * p->conv.out_c * depth_of(&p->conv));
+}
+
+static double image_bytes(const clq_conv2d_problem *c) { return (double)(c->in_h * c->in_w * c->in_c) * sizeof(float); }
+
+/* The weights' gradient as a product, for its slices' sum. */
+static clq_product product_of(const clq_conv_pool_problem *p, clq_value dw) {
+    clq_conv2d_problem c = framed_of(&p->conv);
+    c.out_h = p->pool.out_h;
+    c.out_w = p->pool.out_w;
+    return clq_product_weight_gradient(clq_patches_of_conv(&c), c.out_c, CLQ_NO_VALUE, CLQ_NO_VALUE, dw);
+}
+
+/* ---- by lists ---- */
+
+typedef struct lists {
+    clq_kernel_options options;
+    clq_value entries, lengths;
+    double bytes; /* of one example */
+    tile tile;
+    size_t blocks, slices; /* of output channels; of examples */
+} lists;
+
+static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_value dz, clq_value winner) {
+    const clq_conv2d_problem *c = &p->conv;
+    size_t vector = clq_list_vector(list), groups = clq_device_min_groups(clq_list_device(list));
+    size_t gradients = p->pool.out_h * p->pool.out_w * c->out_c;
+    lists l = {.tile = choose_tile(c->kernel_w * c->in_c / vector, c->kernel_h, registers_of(list) - 4)};
+    size_t blocks = CLQ_MIN(clq_ceil_div(groups, l.tile.tiles), clq_ceil_div(c->out_c, CHANNELS_LEAST));
+    size_t block = clq_ceil_div(c->out_c, blocks);
+    clq_product product = product_of(p, CLQ_NO_VALUE);
+    l.blocks = clq_ceil_div(c->out_c, block);
+    l.slices = clq_product_slices(list, &product, clq_ceil_div(groups, l.tile.tiles * l.blocks), TERMS_LEAST);
+    l.options = options_of(p);
+    clq_options_add(&l.options, "-DLISTS -DTL=%zu -DTR=%zu -DTILES=%zu -DBLOCK=%zu -DSLICES=%zu", l.tile.across,
+                    l.tile.down, l.tile.tiles, block, l.slices);
+    l.entries = clq_list_scratch(list, "gradients that are not zero", CLQ_I32, 0, 2 * gradients);
+    l.lengths = clq_list_scratch(list, "how many are not zero", CLQ_I32, 0, c->out_c);
+    l.bytes = (double)clq_values_bytes(CLQ_I32, 2 * gradients + c->out_c);
+    clq_launch_begin(list, "list gradients", "conv_pool", l.options.text, "list_gradients");
+    CLQ_LAUNCH_READS(list, dz, winner);
+    CLQ_LAUNCH_WRITES(list, l.entries, l.lengths);
+    clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
+    clq_launch_cost(list, 0, 0, 0, l.bytes + (double)gradients * 5);
+    return l;
+}
+
+static void list_weight_gradient(clq_list *list, const clq_conv_pool_problem *p, const lists *l, clq_value frames,
+                                 clq_value dw) {
+    const clq_conv2d_problem *c = &p->conv;
+    size_t depth = depth_of(c), floats = depth * c->out_c;
+    clq_value sums = clq_list_scratch(list, "partial sums", CLQ_F32, l->slices * floats, 0);
+    clq_launch_begin(list, "weight gradient", "conv_pool", l->options.text, "sum_weights");
+    CLQ_LAUNCH_READS(list, frames, l->entries, l->lengths);
+    clq_launch_value(list, sums, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_work(list, 3, (size_t[]){l->tile.tiles, l->blocks, l->slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
+    clq_launch_cost(list, 0, flops_of(p), (double)(l->slices * floats) * sizeof(float), image_bytes(c) + l->bytes);
+    clq_launch_begin(list, "reduce", "conv_pool", l->options.text, "fold_weights");
+    clq_launch_value(list, sums, CLQ_READS);
+    clq_launch_value(list, dw, CLQ_WRITES);
+    clq_launch_work(list, 1, (size_t[]){depth}, (size_t[]){1}, -1, 0, 0);
+    clq_launch_cost(list, (double)((l->slices - 1) * floats), 0, (double)((l->slices + 1) * floats) * sizeof(float), 0);
+}
+
+/* Where there is padding, in frames, of which the image is then cut out. */
+static void list_input_gradient(clq_list *list, const clq_conv_pool_problem *p, const lists *l, clq_value w,
+                                clq_value dx, bool padded) {
+    const clq_conv2d_problem *c = &p->conv, framed = framed_of(c);
+    /* (output channels, depth): a pack into one panel as wide as the depth */
+    size_t depth = depth_of(c);
+    clq_value weights = clq_product_pack(list, "transposed weights", w, 1, c->out_c, depth, depth), to = dx;
+    if (padded) to = clq_list_scratch(list, "padded gradient", CLQ_F32, 0, framed.in_h * framed.in_w * framed.in_c);
+    clq_launch_begin(list, "input gradient", "conv_pool", l->options.text, "spread_gradients");
+    CLQ_LAUNCH_READS(list, weights, l->entries, l->lengths);
+    clq_launch_value(list, to, CLQ_WRITES);
+    clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
+    clq_launch_cost(list, 0, flops_of(p), (double)(depth * c->out_c) * sizeof(float), image_bytes(&framed) + l->bytes);
+    if (!padded) return;
+    clq_launch_begin(list, "crop", "conv_pool", l->options.text, "crop_frames");
+    clq_launch_value(list, to, CLQ_READS);
+    clq_launch_value(list, dx, CLQ_WRITES);
+    CLQ_LAUNCH_SIZES(list, c->in_h, c->in_w, c->pad_top, c->pad_left);
+    clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
+    clq_launch_cost(list, 0, 0, 0, image_bytes(&framed) + image_bytes(c));
+}
+
+/* ---- by windows ---- */
+
+static void window_weight_gradient(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value dz,
+                                   clq_value winner, clq_value dw) {
+    const clq_conv2d_problem *c = &p->conv;
+    size_t all = clq_ceil_div(c->out_c, clq_list_vector(list)), vectors = CLQ_MIN(all, (size_t)2),
+           panels = clq_ceil_div(all, vectors), groups = clq_device_min_groups(clq_list_device(list));
+    tile t = choose_tile(c->kernel_w * c->in_c, c->kernel_h, registers_of(list) / vectors - 4);
+    clq_product product = product_of(p, dw);
+    size_t slices = clq_product_slices(list, &product, clq_ceil_div(groups, t.tiles * panels), TERMS_LEAST);
+    clq_kernel_options options = options_of(p);
+    clq_options_add(&options, "-DWINNERS -DTL=%zu -DTR=%zu -DNR=%zu -DSLICES=%zu", t.across, t.down, vectors, slices);
+    clq_value sums = clq_product_partial(list, &product, slices);
+    clq_launch_begin(list, "weight gradient", "conv_pool", options.text, "outer_of_winners");
+    CLQ_LAUNCH_READS(list, frames, dz, winner);
+    clq_launch_value(list, sums, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_work(list, 3, (size_t[]){t.tiles, panels, slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
+    size_t places = p->pool.size_h * p->pool.size_w, pooled = p->pool.out_h * p->pool.out_w * c->out_c;
+    clq_launch_cost(list, 0, flops_of(p) * (double)places, (double)(depth_of(c) * c->out_c) * sizeof(float),
+                    image_bytes(c) + (double)pooled * 5);
+    clq_product_reduce(list, &product, sums, slices);
+}
+
+void clq_conv_pool_backward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value x, clq_value w,
+                            clq_value dz, clq_value winner, clq_value dx, clq_value dw) {
+    const clq_conv2d_problem *c = &p->conv;
+    if (c->in_c % clq_list_vector(list) == 0) {
+        lists l = make_lists(list, p, dz, winner);
+        list_weight_gradient(list, p, &l, frames, dw);
+        if (dx) list_input_gradient(list, p, &l, w, dx, frames != x);
+    } else if (!dx) {
+        window_weight_gradient(list, p, frames, dz, winner, dw);
+    } else {
+        clq_value full = clq_list_scratch(list, "gradient before pooling", CLQ_F32, 0, c->out_h * c->out_w * c->out_c);
+        clq_pool2d_backward(list, &p->pool, CLQ_NO_VALUE, dz, winner, full);
+        clq_conv2d_backward(list, c, x, w, full, dx, dw);
+    }
 }

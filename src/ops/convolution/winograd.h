@@ -7,10 +7,10 @@
 
 /* False, and nothing is added, where the plain sum is to be made. The choice is which of both, for the caller to end
  * behind either. */
-bool clq_winograd_rows(clq_list *list, const clq_rows_product *p, clq_choice *choice);
+bool clq_winograd_rows(clq_list *list, const clq_product *p, clq_choice *choice);
 /* The same for the maxima of windows of 2x2 outputs, in the tile family; winner as clq_pool2d_forward's. x is not
  * padded. */
-bool clq_winograd_pool(clq_list *list, const clq_rows_product *p, const clq_pool2d_problem *pool, clq_value winner,
+bool clq_winograd_pool(clq_list *list, const clq_product *p, const clq_pool2d_problem *pool, clq_value winner,
                        clq_choice *choice);
 
 /* ---- shared by the families (winograd.c) ---- */
@@ -22,32 +22,31 @@ typedef struct clq_winograd_tiles {
     size_t h, w, pixels;
 } clq_winograd_tiles;
 
-/* Shapes, padding, bias and activation as -D options with a blank behind. Returns the length. */
-size_t clq_winograd_options(const clq_rows_product *p, const clq_winograd_tiles *tiles,
-                            char options[CLQ_PRODUCT_OPTIONS]);
+/* Shapes, padding, bias and activation as -D options with a blank behind. */
+clq_kernel_options clq_winograd_options(const clq_product *p, const clq_winograd_tiles *tiles);
 /* The launch that transforms the weights to so many floats, as `options` of the kernel say; its work is left to add. */
-clq_value clq_winograd_weights(clq_list *list, const clq_rows_product *p, const char *file, const char *function,
+clq_value clq_winograd_weights(clq_list *list, const clq_product *p, const char *file, const char *function,
                                const char *options, size_t floats);
 /* Arithmetic is counted as of the plain sum: sums and written bytes per example, floats of transformed weights. */
-void clq_winograd_cost(clq_list *list, const clq_rows_product *p, double sums, double out_bytes, size_t floats);
+void clq_winograd_cost(clq_list *list, const clq_product *p, double sums, double out_bytes, size_t floats);
 
 /* ---- the families: of convolutions whose taps are right for it ---- */
 
 /* Whether it can be: channels of input and output in whole vectors, few enough for a core's cache. */
-bool clq_winograd_tile_fits(const clq_list *list, const clq_rows_product *p);
+bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p);
 /* Whether it is known to be faster than the plain sum. */
-bool clq_winograd_tile_pays(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles);
+bool clq_winograd_tile_pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles);
 /* pool NULL: all outputs. */
-void clq_winograd_tile_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles,
+void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
                            const clq_pool2d_problem *pool, clq_value winner);
 
 /* Any shape, where a work-group and its local memory can be large enough for some block. */
 bool clq_winograd_local_fits(const clq_list *list);
-bool clq_winograd_local_pays(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles);
+bool clq_winograd_local_pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles);
 /* In that block, untried, or, BY_RULE, in the best one that the device gets right: false, and nothing is added, where
  * there is none. */
 enum { CLQ_WINOGRAD_BLOCKS = 4, CLQ_WINOGRAD_BLOCK_BY_RULE = 0xFF };
-bool clq_winograd_local_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles, size_t block);
+bool clq_winograd_local_add(clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles, size_t block);
 
 /* A work-group makes so many tiles in so many columns; for each of the 16 products it has group_tiles x group_columns
  * items. */

@@ -4,7 +4,6 @@
 #include "ops/product/product_local.h"
 #include "ops/convolution/winograd.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -51,7 +50,7 @@ bool clq_winograd_local_fits(const clq_list *list) {
 
 /* Work-groups' items multiply, and read local memory for that, a number being two multiplications, behind their
  * transforms. */
-static double time_of(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles,
+static double time_of(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
                       const clq_winograd_block *b) {
     double all = (double)(tiles->h * tiles->w) * clq_list_capacity(list);
     double groups = clq_local_ceil(all, (double)b->tiles) * (double)clq_ceil_div(p->columns, b->columns);
@@ -63,7 +62,7 @@ static double time_of(const clq_list *list, const clq_rows_product *p, const clq
 }
 
 /* By block. Returns the least. */
-static double times_of(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles,
+static double times_of(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
                        double times[CLQ_WINOGRAD_BLOCKS]) {
     const clq_device_info *info = info_of(list);
     double least = INFINITY;
@@ -77,14 +76,14 @@ static double times_of(const clq_list *list, const clq_rows_product *p, const cl
     return least;
 }
 
-bool clq_winograd_local_pays(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles) {
+bool clq_winograd_local_pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles) {
     double times[CLQ_WINOGRAD_BLOCKS];
     return p->patches.channels >= CHANNELS_LEAST && p->columns >= CHANNELS_LEAST &&
-           times_of(list, p, tiles, times) < clq_product_rows_local_time(list, p);
+           times_of(list, p, tiles, times) < clq_product_local_time(list, p);
 }
 
 /* CLQ_WINOGRAD_BLOCKS where none works. */
-static size_t choose(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles) {
+static size_t choose(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles) {
     double times[CLQ_WINOGRAD_BLOCKS];
     (void)times_of(list, p, tiles, times);
     return clq_local_choose(clq_list_device(list), times, CLQ_WINOGRAD_BLOCKS, clq_winograd_block_works, NULL);
@@ -92,7 +91,7 @@ static size_t choose(const clq_list *list, const clq_rows_product *p, const clq_
 
 /* ---- launches ---- */
 
-static clq_value transform_weights(clq_list *list, const clq_rows_product *p, const clq_winograd_block *b,
+static clq_value transform_weights(clq_list *list, const clq_product *p, const clq_winograd_block *b,
                                    const char *options, size_t floats) {
     size_t columns = clq_round_up(p->columns, b->columns), channels = clq_round_up(p->patches.channels, depth_of(b));
     clq_value to = clq_winograd_weights(list, p, "winograd_local", "winograd_local_weights", options, floats);
@@ -101,26 +100,21 @@ static clq_value transform_weights(clq_list *list, const clq_rows_product *p, co
     return to;
 }
 
-bool clq_winograd_local_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles, size_t block) {
+bool clq_winograd_local_add(clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles, size_t block) {
     size_t index = block < CLQ_WINOGRAD_BLOCKS ? block : choose(list, p, tiles), all = tiles->h * tiles->w;
     if (index == CLQ_WINOGRAD_BLOCKS) return false;
     const clq_winograd_block *b = &blocks[index];
     size_t panels = clq_ceil_div(p->columns, b->columns), items = items_of(b);
     size_t floats = CLQ_WINOGRAD_PRODUCTS * panels * b->columns * clq_round_up(p->patches.channels, depth_of(b));
-    char options[CLQ_PRODUCT_OPTIONS], of_block[96];
-    (void)snprintf(of_block, sizeof of_block, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu", b->tiles, b->columns,
-                   depth_of(b), b->group_tiles, b->group_columns);
-    clq_value weights = transform_weights(list, p, b, of_block, floats);
-    size_t used = clq_winograd_options(p, tiles, options);
-    int length = snprintf(options + used, sizeof options - used, "%s -DSUM=%zu%s", of_block, SUM_CHANNELS / depth_of(b),
-                          info_of(list)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
-    assert(length > 0 && used + (size_t)length < sizeof options);
-    (void)length;
-    clq_launch_begin(list, p->label, "winograd_local", options, "winograd_local");
-    clq_launch_value(list, p->x, CLQ_READS);
-    clq_launch_value(list, weights, CLQ_READS);
-    clq_launch_value(list, p->b, CLQ_READS);
-    clq_launch_value(list, p->y, CLQ_WRITES);
+    clq_kernel_options options = clq_winograd_options(p, tiles), of_block = {.length = 0};
+    clq_options_add(&of_block, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu", b->tiles, b->columns, depth_of(b),
+                    b->group_tiles, b->group_columns);
+    clq_value weights = transform_weights(list, p, b, of_block.text, floats);
+    clq_options_add(&options, "%s -DSUM=%zu%s", of_block.text, SUM_CHANNELS / depth_of(b),
+                    info_of(list)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
+    clq_launch_begin(list, p->label, "winograd_local", options.text, "winograd_local");
+    CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
+    clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 2, (size_t[]){panels * items, 0}, (size_t[]){items, 1}, 1, all, b->tiles);
     double sums = (double)(tiles->pixels * p->columns);

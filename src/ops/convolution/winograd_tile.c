@@ -1,9 +1,6 @@
 /* Winograd's F(2x2, 3x3) for convolutions on devices whose work-items are whole cores (cl/winograd_tile.cl). */
 #include "ops/convolution/winograd.h"
 
-#include <assert.h>
-#include <stdio.h>
-
 enum {
     TRANSFORM_COST = 100,      /* of a tile in one channel of input or output, measured, in multiplications */
     SCRATCH_BYTES = 192 << 10, /* for the transformed inputs of a block of tiles: of a core's second-level cache */
@@ -18,13 +15,11 @@ typedef struct cut {
     size_t vectors, rows, block;
 } cut;
 
-static size_t vector_of(const clq_list *list) { return clq_device_vector(clq_list_device(list)); }
-
 /* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
  * for two accumulators a vector, a row of weights and one input. */
-static cut cut_of(const clq_list *list, const clq_rows_product *p, size_t tiles) {
+static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
     clq_device *device = clq_list_device(list);
-    size_t vector = vector_of(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
+    size_t vector = clq_list_vector(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
     c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
     size_t groups = clq_device_min_groups(device) * BLOCKS_PER_GROUP;
@@ -35,15 +30,15 @@ static cut cut_of(const clq_list *list, const clq_rows_product *p, size_t tiles)
     return c;
 }
 
-bool clq_winograd_tile_fits(const clq_list *list, const clq_rows_product *p) {
+bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
-    size_t vector = vector_of(list),
+    size_t vector = clq_list_vector(list),
            channels_most = SCRATCH_BYTES / (CLQ_WINOGRAD_PRODUCTS * ROW_VECTORS * sizeof(float));
     return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= channels_most;
 }
 
 /* Against a plain sum that leaves out what taps meet in the padding. */
-bool clq_winograd_tile_pays(const clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles) {
+bool clq_winograd_tile_pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles) {
     const clq_patches *q = &p->patches;
     double transforms = TRANSFORM_COST / (double)q->channels + TRANSFORM_COST / (double)p->columns;
     size_t reached = CLQ_MIN(tiles->pixels, q->h.in * q->w.in), taps = q->h.taps * q->w.taps;
@@ -51,36 +46,30 @@ bool clq_winograd_tile_pays(const clq_list *list, const clq_rows_product *p, con
            (double)(tiles->h * tiles->w) * (CLQ_WINOGRAD_PRODUCTS + transforms) <= (double)(taps * reached);
 }
 
-static clq_value transform_weights(clq_list *list, const clq_rows_product *p, const cut *c) {
-    size_t channels = p->patches.channels, vector = vector_of(list), floats = channels * p->columns;
+static clq_value transform_weights(clq_list *list, const clq_product *p, const cut *c) {
+    size_t channels = p->patches.channels, vector = clq_list_vector(list), floats = channels * p->columns;
     size_t transformed = CLQ_WINOGRAD_PRODUCTS * floats;
-    char options[CLQ_PRODUCT_OPTIONS];
-    (void)snprintf(options, sizeof options, "-DNR=%zu", c->vectors);
-    clq_value to = clq_winograd_weights(list, p, "winograd_tile", "winograd_tile_weights", options, transformed);
+    clq_kernel_options options = {.length = 0};
+    clq_options_add(&options, "-DNR=%zu", c->vectors);
+    clq_value to = clq_winograd_weights(list, p, "winograd_tile", "winograd_tile_weights", options.text, transformed);
     clq_launch_work(list, 2, (size_t[]){channels / vector, p->columns / vector}, (size_t[]){1, 1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, (double)(clq_patches_depth(&p->patches) * p->columns + transformed) * sizeof(float), 0);
     return to;
 }
 
-void clq_winograd_tile_add(clq_list *list, const clq_rows_product *p, const clq_winograd_tiles *tiles,
+void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
                            const clq_pool2d_problem *pool, clq_value winner) {
     const clq_patches *q = &p->patches;
     size_t all = tiles->h * tiles->w;
     cut c = cut_of(list, p, all);
     clq_value weights = transform_weights(list, p, &c);
-    char options[CLQ_PRODUCT_OPTIONS];
-    size_t used = clq_winograd_options(p, tiles, options);
-    int length =
-        snprintf(options + used, sizeof options - used, "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu%s%s",
-                 pool ? pool->stride_h : 2, pool ? pool->stride_w : 2, c.vectors, c.rows, c.block,
-                 pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
-    assert(length > 0 && used + (size_t)length < sizeof options);
-    (void)length;
-    clq_launch_begin(list, p->label, "winograd_tile", options, "winograd_tile");
-    clq_launch_value(list, p->x, CLQ_READS);
-    clq_launch_value(list, weights, CLQ_READS);
-    clq_launch_value(list, p->b, CLQ_READS);
-    clq_launch_value(list, p->y, CLQ_WRITES);
+    clq_kernel_options options = clq_winograd_options(p, tiles);
+    clq_options_add(&options, "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu%s%s", pool ? pool->stride_h : 2,
+                    pool ? pool->stride_w : 2, c.vectors, c.rows, c.block, pool ? " -DPOOLED" : "",
+                    winner ? " -DKEEP" : "");
+    clq_launch_begin(list, p->label, "winograd_tile", options.text, "winograd_tile");
+    CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
+    clq_launch_value(list, p->c, CLQ_WRITES);
     if (pool) clq_launch_value(list, winner, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, all, c.block);

@@ -61,15 +61,11 @@ static bool right(const void *context, const float *y) {
 
 static void add(clq_list *list, const void *context, const clq_value values[3]) {
     const conv *c = context;
-    (void)clq_winograd_local_add(list,
-                                 &(clq_rows_product){.label = "trial",
-                                                     .patches = patches_of(c->transposed),
-                                                     .columns = COLUMNS,
-                                                     .transposed = c->transposed,
-                                                     .x = values[0],
-                                                     .w = values[1],
-                                                     .y = values[2]},
-                                 &tiles, c->block);
+    clq_product product = clq_product_forward(patches_of(c->transposed), COLUMNS, CLQ_LINEAR, values[0], values[1],
+                                              CLQ_NO_VALUE, values[2]);
+    product.label = "trial";
+    product.transposed = c->transposed;
+    (void)clq_winograd_local_add(list, &product, &tiles, c->block);
 }
 
 bool clq_winograd_block_works(clq_device *device, size_t index, const void *unused) {

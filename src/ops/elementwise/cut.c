@@ -1,10 +1,5 @@
 #include "ops/elementwise/cut.h"
 
-#include <assert.h>
-#include <limits.h>
-#include <stdarg.h>
-#include <stdio.h>
-
 enum {
     SPLIT_FROM_BYTES = 512 << 10, /* less stays in one core's cache: handing it around costs more than it saves */
     BYTES_PER_ITEM = 8 << 10,     /* of what is split */
@@ -19,7 +14,7 @@ static size_t clamp_count(double wished, size_t most) {
 clq_cut clq_cut_make(const clq_list *list, double bytes, double units, size_t group) {
     const clq_device *device = clq_list_device(list);
     const clq_device_info *info = clq_device_get_info(device);
-    size_t lanes = clq_device_vector(device);
+    size_t lanes = clq_list_vector(list);
     bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     if (tile) {
         size_t most = CLQ_MAX(clq_device_min_groups(device), 1u);
@@ -32,16 +27,17 @@ clq_cut clq_cut_make(const clq_list *list, double bytes, double units, size_t gr
     return (clq_cut){.groups = clamp_count(wished, most), .group = group, .lanes = lanes};
 }
 
-void clq_cut_options(const clq_cut *cut, char options[CLQ_CUT_OPTIONS], const char *format, ...) {
-    int used = cut->tile ? snprintf(options, CLQ_CUT_OPTIONS, "-DTILE")
-                         : snprintf(options, CLQ_CUT_OPTIONS, "-DGROUP=%zu", cut->group);
-    assert(used > 0 && used < CLQ_CUT_OPTIONS);
+clq_kernel_options clq_cut_options(const clq_cut *cut, const char *format, ...) {
+    clq_kernel_options options = {.length = 0};
+    if (cut->tile)
+        clq_options_add(&options, "-DTILE");
+    else
+        clq_options_add(&options, "-DGROUP=%zu", cut->group);
     va_list arguments;
     va_start(arguments, format);
-    int more = vsnprintf(options + used, (size_t)(CLQ_CUT_OPTIONS - used), format, arguments);
+    clq_options_add_list(&options, format, arguments);
     va_end(arguments);
-    assert(more >= 0 && more < CLQ_CUT_OPTIONS - used);
-    (void)more;
+    return options;
 }
 
 void clq_cut_work(clq_list *list, const clq_cut *cut) {
@@ -56,9 +52,4 @@ size_t clq_cut_pack(const clq_cut *cut, size_t sizes) {
     size_t width = cut->lanes;
     while (sizes % width) width /= 2;
     return width;
-}
-
-int clq_cut_int(size_t size) {
-    assert(size <= INT_MAX);
-    return (int)size;
 }

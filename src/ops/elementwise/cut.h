@@ -14,19 +14,15 @@ typedef struct clq_cut {
     size_t lanes;  /* floats of a kernel's vector */
 } clq_cut;
 
-enum { CLQ_CUT_OPTIONS = 640 };
-
 /* bytes: memory traffic of a full batch, which says how many cores it is worth. units: what the items of work-groups
  * can be given one of (vectors, elements). group: the wished size of a work-group, a power of two. */
 clq_cut clq_cut_make(const clq_list *list, double bytes, double units, size_t group);
 /* "-DTILE", or "-DGROUP=64", then what the format says. */
-void clq_cut_options(const clq_cut *cut, char options[CLQ_CUT_OPTIONS], const char *format, ...) CLQ_PRINTF(3, 4);
+clq_kernel_options clq_cut_options(const clq_cut *cut, const char *format, ...) CLQ_PRINTF(2, 3);
 /* The launch's work: all of the cut's groups, or one of them. */
 void clq_cut_work(clq_list *list, const clq_cut *cut);
 void clq_cut_work_one(clq_list *list, const clq_cut *cut);
 /* The longest vector that a size, or each of several sizes that were or-ed, is a multiple of: a power of two. */
 size_t clq_cut_pack(const clq_cut *cut, size_t sizes);
-/* A size as a kernel argument. A size of one example that does not fit an int has no buffer on any device. */
-int clq_cut_int(size_t size);
 
 #endif

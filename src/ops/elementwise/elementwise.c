@@ -3,8 +3,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- operations ---- */
@@ -89,27 +87,26 @@ bool clq_element_program_fits(const clq_element_program *p) {
         p->sum_count > CLQ_ELEMENT_SUMS || p->instruction_count > CLQ_ELEMENT_INSTRUCTIONS || !inputs_fit(p) ||
         p->output_count + p->sum_count == 0)
         return false;
-    size_t words = is_random(p) ? 2 : 0;
-    for (size_t i = 0; i < p->instruction_count; i++) {
+    for (size_t i = 0; i < p->instruction_count; i++)
         if (!instruction_fits(p, i)) return false;
-        words += operations[p->instructions[i].op].words;
-    }
     for (size_t k = 0; k < p->output_count; k++)
         if (p->outputs[k].from >= p->instruction_count || p->outputs[k].dtype != CLQ_F32) return false;
     for (size_t k = 0; k < p->sum_count; k++)
         if (p->sums[k] >= p->instruction_count) return false;
-    return words <= CLQ_ELEMENT_WORDS;
+    return clq_element_words(p) <= CLQ_ELEMENT_WORDS;
 }
 
-double clq_element_flops(const clq_element_program *p) {
+/* Arithmetic of one element. */
+static double flops_of(const clq_element_program *p) {
     double flops = (double)p->sum_count;
     for (size_t i = 0; i < p->instruction_count; i++) flops += operations[p->instructions[i].op].flops;
     return CLQ_MAX(flops, 1.0);
 }
 
-/* Of samples; vectors by channel stay in caches. */
-double clq_element_bytes(const clq_element_program *p, size_t elements) {
-    double bytes = (double)(p->output_count * sizeof(float));
+/* Memory traffic of one sample's values; vectors by channel stay in caches. */
+static double bytes_of(const clq_element_program *p, size_t elements) {
+    double bytes = 0;
+    for (size_t k = 0; k < p->output_count; k++) bytes += (double)clq_dtype_bytes(p->outputs[k].dtype);
     for (size_t j = 0; j < p->input_count; j++)
         if (p->inputs[j].kind == CLQ_EACH_ELEMENT) bytes += (double)clq_dtype_bytes(p->inputs[j].dtype);
     return bytes * (double)elements;
@@ -123,23 +120,11 @@ clq_dropout_words clq_dropout_words_of(double rate) {
 
 /* ---- the program's text and arguments ---- */
 
-enum { PROGRAM_OPTIONS = 1536 };
 typedef struct program_text {
-    char options[PROGRAM_OPTIONS];
-    size_t used;
+    clq_kernel_options options;
     uint32_t words[CLQ_ELEMENT_WORDS];
     size_t word_count;
 } program_text;
-
-static void add(program_text *t, const char *format, ...) CLQ_PRINTF(2, 3);
-static void add(program_text *t, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int more = vsnprintf(t->options + t->used, PROGRAM_OPTIONS - t->used, format, arguments);
-    va_end(arguments);
-    assert(more >= 0 && (size_t)more < PROGRAM_OPTIONS - t->used);
-    t->used += (size_t)more;
-}
 
 static uint32_t bits_of(float number) {
     uint32_t bits;
@@ -158,7 +143,7 @@ static void add_words(program_text *t, const clq_instruction *instruction, size_
         words[2] = bits_of(w.scale);
     }
     for (unsigned k = 0; k < operations[instruction->op].words; k++) {
-        add(t, " -D%c%zu=%zu", names[k], i, t->word_count);
+        clq_options_add(&t->options, " -D%c%zu=%zu", names[k], i, t->word_count);
         t->words[t->word_count++] = words[k];
     }
 }
@@ -166,8 +151,8 @@ static void add_words(program_text *t, const clq_instruction *instruction, size_
 static void add_instruction(program_text *t, const clq_instruction *instruction, size_t i) {
     const unsigned operands[] = {instruction->a, instruction->b, instruction->c};
     size_t count = instruction->op == CLQ_ELEMENT_INPUT ? 1 : operations[instruction->op].registers;
-    add(t, " -DOP%zu=%d", i, (int)instruction->op);
-    for (size_t k = 0; k < count; k++) add(t, " -D%c%zu=%u", (int)('A' + (int)k), i, operands[k]);
+    clq_options_add(&t->options, " -DOP%zu=%d", i, (int)instruction->op);
+    for (size_t k = 0; k < count; k++) clq_options_add(&t->options, " -D%c%zu=%u", (int)('A' + (int)k), i, operands[k]);
     add_words(t, instruction, i);
 }
 
@@ -188,30 +173,28 @@ static void add_places(program_text *t, const clq_list *list, const clq_cut *cut
         by_channel =
             by_channel || p->inputs[j].kind == CLQ_EACH_CHANNEL || p->inputs[j].kind == CLQ_EACH_SAMPLE_AND_CHANNEL;
     bool wide = (double)v->elements * samples_most(list, v) >= 0x1p32;
-    if (wide && (by_channel || random)) add(t, " -DWIDE");
-    if (by_channel && v->channels % cut->lanes == 0) add(t, " -DALIGNED");
+    if (wide && (by_channel || random)) clq_options_add(&t->options, " -DWIDE");
+    if (by_channel && v->channels % cut->lanes == 0) clq_options_add(&t->options, " -DALIGNED");
     if (!random) return;
-    add(t, " -DRANDOM%s%s", v->elements >= cut->lanes ? " -DLONG_SAMPLES" : "",
-        v->elements % 4 == 0 ? " -DBLOCKS" : "");
+    clq_options_add(&t->options, " -DRANDOM%s%s", v->elements >= cut->lanes ? " -DLONG_SAMPLES" : "",
+                    v->elements % 4 == 0 ? " -DBLOCKS" : "");
     t->words[t->word_count++] = (uint32_t)p->seed;
     t->words[t->word_count++] = (uint32_t)(p->seed >> 32);
 }
 
 static void add_program(program_text *t, const clq_list *list, const clq_cut *cut, const clq_element_program *p,
                         const clq_element_values *v) {
-    char first[CLQ_CUT_OPTIONS];
-    clq_cut_options(cut, first, "%s", "");
-    add(t, "%s", first);
+    t->options = clq_cut_options(cut, "%s", "");
     add_places(t, list, cut, p, v);
     for (size_t j = 0; j < p->input_count; j++) {
-        add(t, " -DIN%zu=%d", j, input_kind(&p->inputs[j]));
-        if (p->inputs[j].kind == CLQ_EACH_CHANNEL) add(t, " -DROW%zu=%u", j, p->inputs[j].row);
+        clq_options_add(&t->options, " -DIN%zu=%d", j, input_kind(&p->inputs[j]));
+        if (p->inputs[j].kind == CLQ_EACH_CHANNEL) clq_options_add(&t->options, " -DROW%zu=%u", j, p->inputs[j].row);
     }
     for (size_t i = 0; i < p->instruction_count; i++) add_instruction(t, &p->instructions[i], i);
-    for (size_t k = 0; k < p->output_count; k++) add(t, " -DOUT%zu=%u", k, p->outputs[k].from);
-    for (size_t k = 0; k < p->sum_count; k++) add(t, " -DSUM%zu=%u", k, p->sums[k]);
-    add(t, " -DINPUTS=%zu -DOUTPUTS=%zu -DWORDS=%zu -DINSTRUCTIONS=%zu", p->input_count, p->output_count, t->word_count,
-        p->instruction_count);
+    for (size_t k = 0; k < p->output_count; k++) clq_options_add(&t->options, " -DOUT%zu=%u", k, p->outputs[k].from);
+    for (size_t k = 0; k < p->sum_count; k++) clq_options_add(&t->options, " -DSUM%zu=%u", k, p->sums[k]);
+    clq_options_add(&t->options, " -DINPUTS=%zu -DOUTPUTS=%zu -DWORDS=%zu -DINSTRUCTIONS=%zu", p->input_count,
+                    p->output_count, t->word_count, p->instruction_count);
 }
 
 /* The arguments that every kernel of a program has. */
@@ -221,8 +204,7 @@ static void add_arguments(clq_list *list, const program_text *t, const clq_eleme
         clq_launch_int(list, 1);
     else
         clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(v->elements));
-    clq_launch_int(list, clq_cut_int(v->channels));
+    CLQ_LAUNCH_SIZES(list, v->elements, v->channels);
     if (is_random(p)) {
         clq_launch_param(list, CLQ_PARAM_STEP);
         clq_launch_param(list, CLQ_PARAM_FIRST_ROW);
@@ -233,7 +215,7 @@ static void add_arguments(clq_list *list, const program_text *t, const clq_eleme
 }
 
 static void add_cost(clq_list *list, const clq_element_program *p, const clq_element_values *v) {
-    double flops = clq_element_flops(p) * (double)v->elements, bytes = clq_element_bytes(p, v->elements);
+    double flops = flops_of(p) * (double)v->elements, bytes = bytes_of(p, v->elements);
     if (v->whole)
         clq_launch_cost(list, flops, 0, bytes, 0);
     else
@@ -242,7 +224,7 @@ static void add_cost(clq_list *list, const clq_element_program *p, const clq_ele
 
 static clq_cut cut_elements(const clq_list *list, const clq_element_program *p, const clq_element_values *v) {
     double samples = samples_most(list, v);
-    return clq_cut_make(list, clq_element_bytes(p, v->elements) * samples, (double)v->elements * samples / 4, 256);
+    return clq_cut_make(list, bytes_of(p, v->elements) * samples, (double)v->elements * samples / 4, 256);
 }
 
 /* ---- sums over rows ---- */
@@ -305,15 +287,13 @@ static void fold_columns(clq_list *list, const column_cut *c, const char *option
     double numbers = (double)(2 * c->sums * c->slices * c->fold * v->channels);
     clq_launch_begin(list, "row sums", "elementwise", options, "fold_columns");
     clq_launch_value(list, shares, c->cut.tile ? CLQ_READS_WRITES : CLQ_READS);
-    clq_launch_int(list, clq_cut_int(c->slices));
-    clq_launch_int(list, clq_cut_int(c->fold));
-    clq_launch_int(list, clq_cut_int(v->channels));
+    CLQ_LAUNCH_SIZES(list, c->slices, c->fold, v->channels);
     if (c->cut.tile) {
         add_sums(list, v, c->sums);
         clq_cut_work_one(list, &c->cut);
     } else {
         size_t groups = clq_ceil_div(v->channels, c->fold_columns), group = c->cut.group;
-        clq_launch_int(list, clq_cut_int(c->fold_columns));
+        clq_launch_size(list, c->fold_columns);
         add_sums(list, v, c->sums);
         clq_launch_local(list, 2 * group * sizeof(float));
         clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
@@ -322,26 +302,27 @@ static void fold_columns(clq_list *list, const column_cut *c, const char *option
 }
 
 /* Places that an item fetches before it stores any: a program of many operations is limited by these. */
-static int together(const clq_element_program *p) { return clq_element_flops(p) < FLOPS_OF_EXP ? 4 : 1; }
+static int together(const clq_element_program *p) { return flops_of(p) < FLOPS_OF_EXP ? 4 : 1; }
 
 static void with_sums(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
     column_cut c = cut_columns(list, p, v);
-    program_text t = {.used = 0};
+    program_text t = {.word_count = 0};
     add_program(&t, list, &c.cut, p, v);
-    add(&t, " -DSUMS=%zu", p->sum_count);
-    if (!c.cut.tile) add(&t, " -DCOLUMNS=%zu -DROWS=%zu -DTOGETHER=%d", c.columns, c.rows, together(p));
+    clq_options_add(&t.options, " -DSUMS=%zu", p->sum_count);
+    if (!c.cut.tile)
+        clq_options_add(&t.options, " -DCOLUMNS=%zu -DROWS=%zu -DTOGETHER=%d", c.columns, c.rows, together(p));
     size_t numbers = 2 * c.sums * c.slices * c.fold * v->channels;
-    clq_value shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "column sums", numbers * sizeof(float), 0);
-    clq_launch_begin(list, label, "elementwise", t.options, "elementwise_sums");
+    clq_value shares = clq_list_scratch(list, "column sums", CLQ_F32, numbers, 0);
+    clq_launch_begin(list, label, "elementwise", t.options.text, "elementwise_sums");
     add_arguments(list, &t, p, v);
     clq_launch_value(list, shares, CLQ_WRITES);
-    clq_launch_int(list, clq_cut_int(c.fold));
+    clq_launch_size(list, c.fold);
     add_sums(list, v, c.sums);
     clq_launch_local(list, 2 * c.sums * c.columns * c.rows * sizeof(float));
     clq_launch_work(list, 2, (size_t[]){c.column_groups * c.columns, c.slices * c.rows}, (size_t[]){c.columns, c.rows},
                     -1, 0, 0);
     add_cost(list, p, v);
-    if (!c.cut.tile || c.slices * c.column_groups > 1) fold_columns(list, &c, t.options, v, shares);
+    if (!c.cut.tile || c.slices * c.column_groups > 1) fold_columns(list, &c, t.options.text, v, shares);
 }
 
 void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
@@ -357,9 +338,9 @@ void clq_elementwise(clq_list *list, const char *label, const clq_element_progra
         return;
     }
     clq_cut cut = cut_elements(list, p, v);
-    program_text t = {.used = 0};
+    program_text t = {.word_count = 0};
     add_program(&t, list, &cut, p, v);
-    clq_launch_begin(list, label, "elementwise", t.options, "elementwise");
+    clq_launch_begin(list, label, "elementwise", t.options.text, "elementwise");
     add_arguments(list, &t, p, v);
     clq_cut_work(list, &cut);
     add_cost(list, p, v);

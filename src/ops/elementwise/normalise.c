@@ -16,21 +16,24 @@ static unsigned join(clq_element_program *p, clq_element_op op, unsigned a, unsi
     return clq_element_do(p, (clq_instruction){.op = op, .a = a, .b = b});
 }
 
-static clq_element_values values_of(const clq_normalise_problem *p) {
-    return (clq_element_values){.elements = p->positions * p->channels, .channels = p->channels};
+/* values: what the program takes and makes. */
+static void add_program(clq_list *list, const char *label, const clq_normalise_problem *p,
+                        const clq_element_program *program, clq_element_values values) {
+    values.elements = p->positions * p->channels;
+    values.channels = p->channels;
+    clq_elementwise(list, label, program, &values);
 }
 
-static clq_value scratch_rows(clq_list *list, const clq_normalise_problem *p, const char *name, size_t rows) {
-    return clq_list_value(list, CLQ_VALUE_SCRATCH, name, rows * p->channels * sizeof(float), 0);
+static clq_value scratch_row(clq_list *list, const clq_normalise_problem *p, const char *name) {
+    return clq_list_scratch(list, name, CLQ_F32, p->channels, 0);
 }
 
 /* A launch of a kernel for each channel; its arguments come next, then end_channels. */
 static clq_cut begin_channels(clq_list *list, const clq_normalise_problem *p, const char *label, const char *function,
                               bool gamma) {
     clq_cut cut = clq_cut_make(list, 0, (double)p->channels, 64);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, "%s", gamma ? " -DGAMMA" : "");
-    clq_launch_begin(list, label, "normalise", options, function);
+    const clq_kernel_options options = clq_cut_options(&cut, "%s", gamma ? " -DGAMMA" : "");
+    clq_launch_begin(list, label, "normalise", options.text, function);
     return cut;
 }
 
@@ -43,37 +46,27 @@ static void end_channels(clq_list *list, const clq_normalise_problem *p, const c
 void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_value x, unsigned rank, unsigned ranks,
                            clq_value moments) {
     clq_element_program program = {.sum_count = 2};
-    clq_element_values values = values_of(p);
-    values.inputs[0] = values.inputs[1] = x;
     unsigned number = take_floats(&program), pivot = take_row(&program, 0);
     program.sums[0] = join(&program, CLQ_ELEMENT_SUBTRACT, number, pivot);
     program.sums[1] = clq_element_do(&program, (clq_instruction){.op = CLQ_ELEMENT_SQUARE, .a = program.sums[0]});
-    values.sums[0] = scratch_rows(list, p, "sums", 1);
-    values.sums[1] = scratch_rows(list, p, "square sums", 1);
-    clq_elementwise(list, "sums", &program, &values);
+    const clq_value sums = scratch_row(list, p, "sums"), squares = scratch_row(list, p, "square sums");
+    add_program(list, "sums", p, &program, (clq_element_values){.inputs = {x, x}, .sums = {sums, squares}});
     clq_cut cut = begin_channels(list, p, "moments", "normalise_moments", false);
-    clq_launch_value(list, x, CLQ_READS);
-    clq_launch_value(list, values.sums[0], CLQ_READS);
-    clq_launch_value(list, values.sums[1], CLQ_READS);
+    CLQ_LAUNCH_READS(list, x, sums, squares);
     clq_launch_value(list, moments, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(p->positions));
-    clq_launch_int(list, clq_cut_int(p->channels));
-    clq_launch_int(list, (int)rank);
-    clq_launch_int(list, (int)ranks);
+    CLQ_LAUNCH_SIZES(list, p->positions, p->channels, rank, ranks);
     end_channels(list, p, &cut, 3 + CLQ_MOMENTS_ROWS * (double)ranks);
 }
 
 void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, clq_value moments, unsigned ranks,
                               clq_value gamma, clq_value moving_mean, clq_value moving_variance, clq_value statistics) {
     clq_cut cut = begin_channels(list, p, "statistics", "normalise_statistics", gamma != CLQ_NO_VALUE);
-    clq_launch_value(list, moments, CLQ_READS);
-    clq_launch_value(list, gamma, CLQ_READS);
+    CLQ_LAUNCH_READS(list, moments, gamma);
     clq_launch_value(list, moving_mean, CLQ_READS_WRITES);
     clq_launch_value(list, moving_variance, CLQ_READS_WRITES);
     clq_launch_value(list, statistics, CLQ_WRITES);
-    clq_launch_int(list, clq_cut_int(p->channels));
-    clq_launch_int(list, (int)ranks);
+    CLQ_LAUNCH_SIZES(list, p->channels, ranks);
     clq_launch_float(list, (float)p->epsilon);
     clq_launch_float(list, (float)p->momentum);
     clq_launch_float(list, (float)(1 - p->momentum)); /* rounded once, after the subtraction */
@@ -83,11 +76,9 @@ void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, cl
 void clq_normalise_moving(clq_list *list, const clq_normalise_problem *p, clq_value gamma, clq_value moving_mean,
                           clq_value moving_variance, clq_value statistics) {
     clq_cut cut = begin_channels(list, p, "statistics", "normalise_moving", gamma != CLQ_NO_VALUE);
-    clq_launch_value(list, moving_mean, CLQ_READS);
-    clq_launch_value(list, moving_variance, CLQ_READS);
-    clq_launch_value(list, gamma, CLQ_READS);
+    CLQ_LAUNCH_READS(list, moving_mean, moving_variance, gamma);
     clq_launch_value(list, statistics, CLQ_WRITES);
-    clq_launch_int(list, clq_cut_int(p->channels));
+    clq_launch_size(list, p->channels);
     clq_launch_float(list, (float)p->epsilon);
     end_channels(list, p, &cut, 3 + CLQ_STATISTICS_ROWS);
 }
@@ -97,57 +88,40 @@ void clq_normalise_moving(clq_list *list, const clq_normalise_problem *p, clq_va
 void clq_normalise_forward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value statistics,
                            clq_value beta, clq_value y) {
     clq_element_program program = {.output_count = 1};
-    clq_element_values values = values_of(p);
-    values.inputs[0] = x;
-    values.inputs[1] = values.inputs[2] = statistics;
-    values.inputs[3] = beta;
-    values.outputs[0] = y;
     unsigned number = take_floats(&program), mean = take_row(&program, MEAN_ROW), scale = take_row(&program, SCALE_ROW);
     unsigned apart = join(&program, CLQ_ELEMENT_SUBTRACT, number, mean);
     unsigned result = join(&program, CLQ_ELEMENT_MULTIPLY, apart, scale);
     if (beta != CLQ_NO_VALUE) result = join(&program, CLQ_ELEMENT_ADD, result, take_row(&program, 0));
     program.outputs[0].from = result;
-    clq_elementwise(list, "forward", &program, &values);
+    add_program(list, "forward", p, &program,
+                (clq_element_values){.inputs = {x, statistics, statistics, beta}, .outputs = {y}});
 }
 
 void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
                              clq_value statistics, clq_value dgamma, clq_value dbeta) {
     clq_element_program program = {.sum_count = 2};
-    clq_element_values values = values_of(p);
-    values.inputs[0] = x;
-    values.inputs[1] = dy;
-    values.inputs[2] = values.inputs[3] = statistics;
-    values.sums[0] = dgamma;
-    values.sums[1] = dbeta;
     unsigned number = take_floats(&program), slope = take_floats(&program);
     unsigned mean = take_row(&program, MEAN_ROW), rate = take_row(&program, RATE_ROW);
     unsigned apart = join(&program, CLQ_ELEMENT_SUBTRACT, number, mean);
     unsigned normal = join(&program, CLQ_ELEMENT_MULTIPLY, apart, rate);
     program.sums[0] = join(&program, CLQ_ELEMENT_MULTIPLY, slope, normal);
     program.sums[1] = slope;
-    clq_elementwise(list, "gradients", &program, &values);
+    add_program(list, "gradients", p, &program,
+                (clq_element_values){.inputs = {x, dy, statistics, statistics}, .sums = {dgamma, dbeta}});
 }
 
 void clq_normalise_corrections(clq_list *list, const clq_normalise_problem *p, clq_value statistics, clq_value dgamma,
                                clq_value dbeta, clq_value corrections) {
     clq_cut cut = begin_channels(list, p, "corrections", "normalise_corrections", false);
-    clq_launch_value(list, statistics, CLQ_READS);
-    clq_launch_value(list, dgamma, CLQ_READS);
-    clq_launch_value(list, dbeta, CLQ_READS);
+    CLQ_LAUNCH_READS(list, statistics, dgamma, dbeta);
     clq_launch_value(list, corrections, CLQ_WRITES);
-    clq_launch_int(list, clq_cut_int(p->channels));
+    clq_launch_size(list, p->channels);
     end_channels(list, p, &cut, 4 + CLQ_CORRECTIONS_ROWS);
 }
 
 void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
                             clq_value statistics, clq_value corrections, clq_value dx) {
     clq_element_program program = {.output_count = 1};
-    clq_element_values values = values_of(p);
-    values.inputs[0] = x;
-    values.inputs[1] = dy;
-    values.inputs[2] = values.inputs[3] = statistics;
-    values.inputs[4] = values.inputs[5] = corrections;
-    values.outputs[0] = dx;
     unsigned number = take_floats(&program), slope = take_floats(&program);
     unsigned mean = take_row(&program, MEAN_ROW), scale = take_row(&program, SCALE_ROW);
     unsigned of_mean = take_row(&program, 0), of_variance = take_row(&program, 1);
@@ -156,5 +130,7 @@ void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_
     unsigned rest = join(&program, CLQ_ELEMENT_SUBTRACT, slope, of_mean);
     unsigned sum = join(&program, CLQ_ELEMENT_SUBTRACT, rest, bend);
     program.outputs[0].from = join(&program, CLQ_ELEMENT_MULTIPLY, sum, scale);
-    clq_elementwise(list, "backward", &program, &values);
+    add_program(
+        list, "backward", p, &program,
+        (clq_element_values){.inputs = {x, dy, statistics, statistics, corrections, corrections}, .outputs = {dx}});
 }

@@ -7,15 +7,13 @@ static void softmax(clq_list *list, const char *label, const char *function, siz
     double n = (double)elements, bytes = n * sizeof(float) * (backward ? 3 : 2), capacity = clq_list_capacity(list);
     size_t group = channels > 64 ? 256 : 64, rows = elements / channels;
     clq_cut cut = clq_cut_make(list, bytes * capacity, (double)(rows * group) * capacity, group);
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, "%s", "");
-    clq_launch_begin(list, label, "loss", options, function);
+    const clq_kernel_options options = clq_cut_options(&cut, "%s", "");
+    clq_launch_begin(list, label, "loss", options.text, function);
     clq_launch_value(list, y, CLQ_READS);
     if (backward) clq_launch_value(list, dy, CLQ_READS);
     clq_launch_value(list, out, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(elements));
-    clq_launch_int(list, clq_cut_int(channels));
+    CLQ_LAUNCH_SIZES(list, elements, channels);
     clq_launch_local(list, cut.group * sizeof(float));
     clq_cut_work(list, &cut);
     clq_launch_cost(list, 0, n * (backward ? 4 : 12), 0, bytes);
@@ -34,8 +32,7 @@ static void add_sums(clq_list *list, size_t elements, size_t channels, clq_value
 
 void clq_softmax_backward(clq_list *list, size_t elements, size_t channels, clq_value y, clq_value dy, clq_value dx,
                           clq_value db) {
-    if (dx == CLQ_NO_VALUE)
-        dx = clq_list_value(list, CLQ_VALUE_SCRATCH, "softmax gradient", 0, elements * sizeof(float));
+    if (dx == CLQ_NO_VALUE) dx = clq_list_scratch(list, "softmax gradient", CLQ_F32, 0, elements);
     softmax(list, "backward", "softmax_backward", elements, channels, y, dy, dx);
     if (db != CLQ_NO_VALUE) add_sums(list, elements, channels, dx, db);
 }

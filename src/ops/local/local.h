@@ -35,8 +35,6 @@ typedef struct clq_local_trial {
     bool (*right)(const void *context, const float *result);
     const void *context;
 } clq_local_trial;
-/* Runs it in a list of its own. *right is whether the answers are. */
-clq_status clq_local_try(clq_device *device, const clq_local_trial *trial, bool *right);
 /* Whether `trials` of a block went well, and gave the right answers. Each block, of that name (all that a kernel
  * depends on), is tried once: where there is a cache folder, later processes know the result. There is one warning of
  * what is not used for `what`, when it is tried. */

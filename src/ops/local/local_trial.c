@@ -14,7 +14,7 @@ typedef struct run {
 } run;
 
 static size_t bytes_of(const clq_local_trial *t, size_t array) {
-    return t->numbers[array] * (t->halves[array] ? sizeof(uint16_t) : sizeof(float));
+    return clq_values_bytes(t->halves[array] ? CLQ_F16 : CLQ_F32, t->numbers[array]);
 }
 
 static clq_status add(run *r, clq_device *device, const clq_local_trial *t) {
@@ -78,7 +78,8 @@ static clq_status try_in(run *r, clq_device *device, const clq_local_trial *t, b
     return CLQ_OK;
 }
 
-clq_status clq_local_try(clq_device *device, const clq_local_trial *trial, bool *right) {
+/* Runs it in a list of its own. *right is whether the answers are. */
+static clq_status try_one(clq_device *device, const clq_local_trial *trial, bool *right) {
     run r = {0};
     clq_status status = try_in(&r, device, trial, right);
     clq_list_destroy(r.list);
@@ -95,7 +96,7 @@ bool clq_local_works(clq_device *device, const char *name, const char *what, con
     bool works = true;
     if (clq_device_trial_result(device, key, &works)) return works;
     for (size_t i = 0; i < count && works; i++) {
-        status = clq_local_try(device, &trials[i], &works);
+        status = try_one(device, &trials[i], &works);
         works = works && status == CLQ_OK;
     }
     if (!works)

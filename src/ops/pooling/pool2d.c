@@ -1,10 +1,10 @@
 /* Max and average pooling. */
 #include "ops/elementwise/cut.h"
 
-static bool small_window(const clq_pool2d_problem *p) { return p->size_h * p->size_w <= 256; }
+static clq_dtype winner_dtype(const clq_pool2d_problem *p) { return p->size_h * p->size_w <= 256 ? CLQ_U8 : CLQ_I32; }
 
 size_t clq_pool2d_winner_bytes(const clq_pool2d_problem *p) {
-    return p->out_h * p->out_w * p->channels * (small_window(p) ? 1 : sizeof(int32_t));
+    return clq_values_bytes(winner_dtype(p), p->out_h * p->out_w * p->channels);
 }
 
 /* Whether no window reaches beyond the input along an axis. */
@@ -12,21 +12,18 @@ static bool inside(size_t in, size_t out, size_t size, size_t stride, size_t pad
     return pad == 0 && (out - 1) * stride + size <= in;
 }
 
-static void pool_options(const clq_pool2d_problem *p, const clq_cut *cut, size_t width, bool keep,
-                         char options[CLQ_CUT_OPTIONS]) {
+static clq_kernel_options options_of(const clq_pool2d_problem *p, const clq_cut *cut, size_t width, bool keep) {
     bool in = inside(p->in_h, p->out_h, p->size_h, p->stride_h, p->pad_top) &&
               inside(p->in_w, p->out_w, p->size_w, p->stride_w, p->pad_left);
     bool blocks = in && p->size_h == p->stride_h && p->size_w == p->stride_w;
-    clq_cut_options(cut, options,
-                    " -DWIDTH=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu -DSTRIDE_W=%zu -DWINNER=%s -DACT=%d%s%s%s%s",
-                    width, p->size_h, p->size_w, p->stride_h, p->stride_w, small_window(p) ? "uchar" : "int",
-                    (int)p->activation, in ? " -DINSIDE" : "", blocks ? " -DBLOCKS" : "",
-                    p->average ? " -DAVERAGE" : "", keep ? " -DKEEP" : "");
+    return clq_cut_options(
+        cut, " -DWIDTH=%zu -DSIZE_H=%zu -DSIZE_W=%zu -DSTRIDE_H=%zu -DSTRIDE_W=%zu -DWINNER=%s -DACT=%d%s%s%s%s", width,
+        p->size_h, p->size_w, p->stride_h, p->stride_w, winner_dtype(p) == CLQ_U8 ? "uchar" : "int", (int)p->activation,
+        in ? " -DINSIDE" : "", blocks ? " -DBLOCKS" : "", p->average ? " -DAVERAGE" : "", keep ? " -DKEEP" : "");
 }
 
 static void shape_arguments(clq_list *list, const clq_pool2d_problem *p, size_t width) {
-    const size_t shape[] = {p->in_h, p->in_w, p->out_h, p->out_w, p->pad_top, p->pad_left, p->channels / width};
-    for (size_t i = 0; i < CLQ_COUNT_OF(shape); i++) clq_launch_int(list, clq_cut_int(shape[i]));
+    CLQ_LAUNCH_SIZES(list, p->in_h, p->in_w, p->out_h, p->out_w, p->pad_top, p->pad_left, p->channels / width);
 }
 
 /* Bytes that move for one example, either way. */
@@ -45,12 +42,10 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
     double elements = (double)(p->out_h * p->out_w * p->channels);
     clq_cut cut = clq_cut_make(list, bytes * capacity, elements * capacity / 4, 256);
     size_t width = clq_cut_pack(&cut, p->channels);
-    char options[CLQ_CUT_OPTIONS];
-    pool_options(p, &cut, width, keep, options);
-    clq_launch_begin(list, "forward", "pool2d", options, "pool2d_forward");
+    const clq_kernel_options options = options_of(p, &cut, width, keep);
+    clq_launch_begin(list, "forward", "pool2d", options.text, "pool2d_forward");
     clq_launch_value(list, x, CLQ_READS);
-    clq_launch_value(list, y, CLQ_WRITES);
-    clq_launch_value(list, keep ? winner : CLQ_NO_VALUE, CLQ_WRITES);
+    CLQ_LAUNCH_WRITES(list, y, keep ? winner : CLQ_NO_VALUE);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     shape_arguments(list, p, width);
     clq_cut_work(list, &cut);
@@ -65,12 +60,9 @@ void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value 
     if (!linear) bytes += (double)(p->out_h * p->out_w * p->channels) * sizeof(float);
     clq_cut cut = clq_cut_make(list, bytes * capacity, elements * capacity / 4, 256);
     size_t width = clq_cut_pack(&cut, p->channels);
-    char options[CLQ_CUT_OPTIONS];
-    pool_options(p, &cut, width, !p->average, options);
-    clq_launch_begin(list, "backward", "pool2d", options, "pool2d_backward");
-    clq_launch_value(list, linear ? CLQ_NO_VALUE : y, CLQ_READS);
-    clq_launch_value(list, dy, CLQ_READS);
-    clq_launch_value(list, p->average ? CLQ_NO_VALUE : winner, CLQ_READS);
+    const clq_kernel_options options = options_of(p, &cut, width, !p->average);
+    clq_launch_begin(list, "backward", "pool2d", options.text, "pool2d_backward");
+    CLQ_LAUNCH_READS(list, linear ? CLQ_NO_VALUE : y, dy, p->average ? CLQ_NO_VALUE : winner);
     clq_launch_value(list, dx, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     shape_arguments(list, p, width);

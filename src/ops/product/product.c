@@ -1,8 +1,6 @@
 /* Matrix products in all their forms: which variant makes them, and what the variants share. */
 #include "ops/product/product_local.h"
 
-#include <assert.h>
-#include <limits.h>
 #include <stdio.h>
 
 /* Partial sums may take this much memory. */
@@ -20,6 +18,7 @@ static bool is_point(const clq_axis *axis) {
 bool clq_patches_are_matrix(const clq_patches *p) { return is_point(&p->h) && is_point(&p->w); }
 
 size_t clq_patches_depth(const clq_patches *p) { return p->h.taps * p->w.taps * p->channels; }
+size_t clq_patches_pixels(const clq_patches *p) { return p->rows * p->h.out * p->w.out; }
 
 bool clq_axis_padded(const clq_axis *axis) {
     long taps = ((long)axis->taps - 1) * axis->tap, outs = ((long)axis->out - 1) * axis->step + axis->first;
@@ -33,25 +32,24 @@ static bool is_plain(const clq_axis *axis) {
     return by_one && axis->out + axis->taps == axis->in + 1;
 }
 
-void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_patches *p,
-                              size_t columns, bool transposed) {
+void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_product *p) {
     static const char *const behinds[][2] = {[CLQ_MATMUL_HIGHEST] = {"", ", transposed"},
                                              [CLQ_MATMUL_HIGH] = {", high", ", transposed, high"},
                                              [CLQ_MATMUL_MEDIUM] = {", medium", ", transposed, medium"}};
     /* Where there are no units precision is of no account. */
     bool units = clq_device_matrix_unit(clq_list_device(list)) != CLQ_UNIT_NONE;
-    const char *behind = behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][transposed];
-    const clq_axis *h = &p->h, *w = &p->w;
-    size_t rows = p->rows * clq_list_capacity(list);
-    if (clq_patches_are_matrix(p))
-        clq_choice_start(choice, "%s %zux%zu by %zu%s", what, rows, p->channels, columns, behind);
+    const char *behind = behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][p->transposed];
+    const clq_axis *h = &p->patches.h, *w = &p->patches.w;
+    size_t rows = p->patches.rows * clq_list_capacity(list), channels = p->patches.channels;
+    if (clq_patches_are_matrix(&p->patches))
+        clq_choice_start(choice, "%s %zux%zu by %zu%s", what, rows, channels, p->columns, behind);
     else if (is_plain(h) && is_plain(w))
-        clq_choice_start(choice, "%s %zux%zux%zux%zu by %zux%zu taps to %zu%s", what, rows, h->in, w->in, p->channels,
-                         h->taps, w->taps, columns, behind);
+        clq_choice_start(choice, "%s %zux%zux%zux%zu by %zux%zu taps to %zu%s", what, rows, h->in, w->in, channels,
+                         h->taps, w->taps, p->columns, behind);
     else
         clq_choice_start(choice,
                          "%s %zux%zux%zux%zu by %zux%zu taps to %zux%zux%zu%s (%d,%d + %d,%d + %d,%d over %d,%d)", what,
-                         rows, h->in, w->in, p->channels, h->taps, w->taps, h->out, w->out, columns, behind, h->step,
+                         rows, h->in, w->in, channels, h->taps, w->taps, h->out, w->out, p->columns, behind, h->step,
                          w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
 }
 
@@ -62,105 +60,81 @@ typedef struct way {
     size_t block;
 } way;
 
+static const char *kind_of(const clq_product *p) { return p->outer ? "outer" : "rows"; }
+
 /* The family's own kernels, or what was measured to be faster. The list's own selections may name any other, too. */
-static way select_way(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed,
-                      unsigned halves, const clq_local_extent *e, clq_choice *choice) {
-    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE, matrix = clq_patches_are_matrix(p) && !halves;
-    char name[32] = "";
-    if (halves) (void)snprintf(name, sizeof name, "%s, halves %u,", what, halves);
-    clq_product_start_choice(choice, list, halves ? name : what, p, columns, transposed);
+static way select_way(clq_list *list, const clq_product *p, clq_choice *choice) {
+    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE, matrix = clq_patches_are_matrix(&p->patches) && !p->halves;
+    char what[32];
+    (void)snprintf(what, sizeof what, p->halves ? "%s, halves %u," : "%s", kind_of(p), p->halves);
+    clq_product_start_choice(choice, list, what, p);
     if (!tile)
-        clq_product_add_local(list, choice, BY_GROUPS, halves, e);
-    else if (halves)
+        clq_product_add_local(list, choice, BY_GROUPS, p);
+    else if (p->halves)
         clq_choice_add(choice, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
     else
         clq_choice_add(choice, BY_TILES, 0, "tile");
     if (!tile && matrix) clq_choice_add(choice, BY_CLBLAST, 0, "clblast");
     if (matrix) clq_choice_add_named(choice, list, BY_CLBLAST, 0, "clblast");
-    if (!halves) clq_choice_add_named(choice, list, BY_TILES, 0, "tile");
+    if (!p->halves) clq_choice_add_named(choice, list, BY_TILES, 0, "tile");
     clq_choice_add_named(choice, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
     clq_product_add_named_blocks(list, choice, BY_GROUPS);
     const struct clq_candidate *candidate = clq_list_select(list, choice);
     way w = {(maker)candidate->values[0], candidate->values[1]};
-    if (w.by == BY_GROUPS) w.block = clq_local_block_that_works(list, w.block, halves, e);
+    if (w.by == BY_GROUPS) w.block = clq_local_block_that_works(list, w.block, p);
     return w;
 }
 
-/* How the tile family makes a product. Tiles can read large matrices, and weights that lie transposed, in place, but
- * packed blocks are known to be faster. */
-typedef enum form { FORM_TILE, FORM_BLOCKS, FORM_PACKED } form;
-
-static form form_of(clq_list *list, const char *what, const clq_patches *p, size_t columns, bool transposed, bool large,
-                    clq_choice *choice) {
-    if (!clq_patches_are_matrix(p)) return FORM_TILE;
-    clq_product_start_choice(choice, list, what, p, columns, transposed);
-    if (large) clq_choice_add(choice, FORM_PACKED, 0, "packed blocks");
-    if (transposed) clq_choice_add(choice, FORM_BLOCKS, 0, "blocks");
-    clq_choice_add(choice, FORM_TILE, 0, "tiles");
-    clq_choice_add(choice, FORM_PACKED, 0, "packed blocks");
-    return (form)clq_list_select(list, choice)->values[0];
+/* By the tile family. Tiles can read large matrices, and weights that lie transposed, in place, but packed blocks are
+ * known to be faster. */
+static void add_tiles(clq_list *list, const clq_product *p, clq_choice *choice) {
+    enum { TILES, BLOCKS, PACKED } form = TILES;
+    if (clq_patches_are_matrix(&p->patches)) {
+        clq_product_start_choice(choice, list, kind_of(p), p);
+        if (clq_product_is_large(list, p)) clq_choice_add(choice, PACKED, 0, "packed blocks");
+        if (p->transposed) clq_choice_add(choice, BLOCKS, 0, "blocks");
+        clq_choice_add(choice, TILES, 0, "tiles");
+        clq_choice_add(choice, PACKED, 0, "packed blocks");
+        form = clq_list_select(list, choice)->values[0];
+    }
+    if (form == TILES)
+        clq_product_by_tiles(list, p);
+    else
+        clq_product_by_blocks(list, p, form == PACKED);
 }
 
-void clq_product_rows(clq_list *list, const clq_rows_product *p) {
+void clq_product_add(clq_list *list, const clq_product *p) {
     clq_choice choice = {.index = SIZE_MAX};
-    size_t rows = p->patches.rows * clq_list_capacity(list);
-    clq_local_extent extent = clq_local_extent_of_rows(list, p);
-    way w = select_way(list, "rows", &p->patches, p->columns, p->transposed, p->halves, &extent, &choice);
+    way w = select_way(list, p, &choice);
     switch (w.by) {
-    case BY_GROUPS: clq_product_rows_local(list, p, w.block); break;
-    case BY_CLBLAST: clq_product_rows_clblast(list, p); break;
-    case BY_TILES: {
-        bool large = clq_product_is_large(rows, p->columns, p->patches.channels);
-        form f = form_of(list, "rows", &p->patches, p->columns, p->transposed, large, &choice);
-        if (f == FORM_TILE)
-            clq_product_rows_tile(list, p);
-        else
-            clq_product_rows_blocks(list, p, f == FORM_PACKED);
-        break;
-    }
-    }
-    clq_list_end_choice(list, &choice);
-}
-
-void clq_product_outer(clq_list *list, const clq_outer_product *p) {
-    clq_choice choice = {.index = SIZE_MAX};
-    size_t terms = p->patches.rows * clq_list_capacity(list);
-    clq_local_extent extent = clq_local_extent_of_outer(list, p);
-    way w = select_way(list, "outer", &p->patches, p->columns, false, p->halves, &extent, &choice);
-    switch (w.by) {
-    case BY_GROUPS: clq_product_outer_local(list, p, w.block); break;
-    case BY_CLBLAST: clq_product_outer_clblast(list, p); break;
-    case BY_TILES: {
-        bool large = clq_product_is_large(p->patches.channels, p->columns, terms);
-        if (form_of(list, "outer", &p->patches, p->columns, false, large, &choice) == FORM_TILE)
-            clq_product_outer_tile(list, p);
-        else
-            clq_product_outer_blocks(list, p);
-        break;
-    }
+    case BY_GROUPS: clq_product_by_local(list, p, w.block); break;
+    case BY_CLBLAST: clq_product_by_clblast(list, p); break;
+    case BY_TILES: add_tiles(list, p, &choice); break;
     }
     clq_list_end_choice(list, &choice);
 }
 
 /* ---- shared by the variants ---- */
 
-size_t clq_patches_options(const clq_patches *p, size_t columns, char *out, size_t bytes) {
-    const clq_axis *h = &p->h, *w = &p->w;
-    int length = snprintf(
-        out, bytes,
+clq_kernel_options clq_product_options(const clq_product *p) {
+    clq_kernel_options options = {.length = 0};
+    const clq_patches *q = &p->patches;
+    const clq_axis *h = &q->h, *w = &q->w;
+    clq_options_add(
+        &options,
         "-DCOLUMNS=%zu -DDEPTH=%zu -DROWS_PER_EXAMPLE=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu "
         "-DTAPS_H=%zu -DTAPS_W=%zu -DSTEP_H=%d -DSTEP_W=%d -DFIRST_H=%d -DFIRST_W=%d -DTAP_H=%d -DTAP_W=%d "
         "-DDIVIDE_H=%d -DDIVIDE_W=%d ",
-        columns, clq_patches_depth(p), p->rows, h->in, w->in, p->channels, h->out, w->out, h->taps, w->taps, h->step,
+        p->columns, clq_patches_depth(q), q->rows, h->in, w->in, q->channels, h->out, w->out, h->taps, w->taps, h->step,
         w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
-    assert(length > 0 && (size_t)length < bytes);
-    return (size_t)length;
+    return options;
 }
 
-void clq_product_cost(clq_list *list, const clq_patches *p, size_t columns) {
-    double pixels = (double)(p->rows * p->h.out * p->w.out), depth = (double)clq_patches_depth(p), n = (double)columns;
-    double in = (double)(p->rows * p->h.in * p->w.in * p->channels);
-    clq_launch_cost(list, 0, 2 * pixels * depth * n / (p->h.divide * p->w.divide), depth * n * sizeof(float),
+void clq_product_cost(clq_list *list, const clq_product *p) {
+    const clq_patches *q = &p->patches;
+    double pixels = (double)clq_patches_pixels(q), depth = (double)clq_patches_depth(q), n = (double)p->columns;
+    double in = (double)(q->rows * q->h.in * q->w.in * q->channels);
+    clq_launch_cost(list, 0, 2 * pixels * depth * n / (q->h.divide * q->w.divide), depth * n * sizeof(float),
                     (in + pixels * n) * sizeof(float));
 }
 
@@ -168,13 +142,11 @@ void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
     size_t frame_h = (p->h.out - 1) * (size_t)p->h.step + (p->h.taps - 1) * (size_t)p->h.tap + 1;
     size_t frame_w = (p->w.out - 1) * (size_t)p->w.step + (p->w.taps - 1) * (size_t)p->w.tap + 1;
     size_t in_floats = p->h.in * p->w.in * p->channels, floats = frame_h * frame_w * p->channels;
-    clq_value frames = clq_list_value(list, CLQ_VALUE_SCRATCH, "padded input", 0, floats * sizeof(float));
+    clq_value frames = clq_list_scratch(list, "padded input", CLQ_F32, 0, floats);
     clq_launch_begin(list, "pad", "product_support", "", "product_pad");
     clq_launch_value(list, *x, CLQ_READS);
     clq_launch_value(list, frames, CLQ_WRITES);
-    clq_launch_int(list, (int)p->h.in);
-    clq_launch_int(list, (int)(p->w.in * p->channels));
-    clq_launch_int(list, (int)(frame_w * p->channels));
+    CLQ_LAUNCH_SIZES(list, p->h.in, p->w.in * p->channels, frame_w * p->channels);
     clq_launch_int(list, -p->h.first);
     clq_launch_int(list, -p->w.first * (int)p->channels);
     clq_launch_work(list, 2, (size_t[]){frame_h, 0}, (size_t[]){1, 1}, 1, 1, 1);
@@ -185,18 +157,19 @@ void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
     *x = frames;
 }
 
-size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted,
-                          size_t terms_least) {
-    double images = (double)p->rows * clq_list_capacity(list), terms = images * (double)(p->h.out * p->w.out);
-    double bytes = (double)clq_patches_depth(p) * (double)columns * sizeof(float);
+size_t clq_product_slices(const clq_list *list, const clq_product *p, size_t wanted, size_t terms_least) {
+    const clq_patches *q = &p->patches;
+    double images = (double)q->rows * clq_list_capacity(list), terms = images * (double)(q->h.out * q->w.out);
+    double bytes = (double)clq_patches_depth(q) * (double)p->columns * sizeof(float);
     double most = CLQ_MIN(CLQ_MIN(images, terms / (double)terms_least), PARTIAL_BYTES_MOST / bytes);
     return most < 1 ? 1 : CLQ_MIN(CLQ_MAX(wanted, (size_t)1), (size_t)most);
 }
 
-clq_value clq_product_partial(clq_list *list, const clq_outer_product *p, size_t slices) {
-    if (slices == 1) return p->dw;
-    size_t floats = clq_patches_depth(&p->patches) * p->columns;
-    return clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", slices * floats * sizeof(float), 0);
+clq_value clq_product_partial(clq_list *list, const clq_product *p, size_t slices) {
+    if (slices == 1) return p->c;
+    size_t rows = p->outer ? clq_patches_depth(&p->patches) : clq_patches_pixels(&p->patches);
+    size_t floats = slices * rows * p->columns;
+    return clq_list_scratch(list, "partial sums", CLQ_F32, p->outer ? floats : 0, p->outer ? 0 : floats);
 }
 
 clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size_t slices) {
@@ -220,33 +193,26 @@ clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size
     return c;
 }
 
-static void begin_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices,
-                         const char *options, const char *function) {
-    size_t floats = clq_patches_depth(&p->patches) * p->columns;
-    clq_launch_begin(list, "reduce", "product_support", options, function);
-    clq_launch_value(list, partial, CLQ_READS);
-    clq_launch_value(list, p->dw, CLQ_WRITES);
-    clq_launch_int(list, (int)floats);
-    clq_launch_int(list, (int)slices);
-}
-
-void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices) {
+void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices) {
     if (slices == 1) return;
+    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     size_t floats = clq_patches_depth(&p->patches) * p->columns;
-    const char *half = p->halves & CLQ_HALF_C ? "-DTO_HALF" : "";
-    if (clq_list_family(list) == CLQ_FAMILY_TILE) {
-        size_t share = 32 * clq_device_vector(clq_list_device(list));
-        begin_reduce(list, p, partial, slices, half, "product_reduce");
-        clq_launch_int(list, (int)share);
+    size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
+    clq_kernel_options options = {.length = 0};
+    if (!tile) clq_options_add(&options, "-DWIDE=%zu ", wide);
+    clq_options_add(&options, "%s", p->halves & CLQ_HALF_C ? "-DTO_HALF" : "");
+    clq_launch_begin(list, "reduce", "product_support", options.text, tile ? "product_reduce" : "product_reduce_rows");
+    clq_launch_value(list, partial, CLQ_READS);
+    clq_launch_value(list, p->c, CLQ_WRITES);
+    CLQ_LAUNCH_SIZES(list, floats, slices);
+    if (tile) {
+        size_t share = 32 * clq_list_vector(list);
+        clq_launch_size(list, share);
         clq_launch_work(list, 1, (size_t[]){clq_ceil_div(floats, share)}, (size_t[]){1}, -1, 0, 0);
     } else {
-        size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
         clq_reduce_cut c = clq_product_cut_reduce(list, floats / wide, slices);
         size_t group = c.across * c.rows, groups = clq_ceil_div(floats / wide, c.across);
-        char options[32];
-        (void)snprintf(options, sizeof options, "-DWIDE=%zu %s", wide, half);
-        begin_reduce(list, p, partial, slices, options, "product_reduce_rows");
-        clq_launch_int(list, (int)c.across);
+        clq_launch_size(list, c.across);
         clq_launch_local(list, group * wide * sizeof(float));
         clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
     }

@@ -21,66 +21,65 @@ typedef struct clq_patches {
 } clq_patches;
 
 clq_patches clq_patches_of_matrix(size_t rows, size_t columns);
+clq_patches clq_patches_of_conv(const clq_conv2d_problem *p); /* of its input (conv2d.c) */
 bool clq_patches_are_matrix(const clq_patches *p);
-size_t clq_patches_depth(const clq_patches *p); /* taps * taps * channels */
-bool clq_axis_padded(const clq_axis *axis);     /* whether some place and tap meet outside */
+size_t clq_patches_depth(const clq_patches *p);  /* taps * taps * channels */
+size_t clq_patches_pixels(const clq_patches *p); /* out pixels of an example */
+bool clq_axis_padded(const clq_axis *axis);      /* whether some place and tap meet outside */
 /* Images padded with zeros by a launch of its own, so that no tap lies outside; *x becomes scratch. */
 void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x);
 
-/* y (pixels, columns) = act(patches(x) w + b). `halves` of this and the next: which operands are halves in memory, the
- * others being floats; sums are floats. The LOCAL variant alone can do that. */
-typedef struct clq_rows_product {
+/* Rows: c (pixels, columns) = act(patches(a) b + bias), for each example.
+ * Outer: c (taps, taps, channels, columns) = patches(a)^T b, with b (pixels, columns), over all pixels of all examples;
+ * divides by 1, and has neither bias nor activation. */
+typedef struct clq_product {
     const char *label;
     clq_patches patches;
     size_t columns;
-    bool transposed; /* w (taps, taps, columns, channels), else (taps, taps, channels, columns) */
+    bool outer;
+    bool transposed; /* b of rows is (taps, taps, columns, channels), else (taps, taps, channels, columns) */
     clq_activation activation;
-    clq_value x, w, b, y; /* b may be none */
-    unsigned halves;      /* A: x, B: w, C: y */
-} clq_rows_product;
+    clq_value a, b, bias, c; /* bias may be none */
+    unsigned halves;         /* CLQ_HALF_…: operands that are. The LOCAL variant alone can do that */
+} clq_product;
 
-/* dw (taps, taps, channels, columns) = patches(x)^T dz, over all pixels of all examples. Divides by 1. */
-typedef struct clq_outer_product {
-    const char *label;
-    clq_patches patches;
-    size_t columns;
-    clq_value x, dz, dw;
-    unsigned halves; /* A: x, B: dz, C: dw */
-} clq_outer_product;
+/* Those of a layer: y = act(patches(x) w + b), and from dz, the gradient before the activation, that of the weights
+ * (columns: of z) and, by the patches of z, that of x (columns: of x). (dense.c) */
+clq_product clq_product_forward(clq_patches patches, size_t columns, clq_activation activation, clq_value x,
+                                clq_value w, clq_value b, clq_value y);
+clq_product clq_product_weight_gradient(clq_patches patches, size_t columns, clq_value x, clq_value dz, clq_value dw);
+clq_product clq_product_input_gradient(clq_patches patches, size_t columns, clq_value dz, clq_value w, clq_value dx);
+/* As clq_gemm has it, but for a B that lies transposed beside such an A: it is taken as turned already. */
+clq_product clq_product_of_gemm(const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
 
 /* By the variant that the list chooses: "rows …" and "outer …" are the keys of its choices. */
-void clq_product_rows(clq_list *list, const clq_rows_product *p);
-void clq_product_outer(clq_list *list, const clq_outer_product *p);
+void clq_product_add(clq_list *list, const clq_product *p);
 
 /* The variants. CLBlast multiplies matrices only. */
-void clq_product_rows_tile(clq_list *list, const clq_rows_product *p);
-void clq_product_outer_tile(clq_list *list, const clq_outer_product *p);
-/* Tiles in blocks, of matrices. packed: both operands, not B alone on the way. */
-void clq_product_rows_blocks(clq_list *list, const clq_rows_product *p, bool packed);
-void clq_product_outer_blocks(clq_list *list, const clq_outer_product *p);
-/* Whether a product is known to be faster in packed blocks. rows, terms: at a full batch. */
-bool clq_product_is_large(size_t rows, size_t columns, size_t terms);
+void clq_product_by_tiles(clq_list *list, const clq_product *p);
+/* b of rows that is transposed, for tiles: panels of `width` columns, which are whole vectors. */
+clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t taps, size_t channels, size_t columns,
+                           size_t width);
+/* Tiles in blocks, of matrices. packed: both operands, as in outer products always, not B alone on the way. */
+void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed);
+/* Whether a product is known to be faster in packed blocks. */
+bool clq_product_is_large(const clq_list *list, const clq_product *p);
 /* index: of the block. */
-void clq_product_rows_local(clq_list *list, const clq_rows_product *p, size_t index);
-void clq_product_outer_local(clq_list *list, const clq_outer_product *p, size_t index);
-void clq_product_rows_clblast(clq_list *list, const clq_rows_product *p);
-void clq_product_outer_clblast(clq_list *list, const clq_outer_product *p);
+void clq_product_by_local(clq_list *list, const clq_product *p, size_t index);
+void clq_product_by_clblast(clq_list *list, const clq_product *p);
 
-/* What is asked about: "tile of rows 64x784 by 128". `transposed`: the weights are. */
-void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_patches *p,
-                              size_t columns, bool transposed);
+/* What is asked about: "tile of rows 64x784 by 128". */
+void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_product *p);
 
-enum { CLQ_PRODUCT_OPTIONS = 640 };
-/* The patches as -D options, with a blank behind. Returns the length. */
-size_t clq_patches_options(const clq_patches *p, size_t columns, char *out, size_t bytes);
-/* The cost of a product, or of its outer form: flops and traffic; weights once, images per example. */
-void clq_product_cost(clq_list *list, const clq_patches *p, size_t columns);
+/* The patches and columns as -D options, with a blank behind. */
+clq_kernel_options clq_product_options(const clq_product *p);
+/* The cost of a product: flops and traffic; weights once, images per example. */
+void clq_product_cost(clq_list *list, const clq_product *p);
 /* Into how many parts the sum of an outer product is cut, so that at least `wanted` parts run side by side if the sum
  * is long enough; never more than parts of `terms_least` at a full batch. */
-size_t clq_product_slices(const clq_list *list, const clq_patches *p, size_t columns, size_t wanted,
-                          size_t terms_least);
-/* Where slices leave their sums: dw itself where there is one. */
-clq_value clq_product_partial(clq_list *list, const clq_outer_product *p, size_t slices);
+size_t clq_product_slices(const clq_list *list, const clq_product *p, size_t wanted, size_t terms_least);
+/* Where slices leave their sums: c itself where there is one. */
+clq_value clq_product_partial(clq_list *list, const clq_product *p, size_t slices);
 /* How a device with work-groups adds up the slices of so many columns, which are some neighbouring floats each: a
  * work-group makes `across` columns with `rows` items for each of them, whose sums are added as a tree. Both are powers
  * of two. */
@@ -88,7 +87,7 @@ typedef struct clq_reduce_cut {
     size_t across, rows;
 } clq_reduce_cut;
 clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size_t slices);
-/* dw = the slices' sum: in order where tile, else as the cut has it. */
-void clq_product_reduce(clq_list *list, const clq_outer_product *p, clq_value partial, size_t slices);
+/* Of an outer product c = the slices' sum: in order where tile, else as the cut has it. */
+void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices);
 
 #endif

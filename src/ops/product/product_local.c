@@ -4,11 +4,8 @@
 
 #include "ops/local/local.h"
 
-#include <assert.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 enum {
     PAD = 4,           /* words behind a row in local memory */
@@ -100,19 +97,20 @@ static bool is_offered(const clq_device *device, const clq_local_block *b, const
 
 /* ---- choosing ---- */
 
-static size_t pixels_of(const clq_patches *p) { return p->rows * p->h.out * p->w.out; }
+/* C (rows, columns), sums of so many terms, at a full batch. */
+typedef struct extent {
+    double rows, columns, terms;
+} extent;
 
-clq_local_extent clq_local_extent_of_rows(const clq_list *list, const clq_rows_product *p) {
-    return (clq_local_extent){(double)pixels_of(&p->patches) * clq_list_capacity(list), (double)p->columns,
-                              (double)clq_patches_depth(&p->patches)};
+static extent extent_of(const clq_list *list, const clq_product *p) {
+    double pixels = (double)clq_patches_pixels(&p->patches) * clq_list_capacity(list);
+    double depth = (double)clq_patches_depth(&p->patches);
+    return (extent){p->outer ? depth : pixels, (double)p->columns, p->outer ? pixels : depth};
 }
 
-clq_local_extent clq_local_extent_of_outer(const clq_list *list, const clq_outer_product *p) {
-    return (clq_local_extent){(double)clq_patches_depth(&p->patches), (double)p->columns,
-                              (double)pixels_of(&p->patches) * clq_list_capacity(list)};
+static clq_local_terms terms_of(const clq_list *list, const clq_product *p) {
+    return (clq_local_terms){p->halves, clq_list_precision(list)};
 }
-
-typedef clq_local_extent extent;
 
 typedef struct slicing {
     size_t block, slices, slice_terms; /* terms of a slice: whole steps */
@@ -173,19 +171,13 @@ static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent
     return SMALLEST; /* is tried when it runs: there is no other */
 }
 
-/* Whether units make a product that are several times as fast as whatever multiplies floats, as precision or halves let
- * them. */
-static bool is_made_fast(const clq_list *list, unsigned halves, const clq_local_extent *e) {
-    clq_local_terms terms = {halves, clq_list_precision(list)};
-    return is_fast(&terms) && is_unit(blocks[by_rule(clq_list_device(list), &terms, e)].way);
-}
-
-double clq_product_rows_local_time(const clq_list *list, const clq_rows_product *p) {
+double clq_product_local_time(const clq_list *list, const clq_product *p) {
     double times[CLQ_LOCAL_BLOCKS];
-    clq_local_terms terms = {p->halves, CLQ_MATMUL_HIGHEST};
-    extent e = clq_local_extent_of_rows(list, p);
-    if (is_made_fast(list, p->halves, &e)) return 0;
-    return times_of(clq_list_device(list), CLQ_LOCAL_ITEMS, &terms, &e, times);
+    clq_device *device = clq_list_device(list);
+    clq_local_terms terms = terms_of(list, p), exact = {p->halves, CLQ_MATMUL_HIGHEST};
+    extent e = extent_of(list, p);
+    if (is_fast(&terms) && is_unit(blocks[by_rule(device, &terms, &e)].way)) return 0;
+    return times_of(device, CLQ_LOCAL_ITEMS, &exact, &e, times);
 }
 
 void clq_local_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]) {
@@ -213,16 +205,16 @@ static void add_fastest(clq_choice *choice, uint32_t value, double times[CLQ_LOC
     }
 }
 
-void clq_product_add_local(const clq_list *list, clq_choice *choice, uint32_t value, unsigned halves,
-                           const clq_local_extent *e) {
+void clq_product_add_local(const clq_list *list, clq_choice *choice, uint32_t value, const clq_product *p) {
     enum { OF_A_WAY = 3 };
     clq_device *device = clq_list_device(list);
-    clq_local_terms terms = {halves, clq_list_precision(list)};
-    size_t first = by_rule(device, &terms, e);
+    clq_local_terms terms = terms_of(list, p);
+    extent e = extent_of(list, p);
+    size_t first = by_rule(device, &terms, &e);
     add_candidate(choice, value, first);
     for (size_t way = 0; way < CLQ_COUNT_OF(ways); way++) {
         double times[CLQ_LOCAL_BLOCKS];
-        (void)times_of(device, (clq_local_way)way, &terms, e, times);
+        (void)times_of(device, (clq_local_way)way, &terms, &e, times);
         times[first] = INFINITY;
         add_fastest(choice, value, times, OF_A_WAY - (blocks[first].way == (clq_local_way)way));
     }
@@ -237,132 +229,102 @@ void clq_product_add_named_blocks(const clq_list *list, clq_choice *choice, uint
     }
 }
 
-/* Compilers for CPUs have no registers to run out of. */
-static bool is_sound(clq_device *device, size_t index, const clq_local_terms *t) {
-    return clq_device_get_info(device)->type == CLQ_DEVICE_CPU || clq_local_block_works(device, index, t);
-}
-
-size_t clq_local_block_that_works(const clq_list *list, size_t index, unsigned halves, const clq_local_extent *e) {
+size_t clq_local_block_that_works(const clq_list *list, size_t index, const clq_product *p) {
     clq_device *device = clq_list_device(list);
-    clq_local_terms terms = {halves, clq_list_precision(list)};
-    if (index < CLQ_LOCAL_BLOCKS && is_sound(device, index, &terms)) return index;
-    return by_rule(device, &terms, e);
+    clq_local_terms terms = terms_of(list, p);
+    extent e = extent_of(list, p);
+    bool trusted = clq_device_get_info(device)->type == CLQ_DEVICE_CPU; /* there are registers for every block */
+    if (index < CLQ_LOCAL_BLOCKS && (trusted || clq_local_block_works(device, index, &terms))) return index;
+    return by_rule(device, &terms, &e);
 }
 
 /* ---- launches ---- */
 
-/* What is behind the options that are there, CLQ_PRODUCT_OPTIONS in all. */
-static void append(char *options, const char *format, ...) CLQ_PRINTF(2, 3);
-static void append(char *options, const char *format, ...) {
-    size_t used = strlen(options);
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(options + used, CLQ_PRODUCT_OPTIONS - used, format, arguments);
-    va_end(arguments);
-    assert(length >= 0 && used + (size_t)length < CLQ_PRODUCT_OPTIONS);
-    (void)length;
-}
-
 /* Of which numbers the words in local memory are, and what multiplies them. */
-static void append_unit(const clq_device *device, const clq_local_block *b, const clq_local_terms *t, char *options) {
+static void add_unit(const clq_device *device, const clq_local_block *b, const clq_local_terms *t,
+                     clq_kernel_options *options) {
     bool mma = b->way == CLQ_LOCAL_MMA, dots = b->way == CLQ_LOCAL_DOTS, required = false;
-    append(options, " -DPAD=%zu", pad_of(b));
+    clq_options_add(options, " -DPAD=%zu", pad_of(b));
     if (b->way == CLQ_LOCAL_ITEMS) return;
     if (!dots) (void)clq_device_has_sub_groups(device, b->group_columns, &required);
-    append(options, "%s%s", required ? " -DREQUIRE" : "", calls_sub_groups(device, b) ? " -DUSES_SUB_GROUPS" : "");
+    clq_options_add(options, "%s%s", required ? " -DREQUIRE" : "",
+                    calls_sub_groups(device, b) ? " -DUSES_SUB_GROUPS" : "");
     if (b->way == CLQ_LOCAL_SUB_GROUPS) return;
     if (are_halves(t) || dots)
-        append(options, " -DF16");
+        clq_options_add(options, " -DF16");
     else if (!mma || t->precision == CLQ_MATMUL_MEDIUM)
-        append(options, " -DBF16");
+        clq_options_add(options, " -DBF16");
     else
-        append(options, "%s", t->precision == CLQ_MATMUL_HIGHEST ? " -DEXACT" : "");
+        clq_options_add(options, "%s", t->precision == CLQ_MATMUL_HIGHEST ? " -DEXACT" : "");
     if (!dots)
-        append(options, " -DUNIT_%s -DWARP_M=%zu -DWARP_N=%zu", mma ? "MMA" : "DPAS", b->unit_rows, b->unit_columns);
-    append(options, "%s", is_native(device, b) ? " -DUNIT_NATIVE" : "");
+        clq_options_add(options, " -DUNIT_%s -DWARP_M=%zu -DWARP_N=%zu", mma ? "MMA" : "DPAS", b->unit_rows,
+                        b->unit_columns);
+    clq_options_add(options, "%s", is_native(device, b) ? " -DUNIT_NATIVE" : "");
 }
 
-static void make_options(const clq_list *list, const clq_patches *p, size_t columns, unsigned halves, const slicing *c,
-                         char options[CLQ_PRODUCT_OPTIONS]) {
+static clq_kernel_options options_of(const clq_list *list, const clq_product *p, const slicing *c) {
     const clq_device *device = clq_list_device(list);
     const clq_local_block *b = &blocks[c->block];
-    const clq_local_terms terms = {halves, clq_list_precision(list)};
-    bool padded = clq_axis_padded(&p->h) || clq_axis_padded(&p->w) || p->h.divide > 1 || p->w.divide > 1;
-    (void)clq_patches_options(p, columns, options, CLQ_PRODUCT_OPTIONS);
-    append(options, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu", b->rows, b->columns, b->depth,
-           b->group_rows, b->group_columns, c->slices);
-    append(options, "%s", clq_patches_are_matrix(p) ? " -DMATRIX" : padded ? " -DPADDED" : "");
-    append(options, "%s%s%s", halves & CLQ_HALF_A ? " -DA_HALF" : "", halves & CLQ_HALF_B ? " -DB_HALF" : "",
-           halves & CLQ_HALF_C ? " -DC_HALF" : "");
-    append(options, "%s", clq_device_get_info(device)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
-    append_unit(device, b, &terms, options);
+    const clq_local_terms terms = terms_of(list, p);
+    const clq_axis *h = &p->patches.h, *w = &p->patches.w;
+    bool padded = clq_axis_padded(h) || clq_axis_padded(w) || h->divide > 1 || w->divide > 1;
+    clq_kernel_options options = clq_product_options(p);
+    clq_options_add(&options, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu%s%s%s%s%s", b->rows,
+                    b->columns, b->depth, b->group_rows, b->group_columns, c->slices,
+                    clq_patches_are_matrix(&p->patches) ? " -DMATRIX"
+                    : padded                            ? " -DPADDED"
+                                                        : "",
+                    p->halves & CLQ_HALF_A ? " -DA_HALF" : "", p->halves & CLQ_HALF_B ? " -DB_HALF" : "",
+                    p->halves & CLQ_HALF_C ? " -DC_HALF" : "",
+                    clq_device_get_info(device)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
+    add_unit(device, b, &terms, &options);
     /* A half cannot take sums on their way: it rounds off more than they do. */
-    if (c->slice_terms > LONG_SUM && !(halves & CLQ_HALF_C && c->slices == 1))
-        append(options, " -DBLOCKED=%d", LONG_SUM);
+    if (c->slice_terms > LONG_SUM && !(p->halves & CLQ_HALF_C && c->slices == 1))
+        clq_options_add(&options, " -DBLOCKED=%d", LONG_SUM);
+    if (p->outer)
+        clq_options_add(&options, " -DOUTER");
+    else
+        clq_options_add(&options, " -DSHARE=%zu -DACT=%d%s%s", c->slice_terms, (int)p->activation,
+                        p->bias ? " -DBIAS" : "", p->transposed ? " -DB_TRANSPOSED" : "");
+    return options;
 }
 
-/* y = act(the slices' sum + bias). */
-static void join(clq_list *list, const clq_rows_product *p, const char *file, const char *options, clq_value partial,
+/* Of rows c = act(the slices' sum + bias). */
+static void join(clq_list *list, const clq_product *p, const char *file, const char *options, clq_value partial,
                  size_t slices) {
     size_t wide = p->columns % 4 == 0 ? 4 : p->columns % 2 == 0 ? 2 : 1;
-    size_t floats = pixels_of(&p->patches) * p->columns;
+    size_t floats = clq_patches_pixels(&p->patches) * p->columns;
     clq_reduce_cut c = clq_product_cut_reduce(list, floats / wide * clq_list_capacity(list), slices);
     size_t group = c.across * c.rows;
     clq_launch_begin(list, "join", file, options, "product_join");
-    clq_launch_value(list, partial, CLQ_READS);
-    clq_launch_value(list, p->b, CLQ_READS);
-    clq_launch_value(list, p->y, CLQ_WRITES);
+    CLQ_LAUNCH_READS(list, partial, p->bias);
+    clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, (int)c.across);
+    clq_launch_size(list, c.across);
     clq_launch_local(list, group * 4 * sizeof(float));
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){group}, 0, floats / wide, c.across);
     clq_launch_cost(list, 0, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float));
 }
 
-void clq_product_rows_local(clq_list *list, const clq_rows_product *p, size_t index) {
-    size_t pixels = pixels_of(&p->patches);
-    extent e = clq_local_extent_of_rows(list, p);
+void clq_product_by_local(clq_list *list, const clq_product *p, size_t index) {
+    const clq_patches *q = &p->patches;
+    extent e = extent_of(list, p);
     slicing c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
     const clq_local_block *b = &blocks[c.block];
     const char *file = ways[b->way].file;
-    char options[CLQ_PRODUCT_OPTIONS];
-    make_options(list, &p->patches, p->columns, p->halves, &c, options);
-    append(options, " -DSHARE=%zu -DACT=%d%s%s", c.slice_terms, (int)p->activation, p->b ? " -DBIAS" : "",
-           p->transposed ? " -DB_TRANSPOSED" : "");
-    clq_value to = p->y;
-    if (c.slices > 1)
-        to = clq_list_value(list, CLQ_VALUE_SCRATCH, "partial sums", 0, c.slices * pixels * p->columns * sizeof(float));
-    clq_launch_begin(list, p->label, file, options, "product_rows");
-    clq_launch_value(list, p->x, CLQ_READS);
-    clq_launch_value(list, p->w, CLQ_READS);
-    clq_launch_value(list, p->b, CLQ_READS);
-    clq_launch_value(list, to, CLQ_WRITES);
-    clq_launch_param(list, CLQ_PARAM_COUNT);
-    size_t panels = clq_ceil_div(p->columns, b->columns);
-    clq_launch_work(list, 3, (size_t[]){panels * b->group_columns, 0, c.slices},
-                    (size_t[]){b->group_columns, b->group_rows, 1}, 1, pixels, b->rows);
-    clq_product_cost(list, &p->patches, p->columns);
-    if (c.slices > 1) join(list, p, file, options, to, c.slices);
-}
-
-void clq_product_outer_local(clq_list *list, const clq_outer_product *p, size_t index) {
-    const clq_patches *q = &p->patches;
-    size_t depth = clq_patches_depth(q);
-    extent e = clq_local_extent_of_outer(list, p);
-    slicing c = cut(clq_device_get_info(clq_list_device(list)), index, &e);
-    const clq_local_block *b = &blocks[c.block];
-    char options[CLQ_PRODUCT_OPTIONS];
-    make_options(list, q, p->columns, p->halves, &c, options);
-    append(options, " -DOUTER");
+    const clq_kernel_options options = options_of(list, p, &c);
     clq_value partial = clq_product_partial(list, p, c.slices);
-    clq_launch_begin(list, p->label, ways[b->way].file, options, "product_outer");
-    clq_launch_value(list, p->x, CLQ_READS);
-    clq_launch_value(list, p->dz, CLQ_READS);
+    clq_launch_begin(list, p->label, file, options.text, p->outer ? "product_outer" : "product_rows");
+    CLQ_LAUNCH_READS(list, p->a, p->b);
+    if (!p->outer) clq_launch_value(list, p->bias, CLQ_READS);
     clq_launch_value(list, partial, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    size_t panels = clq_ceil_div(p->columns, b->columns), tiles = clq_ceil_div(depth, b->rows);
+    size_t panels = clq_ceil_div(p->columns, b->columns), tiles = clq_ceil_div(clq_patches_depth(q), b->rows);
     clq_launch_work(list, 3, (size_t[]){panels * b->group_columns, tiles * b->group_rows, c.slices},
-                    (size_t[]){b->group_columns, b->group_rows, 1}, -1, 0, 0);
-    clq_product_cost(list, q, p->columns);
-    clq_product_reduce(list, p, partial, c.slices);
+                    (size_t[]){b->group_columns, b->group_rows, 1}, p->outer ? -1 : 1, clq_patches_pixels(q), b->rows);
+    clq_product_cost(list, p);
+    if (p->outer)
+        clq_product_reduce(list, p, partial, c.slices);
+    else if (c.slices > 1)
+        join(list, p, file, options.text, partial, c.slices);
 }

@@ -28,20 +28,13 @@ typedef struct clq_local_terms {
     clq_matmul_precision precision;
 } clq_local_terms;
 
-/* C (rows, columns), sums of so many terms, at a full batch. */
-typedef struct clq_local_extent {
-    double rows, columns, terms;
-} clq_local_extent;
-clq_local_extent clq_local_extent_of_rows(const clq_list *list, const clq_rows_product *p);
-clq_local_extent clq_local_extent_of_outer(const clq_list *list, const clq_outer_product *p);
 enum { CLQ_LOCAL_BLOCKS = 26, CLQ_LOCAL_BLOCK_BY_RULE = 0xFF };
 /* Blocks as candidates, values `value` and the index; the rule's is the first of them. */
-void clq_product_add_local(const clq_list *list, clq_choice *choice, uint32_t value, unsigned halves,
-                           const clq_local_extent *e);
+void clq_product_add_local(const clq_list *list, clq_choice *choice, uint32_t value, const clq_product *p);
 /* All that the device has room for, for the list's own selections to name. */
 void clq_product_add_named_blocks(const clq_list *list, clq_choice *choice, uint32_t value);
 /* That block; the rule's in place of BY_RULE and of one that does not work on the device. */
-size_t clq_local_block_that_works(const clq_list *list, size_t index, unsigned halves, const clq_local_extent *e);
+size_t clq_local_block_that_works(const clq_list *list, size_t index, const clq_product *p);
 
 const clq_local_block *clq_local_block_get(size_t index);                /* below CLQ_LOCAL_BLOCKS */
 void clq_local_block_name(size_t index, char name[CLQ_CANDIDATE_BYTES]); /* "local 128x64", "sub-groups/8 32x32" */
@@ -52,8 +45,8 @@ bool clq_local_block_fits(const clq_device *device, const clq_local_block *block
  * others. Not cheap the first time. terms: a clq_local_terms. */
 bool clq_local_block_works(clq_device *device, size_t index, const void *terms);
 
-/* How long such a product is reckoned to take in the best block (clq_local_time); 0 where units make it that are
+/* How long rows are reckoned to take in the best block (clq_local_time); 0 where units make it that are
  * several times as fast as whatever multiplies floats, as precision or halves let them. */
-double clq_product_rows_local_time(const clq_list *list, const clq_rows_product *p);
+double clq_product_local_time(const clq_list *list, const clq_product *p);
 
 #endif

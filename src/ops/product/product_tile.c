@@ -1,10 +1,6 @@
 /* Products as register tiles (cl/product_tile.cl): the shape of the tiles, and what is packed or padded before. */
 #include "ops/product/product.h"
 
-#include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
-
 enum {
     BLOCK_TERMS = 512, /* of a long sum before it is put aside */
     LONG_SUM = 1024,
@@ -50,7 +46,7 @@ static void set_vectors(tile *t, size_t vector, size_t vectors, size_t columns) 
 /* pixels: that a row of tiles covers. others: rows of pixels. */
 static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, double others, bool matrix) {
     clq_device *device = clq_list_device(list);
-    size_t vector = clq_device_vector(device), all = clq_ceil_div(columns, vector),
+    size_t vector = clq_list_vector(list), all = clq_ceil_div(columns, vector),
            units = clq_device_get_info(device)->compute_units,
            groups = CLQ_MIN((size_t)clq_device_min_groups(device), units * TILES_PER_UNIT);
     tile t = {0};
@@ -69,12 +65,12 @@ static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, dou
 }
 
 /* By the rule, or another shape that has room in registers. */
-static tile select_tile(clq_list *list, const clq_rows_product *p, size_t pixels, double others, bool matrix,
+static tile select_tile(clq_list *list, const clq_product *p, size_t pixels, double others, bool matrix,
                         clq_choice *choice) {
     static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 4}, {8, 1}};
-    size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector);
+    size_t vector = clq_list_vector(list), all = clq_ceil_div(p->columns, vector);
     tile t = choose_tile(list, p->columns, pixels, others, matrix);
-    clq_product_start_choice(choice, list, "tile of rows", &p->patches, p->columns, p->transposed);
+    clq_product_start_choice(choice, list, "tile of rows", p);
     clq_choice_add(choice, (uint32_t)t.rows, (uint32_t)t.vectors, "%zu x %zu vectors", t.rows, t.vectors);
     for (size_t i = 0; i < CLQ_COUNT_OF(shapes); i++) {
         size_t vectors = shapes[i][1], most = rows_most(vector, vectors);
@@ -88,35 +84,19 @@ static tile select_tile(clq_list *list, const clq_rows_product *p, size_t pixels
     return t;
 }
 
-static void add_option(char *options, size_t *used, const char *format, ...) CLQ_PRINTF(3, 4);
-static void add_option(char *options, size_t *used, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(options + *used, CLQ_PRODUCT_OPTIONS - *used, format, arguments);
-    va_end(arguments);
-    assert(length > 0 && *used + (size_t)length < CLQ_PRODUCT_OPTIONS);
-    *used += (size_t)length;
-}
-
 /* ---- rows ---- */
 
-/* Transposed weights as panels. */
-static clq_value pack(clq_list *list, const clq_rows_product *p, const tile *t) {
-    const clq_patches *q = &p->patches;
-    size_t depth = clq_patches_depth(q), taps = q->h.taps * q->w.taps,
-           vector = clq_device_vector(clq_list_device(list));
-    size_t bytes = t->panels * depth * t->width * sizeof(float);
-    clq_value packed = clq_list_value(list, CLQ_VALUE_SCRATCH, "packed weights", bytes, 0);
+clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t taps, size_t channels, size_t columns,
+                           size_t width) {
+    size_t vector = clq_list_vector(list), panels = clq_ceil_div(columns, width);
+    size_t floats = panels * taps * channels * width;
+    clq_value packed = clq_list_scratch(list, name, CLQ_F32, floats, 0);
     clq_launch_begin(list, "pack", "product_support", "", "product_pack");
-    clq_launch_value(list, p->w, CLQ_READS);
+    clq_launch_value(list, b, CLQ_READS);
     clq_launch_value(list, packed, CLQ_WRITES);
-    clq_launch_int(list, (int)taps);
-    clq_launch_int(list, (int)q->channels);
-    clq_launch_int(list, (int)p->columns);
-    clq_launch_int(list, (int)t->width);
-    clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(q->channels, vector), t->panels}, (size_t[]){1, 1}, -1, 0,
-                    0);
-    clq_launch_cost(list, 0, 0, (double)(depth * p->columns * sizeof(float) + bytes), 0);
+    CLQ_LAUNCH_SIZES(list, taps, channels, columns, width);
+    clq_launch_work(list, 2, (size_t[]){taps * clq_ceil_div(channels, vector), panels}, (size_t[]){1, 1}, -1, 0, 0);
+    clq_launch_cost(list, 0, 0, (double)(taps * channels * columns + floats) * sizeof(float), 0);
     return packed;
 }
 
@@ -125,44 +105,41 @@ static bool taps_are_runs(const clq_axis *w) {
     return (w->tap == 1 || w->taps == 1) && w->divide == 1 && !clq_axis_padded(w);
 }
 
-static void rows_options(const clq_rows_product *p, const tile *t, char *options) {
+static clq_kernel_options rows_options(const clq_product *p, const tile *t) {
+    clq_kernel_options options = clq_product_options(p);
     const clq_patches *q = &p->patches;
-    size_t used = clq_patches_options(q, p->columns, options, CLQ_PRODUCT_OPTIONS), depth = clq_patches_depth(q);
+    size_t depth = clq_patches_depth(q);
     bool matrix = clq_patches_are_matrix(q);
-    add_option(options, &used, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation,
-               p->b ? " -DBIAS" : "", p->transposed ? " -DPACKED" : "");
-    if (depth > LONG_SUM) add_option(options, &used, " -DBLOCKED=%d", BLOCK_TERMS);
+    clq_options_add(&options, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation,
+                    p->bias ? " -DBIAS" : "", p->transposed ? " -DPACKED" : "");
+    if (depth > LONG_SUM) clq_options_add(&options, " -DBLOCKED=%d", BLOCK_TERMS);
     if (matrix) {
-        add_option(options, &used, " -DMATRIX");
-        return;
+        clq_options_add(&options, " -DMATRIX");
+        return options;
     }
     size_t divide = (size_t)q->w.divide, tiles = clq_ceil_div(clq_ceil_div(q->w.out, divide), t->rows);
-    add_option(options, &used, " -DPATCHES -DTILES=%zu", tiles);
+    clq_options_add(&options, " -DPATCHES -DTILES=%zu", tiles);
     if (taps_are_runs(&q->w))
-        add_option(options, &used, " -DRUNS");
+        clq_options_add(&options, " -DRUNS");
     else if (clq_axis_padded(&q->w))
-        add_option(options, &used, tiles == 1 && divide == 1 ? " -DFOLDED" : " -DPADDED");
+        clq_options_add(&options, tiles == 1 && divide == 1 ? " -DFOLDED" : " -DPADDED");
+    return options;
 }
 
-void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
-    clq_rows_product p = *product;
-    clq_patches *q = &p.patches;
-    bool matrix = clq_patches_are_matrix(q), divides = q->h.divide > 1 || q->w.divide > 1;
-    if (q->channels < FEW_CHANNELS && !divides && q->h.tap > 0 && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
-        clq_patches_pad(list, q, &p.x);
+static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
+    const clq_patches *q = &p->patches;
+    bool matrix = clq_patches_are_matrix(q);
     double capacity = clq_list_capacity(list);
     size_t divide = (size_t)q->w.divide,
            pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
-    clq_choice choice;
-    tile t = select_tile(list, &p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, &choice);
-    if (p.transposed) p.w = pack(list, &p, &t);
-    char options[CLQ_PRODUCT_OPTIONS];
-    rows_options(&p, &t, options);
-    clq_launch_begin(list, p.label, "product_tile", options, "product_rows");
-    clq_launch_value(list, p.x, CLQ_READS);
-    clq_launch_value(list, p.w, CLQ_READS);
-    clq_launch_value(list, p.b, CLQ_READS);
-    clq_launch_value(list, p.y, CLQ_WRITES);
+    tile t = select_tile(list, p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, choice);
+    clq_value b = p->b;
+    if (p->transposed)
+        b = clq_product_pack(list, "packed weights", b, q->h.taps * q->w.taps, q->channels, p->columns, t.width);
+    const clq_kernel_options options = rows_options(p, &t);
+    clq_launch_begin(list, p->label, "product_tile", options.text, "product_rows");
+    CLQ_LAUNCH_READS(list, p->a, b, p->bias);
+    clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_zeros(list, q->channels * sizeof(float));
     clq_launch_param(list, CLQ_PARAM_COUNT);
     if (matrix) {
@@ -171,34 +148,18 @@ void clq_product_rows_tile(clq_list *list, const clq_rows_product *product) {
         size_t tiles = clq_ceil_div(clq_ceil_div(q->w.out, divide), t.rows) * divide;
         clq_launch_work(list, 3, (size_t[]){tiles * q->h.out, 0, t.panels}, (size_t[]){1, 1, 1}, 1, 1, 1);
     }
-    clq_product_cost(list, q, p.columns);
-    clq_list_end_choice(list, &choice);
+    clq_product_cost(list, p);
 }
 
 /* ---- outer ---- */
 
 /* A matrix with fewer columns than a vector has floats can lay vectors along its rows. Their number; 0: it cannot. */
-static size_t narrow_vectors(const clq_list *list, const clq_outer_product *p) {
+static size_t narrow_vectors(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
-    size_t vector = clq_device_vector(clq_list_device(list)), vectors = p->columns <= rows_most(vector, 2) ? 2 : 1;
+    size_t vector = clq_list_vector(list), vectors = p->columns <= rows_most(vector, 2) ? 2 : 1;
     double terms = (double)q->rows * clq_list_capacity(list);
     if (!clq_patches_are_matrix(q) || terms > LONG_SUM || q->channels < vectors * vector) return 0;
     return p->columns < vector && p->columns <= rows_most(vector, vectors) ? vectors : 0;
-}
-
-static void outer_narrow(clq_list *list, const clq_outer_product *p, size_t vectors) {
-    const clq_patches *q = &p->patches;
-    size_t vector = clq_device_vector(clq_list_device(list));
-    char options[CLQ_PRODUCT_OPTIONS];
-    size_t used = clq_patches_options(q, p->columns, options, sizeof options);
-    add_option(options, &used, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
-    clq_launch_begin(list, p->label, "product_tile", options, "product_outer");
-    clq_launch_value(list, p->x, CLQ_READS);
-    clq_launch_value(list, p->dz, CLQ_READS);
-    clq_launch_value(list, p->dw, CLQ_WRITES);
-    clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_work(list, 1, (size_t[]){clq_ceil_div(q->channels, vectors * vector)}, (size_t[]){1}, -1, 0, 0);
-    clq_product_cost(list, q, p->columns);
 }
 
 /* The tiles of an outer product: `stacked` rows of taps by `length` floats of one. */
@@ -208,11 +169,11 @@ typedef struct outer_cut {
     size_t length, tiles, slices;
 } outer_cut;
 
-static outer_cut cut_outer(const clq_list *list, const clq_outer_product *p, size_t vectors) {
+static outer_cut cut_outer(const clq_list *list, const clq_product *p, size_t vectors) {
     const clq_patches *q = &p->patches;
     outer_cut c = {.runs = taps_are_runs(&q->w)};
     size_t run = (c.runs ? q->w.taps : 1) * q->channels, across = c.runs ? 1 : q->w.taps,
-           vector = clq_device_vector(clq_list_device(list)), groups = clq_device_min_groups(clq_list_device(list));
+           vector = clq_list_vector(list), groups = clq_device_min_groups(clq_list_device(list));
     set_vectors(&c.t, vector, vectors, p->columns);
     size_t most = rows_most(vector, vectors);
     c.length = even_part(run, most);
@@ -221,9 +182,8 @@ static outer_cut cut_outer(const clq_list *list, const clq_outer_product *p, siz
     c.tiles = clq_ceil_div(run, c.length) * across * clq_ceil_div(q->h.taps, stacked);
     double read = (double)clq_list_capacity(list) * (double)(q->rows * sizeof(float)) *
                   (double)(q->h.in * q->w.in * q->channels + q->h.out * q->w.out * p->columns);
-    size_t for_cache = clq_product_slices(list, q, p->columns, (size_t)(read / CACHED_BYTES) + 1, CACHED_TERMS_LEAST);
-    size_t for_groups =
-        clq_product_slices(list, q, p->columns, clq_ceil_div(groups, c.tiles * c.t.panels), TERMS_LEAST);
+    size_t for_cache = clq_product_slices(list, p, (size_t)(read / CACHED_BYTES) + 1, CACHED_TERMS_LEAST);
+    size_t for_groups = clq_product_slices(list, p, clq_ceil_div(groups, c.tiles * c.t.panels), TERMS_LEAST);
     c.slices = CLQ_MAX(for_cache, for_groups);
     return c;
 }
@@ -233,15 +193,14 @@ static void add_cut(clq_choice *choice, size_t vectors, size_t slices) {
 }
 
 /* By the rule; or with more or fewer slices or vectors. False: by the narrow form. */
-static bool select_cut(clq_list *list, const clq_outer_product *p, clq_choice *choice, outer_cut *out) {
-    size_t vector = clq_device_vector(clq_list_device(list)), all = clq_ceil_div(p->columns, vector),
-           most = registers(vector) / 4;
+static bool select_cut(clq_list *list, const clq_product *p, clq_choice *choice, outer_cut *out) {
+    size_t vector = clq_list_vector(list), all = clq_ceil_div(p->columns, vector), most = registers(vector) / 4;
     *out = cut_outer(list, p, CLQ_MIN(vectors_across(all, SIZE_MAX), most));
-    clq_product_start_choice(choice, list, "tile of outer", &p->patches, p->columns, false);
+    clq_product_start_choice(choice, list, "tile of outer", p);
     if (narrow_vectors(list, p)) clq_choice_add(choice, 0, 0, "narrow");
     add_cut(choice, out->t.vectors, out->slices);
     for (size_t wanted = 1; wanted <= 4 * out->slices && wanted < UINT32_MAX / 4; wanted *= 2)
-        add_cut(choice, out->t.vectors, clq_product_slices(list, &p->patches, p->columns, wanted, TERMS_LEAST));
+        add_cut(choice, out->t.vectors, clq_product_slices(list, p, wanted, TERMS_LEAST));
     for (size_t vectors = 1; vectors <= CLQ_MIN(CLQ_MIN(all, most), (size_t)VECTORS_MOST); vectors++)
         add_cut(choice, vectors, cut_outer(list, p, vectors).slices);
     const struct clq_candidate *candidate = clq_list_select(list, choice);
@@ -251,32 +210,45 @@ static bool select_cut(clq_list *list, const clq_outer_product *p, clq_choice *c
     return true;
 }
 
-void clq_product_outer_tile(clq_list *list, const clq_outer_product *product) {
-    clq_outer_product p = *product;
-    clq_patches *q = &p.patches;
-    if (q->channels < FEW_CHANNELS && (clq_axis_padded(&q->h) || clq_axis_padded(&q->w)))
-        clq_patches_pad(list, q, &p.x);
-    clq_choice choice;
+static void add_cut_options(const clq_list *list, const clq_product *p, const outer_cut *c,
+                            clq_kernel_options *options) {
+    const clq_patches *q = &p->patches;
+    size_t terms = clq_patches_pixels(q) * clq_list_capacity(list) / c->slices;
+    clq_options_add(options, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", c->t.rows, c->length, c->t.vectors,
+                    c->slices, c->runs ? " -DRUNS" : "");
+    if (terms > LONG_SUM) clq_options_add(options, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
+}
+
+static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) {
+    clq_kernel_options options = clq_product_options(p);
     outer_cut c;
-    if (!select_cut(list, &p, &choice, &c)) {
-        outer_narrow(list, &p, narrow_vectors(list, &p));
-        clq_list_end_choice(list, &choice);
-        return;
+    bool narrow = !select_cut(list, p, choice, &c);
+    if (narrow) {
+        size_t vectors = narrow_vectors(list, p), vector = clq_list_vector(list);
+        clq_options_add(&options, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
+        c = (outer_cut){.tiles = clq_ceil_div(p->patches.channels, vectors * vector), .slices = 1};
+    } else {
+        add_cut_options(list, p, &c, &options);
     }
-    size_t terms = q->rows * clq_list_capacity(list) * q->h.out * q->w.out / c.slices;
-    char options[CLQ_PRODUCT_OPTIONS];
-    size_t used = clq_patches_options(q, p.columns, options, sizeof options);
-    add_option(options, &used, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", c.t.rows, c.length, c.t.vectors,
-               c.slices, c.runs ? " -DRUNS" : "");
-    if (terms > LONG_SUM) add_option(options, &used, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
-    clq_value partial = clq_product_partial(list, &p, c.slices);
-    clq_launch_begin(list, p.label, "product_tile", options, "product_outer");
-    clq_launch_value(list, p.x, CLQ_READS);
-    clq_launch_value(list, p.dz, CLQ_READS);
+    clq_value partial = clq_product_partial(list, p, c.slices);
+    clq_launch_begin(list, p->label, "product_tile", options.text, "product_outer");
+    CLQ_LAUNCH_READS(list, p->a, p->b);
     clq_launch_value(list, partial, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_work(list, 3, (size_t[]){c.tiles, c.t.panels, c.slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
-    clq_product_cost(list, q, p.columns);
-    clq_product_reduce(list, &p, partial, c.slices);
+    clq_launch_work(list, narrow ? 1 : 3, (size_t[]){c.tiles, c.t.panels, c.slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
+    clq_product_cost(list, p);
+    clq_product_reduce(list, p, partial, c.slices);
+}
+
+void clq_product_by_tiles(clq_list *list, const clq_product *product) {
+    clq_product p = *product;
+    clq_patches *q = &p.patches;
+    clq_choice choice;
+    bool padded = clq_axis_padded(&q->h) || clq_axis_padded(&q->w), divides = q->h.divide > 1 || q->w.divide > 1;
+    if (q->channels < FEW_CHANNELS && padded && !divides && q->h.tap > 0) clq_patches_pad(list, q, &p.a);
+    if (p.outer)
+        add_outer(list, &p, &choice);
+    else
+        add_rows(list, &p, &choice);
     clq_list_end_choice(list, &choice);
 }

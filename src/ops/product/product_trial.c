@@ -49,29 +49,9 @@ static bool right(const void *context, const float *c) {
 
 static void add(clq_list *list, const void *context, const clq_value values[3]) {
     const gemm *g = context;
-    const clq_gemm_problem *p = &g->p;
+    const clq_product product = clq_product_of_gemm(&g->p, values[0], values[1], values[2]);
     clq_list_set_precision(list, g->precision);
-    if (p->transpose_a)
-        clq_product_outer_local(list,
-                                &(clq_outer_product){.label = "product",
-                                                     .patches = clq_patches_of_matrix(p->k, p->m),
-                                                     .columns = p->n,
-                                                     .x = values[0],
-                                                     .dz = values[1],
-                                                     .dw = values[2],
-                                                     .halves = p->halves},
-                                g->block);
-    else
-        clq_product_rows_local(list,
-                               &(clq_rows_product){.label = "product",
-                                                   .patches = clq_patches_of_matrix(p->m, p->k),
-                                                   .columns = p->n,
-                                                   .transposed = p->transpose_b,
-                                                   .x = values[0],
-                                                   .w = values[1],
-                                                   .y = values[2],
-                                                   .halves = p->halves},
-                               g->block);
+    clq_product_by_local(list, &product, g->block);
 }
 
 bool clq_local_block_works(clq_device *device, size_t index, const void *context) {

@@ -10,15 +10,13 @@ void clq_copy_channels(clq_list *list, size_t rows, size_t channels, clq_slice_o
     double capacity = clq_list_capacity(list);
     clq_cut cut = clq_cut_make(list, bytes * capacity, numbers * capacity / 4, 256);
     size_t width = cut.tile ? 1 : clq_cut_pack(&cut, channels | from.width | from.offset | to.width | to.offset);
-    const size_t sizes[] = {
-        rows, channels / width, from.width / width, from.offset / width, to.width / width, to.offset / width};
-    char options[CLQ_CUT_OPTIONS];
-    clq_cut_options(&cut, options, " -DWIDTH=%zu", width);
-    clq_launch_begin(list, "copy", "copy", options, "copy_channels");
+    const clq_kernel_options options = clq_cut_options(&cut, " -DWIDTH=%zu", width);
+    clq_launch_begin(list, "copy", "copy", options.text, "copy_channels");
     clq_launch_value(list, x, CLQ_READS);
     clq_launch_value(list, y, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    for (size_t i = 0; i < CLQ_COUNT_OF(sizes); i++) clq_launch_int(list, clq_cut_int(sizes[i]));
+    CLQ_LAUNCH_SIZES(list, rows, channels / width, from.width / width, from.offset / width, to.width / width,
+                     to.offset / width);
     clq_cut_work(list, &cut);
     clq_launch_cost(list, 0, numbers, 0, bytes);
 }

@@ -1,19 +1,16 @@
 /* A loss, its gradient and metrics in one launch, or with its sums in two. */
 #include "ops/elementwise/cut.h"
 
-#include <stdio.h>
-
 /* Adds the shares up into the metrics. */
 static void sum_shares(clq_list *list, const clq_cut *cut, const char *options, const clq_loss_problem *p,
                        clq_value shares, clq_value metrics) {
     double floats = (double)cut->groups * clq_loss_totals(p);
     clq_launch_begin(list, "metrics", "loss", options, "sum_shares");
     clq_launch_value(list, shares, CLQ_READS);
-    clq_launch_int(list, clq_cut_int(cut->groups));
+    clq_launch_size(list, cut->groups);
     clq_launch_value(list, metrics, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_SLOT);
-    clq_launch_int(list, (int)clq_loss_metrics_width(p));
-    clq_launch_int(list, (int)p->metrics_at);
+    CLQ_LAUNCH_SIZES(list, clq_loss_metrics_width(p), p->metrics_at);
     clq_launch_local(list, cut->group * sizeof(float));
     clq_cut_work_one(list, cut);
     clq_launch_cost(list, floats, 0, 4 * floats, 0);
@@ -32,18 +29,17 @@ static bool wants_top(const clq_loss_problem *p, clq_activation skipped) {
     return wants;
 }
 
-static void add_options(const clq_cut *cut, const clq_loss_problem *p, bool gradient, char *options) {
+static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem *p, bool gradient) {
     const clq_loss_row *row = clq_loss_row_of(p->kind);
     const clq_activation skipped = skipped_activation(p);
-    char metrics[CLQ_CUT_OPTIONS] = "";
-    size_t used = 0;
+    clq_kernel_options options =
+        clq_cut_options(cut, " -DLOSS=%s%s%s%s%s -DSKIPPED=%d -DTOTALS=%u -DMETRICS=%u",
+                        p->from_logits ? row->rule_of_logits : row->rule, row->by_row ? "" : " -DOF_VALUES",
+                        clq_loss_has_index(p) ? " -DSPARSE" : "", gradient ? " -DGRADIENT" : "",
+                        wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_totals(p), p->metric_count);
     for (unsigned i = 0; i < p->metric_count; i++)
-        used += (size_t)snprintf(metrics + used, sizeof metrics - used, " -DMETRIC_%u=%s", i,
-                                 clq_metric_row_of(p->metrics[i])->rule);
-    clq_cut_options(cut, options, " -DLOSS=%s%s%s%s%s -DSKIPPED=%d -DTOTALS=%u -DMETRICS=%u%s",
-                    p->from_logits ? row->rule_of_logits : row->rule, row->by_row ? "" : " -DOF_VALUES",
-                    clq_loss_has_index(p) ? " -DSPARSE" : "", gradient ? " -DGRADIENT" : "",
-                    wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_totals(p), p->metric_count, metrics);
+        clq_options_add(&options, " -DMETRIC_%u=%s", i, clq_metric_row_of(p->metrics[i])->rule);
+    return options;
 }
 
 static void add_factors(clq_list *list, const clq_loss_problem *p) {
@@ -64,29 +60,24 @@ void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x
     /* a group's items share a row: one row to a group, and no more items than it has use for */
     size_t group = p->classes > 64 ? 256 : 64;
     clq_cut cut = clq_cut_make(list, capacity * bytes, capacity * (double)rows * (double)group, group);
-    char options[CLQ_CUT_OPTIONS];
-    add_options(&cut, p, dx != CLQ_NO_VALUE, options);
+    const clq_kernel_options options = options_of(&cut, p, dx != CLQ_NO_VALUE);
     bool whole = cut.groups == 1; /* its share is the sum */
     unsigned totals = clq_loss_totals(p);
     clq_value shares = metrics;
-    if (!whole) shares = clq_list_value(list, CLQ_VALUE_SCRATCH, "loss shares", cut.groups * totals * sizeof(float), 0);
-    clq_launch_begin(list, "loss", "loss", options, "loss_and_metrics");
-    clq_launch_value(list, x, CLQ_READS);
-    clq_launch_value(list, targets, CLQ_READS);
-    clq_launch_value(list, dx, CLQ_WRITES);
-    clq_launch_value(list, shares, CLQ_WRITES);
+    if (!whole) shares = clq_list_scratch(list, "loss shares", CLQ_F32, cut.groups * totals, 0);
+    clq_launch_begin(list, "loss", "loss", options.text, "loss_and_metrics");
+    CLQ_LAUNCH_READS(list, x, targets);
+    CLQ_LAUNCH_WRITES(list, dx, shares);
     if (whole)
         clq_launch_param(list, CLQ_PARAM_SLOT);
     else
         clq_launch_int(list, 0);
-    clq_launch_int(list, (int)(whole ? clq_loss_metrics_width(p) : totals));
-    clq_launch_int(list, (int)(whole ? p->metrics_at : 0));
+    CLQ_LAUNCH_SIZES(list, whole ? clq_loss_metrics_width(p) : totals, whole ? p->metrics_at : 0);
     clq_launch_param(list, CLQ_PARAM_COUNT);
-    clq_launch_int(list, clq_cut_int(rows));
-    clq_launch_int(list, clq_cut_int(p->classes));
+    CLQ_LAUNCH_SIZES(list, rows, p->classes);
     add_factors(list, p);
     clq_launch_local(list, cut.group * sizeof(float));
     clq_cut_work(list, &cut);
     clq_launch_cost(list, 0, values * (dx ? 20 : 12), 0, bytes);
-    if (!whole) sum_shares(list, &cut, options, p, shares, metrics);
+    if (!whole) sum_shares(list, &cut, options.text, p, shares, metrics);
 }

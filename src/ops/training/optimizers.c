@@ -23,12 +23,6 @@ static const clq_update_rule *sgd_rule(const double *values) {
 
 enum { ADAM_LR, ADAM_BETA1, ADAM_BETA2, ADAM_EPSILON };
 
-static const clq_update_rule *adam_rule(const double *values) {
-    static const clq_update_rule rule = {"adam", 2, 11};
-    (void)values;
-    return &rule;
-}
-
 /* Rounded once, after the subtraction. */
 static void adam_constants(const double *values, float constants[CLQ_UPDATE_CONSTANTS]) {
     constants[0] = (float)(1 - values[ADAM_BETA1]);
@@ -42,41 +36,37 @@ static double adam_rate(const double *values, double lr, uint64_t step) {
     return lr * sqrt(1 - pow(values[ADAM_BETA2], t)) / (1 - pow(values[ADAM_BETA1], t));
 }
 
-/* ---- adagrad (Duchi, Hazan and Singer, "Adaptive Subgradient Methods", JMLR 12, 2011) ---- */
-
-static const clq_update_rule *adagrad_rule(const double *values) {
-    static const clq_update_rule rule = {"adagrad", 1, 7};
-    (void)values;
-    return &rule;
-}
-
 /* ---- the table ---- */
 
 static const clq_optimizer_row rows[] = {
     [CLQ_OPTIMIZER_SGD] = {.name = "sgd",
                            .options = {LEARNING_RATE(0.01), {"momentum", 0, 0, 1, false}, {"nesterov", 0, 0, 1, true}},
-                           .rule = sgd_rule},
+                           .choose = sgd_rule},
     [CLQ_OPTIMIZER_ADAM] = {.name = "adam",
                             .options = {LEARNING_RATE(0.001),
                                         {"beta1", 0.9, 0, BELOW_ONE, false},
                                         {"beta2", 0.999, 0, BELOW_ONE, false},
                                         {"epsilon", 1e-7, 0, 1e6, false}},
-                            .rule = adam_rule,
+                            .rule = {"adam", 2, 11},
                             .constants = adam_constants,
                             .rate = adam_rate},
+    /* Duchi, Hazan and Singer, "Adaptive Subgradient Methods", JMLR 12, 2011 */
     [CLQ_OPTIMIZER_ADAGRAD] = {.name = "adagrad",
                                .options = {LEARNING_RATE(0.001),
                                            {"initial_accumulator_value", 0.1, 0, 1e6, false},
                                            {"epsilon", 1e-7, 0, 1e6, false}},
-                               .rule = adagrad_rule},
+                               .rule = {"adagrad", 1, 7}},
 };
 
 size_t clq_optimizer_count(void) { return CLQ_COUNT_OF(rows); }
 const clq_optimizer_row *clq_optimizer_row_of(clq_optimizer_kind kind) { return &rows[kind]; }
 
-unsigned clq_optimizer_states(const clq_optimizer *optimizer) {
-    return rows[optimizer->kind].rule(optimizer->values)->states;
+const clq_update_rule *clq_optimizer_rule(const clq_optimizer *optimizer) {
+    const clq_optimizer_row *row = &rows[optimizer->kind];
+    return row->choose ? row->choose(optimizer->values) : &row->rule;
 }
+
+unsigned clq_optimizer_states(const clq_optimizer *optimizer) { return clq_optimizer_rule(optimizer)->states; }
 
 float clq_optimizer_rate(const clq_optimizer *optimizer, double lr, uint64_t step) {
     const clq_optimizer_row *row = &rows[optimizer->kind];
