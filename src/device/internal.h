@@ -267,31 +267,34 @@ void clq_profile_destroy(clq_profile *profile, bool release_events); /* takes NU
 /* Takes the event over, whatever it returns. */
 clq_status clq_profile_add(clq_profile *profile, clq_device *device, const char *name, cl_event event);
 
-clq_status clq_trace_create(clq_trace **out);
-void clq_trace_destroy(clq_trace *trace, bool release_events); /* takes NULL */
 clq_status clq_trace_start(clq_queue *queue);                  /* once the queue's handle exists */
-/* As clq_queue_wants_event, for commands that are recorded only where they are named. */
-cl_event *clq_queue_wants_named(const clq_queue *queue, cl_event *event);
+void clq_trace_destroy(clq_trace *trace, bool release_events); /* takes NULL */
+/* When a command ran that is complete, by the device's clock. `name` is for messages. */
+clq_status clq_event_times(const clq_device *device, cl_event event, const char *name, cl_ulong *begin, cl_ulong *end);
+/* Whether the queue traces its next command, and whether that has a name: transfers are traced only where they have. */
+bool clq_queue_traces(const clq_queue *queue);
+bool clq_queue_traces_named(const clq_queue *queue);
 
-/* An order as the driver takes it. */
-typedef struct clq_wait_list {
-    cl_event events[CLQ_AFTER_MAX];
-    cl_uint count;
-} clq_wait_list;
-clq_wait_list clq_order_waits(const clq_order *order);
-/* As drivers want them: NULL where there are none. */
-static inline const cl_event *clq_wait_list_events(const clq_wait_list *list) {
-    return list->count > 0 ? list->events : NULL;
-}
-/* Where the driver is to put the command's event: NULL where neither the order nor `recorded`, which is what
- * clq_queue_wants_event gave, wants it. */
-cl_event *clq_order_event(const clq_order *order, cl_event *recorded, cl_event *event);
-/* Gives the event to the order, if it wants one. `shared`: the queue records the event, too, and takes it over after
- * this. */
-clq_status clq_order_give(clq_device *device, const clq_order *order, cl_event event, bool shared);
+/* A command that is enqueued: what it waits for as the driver takes it, and the events that come of it. */
+typedef struct clq_command {
+    clq_queue *queue;
+    const clq_order *order; /* may be NULL */
+    bool recorded;          /* by the queue, for its profile or trace */
+    cl_uint wait_count;
+    cl_event after[CLQ_AFTER_MAX];
+    const cl_event *waits; /* `after`; NULL where there are none, as drivers want it */
+    cl_event event;
+    cl_event *wanted; /* where the driver is to put the event; NULL where nobody wants it */
+} clq_command;
+void clq_command_begin(clq_queue *queue, const clq_order *order, bool recorded, clq_command *out);
+/* Once it is enqueued: gives the event to the order, and to the queue under this name (clq_queue_record's). */
+clq_status clq_command_end(clq_command *command, const char *name);
 
-clq_device *clq_event_device(const clq_event *event);
-bool clq_event_may_be_unflushed(const clq_event *event);
+struct clq_event {
+    clq_device *device;
+    cl_event handle;
+    bool wrapped; /* whoever made it may not have flushed its queue */
+};
 /* The execution status of an event that should be complete, as a status. */
 clq_status clq_event_check(clq_device *device, cl_event event, const char *what);
 

@@ -76,19 +76,14 @@ clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t
     CLQ_TRY(clq_device_alive(device));
     for (uint32_t i = 0; i < dims; i++)
         if (global[i] == 0) return CLQ_OK;
-    cl_event event = NULL, *recorded = queue->profile ? &event : clq_queue_wants_event(queue, &event);
-    const clq_wait_list waits = clq_order_waits(order);
-    cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, waits.count,
-                                          clq_wait_list_events(&waits), clq_order_event(order, recorded, &event));
+    clq_command command;
+    clq_command_begin(queue, order, queue->profile || clq_queue_traces(queue), &command);
+    cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, command.wait_count,
+                                          command.waits, command.wanted);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
     if (!kernel->launched) clq_program_note_launch(device, kernel->program);
     kernel->launched = true;
-    clq_status status = clq_order_give(device, order, event, recorded != NULL), kept = CLQ_OK;
-    if (queue->profile)
-        kept = clq_profile_add(queue->profile, device, kernel->name, event);
-    else if (recorded)
-        kept = clq_queue_record(queue, kernel->name, event);
-    return status == CLQ_OK ? kept : status;
+    return clq_command_end(&command, kernel->name);
 }
 
 clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,

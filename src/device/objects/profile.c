@@ -47,19 +47,17 @@ static clq_status find_row(clq_profile *profile, const char *name, size_t *out) 
     return CLQ_OK;
 }
 
-/* The events must be complete. */
 static clq_status fold_event(clq_device *device, clq_profile_row *row, cl_event event) {
-    cl_ulong start = 0, end = 0;
-    cl_int error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL);
-    if (error == CL_SUCCESS) error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
-    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for the time of %s", row->name);
-    double seconds = end > start ? (double)(end - start) * 1e-9 : 0.0;
+    cl_ulong begin = 0, end = 0;
+    CLQ_TRY(clq_event_times(device, event, row->name, &begin, &end));
+    double seconds = (double)(end - begin) * 1e-9;
     row->total_s += seconds;
     row->least_s = row->launches == 0 ? seconds : CLQ_MIN(row->least_s, seconds);
     row->launches++;
     return CLQ_OK;
 }
 
+/* The events must be complete. */
 static clq_status fold(clq_profile *profile, clq_device *device) {
     clq_status status = CLQ_OK;
     for (size_t i = 0; i < profile->pending_count; i++) {

@@ -32,13 +32,6 @@ struct clq_trace {
     bool stopped;
 };
 
-clq_status clq_trace_create(clq_trace **out) {
-    clq_trace *trace = clq_alloc(1, sizeof *trace);
-    if (!trace) return CLQ_MEMORY;
-    *out = trace;
-    return CLQ_OK;
-}
-
 static void drop_events(clq_trace *trace, size_t count, bool release) {
     for (size_t i = 0; release && i < count; i++) (void)clReleaseEvent(trace->pending[i].event);
     trace->pending_count -= count;
@@ -54,8 +47,7 @@ void clq_trace_destroy(clq_trace *trace, bool release_events) {
 
 /* ---- the two clocks ---- */
 
-/* The event is complete. */
-static clq_status times_of(const clq_device *device, cl_event event, const char *name, cl_ulong *begin, cl_ulong *end) {
+clq_status clq_event_times(const clq_device *device, cl_event event, const char *name, cl_ulong *begin, cl_ulong *end) {
     cl_int error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof *begin, begin, NULL);
     if (error == CL_SUCCESS) error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof *end, end, NULL);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for the time of %s", name);
@@ -76,7 +68,7 @@ static clq_status take_mark(clq_queue *queue, mark *out) {
     error = clWaitForEvents(1, &event);
     double after = clq_now();
     cl_ulong begin = 0, end = 0;
-    clq_status status = error == CL_SUCCESS ? times_of(queue->device, event, "a marker", &begin, &end)
+    clq_status status = error == CL_SUCCESS ? clq_event_times(queue->device, event, "a marker", &begin, &end)
                                             : clq_cl_fail_running(queue->device, error, "waiting for a marker");
     if (!clq_device_lost(queue->device)) (void)clReleaseEvent(event);
     if (status == CLQ_OK && end == 0)
@@ -99,7 +91,10 @@ static clq_status take_best_mark(clq_queue *queue, mark *out) {
     return CLQ_OK;
 }
 
-clq_status clq_trace_start(clq_queue *queue) { return take_best_mark(queue, &queue->trace->first); }
+clq_status clq_trace_start(clq_queue *queue) {
+    queue->trace = clq_alloc(1, sizeof *queue->trace);
+    return queue->trace ? take_best_mark(queue, &queue->trace->first) : CLQ_MEMORY;
+}
 
 /* Between the marks, so that clocks which drift apart agree at both ends. */
 static double host_time(const mark *first, const mark *last, cl_ulong device) {
@@ -131,20 +126,19 @@ static clq_status fold(clq_trace *trace, clq_device *device, size_t count) {
     for (size_t i = 0; i < count && status == CLQ_OK; i++) {
         const pending *done = &trace->pending[i];
         record kept = {.scope = done->scope, .name = done->name};
-        status = times_of(device, done->event, done->name, &kept.begin, &kept.end);
+        status = clq_event_times(device, done->event, done->name, &kept.begin, &kept.end);
         if (status == CLQ_OK) status = keep(trace, kept);
     }
     drop_events(trace, count, !clq_device_lost(device));
     return status;
 }
 
-cl_event *clq_queue_wants_event(const clq_queue *queue, cl_event *event) {
-    const clq_trace *trace = queue->trace;
-    return trace && !trace->stopped ? event : NULL;
-}
+bool clq_queue_traces(const clq_queue *queue) { return queue->trace && !queue->trace->stopped; }
 
-cl_event *clq_queue_wants_named(const clq_queue *queue, cl_event *event) {
-    return queue->trace && queue->trace->name ? clq_queue_wants_event(queue, event) : NULL;
+bool clq_queue_traces_named(const clq_queue *queue) { return clq_queue_traces(queue) && queue->trace->name; }
+
+cl_event *clq_queue_wants_event(const clq_queue *queue, cl_event *event) {
+    return clq_queue_traces(queue) ? event : NULL;
 }
 
 clq_status clq_queue_record(clq_queue *queue, const char *kernel, cl_event event) {
