@@ -189,7 +189,7 @@ struct clq_device {
     clq_program *programs;
     struct clq_trial_result *trial_results; /* under `lock` */
     size_t trial_result_count, trial_result_capacity;
-    cl_command_queue service; /* for the layer's own fills; made on first use */
+    cl_command_queue service; /* for the fills and maps of buffer.c; made on first use, under `lock` */
 };
 
 /* The lowest number that no other opened device holds, or -1 where the driver needs none (twin.c). */
@@ -319,8 +319,5 @@ struct clq_kernel {
     bool launched;
     char name[64];
 };
-
-/* A queue of the device for the layer's own use; hold device->lock while using it. */
-clq_status clq_device_service_queue(clq_device *device, cl_command_queue *out);
 
 #endif

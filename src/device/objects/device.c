@@ -224,15 +224,3 @@ size_t clq_device_view_align(const clq_device *device) { return device->view_ali
 uint64_t clq_device_memory_used(const clq_device *device) { return atomic_load(&device->memory_used); }
 
 uint64_t clq_device_memory_budget(const clq_device *device) { return device->memory_budget; }
-
-clq_status clq_device_service_queue(clq_device *device, cl_command_queue *out) {
-    CLQ_TRY(clq_device_alive(device));
-    if (!device->service) {
-        cl_int error;
-        cl_command_queue queue = clCreateCommandQueue(device->context, device->id, 0, &error);
-        if (!queue) return clq_cl_fail(device, error, "making a queue");
-        device->service = queue;
-    }
-    *out = device->service;
-    return CLQ_OK;
-}
