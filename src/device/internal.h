@@ -22,7 +22,9 @@ enum { CLQ_PROPERTY_MAX = 16384 };
 /* A string property, cut to fit, with blanks at its ends removed; "" where the driver does not answer. */
 void clq_cl_device_text(cl_device_id id, cl_device_info what, char *out, size_t bytes);
 void clq_cl_platform_text(cl_platform_id id, cl_platform_info what, char *out, size_t bytes);
+/* False, and *out is unchanged, where the driver does not answer. */
 bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t bytes);
+cl_uint clq_cl_device_uint(cl_device_id id, cl_device_info what, cl_uint otherwise); /* of a number or a cl_bool */
 bool clq_cl_has_extension(cl_device_id id, const char *extension);
 bool clq_words_have(const char *words, const char *word); /* words with blanks between, as extensions are listed */
 

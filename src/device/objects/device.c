@@ -4,8 +4,7 @@
 #include <string.h>
 
 static size_t view_align_of(cl_device_id id) {
-    cl_uint bits = 0;
-    (void)clq_cl_device_value(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, &bits, sizeof bits);
+    const cl_uint bits = clq_cl_device_uint(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 0);
     size_t align = 64;
     while (align < bits / 8) align *= 2;
     return align;
@@ -81,8 +80,7 @@ static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_
     clq_device_info info = entry->info;
     if (choice.parts > 1) {
         CLQ_TRY(clq_device_part(entry, choice, &id));
-        cl_uint units = 1;
-        (void)clq_cl_device_value(id, CL_DEVICE_MAX_COMPUTE_UNITS, &units, sizeof units);
+        const cl_uint units = clq_cl_device_uint(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
         info.compute_units = CLQ_MAX(units, 1u);
     }
     clq_device *device;
@@ -147,23 +145,21 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
     clq_device_info info;
     clq_describe_device(platform, id, &info);
     char *cache_dir = NULL;
-    clq_status status = clq_cache_dir(&cache_dir);
+    clq_status status = clq_cache_dir(&cache_dir); /* works without */
     if (status == CLQ_MEMORY) return status;
-    if (status != CLQ_OK) cache_dir = NULL; /* works without */
     clq_device *device;
     status = device_create(platform, id, &info, cache_dir, 0, &device);
     clq_free(cache_dir);
     CLQ_TRY(status);
     (void)snprintf(device->label, sizeof device->label, "%s (%.160s)", info.driver, info.name);
     error = clRetainContext(context);
-    if (error != CL_SUCCESS) {
+    if (error == CL_SUCCESS)
+        device->context = context;
+    else
         status = clq_cl_fail(device, error, "retaining the context");
-        clq_device_close(device);
-        return status;
-    }
-    device->context = context;
     /* A processor's own memory need not be tested: collectives on it would have to wait for a compiler. */
-    if (info.fine_grain_svm && info.type != CLQ_DEVICE_CPU) status = clq_device_test_host_memory(device);
+    if (status == CLQ_OK && info.fine_grain_svm && info.type != CLQ_DEVICE_CPU)
+        status = clq_device_test_host_memory(device);
     if (status != CLQ_OK) {
         clq_device_close(device);
         return status;

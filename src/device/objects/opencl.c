@@ -173,6 +173,12 @@ void clq_cl_platform_text(cl_platform_id id, cl_platform_info what, char *out, s
     if (clGetPlatformInfo(id, what, sizeof value, value, &length) == CL_SUCCESS) keep_text(value, length, out, bytes);
 }
 
+cl_uint clq_cl_device_uint(cl_device_id id, cl_device_info what, cl_uint otherwise) {
+    cl_uint value = otherwise;
+    (void)clq_cl_device_value(id, what, &value, sizeof value);
+    return value;
+}
+
 bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t bytes) {
     return clGetDeviceInfo(id, what, bytes, out, NULL) == CL_SUCCESS;
 }

@@ -19,8 +19,7 @@ uint32_t clq_sub_group_sizes(cl_device_id id, bool *wanted) {
         for (size_t i = 0; i < bytes / sizeof all[0]; i++) sizes = add(sizes, all[i]);
         *wanted = true;
     } else if (khr && clq_cl_has_extension(id, "cl_amd_device_attribute_query")) {
-        cl_uint width = 0;
-        if (clq_cl_device_value(id, WAVEFRONT_WIDTH_AMD, &width, sizeof width)) sizes = add(sizes, width);
+        sizes = add(sizes, clq_cl_device_uint(id, WAVEFRONT_WIDTH_AMD, 0));
     }
     return sizes;
 }
@@ -34,10 +33,8 @@ bool clq_device_has_sub_groups(const clq_device *device, size_t items, bool *req
 enum { COMPUTE_CAPABILITY_MAJOR_NV = 0x4000 };
 
 clq_matrix_unit clq_matrix_unit_of(cl_device_id id, uint32_t sub_group_sizes) {
-    cl_uint major = 0;
-    if (clq_cl_has_extension(id, "cl_nv_device_attribute_query") &&
-        clq_cl_device_value(id, COMPUTE_CAPABILITY_MAJOR_NV, &major, sizeof major))
-        return major >= 8 ? CLQ_UNIT_MMA : CLQ_UNIT_NONE;
+    if (clq_cl_has_extension(id, "cl_nv_device_attribute_query"))
+        return clq_cl_device_uint(id, COMPUTE_CAPABILITY_MAJOR_NV, 0) >= 8 ? CLQ_UNIT_MMA : CLQ_UNIT_NONE;
     if (clq_cl_has_extension(id, "cl_intel_subgroup_matrix_multiply_accumulate"))
         return sub_group_sizes & 8 ? CLQ_UNIT_DPAS8 : sub_group_sizes & 16 ? CLQ_UNIT_DPAS16 : CLQ_UNIT_NONE;
     return CLQ_UNIT_NONE;
