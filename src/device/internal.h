@@ -14,7 +14,7 @@ clq_status clq_cl_fail(const clq_device *device, cl_int error, const char *forma
 /* The same for errors that a command met while it ran: those that mean that the device is gone quarantine it. */
 clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
 /* The same where nobody can know any more what the device still does: it is quarantined, whatever the error. */
-clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
+clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *what);
 /* CLQ_OK, or the failure of every call on a device that is quarantined. */
 clq_status clq_device_alive(const clq_device *device);
 /* Properties of devices and platforms are shorter than this; one that is not is cut. */

@@ -112,31 +112,22 @@ static bool means_lost(cl_int error) {
            error == CONTEXT_TERMINATED || error == FAILED_KERNEL_NV;
 }
 
-static clq_status fail_running(clq_device *device, cl_int error, bool lost, const char *format, va_list arguments) {
-    char what[CLQ_REASON_MAX];
-    (void)vsnprintf(what, sizeof what, format, arguments);
-    if (lost && !atomic_flag_test_and_set(&device->loss_claimed)) {
+clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *what) {
+    if (!atomic_flag_test_and_set(&device->loss_claimed)) {
         (void)snprintf(device->loss, sizeof device->loss, "%.200s: %s (%d)", what, clq_cl_error_name(error),
                        (int)error);
         atomic_store(&device->lost, true);
     }
-    return clq_fail(status_of(error), "%s: %s: %s (%d)", device->label, what, clq_cl_error_name(error), (int)error);
+    return clq_cl_fail(device, error, "%s", what);
 }
 
 clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *format, ...) {
+    char what[CLQ_REASON_MAX];
     va_list arguments;
     va_start(arguments, format);
-    clq_status status = fail_running(device, error, means_lost(error), format, arguments);
+    (void)vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    return status;
-}
-
-clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    clq_status status = fail_running(device, error, true, format, arguments);
-    va_end(arguments);
-    return status;
+    return means_lost(error) ? clq_cl_fail_lost(device, error, what) : clq_cl_fail(device, error, "%s", what);
 }
 
 clq_status clq_device_alive(const clq_device *device) {
