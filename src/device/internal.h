@@ -26,7 +26,9 @@ void clq_cl_platform_text(cl_platform_id id, cl_platform_info what, char *out, s
 bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t bytes);
 cl_uint clq_cl_device_uint(cl_device_id id, cl_device_info what, cl_uint otherwise); /* of a number or a cl_bool */
 bool clq_cl_has_extension(cl_device_id id, const char *extension);
-bool clq_words_have(const char *words, const char *word); /* words with blanks between, as extensions are listed */
+/* Whether a word is in a list of words with separators between; _words_: with blanks, as extensions are listed. */
+bool clq_list_has(const char *list, const char *separator, const char *word, size_t length);
+bool clq_words_have(const char *words, const char *word);
 
 /* ---- the table of devices (system.c, driver.c) ---- */
 

@@ -174,14 +174,16 @@ bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t
     return clGetDeviceInfo(id, what, bytes, out, NULL) == CL_SUCCESS;
 }
 
-bool clq_words_have(const char *words, const char *word) {
-    size_t length = strlen(word);
-    for (const char *at = strstr(words, word); at; at = strstr(at + length, word)) {
-        bool starts = at == words || at[-1] == ' ';
-        if (starts && (at[length] == ' ' || at[length] == '\0')) return true;
+bool clq_list_has(const char *list, const char *separator, const char *word, size_t length) {
+    for (const char *at = list; *at;) {
+        const size_t next = strcspn(at, separator);
+        if (next == length && memcmp(at, word, length) == 0) return true;
+        at += next + strspn(at + next, separator);
     }
     return false;
 }
+
+bool clq_words_have(const char *words, const char *word) { return clq_list_has(words, " ", word, strlen(word)); }
 
 bool clq_cl_has_extension(cl_device_id id, const char *extension) {
     char list[CLQ_PROPERTY_MAX];

@@ -85,16 +85,6 @@ static char *kernel_names(cl_program program) {
     return NULL;
 }
 
-/* Whether a name is among a program's kernels. */
-static bool is_among(const char *names, const char *name, size_t length) {
-    for (;;) {
-        size_t next = strcspn(names, ";");
-        if (next == length && strncmp(names, name, length) == 0) return true;
-        if (names[next] == '\0') return false;
-        names += next + 1;
-    }
-}
-
 /* Whether a program has the kernels, with blanks between them; "": any. A driver that does not name the kernels of a
  * program that was made of a binary is believed. */
 static bool has_kernels(cl_program program, const char *kernels) {
@@ -102,7 +92,7 @@ static bool has_kernels(cl_program program, const char *kernels) {
     bool has = true;
     for (const char *at = kernels; *at && names && has;) {
         size_t length = strcspn(at, " ");
-        has = length == 0 || is_among(names, at, length);
+        has = length == 0 || clq_list_has(names, ";", at, length);
         at += length + (at[length] == ' ');
     }
     clq_free(names);

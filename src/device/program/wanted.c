@@ -26,15 +26,6 @@ static size_t kernel_name(const char *definition, const char **name) {
     return length;
 }
 
-static bool is_among(const char *names, const char *name, size_t length) {
-    for (const char *at = names; *at;) {
-        size_t next = strcspn(at, " ");
-        if (next == length && strncmp(at, name, length) == 0) return true;
-        at += next + strspn(at + next, " ");
-    }
-    return false;
-}
-
 static const char *line_end(const char *line) {
     const char *end = strchr(line, '\n');
     return end ? end : line + strlen(line);
@@ -72,7 +63,7 @@ char *clq_wanted_source(const char *text, const char *kernels) {
     const char *name, *end = copy;
     size_t length;
     for (const char *at = copy; (at = clq_next_kernel(at, &name, &length, &end)); at = end) {
-        if (is_among(kernels, name, length)) continue;
+        if (clq_list_has(kernels, " ", name, length)) continue;
         for (char *blank = copy + (at - copy); blank < end; blank++) /* messages of compilers keep their lines */
             if (*blank != '\n') *blank = ' ';
     }
