@@ -192,7 +192,7 @@ struct clq_device {
     pthread_cond_t built;      /* a program was made, or failed */
     clq_program *programs;
     struct clq_trial_result *trial_results; /* under `lock` */
-    size_t trial_result_count, trial_result_capacity;
+    size_t trial_result_count;
     cl_command_queue service; /* for the fills and maps of buffer.c; made on first use, under `lock` */
 };
 
@@ -249,6 +249,8 @@ extern const char clq_programs_folder[];
 /* The payload of the entry `key`, if the file is whole and is that entry. *out NULL where there is none. */
 clq_status clq_cache_load(const char *cache_dir, const char *folder, clq_hash128 key, void **out, size_t *bytes);
 clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash128 key, const void *data, size_t bytes);
+/* The key of what a text describes, which is freed. */
+clq_status clq_cache_key(clq_text *text, clq_hash128 *out);
 /* Removes the entry, where there is one. */
 void clq_cache_drop(const char *cache_dir, const char *folder, clq_hash128 key);
 bool clq_cache_has(const char *cache_dir, const char *folder, clq_hash128 key);

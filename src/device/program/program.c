@@ -30,23 +30,15 @@ static clq_status program_key(const clq_device *device, const char *source, cons
     const char *prelude = clq_source_text("prelude");
     clq_text_add_bytes(&text, prelude, strlen(prelude));
     clq_text_add_bytes(&text, source, strlen(source));
-    if (text.failed) {
-        clq_free(text.data);
-        return CLQ_MEMORY;
-    }
-    *out = clq_hash128_of(text.data, text.length, 0);
-    clq_free(text.data);
-    return CLQ_OK;
+    return clq_cache_key(&text, out);
 }
 
 /* What a driver's own cache can know the program by: devices that the driver builds alike for have it in common. */
 static clq_status program_place(const clq_device *device, const clq_program *entry, clq_hash128 *out) {
-    char *text = clq_strprintf("%s\n%s\n%s\n%s\n%s", device->info.driver, device->platform_version, entry->options,
-                               entry->kernels, entry->text);
-    if (!text) return CLQ_MEMORY;
-    *out = clq_hash128_of(text, strlen(text), 0);
-    clq_free(text);
-    return CLQ_OK;
+    clq_text text = {0};
+    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s", device->info.driver, device->platform_version, entry->options,
+                 entry->kernels, entry->text);
+    return clq_cache_key(&text, out);
 }
 
 /* The first lines of the build log as one line. */

@@ -25,9 +25,7 @@ static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash12
     clq_text_add_bytes(&text, (const char *)&key, sizeof key);
     for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
         clq_text_add_bytes(&text, source->text, strlen(source->text));
-    if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
-    clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return clq_cache_key(&text, out);
 }
 
 /* What cannot be read is found out again. */
@@ -62,17 +60,14 @@ static struct clq_trial_result *find(const clq_device *device, clq_hash128 key) 
 
 void clq_device_note_trial_result(clq_device *device, clq_hash128 key, bool result) {
     (void)pthread_mutex_lock(&device->lock);
-    if (!find(device, key) && device->trial_result_count == device->trial_result_capacity) {
-        size_t wanted = CLQ_MAX(device->trial_result_capacity * 2, (size_t)16);
-        struct clq_trial_result *grown =
-            clq_realloc(device->trial_results, device->trial_result_capacity, wanted, sizeof *grown);
-        if (grown) {
-            device->trial_results = grown;
-            device->trial_result_capacity = wanted;
-        }
+    const size_t count = device->trial_result_count;
+    struct clq_trial_result *grown = NULL;
+    if (!find(device, key)) grown = clq_realloc(device->trial_results, count, count + 1, sizeof *grown);
+    if (grown) {
+        grown[count] = (struct clq_trial_result){key, result};
+        device->trial_results = grown;
+        device->trial_result_count++;
     }
-    if (!find(device, key) && device->trial_result_count < device->trial_result_capacity)
-        device->trial_results[device->trial_result_count++] = (struct clq_trial_result){key, result};
     (void)pthread_mutex_unlock(&device->lock);
 }
 

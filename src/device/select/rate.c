@@ -10,10 +10,7 @@ static clq_status rate_key(const clq_device *device, clq_hash128 *out) {
     clq_text_add(&text, "rate %s\n%s\n%s\n%s\n%s\n%s\n%u units\n", clq_version(), info->platform,
                  device->platform_version, info->vendor, info->name, info->driver_version,
                  (unsigned)info->compute_units);
-    bool whole = !text.failed;
-    if (whole) *out = clq_hash128_of(text.data, text.length, 0);
-    clq_free(text.data);
-    return whole ? CLQ_OK : CLQ_MEMORY;
+    return clq_cache_key(&text, out);
 }
 
 static clq_status measure(clq_device *device, double *out) {

@@ -73,10 +73,8 @@ static clq_status list_key(clq_hash128 *out) {
     add_loader(&text);
     add_folder(&text, vendor_folder(), true);
     add_folder(&text, "/sys/bus/pci/devices", false);
-    bool whole = clq_environment_describe(variables, CLQ_COUNT_OF(variables), &text);
-    if (whole) *out = clq_hash128_of(text.data, text.length, 0);
-    clq_free(text.data);
-    return whole ? CLQ_OK : CLQ_MEMORY;
+    if (!clq_environment_describe(variables, CLQ_COUNT_OF(variables), &text)) text.failed = true;
+    return clq_cache_key(&text, out);
 }
 
 /* ---- which file names which driver ---- */
