@@ -109,16 +109,13 @@ typedef struct clq_compiler_facts {
     size_t c_version_count; /* of CL_DEVICE_OPENCL_C_ALL_VERSIONS; 0 where the driver does not know the question */
     uint32_t c_versions[CLQ_C_VERSIONS_MAX]; /* major << 22 | minor << 12 | patch */
 } clq_compiler_facts;
-/* What follows from it. */
-typedef struct clq_compiler {
-    bool sub_groups;                /* whether it can build kernels that call functions of sub-groups */
-    const char *sub_group_standard; /* the option that such kernels need; "" where the default will do */
-} clq_compiler;
-void clq_compiler_describe(const clq_compiler_facts *facts, clq_compiler *out);
-void clq_compiler_ask(cl_device_id id, clq_compiler *out);
+/* The option that kernels need which call functions of sub-groups: "" where the default will do, NULL where the
+ * compiler can build none. */
+const char *clq_sub_group_standard(const clq_compiler_facts *facts);
+const char *clq_sub_group_standard_of(cl_device_id id);
 /* All options that a program is built with. vector: clq_device_vector's; own: the program's own (see
  * clq_kernel_create). Caller frees with clq_free; NULL: there is no memory. */
-char *clq_build_options(const clq_compiler *compiler, uint32_t vector, const char *own);
+char *clq_build_options(const char *sub_group_standard, uint32_t vector, const char *own);
 
 /* ---- opened devices ---- */
 
@@ -177,11 +174,11 @@ struct clq_device {
     uint32_t sub_group_sizes;      /* the sum of those that sub-groups can have, each a power of two */
     bool sub_group_size_is_wanted; /* whether kernels ask for theirs */
     clq_matrix_unit matrix_unit;
-    clq_compiler compiler;
-    char *cache_dir;     /* NULL: none */
-    int claims;          /* see claim.c */
-    atomic_uint claimed; /* programs whose claim is held */
-    atomic_bool ran_new; /* a kernel object was launched for the first time since clq_programs_ran looked */
+    const char *sub_group_standard; /* clq_sub_group_standard_of's */
+    char *cache_dir;                /* NULL: none */
+    int claims;                     /* see claim.c */
+    atomic_uint claimed;            /* programs whose claim is held */
+    atomic_bool ran_new;            /* a kernel object was launched for the first time since clq_programs_ran looked */
     uint64_t memory_budget;
     _Atomic uint64_t memory_used;
     atomic_flag loss_claimed;

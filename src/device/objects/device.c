@@ -49,8 +49,8 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     device->info = *info;
     device->id = id;
     device->view_align = view_align_of(id);
-    clq_compiler_ask(id, &device->compiler);
-    if (device->compiler.sub_groups)
+    device->sub_group_standard = clq_sub_group_standard_of(id);
+    if (device->sub_group_standard)
         device->sub_group_sizes = clq_sub_group_sizes(id, &device->sub_group_size_is_wanted);
     device->matrix_unit = clq_matrix_unit_of(id, device->sub_group_sizes);
     clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);

@@ -1,8 +1,9 @@
 /* Sub-groups: items of a work-group that can read each other's registers; and the matrix units that work on these. */
 #include "device/internal.h"
 
-/* From cl_intel_required_subgroup_size and cl_amd_device_attribute_query, which not all headers have. */
-enum { SUB_GROUP_SIZES_INTEL = 0x4108, WAVEFRONT_WIDTH_AMD = 0x4043 };
+/* From cl_intel_required_subgroup_size, cl_amd_device_attribute_query and cl_nv_device_attribute_query, which not all
+ * headers have. */
+enum { SUB_GROUP_SIZES_INTEL = 0x4108, WAVEFRONT_WIDTH_AMD = 0x4043, COMPUTE_CAPABILITY_MAJOR_NV = 0x4000 };
 
 static uint32_t add(uint32_t sizes, size_t size) {
     return size > 0 && size <= 1u << 15 && (size & (size - 1)) == 0 ? sizes | (uint32_t)size : sizes;
@@ -28,9 +29,6 @@ bool clq_device_has_sub_groups(const clq_device *device, size_t items, bool *req
     *required = device->sub_group_size_is_wanted;
     return items <= UINT32_MAX && (device->sub_group_sizes & (uint32_t)items) != 0;
 }
-
-/* From cl_nv_device_attribute_query. */
-enum { COMPUTE_CAPABILITY_MAJOR_NV = 0x4000 };
 
 clq_matrix_unit clq_matrix_unit_of(cl_device_id id, uint32_t sub_group_sizes) {
     if (clq_cl_has_extension(id, "cl_nv_device_attribute_query"))

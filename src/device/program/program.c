@@ -13,7 +13,7 @@ const char *clq_source_text(const char *file) {
 }
 
 static char *options_of(const clq_device *device, const clq_program_wish *wish) {
-    return clq_build_options(&device->compiler, clq_device_vector(device), wish->options);
+    return clq_build_options(device->sub_group_standard, clq_device_vector(device), wish->options);
 }
 
 /* Everything that the compiled program depends on. */
