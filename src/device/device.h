@@ -222,9 +222,7 @@ size_t clq_device_view_align(const clq_device *device); /* bytes; a power of two
  * the host's memory, too. Destroy before the other. Errors: UNSUPPORTED. */
 clq_status clq_buffer_alias(clq_device *device, const clq_buffer *of, clq_buffer **out);
 
-/* bytes in use and the budget of the device */
-uint64_t clq_device_memory_used(const clq_device *device);
-uint64_t clq_device_memory_budget(const clq_device *device);
+uint64_t clq_device_memory_used(const clq_device *device); /* bytes */
 
 /* Where a transfer does not block, the host's memory (a buffer's clq_buffer_host too) must live until the queue has got
  * past it: after a failure as well, so finish the queue before giving such memory back. */
@@ -266,7 +264,6 @@ typedef struct clq_program_wish {
 clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *program, const char *function,
                                    clq_kernel **out);
 void clq_kernel_destroy(clq_kernel *kernel); /* takes NULL */
-const char *clq_kernel_name(const clq_kernel *kernel);
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer);
 clq_status clq_kernel_set_bytes(clq_kernel *kernel, uint32_t index, const void *value, size_t bytes); /* scalars */
 clq_status clq_kernel_set_local(clq_kernel *kernel, uint32_t index, size_t bytes);

@@ -1,3 +1,4 @@
+#include "device/internal.h"
 #include "fixture.h"
 
 static void arguments_are_own(clq_device *device, clq_queue *queue) {
@@ -7,7 +8,7 @@ static void arguments_are_own(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "b", &b));
     CHECK_OK(clq_kernel_create(device, "selftest", "", "add_words", &first));
     CHECK_OK(clq_kernel_create(device, "selftest", "", "add_words", &second));
-    assert_string_equal(clq_kernel_name(first), "add_words");
+    assert_string_equal(first->name, "add_words");
     const uint32_t one = 1, ten = 10;
     CHECK_OK(clq_kernel_set_buffer(first, 0, a));
     CHECK_OK(clq_kernel_set_bytes(first, 1, &one, sizeof one));

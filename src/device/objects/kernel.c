@@ -37,8 +37,6 @@ void clq_kernel_destroy(clq_kernel *kernel) {
     clq_free(kernel);
 }
 
-const char *clq_kernel_name(const clq_kernel *kernel) { return kernel->name; }
-
 static clq_status set_argument(clq_kernel *kernel, uint32_t index, size_t bytes, const void *value) {
     CLQ_TRY(clq_device_alive(kernel->device));
     cl_int error = clSetKernelArg(kernel->handle, index, bytes, value);
