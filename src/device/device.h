@@ -1,5 +1,5 @@
 /* device: everything that calls OpenCL. Platforms, devices and their quirks; queues, buffers, programs with
- * their cache on disk, kernels, launches, profiling. The layers above see the types below and never a cl* call
+ * their cache on disk, kernels, launches, traces. The layers above see the types below and never a cl* call
  * (the one file of ops that hands queues to CLBlast, and comm's callers' cl_mem, come through the accessors).
  *
  * OpenCL 1.2 is the baseline; whatever is newer is probed per device. In every call a failure names the device
@@ -128,7 +128,7 @@ void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool resu
 
 /* An in-order command queue. One thread at a time. */
 typedef struct clq_queue clq_queue;
-enum { CLQ_QUEUE_PROFILE = 1, CLQ_QUEUE_TRACE = 2 }; /* one of them, or 0 */
+enum { CLQ_QUEUE_TRACE = 1 }; /* or 0 */
 clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out);
 clq_status clq_queue_wrap(clq_device *device, cl_command_queue queue, clq_queue **out); /* retained */
 void clq_queue_destroy(clq_queue *queue);                                               /* takes NULL */
@@ -286,23 +286,12 @@ clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_tex
 bool clq_device_has_unkept(clq_device *device);
 void clq_device_keep_programs(clq_device *device); /* what cannot be kept is compiled again by who needs it */
 
-/* Enqueues. local may be NULL. A global size of 0 in any dimension enqueues nothing. With a profiling queue the
- * launch is recorded under the kernel's name. */
+/* Enqueues. local may be NULL. A global size of 0 in any dimension enqueues nothing. */
 clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
                             const size_t *local);
 /* The same with an order; no global size is 0. */
 clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
                                   const size_t *local, const clq_order *order);
-
-/* What a profiling queue recorded since the last call: per name, launches and device seconds (sum and least). */
-typedef struct clq_profile_row {
-    char name[64];
-    uint64_t launches;
-    double total_s, least_s;
-} clq_profile_row;
-/* Waits for the queue first. At most `capacity` rows are written, those with the most time, longest first; *count
- * is how many. STATE on a queue without CLQ_QUEUE_PROFILE. */
-clq_status clq_queue_profile(clq_queue *queue, clq_profile_row *rows, size_t capacity, size_t *count);
 
 /* What ran from when to when, in clq_now's time. */
 typedef struct clq_span {

@@ -254,26 +254,17 @@ bool clq_cache_has(const char *cache_dir, const char *folder, clq_hash128 key);
 
 /* ---- queues ---- */
 
-typedef struct clq_profile clq_profile; /* profile.c */
-typedef struct clq_trace clq_trace;     /* trace.c */
+typedef struct clq_trace clq_trace; /* trace.c */
 
 struct clq_queue {
     clq_device *device;
     cl_command_queue handle;
-    cl_event last_wait;   /* of clq_queue_wait; may be NULL */
-    clq_profile *profile; /* NULL unless CLQ_QUEUE_PROFILE */
-    clq_trace *trace;     /* NULL unless CLQ_QUEUE_TRACE */
+    cl_event last_wait; /* of clq_queue_wait; may be NULL */
+    clq_trace *trace;   /* NULL unless CLQ_QUEUE_TRACE */
 };
-
-clq_status clq_profile_create(clq_profile **out);
-void clq_profile_destroy(clq_profile *profile, bool release_events); /* takes NULL */
-/* Takes the event over, whatever it returns. */
-clq_status clq_profile_add(clq_profile *profile, clq_device *device, const char *name, cl_event event);
 
 clq_status clq_trace_start(clq_queue *queue);                  /* once the queue's handle exists */
 void clq_trace_destroy(clq_trace *trace, bool release_events); /* takes NULL */
-/* When a command ran that is complete, by the device's clock. `name` is for messages. */
-clq_status clq_event_times(const clq_device *device, cl_event event, const char *name, cl_ulong *begin, cl_ulong *end);
 /* Whether the queue traces its next command, and whether that has a name: transfers are traced only where they have. */
 bool clq_queue_traces(const clq_queue *queue);
 bool clq_queue_traces_named(const clq_queue *queue);
@@ -282,7 +273,7 @@ bool clq_queue_traces_named(const clq_queue *queue);
 typedef struct clq_command {
     clq_queue *queue;
     const clq_order *order; /* may be NULL */
-    bool recorded;          /* by the queue, for its profile or trace */
+    bool recorded;          /* by the queue, for its trace */
     cl_uint wait_count;
     cl_event after[CLQ_AFTER_MAX];
     const cl_event *waits; /* `after`; NULL where there are none, as drivers want it */

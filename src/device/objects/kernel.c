@@ -75,7 +75,7 @@ clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t
     for (uint32_t i = 0; i < dims; i++)
         if (global[i] == 0) return CLQ_OK;
     clq_command command;
-    clq_command_begin(queue, order, queue->profile || clq_queue_traces(queue), &command);
+    clq_command_begin(queue, order, clq_queue_traces(queue), &command);
     cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, command.wait_count,
                                           command.waits, command.wanted);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);

@@ -8,7 +8,6 @@ clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out)
     if (!queue) return CLQ_MEMORY;
     queue->device = device;
     clq_status status;
-    if (flags & CLQ_QUEUE_PROFILE) CLQ_TRY_OR(fail, status, clq_profile_create(&queue->profile));
     cl_int error;
     queue->handle = clCreateCommandQueue(device->context, device->id, flags ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
     if (!queue->handle) {
@@ -51,7 +50,6 @@ clq_status clq_queue_wrap(clq_device *device, cl_command_queue handle, clq_queue
 void clq_queue_destroy(clq_queue *queue) {
     if (!queue) return;
     bool alive = !clq_device_lost(queue->device);
-    clq_profile_destroy(queue->profile, alive);
     clq_trace_destroy(queue->trace, alive);
     if (queue->last_wait && alive) (void)clReleaseEvent(queue->last_wait);
     if (queue->handle && alive) (void)clReleaseCommandQueue(queue->handle);
@@ -254,8 +252,6 @@ clq_status clq_command_end(clq_command *command, const char *name) {
     clq_status given = CLQ_OK, kept = CLQ_OK;
     if (command->recorded && order && order->done) (void)clRetainEvent(command->event);
     if (order && order->done) given = event_replace(queue->device, command->event, order->done);
-    if (command->recorded)
-        kept = queue->profile ? clq_profile_add(queue->profile, queue->device, name, command->event)
-                              : clq_queue_record(queue, name, command->event);
+    if (command->recorded) kept = clq_queue_record(queue, name, command->event);
     return given == CLQ_OK ? kept : given;
 }

@@ -47,7 +47,8 @@ void clq_trace_destroy(clq_trace *trace, bool release_events) {
 
 /* ---- the two clocks ---- */
 
-clq_status clq_event_times(const clq_device *device, cl_event event, const char *name, cl_ulong *begin, cl_ulong *end) {
+/* The event is complete. */
+static clq_status times_of(const clq_device *device, cl_event event, const char *name, cl_ulong *begin, cl_ulong *end) {
     cl_int error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof *begin, begin, NULL);
     if (error == CL_SUCCESS) error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof *end, end, NULL);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for the time of %s", name);
@@ -68,7 +69,7 @@ static clq_status take_mark(clq_queue *queue, mark *out) {
     error = clWaitForEvents(1, &event);
     double after = clq_now();
     cl_ulong begin = 0, end = 0;
-    clq_status status = error == CL_SUCCESS ? clq_event_times(queue->device, event, "a marker", &begin, &end)
+    clq_status status = error == CL_SUCCESS ? times_of(queue->device, event, "a marker", &begin, &end)
                                             : clq_cl_fail_running(queue->device, error, "waiting for a marker");
     if (!clq_device_lost(queue->device)) (void)clReleaseEvent(event);
     if (status == CLQ_OK && end == 0)
@@ -126,7 +127,7 @@ static clq_status fold(clq_trace *trace, clq_device *device, size_t count) {
     for (size_t i = 0; i < count && status == CLQ_OK; i++) {
         const pending *done = &trace->pending[i];
         record kept = {.scope = done->scope, .name = done->name};
-        status = clq_event_times(device, done->event, done->name, &kept.begin, &kept.end);
+        status = times_of(device, done->event, done->name, &kept.begin, &kept.end);
         if (status == CLQ_OK) status = keep(trace, kept);
     }
     drop_events(trace, count, !clq_device_lost(device));
