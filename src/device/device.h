@@ -273,9 +273,9 @@ clq_status clq_kernel_max_group(const clq_kernel *kernel, size_t *out);
  * by side. The failure is that of the first program in order that failed, whose index is in *failed then. */
 clq_status clq_device_load_programs(clq_device *device, const clq_program_wish *wishes, size_t count, size_t *failed);
 /* The text of a program in which kernels of embedded sources are functions that its own kernel, put behind it by the
- * caller, calls (join.c): part i's name is `function`_i, and its first six parameters, of type size_t, are its item's
- * ids and the numbers of items in each dimension. For kernels of the TILE family alone. Caller frees with clq_free.
- * UNSUPPORTED where a part's options are more than definitions. */
+ * caller, calls (source_text.c): part i's name is `function`_i, and its first six parameters, of type size_t, are its
+ * item's ids and the numbers of items in each dimension. For kernels of the TILE family alone. Caller frees with
+ * clq_free. UNSUPPORTED where a part's options are more than definitions. */
 typedef struct clq_program_part {
     const char *file, *options, *function;
 } clq_program_part;

@@ -214,11 +214,9 @@ void clq_building_end(clq_device *device);
 uint32_t clq_sub_group_sizes(cl_device_id id, bool *wanted);
 clq_matrix_unit clq_matrix_unit_of(cl_device_id id, uint32_t sub_group_sizes);
 
-/* The text with only the named kernels in it, on the lines where they were; "": all. NULL without memory. (wanted.c) */
+/* The text with only the named kernels in it, on the lines where they were; "": all. NULL without memory.
+ * (source_text.c) */
 char *clq_wanted_source(const char *text, const char *kernels);
-/* The next kernel's definition at or behind `at`, the begin of a line: its name, and where its last line ends. NULL:
- * there is none. */
-const char *clq_next_kernel(const char *at, const char **name, size_t *length, const char **end);
 
 /* The part of the self-test that a caller's device needs: whether its memory is the host's as it says. (doctor.c) */
 clq_status clq_device_test_host_memory(clq_device *device);
