@@ -28,30 +28,6 @@ static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash12
     return clq_cache_key(&text, out);
 }
 
-/* What cannot be read is found out again. */
-static bool recall(const clq_device *device, clq_hash128 key, bool *result) {
-    clq_hash128 kept;
-    void *data = NULL;
-    size_t bytes = 0;
-    if (!device->cache_dir || kept_key(device, key, &kept) != CLQ_OK ||
-        clq_cache_load(device->cache_dir, folder, kept, &data, &bytes) != CLQ_OK || !data)
-        return false;
-    bool good = bytes == 1;
-    if (good) *result = *(const unsigned char *)data != 0;
-    clq_free(data);
-    return good;
-}
-
-/* A device that is lost may have failed for a reason that ends with it. */
-static void keep(const clq_device *device, clq_hash128 key, bool result) {
-    clq_hash128 kept;
-    const unsigned char byte = result;
-    if (!device->cache_dir || clq_device_lost(device)) return;
-    clq_status status = kept_key(device, key, &kept);
-    if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, folder, kept, &byte, sizeof byte);
-    if (status != CLQ_OK) clq_log(CLQ_LOG_INFO, "a trial's result is not kept: %s", clq_error_detail());
-}
-
 static struct clq_trial_result *find(const clq_device *device, clq_hash128 key) {
     for (size_t i = 0; i < device->trial_result_count; i++)
         if (memcmp(&device->trial_results[i].key, &key, sizeof key) == 0) return &device->trial_results[i];
@@ -71,18 +47,33 @@ void clq_device_note_trial_result(clq_device *device, clq_hash128 key, bool resu
     (void)pthread_mutex_unlock(&device->lock);
 }
 
+/* What cannot be read from disk is found out again. */
 bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result) {
     (void)pthread_mutex_lock(&device->lock);
     const struct clq_trial_result *found = find(device, key);
     if (found) *result = found->result;
     (void)pthread_mutex_unlock(&device->lock);
     if (found) return true;
-    if (!recall(device, key, result)) return false;
-    clq_device_note_trial_result(device, key, *result);
-    return true;
+    clq_hash128 kept;
+    void *data = NULL;
+    size_t bytes = 0;
+    if (!device->cache_dir || kept_key(device, key, &kept) != CLQ_OK ||
+        clq_cache_load(device->cache_dir, folder, kept, &data, &bytes) != CLQ_OK || !data)
+        return false;
+    const bool good = bytes == 1;
+    if (good) *result = *(const unsigned char *)data != 0;
+    clq_free(data);
+    if (good) clq_device_note_trial_result(device, key, *result);
+    return good;
 }
 
+/* A device that is lost may have failed for a reason that ends with it. */
 void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result) {
+    clq_hash128 kept;
+    const unsigned char byte = result;
     clq_device_note_trial_result(device, key, result);
-    keep(device, key, result);
+    if (!device->cache_dir || clq_device_lost(device)) return;
+    clq_status status = kept_key(device, key, &kept);
+    if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, folder, kept, &byte, sizeof byte);
+    if (status != CLQ_OK) clq_log(CLQ_LOG_INFO, "a trial's result is not kept: %s", clq_error_detail());
 }
