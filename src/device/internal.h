@@ -90,8 +90,8 @@ const clq_quirk_row *clq_quirk_rows(size_t *count);
 /* The quirks of a device, a bit for each: 1 << quirk. platform_version: CL_PLATFORM_VERSION. */
 uint32_t clq_quirks_of(const clq_device_info *info, const char *platform_version);
 
-/* What "auto" chooses: at most `capacity` indices (auto.c). */
-clq_status clq_select_auto(clq_system *system, uint32_t *out, uint32_t capacity, uint32_t *count);
+/* The indices that "auto" chooses (auto.c). */
+clq_status clq_select_auto(clq_system *system, uint32_t out[CLQ_REPLICAS_MAX], uint32_t *count);
 
 /* ---- fine-grained shared memory, an OpenCL 2.0 call behind a probe (svm.c) ---- */
 

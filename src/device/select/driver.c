@@ -6,12 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct driver_tag {
+static const struct {
     const char *platform; /* a part of the platform's name */
     const char *tag;
-} driver_tag;
-
-static const driver_tag driver_tags[] = {
+} driver_tags[] = {
     {"Portable Computing Language", "pocl"},
     {"Intel", "intel"},
     {"NVIDIA", "nvidia"},

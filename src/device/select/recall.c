@@ -211,8 +211,7 @@ clq_status clq_system_check_recalled(const clq_system *system) {
 
 static bool still_true(const kept_device *kept) {
     kept_device now = *kept;
-    return stat_library(&now) && now.library_bytes == kept->library_bytes &&
-           now.library_seconds == kept->library_seconds && now.library_nanoseconds == kept->library_nanoseconds;
+    return stat_library(&now) && memcmp(&now, kept, sizeof now) == 0;
 }
 
 /* A system of devices that nobody has asked yet: enough to select from. */
@@ -224,13 +223,9 @@ static clq_status imagine(const kept_device *kept, size_t count, clq_system **ou
         clq_free(entries);
         return CLQ_MEMORY;
     }
-    for (size_t i = 0; i < count; i++) {
-        entries[i].info = kept[i].info;
-        entries[i].ordinal = kept[i].ordinal;
-        entries[i].tested = true;
-    }
-    system->entries = entries;
-    system->count = count;
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (clq_device_entry){.info = kept[i].info, .ordinal = kept[i].ordinal, .tested = true};
+    *system = (clq_system){.entries = entries, .count = count};
     *out = system;
     return CLQ_OK;
 }
