@@ -113,9 +113,9 @@ typedef struct clq_compiler_facts {
  * compiler can build none. */
 const char *clq_sub_group_standard(const clq_compiler_facts *facts);
 const char *clq_sub_group_standard_of(cl_device_id id);
-/* All options that a program is built with. vector: clq_device_vector's; own: the program's own (see
- * clq_kernel_create). Caller frees with clq_free; NULL: there is no memory. */
-char *clq_build_options(const char *sub_group_standard, uint32_t vector, const char *own);
+/* All options that a program is built with, of which it has its own (see clq_kernel_create). Caller frees with
+ * clq_free; NULL: there is no memory. */
+char *clq_build_options(const clq_device *device, const char *own);
 
 /* ---- opened devices ---- */
 

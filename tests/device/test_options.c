@@ -23,8 +23,8 @@ static const clq_compiler_facts silent = {.extensions = "", .c_version = ""};
 static const clq_compiler_facts similar = {.extensions = "cl_khr_subgroups_x xcl_khr_subgroups",
                                            .c_version = "OpenCL C 2.0"};
 
-static void check(const char *of_sub_groups, const char *own, const char *standard) {
-    char *options = clq_build_options(of_sub_groups, 8, own), wanted[64] = "";
+static void check(const clq_device *device, const char *own, const char *standard) {
+    char *options = clq_build_options(device, own), wanted[64] = "";
     assert_non_null(options);
     if (standard[0]) (void)snprintf(wanted, sizeof wanted, " %s ", standard);
     if (standard[0] ? !strstr(options, wanted) : strstr(options, "-cl-std") != NULL)
@@ -38,12 +38,13 @@ static void check(const char *of_sub_groups, const char *own, const char *standa
 /* The version that kernels with sub-groups are built for: "" the compiler's default, NULL none, it cannot. Others' is
  * the default always. */
 static void expect(const clq_compiler_facts *facts, const char *standard) {
-    const char *of_sub_groups = clq_sub_group_standard(facts);
-    assert_int_equal(of_sub_groups != NULL, standard != NULL);
-    check(of_sub_groups, "-DUSES_SUB_GROUPS", standard ? standard : "");
-    check(of_sub_groups, "-DBM=32 -DUSES_SUB_GROUPS -DGN=8", standard ? standard : "");
-    check(of_sub_groups, "", "");
-    check(of_sub_groups, "-DBM=32 -DUSES_SUB_GROUPS_NOT -DXUSES_SUB_GROUPS", "");
+    const clq_device device = {.info = {.type = CLQ_DEVICE_CPU, .vector_width = 8},
+                               .sub_group_standard = clq_sub_group_standard(facts)};
+    assert_int_equal(device.sub_group_standard != NULL, standard != NULL);
+    check(&device, "-DUSES_SUB_GROUPS", standard ? standard : "");
+    check(&device, "-DBM=32 -DUSES_SUB_GROUPS -DGN=8", standard ? standard : "");
+    check(&device, "", "");
+    check(&device, "-DBM=32 -DUSES_SUB_GROUPS_NOT -DXUSES_SUB_GROUPS", "");
 }
 
 static void test_standard(void **state) {

@@ -3,7 +3,6 @@
 #include "device/internal.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Denormals cost a CPU a hundred cycles each, and Adam's moments decay into them. NaN and infinity must survive, so
  * nothing of the "fast math" kind. */
@@ -45,9 +44,9 @@ const char *clq_sub_group_standard_of(cl_device_id id) {
     return clq_sub_group_standard(&facts);
 }
 
-char *clq_build_options(const char *sub_group_standard, uint32_t vector, const char *own) {
-    const bool used = sub_group_standard && clq_words_have(own, "-DUSES_SUB_GROUPS");
-    const char *standard = used ? sub_group_standard : "";
+char *clq_build_options(const clq_device *device, const char *own) {
+    const bool used = device->sub_group_standard && clq_words_have(own, "-DUSES_SUB_GROUPS");
+    const char *standard = used ? device->sub_group_standard : "";
     return clq_strprintf("%s%s%s -DCLQ_VECTOR=%u %s", constant_options, standard[0] ? " " : "", standard,
-                         (unsigned)vector, own);
+                         (unsigned)clq_device_vector(device), own);
 }

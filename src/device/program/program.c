@@ -12,15 +12,11 @@ const char *clq_source_text(const char *file) {
     return NULL;
 }
 
-static char *options_of(const clq_device *device, const clq_program_wish *wish) {
-    return clq_build_options(device->sub_group_standard, clq_device_vector(device), wish->options);
-}
-
 /* Everything that the compiled program depends on. */
 static clq_status program_key(const clq_device *device, const char *source, const clq_program_wish *wish,
                               clq_hash128 *out) {
     const clq_device_info *info = &device->info;
-    char *options = options_of(device, wish);
+    char *options = clq_build_options(device, wish->options);
     if (!options) return CLQ_MEMORY;
     clq_text text = {0};
     clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s\n%s\n", clq_version(), info->platform,
@@ -307,7 +303,7 @@ static clq_status add(clq_device *device, const clq_program_wish *wish, const ch
     entry->file = clq_strdup(wish->file);
     entry->own_text = wish->text ? clq_strdup(wish->text) : NULL;
     entry->text = wish->text ? entry->own_text : text;
-    entry->options = options_of(device, wish);
+    entry->options = clq_build_options(device, wish->options);
     entry->kernels = clq_strdup(wish->kernels);
     if (!entry->file || !entry->text || !entry->options || !entry->kernels ||
         program_place(device, entry, &entry->place) != CLQ_OK) {
