@@ -193,8 +193,8 @@ struct clq_device {
     cl_command_queue service; /* for the fills and maps of buffer.c; made on first use, under `lock` */
 };
 
-/* The lowest number that no other opened device holds, or -1 where the driver needs none (twin.c). */
-clq_status clq_twin_take(const clq_device *device, int *out);
+/* Gives a device the lowest number that no other opened device holds, where the driver needs one (twin.c). */
+clq_status clq_twin_take(clq_device *device);
 /* Once the device is whole: from then on its twins, in other threads, may ask it for programs. */
 void clq_twin_join(clq_device *device);
 /* The first before the device's programs go: from then on no twin asks it for one. The other when they are gone. */
@@ -227,8 +227,6 @@ void clq_programs_close(clq_device *device);
 void clq_programs_offer(clq_device *device, clq_hash128 key);
 /* Built on first use. The device's table owns it. */
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out);
-/* A kernel object of the program is launched for the first time. */
-void clq_program_note_launch(clq_device *device, clq_program *program);
 /* Ends the claims of kept programs all of whose kernel objects were launched: a command of the device was waited for,
  * and is done. Costs nothing where no kernel object was launched for the first time since the last call. */
 void clq_programs_ran(clq_device *device);

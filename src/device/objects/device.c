@@ -3,22 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static size_t view_align_of(cl_device_id id) {
-    const cl_uint bits = clq_cl_device_uint(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 0);
-    size_t align = 64;
-    while (align < bits / 8) align *= 2;
-    return align;
-}
-
 uint32_t clq_device_vector(const clq_device *device) {
     if (clq_device_family(device) != CLQ_FAMILY_TILE) return 4;
     return device->info.vector_width >= 16 ? 16 : device->info.vector_width >= 8 ? 8 : 4;
-}
-
-static void destroy_locks(clq_device *device) {
-    (void)pthread_cond_destroy(&device->built);
-    (void)pthread_mutex_destroy(&device->building);
-    (void)pthread_mutex_destroy(&device->lock);
 }
 
 static clq_status create_locks(clq_device *device) {
@@ -48,7 +35,9 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     device->twin = device->claims = -1;
     device->info = *info;
     device->id = id;
-    device->view_align = view_align_of(id);
+    const cl_uint align_bits = clq_cl_device_uint(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 0);
+    device->view_align = 64;
+    while (device->view_align < align_bits / 8) device->view_align *= 2;
     device->sub_group_standard = clq_sub_group_standard_of(id);
     if (device->sub_group_standard)
         device->sub_group_sizes = clq_sub_group_sizes(id, &device->sub_group_size_is_wanted);
@@ -56,12 +45,12 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
     device->quirks = clq_quirks_of(info, device->platform_version);
     device->memory_budget = memory_limit ? memory_limit : info->global_mem_bytes;
-    status = clq_twin_take(device, &device->twin);
+    status = clq_twin_take(device);
     if (status == CLQ_OK && cache_dir) {
         device->cache_dir = clq_strdup(cache_dir);
+        device->claims = clq_claims_open(cache_dir);
         if (!device->cache_dir) status = CLQ_MEMORY;
     }
-    if (status == CLQ_OK && cache_dir) device->claims = clq_claims_open(cache_dir);
     if (status != CLQ_OK) {
         clq_device_close(device);
         return status;
@@ -145,8 +134,8 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
     clq_device_info info;
     clq_describe_device(platform, id, &info);
     char *cache_dir = NULL;
-    clq_status status = clq_cache_dir(&cache_dir); /* works without */
-    if (status == CLQ_MEMORY) return status;
+    clq_status status = clq_cache_dir(&cache_dir);
+    if (status == CLQ_MEMORY) return status; /* else it works without */
     clq_device *device;
     status = device_create(platform, id, &info, cache_dir, 0, &device);
     clq_free(cache_dir);
@@ -180,7 +169,9 @@ void clq_device_close(clq_device *device) {
         if (device->context) (void)clReleaseContext(device->context);
     }
     clq_twin_return(device->twin);
-    destroy_locks(device);
+    (void)pthread_cond_destroy(&device->built);
+    (void)pthread_mutex_destroy(&device->building);
+    (void)pthread_mutex_destroy(&device->lock);
     clq_free(device->cache_dir);
     clq_free(device);
 }

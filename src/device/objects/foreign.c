@@ -1,8 +1,6 @@
 /* Events that cross borders: between ranks of comm, and between the library and its callers. */
 #include "device/internal.h"
 
-#include <string.h>
-
 cl_event clq_event_give(const clq_event *event) {
     (void)clRetainEvent(event->handle);
     return event->handle;

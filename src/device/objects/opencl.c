@@ -3,16 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct error_name {
-    cl_int code;
-    const char *name;
-} error_name;
-
 /* Not in OpenCL's headers: an error of cl_khr_terminate_context, and NVIDIA's error without a name for a kernel that
  * failed while it ran (KhronosGroup/OpenCL-Docs#927). */
 enum { CONTEXT_TERMINATED = -1121, FAILED_KERNEL_NV = -9999 };
 
-static const error_name error_names[] = {
+static const struct {
+    cl_int code;
+    const char *name;
+} error_names[] = {
     {-1, "CL_DEVICE_NOT_FOUND"},
     {-2, "CL_DEVICE_NOT_AVAILABLE"},
     {-3, "CL_COMPILER_NOT_AVAILABLE"},
@@ -137,16 +135,13 @@ clq_status clq_device_alive(const clq_device *device) {
 
 bool clq_device_lost(const clq_device *device) { return atomic_load(&device->lost); }
 
-static void trim(char *text) {
-    size_t start = strspn(text, " \t\r\n");
-    size_t length = strlen(text + start);
-    memmove(text, text + start, length + 1);
-    while (length > 0 && strchr(" \t\r\n", text[length - 1])) text[--length] = '\0';
-}
-
 static void keep_text(const char *value, size_t length, char *out, size_t bytes) {
+    static const char blanks[] = " \t\r\n";
     (void)snprintf(out, bytes, "%.*s", (int)CLQ_MIN(length, (size_t)CLQ_PROPERTY_MAX - 1), value);
-    trim(out);
+    const size_t start = strspn(out, blanks);
+    size_t end = strlen(out + start);
+    memmove(out, out + start, end + 1);
+    while (end > 0 && strchr(blanks, out[end - 1])) out[--end] = '\0';
     clq_clean(out); /* names go to terminals and into JSON */
 }
 

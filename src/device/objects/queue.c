@@ -74,13 +74,6 @@ clq_status clq_event_check(clq_device *device, cl_event event, const char *what)
     return CLQ_OK;
 }
 
-static void release_events(clq_queue *queue, cl_event marker) {
-    if (clq_device_lost(queue->device)) return;
-    if (marker) (void)clReleaseEvent(marker);
-    if (queue->last_wait) (void)clReleaseEvent(queue->last_wait);
-    queue->last_wait = NULL;
-}
-
 /* Drivers return success from clFinish after a command failed. A marker behind it carries the failure, where the
  * command failed after the marker came; where it failed before, the mark of what the queue waited for does. */
 clq_status clq_queue_finish(clq_queue *queue) {
@@ -96,7 +89,11 @@ clq_status clq_queue_finish(clq_queue *queue) {
     if (marker && status == CLQ_OK) status = clq_event_check(device, marker, "a command of the queue");
     if (status == CLQ_OK && queue->last_wait)
         status = clq_event_check(device, queue->last_wait, "what the queue waited for");
-    release_events(queue, marker);
+    if (!clq_device_lost(device)) {
+        if (marker) (void)clReleaseEvent(marker);
+        if (queue->last_wait) (void)clReleaseEvent(queue->last_wait);
+        queue->last_wait = NULL;
+    }
     if (status == CLQ_OK) clq_programs_ran(device);
     return status;
 }

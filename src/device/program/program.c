@@ -59,10 +59,6 @@ static void log_excerpt(const clq_device *device, cl_program program, char *out,
     clq_free(log);
 }
 
-static cl_int build(const clq_device *device, cl_program program, const char *options) {
-    return clBuildProgram(program, 1, &device->id, options, NULL, NULL);
-}
-
 /* The names of a built program's kernels, with ';' between them; caller frees. NULL where the driver gives none. */
 static char *kernel_names(cl_program program) {
     size_t bytes = 0;
@@ -92,7 +88,8 @@ static cl_program build_binary(const clq_device *device, const clq_program *entr
                                size_t bytes) {
     cl_int state = CL_INVALID_BINARY, error;
     cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, &binary, &state, &error);
-    if (program && state == CL_SUCCESS && build(device, program, entry->options) == CL_SUCCESS &&
+    if (program && state == CL_SUCCESS &&
+        clBuildProgram(program, 1, &device->id, entry->options, NULL, NULL) == CL_SUCCESS &&
         has_kernels(program, entry->kernels))
         return program;
     clq_log(CLQ_LOG_INFO, "%s does not take its own binary of a program; it is built from source", device->label);
@@ -158,7 +155,7 @@ static clq_status build_from_source(const clq_device *device, const clq_program 
     clq_free(line);
     clq_free(text);
     if (!program) return clq_cl_fail(device, error, "making the program %s.cl", file);
-    error = build(device, program, options);
+    error = clBuildProgram(program, 1, &device->id, options, NULL, NULL);
     if (error == CL_SUCCESS) {
         *out = program;
         return CLQ_OK;
@@ -353,11 +350,6 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq
 
 /* ---- keeping ---- */
 
-void clq_program_note_launch(clq_device *device, clq_program *program) {
-    atomic_fetch_add(&program->launched, 1);
-    atomic_store(&device->ran_new, true);
-}
-
 void clq_programs_ran(clq_device *device) {
     if (!atomic_load(&device->ran_new)) return;
     pthread_mutex_lock(&device->lock);
@@ -425,7 +417,6 @@ void clq_programs_close(clq_device *device) {
         entry_free(entry);
         entry = next;
     }
-    device->programs = NULL;
 }
 
 /* ---- other things that are kept ---- */
