@@ -1,5 +1,5 @@
 /* device: everything that calls OpenCL. Platforms, devices and their quirks; queues, buffers, programs with
- * their cache on disk, kernels, launches, profiling. The layers above see the types below and never a cl* call
+ * their cache on disk, kernels, launches, traces. The layers above see the types below and never a cl* call
  * (the one file of ops that hands queues to CLBlast, and comm's callers' cl_mem, come through the accessors).
  *
  * OpenCL 1.2 is the baseline; whatever is newer is probed per device. In every call a failure names the device
@@ -128,7 +128,7 @@ void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool resu
 
 /* An in-order command queue. One thread at a time. */
 typedef struct clq_queue clq_queue;
-enum { CLQ_QUEUE_PROFILE = 1, CLQ_QUEUE_TRACE = 2 }; /* one of them, or 0 */
+enum { CLQ_QUEUE_TRACE = 1 }; /* or 0 */
 clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out);
 clq_status clq_queue_wrap(clq_device *device, cl_command_queue queue, clq_queue **out); /* retained */
 void clq_queue_destroy(clq_queue *queue);                                               /* takes NULL */
@@ -222,9 +222,7 @@ size_t clq_device_view_align(const clq_device *device); /* bytes; a power of two
  * the host's memory, too. Destroy before the other. Errors: UNSUPPORTED. */
 clq_status clq_buffer_alias(clq_device *device, const clq_buffer *of, clq_buffer **out);
 
-/* bytes in use and the budget of the device */
-uint64_t clq_device_memory_used(const clq_device *device);
-uint64_t clq_device_memory_budget(const clq_device *device);
+uint64_t clq_device_memory_used(const clq_device *device); /* bytes */
 
 /* Where a transfer does not block, the host's memory (a buffer's clq_buffer_host too) must live until the queue has got
  * past it: after a failure as well, so finish the queue before giving such memory back. */
@@ -266,7 +264,6 @@ typedef struct clq_program_wish {
 clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *program, const char *function,
                                    clq_kernel **out);
 void clq_kernel_destroy(clq_kernel *kernel); /* takes NULL */
-const char *clq_kernel_name(const clq_kernel *kernel);
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer);
 clq_status clq_kernel_set_bytes(clq_kernel *kernel, uint32_t index, const void *value, size_t bytes); /* scalars */
 clq_status clq_kernel_set_local(clq_kernel *kernel, uint32_t index, size_t bytes);
@@ -276,9 +273,9 @@ clq_status clq_kernel_max_group(const clq_kernel *kernel, size_t *out);
  * by side. The failure is that of the first program in order that failed, whose index is in *failed then. */
 clq_status clq_device_load_programs(clq_device *device, const clq_program_wish *wishes, size_t count, size_t *failed);
 /* The text of a program in which kernels of embedded sources are functions that its own kernel, put behind it by the
- * caller, calls (join.c): part i's name is `function`_i, and its first six parameters, of type size_t, are its item's
- * ids and the numbers of items in each dimension. For kernels of the TILE family alone. Caller frees with clq_free.
- * UNSUPPORTED where a part's options are more than definitions. */
+ * caller, calls (source_text.c): part i's name is `function`_i, and its first six parameters, of type size_t, are its
+ * item's ids and the numbers of items in each dimension. For kernels of the TILE family alone. Caller frees with
+ * clq_free. UNSUPPORTED where a part's options are more than definitions. */
 typedef struct clq_program_part {
     const char *file, *options, *function;
 } clq_program_part;
@@ -289,23 +286,12 @@ clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_tex
 bool clq_device_has_unkept(clq_device *device);
 void clq_device_keep_programs(clq_device *device); /* what cannot be kept is compiled again by who needs it */
 
-/* Enqueues. local may be NULL. A global size of 0 in any dimension enqueues nothing. With a profiling queue the
- * launch is recorded under the kernel's name. */
+/* Enqueues. local may be NULL. A global size of 0 in any dimension enqueues nothing. */
 clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
                             const size_t *local);
 /* The same with an order; no global size is 0. */
 clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,
                                   const size_t *local, const clq_order *order);
-
-/* What a profiling queue recorded since the last call: per name, launches and device seconds (sum and least). */
-typedef struct clq_profile_row {
-    char name[64];
-    uint64_t launches;
-    double total_s, least_s;
-} clq_profile_row;
-/* Waits for the queue first. At most `capacity` rows are written, those with the most time, longest first; *count
- * is how many. STATE on a queue without CLQ_QUEUE_PROFILE. */
-clq_status clq_queue_profile(clq_queue *queue, clq_profile_row *rows, size_t capacity, size_t *count);
 
 /* What ran from when to when, in clq_now's time. */
 typedef struct clq_span {

@@ -14,7 +14,7 @@ clq_status clq_cl_fail(const clq_device *device, cl_int error, const char *forma
 /* The same for errors that a command met while it ran: those that mean that the device is gone quarantine it. */
 clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
 /* The same where nobody can know any more what the device still does: it is quarantined, whatever the error. */
-clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *format, ...) CLQ_PRINTF(3, 4);
+clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *what);
 /* CLQ_OK, or the failure of every call on a device that is quarantined. */
 clq_status clq_device_alive(const clq_device *device);
 /* Properties of devices and platforms are shorter than this; one that is not is cut. */
@@ -22,9 +22,13 @@ enum { CLQ_PROPERTY_MAX = 16384 };
 /* A string property, cut to fit, with blanks at its ends removed; "" where the driver does not answer. */
 void clq_cl_device_text(cl_device_id id, cl_device_info what, char *out, size_t bytes);
 void clq_cl_platform_text(cl_platform_id id, cl_platform_info what, char *out, size_t bytes);
+/* False, and *out is unchanged, where the driver does not answer. */
 bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t bytes);
+cl_uint clq_cl_device_uint(cl_device_id id, cl_device_info what, cl_uint otherwise); /* of a number or a cl_bool */
 bool clq_cl_has_extension(cl_device_id id, const char *extension);
-bool clq_words_have(const char *words, const char *word); /* words with blanks between, as extensions are listed */
+/* Whether a word is in a list of words with separators between; _words_: with blanks, as extensions are listed. */
+bool clq_list_has(const char *list, const char *separator, const char *word, size_t length);
+bool clq_words_have(const char *words, const char *word);
 
 /* ---- the table of devices (system.c, driver.c) ---- */
 
@@ -86,8 +90,8 @@ const clq_quirk_row *clq_quirk_rows(size_t *count);
 /* The quirks of a device, a bit for each: 1 << quirk. platform_version: CL_PLATFORM_VERSION. */
 uint32_t clq_quirks_of(const clq_device_info *info, const char *platform_version);
 
-/* What "auto" chooses: at most `capacity` indices (auto.c). */
-clq_status clq_select_auto(clq_system *system, uint32_t *out, uint32_t capacity, uint32_t *count);
+/* The indices that "auto" chooses (auto.c). */
+clq_status clq_select_auto(clq_system *system, uint32_t out[CLQ_REPLICAS_MAX], uint32_t *count);
 
 /* ---- fine-grained shared memory, an OpenCL 2.0 call behind a probe (svm.c) ---- */
 
@@ -105,16 +109,13 @@ typedef struct clq_compiler_facts {
     size_t c_version_count; /* of CL_DEVICE_OPENCL_C_ALL_VERSIONS; 0 where the driver does not know the question */
     uint32_t c_versions[CLQ_C_VERSIONS_MAX]; /* major << 22 | minor << 12 | patch */
 } clq_compiler_facts;
-/* What follows from it. */
-typedef struct clq_compiler {
-    bool sub_groups;                /* whether it can build kernels that call functions of sub-groups */
-    const char *sub_group_standard; /* the option that such kernels need; "" where the default will do */
-} clq_compiler;
-void clq_compiler_describe(const clq_compiler_facts *facts, clq_compiler *out);
-void clq_compiler_ask(cl_device_id id, clq_compiler *out);
-/* All options that a program is built with. vector: clq_device_vector's; own: the program's own (see
- * clq_kernel_create). Caller frees with clq_free; NULL: there is no memory. */
-char *clq_build_options(const clq_compiler *compiler, uint32_t vector, const char *own);
+/* The option that kernels need which call functions of sub-groups: "" where the default will do, NULL where the
+ * compiler can build none. */
+const char *clq_sub_group_standard(const clq_compiler_facts *facts);
+const char *clq_sub_group_standard_of(cl_device_id id);
+/* All options that a program is built with, of which it has its own (see clq_kernel_create). Caller frees with
+ * clq_free; NULL: there is no memory. */
+char *clq_build_options(const clq_device *device, const char *own);
 
 /* ---- opened devices ---- */
 
@@ -173,11 +174,11 @@ struct clq_device {
     uint32_t sub_group_sizes;      /* the sum of those that sub-groups can have, each a power of two */
     bool sub_group_size_is_wanted; /* whether kernels ask for theirs */
     clq_matrix_unit matrix_unit;
-    clq_compiler compiler;
-    char *cache_dir;     /* NULL: none */
-    int claims;          /* see claim.c */
-    atomic_uint claimed; /* programs whose claim is held */
-    atomic_bool ran_new; /* a kernel object was launched for the first time since clq_programs_ran looked */
+    const char *sub_group_standard; /* clq_sub_group_standard_of's */
+    char *cache_dir;                /* NULL: none */
+    int claims;                     /* see claim.c */
+    atomic_uint claimed;            /* programs whose claim is held */
+    atomic_bool ran_new;            /* a kernel object was launched for the first time since clq_programs_ran looked */
     uint64_t memory_budget;
     _Atomic uint64_t memory_used;
     atomic_flag loss_claimed;
@@ -188,12 +189,12 @@ struct clq_device {
     pthread_cond_t built;      /* a program was made, or failed */
     clq_program *programs;
     struct clq_trial_result *trial_results; /* under `lock` */
-    size_t trial_result_count, trial_result_capacity;
-    cl_command_queue service; /* for the layer's own fills; made on first use */
+    size_t trial_result_count;
+    cl_command_queue service; /* for the fills and maps of buffer.c; made on first use, under `lock` */
 };
 
-/* The lowest number that no other opened device holds, or -1 where the driver needs none (twin.c). */
-clq_status clq_twin_take(const clq_device *device, int *out);
+/* Gives a device the lowest number that no other opened device holds, where the driver needs one (twin.c). */
+clq_status clq_twin_take(clq_device *device);
 /* Once the device is whole: from then on its twins, in other threads, may ask it for programs. */
 void clq_twin_join(clq_device *device);
 /* The first before the device's programs go: from then on no twin asks it for one. The other when they are gone. */
@@ -213,11 +214,9 @@ void clq_building_end(clq_device *device);
 uint32_t clq_sub_group_sizes(cl_device_id id, bool *wanted);
 clq_matrix_unit clq_matrix_unit_of(cl_device_id id, uint32_t sub_group_sizes);
 
-/* The text with only the named kernels in it, on the lines where they were; "": all. NULL without memory. (wanted.c) */
+/* The text with only the named kernels in it, on the lines where they were; "": all. NULL without memory.
+ * (source_text.c) */
 char *clq_wanted_source(const char *text, const char *kernels);
-/* The next kernel's definition at or behind `at`, the begin of a line: its name, and where its last line ends. NULL:
- * there is none. */
-const char *clq_next_kernel(const char *at, const char **name, size_t *length, const char **end);
 
 /* The part of the self-test that a caller's device needs: whether its memory is the host's as it says. (doctor.c) */
 clq_status clq_device_test_host_memory(clq_device *device);
@@ -228,8 +227,6 @@ void clq_programs_close(clq_device *device);
 void clq_programs_offer(clq_device *device, clq_hash128 key);
 /* Built on first use. The device's table owns it. */
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out);
-/* A kernel object of the program is launched for the first time. */
-void clq_program_note_launch(clq_device *device, clq_program *program);
 /* Ends the claims of kept programs all of whose kernel objects were launched: a command of the device was waited for,
  * and is done. Costs nothing where no kernel object was launched for the first time since the last call. */
 void clq_programs_ran(clq_device *device);
@@ -245,53 +242,49 @@ extern const char clq_programs_folder[];
 /* The payload of the entry `key`, if the file is whole and is that entry. *out NULL where there is none. */
 clq_status clq_cache_load(const char *cache_dir, const char *folder, clq_hash128 key, void **out, size_t *bytes);
 clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash128 key, const void *data, size_t bytes);
+/* The key of what a text describes, which is freed. */
+clq_status clq_cache_key(clq_text *text, clq_hash128 *out);
 /* Removes the entry, where there is one. */
 void clq_cache_drop(const char *cache_dir, const char *folder, clq_hash128 key);
 bool clq_cache_has(const char *cache_dir, const char *folder, clq_hash128 key);
 
 /* ---- queues ---- */
 
-typedef struct clq_profile clq_profile; /* profile.c */
-typedef struct clq_trace clq_trace;     /* trace.c */
+typedef struct clq_trace clq_trace; /* trace.c */
 
 struct clq_queue {
     clq_device *device;
     cl_command_queue handle;
-    cl_event last_wait;   /* of clq_queue_wait; may be NULL */
-    clq_profile *profile; /* NULL unless CLQ_QUEUE_PROFILE */
-    clq_trace *trace;     /* NULL unless CLQ_QUEUE_TRACE */
+    cl_event last_wait; /* of clq_queue_wait; may be NULL */
+    clq_trace *trace;   /* NULL unless CLQ_QUEUE_TRACE */
 };
 
-clq_status clq_profile_create(clq_profile **out);
-void clq_profile_destroy(clq_profile *profile, bool release_events); /* takes NULL */
-/* Takes the event over, whatever it returns. */
-clq_status clq_profile_add(clq_profile *profile, clq_device *device, const char *name, cl_event event);
-
-clq_status clq_trace_create(clq_trace **out);
-void clq_trace_destroy(clq_trace *trace, bool release_events); /* takes NULL */
 clq_status clq_trace_start(clq_queue *queue);                  /* once the queue's handle exists */
-/* As clq_queue_wants_event, for commands that are recorded only where they are named. */
-cl_event *clq_queue_wants_named(const clq_queue *queue, cl_event *event);
+void clq_trace_destroy(clq_trace *trace, bool release_events); /* takes NULL */
+/* Whether the queue traces its next command, and whether that has a name: transfers are traced only where they have. */
+bool clq_queue_traces(const clq_queue *queue);
+bool clq_queue_traces_named(const clq_queue *queue);
 
-/* An order as the driver takes it. */
-typedef struct clq_wait_list {
-    cl_event events[CLQ_AFTER_MAX];
-    cl_uint count;
-} clq_wait_list;
-clq_wait_list clq_order_waits(const clq_order *order);
-/* As drivers want them: NULL where there are none. */
-static inline const cl_event *clq_wait_list_events(const clq_wait_list *list) {
-    return list->count > 0 ? list->events : NULL;
-}
-/* Where the driver is to put the command's event: NULL where neither the order nor `recorded`, which is what
- * clq_queue_wants_event gave, wants it. */
-cl_event *clq_order_event(const clq_order *order, cl_event *recorded, cl_event *event);
-/* Gives the event to the order, if it wants one. `shared`: the queue records the event, too, and takes it over after
- * this. */
-clq_status clq_order_give(clq_device *device, const clq_order *order, cl_event event, bool shared);
+/* A command that is enqueued: what it waits for as the driver takes it, and the events that come of it. */
+typedef struct clq_command {
+    clq_queue *queue;
+    const clq_order *order; /* may be NULL */
+    bool recorded;          /* by the queue, for its trace */
+    cl_uint wait_count;
+    cl_event after[CLQ_AFTER_MAX];
+    const cl_event *waits; /* `after`; NULL where there are none, as drivers want it */
+    cl_event event;
+    cl_event *wanted; /* where the driver is to put the event; NULL where nobody wants it */
+} clq_command;
+void clq_command_begin(clq_queue *queue, const clq_order *order, bool recorded, clq_command *out);
+/* Once it is enqueued: gives the event to the order, and to the queue under this name (clq_queue_record's). */
+clq_status clq_command_end(clq_command *command, const char *name);
 
-clq_device *clq_event_device(const clq_event *event);
-bool clq_event_may_be_unflushed(const clq_event *event);
+struct clq_event {
+    clq_device *device;
+    cl_event handle;
+    bool wrapped; /* whoever made it may not have flushed its queue */
+};
 /* The execution status of an event that should be complete, as a status. */
 clq_status clq_event_check(clq_device *device, cl_event event, const char *what);
 
@@ -316,8 +309,5 @@ struct clq_kernel {
     bool launched;
     char name[64];
 };
-
-/* A queue of the device for the layer's own use; hold device->lock while using it. */
-clq_status clq_device_service_queue(clq_device *device, cl_command_queue *out);
 
 #endif

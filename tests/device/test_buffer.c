@@ -1,3 +1,4 @@
+#include "device/internal.h"
 #include "fixture.h"
 
 static void zeroed_and_aligned(clq_device *device, clq_queue *queue) {
@@ -50,8 +51,7 @@ static void views_lie_where_they_say(clq_device *device, clq_queue *queue) {
 
 static void budget_counts(clq_device *device, clq_queue *queue) {
     (void)queue;
-    uint64_t budget = clq_device_memory_budget(device);
-    assert_true(budget > 0);
+    assert_true(device->memory_budget > 0);
     assert_int_equal(clq_device_memory_used(device), 0);
     clq_buffer *a, *b, *unset = NULL;
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 1000, "a", &a));
@@ -78,7 +78,7 @@ static void test_limit(void **state) {
     clq_buffer *a, *b = NULL;
     CHECK_OK(clq_system_open(&(clq_system_config){.memory_limit_bytes = 1 << 20}, &system));
     CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
-    assert_int_equal(clq_device_memory_budget(device), 1 << 20);
+    assert_int_equal(device->memory_budget, 1 << 20);
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 768 << 10, "a", &a));
     CHECK_FAILS(CLQ_DEVICE_MEMORY, clq_buffer_create(device, CLQ_MEMORY_DEVICE, (256 << 10) + 1, "gradients", &b));
     CHECK_DETAIL("gradients");

@@ -1,3 +1,4 @@
+#include "device/internal.h"
 #include "fixture.h"
 
 static void arguments_are_own(clq_device *device, clq_queue *queue) {
@@ -7,7 +8,7 @@ static void arguments_are_own(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "b", &b));
     CHECK_OK(clq_kernel_create(device, "selftest", "", "add_words", &first));
     CHECK_OK(clq_kernel_create(device, "selftest", "", "add_words", &second));
-    assert_string_equal(clq_kernel_name(first), "add_words");
+    assert_string_equal(first->name, "add_words");
     const uint32_t one = 1, ten = 10;
     CHECK_OK(clq_kernel_set_buffer(first, 0, a));
     CHECK_OK(clq_kernel_set_bytes(first, 1, &one, sizeof one));
@@ -117,48 +118,6 @@ static void philox_answers(clq_device *device, clq_queue *queue) {
     clq_buffer_destroy(buffer);
 }
 
-static void profiles(clq_device *device, clq_queue *plain) {
-    clq_queue *queue;
-    clq_kernel *add, *loop;
-    clq_buffer *buffer;
-    clq_profile_row rows[4];
-    size_t count = 99;
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_profile(plain, rows, 4, &count));
-    CHECK_OK(clq_queue_create(device, CLQ_QUEUE_PROFILE, &queue));
-    CHECK_OK(clq_queue_profile(queue, rows, 4, &count));
-    assert_int_equal(count, 0);
-    CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 4096, "words", &buffer));
-    CHECK_OK(clq_kernel_create(device, "selftest", "", "add_words", &add));
-    CHECK_OK(clq_kernel_create(device, "selftest", "", "long_loop", &loop));
-    const uint32_t one = 1, rounds = 300000;
-    const size_t items = 16, single = 1;
-    CHECK_OK(clq_kernel_set_buffer(add, 0, buffer));
-    CHECK_OK(clq_kernel_set_bytes(add, 1, &one, sizeof one));
-    CHECK_OK(clq_kernel_set_buffer(loop, 0, buffer));
-    CHECK_OK(clq_kernel_set_bytes(loop, 1, &rounds, sizeof rounds));
-    enum { MANY = 2500 }; /* more than are kept back */
-    for (int i = 0; i < MANY; i++) CHECK_OK(clq_queue_launch(queue, add, 1, &items, NULL));
-    for (int i = 0; i < 20; i++) CHECK_OK(clq_queue_launch(queue, loop, 1, &single, NULL));
-    CHECK_OK(clq_queue_profile(queue, rows, 4, &count));
-    assert_int_equal(count, 2);
-    size_t of_loop = strcmp(rows[0].name, "long_loop") == 0 ? 0 : 1;
-    assert_string_equal(rows[of_loop].name, "long_loop");
-    assert_string_equal(rows[1 - of_loop].name, "add_words");
-    assert_int_equal(rows[of_loop].launches, 20);
-    assert_int_equal(rows[1 - of_loop].launches, MANY);
-    assert_true(rows[0].total_s >= rows[1].total_s);
-    assert_true(rows[of_loop].least_s > rows[1 - of_loop].least_s); /* 300,000 rounds against one addition */
-    for (size_t i = 0; i < 2; i++)
-        assert_true(rows[i].least_s * (double)rows[i].launches <= rows[i].total_s * (1.0 + 1e-9));
-    CHECK_OK(clq_queue_profile(queue, rows, 4, &count));
-    assert_int_equal(count, 0);                              /* since the last call */
-    CHECK_OK(clq_queue_launch(queue, add, 1, &items, NULL)); /* left behind for destroy */
-    clq_kernel_destroy(add);
-    clq_kernel_destroy(loop);
-    clq_queue_destroy(queue);
-    clq_buffer_destroy(buffer);
-}
-
 static void test_arguments(void **state) {
     (void)state;
     on_each_device(arguments_are_own);
@@ -175,10 +134,6 @@ static void test_philox(void **state) {
     (void)state;
     on_each_device(philox_answers);
 }
-static void test_profile(void **state) {
-    (void)state;
-    on_each_device(profiles);
-}
 
 static void test_sources(void **state) {
     (void)state;
@@ -190,7 +145,7 @@ static void test_sources(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sources),       cmocka_unit_test(test_arguments), cmocka_unit_test(test_wrong_use),
-        cmocka_unit_test(test_failing_build), cmocka_unit_test(test_philox),    cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_failing_build), cmocka_unit_test(test_philox),
     };
     return cmocka_run_group_tests_name("kernel", tests, NULL, NULL);
 }

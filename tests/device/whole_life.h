@@ -22,7 +22,7 @@ static inline clq_status whole_life(const char *spec, uint32_t *answer) {
     CLQ_TRY_OR(done, status, clq_system_open(NULL, &system));
     CLQ_TRY_OR(done, status, clq_devices_select(system, spec, &chosen));
     CLQ_TRY_OR(done, status, clq_device_open(system, chosen.items[0], &device));
-    CLQ_TRY_OR(done, status, clq_queue_create(device, CLQ_QUEUE_PROFILE, &queue));
+    CLQ_TRY_OR(done, status, clq_queue_create(device, 0, &queue));
     CLQ_TRY_OR(done, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 4096, "words", &buffer));
     CLQ_TRY_OR(done, status, clq_buffer_create(device, CLQ_MEMORY_PINNED, 64, "staging", &staging));
     CLQ_TRY_OR(done, status, clq_buffer_view(buffer, 1024, 64, &view));

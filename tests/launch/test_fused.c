@@ -120,15 +120,16 @@ static void check_mixed(const bench *of, size_t a, size_t b) {
 /* How often kernels are launched by what runs on the bench's queue, which is one that counts meanwhile. */
 static size_t launches_of(bench *b, void (*run)(bench *b)) {
     clq_queue *queue = b->queue;
-    clq_profile_row rows[4];
-    size_t count, launches = 0;
-    CHECK_OK(clq_queue_create(b->device, CLQ_QUEUE_PROFILE, &b->queue));
+    clq_span *launches;
+    size_t count;
+    double error;
+    CHECK_OK(clq_queue_create(b->device, CLQ_QUEUE_TRACE, &b->queue));
     run(b);
-    CHECK_OK(clq_queue_profile(b->queue, rows, CLQ_COUNT_OF(rows), &count));
-    for (size_t i = 0; i < count; i++) launches += rows[i].launches;
+    CHECK_OK(clq_queue_spans(b->queue, &launches, &count, &error));
+    clq_free(launches);
     clq_queue_destroy(b->queue);
     b->queue = queue;
-    return launches;
+    return count;
 }
 
 static void run_whole(bench *b) {

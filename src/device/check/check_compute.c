@@ -5,18 +5,13 @@
 
 enum { ITEMS = 512, FLOAT_RESULTS = 8 };
 
-/* A kernel of selftest.cl with an input and an output buffer; either may have 0 bytes. */
+/* A kernel of selftest.cl with an output buffer, and with an input buffer where that has bytes. */
 typedef struct trial {
     clq_queue *queue;
     clq_kernel *kernel;
     clq_buffer *in, *out;
+    clq_status status; /* the first failure */
 } trial;
-
-static void trial_close(trial *t) {
-    clq_kernel_destroy(t->kernel);
-    clq_buffer_destroy(t->in);
-    clq_buffer_destroy(t->out);
-}
 
 clq_status clq_check_kernel(clq_device *device, const char *function, clq_kernel **out) {
     static const char at_start[] = "integers floats long_loop group_sum add_words answer_lines",
@@ -26,32 +21,31 @@ clq_status clq_check_kernel(clq_device *device, const char *function, clq_kernel
     return clq_kernel_create_among(device, &program, function, out);
 }
 
-static clq_status trial_open(clq_queue *queue, const char *function, const void *in, size_t in_bytes, size_t out_bytes,
-                             trial *t) {
+static trial trial_open(clq_queue *queue, const char *function, const void *in, size_t in_bytes, size_t out_bytes) {
     clq_device *device = clq_queue_device(queue);
-    *t = (trial){.queue = queue};
-    clq_status status;
-    CLQ_TRY_OR(fail, status, clq_check_kernel(device, function, &t->kernel));
-    CLQ_TRY_OR(fail, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, out_bytes, "a known-answer test", &t->out));
+    trial t = {.queue = queue};
+    CLQ_TRY_OR(done, t.status, clq_check_kernel(device, function, &t.kernel));
+    CLQ_TRY_OR(done, t.status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, out_bytes, "a known-answer test", &t.out));
     if (in_bytes > 0) {
-        CLQ_TRY_OR(fail, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, in_bytes, "a known-answer test", &t->in));
-        CLQ_TRY_OR(fail, status, clq_queue_write(queue, t->in, 0, in, in_bytes, true));
-        CLQ_TRY_OR(fail, status, clq_kernel_set_buffer(t->kernel, 0, t->in));
+        CLQ_TRY_OR(done, t.status,
+                   clq_buffer_create(device, CLQ_MEMORY_DEVICE, in_bytes, "a known-answer test", &t.in));
+        CLQ_TRY_OR(done, t.status, clq_queue_write(queue, t.in, 0, in, in_bytes, true));
+        CLQ_TRY_OR(done, t.status, clq_kernel_set_buffer(t.kernel, 0, t.in));
     }
-    CLQ_TRY_OR(fail, status, clq_kernel_set_buffer(t->kernel, in_bytes > 0 ? 1 : 0, t->out));
-    return CLQ_OK;
-fail:
-    trial_close(t);
-    return status;
+    t.status = clq_kernel_set_buffer(t.kernel, in_bytes > 0 ? 1 : 0, t.out);
+done:
+    return t;
 }
 
 /* Closes the trial. */
 static clq_status trial_run(trial *t, size_t global, const size_t *local, void *out, size_t out_bytes) {
-    clq_status status = clq_queue_launch(t->queue, t->kernel, 1, &global, local);
-    if (status == CLQ_OK) status = clq_queue_finish(t->queue);
-    if (status == CLQ_OK) status = clq_queue_read(t->queue, t->out, 0, out, out_bytes, true);
-    trial_close(t);
-    return status;
+    if (t->status == CLQ_OK) t->status = clq_queue_launch(t->queue, t->kernel, 1, &global, local);
+    if (t->status == CLQ_OK) t->status = clq_queue_finish(t->queue);
+    if (t->status == CLQ_OK) t->status = clq_queue_read(t->queue, t->out, 0, out, out_bytes, true);
+    clq_kernel_destroy(t->kernel);
+    clq_buffer_destroy(t->in);
+    clq_buffer_destroy(t->out);
+    return t->status;
 }
 
 static uint32_t integers_answer(uint32_t i) {
@@ -66,8 +60,7 @@ static uint32_t integers_answer(uint32_t i) {
 
 static clq_status check_integers(clq_queue *queue, clq_verdict *out) {
     uint32_t got[ITEMS];
-    trial t;
-    CLQ_TRY(trial_open(queue, "integers", NULL, 0, sizeof got, &t));
+    trial t = trial_open(queue, "integers", NULL, 0, sizeof got);
     CLQ_TRY(trial_run(&t, ITEMS, NULL, got, sizeof got));
     for (uint32_t i = 0; i < ITEMS && out->ok; i++)
         if (got[i] != integers_answer(i))
@@ -96,17 +89,15 @@ static clq_status check_floats(clq_queue *queue, clq_verdict *out) {
     float in[ITEMS];
     int got[ITEMS * FLOAT_RESULTS];
     for (int i = 0; i < ITEMS; i++) in[i] = (float)i;
-    trial t;
-    CLQ_TRY(trial_open(queue, "floats", in, sizeof in, sizeof got, &t));
+    trial t = trial_open(queue, "floats", in, sizeof in, sizeof got);
     CLQ_TRY(trial_run(&t, ITEMS, NULL, got, sizeof got));
     for (int i = 0; i < ITEMS; i++) {
         int answer[FLOAT_RESULTS], slack[FLOAT_RESULTS];
         floats_answer(i, answer, slack);
-        for (int k = 0; k < FLOAT_RESULTS; k++) {
+        for (int k = 0; k < FLOAT_RESULTS && out->ok; k++) {
             int value = got[i * FLOAT_RESULTS + k];
-            if (value >= answer[k] - slack[k] && value <= answer[k] + slack[k]) continue;
-            clq_verdict_wrong(out, "floating-point result %d of %d is %d and should be %d", k, i, value, answer[k]);
-            return CLQ_OK;
+            if (value < answer[k] - slack[k] || value > answer[k] + slack[k])
+                clq_verdict_wrong(out, "floating-point result %d of %d is %d and should be %d", k, i, value, answer[k]);
         }
     }
     return CLQ_OK;
@@ -122,8 +113,7 @@ clq_status clq_check_vectors(clq_queue *queue, clq_verdict *out) {
     float in[(COUNT + 1) * WIDEST], got[2 * COUNT * WIDEST];
     for (int i = 0; i < (COUNT + 1) * WIDEST; i++) in[i] = (float)((i * 7) % 31);
     size_t width = clq_device_vector(clq_queue_device(queue));
-    trial t;
-    CLQ_TRY(trial_open(queue, "vectors", in, sizeof in, sizeof got, &t));
+    trial t = trial_open(queue, "vectors", in, sizeof in, sizeof got);
     CLQ_TRY(trial_run(&t, COUNT, NULL, got, sizeof got));
     for (size_t i = 0; i < COUNT; i++) {
         const float *row = got + 2 * i * width, *from = in + i * width + SHIFT;
@@ -145,13 +135,8 @@ clq_status clq_check_long_loop(clq_queue *queue, clq_verdict *out) {
     enum { COUNT = 2 };
     const uint32_t rounds = 80000;
     uint32_t got[COUNT];
-    trial t;
-    CLQ_TRY(trial_open(queue, "long_loop", NULL, 0, sizeof got, &t));
-    clq_status status = clq_kernel_set_bytes(t.kernel, 1, &rounds, sizeof rounds);
-    if (status != CLQ_OK) {
-        trial_close(&t);
-        return status;
-    }
+    trial t = trial_open(queue, "long_loop", NULL, 0, sizeof got);
+    if (t.status == CLQ_OK) t.status = clq_kernel_set_bytes(t.kernel, 1, &rounds, sizeof rounds);
     CLQ_TRY(trial_run(&t, COUNT, NULL, got, sizeof got));
     for (uint32_t i = 0; i < COUNT; i++) {
         uint32_t x = i;
@@ -164,16 +149,11 @@ clq_status clq_check_long_loop(clq_queue *queue, clq_verdict *out) {
 clq_status clq_check_barrier(clq_queue *queue, clq_verdict *out) {
     uint32_t in[ITEMS], got[ITEMS];
     for (uint32_t i = 0; i < ITEMS; i++) in[i] = i * i + 1;
-    trial t;
-    CLQ_TRY(trial_open(queue, "group_sum", in, sizeof in, sizeof got, &t));
+    trial t = trial_open(queue, "group_sum", in, sizeof in, sizeof got);
     size_t most = 1, local = 64;
-    clq_status status = clq_kernel_max_group(t.kernel, &most);
+    if (t.status == CLQ_OK) t.status = clq_kernel_max_group(t.kernel, &most);
     while (local > 1 && local > most) local /= 2;
-    if (status == CLQ_OK) status = clq_kernel_set_local(t.kernel, 2, local * sizeof(uint32_t));
-    if (status != CLQ_OK) {
-        trial_close(&t);
-        return status;
-    }
+    if (t.status == CLQ_OK) t.status = clq_kernel_set_local(t.kernel, 2, local * sizeof(uint32_t));
     CLQ_TRY(trial_run(&t, ITEMS, &local, got, sizeof got));
     for (uint32_t group = 0; group < ITEMS / local; group++) {
         uint32_t sum = 0;
@@ -188,14 +168,9 @@ clq_status clq_check_random(clq_queue *queue, clq_verdict *out) {
     enum { COUNT = 64 };
     const uint64_t key = 0x0123456789abcdefu, high = 0xfedcba9876543210u;
     uint32_t got[COUNT * 4];
-    trial t;
-    CLQ_TRY(trial_open(queue, "random_words", NULL, 0, sizeof got, &t));
-    clq_status status = clq_kernel_set_bytes(t.kernel, 1, &key, sizeof key);
-    if (status == CLQ_OK) status = clq_kernel_set_bytes(t.kernel, 2, &high, sizeof high);
-    if (status != CLQ_OK) {
-        trial_close(&t);
-        return status;
-    }
+    trial t = trial_open(queue, "random_words", NULL, 0, sizeof got);
+    if (t.status == CLQ_OK) t.status = clq_kernel_set_bytes(t.kernel, 1, &key, sizeof key);
+    if (t.status == CLQ_OK) t.status = clq_kernel_set_bytes(t.kernel, 2, &high, sizeof high);
     CLQ_TRY(trial_run(&t, COUNT, NULL, got, sizeof got));
     for (uint64_t i = 0; i < COUNT; i++) {
         clq_philox answer = clq_philox4x32(key, i * 0x100000001u, high);

@@ -6,18 +6,15 @@ enum { BYTES = 100003, SHIFT_A = 4099, SHIFT_B = 517, WORDS = 4096 };
 
 static unsigned char pattern(size_t i, unsigned seed) { return (unsigned char)(i * 131 + (i >> 8) * 17 + seed); }
 
-static void fill_pattern(unsigned char *bytes, size_t count, unsigned seed) {
-    for (size_t i = 0; i < count; i++) bytes[i] = pattern(i, seed);
+static void fill_pattern(unsigned char *bytes, unsigned seed) {
+    for (size_t i = 0; i < BYTES; i++) bytes[i] = pattern(i, seed);
 }
 
 /* `what` names the way that the bytes went. */
-static bool holds_pattern(const unsigned char *bytes, size_t count, unsigned seed, const char *what, clq_verdict *out) {
-    for (size_t i = 0; i < count; i++) {
-        if (bytes[i] == pattern(i, seed)) continue;
-        clq_verdict_wrong(out, "%s: byte %zu is %u and should be %u", what, i, bytes[i], pattern(i, seed));
-        return false;
-    }
-    return true;
+static void check_pattern(const unsigned char *bytes, unsigned seed, const char *what, clq_verdict *out) {
+    for (size_t i = 0; i < BYTES && out->ok; i++)
+        if (bytes[i] != pattern(i, seed))
+            clq_verdict_wrong(out, "%s: byte %zu is %u and should be %u", what, i, bytes[i], pattern(i, seed));
 }
 
 typedef struct pair {
@@ -25,87 +22,64 @@ typedef struct pair {
     unsigned char *host;
 } pair;
 
-/* After a failure commands may be under way that use the host's memory. */
-static void pair_close(clq_queue *queue, pair *p) {
-    (void)clq_queue_finish(queue);
-    clq_buffer_destroy(p->device);
-    clq_buffer_destroy(p->staging);
-    clq_free(p->host);
-}
-
-static clq_status pair_open(clq_queue *queue, pair *p) {
+static clq_status with_pair(clq_queue *queue, clq_status (*check)(clq_queue *queue, pair *p, clq_verdict *out),
+                            clq_verdict *out) {
     clq_device *device = clq_queue_device(queue);
-    *p = (pair){0};
-    p->host = clq_alloc(BYTES, 1);
-    clq_status status = p->host ? CLQ_OK : CLQ_MEMORY;
+    pair p = {.host = clq_alloc(BYTES, 1)};
+    clq_status status = p.host ? CLQ_OK : CLQ_MEMORY;
     if (status == CLQ_OK)
-        status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, 3 * BYTES, "a known-answer test", &p->device);
+        status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, 3 * BYTES, "a known-answer test", &p.device);
     if (status == CLQ_OK)
-        status = clq_buffer_create(device, CLQ_MEMORY_PINNED, 2 * BYTES, "a known-answer test", &p->staging);
-    if (status != CLQ_OK) pair_close(queue, p);
+        status = clq_buffer_create(device, CLQ_MEMORY_PINNED, 2 * BYTES, "a known-answer test", &p.staging);
+    if (status == CLQ_OK) status = check(queue, &p, out);
+    (void)clq_queue_finish(queue); /* after a failure commands may be under way that use the host's memory */
+    clq_buffer_destroy(p.device);
+    clq_buffer_destroy(p.staging);
+    clq_free(p.host);
     return status;
 }
 
-/* Host to device, device to device within a buffer, device to host, all off their alignment. */
-static clq_status copy_through_device(clq_queue *queue, pair *p, clq_verdict *out) {
-    fill_pattern(p->host, BYTES, 1);
+static clq_status copy(clq_queue *queue, pair *p, clq_verdict *out) {
+    /* Host to device, device to device within a buffer, device to host, all off their alignment. */
+    fill_pattern(p->host, 1);
     CLQ_TRY(clq_queue_write(queue, p->device, SHIFT_B, p->host, BYTES, true));
     CLQ_TRY(clq_queue_copy(queue, p->device, SHIFT_B, p->device, BYTES + SHIFT_A, BYTES));
     memset(p->host, 0, BYTES);
     CLQ_TRY(clq_queue_read(queue, p->device, BYTES + SHIFT_A, p->host, BYTES, true));
-    (void)holds_pattern(p->host, BYTES, 1, "host to device to host", out);
-    return CLQ_OK;
-}
-
-/* The way of staged transfers: written by the host into pinned memory, to the device, and back to
- * other pinned memory. */
-static clq_status copy_through_staging(clq_queue *queue, pair *p, clq_verdict *out) {
+    check_pattern(p->host, 1, "host to device to host", out);
+    if (!out->ok) return CLQ_OK;
+    /* The way of staged transfers: written by the host into pinned memory, to the device, and back to other pinned
+     * memory. */
     unsigned char *slots = clq_buffer_host(p->staging);
-    fill_pattern(slots, BYTES, 2);
+    fill_pattern(slots, 2);
     CLQ_TRY(clq_queue_write(queue, p->device, SHIFT_A, slots, BYTES, false));
     CLQ_TRY(clq_queue_read(queue, p->device, SHIFT_A, slots + BYTES, BYTES, false));
     CLQ_TRY(clq_queue_finish(queue));
-    (void)holds_pattern(slots + BYTES, BYTES, 2, "pinned memory to device to pinned memory", out);
+    check_pattern(slots + BYTES, 2, "pinned memory to device to pinned memory", out);
     return CLQ_OK;
 }
 
-clq_status clq_check_copies(clq_queue *queue, clq_verdict *out) {
-    pair p;
-    CLQ_TRY(pair_open(queue, &p));
-    clq_status status = copy_through_device(queue, &p, out);
-    if (status == CLQ_OK && out->ok) status = copy_through_staging(queue, &p, out);
-    pair_close(queue, &p);
-    return status;
-}
+clq_status clq_check_copies(clq_queue *queue, clq_verdict *out) { return with_pair(queue, copy, out); }
 
 static clq_status fill_and_read(clq_queue *queue, pair *p, clq_verdict *out) {
     CLQ_TRY(clq_queue_read(queue, p->device, 0, p->host, BYTES, true));
-    for (size_t i = 0; i < BYTES; i++)
-        if (p->host[i] != 0) {
-            clq_verdict_wrong(out, "byte %zu of a new buffer is %u", i, p->host[i]);
-            return CLQ_OK;
-        }
-    fill_pattern(p->host, BYTES, 3);
+    for (size_t i = 0; i < BYTES && out->ok; i++)
+        if (p->host[i] != 0) clq_verdict_wrong(out, "byte %zu of a new buffer is %u", i, p->host[i]);
+    if (!out->ok) return CLQ_OK;
+    fill_pattern(p->host, 3);
     CLQ_TRY(clq_queue_write(queue, p->device, 0, p->host, BYTES, true));
     CLQ_TRY(clq_queue_fill_zero(queue, p->device, SHIFT_B, SHIFT_A));
     memset(p->host, 255, BYTES);
     CLQ_TRY(clq_queue_read(queue, p->device, 0, p->host, BYTES, true));
-    for (size_t i = 0; i < BYTES; i++) {
+    for (size_t i = 0; i < BYTES && out->ok; i++) {
         unsigned wanted = i >= SHIFT_B && i < SHIFT_B + SHIFT_A ? 0 : pattern(i, 3);
-        if (p->host[i] == wanted) continue;
-        clq_verdict_wrong(out, "byte %zu after a fill is %u and should be %u", i, p->host[i], wanted);
-        return CLQ_OK;
+        if (p->host[i] != wanted)
+            clq_verdict_wrong(out, "byte %zu after a fill is %u and should be %u", i, p->host[i], wanted);
     }
     return CLQ_OK;
 }
 
-clq_status clq_check_fills(clq_queue *queue, clq_verdict *out) {
-    pair p;
-    CLQ_TRY(pair_open(queue, &p));
-    clq_status status = fill_and_read(queue, &p, out);
-    pair_close(queue, &p);
-    return status;
-}
+clq_status clq_check_fills(clq_queue *queue, clq_verdict *out) { return with_pair(queue, fill_and_read, out); }
 
 /* Adds to `words` words of a buffer on the device. */
 static clq_status add_on_device(clq_queue *queue, clq_buffer *buffer, uint32_t add, size_t words) {
@@ -129,12 +103,11 @@ static clq_status offsets(clq_queue *queue, clq_buffer *whole, uint32_t *words, 
     clq_buffer_destroy(view);
     CLQ_TRY(status);
     CLQ_TRY(clq_queue_read(queue, whole, 0, words, all * sizeof *words, true));
-    for (size_t i = 0; i < all; i++) {
+    for (size_t i = 0; i < all && out->ok; i++) {
         uint32_t wanted = i >= first && i < first + count ? 7 : 0;
-        if (words[i] == wanted) continue;
-        clq_verdict_wrong(out, "word %zu beside or in a view is %u and should be %u", i, (unsigned)words[i],
-                          (unsigned)wanted);
-        return CLQ_OK;
+        if (words[i] != wanted)
+            clq_verdict_wrong(out, "word %zu beside or in a view is %u and should be %u", i, (unsigned)words[i],
+                              (unsigned)wanted);
     }
     return CLQ_OK;
 }

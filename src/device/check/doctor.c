@@ -2,13 +2,11 @@
 
 #include <stdio.h>
 
-typedef struct check_row {
+static const struct {
     const char *name;
     clq_status (*run)(clq_queue *queue, clq_verdict *out);
     bool at_start; /* part of the start-up test */
-} check_row;
-
-static const check_row check_rows[] = {
+} check_rows[] = {
     {"arithmetic", clq_check_arithmetic, true},
     {"vectors", clq_check_vectors, false},
     {"long loop", clq_check_long_loop, true},
@@ -29,11 +27,12 @@ void clq_verdict_wrong(clq_verdict *verdict, const char *format, ...) {
 }
 
 /* A call that fails on the device is the check's result; only the host's own troubles are a status. */
-static clq_status run_check(clq_device *device, const check_row *row, clq_verdict *out) {
+static clq_status run_check(clq_device *device, clq_status (*check)(clq_queue *queue, clq_verdict *out),
+                            clq_verdict *out) {
     *out = (clq_verdict){.ok = true, .detail = ""};
     clq_queue *queue = NULL;
     clq_status status = clq_queue_create(device, 0, &queue);
-    if (status == CLQ_OK) status = row->run(queue, out);
+    if (status == CLQ_OK) status = check(queue, out);
     clq_queue_destroy(queue);
     if (status == CLQ_OK) return CLQ_OK;
     if (status == CLQ_MEMORY || status == CLQ_SYSTEM) return status;
@@ -42,26 +41,22 @@ static clq_status run_check(clq_device *device, const check_row *row, clq_verdic
 }
 
 clq_status clq_device_test_host_memory(clq_device *device) {
-    const check_row *row = check_rows;
     clq_verdict verdict;
-    while (row->run != clq_check_host_memory) row++;
-    CLQ_TRY(run_check(device, row, &verdict));
+    CLQ_TRY(run_check(device, clq_check_host_memory, &verdict));
     if (verdict.ok) return CLQ_OK;
-    return clq_fail(CLQ_DEVICE, "%s: start-up test, %s: %s", clq_device_label(device), row->name, verdict.detail);
+    return clq_fail(CLQ_DEVICE, "%s: start-up test, host memory: %s", clq_device_label(device), verdict.detail);
 }
 
 clq_status clq_device_self_test(clq_device *device, bool *ok, char *reason, size_t reason_bytes) {
-    for (size_t i = 0; i < CLQ_COUNT_OF(check_rows); i++) {
+    clq_verdict verdict = {.ok = true};
+    for (size_t i = 0; i < CLQ_COUNT_OF(check_rows) && verdict.ok; i++) {
         if (!check_rows[i].at_start) continue;
-        clq_verdict verdict;
-        CLQ_TRY(run_check(device, &check_rows[i], &verdict));
-        if (verdict.ok) continue;
-        *ok = false;
-        (void)snprintf(reason, reason_bytes, "start-up test, %s: %s", check_rows[i].name, verdict.detail);
-        return CLQ_OK;
+        CLQ_TRY(run_check(device, check_rows[i].run, &verdict));
+        if (!verdict.ok)
+            (void)snprintf(reason, reason_bytes, "start-up test, %s: %s", check_rows[i].name, verdict.detail);
     }
-    *ok = true;
-    if (reason_bytes > 0) reason[0] = '\0';
+    if (verdict.ok) reason[0] = '\0';
+    *ok = verdict.ok;
     return CLQ_OK;
 }
 
@@ -70,7 +65,7 @@ clq_status clq_device_checks(clq_device *device, clq_check *rows, size_t capacit
     for (size_t i = 0; i < kept; i++) {
         clq_verdict verdict;
         double start = clq_now();
-        CLQ_TRY(run_check(device, &check_rows[i], &verdict));
+        CLQ_TRY(run_check(device, check_rows[i].run, &verdict));
         rows[i] = (clq_check){.ok = verdict.ok, .ms = (clq_now() - start) * 1e3};
         (void)snprintf(rows[i].name, sizeof rows[i].name, "%s", check_rows[i].name);
         (void)snprintf(rows[i].detail, sizeof rows[i].detail, "%s", verdict.detail);

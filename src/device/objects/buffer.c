@@ -27,7 +27,7 @@ static clq_status reserve(clq_device *device, const char *what, size_t bytes) {
     return CLQ_OK;
 }
 
-/* ---- the three ways to memory ---- */
+/* ---- two ways to memory ---- */
 
 static clq_status created(clq_buffer *buffer, const char *what, cl_int error) {
     if (error == CL_SUCCESS) return CLQ_OK;
@@ -50,76 +50,66 @@ static void CL_CALLBACK free_shared(cl_mem handle, void *context) {
     clq_free(block);
 }
 
-/* Takes the block over on success. The buffer begins where the block does: where it does not, Intel's runtime (2026.2)
- * lays views of it as if it did. */
-static clq_status wrap_shared(clq_buffer *buffer, shared_block *block, const char *what) {
+/* Memory of host and device alike. As a cl_mem over it, kernels take it like any other buffer. The buffer begins where
+ * the block does: where it does not, Intel's runtime (2026.2) lays views of it as if it did. */
+static clq_status create_shared(clq_buffer *buffer, const char *what) {
+    cl_context context = buffer->device->context;
+    shared_block *block = clq_alloc(1, sizeof *block);
+    if (!block) return CLQ_MEMORY;
+    *block = (shared_block){context, clq_svm_alloc(context, buffer->bytes)};
+    if (!block->memory) {
+        clq_free(block);
+        return no_room(buffer->device, what, buffer->bytes, "the driver has no shared memory left");
+    }
+    (void)clRetainContext(context);
     memset(block->memory, 0, buffer->bytes);
+    const cl_mem_flags flags = CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR;
     cl_int error;
-    cl_mem handle =
-        clCreateBuffer(block->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, buffer->bytes, block->memory, &error);
-    CLQ_TRY(created(buffer, what, error));
-    error = clSetMemObjectDestructorCallback(handle, free_shared, block);
+    cl_mem handle = clCreateBuffer(context, flags, buffer->bytes, block->memory, &error);
+    if (handle) error = clSetMemObjectDestructorCallback(handle, free_shared, block);
     if (error != CL_SUCCESS) {
-        (void)clReleaseMemObject(handle);
-        return clq_cl_fail(buffer->device, error, "making the buffer of %s", what);
+        if (handle) (void)clReleaseMemObject(handle);
+        free_shared(NULL, block);
+        return created(buffer, what, error);
     }
     buffer->handle = handle;
     buffer->host = block->memory;
     return CLQ_OK;
 }
 
-/* Memory of host and device alike. As a cl_mem over it, kernels take it like any other buffer. */
-static clq_status create_shared(clq_buffer *buffer, const char *what) {
-    shared_block *block = clq_alloc(1, sizeof *block);
-    if (!block) return CLQ_MEMORY;
-    block->context = buffer->device->context;
-    block->memory = clq_svm_alloc(block->context, buffer->bytes);
-    if (!block->memory) {
-        clq_free(block);
-        return no_room(buffer->device, what, buffer->bytes, "the driver has no shared memory left");
-    }
-    (void)clRetainContext(block->context);
-    clq_status status = wrap_shared(buffer, block, what);
-    if (status != CLQ_OK) free_shared(NULL, block);
-    return status;
+/* A queue of the device for this file's own use; hold device->lock while using it. */
+static clq_status service_queue(clq_device *device, cl_command_queue *out) {
+    cl_int error = CL_SUCCESS;
+    if (!device->service) device->service = clCreateCommandQueue(device->context, device->id, 0, &error);
+    if (!device->service) return clq_cl_fail(device, error, "making a queue");
+    *out = device->service;
+    return CLQ_OK;
 }
 
-static clq_status create_plain(clq_buffer *buffer, const char *what) {
+/* Memory of the driver's choice, mapped where it is pinned. */
+static clq_status create_plain(clq_buffer *buffer, bool pinned, const char *what) {
     clq_device *device = buffer->device;
+    const cl_mem_flags flags = pinned ? CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR : CL_MEM_READ_WRITE;
+    const cl_uchar zero = 0;
     cl_int error;
-    buffer->handle = clCreateBuffer(device->context, CL_MEM_READ_WRITE, buffer->bytes, NULL, &error);
+    buffer->handle = clCreateBuffer(device->context, flags, buffer->bytes, NULL, &error);
     CLQ_TRY(created(buffer, what, error));
-    cl_command_queue queue = NULL;
+    cl_command_queue queue;
     pthread_mutex_lock(&device->lock);
-    clq_status status = clq_device_service_queue(device, &queue);
+    clq_status status = service_queue(device, &queue);
     if (status == CLQ_OK) {
-        const cl_uchar zero = 0;
-        error = clEnqueueFillBuffer(queue, buffer->handle, &zero, 1, 0, buffer->bytes, 0, NULL, NULL);
-        if (error == CL_SUCCESS) error = clFinish(queue);
-        status = created(buffer, what, error);
-    }
-    pthread_mutex_unlock(&device->lock);
-    return status;
-}
-
-static clq_status create_pinned(clq_buffer *buffer, const char *what) {
-    clq_device *device = buffer->device;
-    cl_int error;
-    buffer->handle =
-        clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, buffer->bytes, NULL, &error);
-    CLQ_TRY(created(buffer, what, error));
-    cl_command_queue queue = NULL;
-    pthread_mutex_lock(&device->lock);
-    clq_status status = clq_device_service_queue(device, &queue);
-    if (status == CLQ_OK) {
-        buffer->host = clEnqueueMapBuffer(queue, buffer->handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes,
-                                          0, NULL, NULL, &error);
+        if (pinned)
+            buffer->host = clEnqueueMapBuffer(queue, buffer->handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                              buffer->bytes, 0, NULL, NULL, &error);
+        else
+            error = clEnqueueFillBuffer(queue, buffer->handle, &zero, 1, 0, buffer->bytes, 0, NULL, NULL);
+        if (error == CL_SUCCESS && !pinned) error = clFinish(queue);
         status = created(buffer, what, error);
     }
     pthread_mutex_unlock(&device->lock);
     CLQ_TRY(status);
-    buffer->mapped = true;
-    memset(buffer->host, 0, buffer->bytes);
+    buffer->mapped = pinned;
+    if (pinned) memset(buffer->host, 0, buffer->bytes);
     return CLQ_OK;
 }
 
@@ -137,19 +127,27 @@ clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t by
         CLQ_TRY_OR(fail, status, reserve(device, what, bytes));
         buffer->counted = bytes;
     }
-    if (device->info.fine_grain_svm)
-        status = create_shared(buffer, what);
-    else if (kind == CLQ_MEMORY_PINNED)
-        status = create_pinned(buffer, what);
-    else
-        status = create_plain(buffer, what);
-    if (status != CLQ_OK) goto fail;
+    CLQ_TRY_OR(fail, status,
+               device->info.fine_grain_svm ? create_shared(buffer, what)
+                                           : create_plain(buffer, kind == CLQ_MEMORY_PINNED, what));
     buffer->root = buffer->handle;
     *out = buffer;
     return CLQ_OK;
 fail:
     clq_buffer_destroy(buffer);
     return status;
+}
+
+/* A buffer of a memory object, which it takes over, whatever this returns. */
+static clq_status buffer_over(clq_device *device, cl_mem handle, size_t bytes, clq_buffer **out) {
+    clq_buffer *buffer = clq_alloc(1, sizeof *buffer);
+    if (!buffer) {
+        (void)clReleaseMemObject(handle);
+        return CLQ_MEMORY;
+    }
+    *buffer = (clq_buffer){.device = device, .handle = handle, .bytes = bytes, .root = handle};
+    *out = buffer;
+    return CLQ_OK;
 }
 
 clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) {
@@ -172,13 +170,10 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) 
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking what a buffer is");
     if (context != device->context)
         return clq_fail(CLQ_ARGUMENT, "%s: the cl_mem belongs to another context", device->label);
-    clq_buffer *buffer = clq_alloc(1, sizeof *buffer);
-    if (!buffer) return CLQ_MEMORY;
     (void)clRetainMemObject(memory);
-    buffer->device = device;
-    buffer->handle = memory;
-    buffer->bytes = bytes;
-    buffer->root = root ? root : memory;
+    clq_buffer *buffer;
+    CLQ_TRY(buffer_over(device, memory, bytes, &buffer));
+    if (root) buffer->root = root;
     buffer->begin = begin;
     buffer->host_may_not = (flags & (CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY)) != 0;
     *out = buffer;
@@ -191,17 +186,12 @@ clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_
     if (bytes == 0 || offset > parent->bytes || bytes > parent->bytes - offset || offset % device->view_align != 0)
         return clq_fail(CLQ_INTERNAL, "%s: a view of %zu bytes at %zu of a buffer of %zu; offsets are multiples of %zu",
                         device->label, bytes, offset, parent->bytes, device->view_align);
-    clq_buffer *view = clq_alloc(1, sizeof *view);
-    if (!view) return CLQ_MEMORY;
     cl_int error;
     const cl_buffer_region region = {offset, bytes};
-    view->device = device;
-    view->bytes = bytes;
-    view->handle = clCreateSubBuffer(parent->handle, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    if (!view->handle) {
-        clq_free(view);
-        return clq_cl_fail(device, error, "making a view of %zu bytes at %zu", bytes, offset);
-    }
+    cl_mem handle = clCreateSubBuffer(parent->handle, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+    if (!handle) return clq_cl_fail(device, error, "making a view of %zu bytes at %zu", bytes, offset);
+    clq_buffer *view;
+    CLQ_TRY(buffer_over(device, handle, bytes, &view));
     view->root = parent->root;
     view->begin = parent->begin + offset;
     view->host_may_not = parent->host_may_not;
@@ -214,20 +204,12 @@ clq_status clq_buffer_alias(clq_device *device, const clq_buffer *of, clq_buffer
     CLQ_TRY(clq_device_alive(device));
     if (!of->host || !device->info.host_unified)
         return clq_fail(CLQ_UNSUPPORTED, "%s cannot be given memory of %s", device->label, of->device->label);
-    clq_buffer *alias = clq_alloc(1, sizeof *alias);
-    if (!alias) return CLQ_MEMORY;
     cl_int error;
-    alias->device = device;
-    alias->bytes = of->bytes;
-    alias->host = of->host;
-    alias->handle =
+    cl_mem handle =
         clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, of->bytes, of->host, &error);
-    if (!alias->handle) {
-        clq_free(alias);
-        return clq_cl_fail(device, error, "making a buffer over memory of %s", of->device->label);
-    }
-    alias->root = alias->handle;
-    *out = alias;
+    if (!handle) return clq_cl_fail(device, error, "making a buffer over memory of %s", of->device->label);
+    CLQ_TRY(buffer_over(device, handle, of->bytes, out));
+    (*out)->host = of->host;
     return CLQ_OK;
 }
 
@@ -235,7 +217,7 @@ static void unmap(clq_buffer *buffer) {
     clq_device *device = buffer->device;
     cl_command_queue queue = NULL;
     pthread_mutex_lock(&device->lock);
-    if (clq_device_service_queue(device, &queue) == CLQ_OK) {
+    if (service_queue(device, &queue) == CLQ_OK) {
         (void)clEnqueueUnmapMemObject(queue, buffer->handle, buffer->host, 0, NULL, NULL);
         (void)clFinish(queue);
     }

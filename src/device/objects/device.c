@@ -3,23 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static size_t view_align_of(cl_device_id id) {
-    cl_uint bits = 0;
-    (void)clq_cl_device_value(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, &bits, sizeof bits);
-    size_t align = 64;
-    while (align < bits / 8) align *= 2;
-    return align;
-}
-
 uint32_t clq_device_vector(const clq_device *device) {
     if (clq_device_family(device) != CLQ_FAMILY_TILE) return 4;
     return device->info.vector_width >= 16 ? 16 : device->info.vector_width >= 8 ? 8 : 4;
-}
-
-static void destroy_locks(clq_device *device) {
-    (void)pthread_cond_destroy(&device->built);
-    (void)pthread_mutex_destroy(&device->building);
-    (void)pthread_mutex_destroy(&device->lock);
 }
 
 static clq_status create_locks(clq_device *device) {
@@ -49,20 +35,22 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     device->twin = device->claims = -1;
     device->info = *info;
     device->id = id;
-    device->view_align = view_align_of(id);
-    clq_compiler_ask(id, &device->compiler);
-    if (device->compiler.sub_groups)
+    const cl_uint align_bits = clq_cl_device_uint(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 0);
+    device->view_align = 64;
+    while (device->view_align < align_bits / 8) device->view_align *= 2;
+    device->sub_group_standard = clq_sub_group_standard_of(id);
+    if (device->sub_group_standard)
         device->sub_group_sizes = clq_sub_group_sizes(id, &device->sub_group_size_is_wanted);
     device->matrix_unit = clq_matrix_unit_of(id, device->sub_group_sizes);
     clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
     device->quirks = clq_quirks_of(info, device->platform_version);
     device->memory_budget = memory_limit ? memory_limit : info->global_mem_bytes;
-    status = clq_twin_take(device, &device->twin);
+    status = clq_twin_take(device);
     if (status == CLQ_OK && cache_dir) {
         device->cache_dir = clq_strdup(cache_dir);
+        device->claims = clq_claims_open(cache_dir);
         if (!device->cache_dir) status = CLQ_MEMORY;
     }
-    if (status == CLQ_OK && cache_dir) device->claims = clq_claims_open(cache_dir);
     if (status != CLQ_OK) {
         clq_device_close(device);
         return status;
@@ -81,8 +69,7 @@ static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_
     clq_device_info info = entry->info;
     if (choice.parts > 1) {
         CLQ_TRY(clq_device_part(entry, choice, &id));
-        cl_uint units = 1;
-        (void)clq_cl_device_value(id, CL_DEVICE_MAX_COMPUTE_UNITS, &units, sizeof units);
+        const cl_uint units = clq_cl_device_uint(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
         info.compute_units = CLQ_MAX(units, 1u);
     }
     clq_device *device;
@@ -148,22 +135,20 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
     clq_describe_device(platform, id, &info);
     char *cache_dir = NULL;
     clq_status status = clq_cache_dir(&cache_dir);
-    if (status == CLQ_MEMORY) return status;
-    if (status != CLQ_OK) cache_dir = NULL; /* works without */
+    if (status == CLQ_MEMORY) return status; /* else it works without */
     clq_device *device;
     status = device_create(platform, id, &info, cache_dir, 0, &device);
     clq_free(cache_dir);
     CLQ_TRY(status);
     (void)snprintf(device->label, sizeof device->label, "%s (%.160s)", info.driver, info.name);
     error = clRetainContext(context);
-    if (error != CL_SUCCESS) {
+    if (error == CL_SUCCESS)
+        device->context = context;
+    else
         status = clq_cl_fail(device, error, "retaining the context");
-        clq_device_close(device);
-        return status;
-    }
-    device->context = context;
     /* A processor's own memory need not be tested: collectives on it would have to wait for a compiler. */
-    if (info.fine_grain_svm && info.type != CLQ_DEVICE_CPU) status = clq_device_test_host_memory(device);
+    if (status == CLQ_OK && info.fine_grain_svm && info.type != CLQ_DEVICE_CPU)
+        status = clq_device_test_host_memory(device);
     if (status != CLQ_OK) {
         clq_device_close(device);
         return status;
@@ -184,7 +169,9 @@ void clq_device_close(clq_device *device) {
         if (device->context) (void)clReleaseContext(device->context);
     }
     clq_twin_return(device->twin);
-    destroy_locks(device);
+    (void)pthread_cond_destroy(&device->built);
+    (void)pthread_mutex_destroy(&device->building);
+    (void)pthread_mutex_destroy(&device->lock);
     clq_free(device->cache_dir);
     clq_free(device);
 }
@@ -222,17 +209,3 @@ uint32_t clq_device_min_groups(const clq_device *device) {
 size_t clq_device_view_align(const clq_device *device) { return device->view_align; }
 
 uint64_t clq_device_memory_used(const clq_device *device) { return atomic_load(&device->memory_used); }
-
-uint64_t clq_device_memory_budget(const clq_device *device) { return device->memory_budget; }
-
-clq_status clq_device_service_queue(clq_device *device, cl_command_queue *out) {
-    CLQ_TRY(clq_device_alive(device));
-    if (!device->service) {
-        cl_int error;
-        cl_command_queue queue = clCreateCommandQueue(device->context, device->id, 0, &error);
-        if (!queue) return clq_cl_fail(device, error, "making a queue");
-        device->service = queue;
-    }
-    *out = device->service;
-    return CLQ_OK;
-}

@@ -1,25 +1,21 @@
 /* Events that cross borders: between ranks of comm, and between the library and its callers. */
 #include "device/internal.h"
 
-#include <string.h>
-
 cl_event clq_event_give(const clq_event *event) {
-    cl_event handle = clq_event_handle(event);
-    (void)clRetainEvent(handle);
-    return handle;
+    (void)clRetainEvent(event->handle);
+    return event->handle;
 }
 
 bool clq_event_is_hosts(const clq_event *event) {
     cl_command_type type = 0;
-    return clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL) == CL_SUCCESS &&
-           type == CL_COMMAND_USER;
+    (void)clGetEventInfo(event->handle, CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL);
+    return type == CL_COMMAND_USER;
 }
 
 bool clq_event_is_over(const clq_event *event) {
     cl_int state = CL_QUEUED;
-    return clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) ==
-               CL_SUCCESS &&
-           state <= CL_COMPLETE;
+    (void)clGetEventInfo(event->handle, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    return state <= CL_COMPLETE;
 }
 
 /* ---- waiting with a limit ---- */
@@ -38,7 +34,7 @@ static const double short_nap_s = 1e-3;
 
 /* PoCL 3.1 forgets the callbacks of a host's event that is set negative: what they hold would never be let go of. */
 static bool calls_back(const clq_event *event) {
-    return !clq_device_has_quirk(clq_event_device(event), CLQ_QUIRK_FORGETS_CALLBACKS) || !clq_event_is_hosts(event);
+    return !clq_device_has_quirk(event->device, CLQ_QUIRK_FORGETS_CALLBACKS) || !clq_event_is_hosts(event);
 }
 
 /* Shared by who waits and the driver's callback, which may come long after the wait was given up. */
@@ -103,10 +99,9 @@ static void waiter_nap(waiter *w, double until, double longest_s) {
 /* Whether the wait is over, and how. */
 static bool look(const clq_event *event, double until, const atomic_bool *cancel, clq_status *status) {
     cl_int state = CL_SUBMITTED;
-    cl_int error =
-        clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    cl_int error = clGetEventInfo(event->handle, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
     if (error != CL_SUCCESS) /* and not to be waited for without a limit */
-        *status = clq_cl_fail_running(clq_event_device(event), error, "asking for an event's state");
+        *status = clq_cl_fail_running(event->device, error, "asking for an event's state");
     else if (state <= CL_COMPLETE)
         *status = CLQ_OK;
     else if (cancel && atomic_load(cancel))
@@ -121,7 +116,7 @@ static bool look(const clq_event *event, double until, const atomic_bool *cancel
 /* The driver hands over the commands up to the event, if its queue may hold them back. */
 static void flush_queue_of(const clq_event *event) {
     cl_command_queue queue = NULL; /* of a user event: none */
-    clGetEventInfo(clq_event_handle(event), CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
+    clGetEventInfo(event->handle, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
     if (queue) clFlush(queue);
 }
 
@@ -135,7 +130,7 @@ static void pass_time(double until) {
 
 /* Whether the wait was over before it was time to sleep. */
 static bool look_often(const clq_event *event, double until, const atomic_bool *cancel, clq_status *status) {
-    const bool cpu = clq_device_get_info(clq_event_device(event))->type == CLQ_DEVICE_CPU;
+    const bool cpu = event->device->info.type == CLQ_DEVICE_CPU;
     const double begun = clq_now(), sleep_at = begun + (cpu ? look_at_cpu_s : look_s);
     for (double now = begun; now < sleep_at; now = clq_now()) {
         if (look(event, until, cancel, status)) return true;
@@ -148,14 +143,14 @@ static bool look_often(const clq_event *event, double until, const atomic_bool *
 static clq_status wait_with_limits(const clq_event *event, bool called, double until, const atomic_bool *cancel) {
     clq_status status;
     if (look(event, until, cancel, &status)) return status;
-    if (clq_event_may_be_unflushed(event)) flush_queue_of(event);
+    if (event->wrapped) flush_queue_of(event);
     if (look_often(event, until, cancel, &status)) return status;
 
     waiter *w;
     CLQ_TRY(waiter_create(&w));
     if (called) {
         atomic_fetch_add(&w->holders, 1);
-        called = clSetEventCallback(clq_event_handle(event), CL_COMPLETE, on_complete, w) == CL_SUCCESS;
+        called = clSetEventCallback(event->handle, CL_COMPLETE, on_complete, w) == CL_SUCCESS;
         if (!called) waiter_drop(w);
     }
     while (!look(event, until, cancel, &status)) waiter_nap(w, until, called ? nap_s : short_nap_s);
@@ -164,7 +159,7 @@ static clq_status wait_with_limits(const clq_event *event, bool called, double u
 }
 
 clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel) {
-    CLQ_TRY(clq_device_alive(clq_event_device(event)));
+    CLQ_TRY(clq_device_alive(event->device));
     CLQ_TRY(wait_with_limits(event, calls_back(event), until, cancel));
     return clq_event_wait(event); /* at once; it knows how to tell of a failure */
 }

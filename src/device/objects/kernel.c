@@ -37,9 +37,7 @@ void clq_kernel_destroy(clq_kernel *kernel) {
     clq_free(kernel);
 }
 
-const char *clq_kernel_name(const clq_kernel *kernel) { return kernel->name; }
-
-static clq_status set_argument(clq_kernel *kernel, uint32_t index, size_t bytes, const void *value) {
+clq_status clq_kernel_set_bytes(clq_kernel *kernel, uint32_t index, const void *value, size_t bytes) {
     CLQ_TRY(clq_device_alive(kernel->device));
     cl_int error = clSetKernelArg(kernel->handle, index, bytes, value);
     return error == CL_SUCCESS ? CLQ_OK
@@ -48,15 +46,11 @@ static clq_status set_argument(clq_kernel *kernel, uint32_t index, size_t bytes,
 
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer) {
     cl_mem handle = buffer ? buffer->handle : NULL;
-    return set_argument(kernel, index, sizeof handle, &handle);
-}
-
-clq_status clq_kernel_set_bytes(clq_kernel *kernel, uint32_t index, const void *value, size_t bytes) {
-    return set_argument(kernel, index, bytes, value);
+    return clq_kernel_set_bytes(kernel, index, &handle, sizeof handle);
 }
 
 clq_status clq_kernel_set_local(clq_kernel *kernel, uint32_t index, size_t bytes) {
-    return set_argument(kernel, index, bytes, NULL);
+    return clq_kernel_set_bytes(kernel, index, NULL, bytes);
 }
 
 clq_status clq_kernel_max_group(const clq_kernel *kernel, size_t *out) {
@@ -76,19 +70,17 @@ clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t
     CLQ_TRY(clq_device_alive(device));
     for (uint32_t i = 0; i < dims; i++)
         if (global[i] == 0) return CLQ_OK;
-    cl_event event = NULL, *recorded = queue->profile ? &event : clq_queue_wants_event(queue, &event);
-    const clq_wait_list waits = clq_order_waits(order);
-    cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, waits.count,
-                                          clq_wait_list_events(&waits), clq_order_event(order, recorded, &event));
+    clq_command command;
+    clq_command_begin(queue, order, clq_queue_traces(queue), &command);
+    cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, command.wait_count,
+                                          command.waits, command.wanted);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
-    if (!kernel->launched) clq_program_note_launch(device, kernel->program);
-    kernel->launched = true;
-    clq_status status = clq_order_give(device, order, event, recorded != NULL), kept = CLQ_OK;
-    if (queue->profile)
-        kept = clq_profile_add(queue->profile, device, kernel->name, event);
-    else if (recorded)
-        kept = clq_queue_record(queue, kernel->name, event);
-    return status == CLQ_OK ? kept : status;
+    if (!kernel->launched) {
+        kernel->launched = true;
+        atomic_fetch_add(&kernel->program->launched, 1);
+        atomic_store(&device->ran_new, true);
+    }
+    return clq_command_end(&command, kernel->name);
 }
 
 clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,

@@ -3,16 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct error_name {
-    cl_int code;
-    const char *name;
-} error_name;
-
 /* Not in OpenCL's headers: an error of cl_khr_terminate_context, and NVIDIA's error without a name for a kernel that
  * failed while it ran (KhronosGroup/OpenCL-Docs#927). */
 enum { CONTEXT_TERMINATED = -1121, FAILED_KERNEL_NV = -9999 };
 
-static const error_name error_names[] = {
+static const struct {
+    cl_int code;
+    const char *name;
+} error_names[] = {
     {-1, "CL_DEVICE_NOT_FOUND"},
     {-2, "CL_DEVICE_NOT_AVAILABLE"},
     {-3, "CL_COMPILER_NOT_AVAILABLE"},
@@ -112,31 +110,22 @@ static bool means_lost(cl_int error) {
            error == CONTEXT_TERMINATED || error == FAILED_KERNEL_NV;
 }
 
-static clq_status fail_running(clq_device *device, cl_int error, bool lost, const char *format, va_list arguments) {
-    char what[CLQ_REASON_MAX];
-    (void)vsnprintf(what, sizeof what, format, arguments);
-    if (lost && !atomic_flag_test_and_set(&device->loss_claimed)) {
+clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *what) {
+    if (!atomic_flag_test_and_set(&device->loss_claimed)) {
         (void)snprintf(device->loss, sizeof device->loss, "%.200s: %s (%d)", what, clq_cl_error_name(error),
                        (int)error);
         atomic_store(&device->lost, true);
     }
-    return clq_fail(status_of(error), "%s: %s: %s (%d)", device->label, what, clq_cl_error_name(error), (int)error);
+    return clq_cl_fail(device, error, "%s", what);
 }
 
 clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *format, ...) {
+    char what[CLQ_REASON_MAX];
     va_list arguments;
     va_start(arguments, format);
-    clq_status status = fail_running(device, error, means_lost(error), format, arguments);
+    (void)vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    return status;
-}
-
-clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    clq_status status = fail_running(device, error, true, format, arguments);
-    va_end(arguments);
-    return status;
+    return means_lost(error) ? clq_cl_fail_lost(device, error, what) : clq_cl_fail(device, error, "%s", what);
 }
 
 clq_status clq_device_alive(const clq_device *device) {
@@ -146,16 +135,13 @@ clq_status clq_device_alive(const clq_device *device) {
 
 bool clq_device_lost(const clq_device *device) { return atomic_load(&device->lost); }
 
-static void trim(char *text) {
-    size_t start = strspn(text, " \t\r\n");
-    size_t length = strlen(text + start);
-    memmove(text, text + start, length + 1);
-    while (length > 0 && strchr(" \t\r\n", text[length - 1])) text[--length] = '\0';
-}
-
 static void keep_text(const char *value, size_t length, char *out, size_t bytes) {
+    static const char blanks[] = " \t\r\n";
     (void)snprintf(out, bytes, "%.*s", (int)CLQ_MIN(length, (size_t)CLQ_PROPERTY_MAX - 1), value);
-    trim(out);
+    const size_t start = strspn(out, blanks);
+    size_t end = strlen(out + start);
+    memmove(out, out + start, end + 1);
+    while (end > 0 && strchr(blanks, out[end - 1])) out[--end] = '\0';
     clq_clean(out); /* names go to terminals and into JSON */
 }
 
@@ -173,18 +159,26 @@ void clq_cl_platform_text(cl_platform_id id, cl_platform_info what, char *out, s
     if (clGetPlatformInfo(id, what, sizeof value, value, &length) == CL_SUCCESS) keep_text(value, length, out, bytes);
 }
 
+cl_uint clq_cl_device_uint(cl_device_id id, cl_device_info what, cl_uint otherwise) {
+    cl_uint value = otherwise;
+    (void)clq_cl_device_value(id, what, &value, sizeof value);
+    return value;
+}
+
 bool clq_cl_device_value(cl_device_id id, cl_device_info what, void *out, size_t bytes) {
     return clGetDeviceInfo(id, what, bytes, out, NULL) == CL_SUCCESS;
 }
 
-bool clq_words_have(const char *words, const char *word) {
-    size_t length = strlen(word);
-    for (const char *at = strstr(words, word); at; at = strstr(at + length, word)) {
-        bool starts = at == words || at[-1] == ' ';
-        if (starts && (at[length] == ' ' || at[length] == '\0')) return true;
+bool clq_list_has(const char *list, const char *separator, const char *word, size_t length) {
+    for (const char *at = list; *at;) {
+        const size_t next = strcspn(at, separator);
+        if (next == length && memcmp(at, word, length) == 0) return true;
+        at += next + strspn(at + next, separator);
     }
     return false;
 }
+
+bool clq_words_have(const char *words, const char *word) { return clq_list_has(words, " ", word, strlen(word)); }
 
 bool clq_cl_has_extension(cl_device_id id, const char *extension) {
     char list[CLQ_PROPERTY_MAX];

@@ -1,11 +1,5 @@
 #include "device/internal.h"
 
-struct clq_event {
-    clq_device *device;
-    cl_event handle;
-    bool wrapped; /* whoever made it may not have flushed its queue */
-};
-
 /* ---- queues ---- */
 
 clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out) {
@@ -14,15 +8,13 @@ clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out)
     if (!queue) return CLQ_MEMORY;
     queue->device = device;
     clq_status status;
-    if (flags & CLQ_QUEUE_PROFILE) CLQ_TRY_OR(fail, status, clq_profile_create(&queue->profile));
-    if (flags & CLQ_QUEUE_TRACE) CLQ_TRY_OR(fail, status, clq_trace_create(&queue->trace));
     cl_int error;
     queue->handle = clCreateCommandQueue(device->context, device->id, flags ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
     if (!queue->handle) {
         status = clq_cl_fail(device, error, "making a queue");
         goto fail;
     }
-    if (queue->trace) CLQ_TRY_OR(fail, status, clq_trace_start(queue));
+    if (flags & CLQ_QUEUE_TRACE) CLQ_TRY_OR(fail, status, clq_trace_start(queue));
     *out = queue;
     return CLQ_OK;
 fail:
@@ -58,7 +50,6 @@ clq_status clq_queue_wrap(clq_device *device, cl_command_queue handle, clq_queue
 void clq_queue_destroy(clq_queue *queue) {
     if (!queue) return;
     bool alive = !clq_device_lost(queue->device);
-    clq_profile_destroy(queue->profile, alive);
     clq_trace_destroy(queue->trace, alive);
     if (queue->last_wait && alive) (void)clReleaseEvent(queue->last_wait);
     if (queue->handle && alive) (void)clReleaseCommandQueue(queue->handle);
@@ -83,13 +74,6 @@ clq_status clq_event_check(clq_device *device, cl_event event, const char *what)
     return CLQ_OK;
 }
 
-static void release_events(clq_queue *queue, cl_event marker) {
-    if (clq_device_lost(queue->device)) return;
-    if (marker) (void)clReleaseEvent(marker);
-    if (queue->last_wait) (void)clReleaseEvent(queue->last_wait);
-    queue->last_wait = NULL;
-}
-
 /* Drivers return success from clFinish after a command failed. A marker behind it carries the failure, where the
  * command failed after the marker came; where it failed before, the mark of what the queue waited for does. */
 clq_status clq_queue_finish(clq_queue *queue) {
@@ -105,7 +89,11 @@ clq_status clq_queue_finish(clq_queue *queue) {
     if (marker && status == CLQ_OK) status = clq_event_check(device, marker, "a command of the queue");
     if (status == CLQ_OK && queue->last_wait)
         status = clq_event_check(device, queue->last_wait, "what the queue waited for");
-    release_events(queue, marker);
+    if (!clq_device_lost(device)) {
+        if (marker) (void)clReleaseEvent(marker);
+        if (queue->last_wait) (void)clReleaseEvent(queue->last_wait);
+        queue->last_wait = NULL;
+    }
     if (status == CLQ_OK) clq_programs_ran(device);
     return status;
 }
@@ -123,42 +111,42 @@ void clq_queue_settle(clq_queue *queue, double until) {
 
 /* ---- events ---- */
 
-static clq_status event_create(clq_device *device, cl_event handle, clq_event **out) {
+/* Takes the handle over, whatever it returns. */
+static clq_status event_create(clq_device *device, cl_event handle, bool wrapped, clq_event **out) {
     clq_event *event = clq_alloc(1, sizeof *event);
     if (!event) {
         (void)clReleaseEvent(handle);
         return CLQ_MEMORY;
     }
-    event->device = device;
-    event->handle = handle;
+    *event = (clq_event){.device = device, .handle = handle, .wrapped = wrapped};
     *out = event;
+    return CLQ_OK;
+}
+
+/* The same in the place of *event, unless that is NULL. */
+static clq_status event_replace(clq_device *device, cl_event handle, clq_event **event) {
+    if (!*event) return event_create(device, handle, false, event);
+    (void)clReleaseEvent((*event)->handle);
+    **event = (clq_event){.device = device, .handle = handle};
     return CLQ_OK;
 }
 
 clq_status clq_queue_mark(clq_queue *queue, clq_event **out) {
-    CLQ_TRY(clq_device_alive(queue->device));
-    cl_event handle = NULL;
-    cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &handle);
-    if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "enqueueing a marker");
-    clq_event *event;
-    CLQ_TRY(event_create(queue->device, handle, &event));
-    clq_status status = clq_queue_flush(queue);
-    if (status != CLQ_OK) {
+    clq_event *event = NULL;
+    clq_status status = clq_queue_mark_again(queue, &event);
+    if (status == CLQ_OK)
+        *out = event;
+    else
         clq_event_destroy(event);
-        return status;
-    }
-    *out = event;
-    return CLQ_OK;
+    return status;
 }
 
 clq_status clq_queue_mark_again(clq_queue *queue, clq_event **event) {
-    if (!*event) return clq_queue_mark(queue, event);
     CLQ_TRY(clq_device_alive(queue->device));
     cl_event handle = NULL;
     cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &handle);
     if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "enqueueing a marker");
-    (void)clReleaseEvent((*event)->handle);
-    **event = (clq_event){.device = queue->device, .handle = handle};
+    CLQ_TRY(event_replace(queue->device, handle, event));
     return clq_queue_flush(queue);
 }
 
@@ -172,17 +160,13 @@ clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) 
     if (context != device->context)
         return clq_fail(CLQ_ARGUMENT, "%s: the cl_event belongs to another context", device->label);
     (void)clRetainEvent(handle);
-    CLQ_TRY(event_create(device, handle, out));
-    (*out)->wrapped = true;
-    return CLQ_OK;
+    return event_create(device, handle, true, out);
 }
 
 clq_status clq_event_share(const clq_event *event, clq_event **out) {
     CLQ_TRY(clq_device_alive(event->device));
     (void)clRetainEvent(event->handle);
-    CLQ_TRY(event_create(event->device, event->handle, out));
-    (*out)->wrapped = event->wrapped;
-    return CLQ_OK;
+    return event_create(event->device, event->handle, event->wrapped, out);
 }
 
 clq_status clq_event_create(clq_device *device, clq_event **out) {
@@ -190,7 +174,7 @@ clq_status clq_event_create(clq_device *device, clq_event **out) {
     cl_int error;
     cl_event handle = clCreateUserEvent(device->context, &error);
     if (!handle) return clq_cl_fail(device, error, "making an event");
-    return event_create(device, handle, out);
+    return event_create(device, handle, false, out);
 }
 
 /* Of a lost device too: it is the host's word alone, and those who wait for it are to hear of the loss. */
@@ -200,10 +184,6 @@ clq_status clq_event_complete(clq_event *event, bool ok) {
 }
 
 cl_event clq_event_handle(const clq_event *event) { return event->handle; }
-
-clq_device *clq_event_device(const clq_event *event) { return event->device; }
-
-bool clq_event_may_be_unflushed(const clq_event *event) { return event->wrapped; }
 
 clq_status clq_event_look(const clq_event *event, bool *complete) {
     CLQ_TRY(clq_device_alive(event->device));
@@ -253,24 +233,22 @@ void clq_event_destroy(clq_event *event) {
     clq_free(event);
 }
 
-/* ---- orders of single commands ---- */
+/* ---- single commands ---- */
 
-clq_wait_list clq_order_waits(const clq_order *order) {
-    clq_wait_list list = {.count = 0};
+void clq_command_begin(clq_queue *queue, const clq_order *order, bool recorded, clq_command *out) {
+    *out = (clq_command){.queue = queue, .order = order, .recorded = recorded};
     for (unsigned i = 0; order && i < CLQ_AFTER_MAX; i++)
-        if (order->after[i]) list.events[list.count++] = order->after[i]->handle;
-    return list;
+        if (order->after[i]) out->after[out->wait_count++] = order->after[i]->handle;
+    if (out->wait_count > 0) out->waits = out->after;
+    if (recorded || (order && order->done)) out->wanted = &out->event;
 }
 
-cl_event *clq_order_event(const clq_order *order, cl_event *recorded, cl_event *event) {
-    return recorded || (order && order->done) ? event : NULL;
-}
-
-clq_status clq_order_give(clq_device *device, const clq_order *order, cl_event event, bool shared) {
-    if (!order || !order->done) return CLQ_OK;
-    if (shared) (void)clRetainEvent(event);
-    if (!*order->done) return event_create(device, event, order->done);
-    (void)clReleaseEvent((*order->done)->handle);
-    **order->done = (clq_event){.device = device, .handle = event};
-    return CLQ_OK;
+clq_status clq_command_end(clq_command *command, const char *name) {
+    clq_queue *queue = command->queue;
+    const clq_order *order = command->order;
+    clq_status given = CLQ_OK, kept = CLQ_OK;
+    if (command->recorded && order && order->done) (void)clRetainEvent(command->event);
+    if (order && order->done) given = event_replace(queue->device, command->event, order->done);
+    if (command->recorded) kept = clq_queue_record(queue, name, command->event);
+    return given == CLQ_OK ? kept : given;
 }

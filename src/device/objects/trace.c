@@ -2,14 +2,7 @@
  */
 #include "device/internal.h"
 
-#include <string.h>
-
 enum { PENDING_MAX = 512, SPANS_MAX = 1 << 18, MARK_TRIES = 5 };
-
-typedef struct pending {
-    cl_event event;
-    const char *scope, *name;
-} pending;
 
 /* A point in both times. */
 typedef struct mark {
@@ -18,36 +11,22 @@ typedef struct mark {
 } mark;
 
 typedef struct record {
+    cl_event event; /* held until the times are read */
     const char *scope, *name;
     cl_ulong begin, end; /* the device's nanoseconds */
 } record;
 
 struct clq_trace {
-    pending pending[PENDING_MAX];
-    size_t pending_count;
     record *records;
-    size_t record_count, record_capacity;
+    size_t count, capacity, read; /* the times of the first `read` were read */
     mark first;
     const char *scope, *name; /* of the next command; NULL: the kernel's own */
     bool stopped;
 };
 
-clq_status clq_trace_create(clq_trace **out) {
-    clq_trace *trace = clq_alloc(1, sizeof *trace);
-    if (!trace) return CLQ_MEMORY;
-    *out = trace;
-    return CLQ_OK;
-}
-
-static void drop_events(clq_trace *trace, size_t count, bool release) {
-    for (size_t i = 0; release && i < count; i++) (void)clReleaseEvent(trace->pending[i].event);
-    trace->pending_count -= count;
-    memmove(trace->pending, trace->pending + count, trace->pending_count * sizeof *trace->pending);
-}
-
 void clq_trace_destroy(clq_trace *trace, bool release_events) {
     if (!trace) return;
-    drop_events(trace, trace->pending_count, release_events);
+    for (size_t i = trace->read; release_events && i < trace->count; i++) (void)clReleaseEvent(trace->records[i].event);
     clq_free(trace->records);
     clq_free(trace);
 }
@@ -99,7 +78,10 @@ static clq_status take_best_mark(clq_queue *queue, mark *out) {
     return CLQ_OK;
 }
 
-clq_status clq_trace_start(clq_queue *queue) { return take_best_mark(queue, &queue->trace->first); }
+clq_status clq_trace_start(clq_queue *queue) {
+    queue->trace = clq_alloc(1, sizeof *queue->trace);
+    return queue->trace ? take_best_mark(queue, &queue->trace->first) : CLQ_MEMORY;
+}
 
 /* Between the marks, so that clocks which drift apart agree at both ends. */
 static double host_time(const mark *first, const mark *last, cl_ulong device) {
@@ -110,51 +92,47 @@ static double host_time(const mark *first, const mark *last, cl_ulong device) {
 
 /* ---- records ---- */
 
-static clq_status keep(clq_trace *trace, record kept) {
-    if (trace->record_count == trace->record_capacity) {
-        size_t wanted = trace->record_capacity ? trace->record_capacity * 2 : PENDING_MAX;
-        record *records = clq_realloc(trace->records, trace->record_capacity, wanted, sizeof *records);
-        if (!records) return CLQ_MEMORY;
-        trace->records = records;
-        trace->record_capacity = wanted;
+/* Of all commands before the end-th. The queue is in order: when the last of them has ended, all have. */
+static clq_status read_times(clq_trace *trace, clq_device *device, size_t end) {
+    if (trace->read == end) return CLQ_OK;
+    cl_int error = clWaitForEvents(1, &trace->records[end - 1].event);
+    if (error != CL_SUCCESS) return clq_cl_fail_running(device, error, "waiting for a traced command");
+    for (; trace->read < end; trace->read++) {
+        record *r = &trace->records[trace->read];
+        CLQ_TRY(times_of(device, r->event, r->name, &r->begin, &r->end));
+        if (!clq_device_lost(device)) (void)clReleaseEvent(r->event);
     }
-    trace->records[trace->record_count++] = kept;
     return CLQ_OK;
 }
 
-/* Reads the times of the oldest pending commands. The queue is in order: when the last of them has ended, all have. */
-static clq_status fold(clq_trace *trace, clq_device *device, size_t count) {
-    if (count == 0) return CLQ_OK;
-    cl_int error = clWaitForEvents(1, &trace->pending[count - 1].event);
-    clq_status status =
-        error == CL_SUCCESS ? CLQ_OK : clq_cl_fail_running(device, error, "waiting for a traced command");
-    for (size_t i = 0; i < count && status == CLQ_OK; i++) {
-        const pending *done = &trace->pending[i];
-        record kept = {.scope = done->scope, .name = done->name};
-        status = times_of(device, done->event, done->name, &kept.begin, &kept.end);
-        if (status == CLQ_OK) status = keep(trace, kept);
-    }
-    drop_events(trace, count, !clq_device_lost(device));
-    return status;
-}
+bool clq_queue_traces(const clq_queue *queue) { return queue->trace && !queue->trace->stopped; }
+
+bool clq_queue_traces_named(const clq_queue *queue) { return clq_queue_traces(queue) && queue->trace->name; }
 
 cl_event *clq_queue_wants_event(const clq_queue *queue, cl_event *event) {
-    const clq_trace *trace = queue->trace;
-    return trace && !trace->stopped ? event : NULL;
-}
-
-cl_event *clq_queue_wants_named(const clq_queue *queue, cl_event *event) {
-    return queue->trace && queue->trace->name ? clq_queue_wants_event(queue, event) : NULL;
+    return clq_queue_traces(queue) ? event : NULL;
 }
 
 clq_status clq_queue_record(clq_queue *queue, const char *kernel, cl_event event) {
     clq_trace *trace = queue->trace;
     if (!event) return CLQ_OK;
-    trace->pending[trace->pending_count++] = (pending){event, trace->scope, trace->name ? trace->name : kernel};
+    if (trace->count == trace->capacity) {
+        size_t wanted = CLQ_MAX(trace->capacity * 2, (size_t)PENDING_MAX);
+        record *records = clq_realloc(trace->records, trace->capacity, wanted, sizeof *records);
+        if (!records) {
+            (void)clReleaseEvent(event);
+            return CLQ_MEMORY;
+        }
+        trace->records = records;
+        trace->capacity = wanted;
+    }
+    trace->records[trace->count++] =
+        (record){.event = event, .scope = trace->scope, .name = trace->name ? trace->name : kernel};
     trace->scope = trace->name = NULL;
-    if (trace->record_count + trace->pending_count >= SPANS_MAX) trace->stopped = true;
+    if (trace->count >= SPANS_MAX) trace->stopped = true;
     /* Only half, which has most likely ended: waiting for all would let the device run dry. */
-    return trace->pending_count < PENDING_MAX ? CLQ_OK : fold(trace, queue->device, PENDING_MAX / 2);
+    if (trace->count - trace->read < PENDING_MAX) return CLQ_OK;
+    return read_times(trace, queue->device, trace->read + PENDING_MAX / 2);
 }
 
 /* ---- for users ---- */
@@ -174,11 +152,11 @@ clq_status clq_queue_spans(clq_queue *queue, clq_span **out, size_t *count, doub
     mark last = {0};
     if (!trace) return clq_fail(CLQ_INTERNAL, "%s: the queue was not created for tracing", queue->device->label);
     CLQ_TRY(clq_queue_finish(queue));
-    CLQ_TRY(fold(trace, queue->device, trace->pending_count));
+    CLQ_TRY(read_times(trace, queue->device, trace->count));
     CLQ_TRY(take_best_mark(queue, &last));
-    clq_span *spans = clq_alloc(CLQ_MAX(trace->record_count, (size_t)1), sizeof *spans);
+    clq_span *spans = clq_alloc(CLQ_MAX(trace->count, (size_t)1), sizeof *spans);
     if (!spans) return CLQ_MEMORY;
-    for (size_t i = 0; i < trace->record_count; i++) {
+    for (size_t i = 0; i < trace->count; i++) {
         const record *r = &trace->records[i];
         spans[i] = (clq_span){.scope = r->scope,
                               .name = r->name,
@@ -186,7 +164,7 @@ clq_status clq_queue_spans(clq_queue *queue, clq_span **out, size_t *count, doub
                               .end = host_time(&trace->first, &last, r->end)};
     }
     *out = spans;
-    *count = trace->record_count;
+    *count = trace->count;
     *error_s = CLQ_MAX(trace->first.error, last.error);
     return CLQ_OK;
 }

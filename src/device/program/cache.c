@@ -75,6 +75,12 @@ clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash12
     return status;
 }
 
+clq_status clq_cache_key(clq_text *text, clq_hash128 *out) {
+    if (!text->failed) *out = clq_hash128_of(text->data, text->length, 0);
+    clq_free(text->data);
+    return text->failed ? CLQ_MEMORY : CLQ_OK;
+}
+
 void clq_cache_drop(const char *cache_dir, const char *folder, clq_hash128 key) {
     char *path = entry_path(cache_dir, folder, key);
     if (path) (void)remove(path); /* an entry that cannot be removed cannot be written either: the cache is read-only */

@@ -3,7 +3,6 @@
 #include "device/internal.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Denormals cost a CPU a hundred cycles each, and Adam's moments decay into them. NaN and infinity must survive, so
  * nothing of the "fast math" kind. */
@@ -12,7 +11,7 @@ static const char constant_options[] = "-cl-denorms-are-zero -cl-mad-enable -cl-
 /* Without -cl-std a compiler takes the highest OpenCL C 1.x that it knows, and that is what every kernel is written
  * for. Functions of sub-groups are declared there by cl_intel_subgroups, an extension of OpenCL C 1.2, but not by
  * cl_khr_subgroups, an extension of OpenCL C 2.0: AMD's compiler, for one, has only the latter. */
-void clq_compiler_describe(const clq_compiler_facts *facts, clq_compiler *out) {
+const char *clq_sub_group_standard(const clq_compiler_facts *facts) {
     unsigned major = 0, minor = 0;
     bool intel = clq_words_have(facts->extensions, "cl_intel_subgroups");
     bool khr = clq_words_have(facts->extensions, "cl_khr_subgroups"), two = false, three = false;
@@ -22,9 +21,7 @@ void clq_compiler_describe(const clq_compiler_facts *facts, clq_compiler *out) {
         two = two || major == 2;
         three = three || major == 3;
     }
-    const char *standard = intel ? "" : !khr ? NULL : two ? "-cl-std=CL2.0" : three ? "-cl-std=CL3.0" : NULL;
-    out->sub_groups = standard != NULL;
-    out->sub_group_standard = standard ? standard : "";
+    return intel ? "" : !khr ? NULL : two ? "-cl-std=CL2.0" : three ? "-cl-std=CL3.0" : NULL;
 }
 
 /* From OpenCL 3.0, which not all headers have. */
@@ -34,7 +31,7 @@ typedef struct named_version {
     char name[VERSION_NAME_BYTES];
 } named_version;
 
-void clq_compiler_ask(cl_device_id id, clq_compiler *out) {
+const char *clq_sub_group_standard_of(cl_device_id id) {
     char extensions[CLQ_PROPERTY_MAX], version[CLQ_NAME_MAX];
     named_version all[CLQ_C_VERSIONS_MAX];
     clq_compiler_facts facts = {.extensions = extensions, .c_version = version};
@@ -44,11 +41,12 @@ void clq_compiler_ask(cl_device_id id, clq_compiler *out) {
     if (clGetDeviceInfo(id, OPENCL_C_ALL_VERSIONS, sizeof all, all, &bytes) == CL_SUCCESS)
         facts.c_version_count = CLQ_MIN(bytes / sizeof all[0], (size_t)CLQ_C_VERSIONS_MAX);
     for (size_t i = 0; i < facts.c_version_count; i++) facts.c_versions[i] = all[i].version;
-    clq_compiler_describe(&facts, out);
+    return clq_sub_group_standard(&facts);
 }
 
-char *clq_build_options(const clq_compiler *compiler, uint32_t vector, const char *own) {
-    const char *standard = clq_words_have(own, "-DUSES_SUB_GROUPS") ? compiler->sub_group_standard : "";
+char *clq_build_options(const clq_device *device, const char *own) {
+    const bool used = device->sub_group_standard && clq_words_have(own, "-DUSES_SUB_GROUPS");
+    const char *standard = used ? device->sub_group_standard : "";
     return clq_strprintf("%s%s%s -DCLQ_VECTOR=%u %s", constant_options, standard[0] ? " " : "", standard,
-                         (unsigned)vector, own);
+                         (unsigned)clq_device_vector(device), own);
 }

@@ -12,15 +12,11 @@ const char *clq_source_text(const char *file) {
     return NULL;
 }
 
-static char *options_of(const clq_device *device, const clq_program_wish *wish) {
-    return clq_build_options(&device->compiler, clq_device_vector(device), wish->options);
-}
-
 /* Everything that the compiled program depends on. */
 static clq_status program_key(const clq_device *device, const char *source, const clq_program_wish *wish,
                               clq_hash128 *out) {
     const clq_device_info *info = &device->info;
-    char *options = options_of(device, wish);
+    char *options = clq_build_options(device, wish->options);
     if (!options) return CLQ_MEMORY;
     clq_text text = {0};
     clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s\n%s\n", clq_version(), info->platform,
@@ -30,23 +26,15 @@ static clq_status program_key(const clq_device *device, const char *source, cons
     const char *prelude = clq_source_text("prelude");
     clq_text_add_bytes(&text, prelude, strlen(prelude));
     clq_text_add_bytes(&text, source, strlen(source));
-    if (text.failed) {
-        clq_free(text.data);
-        return CLQ_MEMORY;
-    }
-    *out = clq_hash128_of(text.data, text.length, 0);
-    clq_free(text.data);
-    return CLQ_OK;
+    return clq_cache_key(&text, out);
 }
 
 /* What a driver's own cache can know the program by: devices that the driver builds alike for have it in common. */
 static clq_status program_place(const clq_device *device, const clq_program *entry, clq_hash128 *out) {
-    char *text = clq_strprintf("%s\n%s\n%s\n%s\n%s", device->info.driver, device->platform_version, entry->options,
-                               entry->kernels, entry->text);
-    if (!text) return CLQ_MEMORY;
-    *out = clq_hash128_of(text, strlen(text), 0);
-    clq_free(text);
-    return CLQ_OK;
+    clq_text text = {0};
+    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s", device->info.driver, device->platform_version, entry->options,
+                 entry->kernels, entry->text);
+    return clq_cache_key(&text, out);
 }
 
 /* The first lines of the build log as one line. */
@@ -71,10 +59,6 @@ static void log_excerpt(const clq_device *device, cl_program program, char *out,
     clq_free(log);
 }
 
-static cl_int build(const clq_device *device, cl_program program, const char *options) {
-    return clBuildProgram(program, 1, &device->id, options, NULL, NULL);
-}
-
 /* The names of a built program's kernels, with ';' between them; caller frees. NULL where the driver gives none. */
 static char *kernel_names(cl_program program) {
     size_t bytes = 0;
@@ -85,16 +69,6 @@ static char *kernel_names(cl_program program) {
     return NULL;
 }
 
-/* Whether a name is among a program's kernels. */
-static bool is_among(const char *names, const char *name, size_t length) {
-    for (;;) {
-        size_t next = strcspn(names, ";");
-        if (next == length && strncmp(names, name, length) == 0) return true;
-        if (names[next] == '\0') return false;
-        names += next + 1;
-    }
-}
-
 /* Whether a program has the kernels, with blanks between them; "": any. A driver that does not name the kernels of a
  * program that was made of a binary is believed. */
 static bool has_kernels(cl_program program, const char *kernels) {
@@ -102,7 +76,7 @@ static bool has_kernels(cl_program program, const char *kernels) {
     bool has = true;
     for (const char *at = kernels; *at && names && has;) {
         size_t length = strcspn(at, " ");
-        has = length == 0 || is_among(names, at, length);
+        has = length == 0 || clq_list_has(names, ";", at, length);
         at += length + (at[length] == ' ');
     }
     clq_free(names);
@@ -114,7 +88,8 @@ static cl_program build_binary(const clq_device *device, const clq_program *entr
                                size_t bytes) {
     cl_int state = CL_INVALID_BINARY, error;
     cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, &binary, &state, &error);
-    if (program && state == CL_SUCCESS && build(device, program, entry->options) == CL_SUCCESS &&
+    if (program && state == CL_SUCCESS &&
+        clBuildProgram(program, 1, &device->id, entry->options, NULL, NULL) == CL_SUCCESS &&
         has_kernels(program, entry->kernels))
         return program;
     clq_log(CLQ_LOG_INFO, "%s does not take its own binary of a program; it is built from source", device->label);
@@ -180,7 +155,7 @@ static clq_status build_from_source(const clq_device *device, const clq_program 
     clq_free(line);
     clq_free(text);
     if (!program) return clq_cl_fail(device, error, "making the program %s.cl", file);
-    error = build(device, program, options);
+    error = clBuildProgram(program, 1, &device->id, options, NULL, NULL);
     if (error == CL_SUCCESS) {
         *out = program;
         return CLQ_OK;
@@ -325,7 +300,7 @@ static clq_status add(clq_device *device, const clq_program_wish *wish, const ch
     entry->file = clq_strdup(wish->file);
     entry->own_text = wish->text ? clq_strdup(wish->text) : NULL;
     entry->text = wish->text ? entry->own_text : text;
-    entry->options = options_of(device, wish);
+    entry->options = clq_build_options(device, wish->options);
     entry->kernels = clq_strdup(wish->kernels);
     if (!entry->file || !entry->text || !entry->options || !entry->kernels ||
         program_place(device, entry, &entry->place) != CLQ_OK) {
@@ -374,11 +349,6 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq
 }
 
 /* ---- keeping ---- */
-
-void clq_program_note_launch(clq_device *device, clq_program *program) {
-    atomic_fetch_add(&program->launched, 1);
-    atomic_store(&device->ran_new, true);
-}
 
 void clq_programs_ran(clq_device *device) {
     if (!atomic_load(&device->ran_new)) return;
@@ -447,7 +417,6 @@ void clq_programs_close(clq_device *device) {
         entry_free(entry);
         entry = next;
     }
-    device->programs = NULL;
 }
 
 /* ---- other things that are kept ---- */

@@ -7,22 +7,19 @@ enum { THREADS_MAX = 16 };
 
 /* ---- how drivers build ---- */
 
-static bool builds_side_by_side(const clq_device *device) {
-    return !clq_device_has_quirk(device, CLQ_QUIRK_BUILDS_ONE_AT_A_TIME);
-}
-
-/* Twins ask each other for what they have built, so they have one lock. */
+/* Twins ask each other for what they have built, so they have one lock. NULL where none is needed. */
 static pthread_mutex_t *building_lock(clq_device *device) {
     static pthread_mutex_t of_twins = PTHREAD_MUTEX_INITIALIZER;
+    if (!clq_device_has_quirk(device, CLQ_QUIRK_BUILDS_ONE_AT_A_TIME)) return NULL;
     return device->twin >= 0 ? &of_twins : &device->building;
 }
 
 void clq_building_begin(clq_device *device) {
-    if (!builds_side_by_side(device)) pthread_mutex_lock(building_lock(device));
+    if (building_lock(device)) pthread_mutex_lock(building_lock(device));
 }
 
 void clq_building_end(clq_device *device) {
-    if (!builds_side_by_side(device)) pthread_mutex_unlock(building_lock(device));
+    if (building_lock(device)) pthread_mutex_unlock(building_lock(device));
 }
 
 /* ---- several at once ---- */
@@ -37,26 +34,21 @@ typedef struct loading {
     clq_error error;
 } loading;
 
-static void note_failure(loading *l, size_t index, clq_status status) {
-    pthread_mutex_lock(&l->lock);
-    if (index < l->failed) {
-        l->failed = index;
-        clq_error_take(status, &l->error);
-    }
-    pthread_mutex_unlock(&l->lock);
-}
-
 /* All before the one that failed are tried, so that the same failure is told every time. */
 static void load(void *context) {
     loading *l = context;
     for (;;) {
         size_t i = atomic_fetch_add(&l->next, 1);
         if (i >= l->count) return;
-        const clq_program_wish *wish = &l->wishes[i];
         clq_program *program;
-        clq_status status = clq_program_get(l->device, wish, &program);
+        clq_status status = clq_program_get(l->device, &l->wishes[i], &program);
         if (status == CLQ_OK) continue;
-        note_failure(l, i, status);
+        pthread_mutex_lock(&l->lock);
+        if (i < l->failed) {
+            l->failed = i;
+            clq_error_take(status, &l->error);
+        }
+        pthread_mutex_unlock(&l->lock);
         atomic_store(&l->next, l->count);
     }
 }

@@ -15,7 +15,7 @@ static const char folder[] = "trials"; /* of the cache */
  * say which it is made of. */
 static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash128 *out) {
     const clq_device_info *info = &device->info;
-    char *options = clq_build_options(&device->compiler, clq_device_vector(device), "");
+    char *options = clq_build_options(device, "");
     if (!options) return CLQ_MEMORY;
     clq_text text = {0};
     clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s\n", clq_version(), info->driver, info->platform,
@@ -25,33 +25,7 @@ static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash12
     clq_text_add_bytes(&text, (const char *)&key, sizeof key);
     for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
         clq_text_add_bytes(&text, source->text, strlen(source->text));
-    if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
-    clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
-}
-
-/* What cannot be read is found out again. */
-static bool recall(const clq_device *device, clq_hash128 key, bool *result) {
-    clq_hash128 kept;
-    void *data = NULL;
-    size_t bytes = 0;
-    if (!device->cache_dir || kept_key(device, key, &kept) != CLQ_OK ||
-        clq_cache_load(device->cache_dir, folder, kept, &data, &bytes) != CLQ_OK || !data)
-        return false;
-    bool good = bytes == 1;
-    if (good) *result = *(const unsigned char *)data != 0;
-    clq_free(data);
-    return good;
-}
-
-/* A device that is lost may have failed for a reason that ends with it. */
-static void keep(const clq_device *device, clq_hash128 key, bool result) {
-    clq_hash128 kept;
-    const unsigned char byte = result;
-    if (!device->cache_dir || clq_device_lost(device)) return;
-    clq_status status = kept_key(device, key, &kept);
-    if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, folder, kept, &byte, sizeof byte);
-    if (status != CLQ_OK) clq_log(CLQ_LOG_INFO, "a trial's result is not kept: %s", clq_error_detail());
+    return clq_cache_key(&text, out);
 }
 
 static struct clq_trial_result *find(const clq_device *device, clq_hash128 key) {
@@ -62,32 +36,44 @@ static struct clq_trial_result *find(const clq_device *device, clq_hash128 key) 
 
 void clq_device_note_trial_result(clq_device *device, clq_hash128 key, bool result) {
     (void)pthread_mutex_lock(&device->lock);
-    if (!find(device, key) && device->trial_result_count == device->trial_result_capacity) {
-        size_t wanted = CLQ_MAX(device->trial_result_capacity * 2, (size_t)16);
-        struct clq_trial_result *grown =
-            clq_realloc(device->trial_results, device->trial_result_capacity, wanted, sizeof *grown);
-        if (grown) {
-            device->trial_results = grown;
-            device->trial_result_capacity = wanted;
-        }
+    const size_t count = device->trial_result_count;
+    struct clq_trial_result *grown = NULL;
+    if (!find(device, key)) grown = clq_realloc(device->trial_results, count, count + 1, sizeof *grown);
+    if (grown) {
+        grown[count] = (struct clq_trial_result){key, result};
+        device->trial_results = grown;
+        device->trial_result_count++;
     }
-    if (!find(device, key) && device->trial_result_count < device->trial_result_capacity)
-        device->trial_results[device->trial_result_count++] = (struct clq_trial_result){key, result};
     (void)pthread_mutex_unlock(&device->lock);
 }
 
+/* What cannot be read from disk is found out again. */
 bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result) {
     (void)pthread_mutex_lock(&device->lock);
     const struct clq_trial_result *found = find(device, key);
     if (found) *result = found->result;
     (void)pthread_mutex_unlock(&device->lock);
     if (found) return true;
-    if (!recall(device, key, result)) return false;
-    clq_device_note_trial_result(device, key, *result);
-    return true;
+    clq_hash128 kept;
+    void *data = NULL;
+    size_t bytes = 0;
+    if (!device->cache_dir || kept_key(device, key, &kept) != CLQ_OK ||
+        clq_cache_load(device->cache_dir, folder, kept, &data, &bytes) != CLQ_OK || !data)
+        return false;
+    const bool good = bytes == 1;
+    if (good) *result = *(const unsigned char *)data != 0;
+    clq_free(data);
+    if (good) clq_device_note_trial_result(device, key, *result);
+    return good;
 }
 
+/* A device that is lost may have failed for a reason that ends with it. */
 void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result) {
+    clq_hash128 kept;
+    const unsigned char byte = result;
     clq_device_note_trial_result(device, key, result);
-    keep(device, key, result);
+    if (!device->cache_dir || clq_device_lost(device)) return;
+    clq_status status = kept_key(device, key, &kept);
+    if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, folder, kept, &byte, sizeof byte);
+    if (status != CLQ_OK) clq_log(CLQ_LOG_INFO, "a trial's result is not kept: %s", clq_error_detail());
 }

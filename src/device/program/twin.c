@@ -19,8 +19,7 @@ static bool taken[TWINS_MAX];
 static clq_device *devices[TWINS_MAX]; /* that can be asked; changes while no twin builds */
 static const char letters[] = "ABCDEFGHIJKLMNOP", numerals[] = "abcdefghijklmnop";
 
-clq_status clq_twin_take(const clq_device *device, int *out) {
-    *out = -1;
+clq_status clq_twin_take(clq_device *device) {
     if (!clq_device_has_quirk(device, CLQ_QUIRK_MIXES_UP_KERNELS)) return CLQ_OK;
     int twin = 0;
     pthread_mutex_lock(&lock);
@@ -28,16 +27,19 @@ clq_status clq_twin_take(const clq_device *device, int *out) {
     if (twin < TWINS_MAX) taken[twin] = true;
     pthread_mutex_unlock(&lock);
     if (twin == TWINS_MAX) return clq_fail(CLQ_NO_DEVICE, "%d devices of PoCL are open: close some first", TWINS_MAX);
-    *out = twin;
+    device->twin = twin;
     return CLQ_OK;
 }
 
-void clq_twin_join(clq_device *device) {
+static void set_asked(clq_device *device, clq_device *asked) {
     if (device->twin < 0) return;
     clq_building_begin(device);
-    devices[device->twin] = device;
+    devices[device->twin] = asked;
     clq_building_end(device);
 }
+
+void clq_twin_join(clq_device *device) { set_asked(device, device); }
+void clq_twin_leave(clq_device *device) { set_asked(device, NULL); }
 
 /* "KP/" and 37 letters more, of A to P; the last two may be a number of ours. NULL where there is none. */
 static char *find_hash(unsigned char *binary, size_t bytes) {
@@ -66,13 +68,6 @@ void clq_twin_return(int twin) {
     pthread_mutex_lock(&lock);
     taken[twin] = false;
     pthread_mutex_unlock(&lock);
-}
-
-void clq_twin_leave(clq_device *device) {
-    if (device->twin < 0) return;
-    clq_building_begin(device);
-    devices[device->twin] = NULL;
-    clq_building_end(device);
 }
 
 void clq_twin_ask(const clq_device *device, clq_hash128 key) {

@@ -72,10 +72,9 @@ static bool same_device(const clq_system *system, const clq_device_entry *a, con
 
 /* ---- choosing ---- */
 
-static clq_status choose(clq_system *system, const clq_device_entry *const *order, uint32_t *out, uint32_t capacity,
-                         uint32_t *count) {
+static clq_status choose(clq_system *system, const clq_device_entry *const *order, uint32_t *out, uint32_t *count) {
     uint32_t taken = 0;
-    for (size_t i = 0; i < system->count && taken < capacity; i++) {
+    for (size_t i = 0; i < system->count && taken < CLQ_REPLICAS_MAX; i++) {
         const clq_device_entry *entry = order[i];
         if (taken > 0 && class_of(entry) != 0) break; /* GPUs were found, or the one CPU device was */
         bool known = false;
@@ -134,13 +133,12 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-clq_status clq_select_auto(clq_system *system, uint32_t *out, uint32_t capacity, uint32_t *count) {
+clq_status clq_select_auto(clq_system *system, uint32_t out[CLQ_REPLICAS_MAX], uint32_t *count) {
     const clq_device_entry **order = clq_alloc(system->count, sizeof *order);
     if (!order) return CLQ_MEMORY;
-    capacity = CLQ_MIN(capacity, (uint32_t)CLQ_REPLICAS_MAX);
     for (size_t i = 0; i < system->count; i++) order[i] = &system->entries[i];
     if (system->count > 1) qsort(order, system->count, sizeof *order, by_preference);
-    clq_status status = choose(system, order, out, capacity, count);
+    clq_status status = choose(system, order, out, count);
     clq_free(order);
     CLQ_TRY(status);
     CLQ_TRY(leave_out_slow(system, out, count));

@@ -6,12 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct driver_tag {
+static const struct {
     const char *platform; /* a part of the platform's name */
     const char *tag;
-} driver_tag;
-
-static const driver_tag driver_tags[] = {
+} driver_tags[] = {
     {"Portable Computing Language", "pocl"},
     {"Intel", "intel"},
     {"NVIDIA", "nvidia"},
@@ -104,27 +102,21 @@ bool clq_pci_same(const char *a, const char *b) {
 }
 
 static void describe_limits(cl_device_id id, clq_device_info *info) {
-    cl_uint units = 1, width = 1;
-    cl_ulong global = 0, largest = 0, local = 0;
+    const cl_uint units = clq_cl_device_uint(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
+    const cl_uint width = clq_cl_device_uint(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1);
     size_t group = 1;
-    (void)clq_cl_device_value(id, CL_DEVICE_MAX_COMPUTE_UNITS, &units, sizeof units);
-    (void)clq_cl_device_value(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, &width, sizeof width);
-    (void)clq_cl_device_value(id, CL_DEVICE_GLOBAL_MEM_SIZE, &global, sizeof global);
-    (void)clq_cl_device_value(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &largest, sizeof largest);
-    (void)clq_cl_device_value(id, CL_DEVICE_LOCAL_MEM_SIZE, &local, sizeof local);
     (void)clq_cl_device_value(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, &group, sizeof group);
+    (void)clq_cl_device_value(id, CL_DEVICE_GLOBAL_MEM_SIZE, &info->global_mem_bytes, sizeof(cl_ulong));
+    (void)clq_cl_device_value(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &info->max_alloc_bytes, sizeof(cl_ulong));
+    (void)clq_cl_device_value(id, CL_DEVICE_LOCAL_MEM_SIZE, &info->local_mem_bytes, sizeof(cl_ulong));
     info->compute_units = CLQ_MAX(units, 1u);
     info->vector_width = CLQ_MAX(width, 1u);
-    info->global_mem_bytes = global;
-    info->max_alloc_bytes = largest;
-    info->local_mem_bytes = local;
     info->max_work_group = CLQ_MAX(group, (size_t)1);
 }
 
 static void describe_availability(cl_device_id id, clq_device_info *info) {
-    cl_bool available = CL_FALSE, compiler = CL_FALSE;
-    (void)clq_cl_device_value(id, CL_DEVICE_AVAILABLE, &available, sizeof available);
-    (void)clq_cl_device_value(id, CL_DEVICE_COMPILER_AVAILABLE, &compiler, sizeof compiler);
+    const cl_bool available = clq_cl_device_uint(id, CL_DEVICE_AVAILABLE, CL_FALSE);
+    const cl_bool compiler = clq_cl_device_uint(id, CL_DEVICE_COMPILER_AVAILABLE, CL_FALSE);
     info->usable = available && compiler;
     if (!available)
         (void)snprintf(info->reason, sizeof info->reason, "the driver says that it is not available");
@@ -142,9 +134,7 @@ void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_in
     clq_cl_device_text(id, CL_DEVICE_VERSION, info->opencl_version, sizeof info->opencl_version);
     info->type = type_of(id);
     describe_limits(id, info);
-    cl_bool unified = CL_FALSE;
-    (void)clq_cl_device_value(id, CL_DEVICE_HOST_UNIFIED_MEMORY, &unified, sizeof unified);
-    info->host_unified = unified != CL_FALSE;
+    info->host_unified = clq_cl_device_uint(id, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) != CL_FALSE;
     info->fine_grain_svm = info->host_unified && clq_svm_probe(platform, id);
     cl_device_fp_config doubles = 0;
     (void)clq_cl_device_value(id, CL_DEVICE_DOUBLE_FP_CONFIG, &doubles, sizeof doubles);

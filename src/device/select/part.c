@@ -18,8 +18,7 @@ uint32_t clq_device_parts_max(const clq_device_entry *entry) {
     cl_device_partition_property kinds[16] = {0};
     size_t bytes = 0;
     if (clGetDeviceInfo(entry->id, CL_DEVICE_PARTITION_PROPERTIES, sizeof kinds, kinds, &bytes) != CL_SUCCESS) return 1;
-    cl_uint most = 1;
-    (void)clq_cl_device_value(entry->id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, &most, sizeof most);
+    const cl_uint most = clq_cl_device_uint(entry->id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, 1);
     for (size_t i = 0; i < bytes / sizeof kinds[0]; i++)
         if (kinds[i] == CL_DEVICE_PARTITION_BY_COUNTS)
             return CLQ_MAX(CLQ_MIN((uint32_t)most, entry->info.compute_units), 1u);

@@ -10,33 +10,25 @@ static clq_status rate_key(const clq_device *device, clq_hash128 *out) {
     clq_text_add(&text, "rate %s\n%s\n%s\n%s\n%s\n%s\n%u units\n", clq_version(), info->platform,
                  device->platform_version, info->vendor, info->name, info->driver_version,
                  (unsigned)info->compute_units);
-    bool whole = !text.failed;
-    if (whole) *out = clq_hash128_of(text.data, text.length, 0);
-    clq_free(text.data);
-    return whole ? CLQ_OK : CLQ_MEMORY;
-}
-
-static clq_status measure(clq_device *device, double *out) {
-    clq_queue *queue;
-    CLQ_TRY(clq_queue_create(device, 0, &queue));
-    clq_status status = clq_measure_peak(queue, out);
-    clq_queue_destroy(queue);
-    return status;
+    return clq_cache_key(&text, out);
 }
 
 static clq_status rate_of(clq_device *device, double *out) {
     clq_hash128 key;
     void *kept = NULL;
     size_t bytes = 0;
+    clq_queue *queue;
     CLQ_TRY(rate_key(device, &key));
     CLQ_TRY(clq_device_recall(device, key, &kept, &bytes));
     bool known = kept && bytes == sizeof *out;
     if (known) memcpy(out, kept, sizeof *out);
     clq_free(kept);
     if (known) return CLQ_OK;
-    CLQ_TRY(measure(device, out));
-    if (isfinite(*out)) clq_device_remember(device, key, out, sizeof *out);
-    return CLQ_OK;
+    CLQ_TRY(clq_queue_create(device, 0, &queue));
+    clq_status status = clq_measure_peak(queue, out);
+    clq_queue_destroy(queue);
+    if (status == CLQ_OK && isfinite(*out)) clq_device_remember(device, key, out, sizeof *out);
+    return status;
 }
 
 clq_status clq_system_rate(clq_system *system, uint32_t index, double *gflops) {

@@ -73,10 +73,8 @@ static clq_status list_key(clq_hash128 *out) {
     add_loader(&text);
     add_folder(&text, vendor_folder(), true);
     add_folder(&text, "/sys/bus/pci/devices", false);
-    bool whole = clq_environment_describe(variables, CLQ_COUNT_OF(variables), &text);
-    if (whole) *out = clq_hash128_of(text.data, text.length, 0);
-    clq_free(text.data);
-    return whole ? CLQ_OK : CLQ_MEMORY;
+    if (!clq_environment_describe(variables, CLQ_COUNT_OF(variables), &text)) text.failed = true;
+    return clq_cache_key(&text, out);
 }
 
 /* ---- which file names which driver ---- */
@@ -213,8 +211,7 @@ clq_status clq_system_check_recalled(const clq_system *system) {
 
 static bool still_true(const kept_device *kept) {
     kept_device now = *kept;
-    return stat_library(&now) && now.library_bytes == kept->library_bytes &&
-           now.library_seconds == kept->library_seconds && now.library_nanoseconds == kept->library_nanoseconds;
+    return stat_library(&now) && memcmp(&now, kept, sizeof now) == 0;
 }
 
 /* A system of devices that nobody has asked yet: enough to select from. */
@@ -226,13 +223,9 @@ static clq_status imagine(const kept_device *kept, size_t count, clq_system **ou
         clq_free(entries);
         return CLQ_MEMORY;
     }
-    for (size_t i = 0; i < count; i++) {
-        entries[i].info = kept[i].info;
-        entries[i].ordinal = kept[i].ordinal;
-        entries[i].tested = true;
-    }
-    system->entries = entries;
-    system->count = count;
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (clq_device_entry){.info = kept[i].info, .ordinal = kept[i].ordinal, .tested = true};
+    *system = (clq_system){.entries = entries, .count = count};
     *out = system;
     return CLQ_OK;
 }

@@ -93,8 +93,7 @@ static const char *parse_item(const char *text, spec_item *out) {
 
 /* The item at *at, which is moved to the next one or to NULL. */
 static clq_status next_item(const clq_system *system, const char *spec, const char **at, spec_item *out) {
-    memset(out, 0, sizeof *out);
-    out->replicas = out->parts = 1;
+    *out = (spec_item){.replicas = 1, .parts = 1};
     const char *start = *at + strspn(*at, " \t"), *end = start + strcspn(start, ",");
     *at = *end == ',' ? end + 1 : NULL;
     while (end > start && strchr(" \t", end[-1])) end--;
@@ -166,7 +165,7 @@ static clq_status append_matching(clq_devices *devices, const spec_item *item) {
 
 static clq_status append_auto(clq_devices *devices, const spec_item *item) {
     uint32_t indices[CLQ_REPLICAS_MAX], count = 0;
-    CLQ_TRY(clq_select_auto(devices->system, indices, CLQ_REPLICAS_MAX, &count));
+    CLQ_TRY(clq_select_auto(devices->system, indices, &count));
     if (count == 0) {
         const clq_system *system = devices->system; /* all were tried, and failed */
         return system->count > 0 ? not_usable(&system->entries[0], item) : no_match(system, item->text);

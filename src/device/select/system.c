@@ -6,15 +6,11 @@
 enum { PLATFORMS_MAX = 32, DEVICES_MAX = 64 /* of one platform */, NO_PLATFORM = -1001 /* cl_khr_icd */ };
 
 static clq_status list_platforms(cl_platform_id *platforms, cl_uint *count) {
-    *count = 0;
-    cl_int error = clGetPlatformIDs(PLATFORMS_MAX, platforms, count);
-    if (error == NO_PLATFORM) {
-        *count = 0;
-        return CLQ_OK;
-    }
-    if (error != CL_SUCCESS)
+    cl_uint found = 0;
+    cl_int error = clGetPlatformIDs(PLATFORMS_MAX, platforms, &found);
+    if (error != CL_SUCCESS && error != NO_PLATFORM)
         return clq_fail(CLQ_DEVICE, "listing the OpenCL platforms: %s (%d)", clq_cl_error_name(error), (int)error);
-    *count = CLQ_MIN(*count, (cl_uint)PLATFORMS_MAX);
+    *count = error == CL_SUCCESS ? CLQ_MIN(found, (cl_uint)PLATFORMS_MAX) : 0;
     return CLQ_OK;
 }
 
@@ -73,14 +69,13 @@ static clq_status add_platform(clq_system *system, cl_platform_id platform) {
     cl_device_id ids[DEVICES_MAX];
     cl_uint count = 0;
     cl_int error = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES_MAX, ids, &count);
+    /* A driver without hardware answers CL_DEVICE_NOT_FOUND, a broken one anything: the others still serve. */
+    if (error == CL_DEVICE_NOT_FOUND) return CLQ_OK;
     if (error != CL_SUCCESS || count == 0) {
-        /* A driver without hardware answers CL_DEVICE_NOT_FOUND, a broken one anything: the others still serve. */
-        if (error != CL_DEVICE_NOT_FOUND) {
-            char name[CLQ_NAME_MAX];
-            clq_cl_platform_text(platform, CL_PLATFORM_NAME, name, sizeof name);
-            clq_log(CLQ_LOG_WARNING, "OpenCL platform %s lists no device: %s (%d)", name, clq_cl_error_name(error),
-                    (int)error);
-        }
+        char name[CLQ_NAME_MAX];
+        clq_cl_platform_text(platform, CL_PLATFORM_NAME, name, sizeof name);
+        clq_log(CLQ_LOG_WARNING, "OpenCL platform %s lists no device: %s (%d)", name, clq_cl_error_name(error),
+                (int)error);
         return CLQ_OK;
     }
     count = CLQ_MIN(count, (cl_uint)DEVICES_MAX);
@@ -100,7 +95,6 @@ static clq_status choose_cache(const clq_system_config *config, char **out) {
     }
     clq_status status = clq_cache_dir(out);
     if (status == CLQ_OK || status == CLQ_MEMORY) return status;
-    *out = NULL;
     clq_log(CLQ_LOG_WARNING, "programs are compiled anew each time, there is no cache: %s", clq_error_detail());
     return CLQ_OK;
 }
@@ -152,31 +146,29 @@ void clq_entry_label(const clq_device_entry *entry, char *out, size_t bytes) {
 
 clq_status clq_system_test_device(clq_system *system, size_t index) {
     clq_device_entry *entry = &system->entries[index];
+    clq_device_info *info = &entry->info;
     if (entry->tested) return CLQ_OK;
-    bool ok = false;
-    char reason[CLQ_REASON_MAX] = "";
     clq_device *device = NULL;
     clq_status status = clq_device_open(system, (clq_device_choice){(uint32_t)index, 0, 1}, &device);
-    if (status == CLQ_OK) status = clq_device_self_test(device, &ok, reason, sizeof reason);
+    if (status == CLQ_OK) status = clq_device_self_test(device, &info->usable, info->reason, sizeof info->reason);
     if (status == CLQ_OK) { /* the test may have found that its memory is not to be used as the host's */
-        entry->info.host_unified = device->info.host_unified;
-        entry->info.fine_grain_svm = device->info.fine_grain_svm;
+        info->host_unified = device->info.host_unified;
+        info->fine_grain_svm = device->info.fine_grain_svm;
     }
-    if (status == CLQ_OK && ok)
+    if (status == CLQ_OK && info->usable)
         atomic_store(&entry->tested_device, device); /* most likely it is opened next: with a compiler that is warm */
     else
         clq_device_close(device);
     if (status == CLQ_MEMORY) return status;
     /* Whatever else went wrong went wrong on the device, which is then not one to use. */
     if (status != CLQ_OK) {
-        ok = false;
-        (void)snprintf(reason, sizeof reason, "%s", clq_error_detail());
+        info->usable = false;
+        (void)snprintf(info->reason, sizeof info->reason, "%s", clq_error_detail());
     }
-    if (!ok) clq_system_forget_list(system); /* among all drivers' there may be one that works */
     entry->tested = true;
-    entry->info.usable = ok;
-    (void)snprintf(entry->info.reason, sizeof entry->info.reason, "%s", ok ? "" : reason);
-    if (!ok) clq_log(CLQ_LOG_WARNING, "%s:%u is not used: %s", entry->info.driver, (unsigned)entry->ordinal, reason);
+    if (info->usable) return CLQ_OK;
+    clq_system_forget_list(system); /* among all drivers' there may be one that works */
+    clq_log(CLQ_LOG_WARNING, "%s:%u is not used: %s", info->driver, (unsigned)entry->ordinal, info->reason);
     return CLQ_OK;
 }
 

@@ -54,13 +54,9 @@ typedef struct machine {
 
 /* ---- files ---- */
 
-static void path_of(const machine *m, const char *path, char out[PATH_BYTES]) {
-    (void)snprintf(out, PATH_BYTES, "%s%s", m->root, path);
-}
-
 static bool may(const machine *m, const char *path, int mode) {
     char whole[PATH_BYTES];
-    path_of(m, path, whole);
+    (void)snprintf(whole, sizeof whole, "%s%s", m->root, path);
     return faccessat(AT_FDCWD, whole, mode, AT_EACCESS) == 0;
 }
 
@@ -92,7 +88,7 @@ static bool any_in(const machine *m, const char *folder, bool (*visit)(const cha
     char whole[PATH_BYTES];
     struct dirent **names;
     bool found = false;
-    path_of(m, folder, whole);
+    (void)snprintf(whole, sizeof whole, "%s%s", m->root, folder);
     int count = scandir(whole, &names, NULL, alphasort);
     for (int i = 0; i < count; i++) {
         if (!found && names[i]->d_name[0] != '.') found = visit(names[i]->d_name, context);
@@ -160,9 +156,12 @@ static void match(const clq_system *system, machine *m, bool by_address, bool *t
 
 /* ---- why it is not ---- */
 
+static const char vendor_folder[] = "/etc/OpenCL/vendors";
+
 typedef struct search {
     const machine *m;
-    char folder[PATH_BYTES], wanted[32], found[PATH_BYTES];
+    const char *wanted;
+    char found[PATH_BYTES];
 } search;
 
 static bool is_render_node(const char *name, void *context) {
@@ -178,7 +177,7 @@ static bool names_library(const char *name, void *context) {
     char path[PATH_BYTES], line[PATH_BYTES] = "";
     const char *end = strrchr(name, '.');
     if (!end || strcmp(end, ".icd") != 0) return false;
-    int length = snprintf(path, sizeof path, "%s%s/%s", s->m->root, s->folder, name);
+    int length = snprintf(path, sizeof path, "%s%s/%s", s->m->root, vendor_folder, name);
     FILE *file = length > 0 && (size_t)length < sizeof path ? fopen(path, "r") : NULL;
     if (!file) return false;
     bool read = fgets(line, sizeof line, file) != NULL;
@@ -187,9 +186,8 @@ static bool names_library(const char *name, void *context) {
 }
 
 static bool is_registered(const machine *m, const char *library) {
-    search s = {.m = m, .folder = "/etc/OpenCL/vendors"};
-    (void)snprintf(s.wanted, sizeof s.wanted, "%s", library);
-    return any_in(m, s.folder, names_library, &s);
+    search s = {.m = m, .wanted = library};
+    return any_in(m, vendor_folder, names_library, &s);
 }
 
 /* NVIDIA's library, where the vendor file may be missing: container runtimes mount libraries alone. NULL: none. */
@@ -223,16 +221,13 @@ static bool lacks_file(const machine *m, const char *path, const char *give, con
     return true;
 }
 
-static bool lacks_files_of_nvidia(const machine *m, clq_unlisted *out) {
-    return lacks_file(m, "/dev/nvidia0", vendors[NVIDIA].give, "give the user access to /dev/nvidia*", out);
-}
-
 static bool lacks_files_of_others(const machine *m, const gpu *g, clq_unlisted *out) {
     static const char permit[] = "add the user to the groups render and video, and log in again";
     const char *give = g->vendor->give;
+    char folder[PATH_BYTES];
     search s = {.m = m};
-    (void)snprintf(s.folder, sizeof s.folder, "/sys/bus/pci/devices/%s/drm", g->pci);
-    if (g->pci[0] && !any_in(m, s.folder, is_render_node, &s)) {
+    (void)snprintf(folder, sizeof folder, "/sys/bus/pci/devices/%s/drm", g->pci);
+    if (g->pci[0] && !any_in(m, folder, is_render_node, &s)) {
         say(out, g->vendor->load, "the kernel has no /dev/dri/renderD* for it");
         return true;
     }
@@ -244,8 +239,8 @@ static bool lacks_files_of_others(const machine *m, const gpu *g, clq_unlisted *
 static void explain(const machine *m, const gpu *g, clq_unlisted *out) {
     const char *library = g->vendor == &vendors[NVIDIA] ? nvidia_library(m) : NULL;
     const char *enabled = clq_environment("RUSTICL_ENABLE");
-    if (library ? lacks_files_of_nvidia(m, out) : g->vendor != &vendors[NVIDIA] && lacks_files_of_others(m, g, out))
-        return;
+    if (library && lacks_file(m, g->vendor->file, g->vendor->give, "give the user access to /dev/nvidia*", out)) return;
+    if (g->vendor != &vendors[NVIDIA] && lacks_files_of_others(m, g, out)) return;
     bool registered = is_registered(m, g->vendor->in_icd);
     if (registered && m->vendors_chosen)
         say(out, "unset OCL_ICD_VENDORS, or add the driver's .icd file to what it names",

@@ -1,13 +1,88 @@
-/* The text of a program in which kernels of several sources, made with several sets of options, are functions.
+/* The text of a program: of some of a file's kernels, since a compiler spends its time on every kernel that it is
+ * shown, and PoCL once more when it is asked for the program's binary; or of kernels of several files, made with
+ * several sets of options, as functions.
  *
- * Each part is its source behind the prelude once more, with its options as definitions in front. What a source names
- * at file scope (functions, types) would meet the same names of another part: each is renamed by a definition, its name
- * and the part's number, which is taken back behind the part, as are the options and the macros of the source itself. A
- * macro that makes a function takes its name first. */
+ * There each part is its source behind the prelude once more, with its options as definitions in front. What a source
+ * names at file scope (functions, types) would meet the same names of another part: each is renamed by a definition,
+ * its name and the part's number, which is taken back behind the part, as are the options and the macros of the source
+ * itself. A macro that makes a function takes its name first. */
 #include "device/internal.h"
 
 #include <ctype.h>
 #include <string.h>
+
+static size_t word_length(const char *at) {
+    size_t length = 0;
+    while (isalnum((unsigned char)at[length]) || at[length] == '_') length++;
+    return length;
+}
+
+/* ---- some kernels of a file ---- */
+
+static bool starts_kernel(const char *line) {
+    static const char *const starts[] = {"kernel ", "TILE_KERNEL ", "KERNEL "};
+    for (size_t i = 0; i < CLQ_COUNT_OF(starts); i++)
+        if (strncmp(line, starts[i], strlen(starts[i])) == 0) return true;
+    return false;
+}
+
+/* The name behind `void`; its length, 0 where there is none. */
+static size_t kernel_name(const char *definition, const char **name) {
+    const char *at = strstr(definition, "void");
+    if (!at) return 0;
+    at += strlen("void");
+    while (isspace((unsigned char)*at)) at++;
+    *name = at;
+    return word_length(at);
+}
+
+static const char *line_end(const char *line) {
+    const char *end = strchr(line, '\n');
+    return end ? end : line + strlen(line);
+}
+
+/* Where a definition's last line ends: the first one that ends it on its own line, or a brace in the first column. */
+static const char *definition_end(const char *definition) {
+    const char *end = line_end(definition);
+    if (end > definition && end[-1] == '}') return end;
+    for (const char *line = end; *line == '\n';) {
+        line++;
+        end = line_end(line);
+        if (*line == '}') return end;
+        line = end;
+    }
+    return end;
+}
+
+/* The next kernel's definition at or behind `at`, the begin of a line: its name, and where its last line ends. NULL:
+ * there is none. */
+static const char *next_kernel(const char *at, const char **name, size_t *length, const char **end) {
+    for (const char *line = at; *line;) {
+        if (starts_kernel(line)) {
+            *length = kernel_name(line, name);
+            *end = definition_end(line);
+            return line;
+        }
+        line = line_end(line);
+        if (*line) line++;
+    }
+    return NULL;
+}
+
+char *clq_wanted_source(const char *text, const char *kernels) {
+    char *copy = clq_strdup(text);
+    if (!copy || kernels[0] == '\0') return copy;
+    const char *name, *end = copy;
+    size_t length;
+    for (const char *at = copy; (at = next_kernel(at, &name, &length, &end)); at = end) {
+        if (clq_list_has(kernels, " ", name, length)) continue;
+        for (char *blank = copy + (at - copy); blank < end; blank++) /* messages of compilers keep their lines */
+            if (*blank != '\n') *blank = ' ';
+    }
+    return copy;
+}
+
+/* ---- kernels as functions ---- */
 
 typedef struct name {
     const char *at;
@@ -21,13 +96,9 @@ typedef struct names {
     bool failed;
 } names;
 
-static bool is_name(const name *a, const char *at, size_t length) {
-    return a->length == length && memcmp(a->at, at, length) == 0;
-}
-
 static bool has(const names *all, const char *at, size_t length) {
     for (size_t i = 0; i < all->count; i++)
-        if (is_name(&all->list[i], at, length)) return true;
+        if (all->list[i].length == length && memcmp(all->list[i].at, at, length) == 0) return true;
     return false;
 }
 
@@ -49,12 +120,6 @@ static void note(names *all, const char *at, size_t length) {
 /* ---- what a source names at file scope ---- */
 
 static bool begins_word(char c) { return isalpha((unsigned char)c) || c == '_'; }
-
-static size_t word_length(const char *at) {
-    size_t length = 0;
-    while (isalnum((unsigned char)at[length]) || at[length] == '_') length++;
-    return length;
-}
 
 static bool is_word(const char *at, size_t length, const char *word) {
     return strlen(word) == length && memcmp(at, word, length) == 0;
@@ -89,7 +154,7 @@ static const char *read_directive(const char *at, names *macros) {
 }
 
 typedef struct scan {
-    int braces, parentheses;
+    int depth;       /* of braces and parentheses */
     bool is_type;    /* in a typedef */
     bool is_made;    /* behind "MACRO(" at file scope: the next word names what it makes */
     name last, type; /* the last word at file scope; that which a typedef names, as far as it was read */
@@ -98,7 +163,7 @@ typedef struct scan {
 static void read_word(scan *s, const char *at, size_t length, names *found) {
     if (s->is_made) note(found, at, length);
     s->is_made = false;
-    if (s->braces > 0 || s->parentheses > 0 || is_word(at, length, "__attribute__")) {
+    if (s->depth > 0 || is_word(at, length, "__attribute__")) {
         s->last.length = 0;
         return;
     }
@@ -107,24 +172,16 @@ static void read_word(scan *s, const char *at, size_t length, names *found) {
 }
 
 static void read_mark(scan *s, char c, names *found, const names *macros) {
-    bool outside = s->braces == 0 && s->parentheses == 0;
     s->is_made = false;
-    if (c == '(') {
-        if (outside && !s->is_type && s->last.length) {
-            s->is_made = has(macros, s->last.at, s->last.length);
-            if (!s->is_made) note(found, s->last.at, s->last.length);
-        }
-        s->parentheses++;
-    } else if (c == ')') {
-        s->parentheses--;
-    } else if (c == '{') {
-        s->braces++;
-    } else if (c == '}') {
-        s->braces--;
-    } else if (c == ';' && outside) {
+    if (c == '(' && s->depth == 0 && !s->is_type && s->last.length) {
+        s->is_made = has(macros, s->last.at, s->last.length);
+        if (!s->is_made) note(found, s->last.at, s->last.length);
+    } else if (c == ';' && s->depth == 0) {
         if (s->is_type) note(found, s->type.at, s->type.length);
         s->is_type = false;
     }
+    if (c == '(' || c == '{') s->depth++;
+    if (c == ')' || c == '}') s->depth--;
     s->last.length = 0;
 }
 
@@ -158,12 +215,10 @@ static void undefine(clq_text *out, const char *at, size_t length) {
     clq_text_add(out, "#undef %.*s\n", (int)length, at);
 }
 
-/* Macros that begin so are the device's and alike in every part. */
-static bool is_of_all_parts(const name *macro) { return macro->length > 4 && memcmp(macro->at, "CLQ_", 4) == 0; }
-
+/* Not those of the device, which begin with CLQ_ and are alike in every part. */
 static void undefine_macros(clq_text *out, const names *macros) {
     for (size_t i = 0; i < macros->count; i++)
-        if (!is_of_all_parts(&macros->list[i])) undefine(out, macros->list[i].at, macros->list[i].length);
+        if (strncmp(macros->list[i].at, "CLQ_", 4) != 0) undefine(out, macros->list[i].at, macros->list[i].length);
 }
 
 /* "-DNAME=VALUE -DOTHER": as definitions, or taken back. */
@@ -189,7 +244,7 @@ static clq_status add_options(clq_text *out, const char *options, bool define) {
 static void add_with_items(clq_text *out, const char *text) {
     const char *from = text, *function, *end = text;
     size_t length;
-    while (clq_next_kernel(end, &function, &length, &end)) {
+    while (next_kernel(end, &function, &length, &end)) {
         const char *parameters = function + length;
         parameters += strspn(parameters, " ");
         if (*parameters != '(') continue;
