@@ -131,5 +131,5 @@ clq_status clq_pack_empty(const clq_group_rank *rank, const clq_call *pack) {
             enqueued = true;
         }
     }
-    return enqueued ? clq_member_drain(rank->group->comm, rank->index, rank->queue) : CLQ_OK;
+    return enqueued ? clq_member_drain(&rank->group->comm->members[rank->index], rank->queue) : CLQ_OK;
 }

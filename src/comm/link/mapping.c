@@ -18,8 +18,7 @@ static bool same_memory(const clq_task *call) {
     return call->in == call->out || clq_buffer_handle(call->in) == clq_buffer_handle(call->out);
 }
 
-clq_status clq_member_map(clq_comm *comm, unsigned rank) {
-    clq_member *member = &comm->members[rank];
+clq_status clq_member_map(clq_member *member) {
     clq_work *work = &member->work;
     const clq_task *call = &work->task;
     if (work->in_bytes == 0 && work->out_bytes == 0) return CLQ_OK;
@@ -45,8 +44,7 @@ clq_status clq_member_map(clq_comm *comm, unsigned rank) {
                       &member->in_is_mapped);
 }
 
-clq_status clq_member_unmap(clq_comm *comm, unsigned rank) {
-    clq_member *member = &comm->members[rank];
+clq_status clq_member_unmap(clq_member *member) {
     clq_work *work = &member->work;
     const clq_task *call = &work->task;
     if (!member->in_is_mapped && !member->out_is_mapped) return CLQ_OK;
@@ -55,5 +53,5 @@ clq_status clq_member_unmap(clq_comm *comm, unsigned rank) {
     if (member->out_is_mapped) status = clq_queue_unmap(call->queue, call->out, work->mapping);
     member->in_is_mapped = member->out_is_mapped = false;
     if (status == CLQ_OK) status = other;
-    return status == CLQ_OK ? clq_member_drain(comm, rank, call->queue) : status;
+    return status == CLQ_OK ? clq_member_drain(member, call->queue) : status;
 }

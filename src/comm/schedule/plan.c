@@ -93,7 +93,7 @@ clq_status clq_comm_open_ring(clq_comm *comm) {
     unsigned n = comm->size;
     bool rings = comm->algorithm == CLQ_ALGORITHM_AUTO || comm->algorithm == CLQ_ALGORITHM_RING;
     for (unsigned r = 0; rings && n > 1 && r < n; r++)
-        CLQ_TRY(clq_link_create(comm, r, (r + 1) % n, &comm->links[r * n + (r + 1) % n]));
+        CLQ_TRY(clq_link_create(&comm->members[r], &comm->members[(r + 1) % n], &comm->links[r * n + (r + 1) % n]));
     return CLQ_OK;
 }
 
@@ -126,7 +126,7 @@ static size_t find_turn(const clq_comm *comm, const clq_link *link) {
 
 /* what: the collectives that the link is for, as a prefix. */
 static void explain_link(const clq_comm *comm, const clq_link *link, const char *what, clq_text *text) {
-    const clq_member *from = &comm->members[link->from], *to = &comm->members[link->to];
+    const clq_member *from = link->from, *to = link->to;
     clq_text_add(text, "%srank %u to %u (%s to %s): ", what, from->world, to->world, clq_device_label(from->device),
                  clq_device_label(to->device));
     const size_t turn = find_turn(comm, link);
