@@ -9,18 +9,10 @@
 #define OP_FLOAT_MIN(T, a, b) SELECT(T, ((a) < (b)) | ((a) != (a)), a, b)
 #define OP_FLOAT_MAX(T, a, b) SELECT(T, ((a) > (b)) | ((a) != (a)), a, b)
 
-/* What becomes of a vector of sums. */
-#define KEEP(T, v) ((void)ranks)
+/* What becomes of a vector of sums: this, or divide_u8, … */
+#define KEEP(v, ranks) ((void)(ranks))
 /* By one rounded factor and not by a division, which devices may round as they like: host and devices agree. */
-#define SCALE(T, v) ((v) *= (T##_element)1 / (T##_element)ranks)
-#define DIVIDE_i8(T, v) divide_i8(&(v), ranks)
-#define DIVIDE_i16(T, v) divide_i16(&(v), ranks)
-#define DIVIDE_i32(T, v) divide_i32(&(v), ranks)
-#define DIVIDE_i64(T, v) divide_i64(&(v), ranks)
-#define DIVIDE_u8(T, v) divide_u8(&(v), ranks)
-#define DIVIDE_u16(T, v) divide_u16(&(v), ranks)
-#define DIVIDE_u32(T, v) divide_u32(&(v), ranks)
-#define DIVIDE_u64(T, v) divide_u64(&(v), ranks)
+#define SCALE(v, ranks) (*(v) *= 1 / (__typeof__((*(v))[0]))(ranks))
 
 typedef void reducer(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin, size_t end,
                      unsigned ranks, bool stream);
@@ -83,10 +75,10 @@ static void reduce_rest(reducer *reduce, size_t block, size_t element, const voi
                 TAKE(T, LOAD, w, from, 3);                                                                             \
                 d = OP(T, d, w);                                                                                       \
             }                                                                                                          \
-            FINISH(T, a);                                                                                              \
-            FINISH(T, b);                                                                                              \
-            FINISH(T, c);                                                                                              \
-            FINISH(T, d);                                                                                              \
+            FINISH(&a, ranks);                                                                                         \
+            FINISH(&b, ranks);                                                                                         \
+            FINISH(&c, ranks);                                                                                         \
+            FINISH(&d, ranks);                                                                                         \
             STORE(&e, &a);                                                                                             \
             STORE(&f, &b);                                                                                             \
             STORE(&g, &c);                                                                                             \
@@ -126,7 +118,7 @@ static void reduce_rest(reducer *reduce, size_t block, size_t element, const voi
 #define REDUCE_INTEGER(T, UNSIGNED)                                                                                    \
     REDUCE(T##_min, T, LOAD_SAME, OP_MIN, KEEP, LOAD_SAME)                                                             \
     REDUCE(T##_max, T, LOAD_SAME, OP_MAX, KEEP, LOAD_SAME)                                                             \
-    REDUCE(T##_avg, UNSIGNED, LOAD_SAME, OP_SUM, DIVIDE_##T, LOAD_SAME)
+    REDUCE(T##_avg, UNSIGNED, LOAD_SAME, OP_SUM, divide_##T, LOAD_SAME)
 
 REDUCE_FLOAT(f32, LOAD_SAME, LOAD_SAME)
 REDUCE_FLOAT(f64, LOAD_SAME, LOAD_SAME)
