@@ -98,8 +98,6 @@ void clq_comm_destroy(clq_comm *comm) {
     clq_free(comm);
 }
 
-unsigned clq_comm_size(const clq_comm *comm) { return comm->size; }
-
 /* ---- failing ---- */
 
 /* The calling thread's failure becomes the family's, if it is the first; else the rank was only told to stop. */

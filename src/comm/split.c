@@ -73,31 +73,3 @@ clq_status clq_comm_route(clq_comm *comm, const clq_task *task, clq_comm **by, c
     }
     return CLQ_OK;
 }
-
-clq_status clq_comm_send(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset, size_t bytes,
-                         unsigned to) {
-    const clq_task task = {.collective = CLQ_SEND_RECV,
-                           .queue = queue,
-                           .in = data,
-                           .in_offset = offset,
-                           .count = bytes,
-                           .dtype = CLQ_U8,
-                           .root = rank,
-                           .to = to};
-    if (to == rank) return clq_fail(CLQ_INTERNAL, "rank %u sends to itself", rank);
-    return clq_comm_run(comm, rank, &task);
-}
-
-clq_status clq_comm_receive(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
-                            size_t bytes, unsigned from) {
-    const clq_task task = {.collective = CLQ_SEND_RECV,
-                           .queue = queue,
-                           .out = data,
-                           .out_offset = offset,
-                           .count = bytes,
-                           .dtype = CLQ_U8,
-                           .root = from,
-                           .to = rank};
-    if (from == rank) return clq_fail(CLQ_INTERNAL, "rank %u receives from itself", rank);
-    return clq_comm_run(comm, rank, &task);
-}
