@@ -164,40 +164,44 @@ clq_status clq_member_drain(clq_member *member, clq_queue *queue) {
 
 /* ---- a collective from its first meeting to its last ---- */
 
-static clq_status check_range(const char *what, const clq_buffer *buffer, size_t offset, size_t bytes, size_t element) {
+clq_status clq_task_check(const clq_task *task, unsigned ranks, clq_status fault, size_t *bytes) {
+    size_t all;
+    if ((unsigned)task->dtype >= CLQ_DTYPE_COUNT)
+        return clq_fail(fault, "dtype %d is none of clq_dtype", (int)task->dtype);
+    if ((unsigned)task->op >= CLQ_REDOP_COUNT) return clq_fail(fault, "op %d is none of clq_redop", (int)task->op);
+    if (clq_collective_reduces(task->collective) && !clq_reduce_find(task->dtype, task->op))
+        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(task->dtype));
+    if (task->root >= ranks || task->to >= ranks)
+        return clq_fail(fault, "rank %u is out of range: the group has %u ranks", CLQ_MAX(task->root, task->to), ranks);
+    if (!clq_mul_size(task->count, clq_dtype_bytes(task->dtype), bytes) || !clq_mul_size(*bytes, ranks, &all))
+        return clq_fail(fault, "%zu elements are more than can be addressed", task->count);
+    return CLQ_OK;
+}
+
+clq_status clq_task_check_range(const clq_task *task, clq_status fault, const char *what, const clq_buffer *buffer,
+                                size_t offset, size_t bytes) {
     if (bytes == 0) return CLQ_OK;
-    if (!buffer) return clq_fail(CLQ_INTERNAL, "its %s is NULL", what);
-    size_t has = clq_buffer_bytes(buffer);
+    if (!buffer) return clq_fail(fault, "its %s is NULL", what);
+    const size_t element = clq_dtype_bytes(task->dtype), has = clq_buffer_bytes(buffer);
     if (offset % element != 0)
-        return clq_fail(CLQ_INTERNAL, "%s: offset %zu is no multiple of an element's %zu bytes", what, offset, element);
+        return clq_fail(fault, "%s: offset %zu is no multiple of an element's %zu bytes", what, offset, element);
     if (offset > has || bytes > has - offset)
-        return clq_fail(CLQ_INTERNAL, "%s: %zu bytes from offset %zu do not fit in a buffer of %zu bytes", what, bytes,
+        return clq_fail(fault, "%s: %zu bytes from offset %zu do not fit in a memory object of %zu", what, bytes,
                         offset, has);
     return CLQ_OK;
 }
 
 /* What follows from the call for this rank. */
 static clq_status take_work(const clq_member *member, clq_work *work) {
-    const clq_comm *comm = member->comm;
+    const unsigned ranks = member->comm->size, rank = member->rank;
     const clq_task *call = &work->task;
     if (call->collective == CLQ_BARRIER) return CLQ_OK;
-    if ((unsigned)call->dtype >= CLQ_DTYPE_COUNT || (unsigned)call->op >= CLQ_REDOP_COUNT)
-        return clq_fail(CLQ_INTERNAL, "dtype %d or op %d is none", (int)call->dtype, (int)call->op);
-    if (call->root >= comm->size || call->to >= comm->size)
-        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", CLQ_MAX(call->root, call->to),
-                        comm->size);
-    if (clq_collective_reduces(call->collective) && !clq_reduce_find(call->dtype, call->op))
-        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(call->dtype));
-    const size_t element = clq_dtype_bytes(call->dtype);
-    size_t all;
-    if (!clq_mul_size(call->count, element, &work->bytes) || !clq_mul_size(work->bytes, comm->size, &all))
-        return clq_fail(CLQ_INTERNAL, "%zu elements are more than can be addressed", call->count);
-    work->in_bytes = clq_collective_in_bytes(call->collective, comm->size, member->rank, call->root, work->bytes);
-    work->out_bytes =
-        clq_collective_out_bytes(call->collective, comm->size, member->rank, call->root, call->to, work->bytes);
-    work->algorithm = clq_comm_choose(comm, call->collective, work->bytes);
-    CLQ_TRY(check_range("input", call->in, call->in_offset, work->in_bytes, element));
-    return check_range("output", call->out, call->out_offset, work->out_bytes, element);
+    CLQ_TRY(clq_task_check(call, ranks, CLQ_INTERNAL, &work->bytes));
+    work->in_bytes = clq_collective_in_bytes(call->collective, ranks, rank, call->root, work->bytes);
+    work->out_bytes = clq_collective_out_bytes(call->collective, ranks, rank, call->root, call->to, work->bytes);
+    work->algorithm = clq_comm_choose(member->comm, call->collective, work->bytes);
+    CLQ_TRY(clq_task_check_range(call, CLQ_INTERNAL, "input", call->in, call->in_offset, work->in_bytes));
+    return clq_task_check_range(call, CLQ_INTERNAL, "output", call->out, call->out_offset, work->out_bytes);
 }
 
 /* A rank by the number that messages name it by; what is no rank stays as it is. */

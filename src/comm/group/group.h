@@ -107,9 +107,6 @@ void clq_call_destroy(clq_call *call); /* takes NULL; what it packs, too */
 void clq_call_complete(const clq_call *call, unsigned rank, bool ok);
 /* The rank's task, on its thread's queue. */
 clq_task clq_call_task(const clq_group_rank *rank, const clq_call *call);
-/* The bytes that a rank reads, or writes. */
-size_t clq_call_in_bytes(const clq_call *call, unsigned rank);
-size_t clq_call_out_bytes(const clq_call *call, unsigned rank);
 /* Whether it waits for an event that the caller is yet to complete. */
 bool clq_call_is_held(const clq_call *call);
 
