@@ -88,22 +88,21 @@ static clq_status make_locks(clq_group *group) {
     return clq_fail_lock("a group", lock ? lock : issued ? issued : idle);
 }
 
-/* The lock and what is shared first: the rest is undone with them. Takes `shared` over. */
-static clq_status make_frame(unsigned count, clq_shared *shared, size_t bucket_bytes, clq_group **out) {
+/* The lock, and what is shared, first: the rest is undone with them. Takes `shared` and `comm` (may be NULL) over. */
+static clq_status make_frame(unsigned count, clq_shared *shared, clq_comm *comm, size_t bucket_bytes, clq_group **out) {
     clq_group *group = clq_alloc(1, sizeof *group);
     if (!group) {
+        clq_comm_destroy(comm);
         clq_shared_release(shared);
         return CLQ_MEMORY;
     }
     group->shared = shared;
+    group->comm = comm;
     group->noted_end = &group->noted;
     group->bucket_bytes = bucket_bytes;
     group->ranks = clq_alloc(count, sizeof *group->ranks);
-    clq_status status = CLQ_MEMORY;
-    if (group->ranks) {
-        group->size = count;
-        status = make_locks(group);
-    }
+    group->size = group->ranks ? count : 0;
+    clq_status status = group->ranks ? make_locks(group) : CLQ_MEMORY;
     if (status == CLQ_OK)
         *out = group;
     else
@@ -111,28 +110,25 @@ static clq_status make_frame(unsigned count, clq_shared *shared, size_t bucket_b
     return status;
 }
 
-static clq_status open_rank(clq_group *group, unsigned r, clq_device *device, cl_command_queue callers) {
+/* world: the number that messages name the rank by. */
+static clq_status open_rank(clq_group *group, unsigned r, clq_device *device, cl_command_queue callers,
+                            unsigned world) {
     clq_group_rank *rank = &group->ranks[r];
-    rank->group = group;
-    rank->index = r;
-    rank->device = device;
-    if (callers) CLQ_TRY(clq_queue_wrap(device, callers, &rank->callers_queue));
-    return clq_queue_create(device, 0, &rank->queue);
+    *rank = (clq_group_rank){.group = group, .index = r, .device = device};
+    clq_status status = callers ? clq_queue_wrap(device, callers, &rank->callers_queue) : CLQ_OK;
+    if (status == CLQ_OK) status = clq_queue_create(device, 0, &rank->queue);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "rank %u", world);
 }
 
-static clq_status start_threads(clq_group *group) {
-    for (unsigned r = 0; r < group->size; r++)
-        CLQ_TRY(clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread));
-    return CLQ_OK;
-}
-
-static clq_status make_group(clq_group *group, const clq_rank *ranks, const clq_group_config *config) {
-    for (unsigned r = 0; r < group->size; r++) {
-        clq_status status = open_rank(group, r, group->shared->devices[r], ranks[r].queue);
-        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", r);
-    }
-    CLQ_TRY(clq_comm_create(group->shared->devices, group->size, config, &group->comm));
-    return start_threads(group);
+/* The last step, if all went well so far. */
+static clq_status start_threads(clq_group *group, clq_status status, clq_group **out) {
+    for (unsigned r = 0; r < group->size && status == CLQ_OK; r++)
+        status = clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread);
+    if (status == CLQ_OK)
+        *out = group;
+    else
+        clq_group_destroy(group);
+    return status;
 }
 
 clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config, clq_group **out) {
@@ -141,42 +137,28 @@ clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_gro
     const size_t bucket_bytes = config && config->bucket_bytes ? config->bucket_bytes : default_bucket_bytes;
     clq_shared *shared;
     clq_group *group;
+    clq_status status = CLQ_OK;
     CLQ_TRY(clq_shared_create(ranks, count, &shared));
-    CLQ_TRY(make_frame(count, shared, bucket_bytes, &group));
-    clq_status status = make_group(group, ranks, config);
-    if (status == CLQ_OK)
-        *out = group;
-    else
-        clq_group_destroy(group);
-    return status;
-}
-
-static clq_status open_part(clq_group *part, const clq_group *group, const unsigned *ranks) {
-    for (unsigned i = 0; i < part->size; i++) {
-        const clq_group_rank *rank = &group->ranks[ranks[i]];
-        cl_command_queue callers = rank->callers_queue ? clq_queue_handle(rank->callers_queue) : NULL;
-        clq_status status = open_rank(part, i, rank->device, callers);
-        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", group->comm->members[ranks[i]].world);
-    }
-    return start_threads(part);
+    CLQ_TRY(make_frame(count, shared, NULL, bucket_bytes, &group));
+    for (unsigned r = 0; r < count && status == CLQ_OK; r++)
+        status = open_rank(group, r, shared->devices[r], ranks[r].queue, r);
+    if (status == CLQ_OK) status = clq_comm_create(shared->devices, count, config, &group->comm);
+    return start_threads(group, status, out);
 }
 
 clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, unsigned count, clq_group **out) {
     clq_comm *comm;
-    clq_group *part = NULL;
+    clq_group *part;
+    clq_status status = CLQ_OK;
     CLQ_TRY(clq_comm_split(group->comm, ranks, count, &comm));
-    clq_status status = make_frame(count, clq_shared_hold(group->shared), group->bucket_bytes, &part);
-    if (status != CLQ_OK) {
-        clq_comm_destroy(comm);
-        return status;
+    atomic_fetch_add(&group->shared->groups, 1);
+    CLQ_TRY(make_frame(count, group->shared, comm, group->bucket_bytes, &part));
+    for (unsigned i = 0; i < count && status == CLQ_OK; i++) {
+        const clq_group_rank *rank = &group->ranks[ranks[i]];
+        cl_command_queue callers = rank->callers_queue ? clq_queue_handle(rank->callers_queue) : NULL;
+        status = open_rank(part, i, rank->device, callers, comm->members[i].world);
     }
-    part->comm = comm;
-    status = open_part(part, group, ranks);
-    if (status == CLQ_OK)
-        *out = part;
-    else
-        clq_group_destroy(part);
-    return status;
+    return start_threads(part, status, out);
 }
 
 static clq_call *take_noted(clq_group *group) {
@@ -369,12 +351,6 @@ static clq_status issue(clq_group *group, clq_task task, const clq_slice *in, co
 
 /* ---- calls that are issued together ---- */
 
-static bool blocks(const clq_call *call) {
-    for (const clq_call *member = call->packed; member; member = member->next)
-        if (blocks(member)) return true;
-    return call->blocks;
-}
-
 static clq_status issue_next(clq_group *group, clq_call **list, bool *running, bool *blocking) {
     clq_call *call;
     if (can_run_alone(group, *list)) {
@@ -384,7 +360,7 @@ static clq_status issue_next(clq_group *group, clq_call **list, bool *running, b
     } else {
         CLQ_TRY(clq_pack_take(group, list, &call));
     }
-    *blocking = blocks(call);
+    *blocking = call->blocks;
     clq_status status = issue_call(group, call, NULL, running);
     if (status != CLQ_OK) drop_calls(call);
     return status;

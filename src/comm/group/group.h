@@ -41,7 +41,7 @@ typedef struct clq_call {
     size_t at;               /* packed: where in the bucket, bytes */
     clq_task task;           /* without what differs between ranks */
     size_t bytes;
-    bool blocks;    /* the caller asked for no events: it waits for the call */
+    bool blocks;    /* the caller asked for no events, of it or of one that it packs: it waits for the call */
     bool held;      /* it waits for an event that the caller is to complete */
     bool in_bucket; /* a pack: its parts are the ranks' buckets */
     unsigned size;
@@ -81,8 +81,7 @@ struct clq_group {
 /* ---- shared.c ---- */
 
 clq_status clq_shared_create(const clq_rank *ranks, unsigned count, clq_shared **out); /* opens the devices */
-clq_shared *clq_shared_hold(clq_shared *shared);
-void clq_shared_release(clq_shared *shared);
+void clq_shared_release(clq_shared *shared); /* the last of its groups frees it */
 /* Marks the end of the commands on the rank's caller's queue. One at a time where commands run in their caller: PoCL's
  * basic device (3.1) deadlocks where two threads enqueue on one queue, and groups that were split from one another have
  * their callers' queues in common. */

@@ -94,6 +94,7 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
         *list = member->next;
         member->next = NULL;
         member->at = at;
+        pack->blocks = pack->blocks || member->blocks;
         at += room_of(member);
         *end = member;
         end = &member->next;
