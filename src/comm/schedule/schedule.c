@@ -39,13 +39,11 @@ size_t clq_collective_out_bytes(clq_collective collective, unsigned ranks, unsig
 }
 
 static void send(clq_hop *step, unsigned to, clq_place place, size_t begin, size_t bytes) {
-    step->sends = bytes > 0;
     step->to = to;
     step->sent = (clq_range){place, begin, bytes};
 }
 
 static void receive(clq_hop *step, unsigned from, clq_place place, size_t begin, size_t bytes) {
-    step->receives = bytes > 0;
     step->from = from;
     step->received = (clq_range){place, begin, bytes};
 }
@@ -163,7 +161,7 @@ static void star_all_reduce(const clq_schedule *s, unsigned rank, unsigned round
         gather_step(s, members, n, rank, round, true, out);
     } else {
         spread_step(s, members, n, rank, round - (n - 1), out);
-        out->forwarded = out->sends;
+        out->forwarded = out->sent.bytes > 0;
     }
 }
 
@@ -231,7 +229,7 @@ static void doubling_step(const clq_schedule *s, unsigned rank, unsigned round, 
     unsigned level = round - folds;
     if (level == levels) {
         if (rank < extras) send(out, rank + power, CLQ_PLACE_OUT, 0, s->bytes);
-        out->forwarded = out->sends;
+        out->forwarded = out->sent.bytes > 0;
         if (rank >= power) receive(out, rank - power, CLQ_PLACE_OUT, 0, s->bytes);
         return;
     }
