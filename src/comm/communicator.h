@@ -85,7 +85,6 @@ typedef struct clq_cost {
 /* From one rank to another. Slots are used round and round; the gates count those that were filled and freed. */
 typedef struct clq_link {
     clq_gate filled, freed;
-    bool gates_made;
     clq_transport transport;             /* AUTO: for every chunk the cheaper one by `costs` */
     clq_cost costs[CLQ_TRANSPORT_COUNT]; /* those that were measured */
     const char *reason;                  /* why this one, for explain */

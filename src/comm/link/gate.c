@@ -12,6 +12,7 @@ static const double yield_s = 20e-6;
 clq_status clq_gate_init(clq_gate *gate) {
     atomic_init(&gate->count, 0);
     atomic_init(&gate->sleepers, 0);
+    gate->made = false;
     pthread_condattr_t attributes;
     int error = pthread_condattr_init(&attributes);
     if (error) return clq_fail_lock("a link", error);
@@ -20,12 +21,13 @@ clq_status clq_gate_init(clq_gate *gate) {
     pthread_condattr_destroy(&attributes);
     if (error) return clq_fail_lock("a link", error);
     error = pthread_mutex_init(&gate->lock, NULL);
-    if (!error) return CLQ_OK;
-    pthread_cond_destroy(&gate->moved);
-    return clq_fail_lock("a link", error);
+    if (error) pthread_cond_destroy(&gate->moved);
+    gate->made = error == 0;
+    return gate->made ? CLQ_OK : clq_fail_lock("a link", error);
 }
 
 void clq_gate_end(clq_gate *gate) {
+    if (!gate->made) return;
     pthread_mutex_destroy(&gate->lock);
     pthread_cond_destroy(&gate->moved);
 }

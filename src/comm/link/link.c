@@ -98,12 +98,7 @@ static clq_status open_link(clq_link *link) {
     const clq_comm *comm = link->from->comm;
     const bool by_commands = !link->from->hosted && !link->to->hosted;
     CLQ_TRY(clq_gate_init(&link->filled));
-    clq_status status = clq_gate_init(&link->freed);
-    if (status != CLQ_OK) {
-        clq_gate_end(&link->filled);
-        return status;
-    }
-    link->gates_made = true;
+    CLQ_TRY(clq_gate_init(&link->freed));
     link->slots = clq_alloc(comm->slots, sizeof *link->slots);
     if (!link->slots) return CLQ_MEMORY;
     link->slot_count = comm->slots;
@@ -152,10 +147,8 @@ void clq_link_destroy(clq_link *link) {
     clq_buffer_destroy(link->outgoing);
     clq_buffer_destroy(link->incoming);
     clq_buffer_destroy(link->scratch);
-    if (link->gates_made) {
-        clq_gate_end(&link->filled);
-        clq_gate_end(&link->freed);
-    }
+    clq_gate_end(&link->filled);
+    clq_gate_end(&link->freed);
     clq_free(link);
 }
 
