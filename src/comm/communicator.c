@@ -1,6 +1,5 @@
 #include "comm/communicator.h"
 
-#include <stdio.h>
 #include <time.h>
 
 /* From the failure on, how long a rank waits for its own commands to end, and as long again for others to let go of its
@@ -121,24 +120,15 @@ uint64_t clq_comm_busy_ns(const clq_comm *comm) { return atomic_load(&comm->memb
 
 /* ---- waiting ---- */
 
-clq_status clq_comm_late(const clq_comm *comm, const char *format, ...) {
-    char who[CLQ_DETAIL_MAX / 2];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(who, sizeof who, format, arguments);
-    va_end(arguments);
-    return clq_fail(CLQ_TIMEOUT, "%s within the deadline of %g s (deadline_s)", who, comm->deadline_s);
-}
-
 static clq_status late(const clq_member *member, const char *what) {
     const clq_comm *comm = member->comm;
     size_t mine = atomic_load(&member->meetings);
     for (unsigned r = 0; r < comm->size; r++) {
         if (atomic_load(&comm->members[r].meetings) >= mine) continue;
-        return clq_comm_late(comm, "rank %u on %s did not reach the %s", comm->members[r].world,
-                             clq_device_label(comm->members[r].device), what);
+        return clq_fail(CLQ_TIMEOUT, "rank %u on %s did not reach the %s" CLQ_LATE, comm->members[r].world,
+                        clq_device_label(comm->members[r].device), what, comm->deadline_s);
     }
-    return clq_comm_late(comm, "the ranks did not meet at the %s", what);
+    return clq_fail(CLQ_TIMEOUT, "the ranks did not meet at the %s" CLQ_LATE, what, comm->deadline_s);
 }
 
 /* All ranks meet. `what`: for the message about a late rank, the thing that it is late for. */
@@ -152,8 +142,10 @@ static clq_status meet(clq_member *member, const char *what) {
 void clq_comm_set_patience(clq_comm *comm, double seconds) { clq_barrier_set_patience(comm->barrier, seconds); }
 
 clq_status clq_member_wait(const clq_member *member, clq_event *event) {
-    clq_status status = clq_event_wait_until(event, member->until, &member->comm->family->failed);
-    return status == CLQ_TIMEOUT ? clq_comm_late(member->comm, "its commands were not done") : status;
+    const clq_comm *comm = member->comm;
+    clq_status status = clq_event_wait_until(event, member->until, &comm->family->failed);
+    if (status != CLQ_TIMEOUT) return status;
+    return clq_fail(status, "its commands were not done" CLQ_LATE, comm->deadline_s);
 }
 
 /* A mark rather than a finish: it can be given up, and its status tells of a command that failed before it. */

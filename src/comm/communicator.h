@@ -157,8 +157,8 @@ clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, uns
                          const clq_group_config *config, clq_comm **out);
 /* The rest: the ring's links, the most usual kernel, what the algorithms cost, and room for pairs. */
 clq_status clq_comm_complete(clq_comm *comm);
-/* Fails with CLQ_TIMEOUT. The formatted text says which rank did not do what. */
-clq_status clq_comm_late(const clq_comm *comm, const char *format, ...) CLQ_PRINTF(2, 3);
+/* The end of what a CLQ_TIMEOUT says, behind which rank did not do what; its argument is deadline_s. */
+#define CLQ_LATE " within the deadline of %g s (deadline_s)"
 /* Whether a task is one that so many ranks can have, and its count in bytes; then, whether a range of a buffer can be
  * its input or output. fault: ARGUMENT of a caller's task, INTERNAL of our own. */
 clq_status clq_task_check(const clq_task *task, unsigned ranks, clq_status fault, size_t *bytes);

@@ -169,8 +169,8 @@ static clq_status await_slot(clq_link *link) {
     if (!sender->hosted && !clq_gate_reached(&link->freed, freed)) CLQ_TRY(clq_member_hand_over(sender));
     clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &sender->comm->family->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_comm_late(sender->comm, "rank %u on %s took no chunk", link->to->world,
-                             clq_device_label(link->to->device));
+        return clq_fail(status, "rank %u on %s took no chunk" CLQ_LATE, link->to->world,
+                        clq_device_label(link->to->device), sender->comm->deadline_s);
     return status;
 }
 
@@ -313,8 +313,8 @@ clq_status clq_link_receive(clq_link *link, const clq_arrival *chunk, clq_event 
     if (!receiver->hosted) CLQ_TRY(clq_member_hand_over(receiver));
     clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &comm->family->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_comm_late(comm, "rank %u on %s sent no chunk", link->from->world,
-                             clq_device_label(link->from->device));
+        return clq_fail(status, "rank %u on %s sent no chunk" CLQ_LATE, link->from->world,
+                        clq_device_label(link->from->device), comm->deadline_s);
     CLQ_TRY(status);
     if (receiver->hosted)
         CLQ_TRY(take_by_host(receiver, slot, chunk));
