@@ -227,7 +227,6 @@ static clq_status take_task(clq_member *member, const clq_task *task) {
     member->work = (clq_work){.task = *task};
     member->step = 0;
     atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
-    member->in_is_mapped = member->out_is_mapped = false;
     member->until = clq_now_running() + member->comm->deadline_s;
     CLQ_TRY(take_work(member, &member->work));
     return task->queue ? clq_member_drain(member, task->queue) : CLQ_OK;

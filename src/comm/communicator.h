@@ -18,6 +18,7 @@ typedef struct clq_work {
     size_t bytes, in_bytes, out_bytes;
     char *in_host, *out_host; /* direct, or a hosted member's: where the host sees the two ranges */
     char *mapping;            /* of the output, or of both */
+    bool in_is_mapped, out_is_mapped;
 } clq_work;
 
 /* The uses of queues by a rank that works by commands. Uploads, its own work and downloads overlap on three queues, but
@@ -44,7 +45,6 @@ typedef struct clq_member {
     atomic_uint_fast64_t busy_ns; /* in collectives, from there on, since the communicator was made */
     unsigned step;                /* where it is in a schedule, for messages */
     size_t chunk;
-    bool in_is_mapped, out_is_mapped;
 
     clq_event *drained; /* marker of the last drain; used again by the next */
     clq_event *copied;  /* of the last copy from its own input to its own output */
