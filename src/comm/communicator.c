@@ -16,28 +16,10 @@ static clq_status make_members(clq_comm *comm, clq_device *const *devices, const
         clq_member *member = &comm->members[r];
         member->comm = comm;
         member->rank = r;
-        member->world = worlds[r];
+        member->world = worlds ? worlds[r] : r;
         member->device = devices[r];
     }
     return CLQ_OK;
-}
-
-clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
-                         const clq_group_config *config, clq_comm **out) {
-    clq_comm *comm = clq_alloc(1, sizeof *comm);
-    if (!comm) return CLQ_MEMORY;
-    clq_status status;
-    comm->size = count;
-    if (config) comm->config = *config;
-    CLQ_TRY_OR(fail, status, clq_family_create(comm));
-    CLQ_TRY_OR(fail, status, make_members(comm, devices, worlds));
-    CLQ_TRY_OR(fail, status, clq_barrier_create(count, &comm->barrier));
-    CLQ_TRY_OR(fail, status, clq_comm_plan(comm));
-    *out = comm;
-    return CLQ_OK;
-fail:
-    clq_comm_destroy(comm);
-    return status;
 }
 
 static clq_status make_room_for_pairs(clq_comm *comm) {
@@ -48,26 +30,47 @@ static clq_status make_room_for_pairs(clq_comm *comm) {
     return comm->pairs ? CLQ_OK : CLQ_MEMORY;
 }
 
-clq_status clq_comm_complete(clq_comm *comm) {
+/* The links of the ring, where an algorithm over links may use it: clq_group_explain tells what they can do. */
+static clq_status open_ring(clq_comm *comm) {
+    const unsigned n = comm->size;
+    const bool rings = comm->algorithm == CLQ_ALGORITHM_AUTO || comm->algorithm == CLQ_ALGORITHM_RING;
+    for (unsigned r = 0; rings && n > 1 && r < n; r++) {
+        const unsigned next = (r + 1) % n;
+        CLQ_TRY(clq_link_create(&comm->members[r], &comm->members[next], &comm->links[r * n + next]));
+    }
+    return CLQ_OK;
+}
+
+static clq_status complete(clq_comm *comm) {
     CLQ_TRY(make_room_for_pairs(comm));
-    CLQ_TRY(clq_comm_open_ring(comm));
+    CLQ_TRY(open_ring(comm));
     for (unsigned r = 0; r < comm->size; r++) CLQ_TRY(clq_walk_build(&comm->members[r], CLQ_F32, CLQ_SUM));
     return comm->algorithm == CLQ_ALGORITHM_AUTO && comm->size > 1 ? clq_comm_measure(comm) : CLQ_OK;
 }
 
+clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
+                         const clq_group_config *config, bool is_pair, clq_comm **out) {
+    clq_comm *comm = clq_alloc(1, sizeof *comm);
+    if (!comm) return CLQ_MEMORY;
+    clq_status status;
+    comm->size = count;
+    if (config) comm->config = *config;
+    CLQ_TRY_OR(fail, status, clq_family_create(comm));
+    CLQ_TRY_OR(fail, status, make_members(comm, devices, worlds));
+    CLQ_TRY_OR(fail, status, clq_barrier_create(count, &comm->barrier));
+    CLQ_TRY_OR(fail, status, clq_comm_plan(comm));
+    if (!is_pair) CLQ_TRY_OR(fail, status, complete(comm));
+    *out = comm;
+    return CLQ_OK;
+fail:
+    clq_comm_destroy(comm);
+    return status;
+}
+
 clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_comm **out) {
-    unsigned worlds[CLQ_REPLICAS_MAX];
-    clq_comm *comm;
     if (count < 1 || count > CLQ_REPLICAS_MAX)
         return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, count);
-    for (unsigned r = 0; r < count; r++) worlds[r] = r;
-    CLQ_TRY(clq_comm_make(devices, worlds, count, config, &comm));
-    clq_status status = clq_comm_complete(comm);
-    if (status == CLQ_OK)
-        *out = comm;
-    else
-        clq_comm_destroy(comm);
-    return status;
+    return clq_comm_make(devices, NULL, count, config, false, out);
 }
 
 static void end_member(clq_member *member) {

@@ -4,11 +4,10 @@
 #ifndef CLQ_COMM_COMMUNICATOR_H
 #define CLQ_COMM_COMMUNICATOR_H
 
-#include "comm/reduce/combine.h"
 #include "comm/comm.h"
 #include "comm/link/gate.h"
+#include "comm/reduce/combine.h"
 #include "comm/reduce/reduce.h"
-#include "comm/schedule/schedule.h"
 
 /* A rank's task, and what follows from it. Written by the rank's thread before the first meeting of a collective, read
  * by all ranks until the last meeting. */
@@ -152,11 +151,11 @@ bool clq_family_fail(clq_family *family, const clq_error *why);
 clq_status clq_family_raise(const clq_family *family);
 
 /* communicator.c */
-/* A communicator, its plan, and its links' queues: all that a pair needs. devices and worlds: one per rank. */
+/* A communicator in a family of its own. devices, worlds: one per rank; worlds NULL: the ranks'. A pair needs a plan
+ * and queues for its links; any other also the ring's links, the most usual kernel, what the algorithms cost, and room
+ * for pairs. */
 clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
-                         const clq_group_config *config, clq_comm **out);
-/* The rest: the ring's links, the most usual kernel, what the algorithms cost, and room for pairs. */
-clq_status clq_comm_complete(clq_comm *comm);
+                         const clq_group_config *config, bool is_pair, clq_comm **out);
 /* The end of what a CLQ_TIMEOUT says, behind which rank did not do what; its argument is deadline_s. */
 #define CLQ_LATE " within the deadline of %g s (deadline_s)"
 /* Whether a task is one that so many ranks can have, and its count in bytes; then, whether a range of a buffer can be
@@ -175,8 +174,6 @@ clq_status clq_comm_route(clq_comm *comm, const clq_task *task, clq_comm **by, c
 
 /* plan.c: what the config allows. */
 clq_status clq_comm_plan(clq_comm *comm);
-/* The links of the ring, where an algorithm over links may use it: clq_group_explain tells what they can do. */
-clq_status clq_comm_open_ring(clq_comm *comm);
 
 /* choose.c: which algorithm a call gets: the same on every rank. */
 /* For AUTO over links: looks up what the candidates cost, or measures and stores it. The communicator is complete, and

@@ -89,14 +89,6 @@ static clq_status make_links(clq_comm *comm) {
     return CLQ_OK;
 }
 
-clq_status clq_comm_open_ring(clq_comm *comm) {
-    unsigned n = comm->size;
-    bool rings = comm->algorithm == CLQ_ALGORITHM_AUTO || comm->algorithm == CLQ_ALGORITHM_RING;
-    for (unsigned r = 0; rings && n > 1 && r < n; r++)
-        CLQ_TRY(clq_link_create(&comm->members[r], &comm->members[(r + 1) % n], &comm->links[r * n + (r + 1) % n]));
-    return CLQ_OK;
-}
-
 static clq_status check_peers(const clq_comm *comm) {
     if (comm->transport != CLQ_TRANSPORT_PEER || comm->islands.count == 1) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: the devices have no context in common",
