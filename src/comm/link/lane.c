@@ -31,11 +31,9 @@ clq_status clq_member_order(const clq_member *member, clq_event *first, clq_even
 
 clq_status clq_member_enqueued(clq_member *member, clq_lane_name name, clq_event *event) {
     clq_lane *lane = &member->lanes[lane_of(member, name)];
-    lane->unflushed = true;
     lane->last = event;
-    if (member->one_queue) return CLQ_OK;
-    lane->unflushed = false;
-    return clq_queue_flush(lane->queue);
+    lane->unflushed = member->one_queue;
+    return member->one_queue ? CLQ_OK : clq_queue_flush(lane->queue);
 }
 
 /* Raises the gates for chunks whose commands were flushed: other ranks may wait for their events now. */

@@ -142,13 +142,9 @@ static clq_status make_key(const clq_comm *comm, clq_hash128 *out) {
         clq_text_add(&text, "%s %s %s %s %u units, island %u\n", info->driver, info->name, info->driver_version,
                      info->pci, info->compute_units, comm->islands.of[r]);
     }
-    if (text.failed) {
-        clq_free(text.data);
-        return CLQ_MEMORY;
-    }
-    *out = clq_hash128_of(text.data, strlen(text.data), 0);
+    if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
-    return CLQ_OK;
+    return text.failed ? CLQ_MEMORY : CLQ_OK;
 }
 
 static clq_status recall(clq_comm *comm, clq_hash128 key, bool *found) {

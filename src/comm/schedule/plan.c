@@ -51,16 +51,14 @@ static clq_status take_algorithm(clq_comm *comm, clq_algorithm wanted) {
     if ((direct || mapped) && stranger < comm->size)
         return clq_fail(CLQ_UNSUPPORTED, "%s does not share the host's memory, which mapped memory needs",
                         clq_device_label(comm->members[stranger].device));
-    if (direct || (wanted == CLQ_ALGORITHM_AUTO && stranger == comm->size)) {
-        comm->algorithm = CLQ_ALGORITHM_DIRECT;
-        comm->reason = direct || mapped ? "as asked" : "every device shares the host's memory";
-        return CLQ_OK;
-    }
     comm->algorithm = wanted;
-    if (wanted != CLQ_ALGORITHM_AUTO)
-        comm->reason = "as asked";
-    else
+    comm->reason = "as asked";
+    if (wanted == CLQ_ALGORITHM_AUTO && stranger == comm->size) {
+        comm->algorithm = CLQ_ALGORITHM_DIRECT;
+        if (!mapped) comm->reason = "every device shares the host's memory";
+    } else if (wanted == CLQ_ALGORITHM_AUTO) {
         comm->reason = any ? "not every device shares the host's memory" : "links as asked";
+    }
     return CLQ_OK;
 }
 
@@ -119,10 +117,9 @@ static size_t find_turn(const clq_comm *comm, const clq_link *link) {
 /* what: the collectives that the link is for, as a prefix. */
 static void explain_link(const clq_comm *comm, const clq_link *link, const char *what, clq_text *text) {
     const clq_member *from = link->from, *to = link->to;
-    clq_text_add(text, "%srank %u to %u (%s to %s): ", what, from->world, to->world, clq_device_label(from->device),
-                 clq_device_label(to->device));
     const size_t turn = find_turn(comm, link);
-    clq_text_add(text, "%s", clq_transport_name(clq_link_transport(link, 0)));
+    clq_text_add(text, "%srank %u to %u (%s to %s): %s", what, from->world, to->world, clq_device_label(from->device),
+                 clq_device_label(to->device), clq_transport_name(clq_link_transport(link, 0)));
     if (turn > 0)
         clq_text_add(text, " for chunks below %zu bytes, then %s", turn,
                      clq_transport_name(clq_link_transport(link, turn)));
