@@ -225,7 +225,7 @@ static clq_status take_by_host(const clq_member *member, const clq_slot *slot, c
     const void *in[2] = {chunk->operand.host, slot->at};
     if (chunk->came_first) in[0] = slot->at, in[1] = chunk->operand.host;
     clq_reduce_find(call->dtype, op)(in, 2, (void *[]){chunk->to.host}, 1, 0,
-                                     chunk->bytes / clq_dtype_bytes(call->dtype), member->comm->size);
+                                     chunk->bytes / clq_dtype_bytes(call->dtype), member->comm->size, false);
     return CLQ_OK;
 }
 

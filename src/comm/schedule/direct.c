@@ -48,10 +48,8 @@ static void reduce_piece(const clq_comm *comm, size_t begin, size_t end, size_t 
         out[outs++] = work->out_host;
         touched += work->out_host != in[r];
     }
-    const bool streams = touched * all >= streaming_bytes;
-    clq_reduce_function *reduce =
-        streams ? clq_reduce_find_streaming(task->dtype, task->op) : clq_reduce_find(task->dtype, task->op);
-    reduce(in, comm->size, out, outs, begin / element, end / element, comm->size);
+    clq_reduce_find(task->dtype, task->op)(in, comm->size, out, outs, begin / element, end / element, comm->size,
+                                           touched * all >= streaming_bytes);
 }
 
 static void copy(char *to, const char *from, size_t bytes) {
