@@ -59,12 +59,11 @@ clq_status clq_comm_run(clq_comm *comm, unsigned rank, const clq_task *call);
 clq_status clq_comm_run_alone(clq_comm *comm, const clq_task *tasks);
 /* Whether a rank's part can be executed by clq_comm_run_alone. */
 bool clq_comm_reaches(const clq_comm *comm, unsigned rank, const clq_task *task);
-/* Shorthands: the sum; bytes of the root's `data` to the other ranks'; a barrier. */
+/* Shorthands: the sum; bytes of the root's `data` to the other ranks'. */
 clq_status clq_comm_all_reduce(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
                                clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype);
 clq_status clq_comm_broadcast(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root);
-clq_status clq_comm_barrier(clq_comm *comm, unsigned rank);
 /* Ends the wait of every rank, here and in all communicators that fail with this one; `why` (may be NULL) becomes the
  * first failure if there was none. From any thread. */
 void clq_comm_abort(clq_comm *comm, const clq_error *why);
