@@ -22,14 +22,11 @@ static const size_t piece_bytes = (size_t)128 << 10;
 static size_t part_bytes(const clq_comm *comm, unsigned rank) {
     const clq_work *work = &comm->members[rank].work;
     switch (work->task.collective) {
-    case CLQ_ALL_REDUCE:
-    case CLQ_REDUCE:
-    case CLQ_SEND_RECV:
-        return clq_part_begin(rank + 1, comm->size, work->bytes) - clq_part_begin(rank, comm->size, work->bytes);
     case CLQ_REDUCE_SCATTER:
     case CLQ_BROADCAST: return work->bytes;
     case CLQ_ALL_GATHER: return comm->size * work->bytes;
-    default: return 0;
+    default: /* all-reduce, reduce, send/recv */
+        return clq_part_begin(rank + 1, comm->size, work->bytes) - clq_part_begin(rank, comm->size, work->bytes);
     }
 }
 
