@@ -134,11 +134,7 @@ void clq_call_complete(const clq_call *call, unsigned rank, bool ok) {
 
 void clq_call_destroy(clq_call *call) {
     if (!call) return;
-    while (call->packed) {
-        clq_call *member = call->packed;
-        call->packed = member->next;
-        clq_call_destroy(member);
-    }
+    while (call->packed) clq_call_destroy(clq_call_take(&call->packed));
     for (unsigned r = 0; r < call->size; r++) {
         clq_part *part = &call->parts[r];
         if (!call->in_bucket && part->out != part->in && !part->out_is) clq_buffer_destroy(part->out);

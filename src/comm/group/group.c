@@ -2,7 +2,6 @@
  * rank walks through it at its own pace, in order. */
 #include "comm/group/group.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What is copied twice to be packed must take less than what a message costs whatever its size. */
@@ -115,6 +114,7 @@ static clq_status open_rank(clq_group *group, unsigned r, clq_device *device, cl
                             unsigned world) {
     clq_group_rank *rank = &group->ranks[r];
     *rank = (clq_group_rank){.group = group, .index = r, .device = device};
+    group->runs_in_caller = group->runs_in_caller || clq_device_runs_in_caller(device);
     clq_status status = callers ? clq_queue_wrap(device, callers, &rank->callers_queue) : CLQ_OK;
     if (status == CLQ_OK) status = clq_queue_create(device, 0, &rank->queue);
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "rank %u", world);
@@ -171,8 +171,7 @@ static clq_call *take_noted(clq_group *group) {
 /* They will never be. */
 static void drop_calls(clq_call *list) {
     while (list) {
-        clq_call *call = list;
-        list = call->next;
+        clq_call *call = clq_call_take(&list);
         for (unsigned r = 0; r < call->size; r++) clq_call_complete(call, r, false);
         clq_call_destroy(call);
     }
@@ -283,13 +282,10 @@ static void enlist(clq_group *group, clq_call *call) {
  * event that one of its commands waits for. So the events of a group with such a device are complete when the call
  * returns, unless the caller is yet to complete what a call waits for. */
 static bool must_finish(clq_group *group) {
-    bool runs_in_caller = false;
-    for (unsigned r = 0; r < group->size; r++)
-        runs_in_caller = runs_in_caller || clq_device_runs_in_caller(group->ranks[r].device);
     pthread_mutex_lock(&group->lock);
     bool held = group->held > 0;
     pthread_mutex_unlock(&group->lock);
-    return runs_in_caller && !held;
+    return group->runs_in_caller && !held;
 }
 
 /* Until so many calls of those that were ever issued are done. */
@@ -353,13 +349,10 @@ static clq_status issue(clq_group *group, clq_task task, const clq_slice *in, co
 
 static clq_status issue_next(clq_group *group, clq_call **list, bool *running, bool *blocking) {
     clq_call *call;
-    if (can_run_alone(group, *list)) {
-        call = *list;
-        *list = call->next;
-        call->next = NULL;
-    } else {
+    if (can_run_alone(group, *list))
+        call = clq_call_take(list);
+    else
         CLQ_TRY(clq_pack_take(group, list, &call));
-    }
     *blocking = call->blocks;
     clq_status status = issue_call(group, call, NULL, running);
     if (status != CLQ_OK) drop_calls(call);
@@ -478,10 +471,7 @@ clq_transport clq_group_transport(const clq_group *group, clq_collective collect
 
 clq_status clq_group_explain(const clq_group *group, char **out) {
     char *text = clq_comm_explain(group->comm);
-    if (!text) return clq_fail_memory("explaining a group");
-    size_t bytes = strlen(text) + 1;
-    char *copy = malloc(bytes); /* the caller's free() need not be the library's */
-    if (copy) memcpy(copy, text, bytes);
+    char *copy = text ? strdup(text) : NULL; /* the caller's free() need not be the library's */
     clq_free(text);
     if (!copy) return clq_fail_memory("explaining a group");
     *out = copy;

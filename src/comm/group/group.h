@@ -72,6 +72,7 @@ struct clq_group {
     size_t enlisted, finished; /* calls in all; they finish in order */
     size_t held;               /* of those under way: how many wait for the caller */
     bool closing;
+    bool runs_in_caller; /* the device of a rank does (clq_device_runs_in_caller) */
     /* The caller's thread's alone: */
     size_t bucket_bytes;
     bool started; /* between clq_group_start and clq_group_end */
@@ -98,6 +99,13 @@ clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, un
 
 /* ---- call.c ---- */
 
+/* The first of a list, taken off it. */
+static inline clq_call *clq_call_take(clq_call **list) {
+    clq_call *call = *list;
+    *list = call->next;
+    call->next = NULL;
+    return call;
+}
 /* Checks the arguments and makes a call that is not issued yet. */
 clq_status clq_call_create(const clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
                            const cl_event *waits, bool wants_done, clq_call **result);

@@ -71,9 +71,7 @@ static clq_status make_buckets(clq_group *group) {
 clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
     size_t bytes, count = count_members(group, *list, &bytes);
     if (count < 2) {
-        *out = *list;
-        *list = (*list)->next;
-        (*out)->next = NULL;
+        *out = clq_call_take(list);
         return CLQ_OK;
     }
     CLQ_TRY(make_buckets(group));
@@ -90,9 +88,7 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
     pack->in_bucket = true;
     clq_call **end = &pack->packed;
     for (size_t at = 0; count > 0; count--) {
-        clq_call *member = *list;
-        *list = member->next;
-        member->next = NULL;
+        clq_call *member = clq_call_take(list);
         member->at = at;
         pack->blocks = pack->blocks || member->blocks;
         at += room_of(member);
