@@ -173,8 +173,8 @@ clq_status clq_task_check(const clq_task *task, unsigned ranks, clq_status fault
     return CLQ_OK;
 }
 
-clq_status clq_task_check_range(const clq_task *task, clq_status fault, const char *what, const clq_buffer *buffer,
-                                size_t offset, size_t bytes) {
+static clq_status check_range(const clq_task *task, clq_status fault, const char *what, const clq_buffer *buffer,
+                              size_t offset, size_t bytes) {
     if (bytes == 0) return CLQ_OK;
     if (!buffer) return clq_fail(fault, "its %s is NULL", what);
     const size_t element = clq_dtype_bytes(task->dtype), has = clq_buffer_bytes(buffer);
@@ -186,6 +186,11 @@ clq_status clq_task_check_range(const clq_task *task, clq_status fault, const ch
     return CLQ_OK;
 }
 
+clq_status clq_task_check_ranges(const clq_task *task, clq_status fault, size_t in_bytes, size_t out_bytes) {
+    CLQ_TRY(check_range(task, fault, "input", task->in, task->in_offset, in_bytes));
+    return check_range(task, fault, "output", task->out, task->out_offset, out_bytes);
+}
+
 /* What follows from the call for this rank. */
 static clq_status take_work(const clq_member *member, clq_work *work) {
     const unsigned ranks = member->comm->size, rank = member->rank;
@@ -195,8 +200,7 @@ static clq_status take_work(const clq_member *member, clq_work *work) {
     work->in_bytes = clq_collective_in_bytes(call->collective, ranks, rank, call->root, work->bytes);
     work->out_bytes = clq_collective_out_bytes(call->collective, ranks, rank, call->root, call->to, work->bytes);
     work->algorithm = clq_comm_choose(member->comm, call->collective, work->bytes);
-    CLQ_TRY(clq_task_check_range(call, CLQ_INTERNAL, "input", call->in, call->in_offset, work->in_bytes));
-    return clq_task_check_range(call, CLQ_INTERNAL, "output", call->out, call->out_offset, work->out_bytes);
+    return clq_task_check_ranges(call, CLQ_INTERNAL, work->in_bytes, work->out_bytes);
 }
 
 /* A rank by the number that messages name it by; what is no rank stays as it is. */

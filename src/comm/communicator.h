@@ -158,11 +158,10 @@ clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, uns
                          const clq_group_config *config, bool is_pair, clq_comm **out);
 /* The end of what a CLQ_TIMEOUT says, behind which rank did not do what; its argument is deadline_s. */
 #define CLQ_LATE " within the deadline of %g s (deadline_s)"
-/* Whether a task is one that so many ranks can have, and its count in bytes; then, whether a range of a buffer can be
- * its input or output. fault: ARGUMENT of a caller's task, INTERNAL of our own. */
+/* Whether a task is one that so many ranks can have, and its count in bytes; then, whether its input and output have so
+ * many. fault: ARGUMENT of a caller's task, INTERNAL of our own. */
 clq_status clq_task_check(const clq_task *task, unsigned ranks, clq_status fault, size_t *bytes);
-clq_status clq_task_check_range(const clq_task *task, clq_status fault, const char *what, const clq_buffer *buffer,
-                                size_t offset, size_t bytes);
+clq_status clq_task_check_ranges(const clq_task *task, clq_status fault, size_t in_bytes, size_t out_bytes);
 /* Drains the queue: waits until its commands are done, at most until the member's deadline. */
 clq_status clq_member_drain(clq_member *member, clq_queue *queue);
 /* Waits for an event of this or another rank, at most until the member's deadline. The event's queue was flushed. */

@@ -31,12 +31,11 @@ static clq_status fail_comm(const clq_group_rank *rank, clq_status status, const
 }
 
 static clq_status run_part(const clq_group_rank *rank, const clq_call *call) {
-    const clq_task task = clq_call_task(rank, call);
     clq_status status = wait_for_start(rank, call);
     if (status != CLQ_OK) return fail_comm(rank, status, "what the collective waits for");
     if (call->packed) status = clq_pack_fill(rank, call);
     if (status != CLQ_OK) return fail_comm(rank, status, "packing small messages");
-    CLQ_TRY(clq_comm_run(rank->group->comm, rank->index, &task));
+    CLQ_TRY(clq_comm_run(rank->group->comm, rank->index, &call->parts[rank->index].task));
     if (call->packed) status = clq_pack_empty(rank, call);
     return status == CLQ_OK ? CLQ_OK : fail_comm(rank, status, "unpacking small messages");
 }
@@ -218,10 +217,8 @@ static bool is_idle(clq_group *group) {
 /* Whether the calling thread may do the call itself, if nothing on the ranks' queues is in its way. */
 static bool can_run_alone(clq_group *group, const clq_call *call) {
     if (call->bytes > alone_bytes / group->size) return false;
-    for (unsigned r = 0; r < group->size; r++) {
-        const clq_task task = clq_call_task(&group->ranks[r], call);
-        if (call->parts[r].wait || !clq_comm_reaches(group->comm, r, &task)) return false;
-    }
+    for (unsigned r = 0; r < group->size; r++)
+        if (call->parts[r].wait || !clq_comm_reaches(group->comm, r, &call->parts[r].task)) return false;
     return is_idle(group);
 }
 
@@ -242,7 +239,7 @@ static clq_status look_at_queues(const clq_group *group, clq_call *call, double 
 static clq_status run_alone(clq_group *group, const clq_call *call) {
     clq_task tasks[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < group->size; r++) {
-        tasks[r] = clq_call_task(&group->ranks[r], call);
+        tasks[r] = call->parts[r].task;
         tasks[r].queue = NULL;
         if (call->parts[r].mark) CLQ_TRY(clq_event_wait(call->parts[r].mark)); /* it is over: tells of a failure */
     }

@@ -26,10 +26,9 @@ typedef struct clq_shared {
 
 /* What one rank does in a call. */
 typedef struct clq_part {
-    clq_buffer *in, *out;             /* NULL: it has no part there */
+    clq_task task;                    /* on its thread's queue; in, out NULL: it has no part there */
     clq_group_memory *in_is, *out_is; /* made by clq_group_alloc; NULL: the caller's, wrapped for this call */
-    size_t in_offset, out_offset;
-    clq_event *wait; /* the caller's; NULL: none */
+    clq_event *wait;                  /* the caller's; NULL: none */
     clq_event *mark; /* end of the commands on the rank's queue when the call was issued; NULL: there were none */
     clq_event *done; /* NULL: the caller did not ask */
 } clq_part;
@@ -112,8 +111,6 @@ clq_status clq_call_create(const clq_group *group, const clq_task *task, const c
 void clq_call_destroy(clq_call *call); /* takes NULL; what it packs, too */
 /* The rank's events: of the call and of what it packs. */
 void clq_call_complete(const clq_call *call, unsigned rank, bool ok);
-/* The rank's task, on its thread's queue. */
-clq_task clq_call_task(const clq_group_rank *rank, const clq_call *call);
 /* Whether it waits for an event that the caller is yet to complete. */
 bool clq_call_is_held(const clq_call *call);
 
