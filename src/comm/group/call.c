@@ -134,11 +134,12 @@ void clq_call_complete(const clq_call *call, unsigned rank, bool ok) {
 
 void clq_call_destroy(clq_call *call) {
     if (!call) return;
+    const bool in_bucket = call->packed != NULL;
     while (call->packed) clq_call_destroy(clq_call_take(&call->packed));
     for (unsigned r = 0; r < call->size; r++) {
         clq_part *part = &call->parts[r];
-        if (!call->in_bucket && part->task.out != part->task.in && !part->out_is) clq_buffer_destroy(part->task.out);
-        if (!call->in_bucket && !part->in_is) clq_buffer_destroy(part->task.in);
+        if (!in_bucket && part->task.out != part->task.in && !part->out_is) clq_buffer_destroy(part->task.out);
+        if (!in_bucket && !part->in_is) clq_buffer_destroy(part->task.in);
         if (part->out_is != part->in_is) clq_memory_release(part->out_is);
         clq_memory_release(part->in_is);
         clq_event_destroy(part->wait);

@@ -36,13 +36,12 @@ typedef struct clq_part {
 /* One collective as it was issued. */
 typedef struct clq_call {
     struct clq_call *next;   /* in the list that it stands in */
-    struct clq_call *packed; /* those that travel as this one */
+    struct clq_call *packed; /* those that travel as this one, in the ranks' buckets; NULL: it is one of the caller's */
     size_t at;               /* packed: where in the bucket, bytes */
     clq_task task;           /* without what differs between ranks */
     size_t bytes;
-    bool blocks;    /* the caller asked for no events, of it or of one that it packs: it waits for the call */
-    bool held;      /* it waits for an event that the caller is to complete */
-    bool in_bucket; /* a pack: its parts are the ranks' buckets */
+    bool blocks; /* the caller asked for no events, of it or of one that it packs: it waits for the call */
+    bool held;   /* it waits for an event that the caller is to complete */
     unsigned size;
     unsigned running; /* ranks that are not done with it */
     clq_part parts[];

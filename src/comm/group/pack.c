@@ -87,7 +87,6 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
         task->queue = group->ranks[r].queue;
         task->in = task->out = group->ranks[r].bucket;
     }
-    pack->in_bucket = true;
     clq_call **end = &pack->packed;
     for (size_t at = 0; count > 0; count--) {
         clq_call *member = clq_call_take(list);

@@ -32,17 +32,11 @@ static void find_hosted(clq_comm *comm) {
         comm->members[r].hosted = !by_commands && clq_device_get_info(comm->members[r].device)->host_unified;
 }
 
-/* The first rank that is not hosted; the number of ranks: all are. */
-static unsigned find_stranger(const clq_comm *comm) {
-    unsigned r = 0;
-    while (r < comm->size && comm->members[r].hosted) r++;
-    return r;
-}
-
 /* Direct wherever it can be: it moves 2 n S bytes of host memory against the ring's 5 (n - 1) S or more, and needs two
  * meetings instead of 2 (n - 1) hand-overs. */
 static clq_status take_algorithm(clq_comm *comm, clq_algorithm wanted) {
-    const unsigned stranger = find_stranger(comm);
+    unsigned stranger = 0; /* the first rank that is not hosted; the number of ranks: all are */
+    while (stranger < comm->size && comm->members[stranger].hosted) stranger++;
     bool direct = wanted == CLQ_ALGORITHM_DIRECT, mapped = comm->transport == CLQ_TRANSPORT_MAPPED;
     bool any = comm->transport == CLQ_TRANSPORT_AUTO;
     if (direct && !any && !mapped)
