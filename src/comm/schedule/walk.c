@@ -79,9 +79,8 @@ static clq_status prepare_hosted(clq_member *member, size_t work_bytes) {
 }
 
 clq_status clq_walk_build(clq_member *member, clq_dtype dtype, clq_redop op) {
-    const clq_comm *comm = member->comm;
     clq_kernel **kernel = &member->combine[dtype][op];
-    if (comm->size == 1 || comm->algorithm == CLQ_ALGORITHM_DIRECT || member->hosted || *kernel) return CLQ_OK;
+    if (member->comm->size == 1 || member->hosted || *kernel) return CLQ_OK;
     return clq_combine_create(member->device, dtype, op, kernel);
 }
 
