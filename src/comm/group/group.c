@@ -331,8 +331,7 @@ static clq_status issue_task(clq_group *group, const clq_task *task, const clq_s
         clq_call_destroy(call);
         return status;
     }
-    if (running && !done) wait_until_finished(group, group->enlisted);
-    if (running && done && must_finish(group)) wait_until_idle(group);
+    if (running && (!done || must_finish(group))) wait_until_idle(group);
     return done ? CLQ_OK : raise_failure(group);
 }
 

@@ -55,12 +55,6 @@ static void pause_briefly(void) {
 #endif
 }
 
-static struct timespec time_at(double seconds) {
-    struct timespec at = {.tv_sec = (time_t)seconds};
-    at.tv_nsec = (long)((seconds - (double)at.tv_sec) * 1e9);
-    return at;
-}
-
 static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until, const atomic_bool *aborted) {
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&gate->lock);
@@ -72,7 +66,9 @@ static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until,
         else if (left <= 0)
             status = CLQ_TIMEOUT;
         if (status != CLQ_OK) break;
-        struct timespec at = time_at(clq_now() + CLQ_MIN(left, CLQ_RUNNING_LOOK_S));
+        const double wake = clq_now() + CLQ_MIN(left, CLQ_RUNNING_LOOK_S);
+        struct timespec at = {.tv_sec = (time_t)wake};
+        at.tv_nsec = (long)((wake - (double)at.tv_sec) * 1e9);
         pthread_cond_timedwait(&gate->moved, &gate->lock, &at);
     }
     atomic_fetch_sub(&gate->sleepers, 1);

@@ -87,13 +87,6 @@ static clq_status make_staging(const clq_comm *comm, clq_link *link) {
                              &link->scratch);
 }
 
-static clq_status make_landings(const clq_comm *comm, clq_link *link) {
-    for (unsigned i = 0; i < comm->slots; i++)
-        CLQ_TRY(clq_buffer_create(link->to->device, CLQ_MEMORY_DEVICE, comm->chunk_bytes, "a peer's chunk",
-                                  &link->slots[i].landing));
-    return CLQ_OK;
-}
-
 static clq_status open_link(clq_link *link) {
     const clq_comm *comm = link->from->comm;
     const bool by_commands = !link->from->hosted && !link->to->hosted;
@@ -103,9 +96,11 @@ static clq_status open_link(clq_link *link) {
     if (!link->slots) return CLQ_MEMORY;
     link->slot_count = comm->slots;
     if (!(by_commands && comm->transport == CLQ_TRANSPORT_PEER)) CLQ_TRY(make_staging(comm, link));
-    if (by_commands && comm->transport != CLQ_TRANSPORT_STAGED &&
-        clq_device_same_context(link->from->device, link->to->device))
-        CLQ_TRY(make_landings(comm, link));
+    const bool lands = by_commands && comm->transport != CLQ_TRANSPORT_STAGED &&
+                       clq_device_same_context(link->from->device, link->to->device);
+    for (unsigned i = 0; lands && i < comm->slots; i++)
+        CLQ_TRY(clq_buffer_create(link->to->device, CLQ_MEMORY_DEVICE, comm->chunk_bytes, "a peer's chunk",
+                                  &link->slots[i].landing));
     return choose_transport(link);
 }
 
