@@ -27,7 +27,7 @@ static void *(*volatile set_bytes)(void *, int, size_t) = memset;
 
 /* By what the collectives add with, which is as fast as the memory. */
 static void add_floats(float *to, const float *from, unsigned inputs, size_t count) {
-    clq_reduce_find(CLQ_F32, CLQ_SUM)((const void *[]){to, from}, inputs, (void *[]){to}, 1, 0, count, inputs);
+    clq_reduce_find(CLQ_F32, CLQ_SUM)((const void *[]){to, from}, inputs, (void *[]){to}, 1, 0, count, inputs, false);
 }
 
 typedef struct mover {

@@ -30,7 +30,6 @@ clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq
  * those of creating. */
 clq_status clq_comm_split(clq_comm *comm, const unsigned *ranks, unsigned count, clq_comm **out);
 void clq_comm_destroy(clq_comm *comm); /* takes NULL; no rank may be inside */
-unsigned clq_comm_size(const clq_comm *comm);
 
 /* One rank's part of a collective. count, in and out are as the public calls define them; a buffer that the rank's part
  * does not need is not looked at. */
@@ -60,18 +59,11 @@ clq_status clq_comm_run(clq_comm *comm, unsigned rank, const clq_task *call);
 clq_status clq_comm_run_alone(clq_comm *comm, const clq_task *tasks);
 /* Whether a rank's part can be executed by clq_comm_run_alone. */
 bool clq_comm_reaches(const clq_comm *comm, unsigned rank, const clq_task *task);
-/* Shorthands: the sum; bytes of the root's `data` to the other ranks'; a barrier. */
+/* Shorthands: the sum; bytes of the root's `data` to the other ranks'. */
 clq_status clq_comm_all_reduce(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
                                clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype);
 clq_status clq_comm_broadcast(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root);
-clq_status clq_comm_barrier(clq_comm *comm, unsigned rank);
-/* Shorthands of send/recv, between two ranks: bytes of the sender's `data` to the receiver's. Both return when it is
- * there. */
-clq_status clq_comm_send(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset, size_t bytes,
-                         unsigned to);
-clq_status clq_comm_receive(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
-                            size_t bytes, unsigned from);
 /* Ends the wait of every rank, here and in all communicators that fail with this one; `why` (may be NULL) becomes the
  * first failure if there was none. From any thread. */
 void clq_comm_abort(clq_comm *comm, const clq_error *why);

@@ -1,6 +1,5 @@
 #include "comm/communicator.h"
 
-#include <stdio.h>
 #include <time.h>
 
 /* From the failure on, how long a rank waits for its own commands to end, and as long again for others to let go of its
@@ -14,28 +13,13 @@ static clq_status make_members(clq_comm *comm, clq_device *const *devices, const
     comm->members = clq_alloc_aligned(_Alignof(clq_member), comm->size * sizeof *comm->members);
     if (!comm->members) return CLQ_MEMORY;
     for (unsigned r = 0; r < comm->size; r++) {
-        comm->members[r].device = devices[r];
-        comm->members[r].world = worlds[r];
+        clq_member *member = &comm->members[r];
+        member->comm = comm;
+        member->rank = r;
+        member->world = worlds ? worlds[r] : r;
+        member->device = devices[r];
     }
     return CLQ_OK;
-}
-
-clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
-                         const clq_group_config *config, clq_comm **out) {
-    clq_comm *comm = clq_alloc(1, sizeof *comm);
-    if (!comm) return CLQ_MEMORY;
-    clq_status status;
-    comm->size = count;
-    if (config) comm->config = *config;
-    CLQ_TRY_OR(fail, status, clq_family_create(comm));
-    CLQ_TRY_OR(fail, status, make_members(comm, devices, worlds));
-    CLQ_TRY_OR(fail, status, clq_barrier_create(count, &comm->barrier));
-    CLQ_TRY_OR(fail, status, clq_comm_plan(comm));
-    *out = comm;
-    return CLQ_OK;
-fail:
-    clq_comm_destroy(comm);
-    return status;
 }
 
 static clq_status make_room_for_pairs(clq_comm *comm) {
@@ -46,26 +30,47 @@ static clq_status make_room_for_pairs(clq_comm *comm) {
     return comm->pairs ? CLQ_OK : CLQ_MEMORY;
 }
 
-clq_status clq_comm_complete(clq_comm *comm) {
+/* The links of the ring, where an algorithm over links may use it: clq_group_explain tells what they can do. */
+static clq_status open_ring(clq_comm *comm) {
+    const unsigned n = comm->size;
+    const bool rings = comm->algorithm == CLQ_ALGORITHM_AUTO || comm->algorithm == CLQ_ALGORITHM_RING;
+    for (unsigned r = 0; rings && n > 1 && r < n; r++) {
+        const unsigned next = (r + 1) % n;
+        CLQ_TRY(clq_link_create(&comm->members[r], &comm->members[next], &comm->links[r * n + next]));
+    }
+    return CLQ_OK;
+}
+
+static clq_status complete(clq_comm *comm) {
     CLQ_TRY(make_room_for_pairs(comm));
-    CLQ_TRY(clq_comm_open_ring(comm));
-    for (unsigned r = 0; r < comm->size; r++) CLQ_TRY(clq_walk_build(comm, r, CLQ_F32, CLQ_SUM));
+    CLQ_TRY(open_ring(comm));
+    for (unsigned r = 0; r < comm->size; r++) CLQ_TRY(clq_walk_build(&comm->members[r], CLQ_F32, CLQ_SUM));
     return comm->algorithm == CLQ_ALGORITHM_AUTO && comm->size > 1 ? clq_comm_measure(comm) : CLQ_OK;
 }
 
+clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
+                         const clq_group_config *config, bool is_pair, clq_comm **out) {
+    clq_comm *comm = clq_alloc(1, sizeof *comm);
+    if (!comm) return CLQ_MEMORY;
+    clq_status status;
+    comm->size = count;
+    if (config) comm->config = *config;
+    CLQ_TRY_OR(fail, status, clq_family_create(comm));
+    CLQ_TRY_OR(fail, status, make_members(comm, devices, worlds));
+    CLQ_TRY_OR(fail, status, clq_barrier_create(count, &comm->barrier));
+    CLQ_TRY_OR(fail, status, clq_comm_plan(comm));
+    if (!is_pair) CLQ_TRY_OR(fail, status, complete(comm));
+    *out = comm;
+    return CLQ_OK;
+fail:
+    clq_comm_destroy(comm);
+    return status;
+}
+
 clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_comm **out) {
-    unsigned worlds[CLQ_REPLICAS_MAX];
-    clq_comm *comm;
     if (count < 1 || count > CLQ_REPLICAS_MAX)
         return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, count);
-    for (unsigned r = 0; r < count; r++) worlds[r] = r;
-    CLQ_TRY(clq_comm_make(devices, worlds, count, config, &comm));
-    clq_status status = clq_comm_complete(comm);
-    if (status == CLQ_OK)
-        *out = comm;
-    else
-        clq_comm_destroy(comm);
-    return status;
+    return clq_comm_make(devices, NULL, count, config, false, out);
 }
 
 static void end_member(clq_member *member) {
@@ -95,14 +100,12 @@ void clq_comm_destroy(clq_comm *comm) {
     clq_free(comm);
 }
 
-unsigned clq_comm_size(const clq_comm *comm) { return comm->size; }
-
 /* ---- failing ---- */
 
 /* The calling thread's failure becomes the family's, if it is the first; else the rank was only told to stop. */
-static clq_status fail_as(clq_comm *comm, unsigned rank, clq_status status) {
-    const clq_member *member = &comm->members[rank];
-    if (atomic_load(&comm->family->failed)) return clq_family_raise(comm->family);
+static clq_status fail_as(const clq_member *member, clq_status status) {
+    clq_family *family = member->comm->family;
+    if (atomic_load(&family->failed)) return clq_family_raise(family);
     if (member->step == 0)
         clq_fail_on(status, member->device, "rank %u, %s", member->world,
                     clq_collective_name(member->work.task.collective));
@@ -111,7 +114,7 @@ static clq_status fail_as(clq_comm *comm, unsigned rank, clq_status status) {
                     clq_collective_name(member->work.task.collective), member->step, member->chunk);
     clq_error mine;
     clq_error_take(status, &mine);
-    return clq_family_fail(comm->family, &mine) ? clq_error_raise(&mine) : clq_family_raise(comm->family);
+    return clq_family_fail(family, &mine) ? clq_error_raise(&mine) : clq_family_raise(family);
 }
 
 bool clq_comm_is_direct(const clq_comm *comm) { return comm->algorithm == CLQ_ALGORITHM_DIRECT; }
@@ -120,81 +123,84 @@ uint64_t clq_comm_busy_ns(const clq_comm *comm) { return atomic_load(&comm->memb
 
 /* ---- waiting ---- */
 
-clq_status clq_comm_late(const clq_comm *comm, const char *format, ...) {
-    char who[CLQ_DETAIL_MAX / 2];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(who, sizeof who, format, arguments);
-    va_end(arguments);
-    return clq_fail(CLQ_TIMEOUT, "%s within the deadline of %g s (deadline_s)", who, comm->deadline_s);
-}
-
-static clq_status late(const clq_comm *comm, unsigned rank, const char *what) {
-    size_t mine = atomic_load(&comm->members[rank].meetings);
+static clq_status late(const clq_member *member, const char *what) {
+    const clq_comm *comm = member->comm;
+    size_t mine = atomic_load(&member->meetings);
     for (unsigned r = 0; r < comm->size; r++) {
         if (atomic_load(&comm->members[r].meetings) >= mine) continue;
-        return clq_comm_late(comm, "rank %u on %s did not reach the %s", comm->members[r].world,
-                             clq_device_label(comm->members[r].device), what);
+        return clq_fail(CLQ_TIMEOUT, "rank %u on %s did not reach the %s" CLQ_LATE, comm->members[r].world,
+                        clq_device_label(comm->members[r].device), what, comm->deadline_s);
     }
-    return clq_comm_late(comm, "the ranks did not meet at the %s", what);
+    return clq_fail(CLQ_TIMEOUT, "the ranks did not meet at the %s" CLQ_LATE, what, comm->deadline_s);
 }
 
-clq_status clq_comm_meet(clq_comm *comm, unsigned rank, const char *what) {
-    clq_member *member = &comm->members[rank];
+/* All ranks meet. `what`: for the message about a late rank, the thing that it is late for. */
+static clq_status meet(clq_member *member, const char *what) {
     atomic_fetch_add(&member->meetings, 1);
     double left = CLQ_MAX(member->until - clq_now_running(), 1e-3);
-    clq_status status = clq_barrier_wait(comm->barrier, left);
-    return status == CLQ_TIMEOUT ? late(comm, rank, what) : status;
+    clq_status status = clq_barrier_wait(member->comm->barrier, left);
+    return status == CLQ_TIMEOUT ? late(member, what) : status;
 }
 
 void clq_comm_set_patience(clq_comm *comm, double seconds) { clq_barrier_set_patience(comm->barrier, seconds); }
 
-clq_status clq_member_wait(clq_comm *comm, unsigned rank, clq_event *event) {
-    clq_status status = clq_event_wait_until(event, comm->members[rank].until, &comm->family->failed);
-    return status == CLQ_TIMEOUT ? clq_comm_late(comm, "its commands were not done") : status;
+clq_status clq_member_wait(const clq_member *member, clq_event *event) {
+    const clq_comm *comm = member->comm;
+    clq_status status = clq_event_wait_until(event, member->until, &comm->family->failed);
+    if (status != CLQ_TIMEOUT) return status;
+    return clq_fail(status, "its commands were not done" CLQ_LATE, comm->deadline_s);
 }
 
 /* A mark rather than a finish: it can be given up, and its status tells of a command that failed before it. */
-clq_status clq_member_drain(clq_comm *comm, unsigned rank, clq_queue *queue) {
-    clq_event **mark = &comm->members[rank].drained;
-    CLQ_TRY(clq_queue_mark_again(queue, mark));
-    return clq_member_wait(comm, rank, *mark);
+clq_status clq_member_drain(clq_member *member, clq_queue *queue) {
+    CLQ_TRY(clq_queue_mark_again(queue, &member->drained));
+    return clq_member_wait(member, member->drained);
 }
 
 /* ---- a collective from its first meeting to its last ---- */
 
-static clq_status check_range(const char *what, const clq_buffer *buffer, size_t offset, size_t bytes, size_t element) {
+clq_status clq_task_check(const clq_task *task, unsigned ranks, clq_status fault, size_t *bytes) {
+    size_t all;
+    if ((unsigned)task->dtype >= CLQ_DTYPE_COUNT)
+        return clq_fail(fault, "dtype %d is none of clq_dtype", (int)task->dtype);
+    if ((unsigned)task->op >= CLQ_REDOP_COUNT) return clq_fail(fault, "op %d is none of clq_redop", (int)task->op);
+    if (clq_collective_reduces(task->collective) && !clq_reduce_find(task->dtype, task->op))
+        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(task->dtype));
+    if (task->root >= ranks || task->to >= ranks)
+        return clq_fail(fault, "rank %u is out of range: the group has %u ranks", CLQ_MAX(task->root, task->to), ranks);
+    if (!clq_mul_size(task->count, clq_dtype_bytes(task->dtype), bytes) || !clq_mul_size(*bytes, ranks, &all))
+        return clq_fail(fault, "%zu elements are more than can be addressed", task->count);
+    return CLQ_OK;
+}
+
+static clq_status check_range(const clq_task *task, clq_status fault, const char *what, const clq_buffer *buffer,
+                              size_t offset, size_t bytes) {
     if (bytes == 0) return CLQ_OK;
-    if (!buffer) return clq_fail(CLQ_INTERNAL, "its %s is NULL", what);
-    size_t has = clq_buffer_bytes(buffer);
+    if (!buffer) return clq_fail(fault, "its %s is NULL", what);
+    const size_t element = clq_dtype_bytes(task->dtype), has = clq_buffer_bytes(buffer);
     if (offset % element != 0)
-        return clq_fail(CLQ_INTERNAL, "%s: offset %zu is no multiple of an element's %zu bytes", what, offset, element);
+        return clq_fail(fault, "%s: offset %zu is no multiple of an element's %zu bytes", what, offset, element);
     if (offset > has || bytes > has - offset)
-        return clq_fail(CLQ_INTERNAL, "%s: %zu bytes from offset %zu do not fit in a buffer of %zu bytes", what, bytes,
+        return clq_fail(fault, "%s: %zu bytes from offset %zu do not fit in a memory object of %zu", what, bytes,
                         offset, has);
     return CLQ_OK;
 }
 
+clq_status clq_task_check_ranges(const clq_task *task, clq_status fault, size_t in_bytes, size_t out_bytes) {
+    CLQ_TRY(check_range(task, fault, "input", task->in, task->in_offset, in_bytes));
+    return check_range(task, fault, "output", task->out, task->out_offset, out_bytes);
+}
+
 /* What follows from the call for this rank. */
-static clq_status take_work(const clq_comm *comm, unsigned rank, clq_work *work) {
+static clq_status take_work(const clq_member *member, clq_work *work) {
+    const unsigned ranks = member->comm->size, rank = member->rank;
     const clq_task *call = &work->task;
     if (call->collective == CLQ_BARRIER) return CLQ_OK;
-    if ((unsigned)call->dtype >= CLQ_DTYPE_COUNT || (unsigned)call->op >= CLQ_REDOP_COUNT)
-        return clq_fail(CLQ_INTERNAL, "dtype %d or op %d is none", (int)call->dtype, (int)call->op);
-    if (call->root >= comm->size || call->to >= comm->size)
-        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", CLQ_MAX(call->root, call->to),
-                        comm->size);
-    if (clq_collective_reduces(call->collective) && !clq_reduce_find(call->dtype, call->op))
-        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(call->dtype));
-    const size_t element = clq_dtype_bytes(call->dtype);
-    size_t all;
-    if (!clq_mul_size(call->count, element, &work->bytes) || !clq_mul_size(work->bytes, comm->size, &all))
-        return clq_fail(CLQ_INTERNAL, "%zu elements are more than can be addressed", call->count);
-    work->in_bytes = clq_collective_in_bytes(call->collective, comm->size, rank, call->root, work->bytes);
-    work->out_bytes = clq_collective_out_bytes(call->collective, comm->size, rank, call->root, call->to, work->bytes);
-    work->algorithm = clq_comm_choose(comm, call->collective, work->bytes);
-    CLQ_TRY(check_range("input", call->in, call->in_offset, work->in_bytes, element));
-    return check_range("output", call->out, call->out_offset, work->out_bytes, element);
+    CLQ_TRY(clq_task_check(call, ranks, CLQ_INTERNAL, &work->bytes));
+    work->in_bytes = clq_collective_in_bytes(call->collective, ranks, rank, call->root, work->bytes);
+    work->out_bytes = clq_collective_out_bytes(call->collective, ranks, rank, call->root, call->to, work->bytes);
+    work->algorithm = clq_comm_choose(member->comm, call->collective, work->bytes);
+    return clq_task_check_ranges(call, CLQ_INTERNAL, work->in_bytes, work->out_bytes);
 }
 
 /* A rank by the number that messages name it by; what is no rank stays as it is. */
@@ -203,8 +209,9 @@ static unsigned world_of(const clq_comm *comm, unsigned rank) {
 }
 
 /* Ranks that do different things would wait for each other in vain or mix up their data. */
-static clq_status check_agreement(const clq_comm *comm, unsigned rank) {
-    const clq_task *mine = &comm->members[rank].work.task;
+static clq_status check_agreement(const clq_member *member) {
+    const clq_comm *comm = member->comm;
+    const clq_task *mine = &member->work.task;
     for (unsigned r = 0; r < comm->size; r++) {
         const clq_task *other = &comm->members[r].work.task;
         if (other->collective == mine->collective && other->count == mine->count && other->dtype == mine->dtype &&
@@ -213,42 +220,38 @@ static clq_status check_agreement(const clq_comm *comm, unsigned rank) {
         return clq_fail(CLQ_INTERNAL,
                         "collective mismatch: rank %u called %s of %zu %s (op %s, root %u, to %u), rank %u called %s "
                         "of %zu %s (op %s, root %u, to %u)",
-                        comm->members[rank].world, clq_collective_name(mine->collective), mine->count,
-                        clq_dtype_name(mine->dtype), clq_redop_name(mine->op), world_of(comm, mine->root),
-                        world_of(comm, mine->to), comm->members[r].world, clq_collective_name(other->collective),
-                        other->count, clq_dtype_name(other->dtype), clq_redop_name(other->op),
-                        world_of(comm, other->root), world_of(comm, other->to));
+                        member->world, clq_collective_name(mine->collective), mine->count, clq_dtype_name(mine->dtype),
+                        clq_redop_name(mine->op), world_of(comm, mine->root), world_of(comm, mine->to),
+                        comm->members[r].world, clq_collective_name(other->collective), other->count,
+                        clq_dtype_name(other->dtype), clq_redop_name(other->op), world_of(comm, other->root),
+                        world_of(comm, other->to));
     }
     return CLQ_OK;
 }
 
-/* Whether bytes go from rank to rank. */
-static bool exchanges(const clq_comm *comm, const clq_work *work) { return comm->size > 1 && work->bytes > 0; }
-
-static clq_status begin(clq_comm *comm, unsigned rank, const clq_task *call) {
-    clq_member *member = &comm->members[rank];
-    member->work = (clq_work){.task = *call};
+/* The rank's way to where its memory may be touched, if that needs nothing of others. */
+static clq_status take_task(clq_member *member, const clq_task *task) {
+    member->work = (clq_work){.task = *task};
     member->step = 0;
     atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
-    member->in_is_mapped = member->out_is_mapped = false;
-    member->until = clq_now_running() + comm->deadline_s;
-    CLQ_TRY(take_work(comm, rank, &member->work));
-    if (call->queue) CLQ_TRY(clq_member_drain(comm, rank, call->queue));
-    if (exchanges(comm, &member->work)) {
-        if (member->work.algorithm == CLQ_ALGORITHM_DIRECT)
-            CLQ_TRY(clq_member_map(comm, rank));
-        else
-            CLQ_TRY(clq_walk_prepare(comm, rank));
-    }
-    CLQ_TRY(clq_comm_meet(comm, rank, clq_collective_name(call->collective)));
+    member->until = clq_now_running() + member->comm->deadline_s;
+    CLQ_TRY(take_work(member, &member->work));
+    return task->queue ? clq_member_drain(member, task->queue) : CLQ_OK;
+}
+
+static clq_status begin(clq_member *member, const clq_task *call) {
+    CLQ_TRY(take_task(member, call));
+    if (member->comm->size > 1 && member->work.bytes > 0)
+        CLQ_TRY(member->work.algorithm == CLQ_ALGORITHM_DIRECT ? clq_member_map(member) : clq_walk_prepare(member));
+    CLQ_TRY(meet(member, clq_collective_name(call->collective)));
     member->begun = clq_now();
-    return check_agreement(comm, rank);
+    return check_agreement(member);
 }
 
 /* What the rank has enqueued must not outlive the call, where that can be had. */
-static void settle(const clq_comm *comm, const clq_member *member) {
+static void settle(const clq_member *member) {
     clq_queue *queues[] = {member->up, member->down, member->work.task.queue};
-    double until = CLQ_MAX(comm->family->failed_at + grace_s, clq_now_running() + late_grace_s);
+    double until = CLQ_MAX(member->comm->family->failed_at + grace_s, clq_now_running() + late_grace_s);
     for (size_t i = 0; i < CLQ_COUNT_OF(queues); i++) {
         clq_event *mark;
         if (!queues[i] || clq_queue_mark(queues[i], &mark) != CLQ_OK) continue;
@@ -266,64 +269,63 @@ static void wait_until_all_left(const clq_comm *comm) {
 
 /* A rank may return, and its caller free its memory, only when nobody can touch that memory any more: on success
  * because all met once more, on failure because all who were inside have left. */
-static clq_status end(clq_comm *comm, unsigned rank, clq_status status) {
-    clq_member *member = &comm->members[rank];
+static clq_status end(clq_member *member, clq_status status) {
+    clq_comm *comm = member->comm;
     if (status == CLQ_OK) {
         member->step = 0;
-        status = clq_comm_meet(comm, rank, "end of the collective");
+        status = meet(member, "end of the collective");
     }
     if (status != CLQ_OK) {
-        status = fail_as(comm, rank, status);
+        status = fail_as(member, status);
         clq_error mine;
         clq_error_take(status, &mine);
-        settle(comm, member);
+        settle(member);
         atomic_fetch_sub(&comm->inside, 1);
         wait_until_all_left(comm);
-        clq_member_unmap(comm, rank);
+        clq_member_unmap(member);
         return clq_error_raise(&mine);
     }
     atomic_fetch_sub(&comm->inside, 1);
     atomic_fetch_add(&member->busy_ns, (uint64_t)((clq_now() - member->begun) * 1e9));
-    status = clq_member_unmap(comm, rank);
-    return status == CLQ_OK ? CLQ_OK : fail_as(comm, rank, status);
+    status = clq_member_unmap(member);
+    return status == CLQ_OK ? CLQ_OK : fail_as(member, status);
 }
 
 /* ---- the collectives ---- */
 
 /* One rank: the result is its input. */
-static clq_status copy_alone(clq_comm *comm, const clq_work *work) {
-    const clq_task *call = &work->task;
+static clq_status copy_alone(clq_member *member) {
+    const clq_task *call = &member->work.task;
     if (clq_buffer_handle(call->in) == clq_buffer_handle(call->out) && call->in_offset == call->out_offset)
         return CLQ_OK;
-    CLQ_TRY(clq_queue_copy(call->queue, call->in, call->in_offset, call->out, call->out_offset, work->bytes));
-    return clq_member_drain(comm, 0, call->queue);
+    CLQ_TRY(clq_queue_copy(call->queue, call->in, call->in_offset, call->out, call->out_offset, member->work.bytes));
+    return clq_member_drain(member, call->queue);
 }
 
-static clq_status do_between(clq_comm *comm, unsigned rank, const clq_task *call) {
-    CLQ_TRY(call->between(call->context));
-    return call->queue ? clq_member_drain(comm, rank, call->queue) : CLQ_OK;
+/* The rank's part, between the two meetings. */
+static clq_status do_part(clq_member *member) {
+    const clq_task *call = &member->work.task;
+    if (call->between) {
+        CLQ_TRY(call->between(call->context));
+        return call->queue ? clq_member_drain(member, call->queue) : CLQ_OK;
+    }
+    if (member->work.bytes == 0) return CLQ_OK;
+    if (member->comm->size == 1) return copy_alone(member);
+    if (member->work.algorithm == CLQ_ALGORITHM_DIRECT) return clq_direct_run(member->comm, member->rank);
+    return clq_walk(member);
 }
 
 /* A collective of all ranks of the communicator. */
 static clq_status run_together(clq_comm *comm, unsigned rank, const clq_task *call) {
+    clq_member *member = &comm->members[rank];
     atomic_fetch_add(&comm->inside, 1);
     if (atomic_load(&comm->family->failed)) { /* nothing was begun: there is nothing to wait for */
         atomic_fetch_sub(&comm->inside, 1);
         return clq_family_raise(comm->family);
     }
-    clq_status status = begin(comm, rank, call);
-    const clq_work *work = &comm->members[rank].work;
-    if (status == CLQ_OK && work->task.between) {
-        status = do_between(comm, rank, &work->task);
-    } else if (status == CLQ_OK && work->bytes > 0) {
-        if (comm->size == 1)
-            status = copy_alone(comm, work);
-        else if (work->algorithm == CLQ_ALGORITHM_DIRECT)
-            status = clq_direct_run(comm, rank);
-        else
-            status = clq_walk(comm, rank);
-    }
-    return end(comm, rank, status);
+    clq_status status = begin(member, call);
+    if (status == CLQ_OK) status = do_part(member);
+    return end(member, status);
 }
 
 /* Sender and receiver meet in a communicator of their own; no other rank has a part in it. */
@@ -337,7 +339,7 @@ static clq_status run_pair(clq_comm *comm, unsigned rank, const clq_task *call) 
     if (status == CLQ_OK) return run_together(pair, rank == call->root ? there.root : there.to, &there);
     member->work = (clq_work){.task = *call};
     member->step = 0;
-    return fail_as(comm, rank, status);
+    return fail_as(member, status);
 }
 
 clq_status clq_comm_run(clq_comm *comm, unsigned rank, const clq_task *call) {
@@ -349,28 +351,16 @@ clq_status clq_comm_run(clq_comm *comm, unsigned rank, const clq_task *call) {
 bool clq_comm_reaches(const clq_comm *comm, unsigned rank, const clq_task *task) {
     clq_work work = {.task = *task};
     if (comm->algorithm != CLQ_ALGORITHM_DIRECT || task->collective == CLQ_BARRIER) return false;
-    if (take_work(comm, rank, &work) != CLQ_OK) return false;
+    if (take_work(&comm->members[rank], &work) != CLQ_OK) return false;
     return (work.in_bytes == 0 || clq_buffer_host(task->in)) && (work.out_bytes == 0 || clq_buffer_host(task->out));
-}
-
-/* One rank's way to where its memory may be touched. */
-static clq_status begin_alone(clq_comm *comm, unsigned rank, const clq_task *task) {
-    clq_member *member = &comm->members[rank];
-    member->work = (clq_work){.task = *task};
-    member->step = 0;
-    atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
-    member->in_is_mapped = member->out_is_mapped = false;
-    member->until = clq_now_running() + comm->deadline_s;
-    CLQ_TRY(take_work(comm, rank, &member->work));
-    if (task->queue) CLQ_TRY(clq_member_drain(comm, rank, task->queue));
-    return clq_member_map(comm, rank);
 }
 
 clq_status clq_comm_run_alone(clq_comm *comm, const clq_task *tasks) {
     if (atomic_load(&comm->family->failed)) return clq_family_raise(comm->family);
     for (unsigned r = 0; r < comm->size; r++) {
-        clq_status status = begin_alone(comm, r, &tasks[r]);
-        if (status != CLQ_OK) return fail_as(comm, r, status);
+        clq_status status = take_task(&comm->members[r], &tasks[r]);
+        if (status == CLQ_OK) status = clq_member_map(&comm->members[r]);
+        if (status != CLQ_OK) return fail_as(&comm->members[r], status);
     }
     for (unsigned r = 0; r < comm->size && comm->members[r].work.bytes > 0; r++)
         if (clq_direct_run(comm, r) != CLQ_OK) return clq_family_raise(comm->family);
@@ -379,31 +369,12 @@ clq_status clq_comm_run_alone(clq_comm *comm, const clq_task *tasks) {
 
 clq_status clq_comm_all_reduce(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
                                clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype) {
-    const clq_task call = {.collective = CLQ_ALL_REDUCE,
-                           .queue = queue,
-                           .in = in,
-                           .in_offset = in_offset,
-                           .out = out,
-                           .out_offset = out_offset,
-                           .count = count,
-                           .dtype = dtype};
+    const clq_task call = {CLQ_ALL_REDUCE, queue, in, out, in_offset, out_offset, count, .dtype = dtype};
     return clq_comm_run(comm, rank, &call);
 }
 
 clq_status clq_comm_broadcast(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root) {
-    const clq_task call = {.collective = CLQ_BROADCAST,
-                           .queue = queue,
-                           .in = data,
-                           .in_offset = offset,
-                           .out = data,
-                           .out_offset = offset,
-                           .count = bytes,
-                           .dtype = CLQ_U8,
-                           .root = root};
+    const clq_task call = {CLQ_BROADCAST, queue, data, data, offset, offset, bytes, CLQ_U8, .root = root};
     return clq_comm_run(comm, rank, &call);
-}
-
-clq_status clq_comm_barrier(clq_comm *comm, unsigned rank) {
-    return clq_comm_run(comm, rank, &(clq_task){.collective = CLQ_BARRIER});
 }

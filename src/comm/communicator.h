@@ -4,11 +4,10 @@
 #ifndef CLQ_COMM_COMMUNICATOR_H
 #define CLQ_COMM_COMMUNICATOR_H
 
-#include "comm/reduce/combine.h"
 #include "comm/comm.h"
 #include "comm/link/gate.h"
+#include "comm/reduce/combine.h"
 #include "comm/reduce/reduce.h"
-#include "comm/schedule/schedule.h"
 
 /* A rank's task, and what follows from it. Written by the rank's thread before the first meeting of a collective, read
  * by all ranks until the last meeting. */
@@ -18,6 +17,7 @@ typedef struct clq_work {
     size_t bytes, in_bytes, out_bytes;
     char *in_host, *out_host; /* direct, or a hosted member's: where the host sees the two ranges */
     char *mapping;            /* of the output, or of both */
+    bool in_is_mapped, out_is_mapped;
 } clq_work;
 
 /* The uses of queues by a rank that works by commands. Uploads, its own work and downloads overlap on three queues, but
@@ -32,8 +32,10 @@ typedef struct clq_lane {
 
 typedef struct clq_member {
     _Alignas(64) clq_work work;
+    clq_comm *comm;
+    unsigned rank;  /* in it */
+    unsigned world; /* its rank in the family's first communicator: messages name it by this number */
     clq_device *device;
-    unsigned world;               /* its rank in the family's first communicator: messages name it by this number */
     bool hosted;                  /* its thread works on its memory by itself, not by commands */
     atomic_size_t meetings;       /* barriers that it has reached; tells which rank is late */
     atomic_size_t taken;          /* direct: bytes of its part that any rank has begun */
@@ -42,7 +44,6 @@ typedef struct clq_member {
     atomic_uint_fast64_t busy_ns; /* in collectives, from there on, since the communicator was made */
     unsigned step;                /* where it is in a schedule, for messages */
     size_t chunk;
-    bool in_is_mapped, out_is_mapped;
 
     clq_event *drained; /* marker of the last drain; used again by the next */
     clq_event *copied;  /* of the last copy from its own input to its own output */
@@ -83,11 +84,10 @@ typedef struct clq_cost {
 /* From one rank to another. Slots are used round and round; the gates count those that were filled and freed. */
 typedef struct clq_link {
     clq_gate filled, freed;
-    bool gates_made;
     clq_transport transport;             /* AUTO: for every chunk the cheaper one by `costs` */
     clq_cost costs[CLQ_TRANSPORT_COUNT]; /* those that were measured */
     const char *reason;                  /* why this one, for explain */
-    unsigned from, to;
+    clq_member *from, *to;
     clq_buffer *outgoing, *incoming; /* staging memory, pinned for the sender and for the receiver: those by commands */
     char *aside;                     /* a hosted sender's copies of what it is about to overwrite */
     clq_buffer *scratch; /* on a receiver by commands, a chunk per slot: staged chunks that are to be combined */
@@ -151,19 +151,21 @@ bool clq_family_fail(clq_family *family, const clq_error *why);
 clq_status clq_family_raise(const clq_family *family);
 
 /* communicator.c */
-/* A communicator, its plan, and its links' queues: all that a pair needs. devices and worlds: one per rank. */
+/* A communicator in a family of its own. devices, worlds: one per rank; worlds NULL: the ranks'. A pair needs a plan
+ * and queues for its links; any other also the ring's links, the most usual kernel, what the algorithms cost, and room
+ * for pairs. */
 clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
-                         const clq_group_config *config, clq_comm **out);
-/* The rest: the ring's links, the most usual kernel, what the algorithms cost, and room for pairs. */
-clq_status clq_comm_complete(clq_comm *comm);
-/* Fails with CLQ_TIMEOUT. The formatted text says which rank did not do what. */
-clq_status clq_comm_late(const clq_comm *comm, const char *format, ...) CLQ_PRINTF(2, 3);
-/* All ranks meet. `what`: for the message about a late rank, the thing that it is late for. */
-clq_status clq_comm_meet(clq_comm *comm, unsigned rank, const char *what);
+                         const clq_group_config *config, bool is_pair, clq_comm **out);
+/* The end of what a CLQ_TIMEOUT says, behind which rank did not do what; its argument is deadline_s. */
+#define CLQ_LATE " within the deadline of %g s (deadline_s)"
+/* Whether a task is one that so many ranks can have, and its count in bytes; then, whether its input and output have so
+ * many. fault: ARGUMENT of a caller's task, INTERNAL of our own. */
+clq_status clq_task_check(const clq_task *task, unsigned ranks, clq_status fault, size_t *bytes);
+clq_status clq_task_check_ranges(const clq_task *task, clq_status fault, size_t in_bytes, size_t out_bytes);
 /* Drains the queue: waits until its commands are done, at most until the member's deadline. */
-clq_status clq_member_drain(clq_comm *comm, unsigned rank, clq_queue *queue);
+clq_status clq_member_drain(clq_member *member, clq_queue *queue);
 /* Waits for an event of this or another rank, at most until the member's deadline. The event's queue was flushed. */
-clq_status clq_member_wait(clq_comm *comm, unsigned rank, clq_event *event);
+clq_status clq_member_wait(const clq_member *member, clq_event *event);
 
 /* split.c: the communicator that carries out a task, and the task there. A send/recv: the communicator of its two
  * ranks; all others: this communicator. */
@@ -171,8 +173,6 @@ clq_status clq_comm_route(clq_comm *comm, const clq_task *task, clq_comm **by, c
 
 /* plan.c: what the config allows. */
 clq_status clq_comm_plan(clq_comm *comm);
-/* The links of the ring, where an algorithm over links may use it: clq_group_explain tells what they can do. */
-clq_status clq_comm_open_ring(clq_comm *comm);
 
 /* choose.c: which algorithm a call gets: the same on every rank. */
 /* For AUTO over links: looks up what the candidates cost, or measures and stores it. The communicator is complete, and
@@ -182,22 +182,22 @@ clq_algorithm clq_comm_choose(const clq_comm *comm, clq_collective collective, s
 void clq_comm_explain_choice(const clq_comm *comm, clq_text *text);
 
 /* mapping.c: makes a rank's memory visible to the host, and takes that back. */
-clq_status clq_member_map(clq_comm *comm, unsigned rank);
-clq_status clq_member_unmap(clq_comm *comm, unsigned rank);
+clq_status clq_member_map(clq_member *member);
+clq_status clq_member_unmap(clq_member *member);
 
 /* direct.c. ABORTED: not all was done, because the communicator has failed. */
 clq_status clq_direct_run(clq_comm *comm, unsigned rank);
 
 /* walk.c: carries out a schedule. */
 /* Before all meet: links to those that the rank will send to, kernels, memory. */
-clq_status clq_walk_prepare(clq_comm *comm, unsigned rank);
+clq_status clq_walk_prepare(clq_member *member);
 /* Makes what a collective needs and does not have yet, its links and kernels, for all ranks: before it, since compiling
  * and testing heed no deadline. By the one thread that issues the communicator's collectives. */
 clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *task);
 /* Makes a reduction's kernel, unless it is there: before the collective, since compiling heeds no deadline. By any
  * thread, if the rank has no call of that type and operation or the kernel was there before it. */
-clq_status clq_walk_build(clq_comm *comm, unsigned rank, clq_dtype dtype, clq_redop op);
-clq_status clq_walk(clq_comm *comm, unsigned rank);
+clq_status clq_walk_build(clq_member *member, clq_dtype dtype, clq_redop op);
+clq_status clq_walk(clq_member *member);
 
 /* lane.c: the queues of a rank by commands during a walk. */
 void clq_member_open_lanes(clq_member *member, bool one_queue);
@@ -207,20 +207,20 @@ clq_event *clq_member_own_event(const clq_member *member, clq_event *event);
 /* *out: a command that waits for two events, which may be NULL. On a device that runs in its caller the host waits, and
  * *out is empty: PoCL 3.1's basic device does not wait for an event that is not complete, or deadlocks when it
  * completes. */
-clq_status clq_member_order(clq_comm *comm, unsigned rank, clq_event *first, clq_event *second, clq_order *out);
+clq_status clq_member_order(const clq_member *member, clq_event *first, clq_event *second, clq_order *out);
 /* Behind a command on the lane, whose event is `event`. */
-clq_status clq_member_enqueued(clq_comm *comm, unsigned rank, clq_lane_name name, clq_event *event);
+clq_status clq_member_enqueued(clq_member *member, clq_lane_name name, clq_event *event);
 /* Flushes the rank's commands, and reports to the other ranks the chunks that these fill and free. To be called before
  * any wait for another rank, which may be waiting for these chunks. */
-clq_status clq_member_hand_over(clq_comm *comm, unsigned rank);
+clq_status clq_member_hand_over(clq_member *member);
 /* Waits until all that was enqueued on the lanes is done. */
-clq_status clq_member_drain_lanes(clq_comm *comm, unsigned rank);
+clq_status clq_member_drain_lanes(clq_member *member);
 
 /* link.c */
-clq_status clq_link_create(clq_comm *comm, unsigned from, unsigned to, clq_link **out);
+clq_status clq_link_create(clq_member *from, clq_member *to, clq_link **out);
 void clq_link_destroy(clq_link *link); /* takes NULL */
 /* Before all meet, by the sender: chunks will be exchanged over it (clq_departure). */
-clq_status clq_link_prepare_exchange(clq_comm *comm, clq_link *link);
+clq_status clq_link_prepare_exchange(clq_link *link);
 /* The transport of a chunk of this size. */
 clq_transport clq_link_transport(const clq_link *link, size_t bytes);
 
@@ -238,7 +238,7 @@ typedef struct clq_departure {
     clq_event *after; /* completes when the chunk is ready to be sent; NULL: it is ready */
 } clq_departure;
 /* *sent: event of the command that sends the chunk, owned by the link until its next use; NULL: the chunk was sent. */
-clq_status clq_link_send(clq_comm *comm, clq_link *link, const clq_departure *chunk, clq_event **sent);
+clq_status clq_link_send(clq_link *link, const clq_departure *chunk, clq_event **sent);
 
 /* A chunk that the receiver receives. */
 typedef struct clq_arrival {
@@ -250,13 +250,13 @@ typedef struct clq_arrival {
     clq_event *after; /* combined: not before this is complete; may be NULL */
 } clq_arrival;
 /* *ready: of the last command that brings it there, in the place of *ready; a hosted receiver leaves it alone. */
-clq_status clq_link_receive(clq_comm *comm, clq_link *link, const clq_arrival *chunk, clq_event **ready);
+clq_status clq_link_receive(clq_link *link, const clq_arrival *chunk, clq_event **ready);
 
 /* probe.c: of a link whose memory is all there, and whose ends share a context. */
 /* Whether peer copies over it arrive, and memory that both devices write at the same time keeps what each wrote. */
-clq_status clq_link_test_peer(const clq_comm *comm, clq_link *link, bool *ok);
+clq_status clq_link_test_peer(clq_link *link, bool *ok);
 /* What a chunk costs by way of staged slots and as a peer copy, until a kernel of the receiver has used it; measured
  * once for the two devices and their drivers and kept with the built kernels. */
-clq_status clq_link_measure(const clq_comm *comm, clq_link *link);
+clq_status clq_link_measure(clq_link *link);
 
 #endif

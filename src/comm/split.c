@@ -4,21 +4,19 @@
 #include "comm/communicator.h"
 
 /* The communicator is in the parent's family, and nobody knows of it yet. */
-static clq_status make_of(const clq_comm *parent, const unsigned *ranks, unsigned count, bool complete,
-                          clq_comm **out) {
+static clq_status make_of(const clq_comm *parent, const unsigned *ranks, unsigned count, bool is_pair, clq_comm **out) {
     clq_device *devices[CLQ_REPLICAS_MAX];
     unsigned worlds[CLQ_REPLICAS_MAX];
+    clq_comm *comm;
     /* A rank that is lost may take long to be missed. */
     if (atomic_load(&parent->family->failed)) return clq_family_raise(parent->family);
     for (unsigned i = 0; i < count; i++) {
         devices[i] = parent->members[ranks[i]].device;
         worlds[i] = parent->members[ranks[i]].world;
     }
-    clq_comm *comm;
-    CLQ_TRY(clq_comm_make(devices, worlds, count, &parent->config, &comm));
-    clq_status status = complete ? clq_comm_complete(comm) : CLQ_OK;
+    CLQ_TRY(clq_comm_make(devices, worlds, count, &parent->config, is_pair, &comm));
     /* Last of all: what fails before is the caller's failure alone. */
-    if (status == CLQ_OK) status = clq_family_join(parent->family, comm);
+    clq_status status = clq_family_join(parent->family, comm);
     if (status == CLQ_OK)
         *out = comm;
     else
@@ -37,7 +35,7 @@ clq_status clq_comm_split(clq_comm *comm, const unsigned *ranks, unsigned count,
         if (taken[ranks[i]]) return clq_fail(CLQ_INTERNAL, "rank %u is there twice", ranks[i]);
         taken[ranks[i]] = true;
     }
-    return make_of(comm, ranks, count, true, out);
+    return make_of(comm, ranks, count, false, out);
 }
 
 /* ---- two ranks ---- */
@@ -50,7 +48,7 @@ static clq_status find_pair(clq_comm *comm, unsigned low, unsigned high, clq_com
     if (!pair) {
         pthread_mutex_lock(&comm->pairs_lock); /* both come at the same time */
         pair = atomic_load(place);
-        if (!pair) status = make_of(comm, ranks, low == high ? 1 : 2, false, &pair);
+        if (!pair) status = make_of(comm, ranks, low == high ? 1 : 2, true, &pair);
         if (status == CLQ_OK) atomic_store(place, pair);
         pthread_mutex_unlock(&comm->pairs_lock);
     }
@@ -72,32 +70,4 @@ clq_status clq_comm_route(clq_comm *comm, const clq_task *task, clq_comm **by, c
         there->to = to > root;
     }
     return CLQ_OK;
-}
-
-clq_status clq_comm_send(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset, size_t bytes,
-                         unsigned to) {
-    const clq_task task = {.collective = CLQ_SEND_RECV,
-                           .queue = queue,
-                           .in = data,
-                           .in_offset = offset,
-                           .count = bytes,
-                           .dtype = CLQ_U8,
-                           .root = rank,
-                           .to = to};
-    if (to == rank) return clq_fail(CLQ_INTERNAL, "rank %u sends to itself", rank);
-    return clq_comm_run(comm, rank, &task);
-}
-
-clq_status clq_comm_receive(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
-                            size_t bytes, unsigned from) {
-    const clq_task task = {.collective = CLQ_SEND_RECV,
-                           .queue = queue,
-                           .out = data,
-                           .out_offset = offset,
-                           .count = bytes,
-                           .dtype = CLQ_U8,
-                           .root = from,
-                           .to = rank};
-    if (from == rank) return clq_fail(CLQ_INTERNAL, "rank %u receives from itself", rank);
-    return clq_comm_run(comm, rank, &task);
 }

@@ -75,7 +75,7 @@ static clq_status meet(ranks *all, unsigned rank, void *context) {
     meeting *m = context;
     for (unsigned round = 1; round <= 200; round++) {
         atomic_fetch_add(&m->arrived, 1);
-        CLQ_TRY(clq_comm_barrier(all->comm, rank));
+        CLQ_TRY(ranks_meet(all->comm, rank));
         if (atomic_load(&m->arrived) < round * all->count) return clq_fail(CLQ_STATE, "past the barrier too early");
     }
     return CLQ_OK;
@@ -113,7 +113,6 @@ static void test_explain(void **state) {
         assert_non_null(text);
         if (!strstr(text, cases[i].says)) fail_msg("\"%s\" does not say \"%s\"", text, cases[i].says);
         clq_free(text);
-        assert_int_equal(clq_comm_size(all.comm), all.count);
         ranks_close(&all);
     }
 }

@@ -31,7 +31,7 @@ static clq_reduce_level level;
 
 static bool next_level(void) {
     while (++level < CLQ_REDUCE_LEVELS)
-        if (clq_reduce_find_at(level, CLQ_F32, CLQ_SUM, false)) return true;
+        if (clq_reduce_find_at(level, CLQ_F32, CLQ_SUM)) return true;
     level = CLQ_REDUCE_PLAIN;
     return false;
 }
@@ -55,7 +55,7 @@ static void check_length(clq_dtype dtype, clq_redop op, int way, size_t begin, s
         if (op == CLQ_AVG) values_average(dtype, want, i, ranks);
     }
     char *got[2] = {(char *)out[0], (char *)out[1] + shift * bytes};
-    clq_reduce_find_at(level, dtype, op, streamed)(from, ranks, (void *[]){got[0], got[1]}, 2, begin, end, ranks);
+    clq_reduce_find_at(level, dtype, op)(from, ranks, (void *[]){got[0], got[1]}, 2, begin, end, ranks, streamed);
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < MOST - shift; i++) {
             bool inside = i >= begin && i < end;
@@ -102,7 +102,7 @@ static void check_averages(clq_dtype dtype, unsigned n) {
         values_put_any(dtype, want, i, word);
         values_average(dtype, want, i, n);
     }
-    clq_reduce_find_at(level, dtype, CLQ_AVG, false)((const void *[]){in}, 1, (void *[]){got}, 1, 0, MANY, n);
+    clq_reduce_find_at(level, dtype, CLQ_AVG)((const void *[]){in}, 1, (void *[]){got}, 1, 0, MANY, n, false);
     for (size_t i = 0; i < MANY; i++)
         if (!values_equal(dtype, got, want, i))
             fail_msg("level %d: %s: average %zu of %u", (int)level, clq_dtype_name(dtype), i, n);
@@ -127,7 +127,7 @@ static void check_all_halves(clq_dtype dtype, clq_redop op) {
         b[i] = (uint16_t)(i * 61 + i / 7);
         values_combine(dtype, op, a, b, want, i);
     }
-    clq_reduce_find_at(level, dtype, op, false)((const void *[]){a, b}, 2, (void *[]){got}, 1, 0, ALL, 2);
+    clq_reduce_find_at(level, dtype, op)((const void *[]){a, b}, 2, (void *[]){got}, 1, 0, ALL, 2, false);
     for (size_t i = 0; i < ALL; i++)
         if (!values_equal(dtype, got, want, i))
             fail_msg("level %d: %s %s of %04x and %04x is %04x, should be %04x", (int)level, clq_dtype_name(dtype),
@@ -145,8 +145,8 @@ static void check_conversions(clq_dtype dtype) {
     static uint16_t in[ALL], got[ALL], plain[ALL];
     for (size_t i = 0; i < ALL; i++) in[i] = (uint16_t)i;
     const void *from[] = {in};
-    clq_reduce_find_at(level, dtype, CLQ_SUM, false)(from, 1, (void *[]){got}, 1, 0, ALL, 1);
-    clq_reduce_find_at(CLQ_REDUCE_PLAIN, dtype, CLQ_SUM, false)(from, 1, (void *[]){plain}, 1, 0, ALL, 1);
+    clq_reduce_find_at(level, dtype, CLQ_SUM)(from, 1, (void *[]){got}, 1, 0, ALL, 1, false);
+    clq_reduce_find_at(CLQ_REDUCE_PLAIN, dtype, CLQ_SUM)(from, 1, (void *[]){plain}, 1, 0, ALL, 1, false);
     const unsigned infinity = dtype == CLQ_F16 ? 0x7c00 : 0x7f80, quiet = dtype == CLQ_F16 ? 0x7e00 : 0x7fc0;
     for (size_t i = 0; i < ALL; i++) {
         bool nan = (in[i] & 0x7fffu) > infinity;
@@ -172,14 +172,11 @@ static void test_halves(void **state) {
 
 static void test_the_widest(void **state) {
     (void)state;
-    clq_reduce_function *usual = NULL, *streaming = NULL;
-    do {
-        usual = clq_reduce_find_at(level, CLQ_BF16, CLQ_MAX, false);
-        streaming = clq_reduce_find_at(level, CLQ_BF16, CLQ_MAX, true);
-    } while (next_level());
-    assert_non_null(usual);
-    assert_ptr_equal(clq_reduce_find(CLQ_BF16, CLQ_MAX), usual);
-    assert_ptr_equal(clq_reduce_find_streaming(CLQ_BF16, CLQ_MAX), streaming);
+    clq_reduce_function *widest = NULL;
+    do widest = clq_reduce_find_at(level, CLQ_BF16, CLQ_MAX);
+    while (next_level());
+    assert_non_null(widest);
+    assert_ptr_equal(clq_reduce_find(CLQ_BF16, CLQ_MAX), widest);
 }
 
 static void test_what_there_is_not(void **state) {
@@ -187,8 +184,7 @@ static void test_what_there_is_not(void **state) {
     assert_null(clq_reduce_find(CLQ_BOOL, CLQ_SUM));
     assert_null(clq_reduce_find(CLQ_DTYPE_COUNT, CLQ_SUM));
     assert_null(clq_reduce_find(CLQ_F32, CLQ_REDOP_COUNT));
-    assert_null(clq_reduce_find_streaming(CLQ_BOOL, CLQ_SUM));
-    assert_null(clq_reduce_find_at(CLQ_REDUCE_LEVELS, CLQ_F32, CLQ_SUM, false));
+    assert_null(clq_reduce_find_at(CLQ_REDUCE_LEVELS, CLQ_F32, CLQ_SUM));
 }
 
 int main(void) {

@@ -116,6 +116,10 @@ void ranks_expect_ok(const ranks *all) {
         if (all->results[r].status != CLQ_OK) fail_msg("rank %u: %s", r, all->results[r].detail);
 }
 
+clq_status ranks_meet(clq_comm *comm, unsigned rank) {
+    return clq_comm_run(comm, rank, &(clq_task){.collective = CLQ_BARRIER});
+}
+
 void cl_ok(cl_int error) { assert_int_equal(error, CL_SUCCESS); }
 
 cl_int state_of(cl_event event) {

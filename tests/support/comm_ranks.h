@@ -27,6 +27,7 @@ void ranks_close_part(
 typedef clq_status ranks_body(ranks *all, unsigned rank, void *context);
 void ranks_run(ranks *all, ranks_body *body, void *context);
 void ranks_expect_ok(const ranks *all);
+clq_status ranks_meet(clq_comm *comm, unsigned rank); /* a barrier */
 
 /* The index of a device of a kind in the system's list. */
 uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth);

@@ -20,22 +20,10 @@ static clq_status take_memory(const clq_group *group, unsigned rank, cl_mem memo
                     rank);
 }
 
-static clq_status check_range(unsigned rank, const char *what, const clq_buffer *buffer, size_t offset, size_t bytes,
-                              size_t element) {
-    size_t has = clq_buffer_bytes(buffer);
-    if (offset % element != 0)
-        return clq_fail(CLQ_ARGUMENT, "rank %u: %s: offset %zu is no multiple of an element's %zu bytes", rank, what,
-                        offset, element);
-    if (offset > has || bytes > has - offset)
-        return clq_fail(CLQ_ARGUMENT, "rank %u: %s: %zu bytes from offset %zu do not fit in a memory object of %zu",
-                        rank, what, bytes, offset, has);
-    return CLQ_OK;
-}
-
-size_t clq_call_in_bytes(const clq_call *call, unsigned rank) {
+static size_t in_bytes_of(const clq_call *call, unsigned rank) {
     return clq_collective_in_bytes(call->task.collective, call->size, rank, call->task.root, call->bytes);
 }
-size_t clq_call_out_bytes(const clq_call *call, unsigned rank) {
+static size_t out_bytes_of(const clq_call *call, unsigned rank) {
     return clq_collective_out_bytes(call->task.collective, call->size, rank, call->task.root, call->task.to,
                                     call->bytes);
 }
@@ -43,22 +31,23 @@ size_t clq_call_out_bytes(const clq_call *call, unsigned rank) {
 static clq_status take_slices(const clq_group *group, unsigned rank, const clq_slice *in, const clq_slice *out,
                               clq_call *call) {
     clq_part *part = &call->parts[rank];
-    const size_t element = clq_dtype_bytes(call->task.dtype);
-    size_t in_bytes = clq_call_in_bytes(call, rank), out_bytes = clq_call_out_bytes(call, rank);
+    clq_task *task = &part->task;
+    size_t in_bytes = in_bytes_of(call, rank), out_bytes = out_bytes_of(call, rank);
     if ((in_bytes > 0 && !in->memory) || (out_bytes > 0 && !out->memory))
         return clq_fail(CLQ_ARGUMENT, "rank %u: a slice has no memory object", rank);
     if (in_bytes > 0) {
-        CLQ_TRY(take_memory(group, rank, in->memory, &part->in, &part->in_is));
-        part->in_offset = in->offset;
-        CLQ_TRY(check_range(rank, "input", part->in, in->offset, in_bytes, element));
+        CLQ_TRY(take_memory(group, rank, in->memory, &task->in, &part->in_is));
+        task->in_offset = in->offset;
     }
-    if (out_bytes == 0) return CLQ_OK;
-    if (part->in && out->memory == in->memory)
-        part->out = part->in, part->out_is = part->in_is;
-    else
-        CLQ_TRY(take_memory(group, rank, out->memory, &part->out, &part->out_is));
-    part->out_offset = out->offset;
-    return check_range(rank, "output", part->out, out->offset, out_bytes, element);
+    if (out_bytes > 0) {
+        if (task->in && out->memory == in->memory)
+            task->out = task->in, part->out_is = part->in_is;
+        else
+            CLQ_TRY(take_memory(group, rank, out->memory, &task->out, &part->out_is));
+        task->out_offset = out->offset;
+    }
+    clq_status status = clq_task_check_ranges(task, CLQ_ARGUMENT, in_bytes, out_bytes);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "rank %u", rank);
 }
 
 static bool overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_buffer *b, size_t b_begin,
@@ -68,29 +57,28 @@ static bool overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const c
 
 /* A rank's own input and output may be the same where the result takes the place of what it is made of. */
 static bool is_in_place(const clq_call *call, unsigned rank) {
-    const clq_part *part = &call->parts[rank];
-    if (clq_buffer_handle(part->in) != clq_buffer_handle(part->out)) return false;
-    switch (call->task.collective) {
-    case CLQ_REDUCE_SCATTER: return part->out_offset == part->in_offset + rank * call->bytes;
-    case CLQ_ALL_GATHER: return part->in_offset == part->out_offset + rank * call->bytes;
-    default: return part->in_offset == part->out_offset;
+    const clq_task *task = &call->parts[rank].task;
+    if (clq_buffer_handle(task->in) != clq_buffer_handle(task->out)) return false;
+    switch (task->collective) {
+    case CLQ_REDUCE_SCATTER: return task->out_offset == task->in_offset + rank * call->bytes;
+    case CLQ_ALL_GATHER: return task->in_offset == task->out_offset + rank * call->bytes;
+    default: return task->in_offset == task->out_offset;
     }
 }
 
 /* What one rank writes, another may not use, and a rank's own input and output are in place or apart. */
 static clq_status check_overlaps(const clq_call *call) {
     for (unsigned r = 0; r < call->size; r++) {
-        const clq_part *mine = &call->parts[r];
-        size_t out_bytes = clq_call_out_bytes(call, r);
+        const clq_task *mine = &call->parts[r].task;
+        size_t out_bytes = out_bytes_of(call, r);
         for (unsigned other = 0; other < call->size; other++) {
-            const clq_part *its = &call->parts[other];
+            const clq_task *its = &call->parts[other].task;
             bool own = r == other;
-            if (overlap(its->in, its->in_offset, clq_call_in_bytes(call, other), mine->out, mine->out_offset,
-                        out_bytes) &&
+            if (overlap(its->in, its->in_offset, in_bytes_of(call, other), mine->out, mine->out_offset, out_bytes) &&
                 !(own && is_in_place(call, r)))
                 return clq_fail(CLQ_ARGUMENT, "the input of rank %u overlaps the output of rank %u", other, r);
-            if (!own && overlap(its->out, its->out_offset, clq_call_out_bytes(call, other), mine->out, mine->out_offset,
-                                out_bytes))
+            if (!own &&
+                overlap(its->out, its->out_offset, out_bytes_of(call, other), mine->out, mine->out_offset, out_bytes))
                 return clq_fail(CLQ_ARGUMENT, "the outputs of ranks %u and %u overlap", other, r);
         }
     }
@@ -99,28 +87,11 @@ static clq_status check_overlaps(const clq_call *call) {
 
 /* ---- making and ending ---- */
 
-static clq_status check_task(const clq_group *group, const clq_task *task, size_t *bytes) {
-    size_t all;
-    if ((unsigned)task->dtype >= CLQ_DTYPE_COUNT)
-        return clq_fail(CLQ_ARGUMENT, "dtype %d is none of clq_dtype", (int)task->dtype);
-    if ((unsigned)task->op >= CLQ_REDOP_COUNT)
-        return clq_fail(CLQ_ARGUMENT, "op %d is none of clq_redop", (int)task->op);
-    if (clq_collective_reduces(task->collective) && !clq_reduce_find(task->dtype, task->op))
-        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(task->dtype));
-    if (task->root >= group->size || task->to >= group->size)
-        return clq_fail(CLQ_ARGUMENT, "rank %u is out of range: the group has %u ranks", CLQ_MAX(task->root, task->to),
-                        group->size);
-    if (!clq_mul_size(task->count, clq_dtype_bytes(task->dtype), bytes) || !clq_mul_size(*bytes, group->size, &all))
-        return clq_fail(CLQ_ARGUMENT, "%zu elements are more than can be addressed", task->count);
-    return CLQ_OK;
-}
-
 static clq_status fill_call(const clq_group *group, const clq_slice *in, const clq_slice *out, clq_call *call) {
-    const clq_task *task = &call->task;
-    if ((!in && task->collective != CLQ_BARRIER) || (!out && task->collective != CLQ_BARRIER))
-        return clq_fail(CLQ_ARGUMENT, "the arrays of slices are NULL");
-    bool pair = task->collective == CLQ_SEND_RECV; /* one slice each, not one per rank */
-    for (unsigned r = 0; r < group->size && task->collective != CLQ_BARRIER; r++)
+    if (call->task.collective == CLQ_BARRIER) return CLQ_OK;
+    if (!in || !out) return clq_fail(CLQ_ARGUMENT, "the arrays of slices are NULL");
+    bool pair = call->task.collective == CLQ_SEND_RECV; /* one slice each, not one per rank */
+    for (unsigned r = 0; r < group->size; r++)
         CLQ_TRY(take_slices(group, r, pair ? in : &in[r], pair ? out : &out[r], call));
     return check_overlaps(call);
 }
@@ -134,13 +105,17 @@ static clq_status add_events(const clq_group_rank *rank, clq_part *part, const c
 clq_status clq_call_create(const clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
                            const cl_event *waits, bool wants_done, clq_call **result) {
     size_t bytes;
-    CLQ_TRY(check_task(group, task, &bytes));
+    CLQ_TRY(clq_task_check(task, group->size, CLQ_ARGUMENT, &bytes));
     clq_call *call = clq_alloc(1, sizeof *call + group->size * sizeof call->parts[0]);
     if (!call) return CLQ_MEMORY;
     call->task = *task;
     call->bytes = bytes;
     call->size = call->running = group->size;
     call->blocks = !wants_done;
+    for (unsigned r = 0; r < group->size; r++) {
+        call->parts[r].task = *task;
+        call->parts[r].task.queue = group->ranks[r].queue;
+    }
     clq_status status = fill_call(group, in, out, call);
     for (unsigned r = 0; r < group->size && status == CLQ_OK; r++)
         status = add_events(&group->ranks[r], &call->parts[r], waits, wants_done);
@@ -159,15 +134,12 @@ void clq_call_complete(const clq_call *call, unsigned rank, bool ok) {
 
 void clq_call_destroy(clq_call *call) {
     if (!call) return;
-    while (call->packed) {
-        clq_call *member = call->packed;
-        call->packed = member->next;
-        clq_call_destroy(member);
-    }
+    const bool in_bucket = call->packed != NULL;
+    while (call->packed) clq_call_destroy(clq_call_take(&call->packed));
     for (unsigned r = 0; r < call->size; r++) {
         clq_part *part = &call->parts[r];
-        if (!call->in_bucket && part->out != part->in && !part->out_is) clq_buffer_destroy(part->out);
-        if (!call->in_bucket && !part->in_is) clq_buffer_destroy(part->in);
+        if (!in_bucket && part->task.out != part->task.in && !part->out_is) clq_buffer_destroy(part->task.out);
+        if (!in_bucket && !part->in_is) clq_buffer_destroy(part->task.in);
         if (part->out_is != part->in_is) clq_memory_release(part->out_is);
         clq_memory_release(part->in_is);
         clq_event_destroy(part->wait);
@@ -175,17 +147,6 @@ void clq_call_destroy(clq_call *call) {
         clq_event_destroy(part->done);
     }
     clq_free(call);
-}
-
-clq_task clq_call_task(const clq_group_rank *rank, const clq_call *call) {
-    const clq_part *part = &call->parts[rank->index];
-    clq_task task = call->task;
-    task.queue = rank->queue;
-    task.in = part->in;
-    task.out = part->out;
-    task.in_offset = part->in_offset;
-    task.out_offset = part->out_offset;
-    return task;
 }
 
 bool clq_call_is_held(const clq_call *call) {

@@ -2,7 +2,6 @@
  * rank walks through it at its own pace, in order. */
 #include "comm/group/group.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What is copied twice to be packed must take less than what a message costs whatever its size. */
@@ -32,12 +31,11 @@ static clq_status fail_comm(const clq_group_rank *rank, clq_status status, const
 }
 
 static clq_status run_part(const clq_group_rank *rank, const clq_call *call) {
-    const clq_task task = clq_call_task(rank, call);
     clq_status status = wait_for_start(rank, call);
     if (status != CLQ_OK) return fail_comm(rank, status, "what the collective waits for");
     if (call->packed) status = clq_pack_fill(rank, call);
     if (status != CLQ_OK) return fail_comm(rank, status, "packing small messages");
-    CLQ_TRY(clq_comm_run(rank->group->comm, rank->index, &task));
+    CLQ_TRY(clq_comm_run(rank->group->comm, rank->index, &call->parts[rank->index].task));
     if (call->packed) status = clq_pack_empty(rank, call);
     return status == CLQ_OK ? CLQ_OK : fail_comm(rank, status, "unpacking small messages");
 }
@@ -88,22 +86,21 @@ static clq_status make_locks(clq_group *group) {
     return clq_fail_lock("a group", lock ? lock : issued ? issued : idle);
 }
 
-/* The lock and what is shared first: the rest is undone with them. Takes `shared` over. */
-static clq_status make_frame(unsigned count, clq_shared *shared, size_t bucket_bytes, clq_group **out) {
+/* The lock, and what is shared, first: the rest is undone with them. Takes `shared` and `comm` (may be NULL) over. */
+static clq_status make_frame(unsigned count, clq_shared *shared, clq_comm *comm, size_t bucket_bytes, clq_group **out) {
     clq_group *group = clq_alloc(1, sizeof *group);
     if (!group) {
+        clq_comm_destroy(comm);
         clq_shared_release(shared);
         return CLQ_MEMORY;
     }
     group->shared = shared;
+    group->comm = comm;
     group->noted_end = &group->noted;
     group->bucket_bytes = bucket_bytes;
     group->ranks = clq_alloc(count, sizeof *group->ranks);
-    clq_status status = CLQ_MEMORY;
-    if (group->ranks) {
-        group->size = count;
-        status = make_locks(group);
-    }
+    group->size = group->ranks ? count : 0;
+    clq_status status = group->ranks ? make_locks(group) : CLQ_MEMORY;
     if (status == CLQ_OK)
         *out = group;
     else
@@ -111,28 +108,26 @@ static clq_status make_frame(unsigned count, clq_shared *shared, size_t bucket_b
     return status;
 }
 
-static clq_status open_rank(clq_group *group, unsigned r, clq_device *device, cl_command_queue callers) {
+/* world: the number that messages name the rank by. */
+static clq_status open_rank(clq_group *group, unsigned r, clq_device *device, cl_command_queue callers,
+                            unsigned world) {
     clq_group_rank *rank = &group->ranks[r];
-    rank->group = group;
-    rank->index = r;
-    rank->device = device;
-    if (callers) CLQ_TRY(clq_queue_wrap(device, callers, &rank->callers_queue));
-    return clq_queue_create(device, 0, &rank->queue);
+    *rank = (clq_group_rank){.group = group, .index = r, .device = device};
+    group->runs_in_caller = group->runs_in_caller || clq_device_runs_in_caller(device);
+    clq_status status = callers ? clq_queue_wrap(device, callers, &rank->callers_queue) : CLQ_OK;
+    if (status == CLQ_OK) status = clq_queue_create(device, 0, &rank->queue);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "rank %u", world);
 }
 
-static clq_status start_threads(clq_group *group) {
-    for (unsigned r = 0; r < group->size; r++)
-        CLQ_TRY(clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread));
-    return CLQ_OK;
-}
-
-static clq_status make_group(clq_group *group, const clq_rank *ranks, const clq_group_config *config) {
-    for (unsigned r = 0; r < group->size; r++) {
-        clq_status status = open_rank(group, r, group->shared->devices[r], ranks[r].queue);
-        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", r);
-    }
-    CLQ_TRY(clq_comm_create(group->shared->devices, group->size, config, &group->comm));
-    return start_threads(group);
+/* The last step, if all went well so far. */
+static clq_status start_threads(clq_group *group, clq_status status, clq_group **out) {
+    for (unsigned r = 0; r < group->size && status == CLQ_OK; r++)
+        status = clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread);
+    if (status == CLQ_OK)
+        *out = group;
+    else
+        clq_group_destroy(group);
+    return status;
 }
 
 clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config, clq_group **out) {
@@ -141,42 +136,28 @@ clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_gro
     const size_t bucket_bytes = config && config->bucket_bytes ? config->bucket_bytes : default_bucket_bytes;
     clq_shared *shared;
     clq_group *group;
+    clq_status status = CLQ_OK;
     CLQ_TRY(clq_shared_create(ranks, count, &shared));
-    CLQ_TRY(make_frame(count, shared, bucket_bytes, &group));
-    clq_status status = make_group(group, ranks, config);
-    if (status == CLQ_OK)
-        *out = group;
-    else
-        clq_group_destroy(group);
-    return status;
-}
-
-static clq_status open_part(clq_group *part, const clq_group *group, const unsigned *ranks) {
-    for (unsigned i = 0; i < part->size; i++) {
-        const clq_group_rank *rank = &group->ranks[ranks[i]];
-        cl_command_queue callers = rank->callers_queue ? clq_queue_handle(rank->callers_queue) : NULL;
-        clq_status status = open_rank(part, i, rank->device, callers);
-        if (status != CLQ_OK) return clq_fail_within(status, "rank %u", group->comm->members[ranks[i]].world);
-    }
-    return start_threads(part);
+    CLQ_TRY(make_frame(count, shared, NULL, bucket_bytes, &group));
+    for (unsigned r = 0; r < count && status == CLQ_OK; r++)
+        status = open_rank(group, r, shared->devices[r], ranks[r].queue, r);
+    if (status == CLQ_OK) status = clq_comm_create(shared->devices, count, config, &group->comm);
+    return start_threads(group, status, out);
 }
 
 clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, unsigned count, clq_group **out) {
     clq_comm *comm;
-    clq_group *part = NULL;
+    clq_group *part;
+    clq_status status = CLQ_OK;
     CLQ_TRY(clq_comm_split(group->comm, ranks, count, &comm));
-    clq_status status = make_frame(count, clq_shared_hold(group->shared), group->bucket_bytes, &part);
-    if (status != CLQ_OK) {
-        clq_comm_destroy(comm);
-        return status;
+    atomic_fetch_add(&group->shared->groups, 1);
+    CLQ_TRY(make_frame(count, group->shared, comm, group->bucket_bytes, &part));
+    for (unsigned i = 0; i < count && status == CLQ_OK; i++) {
+        const clq_group_rank *rank = &group->ranks[ranks[i]];
+        cl_command_queue callers = rank->callers_queue ? clq_queue_handle(rank->callers_queue) : NULL;
+        status = open_rank(part, i, rank->device, callers, comm->members[i].world);
     }
-    part->comm = comm;
-    status = open_part(part, group, ranks);
-    if (status == CLQ_OK)
-        *out = part;
-    else
-        clq_group_destroy(part);
-    return status;
+    return start_threads(part, status, out);
 }
 
 static clq_call *take_noted(clq_group *group) {
@@ -189,8 +170,7 @@ static clq_call *take_noted(clq_group *group) {
 /* They will never be. */
 static void drop_calls(clq_call *list) {
     while (list) {
-        clq_call *call = list;
-        list = call->next;
+        clq_call *call = clq_call_take(&list);
         for (unsigned r = 0; r < call->size; r++) clq_call_complete(call, r, false);
         clq_call_destroy(call);
     }
@@ -237,10 +217,8 @@ static bool is_idle(clq_group *group) {
 /* Whether the calling thread may do the call itself, if nothing on the ranks' queues is in its way. */
 static bool can_run_alone(clq_group *group, const clq_call *call) {
     if (call->bytes > alone_bytes / group->size) return false;
-    for (unsigned r = 0; r < group->size; r++) {
-        const clq_task task = clq_call_task(&group->ranks[r], call);
-        if (call->parts[r].wait || !clq_comm_reaches(group->comm, r, &task)) return false;
-    }
+    for (unsigned r = 0; r < group->size; r++)
+        if (call->parts[r].wait || !clq_comm_reaches(group->comm, r, &call->parts[r].task)) return false;
     return is_idle(group);
 }
 
@@ -261,7 +239,7 @@ static clq_status look_at_queues(const clq_group *group, clq_call *call, double 
 static clq_status run_alone(clq_group *group, const clq_call *call) {
     clq_task tasks[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < group->size; r++) {
-        tasks[r] = clq_call_task(&group->ranks[r], call);
+        tasks[r] = call->parts[r].task;
         tasks[r].queue = NULL;
         if (call->parts[r].mark) CLQ_TRY(clq_event_wait(call->parts[r].mark)); /* it is over: tells of a failure */
     }
@@ -301,13 +279,10 @@ static void enlist(clq_group *group, clq_call *call) {
  * event that one of its commands waits for. So the events of a group with such a device are complete when the call
  * returns, unless the caller is yet to complete what a call waits for. */
 static bool must_finish(clq_group *group) {
-    bool runs_in_caller = false;
-    for (unsigned r = 0; r < group->size; r++)
-        runs_in_caller = runs_in_caller || clq_device_runs_in_caller(group->ranks[r].device);
     pthread_mutex_lock(&group->lock);
     bool held = group->held > 0;
     pthread_mutex_unlock(&group->lock);
-    return runs_in_caller && !held;
+    return group->runs_in_caller && !held;
 }
 
 /* Until so many calls of those that were ever issued are done. */
@@ -356,8 +331,7 @@ static clq_status issue_task(clq_group *group, const clq_task *task, const clq_s
         clq_call_destroy(call);
         return status;
     }
-    if (running && !done) wait_until_finished(group, group->enlisted);
-    if (running && done && must_finish(group)) wait_until_idle(group);
+    if (running && (!done || must_finish(group))) wait_until_idle(group);
     return done ? CLQ_OK : raise_failure(group);
 }
 
@@ -369,22 +343,13 @@ static clq_status issue(clq_group *group, clq_task task, const clq_slice *in, co
 
 /* ---- calls that are issued together ---- */
 
-static bool blocks(const clq_call *call) {
-    for (const clq_call *member = call->packed; member; member = member->next)
-        if (blocks(member)) return true;
-    return call->blocks;
-}
-
 static clq_status issue_next(clq_group *group, clq_call **list, bool *running, bool *blocking) {
     clq_call *call;
-    if (can_run_alone(group, *list)) {
-        call = *list;
-        *list = call->next;
-        call->next = NULL;
-    } else {
+    if (can_run_alone(group, *list))
+        call = clq_call_take(list);
+    else
         CLQ_TRY(clq_pack_take(group, list, &call));
-    }
-    *blocking = blocks(call);
+    *blocking = call->blocks;
     clq_status status = issue_call(group, call, NULL, running);
     if (status != CLQ_OK) drop_calls(call);
     return status;
@@ -502,10 +467,7 @@ clq_transport clq_group_transport(const clq_group *group, clq_collective collect
 
 clq_status clq_group_explain(const clq_group *group, char **out) {
     char *text = clq_comm_explain(group->comm);
-    if (!text) return clq_fail_memory("explaining a group");
-    size_t bytes = strlen(text) + 1;
-    char *copy = malloc(bytes); /* the caller's free() need not be the library's */
-    if (copy) memcpy(copy, text, bytes);
+    char *copy = text ? strdup(text) : NULL; /* the caller's free() need not be the library's */
     clq_free(text);
     if (!copy) return clq_fail_memory("explaining a group");
     *out = copy;

@@ -26,10 +26,9 @@ typedef struct clq_shared {
 
 /* What one rank does in a call. */
 typedef struct clq_part {
-    clq_buffer *in, *out;             /* NULL: it has no part there */
+    clq_task task;                    /* on its thread's queue; in, out NULL: it has no part there */
     clq_group_memory *in_is, *out_is; /* made by clq_group_alloc; NULL: the caller's, wrapped for this call */
-    size_t in_offset, out_offset;
-    clq_event *wait; /* the caller's; NULL: none */
+    clq_event *wait;                  /* the caller's; NULL: none */
     clq_event *mark; /* end of the commands on the rank's queue when the call was issued; NULL: there were none */
     clq_event *done; /* NULL: the caller did not ask */
 } clq_part;
@@ -37,13 +36,12 @@ typedef struct clq_part {
 /* One collective as it was issued. */
 typedef struct clq_call {
     struct clq_call *next;   /* in the list that it stands in */
-    struct clq_call *packed; /* those that travel as this one */
+    struct clq_call *packed; /* those that travel as this one, in the ranks' buckets; NULL: it is one of the caller's */
     size_t at;               /* packed: where in the bucket, bytes */
     clq_task task;           /* without what differs between ranks */
     size_t bytes;
-    bool blocks;    /* the caller asked for no events: it waits for the call */
-    bool held;      /* it waits for an event that the caller is to complete */
-    bool in_bucket; /* a pack: its parts are the ranks' buckets */
+    bool blocks; /* the caller asked for no events, of it or of one that it packs: it waits for the call */
+    bool held;   /* it waits for an event that the caller is to complete */
     unsigned size;
     unsigned running; /* ranks that are not done with it */
     clq_part parts[];
@@ -72,6 +70,7 @@ struct clq_group {
     size_t enlisted, finished; /* calls in all; they finish in order */
     size_t held;               /* of those under way: how many wait for the caller */
     bool closing;
+    bool runs_in_caller; /* the device of a rank does (clq_device_runs_in_caller) */
     /* The caller's thread's alone: */
     size_t bucket_bytes;
     bool started; /* between clq_group_start and clq_group_end */
@@ -81,8 +80,7 @@ struct clq_group {
 /* ---- shared.c ---- */
 
 clq_status clq_shared_create(const clq_rank *ranks, unsigned count, clq_shared **out); /* opens the devices */
-clq_shared *clq_shared_hold(clq_shared *shared);
-void clq_shared_release(clq_shared *shared);
+void clq_shared_release(clq_shared *shared); /* the last of its groups frees it */
 /* Marks the end of the commands on the rank's caller's queue. One at a time where commands run in their caller: PoCL's
  * basic device (3.1) deadlocks where two threads enqueue on one queue, and groups that were split from one another have
  * their callers' queues in common. */
@@ -99,17 +97,19 @@ clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, un
 
 /* ---- call.c ---- */
 
+/* The first of a list, taken off it. */
+static inline clq_call *clq_call_take(clq_call **list) {
+    clq_call *call = *list;
+    *list = call->next;
+    call->next = NULL;
+    return call;
+}
 /* Checks the arguments and makes a call that is not issued yet. */
 clq_status clq_call_create(const clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
                            const cl_event *waits, bool wants_done, clq_call **result);
 void clq_call_destroy(clq_call *call); /* takes NULL; what it packs, too */
 /* The rank's events: of the call and of what it packs. */
 void clq_call_complete(const clq_call *call, unsigned rank, bool ok);
-/* The rank's task, on its thread's queue. */
-clq_task clq_call_task(const clq_group_rank *rank, const clq_call *call);
-/* The bytes that a rank reads, or writes. */
-size_t clq_call_in_bytes(const clq_call *call, unsigned rank);
-size_t clq_call_out_bytes(const clq_call *call, unsigned rank);
 /* Whether it waits for an event that the caller is yet to complete. */
 bool clq_call_is_held(const clq_call *call);
 

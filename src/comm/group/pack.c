@@ -15,7 +15,7 @@ static bool may_travel(const clq_group *group, const clq_call *call) {
 /* A pack is held against each call that wants to join it, one by one. */
 enum { MEMBERS_MOST = 256 };
 
-static bool uses(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_part *b, size_t b_bytes, bool written) {
+static bool uses(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_task *b, size_t b_bytes, bool written) {
     return clq_buffers_overlap(a, a_begin, a_bytes, b->out, b->out_offset, b_bytes) ||
            (written && clq_buffers_overlap(a, a_begin, a_bytes, b->in, b->in_offset, b_bytes));
 }
@@ -32,10 +32,10 @@ static bool waits_for(const clq_part *part, const clq_call *earlier) {
  * memory. */
 static bool depends(const clq_call *later, const clq_call *earlier) {
     for (unsigned r = 0; r < later->size; r++) {
-        const clq_part *mine = &later->parts[r];
-        if (waits_for(mine, earlier)) return true;
+        const clq_task *mine = &later->parts[r].task;
+        if (waits_for(&later->parts[r], earlier)) return true;
         for (unsigned other = 0; other < earlier->size; other++) {
-            const clq_part *its = &earlier->parts[other];
+            const clq_task *its = &earlier->parts[other].task;
             if (uses(mine->in, mine->in_offset, later->bytes, its, earlier->bytes, false) ||
                 uses(mine->out, mine->out_offset, later->bytes, its, earlier->bytes, true))
                 return true;
@@ -71,9 +71,7 @@ static clq_status make_buckets(clq_group *group) {
 clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
     size_t bytes, count = count_members(group, *list, &bytes);
     if (count < 2) {
-        *out = *list;
-        *list = (*list)->next;
-        (*out)->next = NULL;
+        *out = clq_call_take(list);
         return CLQ_OK;
     }
     CLQ_TRY(make_buckets(group));
@@ -84,16 +82,16 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
     pack->bytes = bytes;
     pack->size = pack->running = group->size;
     for (unsigned r = 0; r < group->size; r++) {
-        clq_part *part = &pack->parts[r];
-        part->in = part->out = group->ranks[r].bucket;
+        clq_task *task = &pack->parts[r].task;
+        *task = pack->task;
+        task->queue = group->ranks[r].queue;
+        task->in = task->out = group->ranks[r].bucket;
     }
-    pack->in_bucket = true;
     clq_call **end = &pack->packed;
     for (size_t at = 0; count > 0; count--) {
-        clq_call *member = *list;
-        *list = member->next;
-        member->next = NULL;
+        clq_call *member = clq_call_take(list);
         member->at = at;
+        pack->blocks = pack->blocks || member->blocks;
         at += room_of(member);
         *end = member;
         end = &member->next;
@@ -109,12 +107,12 @@ static bool sees(const clq_group_rank *rank, const clq_buffer *buffer) {
 
 clq_status clq_pack_fill(const clq_group_rank *rank, const clq_call *pack) {
     for (const clq_call *member = pack->packed; member; member = member->next) {
-        const clq_part *part = &member->parts[rank->index];
-        if (sees(rank, part->in))
+        const clq_task *task = &member->parts[rank->index].task;
+        if (sees(rank, task->in))
             memcpy((char *)clq_buffer_host(rank->bucket) + member->at,
-                   (const char *)clq_buffer_host(part->in) + part->in_offset, member->bytes);
+                   (const char *)clq_buffer_host(task->in) + task->in_offset, member->bytes);
         else
-            CLQ_TRY(clq_queue_copy(rank->queue, part->in, part->in_offset, rank->bucket, member->at, member->bytes));
+            CLQ_TRY(clq_queue_copy(rank->queue, task->in, task->in_offset, rank->bucket, member->at, member->bytes));
     }
     return CLQ_OK;
 }
@@ -122,14 +120,14 @@ clq_status clq_pack_fill(const clq_group_rank *rank, const clq_call *pack) {
 clq_status clq_pack_empty(const clq_group_rank *rank, const clq_call *pack) {
     bool enqueued = false;
     for (const clq_call *member = pack->packed; member; member = member->next) {
-        const clq_part *part = &member->parts[rank->index];
-        if (sees(rank, part->out)) {
-            memcpy((char *)clq_buffer_host(part->out) + part->out_offset,
+        const clq_task *task = &member->parts[rank->index].task;
+        if (sees(rank, task->out)) {
+            memcpy((char *)clq_buffer_host(task->out) + task->out_offset,
                    (const char *)clq_buffer_host(rank->bucket) + member->at, member->bytes);
         } else {
-            CLQ_TRY(clq_queue_copy(rank->queue, rank->bucket, member->at, part->out, part->out_offset, member->bytes));
+            CLQ_TRY(clq_queue_copy(rank->queue, rank->bucket, member->at, task->out, task->out_offset, member->bytes));
             enqueued = true;
         }
     }
-    return enqueued ? clq_member_drain(rank->group->comm, rank->index, rank->queue) : CLQ_OK;
+    return enqueued ? clq_member_drain(&rank->group->comm->members[rank->index], rank->queue) : CLQ_OK;
 }

@@ -26,11 +26,6 @@ clq_status clq_shared_create(const clq_rank *ranks, unsigned count, clq_shared *
     return status;
 }
 
-clq_shared *clq_shared_hold(clq_shared *shared) {
-    atomic_fetch_add(&shared->groups, 1);
-    return shared;
-}
-
 void clq_shared_release(clq_shared *shared) {
     if (atomic_fetch_sub(&shared->groups, 1) != 1) return;
     for (unsigned r = 0; r < CLQ_REPLICAS_MAX; r++) clq_device_close(shared->devices[r]);

@@ -12,6 +12,7 @@ static const double yield_s = 20e-6;
 clq_status clq_gate_init(clq_gate *gate) {
     atomic_init(&gate->count, 0);
     atomic_init(&gate->sleepers, 0);
+    gate->made = false;
     pthread_condattr_t attributes;
     int error = pthread_condattr_init(&attributes);
     if (error) return clq_fail_lock("a link", error);
@@ -20,12 +21,13 @@ clq_status clq_gate_init(clq_gate *gate) {
     pthread_condattr_destroy(&attributes);
     if (error) return clq_fail_lock("a link", error);
     error = pthread_mutex_init(&gate->lock, NULL);
-    if (!error) return CLQ_OK;
-    pthread_cond_destroy(&gate->moved);
-    return clq_fail_lock("a link", error);
+    if (error) pthread_cond_destroy(&gate->moved);
+    gate->made = error == 0;
+    return gate->made ? CLQ_OK : clq_fail_lock("a link", error);
 }
 
 void clq_gate_end(clq_gate *gate) {
+    if (!gate->made) return;
     pthread_mutex_destroy(&gate->lock);
     pthread_cond_destroy(&gate->moved);
 }
@@ -53,12 +55,6 @@ static void pause_briefly(void) {
 #endif
 }
 
-static struct timespec time_at(double seconds) {
-    struct timespec at = {.tv_sec = (time_t)seconds};
-    at.tv_nsec = (long)((seconds - (double)at.tv_sec) * 1e9);
-    return at;
-}
-
 static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until, const atomic_bool *aborted) {
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&gate->lock);
@@ -70,7 +66,9 @@ static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until,
         else if (left <= 0)
             status = CLQ_TIMEOUT;
         if (status != CLQ_OK) break;
-        struct timespec at = time_at(clq_now() + CLQ_MIN(left, CLQ_RUNNING_LOOK_S));
+        const double wake = clq_now() + CLQ_MIN(left, CLQ_RUNNING_LOOK_S);
+        struct timespec at = {.tv_sec = (time_t)wake};
+        at.tv_nsec = (long)((wake - (double)at.tv_sec) * 1e9);
         pthread_cond_timedwait(&gate->moved, &gate->lock, &at);
     }
     atomic_fetch_sub(&gate->sleepers, 1);

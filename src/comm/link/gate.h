@@ -10,10 +10,11 @@ typedef struct clq_gate {
     atomic_uint sleepers;
     pthread_mutex_t lock; /* only for sleeping; the count is raised without it */
     pthread_cond_t moved;
+    bool made; /* lock and condition are */
 } clq_gate;
 
 clq_status clq_gate_init(clq_gate *gate);
-void clq_gate_end(clq_gate *gate);
+void clq_gate_end(clq_gate *gate); /* takes one that is all zero */
 void clq_gate_raise(clq_gate *gate, size_t count);
 void clq_gate_wake(clq_gate *gate); /* after setting what `aborted` points to */
 /* Whether nobody would have to wait for the count. */

@@ -21,51 +21,48 @@ clq_queue *clq_member_queue(const clq_member *member, clq_lane_name name) {
 
 clq_event *clq_member_own_event(const clq_member *member, clq_event *event) { return member->one_queue ? NULL : event; }
 
-clq_status clq_member_order(clq_comm *comm, unsigned rank, clq_event *first, clq_event *second, clq_order *out) {
+clq_status clq_member_order(const clq_member *member, clq_event *first, clq_event *second, clq_order *out) {
     *out = (clq_order){.after = {first, second}};
-    if (!clq_device_runs_in_caller(comm->members[rank].device)) return CLQ_OK;
+    if (!clq_device_runs_in_caller(member->device)) return CLQ_OK;
     *out = (clq_order){.done = NULL};
-    if (first) CLQ_TRY(clq_member_wait(comm, rank, first));
-    return second ? clq_member_wait(comm, rank, second) : CLQ_OK;
+    if (first) CLQ_TRY(clq_member_wait(member, first));
+    return second ? clq_member_wait(member, second) : CLQ_OK;
 }
 
-clq_status clq_member_enqueued(clq_comm *comm, unsigned rank, clq_lane_name name, clq_event *event) {
-    clq_member *member = &comm->members[rank];
+clq_status clq_member_enqueued(clq_member *member, clq_lane_name name, clq_event *event) {
     clq_lane *lane = &member->lanes[lane_of(member, name)];
-    lane->unflushed = true;
     lane->last = event;
-    if (member->one_queue) return CLQ_OK;
-    lane->unflushed = false;
-    return clq_queue_flush(lane->queue);
+    lane->unflushed = member->one_queue;
+    return member->one_queue ? CLQ_OK : clq_queue_flush(lane->queue);
 }
 
 /* Raises the gates for chunks whose commands were flushed: other ranks may wait for their events now. */
-static void tell(const clq_comm *comm, unsigned rank) {
-    for (unsigned other = 0; other < comm->size; other++) {
-        clq_link *out = comm->links[rank * comm->size + other], *in = comm->links[other * comm->size + rank];
+static void tell(const clq_member *member) {
+    clq_link *const *links = member->comm->links;
+    const unsigned size = member->comm->size;
+    for (unsigned other = 0; other < size; other++) {
+        clq_link *out = links[member->rank * size + other], *in = links[other * size + member->rank];
         if (out && out->sent_told != out->sent) clq_gate_raise(&out->filled, out->sent_told = out->sent);
         if (in && in->received_told != in->received) clq_gate_raise(&in->freed, in->received_told = in->received);
     }
 }
 
-clq_status clq_member_hand_over(clq_comm *comm, unsigned rank) {
-    clq_member *member = &comm->members[rank];
+clq_status clq_member_hand_over(clq_member *member) {
     for (unsigned i = 0; i < CLQ_LANES; i++) {
         clq_lane *lane = &member->lanes[i];
         if (!lane->unflushed) continue;
         CLQ_TRY(clq_queue_flush(lane->queue));
         lane->unflushed = false;
     }
-    tell(comm, rank);
+    tell(member);
     return CLQ_OK;
 }
 
-clq_status clq_member_drain_lanes(clq_comm *comm, unsigned rank) {
-    clq_member *member = &comm->members[rank];
-    CLQ_TRY(clq_member_hand_over(comm, rank));
+clq_status clq_member_drain_lanes(clq_member *member) {
+    CLQ_TRY(clq_member_hand_over(member));
     for (unsigned i = 0; i < CLQ_LANES; i++) {
         clq_lane *lane = &member->lanes[i];
-        if (lane->last) CLQ_TRY(clq_member_wait(comm, rank, lane->last));
+        if (lane->last) CLQ_TRY(clq_member_wait(member, lane->last));
         lane->last = NULL;
     }
     return CLQ_OK;

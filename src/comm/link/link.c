@@ -26,98 +26,90 @@
 /* ---- opening ---- */
 
 /* Whether peer copies can be used, and why not. */
-static clq_status check_peer(clq_comm *comm, clq_link *link, bool *works) {
-    const clq_device *from = comm->members[link->from].device, *to = comm->members[link->to].device;
+static clq_status check_peer(clq_link *link, bool *works) {
+    const clq_device *from = link->from->device, *to = link->to->device;
+    const bool asked = link->from->comm->transport == CLQ_TRANSPORT_PEER;
     *works = false;
     link->reason = "the devices have no context in common";
     if (clq_device_same_context(from, to)) {
         link->reason = "peer copies failed their test";
-        clq_status status = clq_link_test_peer(comm, link, works);
+        clq_status status = clq_link_test_peer(link, works);
         /* What a driver refuses is the test's result, unless there is nothing else. What ran out is not. */
         bool matters =
             status == CLQ_MEMORY || status == CLQ_DEVICE_MEMORY || clq_device_lost(from) || clq_device_lost(to);
-        if (status != CLQ_OK && (matters || comm->transport == CLQ_TRANSPORT_PEER)) return status;
+        if (status != CLQ_OK && (matters || asked)) return status;
         if (status != CLQ_OK) *works = false;
     }
-    if (*works || comm->transport != CLQ_TRANSPORT_PEER) return CLQ_OK;
+    if (*works || !asked) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: %s", clq_device_label(from), clq_device_label(to),
                     link->reason);
 }
 
 /* AUTO tries peer copies only where the caller put both devices into one context. */
-static clq_status choose_transport(clq_comm *comm, clq_link *link) {
-    bool hosted[2] = {comm->members[link->from].hosted, comm->members[link->to].hosted}, works;
-    if (hosted[0] && hosted[1]) {
+static clq_status choose_transport(clq_link *link) {
+    const clq_transport asked = link->from->comm->transport;
+    const clq_member *from = link->from, *to = link->to;
+    bool works;
+    if (from->hosted && to->hosted) {
         link->transport = CLQ_TRANSPORT_MAPPED;
-        link->reason = comm->transport == CLQ_TRANSPORT_MAPPED ? "as asked" : "both devices share the host's memory";
+        link->reason = asked == CLQ_TRANSPORT_MAPPED ? "as asked" : "both devices share the host's memory";
         return CLQ_OK;
     }
     link->transport = CLQ_TRANSPORT_STAGED;
-    link->reason = comm->transport == CLQ_TRANSPORT_STAGED ? "as asked" : "one device shares the host's memory";
-    if (hosted[0] || hosted[1] || comm->transport == CLQ_TRANSPORT_STAGED) return CLQ_OK;
-    CLQ_TRY(check_peer(comm, link, &works));
+    link->reason = asked == CLQ_TRANSPORT_STAGED ? "as asked" : "one device shares the host's memory";
+    if (from->hosted || to->hosted || asked == CLQ_TRANSPORT_STAGED) return CLQ_OK;
+    CLQ_TRY(check_peer(link, &works));
     if (!works) return CLQ_OK;
     link->transport = CLQ_TRANSPORT_PEER;
     link->reason = "as asked";
-    if (comm->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
+    if (asked == CLQ_TRANSPORT_PEER) return CLQ_OK;
     link->transport = CLQ_TRANSPORT_AUTO;
     link->reason = "both were measured, and peer copies passed their test";
-    return clq_link_measure(comm, link);
+    return clq_link_measure(link);
 }
 
-static clq_status make_pinned(const clq_comm *comm, unsigned rank, clq_buffer **out) {
-    return clq_buffer_create(comm->members[rank].device, CLQ_MEMORY_PINNED, comm->slots * comm->chunk_bytes,
+static clq_status make_pinned(const clq_member *member, clq_buffer **out) {
+    if (member->hosted) return CLQ_OK;
+    return clq_buffer_create(member->device, CLQ_MEMORY_PINNED, member->comm->slots * member->comm->chunk_bytes,
                              "staging slots", out);
 }
 
 static clq_status make_staging(const clq_comm *comm, clq_link *link) {
-    if (!comm->members[link->from].hosted) CLQ_TRY(make_pinned(comm, link->from, &link->outgoing));
-    if (!comm->members[link->to].hosted) CLQ_TRY(make_pinned(comm, link->to, &link->incoming));
+    CLQ_TRY(make_pinned(link->from, &link->outgoing));
+    CLQ_TRY(make_pinned(link->to, &link->incoming));
     for (unsigned i = 0; i < comm->slots; i++) {
         const size_t at = i * comm->chunk_bytes;
         if (link->outgoing) link->slots[i].outgoing = (char *)clq_buffer_host(link->outgoing) + at;
         if (link->incoming) link->slots[i].incoming = (char *)clq_buffer_host(link->incoming) + at;
     }
-    return CLQ_OK;
+    if (link->to->hosted) return CLQ_OK;
+    return clq_buffer_create(link->to->device, CLQ_MEMORY_DEVICE, comm->slots * comm->chunk_bytes, "received chunks",
+                             &link->scratch);
 }
 
-static clq_status make_landings(const clq_comm *comm, clq_link *link) {
-    for (unsigned i = 0; i < comm->slots; i++)
-        CLQ_TRY(clq_buffer_create(comm->members[link->to].device, CLQ_MEMORY_DEVICE, comm->chunk_bytes,
-                                  "a peer's chunk", &link->slots[i].landing));
-    return CLQ_OK;
-}
-
-static clq_status open_link(clq_comm *comm, clq_link *link) {
+static clq_status open_link(clq_link *link) {
+    const clq_comm *comm = link->from->comm;
+    const bool by_commands = !link->from->hosted && !link->to->hosted;
     CLQ_TRY(clq_gate_init(&link->filled));
-    clq_status status = clq_gate_init(&link->freed);
-    if (status != CLQ_OK) {
-        clq_gate_end(&link->filled);
-        return status;
-    }
-    link->gates_made = true;
-    const clq_member *from = &comm->members[link->from], *to = &comm->members[link->to];
-    const bool by_commands = !from->hosted && !to->hosted;
+    CLQ_TRY(clq_gate_init(&link->freed));
     link->slots = clq_alloc(comm->slots, sizeof *link->slots);
     if (!link->slots) return CLQ_MEMORY;
     link->slot_count = comm->slots;
-    if (!(by_commands && comm->transport == CLQ_TRANSPORT_PEER)) {
-        CLQ_TRY(make_staging(comm, link));
-        if (!to->hosted)
-            CLQ_TRY(clq_buffer_create(to->device, CLQ_MEMORY_DEVICE, comm->slots * comm->chunk_bytes, "received chunks",
-                                      &link->scratch));
-    }
-    if (by_commands && comm->transport != CLQ_TRANSPORT_STAGED && clq_device_same_context(from->device, to->device))
-        CLQ_TRY(make_landings(comm, link));
-    return choose_transport(comm, link);
+    if (!(by_commands && comm->transport == CLQ_TRANSPORT_PEER)) CLQ_TRY(make_staging(comm, link));
+    const bool lands = by_commands && comm->transport != CLQ_TRANSPORT_STAGED &&
+                       clq_device_same_context(link->from->device, link->to->device);
+    for (unsigned i = 0; lands && i < comm->slots; i++)
+        CLQ_TRY(clq_buffer_create(link->to->device, CLQ_MEMORY_DEVICE, comm->chunk_bytes, "a peer's chunk",
+                                  &link->slots[i].landing));
+    return choose_transport(link);
 }
 
-clq_status clq_link_create(clq_comm *comm, unsigned from, unsigned to, clq_link **out) {
+clq_status clq_link_create(clq_member *from, clq_member *to, clq_link **out) {
     clq_link *link = clq_alloc_aligned(_Alignof(clq_link), sizeof *link);
     if (!link) return CLQ_MEMORY;
     link->from = from;
     link->to = to;
-    clq_status status = open_link(comm, link);
+    clq_status status = open_link(link);
     if (status == CLQ_OK)
         *out = link;
     else
@@ -125,8 +117,9 @@ clq_status clq_link_create(clq_comm *comm, unsigned from, unsigned to, clq_link 
     return status;
 }
 
-clq_status clq_link_prepare_exchange(clq_comm *comm, clq_link *link) {
-    if (!comm->members[link->from].hosted || link->aside) return CLQ_OK;
+clq_status clq_link_prepare_exchange(clq_link *link) {
+    const clq_comm *comm = link->from->comm;
+    if (!link->from->hosted || link->aside) return CLQ_OK;
     link->aside = clq_alloc_aligned(CLQ_PART_ALIGN, comm->slots * comm->chunk_bytes);
     if (!link->aside) return CLQ_MEMORY;
     for (unsigned i = 0; i < comm->slots; i++) link->slots[i].outgoing = link->aside + i * comm->chunk_bytes;
@@ -149,10 +142,8 @@ void clq_link_destroy(clq_link *link) {
     clq_buffer_destroy(link->outgoing);
     clq_buffer_destroy(link->incoming);
     clq_buffer_destroy(link->scratch);
-    if (link->gates_made) {
-        clq_gate_end(&link->filled);
-        clq_gate_end(&link->freed);
-    }
+    clq_gate_end(&link->filled);
+    clq_gate_end(&link->freed);
     clq_free(link);
 }
 
@@ -166,15 +157,15 @@ clq_transport clq_link_transport(const clq_link *link, size_t bytes) {
 /* ---- sending ---- */
 
 /* Waits until the next chunk's slot is free: the receiver is done with it, or has handed over the event to wait for. */
-static clq_status await_slot(clq_comm *comm, clq_link *link) {
+static clq_status await_slot(clq_link *link) {
     if (link->sent < link->slot_count) return CLQ_OK;
-    const clq_member *sender = &comm->members[link->from];
+    clq_member *sender = link->from;
     const size_t freed = link->sent - link->slot_count + 1;
-    if (!sender->hosted && !clq_gate_reached(&link->freed, freed)) CLQ_TRY(clq_member_hand_over(comm, link->from));
-    clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &comm->family->failed);
+    if (!sender->hosted && !clq_gate_reached(&link->freed, freed)) CLQ_TRY(clq_member_hand_over(sender));
+    clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &sender->comm->family->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_comm_late(comm, "rank %u on %s took no chunk", comm->members[link->to].world,
-                             clq_device_label(comm->members[link->to].device));
+        return clq_fail(status, "rank %u on %s took no chunk" CLQ_LATE, link->to->world,
+                        clq_device_label(link->to->device), sender->comm->deadline_s);
     return status;
 }
 
@@ -184,12 +175,12 @@ static void fill_by_host(const clq_departure *chunk, clq_slot *slot) {
     if (chunk->exchanged) memcpy(slot->outgoing, chunk->from.host, chunk->bytes);
 }
 
-static clq_status fill_by_command(clq_comm *comm, clq_link *link, const clq_departure *chunk, clq_slot *slot) {
-    const clq_member *sender = &comm->members[link->from];
+static clq_status fill_by_command(clq_link *link, const clq_departure *chunk, clq_slot *slot) {
+    clq_member *sender = link->from;
     clq_queue *queue = clq_member_queue(sender, CLQ_LANE_DOWN);
     const clq_place_at *from = &chunk->from.place;
     clq_order order;
-    CLQ_TRY(clq_member_order(comm, link->from, clq_member_own_event(sender, chunk->after), slot->freed, &order));
+    CLQ_TRY(clq_member_order(sender, clq_member_own_event(sender, chunk->after), slot->freed, &order));
     order.done = &slot->filled;
     slot->at = slot->outgoing;
     if (clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED)
@@ -198,17 +189,17 @@ static clq_status fill_by_command(clq_comm *comm, clq_link *link, const clq_depa
         CLQ_TRY(clq_queue_copy_after(queue, from->buffer, from->offset, slot->landing, 0, chunk->bytes, &order));
     clq_event_destroy(slot->freed);
     slot->freed = NULL;
-    return clq_member_enqueued(comm, link->from, CLQ_LANE_DOWN, slot->filled);
+    return clq_member_enqueued(sender, CLQ_LANE_DOWN, slot->filled);
 }
 
-clq_status clq_link_send(clq_comm *comm, clq_link *link, const clq_departure *chunk, clq_event **sent) {
-    const clq_member *sender = &comm->members[link->from];
+clq_status clq_link_send(clq_link *link, const clq_departure *chunk, clq_event **sent) {
+    const clq_member *sender = link->from;
     clq_slot *slot = &link->slots[link->sent % link->slot_count];
-    CLQ_TRY(await_slot(comm, link));
+    CLQ_TRY(await_slot(link));
     if (sender->hosted)
         fill_by_host(chunk, slot);
     else
-        CLQ_TRY(fill_by_command(comm, link, chunk, slot));
+        CLQ_TRY(fill_by_command(link, chunk, slot));
     *sent = slot->filled;
     link->sent++;
     if (!sender->hosted && sender->one_queue) return CLQ_OK; /* told when it is flushed */
@@ -218,9 +209,9 @@ clq_status clq_link_send(clq_comm *comm, clq_link *link, const clq_departure *ch
 
 /* ---- receiving ---- */
 
-static clq_status take_by_host(clq_comm *comm, const clq_link *link, const clq_slot *slot, const clq_arrival *chunk) {
-    const clq_task *call = &comm->members[link->to].work.task;
-    if (slot->filled) CLQ_TRY(clq_member_wait(comm, link->to, slot->filled));
+static clq_status take_by_host(const clq_member *member, const clq_slot *slot, const clq_arrival *chunk) {
+    const clq_task *call = &member->work.task;
+    if (slot->filled) CLQ_TRY(clq_member_wait(member, slot->filled));
     if (!chunk->combined) {
         memcpy(chunk->to.host, slot->at, chunk->bytes);
         return CLQ_OK;
@@ -229,7 +220,7 @@ static clq_status take_by_host(clq_comm *comm, const clq_link *link, const clq_s
     const void *in[2] = {chunk->operand.host, slot->at};
     if (chunk->came_first) in[0] = slot->at, in[1] = chunk->operand.host;
     clq_reduce_find(call->dtype, op)(in, 2, (void *[]){chunk->to.host}, 1, 0,
-                                     chunk->bytes / clq_dtype_bytes(call->dtype), comm->size);
+                                     chunk->bytes / clq_dtype_bytes(call->dtype), member->comm->size, false);
     return CLQ_OK;
 }
 
@@ -243,91 +234,87 @@ static clq_status share(const clq_event *event, clq_event **out) {
 }
 
 /* Staged: from the sender's slot to the receiver's, and on to the scratch or to its place. */
-static clq_status upload(clq_comm *comm, clq_link *link, clq_slot *slot, clq_place_at to, size_t bytes) {
-    const clq_member *member = &comm->members[link->to];
+static clq_status upload(clq_member *member, clq_slot *slot, clq_place_at to, size_t bytes) {
     clq_order order;
     bool free = true;
     if (slot->uploaded) CLQ_TRY(clq_event_look(slot->uploaded, &free));
-    if (!free) CLQ_TRY(clq_member_wait(comm, link->to, slot->uploaded));
-    if (slot->filled) CLQ_TRY(clq_member_wait(comm, link->to, slot->filled));
+    if (!free) CLQ_TRY(clq_member_wait(member, slot->uploaded));
+    if (slot->filled) CLQ_TRY(clq_member_wait(member, slot->filled));
     memcpy(slot->incoming, slot->at, bytes);
-    CLQ_TRY(clq_member_order(comm, link->to, clq_member_own_event(member, slot->used), NULL, &order));
+    CLQ_TRY(clq_member_order(member, clq_member_own_event(member, slot->used), NULL, &order));
     order.done = &slot->uploaded;
     CLQ_TRY(clq_queue_write_after(clq_member_queue(member, CLQ_LANE_UP), to.buffer, to.offset, slot->incoming, bytes,
                                   &order));
-    return clq_member_enqueued(comm, link->to, CLQ_LANE_UP, slot->uploaded);
+    return clq_member_enqueued(member, CLQ_LANE_UP, slot->uploaded);
 }
 
 /* Adds what came, which is at `came`, to the operand, after the event. */
-static clq_status combine(clq_comm *comm, clq_link *link, clq_slot *slot, const clq_arrival *chunk, clq_place_at came,
+static clq_status combine(const clq_member *member, clq_slot *slot, const clq_arrival *chunk, clq_place_at came,
                           clq_order *order) {
-    const clq_member *member = &comm->members[link->to];
     const clq_task *call = &member->work.task;
     bool average = call->op == CLQ_AVG && chunk->last;
     const clq_place_at *mine = &chunk->operand.place;
     order->done = &slot->used;
     return clq_combine_launch(call->queue, member->combine[call->dtype][call->op], call->dtype, chunk->to.place,
                               chunk->came_first ? came : *mine, chunk->came_first ? *mine : came, chunk->bytes,
-                              average ? comm->size : 0, order);
+                              average ? member->comm->size : 0, order);
 }
 
-static clq_status take_staged(clq_comm *comm, clq_link *link, clq_slot *slot, const clq_arrival *chunk) {
-    const clq_member *member = &comm->members[link->to];
-    const clq_place_at scratch = {link->scratch, link->received % link->slot_count * comm->chunk_bytes};
+static clq_status take_staged(clq_link *link, clq_slot *slot, const clq_arrival *chunk) {
+    clq_member *member = link->to;
+    const clq_place_at scratch = {link->scratch, link->received % link->slot_count * member->comm->chunk_bytes};
     clq_order order;
-    CLQ_TRY(upload(comm, link, slot, chunk->combined ? scratch : chunk->to.place, chunk->bytes));
+    CLQ_TRY(upload(member, slot, chunk->combined ? scratch : chunk->to.place, chunk->bytes));
     if (!chunk->combined) return CLQ_OK;
-    CLQ_TRY(clq_member_order(comm, link->to, clq_member_own_event(member, slot->uploaded),
+    CLQ_TRY(clq_member_order(member, clq_member_own_event(member, slot->uploaded),
                              clq_member_own_event(member, chunk->after), &order));
-    CLQ_TRY(combine(comm, link, slot, chunk, scratch, &order));
-    return clq_member_enqueued(comm, link->to, CLQ_LANE_OWN, slot->used);
+    CLQ_TRY(combine(member, slot, chunk, scratch, &order));
+    return clq_member_enqueued(member, CLQ_LANE_OWN, slot->used);
 }
 
-static clq_status take_from_peer(clq_comm *comm, clq_link *link, clq_slot *slot, const clq_arrival *chunk) {
-    const clq_member *member = &comm->members[link->to];
+static clq_status take_from_peer(clq_member *member, clq_slot *slot, const clq_arrival *chunk) {
     const clq_place_at landing = {slot->landing, 0}, *to = &chunk->to.place;
     clq_order order;
-    CLQ_TRY(clq_member_order(comm, link->to, clq_member_own_event(member, chunk->after), slot->filled, &order));
+    CLQ_TRY(clq_member_order(member, clq_member_own_event(member, chunk->after), slot->filled, &order));
     order.done = &slot->used;
     if (chunk->combined)
-        CLQ_TRY(combine(comm, link, slot, chunk, landing, &order));
+        CLQ_TRY(combine(member, slot, chunk, landing, &order));
     else
         CLQ_TRY(clq_queue_copy_after(member->work.task.queue, landing.buffer, 0, to->buffer, to->offset, chunk->bytes,
                                      &order));
     CLQ_TRY(share(slot->used, &slot->freed));
-    return clq_member_enqueued(comm, link->to, CLQ_LANE_OWN, slot->used);
+    return clq_member_enqueued(member, CLQ_LANE_OWN, slot->used);
 }
 
-static clq_status take_by_command(clq_comm *comm, clq_link *link, clq_slot *slot, const clq_arrival *chunk,
-                                  clq_event **ready) {
-    const clq_member *member = &comm->members[link->to];
+static clq_status take_by_command(clq_link *link, clq_slot *slot, const clq_arrival *chunk, clq_event **ready) {
     bool staged = clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED;
-    CLQ_TRY(staged ? take_staged(comm, link, slot, chunk) : take_from_peer(comm, link, slot, chunk));
-    if (member->one_queue) return CLQ_OK; /* what is sent next comes behind it in any case */
+    CLQ_TRY(staged ? take_staged(link, slot, chunk) : take_from_peer(link->to, slot, chunk));
+    if (link->to->one_queue) return CLQ_OK; /* what is sent next comes behind it in any case */
     return share(staged && !chunk->combined ? slot->uploaded : slot->used, ready);
 }
 
 /* The sender is told at once of a chunk that the host took, unless earlier chunks are untold: theirs are not flushed.
  */
-static void note_received(const clq_member *receiver, clq_link *link, bool taken) {
+static void note_received(clq_link *link, bool taken) {
     const bool all_told = link->received_told == link->received;
     link->received++;
-    if (taken ? all_told : !receiver->one_queue) clq_gate_raise(&link->freed, link->received_told = link->received);
+    if (taken ? all_told : !link->to->one_queue) clq_gate_raise(&link->freed, link->received_told = link->received);
 }
 
-clq_status clq_link_receive(clq_comm *comm, clq_link *link, const clq_arrival *chunk, clq_event **ready) {
-    const clq_member *receiver = &comm->members[link->to];
+clq_status clq_link_receive(clq_link *link, const clq_arrival *chunk, clq_event **ready) {
+    clq_member *receiver = link->to;
+    const clq_comm *comm = receiver->comm;
     clq_slot *slot = &link->slots[link->received % link->slot_count];
-    if (!receiver->hosted) CLQ_TRY(clq_member_hand_over(comm, link->to));
+    if (!receiver->hosted) CLQ_TRY(clq_member_hand_over(receiver));
     clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &comm->family->failed);
     if (status == CLQ_TIMEOUT)
-        return clq_comm_late(comm, "rank %u on %s sent no chunk", comm->members[link->from].world,
-                             clq_device_label(comm->members[link->from].device));
+        return clq_fail(status, "rank %u on %s sent no chunk" CLQ_LATE, link->from->world,
+                        clq_device_label(link->from->device), comm->deadline_s);
     CLQ_TRY(status);
     if (receiver->hosted)
-        CLQ_TRY(take_by_host(comm, link, slot, chunk));
+        CLQ_TRY(take_by_host(receiver, slot, chunk));
     else
-        CLQ_TRY(take_by_command(comm, link, slot, chunk, ready));
-    note_received(receiver, link, slot->freed == NULL);
+        CLQ_TRY(take_by_command(link, slot, chunk, ready));
+    note_received(link, slot->freed == NULL);
     return CLQ_OK;
 }

@@ -9,9 +9,9 @@ enum { TIMINGS = 5, TEST_ROUNDS = 8, PIECES = 16 };
 static const size_t few_bytes = 4096;
 
 typedef struct probe {
-    const clq_comm *comm;
     clq_link *link;
-    size_t bytes; /* of all slots */
+    unsigned slots;
+    size_t chunk_bytes, bytes; /* of a slot and of all */
     clq_queue *down, *up;
     clq_buffer *source;       /* of the sender */
     clq_buffer *shared;       /* on the receiver's device, written by both devices */
@@ -21,9 +21,10 @@ typedef struct probe {
     clq_event *filled[CLQ_SLOTS_MAX], *used[CLQ_SLOTS_MAX];
 } probe;
 
-static clq_status open_probe(const clq_comm *comm, clq_link *link, probe *p) {
-    clq_device *from = comm->members[link->from].device, *to = comm->members[link->to].device;
-    *p = (probe){.comm = comm, .link = link, .bytes = comm->slots * comm->chunk_bytes};
+static clq_status open_probe(clq_link *link, probe *p) {
+    const clq_comm *comm = link->from->comm;
+    clq_device *from = link->from->device, *to = link->to->device;
+    *p = (probe){link, comm->slots, comm->chunk_bytes, .bytes = comm->slots * comm->chunk_bytes};
     p->words = clq_alloc(p->bytes, 1);
     if (!p->words) return CLQ_MEMORY;
     CLQ_TRY(clq_queue_create(from, 0, &p->down));
@@ -68,7 +69,7 @@ static clq_status see(probe *p, clq_place_at from, size_t at, size_t bytes, cons
 
 /* One chunk of the source through a slot's landing, as collectives send it. */
 static clq_status send_chunk(probe *p, unsigned slot, size_t bytes) {
-    const size_t at = slot * p->comm->chunk_bytes;
+    const size_t at = slot * p->chunk_bytes;
     clq_buffer *landing = p->link->slots[slot].landing;
     clq_order order;
     CLQ_TRY(after(p->down, p->used[slot], &order));
@@ -86,23 +87,23 @@ static clq_status send_chunk(probe *p, unsigned slot, size_t bytes) {
 /* Whole numbers below 2^23, which no addition of zero changes; others in each round. */
 static float word_of(unsigned round, size_t i) { return (float)((((uint32_t)i + round * 7919u) * 2654435761u) >> 9); }
 
-static clq_status fill(probe *p, clq_queue *queue, clq_buffer *to, unsigned round) {
+static clq_status fill_source(probe *p, unsigned round) {
     for (size_t i = 0; i < p->bytes / sizeof(float); i++) p->words[i] = word_of(round, i);
-    return clq_queue_write(queue, to, 0, p->words, p->bytes, true);
+    return clq_queue_write(p->down, p->source, 0, p->words, p->bytes, true);
 }
 
-/* Whether the receiver's kernels have seen `begin` to `end` of the round's words. */
-static clq_status check(probe *p, unsigned round, size_t begin, size_t end, bool *ok) {
+/* Whether the receiver's kernels have seen the round's words. */
+static clq_status check(probe *p, unsigned round, bool *ok) {
     CLQ_TRY(clq_queue_read(p->up, p->seen, 0, p->words, p->bytes, true));
-    for (size_t i = begin / sizeof(float); i < end / sizeof(float); i++) *ok = *ok && p->words[i] == word_of(round, i);
+    for (size_t i = 0; i < p->bytes / sizeof(float); i++) *ok = *ok && p->words[i] == word_of(round, i);
     return CLQ_OK;
 }
 
 /* Both devices write their halves of one buffer, piece by piece, and neither waits for the other. */
 static clq_status write_halves(probe *p, unsigned round) {
-    const size_t half = p->bytes / 2 / sizeof(float) * sizeof(float);
+    const size_t half = p->bytes / 2; /* whole words: chunks are multiples of CLQ_PART_ALIGN */
     const size_t piece = CLQ_MAX(half / PIECES / sizeof(float), (size_t)1) * sizeof(float);
-    CLQ_TRY(fill(p, p->down, p->source, round));
+    CLQ_TRY(fill_source(p, round));
     for (size_t at = 0; at < half; at += piece) {
         const size_t bytes = CLQ_MIN(piece, half - at);
         CLQ_TRY(clq_queue_copy(p->down, p->source, at, p->shared, at, bytes));
@@ -115,24 +116,23 @@ static clq_status write_halves(probe *p, unsigned round) {
 }
 
 static clq_status test(probe *p, bool *ok) {
-    const size_t half = p->bytes / 2 / sizeof(float) * sizeof(float);
     for (unsigned round = 1; *ok && round <= TEST_ROUNDS; round++) {
         CLQ_TRY(write_halves(p, round));
-        CLQ_TRY(see(p, (clq_place_at){p->shared, 0}, 0, 2 * half, NULL));
-        CLQ_TRY(check(p, round, 0, 2 * half, ok));
+        CLQ_TRY(see(p, (clq_place_at){p->shared, 0}, 0, p->bytes, NULL));
+        CLQ_TRY(check(p, round, ok));
     }
     for (unsigned round = TEST_ROUNDS + 1; *ok && round <= 2 * TEST_ROUNDS; round++) {
-        CLQ_TRY(fill(p, p->down, p->source, round));
-        for (unsigned slot = 0; slot < p->comm->slots; slot++) CLQ_TRY(send_chunk(p, slot, p->comm->chunk_bytes));
-        CLQ_TRY(check(p, round, 0, p->bytes, ok));
+        CLQ_TRY(fill_source(p, round));
+        for (unsigned slot = 0; slot < p->slots; slot++) CLQ_TRY(send_chunk(p, slot, p->chunk_bytes));
+        CLQ_TRY(check(p, round, ok));
     }
     return CLQ_OK;
 }
 
-clq_status clq_link_test_peer(const clq_comm *comm, clq_link *link, bool *ok) {
+clq_status clq_link_test_peer(clq_link *link, bool *ok) {
     probe p;
     *ok = true;
-    clq_status status = open_probe(comm, link, &p);
+    clq_status status = open_probe(link, &p);
     if (status == CLQ_OK) status = test(&p, ok);
     close_probe(&p);
     return status;
@@ -142,14 +142,13 @@ clq_status clq_link_test_peer(const clq_comm *comm, clq_link *link, bool *ok) {
 
 static clq_status pass_staged(probe *p, size_t bytes) {
     const clq_link *link = p->link;
-    for (unsigned i = 0; i < p->comm->slots; i++) {
+    for (unsigned i = 0; i < p->slots; i++) {
         const clq_order order = {.done = &p->filled[i]};
-        CLQ_TRY(
-            clq_queue_read_after(p->down, p->source, i * p->comm->chunk_bytes, link->slots[i].outgoing, bytes, &order));
+        CLQ_TRY(clq_queue_read_after(p->down, p->source, i * p->chunk_bytes, link->slots[i].outgoing, bytes, &order));
     }
     CLQ_TRY(clq_queue_flush(p->down));
-    for (unsigned i = 0; i < p->comm->slots; i++) {
-        const size_t at = i * p->comm->chunk_bytes;
+    for (unsigned i = 0; i < p->slots; i++) {
+        const size_t at = i * p->chunk_bytes;
         CLQ_TRY(clq_event_wait(p->filled[i]));
         memcpy(link->slots[i].incoming, link->slots[i].outgoing, bytes);
         CLQ_TRY(clq_queue_write(p->up, link->scratch, at, link->slots[i].incoming, bytes, false));
@@ -160,7 +159,7 @@ static clq_status pass_staged(probe *p, size_t bytes) {
 }
 
 static clq_status pass_peer(probe *p, size_t bytes) {
-    for (unsigned i = 0; i < p->comm->slots; i++) CLQ_TRY(send_chunk(p, i, bytes));
+    for (unsigned i = 0; i < p->slots; i++) CLQ_TRY(send_chunk(p, i, bytes));
     return clq_queue_finish(p->up);
 }
 
@@ -172,12 +171,12 @@ static clq_status time_chunk(probe *p, clq_status (*pass)(probe *, size_t), size
         CLQ_TRY(pass(p, bytes));
         if (round > 0) best = CLQ_MIN(best, clq_now() - begun);
     }
-    *out = best / p->comm->slots;
+    *out = best / p->slots;
     return CLQ_OK;
 }
 
 static clq_status measure_pass(probe *p, clq_status (*pass)(probe *, size_t), clq_cost *out) {
-    const size_t many = p->comm->chunk_bytes, few = CLQ_MIN(few_bytes, many / 2);
+    const size_t many = p->chunk_bytes, few = CLQ_MIN(few_bytes, many / 2);
     double few_s, many_s;
     CLQ_TRY(time_chunk(p, pass, few, &few_s));
     CLQ_TRY(time_chunk(p, pass, many, &many_s));
@@ -186,9 +185,9 @@ static clq_status measure_pass(probe *p, clq_status (*pass)(probe *, size_t), cl
     return CLQ_OK;
 }
 
-static clq_status measure(const clq_comm *comm, clq_link *link) {
+static clq_status measure(clq_link *link) {
     probe p;
-    clq_status status = open_probe(comm, link, &p);
+    clq_status status = open_probe(link, &p);
     if (status == CLQ_OK) status = measure_pass(&p, pass_staged, &link->costs[CLQ_TRANSPORT_STAGED]);
     if (status == CLQ_OK) status = measure_pass(&p, pass_peer, &link->costs[CLQ_TRANSPORT_PEER]);
     close_probe(&p);
@@ -198,12 +197,13 @@ static clq_status measure(const clq_comm *comm, clq_link *link) {
 /* ---- keeping ---- */
 
 /* What the times depend on. */
-static clq_status make_key(const clq_comm *comm, const clq_link *link, clq_hash128 *out) {
+static clq_status make_key(const clq_link *link, clq_hash128 *out) {
+    const clq_comm *comm = link->from->comm;
+    const clq_member *const ends[2] = {link->from, link->to};
     clq_text text = {0};
-    const unsigned ends[2] = {link->from, link->to};
     clq_text_add(&text, "costs of a link 2, %u slots of %zu\n", comm->slots, comm->chunk_bytes);
     for (size_t i = 0; i < CLQ_COUNT_OF(ends); i++) {
-        const clq_device_info *info = clq_device_get_info(comm->members[ends[i]].device);
+        const clq_device_info *info = clq_device_get_info(ends[i]->device);
         clq_text_add(&text, "%s %s %s %s %u units\n", info->driver, info->name, info->driver_version, info->pci,
                      info->compute_units);
     }
@@ -212,18 +212,18 @@ static clq_status make_key(const clq_comm *comm, const clq_link *link, clq_hash1
     return text.failed ? CLQ_MEMORY : CLQ_OK;
 }
 
-clq_status clq_link_measure(const clq_comm *comm, clq_link *link) {
-    const clq_device *device = comm->members[link->from].device;
+clq_status clq_link_measure(clq_link *link) {
+    const clq_device *device = link->from->device;
     clq_hash128 key;
     void *kept;
     size_t bytes;
-    CLQ_TRY(make_key(comm, link, &key));
+    CLQ_TRY(make_key(link, &key));
     CLQ_TRY(clq_device_recall(device, key, &kept, &bytes));
     bool found = kept && bytes == sizeof link->costs;
     if (found) memcpy(link->costs, kept, bytes);
     clq_free(kept);
     if (found) return CLQ_OK;
-    CLQ_TRY(measure(comm, link));
+    CLQ_TRY(measure(link));
     clq_device_remember(device, key, link->costs, sizeof link->costs);
     return CLQ_OK;
 }

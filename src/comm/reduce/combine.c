@@ -67,16 +67,11 @@ static size_t make_factor(clq_dtype dtype, unsigned ranks, void *out) {
         float factor = 1.0f / (float)ranks;
         memcpy(out, &factor, sizeof factor);
     } else {
-        const uint64_t whole = ranks;
-        const uint32_t word = ranks;
-        const uint16_t pair = (uint16_t)ranks;
-        const uint8_t byte = (uint8_t)ranks;
-        memcpy(out,
-               bytes == 8   ? (const void *)&whole
-               : bytes == 4 ? (const void *)&word
-               : bytes == 2 ? (const void *)&pair
-                            : (const void *)&byte,
-               bytes);
+        const void *const by_bytes[] = {[1] = &(uint8_t){(uint8_t)ranks},
+                                        [2] = &(uint16_t){(uint16_t)ranks},
+                                        [4] = &(uint32_t){ranks},
+                                        [8] = &(uint64_t){ranks}};
+        memcpy(out, by_bytes[bytes], bytes);
     }
     return bytes;
 }

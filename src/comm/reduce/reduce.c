@@ -38,20 +38,15 @@ static const clq_reduce_table *table(clq_reduce_level level) {
 }
 #endif
 
-clq_reduce_function *clq_reduce_find_at(clq_reduce_level level, clq_dtype dtype, clq_redop op, bool stream) {
+clq_reduce_function *clq_reduce_find_at(clq_reduce_level level, clq_dtype dtype, clq_redop op) {
     const clq_reduce_table *at = table(level);
     if (!at || (unsigned)dtype >= CLQ_DTYPE_COUNT || (unsigned)op >= CLQ_REDOP_COUNT) return NULL;
-    return (*at)[dtype][op][stream];
+    return (*at)[dtype][op];
 }
 
-static clq_reduce_function *find_widest(clq_dtype dtype, clq_redop op, bool stream) {
-    for (int level = CLQ_REDUCE_LEVELS - 1; level >= 0; level--) {
-        clq_reduce_function *found = clq_reduce_find_at((clq_reduce_level)level, dtype, op, stream);
-        if (found) return found;
-    }
-    return NULL;
+clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) {
+    clq_reduce_function *found = NULL;
+    for (int level = CLQ_REDUCE_LEVELS - 1; level >= 0 && !found; level--)
+        found = clq_reduce_find_at((clq_reduce_level)level, dtype, op);
+    return found;
 }
-
-clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) { return find_widest(dtype, op, false); }
-
-clq_reduce_function *clq_reduce_find_streaming(clq_dtype dtype, clq_redop op) { return find_widest(dtype, op, true); }

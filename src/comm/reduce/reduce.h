@@ -6,14 +6,13 @@
 #include <clique/comm.h>
 
 /* For begin <= i < end: in[0][i] op in[1][i] op …, in this order, is written to every out[k][i]. in[j] and out[k] may
- * be the same; other overlaps may not be. `ranks` is what an average divides by; other operations ignore it. */
+ * be the same; other overlaps may not be. `ranks` is what an average divides by; other operations ignore it. `stream`:
+ * all that is touched is larger than the caches, which are passed by. */
 typedef void clq_reduce_function(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin,
-                                 size_t end, unsigned ranks);
+                                 size_t end, unsigned ranks, bool stream);
 
 /* The one for the widest vectors that this processor has; all widths give the same bits. NULL: there is none (bool). */
 clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op);
-/* The same where all that is touched is larger than the caches: they are passed by. */
-clq_reduce_function *clq_reduce_find_streaming(clq_dtype dtype, clq_redop op);
 
 /* The widths of vectors that there are functions for, and one such; NULL: this processor has not that width. */
 typedef enum clq_reduce_level {
@@ -22,10 +21,10 @@ typedef enum clq_reduce_level {
     CLQ_REDUCE_AVX512,
     CLQ_REDUCE_LEVELS
 } clq_reduce_level;
-clq_reduce_function *clq_reduce_find_at(clq_reduce_level level, clq_dtype dtype, clq_redop op, bool stream);
+clq_reduce_function *clq_reduce_find_at(clq_reduce_level level, clq_dtype dtype, clq_redop op);
 
-/* reduce_plain.c, reduce_avx2.c, reduce_avx512.c: what they make. The last index: whether it streams. */
-typedef clq_reduce_function *clq_reduce_table[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT][2];
+/* reduce_plain.c, reduce_avx2.c, reduce_avx512.c: what they make. */
+typedef clq_reduce_function *clq_reduce_table[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT];
 extern const clq_reduce_table clq_reduce_plain, clq_reduce_avx2, clq_reduce_avx512;
 
 #endif

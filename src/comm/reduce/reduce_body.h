@@ -9,24 +9,13 @@
 #define OP_FLOAT_MIN(T, a, b) SELECT(T, ((a) < (b)) | ((a) != (a)), a, b)
 #define OP_FLOAT_MAX(T, a, b) SELECT(T, ((a) > (b)) | ((a) != (a)), a, b)
 
-/* What becomes of a vector of sums. */
-#define KEEP(T, v) ((void)ranks)
+/* What becomes of a vector of sums: this, or divide_u8, … */
+#define KEEP(v, ranks) ((void)(ranks))
 /* By one rounded factor and not by a division, which devices may round as they like: host and devices agree. */
-#define SCALE(T, v) ((v) *= (T##_element)1 / (T##_element)ranks)
-#define DIVIDE_i8(T, v) divide_i8(&(v), ranks)
-#define DIVIDE_i16(T, v) divide_i16(&(v), ranks)
-#define DIVIDE_i32(T, v) divide_i32(&(v), ranks)
-#define DIVIDE_i64(T, v) divide_i64(&(v), ranks)
-#define DIVIDE_u8(T, v) divide_u8(&(v), ranks)
-#define DIVIDE_u16(T, v) divide_u16(&(v), ranks)
-#define DIVIDE_u32(T, v) divide_u32(&(v), ranks)
-#define DIVIDE_u64(T, v) divide_u64(&(v), ranks)
-
-typedef void reducer(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin, size_t end,
-                     unsigned ranks, bool stream);
+#define SCALE(v, ranks) (*(v) *= 1 / (__typeof__((*(v))[0]))(ranks))
 
 /* What is less than a block goes through one that is whole: its end is zeros. */
-static void reduce_rest(reducer *reduce, size_t block, size_t element, const void *const *in, unsigned ins,
+static void reduce_rest(clq_reduce_function *reduce, size_t block, size_t element, const void *const *in, unsigned ins,
                         void *const *out, unsigned outs, size_t at, size_t bytes, unsigned ranks) {
     char blocks[CLQ_REPLICAS_MAX][4 * VECTOR];
     const void *from[CLQ_REPLICAS_MAX];
@@ -55,14 +44,14 @@ static void reduce_rest(reducer *reduce, size_t block, size_t element, const voi
             memcpy((to) + (n) * sizeof(v), &(v), sizeof(v));                                                           \
     } while (0)
 #define REDUCE(NAME, T, LOAD, OP, FINISH, STORE)                                                                       \
-    TARGET static void NAME##_by(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin,   \
-                                 size_t end, unsigned ranks, bool stream) {                                            \
+    TARGET static void NAME(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin,        \
+                            size_t end, unsigned ranks, bool stream) {                                                 \
         enum { BLOCK = 4 * sizeof(T##_stored), ALIGNED = CLQ_MIN(BLOCK, LINE) };                                       \
         const uint64_t streamed_outs = stream ? apart_from_inputs(in, ins, out, outs) : 0;                             \
         const size_t last = end * ELEMENT(T);                                                                          \
         size_t i = begin * ELEMENT(T);                                                                                 \
         size_t head = stream ? CLQ_MIN(stream_head((const char *)out[0] + i, ALIGNED, ELEMENT(T)), last - i) : 0;      \
-        if (head > 0) reduce_rest(NAME##_by, BLOCK, ELEMENT(T), in, ins, out, outs, i, head, ranks);                   \
+        if (head > 0) reduce_rest(NAME, BLOCK, ELEMENT(T), in, ins, out, outs, i, head, ranks);                        \
         for (i += head; i + BLOCK <= last; i += BLOCK) {                                                               \
             T##_work a, b, c, d, w;                                                                                    \
             T##_stored e, f, g, h;                                                                                     \
@@ -83,10 +72,10 @@ static void reduce_rest(reducer *reduce, size_t block, size_t element, const voi
                 TAKE(T, LOAD, w, from, 3);                                                                             \
                 d = OP(T, d, w);                                                                                       \
             }                                                                                                          \
-            FINISH(T, a);                                                                                              \
-            FINISH(T, b);                                                                                              \
-            FINISH(T, c);                                                                                              \
-            FINISH(T, d);                                                                                              \
+            FINISH(&a, ranks);                                                                                         \
+            FINISH(&b, ranks);                                                                                         \
+            FINISH(&c, ranks);                                                                                         \
+            FINISH(&d, ranks);                                                                                         \
             STORE(&e, &a);                                                                                             \
             STORE(&f, &b);                                                                                             \
             STORE(&g, &c);                                                                                             \
@@ -100,16 +89,8 @@ static void reduce_rest(reducer *reduce, size_t block, size_t element, const voi
                 PUT(to, 3, h);                                                                                         \
             }                                                                                                          \
         }                                                                                                              \
-        if (i < last) reduce_rest(NAME##_by, BLOCK, ELEMENT(T), in, ins, out, outs, i, last - i, ranks);               \
+        if (i < last) reduce_rest(NAME, BLOCK, ELEMENT(T), in, ins, out, outs, i, last - i, ranks);                    \
         if (stream) stream_end();                                                                                      \
-    }                                                                                                                  \
-    TARGET static void NAME(const void *const *in, unsigned ins, void *const *out, unsigned outs, size_t begin,        \
-                            size_t end, unsigned ranks) {                                                              \
-        NAME##_by(in, ins, out, outs, begin, end, ranks, false);                                                       \
-    }                                                                                                                  \
-    TARGET static void NAME##_stream(const void *const *in, unsigned ins, void *const *out, unsigned outs,             \
-                                     size_t begin, size_t end, unsigned ranks) {                                       \
-        NAME##_by(in, ins, out, outs, begin, end, ranks, true);                                                        \
     }
 
 /* Sums and products of signed integers are those of unsigned ones: they wrap. Only comparing and dividing tell them
@@ -120,35 +101,27 @@ static void reduce_rest(reducer *reduce, size_t block, size_t element, const voi
     REDUCE(T##_min, T, LOAD, OP_FLOAT_MIN, KEEP, STORE)                                                                \
     REDUCE(T##_max, T, LOAD, OP_FLOAT_MAX, KEEP, STORE)                                                                \
     REDUCE(T##_avg, T, LOAD, OP_SUM, SCALE, STORE)
-#define REDUCE_WRAPPING(T)                                                                                             \
-    REDUCE(T##_sum, T, LOAD_SAME, OP_SUM, KEEP, LOAD_SAME)                                                             \
-    REDUCE(T##_prod, T, LOAD_SAME, OP_PROD, KEEP, LOAD_SAME)
-#define REDUCE_INTEGER(T, UNSIGNED)                                                                                    \
+#define REDUCE_ORDERED(T, UNSIGNED)                                                                                    \
     REDUCE(T##_min, T, LOAD_SAME, OP_MIN, KEEP, LOAD_SAME)                                                             \
     REDUCE(T##_max, T, LOAD_SAME, OP_MAX, KEEP, LOAD_SAME)                                                             \
-    REDUCE(T##_avg, UNSIGNED, LOAD_SAME, OP_SUM, DIVIDE_##T, LOAD_SAME)
+    REDUCE(T##_avg, UNSIGNED, LOAD_SAME, OP_SUM, divide_##T, LOAD_SAME)
+#define REDUCE_INTEGERS(SIGNED, UNSIGNED)                                                                              \
+    REDUCE(UNSIGNED##_sum, UNSIGNED, LOAD_SAME, OP_SUM, KEEP, LOAD_SAME)                                               \
+    REDUCE(UNSIGNED##_prod, UNSIGNED, LOAD_SAME, OP_PROD, KEEP, LOAD_SAME)                                             \
+    REDUCE_ORDERED(SIGNED, UNSIGNED)                                                                                   \
+    REDUCE_ORDERED(UNSIGNED, UNSIGNED)
 
 REDUCE_FLOAT(f32, LOAD_SAME, LOAD_SAME)
 REDUCE_FLOAT(f64, LOAD_SAME, LOAD_SAME)
 REDUCE_FLOAT(f16, load_f16, store_f16)
 REDUCE_FLOAT(bf16, load_bf16, store_bf16)
-REDUCE_WRAPPING(u8)
-REDUCE_WRAPPING(u16)
-REDUCE_WRAPPING(u32)
-REDUCE_WRAPPING(u64)
-REDUCE_INTEGER(i8, u8)
-REDUCE_INTEGER(i16, u16)
-REDUCE_INTEGER(i32, u32)
-REDUCE_INTEGER(i64, u64)
-REDUCE_INTEGER(u8, u8)
-REDUCE_INTEGER(u16, u16)
-REDUCE_INTEGER(u32, u32)
-REDUCE_INTEGER(u64, u64)
+REDUCE_INTEGERS(i8, u8)
+REDUCE_INTEGERS(i16, u16)
+REDUCE_INTEGERS(i32, u32)
+REDUCE_INTEGERS(i64, u64)
 
 #define ROW(WRAPPING, T)                                                                                               \
-    { PAIR(WRAPPING##_sum), PAIR(WRAPPING##_prod), PAIR(T##_min), PAIR(T##_max), PAIR(T##_avg) }
-#define PAIR(NAME)                                                                                                     \
-    { NAME, NAME##_stream }
+    { WRAPPING##_sum, WRAPPING##_prod, T##_min, T##_max, T##_avg }
 const clq_reduce_table TABLE = {
     [CLQ_F32] = ROW(f32, f32), [CLQ_F64] = ROW(f64, f64), [CLQ_F16] = ROW(f16, f16), [CLQ_BF16] = ROW(bf16, bf16),
     [CLQ_I8] = ROW(u8, i8),    [CLQ_I16] = ROW(u16, i16), [CLQ_I32] = ROW(u32, i32), [CLQ_I64] = ROW(u64, i64),

@@ -43,25 +43,17 @@ TYPES(u64, uint64_t, uint64_t, int64_t)
 /* ---- halves ---- */
 
 #if VECTOR == 64
-INLINE void widen(u32_work *to, const bf16_stored *from) {
-    __m256i halves;
-    memcpy(&halves, from, sizeof halves);
-    *to = (u32_work)_mm512_cvtepu16_epi32(halves);
-}
-INLINE void narrow(bf16_stored *to, const u32_work *from) {
-    __m256i halves = _mm512_cvtepi32_epi16((__m512i)*from);
-    memcpy(to, &halves, sizeof halves);
-}
+#define FROM_HALVES(halves) _mm512_cvtph_ps((__m256i)(halves))
+#define TO_HALVES(floats) _mm512_cvtps_ph((__m512)(floats), _MM_FROUND_TO_NEAREST_INT)
+INLINE void widen(u32_work *to, const bf16_stored *from) { *to = (u32_work)_mm512_cvtepu16_epi32((__m256i)*from); }
+INLINE void narrow(bf16_stored *to, const u32_work *from) { *to = (bf16_stored)_mm512_cvtepi32_epi16((__m512i)*from); }
 #elif VECTOR == 32
-INLINE void widen(u32_work *to, const bf16_stored *from) {
-    __m128i halves;
-    memcpy(&halves, from, sizeof halves);
-    *to = (u32_work)_mm256_cvtepu16_epi32(halves);
-}
+#define FROM_HALVES(halves) _mm256_cvtph_ps((__m128i)(halves))
+#define TO_HALVES(floats) _mm256_cvtps_ph((__m256)(floats), _MM_FROUND_TO_NEAREST_INT)
+INLINE void widen(u32_work *to, const bf16_stored *from) { *to = (u32_work)_mm256_cvtepu16_epi32((__m128i)*from); }
 INLINE void narrow(bf16_stored *to, const u32_work *from) {
     __m256i words = (__m256i)*from;
-    __m128i halves = _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    memcpy(to, &halves, sizeof halves);
+    *to = (bf16_stored)_mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
 #elif defined(__x86_64__)
 INLINE void widen(u32_work *to, const bf16_stored *from) {
@@ -78,27 +70,12 @@ INLINE void narrow(bf16_stored *to, const u32_work *from) { *to = __builtin_conv
 #endif
 
 /* To nearest, ties to even, as the processors do it; but a NaN keeps only its sign. */
-#if VECTOR == 64 || VECTOR == 32
-INLINE void load_f16(f16_work *to, const f16_stored *from) {
-#if VECTOR == 64
-    __m256i halves;
-    memcpy(&halves, from, sizeof halves);
-    *to = (f16_work)_mm512_cvtph_ps(halves);
-#else
-    __m128i halves;
-    memcpy(&halves, from, sizeof halves);
-    *to = (f16_work)_mm256_cvtph_ps(halves);
-#endif
-}
+#if VECTOR >= 32
+INLINE void load_f16(f16_work *to, const f16_stored *from) { *to = (f16_work)FROM_HALVES(*from); }
 INLINE void store_f16(f16_stored *to, const f16_work *from) {
     u32_work nan = ((u32_work)*from & 0x80000000u) | 0x7fc00000u;
     f16_work value = SELECT(f16, *from != *from, nan, *from);
-#if VECTOR == 64
-    __m256i halves = _mm512_cvtps_ph((__m512)value, _MM_FROUND_TO_NEAREST_INT);
-#else
-    __m128i halves = _mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT);
-#endif
-    memcpy(to, &halves, sizeof halves);
+    *to = (f16_stored)TO_HALVES(value);
 }
 #else
 INLINE void load_f16(f16_work *to, const f16_stored *from) {

@@ -45,8 +45,7 @@ static bool is_candidate(const clq_comm *comm, clq_algorithm algorithm) {
 /* ---- measuring ---- */
 
 typedef struct trial_rank {
-    clq_comm *comm;
-    unsigned rank;
+    const clq_member *member;
     size_t bytes;
     clq_queue *queue;
     clq_buffer *buffer;
@@ -58,7 +57,7 @@ static clq_status run_rounds(trial_rank *t) {
     t->best_s = 1e9;
     for (int round = 0; round <= ROUNDS; round++) {
         double begun = clq_now();
-        CLQ_TRY(clq_comm_all_reduce(t->comm, t->rank, t->queue, t->buffer, 0, t->buffer, 0,
+        CLQ_TRY(clq_comm_all_reduce(t->member->comm, t->member->rank, t->queue, t->buffer, 0, t->buffer, 0,
                                     clq_values_count(CLQ_F32, t->bytes), CLQ_F32));
         if (round > 0) t->best_s = CLQ_MIN(t->best_s, clq_now() - begun); /* the first one makes links and kernels */
     }
@@ -110,11 +109,10 @@ static clq_status measure(clq_comm *comm, clq_cost *costs) {
     clq_status status = CLQ_OK;
     for (unsigned r = 0; r < comm->size && status == CLQ_OK; r++) {
         trial_rank *t = &ranks[r];
-        t->comm = comm;
-        t->rank = r;
-        status = clq_queue_create(comm->members[r].device, 0, &t->queue);
+        t->member = &comm->members[r];
+        status = clq_queue_create(t->member->device, 0, &t->queue);
         if (status == CLQ_OK)
-            status = clq_buffer_create(comm->members[r].device, CLQ_MEMORY_DEVICE, most_bytes, "a trial", &t->buffer);
+            status = clq_buffer_create(t->member->device, CLQ_MEMORY_DEVICE, most_bytes, "a trial", &t->buffer);
         if (status == CLQ_OK) status = clq_queue_fill_zero(t->queue, t->buffer, 0, most_bytes);
     }
     const double asked_s = comm->deadline_s; /* is for the caller's collectives */
@@ -142,13 +140,9 @@ static clq_status make_key(const clq_comm *comm, clq_hash128 *out) {
         clq_text_add(&text, "%s %s %s %s %u units, island %u\n", info->driver, info->name, info->driver_version,
                      info->pci, info->compute_units, comm->islands.of[r]);
     }
-    if (text.failed) {
-        clq_free(text.data);
-        return CLQ_MEMORY;
-    }
-    *out = clq_hash128_of(text.data, strlen(text.data), 0);
+    if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
-    return CLQ_OK;
+    return text.failed ? CLQ_MEMORY : CLQ_OK;
 }
 
 static clq_status recall(clq_comm *comm, clq_hash128 key, bool *found) {

@@ -22,14 +22,11 @@ static const size_t piece_bytes = (size_t)128 << 10;
 static size_t part_bytes(const clq_comm *comm, unsigned rank) {
     const clq_work *work = &comm->members[rank].work;
     switch (work->task.collective) {
-    case CLQ_ALL_REDUCE:
-    case CLQ_REDUCE:
-    case CLQ_SEND_RECV:
-        return clq_part_begin(rank + 1, comm->size, work->bytes) - clq_part_begin(rank, comm->size, work->bytes);
     case CLQ_REDUCE_SCATTER:
     case CLQ_BROADCAST: return work->bytes;
     case CLQ_ALL_GATHER: return comm->size * work->bytes;
-    default: return 0;
+    default: /* all-reduce, reduce, send/recv */
+        return clq_part_begin(rank + 1, comm->size, work->bytes) - clq_part_begin(rank, comm->size, work->bytes);
     }
 }
 
@@ -48,10 +45,8 @@ static void reduce_piece(const clq_comm *comm, size_t begin, size_t end, size_t 
         out[outs++] = work->out_host;
         touched += work->out_host != in[r];
     }
-    const bool streams = touched * all >= streaming_bytes;
-    clq_reduce_function *reduce =
-        streams ? clq_reduce_find_streaming(task->dtype, task->op) : clq_reduce_find(task->dtype, task->op);
-    reduce(in, comm->size, out, outs, begin / element, end / element, comm->size);
+    clq_reduce_find(task->dtype, task->op)(in, comm->size, out, outs, begin / element, end / element, comm->size,
+                                           touched * all >= streaming_bytes);
 }
 
 static void copy(char *to, const char *from, size_t bytes) {

@@ -32,17 +32,11 @@ static void find_hosted(clq_comm *comm) {
         comm->members[r].hosted = !by_commands && clq_device_get_info(comm->members[r].device)->host_unified;
 }
 
-/* The first rank that is not hosted; the number of ranks: all are. */
-static unsigned find_stranger(const clq_comm *comm) {
-    unsigned r = 0;
-    while (r < comm->size && comm->members[r].hosted) r++;
-    return r;
-}
-
 /* Direct wherever it can be: it moves 2 n S bytes of host memory against the ring's 5 (n - 1) S or more, and needs two
  * meetings instead of 2 (n - 1) hand-overs. */
 static clq_status take_algorithm(clq_comm *comm, clq_algorithm wanted) {
-    const unsigned stranger = find_stranger(comm);
+    unsigned stranger = 0; /* the first rank that is not hosted; the number of ranks: all are */
+    while (stranger < comm->size && comm->members[stranger].hosted) stranger++;
     bool direct = wanted == CLQ_ALGORITHM_DIRECT, mapped = comm->transport == CLQ_TRANSPORT_MAPPED;
     bool any = comm->transport == CLQ_TRANSPORT_AUTO;
     if (direct && !any && !mapped)
@@ -51,16 +45,14 @@ static clq_status take_algorithm(clq_comm *comm, clq_algorithm wanted) {
     if ((direct || mapped) && stranger < comm->size)
         return clq_fail(CLQ_UNSUPPORTED, "%s does not share the host's memory, which mapped memory needs",
                         clq_device_label(comm->members[stranger].device));
-    if (direct || (wanted == CLQ_ALGORITHM_AUTO && stranger == comm->size)) {
-        comm->algorithm = CLQ_ALGORITHM_DIRECT;
-        comm->reason = direct || mapped ? "as asked" : "every device shares the host's memory";
-        return CLQ_OK;
-    }
     comm->algorithm = wanted;
-    if (wanted != CLQ_ALGORITHM_AUTO)
-        comm->reason = "as asked";
-    else
+    comm->reason = "as asked";
+    if (wanted == CLQ_ALGORITHM_AUTO && stranger == comm->size) {
+        comm->algorithm = CLQ_ALGORITHM_DIRECT;
+        if (!mapped) comm->reason = "every device shares the host's memory";
+    } else if (wanted == CLQ_ALGORITHM_AUTO) {
         comm->reason = any ? "not every device shares the host's memory" : "links as asked";
+    }
     return CLQ_OK;
 }
 
@@ -86,14 +78,6 @@ static clq_status make_links(clq_comm *comm) {
         CLQ_TRY(clq_queue_create(comm->members[r].device, 0, &comm->members[r].up));
         CLQ_TRY(clq_queue_create(comm->members[r].device, 0, &comm->members[r].down));
     }
-    return CLQ_OK;
-}
-
-clq_status clq_comm_open_ring(clq_comm *comm) {
-    unsigned n = comm->size;
-    bool rings = comm->algorithm == CLQ_ALGORITHM_AUTO || comm->algorithm == CLQ_ALGORITHM_RING;
-    for (unsigned r = 0; rings && n > 1 && r < n; r++)
-        CLQ_TRY(clq_link_create(comm, r, (r + 1) % n, &comm->links[r * n + (r + 1) % n]));
     return CLQ_OK;
 }
 
@@ -126,11 +110,10 @@ static size_t find_turn(const clq_comm *comm, const clq_link *link) {
 
 /* what: the collectives that the link is for, as a prefix. */
 static void explain_link(const clq_comm *comm, const clq_link *link, const char *what, clq_text *text) {
-    const clq_member *from = &comm->members[link->from], *to = &comm->members[link->to];
-    clq_text_add(text, "%srank %u to %u (%s to %s): ", what, from->world, to->world, clq_device_label(from->device),
-                 clq_device_label(to->device));
+    const clq_member *from = link->from, *to = link->to;
     const size_t turn = find_turn(comm, link);
-    clq_text_add(text, "%s", clq_transport_name(clq_link_transport(link, 0)));
+    clq_text_add(text, "%srank %u to %u (%s to %s): %s", what, from->world, to->world, clq_device_label(from->device),
+                 clq_device_label(to->device), clq_transport_name(clq_link_transport(link, 0)));
     if (turn > 0)
         clq_text_add(text, " for chunks below %zu bytes, then %s", turn,
                      clq_transport_name(clq_link_transport(link, turn)));

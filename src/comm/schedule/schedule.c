@@ -39,13 +39,11 @@ size_t clq_collective_out_bytes(clq_collective collective, unsigned ranks, unsig
 }
 
 static void send(clq_hop *step, unsigned to, clq_place place, size_t begin, size_t bytes) {
-    step->sends = bytes > 0;
     step->to = to;
     step->sent = (clq_range){place, begin, bytes};
 }
 
 static void receive(clq_hop *step, unsigned from, clq_place place, size_t begin, size_t bytes) {
-    step->receives = bytes > 0;
     step->from = from;
     step->received = (clq_range){place, begin, bytes};
 }
@@ -163,7 +161,7 @@ static void star_all_reduce(const clq_schedule *s, unsigned rank, unsigned round
         gather_step(s, members, n, rank, round, true, out);
     } else {
         spread_step(s, members, n, rank, round - (n - 1), out);
-        out->forwarded = out->sends;
+        out->forwarded = out->sent.bytes > 0;
     }
 }
 
@@ -214,13 +212,17 @@ void clq_islands_make(const unsigned *names, unsigned ranks, clq_islands *out) {
 
 /* ---- doubling: partners at distance 1, 2, 4, … exchange all they have: log2 n rounds of S bytes ---- */
 
+static unsigned levels_of(unsigned ranks) {
+    unsigned levels = 0;
+    while (2u << levels <= ranks) levels++;
+    return levels;
+}
+
 /* The ranks beyond the largest power of two hand theirs in first and get the result last. Both partners combine the
  * same two numbers in the same order, the lower rank's first: they have the same bits, also of NaNs and zeros. */
 static void doubling_step(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
-    unsigned power = 1, levels = 0;
-    while (2 * power <= s->ranks) power *= 2, levels++;
-    unsigned extras = s->ranks - power;
-    bool folds = extras > 0;
+    const unsigned levels = levels_of(s->ranks), power = 1u << levels, extras = s->ranks - power;
+    const bool folds = extras > 0;
     if (folds && round == 0) {
         if (rank >= power) send(out, rank - power, CLQ_PLACE_IN, 0, s->bytes);
         if (rank >= extras) return;
@@ -231,7 +233,7 @@ static void doubling_step(const clq_schedule *s, unsigned rank, unsigned round, 
     unsigned level = round - folds;
     if (level == levels) {
         if (rank < extras) send(out, rank + power, CLQ_PLACE_OUT, 0, s->bytes);
-        out->forwarded = out->sends;
+        out->forwarded = out->sent.bytes > 0;
         if (rank >= power) receive(out, rank - power, CLQ_PLACE_OUT, 0, s->bytes);
         return;
     }
@@ -247,9 +249,8 @@ static void doubling_step(const clq_schedule *s, unsigned rank, unsigned round, 
 }
 
 static unsigned doubling_rounds(unsigned ranks) {
-    unsigned power = 1, rounds = 0;
-    while (2 * power <= ranks) power *= 2, rounds++;
-    return power == ranks ? rounds : rounds + 2;
+    const unsigned levels = levels_of(ranks);
+    return ranks == 1u << levels ? levels : levels + 2;
 }
 
 /* ---- making ---- */

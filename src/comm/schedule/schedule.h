@@ -37,11 +37,10 @@ typedef struct clq_range {
 } clq_range;
 
 typedef struct clq_hop {
-    bool sends, receives;
     unsigned to, from;
-    clq_range sent, received;
-    bool forwarded; /* what is sent was received earlier in this phase, chunk by chunk */
-    bool reduced;   /* received = operand op what came, else what came */
+    clq_range sent, received; /* 0 bytes: the rank does not send, does not receive */
+    bool forwarded;           /* what is sent was received earlier in this phase, chunk by chunk */
+    bool reduced;             /* received = operand op what came, else what came */
     clq_range operand;
     bool last;       /* reduced: the sum is complete, and an average is taken of it */
     bool came_first; /* reduced: received = what came op operand */

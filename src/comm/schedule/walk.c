@@ -9,11 +9,10 @@
 #include <string.h>
 
 typedef struct walk {
-    clq_comm *comm;
     clq_member *member;
-    unsigned rank, phase, rounds;
+    const clq_comm *comm;
     clq_schedule schedule;
-    bool by_chunk;
+    unsigned phase;
     size_t chunks;   /* of the phase's longest range */
     clq_event *sent; /* of the item that is being walked through */
 } walk;
@@ -26,32 +25,39 @@ static void make_schedule(const clq_comm *comm, const clq_work *work, clq_schedu
 
 /* ---- before all meet ---- */
 
-static clq_status prepare_link(clq_comm *comm, unsigned rank, const clq_hop *hop) {
-    clq_link **place = &comm->links[rank * comm->size + hop->to];
+static clq_status prepare_link(clq_member *member, const clq_hop *hop) {
+    clq_comm *comm = member->comm;
+    clq_link **place = &comm->links[member->rank * comm->size + hop->to];
     if (!*place) {
         clq_link *link;
-        CLQ_TRY(clq_link_create(comm, rank, hop->to, &link));
+        CLQ_TRY(clq_link_create(member, &comm->members[hop->to], &link));
         pthread_mutex_lock(&comm->family->lock); /* who fails meanwhile wakes all links that there are */
         *place = link;
         pthread_mutex_unlock(&comm->family->lock);
     }
-    return hop->exchanged ? clq_link_prepare_exchange(comm, *place) : CLQ_OK;
+    return hop->exchanged ? clq_link_prepare_exchange(*place) : CLQ_OK;
 }
 
-static clq_status prepare_links(clq_comm *comm, unsigned rank, const clq_schedule *schedule) {
+static clq_status prepare_links(clq_member *member, const clq_schedule *schedule) {
     for (unsigned p = 0; p < schedule->phases; p++)
         for (unsigned round = 0; round < schedule->phase[p].rounds; round++) {
-            clq_hop hop = clq_schedule_hop(schedule, p, rank, round);
-            clq_status status = hop.sends ? prepare_link(comm, rank, &hop) : CLQ_OK;
-            if (status != CLQ_OK) return clq_fail_within(status, "the link to rank %u", comm->members[hop.to].world);
+            clq_hop hop = clq_schedule_hop(schedule, p, member->rank, round);
+            clq_status status = hop.sent.bytes > 0 ? prepare_link(member, &hop) : CLQ_OK;
+            if (status != CLQ_OK)
+                return clq_fail_within(status, "the link to rank %u", member->comm->members[hop.to].world);
         }
     return CLQ_OK;
 }
 
-static clq_status prepare_ready(clq_comm *comm, clq_member *member, const clq_schedule *schedule) {
-    size_t chunks = 1;
-    for (unsigned p = 0; p < schedule->phases; p++)
-        chunks = CLQ_MAX(chunks, clq_ceil_div(schedule->phase[p].most_bytes, comm->chunk_bytes));
+/* Of any range. */
+static size_t most_bytes(const clq_schedule *schedule) {
+    size_t most = 0;
+    for (unsigned p = 0; p < schedule->phases; p++) most = CLQ_MAX(most, schedule->phase[p].most_bytes);
+    return most;
+}
+
+static clq_status prepare_ready(clq_member *member, const clq_schedule *schedule) {
+    const size_t chunks = CLQ_MAX(clq_ceil_div(most_bytes(schedule), member->comm->chunk_bytes), (size_t)1);
     if (chunks <= member->ready_capacity) return CLQ_OK;
     clq_event **ready = clq_realloc(member->ready, member->ready_capacity, chunks, sizeof *ready);
     if (!ready) return CLQ_MEMORY;
@@ -61,8 +67,7 @@ static clq_status prepare_ready(clq_comm *comm, clq_member *member, const clq_sc
 }
 
 /* The host's pointers to all that is touched. */
-static clq_status prepare_hosted(clq_comm *comm, unsigned rank, size_t work_bytes) {
-    clq_member *member = &comm->members[rank];
+static clq_status prepare_hosted(clq_member *member, size_t work_bytes) {
     if (work_bytes > member->aside_bytes) {
         clq_free(member->aside);
         member->aside_bytes = 0;
@@ -70,13 +75,12 @@ static clq_status prepare_hosted(clq_comm *comm, unsigned rank, size_t work_byte
         if (!member->aside) return CLQ_MEMORY;
         member->aside_bytes = work_bytes;
     }
-    return clq_member_map(comm, rank);
+    return clq_member_map(member);
 }
 
-clq_status clq_walk_build(clq_comm *comm, unsigned rank, clq_dtype dtype, clq_redop op) {
-    clq_member *member = &comm->members[rank];
+clq_status clq_walk_build(clq_member *member, clq_dtype dtype, clq_redop op) {
     clq_kernel **kernel = &member->combine[dtype][op];
-    if (comm->size == 1 || comm->algorithm == CLQ_ALGORITHM_DIRECT || member->hosted || *kernel) return CLQ_OK;
+    if (member->comm->size == 1 || member->hosted || *kernel) return CLQ_OK;
     return clq_combine_create(member->device, dtype, op, kernel);
 }
 
@@ -91,137 +95,113 @@ clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *asked) {
     clq_schedule schedule;
     make_schedule(comm, &work, &schedule);
     for (unsigned r = 0; r < comm->size; r++) {
-        clq_status status = prepare_links(comm, r, &schedule);
+        clq_member *member = &comm->members[r];
+        clq_status status = prepare_links(member, &schedule);
         if (status == CLQ_OK && clq_collective_reduces(task.collective))
-            status = clq_walk_build(comm, r, task.dtype, task.op);
-        if (status != CLQ_OK) return clq_fail_on(status, comm->members[r].device, "rank %u", comm->members[r].world);
+            status = clq_walk_build(member, task.dtype, task.op);
+        if (status != CLQ_OK) return clq_fail_on(status, member->device, "rank %u", member->world);
     }
     return CLQ_OK;
 }
 
-static clq_status prepare_commands(clq_comm *comm, unsigned rank, const clq_schedule *schedule) {
-    clq_member *member = &comm->members[rank];
+static clq_status prepare_commands(clq_member *member, const clq_schedule *schedule) {
     const clq_task *task = &member->work.task;
-    if (clq_collective_reduces(task->collective)) CLQ_TRY(clq_walk_build(comm, rank, task->dtype, task->op));
+    if (clq_collective_reduces(task->collective)) CLQ_TRY(clq_walk_build(member, task->dtype, task->op));
     if (schedule->work_bytes > 0 && (!member->passing || clq_buffer_bytes(member->passing) < schedule->work_bytes)) {
         clq_buffer_destroy(member->passing);
         member->passing = NULL;
         CLQ_TRY(clq_buffer_create(member->device, CLQ_MEMORY_DEVICE, schedule->work_bytes, "partial sums",
                                   &member->passing));
     }
-    return prepare_ready(comm, member, schedule);
+    return prepare_ready(member, schedule);
 }
 
-clq_status clq_walk_prepare(clq_comm *comm, unsigned rank) {
-    clq_member *member = &comm->members[rank];
+clq_status clq_walk_prepare(clq_member *member) {
     clq_schedule schedule;
-    make_schedule(comm, &member->work, &schedule);
-    if (member->hosted)
-        CLQ_TRY(prepare_hosted(comm, rank, schedule.work_bytes));
-    else
-        CLQ_TRY(prepare_commands(comm, rank, &schedule));
-    return prepare_links(comm, rank, &schedule);
+    make_schedule(member->comm, &member->work, &schedule);
+    CLQ_TRY(member->hosted ? prepare_hosted(member, schedule.work_bytes) : prepare_commands(member, &schedule));
+    return prepare_links(member, &schedule);
 }
 
 /* ---- items ---- */
 
-static clq_place_at place_of(const clq_member *member, clq_place place, size_t offset) {
-    const clq_task *call = &member->work.task;
-    switch (place) {
-    case CLQ_PLACE_IN: return (clq_place_at){call->in, call->in_offset + offset};
-    case CLQ_PLACE_OUT: return (clq_place_at){call->out, call->out_offset + offset};
-    default: return (clq_place_at){member->passing, offset};
-    }
-}
-
-static char *host_of(const clq_member *member, clq_place place, size_t offset) {
-    switch (place) {
-    case CLQ_PLACE_IN: return member->work.in_host + offset;
-    case CLQ_PLACE_OUT: return member->work.out_host + offset;
-    default: return member->aside + offset;
-    }
-}
-
 static clq_spot spot_of(const clq_member *member, clq_place place, size_t offset) {
-    if (member->hosted) return (clq_spot){.host = host_of(member, place, offset)};
-    return (clq_spot){.place = place_of(member, place, offset)};
+    const clq_work *work = &member->work;
+    const clq_task *call = &work->task;
+    clq_spot spot = {member->aside, {member->passing, 0}};
+    if (place == CLQ_PLACE_IN) spot = (clq_spot){work->in_host, {call->in, call->in_offset}};
+    if (place == CLQ_PLACE_OUT) spot = (clq_spot){work->out_host, {call->out, call->out_offset}};
+    if (member->hosted)
+        spot.host += offset;
+    else
+        spot.place.offset += offset;
+    return spot;
 }
 
-/* Where an item's chunk begins within a range, and its bytes; 0: the range has no such chunk. */
-static size_t chunk_of(const walk *w, clq_range range, size_t chunk, size_t *begin) {
-    size_t skipped = chunk * w->comm->chunk_bytes;
+/* Where a range's chunk is, and its bytes; 0: the range has no such chunk. */
+static size_t chunk_of(const walk *w, clq_range range, size_t chunk, clq_spot *out) {
+    const size_t skipped = chunk * w->comm->chunk_bytes;
     if (skipped >= range.bytes) return 0;
-    *begin = range.begin + skipped;
+    *out = spot_of(w->member, range.place, range.begin + skipped);
     return CLQ_MIN(w->comm->chunk_bytes, range.bytes - skipped);
 }
 
-static void at_item(const walk *w, size_t item, unsigned *round, size_t *chunk) {
-    *round = (unsigned)(w->by_chunk ? item % w->rounds : item / w->chunks);
-    *chunk = w->by_chunk ? item / w->rounds : item % w->chunks;
-    w->member->step = *round + 1;
+/* What the rank does in the item, and with which chunk. */
+static clq_hop at_item(const walk *w, size_t item, size_t *chunk) {
+    const clq_phase *phase = &w->schedule.phase[w->phase];
+    const unsigned round = (unsigned)(phase->by_chunk ? item % phase->rounds : item / w->chunks);
+    *chunk = phase->by_chunk ? item / phase->rounds : item % w->chunks;
+    w->member->step = round + 1;
     w->member->chunk = *chunk;
+    return clq_schedule_hop(&w->schedule, w->phase, w->member->rank, round);
 }
 
 static clq_status send_item(walk *w, size_t item) {
-    unsigned round;
-    size_t chunk, begin = 0;
-    at_item(w, item, &round, &chunk);
+    size_t chunk;
+    const clq_hop hop = at_item(w, item, &chunk);
+    clq_departure leaves = {.exchanged = hop.exchanged};
+    leaves.bytes = chunk_of(w, hop.sent, chunk, &leaves.from);
     w->sent = NULL;
-    clq_hop hop = clq_schedule_hop(&w->schedule, w->phase, w->rank, round);
-    size_t bytes = hop.sends ? chunk_of(w, hop.sent, chunk, &begin) : 0;
-    if (bytes == 0) return CLQ_OK;
-    clq_departure leaves = {
-        .from = spot_of(w->member, hop.sent.place, begin), .bytes = bytes, .exchanged = hop.exchanged};
+    if (leaves.bytes == 0) return CLQ_OK;
     if (hop.forwarded && !w->member->hosted) leaves.after = w->member->ready[chunk];
-    return clq_link_send(w->comm, w->comm->links[w->rank * w->comm->size + hop.to], &leaves, &w->sent);
+    return clq_link_send(w->comm->links[w->member->rank * w->comm->size + hop.to], &leaves, &w->sent);
 }
 
 static clq_status receive_item(walk *w, size_t item) {
-    unsigned round;
-    size_t chunk, begin = 0, operand_begin = 0;
-    at_item(w, item, &round, &chunk);
-    clq_hop hop = clq_schedule_hop(&w->schedule, w->phase, w->rank, round);
-    size_t bytes = hop.receives ? chunk_of(w, hop.received, chunk, &begin) : 0;
-    if (bytes == 0) return CLQ_OK;
-    clq_arrival arrives = {.to = spot_of(w->member, hop.received.place, begin),
-                           .bytes = bytes,
-                           .combined = hop.reduced,
-                           .last = hop.last,
-                           .came_first = hop.came_first,
-                           .after = hop.exchanged ? w->sent : NULL};
-    if (hop.reduced) {
-        chunk_of(w, hop.operand, chunk, &operand_begin);
-        arrives.operand = spot_of(w->member, hop.operand.place, operand_begin);
-    }
+    size_t chunk;
+    const clq_hop hop = at_item(w, item, &chunk);
+    clq_arrival arrives = {.combined = hop.reduced, .last = hop.last, .came_first = hop.came_first};
+    arrives.bytes = chunk_of(w, hop.received, chunk, &arrives.to);
+    if (arrives.bytes == 0) return CLQ_OK;
+    if (hop.reduced) chunk_of(w, hop.operand, chunk, &arrives.operand);
+    if (hop.exchanged) arrives.after = w->sent;
     clq_event **ready = w->member->hosted ? NULL : &w->member->ready[chunk];
-    return clq_link_receive(w->comm, w->comm->links[hop.from * w->comm->size + w->rank], &arrives, ready);
+    return clq_link_receive(w->comm->links[hop.from * w->comm->size + w->member->rank], &arrives, ready);
 }
 
 static clq_status walk_phase(walk *w) {
     const clq_phase *phase = &w->schedule.phase[w->phase];
-    w->by_chunk = phase->by_chunk;
-    w->rounds = phase->rounds;
     w->chunks = clq_ceil_div(phase->most_bytes, w->comm->chunk_bytes);
-    size_t ahead = w->by_chunk ? 0 : CLQ_MIN(w->comm->slots, w->chunks) - 1, items = w->rounds * w->chunks;
+    size_t ahead = phase->by_chunk ? 0 : CLQ_MIN(w->comm->slots, w->chunks) - 1, items = phase->rounds * w->chunks;
     for (size_t i = 0; i < items + ahead; i++) {
         if (i < items) CLQ_TRY(send_item(w, i));
         if (i >= ahead) CLQ_TRY(receive_item(w, i - ahead));
     }
-    return w->member->hosted ? CLQ_OK : clq_member_drain_lanes(w->comm, w->rank);
+    return w->member->hosted ? CLQ_OK : clq_member_drain_lanes(w->member);
 }
 
 /* What goes from in to out on the rank itself. */
 static clq_status copy_own(const walk *w) {
-    const clq_member *member = w->member;
+    clq_member *member = w->member;
     const clq_task *call = &member->work.task;
-    clq_range own = clq_schedule_own(&w->schedule, call->collective, w->rank);
+    clq_range own = clq_schedule_own(&w->schedule, call->collective, member->rank);
     if (own.bytes == 0) return CLQ_OK;
     size_t to = call->out_offset + own.begin;
     if (clq_buffer_handle(call->in) == clq_buffer_handle(call->out) && call->in_offset == to) return CLQ_OK;
     if (!member->hosted) {
-        const clq_order order = {.done = &w->member->copied};
+        const clq_order order = {.done = &member->copied};
         CLQ_TRY(clq_queue_copy_after(call->queue, call->in, call->in_offset, call->out, to, own.bytes, &order));
-        return clq_member_enqueued(w->comm, w->rank, CLQ_LANE_OWN, member->copied);
+        return clq_member_enqueued(member, CLQ_LANE_OWN, member->copied);
     }
     memcpy(member->work.out_host + own.begin, member->work.in_host, own.bytes);
     return CLQ_OK;
@@ -231,16 +211,10 @@ static clq_status copy_own(const walk *w) {
  * are 20 us of PCIe at 25 GB/s, an event that another queue waits for takes 5 to 10 us. */
 static const size_t one_queue_bytes = (size_t)512 << 10;
 
-static bool is_small(const clq_schedule *schedule) {
-    size_t most = 0;
-    for (unsigned p = 0; p < schedule->phases; p++) most = CLQ_MAX(most, schedule->phase[p].most_bytes);
-    return most <= one_queue_bytes;
-}
-
-clq_status clq_walk(clq_comm *comm, unsigned rank) {
-    walk w = {.comm = comm, .member = &comm->members[rank], .rank = rank};
-    make_schedule(comm, &w.member->work, &w.schedule);
-    if (!w.member->hosted) clq_member_open_lanes(w.member, is_small(&w.schedule));
+clq_status clq_walk(clq_member *member) {
+    walk w = {.member = member, .comm = member->comm};
+    make_schedule(w.comm, &member->work, &w.schedule);
+    if (!member->hosted) clq_member_open_lanes(member, most_bytes(&w.schedule) <= one_queue_bytes);
     CLQ_TRY(copy_own(&w));
     for (w.phase = 0; w.phase < w.schedule.phases; w.phase++) CLQ_TRY(walk_phase(&w));
     return CLQ_OK;
