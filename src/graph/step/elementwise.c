@@ -134,7 +134,6 @@ static unsigned value_of(adjoints *a, unsigned r) {
     const unsigned operands = clq_element_operands(instruction.op);
     if (operands > 0) instruction.a = value_of(a, instruction.a);
     if (operands > 1) instruction.b = value_of(a, instruction.b);
-    if (operands > 2) instruction.c = value_of(a, instruction.c);
     a->again[r] = append(a, instruction);
     return a->again[r];
 }
@@ -143,18 +142,12 @@ static void contribute(adjoints *a, unsigned r, unsigned gradient) {
     a->adjoint[r] = a->adjoint[r] == NONE ? gradient : binary(a, CLQ_ELEMENT_ADD, a->adjoint[r], gradient);
 }
 
-static void differentiate_maximum(adjoints *a, const clq_instruction *i, unsigned dy, clq_element_op first) {
-    const unsigned is_first = binary(a, first, value_of(a, i->a), value_of(a, i->b));
+/* Of equals the first. */
+static void differentiate_maximum(adjoints *a, const clq_instruction *i, unsigned dy) {
+    const unsigned is_first = binary(a, CLQ_ELEMENT_AT_LEAST, value_of(a, i->a), value_of(a, i->b));
     const unsigned zero = append(a, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 0});
     contribute(a, i->a, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = is_first, .b = dy, .c = zero}));
     contribute(a, i->b, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = is_first, .b = zero, .c = dy}));
-}
-
-static void differentiate_select(adjoints *a, const clq_instruction *i, unsigned dy) {
-    const unsigned condition = value_of(a, i->a);
-    const unsigned zero = append(a, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 0});
-    contribute(a, i->b, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = condition, .b = dy, .c = zero}));
-    contribute(a, i->c, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = condition, .b = zero, .c = dy}));
 }
 
 static void differentiate_activation(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
@@ -164,8 +157,8 @@ static void differentiate_activation(adjoints *a, const clq_instruction *i, unsi
     contribute(a, i->a, binary(a, row->slope, value_of(a, row->slope_of_input ? i->a : r), dy));
 }
 
-/* Register r of the forward program has gradient dy: what its operands get. Comparisons are steps: no gradient goes
- * through them. */
+/* Register r of the forward program has gradient dy: what its operands get. Layers are made of these instructions and
+ * of activations; no gradient goes through others. */
 static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
     clq_instruction i = a->forward->instructions[r];
     switch (i.op) {
@@ -181,18 +174,7 @@ static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
         contribute(a, i.a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.b)));
         contribute(a, i.b, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.a)));
         break;
-    case CLQ_ELEMENT_MAXIMUM: differentiate_maximum(a, &i, dy, CLQ_ELEMENT_AT_LEAST); break;
-    case CLQ_ELEMENT_MINIMUM: { /* the first of equals, too */
-        const clq_instruction swapped = {.a = i.b, .b = i.a};
-        differentiate_maximum(a, &swapped, dy, CLQ_ELEMENT_GREATER);
-        break;
-    }
-    case CLQ_ELEMENT_NEGATE: contribute(a, i.a, append(a, (clq_instruction){.op = CLQ_ELEMENT_NEGATE, .a = dy})); break;
-    case CLQ_ELEMENT_SQUARE: {
-        const unsigned product = binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.a));
-        contribute(a, i.a, append(a, (clq_instruction){.op = CLQ_ELEMENT_SCALE, .a = product, .number = 2}));
-        break;
-    }
+    case CLQ_ELEMENT_MAXIMUM: differentiate_maximum(a, &i, dy); break;
     case CLQ_ELEMENT_SCALE:
     case CLQ_ELEMENT_DROPOUT: {
         clq_instruction same = i; /* the same factor; the same mask */
@@ -200,7 +182,6 @@ static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
         contribute(a, i.a, append(a, same));
         break;
     }
-    case CLQ_ELEMENT_SELECT: differentiate_select(a, &i, dy); break;
     default: differentiate_activation(a, &i, r, dy); break;
     }
 }
