@@ -1,13 +1,13 @@
 /* The launches of a step graph, node by node: each value gets its memory, and the operation adds its launches. */
 #include "graph/plan.h"
 
-typedef struct emission {
+typedef struct emitter {
     clq_plan *plan;
     const clq_graph *graph;
     clq_value *memory; /* by id */
     clq_id *root;      /* by id: the value whose memory it is, as of a reshaped one; itself */
     uint32_t *last;    /* by root: the last node that reads its memory */
-} emission;
+} emitter;
 
 static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *value) {
     switch (value->home) {
@@ -27,7 +27,7 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     return CLQ_NO_VALUE;
 }
 
-static clq_status open_emission(emission *e) {
+static clq_status open_emitter(emitter *e) {
     const clq_graph *graph = e->graph;
     size_t values = (size_t)graph->value_count + 1;
     e->memory = clq_alloc(values, sizeof *e->memory);
@@ -46,20 +46,20 @@ static clq_status open_emission(emission *e) {
     return CLQ_OK;
 }
 
-static void close_emission(emission *e) {
+static void close_emitter(emitter *e) {
     clq_free(e->memory);
     clq_free(e->root);
     clq_free(e->last);
 }
 
 /* Whether node n's first output may lie where its input `x` does: nobody reads that afterwards. */
-static bool may_overwrite(const emission *e, uint32_t n, clq_id x, clq_id y) {
+static bool may_overwrite(const emitter *e, uint32_t n, clq_id x, clq_id y) {
     const clq_graph_value *from = clq_graph_value_at(e->graph, e->root[x]), *to = clq_graph_value_at(e->graph, y);
     return from->home == CLQ_HOME_STEP && e->last[e->root[x]] == n && from->dtype == to->dtype &&
            from->per_sample == to->per_sample && from->elements == to->elements;
 }
 
-static clq_value output_memory(const emission *e, uint32_t n, unsigned i) {
+static clq_value output_memory(const emitter *e, uint32_t n, unsigned i) {
     const clq_node *node = &e->graph->nodes[n];
     const clq_graph_value *value = clq_graph_value_at(e->graph, node->outputs[i]);
     const unsigned overwrites = i == 0 ? node->op->overwrites : 0;
@@ -74,24 +74,24 @@ static clq_value output_memory(const emission *e, uint32_t n, unsigned i) {
 
 /* A variable's gradient is done when backward has written it, and read it where it does: replicas add theirs up then.
  */
-static void note_gradient(const emission *e, clq_id id, size_t launches) {
+static void note_gradient(const emitter *e, clq_id id, size_t launches) {
     const clq_graph_value *value = clq_graph_value_at(e->graph, id);
     if (value->home == CLQ_HOME_GRADIENT) e->plan->done[value->index] = launches;
 }
 
-static void emit_node(const emission *e, uint32_t n) {
+static void emit_node(const emitter *e, uint32_t n) {
     const clq_node *node = &e->graph->nodes[n];
-    clq_value in[CLQ_NODE_INPUTS], out[CLQ_NODE_OUTPUTS] = {CLQ_NO_VALUE};
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) in[i] = e->memory[node->inputs[i]];
+    clq_emission emission = {.list = e->plan->list, .graph = e->graph, .node = node};
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) emission.in[i] = e->memory[node->inputs[i]];
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
-        if (node->outputs[i] && !(node->op->makes >> i & 1)) out[i] = output_memory(e, n, i);
+        if (node->outputs[i] && !(node->op->makes >> i & 1)) emission.out[i] = output_memory(e, n, i);
     e->plan->exchanges |= node->op == &clq_op_all_reduce;
     clq_list_scope(e->plan->list, node->scope);
-    if (node->op->emit) node->op->emit(e->plan->list, e->graph, node, in, out);
+    if (node->op->emit) node->op->emit(&emission);
     size_t launches = clq_list_launch_count(e->plan->list);
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
         if (!node->outputs[i]) continue;
-        e->memory[node->outputs[i]] = out[i];
+        e->memory[node->outputs[i]] = emission.out[i];
         note_gradient(e, node->outputs[i], launches);
     }
     for (unsigned i = 0; i < CLQ_NODE_INPUTS && node->segment <= CLQ_SEGMENT_BACKWARD; i++)
@@ -119,12 +119,12 @@ clq_status clq_plan_emit(clq_plan *plan) {
                                       .arena_bytes = plan->weights->arena_bytes,
                                       .optimizer_slots = plan->weights->optimizer_slots};
     clq_graph graph = {0};
-    emission e = {.plan = plan, .graph = &graph};
+    emitter e = {.plan = plan, .graph = &graph};
     clq_status status = clq_graph_build(&graph, plan->model, &context, NULL, NULL);
     for (uint32_t n = 0; n < graph.node_count && status == CLQ_OK; n++) status = check_types(&graph, &graph.nodes[n]);
-    if (status == CLQ_OK) status = open_emission(&e);
+    if (status == CLQ_OK) status = open_emitter(&e);
     for (uint32_t n = 0; n < graph.node_count && status == CLQ_OK; n++) emit_node(&e, n);
-    close_emission(&e);
+    close_emitter(&e);
     clq_graph_release(&graph);
     return status == CLQ_OK ? clq_list_status(plan->list) : status;
 }

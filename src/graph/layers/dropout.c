@@ -16,7 +16,7 @@ static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *
     if (e->config->mode != CLQ_MODE_TRAIN || config->rate == 0) return x[0];
     clq_node node = clq_expand_node(e, y, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
-    drop.a = clq_element_take(p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32});
+    drop.a = clq_element_take(p, clq_each_element);
     p->outputs[p->output_count++].from = clq_element_do(p, drop);
     p->seed = config->seed ? config->seed : e->config->seed;
     return clq_expand_unary(e, y, node, x[0]);

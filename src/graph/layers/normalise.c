@@ -39,12 +39,6 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, MOVING_VARIANCE, shape, &variance);
 }
 
-static clq_id add_rows(clq_expansion *e, size_t rows, size_t channels, const char *name) {
-    return clq_graph_add_value(
-        e->graph, &(clq_graph_value){
-                      .name = name, .dtype = CLQ_F32, .shape = CLQ_SHAPE(rows, channels), .elements = rows * channels});
-}
-
 static clq_node normalise_node(const clq_expansion *e, const clq_model_tensor *y, const clq_operation *op) {
     clq_node node = clq_expand_node(e, y, op);
     node.attributes.normalise.problem = y->normalise;
@@ -55,17 +49,17 @@ static clq_node normalise_node(const clq_expansion *e, const clq_model_tensor *y
 
 /* Those of the batch, which the moving ones follow. */
 static clq_id add_statistics(clq_expansion *e, const clq_model_tensor *y, clq_id x) {
-    const size_t channels = y->normalise.channels;
     clq_node moments = normalise_node(e, y, &clq_op_moments), node = normalise_node(e, y, &clq_op_statistics);
     const clq_exchange *exchange = &node.attributes.normalise.exchange;
     moments.inputs[0] = x;
-    moments.outputs[0] = add_rows(e, clq_exchange_ranks(exchange) * CLQ_MOMENTS_ROWS, channels, "moments");
+    moments.outputs[0] =
+        clq_add_channel_rows(e->graph, &moments, clq_exchange_ranks(exchange) * CLQ_MOMENTS_ROWS, "moments");
     clq_graph_add_node(e->graph, &moments);
     node.inputs[0] = clq_add_all_reduce(e->graph, &moments, moments.outputs[0], exchange);
     node.inputs[1] = clq_expand_weight(e, y, GAMMA);
     node.inputs[2] = clq_expand_weight(e, y, MOVING_MEAN);
     node.inputs[3] = clq_expand_weight(e, y, MOVING_VARIANCE);
-    node.outputs[0] = add_rows(e, CLQ_STATISTICS_ROWS, channels, "statistics");
+    node.outputs[0] = clq_add_channel_rows(e->graph, &node, CLQ_STATISTICS_ROWS, "statistics");
     node.outputs[1] = clq_expand_new_state(e, y, MOVING_MEAN);
     node.outputs[2] = clq_expand_new_state(e, y, MOVING_VARIANCE);
     clq_graph_add_node(e->graph, &node);
@@ -77,7 +71,7 @@ static clq_id add_moving_statistics(clq_expansion *e, const clq_model_tensor *y)
     node.inputs[0] = clq_expand_weight(e, y, GAMMA);
     node.inputs[1] = clq_expand_weight(e, y, MOVING_MEAN);
     node.inputs[2] = clq_expand_weight(e, y, MOVING_VARIANCE);
-    node.outputs[0] = add_rows(e, CLQ_STATISTICS_ROWS, y->normalise.channels, "statistics");
+    node.outputs[0] = clq_add_channel_rows(e->graph, &node, CLQ_STATISTICS_ROWS, "statistics");
     clq_graph_add_node(e->graph, &node);
     return node.outputs[0];
 }

@@ -70,27 +70,29 @@ static void collect(tape *t, const clq_node *reader, clq_id x) {
     value->index = of->index;
 }
 
-static void differentiate_node(tape *t, const clq_node *node, uint32_t n) {
-    clq_id dy[CLQ_NODE_OUTPUTS], dx[CLQ_NODE_INPUTS] = {0};
-    bool wants[CLQ_NODE_INPUTS], any = false, came = node->op->traits & CLQ_OP_LOSS;
+static void differentiate_node(tape *t, uint32_t n) {
+    clq_derivation d = {.graph = t->graph, .node = t->graph->nodes[n]};
+    const clq_operation *op = d.node.op;
+    bool any = false, came = op->traits & CLQ_OP_LOSS;
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
-        dy[i] = node->outputs[i] ? t->gradient[node->outputs[i]] : 0;
-        came = came || dy[i];
+        d.dy[i] = d.node.outputs[i] ? t->gradient[d.node.outputs[i]] : 0;
+        came = came || d.dy[i];
     }
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
-        wants[i] = node->inputs[i] && t->wanted[node->inputs[i]];
-        any = any || wants[i];
+        d.wants[i] = d.node.inputs[i] && t->wanted[d.node.inputs[i]];
+        any = any || d.wants[i];
     }
-    if (!came || !any || !node->op->differentiate) return;
-    node->op->differentiate(t->graph, n, dy, wants, dx);
+    if (!came || !any || !op->differentiate) return;
+    op->differentiate(&d);
+    t->graph->nodes[n] = d.node;
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
-        if (dx[i]) contribute(t, node->inputs[i], dx[i]);
+        if (d.dx[i]) contribute(t, d.node.inputs[i], d.dx[i]);
 }
 
 static void walk_back(tape *t) {
     for (uint32_t n = t->forward; n-- > 0 && t->graph->error.status == CLQ_OK;) {
+        differentiate_node(t, n);
         const clq_node node = t->graph->nodes[n]; /* adding may move it */
-        differentiate_node(t, &node, n);
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
             const clq_id x = node.inputs[i];
             bool again = false; /* the node may read a value twice */

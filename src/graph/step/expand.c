@@ -48,7 +48,7 @@ clq_id clq_expand_elements(clq_expansion *e, const clq_model_tensor *y, const cl
     clq_instruction made = *instruction;
     unsigned *const operands[] = {&made.a, &made.b, &made.c};
     for (unsigned i = 0; i < count; i++) {
-        *operands[i] = clq_element_take(p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32});
+        *operands[i] = clq_element_take(p, clq_each_element);
         node.inputs[i] = x[i];
     }
     p->outputs[p->output_count++].from = clq_element_do(p, made);
@@ -224,12 +224,13 @@ static void place_output(clq_graph *graph, uint32_t index) {
         value->index = index;
         return;
     }
-    const clq_graph_value from = *value;
-    clq_node node = {.op = &clq_op_elementwise, .segment = CLQ_SEGMENT_FORWARD, .inputs = {root}};
-    node.attributes.program = clq_element_copy();
-    (void)snprintf(node.scope, sizeof node.scope, "%s", from.name);
-    node.outputs[0] = external(graph, &from, CLQ_HOME_OUTPUT, index);
-    clq_graph_add_node(graph, &node);
+    clq_node like = {.op = NULL};
+    (void)snprintf(like.scope, sizeof like.scope, "%s", value->name);
+    const clq_id copy = clq_add_sum(graph, &like, CLQ_SEGMENT_FORWARD, &root, 1);
+    if (graph->error.status != CLQ_OK) return;
+    value = clq_graph_value_at(graph, copy);
+    value->home = CLQ_HOME_OUTPUT;
+    value->index = index;
 }
 
 clq_status clq_graph_place_output(clq_graph *graph, const clq_pass_context *context) {

@@ -96,7 +96,7 @@ static bool drops_out(const clq_node *node) {
 
 static bool make_both(pair *t) {
     unsigned at[CLQ_ELEMENT_INSTRUCTIONS] = {0}, first_at[CLQ_ELEMENT_INSTRUCTIONS];
-    t->both = clq_elements_node(t->second, t->second->segment, &(clq_element_program){.input_count = 0});
+    t->both = clq_graph_node_like(t->second, &clq_op_elementwise, t->second->segment, CLQ_IDS(0));
     t->both.attributes.program.seed = (drops_out(t->first) ? t->first : t->second)->attributes.program.seed;
     if (!append(t, t->first, at)) return false;
     memcpy(first_at, at, sizeof first_at);
@@ -109,7 +109,7 @@ static bool make_both(pair *t) {
 static bool same_place(const clq_graph *graph, const clq_node *a, const clq_node *b) {
     const clq_graph_value *x = clq_graph_value_at(graph, a->inputs[0]), *y = clq_graph_value_at(graph, b->inputs[0]);
     return a->segment == b->segment && x->per_sample == y->per_sample && x->elements == y->elements &&
-           x->shape.dims[x->shape.rank - 1] == y->shape.dims[y->shape.rank - 1] &&
+           clq_graph_value_channels(x) == clq_graph_value_channels(y) &&
            (!drops_out(a) || !drops_out(b) || a->attributes.program.seed == b->attributes.program.seed);
 }
 

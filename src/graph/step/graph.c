@@ -52,10 +52,29 @@ clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name) {
     return clq_graph_add_value(graph, &value);
 }
 
-clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op) {
-    clq_node back = {.op = op, .segment = CLQ_SEGMENT_BACKWARD, .attributes = forward->attributes};
-    memcpy(back.scope, forward->scope, sizeof back.scope);
+clq_id clq_graph_add_gradient(clq_graph *graph, clq_id of) {
+    return clq_graph_add_like(graph, of, clq_graph_value_at(graph, of)->home == CLQ_HOME_WEIGHT ? NULL : "gradient");
+}
+
+clq_node clq_graph_node_like(const clq_node *like, const clq_operation *op, clq_segment segment,
+                             const clq_id inputs[CLQ_NODE_INPUTS]) {
+    clq_node node = {.op = op, .segment = segment};
+    memcpy(node.scope, like->scope, sizeof node.scope);
+    memcpy(node.inputs, inputs, sizeof node.inputs);
+    return node;
+}
+
+clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op,
+                                 const clq_id inputs[CLQ_NODE_INPUTS]) {
+    clq_node back = clq_graph_node_like(forward, op, CLQ_SEGMENT_BACKWARD, inputs);
+    back.attributes = forward->attributes;
     return back;
+}
+
+void clq_add_gradient(clq_derivation *d, const clq_operation *op, const clq_id inputs[CLQ_NODE_INPUTS]) {
+    clq_node back = clq_graph_backward_node(&d->node, op, inputs);
+    back.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
+    clq_graph_add_node(d->graph, &back);
 }
 
 void clq_graph_add_node(clq_graph *graph, const clq_node *node) {
