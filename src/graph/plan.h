@@ -52,6 +52,9 @@ struct clq_plan {
     size_t *done;                            /* per variable: launches after which its gradient is whole */
 };
 
+/* The graph of the plan's step, through all passes, as of clq_graph_build. */
+clq_status clq_plan_build_graph(const clq_plan *plan, clq_list *list, clq_graph *graph, clq_pass_observer after,
+                                void *observer);
 /* Adds all launches and notes where each segment ends. */
 clq_status clq_plan_emit(clq_plan *plan);
 

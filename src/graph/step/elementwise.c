@@ -31,8 +31,7 @@ clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, 
     }
     p->outputs[p->output_count++].from = sum;
     node.outputs[0] = clq_graph_add_like(graph, terms[0], NULL);
-    clq_graph_add_node(graph, &node);
-    return node.outputs[0];
+    return clq_graph_add_node(graph, &node);
 }
 
 /* ---- differentiation ---- */

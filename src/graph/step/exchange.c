@@ -27,6 +27,5 @@ clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, cons
     clq_node node = clq_graph_node_like(like, &clq_op_all_reduce, like->segment, CLQ_IDS(x));
     node.attributes.exchange = *exchange;
     node.outputs[0] = clq_graph_add_like(graph, x, NULL);
-    clq_graph_add_node(graph, &node);
-    return node.outputs[0];
+    return clq_graph_add_node(graph, &node);
 }

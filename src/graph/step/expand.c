@@ -192,18 +192,18 @@ static void close_expansion(clq_expansion *e) {
     clq_free(e->read);
 }
 
-clq_status clq_graph_expand(clq_graph *graph, const clq_model *model, const clq_plan_config *config) {
-    clq_expansion e = {.graph = graph, .model = model, .config = config};
-    graph->model = model;
+void clq_graph_expand(clq_graph *graph, const clq_pass_context *context) {
+    const clq_model *model = graph->model;
+    clq_expansion e = {.graph = graph, .model = model, .config = context->config};
     clq_status status = open_expansion(&e);
     if (status == CLQ_OK) status = add_tensors(&e);
     for (uint32_t i = 0; i < model->output_count && status == CLQ_OK; i++)
-        if (config->loss)
+        if (context->config->loss)
             add_loss(&e, i);
         else
             graph->outputs[graph->output_count++] = e.values[model->outputs[i]];
     close_expansion(&e);
-    return status == CLQ_OK ? clq_graph_status(graph) : status;
+    if (status != CLQ_OK) clq_graph_fail(graph, status);
 }
 
 /* The value whose memory `id` is: reshapes make none of their own. */
@@ -233,8 +233,7 @@ static void place_output(clq_graph *graph, uint32_t index) {
     value->index = index;
 }
 
-clq_status clq_graph_place_output(clq_graph *graph, const clq_pass_context *context) {
+void clq_graph_place_output(clq_graph *graph, const clq_pass_context *context) {
     (void)context;
     for (uint32_t i = 0; i < graph->output_count; i++) place_output(graph, i);
-    return clq_graph_status(graph);
 }

@@ -77,36 +77,24 @@ void clq_add_gradient(clq_derivation *d, const clq_operation *op, const clq_id i
     clq_graph_add_node(d->graph, &back);
 }
 
-void clq_graph_add_node(clq_graph *graph, const clq_node *node) {
+clq_id clq_graph_add_node(clq_graph *graph, const clq_node *node) {
     void *nodes = graph->nodes;
-    if (!grow(graph, &nodes, graph->node_count, &graph->node_capacity, sizeof *graph->nodes)) return;
+    if (!grow(graph, &nodes, graph->node_count, &graph->node_capacity, sizeof *graph->nodes)) return 0;
     graph->nodes = nodes;
     graph->nodes[graph->node_count++] = *node;
+    return node->outputs[0];
 }
 
-clq_status clq_graph_count_readers(const clq_graph *graph, uint32_t **readers) {
-    uint32_t *counts = clq_alloc((size_t)graph->value_count + 1, sizeof *counts);
-    if (!counts) return CLQ_MEMORY;
-    for (uint32_t n = 0; n < graph->node_count; n++)
-        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) counts[graph->nodes[n].inputs[i]]++;
-    for (uint32_t i = 0; i < graph->output_count; i++) counts[graph->outputs[i]]++;
-    *readers = counts;
-    return CLQ_OK;
-}
-
-clq_status clq_graph_find_makers(const clq_graph *graph, uint32_t **makers) {
-    uint32_t *found = clq_alloc((size_t)graph->value_count + 1, sizeof *found);
-    if (!found) return CLQ_MEMORY;
-    for (uint32_t n = 0; n < graph->node_count; n++)
-        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) found[graph->nodes[n].outputs[i]] = n + 1;
-    found[0] = 0;
-    *makers = found;
-    return CLQ_OK;
-}
-
-void clq_graph_sweep(clq_graph *graph) {
-    uint32_t kept = 0;
-    for (uint32_t n = 0; n < graph->node_count; n++)
-        if (graph->nodes[n].op) graph->nodes[kept++] = graph->nodes[n];
-    graph->node_count = kept;
+void clq_graph_find_uses(clq_graph *graph) {
+    for (clq_id id = 1; id <= graph->value_count; id++)
+        clq_graph_value_at(graph, id)->readers = clq_graph_value_at(graph, id)->maker = 0;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const clq_node *node = &graph->nodes[n];
+        if (!node->op) continue;
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+            if (node->inputs[i]) clq_graph_value_at(graph, node->inputs[i])->readers++;
+        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+            if (node->outputs[i]) clq_graph_value_at(graph, node->outputs[i])->maker = n + 1;
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) clq_graph_value_at(graph, graph->outputs[i])->readers++;
 }

@@ -35,8 +35,7 @@ static clq_id add_corrections(clq_graph *graph, const clq_node *sums) {
     clq_node node = clq_graph_backward_node(sums, &clq_op_normalise_corrections,
                                             CLQ_IDS(sums->inputs[2], sums->outputs[0], sums->outputs[1]));
     node.outputs[0] = clq_add_channel_rows(graph, sums, CLQ_CORRECTIONS_ROWS, "corrections");
-    clq_graph_add_node(graph, &node);
-    return clq_add_all_reduce(graph, sums, node.outputs[0], &sums->attributes.normalise.exchange);
+    return clq_add_all_reduce(graph, sums, clq_graph_add_node(graph, &node), &sums->attributes.normalise.exchange);
 }
 
 /* inputs: x, statistics, beta, and gamma, which the statistics hold already: its gradient belongs here */

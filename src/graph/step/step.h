@@ -35,6 +35,9 @@ typedef struct clq_graph_value {
     size_t elements; /* product of shape */
     clq_home home;
     uint32_t index;
+    /* By clq_graph_find_uses. How many nodes read it (being an output of the graph counts once), and the node that
+     * writes it: index + 1; 0: none does. */
+    uint32_t readers, maker;
 } clq_graph_value;
 
 /* Inputs that lie side by side: of each of `rows` rows of a sample, input i has widths[i] elements. */
@@ -100,8 +103,8 @@ clq_node clq_graph_node_like(const clq_node *like, const clq_operation *op, clq_
 /* The same in the backward segment, with the other's attributes. */
 clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op,
                                  const clq_id inputs[CLQ_NODE_INPUTS]);
-/* Behind all others. */
-void clq_graph_add_node(clq_graph *graph, const clq_node *node);
+/* Behind all others. Gives its output 0. */
+clq_id clq_graph_add_node(clq_graph *graph, const clq_node *node);
 clq_status clq_graph_status(const clq_graph *graph);
 void clq_graph_fail(clq_graph *graph, clq_status status);   /* this thread's detail */
 size_t clq_graph_value_bytes(const clq_graph_value *value); /* of one sample where there is one for each */
@@ -110,12 +113,8 @@ static inline size_t clq_graph_value_channels(const clq_graph_value *value) {
     return value->shape.dims[value->shape.rank - 1];
 }
 
-/* How many nodes read each value (being an output of the graph counts once): readers[id]. Caller frees. */
-clq_status clq_graph_count_readers(const clq_graph *graph, uint32_t **readers);
-/* The node that writes each value: makers[id] - 1 is its index; 0: none does. Caller frees. */
-clq_status clq_graph_find_makers(const clq_graph *graph, uint32_t **makers);
-/* Drops nodes without an operation, which passes leave behind. */
-void clq_graph_sweep(clq_graph *graph);
+/* Notes the uses of all values. */
+void clq_graph_find_uses(clq_graph *graph);
 
 /* ---- operations (operations.c, one row each) ---- */
 
@@ -184,7 +183,7 @@ clq_activation clq_element_single_activation(const clq_element_program *program)
 /* Whether the derivative of a node by all its inputs is a program that is not too long. */
 bool clq_element_has_derivative(const clq_node *node);
 /* Makes one node of two where the later one alone reads what the other stores; of all that can be. */
-clq_status clq_graph_fuse_elements(clq_graph *graph);
+void clq_graph_fuse_elements(clq_graph *graph);
 /* Adds a node that adds up terms[0 … count), at most CLQ_ELEMENT_INPUTS, first to last; its output. */
 clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, const clq_id *terms, unsigned count);
 
@@ -196,24 +195,25 @@ typedef struct clq_pass_context {
     clq_list *list;        /* asked for tuned choices */
     clq_dtype arena_dtype; /* of parameters, of gradients and of each optimizer slot */
     size_t arena_bytes;    /* of each of these */
-    unsigned optimizer_slots;
 } clq_pass_context;
 
-/* Of the graph that clq_graph_expand made: fuse.c */
-clq_status clq_graph_fuse(clq_graph *graph, const clq_pass_context *context);
-/* Has the model's output written where the plan's output is: expand.c */
-clq_status clq_graph_place_output(clq_graph *graph, const clq_pass_context *context);
-/* Adds the gradients of all variables, from the loss back to the samples: differentiate.c */
-clq_status clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
-/* Of gradients, and of a gradient and its sums: fuse.c */
-clq_status clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
-/* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
-clq_status clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);
+/* Passes leave a failure in the graph, and nodes that are no longer needed without an operation. */
 
 /* The layers as operations, and the loss if there is one: expand.c */
-clq_status clq_graph_expand(clq_graph *graph, const clq_model *model, const clq_plan_config *config);
-/* The whole: expanded, and through all passes that the plan's purpose needs (passes.c). `after` (may be NULL) sees the
- * graph after each. Release the graph in any case. */
+void clq_graph_expand(clq_graph *graph, const clq_pass_context *context);
+/* Of the graph that clq_graph_expand made: fuse.c */
+void clq_graph_fuse(clq_graph *graph, const clq_pass_context *context);
+/* Has the model's output written where the plan's output is: expand.c */
+void clq_graph_place_output(clq_graph *graph, const clq_pass_context *context);
+/* Adds the gradients of all variables, from the loss back to the samples: differentiate.c */
+void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
+/* Of gradients, and of a gradient and its sums: fuse.c */
+void clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
+/* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
+void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);
+
+/* The whole: through all passes that the plan's purpose needs (passes.c). `after` (may be NULL) sees the graph after
+ * each. Release the graph in any case. */
 typedef void (*clq_pass_observer)(void *context, const char *pass, const clq_graph *graph);
 clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_pass_context *context,
                            clq_pass_observer after, void *observer);
