@@ -147,8 +147,8 @@ clq_dtype clq_weights_dtype(const clq_weights *weights, clq_arena arena);
 void clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out);
 unsigned clq_weights_optimizer_slots(const clq_weights *weights);
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot); /* as large as the parameters */
-/* Bytes of the unsynchronized state, which comes first: each replica has values of its own there. The state behind it is
- * the same on all replicas. */
+/* Bytes of the unsynchronized state, which comes first: each replica has values of its own there. The state behind it
+ * is the same on all replicas. */
 size_t clq_weights_apart_bytes(const clq_weights *weights);
 /* Divides the unsynchronized state, summed over the replicas, by their number, which is the same in each call. */
 clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas);

@@ -147,10 +147,10 @@ static clq_status reserve_all(clq_model *model, size_t inputs) {
 
 static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kind, const clq_tensor *inputs,
                                size_t count) {
-    if (count < kind->inputs_least || count > kind->inputs_most)
-        return clq_fail(CLQ_ARGUMENT, "%s takes %zu input%s%s, not %zu", kind->type, kind->inputs_least,
-                        kind->inputs_least == 1 ? "" : "s", kind->inputs_most > kind->inputs_least ? " or more" : "",
-                        count);
+    const size_t least = kind->inputs[0], most = kind->inputs[1];
+    if (count < least || count > most)
+        return clq_fail(CLQ_ARGUMENT, "%s takes %zu input%s%s, not %zu", kind->type, least, least == 1 ? "" : "s",
+                        most > least ? " or more" : "", count);
     for (size_t i = 0; i < count; i++) {
         if (inputs[i].id == 0)
             return clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");

@@ -39,55 +39,50 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, MOVING_VARIANCE, shape, &variance);
 }
 
-static clq_node normalise_node(const clq_expansion *e, const clq_model_tensor *y, const clq_operation *op) {
-    clq_node node = clq_expand_node(e, y, op);
-    node.attributes.normalise.problem = y->normalise;
-    if (clq_expand_layer(e, y)->config.batch_norm.synchronized)
-        node.attributes.normalise.exchange = e->config->exchange;
+static clq_node normalise_node(const clq_expansion *e, const clq_operation *op) {
+    clq_node node = clq_expand_node(e, op);
+    node.attributes.normalise.problem = e->y->normalise;
+    if (e->layer->config.batch_norm.synchronized) node.attributes.normalise.exchange = e->config->exchange;
     return node;
 }
 
 /* Those of the batch, which the moving ones follow. */
-static clq_id add_statistics(clq_expansion *e, const clq_model_tensor *y, clq_id x) {
-    clq_node moments = normalise_node(e, y, &clq_op_moments), node = normalise_node(e, y, &clq_op_statistics);
+static clq_id add_statistics(clq_expansion *e, clq_id x) {
+    clq_node moments = normalise_node(e, &clq_op_moments), node = normalise_node(e, &clq_op_statistics);
     const clq_exchange *exchange = &node.attributes.normalise.exchange;
     moments.inputs[0] = x;
     moments.outputs[0] =
         clq_add_channel_rows(e->graph, &moments, clq_exchange_ranks(exchange) * CLQ_MOMENTS_ROWS, "moments");
-    clq_graph_add_node(e->graph, &moments);
-    node.inputs[0] = clq_add_all_reduce(e->graph, &moments, moments.outputs[0], exchange);
-    node.inputs[1] = clq_expand_weight(e, y, GAMMA);
-    node.inputs[2] = clq_expand_weight(e, y, MOVING_MEAN);
-    node.inputs[3] = clq_expand_weight(e, y, MOVING_VARIANCE);
+    node.inputs[0] = clq_add_all_reduce(e->graph, &moments, clq_graph_add_node(e->graph, &moments), exchange);
+    node.inputs[1] = clq_expand_weight(e, GAMMA);
+    node.inputs[2] = clq_expand_weight(e, MOVING_MEAN);
+    node.inputs[3] = clq_expand_weight(e, MOVING_VARIANCE);
     node.outputs[0] = clq_add_channel_rows(e->graph, &node, CLQ_STATISTICS_ROWS, "statistics");
-    node.outputs[1] = clq_expand_new_state(e, y, MOVING_MEAN);
-    node.outputs[2] = clq_expand_new_state(e, y, MOVING_VARIANCE);
-    clq_graph_add_node(e->graph, &node);
-    return node.outputs[0];
+    node.outputs[1] = clq_expand_new_state(e, MOVING_MEAN);
+    node.outputs[2] = clq_expand_new_state(e, MOVING_VARIANCE);
+    return clq_graph_add_node(e->graph, &node);
 }
 
-static clq_id add_moving_statistics(clq_expansion *e, const clq_model_tensor *y) {
-    clq_node node = normalise_node(e, y, &clq_op_moving_statistics);
-    node.inputs[0] = clq_expand_weight(e, y, GAMMA);
-    node.inputs[1] = clq_expand_weight(e, y, MOVING_MEAN);
-    node.inputs[2] = clq_expand_weight(e, y, MOVING_VARIANCE);
+static clq_id add_moving_statistics(clq_expansion *e) {
+    clq_node node = normalise_node(e, &clq_op_moving_statistics);
+    node.inputs[0] = clq_expand_weight(e, GAMMA);
+    node.inputs[1] = clq_expand_weight(e, MOVING_MEAN);
+    node.inputs[2] = clq_expand_weight(e, MOVING_VARIANCE);
     node.outputs[0] = clq_add_channel_rows(e->graph, &node, CLQ_STATISTICS_ROWS, "statistics");
-    clq_graph_add_node(e->graph, &node);
-    return node.outputs[0];
+    return clq_graph_add_node(e->graph, &node);
 }
 
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    clq_node node = normalise_node(e, y, &clq_op_normalise);
-    node.inputs[1] = e->config->mode == CLQ_MODE_TRAIN ? add_statistics(e, y, x[0]) : add_moving_statistics(e, y);
-    node.inputs[2] = clq_expand_weight(e, y, BETA);
-    node.inputs[3] = clq_expand_weight(e, y, GAMMA);
-    return clq_expand_unary(e, y, node, x[0]);
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    clq_node node = normalise_node(e, &clq_op_normalise);
+    node.inputs[1] = e->config->mode == CLQ_MODE_TRAIN ? add_statistics(e, x[0]) : add_moving_statistics(e);
+    node.inputs[2] = clq_expand_weight(e, BETA);
+    node.inputs[3] = clq_expand_weight(e, GAMMA);
+    return clq_expand_unary(e, node, x[0]);
 }
 
 const clq_layer_kind clq_layer_batch_norm = {.type = "BatchNormalization",
                                              .stem = "batch_normalization",
-                                             .inputs_least = 1,
-                                             .inputs_most = 1,
+                                             .inputs = {1, 1},
                                              .infer = infer,
                                              .declare = declare,
                                              .expand = expand};
