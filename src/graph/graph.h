@@ -81,13 +81,14 @@ typedef struct clq_variable {
 struct clq_model {
     char name[CLQ_LAYER_NAME_MAX];
     clq_layer *layers; /* id - 1 is the index */
-    uint32_t layer_count, layer_capacity;
+    uint32_t layer_count;
     clq_model_tensor *tensors; /* id - 1 is the index, which clq_tensor.id is; inputs come before what reads them */
-    uint32_t tensor_count, tensor_capacity;
+    uint32_t tensor_count;
     uint32_t *inputs; /* ids of tensors: what each tensor is computed from */
-    uint32_t input_total, input_capacity;
+    uint32_t input_total;
     clq_variable *variables; /* in the order of the layers */
-    uint32_t variable_count, variable_capacity;
+    uint32_t variable_count;
+    size_t layer_capacity, tensor_capacity, input_capacity, variable_capacity;
     uint32_t input; /* id of a tensor */
     uint32_t outputs[CLQ_MODEL_OUTPUTS_MAX], output_count;
     bool finished;

@@ -120,29 +120,15 @@ static bool begin(clq_model *model, const char *name, clq_layer *layer) {
     return status == CLQ_OK;
 }
 
-/* Room for `more` elements, which are not used yet. */
-static clq_status reserve(void **array, uint32_t count, size_t more, uint32_t *capacity, size_t size) {
+clq_status clq_reserve(void **array, size_t count, size_t more, size_t *capacity, size_t size) {
     if (more <= *capacity - count) return CLQ_OK;
     if (more > UINT32_MAX / 4 - count) return clq_fail(CLQ_ARGUMENT, "a model of so many tensors is not supported");
-    uint32_t larger = CLQ_MAX(*capacity * 2, CLQ_MAX(16u, count + (uint32_t)more));
+    const size_t larger = CLQ_MAX(CLQ_MAX(*capacity * 2, (size_t)16), count + more);
     void *grown = clq_realloc(*array, *capacity, larger, size);
     if (!grown) return CLQ_MEMORY;
     *array = grown;
     *capacity = larger;
     return CLQ_OK;
-}
-
-static clq_status reserve_all(clq_model *model, size_t inputs) {
-    void *layers = model->layers, *tensors = model->tensors, *ids = model->inputs;
-    clq_status status = reserve(&layers, model->layer_count, 1, &model->layer_capacity, sizeof *model->layers);
-    model->layers = layers;
-    if (status == CLQ_OK)
-        status = reserve(&tensors, model->tensor_count, 1, &model->tensor_capacity, sizeof *model->tensors);
-    model->tensors = tensors;
-    if (status == CLQ_OK)
-        status = reserve(&ids, model->input_total, inputs, &model->input_capacity, sizeof *model->inputs);
-    model->inputs = ids;
-    return status;
 }
 
 static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kind, const clq_tensor *inputs,
@@ -165,7 +151,9 @@ static clq_status apply(clq_model *model, clq_layer *layer, uint32_t id, const c
     clq_model_tensor y = {
         .layer = id, .first_input = model->input_total, .input_count = (uint32_t)count, .dtype = CLQ_F32};
     CLQ_TRY(check_inputs(model, layer->kind, inputs, count));
-    CLQ_TRY(reserve_all(model, count));
+    CLQ_TRY(CLQ_RESERVE(model, layers, layer_count, 1, layer_capacity));
+    CLQ_TRY(CLQ_RESERVE(model, tensors, tensor_count, 1, tensor_capacity));
+    CLQ_TRY(CLQ_RESERVE(model, inputs, input_total, count, input_capacity));
     for (size_t i = 0; i < count; i++) model->inputs[model->input_total + i] = inputs[i].id;
     CLQ_TRY(layer->kind->infer(model, layer, &y));
     CLQ_TRY(clq_shape_elements(&y.shape, &y.elements));

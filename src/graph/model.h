@@ -28,6 +28,11 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
 /* After layers were dropped: leaves the variables of those that are there. kept[id]: the new id of a layer, 0: none. */
 void clq_model_keep_variables(clq_model *model, const uint32_t *kept);
 
+/* Room for `more` elements of an owner's array behind those that it has; on failure the array stays as it is. */
+#define CLQ_RESERVE(owner, array, count, more, capacity)                                                               \
+    clq_reserve((void **)&(owner)->array, (owner)->count, (more), &(owner)->capacity, sizeof *(owner)->array)
+clq_status clq_reserve(void **array, size_t count, size_t more, size_t *capacity, size_t size);
+
 /* The product of the dimensions, each at least 1: at most INT32_MAX, as kernels index with 32-bit integers. */
 clq_status clq_shape_elements(const clq_shape *shape, size_t *out);
 bool clq_shape_equal(const clq_shape *a, const clq_shape *b);

@@ -1,4 +1,5 @@
 /* A step graph's values and nodes, and what passes ask of them. */
+#include "graph/model.h"
 #include "graph/step/step.h"
 
 #include <string.h>
@@ -10,32 +11,12 @@ void clq_graph_release(clq_graph *graph) {
 }
 
 void clq_graph_fail(clq_graph *graph, clq_status status) {
-    if (graph->error.status == CLQ_OK) clq_error_take(status, &graph->error);
-}
-
-clq_status clq_graph_status(const clq_graph *graph) {
-    return graph->error.status == CLQ_OK ? CLQ_OK : clq_error_raise(&graph->error);
-}
-
-/* Room for one more element. */
-static bool grow(clq_graph *graph, void **array, uint32_t count, uint32_t *capacity, size_t size) {
-    if (graph->error.status != CLQ_OK) return false;
-    if (count < *capacity) return true;
-    uint32_t larger = *capacity ? *capacity * 2 : 32;
-    void *grown = clq_realloc(*array, *capacity, larger, size);
-    if (!grown) {
-        clq_graph_fail(graph, CLQ_MEMORY);
-        return false;
-    }
-    *array = grown;
-    *capacity = larger;
-    return true;
+    if (status != CLQ_OK && graph->error.status == CLQ_OK) clq_error_take(status, &graph->error);
 }
 
 clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value) {
-    void *values = graph->values;
-    if (!grow(graph, &values, graph->value_count, &graph->value_capacity, sizeof *graph->values)) return 0;
-    graph->values = values;
+    clq_graph_fail(graph, CLQ_RESERVE(graph, values, value_count, 1, value_capacity));
+    if (graph->error.status != CLQ_OK) return 0;
     graph->values[graph->value_count] = *value;
     return ++graph->value_count;
 }
@@ -78,9 +59,8 @@ void clq_add_gradient(clq_derivation *d, const clq_operation *op, const clq_id i
 }
 
 clq_id clq_graph_add_node(clq_graph *graph, const clq_node *node) {
-    void *nodes = graph->nodes;
-    if (!grow(graph, &nodes, graph->node_count, &graph->node_capacity, sizeof *graph->nodes)) return 0;
-    graph->nodes = nodes;
+    clq_graph_fail(graph, CLQ_RESERVE(graph, nodes, node_count, 1, node_capacity));
+    if (graph->error.status != CLQ_OK) return 0;
     graph->nodes[graph->node_count++] = *node;
     return node->outputs[0];
 }

@@ -28,7 +28,7 @@ clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_p
     for (size_t i = 0; i < CLQ_COUNT_OF(passes); i++) {
         if (!passes[i].applies) continue;
         passes[i].run(graph, context);
-        CLQ_TRY(clq_graph_status(graph));
+        CLQ_TRY(clq_error_raise(&graph->error));
         sweep(graph);
         if (after) after(observer, passes[i].name, graph);
     }

@@ -80,9 +80,9 @@ typedef struct clq_node {
 typedef struct clq_graph {
     const clq_model *model;
     clq_graph_value *values; /* id - 1 is the index */
-    uint32_t value_count, value_capacity;
     clq_node *nodes;
-    uint32_t node_count, node_capacity;
+    uint32_t value_count, node_count;
+    size_t value_capacity, node_capacity;
     clq_id outputs[CLQ_MODEL_OUTPUTS_MAX]; /* what the model gives; none with a loss */
     uint32_t output_count;
     clq_error error; /* the first failure of adding */
@@ -105,8 +105,7 @@ clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *o
                                  const clq_id inputs[CLQ_NODE_INPUTS]);
 /* Behind all others. Gives its output 0. */
 clq_id clq_graph_add_node(clq_graph *graph, const clq_node *node);
-clq_status clq_graph_status(const clq_graph *graph);
-void clq_graph_fail(clq_graph *graph, clq_status status);   /* this thread's detail */
+void clq_graph_fail(clq_graph *graph, clq_status status);   /* this thread's detail; takes CLQ_OK */
 size_t clq_graph_value_bytes(const clq_graph_value *value); /* of one sample where there is one for each */
 static inline clq_graph_value *clq_graph_value_at(const clq_graph *graph, clq_id id) { return &graph->values[id - 1]; }
 static inline size_t clq_graph_value_channels(const clq_graph_value *value) {
