@@ -22,8 +22,8 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     case CLQ_HOME_METRICS: return plan->v_metrics;
     case CLQ_HOME_NORMS: return plan->v_norms;
     case CLQ_HOME_WEIGHT:
-    case CLQ_HOME_STATE: return plan->v_weight[value->index];
-    case CLQ_HOME_GRADIENT: return plan->v_weight_gradient[value->index];
+    case CLQ_HOME_STATE: return plan->variables[value->index].weight;
+    case CLQ_HOME_GRADIENT: return plan->variables[value->index].gradient;
     case CLQ_HOME_PARAMETERS: return plan->v_parameters;
     case CLQ_HOME_GRADIENTS: return plan->v_gradient;
     case CLQ_HOME_OPTIMIZER: return plan->v_optimizer[value->index];
@@ -67,7 +67,7 @@ static clq_value output_memory(const emitter *e, uint32_t n, unsigned i) {
  */
 static void note_gradient(const emitter *e, clq_id id, size_t launches) {
     const clq_graph_value *value = clq_graph_value_at(e->graph, id);
-    if (value->home == CLQ_HOME_GRADIENT) e->plan->done[value->index] = launches;
+    if (value->home == CLQ_HOME_GRADIENT) e->plan->variables[value->index].done = launches;
 }
 
 static void emit_node(const emitter *e, uint32_t n) {

@@ -36,15 +36,7 @@ static const clq_choice *find(const clq_plan *plan, const char *text) {
     return NULL;
 }
 
-static double flops_of(const clq_trial_part *part) {
-    double flops = 0;
-    for (size_t i = part->first; i < part->end; i++) {
-        clq_launch_info info;
-        clq_list_launch_info(clq_plan_list(part->plan), i, &info);
-        flops += info.flops;
-    }
-    return flops;
-}
+static double flops_of(const clq_trial_part *part) { return clq_plan_launch_flops(part->plan, part->first, part->end); }
 
 /* The open choice whose launches compute most: what is about the whole list comes first. Of two about the same ones
  * the later, as the earlier compares what that one has made the best of. NULL: none is open. */
