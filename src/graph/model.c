@@ -23,7 +23,9 @@ void clq_model_destroy(clq_model *model) {
     clq_free(model);
 }
 
-clq_tensor clq_model_latch(clq_model *model, clq_status status, const char *layer) {
+/* Notes the model's first failure: this thread's detail, with the layer's name in front unless that is NULL. Gives no
+ * tensor. */
+static clq_tensor latch(clq_model *model, clq_status status, const char *layer) {
     if (layer) clq_fail_within(status, "layer '%s'", layer);
     clq_error_take(status, &model->error);
     return (clq_tensor){0};
@@ -116,7 +118,7 @@ static bool begin(clq_model *model, const char *name, clq_layer *layer) {
         status = take_name(model, name, layer);
     else
         make_name(model, layer);
-    if (status != CLQ_OK) clq_model_latch(model, status, name);
+    if (status != CLQ_OK) latch(model, status, name);
     return status == CLQ_OK;
 }
 
@@ -170,7 +172,7 @@ clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, con
     clq_layer layer = {.kind = kind, .config = *config};
     if (!begin(model, name, &layer)) return (clq_tensor){0};
     clq_status status = apply(model, &layer, model->layer_count + 1, inputs, count);
-    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    if (status != CLQ_OK) return latch(model, status, layer.name);
     model->layers[model->layer_count++] = layer;
     return (clq_tensor){.model = model, .id = model->tensor_count};
 }
@@ -183,7 +185,7 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t id, const clq_tensor
         return (clq_tensor){0};
     }
     clq_status status = apply(model, &layer, id, inputs, count);
-    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    if (status != CLQ_OK) return latch(model, status, layer.name);
     return (clq_tensor){.model = model, .id = model->tensor_count};
 }
 
@@ -194,7 +196,7 @@ clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x) {
         return (clq_tensor){0};
     }
     if (of.id == 0 || of.model != model || of.id > model->tensor_count)
-        return clq_model_latch(
+        return latch(
             model,
             clq_fail(CLQ_ARGUMENT,
                      "clq_share: the first tensor is none of model %s: give it one that the layer to share returned",
@@ -228,11 +230,6 @@ static void keep_tensors(clq_model *model, const uint32_t *tensors, const uint32
     for (uint32_t i = 0; i < model->output_count; i++) model->outputs[i] = tensors[model->outputs[i]];
 }
 
-static void keep_layers(clq_model *model, const uint32_t *layers) {
-    for (uint32_t id = 1; id <= model->layer_count; id++)
-        if (layers[id]) model->layers[layers[id] - 1] = model->layers[id - 1];
-}
-
 /* Leaves what the outputs are computed from. What does not lead to one would never be trained, yet be asked for in
  * files. */
 static clq_status drop_unused(clq_model *model) {
@@ -250,7 +247,8 @@ static clq_status drop_unused(clq_model *model) {
         const uint32_t tensor_count = number(tensors, model->tensor_count);
         const uint32_t layer_count = number(layers, model->layer_count);
         keep_tensors(model, tensors, layers);
-        keep_layers(model, layers);
+        for (uint32_t id = 1; id <= model->layer_count; id++)
+            if (layers[id]) model->layers[layers[id] - 1] = model->layers[id - 1];
         model->tensor_count = tensor_count;
         model->layer_count = layer_count;
         clq_model_keep_variables(model, layers);

@@ -8,9 +8,6 @@
  * with a failure noted. */
 clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name,
                                const clq_layer_config *config, const clq_tensor *inputs, size_t count);
-/* Notes the model's first failure: this thread's detail, with the layer's name in front unless that is
- * NULL. Gives no tensor. */
-clq_tensor clq_model_latch(clq_model *model, clq_status status, const char *layer);
 
 /* What a variable is for its layer. */
 typedef struct clq_variable_kind {

@@ -173,18 +173,14 @@ static clq_id root_of(const clq_graph *graph, clq_id id) {
 /* Where an output's value has memory of another home already, as the samples and what is two outputs at once have, it
  * is copied. */
 static void place_output(clq_graph *graph, uint32_t index) {
-    const clq_id root = root_of(graph, graph->outputs[index]);
-    clq_graph_value *value = clq_graph_value_at(graph, root);
-    if (value->home == CLQ_HOME_STEP) {
-        value->home = CLQ_HOME_OUTPUT;
-        value->index = index;
-        return;
+    clq_id id = root_of(graph, graph->outputs[index]);
+    if (clq_graph_value_at(graph, id)->home != CLQ_HOME_STEP) {
+        clq_node like = {.op = NULL};
+        (void)snprintf(like.scope, sizeof like.scope, "%s", clq_graph_value_at(graph, id)->name);
+        id = clq_add_sum(graph, &like, CLQ_SEGMENT_FORWARD, &id, 1);
+        if (!id) return;
     }
-    clq_node like = {.op = NULL};
-    (void)snprintf(like.scope, sizeof like.scope, "%s", value->name);
-    const clq_id copy = clq_add_sum(graph, &like, CLQ_SEGMENT_FORWARD, &root, 1);
-    if (graph->error.status != CLQ_OK) return;
-    value = clq_graph_value_at(graph, copy);
+    clq_graph_value *value = clq_graph_value_at(graph, id);
     value->home = CLQ_HOME_OUTPUT;
     value->index = index;
 }

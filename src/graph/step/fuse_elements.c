@@ -32,16 +32,15 @@ static int take_input(pair *t, const clq_node *node, unsigned i) {
     return (int)clq_element_take(p, input);
 }
 
-/* The instructions of one of the two, behind those that are there. at[i]: where register i of it is now. */
-static bool append(pair *t, const clq_node *node, unsigned at[CLQ_ELEMENT_INSTRUCTIONS]) {
+/* The instructions of one of the two, behind those that are there. at[i]: where register i of it is now; first_at: the
+ * same of the first, or NULL for itself. */
+static bool append(pair *t, const clq_node *node, const unsigned *first_at, unsigned *at) {
     const clq_element_program *from = &node->attributes.program;
     clq_element_program *p = &t->both.attributes.program;
-    unsigned first_at[CLQ_ELEMENT_INSTRUCTIONS];
-    if (node == t->second) memcpy(first_at, at, sizeof first_at);
     for (unsigned i = 0; i < from->instruction_count; i++) {
         clq_instruction instruction = from->instructions[i];
         if (instruction.op == CLQ_ELEMENT_INPUT) {
-            const int known = node == t->second ? register_of(t->first, node->inputs[instruction.a]) : -1;
+            const int known = first_at ? register_of(t->first, node->inputs[instruction.a]) : -1;
             const int taken = known >= 0 ? (int)first_at[known] : take_input(t, node, instruction.a);
             if (taken < 0) return false;
             at[i] = (unsigned)taken;
@@ -94,13 +93,11 @@ static bool drops_out(const clq_node *node) {
 }
 
 static bool make_both(pair *t) {
-    unsigned at[CLQ_ELEMENT_INSTRUCTIONS] = {0}, first_at[CLQ_ELEMENT_INSTRUCTIONS];
+    unsigned first_at[CLQ_ELEMENT_INSTRUCTIONS] = {0}, at[CLQ_ELEMENT_INSTRUCTIONS] = {0};
     t->both = clq_graph_node_like(t->second, &clq_op_elementwise, t->second->segment, CLQ_IDS(0));
     t->both.attributes.program.seed = (drops_out(t->first) ? t->first : t->second)->attributes.program.seed;
-    if (!append(t, t->first, at)) return false;
-    memcpy(first_at, at, sizeof first_at);
-    if (!append(t, t->second, at) || !add_results(t, first_at, at)) return false;
-    if (!clq_element_program_fits(&t->both.attributes.program)) return false;
+    if (!append(t, t->first, NULL, first_at) || !append(t, t->second, first_at, at)) return false;
+    if (!add_results(t, first_at, at) || !clq_element_program_fits(&t->both.attributes.program)) return false;
     name_both(t);
     return t->second->segment != CLQ_SEGMENT_FORWARD || clq_element_has_derivative(&t->both);
 }

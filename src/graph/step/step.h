@@ -93,7 +93,7 @@ void clq_graph_release(clq_graph *graph); /* takes {0} */
 clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value);
 /* A value like another, of float32 and the step's own memory. name NULL: the other's. */
 clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name);
-/* For the gradient of a value: with its name where it is a weight's. */
+/* A value for the gradient of another: of the same name where that is a weight. */
 clq_id clq_graph_add_gradient(clq_graph *graph, clq_id of);
 /* The inputs of a node, first to last; none where they end. */
 #define CLQ_IDS(...) ((const clq_id[CLQ_NODE_INPUTS]){__VA_ARGS__})
@@ -183,7 +183,7 @@ clq_activation clq_element_single_activation(const clq_element_program *program)
 bool clq_element_has_derivative(const clq_node *node);
 /* Makes one node of two where the later one alone reads what the other stores; of all that can be. */
 void clq_graph_fuse_elements(clq_graph *graph);
-/* Adds a node that adds up terms[0 … count), at most CLQ_ELEMENT_INPUTS, first to last; its output. */
+/* Adds a node that adds up terms[0 … count), at most CLQ_ELEMENT_INPUTS, first to last; its output. Of one: a copy. */
 clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, const clq_id *terms, unsigned count);
 
 /* ---- passes ---- */
