@@ -1,13 +1,18 @@
 /* The launches of a step graph, node by node: each value gets its memory, and the operation adds its launches. */
 #include "graph/plan.h"
 
-typedef struct emission {
+/* What is known of a value of the graph. */
+typedef struct known {
+    clq_value memory;
+    clq_id root;   /* the value whose memory it is, as of a reshaped one; itself */
+    uint32_t last; /* of a root: the last node that reads its memory */
+} known;
+
+typedef struct emitter {
     clq_plan *plan;
     const clq_graph *graph;
-    clq_value *memory; /* by id */
-    clq_id *root;      /* by id: the value whose memory it is, as of a reshaped one; itself */
-    uint32_t *last;    /* by root: the last node that reads its memory */
-} emission;
+    known *values; /* by id */
+} emitter;
 
 static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *value) {
     switch (value->home) {
@@ -17,8 +22,8 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     case CLQ_HOME_METRICS: return plan->v_metrics;
     case CLQ_HOME_NORMS: return plan->v_norms;
     case CLQ_HOME_WEIGHT:
-    case CLQ_HOME_STATE: return plan->v_weight[value->index];
-    case CLQ_HOME_GRADIENT: return plan->v_weight_gradient[value->index];
+    case CLQ_HOME_STATE: return plan->variables[value->index].weight;
+    case CLQ_HOME_GRADIENT: return plan->variables[value->index].gradient;
     case CLQ_HOME_PARAMETERS: return plan->v_parameters;
     case CLQ_HOME_GRADIENTS: return plan->v_gradient;
     case CLQ_HOME_OPTIMIZER: return plan->v_optimizer[value->index];
@@ -27,46 +32,32 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     return CLQ_NO_VALUE;
 }
 
-static clq_status open_emission(emission *e) {
-    const clq_graph *graph = e->graph;
-    size_t values = (size_t)graph->value_count + 1;
-    e->memory = clq_alloc(values, sizeof *e->memory);
-    e->root = clq_alloc(values, sizeof *e->root);
-    e->last = clq_alloc(values, sizeof *e->last);
-    if (!e->memory || !e->root || !e->last) return CLQ_MEMORY;
-    for (clq_id id = 1; id < values; id++) {
-        e->root[id] = id;
-        e->memory[id] = memory_of_home(e->plan, clq_graph_value_at(graph, id));
+static void find_memory(emitter *e) {
+    for (clq_id id = 1; id <= e->graph->value_count; id++)
+        e->values[id] = (known){.memory = memory_of_home(e->plan, clq_graph_value_at(e->graph, id)), .root = id};
+    for (uint32_t n = 0; n < e->graph->node_count; n++) {
+        const clq_node *node = &e->graph->nodes[n];
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) e->values[e->values[node->inputs[i]].root].last = n;
+        if (node->op->traits & CLQ_OP_ALIAS) e->values[node->outputs[0]].root = e->values[node->inputs[0]].root;
     }
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        const clq_node *node = &graph->nodes[n];
-        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) e->last[e->root[node->inputs[i]]] = n;
-        if (node->op->traits & CLQ_OP_ALIAS) e->root[node->outputs[0]] = e->root[node->inputs[0]];
-    }
-    return CLQ_OK;
-}
-
-static void close_emission(emission *e) {
-    clq_free(e->memory);
-    clq_free(e->root);
-    clq_free(e->last);
 }
 
 /* Whether node n's first output may lie where its input `x` does: nobody reads that afterwards. */
-static bool may_overwrite(const emission *e, uint32_t n, clq_id x, clq_id y) {
-    const clq_graph_value *from = clq_graph_value_at(e->graph, e->root[x]), *to = clq_graph_value_at(e->graph, y);
-    return from->home == CLQ_HOME_STEP && e->last[e->root[x]] == n && from->dtype == to->dtype &&
+static bool may_overwrite(const emitter *e, uint32_t n, clq_id x, clq_id y) {
+    const clq_id root = e->values[x].root;
+    const clq_graph_value *from = clq_graph_value_at(e->graph, root), *to = clq_graph_value_at(e->graph, y);
+    return from->home == CLQ_HOME_STEP && e->values[root].last == n && from->dtype == to->dtype &&
            from->per_sample == to->per_sample && from->elements == to->elements;
 }
 
-static clq_value output_memory(const emission *e, uint32_t n, unsigned i) {
+static clq_value output_memory(const emitter *e, uint32_t n, unsigned i) {
     const clq_node *node = &e->graph->nodes[n];
     const clq_graph_value *value = clq_graph_value_at(e->graph, node->outputs[i]);
     const unsigned overwrites = i == 0 ? node->op->overwrites : 0;
-    if (value->home != CLQ_HOME_STEP) return e->memory[node->outputs[i]];
-    if (node->op->traits & CLQ_OP_ALIAS) return e->memory[node->inputs[0]];
+    if (value->home != CLQ_HOME_STEP) return e->values[node->outputs[i]].memory;
+    if (node->op->traits & CLQ_OP_ALIAS) return e->values[node->inputs[0]].memory;
     if (overwrites && may_overwrite(e, n, node->inputs[overwrites - 1], node->outputs[0]))
-        return e->memory[node->inputs[overwrites - 1]];
+        return e->values[node->inputs[overwrites - 1]].memory;
     size_t bytes = clq_graph_value_bytes(value);
     return clq_list_value(e->plan->list, CLQ_VALUE_ACTIVATION, value->name, value->per_sample ? 0 : bytes,
                           value->per_sample ? bytes : 0);
@@ -74,24 +65,24 @@ static clq_value output_memory(const emission *e, uint32_t n, unsigned i) {
 
 /* A variable's gradient is done when backward has written it, and read it where it does: replicas add theirs up then.
  */
-static void note_gradient(const emission *e, clq_id id, size_t launches) {
+static void note_gradient(const emitter *e, clq_id id, size_t launches) {
     const clq_graph_value *value = clq_graph_value_at(e->graph, id);
-    if (value->home == CLQ_HOME_GRADIENT) e->plan->done[value->index] = launches;
+    if (value->home == CLQ_HOME_GRADIENT) e->plan->variables[value->index].done = launches;
 }
 
-static void emit_node(const emission *e, uint32_t n) {
+static void emit_node(const emitter *e, uint32_t n) {
     const clq_node *node = &e->graph->nodes[n];
-    clq_value in[CLQ_NODE_INPUTS], out[CLQ_NODE_OUTPUTS] = {CLQ_NO_VALUE};
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) in[i] = e->memory[node->inputs[i]];
+    clq_emission emission = {.list = e->plan->list, .graph = e->graph, .node = node};
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) emission.in[i] = e->values[node->inputs[i]].memory;
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
-        if (node->outputs[i] && !(node->op->makes >> i & 1)) out[i] = output_memory(e, n, i);
+        if (node->outputs[i] && !(node->op->makes >> i & 1)) emission.out[i] = output_memory(e, n, i);
     e->plan->exchanges |= node->op == &clq_op_all_reduce;
     clq_list_scope(e->plan->list, node->scope);
-    if (node->op->emit) node->op->emit(e->plan->list, e->graph, node, in, out);
+    if (node->op->emit) node->op->emit(&emission);
     size_t launches = clq_list_launch_count(e->plan->list);
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
         if (!node->outputs[i]) continue;
-        e->memory[node->outputs[i]] = out[i];
+        e->values[node->outputs[i]].memory = emission.out[i];
         note_gradient(e, node->outputs[i], launches);
     }
     for (unsigned i = 0; i < CLQ_NODE_INPUTS && node->segment <= CLQ_SEGMENT_BACKWARD; i++)
@@ -112,19 +103,28 @@ static clq_status check_types(const clq_graph *graph, const clq_node *node) {
     return CLQ_OK;
 }
 
-clq_status clq_plan_emit(clq_plan *plan) {
+clq_status clq_plan_build_graph(const clq_plan *plan, clq_list *list, clq_graph *graph, clq_pass_observer after,
+                                void *observer) {
     const clq_pass_context context = {.config = &plan->config,
-                                      .list = plan->list,
+                                      .list = list,
                                       .arena_dtype = clq_weights_dtype(plan->weights, CLQ_ARENA_PARAMETERS),
-                                      .arena_bytes = plan->weights->arena_bytes,
-                                      .optimizer_slots = plan->weights->optimizer_slots};
+                                      .arena_bytes = plan->weights->arena_bytes};
+    return clq_graph_build(graph, plan->model, &context, after, observer);
+}
+
+clq_status clq_plan_emit(clq_plan *plan) {
     clq_graph graph = {0};
-    emission e = {.plan = plan, .graph = &graph};
-    clq_status status = clq_graph_build(&graph, plan->model, &context, NULL, NULL);
-    for (uint32_t n = 0; n < graph.node_count && status == CLQ_OK; n++) status = check_types(&graph, &graph.nodes[n]);
-    if (status == CLQ_OK) status = open_emission(&e);
-    for (uint32_t n = 0; n < graph.node_count && status == CLQ_OK; n++) emit_node(&e, n);
-    close_emission(&e);
+    emitter e = {.plan = plan, .graph = &graph};
+    clq_status status;
+    CLQ_TRY_OR(done, status, clq_plan_build_graph(plan, plan->list, &graph, NULL, NULL));
+    for (uint32_t n = 0; n < graph.node_count; n++) CLQ_TRY_OR(done, status, check_types(&graph, &graph.nodes[n]));
+    e.values = clq_alloc((size_t)graph.value_count + 1, sizeof *e.values);
+    CLQ_TRY_OR(done, status, e.values ? CLQ_OK : CLQ_MEMORY);
+    find_memory(&e);
+    for (uint32_t n = 0; n < graph.node_count; n++) emit_node(&e, n);
+    status = clq_list_status(plan->list);
+done:
+    clq_free(e.values);
     clq_graph_release(&graph);
-    return status == CLQ_OK ? clq_list_status(plan->list) : status;
+    return status;
 }

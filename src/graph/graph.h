@@ -81,13 +81,14 @@ typedef struct clq_variable {
 struct clq_model {
     char name[CLQ_LAYER_NAME_MAX];
     clq_layer *layers; /* id - 1 is the index */
-    uint32_t layer_count, layer_capacity;
+    uint32_t layer_count;
     clq_model_tensor *tensors; /* id - 1 is the index, which clq_tensor.id is; inputs come before what reads them */
-    uint32_t tensor_count, tensor_capacity;
+    uint32_t tensor_count;
     uint32_t *inputs; /* ids of tensors: what each tensor is computed from */
-    uint32_t input_total, input_capacity;
+    uint32_t input_total;
     clq_variable *variables; /* in the order of the layers */
-    uint32_t variable_count, variable_capacity;
+    uint32_t variable_count;
+    size_t layer_capacity, tensor_capacity, input_capacity, variable_capacity;
     uint32_t input; /* id of a tensor */
     uint32_t outputs[CLQ_MODEL_OUTPUTS_MAX], output_count;
     bool finished;
@@ -147,8 +148,8 @@ clq_dtype clq_weights_dtype(const clq_weights *weights, clq_arena arena);
 void clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out);
 unsigned clq_weights_optimizer_slots(const clq_weights *weights);
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot); /* as large as the parameters */
-/* Bytes of the unsynchronized state, which comes first: each replica has values of its own there. The state behind it is
- * the same on all replicas. */
+/* Bytes of the unsynchronized state, which comes first: each replica has values of its own there. The state behind it
+ * is the same on all replicas. */
 size_t clq_weights_apart_bytes(const clq_weights *weights);
 /* Divides the unsynchronized state, summed over the replicas, by their number, which is the same in each call. */
 clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas);

@@ -3,35 +3,26 @@
 
 #include <math.h>
 
-typedef void (*fill)(const clq_variable *variable, clq_random *random, float *out);
-
-static void fill_with(const clq_variable *variable, float value, float *out) {
-    for (size_t i = 0; i < variable->elements; i++) out[i] = value;
+/* Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010. */
+static double glorot_limit(const clq_variable *variable) {
+    return sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
 }
 
-static void zeros(const clq_variable *variable, clq_random *random, float *out) {
-    (void)random;
-    fill_with(variable, 0.0f, out);
-}
-
-static void ones(const clq_variable *variable, clq_random *random, float *out) {
-    (void)random;
-    fill_with(variable, 1.0f, out);
-}
-
-/* Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010: uniform within
- * sqrt(6 / (fan_in + fan_out)). */
-static void glorot_uniform(const clq_variable *variable, clq_random *random, float *out) {
-    double limit = sqrt(6.0 / (double)(variable->fan_in + variable->fan_out));
-    for (size_t i = 0; i < variable->elements; i++) out[i] = (float)((2.0 * clq_random_unit(random) - 1.0) * limit);
-}
-
-static const fill rows[] = {
-    [CLQ_INITIALISER_ZEROS] = zeros, [CLQ_INITIALISER_ONES] = ones, [CLQ_INITIALISER_GLOROT_UNIFORM] = glorot_uniform};
+/* All values are the constant; with a limit they are uniform within it. */
+static const struct {
+    float constant;
+    double (*limit)(const clq_variable *variable);
+} rows[] = {[CLQ_INITIALISER_ZEROS] = {0, NULL},
+            [CLQ_INITIALISER_ONES] = {1, NULL},
+            [CLQ_INITIALISER_GLOROT_UNIFORM] = {0, glorot_limit}};
 
 void clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out) {
     clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_WEIGHTS, index));
-    rows[variable->initialiser](variable, &random, out);
+    const bool uniform = rows[variable->initialiser].limit;
+    const double limit = uniform ? rows[variable->initialiser].limit(variable) : 0;
+    for (size_t i = 0; i < variable->elements; i++)
+        out[i] =
+            uniform ? (float)((2.0 * clq_random_unit(&random) - 1.0) * limit) : rows[variable->initialiser].constant;
 }
 
 void clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out) {

@@ -23,7 +23,9 @@ void clq_model_destroy(clq_model *model) {
     clq_free(model);
 }
 
-clq_tensor clq_model_latch(clq_model *model, clq_status status, const char *layer) {
+/* Notes the model's first failure: this thread's detail, with the layer's name in front unless that is NULL. Gives no
+ * tensor. */
+static clq_tensor latch(clq_model *model, clq_status status, const char *layer) {
     if (layer) clq_fail_within(status, "layer '%s'", layer);
     clq_error_take(status, &model->error);
     return (clq_tensor){0};
@@ -116,15 +118,14 @@ static bool begin(clq_model *model, const char *name, clq_layer *layer) {
         status = take_name(model, name, layer);
     else
         make_name(model, layer);
-    if (status != CLQ_OK) clq_model_latch(model, status, name);
+    if (status != CLQ_OK) latch(model, status, name);
     return status == CLQ_OK;
 }
 
-/* Room for `more` elements, which are not used yet. */
-static clq_status reserve(void **array, uint32_t count, size_t more, uint32_t *capacity, size_t size) {
+clq_status clq_reserve(void **array, size_t count, size_t more, size_t *capacity, size_t size) {
     if (more <= *capacity - count) return CLQ_OK;
     if (more > UINT32_MAX / 4 - count) return clq_fail(CLQ_ARGUMENT, "a model of so many tensors is not supported");
-    uint32_t larger = CLQ_MAX(*capacity * 2, CLQ_MAX(16u, count + (uint32_t)more));
+    const size_t larger = CLQ_MAX(CLQ_MAX(*capacity * 2, (size_t)16), count + more);
     void *grown = clq_realloc(*array, *capacity, larger, size);
     if (!grown) return CLQ_MEMORY;
     *array = grown;
@@ -132,25 +133,12 @@ static clq_status reserve(void **array, uint32_t count, size_t more, uint32_t *c
     return CLQ_OK;
 }
 
-static clq_status reserve_all(clq_model *model, size_t inputs) {
-    void *layers = model->layers, *tensors = model->tensors, *ids = model->inputs;
-    clq_status status = reserve(&layers, model->layer_count, 1, &model->layer_capacity, sizeof *model->layers);
-    model->layers = layers;
-    if (status == CLQ_OK)
-        status = reserve(&tensors, model->tensor_count, 1, &model->tensor_capacity, sizeof *model->tensors);
-    model->tensors = tensors;
-    if (status == CLQ_OK)
-        status = reserve(&ids, model->input_total, inputs, &model->input_capacity, sizeof *model->inputs);
-    model->inputs = ids;
-    return status;
-}
-
 static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kind, const clq_tensor *inputs,
                                size_t count) {
-    if (count < kind->inputs_least || count > kind->inputs_most)
-        return clq_fail(CLQ_ARGUMENT, "%s takes %zu input%s%s, not %zu", kind->type, kind->inputs_least,
-                        kind->inputs_least == 1 ? "" : "s", kind->inputs_most > kind->inputs_least ? " or more" : "",
-                        count);
+    const size_t least = kind->inputs[0], most = kind->inputs[1];
+    if (count < least || count > most)
+        return clq_fail(CLQ_ARGUMENT, "%s takes %zu input%s%s, not %zu", kind->type, least, least == 1 ? "" : "s",
+                        most > least ? " or more" : "", count);
     for (size_t i = 0; i < count; i++) {
         if (inputs[i].id == 0)
             return clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");
@@ -165,7 +153,9 @@ static clq_status apply(clq_model *model, clq_layer *layer, uint32_t id, const c
     clq_model_tensor y = {
         .layer = id, .first_input = model->input_total, .input_count = (uint32_t)count, .dtype = CLQ_F32};
     CLQ_TRY(check_inputs(model, layer->kind, inputs, count));
-    CLQ_TRY(reserve_all(model, count));
+    CLQ_TRY(CLQ_RESERVE(model, layers, layer_count, 1, layer_capacity));
+    CLQ_TRY(CLQ_RESERVE(model, tensors, tensor_count, 1, tensor_capacity));
+    CLQ_TRY(CLQ_RESERVE(model, inputs, input_total, count, input_capacity));
     for (size_t i = 0; i < count; i++) model->inputs[model->input_total + i] = inputs[i].id;
     CLQ_TRY(layer->kind->infer(model, layer, &y));
     CLQ_TRY(clq_shape_elements(&y.shape, &y.elements));
@@ -182,7 +172,7 @@ clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, con
     clq_layer layer = {.kind = kind, .config = *config};
     if (!begin(model, name, &layer)) return (clq_tensor){0};
     clq_status status = apply(model, &layer, model->layer_count + 1, inputs, count);
-    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    if (status != CLQ_OK) return latch(model, status, layer.name);
     model->layers[model->layer_count++] = layer;
     return (clq_tensor){.model = model, .id = model->tensor_count};
 }
@@ -195,7 +185,7 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t id, const clq_tensor
         return (clq_tensor){0};
     }
     clq_status status = apply(model, &layer, id, inputs, count);
-    if (status != CLQ_OK) return clq_model_latch(model, status, layer.name);
+    if (status != CLQ_OK) return latch(model, status, layer.name);
     return (clq_tensor){.model = model, .id = model->tensor_count};
 }
 
@@ -206,7 +196,7 @@ clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x) {
         return (clq_tensor){0};
     }
     if (of.id == 0 || of.model != model || of.id > model->tensor_count)
-        return clq_model_latch(
+        return latch(
             model,
             clq_fail(CLQ_ARGUMENT,
                      "clq_share: the first tensor is none of model %s: give it one that the layer to share returned",
@@ -240,11 +230,6 @@ static void keep_tensors(clq_model *model, const uint32_t *tensors, const uint32
     for (uint32_t i = 0; i < model->output_count; i++) model->outputs[i] = tensors[model->outputs[i]];
 }
 
-static void keep_layers(clq_model *model, const uint32_t *layers) {
-    for (uint32_t id = 1; id <= model->layer_count; id++)
-        if (layers[id]) model->layers[layers[id] - 1] = model->layers[id - 1];
-}
-
 /* Leaves what the outputs are computed from. What does not lead to one would never be trained, yet be asked for in
  * files. */
 static clq_status drop_unused(clq_model *model) {
@@ -262,7 +247,8 @@ static clq_status drop_unused(clq_model *model) {
         const uint32_t tensor_count = number(tensors, model->tensor_count);
         const uint32_t layer_count = number(layers, model->layer_count);
         keep_tensors(model, tensors, layers);
-        keep_layers(model, layers);
+        for (uint32_t id = 1; id <= model->layer_count; id++)
+            if (layers[id]) model->layers[layers[id] - 1] = model->layers[id - 1];
         model->tensor_count = tensor_count;
         model->layer_count = layer_count;
         clq_model_keep_variables(model, layers);

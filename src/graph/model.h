@@ -8,9 +8,6 @@
  * with a failure noted. */
 clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name,
                                const clq_layer_config *config, const clq_tensor *inputs, size_t count);
-/* Notes the model's first failure: this thread's detail, with the layer's name in front unless that is
- * NULL. Gives no tensor. */
-clq_tensor clq_model_latch(clq_model *model, clq_status status, const char *layer);
 
 /* What a variable is for its layer. */
 typedef struct clq_variable_kind {
@@ -27,6 +24,11 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
                                       const clq_variable_kind *kind);
 /* After layers were dropped: leaves the variables of those that are there. kept[id]: the new id of a layer, 0: none. */
 void clq_model_keep_variables(clq_model *model, const uint32_t *kept);
+
+/* Room for `more` elements of an owner's array behind those that it has; on failure the array stays as it is. */
+#define CLQ_RESERVE(owner, array, count, more, capacity)                                                               \
+    clq_reserve((void **)&(owner)->array, (owner)->count, (more), &(owner)->capacity, sizeof *(owner)->array)
+clq_status clq_reserve(void **array, size_t count, size_t more, size_t *capacity, size_t size);
 
 /* The product of the dimensions, each at least 1: at most INT32_MAX, as kernels index with 32-bit integers. */
 clq_status clq_shape_elements(const clq_shape *shape, size_t *out);

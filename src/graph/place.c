@@ -38,32 +38,23 @@ static size_t lowest_offset(const placed *items, size_t count, const placed *ite
     return offset;
 }
 
-static clq_status collect(const clq_list *list, size_t align, size_t chunk_max, placed **out, size_t *count,
-                          clq_placement *result) {
-    size_t values = clq_list_value_count(list);
-    placed *items = clq_alloc(values, sizeof *items);
-    if (!items) return CLQ_MEMORY;
-    size_t used = 0;
-    for (size_t v = 1; v <= values; v++) {
-        placed *item = &items[used];
-        item->value = (clq_value)v;
-        clq_list_value_info(list, item->value, &item->info);
+/* The values that need memory, largest first. items: room for all of the list. */
+static clq_status collect(const clq_list *list, size_t chunk_max, placed *items, size_t *count, clq_placement *result) {
+    const size_t align = clq_device_view_align(clq_list_device(list));
+    for (clq_value v = 1; v <= clq_list_value_count(list); v++) {
+        placed *item = &items[*count];
+        item->value = v;
+        clq_list_value_info(list, v, &item->info);
         if (item->info.kind == CLQ_VALUE_EXTERNAL || item->info.first_use > item->info.last_use) continue;
         item->info.bytes = clq_round_up(CLQ_MAX(item->info.bytes, (size_t)1), align);
-        if (item->info.bytes > chunk_max) {
-            clq_status status =
-                clq_fail(CLQ_DEVICE_MEMORY,
-                         "%s needs %zu bytes in one piece and the device allocates at most %zu: use a smaller batch",
-                         item->info.name, item->info.bytes, chunk_max);
-            clq_free(items);
-            return status;
-        }
+        if (item->info.bytes > chunk_max)
+            return clq_fail(CLQ_DEVICE_MEMORY,
+                            "%s needs %zu bytes in one piece and the device allocates at most %zu: use a smaller batch",
+                            item->info.name, item->info.bytes, chunk_max);
         result->unplanned_bytes += item->info.bytes;
-        used++;
+        ++*count;
     }
-    qsort(items, used, sizeof *items, by_size);
-    *out = items;
-    *count = used;
+    qsort(items, *count, sizeof *items, by_size);
     return CLQ_OK;
 }
 
@@ -77,21 +68,18 @@ static clq_status create_chunks(clq_device *device, const placed *items, size_t 
     size_t chunks = 0;
     for (size_t i = 0; i < count; i++) chunks = CLQ_MAX(chunks, items[i].chunk + 1);
     result->chunks = clq_alloc(chunks, sizeof *result->chunks);
-    size_t *bytes = clq_alloc(chunks, sizeof *bytes);
-    clq_status status = result->chunks && bytes ? CLQ_OK : CLQ_MEMORY;
-    if (status == CLQ_OK) {
-        result->chunk_count = chunks;
+    if (!result->chunks) return CLQ_MEMORY;
+    result->chunk_count = chunks;
+    for (size_t c = 0; c < chunks; c++) {
+        size_t bytes = 0;
         for (size_t i = 0; i < count; i++)
-            bytes[items[i].chunk] = CLQ_MAX(bytes[items[i].chunk], items[i].offset + items[i].info.bytes);
-    }
-    for (size_t c = 0; c < chunks && status == CLQ_OK; c++) {
-        result->chunks[c] = borrow(result->lender, c, bytes[c]);
+            if (items[i].chunk == c) bytes = CLQ_MAX(bytes, items[i].offset + items[i].info.bytes);
+        result->chunks[c] = borrow(result->lender, c, bytes);
         if (result->chunks[c]) continue;
-        status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes[c], "activations", &result->chunks[c]);
-        result->bytes += bytes[c];
+        CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "activations", &result->chunks[c]));
+        result->bytes += bytes;
     }
-    clq_free(bytes);
-    return status;
+    return CLQ_OK;
 }
 
 clq_status clq_placement_create(clq_list *list, clq_placement *out) {
@@ -100,12 +88,13 @@ clq_status clq_placement_create(clq_list *list, clq_placement *out) {
 
 clq_status clq_placement_create_over(clq_list *list, const clq_placement *lender, clq_placement *out) {
     clq_placement result = {.lender = lender};
-    placed *items = NULL;
-    size_t count = 0;
     clq_device *device = clq_list_device(list);
-    size_t chunk_max = (size_t)clq_device_get_info(device)->max_alloc_bytes;
+    const size_t chunk_max = (size_t)clq_device_get_info(device)->max_alloc_bytes;
+    size_t count = 0;
+    placed *items = clq_alloc(clq_list_value_count(list), sizeof *items);
+    if (!items) return CLQ_MEMORY;
     clq_status status;
-    CLQ_TRY_OR(fail, status, collect(list, clq_device_view_align(device), chunk_max, &items, &count, &result));
+    CLQ_TRY_OR(fail, status, collect(list, chunk_max, items, &count, &result));
     for (size_t i = 0; i < count; i++) {
         placed *item = &items[i];
         for (item->chunk = 0;; item->chunk++) {

@@ -36,45 +36,45 @@ static clq_status create_buffers(clq_plan *plan) {
                          &plan->norms);
 }
 
-static clq_value external(clq_plan *plan, const char *name, clq_buffer *buffer) {
-    if (!buffer) return CLQ_NO_VALUE;
-    clq_value value = clq_list_value(plan->list, CLQ_VALUE_EXTERNAL, name, clq_buffer_bytes(buffer), 0);
-    clq_list_place(plan->list, value, buffer, 0);
+clq_value clq_plan_value(clq_list *list, const char *name, clq_buffer *buffer, size_t offset, size_t bytes) {
+    clq_value value = clq_list_value(list, CLQ_VALUE_EXTERNAL, name, bytes, 0);
+    clq_list_place(list, value, buffer, offset);
     return value;
+}
+
+clq_value clq_plan_whole_value(clq_list *list, const char *name, clq_buffer *buffer) {
+    return buffer ? clq_plan_value(list, name, buffer, 0, clq_buffer_bytes(buffer)) : CLQ_NO_VALUE;
 }
 
 /* Names the buffers as values of the list, each variable's range too. */
 static clq_status name_values(clq_plan *plan) {
     const clq_model *model = plan->model;
     const clq_weights *weights = plan->weights;
-    plan->v_parameters = external(plan, "parameters", weights->parameters);
-    plan->v_gradient = external(plan, "gradient", weights->gradient);
-    plan->v_samples = external(plan, "samples", plan->samples);
+    clq_list *list = plan->list;
+    plan->v_parameters = clq_plan_whole_value(list, "parameters", weights->parameters);
+    plan->v_gradient = clq_plan_whole_value(list, "gradient", weights->gradient);
+    plan->v_samples = clq_plan_whole_value(list, "samples", plan->samples);
     for (uint32_t i = 0; i < model->output_count; i++) {
-        plan->v_labels[i] = external(plan, "labels", plan->labels[i]);
-        plan->v_output[i] = external(plan, "output", plan->output[i]);
+        plan->v_labels[i] = clq_plan_whole_value(list, "labels", plan->labels[i]);
+        plan->v_output[i] = clq_plan_whole_value(list, "output", plan->output[i]);
     }
-    plan->v_metrics = external(plan, "metrics", plan->metrics);
-    plan->v_norms = external(plan, "gradient norms", plan->norms);
+    plan->v_metrics = clq_plan_whole_value(list, "metrics", plan->metrics);
+    plan->v_norms = clq_plan_whole_value(list, "gradient norms", plan->norms);
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
-        plan->v_optimizer[i] = external(plan, "optimizer state", weights->optimizer[i]);
+        plan->v_optimizer[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
 
-    plan->v_weight = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->v_weight);
-    plan->v_weight_gradient = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->v_weight_gradient);
-    plan->done = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *plan->done);
-    if (!plan->v_weight || !plan->v_weight_gradient || !plan->done) return CLQ_MEMORY;
+    plan->variables = clq_alloc(model->variable_count, sizeof *plan->variables);
+    if (!plan->variables) return CLQ_MEMORY;
     for (uint32_t i = 0; i < model->variable_count; i++) {
         const clq_variable *variable = &model->variables[i];
-        size_t bytes = clq_variable_bytes(variable);
-        plan->v_weight[i] = clq_list_value(plan->list, CLQ_VALUE_EXTERNAL, variable->name, bytes, 0);
+        const size_t bytes = clq_variable_bytes(variable), offset = weights->offsets[i];
         const bool trained = variable->role == CLQ_ROLE_TRAINABLE;
-        clq_list_place(plan->list, plan->v_weight[i], trained ? weights->parameters : weights->state,
-                       weights->offsets[i]);
-        if (!trained || !weights->gradient) continue;
-        plan->v_weight_gradient[i] = clq_list_value(plan->list, CLQ_VALUE_EXTERNAL, variable->name, bytes, 0);
-        clq_list_place(plan->list, plan->v_weight_gradient[i], weights->gradient, weights->offsets[i]);
+        plan->variables[i].weight =
+            clq_plan_value(list, variable->name, trained ? weights->parameters : weights->state, offset, bytes);
+        if (trained && weights->gradient)
+            plan->variables[i].gradient = clq_plan_value(list, variable->name, weights->gradient, offset, bytes);
     }
-    return clq_list_status(plan->list);
+    return clq_list_status(list);
 }
 
 static clq_status check(const clq_weights *weights, const clq_plan_config *config) {
@@ -139,16 +139,13 @@ clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, 
 clq_status clq_plan_create_alone(const clq_model *model, clq_device *device, const clq_plan_config *config,
                                  clq_plan **out) {
     clq_weights *weights;
-    clq_plan *plan;
     CLQ_TRY(clq_weights_create(model, device, config->update, &weights));
-    clq_status status = clq_plan_create(weights, config, &plan);
-    if (status != CLQ_OK) {
+    clq_status status = clq_plan_create(weights, config, out);
+    if (status == CLQ_OK)
+        (*out)->own_weights = weights;
+    else
         clq_weights_destroy(weights);
-        return status;
-    }
-    plan->own_weights = weights;
-    *out = plan;
-    return CLQ_OK;
+    return status;
 }
 
 void clq_plan_destroy(clq_plan *plan) {
@@ -165,9 +162,7 @@ void clq_plan_destroy(clq_plan *plan) {
     if (plan->metrics != beside->metrics) clq_buffer_destroy(plan->metrics);
     clq_buffer_destroy(plan->norms);
     clq_weights_destroy(plan->own_weights);
-    clq_free(plan->v_weight);
-    clq_free(plan->v_weight_gradient);
-    clq_free(plan->done);
+    clq_free(plan->variables);
     clq_free(plan);
 }
 
@@ -226,14 +221,18 @@ clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq
     return clq_plan_run_after(plan, queue, first, last, NULL);
 }
 
-double clq_plan_flops(const clq_plan *plan) {
+double clq_plan_launch_flops(const clq_plan *plan, size_t first, size_t end) {
     double flops = 0;
-    for (size_t i = 0; i < plan->segment_end[CLQ_SEGMENT_BACKWARD]; i++) {
+    for (size_t i = first; i < end; i++) {
         clq_launch_info info;
         clq_list_launch_info(plan->list, i, &info);
         flops += info.flops;
     }
     return flops;
+}
+
+double clq_plan_flops(const clq_plan *plan) {
+    return clq_plan_launch_flops(plan, 0, plan->segment_end[CLQ_SEGMENT_BACKWARD]);
 }
 
 size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
@@ -259,7 +258,7 @@ clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out
         const clq_variable *variable = &model->variables[i];
         if (variable->role != CLQ_ROLE_TRAINABLE) continue;
         size_t end = plan->weights->offsets[i] + clq_round_up(clq_variable_bytes(variable), CLQ_VARIABLE_ALIGN);
-        done = CLQ_MAX(done, plan->done[i]);
+        done = CLQ_MAX(done, plan->variables[i].done);
         if (layer_goes_on(model, i) || (end - begin < bytes && end < plan->weights->arena_bytes)) continue;
         buckets[used++] = (clq_bucket){begin, end, done};
         begin = end;
@@ -287,13 +286,12 @@ clq_buffer *clq_plan_metrics(const clq_plan *plan) { return plan->metrics; }
 clq_buffer *clq_plan_norms(const clq_plan *plan) { return plan->norms; }
 const clq_list *clq_plan_list(const clq_plan *plan) { return plan->list; }
 
+static size_t bytes_of(const clq_buffer *buffer) { return buffer ? clq_buffer_bytes(buffer) : 0; }
+
 void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out) {
-    const clq_buffer *const io[] = {plan->samples, plan->metrics, plan->norms};
-    size_t io_bytes = 0;
-    for (size_t i = 0; i < CLQ_COUNT_OF(io); i++) io_bytes += io[i] ? clq_buffer_bytes(io[i]) : 0;
+    size_t io_bytes = bytes_of(plan->samples) + bytes_of(plan->metrics) + bytes_of(plan->norms);
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++)
-        io_bytes += (plan->labels[i] ? clq_buffer_bytes(plan->labels[i]) : 0) +
-                    (plan->output[i] ? clq_buffer_bytes(plan->output[i]) : 0);
+        io_bytes += bytes_of(plan->labels[i]) + bytes_of(plan->output[i]);
     const clq_weights *weights = plan->weights;
     *out = (clq_plan_memory){.activation_bytes = plan->placement.bytes,
                              .activation_bytes_unplanned = plan->placement.unplanned_bytes,

@@ -48,10 +48,21 @@ struct clq_plan {
     /* the same as values of the list */
     clq_value v_samples, v_metrics, v_norms, v_labels[CLQ_MODEL_OUTPUTS_MAX], v_output[CLQ_MODEL_OUTPUTS_MAX];
     clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX];
-    clq_value *v_weight, *v_weight_gradient; /* per variable */
-    size_t *done;                            /* per variable: launches after which its gradient is whole */
+    struct clq_plan_variable {
+        clq_value weight, gradient;
+        size_t done; /* launches after which its gradient is whole */
+    } * variables;
 };
 
+/* A range of a buffer as a value of a list, and a whole one; a buffer may be NULL: none. */
+clq_value clq_plan_value(clq_list *list, const char *name, clq_buffer *buffer, size_t offset, size_t bytes);
+clq_value clq_plan_whole_value(clq_list *list, const char *name, clq_buffer *buffer);
+/* Arithmetic of launches first to end - 1, for a full batch. */
+double clq_plan_launch_flops(const clq_plan *plan, size_t first, size_t end);
+
+/* The graph of the plan's step, through all passes, as of clq_graph_build. */
+clq_status clq_plan_build_graph(const clq_plan *plan, clq_list *list, clq_graph *graph, clq_pass_observer after,
+                                void *observer);
 /* Adds all launches and notes where each segment ends. */
 clq_status clq_plan_emit(clq_plan *plan);
 

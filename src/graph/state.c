@@ -10,8 +10,7 @@ static clq_status make_list(clq_weights *weights, unsigned replicas) {
         clq_element_do(&p, (clq_instruction){.op = CLQ_ELEMENT_SCALE, .a = sum, .number = 1 / (double)replicas});
     CLQ_TRY(clq_list_create(weights->device, 1, &weights->mean));
     clq_list *list = weights->mean;
-    clq_value state = clq_list_value(list, CLQ_VALUE_EXTERNAL, "state", weights->apart_bytes, 0);
-    clq_list_place(list, state, weights->state, 0);
+    clq_value state = clq_plan_value(list, "state", weights->state, 0, weights->apart_bytes);
     clq_list_scope(list, "state");
     clq_elementwise(list, "mean", &p,
                     &(clq_element_values){

@@ -114,12 +114,6 @@ typedef struct rounds {
     size_t count;
 } rounds;
 
-static void judge(rounds *r, clq_trial_result *out) {
-    out->b_wins = median_of(r->ratio, r->count) < median_gain && r->least_b < least_gain * r->least_a;
-    out->a_s = median_of(r->a, r->count);
-    out->b_s = median_of(r->b, r->count);
-}
-
 clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_part b, clq_trial_result *out) {
     rounds r = {.least_a = INFINITY, .least_b = INFINITY};
     double first;
@@ -136,6 +130,8 @@ clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_pa
         r.least_a = CLQ_MIN(r.least_a, *a_s);
         r.least_b = CLQ_MIN(r.least_b, *b_s);
     }
-    judge(&r, out);
+    out->b_wins = median_of(r.ratio, r.count) < median_gain && r.least_b < least_gain * r.least_a;
+    out->a_s = median_of(r.a, r.count);
+    out->b_s = median_of(r.b, r.count);
     return CLQ_OK;
 }

@@ -1,4 +1,5 @@
 /* Which candidate of each choice of a plan is the fastest on a device. */
+#include "graph/model.h"
 #include "graph/trial.h"
 
 #include <math.h>
@@ -35,15 +36,7 @@ static const clq_choice *find(const clq_plan *plan, const char *text) {
     return NULL;
 }
 
-static double flops_of(const clq_trial_part *part) {
-    double flops = 0;
-    for (size_t i = part->first; i < part->end; i++) {
-        clq_launch_info info;
-        clq_list_launch_info(clq_plan_list(part->plan), i, &info);
-        flops += info.flops;
-    }
-    return flops;
-}
+static double flops_of(const clq_trial_part *part) { return clq_plan_launch_flops(part->plan, part->first, part->end); }
 
 /* The open choice whose launches compute most: what is about the whole list comes first. Of two about the same ones
  * the later, as the earlier compares what that one has made the best of. NULL: none is open. */
@@ -71,13 +64,7 @@ static void set_selection(tuner *t, size_t index, const clq_choice *choice, size
 }
 
 static clq_status add_row(clq_tune_log *log, const clq_choice *choice, clq_tune_row **out) {
-    if (log->count == log->capacity) {
-        size_t wanted = CLQ_MAX(log->capacity * 2, (size_t)16);
-        clq_tune_row *grown = clq_realloc(log->rows, log->capacity, wanted, sizeof *grown);
-        if (!grown) return CLQ_MEMORY;
-        log->rows = grown;
-        log->capacity = wanted;
-    }
+    CLQ_TRY(CLQ_RESERVE(log, rows, count, 1, capacity));
     clq_tune_row *row = &log->rows[log->count++];
     *row = (clq_tune_row){.choice = *choice};
     for (size_t i = 0; i < CLQ_CANDIDATES_MOST; i++) row->seconds[i] = (double)NAN;
@@ -86,14 +73,8 @@ static clq_status add_row(clq_tune_log *log, const clq_choice *choice, clq_tune_
 }
 
 static clq_status add_selection(tuner *t, const clq_choice *choice) {
-    if (t->table.count == t->entry_capacity) {
-        size_t wanted = CLQ_MAX(t->entry_capacity * 2, (size_t)16);
-        clq_selection *grown = clq_realloc(t->entries, t->entry_capacity, wanted, sizeof *grown);
-        if (!grown) return CLQ_MEMORY;
-        t->entries = grown;
-        t->entry_capacity = wanted;
-        t->table.entries = grown;
-    }
+    CLQ_TRY(CLQ_RESERVE(t, entries, table.count, 1, entry_capacity));
+    t->table.entries = t->entries;
     set_selection(t, t->table.count++, choice, choice->selected);
     return CLQ_OK;
 }

@@ -17,18 +17,12 @@ bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks) {
            clq_buffer_host(weights->gradient);
 }
 
-static clq_value arena(clq_list *list, const char *name, clq_buffer *buffer) {
-    clq_value value = clq_list_value(list, CLQ_VALUE_EXTERNAL, name, clq_buffer_bytes(buffer), 0);
-    clq_list_place(list, value, buffer, 0);
-    return value;
-}
-
 static clq_status add_peer(clq_plan *plan, clq_list *list, const clq_buffer *gradient, clq_value *out) {
     clq_sharded_update *sharded = &plan->sharded;
     clq_buffer **alias = &sharded->aliases[sharded->alias_count];
     CLQ_TRY(clq_buffer_alias(plan->device, gradient, alias));
     sharded->alias_count++;
-    *out = arena(list, "a peer's gradient", *alias);
+    *out = clq_plan_whole_value(list, "a peer's gradient", *alias);
     return CLQ_OK;
 }
 
@@ -40,14 +34,15 @@ static clq_status make_list(clq_plan *plan, clq_plan *const *plans, unsigned ran
     size_t begin, end;
     clq_plan_updated_part(plan, ranks, rank, &begin, &end);
     const clq_dtype dtype = clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS);
-    clq_update_arenas arenas = {.w = arena(list, "parameters", turn ? weights->gradient : weights->parameters),
-                                .g = arena(list, "gradient", turn ? weights->parameters : weights->gradient),
-                                .first = clq_values_count(dtype, begin),
-                                .floats = clq_values_count(dtype, end - begin),
-                                .ranks = ranks,
-                                .rank = rank};
+    clq_update_arenas arenas = {
+        .w = clq_plan_whole_value(list, "parameters", turn ? weights->gradient : weights->parameters),
+        .g = clq_plan_whole_value(list, "gradient", turn ? weights->parameters : weights->gradient),
+        .first = clq_values_count(dtype, begin),
+        .floats = clq_values_count(dtype, end - begin),
+        .ranks = ranks,
+        .rank = rank};
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
-        arenas.states[i] = arena(list, "optimizer state", weights->optimizer[i]);
+        arenas.states[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
     for (unsigned i = 0; i + 1 < ranks; i++) {
         const clq_weights *peer = plans[(rank + 1 + i) % ranks]->weights;
         CLQ_TRY(add_peer(plan, list, turn ? peer->parameters : peer->gradient, &arenas.peers[i]));

@@ -4,16 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static clq_status reserve(clq_model *model) {
-    if (model->variable_count < model->variable_capacity) return CLQ_OK;
-    uint32_t capacity = model->variable_capacity ? model->variable_capacity * 2 : 16;
-    clq_variable *variables = clq_realloc(model->variables, model->variable_capacity, capacity, sizeof(*variables));
-    if (!variables) return CLQ_MEMORY;
-    model->variables = variables;
-    model->variable_capacity = capacity;
-    return CLQ_OK;
-}
-
 static clq_status check_same(const clq_layer *layer, const clq_variable *variable, const char *what,
                              const clq_shape *shape) {
     char first[CLQ_SHAPE_TEXT_MAX], now[CLQ_SHAPE_TEXT_MAX], had[CLQ_SHAPE_TEXT_MAX], wanted[CLQ_SHAPE_TEXT_MAX];
@@ -52,7 +42,7 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
     size_t in = shape.rank > 1 ? shape.dims[shape.rank - 2] : shape.dims[0], out_size = shape.dims[shape.rank - 1];
     variable.fan_in = shape.rank > 1 ? variable.elements / out_size : in;
     variable.fan_out = variable.elements / (shape.rank > 1 ? in : 1);
-    CLQ_TRY(reserve(model));
+    CLQ_TRY(CLQ_RESERVE(model, variables, variable_count, 1, variable_capacity));
     model->variables[model->variable_count] = variable;
     layer->variables[index] = ++model->variable_count;
     return CLQ_OK;

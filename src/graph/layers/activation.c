@@ -12,17 +12,16 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    return clq_expand_activation(e, y, clq_expand_layer(e, y)->config.activation, x[0]);
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    return clq_expand_activation(e, e->layer->config.activation, x[0]);
 }
 
 const clq_layer_kind clq_layer_activation = {
-    .type = "Activation", .stem = "activation", .inputs_least = 1, .inputs_most = 1, .infer = infer, .expand = expand};
+    .type = "Activation", .stem = "activation", .inputs = {1, 1}, .infer = infer, .expand = expand};
 const clq_layer_kind clq_layer_softmax = {
-    .type = "Softmax", .stem = "softmax", .inputs_least = 1, .inputs_most = 1, .infer = infer, .expand = expand};
+    .type = "Softmax", .stem = "softmax", .inputs = {1, 1}, .infer = infer, .expand = expand};
 
 clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name) {
-    const clq_layer_config config = {.activation = activation};
     return clq_model_add_layer(model, activation == CLQ_SOFTMAX ? &clq_layer_softmax : &clq_layer_activation, name,
-                               &config, &x, 1);
+                               &(clq_layer_config){.activation = activation}, &x, 1);
 }

@@ -37,8 +37,8 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
 }
 
 /* Of every row of a sample, which begins at the axis, input i has `widths[i]` elements. */
-static clq_id join(clq_expansion *e, const clq_model_tensor *y, const clq_id *x, size_t count, size_t rows) {
-    clq_node node = clq_expand_node(e, y, &clq_op_concatenate);
+static clq_id join(clq_expansion *e, const clq_id *x, size_t count, size_t rows) {
+    clq_node node = clq_expand_node(e, &clq_op_concatenate);
     clq_concatenation *p = &node.attributes.concatenation;
     size_t elements = 0;
     *p = (clq_concatenation){.rows = rows};
@@ -48,38 +48,31 @@ static clq_id join(clq_expansion *e, const clq_model_tensor *y, const clq_id *x,
         p->widths[i] = own / rows;
         elements += own;
     }
-    const clq_shape flat = CLQ_SHAPE(rows, elements / rows);
-    node.outputs[0] =
-        elements == y->elements ? clq_expand_value(e, y, &y->shape, elements) : clq_expand_value(e, y, &flat, elements);
-    clq_graph_add_node(e->graph, &node);
-    return node.outputs[0];
+    const clq_shape shape = elements == e->y->elements ? e->y->shape : CLQ_SHAPE(rows, elements / rows);
+    node.outputs[0] = clq_expand_value(e, &shape, elements);
+    return clq_graph_add_node(e->graph, &node);
 }
 
 /* More inputs than a node takes are joined in turns. */
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
+static clq_id expand(clq_expansion *e, const clq_id *x) {
     clq_id terms[CLQ_NODE_INPUTS];
     unsigned axis = 0;
     size_t rows = 1, count = 0;
-    (void)find_axis(&y->shape, clq_expand_layer(e, y)->config.axis, &axis);
-    for (unsigned d = 0; d < axis; d++) rows *= y->shape.dims[d];
-    for (uint32_t i = 0; i < y->input_count; i++) {
+    (void)find_axis(&e->y->shape, e->layer->config.axis, &axis);
+    for (unsigned d = 0; d < axis; d++) rows *= e->y->shape.dims[d];
+    for (uint32_t i = 0; i < e->y->input_count; i++) {
         if (e->graph->error.status != CLQ_OK) return 0;
         terms[count++] = x[i];
-        if (count < CLQ_NODE_INPUTS || i + 1 == y->input_count) continue;
-        terms[0] = join(e, y, terms, count, rows);
+        if (count < CLQ_NODE_INPUTS || i + 1 == e->y->input_count) continue;
+        terms[0] = join(e, terms, count, rows);
         count = 1;
     }
-    return join(e, y, terms, count, rows);
+    return join(e, terms, count, rows);
 }
 
-const clq_layer_kind clq_layer_concatenate = {.type = "Concatenate",
-                                              .stem = "concatenate",
-                                              .inputs_least = 2,
-                                              .inputs_most = SIZE_MAX,
-                                              .infer = infer,
-                                              .expand = expand};
+const clq_layer_kind clq_layer_concatenate = {
+    .type = "Concatenate", .stem = "concatenate", .inputs = {2, SIZE_MAX}, .infer = infer, .expand = expand};
 
 clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, size_t count, int axis, const char *name) {
-    const clq_layer_config config = {.axis = axis};
-    return clq_model_add_layer(model, &clq_layer_concatenate, name, &config, inputs, count);
+    return clq_model_add_layer(model, &clq_layer_concatenate, name, &(clq_layer_config){.axis = axis}, inputs, count);
 }

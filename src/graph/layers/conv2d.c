@@ -54,19 +54,14 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(p->out_c), &clq_variable_bias);
 }
 
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    clq_node node = clq_expand_node(e, y, &clq_op_conv2d);
-    node.attributes.conv2d = y->conv2d;
-    return clq_expand_product(e, y, node, x[0], clq_expand_layer(e, y)->config.conv2d.activation);
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    clq_node node = clq_expand_node(e, &clq_op_conv2d);
+    node.attributes.conv2d = e->y->conv2d;
+    return clq_expand_product(e, node, x[0], e->layer->config.conv2d.activation);
 }
 
-const clq_layer_kind clq_layer_conv2d = {.type = "Conv2D",
-                                         .stem = "conv2d",
-                                         .inputs_least = 1,
-                                         .inputs_most = 1,
-                                         .infer = infer,
-                                         .declare = declare,
-                                         .expand = expand};
+const clq_layer_kind clq_layer_conv2d = {
+    .type = "Conv2D", .stem = "conv2d", .inputs = {1, 1}, .infer = infer, .declare = declare, .expand = expand};
 
 clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config) {
     const clq_layer_config all = {.conv2d = config ? *config : (clq_conv2d_config){0}};

@@ -24,19 +24,14 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(y->dense.out), &clq_variable_bias);
 }
 
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    clq_node node = clq_expand_node(e, y, &clq_op_dense);
-    node.attributes.dense = y->dense;
-    return clq_expand_product(e, y, node, x[0], clq_expand_layer(e, y)->config.dense.activation);
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    clq_node node = clq_expand_node(e, &clq_op_dense);
+    node.attributes.dense = e->y->dense;
+    return clq_expand_product(e, node, x[0], e->layer->config.dense.activation);
 }
 
-const clq_layer_kind clq_layer_dense = {.type = "Dense",
-                                        .stem = "dense",
-                                        .inputs_least = 1,
-                                        .inputs_most = 1,
-                                        .infer = infer,
-                                        .declare = declare,
-                                        .expand = expand};
+const clq_layer_kind clq_layer_dense = {
+    .type = "Dense", .stem = "dense", .inputs = {1, 1}, .infer = infer, .declare = declare, .expand = expand};
 
 clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config) {
     const clq_layer_config all = {.dense = config ? *config : (clq_dense_config){0}};

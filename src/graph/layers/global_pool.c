@@ -8,23 +8,22 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    const clq_shape *image = &clq_model_input_of(e->model, y, 0)->shape;
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    const clq_shape *image = &clq_model_input_of(e->model, e->y, 0)->shape;
     const size_t places = image->dims[0] * image->dims[1];
-    clq_node node = clq_expand_node(e, y, &clq_op_reduce);
+    clq_node node = clq_expand_node(e, &clq_op_reduce);
     node.attributes.repeat = (clq_repeat_problem){
         .outer = 1, .repeats = places, .inner = image->dims[2], .scale = (float)(1.0 / (double)places)};
-    return clq_expand_unary(e, y, node, x[0]);
+    return clq_expand_unary(e, node, x[0]);
 }
 
 const clq_layer_kind clq_layer_global_average_pool2d = {.type = "GlobalAveragePooling2D",
                                                         .stem = "global_average_pooling2d",
-                                                        .inputs_least = 1,
-                                                        .inputs_most = 1,
+                                                        .inputs = {1, 1},
                                                         .infer = infer,
                                                         .expand = expand};
 
 clq_tensor clq_global_average_pool2d(clq_model *model, clq_tensor x, bool keep_dims, const char *name) {
-    const clq_layer_config config = {.keep_dims = keep_dims};
-    return clq_model_add_layer(model, &clq_layer_global_average_pool2d, name, &config, &x, 1);
+    return clq_model_add_layer(model, &clq_layer_global_average_pool2d, name,
+                               &(clq_layer_config){.keep_dims = keep_dims}, &x, 1);
 }

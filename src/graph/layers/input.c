@@ -7,16 +7,23 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return clq_fail(CLQ_UNSUPPORTED, "model %s has an input already, and only one is supported", model->name);
 }
 
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
+/* The samples, as the plan gets them, in float32. */
+static clq_id expand(clq_expansion *e, const clq_id *x) {
     (void)x;
-    return clq_expand_input(e, y);
+    const clq_id samples = clq_graph_add_value(e->graph, &(clq_graph_value){.name = e->layer->name,
+                                                                            .dtype = e->config->sample_dtype,
+                                                                            .per_sample = true,
+                                                                            .shape = e->y->shape,
+                                                                            .elements = e->y->elements,
+                                                                            .home = CLQ_HOME_SAMPLES});
+    if (e->config->sample_dtype != CLQ_U8) return samples;
+    return clq_expand_unary(e, clq_expand_node(e, &clq_op_scale_bytes), samples);
 }
 
 const clq_layer_kind clq_layer_input = {.type = "InputLayer", .stem = "input_layer", .infer = infer, .expand = expand};
 
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name) {
-    const clq_layer_config config = {.shape = shape};
-    clq_tensor x = clq_model_add_layer(model, &clq_layer_input, name, &config, NULL, 0);
+    clq_tensor x = clq_model_add_layer(model, &clq_layer_input, name, &(clq_layer_config){.shape = shape}, NULL, 0);
     if (x.id) model->input = x.id;
     return x;
 }

@@ -1,20 +1,22 @@
-/* Kinds of layers: one row each, beside the builder's functions that add it. Private to graph. */
+/* Kinds of layers: one row each, beside the builder's functions that add it; and how they add their operations to a
+ * step graph. Private to graph. */
 #ifndef CLQ_GRAPH_LAYER_H
 #define CLQ_GRAPH_LAYER_H
 
 #include "graph/model.h"
-#include "graph/step/expand.h"
+#include "graph/step/step.h"
 
+typedef struct clq_expansion clq_expansion;
 struct clq_layer_kind {
     const char *type; /* Keras's class name, for tables: "Conv2D" */
     const char *stem; /* of the names that are made: "conv2d" */
-    size_t inputs_least, inputs_most;
+    size_t inputs[2]; /* least and most */
     /* Checks the layer's settings against the shapes of y's inputs; sets y's shape and problem. */
     clq_status (*infer)(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
     /* Declares the layer's variables (clq_model_declare_variable), each time it is applied. NULL: it has none. */
     clq_status (*declare)(clq_model *model, clq_layer *layer, const clq_model_tensor *y);
-    /* Adds the operations that compute y to a step graph; x: the values of its inputs. Gives y's value. */
-    clq_id (*expand)(clq_expansion *e, const clq_model_tensor *y, const clq_id *x);
+    /* Adds the operations that compute e->y to a step graph; x: the values of its inputs. Gives its value. */
+    clq_id (*expand)(clq_expansion *e, const clq_id *x);
 };
 
 /* Places among the variables of products. */
@@ -31,6 +33,47 @@ clq_status clq_layer_check_activation(clq_activation activation);
 static inline clq_activation clq_layer_fused_activation(clq_activation activation) {
     return clq_activation_joins(activation) ? activation : CLQ_LINEAR;
 }
+
+/* ---- layers as operations (step/expand.c) ---- */
+
+/* A tensor of the model on its way. */
+typedef struct clq_expanded {
+    clq_id value;
+    clq_id logits; /* what it is the softmax or sigmoid of, for a loss; 0: none */
+    bool read;     /* by a layer */
+} clq_expanded;
+
+/* A model on its way to become operations. */
+struct clq_expansion {
+    clq_graph *graph;
+    const clq_model *model;
+    const clq_plan_config *config;
+    clq_expanded *tensors; /* by id of the model's tensor */
+    clq_id *weights;       /* by variable */
+    uint32_t dropouts;     /* expanded so far */
+    /* The tensor whose turn it is, and its layer. */
+    uint32_t id;
+    const clq_model_tensor *y;
+    const clq_layer *layer;
+};
+
+/* A node of the layer, in the forward segment, without values. */
+clq_node clq_expand_node(const clq_expansion *e, const clq_operation *op);
+/* A new value of the step's, of this shape, for the layer. */
+clq_id clq_expand_value(clq_expansion *e, const clq_shape *shape, size_t elements);
+/* Variable `index` of the layer, the same value wherever it is read; 0 where the layer has none. */
+clq_id clq_expand_weight(clq_expansion *e, unsigned index);
+/* What a state variable of the layer is after the step: another value in the same memory. */
+clq_id clq_expand_new_state(clq_expansion *e, unsigned index);
+
+/* Each adds a node, and gives its output, of y's shape. */
+clq_id clq_expand_unary(clq_expansion *e, clq_node node, clq_id x);
+/* One instruction of one or two values of y's shape. */
+clq_id clq_expand_elements(clq_expansion *e, clq_instruction instruction, const clq_id *x);
+/* Linear: x itself. */
+clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id x);
+/* A product with the layer's kernel and bias, and behind it the softmax, which its kernel cannot apply. */
+clq_id clq_expand_product(clq_expansion *e, clq_node node, clq_id x, clq_activation activation);
 
 /* ---- windows of convolutions and poolings (window.c) ---- */
 

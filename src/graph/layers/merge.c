@@ -38,8 +38,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
 /* ---- operations ---- */
 
 /* Repeats x along the axes on which it has size 1 and y more: one operation for each run of such axes. */
-static clq_id repeat(clq_expansion *e, const clq_model_tensor *y, const clq_shape *from, clq_id x) {
-    clq_shape shape = {.rank = y->shape.rank};
+static clq_id repeat(clq_expansion *e, const clq_shape *from, clq_id x) {
+    const clq_shape *to = &e->y->shape;
+    clq_shape shape = {.rank = to->rank};
     size_t elements = 1, inner = 1;
     for (unsigned i = 0; i < shape.rank; i++) {
         shape.dims[shape.rank - 1 - i] = dim_from_end(from, i);
@@ -48,19 +49,19 @@ static clq_id repeat(clq_expansion *e, const clq_model_tensor *y, const clq_shap
     for (unsigned end = shape.rank; end > 0;) {
         size_t repeats = 1;
         unsigned d = end;
-        while (d > 0 && shape.dims[d - 1] == 1 && y->shape.dims[d - 1] > 1) {
+        while (d > 0 && shape.dims[d - 1] == 1 && to->dims[d - 1] > 1) {
             d--;
-            repeats *= y->shape.dims[d];
-            shape.dims[d] = y->shape.dims[d];
+            repeats *= to->dims[d];
+            shape.dims[d] = to->dims[d];
         }
         if (repeats > 1) {
-            clq_node node = clq_expand_node(e, y, &clq_op_repeat);
+            clq_node node = clq_expand_node(e, &clq_op_repeat);
             node.attributes.repeat =
                 (clq_repeat_problem){.outer = elements / inner, .repeats = repeats, .inner = inner, .scale = 1};
             elements *= repeats;
             node.inputs[0] = x;
-            x = node.outputs[0] = clq_expand_value(e, y, &shape, elements);
-            clq_graph_add_node(e->graph, &node);
+            node.outputs[0] = clq_expand_value(e, &shape, elements);
+            x = clq_graph_add_node(e->graph, &node);
         } else {
             d--;
         }
@@ -69,63 +70,48 @@ static clq_id repeat(clq_expansion *e, const clq_model_tensor *y, const clq_shap
     return x;
 }
 
-static clq_id expand_all(clq_expansion *e, const clq_model_tensor *y, const clq_id *x, clq_element_op op) {
+static clq_id expand_all(clq_expansion *e, const clq_id *x, clq_element_op op) {
     clq_id result = 0;
-    for (uint32_t i = 0; i < y->input_count; i++) {
-        clq_id term = repeat(e, y, &clq_model_input_of(e->model, y, i)->shape, x[i]);
-        result = i == 0 ? term : clq_expand_elements(e, y, &(clq_instruction){.op = op}, (clq_id[]){result, term}, 2);
+    for (uint32_t i = 0; i < e->y->input_count; i++) {
+        clq_id term = repeat(e, &clq_model_input_of(e->model, e->y, i)->shape, x[i]);
+        result = i == 0 ? term : clq_expand_elements(e, (clq_instruction){.op = op}, CLQ_IDS(result, term));
     }
     return result;
 }
 
-static clq_id expand_add(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    return expand_all(e, y, x, CLQ_ELEMENT_ADD);
-}
-static clq_id expand_subtract(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    return expand_all(e, y, x, CLQ_ELEMENT_SUBTRACT);
-}
-static clq_id expand_multiply(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    return expand_all(e, y, x, CLQ_ELEMENT_MULTIPLY);
-}
-static clq_id expand_maximum(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    return expand_all(e, y, x, CLQ_ELEMENT_MAXIMUM);
-}
-static clq_id expand_average(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    const clq_instruction scale = {.op = CLQ_ELEMENT_SCALE, .number = (double)(1.0f / (float)y->input_count)};
-    const clq_id sum = expand_all(e, y, x, CLQ_ELEMENT_ADD);
-    return clq_expand_elements(e, y, &scale, &sum, 1);
+static clq_id expand_add(clq_expansion *e, const clq_id *x) { return expand_all(e, x, CLQ_ELEMENT_ADD); }
+static clq_id expand_subtract(clq_expansion *e, const clq_id *x) { return expand_all(e, x, CLQ_ELEMENT_SUBTRACT); }
+static clq_id expand_multiply(clq_expansion *e, const clq_id *x) { return expand_all(e, x, CLQ_ELEMENT_MULTIPLY); }
+static clq_id expand_maximum(clq_expansion *e, const clq_id *x) { return expand_all(e, x, CLQ_ELEMENT_MAXIMUM); }
+static clq_id expand_average(clq_expansion *e, const clq_id *x) {
+    const clq_instruction scale = {.op = CLQ_ELEMENT_SCALE, .number = (double)(1.0f / (float)e->y->input_count)};
+    const clq_id sum = expand_add(e, x);
+    return clq_expand_elements(e, scale, &sum);
 }
 
 #define MERGE(kind, class_name, name_stem, most, expansion)                                                            \
-    const clq_layer_kind kind = {.type = (class_name),                                                                 \
-                                 .stem = (name_stem),                                                                  \
-                                 .inputs_least = 2,                                                                    \
-                                 .inputs_most = (most),                                                                \
-                                 .infer = infer,                                                                       \
-                                 .expand = (expansion)}
+    const clq_layer_kind kind = {                                                                                      \
+        .type = (class_name), .stem = (name_stem), .inputs = {2, (most)}, .infer = infer, .expand = (expansion)}
 MERGE(clq_layer_add, "Add", "add", SIZE_MAX, expand_add);
 MERGE(clq_layer_subtract, "Subtract", "subtract", 2, expand_subtract);
 MERGE(clq_layer_multiply, "Multiply", "multiply", SIZE_MAX, expand_multiply);
 MERGE(clq_layer_average, "Average", "average", SIZE_MAX, expand_average);
 MERGE(clq_layer_maximum, "Maximum", "maximum", SIZE_MAX, expand_maximum);
 
-static clq_tensor add(clq_model *model, const clq_layer_kind *kind, const clq_tensor *inputs, size_t count,
-                      const char *name) {
-    const clq_layer_config none = {.axis = 0};
-    return clq_model_add_layer(model, kind, name, &none, inputs, count);
-}
+static const clq_layer_config none = {.axis = 0};
+
 clq_tensor clq_add(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return add(model, &clq_layer_add, inputs, count, name);
+    return clq_model_add_layer(model, &clq_layer_add, name, &none, inputs, count);
 }
 clq_tensor clq_subtract(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return add(model, &clq_layer_subtract, inputs, count, name);
+    return clq_model_add_layer(model, &clq_layer_subtract, name, &none, inputs, count);
 }
 clq_tensor clq_multiply(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return add(model, &clq_layer_multiply, inputs, count, name);
+    return clq_model_add_layer(model, &clq_layer_multiply, name, &none, inputs, count);
 }
 clq_tensor clq_average(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return add(model, &clq_layer_average, inputs, count, name);
+    return clq_model_add_layer(model, &clq_layer_average, name, &none, inputs, count);
 }
 clq_tensor clq_maximum(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return add(model, &clq_layer_maximum, inputs, count, name);
+    return clq_model_add_layer(model, &clq_layer_maximum, name, &none, inputs, count);
 }

@@ -39,61 +39,50 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, MOVING_VARIANCE, shape, &variance);
 }
 
-static clq_id add_rows(clq_expansion *e, size_t rows, size_t channels, const char *name) {
-    return clq_graph_add_value(
-        e->graph, &(clq_graph_value){
-                      .name = name, .dtype = CLQ_F32, .shape = CLQ_SHAPE(rows, channels), .elements = rows * channels});
-}
-
-static clq_node normalise_node(const clq_expansion *e, const clq_model_tensor *y, const clq_operation *op) {
-    clq_node node = clq_expand_node(e, y, op);
-    node.attributes.normalise.problem = y->normalise;
-    if (clq_expand_layer(e, y)->config.batch_norm.synchronized)
-        node.attributes.normalise.exchange = e->config->exchange;
+static clq_node normalise_node(const clq_expansion *e, const clq_operation *op) {
+    clq_node node = clq_expand_node(e, op);
+    node.attributes.normalise.problem = e->y->normalise;
+    if (e->layer->config.batch_norm.synchronized) node.attributes.normalise.exchange = e->config->exchange;
     return node;
 }
 
 /* Those of the batch, which the moving ones follow. */
-static clq_id add_statistics(clq_expansion *e, const clq_model_tensor *y, clq_id x) {
-    const size_t channels = y->normalise.channels;
-    clq_node moments = normalise_node(e, y, &clq_op_moments), node = normalise_node(e, y, &clq_op_statistics);
+static clq_id add_statistics(clq_expansion *e, clq_id x) {
+    clq_node moments = normalise_node(e, &clq_op_moments), node = normalise_node(e, &clq_op_statistics);
     const clq_exchange *exchange = &node.attributes.normalise.exchange;
     moments.inputs[0] = x;
-    moments.outputs[0] = add_rows(e, clq_exchange_ranks(exchange) * CLQ_MOMENTS_ROWS, channels, "moments");
-    clq_graph_add_node(e->graph, &moments);
-    node.inputs[0] = clq_add_all_reduce(e->graph, &moments, moments.outputs[0], exchange);
-    node.inputs[1] = clq_expand_weight(e, y, GAMMA);
-    node.inputs[2] = clq_expand_weight(e, y, MOVING_MEAN);
-    node.inputs[3] = clq_expand_weight(e, y, MOVING_VARIANCE);
-    node.outputs[0] = add_rows(e, CLQ_STATISTICS_ROWS, channels, "statistics");
-    node.outputs[1] = clq_expand_new_state(e, y, MOVING_MEAN);
-    node.outputs[2] = clq_expand_new_state(e, y, MOVING_VARIANCE);
-    clq_graph_add_node(e->graph, &node);
-    return node.outputs[0];
+    moments.outputs[0] =
+        clq_add_channel_rows(e->graph, &moments, clq_exchange_ranks(exchange) * CLQ_MOMENTS_ROWS, "moments");
+    node.inputs[0] = clq_add_all_reduce(e->graph, &moments, clq_graph_add_node(e->graph, &moments), exchange);
+    node.inputs[1] = clq_expand_weight(e, GAMMA);
+    node.inputs[2] = clq_expand_weight(e, MOVING_MEAN);
+    node.inputs[3] = clq_expand_weight(e, MOVING_VARIANCE);
+    node.outputs[0] = clq_add_channel_rows(e->graph, &node, CLQ_STATISTICS_ROWS, "statistics");
+    node.outputs[1] = clq_expand_new_state(e, MOVING_MEAN);
+    node.outputs[2] = clq_expand_new_state(e, MOVING_VARIANCE);
+    return clq_graph_add_node(e->graph, &node);
 }
 
-static clq_id add_moving_statistics(clq_expansion *e, const clq_model_tensor *y) {
-    clq_node node = normalise_node(e, y, &clq_op_moving_statistics);
-    node.inputs[0] = clq_expand_weight(e, y, GAMMA);
-    node.inputs[1] = clq_expand_weight(e, y, MOVING_MEAN);
-    node.inputs[2] = clq_expand_weight(e, y, MOVING_VARIANCE);
-    node.outputs[0] = add_rows(e, CLQ_STATISTICS_ROWS, y->normalise.channels, "statistics");
-    clq_graph_add_node(e->graph, &node);
-    return node.outputs[0];
+static clq_id add_moving_statistics(clq_expansion *e) {
+    clq_node node = normalise_node(e, &clq_op_moving_statistics);
+    node.inputs[0] = clq_expand_weight(e, GAMMA);
+    node.inputs[1] = clq_expand_weight(e, MOVING_MEAN);
+    node.inputs[2] = clq_expand_weight(e, MOVING_VARIANCE);
+    node.outputs[0] = clq_add_channel_rows(e->graph, &node, CLQ_STATISTICS_ROWS, "statistics");
+    return clq_graph_add_node(e->graph, &node);
 }
 
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    clq_node node = normalise_node(e, y, &clq_op_normalise);
-    node.inputs[1] = e->config->mode == CLQ_MODE_TRAIN ? add_statistics(e, y, x[0]) : add_moving_statistics(e, y);
-    node.inputs[2] = clq_expand_weight(e, y, BETA);
-    node.inputs[3] = clq_expand_weight(e, y, GAMMA);
-    return clq_expand_unary(e, y, node, x[0]);
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    clq_node node = normalise_node(e, &clq_op_normalise);
+    node.inputs[1] = e->config->mode == CLQ_MODE_TRAIN ? add_statistics(e, x[0]) : add_moving_statistics(e);
+    node.inputs[2] = clq_expand_weight(e, BETA);
+    node.inputs[3] = clq_expand_weight(e, GAMMA);
+    return clq_expand_unary(e, node, x[0]);
 }
 
 const clq_layer_kind clq_layer_batch_norm = {.type = "BatchNormalization",
                                              .stem = "batch_normalization",
-                                             .inputs_least = 1,
-                                             .inputs_most = 1,
+                                             .inputs = {1, 1},
                                              .infer = infer,
                                              .declare = declare,
                                              .expand = expand};

@@ -1,7 +1,7 @@
 /* MaxPooling2D and AveragePooling2D. */
 #include "graph/layers/layer.h"
 
-static clq_status infer_pool(const clq_model *model, const clq_layer *layer, clq_model_tensor *y, bool average) {
+static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_pool_config *config = &layer->config.pool2d;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     CLQ_TRY(clq_layer_check_image(x));
@@ -26,35 +26,20 @@ static clq_status infer_pool(const clq_model *model, const clq_layer *layer, clq
                                      .stride_w = w.stride,
                                      .pad_top = h.pad,
                                      .pad_left = w.pad,
-                                     .average = average};
+                                     .average = layer->kind == &clq_layer_average_pool2d};
     return CLQ_OK;
 }
 
-static clq_status infer_max(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    return infer_pool(model, layer, y, false);
-}
-static clq_status infer_average(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    return infer_pool(model, layer, y, true);
-}
-
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    clq_node node = clq_expand_node(e, y, &clq_op_pool2d);
-    node.attributes.pool2d = y->pool2d;
-    return clq_expand_unary(e, y, node, x[0]);
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    clq_node node = clq_expand_node(e, &clq_op_pool2d);
+    node.attributes.pool2d = e->y->pool2d;
+    return clq_expand_unary(e, node, x[0]);
 }
 
-const clq_layer_kind clq_layer_max_pool2d = {.type = "MaxPooling2D",
-                                             .stem = "max_pooling2d",
-                                             .inputs_least = 1,
-                                             .inputs_most = 1,
-                                             .infer = infer_max,
-                                             .expand = expand};
-const clq_layer_kind clq_layer_average_pool2d = {.type = "AveragePooling2D",
-                                                 .stem = "average_pooling2d",
-                                                 .inputs_least = 1,
-                                                 .inputs_most = 1,
-                                                 .infer = infer_average,
-                                                 .expand = expand};
+const clq_layer_kind clq_layer_max_pool2d = {
+    .type = "MaxPooling2D", .stem = "max_pooling2d", .inputs = {1, 1}, .infer = infer, .expand = expand};
+const clq_layer_kind clq_layer_average_pool2d = {
+    .type = "AveragePooling2D", .stem = "average_pooling2d", .inputs = {1, 1}, .infer = infer, .expand = expand};
 
 static clq_tensor add(clq_model *model, clq_tensor x, const clq_pool_config *config, const clq_layer_kind *kind) {
     const clq_layer_config all = {.pool2d = config ? *config : (clq_pool_config){.name = NULL}};

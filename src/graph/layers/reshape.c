@@ -18,29 +18,19 @@ static clq_status infer_reshape(const clq_model *model, const clq_layer *layer, 
                     elements, clq_shape_describe(&x->shape, from), x->elements);
 }
 
-static clq_id expand(clq_expansion *e, const clq_model_tensor *y, const clq_id *x) {
-    return clq_expand_unary(e, y, clq_expand_node(e, y, &clq_op_reshape), x[0]);
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    return clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), x[0]);
 }
 
-const clq_layer_kind clq_layer_flatten = {.type = "Flatten",
-                                          .stem = "flatten",
-                                          .inputs_least = 1,
-                                          .inputs_most = 1,
-                                          .infer = infer_flatten,
-                                          .expand = expand};
-const clq_layer_kind clq_layer_reshape = {.type = "Reshape",
-                                          .stem = "reshape",
-                                          .inputs_least = 1,
-                                          .inputs_most = 1,
-                                          .infer = infer_reshape,
-                                          .expand = expand};
+const clq_layer_kind clq_layer_flatten = {
+    .type = "Flatten", .stem = "flatten", .inputs = {1, 1}, .infer = infer_flatten, .expand = expand};
+const clq_layer_kind clq_layer_reshape = {
+    .type = "Reshape", .stem = "reshape", .inputs = {1, 1}, .infer = infer_reshape, .expand = expand};
 
 clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name) {
-    const clq_layer_config none = {.axis = 0};
-    return clq_model_add_layer(model, &clq_layer_flatten, name, &none, &x, 1);
+    return clq_model_add_layer(model, &clq_layer_flatten, name, &(clq_layer_config){.axis = 0}, &x, 1);
 }
 
 clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name) {
-    const clq_layer_config config = {.shape = shape};
-    return clq_model_add_layer(model, &clq_layer_reshape, name, &config, &x, 1);
+    return clq_model_add_layer(model, &clq_layer_reshape, name, &(clq_layer_config){.shape = shape}, &x, 1);
 }

@@ -25,28 +25,23 @@ static size_t name_value(const clq_graph *graph, clq_id id, char *text) {
                                         [CLQ_HOME_GRADIENTS] = "all gradients",
                                         [CLQ_HOME_OPTIMIZER] = "optimizer state"};
     const clq_graph_value *value = clq_graph_value_at(graph, id);
-    const bool several = graph->model->output_count > 1;
-    int used;
+    const char *home = homes[value->home], *of = NULL;
     switch (value->home) {
-    case CLQ_HOME_STEP: used = snprintf(text, VALUE_TEXT, "%%%u", id); break;
+    case CLQ_HOME_STEP: return (size_t)snprintf(text, VALUE_TEXT, "%%%u", id);
+    case CLQ_HOME_OPTIMIZER: return (size_t)snprintf(text, VALUE_TEXT, "%s %u", home, value->index);
     case CLQ_HOME_WEIGHT:
     case CLQ_HOME_STATE:
     case CLQ_HOME_GRADIENT:
-    case CLQ_HOME_NORMS:
-        used = snprintf(text, VALUE_TEXT, "%s %s", homes[value->home], graph->model->variables[value->index].name);
-        break;
-    case CLQ_HOME_OUTPUT:
-        used =
-            snprintf(text, VALUE_TEXT, "%s %s", homes[value->home], clq_model_output_name(graph->model, value->index));
-        break;
+    case CLQ_HOME_NORMS: of = graph->model->variables[value->index].name; break;
     case CLQ_HOME_LABELS:
-        used = snprintf(text, VALUE_TEXT, "%s%s%s", homes[value->home], several ? " of " : "",
-                        several ? clq_model_output_name(graph->model, value->index) : "");
+        if (graph->model->output_count == 1) break;
+        home = "labels of";
+        of = clq_model_output_name(graph->model, value->index);
         break;
-    case CLQ_HOME_OPTIMIZER: used = snprintf(text, VALUE_TEXT, "%s %u", homes[value->home], value->index); break;
-    default: used = snprintf(text, VALUE_TEXT, "%s", homes[value->home]); break;
+    case CLQ_HOME_OUTPUT: of = clq_model_output_name(graph->model, value->index); break;
+    default: break;
     }
-    return (size_t)used;
+    return (size_t)snprintf(text, VALUE_TEXT, "%s%s%s", home, of ? " " : "", of ? of : "");
 }
 
 static void describe_node(const description *d, const char *pass, const clq_graph *graph, const clq_node *node) {
@@ -77,16 +72,10 @@ static void describe_graph(void *context, const char *pass, const clq_graph *gra
 /* From the start, with a list of its own: a plan does not keep the graph that it was made from. */
 clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, void *context) {
     description d = {.visit = visit, .context = context};
-    clq_plan_config config = plan->config;
     clq_graph graph = {0};
     clq_list *list;
-    CLQ_TRY(clq_list_create(plan->device, config.capacity, &list));
-    const clq_pass_context passes = {.config = &config,
-                                     .list = list,
-                                     .arena_dtype = clq_weights_dtype(plan->weights, CLQ_ARENA_PARAMETERS),
-                                     .arena_bytes = plan->weights->arena_bytes,
-                                     .optimizer_slots = plan->weights->optimizer_slots};
-    clq_status status = clq_graph_build(&graph, plan->model, &passes, describe_graph, &d);
+    CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &list));
+    clq_status status = clq_plan_build_graph(plan, list, &graph, describe_graph, &d);
     clq_graph_release(&graph);
     clq_list_destroy(list);
     return status;

@@ -3,132 +3,105 @@
  * behind the last one that is computed, which is that of its first reader. */
 #include "graph/step/step.h"
 
-/* What one reader adds to a value's gradient, and the next of the same value: its index + 1; 0: it is the last. */
-typedef struct contribution {
-    clq_id gradient;
-    uint32_t next;
-} contribution;
+#include <string.h>
+
+/* What is known of a value of the graph as it was before. */
+typedef struct known {
+    bool wanted;                        /* whether a variable's gradient depends on its gradient */
+    uint32_t first_reader, last_reader; /* nodes: index + 1; 0: none reads it */
+    clq_id gradient;                    /* once all contributions came; 0: none came */
+} known;
 
 typedef struct tape {
     clq_graph *graph;
-    uint32_t forward;       /* nodes to differentiate: the first so many */
-    clq_id values;          /* the values before differentiation are 1 to this */
-    bool *wanted;           /* by value: whether a variable's gradient depends on its gradient */
-    uint32_t *first_reader; /* by value: the first node that reads it; UINT32_MAX: none */
-    clq_id *gradient;       /* by value, once all contributions came; 0: none came */
-    uint32_t *first, *last; /* by value: of its contributions, index + 1; 0: there are none */
-    contribution *contributions;
-    uint32_t contribution_count; /* at most CLQ_NODE_INPUTS for each node */
+    uint32_t forward;              /* nodes to differentiate: the first so many */
+    known *values;                 /* by id */
+    clq_id (*dx)[CLQ_NODE_INPUTS]; /* by node: what it contributes to its inputs' gradients */
 } tape;
 
 /* A variable, and whatever is computed from one. */
 static void find_wanted(tape *t) {
-    for (clq_id id = 1; id <= t->values; id++) {
-        t->wanted[id] = clq_graph_value_at(t->graph, id)->home == CLQ_HOME_WEIGHT;
-        t->first_reader[id] = UINT32_MAX;
-    }
+    for (clq_id id = 1; id <= t->graph->value_count; id++)
+        t->values[id].wanted = clq_graph_value_at(t->graph, id)->home == CLQ_HOME_WEIGHT;
     for (uint32_t n = 0; n < t->forward; n++) {
         const clq_node *node = &t->graph->nodes[n];
         bool any = false;
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
-            const clq_id id = node->inputs[i];
-            any = any || t->wanted[id];
-            if (id && t->first_reader[id] == UINT32_MAX) t->first_reader[id] = n;
+            known *x = &t->values[node->inputs[i]];
+            any = any || x->wanted;
+            if (!x->first_reader) x->first_reader = n + 1;
+            x->last_reader = n + 1;
         }
         for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
-            if (node->outputs[i]) t->wanted[node->outputs[i]] = any && node->op->differentiate;
+            if (node->outputs[i]) t->values[node->outputs[i]].wanted = any && node->op->differentiate;
     }
 }
 
-static void contribute(tape *t, clq_id x, clq_id gradient) {
-    const uint32_t place = ++t->contribution_count;
-    t->contributions[place - 1].gradient = gradient;
-    if (t->last[x])
-        t->contributions[t->last[x] - 1].next = place;
-    else
-        t->first[x] = place;
-    t->last[x] = place;
-}
-
-/* All contributions to the gradient of x have come: they become one, in the order in which they came. */
+/* All contributions to the gradient of x have come, the last from this reader: they become one, in the order in which
+ * they came. */
 static void collect(tape *t, const clq_node *reader, clq_id x) {
+    known *of = &t->values[x];
     clq_id terms[CLQ_NODE_INPUTS];
     unsigned count = 0;
-    for (uint32_t i = t->first[x]; i; i = t->contributions[i - 1].next) {
-        terms[count++] = t->contributions[i - 1].gradient;
-        if (count < CLQ_NODE_INPUTS) continue;
-        terms[0] = clq_add_sum(t->graph, reader, CLQ_SEGMENT_BACKWARD, terms, count);
-        count = 1;
-    }
+    for (uint32_t n = of->last_reader; n >= of->first_reader; n--)
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
+            const clq_id term = t->dx[n - 1][i];
+            if (t->graph->nodes[n - 1].inputs[i] != x || !term) continue;
+            if (count == CLQ_NODE_INPUTS) {
+                terms[0] = clq_add_sum(t->graph, reader, CLQ_SEGMENT_BACKWARD, terms, count);
+                count = 1;
+            }
+            terms[count++] = term;
+        }
     if (count == 0) return;
-    const clq_id gradient = count == 1 ? terms[0] : clq_add_sum(t->graph, reader, CLQ_SEGMENT_BACKWARD, terms, count);
-    const clq_graph_value *of = clq_graph_value_at(t->graph, x);
-    t->gradient[x] = gradient;
-    if (of->home != CLQ_HOME_WEIGHT || t->graph->error.status != CLQ_OK) return;
-    clq_graph_value *value = clq_graph_value_at(t->graph, gradient);
-    value->home = CLQ_HOME_GRADIENT;
-    value->index = of->index;
+    of->gradient = count == 1 ? terms[0] : clq_add_sum(t->graph, reader, CLQ_SEGMENT_BACKWARD, terms, count);
+    const clq_graph_value *value = clq_graph_value_at(t->graph, x);
+    if (value->home != CLQ_HOME_WEIGHT || t->graph->error.status != CLQ_OK) return;
+    clq_graph_value *gradient = clq_graph_value_at(t->graph, of->gradient);
+    gradient->home = CLQ_HOME_GRADIENT;
+    gradient->index = value->index;
 }
 
-static void differentiate_node(tape *t, const clq_node *node, uint32_t n) {
-    clq_id dy[CLQ_NODE_OUTPUTS], dx[CLQ_NODE_INPUTS] = {0};
-    bool wants[CLQ_NODE_INPUTS], any = false, came = node->op->traits & CLQ_OP_LOSS;
+static void differentiate_node(tape *t, uint32_t n) {
+    clq_derivation d = {.graph = t->graph, .node = t->graph->nodes[n]};
+    const clq_operation *op = d.node.op;
+    bool any = false, came = op->traits & CLQ_OP_LOSS;
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
-        dy[i] = node->outputs[i] ? t->gradient[node->outputs[i]] : 0;
-        came = came || dy[i];
+        d.dy[i] = t->values[d.node.outputs[i]].gradient;
+        came = came || d.dy[i];
     }
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
-        wants[i] = node->inputs[i] && t->wanted[node->inputs[i]];
-        any = any || wants[i];
+        d.wants[i] = t->values[d.node.inputs[i]].wanted;
+        any = any || d.wants[i];
     }
-    if (!came || !any || !node->op->differentiate) return;
-    node->op->differentiate(t->graph, n, dy, wants, dx);
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
-        if (dx[i]) contribute(t, node->inputs[i], dx[i]);
+    if (!came || !any || !op->differentiate) return;
+    op->differentiate(&d);
+    t->graph->nodes[n] = d.node;
+    memcpy(t->dx[n], d.dx, sizeof d.dx);
 }
 
 static void walk_back(tape *t) {
     for (uint32_t n = t->forward; n-- > 0 && t->graph->error.status == CLQ_OK;) {
+        differentiate_node(t, n);
         const clq_node node = t->graph->nodes[n]; /* adding may move it */
-        differentiate_node(t, &node, n);
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
-            const clq_id x = node.inputs[i];
-            bool again = false; /* the node may read a value twice */
-            for (unsigned k = 0; k < i; k++) again = again || node.inputs[k] == x;
-            if (x && !again && t->first_reader[x] == n) collect(t, &node, x);
+            const clq_id x = node.inputs[i]; /* maybe a second time: then its gradient is there */
+            if (x && t->values[x].first_reader == n + 1 && !t->values[x].gradient) collect(t, &node, x);
         }
     }
 }
 
-static clq_status open_tape(tape *t) {
-    const size_t values = (size_t)t->values + 1;
-    t->wanted = clq_alloc(values, sizeof *t->wanted);
-    t->first_reader = clq_alloc(values, sizeof *t->first_reader);
-    t->gradient = clq_alloc(values, sizeof *t->gradient);
-    t->first = clq_alloc(values, sizeof *t->first);
-    t->last = clq_alloc(values, sizeof *t->last);
-    t->contributions = clq_alloc(CLQ_MAX(t->forward, 1u), CLQ_NODE_INPUTS * sizeof *t->contributions);
-    return t->wanted && t->first_reader && t->gradient && t->first && t->last && t->contributions ? CLQ_OK : CLQ_MEMORY;
-}
-
-static void close_tape(tape *t) {
-    clq_free(t->wanted);
-    clq_free(t->first_reader);
-    clq_free(t->gradient);
-    clq_free(t->first);
-    clq_free(t->last);
-    clq_free(t->contributions);
-}
-
-clq_status clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context) {
+void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context) {
     (void)context;
-    tape t = {.graph = graph, .forward = graph->node_count, .values = graph->value_count};
-    clq_status status = open_tape(&t);
-    if (status == CLQ_OK) {
+    tape t = {.graph = graph, .forward = graph->node_count};
+    t.values = clq_alloc((size_t)graph->value_count + 1, sizeof *t.values);
+    t.dx = clq_alloc(t.forward, sizeof *t.dx);
+    if (t.values && t.dx) {
         find_wanted(&t);
         walk_back(&t);
-        status = clq_graph_status(graph);
+    } else {
+        clq_graph_fail(graph, CLQ_MEMORY);
     }
-    close_tape(&t);
-    return status;
+    clq_free(t.values);
+    clq_free(t.dx);
 }

@@ -1,24 +1,7 @@
 /* Elementwise operations: a small program for each element of values of one shape, and its derivative. */
 #include "graph/step/step.h"
 
-#include <string.h>
-
-static const struct clq_element_input each_element = {.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32};
-
-/* ---- nodes ---- */
-
-clq_node clq_elements_node(const clq_node *like, clq_segment segment, const clq_element_program *program) {
-    clq_node node = {.op = &clq_op_elementwise, .segment = segment};
-    memcpy(node.scope, like->scope, sizeof node.scope);
-    node.attributes.program = *program;
-    return node;
-}
-
-clq_element_program clq_element_copy(void) {
-    clq_element_program p = {.input_count = 0};
-    p.outputs[p.output_count++].from = clq_element_take(&p, each_element);
-    return p;
-}
+const struct clq_element_input clq_each_element = {.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32};
 
 /* ---- activations ---- */
 
@@ -35,46 +18,20 @@ clq_activation clq_element_single_activation(const clq_element_program *p) {
     return clq_activation_joins(activation) ? activation : CLQ_LINEAR;
 }
 
-clq_id clq_add_slope(clq_graph *graph, const clq_node *forward, clq_activation activation, clq_id y, clq_id dy,
-                     clq_id bias, clq_id *db) {
-    clq_element_program p = {.input_count = 0};
-    clq_node node = clq_elements_node(forward, CLQ_SEGMENT_BACKWARD, &p);
-    clq_element_program *program = &node.attributes.program;
-    unsigned outputs = 0, dz = clq_element_take(program, each_element);
-    clq_id result = dy;
-    if (activation == CLQ_LINEAR && !bias) return dy;
-    node.inputs[0] = dy;
-    if (activation != CLQ_LINEAR) {
-        node.inputs[1] = y;
-        const unsigned result_of = clq_element_take(program, each_element);
-        dz = clq_element_do(program,
-                            (clq_instruction){.op = clq_activation_row_of(activation)->slope, .a = result_of, .b = dz});
-        program->outputs[program->output_count++].from = dz;
-        result = node.outputs[outputs++] = clq_graph_add_like(graph, dy, NULL);
-    }
-    if (bias) {
-        program->sums[program->sum_count++] = dz;
-        *db = node.outputs[outputs] = clq_graph_add_like(graph, bias, NULL);
-    }
-    clq_graph_add_node(graph, &node);
-    return result;
-}
-
 /* ---- sums ---- */
 
 clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, const clq_id *terms, unsigned count) {
-    clq_element_program p = {.input_count = 0};
-    unsigned sum = 0;
-    for (unsigned i = 0; i < count; i++) {
-        const unsigned term = clq_element_take(&p, each_element);
-        sum = i == 0 ? term : clq_element_do(&p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = sum, .b = term});
+    clq_node node = clq_graph_node_like(like, &clq_op_elementwise, segment, CLQ_IDS(terms[0]));
+    clq_element_program *p = &node.attributes.program;
+    unsigned sum = clq_element_take(p, clq_each_element);
+    for (unsigned i = 1; i < count; i++) {
+        const unsigned term = clq_element_take(p, clq_each_element);
+        sum = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = sum, .b = term});
+        node.inputs[i] = terms[i];
     }
-    p.outputs[p.output_count++].from = sum;
-    clq_node node = clq_elements_node(like, segment, &p);
-    memcpy(node.inputs, terms, count * sizeof *terms);
+    p->outputs[p->output_count++].from = sum;
     node.outputs[0] = clq_graph_add_like(graph, terms[0], NULL);
-    clq_graph_add_node(graph, &node);
-    return node.outputs[0];
+    return clq_graph_add_node(graph, &node);
 }
 
 /* ---- differentiation ---- */
@@ -128,13 +85,12 @@ static unsigned value_of(adjoints *a, unsigned r) {
     /* The result itself is an input of the derivative where it was stored. */
     for (unsigned i = 0; i < a->forward->output_count; i++)
         if (a->forward->outputs[i].from == r && instruction.op != CLQ_ELEMENT_CONSTANT) {
-            a->again[r] = take(a, a->node->outputs[i], each_element);
+            a->again[r] = take(a, a->node->outputs[i], clq_each_element);
             return a->again[r];
         }
     const unsigned operands = clq_element_operands(instruction.op);
     if (operands > 0) instruction.a = value_of(a, instruction.a);
     if (operands > 1) instruction.b = value_of(a, instruction.b);
-    if (operands > 2) instruction.c = value_of(a, instruction.c);
     a->again[r] = append(a, instruction);
     return a->again[r];
 }
@@ -143,18 +99,12 @@ static void contribute(adjoints *a, unsigned r, unsigned gradient) {
     a->adjoint[r] = a->adjoint[r] == NONE ? gradient : binary(a, CLQ_ELEMENT_ADD, a->adjoint[r], gradient);
 }
 
-static void differentiate_maximum(adjoints *a, const clq_instruction *i, unsigned dy, clq_element_op first) {
-    const unsigned is_first = binary(a, first, value_of(a, i->a), value_of(a, i->b));
+/* Of equals the first. */
+static void differentiate_maximum(adjoints *a, const clq_instruction *i, unsigned dy) {
+    const unsigned is_first = binary(a, CLQ_ELEMENT_AT_LEAST, value_of(a, i->a), value_of(a, i->b));
     const unsigned zero = append(a, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 0});
     contribute(a, i->a, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = is_first, .b = dy, .c = zero}));
     contribute(a, i->b, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = is_first, .b = zero, .c = dy}));
-}
-
-static void differentiate_select(adjoints *a, const clq_instruction *i, unsigned dy) {
-    const unsigned condition = value_of(a, i->a);
-    const unsigned zero = append(a, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 0});
-    contribute(a, i->b, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = condition, .b = dy, .c = zero}));
-    contribute(a, i->c, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = condition, .b = zero, .c = dy}));
 }
 
 static void differentiate_activation(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
@@ -164,8 +114,8 @@ static void differentiate_activation(adjoints *a, const clq_instruction *i, unsi
     contribute(a, i->a, binary(a, row->slope, value_of(a, row->slope_of_input ? i->a : r), dy));
 }
 
-/* Register r of the forward program has gradient dy: what its operands get. Comparisons are steps: no gradient goes
- * through them. */
+/* Register r of the forward program has gradient dy: what its operands get. Layers are made of these instructions and
+ * of activations; no gradient goes through others. */
 static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
     clq_instruction i = a->forward->instructions[r];
     switch (i.op) {
@@ -181,18 +131,7 @@ static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
         contribute(a, i.a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.b)));
         contribute(a, i.b, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.a)));
         break;
-    case CLQ_ELEMENT_MAXIMUM: differentiate_maximum(a, &i, dy, CLQ_ELEMENT_AT_LEAST); break;
-    case CLQ_ELEMENT_MINIMUM: { /* the first of equals, too */
-        const clq_instruction swapped = {.a = i.b, .b = i.a};
-        differentiate_maximum(a, &swapped, dy, CLQ_ELEMENT_GREATER);
-        break;
-    }
-    case CLQ_ELEMENT_NEGATE: contribute(a, i.a, append(a, (clq_instruction){.op = CLQ_ELEMENT_NEGATE, .a = dy})); break;
-    case CLQ_ELEMENT_SQUARE: {
-        const unsigned product = binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.a));
-        contribute(a, i.a, append(a, (clq_instruction){.op = CLQ_ELEMENT_SCALE, .a = product, .number = 2}));
-        break;
-    }
+    case CLQ_ELEMENT_MAXIMUM: differentiate_maximum(a, &i, dy); break;
     case CLQ_ELEMENT_SCALE:
     case CLQ_ELEMENT_DROPOUT: {
         clq_instruction same = i; /* the same factor; the same mask */
@@ -200,7 +139,6 @@ static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
         contribute(a, i.a, append(a, same));
         break;
     }
-    case CLQ_ELEMENT_SELECT: differentiate_select(a, &i, dy); break;
     default: differentiate_activation(a, &i, r, dy); break;
     }
 }
@@ -214,28 +152,29 @@ static clq_id gradient_of(const adjoints *a, const clq_element_program *p, const
     return 0;
 }
 
-static void store(clq_graph *graph, adjoints *a, const bool *wants, clq_id *dx) {
-    clq_node node = clq_elements_node(a->node, CLQ_SEGMENT_BACKWARD, &a->back);
+static void store(clq_derivation *d, adjoints *a) {
+    clq_node node = clq_graph_node_like(a->node, &clq_op_elementwise, CLQ_SEGMENT_BACKWARD, a->inputs);
     clq_element_program *p = &node.attributes.program;
-    memcpy(node.inputs, a->inputs, sizeof a->inputs);
+    *p = a->back;
     for (unsigned r = 0; r < a->forward->instruction_count; r++) {
         const clq_instruction *i = &a->forward->instructions[r];
-        if (i->op != CLQ_ELEMENT_INPUT || !wants[i->a] || a->adjoint[r] == NONE) continue;
-        dx[i->a] = gradient_of(a, p, &node, a->adjoint[r]);
-        if (dx[i->a]) continue;
+        if (i->op != CLQ_ELEMENT_INPUT || !d->wants[i->a] || a->adjoint[r] == NONE) continue;
+        clq_id *dx = &d->dx[i->a];
+        *dx = gradient_of(a, p, &node, a->adjoint[r]);
+        if (*dx) continue;
         if (p->output_count == CLQ_ELEMENT_OUTPUTS) {
             a->full = true;
             break;
         }
-        dx[i->a] = node.outputs[p->output_count] = clq_graph_add_like(graph, node.inputs[0], "gradient");
+        *dx = node.outputs[p->output_count] = clq_graph_add_like(d->graph, node.inputs[0], "gradient");
         p->outputs[p->output_count++].from = a->adjoint[r];
     }
     if (a->full)
-        clq_graph_fail(graph,
+        clq_graph_fail(d->graph,
                        clq_fail(CLQ_UNSUPPORTED, "layer '%s': the derivative of its elementwise operation is too long",
                                 a->node->scope));
     else if (p->output_count > 0)
-        clq_graph_add_node(graph, &node);
+        clq_graph_add_node(d->graph, &node);
 }
 
 /* From the gradients of the outputs to the adjoints of all registers. */
@@ -243,17 +182,16 @@ static void walk_back(adjoints *a, const clq_id *dy) {
     const clq_element_program *p = a->forward;
     for (unsigned r = 0; r < CLQ_ELEMENT_INSTRUCTIONS; r++) a->again[r] = a->adjoint[r] = NONE;
     for (unsigned i = 0; i < p->output_count; i++)
-        if (dy[i]) contribute(a, p->outputs[i].from, take(a, dy[i], each_element));
+        if (dy[i]) contribute(a, p->outputs[i].from, take(a, dy[i], clq_each_element));
     for (unsigned r = (unsigned)p->instruction_count; r-- > 0 && !a->full;)
         if (a->adjoint[r] != NONE) differentiate_instruction(a, r, a->adjoint[r]);
 }
 
-static void differentiate(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    const clq_node node = graph->nodes[n];
-    const clq_element_program *p = &node.attributes.program;
-    adjoints a = {.forward = p, .node = &node, .back = {.seed = p->seed}};
-    walk_back(&a, dy);
-    store(graph, &a, wants, dx);
+static void differentiate(clq_derivation *d) {
+    const clq_element_program *p = &d->node.attributes.program;
+    adjoints a = {.forward = p, .node = &d->node, .back = {.seed = p->seed}};
+    walk_back(&a, d->dy);
+    store(d, &a);
 }
 
 bool clq_element_has_derivative(const clq_node *node) {
@@ -267,15 +205,14 @@ bool clq_element_has_derivative(const clq_node *node) {
 
 /* ---- launches ---- */
 
-static void emit(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in, clq_value *out) {
-    const clq_element_program *p = &node->attributes.program;
-    const clq_graph_value *x = clq_graph_value_at(graph, node->inputs[0]);
-    clq_element_values v = {
-        .elements = x->elements, .channels = x->shape.dims[x->shape.rank - 1], .whole = !x->per_sample};
-    for (size_t i = 0; i < p->input_count; i++) v.inputs[i] = in[i];
-    for (size_t i = 0; i < p->output_count; i++) v.outputs[i] = out[i];
-    for (size_t i = 0; i < p->sum_count; i++) v.sums[i] = out[p->output_count + i];
-    clq_elementwise(list, node->segment == CLQ_SEGMENT_BACKWARD ? "backward" : "forward", p, &v);
+static void emit(clq_emission *e) {
+    const clq_element_program *p = &e->node->attributes.program;
+    const clq_graph_value *x = clq_graph_value_at(e->graph, e->node->inputs[0]);
+    clq_element_values v = {.elements = x->elements, .channels = clq_graph_value_channels(x), .whole = !x->per_sample};
+    for (size_t i = 0; i < p->input_count; i++) v.inputs[i] = e->in[i];
+    for (size_t i = 0; i < p->output_count; i++) v.outputs[i] = e->out[i];
+    for (size_t i = 0; i < p->sum_count; i++) v.sums[i] = e->out[p->output_count + i];
+    clq_elementwise(e->list, e->node->segment == CLQ_SEGMENT_BACKWARD ? "backward" : "forward", p, &v);
 }
 
 const clq_operation clq_op_elementwise = {

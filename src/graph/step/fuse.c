@@ -6,30 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct fusion {
-    clq_graph *graph;
-    const clq_plan_config *config;
-    clq_list *list;
-    uint32_t *readers, *makers;
-} fusion;
-
 /* The node that writes a value which nothing but one node reads; NULL where it comes from outside or others read it. */
-static clq_node *sole_maker(const fusion *f, clq_id id) {
-    return f->readers[id] == 1 && f->makers[id] ? &f->graph->nodes[f->makers[id] - 1] : NULL;
-}
-
-/* The other node, which wrote what `node` reads, now writes what `node` wrote. */
-static void absorb(fusion *f, clq_node *node, clq_node *other) {
-    other->outputs[0] = node->outputs[0];
-    f->makers[other->outputs[0]] = (uint32_t)(other - f->graph->nodes) + 1;
-    node->op = NULL;
+static clq_node *sole_maker(const clq_graph *graph, clq_id id) {
+    const clq_graph_value *value = clq_graph_value_at(graph, id);
+    return value->readers == 1 && value->maker ? &graph->nodes[value->maker - 1] : NULL;
 }
 
 /* An activation of a reshaped value is a reshaped activation: it moves up to what it can join. */
-static clq_node *move_above_reshapes(fusion *f, clq_node *node) {
-    for (clq_node *above; (above = sole_maker(f, node->inputs[0])) && above->op == &clq_op_reshape; node = above) {
-        clq_graph_value *between = clq_graph_value_at(f->graph, above->outputs[0]);
-        const clq_graph_value *from = clq_graph_value_at(f->graph, above->inputs[0]);
+static clq_node *move_above_reshapes(clq_graph *graph, clq_node *node) {
+    for (clq_node *above; (above = sole_maker(graph, node->inputs[0])) && above->op == &clq_op_reshape; node = above) {
+        clq_graph_value *between = clq_graph_value_at(graph, above->outputs[0]);
+        const clq_graph_value *from = clq_graph_value_at(graph, above->inputs[0]);
         const clq_node reshape = *above;
         above->op = node->op;
         above->attributes = node->attributes;
@@ -53,52 +40,48 @@ static clq_activation is_activation(const clq_node *node) {
     return node->op == &clq_op_elementwise ? clq_element_single_activation(&node->attributes.program) : CLQ_LINEAR;
 }
 
-/* What the operation in front stores passes through the activation first. */
-static bool join_maker(fusion *f, clq_node *node, bool pooling) {
-    clq_node *maker = sole_maker(f, node->inputs[0]);
-    clq_activation *activation = maker ? activation_of(maker) : NULL;
-    if (!activation || *activation != CLQ_LINEAR || (maker->op == &clq_op_pool2d) != pooling) return false;
-    *activation = is_activation(node);
-    absorb(f, node, maker);
-    return true;
-}
-
-static void join_products(fusion *f) {
-    for (uint32_t n = 0; n < f->graph->node_count; n++)
-        if (is_activation(&f->graph->nodes[n])) (void)join_maker(f, move_above_reshapes(f, &f->graph->nodes[n]), false);
-}
-
-static void join_poolings(fusion *f) {
-    for (uint32_t n = 0; n < f->graph->node_count; n++)
-        if (is_activation(&f->graph->nodes[n])) (void)join_maker(f, &f->graph->nodes[n], true);
+/* What the operation in front, which is a pooling or none, stores passes through the activation first. */
+static void join_activations(clq_graph *graph, bool poolings) {
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        clq_node *node = &graph->nodes[n];
+        if (is_activation(node) == CLQ_LINEAR) continue;
+        if (!poolings) node = move_above_reshapes(graph, node);
+        clq_node *maker = sole_maker(graph, node->inputs[0]);
+        clq_activation *activation = maker ? activation_of(maker) : NULL;
+        if (!activation || *activation != CLQ_LINEAR || (maker->op == &clq_op_pool2d) != poolings) continue;
+        *activation = is_activation(node);
+        maker->outputs[0] = node->outputs[0];
+        clq_graph_value_at(graph, node->outputs[0])->maker = (uint32_t)(maker - graph->nodes) + 1;
+        node->op = NULL;
+    }
 }
 
 /* ---- convolutions with a pooling ---- */
 
 /* Whether the two are to be one, where they can. */
-static bool ask(const fusion *f, const clq_conv_pool_problem *p) {
+static bool ask(const clq_pass_context *context, const clq_conv_pool_problem *p) {
     const clq_conv2d_problem *c = &p->conv;
     const clq_pool2d_problem *q = &p->pool;
-    bool pays = clq_conv_pool_pays(f->list, p);
+    bool pays = clq_conv_pool_pays(context->list, p);
     clq_choice choice;
     clq_choice_start(&choice, "conv + pool %ux%zux%zux%zu by %zux%zu/%zux%zu to %zux%zux%zu by %zux%zu/%zux%zu%s",
-                     clq_list_capacity(f->list), c->in_h, c->in_w, c->in_c, c->kernel_h, c->kernel_w, c->stride_h,
+                     clq_list_capacity(context->list), c->in_h, c->in_w, c->in_c, c->kernel_h, c->kernel_w, c->stride_h,
                      c->stride_w, c->out_h, c->out_w, c->out_c, q->size_h, q->size_w, q->stride_h, q->stride_w,
-                     f->config->update ? "" : ", forward");
+                     context->config->update ? "" : ", forward");
     if (pays) clq_choice_add(&choice, true, 0, "one");
     clq_choice_add(&choice, false, 0, "apart");
     clq_choice_add(&choice, true, 0, "one");
-    return clq_list_select(f->list, &choice)->values[0];
+    return clq_list_select(context->list, &choice)->values[0];
 }
 
-static void join_pools(fusion *f) {
-    for (uint32_t n = 0; n < f->graph->node_count; n++) {
-        clq_node *pool = &f->graph->nodes[n], *conv;
+static void join_pools(clq_graph *graph, const clq_pass_context *context) {
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        clq_node *pool = &graph->nodes[n], *conv;
         if (pool->op != &clq_op_pool2d || pool->attributes.pool2d.average) continue;
-        conv = sole_maker(f, pool->inputs[0]);
+        conv = sole_maker(graph, pool->inputs[0]);
         if (!conv || conv->op != &clq_op_conv2d) continue;
         const clq_conv_pool_problem p = {.conv = conv->attributes.conv2d, .pool = pool->attributes.pool2d};
-        if (!clq_conv_pool_fits(f->list, &p) || !ask(f, &p)) continue;
+        if (!clq_conv_pool_fits(context->list, &p) || !ask(context, &p)) continue;
         clq_node both = *conv;
         both.op = &clq_op_conv_pool;
         both.attributes.conv_pool = p;
@@ -110,27 +93,12 @@ static void join_pools(fusion *f) {
     }
 }
 
-static clq_status open_fusion(fusion *f) {
-    CLQ_TRY(clq_graph_count_readers(f->graph, &f->readers));
-    return clq_graph_find_makers(f->graph, &f->makers);
-}
-
-static void close_fusion(fusion *f) {
-    clq_free(f->readers);
-    clq_free(f->makers);
-    clq_graph_sweep(f->graph);
-}
-
-clq_status clq_graph_fuse(clq_graph *graph, const clq_pass_context *context) {
-    fusion f = {.graph = graph, .config = context->config, .list = context->list};
-    clq_status status = open_fusion(&f);
-    if (status == CLQ_OK) {
-        join_products(&f);
-        join_pools(&f);
-        join_poolings(&f);
-    }
-    close_fusion(&f);
-    return status == CLQ_OK ? clq_graph_fuse_elements(graph) : status;
+void clq_graph_fuse(clq_graph *graph, const clq_pass_context *context) {
+    clq_graph_find_uses(graph);
+    join_activations(graph, false);
+    join_pools(graph, context);
+    join_activations(graph, true);
+    clq_graph_fuse_elements(graph);
 }
 
 /* ---- gradients ---- */
@@ -142,10 +110,10 @@ static bool is_sum(const clq_node *node) {
 }
 
 /* The sums of a gradient are made with it. */
-static void join_sums(fusion *f, clq_node *node) {
-    const uint32_t maker = f->makers[node->inputs[0]];
-    clq_node *before = maker ? &f->graph->nodes[maker - 1] : NULL;
-    if (!before) return;
+static void join_sums(clq_graph *graph, clq_node *node) {
+    const uint32_t maker = clq_graph_value_at(graph, node->inputs[0])->maker;
+    if (!maker) return;
+    clq_node *before = &graph->nodes[maker - 1];
     if (before->op == &clq_op_softmax_gradient && !before->outputs[1]) {
         before->outputs[1] = node->outputs[0];
         node->op = NULL;
@@ -161,12 +129,10 @@ static void join_sums(fusion *f, clq_node *node) {
     }
 }
 
-clq_status clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context) {
+void clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context) {
     (void)context;
-    fusion f = {.graph = graph};
-    clq_status status = open_fusion(&f);
-    for (uint32_t n = 0; n < graph->node_count && status == CLQ_OK; n++)
-        if (is_sum(&graph->nodes[n])) join_sums(&f, &graph->nodes[n]);
-    close_fusion(&f);
-    return status == CLQ_OK ? clq_graph_fuse_elements(graph) : status;
+    clq_graph_find_uses(graph);
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        if (is_sum(&graph->nodes[n])) join_sums(graph, &graph->nodes[n]);
+    clq_graph_fuse_elements(graph);
 }

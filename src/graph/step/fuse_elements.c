@@ -5,7 +5,6 @@
 #include <string.h>
 
 typedef struct pair {
-    clq_graph *graph;
     const clq_node *first, *second; /* second reads what first stores */
     clq_node both;
 } pair;
@@ -33,16 +32,15 @@ static int take_input(pair *t, const clq_node *node, unsigned i) {
     return (int)clq_element_take(p, input);
 }
 
-/* The instructions of one of the two, behind those that are there. at[i]: where register i of it is now. */
-static bool append(pair *t, const clq_node *node, unsigned at[CLQ_ELEMENT_INSTRUCTIONS]) {
+/* The instructions of one of the two, behind those that are there. at[i]: where register i of it is now; first_at: the
+ * same of the first, or NULL for itself. */
+static bool append(pair *t, const clq_node *node, const unsigned *first_at, unsigned *at) {
     const clq_element_program *from = &node->attributes.program;
     clq_element_program *p = &t->both.attributes.program;
-    unsigned first_at[CLQ_ELEMENT_INSTRUCTIONS];
-    if (node == t->second) memcpy(first_at, at, sizeof first_at);
     for (unsigned i = 0; i < from->instruction_count; i++) {
         clq_instruction instruction = from->instructions[i];
         if (instruction.op == CLQ_ELEMENT_INPUT) {
-            const int known = node == t->second ? register_of(t->first, node->inputs[instruction.a]) : -1;
+            const int known = first_at ? register_of(t->first, node->inputs[instruction.a]) : -1;
             const int taken = known >= 0 ? (int)first_at[known] : take_input(t, node, instruction.a);
             if (taken < 0) return false;
             at[i] = (unsigned)taken;
@@ -95,13 +93,11 @@ static bool drops_out(const clq_node *node) {
 }
 
 static bool make_both(pair *t) {
-    unsigned at[CLQ_ELEMENT_INSTRUCTIONS] = {0}, first_at[CLQ_ELEMENT_INSTRUCTIONS];
-    t->both = clq_elements_node(t->second, t->second->segment, &(clq_element_program){.input_count = 0});
+    unsigned first_at[CLQ_ELEMENT_INSTRUCTIONS] = {0}, at[CLQ_ELEMENT_INSTRUCTIONS] = {0};
+    t->both = clq_graph_node_like(t->second, &clq_op_elementwise, t->second->segment, CLQ_IDS(0));
     t->both.attributes.program.seed = (drops_out(t->first) ? t->first : t->second)->attributes.program.seed;
-    if (!append(t, t->first, at)) return false;
-    memcpy(first_at, at, sizeof first_at);
-    if (!append(t, t->second, at) || !add_results(t, first_at, at)) return false;
-    if (!clq_element_program_fits(&t->both.attributes.program)) return false;
+    if (!append(t, t->first, NULL, first_at) || !append(t, t->second, first_at, at)) return false;
+    if (!add_results(t, first_at, at) || !clq_element_program_fits(&t->both.attributes.program)) return false;
     name_both(t);
     return t->second->segment != CLQ_SEGMENT_FORWARD || clq_element_has_derivative(&t->both);
 }
@@ -109,20 +105,19 @@ static bool make_both(pair *t) {
 static bool same_place(const clq_graph *graph, const clq_node *a, const clq_node *b) {
     const clq_graph_value *x = clq_graph_value_at(graph, a->inputs[0]), *y = clq_graph_value_at(graph, b->inputs[0]);
     return a->segment == b->segment && x->per_sample == y->per_sample && x->elements == y->elements &&
-           x->shape.dims[x->shape.rank - 1] == y->shape.dims[y->shape.rank - 1] &&
+           clq_graph_value_channels(x) == clq_graph_value_channels(y) &&
            (!drops_out(a) || !drops_out(b) || a->attributes.program.seed == b->attributes.program.seed);
 }
 
 /* Whether nobody reads node n's sums before node `end`, and `end` alone, as often as it likes, reads what it stores. */
-static bool is_read_by_alone(const clq_graph *graph, uint32_t n, uint32_t end, const uint32_t *readers) {
+static bool is_read_by_alone(const clq_graph *graph, uint32_t n, uint32_t end) {
     const clq_node *node = &graph->nodes[n];
     const size_t outputs = node->attributes.program.output_count;
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS && node->outputs[i]; i++) {
+        const clq_graph_value *output = clq_graph_value_at(graph, node->outputs[i]);
         uint32_t here = 0;
         for (unsigned k = 0; k < CLQ_NODE_INPUTS; k++) here += graph->nodes[end].inputs[k] == node->outputs[i];
-        if (i < outputs &&
-            (here != readers[node->outputs[i]] || clq_graph_value_at(graph, node->outputs[i])->home != CLQ_HOME_STEP))
-            return false;
+        if (i < outputs && (here != output->readers || output->home != CLQ_HOME_STEP)) return false;
         if (i >= outputs && here > 0) return false;
         for (uint32_t between = n + 1; i >= outputs && between < end; between++)
             for (unsigned k = 0; k < CLQ_NODE_INPUTS; k++)
@@ -131,38 +126,33 @@ static bool is_read_by_alone(const clq_graph *graph, uint32_t n, uint32_t end, c
     return true;
 }
 
-static void count_inputs(const clq_node *node, uint32_t *readers, uint32_t each) {
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) readers[node->inputs[i]] += each;
+static void count_inputs(const clq_graph *graph, const clq_node *node, uint32_t each) {
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+        if (node->inputs[i]) clq_graph_value_at(graph, node->inputs[i])->readers += each;
 }
 
 /* Takes the makers of node n's inputs into it, until none is left that can be. Values that several of them read have
  * one reader then. */
-static void fuse_into(clq_graph *graph, uint32_t n, uint32_t *readers, const uint32_t *makers) {
+static void fuse_into(clq_graph *graph, uint32_t n) {
     for (unsigned i = 0; i < CLQ_NODE_INPUTS;) {
         const clq_id input = graph->nodes[n].inputs[i++];
-        const uint32_t maker = makers[input];
+        const uint32_t maker = input ? clq_graph_value_at(graph, input)->maker : 0;
         if (!maker || graph->nodes[maker - 1].op != &clq_op_elementwise) continue;
-        pair t = {.graph = graph, .first = &graph->nodes[maker - 1], .second = &graph->nodes[n]};
+        pair t = {.first = &graph->nodes[maker - 1], .second = &graph->nodes[n]};
         if (t.first->attributes.program.output_count == 0 || !same_place(graph, t.first, t.second) ||
-            !is_read_by_alone(graph, maker - 1, n, readers) || !make_both(&t))
+            !is_read_by_alone(graph, maker - 1, n) || !make_both(&t))
             continue;
-        count_inputs(t.first, readers, UINT32_MAX); /* one less */
-        count_inputs(t.second, readers, UINT32_MAX);
-        count_inputs(&t.both, readers, 1);
+        count_inputs(graph, t.first, UINT32_MAX); /* one less */
+        count_inputs(graph, t.second, UINT32_MAX);
+        count_inputs(graph, &t.both, 1);
         graph->nodes[n] = t.both;
         graph->nodes[maker - 1].op = NULL;
         i = 0;
     }
 }
 
-clq_status clq_graph_fuse_elements(clq_graph *graph) {
-    uint32_t *readers = NULL, *makers = NULL;
-    clq_status status = clq_graph_count_readers(graph, &readers);
-    if (status == CLQ_OK) status = clq_graph_find_makers(graph, &makers);
-    for (uint32_t n = 0; n < graph->node_count && status == CLQ_OK; n++)
-        if (graph->nodes[n].op == &clq_op_elementwise) fuse_into(graph, n, readers, makers);
-    clq_free(readers);
-    clq_free(makers);
-    clq_graph_sweep(graph);
-    return status;
+void clq_graph_fuse_elements(clq_graph *graph) {
+    clq_graph_find_uses(graph);
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        if (graph->nodes[n].op == &clq_op_elementwise) fuse_into(graph, n);
 }

@@ -1,4 +1,5 @@
 /* A step graph's values and nodes, and what passes ask of them. */
+#include "graph/model.h"
 #include "graph/step/step.h"
 
 #include <string.h>
@@ -10,32 +11,12 @@ void clq_graph_release(clq_graph *graph) {
 }
 
 void clq_graph_fail(clq_graph *graph, clq_status status) {
-    if (graph->error.status == CLQ_OK) clq_error_take(status, &graph->error);
-}
-
-clq_status clq_graph_status(const clq_graph *graph) {
-    return graph->error.status == CLQ_OK ? CLQ_OK : clq_error_raise(&graph->error);
-}
-
-/* Room for one more element. */
-static bool grow(clq_graph *graph, void **array, uint32_t count, uint32_t *capacity, size_t size) {
-    if (graph->error.status != CLQ_OK) return false;
-    if (count < *capacity) return true;
-    uint32_t larger = *capacity ? *capacity * 2 : 32;
-    void *grown = clq_realloc(*array, *capacity, larger, size);
-    if (!grown) {
-        clq_graph_fail(graph, CLQ_MEMORY);
-        return false;
-    }
-    *array = grown;
-    *capacity = larger;
-    return true;
+    if (status != CLQ_OK && graph->error.status == CLQ_OK) clq_error_take(status, &graph->error);
 }
 
 clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value) {
-    void *values = graph->values;
-    if (!grow(graph, &values, graph->value_count, &graph->value_capacity, sizeof *graph->values)) return 0;
-    graph->values = values;
+    clq_graph_fail(graph, CLQ_RESERVE(graph, values, value_count, 1, value_capacity));
+    if (graph->error.status != CLQ_OK) return 0;
     graph->values[graph->value_count] = *value;
     return ++graph->value_count;
 }
@@ -52,42 +33,48 @@ clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name) {
     return clq_graph_add_value(graph, &value);
 }
 
-clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op) {
-    clq_node back = {.op = op, .segment = CLQ_SEGMENT_BACKWARD, .attributes = forward->attributes};
-    memcpy(back.scope, forward->scope, sizeof back.scope);
+clq_id clq_graph_add_gradient(clq_graph *graph, clq_id of) {
+    return clq_graph_add_like(graph, of, clq_graph_value_at(graph, of)->home == CLQ_HOME_WEIGHT ? NULL : "gradient");
+}
+
+clq_node clq_graph_node_like(const clq_node *like, const clq_operation *op, clq_segment segment,
+                             const clq_id inputs[CLQ_NODE_INPUTS]) {
+    clq_node node = {.op = op, .segment = segment};
+    memcpy(node.scope, like->scope, sizeof node.scope);
+    memcpy(node.inputs, inputs, sizeof node.inputs);
+    return node;
+}
+
+clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op,
+                                 const clq_id inputs[CLQ_NODE_INPUTS]) {
+    clq_node back = clq_graph_node_like(forward, op, CLQ_SEGMENT_BACKWARD, inputs);
+    back.attributes = forward->attributes;
     return back;
 }
 
-void clq_graph_add_node(clq_graph *graph, const clq_node *node) {
-    void *nodes = graph->nodes;
-    if (!grow(graph, &nodes, graph->node_count, &graph->node_capacity, sizeof *graph->nodes)) return;
-    graph->nodes = nodes;
+void clq_add_gradient(clq_derivation *d, const clq_operation *op, const clq_id inputs[CLQ_NODE_INPUTS]) {
+    clq_node back = clq_graph_backward_node(&d->node, op, inputs);
+    back.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
+    clq_graph_add_node(d->graph, &back);
+}
+
+clq_id clq_graph_add_node(clq_graph *graph, const clq_node *node) {
+    clq_graph_fail(graph, CLQ_RESERVE(graph, nodes, node_count, 1, node_capacity));
+    if (graph->error.status != CLQ_OK) return 0;
     graph->nodes[graph->node_count++] = *node;
+    return node->outputs[0];
 }
 
-clq_status clq_graph_count_readers(const clq_graph *graph, uint32_t **readers) {
-    uint32_t *counts = clq_alloc((size_t)graph->value_count + 1, sizeof *counts);
-    if (!counts) return CLQ_MEMORY;
-    for (uint32_t n = 0; n < graph->node_count; n++)
-        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) counts[graph->nodes[n].inputs[i]]++;
-    for (uint32_t i = 0; i < graph->output_count; i++) counts[graph->outputs[i]]++;
-    *readers = counts;
-    return CLQ_OK;
-}
-
-clq_status clq_graph_find_makers(const clq_graph *graph, uint32_t **makers) {
-    uint32_t *found = clq_alloc((size_t)graph->value_count + 1, sizeof *found);
-    if (!found) return CLQ_MEMORY;
-    for (uint32_t n = 0; n < graph->node_count; n++)
-        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) found[graph->nodes[n].outputs[i]] = n + 1;
-    found[0] = 0;
-    *makers = found;
-    return CLQ_OK;
-}
-
-void clq_graph_sweep(clq_graph *graph) {
-    uint32_t kept = 0;
-    for (uint32_t n = 0; n < graph->node_count; n++)
-        if (graph->nodes[n].op) graph->nodes[kept++] = graph->nodes[n];
-    graph->node_count = kept;
+void clq_graph_find_uses(clq_graph *graph) {
+    for (clq_id id = 1; id <= graph->value_count; id++)
+        clq_graph_value_at(graph, id)->readers = clq_graph_value_at(graph, id)->maker = 0;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const clq_node *node = &graph->nodes[n];
+        if (!node->op) continue;
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+            if (node->inputs[i]) clq_graph_value_at(graph, node->inputs[i])->readers++;
+        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+            if (node->outputs[i]) clq_graph_value_at(graph, node->outputs[i])->maker = n + 1;
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) clq_graph_value_at(graph, graph->outputs[i])->readers++;
 }

@@ -1,133 +1,113 @@
 /* The operations: how each is differentiated, and how it becomes launches. */
 #include "graph/step/step.h"
 
-#include <string.h>
-
-/* ---- helpers of derivatives ---- */
-
-static clq_id gradient_like(clq_graph *graph, clq_id like) {
-    return clq_graph_add_like(graph, like,
-                              clq_graph_value_at(graph, like)->home == CLQ_HOME_WEIGHT ? NULL : "gradient");
+static const clq_graph_value *input_of(const clq_emission *e, unsigned i) {
+    return clq_graph_value_at(e->graph, e->node->inputs[i]);
 }
 
 /* ---- input and reshapes ---- */
 
-static size_t elements_of(const clq_graph *graph, clq_id id) { return clq_graph_value_at(graph, id)->elements; }
-static size_t channels_of(const clq_graph *graph, clq_id id) {
-    const clq_shape *shape = &clq_graph_value_at(graph, id)->shape;
-    return shape->dims[shape->rank - 1];
-}
-
-static void emit_scale_bytes(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                             clq_value *out) {
-    clq_input_u8(list, elements_of(graph, node->inputs[0]), in[0], out[0]);
-}
+static void emit_scale_bytes(clq_emission *e) { clq_input_u8(e->list, input_of(e, 0)->elements, e->in[0], e->out[0]); }
 const clq_operation clq_op_scale_bytes = {
     .name = "scale_bytes", .types = CLQ_OP_TYPE(CLQ_U8), .emit = emit_scale_bytes};
 
-static void reshape_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    const clq_node node = graph->nodes[n];
-    clq_node back = clq_graph_backward_node(&node, &clq_op_reshape);
-    (void)wants;
-    back.inputs[0] = dy[0];
-    back.outputs[0] = dx[0] = gradient_like(graph, node.inputs[0]);
-    clq_graph_add_node(graph, &back);
-}
+static void reshape_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reshape, CLQ_IDS(d->dy[0])); }
 const clq_operation clq_op_reshape = {.name = "reshape", .traits = CLQ_OP_ALIAS, .differentiate = reshape_gradient};
 
 /* ---- products ---- */
 
-/* From dz, the gradient before the activation: dx and dw. inputs: x, w, dz. */
-static void product_gradient(clq_graph *graph, const clq_node *node, const clq_operation *op, clq_activation activation,
-                             clq_id dy, const bool *wants, clq_id *dx) {
-    clq_id dz = clq_add_slope(graph, node, activation, node->outputs[0], dy, node->inputs[2], &dx[2]);
-    clq_node back = clq_graph_backward_node(node, op);
-    back.inputs[0] = node->inputs[0];
-    back.inputs[1] = node->inputs[1];
-    back.inputs[2] = dz;
-    if (wants[0]) back.outputs[0] = dx[0] = gradient_like(graph, node->inputs[0]);
-    back.outputs[1] = dx[1] = gradient_like(graph, node->inputs[1]);
-    clq_graph_add_node(graph, &back);
+/* Adds what computes dz from dy, the gradient behind an activation, and the sums of dz over rows, which are the bias's
+ * gradient. Gives dz; dy itself where the activation is linear. */
+static clq_id add_slope(clq_derivation *d, clq_activation activation) {
+    const clq_id dy = d->dy[0], bias = d->node.inputs[2];
+    if (activation == CLQ_LINEAR && !bias) return dy;
+    clq_node node = clq_graph_node_like(&d->node, &clq_op_elementwise, CLQ_SEGMENT_BACKWARD, CLQ_IDS(dy));
+    clq_element_program *p = &node.attributes.program;
+    unsigned register_of_dz = clq_element_take(p, clq_each_element);
+    clq_id dz = dy;
+    if (activation != CLQ_LINEAR) {
+        const clq_element_op slope = clq_activation_row_of(activation)->slope;
+        const unsigned y = clq_element_take(p, clq_each_element);
+        node.inputs[1] = d->node.outputs[0];
+        register_of_dz = clq_element_do(p, (clq_instruction){.op = slope, .a = y, .b = register_of_dz});
+        p->outputs[p->output_count++].from = register_of_dz;
+        dz = node.outputs[0] = clq_graph_add_like(d->graph, dy, NULL);
+    }
+    if (bias) {
+        p->sums[p->sum_count++] = register_of_dz;
+        d->dx[2] = node.outputs[p->output_count] = clq_graph_add_like(d->graph, bias, NULL);
+    }
+    clq_graph_add_node(d->graph, &node);
+    return dz;
 }
 
-static void dense_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    const clq_node node = graph->nodes[n];
-    product_gradient(graph, &node, &clq_op_dense_gradient, node.attributes.dense.activation, dy[0], wants, dx);
+/* dx and dw, from the gradient before the activation, which is among the inputs. */
+static void add_product_gradients(clq_derivation *d, const clq_operation *op, const clq_id inputs[CLQ_NODE_INPUTS]) {
+    clq_node back = clq_graph_backward_node(&d->node, op, inputs);
+    if (d->wants[0]) back.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
+    back.outputs[1] = d->dx[1] = clq_graph_add_gradient(d->graph, d->node.inputs[1]);
+    clq_graph_add_node(d->graph, &back);
 }
-static void emit_dense(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                       clq_value *out) {
-    (void)graph;
-    clq_dense_forward(list, &node->attributes.dense, in[0], in[1], in[2], out[0]);
+
+/* inputs: x, w, dz */
+static void product_gradient(clq_derivation *d, const clq_operation *op, clq_activation activation) {
+    const clq_id dz = add_slope(d, activation);
+    add_product_gradients(d, op, CLQ_IDS(d->node.inputs[0], d->node.inputs[1], dz));
+}
+
+static void dense_gradient(clq_derivation *d) {
+    product_gradient(d, &clq_op_dense_gradient, d->node.attributes.dense.activation);
+}
+static void emit_dense(clq_emission *e) {
+    clq_dense_forward(e->list, &e->node->attributes.dense, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
 const clq_operation clq_op_dense = {.name = "dense", .differentiate = dense_gradient, .emit = emit_dense};
 
-static void emit_dense_gradient(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                                clq_value *out) {
-    (void)graph;
-    clq_dense_problem p = node->attributes.dense;
-    p.activation = CLQ_LINEAR;
-    clq_dense_backward(list, &p, in[0], in[1], in[2], out[0], out[1]);
+static void emit_dense_gradient(clq_emission *e) {
+    clq_dense_backward(e->list, &e->node->attributes.dense, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
 const clq_operation clq_op_dense_gradient = {.name = "dense_gradient", .emit = emit_dense_gradient};
 
-static void conv2d_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    const clq_node node = graph->nodes[n];
-    product_gradient(graph, &node, &clq_op_conv2d_gradient, node.attributes.conv2d.activation, dy[0], wants, dx);
+static void conv2d_gradient(clq_derivation *d) {
+    product_gradient(d, &clq_op_conv2d_gradient, d->node.attributes.conv2d.activation);
 }
-static void emit_conv2d(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                        clq_value *out) {
-    (void)graph;
-    clq_conv2d_forward(list, &node->attributes.conv2d, in[0], in[1], in[2], out[0]);
+static void emit_conv2d(clq_emission *e) {
+    clq_conv2d_forward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
 const clq_operation clq_op_conv2d = {.name = "conv2d", .differentiate = conv2d_gradient, .emit = emit_conv2d};
 
-static void emit_conv2d_gradient(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                                 clq_value *out) {
-    (void)graph;
-    clq_conv2d_problem p = node->attributes.conv2d;
-    p.activation = CLQ_LINEAR;
-    clq_conv2d_backward(list, &p, in[0], in[1], in[2], out[0], out[1]);
+static void emit_conv2d_gradient(clq_emission *e) {
+    clq_conv2d_backward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
 const clq_operation clq_op_conv2d_gradient = {.name = "conv2d_gradient", .emit = emit_conv2d_gradient};
 
 /* ---- pooling ---- */
 
 /* Which element of its window each maximum was: noted by the forward pass for the backward pass alone. */
-static clq_id add_winners(clq_graph *graph, uint32_t n, const clq_pool2d_problem *p) {
-    clq_graph_value winners = *clq_graph_value_at(graph, graph->nodes[n].outputs[0]);
+static clq_id add_winners(clq_derivation *d, const clq_pool2d_problem *p) {
+    clq_graph_value winners = *clq_graph_value_at(d->graph, d->node.outputs[0]);
     winners.name = "winners";
     winners.dtype = p->size_h * p->size_w <= 256 ? CLQ_U8 : CLQ_I32;
     winners.home = CLQ_HOME_STEP;
-    clq_id id = clq_graph_add_value(graph, &winners);
-    graph->nodes[n].outputs[1] = id;
-    return id;
+    d->node.outputs[1] = clq_graph_add_value(d->graph, &winners);
+    return d->node.outputs[1];
 }
 
 /* inputs: y, dy, winners */
-static void pool2d_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    const clq_node node = graph->nodes[n];
-    const clq_pool2d_problem *p = &node.attributes.pool2d;
-    clq_node back = clq_graph_backward_node(&node, &clq_op_pool2d_gradient);
-    (void)wants;
-    back.inputs[0] = p->activation == CLQ_LINEAR ? 0 : node.outputs[0];
-    back.inputs[1] = dy[0];
-    back.inputs[2] = p->average ? 0 : add_winners(graph, n, p);
-    back.outputs[0] = dx[0] = gradient_like(graph, node.inputs[0]);
-    clq_graph_add_node(graph, &back);
+static void pool2d_gradient(clq_derivation *d) {
+    const clq_pool2d_problem *p = &d->node.attributes.pool2d;
+    const clq_id y = p->activation == CLQ_LINEAR ? 0 : d->node.outputs[0], winners = p->average ? 0 : add_winners(d, p);
+    clq_add_gradient(d, &clq_op_pool2d_gradient, CLQ_IDS(y, d->dy[0], winners));
 }
-static void emit_pool2d(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                        clq_value *out) {
-    (void)graph;
-    clq_pool2d_forward(list, &node->attributes.pool2d, in[0], out[0], out[1]);
+static void emit_pool2d(clq_emission *e) {
+    clq_pool2d_forward(e->list, &e->node->attributes.pool2d, e->in[0], e->out[0], e->out[1]);
 }
 enum { WINNER_TYPES = CLQ_OP_TYPE(CLQ_U8) | CLQ_OP_TYPE(CLQ_I32) };
 const clq_operation clq_op_pool2d = {
     .name = "pool2d", .types = WINNER_TYPES, .differentiate = pool2d_gradient, .emit = emit_pool2d};
 
-static void emit_pool2d_gradient(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                                 clq_value *out) {
-    (void)graph;
-    clq_pool2d_backward(list, &node->attributes.pool2d, in[0], in[1], in[2], out[0]);
+static void emit_pool2d_gradient(clq_emission *e) {
+    clq_pool2d_backward(e->list, &e->node->attributes.pool2d, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
 const clq_operation clq_op_pool2d_gradient = {
     .name = "pool2d_gradient", .types = WINNER_TYPES, .emit = emit_pool2d_gradient};
@@ -135,26 +115,18 @@ const clq_operation clq_op_pool2d_gradient = {
 /* ---- a convolution with its pooling ---- */
 
 /* inputs: frames, x, w, dz, winners. The forward pass keeps the frames, too. */
-static void conv_pool_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    const clq_conv_pool_problem p = graph->nodes[n].attributes.conv_pool;
-    const clq_id winners = add_winners(graph, n, &p.pool);
-    const clq_id frames = clq_graph_add_like(graph, graph->nodes[n].inputs[0], "frames");
-    graph->nodes[n].outputs[2] = frames;
-    const clq_node node = graph->nodes[n];
-    clq_id dz = clq_add_slope(graph, &node, p.conv.activation, node.outputs[0], dy[0], node.inputs[2], &dx[2]);
-    clq_node back = clq_graph_backward_node(&node, &clq_op_conv_pool_gradient);
-    const clq_id inputs[] = {frames, node.inputs[0], node.inputs[1], dz, winners};
-    memcpy(back.inputs, inputs, sizeof inputs);
-    if (wants[0]) back.outputs[0] = dx[0] = gradient_like(graph, node.inputs[0]);
-    back.outputs[1] = dx[1] = gradient_like(graph, node.inputs[1]);
-    clq_graph_add_node(graph, &back);
+static void conv_pool_gradient(clq_derivation *d) {
+    const clq_conv_pool_problem *p = &d->node.attributes.conv_pool;
+    const clq_id *in = d->node.inputs;
+    const clq_id winners = add_winners(d, &p->pool), frames = clq_graph_add_like(d->graph, in[0], "frames");
+    d->node.outputs[2] = frames;
+    const clq_id dz = add_slope(d, p->conv.activation);
+    add_product_gradients(d, &clq_op_conv_pool_gradient, CLQ_IDS(frames, in[0], in[1], dz, winners));
 }
-static void emit_conv_pool(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                           clq_value *out) {
-    (void)graph;
-    const clq_conv_pool_problem *p = &node->attributes.conv_pool;
-    out[2] = clq_conv_pool_frames(list, p, in[0]);
-    clq_conv_pool_forward(list, p, out[2], in[1], in[2], out[0], out[1]);
+static void emit_conv_pool(clq_emission *e) {
+    const clq_conv_pool_problem *p = &e->node->attributes.conv_pool;
+    e->out[2] = clq_conv_pool_frames(e->list, p, e->in[0]);
+    clq_conv_pool_forward(e->list, p, e->out[2], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
 const clq_operation clq_op_conv_pool = {.name = "conv_pool",
                                         .makes = 1 << 2,
@@ -162,10 +134,9 @@ const clq_operation clq_op_conv_pool = {.name = "conv_pool",
                                         .differentiate = conv_pool_gradient,
                                         .emit = emit_conv_pool};
 
-static void emit_conv_pool_gradient(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                                    clq_value *out) {
-    (void)graph;
-    clq_conv_pool_backward(list, &node->attributes.conv_pool, in[0], in[1], in[2], in[3], in[4], out[0], out[1]);
+static void emit_conv_pool_gradient(clq_emission *e) {
+    clq_conv_pool_backward(e->list, &e->node->attributes.conv_pool, e->in[0], e->in[1], e->in[2], e->in[3], e->in[4],
+                           e->out[0], e->out[1]);
 }
 const clq_operation clq_op_conv_pool_gradient = {
     .name = "conv_pool_gradient", .types = WINNER_TYPES, .emit = emit_conv_pool_gradient};
@@ -173,43 +144,31 @@ const clq_operation clq_op_conv_pool_gradient = {
 /* ---- softmax ---- */
 
 /* inputs: y, dy; outputs: dz, and db where the sums over rows are wanted */
-static void softmax_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    const clq_node node = graph->nodes[n];
-    clq_node back = clq_graph_backward_node(&node, &clq_op_softmax_gradient);
-    (void)wants;
-    back.inputs[0] = node.outputs[0];
-    back.inputs[1] = dy[0];
-    back.outputs[0] = dx[0] = gradient_like(graph, node.inputs[0]);
-    clq_graph_add_node(graph, &back);
+static void softmax_gradient(clq_derivation *d) {
+    clq_add_gradient(d, &clq_op_softmax_gradient, CLQ_IDS(d->node.outputs[0], d->dy[0]));
 }
-static void emit_softmax(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                         clq_value *out) {
-    const clq_id x = node->inputs[0];
-    clq_softmax_forward(list, elements_of(graph, x), channels_of(graph, x), in[0], out[0]);
+static void emit_softmax(clq_emission *e) {
+    const clq_graph_value *x = input_of(e, 0);
+    clq_softmax_forward(e->list, x->elements, clq_graph_value_channels(x), e->in[0], e->out[0]);
 }
 const clq_operation clq_op_softmax = {
     .name = "softmax", .overwrites = 1, .differentiate = softmax_gradient, .emit = emit_softmax};
 
-static void emit_softmax_gradient(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                                  clq_value *out) {
-    const clq_id dy = node->inputs[1];
-    clq_softmax_backward(list, elements_of(graph, dy), channels_of(graph, dy), in[0], in[1], out[0], out[1]);
+static void emit_softmax_gradient(clq_emission *e) {
+    const clq_graph_value *dy = input_of(e, 1);
+    clq_softmax_backward(e->list, dy->elements, clq_graph_value_channels(dy), e->in[0], e->in[1], e->out[0], e->out[1]);
 }
 const clq_operation clq_op_softmax_gradient = {
     .name = "softmax_gradient", .overwrites = 2, .emit = emit_softmax_gradient};
 
 /* ---- loss, norms and update ---- */
 
-static void loss_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    (void)dy;
-    (void)wants;
-    dx[0] = gradient_like(graph, graph->nodes[n].inputs[0]);
-    graph->nodes[n].outputs[1] = dx[0]; /* the kernel makes it with the loss */
+/* The kernel makes it with the loss. */
+static void loss_gradient(clq_derivation *d) {
+    d->node.outputs[1] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
 }
-static void emit_loss(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                      clq_value *out) {
-    (void)graph;
-    clq_loss_and_metrics(list, &node->attributes.loss, in[0], in[1], out[1], out[0]);
+static void emit_loss(clq_emission *e) {
+    clq_loss_and_metrics(e->list, &e->node->attributes.loss, e->in[0], e->in[1], e->out[1], e->out[0]);
 }
 const clq_operation clq_op_loss = {.name = "loss",
                                    .traits = CLQ_OP_LOSS,
@@ -217,19 +176,16 @@ const clq_operation clq_op_loss = {.name = "loss",
                                    .differentiate = loss_gradient,
                                    .emit = emit_loss};
 
-static void emit_square_sum(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                            clq_value *out) {
-    clq_square_sum(list, elements_of(graph, node->inputs[0]), in[0], 0, out[0],
-                   clq_graph_value_at(graph, node->outputs[0])->index);
+static void emit_square_sum(clq_emission *e) {
+    clq_square_sum(e->list, input_of(e, 0)->elements, e->in[0], 0, e->out[0],
+                   clq_graph_value_at(e->graph, e->node->outputs[0])->index);
 }
 const clq_operation clq_op_square_sum = {.name = "square_sum", .emit = emit_square_sum};
 
 /* inputs: parameters, gradients, optimizer slots. Parameters and slots are written where they are. */
-static void emit_update(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                        clq_value *out) {
-    (void)out;
-    clq_update_arenas arenas = {.w = in[0], .g = in[1], .floats = elements_of(graph, node->inputs[0])};
-    for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX && 2 + i < CLQ_NODE_INPUTS; i++) arenas.states[i] = in[2 + i];
-    clq_update(list, &node->attributes.update, &arenas);
+static void emit_update(clq_emission *e) {
+    clq_update_arenas arenas = {.w = e->in[0], .g = e->in[1], .floats = input_of(e, 0)->elements};
+    for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX && 2 + i < CLQ_NODE_INPUTS; i++) arenas.states[i] = e->in[2 + i];
+    clq_update(e->list, &e->node->attributes.update, &arenas);
 }
 const clq_operation clq_op_update = {.name = "update", .emit = emit_update};

@@ -3,77 +3,51 @@
 
 /* ---- repeat and reduce: each is the other's derivative ---- */
 
-static void add_inverse(clq_graph *graph, uint32_t n, const clq_operation *op, clq_id dy, clq_id *dx) {
-    const clq_node node = graph->nodes[n];
-    clq_node back = clq_graph_backward_node(&node, op);
-    back.inputs[0] = dy;
-    back.outputs[0] = *dx = clq_graph_add_like(graph, node.inputs[0], "gradient");
-    clq_graph_add_node(graph, &back);
-}
-
-static void repeat_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    (void)wants;
-    add_inverse(graph, n, &clq_op_reduce, dy[0], dx);
-}
-static void emit_repeat(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                        clq_value *out) {
-    (void)graph;
-    clq_repeat(list, &node->attributes.repeat, in[0], out[0]);
-}
+static void repeat_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reduce, CLQ_IDS(d->dy[0])); }
+static void emit_repeat(clq_emission *e) { clq_repeat(e->list, &e->node->attributes.repeat, e->in[0], e->out[0]); }
 const clq_operation clq_op_repeat = {.name = "repeat", .differentiate = repeat_gradient, .emit = emit_repeat};
 
-static void reduce_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    (void)wants;
-    add_inverse(graph, n, &clq_op_repeat, dy[0], dx);
-}
-static void emit_reduce(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                        clq_value *out) {
-    (void)graph;
-    clq_reduce_axis(list, &node->attributes.repeat, in[0], out[0]);
-}
+static void reduce_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_repeat, CLQ_IDS(d->dy[0])); }
+static void emit_reduce(clq_emission *e) { clq_reduce_axis(e->list, &e->node->attributes.repeat, e->in[0], e->out[0]); }
 const clq_operation clq_op_reduce = {.name = "reduce", .differentiate = reduce_gradient, .emit = emit_reduce};
 
 /* ---- concatenate and slice ---- */
 
-static size_t whole_width(const clq_concatenation *p) {
+/* The widths of the first `count` inputs together. */
+static size_t width_of(const clq_concatenation *p, unsigned count) {
     size_t width = 0;
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) width += p->widths[i];
+    for (unsigned i = 0; i < count; i++) width += p->widths[i];
     return width;
 }
 
-static void concatenate_gradient(clq_graph *graph, uint32_t n, const clq_id *dy, const bool *wants, clq_id *dx) {
-    const clq_node node = graph->nodes[n];
+/* Where input `i` is in the whole. */
+static clq_slice_of_channels slice_of(const clq_concatenation *p, unsigned i) {
+    return (clq_slice_of_channels){width_of(p, CLQ_NODE_INPUTS), width_of(p, i)};
+}
+
+static void concatenate_gradient(clq_derivation *d) {
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
-        if (!wants[i]) continue;
-        clq_node back = clq_graph_backward_node(&node, &clq_op_slice);
+        if (!d->wants[i]) continue;
+        clq_node back = clq_graph_backward_node(&d->node, &clq_op_slice, CLQ_IDS(d->dy[0]));
         back.attributes.concatenation.part = i;
-        back.inputs[0] = dy[0];
-        back.outputs[0] = dx[i] = clq_graph_add_like(graph, node.inputs[i], "gradient");
-        clq_graph_add_node(graph, &back);
+        back.outputs[0] = d->dx[i] = clq_graph_add_gradient(d->graph, d->node.inputs[i]);
+        clq_graph_add_node(d->graph, &back);
     }
 }
-static void emit_concatenate(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                             clq_value *out) {
-    const clq_concatenation *p = &node->attributes.concatenation;
-    size_t offset = 0;
-    (void)graph;
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS && p->widths[i]; i++) {
-        clq_copy_channels(list, p->rows, p->widths[i], (clq_slice_of_channels){p->widths[i], 0},
-                          (clq_slice_of_channels){whole_width(p), offset}, in[i], out[0]);
-        offset += p->widths[i];
-    }
+static void emit_concatenate(clq_emission *e) {
+    const clq_concatenation *p = &e->node->attributes.concatenation;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS && p->widths[i]; i++)
+        clq_copy_channels(e->list, p->rows, p->widths[i], (clq_slice_of_channels){p->widths[i], 0}, slice_of(p, i),
+                          e->in[i], e->out[0]);
 }
 const clq_operation clq_op_concatenate = {
     .name = "concatenate", .differentiate = concatenate_gradient, .emit = emit_concatenate};
 
-static void emit_slice(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in,
-                       clq_value *out) {
-    const clq_concatenation *p = &node->attributes.concatenation;
-    size_t offset = 0;
-    (void)graph;
-    for (unsigned i = 0; i < p->part; i++) offset += p->widths[i];
-    clq_copy_channels(list, p->rows, p->widths[p->part], (clq_slice_of_channels){whole_width(p), offset},
-                      (clq_slice_of_channels){p->widths[p->part], 0}, in[0], out[0]);
+static void emit_slice(clq_emission *e) {
+    const clq_concatenation *p = &e->node->attributes.concatenation;
+    const size_t width = p->widths[p->part];
+    clq_copy_channels(e->list, p->rows, width, slice_of(p, p->part), (clq_slice_of_channels){width, 0}, e->in[0],
+                      e->out[0]);
 }
 /* Only as a gradient: it has none of its own. */
 const clq_operation clq_op_slice = {.name = "slice", .emit = emit_slice};

@@ -35,6 +35,9 @@ typedef struct clq_graph_value {
     size_t elements; /* product of shape */
     clq_home home;
     uint32_t index;
+    /* By clq_graph_find_uses. How many nodes read it (being an output of the graph counts once), and the node that
+     * writes it: index + 1; 0: none does. */
+    uint32_t readers, maker;
 } clq_graph_value;
 
 /* Inputs that lie side by side: of each of `rows` rows of a sample, input i has widths[i] elements. */
@@ -77,9 +80,9 @@ typedef struct clq_node {
 typedef struct clq_graph {
     const clq_model *model;
     clq_graph_value *values; /* id - 1 is the index */
-    uint32_t value_count, value_capacity;
     clq_node *nodes;
-    uint32_t node_count, node_capacity;
+    uint32_t value_count, node_count;
+    size_t value_capacity, node_capacity;
     clq_id outputs[CLQ_MODEL_OUTPUTS_MAX]; /* what the model gives; none with a loss */
     uint32_t output_count;
     clq_error error; /* the first failure of adding */
@@ -90,21 +93,27 @@ void clq_graph_release(clq_graph *graph); /* takes {0} */
 clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value);
 /* A value like another, of float32 and the step's own memory. name NULL: the other's. */
 clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name);
-/* A node of the backward segment in the scope of another, with its attributes and without values. */
-clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op);
-/* Behind all others. */
-void clq_graph_add_node(clq_graph *graph, const clq_node *node);
-clq_status clq_graph_status(const clq_graph *graph);
-void clq_graph_fail(clq_graph *graph, clq_status status);   /* this thread's detail */
+/* A value for the gradient of another: of the same name where that is a weight. */
+clq_id clq_graph_add_gradient(clq_graph *graph, clq_id of);
+/* The inputs of a node, first to last; none where they end. */
+#define CLQ_IDS(...) ((const clq_id[CLQ_NODE_INPUTS]){__VA_ARGS__})
+/* A node in the scope of another, without outputs and attributes. */
+clq_node clq_graph_node_like(const clq_node *like, const clq_operation *op, clq_segment segment,
+                             const clq_id inputs[CLQ_NODE_INPUTS]);
+/* The same in the backward segment, with the other's attributes. */
+clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op,
+                                 const clq_id inputs[CLQ_NODE_INPUTS]);
+/* Behind all others. Gives its output 0. */
+clq_id clq_graph_add_node(clq_graph *graph, const clq_node *node);
+void clq_graph_fail(clq_graph *graph, clq_status status);   /* this thread's detail; takes CLQ_OK */
 size_t clq_graph_value_bytes(const clq_graph_value *value); /* of one sample where there is one for each */
 static inline clq_graph_value *clq_graph_value_at(const clq_graph *graph, clq_id id) { return &graph->values[id - 1]; }
+static inline size_t clq_graph_value_channels(const clq_graph_value *value) {
+    return value->shape.dims[value->shape.rank - 1];
+}
 
-/* How many nodes read each value (being an output of the graph counts once): readers[id]. Caller frees. */
-clq_status clq_graph_count_readers(const clq_graph *graph, uint32_t **readers);
-/* The node that writes each value: makers[id] - 1 is its index; 0: none does. Caller frees. */
-clq_status clq_graph_find_makers(const clq_graph *graph, uint32_t **makers);
-/* Drops nodes without an operation, which passes leave behind. */
-void clq_graph_sweep(clq_graph *graph);
+/* Notes the uses of all values. */
+void clq_graph_find_uses(clq_graph *graph);
 
 /* ---- operations (operations.c, one row each) ---- */
 
@@ -113,18 +122,35 @@ enum {
     CLQ_OP_LOSS = 2   /* gradients begin here */
 };
 #define CLQ_OP_TYPE(dtype) (1u << (dtype))
+
+/* A node whose gradients are added to its graph. */
+typedef struct clq_derivation {
+    clq_graph *graph;
+    clq_node node;               /* a copy, since adding moves nodes; outputs that it is given are put back */
+    clq_id dy[CLQ_NODE_OUTPUTS]; /* gradients of its outputs; 0: none came */
+    bool wants[CLQ_NODE_INPUTS]; /* of which inputs */
+    clq_id dx[CLQ_NODE_INPUTS];  /* is set where it is wanted; 0: no gradient goes there */
+} clq_derivation;
+/* Adds the gradient of input 0: output 0 of one node, which has the attributes of the other. */
+void clq_add_gradient(clq_derivation *d, const clq_operation *op, const clq_id inputs[CLQ_NODE_INPUTS]);
+
+/* A node whose launches are added to a list, and the memory of its values. */
+typedef struct clq_emission {
+    clq_list *list;
+    const clq_graph *graph;
+    const clq_node *node;
+    clq_value in[CLQ_NODE_INPUTS], out[CLQ_NODE_OUTPUTS];
+} clq_emission;
+
 struct clq_operation {
     const char *name;
     unsigned traits; /* CLQ_OP_… */
     /* Output 0 may lie where this input was, if nothing reads the input afterwards: its index + 1; 0: none. */
     unsigned overwrites;
-    unsigned makes; /* bits of outputs whose memory `emit` makes, or finds */
-    unsigned types; /* bits (CLQ_OP_TYPE) of the types that its values may have besides f32 */
-    /* Adds nodes that compute the gradients of the inputs that want one: dy[i] is that of output i or 0; dx[i] is set
-     * for input i where wants[i]. NULL: no gradient goes through. */
-    void (*differentiate)(clq_graph *graph, uint32_t node, const clq_id *dy, const bool *wants, clq_id *dx);
-    /* Adds launches. in[i], out[i]: the memory of the node's values. NULL: none. */
-    void (*emit)(clq_list *list, const clq_graph *graph, const clq_node *node, const clq_value *in, clq_value *out);
+    unsigned makes;                           /* bits of outputs whose memory `emit` makes, or finds */
+    unsigned types;                           /* bits (CLQ_OP_TYPE) of the types that its values may have besides f32 */
+    void (*differentiate)(clq_derivation *d); /* NULL: no gradient goes through */
+    void (*emit)(clq_emission *e);            /* NULL: there are no launches */
 };
 extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
     clq_op_conv_pool, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
@@ -140,26 +166,24 @@ static inline unsigned clq_exchange_ranks(const clq_exchange *exchange) { return
  * where there is one rank. */
 clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, const clq_exchange *exchange);
 
+/* ---- batch normalisation (normalise.c) ---- */
+
+/* A value of so many rows of channels of a node of it; one row is (channels). */
+clq_id clq_add_channel_rows(clq_graph *graph, const clq_node *node, size_t rows, const char *name);
+
 /* ---- elementwise operations (elementwise.c, fuse_elements.c) ----
  * The values of a node are the program's inputs; its outputs, and behind them its sums. Input 0 is of kind
  * CLQ_EACH_ELEMENT. */
 
-/* A node of a program, in the scope of another, without values. */
-clq_node clq_elements_node(const clq_node *like, clq_segment segment, const clq_element_program *program);
-/* y = x. */
-clq_element_program clq_element_copy(void);
+extern const struct clq_element_input clq_each_element; /* f32 */
 /* The activation that the program is, of one input, and that other operations can apply (clq_activation_joins); else
  * LINEAR. */
 clq_activation clq_element_single_activation(const clq_element_program *program);
-/* Adds what computes dz from dy, the gradient behind an activation that gave y, and the sums of dz over rows, which are
- * a bias's gradient: *db (NULL: not wanted). Gives dz; dy itself where the activation is linear. */
-clq_id clq_add_slope(clq_graph *graph, const clq_node *forward, clq_activation activation, clq_id y, clq_id dy,
-                     clq_id bias, clq_id *db);
 /* Whether the derivative of a node by all its inputs is a program that is not too long. */
 bool clq_element_has_derivative(const clq_node *node);
 /* Makes one node of two where the later one alone reads what the other stores; of all that can be. */
-clq_status clq_graph_fuse_elements(clq_graph *graph);
-/* Adds a node that adds up terms[0 … count), at most CLQ_ELEMENT_INPUTS, first to last; its output. */
+void clq_graph_fuse_elements(clq_graph *graph);
+/* Adds a node that adds up terms[0 … count), at most CLQ_ELEMENT_INPUTS, first to last; its output. Of one: a copy. */
 clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, const clq_id *terms, unsigned count);
 
 /* ---- passes ---- */
@@ -170,24 +194,25 @@ typedef struct clq_pass_context {
     clq_list *list;        /* asked for tuned choices */
     clq_dtype arena_dtype; /* of parameters, of gradients and of each optimizer slot */
     size_t arena_bytes;    /* of each of these */
-    unsigned optimizer_slots;
 } clq_pass_context;
 
-/* Of the graph that clq_graph_expand made: fuse.c */
-clq_status clq_graph_fuse(clq_graph *graph, const clq_pass_context *context);
-/* Has the model's output written where the plan's output is: expand.c */
-clq_status clq_graph_place_output(clq_graph *graph, const clq_pass_context *context);
-/* Adds the gradients of all variables, from the loss back to the samples: differentiate.c */
-clq_status clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
-/* Of gradients, and of a gradient and its sums: fuse.c */
-clq_status clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
-/* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
-clq_status clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);
+/* Passes leave a failure in the graph, and nodes that are no longer needed without an operation. */
 
 /* The layers as operations, and the loss if there is one: expand.c */
-clq_status clq_graph_expand(clq_graph *graph, const clq_model *model, const clq_plan_config *config);
-/* The whole: expanded, and through all passes that the plan's purpose needs (passes.c). `after` (may be NULL) sees the
- * graph after each. Release the graph in any case. */
+void clq_graph_expand(clq_graph *graph, const clq_pass_context *context);
+/* Of the graph that clq_graph_expand made: fuse.c */
+void clq_graph_fuse(clq_graph *graph, const clq_pass_context *context);
+/* Has the model's output written where the plan's output is: expand.c */
+void clq_graph_place_output(clq_graph *graph, const clq_pass_context *context);
+/* Adds the gradients of all variables, from the loss back to the samples: differentiate.c */
+void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
+/* Of gradients, and of a gradient and its sums: fuse.c */
+void clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
+/* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
+void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);
+
+/* The whole: through all passes that the plan's purpose needs (passes.c). `after` (may be NULL) sees the graph after
+ * each. Release the graph in any case. */
 typedef void (*clq_pass_observer)(void *context, const char *pass, const clq_graph *graph);
 clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_pass_context *context,
                            clq_pass_observer after, void *observer);

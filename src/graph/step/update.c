@@ -25,14 +25,13 @@ static clq_id add_arena(clq_graph *graph, const char *name, const clq_pass_conte
     return clq_graph_add_value(graph, &arena);
 }
 
-clq_status clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
+void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
     if (context->config->gradient_norms) add_norms(graph);
     clq_node node = {.op = &clq_op_update, .scope = "update", .segment = CLQ_SEGMENT_UPDATE};
     node.attributes.update = *context->config->update;
     node.inputs[0] = add_arena(graph, "parameters", context, CLQ_HOME_PARAMETERS, 0);
     node.inputs[1] = add_arena(graph, "gradient", context, CLQ_HOME_GRADIENTS, 0);
-    for (unsigned i = 0; i < context->optimizer_slots; i++)
+    for (unsigned i = 0; i < clq_optimizer_states(context->config->update); i++)
         node.inputs[2 + i] = add_arena(graph, "optimizer state", context, CLQ_HOME_OPTIMIZER, i);
     clq_graph_add_node(graph, &node);
-    return clq_graph_status(graph);
 }
