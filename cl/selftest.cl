@@ -1,33 +1,33 @@
 /* Known-answer tests of a device: what they must give is computed on the host in src/device/check/check_compute.c. */
 
-/* Integer arithmetic of several kinds, mixed into one word per work-item. */
-kernel void integers(global uint *out) {
-    uint i = (uint)get_global_id(0);
+/* Integer arithmetic of several kinds, mixed into one word. */
+static uint integers(uint i) {
     uint a = i * 2654435761u + 12345u, b = (a >> 7) | 1u;
     uint mixed = mul_hi(a, b) ^ (a / b) ^ (a % b) ^ rotate(a, 11u);
     int s = (int)(a >> 1) - 1073741824;
     mixed ^= (uint)(s / 3) + (uint)(s >> 5);
     ulong wide = (ulong)a * b + i;
-    out[i] = mixed ^ (uint)(wide >> 21);
+    return mixed ^ (uint)(wide >> 21);
 }
 
-/* Floating point whose result is exact, or rounded here to what it must be; NaN and infinity must
- * stay what they are. */
-kernel void floats(global const float *in, global int *out) {
+/* Nine results per work-item. Floating point is exact, or rounded here to what it must be; NaN and infinity must stay
+ * what they are. */
+kernel void arithmetic(global const float *in, global int *out) {
     size_t i = get_global_id(0);
     float x = in[i], zero = in[0];
     float square = x * x;
     int root = (int)rint(sqrt(square)), ratio = (int)rint(square * 3.0f / (x + 1.0f + zero) * 16.0f);
     int e = (int)rint(exp(-x * 0.01f) * 10000.0f), l = (int)rint(log(x + 1.0f) * 1000.0f);
     int special = (isnan(zero / zero) ? 1 : 0) + (isinf((x + 1.0f) / zero) ? 2 : 0);
-    out[8 * i] = root;
-    out[8 * i + 1] = ratio;
-    out[8 * i + 2] = (int)fma(x, 3.0f, 0.5f * 4.0f);
-    out[8 * i + 3] = e;
-    out[8 * i + 4] = l;
-    out[8 * i + 5] = special;
-    out[8 * i + 6] = (int)max(x, 7.0f) - (int)min(x, 9.0f);
-    out[8 * i + 7] = convert_int_rte(x * 0.5f);
+    out[9 * i] = root;
+    out[9 * i + 1] = ratio;
+    out[9 * i + 2] = (int)fma(x, 3.0f, 0.5f * 4.0f);
+    out[9 * i + 3] = e;
+    out[9 * i + 4] = l;
+    out[9 * i + 5] = special;
+    out[9 * i + 6] = (int)max(x, 7.0f) - (int)min(x, 9.0f);
+    out[9 * i + 7] = convert_int_rte(x * 0.5f);
+    out[9 * i + 8] = (int)integers((uint)i);
 }
 
 /* Vectors of the width that kernels use, loaded off their alignment and stored on it. */

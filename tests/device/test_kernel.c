@@ -69,7 +69,8 @@ static void failing_build(clq_device *device, clq_queue *queue) {
     (void)queue;
     clq_kernel *kernel = NULL;
     for (int i = 0; i < 2; i++) { /* also the second time */
-        CHECK_FAILS(CLQ_BUILD, clq_kernel_create(device, "selftest", "-Dkernel=neither_is_this", "integers", &kernel));
+        CHECK_FAILS(CLQ_BUILD,
+                    clq_kernel_create(device, "selftest", "-Dkernel=neither_is_this", "arithmetic", &kernel));
         CHECK_DETAIL("selftest.cl");
         CHECK_DETAIL(clq_device_label(device));
         CHECK_DETAIL(clq_device_get_info(device)->driver_version);
@@ -78,7 +79,7 @@ static void failing_build(clq_device *device, clq_queue *queue) {
         assert_null(strchr(clq_error_detail(), '\n'));
         assert_null(kernel);
     }
-    CHECK_OK(clq_kernel_create(device, "selftest", "", "integers", &kernel));
+    CHECK_OK(clq_kernel_create(device, "selftest", "", "arithmetic", &kernel));
     clq_kernel_destroy(kernel);
 }
 

@@ -15,10 +15,10 @@ static void has(clq_device *device, const char *kernels, const char *function, b
  * another's. */
 static void only_the_wanted(clq_device *device, clq_queue *queue) {
     (void)queue;
-    has(device, "integers add_words", "integers", true);
-    has(device, "integers add_words", "add_words", true);
-    has(device, "integers add_words", "floats", false);
-    has(device, "integers add_words", "random_words", false);
+    has(device, "arithmetic add_words", "arithmetic", true);
+    has(device, "arithmetic add_words", "add_words", true);
+    has(device, "arithmetic add_words", "group_sum", false);
+    has(device, "arithmetic add_words", "random_words", false);
     has(device, "vectors words", "vectors", true);
     has(device, "vectors words", "add_words", false);
     has(device, "vectors words", "vector", false);
@@ -70,9 +70,9 @@ typedef struct loader {
 
 static void load(void *context) {
     loader *l = context;
-    const clq_program_wish wishes[] = {{"selftest", "-DA", "integers", NULL}, {"selftest", "-DB", "add_words", NULL},
-                                       {"selftest", "-DA", "integers", NULL}, {"selftest", "-DC", "floats", NULL},
-                                       {"selftest", "-DD", "vectors", NULL},  {"selftest", "-DB", "add_words", NULL}};
+    const clq_program_wish wishes[] = {{"selftest", "-DA", "arithmetic", NULL}, {"selftest", "-DB", "add_words", NULL},
+                                       {"selftest", "-DA", "arithmetic", NULL}, {"selftest", "-DC", "group_sum", NULL},
+                                       {"selftest", "-DD", "vectors", NULL},    {"selftest", "-DB", "add_words", NULL}};
     size_t failed;
     l->status = clq_device_load_programs(l->device, wishes, CLQ_COUNT_OF(wishes), &failed);
     if (l->status == CLQ_OK) l->status = clq_kernel_create_among(l->device, &wishes[1], "add_words", &l->kernel);

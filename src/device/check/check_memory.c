@@ -81,30 +81,34 @@ static clq_status fill_and_read(clq_queue *queue, pair *p, clq_verdict *out) {
 
 clq_status clq_check_fills(clq_queue *queue, clq_verdict *out) { return with_pair(queue, fill_and_read, out); }
 
-/* Adds to `words` words of a buffer on the device. */
-static clq_status add_on_device(clq_queue *queue, clq_buffer *buffer, uint32_t add, size_t words) {
+/* Runs a kernel of selftest.cl on a buffer and the numbers behind it. */
+static clq_status run_on(clq_queue *queue, clq_buffer *buffer, const char *function, const uint32_t *numbers,
+                         uint32_t count, size_t items) {
     clq_kernel *kernel = NULL;
-    CLQ_TRY(clq_check_kernel(clq_queue_device(queue), "add_words", &kernel));
+    CLQ_TRY(clq_check_kernel(clq_queue_device(queue), function, &kernel));
     clq_status status = clq_kernel_set_buffer(kernel, 0, buffer);
-    if (status == CLQ_OK) status = clq_kernel_set_bytes(kernel, 1, &add, sizeof add);
-    if (status == CLQ_OK) status = clq_queue_launch(queue, kernel, 1, &words, NULL);
+    for (uint32_t i = 0; i < count && status == CLQ_OK; i++)
+        status = clq_kernel_set_bytes(kernel, i + 1, &numbers[i], sizeof numbers[i]);
+    if (status == CLQ_OK) status = clq_queue_launch(queue, kernel, 1, &items, NULL);
     if (status == CLQ_OK) status = clq_queue_finish(queue);
     clq_kernel_destroy(kernel);
     return status;
 }
 
-/* A kernel sees its range of a buffer, and nothing else of it changes. */
+/* A kernel sees its range of a buffer, and nothing else of it changes. The view is four lines of zeros; of zero the
+ * answer is the round's number, which is then in the second line and the fourth. */
 static clq_status offsets(clq_queue *queue, clq_buffer *whole, uint32_t *words, clq_verdict *out) {
+    enum { ROUND = 7 };
     size_t align = clq_device_view_align(clq_queue_device(queue)), all = clq_buffer_bytes(whole) / sizeof *words;
-    size_t first = align / sizeof *words, count = (all - first) / 2;
+    size_t first = align / sizeof *words, line = (all - first) / 8;
     clq_buffer *view;
-    CLQ_TRY(clq_buffer_view(whole, align, count * sizeof *words, &view));
-    clq_status status = add_on_device(queue, view, 7, count);
+    CLQ_TRY(clq_buffer_view(whole, align, 4 * line * sizeof *words, &view));
+    clq_status status = run_on(queue, view, "answer_lines", (uint32_t[]){(uint32_t)line, ROUND}, 2, line);
     clq_buffer_destroy(view);
     CLQ_TRY(status);
     CLQ_TRY(clq_queue_read(queue, whole, 0, words, all * sizeof *words, true));
     for (size_t i = 0; i < all && out->ok; i++) {
-        uint32_t wanted = i >= first && i < first + count ? 7 : 0;
+        uint32_t wanted = i >= first && i < first + 4 * line && (i - first) / line % 2 == 1 ? ROUND : 0;
         if (words[i] != wanted)
             clq_verdict_wrong(out, "word %zu beside or in a view is %u and should be %u", i, (unsigned)words[i],
                               (unsigned)wanted);
@@ -118,7 +122,7 @@ static clq_status mapped_pointer(clq_queue *queue, clq_buffer *buffer, clq_verdi
     CLQ_TRY(clq_queue_map(queue, buffer, 0, bytes, true, &pointer));
     for (uint32_t i = 0; i < WORDS; i++) ((uint32_t *)pointer)[i] = i;
     CLQ_TRY(clq_queue_unmap(queue, buffer, pointer));
-    CLQ_TRY(add_on_device(queue, buffer, 9, WORDS));
+    CLQ_TRY(run_on(queue, buffer, "add_words", (uint32_t[]){9}, 1, WORDS));
     CLQ_TRY(clq_queue_map(queue, buffer, 0, bytes, false, &pointer));
     for (uint32_t i = 0; i < WORDS; i++)
         if (((uint32_t *)pointer)[i] != i + 9)
