@@ -32,12 +32,6 @@ static const char *name_of(json_t *layer) {
     return name ? name : json_string_value(json_object_get(json_object_get(layer, "config"), "name"));
 }
 
-static void describe_layer(const functional *f, size_t i, char where[160]) {
-    char path[64];
-    snprintf(path, sizeof path, "config.layers[%zu]", i);
-    clq_keras_describe_place(layer_at(f, i), path, where);
-}
-
 /* ---- the layers and their nodes ---- */
 
 /* An unknown layer is named as such before its nodes are looked at. */
@@ -47,14 +41,14 @@ static clq_status index_layers(functional *f) {
     if (!f->index) return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
     for (size_t i = 0; i < json_array_size(f->layers); i++) {
         json_t *layer = layer_at(f, i);
-        char path[64];
-        snprintf(path, sizeof path, "config.layers[%zu]", i);
-        if (!name_of(layer)) return clq_fail(CLQ_FORMAT, "%s.name is missing", path);
-        if (!is_input(layer)) CLQ_TRY(clq_keras_check_class(layer, path));
+        if (!name_of(layer)) return clq_fail(CLQ_FORMAT, "config.layers[%zu].name is missing", i);
+        if (!is_input(layer)) CLQ_TRY(clq_keras_check_class(layer, i));
         if (is_input(layer) && ++inputs > 1)
-            return clq_fail(CLQ_UNSUPPORTED, "%s and config.input_layers: a second InputLayer is not supported", path);
+            return clq_fail(CLQ_UNSUPPORTED,
+                            "config.layers[%zu] and config.input_layers: a second InputLayer is not supported", i);
         if (json_object_get(f->index, name_of(layer)))
-            return clq_fail(CLQ_FORMAT, "%s.config.name: two layers are named '%.60s'", path, name_of(layer));
+            return clq_fail(CLQ_FORMAT, "config.layers[%zu].config.name: two layers are named '%.60s'", i,
+                            name_of(layer));
         if (json_object_set_new(f->index, name_of(layer), json_integer((json_int_t)i)) != 0)
             return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
     }
@@ -72,7 +66,7 @@ static clq_status count_nodes(functional *f) {
         char where[160];
         const size_t count =
             is_input(layer_at(f, i)) ? 1 : json_array_size(json_object_get(layer_at(f, i), "inbound_nodes"));
-        describe_layer(f, i, where);
+        clq_keras_describe_place(layer_at(f, i), i, where);
         if (count == 0)
             return clq_fail(CLQ_FORMAT, "%s.inbound_nodes is missing or empty: no input reaches the layer", where);
         f->first_node[i] = (uint32_t)total;
@@ -155,7 +149,7 @@ static clq_status read_nodes(functional *f) {
     for (size_t i = 0; i < json_array_size(f->layers); i++) {
         json_t *nodes = json_object_get(layer_at(f, i), "inbound_nodes");
         char place[160], where[224];
-        describe_layer(f, i, place);
+        clq_keras_describe_place(layer_at(f, i), i, place);
         for (uint32_t k = f->first_node[i]; k < f->first_node[i + 1]; k++) {
             f->nodes[k].layer = (uint32_t)i;
             if (is_input(layer_at(f, i))) continue;
@@ -169,15 +163,14 @@ static clq_status read_nodes(functional *f) {
 /* ---- building ---- */
 
 static clq_status add_node(functional *f, node *n, clq_tensor *inputs) {
-    char path[64], where[160];
+    char where[160];
     json_t *layer = layer_at(f, n->layer);
-    snprintf(path, sizeof path, "config.layers[%u]", n->layer);
-    describe_layer(f, n->layer, where);
-    if (is_input(layer)) return clq_keras_add_input(f->model, layer, path, &n->tensor);
+    clq_keras_describe_place(layer, n->layer, where);
+    if (is_input(layer)) return clq_keras_add_input(f->model, layer, n->layer, &n->tensor);
     for (uint32_t i = 0; i < n->source_count; i++) inputs[i] = f->nodes[f->sources[n->first_source + i]].tensor;
     const uint32_t before = f->added[n->layer];
     if (!before) {
-        CLQ_TRY(clq_keras_add_layer(f->model, layer, path, inputs, n->source_count, &n->tensor));
+        CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, inputs, n->source_count, &n->tensor));
         f->added[n->layer] = n->tensor.id;
         return CLQ_OK;
     }
@@ -207,10 +200,11 @@ static clq_status add_with_sources(functional *f, uint32_t index, uint32_t *stac
             continue;
         }
         n->state = OPEN;
-        if (f->nodes[source].state == OPEN) describe_layer(f, f->nodes[source].layer, where);
-        if (f->nodes[source].state == OPEN)
+        if (f->nodes[source].state == OPEN) {
+            clq_keras_describe_place(layer_at(f, f->nodes[source].layer), f->nodes[source].layer, where);
             return clq_fail(CLQ_FORMAT,
                             "%s.inbound_nodes: the layer reads what is computed from its own output: a cycle", where);
+        }
         stack[depth++] = (uint32_t)source;
     }
     return CLQ_OK;
