@@ -3,7 +3,7 @@
  *
  * A dataset owns arrays, just as a reader gave them: samples (n, …) u8 or f32, and labels (n, …), int32
  * or f32, for each output of a model. They never change again, so any thread may read them. A source (sources.h) is a
- * name or a folder that becomes such arrays; clq_dataset_adopt and clq_dataset_adopt_labels (dataset.c, checks.c)
+ * name or a folder that becomes such arrays; clq_dataset_adopt and clq_dataset_adopt_labels (dataset.c)
  * check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there is no second copy of
  * the samples.
  *
