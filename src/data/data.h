@@ -2,10 +2,10 @@
  * call; this page tells how it works.
  *
  * A dataset owns arrays, just as a reader gave them: samples (n, …) u8 or f32, and labels (n, …), int32
- * or f32, for each output of a model. They never change again, so any thread may read them. A source (sources.h) is a
- * name or a folder that becomes such arrays; clq_dataset_adopt and clq_dataset_adopt_labels (dataset.c)
- * check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there is no second copy of
- * the samples.
+ * or f32, for each output of a model. They never change again, so any thread may read them. A source (open.c,
+ * synthetic.c) is a name or a folder that becomes such arrays; clq_dataset_adopt and clq_dataset_adopt_labels
+ * (dataset.c) check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there is no second
+ * copy of the samples.
  *
  * The pipeline (pipeline.c) is a walk over places. A place is (epoch, batch within the epoch), and what
  * lies there follows from the stages and the place alone: the order of an epoch is drawn from (seed,
