@@ -88,21 +88,17 @@ static void gather(const char *from, const size_t *places, size_t count, size_t 
     }
 }
 
-void clq_rows_copy_samples(const clq_rows *rows, void *to) {
+static void copy(const clq_rows *rows, const char *from, size_t bytes, void *to) {
     if (rows->places)
-        gather(rows->samples, rows->places, rows->count, rows->sample_bytes, to);
+        gather(from, rows->places, rows->count, bytes, to);
     else
-        memcpy(to, rows->samples + rows->first * rows->sample_bytes, rows->count * rows->sample_bytes);
+        memcpy(to, from + rows->first * bytes, rows->count * bytes);
 }
 
+void clq_rows_copy_samples(const clq_rows *rows, void *to) { copy(rows, rows->samples, rows->sample_bytes, to); }
+
 void clq_rows_copy_labels(const clq_rows *rows, size_t output, void *to) {
-    const char *labels = rows->labels[output].data;
-    size_t bytes = rows->labels[output].bytes;
-    if (!rows->places) {
-        memcpy(to, labels + rows->first * bytes, rows->count * bytes);
-        return;
-    }
-    for (size_t i = 0; i < rows->count; i++) memcpy((char *)to + i * bytes, labels + rows->places[i] * bytes, bytes);
+    copy(rows, rows->labels[output].data, rows->labels[output].bytes, to);
 }
 
 /* ---- the walk ---- */
