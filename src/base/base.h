@@ -146,6 +146,11 @@ clq_status clq_thread_start(const char *name /* at most 15 */, void (*body)(void
 void clq_thread_join(clq_thread *thread); /* takes NULL; frees it */
 unsigned clq_cpu_count(void);             /* cores that this process may use */
 
+/* A lock and a condition variable for clq_lock_wait. owner: as for clq_fail_lock. */
+clq_status clq_lock_create(const char *owner, pthread_mutex_t *lock, pthread_cond_t *changed);
+/* pthread_cond_timedwait for at most so many seconds of clq_now. */
+void clq_lock_wait(pthread_mutex_t *lock, pthread_cond_t *changed, double longest_s);
+
 /* A barrier for `parties` threads. Waiting spins for a moment, then sleeps. Once aborted it never waits again:
  * all present and later waits return CLQ_ABORTED at once. */
 typedef struct clq_barrier clq_barrier;
