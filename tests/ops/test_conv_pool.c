@@ -4,11 +4,6 @@
 #include "support/ops_product.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 typedef struct pool_case {
     clq_conv2d_problem c;

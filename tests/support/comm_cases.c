@@ -3,11 +3,7 @@
 #include "comm/communicator.h"
 #include "support/comm_values.h"
 
-#include <setjmp.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 const clq_group_config comm_settings[COMM_SETTINGS] = {
     {.algorithm = CLQ_ALGORITHM_AUTO},

@@ -3,12 +3,7 @@
 #include "ref/ref_elementwise.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void must(const rig *r, clq_status status) {
     if (status != CLQ_OK) fail_msg("%s: %s: %s", r->name, clq_status_text(status), clq_error_detail());

@@ -1,12 +1,7 @@
 #include "support/ops_rig.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { GUARD_BYTES = 512, BLANK = 0xFF };
 

@@ -6,6 +6,7 @@
 #define OPS_RIG_H
 
 #include "ops/ops.h"
+#include "support/check.h"
 
 enum { RIG_VALUES = 32 };
 
