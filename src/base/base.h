@@ -214,7 +214,6 @@ double clq_random_unit(clq_random *random);                    /* [0, 1) with 53
 
 /* ---- hashing (hash.c) ---- */
 
-uint64_t clq_hash64(const void *data, size_t bytes, uint64_t seed); /* XXH3-64 */
 typedef struct clq_hash128 {
     uint64_t low, high;
 } clq_hash128;
