@@ -221,34 +221,32 @@ static clq_status add_nodes(functional *f) {
     return status;
 }
 
-/* input_layers and output_layers: ["name", 0, 0], or a list of such. */
-static json_t *end_at(json_t *ends, size_t i) {
-    return json_is_array(json_array_get(ends, 0)) ? json_array_get(ends, i) : ends;
-}
-static clq_status count_ends(json_t *config, const char *key, size_t most, size_t *out) {
+/* The nodes that input_layers or output_layers names: ["name", 0, 0], or a list of such. */
+static clq_status find_ends(const functional *f, json_t *config, const char *key, size_t most, uint32_t *out,
+                            size_t *count) {
     json_t *ends = json_object_get(config, key);
+    const bool list = json_is_array(json_array_get(ends, 0));
+    char where[64];
+    snprintf(where, sizeof where, "config.%s", key);
     if (!json_is_array(ends) || json_array_size(ends) == 0)
         return clq_fail(json_is_object(ends) ? CLQ_UNSUPPORTED : CLQ_FORMAT,
-                        "config.%s should be a list of [layer, node, tensor]", key);
-    *out = json_is_array(json_array_get(ends, 0)) ? json_array_size(ends) : 1;
-    if (*out <= most) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "config.%s: %zu are not supported, at most %zu", key, *out, most);
+                        "%s should be a list of [layer, node, tensor]", where);
+    *count = list ? json_array_size(ends) : 1;
+    if (*count > most) return clq_fail(CLQ_UNSUPPORTED, "%s: %zu are not supported, at most %zu", where, *count, most);
+    for (size_t i = 0; i < *count; i++) CLQ_TRY(find_node(f, list ? json_array_get(ends, i) : ends, where, &out[i]));
+    return CLQ_OK;
 }
 
 static clq_status finish(functional *f, json_t *config) {
     clq_tensor outputs[CLQ_MODEL_OUTPUTS_MAX];
-    uint32_t found;
+    uint32_t found[CLQ_MODEL_OUTPUTS_MAX];
     size_t count;
-    CLQ_TRY(count_ends(config, "input_layers", 1, &count));
-    CLQ_TRY(find_node(f, end_at(json_object_get(config, "input_layers"), 0), "config.input_layers", &found));
-    if (!is_input(layer_at(f, f->nodes[found].layer)))
-        return clq_fail(CLQ_UNSUPPORTED, "config.input_layers: '%.60s' is no InputLayer",
-                        name_of(layer_at(f, f->nodes[found].layer)));
-    CLQ_TRY(count_ends(config, "output_layers", CLQ_MODEL_OUTPUTS_MAX, &count));
-    for (size_t i = 0; i < count; i++) {
-        CLQ_TRY(find_node(f, end_at(json_object_get(config, "output_layers"), i), "config.output_layers", &found));
-        outputs[i] = f->nodes[found].tensor;
-    }
+    CLQ_TRY(find_ends(f, config, "input_layers", 1, found, &count));
+    json_t *input = layer_at(f, f->nodes[found[0]].layer);
+    if (!is_input(input))
+        return clq_fail(CLQ_UNSUPPORTED, "config.input_layers: '%.60s' is no InputLayer", name_of(input));
+    CLQ_TRY(find_ends(f, config, "output_layers", CLQ_MODEL_OUTPUTS_MAX, found, &count));
+    for (size_t i = 0; i < count; i++) outputs[i] = f->nodes[found[i]].tensor;
     const clq_status status = clq_model_finish_outputs(f->model, outputs, count);
     return status == CLQ_ARGUMENT ? clq_fail_within(status, "config.output_layers") : status;
 }
