@@ -68,6 +68,9 @@ bool clq_log_enabled(clq_log_level level);
 void *clq_alloc(size_t count, size_t size);
 /* Grows or shrinks an array; what is new is zeroed. On failure NULL and the old block stays. */
 void *clq_realloc(void *block, size_t old_count, size_t new_count, size_t size);
+/* An array of *capacity elements with room for one more than `count`: the block itself, or one of twice the capacity,
+ * at least `first`. On failure NULL and the old block stays. */
+void *clq_grow(void *block, size_t count, size_t *capacity, size_t first, size_t size);
 /* As clq_alloc, aligned to `alignment` (a power of two, at least sizeof(void *)). */
 void *clq_alloc_aligned(size_t alignment, size_t bytes);
 void *clq_alloc_unset(size_t alignment, size_t bytes); /* the same, not zeroed: for memory that is filled at once */

@@ -21,7 +21,8 @@ typedef struct functional {
     uint32_t *first_node;   /* by layer; one more at the end */
     uint32_t *added;        /* by layer: its first tensor in the model; 0: it is not there yet */
     uint32_t *sources;      /* indices of nodes */
-    uint32_t node_count, source_count, source_capacity;
+    uint32_t node_count, source_count;
+    size_t source_capacity;
 } functional;
 
 static json_t *layer_at(const functional *f, size_t i) { return json_array_get(f->layers, i); }
@@ -117,13 +118,9 @@ static clq_status read_source(functional *f, json_t *tensor, const char *where) 
     snprintf(place, sizeof place, "%s.keras_history", where);
     if (!history) return clq_fail(CLQ_UNSUPPORTED, "%s is missing: only tensors can be arguments", place);
     CLQ_TRY(find_node(f, history, place, &source));
-    if (f->source_count == f->source_capacity) {
-        const uint32_t larger = f->source_capacity ? f->source_capacity * 2 : 64;
-        uint32_t *grown = clq_realloc(f->sources, f->source_capacity, larger, sizeof *grown);
-        if (!grown) return CLQ_MEMORY;
-        f->sources = grown;
-        f->source_capacity = larger;
-    }
+    uint32_t *sources = clq_grow(f->sources, f->source_count, &f->source_capacity, 64, sizeof *sources);
+    if (!sources) return CLQ_MEMORY;
+    f->sources = sources;
     f->sources[f->source_count++] = source;
     return CLQ_OK;
 }
