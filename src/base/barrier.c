@@ -8,8 +8,8 @@
  * - bits 30..0: how many have arrived in this round. */
 #include "base/base.h"
 
+#include <math.h>
 #include <sched.h>
-#include <time.h>
 
 #define ABORTED_BIT (UINT64_C(1) << 31)
 #define ARRIVED_MASK (ABORTED_BIT - 1)
@@ -29,25 +29,11 @@ struct clq_barrier {
 
 static uint64_t round_of(uint64_t state) { return state >> 32; }
 
-static clq_status create_locks(clq_barrier *barrier) {
-    pthread_condattr_t attributes;
-    int error = pthread_condattr_init(&attributes);
-    if (error) return clq_fail_lock("a barrier", error);
-    error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    if (!error) error = pthread_cond_init(&barrier->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    if (error) return clq_fail_lock("a barrier", error);
-    error = pthread_mutex_init(&barrier->lock, NULL);
-    if (!error) return CLQ_OK;
-    pthread_cond_destroy(&barrier->changed);
-    return clq_fail_lock("a barrier", error);
-}
-
 clq_status clq_barrier_create(unsigned parties, clq_barrier **out) {
     if (parties == 0 || parties >= ARRIVED_MASK) return clq_fail(CLQ_INTERNAL, "a barrier for %u threads", parties);
     clq_barrier *barrier = clq_alloc_aligned(_Alignof(clq_barrier), sizeof(*barrier));
     if (!barrier) return CLQ_MEMORY;
-    clq_status status = create_locks(barrier);
+    clq_status status = clq_lock_create("a barrier", &barrier->lock, &barrier->changed);
     if (status != CLQ_OK) {
         clq_free(barrier);
         return status;
@@ -101,24 +87,15 @@ static void spin(clq_barrier *barrier, uint64_t round) {
     }
 }
 
-/* until: clq_now_running's time. */
+/* until: clq_now_running's time; infinite: however long it takes. */
 static void sleep_until_changed(clq_barrier *barrier, uint64_t round, double until) {
     pthread_mutex_lock(&barrier->lock);
     atomic_fetch_add(&barrier->sleepers, 1);
-    for (double left; waiting(barrier, round) && (left = until - clq_now_running()) > 0;) {
-        double wake = clq_now() + CLQ_MIN(left, CLQ_RUNNING_LOOK_S);
-        struct timespec time = {.tv_sec = (time_t)wake};
-        time.tv_nsec = (long)((wake - (double)time.tv_sec) * 1e9);
-        pthread_cond_timedwait(&barrier->changed, &barrier->lock, &time);
-    }
-    atomic_fetch_sub(&barrier->sleepers, 1);
-    pthread_mutex_unlock(&barrier->lock);
-}
-
-static void sleep_however_long(clq_barrier *barrier, uint64_t round) {
-    pthread_mutex_lock(&barrier->lock);
-    atomic_fetch_add(&barrier->sleepers, 1);
-    while (waiting(barrier, round)) pthread_cond_wait(&barrier->changed, &barrier->lock);
+    for (double left; waiting(barrier, round) && (left = until - clq_now_running()) > 0;)
+        if (isinf(left))
+            pthread_cond_wait(&barrier->changed, &barrier->lock);
+        else
+            clq_lock_wait(&barrier->lock, &barrier->changed, CLQ_MIN(left, CLQ_RUNNING_LOOK_S));
     atomic_fetch_sub(&barrier->sleepers, 1);
     pthread_mutex_unlock(&barrier->lock);
 }
@@ -141,7 +118,7 @@ static clq_status leave(clq_barrier *barrier, uint64_t round, double deadline_s)
 
 clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s) {
     bool limited = deadline_s > 0 && deadline_s < endless_seconds;
-    double until = limited ? clq_now_running() + deadline_s : 0;
+    double until = limited ? clq_now_running() + deadline_s : (double)INFINITY;
     uint64_t state = atomic_load(&barrier->state), next;
     bool last;
     do {
@@ -155,10 +132,7 @@ clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s) {
     }
     uint64_t round = round_of(state);
     spin(barrier, round);
-    if (waiting(barrier, round) && limited)
-        sleep_until_changed(barrier, round, until);
-    else if (waiting(barrier, round))
-        sleep_however_long(barrier, round);
+    if (waiting(barrier, round)) sleep_until_changed(barrier, round, until);
     return leave(barrier, round, deadline_s);
 }
 

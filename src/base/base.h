@@ -68,6 +68,9 @@ bool clq_log_enabled(clq_log_level level);
 void *clq_alloc(size_t count, size_t size);
 /* Grows or shrinks an array; what is new is zeroed. On failure NULL and the old block stays. */
 void *clq_realloc(void *block, size_t old_count, size_t new_count, size_t size);
+/* An array of *capacity elements with room for one more than `count`: the block itself, or one of twice the capacity,
+ * at least `first`. On failure NULL and the old block stays. */
+void *clq_grow(void *block, size_t count, size_t *capacity, size_t first, size_t size);
 /* As clq_alloc, aligned to `alignment` (a power of two, at least sizeof(void *)). */
 void *clq_alloc_aligned(size_t alignment, size_t bytes);
 void *clq_alloc_unset(size_t alignment, size_t bytes); /* the same, not zeroed: for memory that is filled at once */
@@ -146,6 +149,11 @@ clq_status clq_thread_start(const char *name /* at most 15 */, void (*body)(void
 void clq_thread_join(clq_thread *thread); /* takes NULL; frees it */
 unsigned clq_cpu_count(void);             /* cores that this process may use */
 
+/* A lock and a condition variable for clq_lock_wait. owner: as for clq_fail_lock. */
+clq_status clq_lock_create(const char *owner, pthread_mutex_t *lock, pthread_cond_t *changed);
+/* pthread_cond_timedwait for at most so many seconds of clq_now. */
+void clq_lock_wait(pthread_mutex_t *lock, pthread_cond_t *changed, double longest_s);
+
 /* A barrier for `parties` threads. Waiting spins for a moment, then sleeps. Once aborted it never waits again:
  * all present and later waits return CLQ_ABORTED at once. */
 typedef struct clq_barrier clq_barrier;
@@ -209,7 +217,6 @@ double clq_random_unit(clq_random *random);                    /* [0, 1) with 53
 
 /* ---- hashing (hash.c) ---- */
 
-uint64_t clq_hash64(const void *data, size_t bytes, uint64_t seed); /* XXH3-64 */
 typedef struct clq_hash128 {
     uint64_t low, high;
 } clq_hash128;

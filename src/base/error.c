@@ -5,15 +5,14 @@
 
 static _Thread_local char detail[CLQ_DETAIL_MAX];
 
+static const char *const status_texts[] = {
+#define STATUS_TEXT(name, text) [CLQ_##name] = text,
+    CLQ_STATUS_MAP(STATUS_TEXT)
+#undef STATUS_TEXT
+};
+
 const char *clq_status_text(clq_status status) {
-    switch (status) {
-#define STATUS_CASE(name, text)                                                                                        \
-    case CLQ_##name: return text;
-        CLQ_STATUS_MAP(STATUS_CASE)
-#undef STATUS_CASE
-    case CLQ_STATUS_COUNT: break;
-    }
-    return "unknown status";
+    return (unsigned)status < CLQ_STATUS_COUNT ? status_texts[status] : "unknown status";
 }
 
 const char *clq_error_detail(void) { return detail; }

@@ -3,8 +3,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-uint64_t clq_hash64(const void *data, size_t bytes, uint64_t seed) { return XXH3_64bits_withSeed(data, bytes, seed); }
-
 clq_hash128 clq_hash128_of(const void *data, size_t bytes, uint64_t seed) {
     XXH128_hash_t hash = XXH3_128bits_withSeed(data, bytes, seed);
     return (clq_hash128){.low = hash.low64, .high = hash.high64};

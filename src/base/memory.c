@@ -46,6 +46,14 @@ void *clq_realloc(void *block, size_t old_count, size_t new_count, size_t size) 
     return grown;
 }
 
+void *clq_grow(void *block, size_t count, size_t *capacity, size_t first, size_t size) {
+    if (count < *capacity) return block;
+    const size_t larger = CLQ_MAX(*capacity * 2, first);
+    void *grown = clq_realloc(block, *capacity, larger, size);
+    if (grown) *capacity = larger;
+    return grown;
+}
+
 void *clq_alloc_unset(size_t alignment, size_t bytes) {
     void *block;
     if (refused_by_test() || posix_memalign(&block, alignment, bytes ? bytes : 1) != 0) return out_of_memory(bytes, 1);

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/prctl.h>
@@ -65,4 +66,25 @@ unsigned clq_cpu_count(void) {
 #endif
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (unsigned)online : 1;
+}
+
+clq_status clq_lock_create(const char *owner, pthread_mutex_t *lock, pthread_cond_t *changed) {
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+    if (error) return clq_fail_lock(owner, error);
+    error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (!error) error = pthread_cond_init(changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (error) return clq_fail_lock(owner, error);
+    error = pthread_mutex_init(lock, NULL);
+    if (!error) return CLQ_OK;
+    pthread_cond_destroy(changed);
+    return clq_fail_lock(owner, error);
+}
+
+void clq_lock_wait(pthread_mutex_t *lock, pthread_cond_t *changed, double longest_s) {
+    double until = clq_now() + longest_s;
+    struct timespec time = {.tv_sec = (time_t)until};
+    time.tv_nsec = (long)((until - (double)time.tv_sec) * 1e9);
+    pthread_cond_timedwait(changed, lock, &time);
 }

@@ -24,19 +24,6 @@ struct clq_file_writer {
 
 /* ---- the target -------------------------------------------------------------------------------------------------- */
 
-static void release(clq_file_writer *writer) {
-    if (!writer) return;
-    if (writer->fd >= 0) {
-        close(writer->fd);
-        unlink(writer->temporary);
-    }
-    clq_free(writer->path);
-    clq_free(writer->target);
-    clq_free(writer->folder);
-    clq_free(writer->temporary);
-    clq_free(writer);
-}
-
 /* The path that a link at `path` leads to; a relative one begins in the link's folder. NULL: no memory. */
 static char *path_behind(const char *path, const char *link) {
     const char *slash = strrchr(path, '/');
@@ -174,6 +161,19 @@ static clq_status open_temporary(clq_file_writer *writer) {
 
 /* ---- the writer -------------------------------------------------------------------------------------------------- */
 
+void clq_file_writer_cancel(clq_file_writer *writer) {
+    if (!writer) return;
+    if (writer->fd >= 0) {
+        close(writer->fd);
+        unlink(writer->temporary);
+    }
+    clq_free(writer->path);
+    clq_free(writer->target);
+    clq_free(writer->folder);
+    clq_free(writer->temporary);
+    clq_free(writer);
+}
+
 clq_status clq_file_writer_open(const char *path, clq_file_writer **out) {
     clq_file_writer *writer = clq_alloc(1, sizeof(*writer));
     if (!writer) return CLQ_MEMORY;
@@ -187,7 +187,7 @@ clq_status clq_file_writer_open(const char *path, clq_file_writer **out) {
     *out = writer;
     return CLQ_OK;
 fail:
-    release(writer);
+    clq_file_writer_cancel(writer);
     return status;
 }
 
@@ -254,8 +254,6 @@ static clq_status commit(clq_file_writer *writer) {
 
 clq_status clq_file_writer_commit(clq_file_writer *writer) {
     clq_status status = commit(writer);
-    release(writer);
+    clq_file_writer_cancel(writer);
     return status;
 }
-
-void clq_file_writer_cancel(clq_file_writer *writer) { release(writer); }

@@ -2,10 +2,10 @@
  * call; this page tells how it works.
  *
  * A dataset owns arrays, just as a reader gave them: samples (n, …) u8 or f32, and labels (n, …), int32
- * or f32, for each output of a model. They never change again, so any thread may read them. A source (sources.h) is a
- * name or a folder that becomes such arrays; clq_dataset_adopt and clq_dataset_adopt_labels (dataset.c, checks.c)
- * check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there is no second copy of
- * the samples.
+ * or f32, for each output of a model. They never change again, so any thread may read them. A source (open.c,
+ * synthetic.c) is a name or a folder that becomes such arrays; clq_dataset_adopt and clq_dataset_adopt_labels
+ * (dataset.c) check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there is no second
+ * copy of the samples.
  *
  * The pipeline (pipeline.c) is a walk over places. A place is (epoch, batch within the epoch), and what
  * lies there follows from the stages and the place alone: the order of an epoch is drawn from (seed,
@@ -37,13 +37,10 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
  * UNSUPPORTED (labels for more than CLQ_MODEL_OUTPUTS_MAX outputs). */
 clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq_array *labels);
 
-/* Cuts `count` samples into one run per replica: run r is [offsets[r], offsets[r] + counts[r]).
- * weights NULL: as tf.distribute does, ceil(count / replicas) each until none are left, so the last
- * shares may be short or empty: 8 samples over 3 are 3, 3, 2; 4 over 3 are 2, 2, 0; share 0 is the
- * largest. Else share r is weights[r] / sum(weights) of the count to within one sample (weights finite,
- * >= 0, not all 0; count below 2^52); a weight of 0 gets nothing, and a share of a smaller count may be
- * one larger than that of a full one. The counts add up to `count`. */
-void clq_shares_split(size_t count, unsigned replicas, const double *weights, size_t *offsets, size_t *counts);
+/* Cuts `count` samples into one run per replica: run r is [offsets[r], offsets[r] + counts[r]). As tf.distribute does,
+ * ceil(count / replicas) each until none are left, so the last shares may be short or empty: 8 samples over 3 are
+ * 3, 3, 2; 4 over 3 are 2, 2, 0; share 0 is the largest. The counts add up to `count`. */
+void clq_shares_split(size_t count, unsigned replicas, size_t *offsets, size_t *counts);
 
 /* The position of the next batch, as clq_dataset_seek takes it. */
 void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *index);

@@ -1,9 +1,134 @@
-/* A dataset: two checked arrays and their description. */
-#include "data/checks.h"
+/* A dataset: checked arrays and their description. Each check names the file in its message. */
 #include "data/dataset.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { DESCRIPTION = 160 };
+
+/* Values beyond float32 become infinite here and are refused with the others that are not finite. */
+static clq_status narrow(clq_array *array) {
+    clq_array f32 = {0};
+    CLQ_TRY(clq_array_create(CLQ_F32, array->rank, array->dims, &f32));
+    const double *from = array->data;
+    float *to = f32.data;
+    for (size_t i = 0; i < array->count; i++) to[i] = (float)from[i];
+    clq_array_release(array);
+    *array = f32;
+    return CLQ_OK;
+}
+
+/* ---- samples ---- */
+
+/* Leaves `samples` u8 or finite f32 with at least one sample of at least one value; f64 becomes f32. */
+static clq_status check_samples(const char *where, clq_array *samples) {
+    char text[DESCRIPTION];
+    clq_array_describe(samples, text, sizeof text);
+    if (samples->rank == 0 || samples->rank > CLQ_SHAPE_MAX + 1)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: %s: samples are (n, ...) with 1 to %d dimensions in all", where, text,
+                        CLQ_SHAPE_MAX + 1);
+    if (samples->dims[0] == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no samples", where, text);
+    if (samples->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: a sample has no values", where, text);
+    if (samples->dtype == CLQ_U8) return CLQ_OK;
+    if (samples->dtype == CLQ_F64) CLQ_TRY(narrow(samples));
+    if (samples->dtype != CLQ_F32)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: samples are %s: convert them to u8 (scaled by 1/255 later), f32 or f64",
+                        where, text);
+    const float *values = samples->data;
+    const size_t elements = samples->count / samples->dims[0];
+    for (size_t i = 0; i < samples->count; i++)
+        if (!isfinite(values[i]))
+            return clq_fail(CLQ_FORMAT,
+                            "%s: value %zu of sample %zu is %g as float32: samples must be finite; remove or "
+                            "replace it",
+                            where, i % elements, i / elements, (double)values[i]);
+    return CLQ_OK;
+}
+
+/* ---- labels ---- */
+
+/* The element as int64; false where it does not fit there. */
+static bool integer_at(const clq_array *array, size_t i, int64_t *out) {
+    switch (array->dtype) {
+    case CLQ_I8: *out = ((const int8_t *)array->data)[i]; return true;
+    case CLQ_I16: *out = ((const int16_t *)array->data)[i]; return true;
+    case CLQ_I32: *out = ((const int32_t *)array->data)[i]; return true;
+    case CLQ_I64: *out = ((const int64_t *)array->data)[i]; return true;
+    case CLQ_U16: *out = ((const uint16_t *)array->data)[i]; return true;
+    case CLQ_U32: *out = ((const uint32_t *)array->data)[i]; return true;
+    case CLQ_U64: {
+        uint64_t value = ((const uint64_t *)array->data)[i];
+        *out = (int64_t)(value & INT64_MAX);
+        return value <= INT64_MAX;
+    }
+    default: *out = ((const uint8_t *)array->data)[i]; return true; /* u8, bool */
+    }
+}
+
+static void note_label(clq_labels_info *info, size_t sample, double value) {
+    if (value >= info->least) return;
+    info->least = value;
+    info->least_at = sample;
+}
+
+static clq_status check_integers(const char *where, clq_array *labels, clq_labels_info *info) {
+    clq_array i32 = {0};
+    CLQ_TRY(clq_array_create(CLQ_I32, labels->rank, labels->dims, &i32));
+    int32_t *to = i32.data, largest = -1;
+    for (size_t i = 0; i < labels->count; i++) {
+        const size_t sample = i / info->elements;
+        int64_t value;
+        bool fits = integer_at(labels, i, &value);
+        if (!fits || value < INT32_MIN || value >= INT32_MAX) {
+            clq_array_release(&i32);
+            if (!fits)
+                return clq_fail(CLQ_FORMAT, "%s: label %zu is beyond 2^63: class numbers go from 0", where, sample);
+            return clq_fail(CLQ_FORMAT,
+                            "%s: label %zu is %lld: integer labels are at most %d, and class numbers go from 0", where,
+                            sample, (long long)value, INT32_MAX - 1);
+        }
+        to[i] = (int32_t)value;
+        largest = CLQ_MAX(largest, to[i]);
+        note_label(info, sample, (double)value);
+    }
+    clq_array_release(labels);
+    *labels = i32;
+    info->classes = (size_t)largest + 1;
+    return CLQ_OK;
+}
+
+static clq_status check_floats(const char *where, clq_array *labels, clq_labels_info *info) {
+    if (labels->dtype == CLQ_F64) CLQ_TRY(narrow(labels));
+    const float *values = labels->data;
+    for (size_t i = 0; i < labels->count; i++) {
+        const size_t sample = i / info->elements;
+        if (!isfinite(values[i]))
+            return clq_fail(CLQ_FORMAT, "%s: value %zu of label %zu is %g as float32: labels must be finite", where,
+                            i % info->elements, sample, (double)values[i]);
+        note_label(info, sample, (double)values[i]);
+    }
+    return CLQ_OK;
+}
+
+/* Leaves `labels` (n, …) int32 or f32, and describes them. samples: what messages call those. */
+static clq_status check_labels(const clq_dataset *d, const char *samples, const char *where, clq_array *labels,
+                               clq_labels_info *info) {
+    char text[DESCRIPTION];
+    if (labels->rank == 0 || labels->dims[0] != d->samples.dims[0])
+        return clq_fail(CLQ_MISMATCH, "%s has %zu labels and %s has %zu samples: each sample needs one label", where,
+                        labels->rank ? labels->dims[0] : 1, samples, d->samples.dims[0]);
+    clq_array_describe(labels, text, sizeof text);
+    if (labels->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no labels", where, text);
+    info->elements = labels->count / labels->dims[0];
+    info->least = (double)INFINITY;
+    info->is_float = labels->dtype == CLQ_F32 || labels->dtype == CLQ_F64;
+    if (info->is_float) return check_floats(where, labels, info);
+    if (labels->dtype != CLQ_F16 && labels->dtype != CLQ_BF16) return check_integers(where, labels, info);
+    return clq_fail(CLQ_UNSUPPORTED, "%s: labels are %s: they must be integers, f32 or f64", where, text);
+}
+
+/* ---- datasets ---- */
 
 /* A path may be longer than a name: its end says most. */
 static void set_name(clq_dataset_info *info, const char *name) {
@@ -14,23 +139,10 @@ static void set_name(clq_dataset_info *info, const char *name) {
         snprintf(info->name, sizeof info->name, "...%s", name + length - (room - 3));
 }
 
-/* samples: what messages call those. */
-static clq_status check_labels(const clq_dataset *d, const char *samples, const char *where, clq_array *labels,
-                               clq_labels_info *info) {
-    if (labels->rank == 0 || labels->dims[0] != d->samples.dims[0])
-        return clq_fail(CLQ_MISMATCH, "%s has %zu labels and %s has %zu samples: each sample needs one label", where,
-                        labels->rank ? labels->dims[0] : 1, samples, d->samples.dims[0]);
-    return clq_check_labels(where, labels, info);
-}
-
-/* Takes the labels over in any case. What is refused leaves the dataset, and a batch that was borrowed, as it was. */
+/* Takes the labels over. What is refused leaves the dataset, and a batch that was borrowed, as it was. */
 static clq_status add_labels(clq_dataset *d, const char *samples, const char *where, clq_array *labels) {
     clq_labels_info described = {0};
-    clq_status status = check_labels(d, samples, where, labels, &described);
-    if (status != CLQ_OK) {
-        clq_array_release(labels);
-        return status;
-    }
+    CLQ_TRY(check_labels(d, samples, where, labels, &described));
     clq_pipeline_stop(d); /* it reads what is added to */
     const size_t at = d->info.labels_count++;
     d->labels[at] = *labels;
@@ -43,11 +155,7 @@ static clq_status add_labels(clq_dataset *d, const char *samples, const char *wh
 
 static clq_status describe(const clq_data_origin *origin, clq_dataset *d, clq_array *labels) {
     clq_dataset_info *info = &d->info;
-    clq_status status = clq_check_samples(origin->samples, &d->samples);
-    if (status != CLQ_OK) {
-        clq_array_release(labels);
-        return status;
-    }
+    CLQ_TRY(check_samples(origin->samples, &d->samples));
     CLQ_TRY(add_labels(d, origin->samples, origin->labels, labels));
 
     set_name(info, origin->name);
@@ -68,33 +176,33 @@ static clq_status describe(const clq_data_origin *origin, clq_dataset *d, clq_ar
 }
 
 clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels, clq_dataset **out) {
+    clq_status status = CLQ_MEMORY;
     clq_dataset *dataset = clq_alloc(1, sizeof *dataset);
-    if (!dataset) {
-        clq_array_release(samples);
-        clq_array_release(labels);
-        return CLQ_MEMORY;
-    }
+    if (!dataset) goto fail;
     dataset->samples = *samples;
     *samples = (clq_array){0};
-    clq_status status = describe(origin, dataset, labels);
-    if (status != CLQ_OK) {
-        clq_dataset_destroy(dataset);
-        return status;
-    }
+    CLQ_TRY_OR(fail, status, describe(origin, dataset, labels));
     *out = dataset;
     return CLQ_OK;
+fail:
+    clq_array_release(samples);
+    clq_array_release(labels);
+    clq_dataset_destroy(dataset);
+    return status;
 }
 
 clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq_array *labels) {
     clq_dataset_info *info = &dataset->info;
-    if (info->labels_count == CLQ_MODEL_OUTPUTS_MAX) {
+    clq_status status = CLQ_OK;
+    if (info->labels_count == CLQ_MODEL_OUTPUTS_MAX)
+        status = clq_fail(CLQ_UNSUPPORTED, "%s: it has labels for %d outputs, which is the most", info->name,
+                          CLQ_MODEL_OUTPUTS_MAX);
+    if (status == CLQ_OK) status = add_labels(dataset, info->name, where, labels);
+    if (status == CLQ_OK)
+        dataset->next = (clq_place){0};
+    else
         clq_array_release(labels);
-        return clq_fail(CLQ_UNSUPPORTED, "%s: it has labels for %d outputs, which is the most", info->name,
-                        CLQ_MODEL_OUTPUTS_MAX);
-    }
-    CLQ_TRY(add_labels(dataset, info->name, where, labels));
-    dataset->next = (clq_place){0};
-    return CLQ_OK;
+    return status;
 }
 
 static clq_status copy_in(clq_dtype dtype, unsigned rank, const size_t *dims, const void *from, clq_array *out) {

@@ -1,4 +1,5 @@
-/* The dataset as its files see it: dataset.c makes it, stages.c sets it, rows.c and pipeline.c walk it. */
+/* The dataset as its files see it: open.c and synthetic.c find its arrays, dataset.c makes it, stages.c sets it, rows.c
+ * and pipeline.c walk it. */
 #ifndef CLQ_DATASET_H
 #define CLQ_DATASET_H
 
@@ -35,6 +36,13 @@ struct clq_dataset {
     clq_data_ring *ring; /* NULL: to be started at `next` */
     clq_order orders[2]; /* of clq_dataset_next_rows: of even and odd epochs */
 };
+
+/* "train" or "test"; anything else is ARGUMENT. */
+clq_status clq_part_parse(const char *part, bool *test);
+/* From the first of `count` folders that exists. NOT_FOUND says how to install it. */
+clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part, clq_dataset **out);
+/* description: "" or "28x28/10/60000", as far as wanted: shape, classes, training samples. */
+clq_status clq_source_synthetic(const char *description, const char *part, clq_dataset **out);
 
 clq_status clq_order_allocate(clq_order *order, const clq_dataset *dataset); /* once */
 void clq_orders_free(clq_dataset *dataset);

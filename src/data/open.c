@@ -1,9 +1,179 @@
-/* Datasets by name. */
+/* Data sets by name: folders of data files, Fashion-MNIST, and made-up ones (synthetic.c). */
 #include "data/dataset.h"
-#include "data/sources.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { FILE_NAME = 256, FILES_MAX = 5, PATH_BYTES = 4096 /* no system opens longer ones */ };
+
+/* What a folder may hold, in the order in which it is looked for. */
+typedef enum kind { IDX, NPY, CIFAR10, KINDS } kind;
+
+/* The files of the training and of the test part: a pair of samples and labels, or all of CIFAR-10's. Of IDX files that
+ * is how their names begin. */
+static const char *const files_of[KINDS][2][FILES_MAX] = {
+    [IDX] = {{"train-images", "train-labels"}, {"t10k-images", "t10k-labels"}},
+    [NPY] = {{"x_train.npy", "y_train.npy"}, {"x_test.npy", "y_test.npy"}},
+    [CIFAR10] = {{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
+                 {"test_batch.bin"}},
+};
+
+clq_status clq_part_parse(const char *part, bool *test) {
+    bool is_test = strcmp(part, "test") == 0;
+    if (!is_test && strcmp(part, "train") != 0)
+        return clq_fail(CLQ_ARGUMENT, "part '%s' of a data set: expected train or test", part);
+    *test = is_test;
+    return CLQ_OK;
+}
+
+static const char *part_name(bool test) { return test ? "test" : "train"; }
+
+/* ---- finding files ---- */
+
+/* Whether it is there and can be read. Errors: NOT_FOUND, READ. */
+static clq_status check_folder(const char *folder) {
+    DIR *entries = opendir(folder);
+    if (entries) {
+        closedir(entries);
+        return CLQ_OK;
+    }
+    if (errno == ENOTDIR && clq_file_exists(folder))
+        return clq_fail(CLQ_READ, "data set '%s' is a file: give the folder that it lies in", folder);
+    return clq_fail(errno == ENOENT || errno == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ,
+                    "no data set '%s': %s; give fashion-mnist, synthetic, or a folder of data files", folder,
+                    strerror(errno));
+}
+
+static bool holds(const char *folder, const char *file) {
+    char path[PATH_BYTES];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, file);
+    return length > 0 && (size_t)length < sizeof path && clq_file_exists(path);
+}
+
+/* train-images-idx3-ubyte, train-images-idx3-ubyte.gz; some copies have a dot before "idx". */
+static bool is_idx_name(const char *name, const char *stem) {
+    size_t length = strlen(stem);
+    if (strncmp(name, stem, length) != 0) return false;
+    name += length;
+    if ((*name != '-' && *name != '.') || strncmp(name + 1, "idx", 3) != 0) return false;
+    name += 4;
+    name += strspn(name, "0123456789");
+    return strcmp(name, "-ubyte") == 0 || strcmp(name, "-ubyte.gz") == 0;
+}
+
+/* The name in the folder of one of files_of; "" where it is not there. Of IDX files the first in the order of names, so
+ * plain before gz. */
+static void find_file(kind k, const char *folder, const char *file, char name[FILE_NAME]) {
+    name[0] = '\0';
+    if (k != IDX) {
+        if (holds(folder, file)) snprintf(name, FILE_NAME, "%s", file);
+        return;
+    }
+    DIR *entries = opendir(folder);
+    if (!entries) return;
+    for (const struct dirent *entry; (entry = readdir(entries));)
+        if (is_idx_name(entry->d_name, file) && (!name[0] || strcmp(entry->d_name, name) < 0))
+            snprintf(name, FILE_NAME, "%s", entry->d_name);
+    closedir(entries);
+}
+
+static clq_status fail_missing(kind k, const char *folder, bool test, const char *file) {
+    const char *const *files = files_of[k][test];
+    if (k == IDX)
+        return clq_fail(CLQ_NOT_FOUND, "%s has no %s-idx*-ubyte or .gz: a pair of images and labels is needed", folder,
+                        file);
+    if (k == NPY)
+        return clq_fail(CLQ_NOT_FOUND, "%s has no %s: %s and %s are needed", folder, file, files[0], files[1]);
+    return clq_fail(CLQ_NOT_FOUND,
+                    "%s has no %s: CIFAR-10 binary has data_batch_1.bin to data_batch_5.bin, and test_batch.bin",
+                    folder, file);
+}
+
+/* ---- reading them ---- */
+
+static clq_status read_files(kind k, const clq_data_origin *origin, const char *const *paths, size_t count,
+                             clq_dataset **out) {
+    clq_array samples = {0}, labels = {0};
+    clq_status status;
+    if (k == CIFAR10) {
+        status = clq_cifar10_read(paths, count, &samples, &labels);
+    } else {
+        clq_status (*const read)(const char *, clq_array *) = k == IDX ? clq_idx_read : clq_npy_read;
+        status = read(origin->samples, &samples);
+        if (status == CLQ_OK) status = read(origin->labels, &labels);
+    }
+    if (status == CLQ_OK) return clq_dataset_adopt(origin, &samples, &labels, out);
+    clq_array_release(&samples);
+    return status;
+}
+
+/* y_train_1.npy and so on, for the outputs behind the first. */
+static clq_status add_npy_labels(const char *folder, bool test, clq_dataset *data) {
+    for (unsigned i = 1; i <= CLQ_MODEL_OUTPUTS_MAX; i++) { /* one more than there may be, to refuse it */
+        char file[FILE_NAME];
+        snprintf(file, sizeof file, "y_%s_%u.npy", part_name(test), i);
+        if (!holds(folder, file)) continue;
+        size_t next = data->info.labels_count;
+        if (i > next)
+            return clq_fail(CLQ_NOT_FOUND, "%s has %s and no y_%s_%zu.npy: outputs are numbered without gaps", folder,
+                            file, part_name(test), next);
+        char *path = clq_strprintf("%s/%s", folder, file);
+        clq_array labels = {0};
+        clq_status status = path ? clq_npy_read(path, &labels) : CLQ_MEMORY;
+        if (status == CLQ_OK) status = clq_dataset_adopt_labels(data, path, &labels);
+        clq_free(path);
+        CLQ_TRY(status);
+    }
+    return CLQ_OK;
+}
+
+static clq_status open_kind(kind k, const char *folder, bool test, clq_dataset **out) {
+    char *name = clq_strprintf("%s (%s)", folder, part_name(test)), *paths[FILES_MAX] = {NULL};
+    const char *const *files = files_of[k][test];
+    size_t count = 0;
+    clq_dataset *data = NULL;
+    clq_status status = name ? CLQ_OK : CLQ_MEMORY;
+    for (; status == CLQ_OK && count < FILES_MAX && files[count]; count++) {
+        char file[FILE_NAME];
+        find_file(k, folder, files[count], file);
+        if (file[0]) paths[count] = clq_strprintf("%s/%s", folder, file);
+        if (!paths[count]) status = file[0] ? CLQ_MEMORY : fail_missing(k, folder, test, files[count]);
+    }
+    const clq_data_origin origin = {
+        .name = name, .samples = k == CIFAR10 ? folder : paths[0], .labels = k == CIFAR10 ? folder : paths[1]};
+    if (status == CLQ_OK) status = read_files(k, &origin, (const char *const *)paths, count, &data);
+    if (status == CLQ_OK && k == NPY) status = add_npy_labels(folder, test, data);
+    for (size_t i = 0; i < count; i++) clq_free(paths[i]);
+    clq_free(name);
+    if (status == CLQ_OK)
+        *out = data;
+    else
+        clq_dataset_destroy(data);
+    return status;
+}
+
+static clq_status open_part(kind k, const char *folder, const char *part, clq_dataset **out) {
+    bool test = false;
+    CLQ_TRY(clq_part_parse(part, &test));
+    CLQ_TRY(check_folder(folder));
+    return open_kind(k, folder, test, out);
+}
+
+clq_status clq_dataset_idx(const char *folder, const char *part, clq_dataset **out) {
+    return open_part(IDX, folder, part, out);
+}
+
+clq_status clq_dataset_npy(const char *folder, const char *part, clq_dataset **out) {
+    return open_part(NPY, folder, part, out);
+}
+
+clq_status clq_dataset_cifar10(const char *folder, const char *part, clq_dataset **out) {
+    return open_part(CIFAR10, folder, part, out);
+}
+
+/* ---- by name ---- */
 
 /* Where packages put Fashion-MNIST. */
 static const char *const fashion_mnist_folders[] = {
@@ -12,28 +182,29 @@ static const char *const fashion_mnist_folders[] = {
 };
 
 clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part, clq_dataset **out) {
-    clq_dataset *dataset;
     for (size_t i = 0; i < count; i++)
-        if (clq_folder_check(folders[i]) == CLQ_OK) {
-            CLQ_TRY(clq_dataset_idx(folders[i], part, &dataset));
-            snprintf(dataset->info.name, sizeof dataset->info.name, "fashion-mnist (%s)", part);
-            *out = dataset;
+        if (check_folder(folders[i]) == CLQ_OK) {
+            CLQ_TRY(clq_dataset_idx(folders[i], part, out));
+            snprintf((*out)->info.name, sizeof(*out)->info.name, "fashion-mnist (%s)", part);
             return CLQ_OK;
         }
     return clq_fail(CLQ_NOT_FOUND, "fashion-mnist is not installed: apt install dataset-fashion-mnist, "
                                    "or give the folder of its four IDX files");
 }
 
+/* One file of a kind is enough to choose it, so that a missing partner is reported. */
 static clq_status open_folder(const char *folder, const char *part, clq_dataset **out) {
     bool test = false;
     CLQ_TRY(clq_part_parse(part, &test));
-    CLQ_TRY(clq_folder_check(folder));
-    if (clq_folder_has_idx(folder, test)) return clq_dataset_idx(folder, part, out);
-    if (clq_folder_has_npy(folder, test)) return clq_dataset_npy(folder, part, out);
-    if (clq_folder_has_cifar10(folder, test)) return clq_dataset_cifar10(folder, part, out);
-    return clq_fail(CLQ_NOT_FOUND, "%s has no %s set: expected %s, %s or %s", folder, part,
-                    test ? "t10k-images-idx*-ubyte[.gz]" : "train-images-idx*-ubyte[.gz]",
-                    test ? "x_test.npy" : "x_train.npy", test ? "test_batch.bin" : "data_batch_1.bin");
+    CLQ_TRY(check_folder(folder));
+    for (kind k = 0; k < KINDS; k++)
+        for (size_t i = 0; i < FILES_MAX && files_of[k][test][i]; i++) {
+            char file[FILE_NAME];
+            find_file(k, folder, files_of[k][test][i], file);
+            if (file[0]) return open_kind(k, folder, test, out);
+        }
+    return clq_fail(CLQ_NOT_FOUND, "%s has no %s set: expected %s-idx*-ubyte[.gz], %s or %s", folder, part,
+                    files_of[IDX][test][0], files_of[NPY][test][0], files_of[CIFAR10][test][0]);
 }
 
 clq_status clq_dataset_open(const char *name_or_folder, const char *part, clq_dataset **out) {

@@ -1,6 +1,8 @@
-/* Where the samples of a batch lie: the order of an epoch, the walk over it, and the copying of rows. */
+/* Where the samples of a batch lie: the order of an epoch, the walk over it, the copying of rows, and how a batch is
+ * shared out over replicas. */
 #include "data/dataset.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Samples lie all over the set, and the processor sees one coming only when it is read: they are fetched so far ahead,
@@ -88,21 +90,27 @@ static void gather(const char *from, const size_t *places, size_t count, size_t 
     }
 }
 
-void clq_rows_copy_samples(const clq_rows *rows, void *to) {
+static void copy(const clq_rows *rows, const char *from, size_t bytes, void *to) {
     if (rows->places)
-        gather(rows->samples, rows->places, rows->count, rows->sample_bytes, to);
+        gather(from, rows->places, rows->count, bytes, to);
     else
-        memcpy(to, rows->samples + rows->first * rows->sample_bytes, rows->count * rows->sample_bytes);
+        memcpy(to, from + rows->first * bytes, rows->count * bytes);
 }
 
+void clq_rows_copy_samples(const clq_rows *rows, void *to) { copy(rows, rows->samples, rows->sample_bytes, to); }
+
 void clq_rows_copy_labels(const clq_rows *rows, size_t output, void *to) {
-    const char *labels = rows->labels[output].data;
-    size_t bytes = rows->labels[output].bytes;
-    if (!rows->places) {
-        memcpy(to, labels + rows->first * bytes, rows->count * bytes);
-        return;
+    copy(rows, rows->labels[output].data, rows->labels[output].bytes, to);
+}
+
+void clq_shares_split(size_t count, unsigned replicas, size_t *offsets, size_t *counts) {
+    assert(replicas > 0);
+    size_t size = clq_ceil_div(count, replicas), offset = 0;
+    for (unsigned r = 0; r < replicas; r++) {
+        offsets[r] = offset;
+        counts[r] = CLQ_MIN(size, count - offset);
+        offset += counts[r];
     }
-    for (size_t i = 0; i < rows->count; i++) memcpy((char *)to + i * bytes, labels + rows->places[i] * bytes, bytes);
 }
 
 /* ---- the walk ---- */

@@ -1,6 +1,6 @@
 /* Made-up data that can be learned: each class has a blocky pattern, each sample is its class's pattern
  * in noise. All of it is whole numbers from Philox, so it is the same everywhere. */
-#include "data/sources.h"
+#include "data/dataset.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,27 +37,22 @@ static bool parse_shape(char *text, recipe *out) {
     return true;
 }
 
-static bool parse_count(const char *text, uint64_t max, size_t *out) {
-    uint64_t value;
-    if (!clq_parse_u64(text, 1, max, &value)) return false;
-    *out = (size_t)value;
-    return true;
-}
-
 static clq_status parse(const char *description, bool test, recipe *out) {
     char text[128], shape[] = "28x28";
-    *out = (recipe){.classes = 10, .dims = {60000}, .streams = test ? STREAMS : 0};
+    uint64_t class_count = 10, samples = 60000;
+    *out = (recipe){.streams = test ? STREAMS : 0};
     bool good = snprintf(text, sizeof text, "%s", description) < (int)sizeof text;
     char *count = text, *dims = strsep(&count, "/"), *classes = strsep(&count, "/");
     good = good && parse_shape(*description ? dims : shape, out);
-    if (classes) good = good && parse_count(classes, CLASSES_MAX, &out->classes);
-    if (count) good = good && parse_count(count, INT32_MAX, &out->dims[0]);
+    if (classes) good = good && clq_parse_u64(classes, 1, CLASSES_MAX, &class_count);
+    if (count) good = good && clq_parse_u64(count, 1, INT32_MAX, &samples);
     if (!good)
         return clq_fail(CLQ_ARGUMENT,
                         "synthetic:%s: expected synthetic, or synthetic:SHAPE/CLASSES/COUNT such as "
                         "synthetic:32x32x3/10/60000",
                         description);
-    if (test) out->dims[0] = clq_ceil_div(out->dims[0], TEST_SHARE);
+    out->classes = (size_t)class_count;
+    out->dims[0] = clq_ceil_div((size_t)samples, test ? TEST_SHARE : 1);
     return CLQ_OK;
 }
 

@@ -21,7 +21,8 @@ typedef struct functional {
     uint32_t *first_node;   /* by layer; one more at the end */
     uint32_t *added;        /* by layer: its first tensor in the model; 0: it is not there yet */
     uint32_t *sources;      /* indices of nodes */
-    uint32_t node_count, source_count, source_capacity;
+    uint32_t node_count, source_count;
+    size_t source_capacity;
 } functional;
 
 static json_t *layer_at(const functional *f, size_t i) { return json_array_get(f->layers, i); }
@@ -30,12 +31,6 @@ static bool is_input(json_t *layer) { return strcmp(clq_keras_class(layer), "Inp
 static const char *name_of(json_t *layer) {
     const char *name = json_string_value(json_object_get(layer, "name"));
     return name ? name : json_string_value(json_object_get(json_object_get(layer, "config"), "name"));
-}
-
-static void describe_layer(const functional *f, size_t i, char where[160]) {
-    char path[64];
-    snprintf(path, sizeof path, "config.layers[%zu]", i);
-    clq_keras_describe_place(layer_at(f, i), path, where);
 }
 
 /* ---- the layers and their nodes ---- */
@@ -47,14 +42,14 @@ static clq_status index_layers(functional *f) {
     if (!f->index) return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
     for (size_t i = 0; i < json_array_size(f->layers); i++) {
         json_t *layer = layer_at(f, i);
-        char path[64];
-        snprintf(path, sizeof path, "config.layers[%zu]", i);
-        if (!name_of(layer)) return clq_fail(CLQ_FORMAT, "%s.name is missing", path);
-        if (!is_input(layer)) CLQ_TRY(clq_keras_check_class(layer, path));
+        if (!name_of(layer)) return clq_fail(CLQ_FORMAT, "config.layers[%zu].name is missing", i);
+        if (!is_input(layer)) CLQ_TRY(clq_keras_check_class(layer, i));
         if (is_input(layer) && ++inputs > 1)
-            return clq_fail(CLQ_UNSUPPORTED, "%s and config.input_layers: a second InputLayer is not supported", path);
+            return clq_fail(CLQ_UNSUPPORTED,
+                            "config.layers[%zu] and config.input_layers: a second InputLayer is not supported", i);
         if (json_object_get(f->index, name_of(layer)))
-            return clq_fail(CLQ_FORMAT, "%s.config.name: two layers are named '%.60s'", path, name_of(layer));
+            return clq_fail(CLQ_FORMAT, "config.layers[%zu].config.name: two layers are named '%.60s'", i,
+                            name_of(layer));
         if (json_object_set_new(f->index, name_of(layer), json_integer((json_int_t)i)) != 0)
             return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
     }
@@ -72,7 +67,7 @@ static clq_status count_nodes(functional *f) {
         char where[160];
         const size_t count =
             is_input(layer_at(f, i)) ? 1 : json_array_size(json_object_get(layer_at(f, i), "inbound_nodes"));
-        describe_layer(f, i, where);
+        clq_keras_describe_place(layer_at(f, i), i, where);
         if (count == 0)
             return clq_fail(CLQ_FORMAT, "%s.inbound_nodes is missing or empty: no input reaches the layer", where);
         f->first_node[i] = (uint32_t)total;
@@ -123,13 +118,9 @@ static clq_status read_source(functional *f, json_t *tensor, const char *where) 
     snprintf(place, sizeof place, "%s.keras_history", where);
     if (!history) return clq_fail(CLQ_UNSUPPORTED, "%s is missing: only tensors can be arguments", place);
     CLQ_TRY(find_node(f, history, place, &source));
-    if (f->source_count == f->source_capacity) {
-        const uint32_t larger = f->source_capacity ? f->source_capacity * 2 : 64;
-        uint32_t *grown = clq_realloc(f->sources, f->source_capacity, larger, sizeof *grown);
-        if (!grown) return CLQ_MEMORY;
-        f->sources = grown;
-        f->source_capacity = larger;
-    }
+    uint32_t *sources = clq_grow(f->sources, f->source_count, &f->source_capacity, 64, sizeof *sources);
+    if (!sources) return CLQ_MEMORY;
+    f->sources = sources;
     f->sources[f->source_count++] = source;
     return CLQ_OK;
 }
@@ -155,7 +146,7 @@ static clq_status read_nodes(functional *f) {
     for (size_t i = 0; i < json_array_size(f->layers); i++) {
         json_t *nodes = json_object_get(layer_at(f, i), "inbound_nodes");
         char place[160], where[224];
-        describe_layer(f, i, place);
+        clq_keras_describe_place(layer_at(f, i), i, place);
         for (uint32_t k = f->first_node[i]; k < f->first_node[i + 1]; k++) {
             f->nodes[k].layer = (uint32_t)i;
             if (is_input(layer_at(f, i))) continue;
@@ -169,15 +160,14 @@ static clq_status read_nodes(functional *f) {
 /* ---- building ---- */
 
 static clq_status add_node(functional *f, node *n, clq_tensor *inputs) {
-    char path[64], where[160];
+    char where[160];
     json_t *layer = layer_at(f, n->layer);
-    snprintf(path, sizeof path, "config.layers[%u]", n->layer);
-    describe_layer(f, n->layer, where);
-    if (is_input(layer)) return clq_keras_add_input(f->model, layer, path, &n->tensor);
+    clq_keras_describe_place(layer, n->layer, where);
+    if (is_input(layer)) return clq_keras_add_input(f->model, layer, n->layer, &n->tensor);
     for (uint32_t i = 0; i < n->source_count; i++) inputs[i] = f->nodes[f->sources[n->first_source + i]].tensor;
     const uint32_t before = f->added[n->layer];
     if (!before) {
-        CLQ_TRY(clq_keras_add_layer(f->model, layer, path, inputs, n->source_count, &n->tensor));
+        CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, inputs, n->source_count, &n->tensor));
         f->added[n->layer] = n->tensor.id;
         return CLQ_OK;
     }
@@ -207,10 +197,11 @@ static clq_status add_with_sources(functional *f, uint32_t index, uint32_t *stac
             continue;
         }
         n->state = OPEN;
-        if (f->nodes[source].state == OPEN) describe_layer(f, f->nodes[source].layer, where);
-        if (f->nodes[source].state == OPEN)
+        if (f->nodes[source].state == OPEN) {
+            clq_keras_describe_place(layer_at(f, f->nodes[source].layer), f->nodes[source].layer, where);
             return clq_fail(CLQ_FORMAT,
                             "%s.inbound_nodes: the layer reads what is computed from its own output: a cycle", where);
+        }
         stack[depth++] = (uint32_t)source;
     }
     return CLQ_OK;
@@ -227,34 +218,32 @@ static clq_status add_nodes(functional *f) {
     return status;
 }
 
-/* input_layers and output_layers: ["name", 0, 0], or a list of such. */
-static json_t *end_at(json_t *ends, size_t i) {
-    return json_is_array(json_array_get(ends, 0)) ? json_array_get(ends, i) : ends;
-}
-static clq_status count_ends(json_t *config, const char *key, size_t most, size_t *out) {
+/* The nodes that input_layers or output_layers names: ["name", 0, 0], or a list of such. */
+static clq_status find_ends(const functional *f, json_t *config, const char *key, size_t most, uint32_t *out,
+                            size_t *count) {
     json_t *ends = json_object_get(config, key);
+    const bool list = json_is_array(json_array_get(ends, 0));
+    char where[64];
+    snprintf(where, sizeof where, "config.%s", key);
     if (!json_is_array(ends) || json_array_size(ends) == 0)
         return clq_fail(json_is_object(ends) ? CLQ_UNSUPPORTED : CLQ_FORMAT,
-                        "config.%s should be a list of [layer, node, tensor]", key);
-    *out = json_is_array(json_array_get(ends, 0)) ? json_array_size(ends) : 1;
-    if (*out <= most) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "config.%s: %zu are not supported, at most %zu", key, *out, most);
+                        "%s should be a list of [layer, node, tensor]", where);
+    *count = list ? json_array_size(ends) : 1;
+    if (*count > most) return clq_fail(CLQ_UNSUPPORTED, "%s: %zu are not supported, at most %zu", where, *count, most);
+    for (size_t i = 0; i < *count; i++) CLQ_TRY(find_node(f, list ? json_array_get(ends, i) : ends, where, &out[i]));
+    return CLQ_OK;
 }
 
 static clq_status finish(functional *f, json_t *config) {
     clq_tensor outputs[CLQ_MODEL_OUTPUTS_MAX];
-    uint32_t found;
+    uint32_t found[CLQ_MODEL_OUTPUTS_MAX];
     size_t count;
-    CLQ_TRY(count_ends(config, "input_layers", 1, &count));
-    CLQ_TRY(find_node(f, end_at(json_object_get(config, "input_layers"), 0), "config.input_layers", &found));
-    if (!is_input(layer_at(f, f->nodes[found].layer)))
-        return clq_fail(CLQ_UNSUPPORTED, "config.input_layers: '%.60s' is no InputLayer",
-                        name_of(layer_at(f, f->nodes[found].layer)));
-    CLQ_TRY(count_ends(config, "output_layers", CLQ_MODEL_OUTPUTS_MAX, &count));
-    for (size_t i = 0; i < count; i++) {
-        CLQ_TRY(find_node(f, end_at(json_object_get(config, "output_layers"), i), "config.output_layers", &found));
-        outputs[i] = f->nodes[found].tensor;
-    }
+    CLQ_TRY(find_ends(f, config, "input_layers", 1, found, &count));
+    json_t *input = layer_at(f, f->nodes[found[0]].layer);
+    if (!is_input(input))
+        return clq_fail(CLQ_UNSUPPORTED, "config.input_layers: '%.60s' is no InputLayer", name_of(input));
+    CLQ_TRY(find_ends(f, config, "output_layers", CLQ_MODEL_OUTPUTS_MAX, found, &count));
+    for (size_t i = 0; i < count; i++) outputs[i] = f->nodes[found[i]].tensor;
     const clq_status status = clq_model_finish_outputs(f->model, outputs, count);
     return status == CLQ_ARGUMENT ? clq_fail_within(status, "config.output_layers") : status;
 }

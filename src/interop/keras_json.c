@@ -1,7 +1,6 @@
 /* Keras 3's model.to_json(): the file, and Sequential models. Functional ones: keras_functional.c. */
 #include "interop/keras.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { FILE_MAX = 64 << 20, DEPTH_MAX = 64, LAYERS_MAX = 10000 };
@@ -9,34 +8,6 @@ enum { FILE_MAX = 64 << 20, DEPTH_MAX = 64, LAYERS_MAX = 10000 };
 const char *clq_keras_class(json_t *object) {
     const char *name = json_string_value(json_object_get(object, "class_name"));
     return name ? name : "";
-}
-
-/* What an InputLayer or a Sequential's build_input_shape says. */
-static clq_status add_input(clq_model *model, json_t *shape, const char *name, const char *path, clq_tensor *x) {
-    clq_shape input;
-    CLQ_TRY(clq_keras_batch_shape(shape, path, &input));
-    *x = clq_model_add_input(model, input, name);
-    return x->id ? CLQ_OK : clq_fail_within(clq_error_raise(&model->error), "%s", path);
-}
-
-clq_status clq_keras_add_input(clq_model *model, json_t *layer, const char *path, clq_tensor *x) {
-    char where[160], config_path[224], shape_path[256];
-    clq_keras_describe_place(layer, path, where);
-    snprintf(config_path, sizeof config_path, "%s.config", where);
-    clq_attributes a;
-    clq_attributes_open(json_object_get(layer, "config"), config_path, &a);
-    json_t *shape = clq_attribute(&a, "batch_shape");
-    const char *key = shape ? "batch_shape" : "batch_input_shape";
-    if (!shape) shape = clq_attribute(&a, "batch_input_shape");
-    json_t *name = clq_attribute(&a, "name");
-    clq_attribute_ignore(&a, "dtype"); /* of the samples; they arrive as u8 or f32 */
-    const char *const refused[] = {"sparse", "ragged", "optional"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++)
-        if (clq_attribute_flag(&a, refused[i], false))
-            clq_attribute_refuse(&a, CLQ_UNSUPPORTED, refused[i], "is not supported");
-    CLQ_TRY(clq_attributes_close(&a));
-    snprintf(shape_path, sizeof shape_path, "%.220s.%s", config_path, key);
-    return add_input(model, shape, json_string_value(name), shape_path, x);
 }
 
 clq_status clq_keras_check_layers(json_t *layers) {
@@ -56,7 +27,7 @@ static clq_status read_sequential(clq_model *model, json_t *config) {
     CLQ_TRY(clq_keras_check_layers(layers));
     size_t first = 0;
     if (strcmp(clq_keras_class(json_array_get(layers, 0)), "InputLayer") == 0) {
-        CLQ_TRY(clq_keras_add_input(model, json_array_get(layers, 0), "config.layers[0]", x));
+        CLQ_TRY(clq_keras_add_input(model, json_array_get(layers, 0), 0, x));
         first = 1;
     } else {
         json_t *shape = json_object_get(config, "build_input_shape");
@@ -64,13 +35,10 @@ static clq_status read_sequential(clq_model *model, json_t *config) {
             return clq_fail(
                 CLQ_FORMAT,
                 "config has no InputLayer with a batch_shape and no build_input_shape: the input's shape is not known");
-        CLQ_TRY(add_input(model, shape, NULL, "config.build_input_shape", x));
+        CLQ_TRY(clq_keras_add_shape(model, shape, NULL, "config.build_input_shape", x));
     }
-    for (size_t i = first; i < json_array_size(layers); i++) {
-        char path[64];
-        snprintf(path, sizeof path, "config.layers[%zu]", i);
-        CLQ_TRY(clq_keras_add_layer(model, json_array_get(layers, i), path, x, 1, x));
-    }
+    for (size_t i = first; i < json_array_size(layers); i++)
+        CLQ_TRY(clq_keras_add_layer(model, json_array_get(layers, i), i, x, 1, x));
     return clq_model_finish(model, *x);
 }
 

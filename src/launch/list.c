@@ -39,16 +39,12 @@ void clq_list_latch(clq_list *list, clq_status status) {
 }
 
 bool clq_list_grow(clq_list *list, void **array, size_t count, size_t *capacity, size_t size) {
-    if (count < *capacity) return true;
-    size_t wanted = *capacity ? *capacity * 2 : 16;
-    void *grown = clq_realloc(*array, *capacity, wanted, size);
-    if (!grown) {
+    void *grown = clq_grow(*array, count, capacity, 16, size);
+    if (grown)
+        *array = grown;
+    else
         clq_list_latch(list, CLQ_MEMORY);
-        return false;
-    }
-    *array = grown;
-    *capacity = wanted;
-    return true;
+    return grown;
 }
 
 clq_status clq_list_status(const clq_list *list) { return clq_error_raise(&list->error); }

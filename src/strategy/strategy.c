@@ -113,7 +113,7 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
     const size_t total = batch ? batch->count : rows.count;
     size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
     CLQ_TRY(clq_strategy_failure(strategy));
-    clq_shares_split(total, strategy->count, NULL, offsets, counts);
+    clq_shares_split(total, strategy->count, offsets, counts);
     command.params.scale = (float)(1.0 / (double)total);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];

@@ -1,14 +1,8 @@
-#include "support/check.h"
+#include "support/stop.h"
 
 #include <stdio.h>
-#include <time.h>
 
 enum { MANY = 6 };
-
-static void nap(double seconds) {
-    struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&time, NULL);
-}
 
 typedef struct party {
     struct crowd *crowd;

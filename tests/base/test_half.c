@@ -1,11 +1,8 @@
 /* Halves: every one of them there and back, and the rounding of what lies between two. */
 #include "base/base.h"
+#include "support/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* By the definition: 1 bit of sign, 5 of exponent, 10 of fraction. */
 static double value_of(unsigned half) {

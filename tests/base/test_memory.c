@@ -87,12 +87,29 @@ static void the_nth_fails(void **state) {
     clq_free(h);
 }
 
+static void room_for_one_more(void **state) {
+    (void)state;
+    uint32_t *list = NULL;
+    size_t capacity = 0;
+    for (uint32_t i = 0; i < 100; i++) {
+        list = clq_grow(list, i, &capacity, 3, sizeof *list);
+        assert_non_null(list);
+        list[i] = i;
+    }
+    assert_int_equal(capacity, 192);
+    for (uint32_t i = 0; i < 100; i++) assert_int_equal(list[i], i);
+    clq_memory_fail_at(1, false);
+    assert_ptr_equal(clq_grow(list, 191, &capacity, 3, sizeof *list), list);
+    assert_null(clq_grow(list, 192, &capacity, 3, sizeof *list));
+    clq_memory_fail_at(0, false);
+    assert_int_equal(capacity, 192);
+    clq_free(list);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zeroed_and_aligned),
-        cmocka_unit_test(grows_and_shrinks),
-        cmocka_unit_test(impossible_sizes),
-        cmocka_unit_test(the_nth_fails),
+        cmocka_unit_test(zeroed_and_aligned), cmocka_unit_test(grows_and_shrinks), cmocka_unit_test(room_for_one_more),
+        cmocka_unit_test(impossible_sizes),   cmocka_unit_test(the_nth_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,7 @@
 #include "support/comm_ranks.h"
 
 #include <math.h>
-#include <setjmp.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { GUARD = 16 }; /* elements before and behind a range that nobody may touch */
 static const float guard_value = -77.25f;

@@ -1,13 +1,10 @@
 /* What callers may do beside the plain use of a group: memory objects that are parts of others or shared by ranks,
  * queues and events that they hold back, memory made and given back meanwhile, aborts at any moment. */
 #include "comm/group/group.h"
+#include "support/check.h"
 #include "support/comm_cases.h"
 
-#include <setjmp.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { RANKS_MOST = 4, BYTES = 1 << 16 };
 
@@ -17,9 +14,6 @@ typedef struct rig {
     cl_mem memory[RANKS_MOST];
 } rig;
 
-static void ok(clq_status status) {
-    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
-}
 static void rig_open(rig *g, const char *kinds, clq_group_config config) {
     *g = (rig){0};
     ranks_open(&g->all, kinds, false, &config);
@@ -81,10 +75,10 @@ static void test_shared_memory(void **state) {
         put(&g, 0, all, 64, &second, 4);
         const clq_slice a_in[2] = {{all, 0}, {all, 64}}, a_out[2] = {{all, 128}, {all, 192}};
         const clq_slice b_in[2] = {{all, 192}, {all, 128}}, b_out[2] = {{all, 256}, {all, 320}};
-        if (grouped) ok(clq_group_start(g.group));
-        ok(sum(&g, a_in, a_out, NULL, NULL));
-        ok(sum(&g, b_in, b_out, NULL, NULL));
-        if (grouped) ok(clq_group_end(g.group));
+        if (grouped) assert_ok(clq_group_start(g.group));
+        assert_ok(sum(&g, a_in, a_out, NULL, NULL));
+        assert_ok(sum(&g, b_in, b_out, NULL, NULL));
+        if (grouped) assert_ok(clq_group_end(g.group));
         assert_int_equal(value_at(&g, 0, all, 128), 3);
         assert_int_equal(value_at(&g, 0, all, 320), 6);
         rig_close(&g);
@@ -109,10 +103,10 @@ static void test_sub_buffers(void **state) {
         parts[r] = (clq_slice){part[r], 0};
         put(&g, r, g.memory[r], 4096, &five, 4);
     }
-    ok(clq_group_start(g.group));
-    ok(sum(&g, whole, whole, NULL, NULL));
-    ok(sum(&g, parts, parts, NULL, NULL));
-    ok(clq_group_end(g.group));
+    assert_ok(clq_group_start(g.group));
+    assert_ok(sum(&g, whole, whole, NULL, NULL));
+    assert_ok(sum(&g, parts, parts, NULL, NULL));
+    assert_ok(clq_group_end(g.group));
     assert_int_equal(value_at(&g, 1, g.memory[1], 4096), 20);
     assert_int_equal(clq_all_reduce(g.group, behind, parts, 100, CLQ_I32, CLQ_SUM, NULL, NULL), CLQ_ARGUMENT);
     assert_int_equal(clq_all_reduce(g.group, whole, parts, 100, CLQ_I32, CLQ_SUM, NULL, NULL), CLQ_ARGUMENT);
@@ -135,7 +129,7 @@ static void test_private_memory(void **state) {
     assert_int_equal(sum(&g, slices, slices, NULL, NULL), CLQ_UNSUPPORTED);
     assert_non_null(strstr(clq_error_detail(), "rank 1"));
     slices[1].memory = g.memory[1];
-    ok(sum(&g, slices, slices, NULL, NULL));
+    assert_ok(sum(&g, slices, slices, NULL, NULL));
     clReleaseMemObject(hidden);
     rig_close(&g);
 }
@@ -152,15 +146,15 @@ static void test_held_queue(void **state) {
         for (unsigned r = 0; r < 2; r++) {
             const int32_t seven = 7;
             slices[r].offset = 0;
-            ok(clq_group_alloc(g.group, r, BYTES, &slices[r].memory));
+            assert_ok(clq_group_alloc(g.group, r, BYTES, &slices[r].memory));
             put(&g, r, slices[r].memory, 0, &seven, 4);
         }
         cl_event gate = user_event(&g.all, 1);
         cl_ok(clEnqueueMarkerWithWaitList(clq_queue_handle(g.all.queues[1]), 1, &gate, NULL));
-        ok(sum(&g, slices, slices, NULL, done));
+        assert_ok(sum(&g, slices, slices, NULL, done));
         assert_true(state_of(done[0]) > CL_COMPLETE);
         cl_ok(clSetUserEventStatus(gate, CL_COMPLETE));
-        ok(clq_group_wait(g.group));
+        assert_ok(clq_group_wait(g.group));
         assert_int_equal(value_at(&g, 0, slices[0].memory, 0), 14);
         release_all(done, 2);
         clReleaseEvent(gate);
@@ -176,8 +170,8 @@ static void test_chained_events(void **state) {
     cl_event first[2], second[2];
     rig_open(&g, "bb", automatic);
     slices_at(&g, 0, slices);
-    ok(sum(&g, slices, slices, NULL, first));
-    ok(sum(&g, slices, slices, first, second));
+    assert_ok(sum(&g, slices, slices, NULL, first));
+    assert_ok(sum(&g, slices, slices, first, second));
     for (unsigned r = 0; r < 2; r++) assert_int_equal(state_of(second[r]), CL_COMPLETE);
     release_all(first, 2);
     release_all(second, 2);
@@ -200,15 +194,15 @@ static void test_held_call(void **state) {
             put(&g, r, g.memory[r], 0, &three, 4);
             waits[r] = user_event(&g.all, r);
         }
-        ok(clq_group_start(g.group));
-        ok(sum(&g, first, first, NULL, blocking ? NULL : before));
-        ok(sum(&g, second, second, waits, done));
-        ok(clq_group_end(g.group));
+        assert_ok(clq_group_start(g.group));
+        assert_ok(sum(&g, first, first, NULL, blocking ? NULL : before));
+        assert_ok(sum(&g, second, second, waits, done));
+        assert_ok(clq_group_end(g.group));
         if (!blocking) cl_ok(clWaitForEvents(1, &before[0]));
         assert_int_equal(value_at(&g, 0, g.memory[0], 0), 6);
         assert_true(state_of(done[0]) > CL_COMPLETE);
         for (unsigned r = 0; r < 2; r++) cl_ok(clSetUserEventStatus(waits[r], CL_COMPLETE));
-        ok(clq_group_wait(g.group));
+        assert_ok(clq_group_wait(g.group));
         release_all(waits, 2);
         release_all(done, 2);
         if (!blocking) release_all(before, 2);
@@ -226,16 +220,16 @@ static void test_memory_meanwhile(void **state) {
     rig_open(&g, "bb", automatic);
     slices_at(&g, 0, slices);
     for (unsigned r = 0; r < 2; r++) waits[r] = user_event(&g.all, r);
-    ok(clq_group_alloc(g.group, 0, 4096, &extra));
-    ok(sum(&g, slices, slices, waits, done));
+    assert_ok(clq_group_alloc(g.group, 0, 4096, &extra));
+    assert_ok(sum(&g, slices, slices, waits, done));
     clq_group_free(g.group, extra);
     for (int i = 0; i < 50; i++) {
-        ok(clq_group_alloc(g.group, (unsigned)i % 2, 4096, &extra));
+        assert_ok(clq_group_alloc(g.group, (unsigned)i % 2, 4096, &extra));
         if (i == 25)
             for (unsigned r = 0; r < 2; r++) cl_ok(clSetUserEventStatus(waits[r], CL_COMPLETE));
         clq_group_free(g.group, extra);
     }
-    ok(clq_group_wait(g.group));
+    assert_ok(clq_group_wait(g.group));
     release_all(waits, 2);
     release_all(done, 2);
     rig_close(&g);
@@ -262,7 +256,7 @@ static void test_same_bits_of_odd_values(void **state) {
                 for (int op = 0; op < CLQ_REDOP_COUNT; op++) {
                     uint32_t first[4], other[4];
                     for (unsigned r = 0; r < g.all.count; r++) put(&g, r, g.memory[r], 0, odd[r], sizeof odd[r]);
-                    ok(clq_all_reduce(g.group, slices, slices, 4, CLQ_F32, (clq_redop)op, NULL, NULL));
+                    assert_ok(clq_all_reduce(g.group, slices, slices, 4, CLQ_F32, (clq_redop)op, NULL, NULL));
                     get(&g, 0, g.memory[0], 0, first, sizeof first);
                     for (unsigned r = 1; r < g.all.count; r++) {
                         get(&g, r, g.memory[r], 0, other, sizeof other);
@@ -294,11 +288,11 @@ static void test_abort(void **state) {
         for (size_t i = 0; i < COUNT; i++) values[i] = 1;
         for (unsigned r = 0; r < 2; r++) {
             slices[r].offset = 0;
-            ok(clq_group_alloc(g.group, r, COUNT * sizeof *values, &slices[r].memory));
+            assert_ok(clq_group_alloc(g.group, r, COUNT * sizeof *values, &slices[r].memory));
             put(&g, r, slices[r].memory, 0, values, COUNT * sizeof *values);
         }
         int32_t expected = 1;
-        ok(clq_thread_start("aborter", abort_later, &g, &aborter));
+        assert_ok(clq_thread_start("aborter", abort_later, &g, &aborter));
         for (;;) {
             cl_event done[2];
             if (clq_all_reduce(g.group, slices, slices, COUNT, CLQ_I32, CLQ_SUM, NULL, done) != CLQ_OK) break;

@@ -4,11 +4,7 @@
 #include "support/comm_cases.h"
 #include "support/comm_values.h"
 
-#include <setjmp.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* ---- the dimensions and their values ---- */
 

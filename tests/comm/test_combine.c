@@ -1,19 +1,10 @@
 /* The kernel with which a rank combines what it received, alone, on every device (also on oclgrind's): every type and
  * operation against the book, offsets and lengths that no vector divides, any bits. */
 #include "comm/reduce/combine.h"
+#include "support/check.h"
 #include "support/comm_values.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 enum { ROOM = 600 }; /* elements */
-
-static void must(clq_status status) {
-    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
-}
 
 typedef struct trial {
     clq_device *device;
@@ -35,7 +26,7 @@ static void fill(trial *t, bool any) {
             if (!any || values_tiny(t->dtype, t->content[b], i))
                 values_put(t->dtype, t->content[b], i, (int64_t)(word % 17) - 8);
         }
-        must(clq_queue_write(t->queue, t->buffers[b], 0, t->content[b], bytes, true));
+        assert_ok(clq_queue_write(t->queue, t->buffers[b], 0, t->content[b], bytes, true));
     }
 }
 
@@ -55,11 +46,12 @@ static void check(trial *t, size_t count, const size_t at[3], bool in_place, uns
     size_t element = clq_dtype_bytes(t->dtype);
     int target = in_place ? 1 : 0;
     fill(t, any);
-    must(clq_combine_launch(t->queue, t->kernel, t->dtype, (clq_place_at){t->buffers[target], at[target] * element},
-                            (clq_place_at){t->buffers[1], at[1] * element},
-                            (clq_place_at){t->buffers[2], at[2] * element}, count * element, ranks, NULL));
+    assert_ok(clq_combine_launch(t->queue, t->kernel, t->dtype,
+                                 (clq_place_at){t->buffers[target], at[target] * element},
+                                 (clq_place_at){t->buffers[1], at[1] * element},
+                                 (clq_place_at){t->buffers[2], at[2] * element}, count * element, ranks, NULL));
     uint64_t got[ROOM], want[ROOM], a[ROOM], b[ROOM];
-    must(clq_queue_read(t->queue, t->buffers[target], 0, got, ROOM * element, true));
+    assert_ok(clq_queue_read(t->queue, t->buffers[target], 0, got, ROOM * element, true));
     memcpy(want, t->content[target], sizeof want);
     for (size_t i = 0; i < count; i++) {
         char *to = (char *)want + (at[target] + i) * element;
@@ -79,10 +71,10 @@ static void check(trial *t, size_t count, const size_t at[3], bool in_place, uns
 static void check_kind(clq_device *device, clq_dtype dtype, clq_redop op) {
     static trial t;
     t = (trial){.device = device, .dtype = dtype, .op = op};
-    must(clq_queue_create(device, 0, &t.queue));
-    must(clq_combine_create(device, dtype, op, &t.kernel));
+    assert_ok(clq_queue_create(device, 0, &t.queue));
+    assert_ok(clq_combine_create(device, dtype, op, &t.kernel));
     for (int b = 0; b < 3; b++)
-        must(clq_buffer_create(device, CLQ_MEMORY_DEVICE, ROOM * clq_dtype_bytes(dtype), "test", &t.buffers[b]));
+        assert_ok(clq_buffer_create(device, CLQ_MEMORY_DEVICE, ROOM * clq_dtype_bytes(dtype), "test", &t.buffers[b]));
     const size_t counts[] = {0, 1, 17, 255, 509};
     for (size_t c = 0; c < CLQ_COUNT_OF(counts); c++) {
         const size_t at[3] = {5 + c, 64 + c % 2, c % 3};
@@ -110,7 +102,7 @@ static void check_device(clq_device *device) {
 static void test_every_kind_of_device(void **state) {
     (void)state;
     clq_system *system;
-    must(clq_system_open(NULL, &system));
+    assert_ok(clq_system_open(NULL, &system));
     assert_true(clq_system_device_count(system) > 0);
     const char *last = "";
     for (uint32_t i = 0; i < clq_system_device_count(system); i++) {
@@ -118,7 +110,7 @@ static void test_every_kind_of_device(void **state) {
         if (strcmp(name, last) == 0) continue;
         last = name;
         clq_device *device;
-        must(clq_device_open(system, (clq_device_choice){.index = i, .parts = 1}, &device));
+        assert_ok(clq_device_open(system, (clq_device_choice){.index = i, .parts = 1}, &device));
         check_device(device);
         clq_device_close(device);
     }

@@ -5,10 +5,7 @@
 #include "support/comm_ranks.h"
 
 #include <sched.h>
-#include <setjmp.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { YIELDS_MOST = 6, COUNT = 3000 };
 

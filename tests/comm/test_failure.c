@@ -1,11 +1,8 @@
 /* One rank's failure ends the collective of all, soon, and says who, where and what. */
+#include "support/check.h"
 #include "support/comm_ranks.h"
 
-#include <setjmp.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { COUNT = 5000 };
 
@@ -44,10 +41,6 @@ static void start(ranks *all, const char *kinds, clq_group_config config, plan *
 static void end(ranks *all, plan *p) {
     for (unsigned r = 0; r < all->count; r++) clq_buffer_destroy(p->buffers[r]);
     ranks_close(all);
-}
-
-static void expect_text(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
 }
 
 /* `first` failed with `status`; all others were told so. */

@@ -5,10 +5,7 @@
 #include "support/comm_cases.h"
 #include "support/strict.h"
 
-#include <setjmp.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #define DISGUISE "disguise=aann- hold seed=1 "
 

@@ -2,13 +2,10 @@
 #include <clique/comm.h>
 
 #include "base/base.h" /* for failing allocations; all else is public */
+#include "support/check.h"
 
-#include <setjmp.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { MOST = 8 };
 
@@ -22,10 +19,6 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void ok(clq_status status) {
-    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
 }
 
 static void cl_ok(cl_int error) { assert_int_equal(error, CL_SUCCESS); }
@@ -143,8 +136,8 @@ static void check_blocking(const char *kinds, bool shared, bool queues, const cl
     machine_open(&m, kinds, shared, queues);
     machine_buffers(&m, count, true);
     whole(&m, slices);
-    ok(clq_group_create(m.ranks, m.count, config, &group));
-    ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, NULL));
+    assert_ok(clq_group_create(m.ranks, m.count, config, &group));
+    assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, NULL));
     expect_values(&m, count, (float)m.count, ranks_sum(&m), NULL);
     clq_group_destroy(group);
     machine_close(&m);
@@ -180,10 +173,10 @@ static void test_calls_run_in_order(void **state) {
         machine_open(&m, "bb", false, true);
         machine_buffers(&m, count, true);
         whole(&m, slices);
-        ok(clq_group_create(m.ranks, m.count, &configs[c], &group));
+        assert_ok(clq_group_create(m.ranks, m.count, &configs[c], &group));
         for (int i = 0; i < CALLS; i++)
-            ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, done[i]));
-        ok(clq_group_wait(group));
+            assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, done[i]));
+        assert_ok(clq_group_wait(group));
         /* (2 v + 1) doubled eleven times more. */
         expect_values(&m, count, 4096.0f, 2048.0f, NULL);
         for (int i = 0; i < CALLS; i++)
@@ -239,7 +232,7 @@ static void check_composition(const char *kinds, bool by_events, const clq_group
     machine_open(&m, kinds, false, true);
     machine_buffers(&m, COUNT, false);
     whole(&m, slices);
-    ok(clq_group_create(m.ranks, m.count, config, &group));
+    assert_ok(clq_group_create(m.ranks, m.count, config, &group));
     for (unsigned r = 0; r < m.count; r++) build(&m.ranks[r], m.memory[r], (float)r, COUNT, &k[r]);
     for (int round = 0; round < ROUNDS; round++) {
         cl_event filled[MOST], reduced[MOST], doubled[MOST];
@@ -247,7 +240,7 @@ static void check_composition(const char *kinds, bool by_events, const clq_group
             cl_ok(clEnqueueNDRangeKernel(m.ranks[r].queue, k[r].fill, 1, NULL, &items, NULL, 0, NULL, &filled[r]));
             if (by_events) cl_ok(clFlush(m.ranks[r].queue));
         }
-        ok(clq_all_reduce(group, slices, slices, COUNT, CLQ_F32, CLQ_SUM, by_events ? filled : NULL, reduced));
+        assert_ok(clq_all_reduce(group, slices, slices, COUNT, CLQ_F32, CLQ_SUM, by_events ? filled : NULL, reduced));
         for (unsigned r = 0; r < m.count; r++) {
             cl_ok(clEnqueueNDRangeKernel(m.ranks[r].queue, k[r].twice, 1, NULL, &items, NULL, 1, &reduced[r],
                                          &doubled[r]));
@@ -258,7 +251,7 @@ static void check_composition(const char *kinds, bool by_events, const clq_group
         release(reduced, m.count);
         release(doubled, m.count);
     }
-    ok(clq_group_wait(group));
+    assert_ok(clq_group_wait(group));
     clq_group_destroy(group);
     for (unsigned r = 0; r < m.count; r++) {
         clReleaseKernel(k[r].fill);
@@ -290,8 +283,8 @@ static void test_offsets_and_broadcast(void **state) {
         in[r] = (clq_slice){m.memory[r], 4};
         out[r] = (clq_slice){m.memory[r], (count + 2) * 4};
     }
-    ok(clq_group_create(m.ranks, m.count, NULL, &group));
-    ok(clq_all_reduce(group, in, out, count, CLQ_F32, CLQ_SUM, NULL, NULL));
+    assert_ok(clq_group_create(m.ranks, m.count, NULL, &group));
+    assert_ok(clq_all_reduce(group, in, out, count, CLQ_F32, CLQ_SUM, NULL, NULL));
     for (unsigned r = 0; r < m.count; r++) {
         float *values = machine_read(&m, r, 2 * count + 3, NULL);
         for (size_t i = 0; i < 2 * count + 3; i++) {
@@ -302,8 +295,8 @@ static void test_offsets_and_broadcast(void **state) {
         }
         free(values);
     }
-    ok(clq_broadcast(group, out, out, count * 2, CLQ_U16, 2, NULL, NULL));
-    ok(clq_broadcast(group, in, in, 1, CLQ_F32, 1, NULL, NULL));
+    assert_ok(clq_broadcast(group, out, out, count * 2, CLQ_U16, 2, NULL, NULL));
+    assert_ok(clq_broadcast(group, in, in, 1, CLQ_F32, 1, NULL, NULL));
     float *values = machine_read(&m, 0, 3, NULL);
     assert_true(values[0] == 0.0f && values[1] == 2.0f && values[2] == 2.0f);
     free(values);
@@ -323,7 +316,7 @@ static void test_bad_arguments(void **state) {
     machine_buffers(&m, count, true);
     machine_buffers(&other, count, true);
     whole(&m, s);
-    ok(clq_group_create(m.ranks, 2, NULL, &group));
+    assert_ok(clq_group_create(m.ranks, 2, NULL, &group));
     assert_int_equal(clq_group_create(NULL, 2, NULL, &none), CLQ_ARGUMENT);
     assert_int_equal(clq_group_create(m.ranks, 0, NULL, &none), CLQ_ARGUMENT);
     assert_int_equal(clq_group_create(m.ranks, 1000, NULL, &none), CLQ_ARGUMENT);
@@ -354,11 +347,11 @@ static void test_bad_arguments(void **state) {
     assert_null(done[0]);
 
     /* None of this has harmed the group. */
-    ok(clq_all_reduce(group, s, s, count, CLQ_F32, CLQ_SUM, NULL, NULL));
+    assert_ok(clq_all_reduce(group, s, s, count, CLQ_F32, CLQ_SUM, NULL, NULL));
     expect_values(&m, count, 2.0f, 1.0f, NULL);
-    ok(clq_group_wait(group));
+    assert_ok(clq_group_wait(group));
     char *text = NULL;
-    ok(clq_group_explain(group, &text));
+    assert_ok(clq_group_explain(group, &text));
     assert_non_null(strstr(text, "direct"));
     free(text);
     clq_group_destroy(group);
@@ -387,11 +380,11 @@ static void check_waits(bool fails, bool aborted) {
     machine_open(&m, "bbb", false, false);
     machine_buffers(&m, count, true);
     whole(&m, slices);
-    ok(clq_group_create(m.ranks, m.count, &(clq_group_config){.deadline_s = aborted ? 30 : 1}, &group));
+    assert_ok(clq_group_create(m.ranks, m.count, &(clq_group_config){.deadline_s = aborted ? 30 : 1}, &group));
     waits[1] = clCreateUserEvent(m.ranks[1].context, &error);
     cl_ok(error);
     double start = now();
-    ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, waits, done));
+    assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, waits, done));
     if (fails) cl_ok(clSetUserEventStatus(waits[1], -77));
     if (aborted) clq_group_abort(group);
     for (unsigned r = 0; r < m.count; r++) assert_true(wait_for_end(done[r]) < 0);
@@ -434,8 +427,8 @@ static void test_repeatable(void **state) {
                     clEnqueueWriteBuffer(m.ranks[r].queue, m.memory[r], CL_TRUE, 0, count * 4, values, 0, NULL, NULL));
                 free(values);
             }
-            ok(clq_group_create(m.ranks, m.count, &configs[c], &group));
-            ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, NULL));
+            assert_ok(clq_group_create(m.ranks, m.count, &configs[c], &group));
+            assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, NULL));
             for (unsigned r = 0; r < m.count; r++) {
                 float *values = machine_read(&m, r, count, NULL);
                 if (!first)

@@ -1,17 +1,14 @@
 /* What ends a group: a rank that never comes, a wait that turns negative, a device that errors, an abort. With every
  * algorithm and transport, every rank's event ends within the deadline + 1 s, the group names what happened, and no
  * thread is left. */
+#include "support/check.h"
 #include "support/comm_cases.h"
 #include "support/faults.h"
 #include "support/files.h"
 
 #include <dirent.h>
-#include <setjmp.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { COUNT = 3001, LARGE = 400009, RANKS = 3 };
 static const double deadline_s = 0.3, grace_s = 1;
@@ -93,10 +90,6 @@ static clq_status issue(rig *g, unsigned turn, const cl_event *waits) {
     case 3: return clq_broadcast(g->group, in, out, g->count, CLQ_F32, 1, waits, g->done);
     default: return clq_reduce(g->group, in, out, g->count, CLQ_F32, CLQ_SUM, 1, waits, g->done);
     }
-}
-
-static void expect_text(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
 }
 
 /* Every rank's event is negative before `until`, and the group tells `status`. */

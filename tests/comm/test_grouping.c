@@ -1,11 +1,7 @@
 /* Calls that are issued together: clq_group_start to clq_group_end. */
 #include "comm/group/group.h"
+#include "support/check.h"
 #include "support/comm_cases.h"
-
-#include <setjmp.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { ELEMENTS = 1 << 18, RANKS_MOST = 4 };
 
@@ -18,10 +14,6 @@ typedef struct field {
     clq_buffer *wrapped[RANKS_MOST];
     int32_t *expected[RANKS_MOST];
 } field;
-
-static void ok(clq_status status) {
-    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
-}
 
 static void field_open(field *f, const char *kinds, bool plain, clq_group_config config) {
     *f = (field){.plain = plain};
@@ -37,11 +29,12 @@ static void field_open(field *f, const char *kinds, bool plain, clq_group_config
             f->memory[r] = clCreateBuffer(clq_device_context(f->all.devices[r]), CL_MEM_READ_WRITE,
                                           ELEMENTS * sizeof(int32_t), NULL, &error);
         else
-            ok(clq_group_alloc(f->group, r, ELEMENTS * sizeof(int32_t), &f->memory[r]));
+            assert_ok(clq_group_alloc(f->group, r, ELEMENTS * sizeof(int32_t), &f->memory[r]));
         assert_int_equal(error, CL_SUCCESS);
-        ok(clq_buffer_wrap(f->all.devices[r], f->memory[r], &f->wrapped[r]));
-        ok(clq_queue_write(f->all.queues[r], f->wrapped[r], 0, f->expected[r], ELEMENTS * sizeof(int32_t), true));
-        ok(clq_queue_finish(f->all.queues[r]));
+        assert_ok(clq_buffer_wrap(f->all.devices[r], f->memory[r], &f->wrapped[r]));
+        assert_ok(
+            clq_queue_write(f->all.queues[r], f->wrapped[r], 0, f->expected[r], ELEMENTS * sizeof(int32_t), true));
+        assert_ok(clq_queue_finish(f->all.queues[r]));
     }
 }
 
@@ -49,7 +42,7 @@ static void field_check(const field *f, const char *what) {
     int32_t *found = clq_alloc(ELEMENTS, sizeof *found);
     assert_non_null(found);
     for (unsigned r = 0; r < f->all.count; r++) {
-        ok(clq_queue_read(f->all.queues[r], f->wrapped[r], 0, found, ELEMENTS * sizeof *found, true));
+        assert_ok(clq_queue_read(f->all.queues[r], f->wrapped[r], 0, found, ELEMENTS * sizeof *found, true));
         for (size_t i = 0; i < ELEMENTS; i++)
             if (found[i] != f->expected[r][i])
                 fail_msg("%s: rank %u, element %zu is %d and not %d", what, r, i, found[i], f->expected[r][i]);
@@ -111,7 +104,7 @@ static void test_as_one_by_one(void **state) {
         config.bucket_bytes = c % 2 ? 0 : 20000;
         field_open(&f, fields[c].kinds, fields[c].plain, config);
         for (int round = 0; round < 4; round++) {
-            ok(clq_group_start(f.group));
+            assert_ok(clq_group_start(f.group));
             for (int i = 0; i < 40; i++) {
                 size_t count = clq_random_below(&random, i % 9 == 8 ? 40000 : 1500);
                 bool in_place = clq_random_below(&random, 2) == 0;
@@ -123,10 +116,10 @@ static void test_as_one_by_one(void **state) {
                     out = other;
                 }
                 clq_redop op = clq_random_below(&random, 4) == 0 ? CLQ_MAX : CLQ_SUM;
-                ok(reduce(&f, in, out, count, op, NULL, NULL));
+                assert_ok(reduce(&f, in, out, count, op, NULL, NULL));
                 expect_reduced(&f, in, out, count, op);
             }
-            ok(clq_group_end(f.group));
+            assert_ok(clq_group_end(f.group));
             field_check(&f, fields[c].kinds);
         }
         field_close(&f);
@@ -138,12 +131,12 @@ static size_t meetings_of(field *f, size_t bucket_bytes, unsigned calls) {
     config.bucket_bytes = bucket_bytes;
     field_open(f, "bb", false, config);
     size_t before = atomic_load(&f->group->comm->members[0].meetings);
-    ok(clq_group_start(f->group));
+    assert_ok(clq_group_start(f->group));
     for (unsigned i = 0; i < calls; i++) {
-        ok(reduce(f, i * 1000, i * 1000, 10 + i, CLQ_SUM, NULL, NULL));
+        assert_ok(reduce(f, i * 1000, i * 1000, 10 + i, CLQ_SUM, NULL, NULL));
         expect_reduced(f, i * 1000, i * 1000, 10 + i, CLQ_SUM);
     }
-    ok(clq_group_end(f->group));
+    assert_ok(clq_group_end(f->group));
     field_check(f, "meetings");
     size_t after = atomic_load(&f->group->comm->members[0].meetings);
     field_close(f);
@@ -170,13 +163,13 @@ static void test_events(void **state) {
         cl_event gate = clCreateUserEvent(clq_device_context(f.all.devices[0]), &error);
         assert_int_equal(error, CL_SUCCESS);
         waits[0] = gate;
-        ok(clq_group_start(f.group));
-        ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done[0]));
-        ok(reduce(&f, 500, 500, 100, CLQ_SUM, waits, done[1]));
-        ok(reduce(&f, 1000, 1000, 100, CLQ_SUM, done[0], done[2]));
-        ok(reduce(&f, 1500, 1500, 100, CLQ_SUM, NULL, done[3]));
+        assert_ok(clq_group_start(f.group));
+        assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done[0]));
+        assert_ok(reduce(&f, 500, 500, 100, CLQ_SUM, waits, done[1]));
+        assert_ok(reduce(&f, 1000, 1000, 100, CLQ_SUM, done[0], done[2]));
+        assert_ok(reduce(&f, 1500, 1500, 100, CLQ_SUM, NULL, done[3]));
         for (unsigned r = 0; r < f.all.count; r++) assert_true(state_of(done[3][r]) > CL_COMPLETE);
-        ok(clq_group_end(f.group));
+        assert_ok(clq_group_end(f.group));
         assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
         for (int i = 0; i < 4; i++) {
             expect_reduced(&f, (size_t)i * 500, (size_t)i * 500, 100, CLQ_SUM);
@@ -203,11 +196,11 @@ static void test_failed_event(void **state) {
         unsigned last = f.all.count - 1;
         waits[last] = clCreateUserEvent(clq_device_context(f.all.devices[last]), &error);
         assert_int_equal(error, CL_SUCCESS);
-        ok(clq_group_start(f.group));
-        ok(reduce(&f, 0, 0, 100, CLQ_SUM, waits, done[0]));
-        ok(reduce(&f, 500, 500, 100, CLQ_SUM, NULL, done[1]));
-        ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done[2]));
-        ok(clq_group_end(f.group));
+        assert_ok(clq_group_start(f.group));
+        assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, waits, done[0]));
+        assert_ok(reduce(&f, 500, 500, 100, CLQ_SUM, NULL, done[1]));
+        assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done[2]));
+        assert_ok(clq_group_end(f.group));
         assert_int_equal(clSetUserEventStatus(waits[last], -77), CL_SUCCESS);
         assert_int_equal(clq_group_wait(f.group), CLQ_DEVICE);
         if (!strstr(clq_error_detail(), "what the collective waits for")) fail_msg("\"%s\"", clq_error_detail());
@@ -216,7 +209,7 @@ static void test_failed_event(void **state) {
                 assert_true(state_of(done[i][r]) < 0);
                 clReleaseEvent(done[i][r]);
             }
-        ok(clq_group_start(f.group));
+        assert_ok(clq_group_start(f.group));
         assert_int_equal(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, NULL), CLQ_DEVICE);
         assert_int_equal(clq_group_end(f.group), CLQ_DEVICE);
         clReleaseEvent(waits[last]);
@@ -230,32 +223,32 @@ static void test_misuse(void **state) {
     cl_event done[RANKS_MOST];
     field_open(&f, "bb", false, staged);
     assert_int_equal(clq_group_end(f.group), CLQ_STATE);
-    ok(clq_group_start(f.group));
+    assert_ok(clq_group_start(f.group));
     assert_int_equal(clq_group_start(f.group), CLQ_STATE);
     assert_int_equal(clq_group_wait(f.group), CLQ_STATE);
     /* What is refused is not noted; the others are. */
-    ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, NULL));
+    assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, NULL));
     assert_int_equal(reduce(&f, ELEMENTS - 5, 0, 100, CLQ_SUM, NULL, NULL), CLQ_ARGUMENT);
-    ok(reduce(&f, 200, 200, 100, CLQ_SUM, NULL, NULL));
-    ok(clq_group_end(f.group));
+    assert_ok(reduce(&f, 200, 200, 100, CLQ_SUM, NULL, NULL));
+    assert_ok(clq_group_end(f.group));
     expect_reduced(&f, 0, 0, 100, CLQ_SUM);
     expect_reduced(&f, 200, 200, 100, CLQ_SUM);
     field_check(&f, "misuse");
-    ok(clq_group_start(f.group));
-    ok(clq_group_end(f.group)); /* of nothing */
+    assert_ok(clq_group_start(f.group));
+    assert_ok(clq_group_end(f.group)); /* of nothing */
     /* Memory that a noted call uses is not taken from under it. */
     cl_mem extra;
-    ok(clq_group_alloc(f.group, 0, 4096, &extra));
-    ok(clq_group_start(f.group));
+    assert_ok(clq_group_alloc(f.group, 0, 4096, &extra));
+    assert_ok(clq_group_start(f.group));
     const clq_slice from[2] = {{extra, 0}, {f.memory[1], 4096}}, to[2] = {{f.memory[0], 0}, {f.memory[1], 0}};
-    ok(clq_all_reduce(f.group, from, to, 16, CLQ_I32, CLQ_SUM, NULL, NULL));
+    assert_ok(clq_all_reduce(f.group, from, to, 16, CLQ_I32, CLQ_SUM, NULL, NULL));
     clq_group_free(f.group, extra);
-    ok(clq_group_end(f.group));
+    assert_ok(clq_group_end(f.group));
     for (unsigned r = 0; r < 2; r++) memcpy(f.expected[r], f.expected[1] + 1024, 16 * sizeof(int32_t));
     field_check(&f, "freed");
     /* A group that ends before its calls are issued completes their events. */
-    ok(clq_group_start(f.group));
-    ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done));
+    assert_ok(clq_group_start(f.group));
+    assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done));
     clq_group_destroy(f.group);
     f.group = NULL;
     for (unsigned r = 0; r < 2; r++) {
@@ -280,8 +273,8 @@ static void test_allocation_failures(void **state) {
     for (uint64_t nth = 1; status != CLQ_OK; nth++) {
         cl_event done[3][RANKS_MOST];
         assert_true(nth < 2000);
-        ok(clq_group_start(f.group));
-        for (size_t i = 0; i < 3; i++) ok(reduce(&f, i * 500, i * 500, 100, CLQ_SUM, NULL, done[i]));
+        assert_ok(clq_group_start(f.group));
+        for (size_t i = 0; i < 3; i++) assert_ok(reduce(&f, i * 500, i * 500, 100, CLQ_SUM, NULL, done[i]));
         clq_memory_fail_at(nth, false);
         status = clq_group_end(f.group);
         clq_memory_fail_at(0, false);

@@ -1,17 +1,10 @@
 /* Which way bytes go between two ranks, where some devices share the host's memory and others have their own: PoCL's
  * basic devices (b, c) are made to look discrete, its pool (p) and Intel's (i) are what they are. */
+#include "support/check.h"
 #include "support/comm_cases.h"
 #include "support/disguise.h"
 
-#include <setjmp.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void expect_text(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
 
 static void test_the_disguise(void **state) {
     (void)state;

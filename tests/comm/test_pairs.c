@@ -159,10 +159,6 @@ static void every_pair_beside_collectives(void **state) {
 
 /* ---- failures ---- */
 
-static void expect_text(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
-
 static void expect_failure(const ranks *all, clq_status status, const char *part) {
     clq_error failure;
     assert_int_equal(clq_comm_failure(all->comm, &failure), status);

@@ -1,12 +1,7 @@
 /* The host's arithmetic: every type and operation against the book, lengths around every block, any bits. */
 #include "comm/reduce/reduce.h"
+#include "support/check.h"
 #include "support/comm_values.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 704, RANKS = 3, ELEMENT = 8 };
 

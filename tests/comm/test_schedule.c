@@ -1,14 +1,10 @@
 /* Schedules on arrays: every algorithm and collective, n = 2 to 9, carried out as walk.c does, with sums whose terms
  * and order are kept as text. */
 #include "comm/schedule/schedule.h"
+#include "support/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 9, PARTS_BYTES = 64, ROOM = MOST * MOST * PARTS_BYTES };
 

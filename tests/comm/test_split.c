@@ -173,10 +173,6 @@ static void a_part_outlives_the_whole(void **state) {
 
 /* ---- failures ---- */
 
-static void expect_text(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
-
 /* In stream 0 rank 1 waits for rank 2, which never comes; in stream 1, a little later, 0 and 3 wait for rank 1. */
 static clq_status wait_in_vain(ranks *part, unsigned rank, void *context) {
     stream *s = context;

@@ -3,15 +3,12 @@
 #define CLQ_TEST_DATA_FOLDER_H
 
 #include "data/data.h"
+#include "support/check.h"
 
 #include <dirent.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 #include <zlib.h>
 
 typedef struct folder {
@@ -89,14 +86,17 @@ static inline void put_npy(folder *f, const char *name, clq_dtype dtype, unsigne
 static inline void expect_failure(clq_status status, clq_status expected, const char *word, const char *other) {
     if (status != expected)
         fail_msg("expected '%s', got '%s': %s", clq_status_text(expected), clq_status_text(status), clq_error_detail());
-    if (!strstr(clq_error_detail(), word)) fail_msg("no '%s' in: %s", word, clq_error_detail());
-    if (!strstr(clq_error_detail(), other)) fail_msg("no '%s' in: %s", other, clq_error_detail());
+    expect_text(clq_error_detail(), word);
+    expect_text(clq_error_detail(), other);
 }
 
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        clq_status ok_status_ = (call);                                                                                \
-        if (ok_status_ != CLQ_OK) fail_msg("%s: %s", #call, clq_error_detail());                                       \
-    } while (0)
+/* The folder is no dataset. */
+static inline void expect_bad(const folder *f, clq_status expected, const char *word, const char *other) {
+    clq_dataset *data = NULL;
+    expect_failure(clq_dataset_open(f->path, "train", &data), expected, word, other);
+    assert_null(data);
+}
+
+#define OK assert_ok
 
 #endif

@@ -6,17 +6,11 @@
 
 static const unsigned char bytes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
-static void bad(const folder *f, clq_status expected, const char *word, const char *other) {
-    clq_dataset *data = NULL;
-    expect_failure(clq_dataset_open(f->path, "train", &data), expected, word, other);
-    assert_null(data);
-}
-
 static void no_folder(void **state) {
     (void)state;
     folder f = folder_make();
     clq_dataset *data = NULL;
-    bad(&f, CLQ_NOT_FOUND, f.path, "x_train.npy");
+    expect_bad(&f, CLQ_NOT_FOUND, f.path, "x_train.npy");
     expect_failure(clq_dataset_open(f.path, "test", &data), CLQ_NOT_FOUND, "t10k-images", "test_batch.bin");
     expect_failure(clq_dataset_open(f.path, "validation", &data), CLQ_ARGUMENT, "validation", "test");
     expect_failure(clq_dataset_open(in_folder(&f, "none"), "train", &data), CLQ_NOT_FOUND, "none", "fashion-mnist");
@@ -37,16 +31,16 @@ static void missing_partner(void **state) {
     (void)state;
     folder f = folder_make();
     put_idx(&f, "train-images-idx2-ubyte", 2, DIMS(3, 4), bytes);
-    bad(&f, CLQ_NOT_FOUND, "train-labels", f.path);
+    expect_bad(&f, CLQ_NOT_FOUND, "train-labels", f.path);
     folder_clear(&f);
     put_idx(&f, "train-labels-idx1-ubyte", 1, DIMS(3), bytes);
-    bad(&f, CLQ_NOT_FOUND, "train-images", f.path);
+    expect_bad(&f, CLQ_NOT_FOUND, "train-images", f.path);
     folder_clear(&f);
     put_npy(&f, "x_train.npy", CLQ_U8, 2, DIMS(3, 4), bytes);
-    bad(&f, CLQ_NOT_FOUND, "y_train.npy", f.path);
+    expect_bad(&f, CLQ_NOT_FOUND, "y_train.npy", f.path);
     folder_clear(&f);
     put_npy(&f, "y_train.npy", CLQ_U8, 1, DIMS(3), bytes);
-    bad(&f, CLQ_NOT_FOUND, "x_train.npy", f.path);
+    expect_bad(&f, CLQ_NOT_FOUND, "x_train.npy", f.path);
     folder_remove(&f);
 }
 
@@ -55,11 +49,11 @@ static void malformed_files(void **state) {
     folder f = folder_make();
     put_npy(&f, "x_train.npy", CLQ_U8, 2, DIMS(3, 4), bytes);
     put_file(&f, "y_train.npy", "rubbish", 7);
-    bad(&f, CLQ_FORMAT, "y_train.npy", "NPY");
+    expect_bad(&f, CLQ_FORMAT, "y_train.npy", "NPY");
     folder_clear(&f);
     put_file(&f, "train-images-idx3-ubyte.gz", "\x1f\x8b rubbish that is longer", 26);
     put_idx(&f, "train-labels-idx1-ubyte", 1, DIMS(3), bytes);
-    bad(&f, CLQ_FORMAT, "train-images-idx3-ubyte.gz", "gzip");
+    expect_bad(&f, CLQ_FORMAT, "train-images-idx3-ubyte.gz", "gzip");
     folder_clear(&f);
     put_file(&f, "data_batch_1.bin", bytes, sizeof bytes);
     for (int i = 2; i <= 5; i++) {
@@ -67,7 +61,7 @@ static void malformed_files(void **state) {
         name[11] = (char)('0' + i);
         put_file(&f, name, bytes, sizeof bytes);
     }
-    bad(&f, CLQ_FORMAT, "data_batch_1.bin", "CIFAR");
+    expect_bad(&f, CLQ_FORMAT, "data_batch_1.bin", "CIFAR");
     folder_remove(&f);
 }
 
@@ -76,13 +70,13 @@ static void counts_differ(void **state) {
     folder f = folder_make();
     put_idx(&f, "train-images-idx2-ubyte", 2, DIMS(3, 4), bytes);
     put_idx(&f, "train-labels-idx1-ubyte", 1, DIMS(4), bytes);
-    bad(&f, CLQ_MISMATCH, "4 labels", "3 samples");
+    expect_bad(&f, CLQ_MISMATCH, "4 labels", "3 samples");
     folder_clear(&f);
     put_npy(&f, "x_train.npy", CLQ_U8, 2, DIMS(3, 4), bytes);
     put_npy(&f, "y_train.npy", CLQ_F32, 2, DIMS(2, 1), (const float[]){1.0f, 0.0f});
-    bad(&f, CLQ_MISMATCH, "2 labels", "3 samples");
+    expect_bad(&f, CLQ_MISMATCH, "2 labels", "3 samples");
     put_npy(&f, "y_train.npy", CLQ_I32, 0, DIMS(0), (const int32_t[]){1});
-    bad(&f, CLQ_MISMATCH, "y_train.npy", "3 samples");
+    expect_bad(&f, CLQ_MISMATCH, "y_train.npy", "3 samples");
     folder_remove(&f);
 }
 
@@ -110,7 +104,7 @@ static void bad_labels(void **state) {
     put_npy(&f, "x_train.npy", CLQ_U8, 2, DIMS(3, 4), bytes);
     for (size_t c = 0; c < CLQ_COUNT_OF(cases); c++) {
         put_npy(&f, "y_train.npy", cases[c].dtype, cases[c].rank, cases[c].dims, cases[c].values);
-        bad(&f, cases[c].expected, cases[c].word, "y_train.npy");
+        expect_bad(&f, cases[c].expected, cases[c].word, "y_train.npy");
     }
     folder_remove(&f);
 }
@@ -138,7 +132,7 @@ static void bad_samples(void **state) {
     put_npy(&f, "y_train.npy", CLQ_U8, 1, DIMS(2), bytes);
     for (size_t c = 0; c < CLQ_COUNT_OF(cases); c++) {
         put_npy(&f, "x_train.npy", cases[c].dtype, cases[c].rank, cases[c].dims, cases[c].values);
-        bad(&f, cases[c].expected, cases[c].word, "x_train.npy");
+        expect_bad(&f, cases[c].expected, cases[c].word, "x_train.npy");
     }
     folder_remove(&f);
 }
@@ -148,7 +142,7 @@ static void empty_idx(void **state) {
     folder f = folder_make();
     put_idx(&f, "train-images-idx3-ubyte", 3, DIMS(0, 28, 28), bytes);
     put_idx(&f, "train-labels-idx1-ubyte", 1, DIMS(0), bytes);
-    bad(&f, CLQ_FORMAT, "train-images-idx3-ubyte", "no samples");
+    expect_bad(&f, CLQ_FORMAT, "train-images-idx3-ubyte", "no samples");
     folder_remove(&f);
 }
 

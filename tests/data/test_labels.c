@@ -174,37 +174,31 @@ static void added_on_the_way(void **state) {
 
 /* ---- what is refused ---- */
 
-static void bad_folder(const folder *f, clq_status expected, const char *word, const char *other) {
-    clq_dataset *data = NULL;
-    expect_failure(clq_dataset_open(f->path, "train", &data), expected, word, other);
-    assert_null(data);
-}
-
 static void bad_folders(void **state) {
     (void)state;
     folder f = folder_make();
     put_folder(&f, "train");
     put_npy(&f, "y_train_4.npy", CLQ_I32, 1, DIMS(N), first);
-    bad_folder(&f, CLQ_NOT_FOUND, "y_train_4.npy", "no y_train_3.npy");
+    expect_bad(&f, CLQ_NOT_FOUND, "y_train_4.npy", "no y_train_3.npy");
     folder_clear(&f);
     put_folder(&f, "train");
     put_npy(&f, "y_train_2.npy", CLQ_I32, 1, DIMS(N - 1), third);
-    bad_folder(&f, CLQ_MISMATCH, "y_train_2.npy has 10 labels", "has 11 samples");
+    expect_bad(&f, CLQ_MISMATCH, "y_train_2.npy has 10 labels", "has 11 samples");
     put_npy(&f, "y_train_2.npy", CLQ_I32, 1, DIMS(N), third);
     for (unsigned i = 3; i <= CLQ_MODEL_OUTPUTS_MAX; i++) {
         char name[32];
         snprintf(name, sizeof name, "y_train_%u.npy", i);
         put_npy(&f, name, CLQ_I32, 1, DIMS(N), third);
     }
-    bad_folder(&f, CLQ_UNSUPPORTED, "labels for 8 outputs", "the most");
+    expect_bad(&f, CLQ_UNSUPPORTED, "labels for 8 outputs", "the most");
     folder_clear(&f);
     put_folder(&f, "train");
     put_npy(&f, "y_train_2.npy", CLQ_I32, 0, DIMS(0), third);
-    bad_folder(&f, CLQ_MISMATCH, "y_train_2.npy has 1 labels", "has 11 samples");
+    expect_bad(&f, CLQ_MISMATCH, "y_train_2.npy has 1 labels", "has 11 samples");
     put_npy(&f, "y_train_2.npy", CLQ_F16, 1, DIMS(N), third);
-    bad_folder(&f, CLQ_UNSUPPORTED, "y_train_2.npy", "f16");
+    expect_bad(&f, CLQ_UNSUPPORTED, "y_train_2.npy", "f16");
     put_file(&f, "y_train_2.npy", "rubbish", 7);
-    bad_folder(&f, CLQ_FORMAT, "y_train_2.npy", "NPY");
+    expect_bad(&f, CLQ_FORMAT, "y_train_2.npy", "NPY");
     folder_remove(&f);
 }
 

@@ -16,7 +16,7 @@ static uint64_t fail_each(attempt call, void *context, bool sticky) {
             clq_dataset_destroy(data);
             return made;
         }
-        expect_failure(status, CLQ_MEMORY, "memory", "");
+        assert_fails(CLQ_MEMORY, "memory", status);
         assert_null(data);
         assert_true(nth < 1000);
     }

@@ -1,6 +1,6 @@
 /* Folders of every kind as users have them: what arrives in batches is what the files say. */
+#include "data/dataset.h"
 #include "data/folder.h"
-#include "data/sources.h"
 
 #include <math.h>
 

@@ -3,27 +3,15 @@
 #define CLQ_TEST_DEVICE_FIXTURE_H
 
 #include "device/device.h"
+#include "support/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#define CHECK_OK(call)                                                                                                 \
-    do {                                                                                                               \
-        clq_status check_status_ = (call);                                                                             \
-        if (check_status_ != CLQ_OK)                                                                                   \
-            fail_msg("%s: %s: %s", #call, clq_status_text(check_status_), clq_error_detail());                         \
-    } while (0)
+#define CHECK_OK assert_ok
 #define CHECK_FAILS(status, call) assert_string_equal(clq_status_text(status), clq_status_text(call))
-#define CHECK_DETAIL(part)                                                                                             \
-    do {                                                                                                               \
-        if (!strstr(clq_error_detail(), part)) fail_msg("\"%s\" does not say \"%s\"", clq_error_detail(), part);       \
-    } while (0)
+#define CHECK_DETAIL(part) expect_text(clq_error_detail(), part)
 
 /* One device of each sort that the tests' environment has: PoCL in its caller's thread, PoCL's thread pool, and
  * Intel's runtime, which an x86-64 machine must have. */

@@ -2,17 +2,13 @@
  * either way; described as NVIDIA's, it is taken for one of a GPU. The linker puts the functions here in place of the
  * driver's (--wrap in cmake/tests.cmake). */
 #include "device/device.h"
+#include "support/check.h"
 
 #include <CL/cl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { PROGRAMS = 4, PATIENCE_S = 5 };
 
@@ -73,10 +69,6 @@ cl_int __wrap_clGetPlatformInfo(cl_platform_id id, cl_platform_info what, size_t
     return __real_clGetPlatformInfo(id, what, bytes, out, needed);
 }
 
-static void must(clq_status status) {
-    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
-}
-
 /* The first of the driver's. */
 static uint32_t index_of(const clq_system *system, const char *driver) {
     uint32_t index = 0;
@@ -95,15 +87,15 @@ static int load(bool as_gpu, const char *driver) {
     char options[PROGRAMS][32];
     size_t failed;
     disguised = as_gpu;
-    must(clq_system_open(&(clq_system_config){.cache_dir = ""}, &system));
-    must(clq_device_open(system, (clq_device_choice){.index = index_of(system, driver), .parts = 1}, &device));
+    assert_ok(clq_system_open(&(clq_system_config){.cache_dir = ""}, &system));
+    assert_ok(clq_device_open(system, (clq_device_choice){.index = index_of(system, driver), .parts = 1}, &device));
     for (size_t i = 0; i < PROGRAMS; i++) {
         (void)snprintf(options[i], sizeof options[i], "-DNUMBER=%zu", i);
         wishes[i] = (clq_program_wish){.file = "nothing", .text = source, .options = options[i], .kernels = "nothing"};
     }
     most = builds = 0;
     waits = as_gpu;
-    must(clq_device_load_programs(device, wishes, PROGRAMS, &failed));
+    assert_ok(clq_device_load_programs(device, wishes, PROGRAMS, &failed));
     assert_int_equal(builds, PROGRAMS);
     clq_device_close(device);
     clq_system_close(system);

@@ -6,20 +6,6 @@
 
 enum { HEADER = 48 }; /* magic, key, length, checksum */
 
-static char folder[256];
-
-static int make_folder(void **state) {
-    (void)state;
-    (void)snprintf(folder, sizeof folder, "%s/clique-cache-XXXXXX", P_tmpdir);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    (void)files_remove(folder);
-    return 0;
-}
-
 static char logged[4096];
 static void keep_log(void *context, clq_log_level level, const char *line) {
     (void)context;
@@ -30,7 +16,7 @@ static void keep_log(void *context, clq_log_level level, const char *line) {
 /* The only entry's path; how many there are. */
 static size_t entries(char *path, size_t bytes) {
     char programs[512];
-    (void)snprintf(programs, sizeof programs, "%s/programs", folder);
+    (void)snprintf(programs, sizeof programs, "%s/programs", files_folder);
     size_t count = 0;
     DIR *dir = opendir(programs);
     if (!dir) return 0;
@@ -63,7 +49,7 @@ static void use_device(uint32_t index, const char *options) {
     clq_queue *queue;
     clq_buffer *buffer;
     clq_kernel *kernel;
-    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = files_folder}, &system));
     CHECK_OK(clq_device_open(system, (clq_device_choice){index, 0, 1}, &device));
     CHECK_OK(clq_queue_create(device, 0, &queue));
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "words", &buffer));
@@ -97,7 +83,7 @@ static void expect_rebuilt(uint32_t index, const char *path, const unsigned char
 
 static void damage_all(uint32_t index) {
     char path[1024] = "";
-    (void)files_remove(folder);
+    (void)files_remove(files_folder);
     use_device(index, "");
     assert_int_equal(entries(path, sizeof path), 1);
     size_t bytes;
@@ -151,7 +137,7 @@ static void test_damage(void **state) {
 
 /* What a driver gave it takes again, without a word. */
 static void taken(uint32_t index) {
-    (void)files_remove(folder);
+    (void)files_remove(files_folder);
     use_device(index, "");
     logged[0] = '\0';
     use_device(index, "");
@@ -169,11 +155,11 @@ static void test_taken(void **state) {
 static void foreign(uint32_t index) {
     char path[1024] = "", other[1024] = "";
     size_t bytes, other_bytes;
-    (void)files_remove(folder);
+    (void)files_remove(files_folder);
     use_device(index, "-DOTHER");
     assert_int_equal(entries(other, sizeof other), 1);
     unsigned char *data = read_all(other, &other_bytes);
-    (void)files_remove(folder);
+    (void)files_remove(files_folder);
     use_device(index, "");
     assert_int_equal(entries(path, sizeof path), 1);
     assert_string_not_equal(path, other); /* options are part of the key */
@@ -193,7 +179,7 @@ static void test_foreign(void **state) {
 /* A well-formed entry whose payload the driver refuses: built from source all the same. */
 static void refused(uint32_t index) {
     char path[1024] = "";
-    (void)files_remove(folder);
+    (void)files_remove(files_folder);
     use_device(index, "");
     assert_int_equal(entries(path, sizeof path), 1);
     size_t bytes;
@@ -218,7 +204,7 @@ static void test_refused(void **state) {
 static void test_no_cache(void **state) {
     (void)state;
     char path[1024];
-    (void)files_remove(folder);
+    (void)files_remove(files_folder);
     clq_system *system;
     clq_device *device;
     clq_kernel *kernel;
@@ -234,14 +220,14 @@ static void test_no_cache(void **state) {
 /* A cache that cannot be written costs time, nothing else. */
 static void test_unwritable(void **state) {
     (void)state;
-    (void)files_remove(folder);
-    write_all(folder, "a file where the folder should be", 10);
+    (void)files_remove(files_folder);
+    write_all(files_folder, "a file where the folder should be", 10);
     logged[0] = '\0';
     clq_log_set_sink(keep_log, NULL, CLQ_LOG_WARNING);
     use_device(0, "");
     clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
     assert_non_null(strstr(logged, "not kept"));
-    assert_int_equal(unlink(folder), 0);
+    assert_int_equal(unlink(files_folder), 0);
 }
 
 /* Every device of a shared context builds for itself, and what it built is kept. */
@@ -252,7 +238,7 @@ static void test_island(void **state) {
     clq_device *devices[COUNT];
     clq_device_choice choices[COUNT];
     char path[1024];
-    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = files_folder}, &system));
     for (uint32_t i = 0; i < COUNT; i++) choices[i] = (clq_device_choice){i, 0, 1};
     CHECK_OK(clq_island_open(system, choices, COUNT, devices));
     logged[0] = '\0';
@@ -299,8 +285,8 @@ static void test_twins(void **state) {
     clq_device *devices[COUNT];
     uint32_t indices[TEST_DEVICES];
     char path[1024];
-    (void)files_remove(folder);
-    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+    (void)files_remove(files_folder);
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = files_folder}, &system));
     find_devices(system, indices);
     for (int i = 0; i < COUNT; i++)
         CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &devices[i]));
@@ -348,8 +334,8 @@ static void test_launched_kernels_are_kept(void **state) {
         clq_kernel *kernel;
         uint32_t indices[TEST_DEVICES];
         char path[1024];
-        (void)files_remove(folder);
-        CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+        (void)files_remove(files_folder);
+        CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = files_folder}, &system));
         find_devices(system, indices);
         CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &device));
         CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &other));
@@ -385,5 +371,5 @@ int main(void) {
         cmocka_unit_test(test_twins),
         cmocka_unit_test(test_launched_kernels_are_kept),
     };
-    return cmocka_run_group_tests_name("cache", tests, make_folder, remove_folder);
+    return cmocka_run_group_tests_name("cache", tests, files_begin, files_end);
 }

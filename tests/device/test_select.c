@@ -1,18 +1,6 @@
 /* The device SPEC. The environment of the tests gives PoCL six devices (five that run in their callers, one pool). */
 #include "fixture.h"
-
-static clq_system *sys;
-
-static int open_system(void **state) {
-    (void)state;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-
-static int close_system(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
-}
+#include "support/system.h"
 
 static uint32_t index_of(const char *driver, uint32_t ordinal) {
     for (size_t i = 0; i < clq_system_device_count(sys); i++)

@@ -5,17 +5,14 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 
+#include "support/check.h"
 #include "support/strict.h"
 
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { NVIDIAS = 2, WORDS = 256, ILLEGAL_ACCESS = -9999 };
 

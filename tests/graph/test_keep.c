@@ -1,28 +1,12 @@
 /* A plan's programs for the plans of other devices of the kind: compiled once, whole, and the plan is as new after. */
+#include "support/files.h"
 #include "two_models.h"
-
-#include <dirent.h>
-#include <unistd.h>
 
 enum { COUNT = 5 };
 
-static char folder[256];
-
-static size_t entries(bool remove) {
-    char programs[512], path[1024];
-    (void)snprintf(programs, sizeof programs, "%s/programs", folder);
-    size_t count = 0;
-    DIR *dir = opendir(programs);
-    if (!dir) return 0;
-    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-        if (entry->d_name[0] == '.') continue;
-        count++;
-        (void)snprintf(path, sizeof path, "%s/%s", programs, entry->d_name);
-        if (remove) (void)unlink(path);
-    }
-    (void)closedir(dir);
-    if (remove) (void)rmdir(programs);
-    return count;
+static int entries(void) {
+    const char *programs = files_path("programs");
+    return access(programs, F_OK) == 0 ? files_count(programs) : 0;
 }
 
 static void assert_zero(const bench *b, const clq_buffer *buffer) {
@@ -52,13 +36,13 @@ static void kept_once(clq_system *system, uint32_t index, const subject *s) {
         CHECK_OK(clq_device_open(system, (clq_device_choice){index, 0, 1}, &devices[i]));
         CHECK_OK(clq_queue_create(devices[i], 0, &queues[i]));
     }
-    size_t before = entries(false);
+    const int before = entries();
     b[0] = open_bench(devices[0], queues[0], s, training_of(s, COUNT + 2));
     assert_true(clq_device_has_unkept(devices[0]));
-    assert_int_equal(entries(false), before);
+    assert_int_equal(entries(), before);
     CHECK_OK(clq_plan_keep_programs(b[0].plan));
     assert_false(clq_device_has_unkept(devices[0]));
-    size_t kept = entries(false);
+    const int kept = entries();
     assert_true(kept > before + 3);
     const clq_plan *plan = b[0].plan;
     clq_buffer *const all[] = {plan->weights->parameters, plan->weights->gradient, plan->samples, plan->labels[0],
@@ -73,13 +57,13 @@ static void kept_once(clq_system *system, uint32_t index, const subject *s) {
         clq_queue_destroy(queues[i]);
         clq_device_close(devices[i]);
     }
-    assert_int_equal(entries(false), kept);
+    assert_int_equal(entries(), kept);
 }
 
 static void programs_are_compiled_once(void **state) {
     (void)state;
     clq_system *system;
-    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = files_folder}, &system));
     const char *const specs[] = {
         "pocl:0",
 #if defined(__x86_64__)
@@ -94,20 +78,7 @@ static void programs_are_compiled_once(void **state) {
     clq_system_close(system);
 }
 
-static int make_folder(void **state) {
-    (void)state;
-    (void)snprintf(folder, sizeof folder, "%s/clique-keep-XXXXXX", P_tmpdir);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    (void)entries(true);
-    (void)rmdir(folder);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(programs_are_compiled_once)};
-    return cmocka_run_group_tests_name("keep", tests, make_folder, remove_folder);
+    return cmocka_run_group_tests_name("keep", tests, files_begin, files_end);
 }

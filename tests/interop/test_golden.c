@@ -1,19 +1,15 @@
 /* Whole training runs against traces of Keras in float64 (tests/golden/README.md): the loss of every step, the first
  * step's gradient norm of every variable, and the initial model's predictions, on each driver alone and mirrored. */
 #include "interop/interop.h"
+#include "support/check.h"
 #include "support/disguise.h"
 #include "support/system.h"
 #include "train/train.h"
 
 #include <dirent.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 typedef struct golden {
     char name[128], folder[1024];
@@ -23,10 +19,6 @@ typedef struct golden {
     size_t batch, steps;
     bool drop_remainder;
 } golden;
-
-static void must(clq_status status) {
-    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
-}
 
 static char *path_in(const golden *g, const char *file) {
     char *path = clq_strprintf("%s/%s", g->folder, file);
@@ -42,7 +34,7 @@ static void read_outputs(golden *g) {
     for (size_t i = 0; i < count; i++) {
         json_t *output = json_array_get(outputs, count - 1 - i);
         g->outputs[i] = clq_output_config_default(json_string_value(json_object_get(output, "layer")));
-        must(clq_loss_parse(json_string_value(json_object_get(output, "loss_spec")), &g->outputs[i].loss));
+        assert_ok(clq_loss_parse(json_string_value(json_object_get(output, "loss_spec")), &g->outputs[i].loss));
         g->outputs[i].weight = json_number_value(json_object_get(output, "loss_weight"));
     }
     if (count > 0) g->config.outputs = g->outputs;
@@ -69,9 +61,9 @@ static void read_options(golden *g) {
         else if (strcmp(option, "--steps") == 0)
             g->steps = strtoul(value, NULL, 10);
         else if (strcmp(option, "--optimizer") == 0)
-            must(clq_optimizer_parse(value, &g->config.optimizer));
+            assert_ok(clq_optimizer_parse(value, &g->config.optimizer));
         else if (strcmp(option, "--loss") == 0)
-            must(clq_loss_parse(value, &g->config.loss));
+            assert_ok(clq_loss_parse(value, &g->config.loss));
         else if (strcmp(option, "--shuffle") == 0)
             assert_string_equal(value, "off");
         else
@@ -102,12 +94,12 @@ static void check_near(const golden *g, const char *spec, const char *what, size
 static void check_gradient_norms(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model) {
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
         clq_variable_info variable;
-        must(clq_model_variable(model, i, &variable));
+        assert_ok(clq_model_variable(model, i, &variable));
         if (!variable.trainable) continue;
         float *gradient = clq_alloc(variable.elements, sizeof *gradient);
         for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
             double squares = 0.0;
-            must(clq_trainer_get_gradient(trainer, r, i, gradient));
+            assert_ok(clq_trainer_get_gradient(trainer, r, i, gradient));
             for (size_t k = 0; k < variable.elements; k++) squares += (double)gradient[k] * (double)gradient[k];
             check_near(g, spec, variable.name, 1, sqrt(squares), number(g, "first_grad_norms", variable.name),
                        number(g, "tolerance", "grad_norm"));
@@ -141,7 +133,7 @@ static void check_predictions(const golden *g, const char *spec, clq_trainer *tr
         out[i] = clq_alloc(samples * clq_model_output_shape(model, i).dims[0], sizeof **out);
         assert_non_null(out[i]);
     }
-    must(count > 1 ? clq_predict_outputs(trainer, data, out) : clq_predict(trainer, data, out[0]));
+    assert_ok(count > 1 ? clq_predict_outputs(trainer, data, out) : clq_predict(trainer, data, out[0]));
     for (size_t i = 0; i < count; i++) {
         check_rows(g, spec, json_object_get(said_of(g, i), "predictions_first4"),
                    clq_model_output_shape(model, i).dims[0], out[i]);
@@ -160,7 +152,7 @@ static double value_of(const clq_model *model, size_t output, const clq_metric_v
 static void check_accuracy(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data,
                            const clq_model *model) {
     clq_totals totals;
-    must(clq_evaluate(trainer, data, &totals));
+    assert_ok(clq_evaluate(trainer, data, &totals));
     for (size_t i = 0; i < clq_model_output_count(model); i++) {
         json_t *want = json_object_get(said_of(g, i), "accuracy_initial");
         const double got = value_of(model, i, &totals.metrics, "accuracy");
@@ -185,13 +177,13 @@ static void check_state(const golden *g, const char *spec, clq_trainer *trainer,
     json_t *state = json_object_get(json_object_get(g->json, "state"), key);
     for (size_t i = 0; state && i < clq_model_variable_count(model); i++) {
         clq_variable_info variable;
-        must(clq_model_variable(model, i, &variable));
+        assert_ok(clq_model_variable(model, i, &variable));
         json_t *want = json_object_get(state, variable.name);
         if (variable.trainable) continue;
         assert_int_equal(json_array_size(want), variable.elements);
         float *values = clq_alloc(variable.elements, sizeof *values);
         double apart = 0, size = 0;
-        must(clq_trainer_get_variable(trainer, i, values));
+        assert_ok(clq_trainer_get_variable(trainer, i, values));
         for (size_t k = 0; k < variable.elements; k++) {
             double exact = json_number_value(json_array_get(want, k));
             apart += pow((double)values[k] - exact, 2);
@@ -209,7 +201,7 @@ static void check_evaluation(const golden *g, const char *spec, clq_trainer *tra
                              const char *key) {
     clq_totals totals;
     if (!json_object_get(g->json, key)) return;
-    must(clq_evaluate(trainer, data, &totals));
+    assert_ok(clq_evaluate(trainer, data, &totals));
     check_near(g, spec, key, 0, totals.loss, number(g, key, "loss"), number(g, "tolerance", "evaluation"));
     assert_true(fabs(clq_metric_value(&totals.metrics, "accuracy") - number(g, key, "accuracy")) < 1e-9);
 }
@@ -217,18 +209,18 @@ static void check_evaluation(const golden *g, const char *spec, clq_trainer *tra
 static void train(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model, clq_dataset *data) {
     json_t *losses = json_object_get(g->json, "loss"), *norms = json_object_get(g->json, "grad_norm");
     assert_int_equal(json_array_size(losses), g->steps);
-    must(clq_dataset_seek(data, 0, 0));
+    assert_ok(clq_dataset_seek(data, 0, 0));
     for (size_t step = 1; step <= g->steps;) {
         clq_batch batch;
         bool more;
-        must(clq_dataset_next(data, &batch, &more));
+        assert_ok(clq_dataset_next(data, &batch, &more));
         if (!more) continue; /* the next epoch */
-        must(clq_step_gradients(trainer, &batch));
-        must(clq_step_reduce(trainer));
+        assert_ok(clq_step_gradients(trainer, &batch));
+        assert_ok(clq_step_reduce(trainer));
         if (step == 1) check_gradient_norms(g, spec, trainer, model);
-        must(clq_step_apply(trainer));
+        assert_ok(clq_step_apply(trainer));
         clq_step_info info;
-        must(clq_step_read(trainer, &info));
+        assert_ok(clq_step_read(trainer, &info));
         assert_int_equal(info.step, step);
         check_near(g, spec, "loss", step, info.loss, json_number_value(json_array_get(losses, step - 1)),
                    number(g, "tolerance", "loss"));
@@ -281,14 +273,14 @@ static clq_model *read_model(const golden *g) {
     clq_model *model;
     if (synchronized) {
         json_t *file;
-        must(clq_json_read(path, 1 << 24, 32, &file));
+        assert_ok(clq_json_read(path, 1 << 24, 32, &file));
         synchronize(file);
         clq_free(path);
         assert_non_null(path = clq_strprintf("%s/synchronized_%d.json", getenv("CLQ_TEST_BINARY"), (int)getpid()));
         assert_int_equal(json_dump_file(file, path, 0), 0);
         json_decref(file);
     }
-    must(clq_model_read_keras_json(path, &model));
+    assert_ok(clq_model_read_keras_json(path, &model));
     if (synchronized) assert_int_equal(unlink(path), 0);
     clq_free(path);
     return model;
@@ -300,13 +292,13 @@ static bool run_case(golden *g, const char *spec, const clq_selections *selectio
     clq_trainer *trainer;
     clq_model *model = read_model(g);
     char *weights = path_in(g, "init.safetensors");
-    must(clq_devices_select(sys, spec, &devices));
-    must(clq_dataset_npy(g->folder, "train", &data));
-    must(clq_dataset_batch(data, g->batch, g->drop_remainder));
+    assert_ok(clq_devices_select(sys, spec, &devices));
+    assert_ok(clq_dataset_npy(g->folder, "train", &data));
+    assert_ok(clq_dataset_batch(data, g->batch, g->drop_remainder));
     g->config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
     g->config.matmul_precision = lowered ? CLQ_MATMUL_MEDIUM : CLQ_MATMUL_HIGHEST;
-    must(clq_trainer_create_with_selections(model, &devices, &g->config, selections, &trainer));
-    must(clq_trainer_load(trainer, weights));
+    assert_ok(clq_trainer_create_with_selections(model, &devices, &g->config, selections, &trainer));
+    assert_ok(clq_trainer_load(trainer, weights));
     check_accuracy(g, spec, trainer, data, model);
     check_predictions(g, spec, trainer, data, model);
     check_evaluation(g, spec, trainer, data, "evaluation_initial");
@@ -369,7 +361,7 @@ static tally run_group(extent which, const char *group, const char *spec) {
         snprintf(g.folder, sizeof g.folder, "%s/%s", root, g.name);
         char *path = path_in(&g, "case.json");
         if (entry->d_name[0] != '.' && clq_file_exists(path)) {
-            must(clq_json_read(path, 1 << 24, 32, &g.json));
+            assert_ok(clq_json_read(path, 1 << 24, 32, &g.json));
             read_options(&g);
             run_named(&g, spec, which, &t);
             json_decref(g.json);

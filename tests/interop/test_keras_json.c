@@ -2,16 +2,12 @@
  * with the shapes and variables that Keras has, and what must be refused, with the words the message must hold; and
  * against thousands of damaged files. */
 #include "interop/interop.h"
+#include "support/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static json_t *entries;
 static char file[64];

@@ -5,12 +5,7 @@
 #include <CL/cl.h>
 #include <clblast_c.h>
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static atomic_uint buffers_made;
 

@@ -1,10 +1,5 @@
 #include "support/ops_conv.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 /* in h, w, c, out h, w, c, kernel, stride, dilation, padding in front; capacity; bias */
 static const conv_case cases[] = {
     /* the usual one: a row of pixels is a tile */

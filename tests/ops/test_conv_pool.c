@@ -4,11 +4,6 @@
 #include "support/ops_product.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 typedef struct pool_case {
     clq_conv2d_problem c;
@@ -106,10 +101,6 @@ static void run_reference(const pool_case *c, size_t count, clq_activation act, 
     clq_free(full);
 }
 
-static void make_sizes(double *numbers, size_t n) {
-    for (size_t i = 0; i < n; i++) numbers[i] = fabs(numbers[i]);
-}
-
 static arrays make_arrays(const pool_case *c, size_t count) {
     sizes s = sizes_of(c);
     clq_random random = clq_random_start(78, s.in * 1009 + s.weights);
@@ -126,10 +117,10 @@ static arrays make_arrays(const pool_case *c, size_t count) {
     const size_t counts[] = {count * s.out, count * s.in, s.weights};
     for (size_t i = 0; i < CLQ_COUNT_OF(results); i++) *results[i] = rig_alloc(counts[i % 3] + 1, sizeof(double));
     run_reference(c, count, c->c.activation, &a, a.y, a.dx, a.dw, a.best);
-    make_sizes(a.d_x, count * s.in);
-    make_sizes(a.d_w, s.weights);
-    make_sizes(a.d_b, c->c.out_c);
-    make_sizes(a.d_dz, count * s.out);
+    rig_sizes(a.d_x, count * s.in);
+    rig_sizes(a.d_w, s.weights);
+    rig_sizes(a.d_b, c->c.out_c);
+    rig_sizes(a.d_dz, count * s.out);
     run_reference(c, count, CLQ_LINEAR, &a, a.y_size, a.dx_size, a.dw_size, NULL);
     return a;
 }
@@ -171,19 +162,6 @@ static values add_layer(rig *r, const pool_case *c) {
     return v;
 }
 
-/* What a run left in a value; checked to be the same after another run. */
-static void *read_both(rig *r, const char *what, clq_value value, size_t bytes, uint32_t count) {
-    char *first = rig_alloc(bytes + 1, 1), *second = rig_alloc(bytes + 1, 1);
-    rig_read(r, value, first, bytes);
-    rig_fill(r, value, NULL, 0);
-    rig_run(r, count);
-    rig_read(r, value, second, bytes);
-    if (memcmp(first, second, bytes) != 0) fail_msg("%s: %s of two runs differs", r->name, what);
-    rig_check_untouched(r, value, bytes);
-    clq_free(second);
-    return first;
-}
-
 /* Of equals behind relu any may have won. */
 static void check_best(const rig *r, const pool_case *c, const arrays *a, const unsigned char *got, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -203,15 +181,15 @@ static void check_count(rig *r, const pool_case *c, const values *v, uint32_t co
     for (size_t i = 0; i < (v->dx ? 4 : 3); i++) rig_fill(r, results[i], NULL, 0);
     rig_run(r, count);
     size_t n = count * s.out;
-    float *y = read_both(r, "y", v->y, n * sizeof(float), count);
-    unsigned char *best = read_both(r, "winner", v->best, n, count);
-    float *dw = read_both(r, "dw", v->dw, s.weights * sizeof(float), count);
+    float *y = rig_read_both(r, "y", v->y, n * sizeof(float), count);
+    unsigned char *best = rig_read_both(r, "winner", v->best, n, count);
+    float *dw = rig_read_both(r, "dw", v->dw, s.weights * sizeof(float), count);
     size_t growth = is_winograd() ? WINOGRAD_GROWTH : 1;
     product_check_numbers(r, "y", y, a.y, a.y_size, n, growth * (s.weights / c->c.out_c + 1));
     check_best(r, c, &a, best, n);
     product_check_numbers(r, "dw", dw, a.dw, a.dw_size, s.weights, count * c->pool_h * c->pool_w);
     if (v->dx) {
-        float *dx = read_both(r, "dx", v->dx, count * s.in * sizeof(float), count);
+        float *dx = rig_read_both(r, "dx", v->dx, count * s.in * sizeof(float), count);
         product_check_numbers(r, "dx", dx, a.dx, a.dx_size, count * s.in, s.weights);
         clq_free(dx);
     }

@@ -1,12 +1,6 @@
 /* Slices of channels: from one value's rows into another's, whose other channels stay. */
 #include "support/ops_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 static const struct slice_case {
     size_t rows, channels;
     clq_slice_of_channels from, to;

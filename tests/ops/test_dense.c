@@ -1,11 +1,6 @@
 #include "ref/ref_product.h"
 #include "support/ops_product.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 typedef struct dense_case {
     clq_dense_problem p;
     uint32_t capacity;

@@ -3,11 +3,6 @@
 #include "support/ops_rig.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const uint64_t seed = UINT64_C(0x9876543210FEDCBA);
 

@@ -4,12 +4,7 @@
 #include "support/ops_rig.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { STEP = 5, FIRST_ROW = 3 };
 

@@ -2,11 +2,6 @@
 #include "support/ops_activation.h"
 #include "support/ops_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR};
 static const activation_chain chain = {3, {CLQ_TANH, CLQ_SIGMOID, CLQ_RELU}};
 static const clq_normalise_problem norm = {26 * 26, 32, 1e-3, 0.99};

@@ -4,12 +4,7 @@
 #include "support/ops_product.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 typedef struct shape {
     size_t m, n, k;

@@ -1,11 +1,5 @@
 #include "support/ops_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 static void check(rig *r, size_t elements, uint32_t capacity, uint32_t count) {
     size_t n = elements * count;
     unsigned char *x = rig_alloc(n + 1, 1);

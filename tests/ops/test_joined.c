@@ -2,12 +2,6 @@
  * other tests has. */
 #include "support/ops_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 enum {
     POSITIONS = 15,
     CHANNELS = 12,

@@ -1,16 +1,12 @@
 /* Devices that are no CPUs are not trusted: what their compilers get wrong is not used. */
 #include "ops/product/product_local.h"
 #include "ops/convolution/winograd.h"
+#include "support/check.h"
 #include "support/disguise.h"
 #include "support/files.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* The device's groups are small: one block of Winograd's products fits. */
 enum { LAST_BLOCK = CLQ_WINOGRAD_BLOCKS - 1, SMALL_PRODUCT = 7 /* 16x16 */, LINE_MOST = 512 };
@@ -19,10 +15,6 @@ static const clq_local_terms floats = {0, CLQ_MATMUL_HIGHEST};
 static clq_system *sys;
 static clq_device *device;
 static char warning[LINE_MOST]; /* the last */
-
-static void must(clq_status status) {
-    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
-}
 
 static void keep_warning(void *context, clq_log_level level, const char *line) {
     (void)context;
@@ -37,8 +29,8 @@ static void open_keeping(const char *flaw, const char *cache_dir) {
         assert_int_equal(unsetenv("CLQ_TEST_FLAW"), 0);
     warning[0] = '\0';
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
-    must(clq_system_open(&(clq_system_config){.cache_dir = cache_dir}, &sys));
-    must(clq_device_open(sys, (clq_device_choice){.index = 0, .parts = 1}, &device));
+    assert_ok(clq_system_open(&(clq_system_config){.cache_dir = cache_dir}, &sys));
+    assert_ok(clq_device_open(sys, (clq_device_choice){.index = 0, .parts = 1}, &device));
     assert_int_equal(clq_device_get_info(device)->type, CLQ_DEVICE_GPU);
     assert_int_equal(clq_device_get_info(device)->max_work_group, 64);
 }
@@ -59,11 +51,11 @@ static void check_made_by(bool forced, const char *file) {
     clq_list *list;
     clq_launch_info info;
     clq_value values[3];
-    must(clq_list_create(device, 64, &list));
+    assert_ok(clq_list_create(device, 64, &list));
     clq_list_set_selections(list, &selections);
     for (size_t i = 0; i < 3; i++) values[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "array", 4, 0);
     clq_conv2d_forward(list, &p, values[0], values[1], CLQ_NO_VALUE, values[2]);
-    must(clq_list_status(list));
+    assert_ok(clq_list_status(list));
     clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
     assert_string_equal(info.file, file);
     clq_list_destroy(list);

@@ -4,11 +4,6 @@
 #include "support/ops_rig.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum {
     RANKS_MOST = 4,

@@ -2,12 +2,6 @@
 #include "ops/elementwise/cut.h"
 #include "support/ops_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 enum { ROWS = 8, CAPACITY = 4 };
 
 /* A launch that copies as many floats as the parameter says. */

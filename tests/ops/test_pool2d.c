@@ -2,11 +2,6 @@
 #include "support/ops_rig.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 typedef struct pool_case {
     clq_pool2d_problem p;

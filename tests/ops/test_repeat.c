@@ -2,11 +2,6 @@
 #include "ref/ref_elementwise.h"
 #include "support/ops_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 static void check(rig *r, clq_random *random, clq_repeat_problem p, uint32_t capacity, uint32_t count, bool reduce) {
     const size_t small = p.outer * p.inner, large = small * p.repeats, from = reduce ? large : small,
                  to = reduce ? small : large;

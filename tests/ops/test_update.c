@@ -2,11 +2,6 @@
 #include "support/ops_rig.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const size_t lengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 1009, 60013};
 

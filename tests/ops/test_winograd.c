@@ -2,12 +2,6 @@
 #include "ops/convolution/winograd.h"
 #include "support/ops_conv.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 /* Of the tile family: both channels are whole vectors. */
 static const conv_case tiles[] = {
     /* valid, odd sizes; panels of two vectors */

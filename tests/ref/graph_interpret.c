@@ -2,14 +2,10 @@
 
 #include "ref/ref_elementwise.h"
 #include "ref/ref_product.h"
+#include "support/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 typedef struct interpreter {
     const clq_graph *graph;

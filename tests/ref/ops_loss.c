@@ -1,12 +1,8 @@
 #include "ref/ref_elementwise.h"
+#include "support/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 size_t ref_argmax(const double *x, size_t n) {
     size_t best = 0;

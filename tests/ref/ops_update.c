@@ -1,10 +1,7 @@
 #include "ref/ref_elementwise.h"
+#include "support/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 void ref_sgd(size_t n, double rate, double momentum, bool nesterov, double *w, const double *g, double *v) {
     for (size_t i = 0; i < n; i++) {

@@ -28,6 +28,10 @@
             fail_msg("%s: no \"%s\" in: %s", #call, (const char *)(word), clq_error_detail());                         \
     } while (0)
 
+static inline void expect_text(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
 /* Fails each allocation of the call in turn, once and from then on: it must say MEMORY with a detail, or succeed. The
  * call undoes what it did; the leak sanitizer watches. Returns how many allocations it makes. */
 static inline uint64_t walk_allocations(clq_status (*call)(void *), void *context) {

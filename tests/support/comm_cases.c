@@ -3,11 +3,7 @@
 #include "comm/communicator.h"
 #include "support/comm_values.h"
 
-#include <setjmp.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 const clq_group_config comm_settings[COMM_SETTINGS] = {
     {.algorithm = CLQ_ALGORITHM_AUTO},
@@ -326,7 +322,7 @@ static void check_side(const trial *t, unsigned r, int side, uint64_t *hash) {
     must_cl(t, clEnqueueReadBuffer(queue_of(t, r), mine->memory[side], CL_TRUE, 0, mine->total[side], now,
                                    after != NULL, after, NULL));
     bool good = same(t, mine, now, side, &where);
-    if (side == 1 || t->c->placement != APART) *hash = clq_hash64(now + mine->at[1], mine->bytes[1], 1);
+    if (side == 1 || t->c->placement != APART) *hash = clq_hash128_of(now + mine->at[1], mine->bytes[1], 1).low;
     clq_free(now);
     if (good) return;
     describe(t, text, sizeof text);
@@ -351,7 +347,7 @@ uint64_t comm_case_run(ranks *all, clq_group *group, const comm_case *c, const c
     if (c->caller != CALL_COMM) must(t, clq_group_wait(group));
     free_all(t);
     clq_free(t);
-    return clq_hash64(hashes, all->count * sizeof hashes[0], 2);
+    return clq_hash128_of(hashes, all->count * sizeof hashes[0], 2).low;
 }
 
 clq_group *comm_case_group(const ranks *all, const clq_group_config *config) {

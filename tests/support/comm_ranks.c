@@ -1,14 +1,7 @@
+#include "support/check.h"
 #include "support/comm_ranks.h"
 
 #include <limits.h>
-#include <setjmp.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void must(clq_status status) {
-    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
-}
 
 uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth) {
     for (size_t i = 0; i < clq_system_device_count(system); i++) {
@@ -44,7 +37,7 @@ static void open_context(ranks *all, unsigned first, const clq_device_choice *ch
     uint32_t count = 0;
     for (unsigned r = first; r < all->count; r++)
         if (contexts[r] == contexts[first]) members[count++] = choices[r];
-    must(clq_island_open(all->system, members, count, devices));
+    assert_ok(clq_island_open(all->system, members, count, devices));
     for (unsigned r = first, m = 0; r < all->count; r++)
         if (contexts[r] == contexts[first]) all->devices[r] = devices[m++];
 }
@@ -53,16 +46,16 @@ void ranks_open(ranks *all, const char *kinds, bool island, const clq_group_conf
     clq_device_choice choices[CLQ_REPLICAS_MAX];
     char contexts[CLQ_REPLICAS_MAX];
     memset(all, 0, sizeof *all);
-    must(clq_system_open(NULL, &all->system));
+    assert_ok(clq_system_open(NULL, &all->system));
     read_kinds(all, kinds, island, choices, contexts);
     for (unsigned r = 0; r < all->count; r++) {
         if (contexts[r] == '\0')
-            must(clq_device_open(all->system, choices[r], &all->devices[r]));
+            assert_ok(clq_device_open(all->system, choices[r], &all->devices[r]));
         else if (!all->devices[r])
             open_context(all, r, choices, contexts);
     }
-    for (unsigned r = 0; r < all->count; r++) must(clq_queue_create(all->devices[r], 0, &all->queues[r]));
-    must(clq_comm_create(all->devices, all->count, config, &all->comm));
+    for (unsigned r = 0; r < all->count; r++) assert_ok(clq_queue_create(all->devices[r], 0, &all->queues[r]));
+    assert_ok(clq_comm_create(all->devices, all->count, config, &all->comm));
 }
 
 void ranks_close(ranks *all) {
@@ -77,9 +70,9 @@ void ranks_split(const ranks *all, const unsigned *who, unsigned count, ranks *p
     part->count = count;
     for (unsigned i = 0; i < count; i++) {
         part->devices[i] = all->devices[who[i]];
-        must(clq_queue_create(part->devices[i], 0, &part->queues[i]));
+        assert_ok(clq_queue_create(part->devices[i], 0, &part->queues[i]));
     }
-    must(clq_comm_split(all->comm, who, count, &part->comm));
+    assert_ok(clq_comm_split(all->comm, who, count, &part->comm));
 }
 
 void ranks_close_part(ranks *part) {
@@ -106,7 +99,7 @@ void ranks_run(ranks *all, ranks_body *body, void *context) {
     clq_thread *threads[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < all->count; r++) {
         jobs[r] = (job){all, r, body, context};
-        must(clq_thread_start("rank", run_job, &jobs[r], &threads[r]));
+        assert_ok(clq_thread_start("rank", run_job, &jobs[r], &threads[r]));
     }
     for (unsigned r = 0; r < all->count; r++) clq_thread_join(threads[r]);
 }

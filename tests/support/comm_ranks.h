@@ -3,6 +3,7 @@
 #define CLQ_TEST_COMM_RANKS_H
 
 #include "comm/comm.h"
+#include "support/check.h"
 
 typedef struct ranks {
     clq_system *system;

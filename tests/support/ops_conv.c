@@ -2,12 +2,6 @@
 
 #include "ref/ref_product.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 /* F(2x2, 3x3) adds 16 products of sums where 9 products would do: with the transforms' own additions, over n channels
  * at most (2 n + 12) roundings of what is up to (8 / 3)^2 as large, three times the (9 n + 8) of a plain sum for any n
  * from 8 on. With fewer channels the transforms' share is larger: for n = 1, six times. */

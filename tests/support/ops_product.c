@@ -3,12 +3,7 @@
 #include "ref/ref_elementwise.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void must(const rig *r, clq_status status) {
     if (status != CLQ_OK) fail_msg("%s: %s: %s", r->name, clq_status_text(status), clq_error_detail());
@@ -38,10 +33,6 @@ typedef struct arrays {
     double *y, *dx, *dw, *y_size, *dx_size, *dw_size;
 } arrays;
 
-static void make_sizes(double *numbers, size_t n) {
-    for (size_t i = 0; i < n; i++) numbers[i] = fabs(numbers[i]);
-}
-
 static arrays make_arrays(const product_layer *l, size_t count) {
     clq_random random = clq_random_start(77, l->in * 1009 + l->weights);
     arrays a = {0};
@@ -57,10 +48,10 @@ static arrays make_arrays(const product_layer *l, size_t count) {
     l->ref(l->problem, count, a.d_x, a.d_w, b, z);
     ref_activation(l->activation, count * l->out, 1, z, a.y);
     l->ref_gradients(l->problem, count, a.d_x, a.d_w, a.d_dz, a.dx, a.dw);
-    make_sizes(a.d_x, count * l->in);
-    make_sizes(a.d_w, l->weights);
-    make_sizes(a.d_b, l->biases);
-    make_sizes(a.d_dz, count * l->out);
+    rig_sizes(a.d_x, count * l->in);
+    rig_sizes(a.d_w, l->weights);
+    rig_sizes(a.d_b, l->biases);
+    rig_sizes(a.d_dz, count * l->out);
     l->ref(l->problem, count, a.d_x, a.d_w, b, a.y_size);
     l->ref_gradients(l->problem, count, a.d_x, a.d_w, a.d_dz, a.dx_size, a.dw_size);
     clq_free(z);
@@ -77,19 +68,6 @@ typedef struct values {
     clq_value x, w, b, y, dz, dx, dw;
 } values;
 
-/* What a run left in a value, twice the same. */
-static float *read_both(rig *r, const char *what, clq_value value, size_t n, uint32_t count) {
-    float *first = rig_alloc(n + 1, sizeof(float)), *second = rig_alloc(n + 1, sizeof(float));
-    rig_read(r, value, first, n * sizeof(float));
-    rig_fill(r, value, NULL, 0);
-    rig_run(r, count);
-    rig_read(r, value, second, n * sizeof(float));
-    if (memcmp(first, second, n * sizeof(float)) != 0) fail_msg("%s: %s of two runs differs", r->name, what);
-    rig_check_untouched(r, value, n * sizeof(float));
-    clq_free(second);
-    return first;
-}
-
 static void check_count(rig *r, const product_layer *l, const values *v, uint32_t count) {
     arrays a = make_arrays(l, count);
     rig_fill(r, v->x, a.x, count * l->in * sizeof(float));
@@ -102,8 +80,9 @@ static void check_count(rig *r, const product_layer *l, const values *v, uint32_
     rig_run(r, count);
     size_t n_y = count * l->out, n_dx = count * l->in, columns = l->out / l->rows,
            growth = CLQ_MAX(l->growth, (size_t)1);
-    float *y = read_both(r, "y", v->y, n_y, count), *dx = read_both(r, "dx", v->dx, n_dx, count);
-    float *dw = read_both(r, "dw", v->dw, l->weights, count);
+    float *y = rig_read_both(r, "y", v->y, n_y * sizeof(float), count);
+    float *dx = rig_read_both(r, "dx", v->dx, n_dx * sizeof(float), count);
+    float *dw = rig_read_both(r, "dw", v->dw, l->weights * sizeof(float), count);
     product_check_numbers(r, "y", y, a.y, a.y_size, n_y, growth * (l->weights / columns + 1));
     product_check_numbers(r, "dx", dx, a.dx, a.dx_size, n_dx, growth * l->weights);
     product_check_numbers(r, "dw", dw, a.dw, a.dw_size, l->weights, count * l->rows);

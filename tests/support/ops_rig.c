@@ -1,12 +1,7 @@
 #include "support/ops_rig.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { GUARD_BYTES = 512, BLANK = 0xFF };
 
@@ -160,6 +155,18 @@ void rig_check_untouched(rig *r, clq_value value, size_t from) {
     clq_free(content);
 }
 
+void *rig_read_both(rig *r, const char *what, clq_value value, size_t bytes, uint32_t count) {
+    char *first = rig_alloc(bytes + 1, 1), *second = rig_alloc(bytes + 1, 1);
+    rig_read(r, value, first, bytes);
+    rig_fill(r, value, NULL, 0);
+    rig_run(r, count);
+    rig_read(r, value, second, bytes);
+    if (memcmp(first, second, bytes) != 0) fail_msg("%s: %s of two runs differs", r->name, what);
+    rig_check_untouched(r, value, bytes);
+    clq_free(second);
+    return first;
+}
+
 void rig_end(rig *r) {
     for (clq_value v = 1; v <= clq_list_value_count(r->list); v++) rig_check_untouched(r, v, r->bytes[v]);
     clq_list_destroy(r->list);
@@ -195,4 +202,8 @@ void rig_numbers(clq_random *random, size_t n, double low, double high, float **
         (*floats)[i] = (float)rig_uniform(random, low, high);
         (*doubles)[i] = (double)(*floats)[i];
     }
+}
+
+void rig_sizes(double *numbers, size_t n) {
+    for (size_t i = 0; i < n; i++) numbers[i] = fabs(numbers[i]);
 }

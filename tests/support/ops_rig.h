@@ -6,6 +6,7 @@
 #define OPS_RIG_H
 
 #include "ops/ops.h"
+#include "support/check.h"
 
 enum { RIG_VALUES = 32 };
 
@@ -45,6 +46,8 @@ void rig_bind(rig *r);
 void rig_fill(rig *r, clq_value value, const void *data, size_t bytes);
 void rig_run(rig *r, uint32_t count);
 void rig_read(rig *r, clq_value value, void *out, size_t bytes);
+/* What a run left in a value; checked to be the same after another run. clq_free. */
+void *rig_read_both(rig *r, const char *what, clq_value value, size_t bytes, uint32_t count);
 /* Nothing was written from byte `from` on, nor behind the value. */
 void rig_check_untouched(rig *r, clq_value value, size_t from);
 void rig_end(rig *r);
@@ -58,6 +61,8 @@ double rig_uniform(clq_random *random, double low, double high);
 size_t rig_below(clq_random *random, size_t bound);
 /* Random floats in [low, high) as floats and as the same numbers in double. Free with clq_free. */
 void rig_numbers(clq_random *random, size_t n, double low, double high, float **floats, double **doubles);
+/* Makes numbers their absolute values: what sums of them tell is how large rounding errors can be. */
+void rig_sizes(double *numbers, size_t n);
 void *rig_alloc(size_t count, size_t size);
 
 #endif

@@ -3,6 +3,7 @@
  * The counts are those of the strict layer, whose devices start a command only once it was flushed. */
 #include "support/check.h"
 #include "support/strict.h"
+#include "support/system.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -12,7 +13,6 @@
 enum { FEW = 3, MANY = 33, BATCH = 64, UPLOAD_FLUSHES = 1, SECONDS_MOST = 240 };
 
 static strict layer;
-static clq_system *sys;
 static clq_dataset *data;
 
 typedef struct counts {
@@ -179,17 +179,14 @@ static void logs_block_now_and_then(void **state) {
 }
 
 static int start(void **state) {
-    (void)state;
     if (clq_dataset_open("synthetic", "train", &data) != CLQ_OK) return -1;
     if (clq_dataset_take(data, 2 * MANY * BATCH) != CLQ_OK || clq_dataset_batch(data, BATCH, false) != CLQ_OK)
         return -1;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+    return open_system(state);
 }
 static int stop(void **state) {
-    (void)state;
     clq_dataset_destroy(data);
-    clq_system_close(sys);
-    return 0;
+    return close_system(state);
 }
 
 int main(void) {

@@ -4,6 +4,7 @@
 #include "strategy/mirrored.h"
 #include "support/check.h"
 #include "support/faults.h"
+#include "support/system.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -12,7 +13,6 @@
 enum { STEPS = 3, BATCH = 8, SAMPLES = 20, INPUTS = 6, CLASSES = 3, SECONDS_MOST = 240 };
 
 static faults layer;
-static clq_system *sys;
 static float samples[SAMPLES][INPUTS];
 static int32_t labels[SAMPLES];
 
@@ -308,18 +308,12 @@ static void any_allocation_fails(void **state) {
 }
 
 static int start(void **state) {
-    (void)state;
     for (int i = 0; i < SAMPLES; i++) {
         labels[i] = i % CLASSES;
         for (int k = 0; k < INPUTS; k++) samples[i][k] = (float)((i * 7 + k * 3) % 11) / 11.0f;
     }
     if (faults_load(&layer) != 0) return -1;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-static int stop(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
+    return open_system(state);
 }
 
 int main(void) {
@@ -334,5 +328,5 @@ int main(void) {
         cmocka_unit_test(memory_outlives_its_commands),
         cmocka_unit_test(one_replica_fails_among_statistics),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, close_system);
 }

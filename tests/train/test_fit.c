@@ -1,6 +1,7 @@
 /* clq_fit against the steps by hand: the same batches, and the same bits. What replicas copy from the dataset
  * themselves may be given back once clq_fit has returned, with an error too. */
 #include "support/check.h"
+#include "support/system.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -9,7 +10,6 @@
 enum { SAMPLES = 53, BATCH = 8, INPUTS = 7, CLASSES = 3, EPOCHS = 3, UNITS = 5 };
 enum { WEIGHTS = INPUTS * UNITS };
 
-static clq_system *sys;
 static uint8_t samples[SAMPLES][INPUTS];
 static int32_t labels[SAMPLES];
 static float probabilities[SAMPLES][CLASSES];
@@ -437,18 +437,12 @@ static void validation_can_be_stopped(void **state) {
 }
 
 static int start(void **state) {
-    (void)state;
     for (int i = 0; i < SAMPLES; i++) {
         labels[i] = i * 5 % CLASSES;
         for (int k = 0; k < INPUTS; k++) samples[i][k] = (uint8_t)(i * 37 + k * 11);
         for (int c = 0; c < CLASSES; c++) probabilities[i][c] = c == labels[i] ? 0.5f : 0.25f;
     }
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-static int stop(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
+    return open_system(state);
 }
 
 int main(void) {
@@ -460,5 +454,5 @@ int main(void) {
         cmocka_unit_test(callbacks_may_not_train), cmocka_unit_test(evaluation_leaves_the_dataset),
         cmocka_unit_test(any_number_of_steps),     cmocka_unit_test(validation_can_be_stopped),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, close_system);
 }

@@ -2,6 +2,7 @@
  * the step; also where the training is stopped or a device fails. */
 #include "support/check.h"
 #include "support/faults.h"
+#include "support/system.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -13,7 +14,6 @@ enum { STEPS_MOST = 2 * CLQ_METRIC_SLOTS + 300, SECONDS_MOST = 240 };
 static const double never_s = 1e9; /* a read by the clock is none that a test can expect */
 
 static faults layer;
-static clq_system *sys;
 static float samples[SAMPLES][INPUTS];
 static int32_t labels[SAMPLES];
 
@@ -289,19 +289,13 @@ static void norms_belong_to_their_gradients(void **state) {
 }
 
 static int start(void **state) {
-    (void)state;
     for (int i = 0; i < SAMPLES; i++) {
         labels[i] = i % CLASSES;
         for (int k = 0; k < INPUTS; k++)
             samples[i][k] = (float)((i * 7 + k * 3) % 11) / 11.0f + (float)(k == labels[i]);
     }
     if (faults_load(&layer) != 0) return -1;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
-}
-static int stop(void **state) {
-    (void)state;
-    clq_system_close(sys);
-    return 0;
+    return open_system(state);
 }
 
 int main(void) {
@@ -314,5 +308,5 @@ int main(void) {
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(norms_belong_to_their_gradients),
     };
-    return cmocka_run_group_tests_name("train/log", tests, start, stop);
+    return cmocka_run_group_tests_name("train/log", tests, start, close_system);
 }

@@ -1,15 +1,11 @@
 /* n replicas equal one: the first step's reduced gradient within 1e-6 relative (L2), the losses of 50 steps within 1e-5
  * (mlp, Adam) and 1e-4 (cnn, SGD 0.01), replicas bit-identical, and the same run twice bit-identical. */
+#include "support/check.h"
 #include "support/system.h"
 #include "train/train.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { STEPS = 50, BATCH = 37 }; /* 37 over 2, 3 and 5 replicas is ragged; 5 samples over 3 leave one empty */
 
@@ -21,10 +17,6 @@ typedef struct trace {
     bool one_context; /* of the first two replicas */
 } trace;
 
-static void must(clq_status status) {
-    if (status != CLQ_OK) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
-}
-
 static void release(trace *t) {
     clq_free(t->gradient);
     clq_free(t->weights);
@@ -34,11 +26,11 @@ static void release(trace *t) {
 static void read_gradient(clq_trainer *trainer, const clq_model *model, float *out) {
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
         clq_variable_info v;
-        must(clq_model_variable(model, i, &v));
+        assert_ok(clq_model_variable(model, i, &v));
         float *other = clq_alloc(v.elements, sizeof *other);
-        must(clq_trainer_get_gradient(trainer, 0, i, out));
+        assert_ok(clq_trainer_get_gradient(trainer, 0, i, out));
         for (unsigned r = 1; r < clq_trainer_replicas(trainer); r++) {
-            must(clq_trainer_get_gradient(trainer, r, i, other));
+            assert_ok(clq_trainer_get_gradient(trainer, r, i, other));
             assert_memory_equal(other, out, v.elements * sizeof *other);
         }
         clq_free(other);
@@ -59,14 +51,14 @@ static trace run_with(const char *model_name, const char *optimizer, const char 
     config.seed = 7;
     config.group = group;
     config.bucket_bytes = bucket_bytes;
-    must(clq_optimizer_parse(optimizer, &config.optimizer));
-    must(clq_devices_select(sys, spec, &devices));
-    must(clq_model_builtin(model_name, &model));
-    must(clq_dataset_open("synthetic", "train", &data));
-    must(clq_dataset_take(data, BATCH * 6 + 5)); /* every seventh batch has 5 samples */
-    must(clq_dataset_shuffle(data, 1000, 3));
-    must(clq_dataset_batch(data, BATCH, false));
-    must(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
+    assert_ok(clq_devices_select(sys, spec, &devices));
+    assert_ok(clq_model_builtin(model_name, &model));
+    assert_ok(clq_dataset_open("synthetic", "train", &data));
+    assert_ok(clq_dataset_take(data, BATCH * 6 + 5)); /* every seventh batch has 5 samples */
+    assert_ok(clq_dataset_shuffle(data, 1000, 3));
+    assert_ok(clq_dataset_batch(data, BATCH, false));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     const clq_strategy *strategy = clq_trainer_strategy(trainer);
     t.one_context = devices.count > 1 &&
                     clq_device_same_context(clq_strategy_device(strategy, 0), clq_strategy_device(strategy, 1));
@@ -76,26 +68,26 @@ static trace run_with(const char *model_name, const char *optimizer, const char 
     for (size_t step = 0; step < STEPS;) {
         clq_batch batch;
         bool more;
-        must(clq_dataset_next(data, &batch, &more));
+        assert_ok(clq_dataset_next(data, &batch, &more));
         if (!more) continue;
         if (bucket_bytes) {
-            must(clq_step(trainer, &batch));
+            assert_ok(clq_step(trainer, &batch));
             if (step == 0) read_gradient(trainer, model, t.gradient);
         } else {
-            must(clq_step_gradients(trainer, &batch));
-            must(clq_step_reduce(trainer));
+            assert_ok(clq_step_gradients(trainer, &batch));
+            assert_ok(clq_step_reduce(trainer));
             if (step == 0) read_gradient(trainer, model, t.gradient);
-            must(clq_step_apply(trainer));
+            assert_ok(clq_step_apply(trainer));
         }
         clq_step_info info;
-        must(clq_step_read(trainer, &info));
+        assert_ok(clq_step_read(trainer, &info));
         t.losses[step++] = info.loss;
     }
     float *at = t.weights;
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
         clq_variable_info v;
-        must(clq_model_variable(model, i, &v));
-        must(clq_trainer_get_variable(trainer, i, at));
+        assert_ok(clq_model_variable(model, i, &v));
+        assert_ok(clq_trainer_get_variable(trainer, i, at));
         at += v.elements;
     }
     clq_trainer_destroy(trainer);
@@ -221,8 +213,8 @@ static void a_batch_smaller_than_the_replicas_is_refused(void **state) {
     clq_trainer *trainer;
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = 2;
-    must(clq_devices_select(sys, "pocl:0*3", &devices));
-    must(clq_model_builtin("mlp", &model));
+    assert_ok(clq_devices_select(sys, "pocl:0*3", &devices));
+    assert_ok(clq_model_builtin("mlp", &model));
     assert_int_equal(clq_trainer_create(model, &devices, &config, &trainer), CLQ_ARGUMENT);
     assert_non_null(strstr(clq_error_detail(), "3 replicas"));
     clq_model_destroy(model);

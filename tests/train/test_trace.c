@@ -1,12 +1,12 @@
 /* A traced run says what was launched, when, and what was exchanged meanwhile; an untraced one is the same run. */
 #include "support/faults.h"
 #include "support/files.h"
+#include "support/system.h"
 #include "train/train.h"
 
 enum { STEPS = 8, BATCH = 128, THREADS = 4, HOST = 1, QUEUE = 2, EXCHANGE = 3, SECONDS_MOST = 240 };
 
 static faults layer;
-static clq_system *sys;
 static clq_dataset *data; /* making it takes longer than a run */
 
 typedef struct training {
@@ -302,7 +302,7 @@ static int start(void **state) {
     if (faults_load(&layer) != 0 || files_begin(state) != 0) return -1;
     if (clq_dataset_open("synthetic", "train", &data) != CLQ_OK) return -1;
     if (clq_dataset_take(data, 5 * BATCH) != CLQ_OK || clq_dataset_batch(data, BATCH, false) != CLQ_OK) return -1;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+    return open_system(state);
 }
 static int stop(void **state) {
     clq_dataset_destroy(data);

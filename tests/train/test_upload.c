@@ -2,13 +2,13 @@
 #include "support/check.h"
 #include "support/disguise.h"
 #include "support/files.h"
+#include "support/system.h"
 #include "train/train.h"
 
 #include <math.h>
 
 enum { STEPS = 12, BATCH = 64, LAST = 37, SECONDS_MOST = 240 };
 
-static clq_system *sys;
 static clq_dataset *data;
 
 typedef struct run {
@@ -121,7 +121,7 @@ static int start(void **state) {
     if (files_begin(state) != 0 || clq_dataset_open("synthetic", "train", &data) != CLQ_OK) return -1;
     if (clq_dataset_take(data, 2 * BATCH + LAST) != CLQ_OK || clq_dataset_batch(data, BATCH, false) != CLQ_OK)
         return -1;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+    return open_system(state);
 }
 static int stop(void **state) {
     clq_dataset_destroy(data);

@@ -3,6 +3,7 @@
 #include "support/check.h"
 #include "support/files.h"
 #include "support/strict_case.h"
+#include "support/system.h"
 #include "train/trainer.h"
 
 #include <limits.h>
@@ -14,7 +15,6 @@ enum { FLOATS_MOST = 1 << 13, SECONDS_MOST = 240 };
 static const char own_way[] = "upload ahead";
 
 static strict layer;
-static clq_system *sys;
 static uint8_t samples[SAMPLES][SIDE][SIDE];
 static int32_t labels[SAMPLES];
 
@@ -333,7 +333,7 @@ static int start(void **state) {
                 (uint8_t)(clq_random_below(&random, 128) + (k % CLASSES == i % CLASSES ? 100 : 0));
     }
     if (files_begin(state) != 0) return -1;
-    return clq_system_open(NULL, &sys) == CLQ_OK ? 0 : -1;
+    return open_system(state);
 }
 static int stop(void **state) {
     clq_system_close(sys);

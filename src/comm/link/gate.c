@@ -1,7 +1,6 @@
 #include "comm/link/gate.h"
 
 #include <sched.h>
-#include <time.h>
 
 /* A neighbour that runs is a few microseconds behind: worth spinning for. One that shares this core needs it: yield,
  * but not for long: where others compete for the core a single yield takes their turns, tens of milliseconds. One that
@@ -12,18 +11,9 @@ static const double yield_s = 20e-6;
 clq_status clq_gate_init(clq_gate *gate) {
     atomic_init(&gate->count, 0);
     atomic_init(&gate->sleepers, 0);
-    gate->made = false;
-    pthread_condattr_t attributes;
-    int error = pthread_condattr_init(&attributes);
-    if (error) return clq_fail_lock("a link", error);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    error = pthread_cond_init(&gate->moved, &attributes);
-    pthread_condattr_destroy(&attributes);
-    if (error) return clq_fail_lock("a link", error);
-    error = pthread_mutex_init(&gate->lock, NULL);
-    if (error) pthread_cond_destroy(&gate->moved);
-    gate->made = error == 0;
-    return gate->made ? CLQ_OK : clq_fail_lock("a link", error);
+    const clq_status status = clq_lock_create("a link", &gate->lock, &gate->moved);
+    gate->made = status == CLQ_OK;
+    return status;
 }
 
 void clq_gate_end(clq_gate *gate) {
@@ -66,10 +56,7 @@ static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until,
         else if (left <= 0)
             status = CLQ_TIMEOUT;
         if (status != CLQ_OK) break;
-        const double wake = clq_now() + CLQ_MIN(left, CLQ_RUNNING_LOOK_S);
-        struct timespec at = {.tv_sec = (time_t)wake};
-        at.tv_nsec = (long)((wake - (double)at.tv_sec) * 1e9);
-        pthread_cond_timedwait(&gate->moved, &gate->lock, &at);
+        clq_lock_wait(&gate->lock, &gate->moved, CLQ_MIN(left, CLQ_RUNNING_LOOK_S));
     }
     atomic_fetch_sub(&gate->sleepers, 1);
     pthread_mutex_unlock(&gate->lock);

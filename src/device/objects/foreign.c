@@ -56,23 +56,12 @@ static clq_status waiter_create(waiter **out) {
     waiter *w = clq_alloc(1, sizeof *w);
     if (!w) return CLQ_MEMORY;
     atomic_init(&w->holders, 1);
-    pthread_condattr_t attributes;
-    int error = pthread_condattr_init(&attributes);
-    if (!error) {
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        error = pthread_cond_init(&w->changed, &attributes);
-        pthread_condattr_destroy(&attributes);
-    }
-    if (!error) {
-        error = pthread_mutex_init(&w->lock, NULL);
-        if (!error) {
-            *out = w;
-            return CLQ_OK;
-        }
-        pthread_cond_destroy(&w->changed);
-    }
-    clq_free(w);
-    return clq_fail_lock("an event", error);
+    const clq_status status = clq_lock_create("an event", &w->lock, &w->changed);
+    if (status == CLQ_OK)
+        *out = w;
+    else
+        clq_free(w);
+    return status;
 }
 
 static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *context) {
@@ -87,11 +76,8 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *context
 }
 
 static void waiter_nap(waiter *w, double until, double longest_s) {
-    double at = clq_now() + CLQ_MIN(until - clq_now_running(), longest_s);
-    struct timespec time = {.tv_sec = (time_t)at};
-    time.tv_nsec = (long)((at - (double)time.tv_sec) * 1e9);
     pthread_mutex_lock(&w->lock);
-    if (!w->fired) pthread_cond_timedwait(&w->changed, &w->lock, &time);
+    if (!w->fired) clq_lock_wait(&w->lock, &w->changed, CLQ_MIN(until - clq_now_running(), longest_s));
     w->fired = false; /* the event's own status decides; a driver that calls early costs one more look */
     pthread_mutex_unlock(&w->lock);
 }

@@ -116,16 +116,12 @@ cl_event *clq_queue_wants_event(const clq_queue *queue, cl_event *event) {
 clq_status clq_queue_record(clq_queue *queue, const char *kernel, cl_event event) {
     clq_trace *trace = queue->trace;
     if (!event) return CLQ_OK;
-    if (trace->count == trace->capacity) {
-        size_t wanted = CLQ_MAX(trace->capacity * 2, (size_t)PENDING_MAX);
-        record *records = clq_realloc(trace->records, trace->capacity, wanted, sizeof *records);
-        if (!records) {
-            (void)clReleaseEvent(event);
-            return CLQ_MEMORY;
-        }
-        trace->records = records;
-        trace->capacity = wanted;
+    record *records = clq_grow(trace->records, trace->count, &trace->capacity, PENDING_MAX, sizeof *records);
+    if (!records) {
+        (void)clReleaseEvent(event);
+        return CLQ_MEMORY;
     }
+    trace->records = records;
     trace->records[trace->count++] =
         (record){.event = event, .scope = trace->scope, .name = trace->name ? trace->name : kernel};
     trace->scope = trace->name = NULL;

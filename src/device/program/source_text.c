@@ -104,16 +104,10 @@ static bool has(const names *all, const char *at, size_t length) {
 
 static void note(names *all, const char *at, size_t length) {
     if (all->failed || has(all, at, length)) return;
-    if (all->count == all->capacity) {
-        size_t wanted = all->capacity ? all->capacity * 2 : 64;
-        name *grown = clq_realloc(all->list, all->capacity, wanted, sizeof *grown);
-        if (!grown) {
-            all->failed = true;
-            return;
-        }
-        all->list = grown;
-        all->capacity = wanted;
-    }
+    name *list = clq_grow(all->list, all->count, &all->capacity, 64, sizeof *list);
+    all->failed = !list;
+    if (!list) return;
+    all->list = list;
     all->list[all->count++] = (name){at, length};
 }
 
