@@ -87,7 +87,7 @@ clq_status clq_restart_with_all_drivers(clq_status status);
 void clq_print_unlisted(FILE *to, const clq_system *system);
 json_t *clq_describe_unlisted(const clq_system *system);
 /* As clq_devices_select. "auto" means a GPU where there is one: where it takes none, the user is warned of those that
- * no driver lists, whether or not there is another device. */
+ * no driver lists, whether or not there is another device. (unlisted.c) */
 clq_status clq_select_devices(clq_system *system, const char *spec, clq_devices *out);
 
 /* Where people read: stdout, or stderr when stdout is for JSON. */
@@ -95,7 +95,7 @@ FILE *clq_talk(const clq_options *options);
 /* The list with the entry at its end. Both are taken: where either is NULL or memory is out, NULL and nothing is kept,
  * so that a document is whole or none. */
 json_t *clq_json_append(json_t *list, json_t *entry);
-/* The object with the value behind its last key; the same of failures. */
+/* The object with the value behind its last key, or in place of the value that the key has; the same of failures. */
 json_t *clq_json_put(json_t *object, const char *key, json_t *value);
 
 /* "  PREFIXaccuracy 0.9000", … (measures.c). CLQ_METRICS_TEXT has room for all. */

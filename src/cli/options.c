@@ -4,13 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An option's key is its field. One that is neither a text nor a bool needs a case in set_option. */
+/* An option's key tells its field. One that is neither a text nor a bool needs a case in set_option: without it the
+ * text's address would be written there. */
 enum { FIRST_KEY = 256 };
 #define KEY(field) (FIRST_KEY + (int)offsetof(clq_options, field))
 
 static const struct {
     struct argp_option option;
-    const char *commands; /* that take it */
+    const char *commands; /* that take it; looked for as a part of this text: no name of one may be within another's */
 } known[] = {
     {{"model", KEY(model), "NAME|FILE", 0, "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", 0},
      "train eval predict plan tune"},

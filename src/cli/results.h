@@ -40,7 +40,8 @@ json_t *clq_row_key(json_t *row);
  * step). */
 typedef enum clq_column_kind { CLQ_COLUMN_OTHER, CLQ_COLUMN_RATE, CLQ_COLUMN_TIME } clq_column_kind;
 clq_column_kind clq_column_kind_of(const char *name);
-/* What a column's name, or its first `length` bytes, ends with where it tells a unit; NULL where it does not. */
+/* What a column's name, or its first `length` bytes, ends with where it tells a unit; NULL where it does not, as where
+ * the name is nothing but "_us". */
 typedef struct clq_unit {
     const char *end, *text; /* "_us", and "µs" for people */
     clq_column_kind kind;

@@ -1,4 +1,4 @@
-/* GPUs that are there and that no OpenCL driver lists: what is missing. */
+/* GPUs that are there and that no OpenCL driver lists: what is missing; and choosing devices, which warns of them. */
 #include "cli/cli.h"
 
 #include <string.h>
