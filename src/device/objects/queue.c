@@ -133,12 +133,9 @@ static clq_status event_replace(clq_device *device, cl_event handle, clq_event *
 
 clq_status clq_queue_mark(clq_queue *queue, clq_event **out) {
     clq_event *event = NULL;
-    clq_status status = clq_queue_mark_again(queue, &event);
-    if (status == CLQ_OK)
-        *out = event;
-    else
-        clq_event_destroy(event);
-    return status;
+    CLQ_TRY(clq_queue_mark_again(queue, &event));
+    *out = event;
+    return CLQ_OK;
 }
 
 clq_status clq_queue_mark_again(clq_queue *queue, clq_event **event) {
@@ -146,8 +143,10 @@ clq_status clq_queue_mark_again(clq_queue *queue, clq_event **event) {
     cl_event handle = NULL;
     cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &handle);
     if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "enqueueing a marker");
-    CLQ_TRY(event_replace(queue->device, handle, event));
-    return clq_queue_flush(queue);
+    clq_status status = clq_queue_flush(queue);
+    if (status == CLQ_OK) return event_replace(queue->device, handle, event);
+    if (!clq_device_lost(queue->device)) (void)clReleaseEvent(handle);
+    return status;
 }
 
 clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) {
