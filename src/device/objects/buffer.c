@@ -70,7 +70,8 @@ static clq_status create_shared(clq_buffer *buffer, const char *what) {
     if (error != CL_SUCCESS) {
         if (handle) (void)clReleaseMemObject(handle);
         free_shared(NULL, block);
-        return created(buffer, what, error);
+        return handle ? clq_cl_fail(buffer->device, error, "making the buffer of %s", what)
+                      : created(buffer, what, error);
     }
     buffer->handle = handle;
     buffer->host = block->memory;
