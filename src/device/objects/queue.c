@@ -234,20 +234,20 @@ void clq_event_destroy(clq_event *event) {
 
 /* ---- single commands ---- */
 
-void clq_command_begin(clq_queue *queue, const clq_order *order, bool recorded, clq_command *out) {
-    *out = (clq_command){.queue = queue, .order = order, .recorded = recorded};
+void clq_enqueue_begin(clq_queue *queue, const clq_order *order, bool recorded, clq_enqueue *out) {
+    *out = (clq_enqueue){.queue = queue, .order = order, .recorded = recorded};
     for (unsigned i = 0; order && i < CLQ_AFTER_MAX; i++)
         if (order->after[i]) out->after[out->wait_count++] = order->after[i]->handle;
     if (out->wait_count > 0) out->waits = out->after;
     if (recorded || (order && order->done)) out->wanted = &out->event;
 }
 
-clq_status clq_command_end(clq_command *command, const char *name) {
-    clq_queue *queue = command->queue;
-    const clq_order *order = command->order;
+clq_status clq_enqueue_end(clq_enqueue *enqueue, const char *name) {
+    clq_queue *queue = enqueue->queue;
+    const clq_order *order = enqueue->order;
     clq_status given = CLQ_OK, kept = CLQ_OK;
-    if (command->recorded && order && order->done) (void)clRetainEvent(command->event);
-    if (order && order->done) given = event_replace(queue->device, command->event, order->done);
-    if (command->recorded) kept = clq_queue_record(queue, name, command->event);
+    if (enqueue->recorded && order && order->done) (void)clRetainEvent(enqueue->event);
+    if (order && order->done) given = event_replace(queue->device, enqueue->event, order->done);
+    if (enqueue->recorded) kept = clq_queue_record(queue, name, enqueue->event);
     return given == CLQ_OK ? kept : given;
 }
