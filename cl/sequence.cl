@@ -1,4 +1,4 @@
-/* Fused launches: behind their kernels as functions (src/device/program/fuse_source.c), and in front of the
+/* Fused launches: behind their kernels as functions (src/device/program/source_text.c), and in front of the
  * kernel that src/launch/fused.c writes, which calls them.
  *
  * Its work-groups, of one item each, take a launch's items in runs, and count those that are done. Who comes to a

@@ -309,7 +309,7 @@ void clq_queue_stop_trace(clq_queue *queue); /* what comes is not recorded */
 cl_event *clq_queue_wants_event(const clq_queue *queue, cl_event *event);
 clq_status clq_queue_record(clq_queue *queue, const char *kernel, cl_event event); /* NULL: does nothing */
 /* What was recorded so far, at most the first 2^18, in order, in time with the host's clock up to *error_s. Waits for
- * the queue first. Caller frees with clq_free. STATE on a queue without CLQ_QUEUE_TRACE. */
+ * the queue first. Caller frees with clq_free. INTERNAL on a queue without CLQ_QUEUE_TRACE. */
 clq_status clq_queue_spans(clq_queue *queue, clq_span **out, size_t *count, double *error_s);
 
 /* The embedded sources (made at build time from cl/): for tests and messages. NULL where there is none. */

@@ -265,8 +265,9 @@ void clq_trace_destroy(clq_trace *trace, bool release_events); /* takes NULL */
 bool clq_queue_traces(const clq_queue *queue);
 bool clq_queue_traces_named(const clq_queue *queue);
 
-/* A command that is enqueued: what it waits for as the driver takes it, and the events that come of it. */
-typedef struct clq_command {
+/* How one command is enqueued: what it waits for as the driver takes it, and the events that come of it. Points into
+ * itself: not to be copied. */
+typedef struct clq_enqueue {
     clq_queue *queue;
     const clq_order *order; /* may be NULL */
     bool recorded;          /* by the queue, for its trace */
@@ -275,10 +276,10 @@ typedef struct clq_command {
     const cl_event *waits; /* `after`; NULL where there are none, as drivers want it */
     cl_event event;
     cl_event *wanted; /* where the driver is to put the event; NULL where nobody wants it */
-} clq_command;
-void clq_command_begin(clq_queue *queue, const clq_order *order, bool recorded, clq_command *out);
+} clq_enqueue;
+void clq_enqueue_begin(clq_queue *queue, const clq_order *order, bool recorded, clq_enqueue *out);
 /* Once it is enqueued: gives the event to the order, and to the queue under this name (clq_queue_record's). */
-clq_status clq_command_end(clq_command *command, const char *name);
+clq_status clq_enqueue_end(clq_enqueue *enqueue, const char *name);
 
 struct clq_event {
     clq_device *device;

@@ -1,6 +1,8 @@
 #include "device/internal.h"
 #include "fixture.h"
 
+#include <sched.h>
+
 static void zeroed_and_aligned(clq_device *device, clq_queue *queue) {
     const clq_memory_kind kinds[] = {CLQ_MEMORY_DEVICE, CLQ_MEMORY_PINNED};
     for (size_t k = 0; k < 2; k++) {
@@ -88,6 +90,39 @@ static void test_limit(void **state) {
     clq_buffer_destroy(a);
     clq_device_close(device);
     clq_system_close(system);
+}
+
+typedef struct making {
+    clq_device *device;
+    clq_buffer *made;
+    clq_status status;
+    clq_error error;
+} making;
+
+static void *make(void *context) {
+    making *m = context;
+    m->status = clq_buffer_create(m->device, CLQ_MEMORY_PINNED, 64, "staging", &m->made);
+    clq_error_take(m->status, &m->error);
+    return NULL;
+}
+
+/* Who waited for the device's own queue while the device was lost does not use it any more: calls may hang. */
+static void lost_meanwhile(clq_device *device, clq_queue *queue) {
+    (void)queue;
+    making m = {.device = device, .status = CLQ_OK};
+    pthread_t thread;
+    device->info.fine_grain_svm = false; /* with it no queue is needed */
+    assert_int_equal(pthread_mutex_lock(&device->lock), 0);
+    assert_int_equal(pthread_create(&thread, NULL, make, &m), 0);
+    while (clq_device_memory_used(device) == 0) (void)sched_yield(); /* then it has seen that the device is alive */
+    (void)clq_cl_fail_lost(device, CL_DEVICE_NOT_AVAILABLE, "as if");
+    assert_int_equal(pthread_mutex_unlock(&device->lock), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    CHECK_FAILS(CLQ_DEVICE, m.status);
+    CHECK_FAILS(CLQ_DEVICE, clq_error_raise(&m.error));
+    CHECK_DETAIL("is not used any more");
+    assert_null(m.made);
+    assert_null(device->service);
 }
 
 static void add_words(clq_queue *queue, clq_buffer *buffer, uint32_t add, size_t words) {
@@ -243,6 +278,10 @@ static void test_budget(void **state) {
     (void)state;
     on_each_device(budget_counts);
 }
+static void test_lost(void **state) {
+    (void)state;
+    on_each_device(lost_meanwhile);
+}
 static void test_coherent(void **state) {
     (void)state;
     on_each_device(host_is_coherent);
@@ -260,7 +299,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_zeroed), cmocka_unit_test(test_views),    cmocka_unit_test(test_budget),
         cmocka_unit_test(test_limit),  cmocka_unit_test(test_coherent), cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_wraps),  cmocka_unit_test(test_alias),
+        cmocka_unit_test(test_wraps),  cmocka_unit_test(test_alias),    cmocka_unit_test(test_lost),
     };
     return cmocka_run_group_tests_name("buffer", tests, NULL, NULL);
 }

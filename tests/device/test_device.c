@@ -216,6 +216,24 @@ static void test_allocation_failures(void **state) {
     }
 }
 
+/* A folder for caches that cannot be made is no failure, and not what a failing allocation is told of by. */
+static void test_no_folder(void **state) {
+    (void)state;
+    clq_system *system;
+    clq_device *device = NULL;
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = "/dev/null/none"}, &system));
+    for (uint64_t nth = 1; !device; nth++) {
+        (void)clq_memory_fail_at(nth, false);
+        clq_status status = clq_device_open(system, (clq_device_choice){0, 0, 1}, &device);
+        (void)clq_memory_fail_at(0, false);
+        if (status == CLQ_OK) continue;
+        CHECK_FAILS(CLQ_MEMORY, status);
+        CHECK_DETAIL("out of host memory");
+    }
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open),
@@ -226,6 +244,7 @@ int main(void) {
         cmocka_unit_test(test_start_up),
         cmocka_unit_test(test_island),
         cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_no_folder),
     };
     return cmocka_run_group_tests_name("device", tests, NULL, NULL);
 }

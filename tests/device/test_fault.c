@@ -109,10 +109,62 @@ static void test_intel(void **state) {
 #endif
 }
 
+/* A mark that fails leaves its output as it was. */
+static void test_failing_flush(void **state) {
+    (void)state;
+    clq_system *system;
+    clq_device *device;
+    clq_queue *queue;
+    clq_event *event = NULL;
+    enum { FLUSH = 2 }; /* the call behind that for the marker */
+    CHECK_OK(clq_system_open(NULL, &system));
+    CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
+    CHECK_OK(clq_queue_create(device, 0, &queue));
+    (void)layer.arm(FLUSH, CL_OUT_OF_HOST_MEMORY, false);
+    CHECK_FAILS(CLQ_MEMORY, clq_queue_mark(queue, &event));
+    CHECK_DETAIL("handing over commands");
+    assert_null(event);
+    (void)layer.arm(FLUSH, CL_OUT_OF_HOST_MEMORY, false);
+    CHECK_FAILS(CLQ_MEMORY, clq_queue_mark_again(queue, &event));
+    assert_null(event);
+    (void)layer.arm(0, 0, false);
+    CHECK_OK(clq_queue_mark_again(queue, &event));
+    const cl_event marked = clq_event_handle(event);
+    (void)layer.arm(FLUSH, CL_OUT_OF_HOST_MEMORY, false);
+    CHECK_FAILS(CLQ_MEMORY, clq_queue_mark_again(queue, &event));
+    (void)layer.arm(0, 0, false);
+    assert_ptr_equal(clq_event_handle(event), marked);
+    CHECK_OK(clq_event_wait(event));
+    clq_event_destroy(event);
+    clq_queue_destroy(queue);
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
+/* Memory that the device gave and that only lacks its end is not too much memory. */
+static void test_failing_callback(void **state) {
+    (void)state;
+    clq_system *system;
+    clq_device *device;
+    clq_buffer *buffer = NULL;
+    enum { CALLBACK = 3 }; /* the call behind those for the memory and the buffer over it */
+    CHECK_OK(clq_system_open(NULL, &system));
+    CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
+    assert_true(clq_device_get_info(device)->fine_grain_svm);
+    (void)layer.arm(CALLBACK, CL_OUT_OF_RESOURCES, false);
+    CHECK_FAILS(CLQ_DEVICE, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "words", &buffer));
+    CHECK_DETAIL("making the buffer of words: CL_OUT_OF_RESOURCES");
+    assert_int_equal(layer.arm(0, 0, false), CALLBACK);
+    assert_null(buffer);
+    assert_int_equal(clq_device_memory_used(device), 0);
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_caller),
-        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_failing_flush), cmocka_unit_test(test_failing_callback),
+        cmocka_unit_test(test_in_caller),     cmocka_unit_test(test_pool),
         cmocka_unit_test(test_intel),
     };
     return cmocka_run_group_tests_name("fault", tests, start, files_end);

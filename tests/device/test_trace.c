@@ -124,6 +124,26 @@ static clq_status record(void *context) {
     return status;
 }
 
+/* A name is of one command: of that alone which could not be recorded. */
+static void names_are_not_left(clq_device *device, clq_queue *plain) {
+    (void)plain;
+    rig r = make(device);
+    clq_span *spans;
+    size_t found;
+    double error;
+    clq_queue_name(r.queue, "layer", "lost");
+    (void)clq_memory_fail_at(1, false);
+    CHECK_FAILS(CLQ_MEMORY, clq_queue_launch(r.queue, r.kernel, 1, &count, NULL));
+    assert_int_equal(clq_memory_fail_at(0, false), 1);
+    CHECK_OK(clq_queue_launch(r.queue, r.kernel, 1, &count, NULL));
+    CHECK_OK(clq_queue_spans(r.queue, &spans, &found, &error));
+    assert_int_equal(found, 1);
+    assert_string_equal(spans[0].name, "add_words");
+    assert_null(spans[0].scope);
+    clq_free(spans);
+    drop(&r);
+}
+
 static void allocations_fail(clq_device *device, clq_queue *plain) {
     (void)plain;
     rig r = make(device);
@@ -146,6 +166,7 @@ static void test_plain(void **state) {
 }
 static void test_allocations(void **state) {
     (void)state;
+    on_each_device(names_are_not_left);
     on_each_device(allocations_fail);
 }
 

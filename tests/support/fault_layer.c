@@ -88,7 +88,8 @@ static cl_int fault(void) {
       (cl_command_queue a, cl_kernel b, cl_uint c, const size_t *d, const size_t *e, const size_t *f, cl_uint g,       \
        const cl_event *h, cl_event *i),                                                                                \
       (a, b, c, d, e, f, g, h, i))                                                                                     \
-    X(clEnqueueMarkerWithWaitList, (cl_command_queue a, cl_uint b, const cl_event *c, cl_event *d), (a, b, c, d))
+    X(clEnqueueMarkerWithWaitList, (cl_command_queue a, cl_uint b, const cl_event *c, cl_event *d), (a, b, c, d))      \
+    X(clSetMemObjectDestructorCallback, (cl_mem a, void(CL_CALLBACK * b)(cl_mem, void *), void *c), (a, b, c))
 
 /* X(type, name, parameters, arguments): calls that return an object, and their error through `error`. */
 #define OBJECT_CALLS(X)                                                                                                \

@@ -70,7 +70,8 @@ static clq_status create_shared(clq_buffer *buffer, const char *what) {
     if (error != CL_SUCCESS) {
         if (handle) (void)clReleaseMemObject(handle);
         free_shared(NULL, block);
-        return created(buffer, what, error);
+        return handle ? clq_cl_fail(buffer->device, error, "making the buffer of %s", what)
+                      : created(buffer, what, error);
     }
     buffer->handle = handle;
     buffer->host = block->memory;
@@ -79,6 +80,7 @@ static clq_status create_shared(clq_buffer *buffer, const char *what) {
 
 /* A queue of the device for this file's own use; hold device->lock while using it. */
 static clq_status service_queue(clq_device *device, cl_command_queue *out) {
+    CLQ_TRY(clq_device_alive(device)); /* it may have been lost while the lock was waited for */
     cl_int error = CL_SUCCESS;
     if (!device->service) device->service = clCreateCommandQueue(device->context, device->id, 0, &error);
     if (!device->service) return clq_cl_fail(device, error, "making a queue");

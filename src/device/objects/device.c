@@ -48,8 +48,10 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     status = clq_twin_take(device);
     if (status == CLQ_OK && cache_dir) {
         device->cache_dir = clq_strdup(cache_dir);
-        device->claims = clq_claims_open(cache_dir);
-        if (!device->cache_dir) status = CLQ_MEMORY;
+        if (device->cache_dir)
+            device->claims = clq_claims_open(cache_dir);
+        else
+            status = CLQ_MEMORY;
     }
     if (status != CLQ_OK) {
         clq_device_close(device);

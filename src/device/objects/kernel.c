@@ -70,17 +70,17 @@ clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t
     CLQ_TRY(clq_device_alive(device));
     for (uint32_t i = 0; i < dims; i++)
         if (global[i] == 0) return CLQ_OK;
-    clq_command command;
-    clq_command_begin(queue, order, clq_queue_traces(queue), &command);
-    cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, command.wait_count,
-                                          command.waits, command.wanted);
+    clq_enqueue enqueue;
+    clq_enqueue_begin(queue, order, clq_queue_traces(queue), &enqueue);
+    cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, enqueue.wait_count,
+                                          enqueue.waits, enqueue.wanted);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
     if (!kernel->launched) {
         kernel->launched = true;
         atomic_fetch_add(&kernel->program->launched, 1);
         atomic_store(&device->ran_new, true);
     }
-    return clq_command_end(&command, kernel->name);
+    return clq_enqueue_end(&enqueue, kernel->name);
 }
 
 clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,

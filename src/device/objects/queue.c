@@ -133,12 +133,9 @@ static clq_status event_replace(clq_device *device, cl_event handle, clq_event *
 
 clq_status clq_queue_mark(clq_queue *queue, clq_event **out) {
     clq_event *event = NULL;
-    clq_status status = clq_queue_mark_again(queue, &event);
-    if (status == CLQ_OK)
-        *out = event;
-    else
-        clq_event_destroy(event);
-    return status;
+    CLQ_TRY(clq_queue_mark_again(queue, &event));
+    *out = event;
+    return CLQ_OK;
 }
 
 clq_status clq_queue_mark_again(clq_queue *queue, clq_event **event) {
@@ -146,8 +143,10 @@ clq_status clq_queue_mark_again(clq_queue *queue, clq_event **event) {
     cl_event handle = NULL;
     cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &handle);
     if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "enqueueing a marker");
-    CLQ_TRY(event_replace(queue->device, handle, event));
-    return clq_queue_flush(queue);
+    clq_status status = clq_queue_flush(queue);
+    if (status == CLQ_OK) return event_replace(queue->device, handle, event);
+    if (!clq_device_lost(queue->device)) (void)clReleaseEvent(handle);
+    return status;
 }
 
 clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) {
@@ -235,20 +234,20 @@ void clq_event_destroy(clq_event *event) {
 
 /* ---- single commands ---- */
 
-void clq_command_begin(clq_queue *queue, const clq_order *order, bool recorded, clq_command *out) {
-    *out = (clq_command){.queue = queue, .order = order, .recorded = recorded};
+void clq_enqueue_begin(clq_queue *queue, const clq_order *order, bool recorded, clq_enqueue *out) {
+    *out = (clq_enqueue){.queue = queue, .order = order, .recorded = recorded};
     for (unsigned i = 0; order && i < CLQ_AFTER_MAX; i++)
         if (order->after[i]) out->after[out->wait_count++] = order->after[i]->handle;
     if (out->wait_count > 0) out->waits = out->after;
     if (recorded || (order && order->done)) out->wanted = &out->event;
 }
 
-clq_status clq_command_end(clq_command *command, const char *name) {
-    clq_queue *queue = command->queue;
-    const clq_order *order = command->order;
+clq_status clq_enqueue_end(clq_enqueue *enqueue, const char *name) {
+    clq_queue *queue = enqueue->queue;
+    const clq_order *order = enqueue->order;
     clq_status given = CLQ_OK, kept = CLQ_OK;
-    if (command->recorded && order && order->done) (void)clRetainEvent(command->event);
-    if (order && order->done) given = event_replace(queue->device, command->event, order->done);
-    if (command->recorded) kept = clq_queue_record(queue, name, command->event);
+    if (enqueue->recorded && order && order->done) (void)clRetainEvent(enqueue->event);
+    if (order && order->done) given = event_replace(queue->device, enqueue->event, order->done);
+    if (enqueue->recorded) kept = clq_queue_record(queue, name, enqueue->event);
     return given == CLQ_OK ? kept : given;
 }

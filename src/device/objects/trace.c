@@ -116,15 +116,15 @@ cl_event *clq_queue_wants_event(const clq_queue *queue, cl_event *event) {
 clq_status clq_queue_record(clq_queue *queue, const char *kernel, cl_event event) {
     clq_trace *trace = queue->trace;
     if (!event) return CLQ_OK;
+    const record new = {.event = event, .scope = trace->scope, .name = trace->name ? trace->name : kernel};
+    trace->scope = trace->name = NULL;
     record *records = clq_grow(trace->records, trace->count, &trace->capacity, PENDING_MAX, sizeof *records);
     if (!records) {
         (void)clReleaseEvent(event);
         return CLQ_MEMORY;
     }
     trace->records = records;
-    trace->records[trace->count++] =
-        (record){.event = event, .scope = trace->scope, .name = trace->name ? trace->name : kernel};
-    trace->scope = trace->name = NULL;
+    trace->records[trace->count++] = new;
     if (trace->count >= SPANS_MAX) trace->stopped = true;
     /* Only half, which has most likely ended: waiting for all would let the device run dry. */
     if (trace->count - trace->read < PENDING_MAX) return CLQ_OK;

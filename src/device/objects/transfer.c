@@ -19,12 +19,12 @@ static clq_status write_to(clq_queue *queue, clq_buffer *to, size_t offset, cons
                            bool blocking, const clq_order *order) {
     CLQ_TRY(check_range(queue, to, offset, bytes, "writing"));
     if (bytes == 0) return blocking ? clq_queue_finish(queue) : CLQ_OK;
-    clq_command command;
-    clq_command_begin(queue, order, clq_queue_traces_named(queue), &command);
+    clq_enqueue enqueue;
+    clq_enqueue_begin(queue, order, clq_queue_traces_named(queue), &enqueue);
     cl_int error = clEnqueueWriteBuffer(queue->handle, to->handle, blocking ? CL_TRUE : CL_FALSE, offset, bytes, from,
-                                        command.wait_count, command.waits, command.wanted);
+                                        enqueue.wait_count, enqueue.waits, enqueue.wanted);
     CLQ_TRY(ended(queue, error, blocking, "writing", bytes));
-    return clq_command_end(&command, NULL);
+    return clq_enqueue_end(&enqueue, NULL);
 }
 
 clq_status clq_queue_write(clq_queue *queue, clq_buffer *to, size_t offset, const void *from, size_t bytes,
@@ -41,12 +41,12 @@ clq_status clq_queue_read_after(clq_queue *queue, const clq_buffer *from, size_t
                                 const clq_order *order) {
     CLQ_TRY(check_range(queue, from, offset, bytes, "reading"));
     if (bytes == 0) return CLQ_OK;
-    clq_command command;
-    clq_command_begin(queue, order, false, &command);
-    cl_int error = clEnqueueReadBuffer(queue->handle, from->handle, CL_FALSE, offset, bytes, to, command.wait_count,
-                                       command.waits, command.wanted);
+    clq_enqueue enqueue;
+    clq_enqueue_begin(queue, order, false, &enqueue);
+    cl_int error = clEnqueueReadBuffer(queue->handle, from->handle, CL_FALSE, offset, bytes, to, enqueue.wait_count,
+                                       enqueue.waits, enqueue.wanted);
     CLQ_TRY(ended(queue, error, false, "reading", bytes));
-    return clq_command_end(&command, NULL);
+    return clq_enqueue_end(&enqueue, NULL);
 }
 
 clq_status clq_queue_read(clq_queue *queue, const clq_buffer *from, size_t offset, void *to, size_t bytes,
@@ -69,12 +69,12 @@ clq_status clq_queue_copy_after(clq_queue *queue, const clq_buffer *from, size_t
     CLQ_TRY(check_range(queue, from, from_offset, bytes, "copying from"));
     CLQ_TRY(check_range(queue, to, to_offset, bytes, "copying to"));
     if (bytes == 0) return CLQ_OK;
-    clq_command command;
-    clq_command_begin(queue, order, false, &command);
+    clq_enqueue enqueue;
+    clq_enqueue_begin(queue, order, false, &enqueue);
     cl_int error = clEnqueueCopyBuffer(queue->handle, from->handle, to->handle, from_offset, to_offset, bytes,
-                                       command.wait_count, command.waits, command.wanted);
+                                       enqueue.wait_count, enqueue.waits, enqueue.wanted);
     CLQ_TRY(ended(queue, error, false, "copying", bytes));
-    return clq_command_end(&command, NULL);
+    return clq_enqueue_end(&enqueue, NULL);
 }
 
 clq_status clq_queue_copy(clq_queue *queue, const clq_buffer *from, size_t from_offset, clq_buffer *to,
@@ -88,12 +88,12 @@ clq_status clq_queue_fill_zero(clq_queue *queue, clq_buffer *to, size_t offset, 
     static const cl_uchar zeros[16] = {0};
     size_t pattern = sizeof zeros; /* the longest that divides offset and size: drivers write pattern by pattern */
     while (offset % pattern != 0 || bytes % pattern != 0) pattern /= 2;
-    clq_command command;
-    clq_command_begin(queue, NULL, clq_queue_traces_named(queue), &command);
+    clq_enqueue enqueue;
+    clq_enqueue_begin(queue, NULL, clq_queue_traces_named(queue), &enqueue);
     cl_int error =
-        clEnqueueFillBuffer(queue->handle, to->handle, zeros, pattern, offset, bytes, 0, NULL, command.wanted);
+        clEnqueueFillBuffer(queue->handle, to->handle, zeros, pattern, offset, bytes, 0, NULL, enqueue.wanted);
     CLQ_TRY(ended(queue, error, false, "clearing", bytes));
-    return clq_command_end(&command, NULL);
+    return clq_enqueue_end(&enqueue, NULL);
 }
 
 static clq_status map(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, cl_map_flags flags,

@@ -1,16 +1,9 @@
 /* Programs: built once per device, source and options; from the cache where it holds a good entry. */
 #include "device/internal.h"
-#include "device/program/sources.h"
 
 #include <string.h>
 
 const char clq_programs_folder[] = "programs";
-
-const char *clq_source_text(const char *file) {
-    for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
-        if (strcmp(source->name, file) == 0) return source->text;
-    return NULL;
-}
 
 /* Everything that the compiled program depends on. */
 static clq_status program_key(const clq_device *device, const char *source, const clq_program_wish *wish,

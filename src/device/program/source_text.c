@@ -1,15 +1,22 @@
-/* The text of a program: of some of a file's kernels, since a compiler spends its time on every kernel that it is
- * shown, and PoCL once more when it is asked for the program's binary; or of kernels of several files, made with
- * several sets of options, as functions.
+/* The texts of programs: the embedded files; a file with some of its kernels alone, since a compiler spends its time on
+ * every kernel that it is shown, and PoCL once more when it is asked for the binary; and kernels of several files, made
+ * with several sets of options, as functions of one program.
  *
- * There each part is its source behind the prelude once more, with its options as definitions in front. What a source
- * names at file scope (functions, types) would meet the same names of another part: each is renamed by a definition,
- * its name and the part's number, which is taken back behind the part, as are the options and the macros of the source
- * itself. A macro that makes a function takes its name first. */
+ * In the last, each part is its source behind the prelude once more, with its options as definitions in front. What
+ * a source names at file scope (functions, types) would meet the same names of another part: each is renamed by a
+ * definition, its name and the part's number, which is taken back behind the part, as are the options and the macros
+ * of the source itself. A macro that makes a function takes its name first. */
 #include "device/internal.h"
+#include "device/program/sources.h"
 
 #include <ctype.h>
 #include <string.h>
+
+const char *clq_source_text(const char *file) {
+    for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
+        if (strcmp(source->name, file) == 0) return source->text;
+    return NULL;
+}
 
 static size_t word_length(const char *at) {
     size_t length = 0;
