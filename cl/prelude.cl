@@ -52,9 +52,9 @@ typedef floatv floatv_anywhere __attribute__((aligned(4)));
 #ifndef CLQ_JOINED
 #define TILE_KERNEL kernel CLQ_GROUP_OF_ONE
 #else
-/* A function of another kernel, which tells it its item (src/device/join.c): not inlined, since compilers take several
- * times as long for one large function, and with vectors as wide as in kernels, which clang else halves in functions
- * that take none (it prefers 256 bits to 512). */
+/* A function of another kernel, which tells it its item (src/device/program/source_text.c): not inlined, since compilers
+ * take several times as long for one large function, and with vectors as wide as in kernels, which clang else halves in
+ * functions that take none (it prefers 256 bits to 512). */
 #ifdef __has_attribute
 #if __has_attribute(min_vector_width)
 #define FULL_VECTORS __attribute__((min_vector_width(32 * VEC)))
