@@ -128,7 +128,9 @@ struct clq_comm {
     double deadline_s;
     clq_islands islands;
     clq_member *members;
-    clq_link **links; /* [from * size + to]; made by the sender when first needed, before all meet */
+    /* [from * size + to]; made when first needed, before all meet: by the sender, or by who issues its next calls,
+     * while the ranks walk over others. */
+    _Atomic(clq_link *) *links;
     clq_barrier *barrier;
     atomic_uint
         inside; /* ranks that may touch others' memory: no rank leaves a failed collective while there are any */
