@@ -36,7 +36,9 @@ static clq_status open_ring(clq_comm *comm) {
     const bool rings = comm->algorithm == CLQ_ALGORITHM_AUTO || comm->algorithm == CLQ_ALGORITHM_RING;
     for (unsigned r = 0; rings && n > 1 && r < n; r++) {
         const unsigned next = (r + 1) % n;
-        CLQ_TRY(clq_link_create(&comm->members[r], &comm->members[next], &comm->links[r * n + next]));
+        clq_link *link;
+        CLQ_TRY(clq_link_create(&comm->members[r], &comm->members[next], &link));
+        atomic_store(&comm->links[r * n + next], link);
     }
     return CLQ_OK;
 }

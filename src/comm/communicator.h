@@ -128,7 +128,9 @@ struct clq_comm {
     double deadline_s;
     clq_islands islands;
     clq_member *members;
-    clq_link **links; /* [from * size + to]; made by the sender when first needed, before all meet */
+    /* [from * size + to]; made when first needed, before all meet: by the sender, or by who issues its next calls,
+     * while the ranks walk over others. */
+    _Atomic(clq_link *) *links;
     clq_barrier *barrier;
     atomic_uint
         inside; /* ranks that may touch others' memory: no rank leaves a failed collective while there are any */
@@ -158,8 +160,9 @@ clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, uns
                          const clq_group_config *config, bool is_pair, clq_comm **out);
 /* The end of what a CLQ_TIMEOUT says, behind which rank did not do what; its argument is deadline_s. */
 #define CLQ_LATE " within the deadline of %g s (deadline_s)"
-/* Whether a task is one that so many ranks can have, and its count in bytes; then, whether its input and output have so
- * many. fault: ARGUMENT of a caller's task, INTERNAL of our own. */
+/* A task's type, operation (UNSUPPORTED: the type has none), ranks and count; *bytes: the count's. Then its offsets,
+ * and whether so many bytes from there lie in its buffers; 0 bytes: that buffer is not looked at. fault: what a mistake
+ * is: ARGUMENT in a caller's task, INTERNAL in our own. */
 clq_status clq_task_check(const clq_task *task, unsigned ranks, clq_status fault, size_t *bytes);
 clq_status clq_task_check_ranges(const clq_task *task, clq_status fault, size_t in_bytes, size_t out_bytes);
 /* Drains the queue: waits until its commands are done, at most until the member's deadline. */

@@ -42,9 +42,10 @@ clq_status clq_family_join(clq_family *family, clq_comm *comm) {
 
 static void wake(clq_comm *comm) {
     for (size_t i = 0; comm->links && i < (size_t)comm->size * comm->size; i++) {
-        if (!comm->links[i]) continue;
-        clq_gate_wake(&comm->links[i]->filled);
-        clq_gate_wake(&comm->links[i]->freed);
+        clq_link *link = atomic_load(&comm->links[i]);
+        if (!link) continue;
+        clq_gate_wake(&link->filled);
+        clq_gate_wake(&link->freed);
     }
     if (comm->barrier) clq_barrier_abort(comm->barrier);
 }

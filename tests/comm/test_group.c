@@ -445,6 +445,31 @@ static void test_repeatable(void **state) {
     }
 }
 
+/* The caller's thread makes the links of one call while the ranks' threads walk over those of another. */
+static void test_links_made_under_way(void **state) {
+    (void)state;
+    const size_t part = 1 << 16;
+    const clq_group_config config = {
+        .algorithm = CLQ_ALGORITHM_DOUBLING, .transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 1024};
+    machine m;
+    clq_group *group;
+    clq_slice whole_slices[MOST], parts[MOST];
+    cl_event reduced[MOST], gathered[MOST];
+    machine_open(&m, "ppp", false, true);
+    machine_buffers(&m, m.count * part, true);
+    whole(&m, whole_slices);
+    for (unsigned r = 0; r < m.count; r++) parts[r] = (clq_slice){m.memory[r], r * part * sizeof(float)};
+    ok(clq_group_create(m.ranks, m.count, &config, &group));
+    ok(clq_all_reduce(group, whole_slices, whole_slices, m.count * part, CLQ_F32, CLQ_SUM, NULL, reduced));
+    ok(clq_all_gather(group, parts, whole_slices, part, CLQ_F32, NULL, gathered)); /* a ring: other links */
+    ok(clq_group_wait(group));
+    expect_values(&m, m.count * part, (float)m.count, ranks_sum(&m), gathered);
+    release(reduced, m.count);
+    release(gathered, m.count);
+    clq_group_destroy(group);
+    machine_close(&m);
+}
+
 /* Each allocation of making a group and of a call fails once: the call says so, nothing leaks, nobody hangs. */
 static void test_allocation_failures(void **state) {
     (void)state;
@@ -485,6 +510,7 @@ int main(void) {
         cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_waits_that_fail),
         cmocka_unit_test(test_repeatable),
+        cmocka_unit_test(test_links_made_under_way),
         cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests_name("comm/group", tests, NULL, NULL);

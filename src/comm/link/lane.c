@@ -38,10 +38,11 @@ clq_status clq_member_enqueued(clq_member *member, clq_lane_name name, clq_event
 
 /* Raises the gates for chunks whose commands were flushed: other ranks may wait for their events now. */
 static void tell(const clq_member *member) {
-    clq_link *const *links = member->comm->links;
+    _Atomic(clq_link *) *links = member->comm->links;
     const unsigned size = member->comm->size;
     for (unsigned other = 0; other < size; other++) {
-        clq_link *out = links[member->rank * size + other], *in = links[other * size + member->rank];
+        clq_link *out = atomic_load(&links[member->rank * size + other]);
+        clq_link *in = atomic_load(&links[other * size + member->rank]);
         if (out && out->sent_told != out->sent) clq_gate_raise(&out->filled, out->sent_told = out->sent);
         if (in && in->received_told != in->received) clq_gate_raise(&in->freed, in->received_told = in->received);
     }

@@ -27,15 +27,15 @@ static void make_schedule(const clq_comm *comm, const clq_work *work, clq_schedu
 
 static clq_status prepare_link(clq_member *member, const clq_hop *hop) {
     clq_comm *comm = member->comm;
-    clq_link **place = &comm->links[member->rank * comm->size + hop->to];
-    if (!*place) {
-        clq_link *link;
+    _Atomic(clq_link *) *place = &comm->links[member->rank * comm->size + hop->to];
+    clq_link *link = atomic_load(place);
+    if (!link) {
         CLQ_TRY(clq_link_create(member, &comm->members[hop->to], &link));
         pthread_mutex_lock(&comm->family->lock); /* who fails meanwhile wakes all links that there are */
-        *place = link;
+        atomic_store(place, link);
         pthread_mutex_unlock(&comm->family->lock);
     }
-    return hop->exchanged ? clq_link_prepare_exchange(*place) : CLQ_OK;
+    return hop->exchanged ? clq_link_prepare_exchange(link) : CLQ_OK;
 }
 
 static clq_status prepare_links(clq_member *member, const clq_schedule *schedule) {
