@@ -371,12 +371,27 @@ clq_status clq_comm_run_alone(clq_comm *comm, const clq_task *tasks) {
 
 clq_status clq_comm_all_reduce(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *in, size_t in_offset,
                                clq_buffer *out, size_t out_offset, size_t count, clq_dtype dtype) {
-    const clq_task call = {CLQ_ALL_REDUCE, queue, in, out, in_offset, out_offset, count, .dtype = dtype};
+    const clq_task call = {.collective = CLQ_ALL_REDUCE,
+                           .queue = queue,
+                           .in = in,
+                           .out = out,
+                           .in_offset = in_offset,
+                           .out_offset = out_offset,
+                           .count = count,
+                           .dtype = dtype};
     return clq_comm_run(comm, rank, &call);
 }
 
 clq_status clq_comm_broadcast(clq_comm *comm, unsigned rank, clq_queue *queue, clq_buffer *data, size_t offset,
                               size_t bytes, unsigned root) {
-    const clq_task call = {CLQ_BROADCAST, queue, data, data, offset, offset, bytes, CLQ_U8, .root = root};
+    const clq_task call = {.collective = CLQ_BROADCAST,
+                           .queue = queue,
+                           .in = data,
+                           .out = data,
+                           .in_offset = offset,
+                           .out_offset = offset,
+                           .count = bytes,
+                           .dtype = CLQ_U8,
+                           .root = root};
     return clq_comm_run(comm, rank, &call);
 }
