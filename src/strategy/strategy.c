@@ -125,7 +125,7 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
             command.staged = counts[r] > 0 ? clq_replica_stage(replica, batch, offsets[r], counts[r]) : NULL;
         clq_channel_put(replica->worker.commands, &command);
     }
-    const unsigned traits = command.kind->traits;
+    const unsigned traits = command.kind->traits; /* without these two it computes no gradients */
     if (strategy->module->note_gradients && traits & (CLQ_COMMAND_IN_STEP | CLQ_COMMAND_ENDS_STEP))
         strategy->module->note_gradients(strategy, traits & CLQ_COMMAND_ENDS_STEP);
     return CLQ_OK;

@@ -3,13 +3,18 @@
 
 #include <string.h>
 
+clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples) {
+    const size_t most = trainer->config.global_batch;
+    if (samples == 0) return clq_fail(CLQ_ARGUMENT, "a batch of no samples");
+    if (samples <= most) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
+                    samples, most);
+}
+
 static clq_status check_samples(const clq_trainer *trainer, const clq_batch *batch) {
-    size_t elements = clq_model_input(trainer->model)->elements, most = trainer->config.global_batch;
-    if (batch->count == 0) return clq_fail(CLQ_ARGUMENT, "a batch of no samples");
-    if (batch->count > most)
-        return clq_fail(CLQ_ARGUMENT,
-                        "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
-                        batch->count, most);
+    size_t elements = clq_model_input(trainer->model)->elements;
+    CLQ_TRY(clq_trainer_check_size(trainer, batch->count));
     if (!batch->samples || batch->sample_elements != elements)
         return clq_fail(CLQ_MISMATCH, "a sample of the batch has %zu values and model %s takes %zu",
                         batch->samples ? batch->sample_elements : 0, clq_model_name(trainer->model), elements);

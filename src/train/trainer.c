@@ -215,6 +215,8 @@ clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
 clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows) {
     const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(may_step(trainer));
+    /* The dataset was checked, but a callback of clq_fit may have cut it into other batches since. */
+    CLQ_TRY(clq_trainer_check_size(trainer, rows->count));
     CLQ_TRY(clq_strategy_step_rows(trainer->strategy, rows, &params));
     end_gradients(trainer, rows->count);
     end_update(trainer);

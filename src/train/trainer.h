@@ -44,6 +44,8 @@ struct clq_trainer {
 clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call);
 /* Checks that batches of a dataset fit the model and the trainer. labels: whether they matter. */
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset, bool labels);
+/* Whether the strategy has room for a batch of so many. */
+clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples);
 /* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. labels:
  * whether they matter. */
 clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out);

@@ -436,6 +436,35 @@ static void validation_can_be_stopped(void **state) {
     clq_model_destroy(model);
 }
 
+static clq_status cut_larger(void *context, const clq_epoch_info *info) {
+    (void)info;
+    return clq_dataset_batch(context, BATCH + 1, false);
+}
+
+/* A callback may cut the dataset anew: what replicas have no room for is refused, whoever copies the rows. */
+static void larger_batches_are_refused(void **state) {
+    (void)state;
+    const variant variants[] = {
+        {"pocl:0,pocl:1", CLQ_LOSS_SPARSE_CATEGORICAL, false, 0, false, 0},
+        {"pocl:0,pocl:1", CLQ_LOSS_CATEGORICAL, false, 0, false, 0}, /* labels are converted */
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(variants); i++) {
+        clq_model *model = make_model();
+        clq_trainer *trainer = make_trainer(&variants[i], model);
+        clq_dataset *data = open_data(&variants[i]);
+        const clq_fit_config fit = {.epochs = 2, .context = data, .on_epoch = cut_larger};
+        assert_int_equal(clq_trainer_takes_rows(trainer, data), i == 0);
+        assert_fails(CLQ_ARGUMENT, "a batch of 9 samples is larger than the global batch of 8",
+                     clq_fit(trainer, data, &fit));
+        assert_int_equal(trainer->step, SAMPLES / BATCH + 1); /* and the trainer is as it was */
+        assert_ok(clq_dataset_batch(data, BATCH, false));
+        assert_ok(clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
+        clq_dataset_destroy(data);
+        clq_trainer_destroy(trainer);
+        clq_model_destroy(model);
+    }
+}
+
 static int start(void **state) {
     for (int i = 0; i < SAMPLES; i++) {
         labels[i] = i * 5 % CLASSES;
@@ -447,12 +476,19 @@ static int start(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integer_labels),          cmocka_unit_test(integer_labels_as_rows),
-        cmocka_unit_test(probabilities_as_labels), cmocka_unit_test(stopped_in_the_middle),
-        cmocka_unit_test(steps_are_timed),         cmocka_unit_test(apart_is_apart),
-        cmocka_unit_test(callbacks_may_evaluate),  cmocka_unit_test(validation_may_be_the_training_set),
-        cmocka_unit_test(callbacks_may_not_train), cmocka_unit_test(evaluation_leaves_the_dataset),
-        cmocka_unit_test(any_number_of_steps),     cmocka_unit_test(validation_can_be_stopped),
+        cmocka_unit_test(integer_labels),
+        cmocka_unit_test(integer_labels_as_rows),
+        cmocka_unit_test(probabilities_as_labels),
+        cmocka_unit_test(stopped_in_the_middle),
+        cmocka_unit_test(steps_are_timed),
+        cmocka_unit_test(apart_is_apart),
+        cmocka_unit_test(callbacks_may_evaluate),
+        cmocka_unit_test(validation_may_be_the_training_set),
+        cmocka_unit_test(callbacks_may_not_train),
+        cmocka_unit_test(evaluation_leaves_the_dataset),
+        cmocka_unit_test(any_number_of_steps),
+        cmocka_unit_test(validation_can_be_stopped),
+        cmocka_unit_test(larger_batches_are_refused),
     };
     return cmocka_run_group_tests(tests, start, close_system);
 }
