@@ -459,10 +459,10 @@ static void test_links_made_under_way(void **state) {
     machine_buffers(&m, m.count * part, true);
     whole(&m, whole_slices);
     for (unsigned r = 0; r < m.count; r++) parts[r] = (clq_slice){m.memory[r], r * part * sizeof(float)};
-    ok(clq_group_create(m.ranks, m.count, &config, &group));
-    ok(clq_all_reduce(group, whole_slices, whole_slices, m.count * part, CLQ_F32, CLQ_SUM, NULL, reduced));
-    ok(clq_all_gather(group, parts, whole_slices, part, CLQ_F32, NULL, gathered)); /* a ring: other links */
-    ok(clq_group_wait(group));
+    assert_ok(clq_group_create(m.ranks, m.count, &config, &group));
+    assert_ok(clq_all_reduce(group, whole_slices, whole_slices, m.count * part, CLQ_F32, CLQ_SUM, NULL, reduced));
+    assert_ok(clq_all_gather(group, parts, whole_slices, part, CLQ_F32, NULL, gathered)); /* a ring: other links */
+    assert_ok(clq_group_wait(group));
     expect_values(&m, m.count * part, (float)m.count, ranks_sum(&m), gathered);
     release(reduced, m.count);
     release(gathered, m.count);
