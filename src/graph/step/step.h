@@ -179,7 +179,7 @@ extern const struct clq_element_input clq_each_element; /* f32 */
 /* The activation that the program is, of one input, and that other operations can apply (clq_activation_joins); else
  * LINEAR. */
 clq_activation clq_element_single_activation(const clq_element_program *program);
-/* Whether the derivative of a node by all its inputs is a program that is not too long. */
+/* Whether a node has a derivative by all its inputs, and it is a program that is not too long. */
 bool clq_element_has_derivative(const clq_node *node);
 /* Makes one node of two where the later one alone reads what the other stores; of all that can be. */
 void clq_graph_fuse_elements(clq_graph *graph);
