@@ -149,7 +149,7 @@ struct clq_operation {
     unsigned overwrites;
     unsigned makes;                           /* bits of outputs whose memory `emit` makes, or finds */
     unsigned types;                           /* bits (CLQ_OP_TYPE) of the types that its values may have besides f32 */
-    void (*differentiate)(clq_derivation *d); /* NULL: no gradient goes through */
+    void (*differentiate)(clq_derivation *d); /* NULL: no gradient comes to its outputs */
     void (*emit)(clq_emission *e);            /* NULL: there are no launches */
 };
 extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
