@@ -126,7 +126,7 @@ enum {
 /* A node whose gradients are added to its graph. */
 typedef struct clq_derivation {
     clq_graph *graph;
-    clq_node node;               /* a copy, since adding moves nodes; outputs that it is given are put back */
+    clq_node node;               /* a copy, since adding moves nodes; it may be given more outputs to keep things in */
     clq_id dy[CLQ_NODE_OUTPUTS]; /* gradients of its outputs; 0: none came */
     bool wants[CLQ_NODE_INPUTS]; /* of which inputs */
     clq_id dx[CLQ_NODE_INPUTS];  /* is set where it is wanted; 0: no gradient goes there */
