@@ -44,7 +44,7 @@ typedef struct adjoints {
     clq_element_program back;
     unsigned again[CLQ_ELEMENT_INSTRUCTIONS];   /* the register of `back` that holds what a register of `forward` did */
     unsigned adjoint[CLQ_ELEMENT_INSTRUCTIONS]; /* likewise its gradient; NONE: none came */
-    clq_id inputs[CLQ_ELEMENT_INPUTS];          /* of `back` */
+    clq_id inputs[CLQ_NODE_INPUTS];             /* of `back` */
     const clq_node *node;
     bool full; /* `back` has no room left */
     bool gap;  /* an instruction that a gradient came to has no derivative here */
