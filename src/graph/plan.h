@@ -28,6 +28,12 @@ typedef struct clq_sharded_update {
     unsigned alias_count;
 } clq_sharded_update;
 
+/* A variable's ranges of the arenas as values of the list. */
+typedef struct clq_plan_variable {
+    clq_value weight, gradient; /* gradient NO_VALUE: it has none */
+    size_t done;                /* launches after which its gradient is whole */
+} clq_plan_variable;
+
 struct clq_plan {
     const clq_model *model; /* outlives the plan, as the weights do */
     clq_device *device;
@@ -48,14 +54,12 @@ struct clq_plan {
     /* the same as values of the list */
     clq_value v_samples, v_metrics, v_norms, v_labels[CLQ_MODEL_OUTPUTS_MAX], v_output[CLQ_MODEL_OUTPUTS_MAX];
     clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX];
-    struct clq_plan_variable {
-        clq_value weight, gradient;
-        size_t done; /* launches after which its gradient is whole */
-    } * variables;
+    clq_plan_variable *variables;
 };
 
-/* A range of a buffer as a value of a list, and a whole one; a buffer may be NULL: none. */
+/* A range of a buffer as a value of a list. */
 clq_value clq_plan_value(clq_list *list, const char *name, clq_buffer *buffer, size_t offset, size_t bytes);
+/* All of a buffer; NO_VALUE where it is NULL. */
 clq_value clq_plan_whole_value(clq_list *list, const char *name, clq_buffer *buffer);
 /* Arithmetic of launches first to end - 1, for a full batch. */
 double clq_plan_launch_flops(const clq_plan *plan, size_t first, size_t end);

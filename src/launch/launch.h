@@ -94,8 +94,8 @@ typedef struct clq_kernel_options {
 void clq_options_add(clq_kernel_options *options, const char *format, ...) CLQ_PRINTF(2, 3);
 void clq_options_add_list(clq_kernel_options *options, const char *format, va_list arguments) CLQ_PRINTF(2, 0);
 
-/* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. Of its texts only
- * the options are copied. */
+/* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. The options are
+ * copied; the label, the file and the function are literals, or live as long as the list, also those of a call. */
 void clq_launch_begin(clq_list *list, const char *label /* "forward" */, const char *file, const char *options,
                       const char *function);
 void clq_launch_value(clq_list *list, clq_value value,

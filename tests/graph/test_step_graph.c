@@ -444,9 +444,72 @@ static void graphs_run_out_of_memory(void **state) {
     on_each_driver(out_of_memory_on);
 }
 
+/* ---- derivatives that there are not ---- */
+
+/* Of the loss of what the node makes of a weight alone. */
+static clq_status differentiate(clq_node *node) {
+    clq_graph graph = {0};
+    const clq_graph_value weight = {
+        .name = "weight", .dtype = CLQ_F32, .shape = CLQ_SHAPE(4), .elements = 4, .home = CLQ_HOME_WEIGHT};
+    clq_node loss = {.op = &clq_op_loss, .scope = "loss", .segment = CLQ_SEGMENT_LOSS};
+    node->inputs[0] = clq_graph_add_value(&graph, &weight);
+    loss.inputs[0] = node->outputs[0] = clq_graph_add_like(&graph, node->inputs[0], "y");
+    clq_graph_add_node(&graph, node);
+    clq_graph_add_node(&graph, &loss);
+    clq_graph_differentiate(&graph, NULL);
+    const clq_status status = clq_error_raise(&graph.error);
+    bool gradient = false;
+    for (clq_id id = 1; id <= graph.value_count; id++)
+        gradient = gradient || clq_graph_value_at(&graph, id)->home == CLQ_HOME_GRADIENT;
+    assert_int_equal(gradient, status == CLQ_OK);
+    clq_graph_release(&graph);
+    return status;
+}
+
+/* Of a weight and a constant. */
+static clq_status differentiate_instruction(clq_element_op op) {
+    clq_node node = {.op = &clq_op_elementwise, .scope = "layer", .segment = CLQ_SEGMENT_FORWARD};
+    clq_element_program *p = &node.attributes.program;
+    const unsigned x = clq_element_take(p, clq_each_element);
+    const unsigned number = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 1});
+    const clq_instruction instruction = {.op = op, .a = x, .b = number, .c = number, .number = 0.5};
+    p->outputs[p->output_count++].from = clq_element_do(p, instruction);
+    const clq_status status = differentiate(&node);
+    assert_int_equal(clq_element_has_derivative(&node), status == CLQ_OK);
+    return status;
+}
+
+/* A weight without a gradient would be one that is never trained. */
+static void instructions_without_a_derivative_are_refused(void **state) {
+    static const clq_element_op known[] = {
+        CLQ_ELEMENT_ADD,     CLQ_ELEMENT_SUBTRACT, CLQ_ELEMENT_MULTIPLY, CLQ_ELEMENT_MAXIMUM, CLQ_ELEMENT_SCALE,
+        CLQ_ELEMENT_DROPOUT, CLQ_ELEMENT_RELU,     CLQ_ELEMENT_SIGMOID,  CLQ_ELEMENT_TANH,    CLQ_ELEMENT_MISH};
+    (void)state;
+    for (unsigned op = CLQ_ELEMENT_CONSTANT + 1; op < CLQ_ELEMENT_OPS; op++) {
+        bool is_known = false;
+        for (size_t i = 0; i < CLQ_COUNT_OF(known); i++) is_known = is_known || known[i] == (clq_element_op)op;
+        if (is_known)
+            CHECK_OK(differentiate_instruction((clq_element_op)op));
+        else
+            CHECK_FAILS(CLQ_INTERNAL, differentiate_instruction((clq_element_op)op));
+    }
+}
+
+static void operations_without_a_derivative_are_refused(void **state) {
+    clq_node reshape = {.op = &clq_op_reshape, .scope = "layer", .segment = CLQ_SEGMENT_FORWARD};
+    clq_node slice = {.op = &clq_op_slice, .scope = "layer", .segment = CLQ_SEGMENT_FORWARD};
+    (void)state;
+    CHECK_OK(differentiate(&reshape));
+    CHECK_FAILS(CLQ_INTERNAL, differentiate(&slice));
+    CHECK_DETAIL("layer 'layer': the operation slice has no derivative");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(passes_keep_what_a_graph_computes), cmocka_unit_test(plans_compute_what_their_graphs_do),
-        cmocka_unit_test(long_runs_of_elementwise_operations_are_cut), cmocka_unit_test(graphs_run_out_of_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_keep_what_a_graph_computes),
+                                       cmocka_unit_test(plans_compute_what_their_graphs_do),
+                                       cmocka_unit_test(long_runs_of_elementwise_operations_are_cut),
+                                       cmocka_unit_test(graphs_run_out_of_memory),
+                                       cmocka_unit_test(instructions_without_a_derivative_are_refused),
+                                       cmocka_unit_test(operations_without_a_derivative_are_refused)};
     return cmocka_run_group_tests_name("graph/step_graph", tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void find_wanted(tape *t) {
             x->last_reader = n + 1;
         }
         for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
-            if (node->outputs[i]) t->values[node->outputs[i]].wanted = any && node->op->differentiate;
+            if (node->outputs[i]) t->values[node->outputs[i]].wanted = any;
     }
 }
 
@@ -74,7 +74,12 @@ static void differentiate_node(tape *t, uint32_t n) {
         d.wants[i] = t->values[d.node.inputs[i]].wanted;
         any = any || d.wants[i];
     }
-    if (!came || !any || !op->differentiate) return;
+    if (!came || !any) return;
+    if (!op->differentiate) {
+        clq_graph_fail(
+            t->graph, clq_fail(CLQ_INTERNAL, "layer '%s': the operation %s has no derivative", d.node.scope, op->name));
+        return;
+    }
     op->differentiate(&d);
     t->graph->nodes[n] = d.node;
     memcpy(t->dx[n], d.dx, sizeof d.dx);

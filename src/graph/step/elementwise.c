@@ -44,9 +44,10 @@ typedef struct adjoints {
     clq_element_program back;
     unsigned again[CLQ_ELEMENT_INSTRUCTIONS];   /* the register of `back` that holds what a register of `forward` did */
     unsigned adjoint[CLQ_ELEMENT_INSTRUCTIONS]; /* likewise its gradient; NONE: none came */
-    clq_id inputs[CLQ_ELEMENT_INPUTS];          /* of `back` */
+    clq_id inputs[CLQ_NODE_INPUTS];             /* of `back` */
     const clq_node *node;
     bool full; /* `back` has no room left */
+    bool gap;  /* an instruction that a gradient came to has no derivative here */
 } adjoints;
 
 static unsigned append(adjoints *a, clq_instruction instruction) {
@@ -109,16 +110,21 @@ static void differentiate_maximum(adjoints *a, const clq_instruction *i, unsigne
 
 static void differentiate_activation(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
     const clq_activation activation = activation_of(i->op);
-    if (activation == CLQ_LINEAR) return;
+    if (activation == CLQ_LINEAR) {
+        a->gap = true;
+        return;
+    }
     const clq_activation_row *row = clq_activation_row_of(activation);
     contribute(a, i->a, binary(a, row->slope, value_of(a, row->slope_of_input ? i->a : r), dy));
 }
 
 /* Register r of the forward program has gradient dy: what its operands get. Layers are made of these instructions and
- * of activations; no gradient goes through others. */
+ * of activations; others are a gap. */
 static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
     clq_instruction i = a->forward->instructions[r];
     switch (i.op) {
+    case CLQ_ELEMENT_INPUT:
+    case CLQ_ELEMENT_CONSTANT: break;
     case CLQ_ELEMENT_ADD:
         contribute(a, i.a, dy);
         contribute(a, i.b, dy);
@@ -169,7 +175,10 @@ static void store(clq_derivation *d, adjoints *a) {
         *dx = node.outputs[p->output_count] = clq_graph_add_like(d->graph, node.inputs[0], "gradient");
         p->outputs[p->output_count++].from = a->adjoint[r];
     }
-    if (a->full)
+    if (a->gap)
+        clq_graph_fail(d->graph, clq_fail(CLQ_INTERNAL, "layer '%s': an elementwise instruction has no derivative",
+                                          a->node->scope));
+    else if (a->full)
         clq_graph_fail(d->graph,
                        clq_fail(CLQ_UNSUPPORTED, "layer '%s': the derivative of its elementwise operation is too long",
                                 a->node->scope));
@@ -200,7 +209,7 @@ bool clq_element_has_derivative(const clq_node *node) {
     clq_id dy[CLQ_NODE_OUTPUTS];
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) dy[i] = UINT32_MAX - i; /* some value of its own */
     walk_back(&a, dy);
-    return !a.full && p->input_count <= CLQ_ELEMENT_OUTPUTS;
+    return !a.full && !a.gap && p->input_count <= CLQ_ELEMENT_OUTPUTS;
 }
 
 /* ---- launches ---- */

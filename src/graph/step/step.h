@@ -126,7 +126,7 @@ enum {
 /* A node whose gradients are added to its graph. */
 typedef struct clq_derivation {
     clq_graph *graph;
-    clq_node node;               /* a copy, since adding moves nodes; outputs that it is given are put back */
+    clq_node node;               /* a copy, since adding moves nodes; it may be given more outputs to keep things in */
     clq_id dy[CLQ_NODE_OUTPUTS]; /* gradients of its outputs; 0: none came */
     bool wants[CLQ_NODE_INPUTS]; /* of which inputs */
     clq_id dx[CLQ_NODE_INPUTS];  /* is set where it is wanted; 0: no gradient goes there */
@@ -149,7 +149,7 @@ struct clq_operation {
     unsigned overwrites;
     unsigned makes;                           /* bits of outputs whose memory `emit` makes, or finds */
     unsigned types;                           /* bits (CLQ_OP_TYPE) of the types that its values may have besides f32 */
-    void (*differentiate)(clq_derivation *d); /* NULL: no gradient goes through */
+    void (*differentiate)(clq_derivation *d); /* NULL: no gradient comes to its outputs */
     void (*emit)(clq_emission *e);            /* NULL: there are no launches */
 };
 extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
@@ -179,7 +179,7 @@ extern const struct clq_element_input clq_each_element; /* f32 */
 /* The activation that the program is, of one input, and that other operations can apply (clq_activation_joins); else
  * LINEAR. */
 clq_activation clq_element_single_activation(const clq_element_program *program);
-/* Whether the derivative of a node by all its inputs is a program that is not too long. */
+/* Whether a node has a derivative by all its inputs, and it is a program that is not too long. */
 bool clq_element_has_derivative(const clq_node *node);
 /* Makes one node of two where the later one alone reads what the other stores; of all that can be. */
 void clq_graph_fuse_elements(clq_graph *graph);

@@ -29,9 +29,10 @@ bool clq_axis_padded(const clq_axis *axis);      /* whether some place and tap m
 /* Images padded with zeros by a launch of its own, so that no tap lies outside; *x becomes scratch. */
 void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x);
 
-/* Rows: c (pixels, columns) = act(patches(a) b + bias), for each example.
- * Outer: c (taps, taps, channels, columns) = patches(a)^T b, with b (pixels, columns), over all pixels of all examples;
- * divides by 1, and has neither bias nor activation. */
+/* One of two kinds.
+ * Rows: c (pixels, columns) = act(patches(a) b + bias), for each example.
+ * Outer: c (taps, taps, channels, columns) = patches(a)^T b, with b (pixels, columns), summed over all pixels of all
+ * examples. There the axes have divide = 1, b is not transposed, and there is neither bias nor activation. */
 typedef struct clq_product {
     const char *label;
     clq_patches patches;
@@ -40,7 +41,8 @@ typedef struct clq_product {
     bool transposed; /* b of rows is (taps, taps, columns, channels), else (taps, taps, channels, columns) */
     clq_activation activation;
     clq_value a, b, bias, c; /* bias may be none */
-    unsigned halves;         /* CLQ_HALF_…: operands that are. The LOCAL variant alone can do that */
+    /* CLQ_HALF_…: operands that are halves in memory; sums are floats. The LOCAL variant alone can do that. */
+    unsigned halves;
 } clq_product;
 
 /* Those of a layer: y = act(patches(x) w + b), and from dz, the gradient before the activation, that of the weights
@@ -49,7 +51,7 @@ clq_product clq_product_forward(clq_patches patches, size_t columns, clq_activat
                                 clq_value w, clq_value b, clq_value y);
 clq_product clq_product_weight_gradient(clq_patches patches, size_t columns, clq_value x, clq_value dz, clq_value dw);
 clq_product clq_product_input_gradient(clq_patches patches, size_t columns, clq_value dz, clq_value w, clq_value dx);
-/* As clq_gemm has it, but for a B that lies transposed beside such an A: it is taken as turned already. */
+/* What clq_gemm makes. Where A and B both lie transposed, b is B after a launch that has transposed it back. */
 clq_product clq_product_of_gemm(const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
 
 /* By the variant that the list chooses: "rows …" and "outer …" are the keys of its choices. */
