@@ -73,7 +73,8 @@ clq_status clq_central_push(clq_replica *replica) {
     }
     const clq_status status = clq_event_wait_until(own->done, clq_central_until(central), &central->aborted);
     if (status != CLQ_TIMEOUT) return status;
-    return clq_fail(status, "its gradient was not there within the deadline of %g s (deadline_s)", central->deadline_s);
+    return clq_fail(status, "its gradient did not arrive within the deadline of %g s (deadline_s)",
+                    central->deadline_s);
 }
 
 /* The device has nothing to do, as at the end of a push. */

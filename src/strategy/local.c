@@ -15,14 +15,12 @@ clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy
                         "replicas with local steps accumulate no batches: leave out local steps, or accumulation");
     if (config->options.shard_optimizer || config->options.shares == CLQ_SHARES_AUTO)
         return clq_fail(CLQ_ARGUMENT,
-                        "replicas with local steps update all weights, and do not meet in each step: leave "
-                        "out local steps, or %s",
+                        "replicas with local steps update all weights by themselves: leave out local steps, or %s",
                         config->options.shard_optimizer ? "the sharded optimizer" : "shares by speed");
     if (module == &clq_strategy_mirrored) return CLQ_OK;
-    return clq_fail(
-        CLQ_ARGUMENT,
-        "local steps are made by mirrored replicas: use strategy mirrored in place of %s, or no local steps",
-        module->name);
+    return clq_fail(CLQ_ARGUMENT,
+                    "only mirrored replicas make local steps: use strategy mirrored in place of %s, or no local steps",
+                    module->name);
 }
 
 clq_status clq_local_open(clq_strategy *strategy) {

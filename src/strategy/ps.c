@@ -186,11 +186,12 @@ static clq_status check(const clq_strategy *strategy) {
     if (options->staleness > 0)
         return clq_fail(
             CLQ_ARGUMENT,
-            "%u backup replicas go with a staleness of 0, and it is %d: asynchronous updates wait for nobody",
-            options->backup, (int)options->staleness);
+            "backup replicas need a staleness of 0, and it is %d: asynchronous updates wait for no replica; set 0, or "
+            "leave out backup replicas",
+            (int)options->staleness);
     if (options->backup >= strategy->count)
-        return clq_fail(CLQ_ARGUMENT, "%u backup replicas of %u leave none to train: use at most %u", options->backup,
-                        strategy->count, strategy->count - 1);
+        return clq_fail(CLQ_ARGUMENT, "%u backup replicas of %u replicas leave none to train: use at most %u",
+                        options->backup, strategy->count, strategy->count - 1);
     return CLQ_OK;
 }
 
