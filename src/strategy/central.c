@@ -359,7 +359,7 @@ clq_status clq_central_open(clq_strategy *strategy) {
     strategy->pool.on_failure = abort_waits;
     strategy->pool.context = central;
     for (unsigned path = CLQ_PATH_OVERLAP; path <= CLQ_PATH_BUSY_WAIT; path++)
-        (void)clq_paths_decide(&strategy->paths, (clq_path)path, ~0u);
+        (void)clq_paths_decide(&strategy->paths, (clq_path)path, ~(unsigned)CLQ_FACT_STAGES); /* all else may hold */
     CLQ_TRY(open_comm(strategy));
     CLQ_TRY(open_figures(strategy));
     if (!strategy->config.plan.update) return CLQ_OK;
