@@ -231,7 +231,8 @@ clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot
 /* Bytes of the unsynchronized state, which comes first: each replica has values of its own there. The state behind it
  * is the same on all replicas. */
 size_t clq_weights_apart_bytes(const clq_weights *weights);
-/* Divides the unsynchronized state, summed over the replicas, by their number, which is the same in each call. */
+/* Divides the unsynchronized state, summed over so many replicas, by their number. Another number than in the call
+ * before waits for the queue. */
 clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas);
 /* Parameters = share * parameters, before a sum over replicas that makes a weighted mean of them. Not of weights that
  * turn. */
