@@ -22,9 +22,9 @@ KERNEL void expand_halves(global const half *halves, global float *gradient, int
 }
 
 /* ---- the largest numbers ----
- * Radix select. A number's key is the bits of its absolute value, whose order is that of the absolute values; NaN has the
- * largest keys. The smallest chosen key is found digit by digit, the highest first: all groups count the digits of the
- * numbers whose higher digits are decided, and one group picks the digit with which enough numbers are chosen.
+ * Radix select. A number's key is the bits of its absolute value, which have the same order; NaN has the largest keys.
+ * The smallest chosen key is found digit by digit, the highest first: all groups count the digits of the numbers whose
+ * higher digits are decided, and one group picks the digit with which enough numbers are chosen.
  *
  * BINS: the most values of a digit. choice[0]: the digits that are decided; choice[1]: how many numbers are still to be
  * chosen among those with these digits. At the end choice[0] is the smallest chosen key, and choice[1] how many numbers
@@ -227,8 +227,8 @@ static int places_before(global const uint *places, int count, uint place) {
     return low;
 }
 
-/* pairs (ranks, 2, chosen). Every group makes its block of the gradient: zeros, to which it adds the ranks' numbers, one
- * rank after the other. */
+/* pairs (ranks, 2, chosen). Every group makes its block of the gradient: zeros, to which it adds the numbers of the
+ * ranks, one rank after the other. */
 KERNEL void add_pairs(global const uint *pairs, global float *gradient, int vectors, int chosen, int ranks) {
     const size_t begin = BLOCK_BEGIN(vectors), end = BLOCK_END(vectors);
 #ifdef TILE
