@@ -67,7 +67,8 @@ clq_status clq_replica_average_state(clq_replica *replica, const clq_command *co
 
 void clq_strategy_average_state(clq_strategy *strategy, const clq_command_kind *kind, unsigned group) {
     clq_command command = {.kind = kind};
-    for (unsigned r = 0; r < strategy->count; r += group) command.params.count += strategy->computed >> r & 1;
+    for (unsigned r = 0; r < strategy->count; r += group)
+        command.params.count += (uint32_t)(strategy->computed >> r & 1);
     for (unsigned r = 0; r < strategy->count && command.params.count > 0; r++) {
         command.counts = strategy->computed >> r & 1;
         clq_channel_put(strategy->replicas[r].worker.commands, &command);
