@@ -43,8 +43,7 @@ typedef struct clq_dataset_info {
     char name[64];
     double label_least;    /* of all labels, */
     size_t label_least_at; /* and the first sample that has it */
-    size_t
-        labels_count; /* arrays of labels, one for each output of a model; 1 unless clq_dataset_add_labels added more */
+    size_t labels_count;   /* arrays of labels: one, and those that clq_dataset_add_labels added */
     clq_labels_info labels[CLQ_MODEL_OUTPUTS_MAX]; /* the first says what the members above do */
 } clq_dataset_info;
 

@@ -61,14 +61,15 @@ CLQ_API clq_loss clq_loss_default(clq_loss_kind kind);
 /* "sparse_categorical_crossentropy:from_logits=1", "mse", "huber:delta=2", as --loss. */
 CLQ_API clq_status clq_loss_parse(const char *text, clq_loss *out);
 
-/* "auto", "single", "mirrored", "central", "ps", "pipeline:stages=2", "tensor", as --strategy. Of the options those
- * that the text names are set. */
+/* "auto", "single", "mirrored", "central", "ps", "pipeline:stages=2", "tensor", as --strategy. Sets *out, and
+ * options->stages where the text gives it; the other options stay. ARGUMENT names the word. */
 CLQ_API clq_status clq_strategy_parse(const char *text, clq_strategy_kind *out, clq_strategy_options *options);
 
-/* "equal", "auto" or weights, "3,1", as --shares: sets the members of `out` that are about shares. weights
- * (CLQ_REPLICAS_MAX): the caller's, where out->share_weights points to. */
+/* "equal", "auto" or weights, "3,1", as --shares. Sets shares, share_count and share_weights of *out; the other members
+ * stay. weights (CLQ_REPLICAS_MAX): the caller's memory, to which out->share_weights then points. ARGUMENT says what
+ * was expected. */
 CLQ_API clq_status clq_shares_parse(const char *text, double *weights, clq_strategy_options *out);
-/* "off", "f16", "topk=0.01", as --compress. */
+/* "off", "f16", "topk=0.01", as --compress. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_compression_parse(const char *text, clq_compression *out);
 
 /* "off", "quick" or "full", as --tune. */
@@ -119,11 +120,11 @@ typedef struct clq_trainer_config {
      * these are of every output. Needed until the trainer is made. */
     const clq_output_config *outputs;
     size_t output_count;
-    clq_strategy_options strategy_options;
-    /* The trainer has a part of the model alone, part `part` (from 0) of `parts`, on one device: for model parallelism
-     * by hand (<clique/distribute.h>). Parts are cut at the model's marks (clq_pipeline_cut) or, without marks, so that
-     * they compute about as long as each other: alike in all trainers of so many parts of the model. parts 0: it has
-     * the whole model. */
+    clq_strategy_options strategy_options; /* settings of the strategy: <clique/types.h> */
+    /* parts above 0: the trainer has one part of the model, number `part` (from 0) of `parts`, on one device, for model
+     * parallelism by hand (<clique/distribute.h>). The model is cut at its marks (clq_pipeline_cut); a model without
+     * marks is cut into parts that take about the same time. All trainers with as many parts of a model have the same
+     * cuts. parts 0: the trainer has the whole model. */
     uint32_t parts, part;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
@@ -151,14 +152,15 @@ static inline clq_status clq_trainer_create(const clq_model *model, const clq_de
 }
 CLQ_API void clq_trainer_destroy(clq_trainer *trainer); /* takes NULL */
 CLQ_API unsigned clq_trainer_replicas(const clq_trainer *trainer);
-/* A replica's device, and how many samples of a full global batch it takes: of the next one; a stage of a pipeline all
- * that the pipeline takes. Errors: ARGUMENT (no such replica). */
+/* A replica's device, and its share: how many samples of a full global batch it takes, with CLQ_SHARES_AUTO of the next
+ * one. The share of a pipeline's stage is that of its pipeline. Errors: ARGUMENT (no such replica). */
 CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device,
                                        size_t *share);
-/* With CLQ_SHARES_AUTO and several replicas: how often shares were set, the first time at the first step. Else 0. */
+/* With CLQ_SHARES_AUTO and several replicas: how often shares were set, the first time for the first step. Otherwise
+ * 0. */
 CLQ_API size_t clq_trainer_share_changes(const clq_trainer *trainer);
-/* As they were set at time `index`: shares (CLQ_REPLICAS_MAX) of a full global batch, from step *step on. Errors:
- * ARGUMENT (no such change). */
+/* The change `index`, from 0: shares (CLQ_REPLICAS_MAX; samples of a full global batch by replica), which hold from
+ * step *step on. Errors: ARGUMENT (no such change). */
 CLQ_API clq_status clq_trainer_share_change(const clq_trainer *trainer, size_t index, uint64_t *step, size_t *shares);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
 /* Seconds that the steps so far spent in all-reduces (of the gradient, and of synchronized statistics), each from when
@@ -191,17 +193,18 @@ CLQ_API clq_status clq_step_reduce(clq_trainer *trainer);
 /* The optimizer's update, on every replica. Counts as one step. Errors: STATE (clq_step_reduce was not called), … */
 CLQ_API clq_status clq_step_apply(clq_trainer *trainer);
 
-/* Forward and backward, for an update of several batches: the gradient is added to those of the batches since the last
- * update. clq_step, or clq_step_gradients, with one more batch ends it: the gradient is then the mean over all samples
- * of all these batches, however many each has, and so are loss and metrics of clq_step_read. Replicas meet only in the
- * end; each keeps another arena as large as the gradient's from the first call on. Statistics of batch normalisation
- * are those of each batch. Errors: as clq_step_gradients; STATE (behind clq_step_gradients, before its update);
- * ARGUMENT (more samples for an update than an i32 counts; a strategy that makes an update of each batch). */
+/* Gradient accumulation. Forward and backward for one of several batches that make an update: the gradient is added to
+ * those of the earlier batches since the last update. clq_step, or clq_step_gradients, takes the last batch of the
+ * update. The gradient is then the mean over all samples of all these batches, however many each has; so are loss and
+ * metrics of clq_step_read. Replicas exchange gradients only at the end. From the first call on each replica keeps one
+ * more buffer, as large as the gradient. Batch normalisation takes its statistics from each batch. Errors: as
+ * clq_step_gradients; STATE (between clq_step_gradients and its update); ARGUMENT (more samples in an update than an
+ * int32_t counts; asynchronous ps or backup replicas, which make an update from each batch). */
 CLQ_API clq_status clq_step_accumulate(clq_trainer *trainer, const clq_batch *batch);
 
 /* The three parts in one, and the fastest way through them: the all-reduce of a bucket begins when backward has
- * finished it. The same numbers as from the parts, up to the rounding of other sums in the all-reduce. */
-/* Errors: as of the parts. */
+ * finished it. The same numbers as from the parts, up to the rounding of other sums in the all-reduce.
+ * Errors: as of the parts, without that of local_steps. */
 CLQ_API clq_status clq_step(clq_trainer *trainer, const clq_batch *batch);
 
 /* Metrics by name: as they were asked for, in that order. With several outputs, for each in turn its loss, without its
@@ -218,26 +221,27 @@ CLQ_API double clq_metric_value(const clq_metric_values *metrics, const char *na
 typedef struct clq_step_info {
     uint64_t step;             /* updates so far: 1 after the first */
     double loss;               /* mean over the samples, before the update; of several outputs the weighted sum */
-    double grad_norm;          /* L2 over all variables of what was exchanged, or with local_steps of replica 0's own
-                                  gradient; NaN unless measure_gradient, and before the update */
+    double grad_norm;          /* L2 norm over all variables of the gradient that the update is made by (compressed, if
+                                  it was); with local_steps of replica 0's own gradient. NaN unless measure_gradient,
+                                  and before the update */
     double lr;                 /* of the last update; before the first, its own */
     size_t samples;            /* of all batches of the update */
     clq_metric_values metrics; /* of these samples */
     double seconds; /* on_log: from the update before, or the beginning of the epoch, to this one, as the thread
                        sees it that drives replica 0, some steps ahead of its device: single steps vary, sums
                        do not. Else 0 */
-    /* Of CLQ_STRATEGY_PS with a staleness above 0: the replica that computed the gradient, and how many updates came
-     * between its read of the parameters and this update. Else -1, 0 */
+    /* CLQ_STRATEGY_PS with a staleness above 0: the replica that computed the gradient, and how many other updates were
+     * made between its read of the parameters and this update. Otherwise -1 and 0 */
     int32_t replica;
     uint32_t staleness;
 } clq_step_info;
-/* The optimizer's learning rate of the updates that are handed over from now on, as Keras's assignment to
- * optimizer.learning_rate; also in callbacks of clq_fit, for the steps that it has not handed over yet. Errors: STATE
- * (the trainer has a schedule, which sets it), ARGUMENT (out of range; the rate stays). */
+/* Sets the optimizer's learning rate for the updates that are handed over from now on, as Keras's assignment to
+ * optimizer.learning_rate. In callbacks of clq_fit that holds for the steps that it has not handed over yet. Waits for
+ * nothing. Errors: STATE (the trainer has a schedule, which sets the rate), ARGUMENT (out of range; the rate stays). */
 CLQ_API clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate);
 
-/* Waits for the last step and describes it; between clq_step_accumulate and the end of the update what was accumulated
- * so far. Errors: STATE (no step was made yet), … */
+/* Waits for the last step and describes it; between clq_step_accumulate and the end of the update it describes the
+ * batches so far. Errors: STATE (no step was made yet), … */
 CLQ_API clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t out_bytes);
 static inline clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out) {
     return clq_step_read_sized(trainer, out, sizeof *out);
@@ -245,21 +249,23 @@ static inline clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out)
 /* Waits for all work handed over; the first failure. Errors: … */
 CLQ_API clq_status clq_trainer_wait(clq_trainer *trainer);
 
-/* What strategies that keep variables in the host's memory (CENTRAL, PS) did so far. All 0 for the others. */
+/* Counts of the strategies that keep variables in the host's memory (CENTRAL, PS), since the trainer was made. All 0
+ * for the others. */
 typedef struct clq_server_counts {
     size_t servers;       /* host threads, each of which updates a part of the variables */
     uint64_t updates;     /* made */
-    uint64_t least, most; /* of them by one server: both are `updates` */
-    uint64_t gradients;   /* that came from replicas, of a share of a batch or, asynchronously, of a whole one */
-    uint64_t dropped; /* gradients of backup replicas that came too late for their update, or were left out for that */
+    uint64_t least, most; /* updates of the server that made the fewest, and the most: both equal `updates` */
+    uint64_t gradients;   /* pushed by replicas: of a share of a batch, or asynchronously of a whole batch */
+    uint64_t dropped;     /* with backup replicas: gradients that came after their update, or were not begun for that */
 } clq_server_counts;
 /* Waits for all work handed over. Errors: … */
 CLQ_API clq_status clq_trainer_server_counts_sized(clq_trainer *trainer, clq_server_counts *out, size_t out_bytes);
 static inline clq_status clq_trainer_server_counts(clq_trainer *trainer, clq_server_counts *out) {
     return clq_trainer_server_counts_sized(trainer, out, sizeof *out);
 }
-/* How many updates by whole steps had each staleness: updates[s], for s from 0 to the bound, and no more than `most` of
- * them; *count is how many there are: 0 where steps are synchronous. Waits for all work handed over. Errors: … */
+/* Histogram of the staleness: updates[s] is how many updates had staleness s, from 0 to the bound. updates: the
+ * caller's, for `most` numbers, of which no more are written. *count: bound + 1; 0 where steps are synchronous. Waits
+ * for all work handed over. Errors: … */
 CLQ_API clq_status clq_trainer_staleness(clq_trainer *trainer, size_t most, uint64_t *updates, size_t *count);
 
 /* ---- fit, evaluate, predict ---- */
@@ -341,9 +347,10 @@ CLQ_API clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, 
 CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const float *values);
 /* The gradient that a replica holds, for custom loops and tests: after clq_step_reduce or a whole step the sum, which
  * is the gradient of the batch's mean loss; between clq_step_gradients and clq_step_reduce the replica's part of it.
- * With local_steps it is that of the mean loss over its share. With batches accumulated, of the mean over all; behind
- * clq_step_accumulate there is none. Of a pipeline's stage, which has some variables: as the next replica has it that
- * has the variable. Errors: ARGUMENT (no such variable or replica), STATE (an inference-only trainer), … */
+ * With local_steps it is that of the mean loss over the replica's share. With accumulated batches it is that of the
+ * mean over all of them; after clq_step_accumulate alone there is none. A stage of a pipeline has some of the
+ * variables: of the others this is the gradient of the next replica that has the variable. Errors: ARGUMENT (no such
+ * variable or replica), STATE (an inference-only trainer), … */
 CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size_t index, float *out);
 /* safetensors; tensor names `layer/variable`. Loading needs every variable, in its shape, f32, f64, f16 or bf16, and
  * refuses tensors that the model does not have; nothing changes where it fails. A trainer of a part of the model saves

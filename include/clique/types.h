@@ -86,11 +86,17 @@ typedef struct clq_lr_schedule {
     double values[CLQ_HYPERPARAMETERS_MAX];
 } clq_lr_schedule;
 
-/* How devices train together. AUTO: single for one device, else mirrored. MIRRORED: replicas split each batch. CENTRAL:
- * parameters and optimizer state lie in the host's memory; devices compute gradients (tf.distribute's
- * CentralStorageStrategy). PS: a parameter server in the host's memory, asynchronous unless its staleness is 0.
- * PIPELINE: devices in a row have a stage of the model each, and micro-batches go through them. TENSOR: replicas split
- * the kernels of Dense layers. The order is part of the binary interface: add at the end. */
+/* How devices train together. A replica is a device with its plan and its queues.
+ * AUTO: SINGLE for one device, else MIRRORED.
+ * SINGLE: one device.
+ * MIRRORED: every replica has all variables; replicas split each batch and sum their gradients (PyTorch DDP).
+ * CENTRAL: parameters and optimizer state lie in the host's memory; replicas split each batch (tf.distribute's
+ * CentralStorageStrategy).
+ * PS: a parameter server in the host's memory; asynchronous, with whole batches, unless its staleness is 0.
+ * PIPELINE: each device has a stage, which is a run of the model's layers, and micro-batches go through the stages
+ * (Huang et al., "GPipe", 2019; 1F1B: Narayanan et al., "PipeDream", 2019).
+ * TENSOR: replicas split the kernels of Dense layers, and each runs the whole batch (Shoeybi et al., "Megatron-LM",
+ * 2019). The order is part of the binary interface: add at the end. */
 typedef enum clq_strategy_kind {
     CLQ_STRATEGY_AUTO,
     CLQ_STRATEGY_SINGLE,
@@ -101,16 +107,16 @@ typedef enum clq_strategy_kind {
     CLQ_STRATEGY_TENSOR
 } clq_strategy_kind;
 
-/* How a batch is shared out over replicas. EQUAL: as evenly as it can be. AUTO: by how long each replica computes,
- * which is measured as long as training goes on: so the shares, which are part of a run's bits, are not those of
- * another run. WEIGHTS: in these proportions, in every run. */
+/* How a batch is split over replicas. EQUAL: as evenly as it can be. AUTO: by the speed of each replica, which is
+ * measured during the whole training. Shares decide how sums are rounded, so two runs with AUTO differ in their bits.
+ * WEIGHTS: in given proportions, the same in every run. */
 typedef enum clq_shares_kind { CLQ_SHARES_EQUAL, CLQ_SHARES_AUTO, CLQ_SHARES_WEIGHTS } clq_shares_kind;
 
-/* How the gradient is made smaller on its way between replicas. What a message leaves out of it stays with its replica,
- * and goes with the next (error feedback: Seide et al., 2014; Karimireddy et al., 2019).
- * F16: halves, added up in halves. TOP_K: the `fraction` of its elements, rounded up, that are the largest in size (Lin
- * et al., "Deep gradient compression", 2018), as pairs of place and number. The order is part of the binary interface:
- * add at the end. */
+/* How gradients are compressed for the exchange between replicas. What a message leaves out stays with its replica, and
+ * is added to that replica's next gradient (error feedback: Seide et al., 2014; Karimireddy et al., 2019).
+ * F16: elements are rounded to halves, and sums too. TOP_K: the `fraction` of the elements, rounded up, that have the
+ * largest absolute values (Lin et al., "Deep gradient compression", 2018), as pairs of index and value. The order is
+ * part of the binary interface: add at the end. */
 typedef enum clq_compression_kind {
     CLQ_COMPRESSION_OFF,
     CLQ_COMPRESSION_F16,
@@ -121,31 +127,36 @@ typedef struct clq_compression {
     double fraction; /* TOP_K: above 0, at most 1 */
 } clq_compression;
 
-enum { CLQ_ACCUMULATE_MAX = 65536 }; /* batches that clq_fit makes one update of */
-/* What strategies can be told, beside which it is. Of one size for good: members take their room from `reserved`. */
+enum { CLQ_ACCUMULATE_MAX = 65536 }; /* batches of one update in clq_fit */
+/* Settings of strategies. 0 is the default of each member, except of staleness. Settings that do not go together, or
+ * not with the strategy, are refused by clq_trainer_create (ARGUMENT). The size of this struct never changes: new
+ * members take their room from `reserved`. */
 typedef struct clq_strategy_options {
-    uint64_t accumulate;    /* clq_fit: batches of the dataset that make one update, up to CLQ_ACCUMULATE_MAX: the mean
-                               over all their samples; the last update of an epoch may have fewer. 0: 1 */
-    clq_shares_kind shares; /* of mirrored */
-    uint32_t share_count;   /* weights that are given */
-    const double *share_weights; /* (share_count) of WEIGHTS: one for each replica, finite, at least 0, with a sum above
-                                    0. Borrowed while the trainer is created */
-    uint32_t shard_optimizer; /* of mirrored: not 0 where each replica is to keep the optimizer's state of its part of
-                                 the parameters alone, to update that part, and to get the others' (ZeRO stage 1) */
-    int32_t staleness; /* PS: how many updates at most come between an update's read of the parameters and the update;
-                          0: synchronous */
-    uint32_t backup;   /* PS, synchronous: an update does not wait for so many of the replicas, the slowest */
-    /* PIPELINE: devices that one pipeline has, which divides the number of devices (0: all; several pipelines are
-     * mirrored); and parts that its share of a batch is cut into (0: four for each stage, of at least 4 samples). */
+    uint64_t accumulate;         /* clq_fit: batches of the dataset that make one update, up to CLQ_ACCUMULATE_MAX; its
+                                    gradient is the mean over all their samples. The last update of an epoch may
+                                    have fewer batches. 0: 1 */
+    clq_shares_kind shares;      /* MIRRORED */
+    uint32_t share_count;        /* how many share_weights there are */
+    const double *share_weights; /* (share_count), for WEIGHTS: one for each replica, finite, at least 0, with a sum
+                                    above 0. Borrowed while the trainer is created */
+    uint32_t shard_optimizer; /* MIRRORED: 0 or 1. 1: each of n replicas keeps the optimizer's state of one n-th of the
+                                 parameters, updates these, and gets the other parameters from the replicas that
+                                 updated them (ZeRO stage 1: Rajbhandari et al., 2020) */
+    int32_t staleness; /* PS: how many other updates at most are made between a replica's read of the parameters and the
+                          update by its gradient; 0: synchronous; clq_trainer_config_default sets 4 */
+    uint32_t backup;   /* PS with staleness 0: backup replicas. An update does not wait for this many replicas, the
+                          slowest (Chen et al., 2016) */
+    /* PIPELINE. stages: devices of one pipeline, a divisor of the number of devices; several pipelines are mirrored. 0:
+     * one pipeline of all devices. micro_batches: how many a pipeline's share of a batch is cut into. 0: four for each
+     * stage, of at least 4 samples each. */
     uint32_t stages, micro_batches;
     uint32_t unused;             /* 0 */
-    clq_compression compression; /* MIRRORED: of the gradient. With one replica nothing is exchanged */
-    uint64_t local_steps;        /* MIRRORED: each replica makes so many updates by the gradient of its own share, with
-                                    an optimizer of its own; then weights become their mean (local SGD: Stich, "Local
-                                    SGD converges fast and communicates little", 2019). 0: gradients are exchanged in
-                                    each step. Not with compression, batches accumulated, shares by speed
-                                    or a sharded optimizer */
-    double reserved[23];         /* 0 */
+    clq_compression compression; /* MIRRORED. With one replica nothing is exchanged */
+    uint64_t local_steps; /* MIRRORED: each replica makes this many updates by the gradient of its own share, with
+                             an optimizer of its own; then the weights are averaged (local SGD: Stich, "Local
+                             SGD converges fast and communicates little", 2019). 0: gradients are exchanged in
+                             each step. Not with compression, accumulate, shares AUTO or shard_optimizer */
+    double reserved[23];  /* 0 */
 } clq_strategy_options;
 
 /* How operations are made is a matter of variants and of the shapes of their tiles; which are the fastest on a device

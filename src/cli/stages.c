@@ -18,11 +18,11 @@ void clq_print_stages(const clq_model *model, const clq_strategy *strategy) {
     clq_stage_info info;
     const char *layer;
     if (!clq_strategy_pipelines(strategy, &pipeline)) return;
-    printf(
-        "\n%u stage%s, %u pipeline%s, %u micro-batches: stages have nothing to do for %.1f %% of the time if they take "
-        "equally long, %.1f %% by their work\n",
-        pipeline.stages, pipeline.stages == 1 ? "" : "s", pipeline.pipelines, pipeline.pipelines == 1 ? "" : "s",
-        pipeline.micro_batches, 100 * pipeline.bubble, 100 * pipeline.bubble_expected);
+    printf("\n%u stage%s, %u pipeline%s, %u micro-batches: a bubble (idle time) of %.1f %% if all stages take equally "
+           "long, "
+           "%.1f %% by their work\n",
+           pipeline.stages, pipeline.stages == 1 ? "" : "s", pipeline.pipelines, pipeline.pipelines == 1 ? "" : "s",
+           pipeline.micro_batches, 100 * pipeline.bubble, 100 * pipeline.bubble_expected);
     printf("%5s %12s %10s %12s %12s %12s %12s  %s\n", "stage", "parameters", "memory MB", "forward Mop", "backward Mop",
            "sends kB", "gets back kB", "layers");
     for (size_t s = 0; clq_strategy_stage(strategy, s, &info); s++) {

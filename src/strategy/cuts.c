@@ -92,8 +92,9 @@ static clq_status use_marks(const clq_model *model, const clq_cut *cuts, size_t 
                             clq_stage *stages) {
     if (model->mark_count + 1 != wishes->stages)
         return clq_fail(CLQ_ARGUMENT,
-                        "model %s is marked for %u stages (clq_pipeline_cut) and %u are asked for: ask for as many",
-                        model->name, model->mark_count + 1, wishes->stages);
+                        "model %s is marked for %u stages (clq_pipeline_cut) and %u are asked for: use %u stages, or "
+                        "other marks",
+                        model->name, model->mark_count + 1, wishes->stages, model->mark_count + 1);
     for (unsigned m = 0; m < model->mark_count; m++) {
         size_t c = 0;
         while (c < count && cuts[c].at != model->marks[m] + 1) c++;

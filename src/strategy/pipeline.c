@@ -224,10 +224,11 @@ static void make_current(clq_strategy *strategy, unsigned what) {
 static clq_status check_model(const clq_model *model) {
     for (uint32_t v = 0; v < model->variable_count; v++)
         if (model->variables[v].synchronized)
-            return clq_fail(CLQ_UNSUPPORTED,
-                            "layer '%s' has statistics of the global batch, and a pipeline has those of a micro-batch: "
-                            "use it without `synchronized`, or strategy mirrored",
-                            model->layers[model->variables[v].layer - 1].name);
+            return clq_fail(
+                CLQ_UNSUPPORTED,
+                "layer '%s' needs statistics of the global batch, and a pipeline has those of micro-batches: "
+                "use it without `synchronized`, or use strategy mirrored",
+                model->layers[model->variables[v].layer - 1].name);
     return CLQ_OK;
 }
 
@@ -242,9 +243,9 @@ static clq_status take_options(const clq_strategy *strategy, clq_pipeline *out) 
     const unsigned stages = options->stages ? options->stages : strategy->count;
     if (strategy->count % stages != 0)
         return clq_fail(CLQ_ARGUMENT,
-                        "pipelines of %u stages need a multiple of %u devices and there are %u: use so many, or stages "
-                        "that divide them",
-                        stages, stages, strategy->count);
+                        "pipelines of %u stages need a multiple of %u devices and there are %u: use such a number, or "
+                        "a number of stages that divides %u",
+                        stages, stages, strategy->count, strategy->count);
     out->stages = stages;
     out->pipelines = strategy->count / stages;
     const size_t share = clq_ceil_div(strategy->config.global_batch, out->pipelines);

@@ -98,7 +98,8 @@ clq_strategy *clq_trainer_strategy(const clq_trainer *trainer) { return trainer-
 
 clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device, size_t *share) {
     if (replica >= clq_trainer_replicas(trainer))
-        return clq_fail(CLQ_ARGUMENT, "replica %u of %u", replica, clq_trainer_replicas(trainer));
+        return clq_fail(CLQ_ARGUMENT, "replica %u is out of range: there are %u", replica,
+                        clq_trainer_replicas(trainer));
     *device = *clq_device_get_info(clq_strategy_device(trainer->strategy, replica));
     *share = clq_strategy_share(trainer->strategy, replica);
     return CLQ_OK;
@@ -108,7 +109,8 @@ size_t clq_trainer_share_changes(const clq_trainer *trainer) { return clq_strate
 
 clq_status clq_trainer_share_change(const clq_trainer *trainer, size_t index, uint64_t *step, size_t *shares) {
     const size_t changes = clq_trainer_share_changes(trainer);
-    if (index >= changes) return clq_fail(CLQ_ARGUMENT, "change %zu of shares: there are %zu", index, changes);
+    if (index >= changes)
+        return clq_fail(CLQ_ARGUMENT, "change %zu of the shares is out of range: there are %zu", index, changes);
     *step = clq_strategy_share_change(trainer->strategy, index, shares);
     return CLQ_OK;
 }

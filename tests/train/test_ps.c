@@ -29,7 +29,7 @@ static atomic_bool held_has_begun = true; /* without it, others could be done be
 /* Whether the others have made the updates that they may make without the held replica; *idle: or have no more. */
 static bool others_are_done(const clq_replica *replica, bool *idle) {
     clq_central *central = clq_central_of(replica);
-    const clq_borrower *own = clq_borrower_of(replica);
+    const clq_client *own = clq_client_of(replica);
     pthread_mutex_lock(&central->lock);
     const bool done =
         central->asynchronous ? central->version >= own->read + central->bound : central->steps >= own->steps + 3;
