@@ -176,81 +176,86 @@ CLQ_API void clq_distributed_destroy(clq_distributed_dataset *data); /* takes NU
 CLQ_API clq_status clq_distributed_next(clq_distributed_dataset *data, clq_distributed_batch *batch, bool *more);
 
 /* ---- a model in parts ----
- * Model parallelism by hand: a trainer for each part of a model (clq_trainer_config.parts), each on a device of its
- * own, and a step that the caller carries from part to part. In PyTorch: y = a(x); loss = f(b(y)); loss.backward();
- * then a step of the optimizers of a and b. Here, with `y` and its gradient `dy` from clq_part_values_create(a,
- * CLQ_PART_OUTPUT, …):
+ * Model parallelism by hand. A trainer has one part of a model (clq_trainer_config.parts) on one device; the caller
+ * carries each step from part to part. In PyTorch: y = a(x); loss = f(b(y)); loss.backward(); then a step of the
+ * optimizer of a, and of b. Here y and its gradient dy come from clq_part_values_create(a, CLQ_PART_OUTPUT, …):
  *
- *     clq_part_forward(a, &batch, NULL, y);     this part takes the batch's samples,
- *     clq_part_forward(b, &batch, y, NULL);     and this one its labels: clq_step_read(b, &info) tells the loss
- *     clq_part_backward(b, NULL, dy);           the gradient of the batch's mean loss by y,
- *     clq_part_backward(a, dy, NULL);           from which the first part goes on
- *     clq_step_apply(a);                        each updates its own variables
+ *     clq_part_forward(a, &batch, NULL, y);     the first part reads the samples of the batch
+ *     clq_part_forward(b, &batch, y, NULL);     the last part reads the labels; clq_step_read(b, &info) tells the loss
+ *     clq_part_backward(b, NULL, dy);           dy: the gradient of the batch's mean loss with respect to y
+ *     clq_part_backward(a, dy, NULL);
+ *     clq_step_apply(a);                        each part updates its own variables
  *     clq_step_apply(b);
  *
- * Trainers of the parts of a model are made from that model, or one that was built alike, and from configs that differ
- * in the part, and otherwise only in the optimizer and in what is about the device. Variables, their first values and
- * the random numbers of dropout are then those of the whole model, and such steps equal those of one trainer that has
- * it. What else takes a trainer works with one of a part, for the variables that the part has; but not what makes whole
- * steps or walks over datasets (clq_step and its parts but clq_step_apply, clq_fit, clq_evaluate, clq_predict, clq_run
- * and the like): STATE.
+ * The trainers of a model's parts are made from that model, or from a model that was built alike. Their configs differ
+ * in `part`; only the optimizer and settings of the device may differ as well. Variables, their first values and the
+ * random numbers of dropout are then those of the whole model, and the steps equal those of one trainer of the whole
+ * model. Functions that make whole steps, or that go through datasets, refuse a trainer of a part with STATE: clq_step
+ * and all its parts except clq_step_apply, clq_fit, clq_evaluate, clq_predict, clq_run, clq_distribute_dataset, … All
+ * other functions of a trainer are about the variables of its part.
  *
- * The calls below wait until they have read and written the values that they are given; without values to write they
- * return before the device is done. */
+ * The functions below return when they have read and written the values that the caller gives. A function that has no
+ * values to write may return before the device is done. */
 
-/* What crosses between two parts, of a batch, or its gradient: for each tensor that is made in front of the cut and
- * read behind it, rows of f32 in the host's memory. With a skip connection over the cut there are several. */
+/* The tensors that cross the cut between two parts, or the gradients with respect to them: of each tensor rows of f32
+ * in the host's memory, a row for each sample. A cut has several tensors where a branch goes over it. */
 typedef struct clq_part_values clq_part_values;
-/* The order is part of the binary interface. */
+/* The order is part of the binary interface: add at the end. */
 typedef enum clq_part_side { CLQ_PART_INPUT, CLQ_PART_OUTPUT } clq_part_side;
-/* For what crosses in front of the trainer's part, or behind it, which is what the next part has in front: room for the
- * trainer's global batch, all 0, of no rows. The caller's, to be destroyed before the model. Errors: STATE (the trainer
- * has no part of a model), ARGUMENT (the model begins or ends there), MEMORY. */
+/* For the cut in front of the trainer's part (INPUT) or behind it (OUTPUT); the OUTPUT of a part is the INPUT of the
+ * next part. The result has room for as many rows as the trainer's global batch; all values are 0, and 0 rows are in
+ * use. It belongs to the caller, and the model must outlive it. Errors: STATE (the trainer has the whole model),
+ * ARGUMENT (the first part has no INPUT, the last part no OUTPUT), MEMORY. */
 CLQ_API clq_status clq_part_values_create(const clq_trainer *trainer, clq_part_side side, clq_part_values **out);
 CLQ_API void clq_part_values_destroy(clq_part_values *values);         /* takes NULL */
 CLQ_API unsigned clq_part_values_count(const clq_part_values *values); /* tensors that cross: at least 1 */
 typedef struct clq_part_tensor {
-    const char *name;  /* of the layer that made it; the model's */
-    clq_shape shape;   /* without the batch */
-    size_t elements;   /* product of shape */
-    bool has_gradient; /* it depends on trainable variables; else its gradient is not computed, and stands as 0 */
+    const char *name; /* of the layer that computes the tensor; lives as long as the model */
+    clq_shape shape;  /* without the batch */
+    size_t elements;  /* product of shape */
+    /* The tensor depends on trainable variables. The gradient with respect to other tensors is not computed: 0 is
+     * written in its place. */
+    bool has_gradient;
 } clq_part_tensor;
 /* Errors: ARGUMENT (no such tensor). */
 CLQ_API clq_status clq_part_values_tensor(const clq_part_values *values, unsigned index, clq_part_tensor *out);
-/* The tensor's rows (global batch, elements), of which the first are in use; to be read and written. NULL: no such
- * tensor. */
+/* A tensor's memory (global batch, elements), for the caller to read and write; the first rows are in use. NULL: no
+ * such tensor. */
 CLQ_API float *clq_part_values_of(clq_part_values *values, unsigned index);
-/* Rows in use: as of the batch of the call that wrote them, or set by who writes values by hand. Errors: ARGUMENT (more
- * than there is room for). */
+/* Rows in use. The functions below set their number when they write; a caller who fills in the memory sets it too.
+ * Errors: ARGUMENT (more rows than there is room for). */
 CLQ_API size_t clq_part_values_rows(const clq_part_values *values);
 CLQ_API clq_status clq_part_values_set_rows(clq_part_values *values, size_t rows);
 
-/* Forward in training mode. batch: of 1 to global_batch samples; a part looks at its samples where it has the model's
- * input, at its labels where it has an output of the model, and else at its count; borrowed until the call returns.
- * input: NULL for the first part; output: NULL for the last. Behind it clq_step_read tells the losses of the outputs
- * that the part has; those of all parts add up to the model's. It forgets a forward pass that no backward pass
- * followed, and a gradient that no update followed; moving statistics of batch normalisation have followed each pass.
- * Errors: STATE (the trainer has no part of a model, or is inference-only), ARGUMENT (a batch of no samples or of too
- * many; input or output is missing, or given where the model begins or ends), MISMATCH (the batch; values of another
- * cut, or of another number of rows), … */
+/* Forward in training mode. batch: 1 to global_batch samples, borrowed until the call returns; the part with the
+ * model's input reads its samples, each part with an output of the model reads its labels, and all parts read its
+ * count. input: as many rows as the batch has samples; NULL for the first part. output: NULL for the last part.
+ * Afterwards clq_step_read tells the losses of the outputs that the part has; the losses of all parts add up to the
+ * model's. A forward pass drops an earlier forward pass without a backward pass, and a gradient without an update; the
+ * moving statistics of batch normalisation have changed with each pass. Errors: STATE (the trainer has the whole model,
+ * or is inference-only), ARGUMENT (the batch has no samples or too many; input or output is missing, or given where it
+ * is to be NULL), MISMATCH (the batch does not fit; values of another cut, or of another number of rows), … */
 CLQ_API clq_status clq_part_forward(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                                     clq_part_values *output);
-/* Backward through what went forward last, once. output: the gradient of the batch's mean loss by the part's output, as
- * the next part gives it; NULL for the last. input: where the gradient by the part's input goes; NULL where it is not
- * wanted, and for the first. Then clq_trainer_get_gradient tells the part's gradient, and clq_step_apply makes its
- * update. Errors: STATE (no clq_part_forward in front of it), ARGUMENT and MISMATCH (likewise), … */
+/* Backward, once for each forward pass. output: the gradient of the batch's mean loss with respect to the part's
+ * output, as the next part's clq_part_backward writes it; NULL for the last part. input: where the gradient with
+ * respect to the part's input is written; NULL for the first part, or where it is not wanted. Afterwards
+ * clq_trainer_get_gradient gives the gradient of the part's variables, and clq_step_apply makes their update. Errors:
+ * STATE (no forward pass comes before), ARGUMENT and MISMATCH (as of clq_part_forward), … */
 CLQ_API clq_status clq_part_backward(clq_trainer *trainer, const clq_part_values *output, clq_part_values *input);
 
-/* Forward in inference mode, with the losses and metrics of the outputs that the part has. What went forward for a
- * backward pass is forgotten. The first call plans the part for evaluation. Errors: as clq_part_forward. */
+/* Forward in inference mode, with loss and metrics of the outputs that the part has. It drops a forward pass without a
+ * backward pass. The first call plans the part for evaluation. Errors: as of clq_part_forward, but an inference-only
+ * trainer may evaluate. */
 CLQ_API clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                                            clq_part_values *output, clq_totals *out, size_t out_bytes);
 static inline clq_status clq_part_evaluate(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                                            clq_part_values *output, clq_totals *out) {
     return clq_part_evaluate_sized(trainer, batch, input, output, out, sizeof *out);
 }
-/* Likewise without labels: out[i] gets output i of the model (count, elements), where the part has it; NULL, or out
- * NULL: it is not wanted. */
+/* Forward in inference mode, without labels. out[i]: (samples of the batch, elements of the output) for output i of the
+ * model, written where the part has that output; NULL where it is not wanted. out may be NULL: none is wanted. The
+ * first call plans the part for prediction. Errors: as of clq_part_evaluate. */
 CLQ_API clq_status clq_part_predict(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                                     clq_part_values *output, float *const *out);
 
