@@ -29,7 +29,13 @@ static clq_status keep_whole(clq_list **list, clq_status made) {
 }
 
 clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas) {
+    if (weights->mean && weights->mean_of != replicas) {
+        CLQ_TRY(clq_queue_finish(queue));
+        clq_list_destroy(weights->mean);
+        weights->mean = NULL;
+    }
     if (!weights->mean) CLQ_TRY(keep_whole(&weights->mean, make_mean(weights, replicas)));
+    weights->mean_of = replicas;
     return clq_list_run(weights->mean, queue, 0, clq_list_launch_count(weights->mean));
 }
 

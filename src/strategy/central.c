@@ -265,8 +265,8 @@ static clq_status run_fetch(clq_worker *worker, const clq_command *command) {
 }
 
 static clq_status run_average(clq_worker *worker, const clq_command *command) {
-    (void)command;
-    return clq_replica_average_state(clq_replica_of(worker), clq_central_of(clq_replica_of(worker))->comm);
+    clq_replica *replica = clq_replica_of(worker);
+    return clq_replica_average_state(replica, command, clq_central_of(replica)->comm, worker->index);
 }
 
 static const clq_command_kind fetch_kind = {.name = "fetch", .run = run_fetch};
@@ -275,8 +275,10 @@ static const clq_command_kind average_kind = {.name = "average state", .run = ru
 void clq_central_make_current(clq_strategy *strategy, unsigned what) {
     clq_central *central = strategy->own;
     if (what > CLQ_ARENA_GRADIENT || !central->is_apart[what]) return;
-    const clq_command_kind *kind = what == CLQ_ARENA_STATE ? &average_kind : &fetch_kind;
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = kind, .memory = what});
+    if (what == CLQ_ARENA_STATE)
+        clq_strategy_average_state(strategy, &average_kind, 1);
+    else
+        clq_pool_post(&strategy->pool, &(clq_command){.kind = &fetch_kind, .memory = what});
     central->is_apart[what] = false;
 }
 
@@ -359,7 +361,7 @@ clq_status clq_central_open(clq_strategy *strategy) {
     strategy->pool.on_failure = abort_waits;
     strategy->pool.context = central;
     for (unsigned path = CLQ_PATH_OVERLAP; path <= CLQ_PATH_BUSY_WAIT; path++)
-        (void)clq_paths_decide(&strategy->paths, (clq_path)path, ~0u);
+        (void)clq_paths_decide(&strategy->paths, (clq_path)path, ~(unsigned)CLQ_FACT_STAGES); /* all else may hold */
     CLQ_TRY(open_comm(strategy));
     CLQ_TRY(open_figures(strategy));
     if (!strategy->config.plan.update) return CLQ_OK;

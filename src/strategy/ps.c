@@ -183,6 +183,9 @@ static clq_status check(const clq_strategy *strategy) {
     if (options->staleness < 0)
         return clq_fail(CLQ_ARGUMENT, "a staleness of %d is below 0: 0 is synchronous, 4 the default",
                         (int)options->staleness);
+    if (options->staleness > CLQ_STALENESS_MAX) /* updates are counted for each up to the bound */
+        return clq_fail(CLQ_ARGUMENT, "a staleness of %d is too large: use at most %d", (int)options->staleness,
+                        (int)CLQ_STALENESS_MAX);
     if (options->backup == 0) return CLQ_OK;
     if (options->staleness > 0)
         return clq_fail(

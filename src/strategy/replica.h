@@ -158,6 +158,7 @@ struct clq_strategy {
     uint64_t *
         measured_by; /* (metric_slots) of the batch that a row of metrics is about: bits of replicas whose row counts */
     bool apart;      /* each replica trains alone */
+    uint64_t computed; /* bits of replicas that computed gradients of samples since state was averaged; the poster's */
     /* Posted since the last update, by the poster: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
 };
@@ -199,8 +200,12 @@ clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params
 /* The whole step, as if there were no other replica. */
 clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command);
 
-/* State of which each replica has its own becomes its mean over them. All replicas' threads call it. */
-clq_status clq_replica_average_state(clq_replica *replica, clq_comm *comm);
+/* State of which each replica has its own becomes its mean over those that have computed on samples since the last
+ * mean: of the others it is older. In groups of so many replicas, which have computed together and each have a part of
+ * it. Posts commands of this kind to all replicas; and what these run, with the communicator of those that have the
+ * same part. */
+void clq_strategy_average_state(clq_strategy *strategy, const clq_command_kind *kind, unsigned group);
+clq_status clq_replica_average_state(clq_replica *replica, const clq_command *command, clq_comm *comm, unsigned rank);
 
 /* figures.c */
 clq_status clq_replica_open_figures(clq_replica *replica); /* the replica's device and plan exist */

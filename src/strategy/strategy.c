@@ -186,6 +186,8 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
     if (traits & CLQ_COMMAND_MEASURES) note_row(strategy, command.params.slot, measured_by);
     if (computes_gradients(&command)) add_accumulated(strategy, &command, total);
     const size_t before = command.params.first_row;
+    for (unsigned r = 0; r < strategy->count && computes_gradients(&command); r++)
+        strategy->computed |= (uint64_t)(parts[r].runs && parts[r].count > 0) << r;
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         const clq_part *part = &parts[r];
