@@ -130,6 +130,8 @@ typedef struct clq_strategy_module {
 } clq_strategy_module;
 extern const clq_strategy_module clq_strategy_mirrored, clq_strategy_central, clq_strategy_ps, clq_strategy_pipeline,
     clq_strategy_tensor;
+/* Of a config with `parts`. Errors: ARGUMENT (no such part, another strategy, several devices). */
+clq_status clq_part_choose(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out);
 
 /* ARGUMENT where what the config says is out of range, or does not go together or with the module and so many devices
  * (settings.c); of compression (compress.c); of local steps (local.c). */
@@ -168,6 +170,12 @@ clq_status clq_strategy_prepare_shares(clq_strategy *strategy);
 void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
 /* As the module does it. */
 void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
+
+/* One command to every replica with its rows, at most a global batch: of `batch`, which are staged, or of command.rows,
+ * which the replica copies itself. */
+clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch);
+/* The plans for a mode, once. */
+clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode);
 
 /* Makes what it needs on its device, which is open. */
 clq_status clq_replica_open(clq_replica *replica);
