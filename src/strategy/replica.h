@@ -116,7 +116,7 @@ typedef struct clq_strategy_module {
      * copies always are current. */
     void (*make_current)(clq_strategy *strategy, unsigned what);
     /* Writes a variable where it lies outside the replicas, too, after clq_strategy_write has posted it to them. NULL:
-     * it lies only there. */
+     * variables lie on the replicas only. */
     clq_status (*write)(clq_strategy *strategy, size_t variable, const void *from);
     /* Of a row of metrics: the squares that clq_strategy_read_figures tells; whence its update is. NULL: replicas
      * measure; every update is of all replicas. */
