@@ -157,6 +157,8 @@ typedef struct clq_strategy_call {
     void *context;
     bool *computed; /* (replicas) out: whether the function did */
 } clq_strategy_call;
+/* UNSUPPORTED where replicas cannot make their parts of a gradient by themselves: a strategy that is given no call. */
+clq_status clq_strategy_may_run(const clq_strategy *strategy);
 /* Returns when the function has returned on all replicas; their devices may be behind. What it returned is the
  * strategy's failure where it is not OK. *computed: all replicas did. Errors: STATE (some of them did, and the strategy
  * goes on), … */
