@@ -177,6 +177,9 @@ void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, si
 /* One command to every replica with its rows, at most a global batch: of `batch`, which are staged, or of command.rows,
  * which the replica copies itself. */
 clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch);
+/* Which replicas' rows of a batch count (bits), before its commands are posted: a module may know better when one is
+ * carried out. */
+void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by);
 /* The plans for a mode, once. */
 clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode);
 

@@ -159,6 +159,8 @@ typedef struct clq_strategy_call {
     void *context;
     bool *computed; /* (replicas) out: whether the function did */
 } clq_strategy_call;
+/* Errors: UNSUPPORTED (the strategy's replicas cannot make their parts of a gradient by themselves). */
+clq_status clq_strategy_may_run(const clq_strategy *strategy);
 /* Returns when the function has returned on all replicas; their devices may still work. A status other than OK that the
  * function returned is the strategy's failure. *computed: whether all replicas computed. Errors: STATE (only some of
  * them did; the strategy goes on), … */
