@@ -1,7 +1,15 @@
-/* Sums over flat arenas of whole vectors. */
-KERNEL void accumulate(global float *sum, global const float *x, int vectors, float scale) {
+/* Sums of gradients over runs: what is there counts unless `factor` is 0. */
+KERNEL void accumulate(global float *sum, global const float *x, int floats, float factor) {
+    int vectors = floats / VEC;
     FOR_MY (i, vectors) {
         global float *at = sum + i * VEC;
-        STOREV_ALIGNED(scale * (LOADV_ALIGNED(at) + LOADV_ALIGNED(x + i * VEC)), at);
+        floatv now = LOADV_ALIGNED(x + i * VEC);
+        STOREV_ALIGNED(factor == 0 ? now : factor * (LOADV_ALIGNED(at) + now), at);
+    }
+    int rest = floats % VEC;
+    FOR_MY (i, rest) {
+        global float *at = sum + vectors * VEC + i;
+        float now = x[vectors * VEC + i];
+        *at = factor == 0 ? now : factor * (*at + now);
     }
 }

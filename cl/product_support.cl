@@ -38,6 +38,13 @@ TILE_KERNEL void product_pad(global const float *from, global float *to, int in_
     for (int i = right; i < floats; i++) to[i] = 0;
 }
 
+/* ADDS: sums are added to what is there, unless `factor` is 0, and then times it. */
+#ifdef ADDS
+#define WITH(there, sum) (factor == 0 ? (sum) : factor * ((there) + (sum)))
+#else
+#define WITH(there, sum) (sum)
+#endif
+
 /* to (floats, or TO_HALF: halves) = the sum of as many arrays as there are slices, in order. A work-item takes `share`
  * numbers. For tiles. */
 #ifdef TO_HALF
@@ -49,17 +56,18 @@ TILE_KERNEL void product_pad(global const float *from, global float *to, int in_
 #define STOREV_SUM(value, pointer) STOREV(value, pointer)
 #define STORE_SUM(value, pointer) (*(pointer) = (value))
 #endif
-kernel void product_reduce(global const float *from, global TO_NUMBER *to, int floats, int slices, int share) {
+kernel void product_reduce(global const float *from, global TO_NUMBER *to, int floats, int slices,
+                           int share, float factor) {
     size_t i = min(get_global_id(0) * share, (size_t)floats), end = min(i + share, (size_t)floats);
     for (; i + VEC <= end; i += VEC) {
         floatv sum = LOADV(from + i);
         for (int s = 1; s < slices; s++) sum += LOADV(from + (size_t)s * floats + i);
-        STOREV_SUM(sum, to + i);
+        STOREV_SUM(WITH(LOADV(to + i), sum), to + i);
     }
     for (; i < end; i++) {
         float sum = from[i];
         for (int s = 1; s < slices; s++) sum += from[(size_t)s * floats + i];
-        STORE_SUM(sum, to + i);
+        STORE_SUM(WITH(to[i], sum), to + i);
     }
 }
 
@@ -79,7 +87,7 @@ typedef CLQ_JOIN(float, WIDE) floats_wide;
 #endif
 #endif
 kernel void product_reduce_rows(global const float *from, global TO_NUMBER *to, int floats, int slices, int across,
-                                local floats_wide *shared) {
+                                local floats_wide *shared, float factor) {
     int item = (int)get_local_id(0), items = (int)get_local_size(0), rows = items / across, columns = floats / WIDE;
     int column = (int)get_group_id(0) * across + item % across, row = item / across;
     floats_wide sum = 0;
@@ -93,7 +101,9 @@ kernel void product_reduce_rows(global const float *from, global TO_NUMBER *to, 
         barrier(CLK_LOCAL_MEM_FENCE);
         if (item < step) shared[item] = sum += shared[item + step];
     }
-    if (row == 0 && column < columns) STORE_WIDE(sum, to + (size_t)column * WIDE);
+    if (row > 0 || column >= columns) return;
+    to += (size_t)column * WIDE;
+    STORE_WIDE(WITH(*(global const floats_wide *)to, sum), to);
 }
 #endif
 

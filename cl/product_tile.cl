@@ -11,6 +11,7 @@
  *   BLOCKS   product_blocks: matrices in blocks that fit a cache, either of them transposed
  *   OUTER    product_outer: C (TAPS_H * TAPS_W * IN_C, COLUMNS) = patches^T dz, summed over the pixels of all examples;
  *                           a matrix is an image of one pixel
+ * ADDS: sums over examples (OUTER; BLOCKS) are added to what C has, unless `factor` is 0, and then C is times it.
  * B is row-major; or PACKED: panels of NR vectors, [panel][DEPTH][NR * VEC], zero-padded. Long sums are made in blocks
  * (BLOCKED), so that their rounding does not grow with their length. */
 #define WIDTH (NR * VEC)
@@ -140,7 +141,8 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
 
 /* C (DEPTH, COLUMNS) = A^T dz as OUTER, of a matrix A and no more columns than a vector has: vectors lie along the rows
  * of C, where nothing is wasted, and are turned before they are stored. (tiles of WIDTH rows) */
-TILE_KERNEL void product_outer(global const float *a, global const float *b, global float *c, int count) {
+TILE_KERNEL void product_outer(global const float *a, global const float *b, global float *c, int count,
+                               float factor) {
     int terms = count * ROWS_PER_EXAMPLE, row = (int)get_global_id(0) * WIDTH;
     global const float *end = a + (size_t)terms * DEPTH;
     a += row;
@@ -278,7 +280,13 @@ ALWAYS_INLINE void pack_a(float *packed, global const float *a, int first, int d
 #define PREFETCH_C(c)
 #endif
 
-/* Where a tile of C was begun by an earlier block of terms. */
+/* Whether a tile of C was begun, by an earlier block of terms or before. */
+#ifdef ADDS
+#define BEGUN (first > 0 || factor != 0)
+#else
+#define BEGUN (first > 0)
+#endif
+
 ALWAYS_INLINE void add_begun(floatv acc[MR][NR], int until, int column, global const float *c) {
     UNROLL for (int i = 0; i < MR; i++) {
         if (i >= until) continue;
@@ -296,7 +304,7 @@ ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int until, int column, global
 
 /* (blocks of MC rows, blocks of NC columns) */
 TILE_KERNEL void product_blocks(global const float *a, global const float *b, global const float *bias, global float *c,
-                                int count) {
+                                int count, float factor) {
     int rows = ROWS, terms = TERMS, row = (int)get_global_id(0) * MC, column = (int)get_global_id(1) * NC;
     int row_end = min(row + MC, rows), column_end = min(column + NC, COLUMNS);
 #ifdef A_PACKED
@@ -334,14 +342,18 @@ TILE_KERNEL void product_blocks(global const float *a, global const float *b, gl
                 floatv acc[MR][NR];
                 CLEAR(acc);
                 global float *to = c + (size_t)start * COLUMNS;
-                if (first > 0 && i + MR <= row_end) PREFETCH_C(to + j);
+                if (BEGUN && i + MR <= row_end) PREFETCH_C(to + j);
                 for (int k = 0; k < depth; k++, a_ += A_NEXT, b_ += NR) {
                     UNROLL for (int l = 0; l < MR; l++) {
                         floatv value = (floatv)(A_TERM(l));
                         UNROLL for (int v = 0; v < NR; v++) acc[l][v] += value * b_[v];
                     }
                 }
-                if (first > 0) add_begun(acc, rows - start, j, to);
+                if (BEGUN) add_begun(acc, rows - start, j, to);
+#ifdef ADDS
+                if (factor != 0 && first + KC >= terms)
+                    UNROLL for (int l = 0; l < MR; l++) UNROLL for (int v = 0; v < NR; v++) acc[l][v] *= factor;
+#endif
                 if (first + KC >= terms)
                     finish(acc, i - start, rows - start, j, bias, to, COLUMNS);
                 else
@@ -459,9 +471,25 @@ ALWAYS_INLINE int inside_until(int offset, int stride, int inputs, int outputs) 
     return inputs - offset <= 0 ? 0 : min((inputs - offset + stride - 1) / stride, outputs);
 }
 
+#ifdef ADDS
+/* What a row of C has is added to a row of a tile. */
+ALWAYS_INLINE void add_row(floatv sums[NR], global const float *row, int column, float factor) {
+    if (factor == 0) return;
+    UNROLL for (int j = 0; j < NR; j++) {
+#if COLUMNS % WIDTH == 0
+        floatv there = LOADV_ALIGNED(row + column + j * VEC);
+#else
+        floatv there = load_until(row + column + j * VEC, row + COLUMNS);
+#endif
+        sums[j] = factor * (there + sums[j]);
+    }
+}
+#endif
+
 /* (tiles of a run by taps by runs, panels, slices). Slice s sums its share of the examples: c
  * (slices, DEPTH, COLUMNS). */
-TILE_KERNEL void product_outer(global const float *a, global const float *b, global float *c, int count) {
+TILE_KERNEL void product_outer(global const float *a, global const float *b, global float *c, int count,
+                               float factor) {
     int id = (int)get_global_id(0), column = (int)get_global_id(1) * WIDTH, slice = (int)get_global_id(2);
     int first = id % RUN_TILES * TL, kx = id / RUN_TILES % RUNS_ACROSS, first_ky = id / (RUN_TILES * RUNS_ACROSS) * TR;
     int start = min(first, RUN - TL), ky = min(first_ky, TAPS_H - TR);
@@ -502,6 +530,9 @@ TILE_KERNEL void product_outer(global const float *a, global const float *b, glo
         int run = ky + i / TL, place = start + i % TL;
         if (run < first_ky || place < first) continue;
         global float *row = c + ((size_t)(run * RUNS_ACROSS + kx) * RUN + place) * COLUMNS;
+#ifdef ADDS
+        add_row(RESULT(total, acc)[i], row, column, factor);
+#endif
         UNROLL for (int j = 0; j < NR; j++) store_c(row, column + j * VEC, RESULT(total, acc)[i][j]);
     }
 }

@@ -240,24 +240,6 @@ clq_status clq_weights_weigh(clq_weights *weights, clq_queue *queue, float share
 /* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
 void clq_weights_turn(clq_weights *weights);
 
-/* ---- gradients of several batches as one (accumulate.c) ----
- * The gradients of all batches but the last are accumulated; then the last one's becomes the sum of all, in the buffer
- * that was the gradient's arena before the first. So what follows, an exchange or an update, takes it for the gradient
- * of one batch. All are made with one weight of a sample (the parameter `scale`), and `factor` makes their sum a mean,
- * however many samples each batch had. In between the gradient's arena is another buffer; plans follow when they run
- * next. For weights that were made for an update; by the thread that runs the plans over them, on their queue. */
-
-/* Makes what the others need: another arena as large as the gradient's. Once; clq_weights_accumulate makes it where it
- * is missing. Errors: DEVICE_MEMORY, BUILD, MEMORY. */
-clq_status clq_weights_open_accumulation(clq_weights *weights);
-/* Begins a sum with the gradient (first: one that was begun before is forgotten), or adds it to the sum. Then the
- * gradient may be made anew. */
-clq_status clq_weights_accumulate(clq_weights *weights, clq_queue *queue, bool first);
-/* gradient = (the sum + gradient) * factor. A sum was begun. */
-clq_status clq_weights_finish_accumulation(clq_weights *weights, clq_queue *queue, float factor);
-/* Before a gradient that belongs to no sum: one that was begun is forgotten. */
-void clq_weights_forget_accumulation(clq_weights *weights);
-
 /* ---- compressed gradients (compress.c) ----
  * The message that a rank sends in place of its gradient, and the gradient that all ranks' messages make
  * (clq_compress_halves and clq_choose_largest say what is exact). The compression error is kept from message to
@@ -313,8 +295,13 @@ typedef struct clq_plan_config {
                                     by step */
     bool gradient_norms;         /* also launches that measure the gradient (segment NORM) */
     /* NORM and UPDATE are empty: who adds up the replicas' gradients measures the sum, and makes `update` in memory of
-     * its own. The weights have a gradient and no optimizer slots. */
+     * its own, or by another plan. The weights have a gradient, and need no optimizer slots. */
     bool updated_elsewhere;
+    /* Gradients are added up over runs: the parameter `sum_factor` is 0 in the first, and whatever the gradient's arena
+     * has is overwritten; 1 in the next; and in the last what makes the mean of the sum. With one weight of a sample in
+     * all of them (`scale`) the mean is exact, however many samples each had. So what follows, an exchange or an
+     * update, takes it for the gradient of one batch. */
+    bool accumulates;
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
     const clq_selections *selections; /* the list's own, or NULL; borrowed by clq_plan_create */

@@ -100,8 +100,8 @@ static clq_status check(const clq_weights *weights, const clq_plan_config *confi
     if (config->capacity < 1 || config->metric_slots < 1)
         return clq_fail(CLQ_ARGUMENT, "a plan needs a capacity and metric slots of at least 1");
     if (config->update && !config->loss) return clq_fail(CLQ_ARGUMENT, "a plan that updates needs a loss");
-    if (config->update &&
-        (!weights->gradient || weights->optimizer_slots != clq_optimizer_states(clq_plan_weights_update(config))))
+    if (config->update && (!weights->gradient || (!config->updated_elsewhere &&
+                                                  weights->optimizer_slots != clq_optimizer_states(config->update))))
         return clq_fail(CLQ_ARGUMENT, "a plan that updates needs weights that were made for its update");
     if (config->sample_dtype != CLQ_U8 && config->sample_dtype != CLQ_F32)
         return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",

@@ -6,14 +6,6 @@
 #include "graph/graph.h"
 #include "graph/step/step.h"
 
-/* Gradients of several batches on their way to one (accumulate.c); arena NULL: not asked for yet. */
-typedef struct clq_accumulation {
-    clq_buffer *arena; /* as large as the gradient's: of no use, or */
-    bool begun;        /* the sum so far: it has changed places with the gradient's */
-    clq_list *list;    /* adds the gradient to the sum */
-    bool turned;       /* as the weights were when the arguments of its kernel were set */
-} clq_accumulation;
-
 struct clq_weights {
     const clq_model *model; /* outlives them */
     clq_device *device;
@@ -31,7 +23,6 @@ struct clq_weights {
     bool turned;            /* parameters and gradient have changed places */
     clq_list *mean, *weigh; /* of state, of parameters (state.c); NULL until needed */
     unsigned mean_of;       /* replicas that `mean` divides by */
-    clq_accumulation accumulation;
 };
 
 /* A part of all replicas' updates, as a launch list of its own: one from weights to gradients as they are at first, and

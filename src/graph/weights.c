@@ -149,8 +149,6 @@ void clq_weights_destroy(clq_weights *weights) {
     if (!weights) return;
     clq_list_destroy(weights->mean); /* views go before the buffers */
     clq_list_destroy(weights->weigh);
-    clq_list_destroy(weights->accumulation.list);
-    clq_buffer_destroy(weights->accumulation.arena);
     clq_buffer_destroy(weights->parameters);
     clq_buffer_destroy(weights->state);
     clq_buffer_destroy(weights->gradient);

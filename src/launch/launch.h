@@ -34,7 +34,8 @@ typedef enum clq_value_kind { CLQ_VALUE_ACTIVATION, CLQ_VALUE_SCRATCH, CLQ_VALUE
     X(SLOT, slot, uint32_t, "int")           /* which row of the metrics buffer this step writes */                   \
     X(RATE, rate, float, "float")            /* learning rate, or Adam's bias-corrected rate */                       \
     X(STEP, step, uint32_t, "int")           /* number of the update that the step makes or would make, from 1 */     \
-    X(FIRST_ROW, first_row, uint32_t, "int") /* index in the global batch of the replica's first example */
+    X(FIRST_ROW, first_row, uint32_t, "int") /* index in the global batch of the replica's first example */ \
+    X(SUM_FACTOR, sum_factor, float, "float") /* where gradients are added up (clq_accumulate); 0: they begin anew */
 
 typedef enum clq_param {
 #define CLQ_STEP_PARAM_ENUM(name, member, type, kernel_type) CLQ_PARAM_##name,

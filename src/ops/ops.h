@@ -18,11 +18,12 @@ typedef struct clq_dense_problem {
     size_t in, out;
     clq_activation activation; /* not softmax */
     size_t rows_per_example;   /* 1 unless the input has more than one axis: (r, in) -> (r, out) */
+    bool adds;                 /* of backward: dw is added up as of clq_accumulate, not overwritten */
 } clq_dense_problem;
 /* y = act(x w + b). x (rows, in), w (in, out), b (out) or none, y (rows, out). */
 void clq_dense_forward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value b, clq_value y);
 /* From dz, the gradient before the activation: dx = dz w^T, dw = x^T dz; either may
- * be none. dw is overwritten. */
+ * be none. dw is overwritten, unless p->adds. */
 void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x, clq_value w, clq_value dz,
                         clq_value dx, clq_value dw);
 
@@ -31,6 +32,7 @@ typedef struct clq_conv2d_problem {
     size_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
     size_t pad_top, pad_left;  /* zeros in front; those behind follow from the output size */
     clq_activation activation; /* not softmax */
+    bool adds;                 /* of backward, as of clq_dense_problem */
 } clq_conv2d_problem;
 /* Cross-correlation as in Keras. x (in_h, in_w, in_c), w (kh, kw, in_c, out_c), b (out_c) or none. */
 void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value b,
@@ -390,8 +392,8 @@ bool clq_loss_has_index(const clq_loss_problem *p);
 void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
                           clq_value metrics);
 
-/* ---- optimizers (optimizers.c, one row each), and their updates over flat arenas (update.c), launched once; sums of
- * such arenas (accumulate.c) ---- */
+/* ---- optimizers (optimizers.c, one row each), and their updates over flat arenas (update.c), launched once; sums
+ * of gradients (accumulate.c) ---- */
 
 /* A number that a row of a table takes, by its key. A flag is 0 or 1. */
 typedef struct clq_option {
@@ -444,7 +446,7 @@ typedef struct clq_update_arenas {
 
 /* One update by CLQ_PARAM_RATE. Of the hyper-parameters, the learning rate is not read. */
 void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update_arenas *arenas);
-/* sum = (sum + x) * CLQ_PARAM_SCALE: flat arenas of so many floats, which are whole vectors (clq_list_vector). */
+/* Adds up gradients over runs: sum = x where CLQ_PARAM_SUM_FACTOR is 0, whatever was there; else (sum + x) times it. */
 void clq_accumulate(clq_list *list, size_t floats, clq_value x, clq_value sum);
 
 /* The same by the host, on its own memory (update_host.c): floats [first, first + floats) of each array. */

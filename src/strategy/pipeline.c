@@ -34,10 +34,19 @@ static uint32_t first_row(const pass *p, unsigned micro_batch) {
     return (uint32_t)((uint64_t)p->command->params.count * micro_batch / p->count);
 }
 
+/* The gradient of a batch is the sum of its micro-batches', behind that of the batches before that make one update with
+ * it. Only the last micro-batch makes a mean of what is the sum of all. */
+static float sum_factor(const pass *p, unsigned micro_batch) {
+    const float factor = p->command->params.sum_factor;
+    if (micro_batch == 0 && factor == 0.0f) return 0;
+    return micro_batch + 1 == p->count && factor != 0.0f ? factor : 1;
+}
+
 static clq_step_params params_of(const pass *p, unsigned micro_batch) {
     clq_step_params params = p->command->params;
     params.count = first_row(p, micro_batch + 1) - first_row(p, micro_batch);
     params.first_row += first_row(p, micro_batch);
+    params.sum_factor = sum_factor(p, micro_batch);
     params.slot = params.slot * pipeline_of(p->replica->strategy)->micro_batches + micro_batch;
     return params;
 }
@@ -81,22 +90,6 @@ static clq_status forward(const pass *p, clq_plan *plan, unsigned micro_batch) {
     return send(replica, part_of(replica)->values, plan, params.count, "send values");
 }
 
-/* Whether the command's gradient is one of several batches', of which more come; or the last of these. */
-static bool accumulates(const clq_command *command) { return command->kind->traits & CLQ_COMMAND_ACCUMULATES; }
-static bool ends_accumulation(const clq_command *command) { return command->factor != 0.0f; }
-
-/* The gradient of all micro-batches is that of the last one, once it has the others' added: those of this batch, and of
- * batches before that make one update with it. */
-static clq_status add_gradient(const pass *p, unsigned micro_batch) {
-    const clq_command *command = p->command;
-    clq_weights *weights = p->replica->weights;
-    clq_queue *queue = p->replica->worker.queue;
-    const bool begins = micro_batch == 0 && (accumulates(command) ? command->first : !ends_accumulation(command));
-    if (micro_batch + 1 < p->count || accumulates(command)) return clq_weights_accumulate(weights, queue, begins);
-    if (begins) return CLQ_OK; /* it is the only one */
-    return clq_weights_finish_accumulation(weights, queue, ends_accumulation(command) ? command->factor : 1);
-}
-
 static clq_status backward(const pass *p, clq_plan *plan, unsigned micro_batch) {
     clq_replica *replica = p->replica;
     const clq_pipeline_part *before = previous(p);
@@ -105,8 +98,7 @@ static clq_status backward(const pass *p, clq_plan *plan, unsigned micro_batch) 
         CLQ_TRY(receive(replica, part_of(replica)->gradients, plan, count, "receive gradients"));
         CLQ_TRY(clq_plan_run(plan, replica->worker.queue, CLQ_SEGMENT_BACKWARD, CLQ_SEGMENT_BACKWARD));
     }
-    CLQ_TRY(send(replica, before ? before->gradients : NULL, plan, count, "send gradients"));
-    return add_gradient(p, micro_batch);
+    return send(replica, before ? before->gradients : NULL, plan, count, "send gradients");
 }
 
 /* A batch may have fewer samples than there are micro-batches: the rows of metrics of the others are made zero. */
@@ -137,7 +129,6 @@ static clq_status run_micro_batches(clq_replica *replica, const clq_command *com
     const clq_pipeline_part *part = part_of(replica);
     pass p;
     CLQ_TRY(begin_pass(replica, command, &p));
-    if (!accumulates(command) && !ends_accumulation(command)) clq_weights_forget_accumulation(replica->weights);
     if (p.stage + 1 == p.stages) p.last = CLQ_SEGMENT_BACKWARD; /* nothing comes between */
     for (unsigned i = 0; i < 2 * p.count; i++) {
         const clq_turn turn = clq_pipeline_turn(p.stage, p.stages, p.count, i);
@@ -328,7 +319,7 @@ static clq_status open_flights(clq_replica *replica) {
         CLQ_TRY(clq_plan_create(replica->weights, &config, &part->flights[part->flight_count]));
         part->flight_count++;
     }
-    return pipeline->micro_batches > 1 ? clq_weights_open_accumulation(replica->weights) : CLQ_OK;
+    return CLQ_OK;
 }
 
 /* To the stage behind the replica's. */

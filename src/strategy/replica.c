@@ -14,17 +14,11 @@ static clq_status run(clq_replica *replica, clq_plan *plan, const clq_command *c
 }
 
 clq_status clq_replica_run(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_segment last) {
-    const unsigned traits = command->kind->traits;
-    const bool accumulates = traits & CLQ_COMMAND_ACCUMULATES;
-    clq_queue *queue = replica->worker.queue;
-    if (!accumulates && command->factor == 0.0f) {
-        if (traits & (CLQ_COMMAND_IN_STEP | CLQ_COMMAND_ENDS_STEP)) clq_weights_forget_accumulation(replica->weights);
-        return run(replica, plan, command, last);
-    }
-    CLQ_TRY(run(replica, plan, command, CLQ_SEGMENT_BACKWARD));
-    if (accumulates) return clq_weights_accumulate(replica->weights, queue, command->first);
-    CLQ_TRY(clq_weights_finish_accumulation(replica->weights, queue, command->factor));
-    return last == CLQ_SEGMENT_BACKWARD ? CLQ_OK : clq_plan_run(plan, queue, CLQ_SEGMENT_NORM, last);
+    clq_plan *adding = replica->adding;
+    if (command->params.sum_factor == 0.0f || adding == plan) return run(replica, plan, command, last);
+    CLQ_TRY(run(replica, adding, command, CLQ_SEGMENT_BACKWARD));
+    clq_plan_set_params(plan, &command->params);
+    return last == CLQ_SEGMENT_BACKWARD ? CLQ_OK : clq_plan_run(plan, replica->worker.queue, CLQ_SEGMENT_NORM, last);
 }
 
 clq_status clq_replica_read_outputs(clq_replica *replica, const clq_plan *plan, const clq_command *command,
@@ -97,6 +91,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
             (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, (void *)replica};
     config.stage = replica->stage;
     config.fused_launches = replica->joined;
+    config.accumulates = mode == CLQ_MODE_TRAIN && (strategy->config.options.accumulate > 1 || replica->stage);
     if (mode != CLQ_MODE_TRAIN) {
         config.update = NULL;
         config.gradient_norms = false;
@@ -105,11 +100,23 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     return config;
 }
 
+static clq_status make_plan(clq_replica *replica, clq_plan_config *config, clq_plan **out) {
+    config->beside = replica->plan;
+    CLQ_TRY(clq_plan_create(replica->weights, config, out));
+    return has_followers(replica) ? clq_plan_keep_programs(*out) : CLQ_OK;
+}
+
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
     clq_plan_config config = clq_replica_plan_config(replica, mode);
-    config.beside = replica->plan;
-    CLQ_TRY(clq_plan_create(replica->weights, &config, &replica->plans[mode]));
-    return has_followers(replica) ? clq_plan_keep_programs(replica->plans[mode]) : CLQ_OK;
+    CLQ_TRY(make_plan(replica, &config, &replica->plans[mode]));
+    if (config.accumulates) replica->adding = replica->plans[mode];
+    return CLQ_OK;
+}
+
+clq_status clq_replica_make_adding(clq_replica *replica) {
+    clq_plan_config config = clq_replica_plan_config(replica, CLQ_MODE_TRAIN);
+    config.accumulates = config.updated_elsewhere = true;
+    return make_plan(replica, &config, &replica->adding);
 }
 
 clq_status clq_replica_open(clq_replica *replica) {
@@ -126,8 +133,6 @@ clq_status clq_replica_open(clq_replica *replica) {
                                  .parts = parts ? replica->strategy->count : 1};
     CLQ_TRY(clq_weights_create_holding(replica->strategy->model, worker->device, clq_plan_weights_update(config),
                                        &holding, &replica->weights));
-    if (config->update && replica->strategy->config.options.accumulate > 1)
-        CLQ_TRY(clq_weights_open_accumulation(replica->weights));
     CLQ_TRY(clq_replica_make_plan(replica, config->mode));
     replica->plan = replica->plans[config->mode];
     CLQ_TRY(clq_replica_open_figures(replica));
@@ -137,6 +142,7 @@ clq_status clq_replica_open(clq_replica *replica) {
 void clq_replica_close(clq_replica *replica) {
     clq_replica_close_rows(replica);
     clq_replica_close_figures(replica);
+    if (replica->adding != replica->plan) clq_plan_destroy(replica->adding);
     for (unsigned mode = 0; mode < CLQ_MODE_COUNT; mode++)
         if (replica->plans[mode] != replica->plan) clq_plan_destroy(replica->plans[mode]);
     clq_plan_destroy(replica->plan); /* the others were beside it */

@@ -46,9 +46,10 @@ typedef struct clq_replica {
     uint32_t metric_rows;   /* for each slot, which add up; 0: 1 */
     bool measures_norms;    /* the gradient's norm is the root of the squares of all replicas that do */
     clq_weights *weights;
-    clq_plan *plan;                             /* of the mode that the strategy was made for */
-    clq_plan *plans[CLQ_MODE_COUNT];            /* over the same weights; NULL until needed */
-    bool joined;                                /* clq_plan_config.fused_launches */
+    clq_plan *plan;                  /* of the mode that the strategy was made for */
+    clq_plan *plans[CLQ_MODE_COUNT]; /* over the same weights; NULL until needed */
+    clq_plan *adding; /* for training, of batches behind the first of an update: `plan`, or NULL until needed */
+    bool joined;      /* clq_plan_config.fused_launches */
     clq_staging staging[CLQ_STAGING_SLOTS_MAX]; /* used round and round */
     unsigned slots;
     uint64_t filled;                /* slots so far, by the poster */
@@ -190,12 +191,14 @@ void clq_replica_close(clq_replica *replica);
 clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mode);
 /* The plan for a mode, while the replica has nothing to do. */
 clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode);
+clq_status clq_replica_make_adding(clq_replica *replica); /* the same for `adding` */
 
 /* Before commands for evaluation are posted: their plans, and state that is whole. */
 clq_status clq_strategy_prepare_evaluation(clq_strategy *strategy);
 
 /* Stages input and execute: the command's rows, and all launches of the plan up to the end of `last`. Where gradients
- * of several batches become one, they do behind BACKWARD: what comes later, here or elsewhere, has the gradient of all.
+ * of several batches become one (params.sum_factor), they do in BACKWARD, by the plan for that: what comes later, here
+ * or elsewhere, has the gradient of all.
  */
 clq_status clq_replica_run(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_segment last);
 /* `count` rows of predictions to rows of the command's outputs from `first` on; waits for them. */

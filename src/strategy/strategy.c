@@ -55,7 +55,7 @@ static clq_status run_step(clq_worker *worker, const clq_command *command) {
     if (strategy->apart) return clq_replica_step_alone(replica, command);
     clq_pace_compute(replica);
     /* While backward is on its way, nobody can have the gradient of all accumulated batches. */
-    const bool plain = command->factor != 0.0f && strategy->paths.on[CLQ_PATH_OVERLAP];
+    const bool plain = command->params.sum_factor != 0.0f && strategy->paths.on[CLQ_PATH_OVERLAP];
     CLQ_TRY((plain ? strategy->module->step : strategy->step)(replica, command));
     return clq_pace_rest(replica, false);
 }
@@ -161,9 +161,8 @@ static void add_accumulated(clq_strategy *strategy, clq_command *command, size_t
     const double full = (double)strategy->config.global_batch;
     const bool accumulates = command->kind->traits & CLQ_COMMAND_ACCUMULATES;
     if (!accumulates && batches == 0) return;
-    command->first = batches == 0;
     command->params.first_row = (uint32_t)samples;
-    if (!accumulates) command->factor = (float)(full / (double)(samples + total));
+    if (batches > 0) command->params.sum_factor = accumulates ? 1.0f : (float)(full / (double)(samples + total));
     command->params.scale = (float)(1.0 / full);
     strategy->accumulated_batches = accumulates ? batches + 1 : 0;
     strategy->accumulated_samples = accumulates ? samples + total : 0;
@@ -203,29 +202,6 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
     if (strategy->module->note_gradients && computes_gradients(&command))
         strategy->module->note_gradients(strategy, traits & CLQ_COMMAND_ENDS_STEP, parts);
     return CLQ_OK;
-}
-
-/* For these and the batch that ends the update. */
-static clq_status check_room(const clq_strategy *strategy, size_t samples) {
-    CLQ_TRY(clq_accumulation_check(strategy->module, &strategy->config.options));
-    if (strategy->accumulated_samples + samples + strategy->config.global_batch <= INT32_MAX) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%zu samples are accumulated: an update takes up to %d",
-                    strategy->accumulated_samples, (int)INT32_MAX);
-}
-
-clq_status clq_strategy_accumulate(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
-    CLQ_TRY(check_room(strategy, batch->count));
-    return clq_strategy_post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params}, batch);
-}
-
-clq_status clq_strategy_accumulate_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
-    CLQ_TRY(check_room(strategy, rows->count));
-    return clq_strategy_post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params, .rows = *rows},
-                                   NULL);
-}
-
-void clq_strategy_forget_accumulated(clq_strategy *strategy) {
-    strategy->accumulated_batches = strategy->accumulated_samples = 0;
 }
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
@@ -374,6 +350,39 @@ clq_status clq_strategy_prepare_evaluation(clq_strategy *strategy) {
     make_current(strategy, CLQ_ARENA_PARAMETERS);
     make_current(strategy, CLQ_ARENA_STATE);
     return CLQ_OK;
+}
+
+/* For these and the batch that ends the update. */
+static clq_status check_room(const clq_strategy *strategy, size_t samples) {
+    CLQ_TRY(clq_accumulation_check(strategy->module, &strategy->config.options));
+    if (strategy->accumulated_samples + samples + strategy->config.global_batch <= INT32_MAX) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%zu samples are accumulated: an update takes up to %d",
+                    strategy->accumulated_samples, (int)INT32_MAX);
+}
+
+static clq_status prepare_accumulation(clq_strategy *strategy, size_t samples) {
+    CLQ_TRY(check_room(strategy, samples));
+    if (strategy->replicas[strategy->count - 1].adding) return CLQ_OK;
+    CLQ_TRY(clq_strategy_wait(strategy)); /* as of need_plans */
+    for (unsigned r = 0; r < strategy->count; r++)
+        if (!strategy->replicas[r].adding)
+            CLQ_TRY(within_replica(strategy, r, clq_replica_make_adding(&strategy->replicas[r])));
+    return CLQ_OK;
+}
+
+clq_status clq_strategy_accumulate(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+    CLQ_TRY(prepare_accumulation(strategy, batch->count));
+    return clq_strategy_post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params}, batch);
+}
+
+clq_status clq_strategy_accumulate_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
+    CLQ_TRY(prepare_accumulation(strategy, rows->count));
+    return clq_strategy_post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params, .rows = *rows},
+                                   NULL);
+}
+
+void clq_strategy_forget_accumulated(clq_strategy *strategy) {
+    strategy->accumulated_batches = strategy->accumulated_samples = 0;
 }
 
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {

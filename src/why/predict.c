@@ -36,9 +36,9 @@ static double take(double *left, double wanted) {
     return taken;
 }
 
-/* Adding a batch's gradient to those before it: two arenas are read and one is written. */
+/* Adding a batch's gradient to those before it: what makes it reads the sum so far, besides. */
 static double adding_of(const clq_probes *p, const clq_device_probe *d) {
-    return 3.0 * (double)p->gradient_bytes / (d->gbps * 1e9);
+    return (double)p->gradient_bytes / (d->gbps * 1e9);
 }
 
 /* The parts of a step of one batch or of several, which together are it. */

@@ -24,7 +24,8 @@ static void free_results(const results *r, uint32_t variables) {
 
 static const double scale = 0.25;
 
-static void interpret(const clq_graph *graph, const numbers *n, results *r) {
+/* sum_factor: of a graph that accumulates; the weights are what the gradients' memory has. */
+static void interpret_run(const clq_graph *graph, const numbers *n, double sum_factor, results *r) {
     *r = (results){.output = {{0}}};
     for (uint32_t v = 0; v < n->variables; v++) {
         r->gradients[v] = clq_alloc(graph->model->variables[v].elements, sizeof(double));
@@ -38,12 +39,25 @@ static void interpret(const clq_graph *graph, const numbers *n, results *r) {
                                 .labels = {n->labels[0], n->labels[1]},
                                 .weights = (const double *const *)n->weights,
                                 .step = 5,
-                                .first_row = 2},
+                                .first_row = 2,
+                                .sum_factor = sum_factor,
+                                .gradients = sum_factor != 0 ? (const double *const *)n->weights : NULL},
                   &(ref_outputs){.outputs = {r->output[0], r->output[1]},
                                  .metrics = r->metrics,
                                  .gradients = r->gradients,
                                  .states = r->states,
                                  .norms = r->norms});
+}
+
+static void interpret(const clq_graph *graph, const numbers *n, results *r) { interpret_run(graph, n, 0, r); }
+
+static const double sum_factor = 0.5;
+
+/* What a gradient becomes when it is added to the weights, and the sum is halved. */
+static void add_weights(const clq_model *model, const numbers *n, results *r) {
+    for (uint32_t v = 0; v < n->variables; v++)
+        for (size_t i = 0; i < model->variables[v].elements; i++)
+            r->gradients[v][i] = sum_factor * (n->weights[v][i] + r->gradients[v][i]);
 }
 
 static double largest_gradient(const results *r, const clq_model *model) {
@@ -109,7 +123,7 @@ static void check_differences(watch *w, const clq_graph *graph) {
 /* What the passes made, over all graphs: a pass that does nothing would change nothing. */
 static struct {
     unsigned conv_pools, products, pools, elementwise, long_programs, derivatives, joined_sums, softmax_sums, added,
-        two_gradients, repeats, slices, normalised, dropped, exchanged, second_losses;
+        two_gradients, repeats, slices, normalised, dropped, exchanged, second_losses, accumulated, adding_products;
 } made;
 
 static void count_elements(const clq_node *node) {
@@ -141,9 +155,25 @@ static void count_made(const clq_graph *graph) {
         made.repeats += node->op == &clq_op_repeat;
         made.slices += node->op == &clq_op_slice;
         made.normalised += node->op == &clq_op_normalise_gradient;
+        made.accumulated += node->op == &clq_op_accumulate;
+        made.adding_products += (node->op == &clq_op_dense_gradient && node->attributes.dense.adds) ||
+                                (node->op == &clq_op_conv2d_gradient && node->attributes.conv2d.adds);
         made.exchanged += node->op == &clq_op_all_reduce && node->segment == CLQ_SEGMENT_BACKWARD;
         made.second_losses += node->op == &clq_op_loss && clq_graph_value_at(graph, node->inputs[1])->index == 1;
     }
+}
+
+/* Every gradient is added to what is there, once: a second time, and with norms of the sum where they are measured. */
+static void check_sums(const watch *w, const clq_graph *graph, const char *pass) {
+    results got, want;
+    interpret(graph, w->n, &want);
+    interpret_run(graph, w->n, sum_factor, &got);
+    add_weights(graph->model, w->n, &want);
+    for (uint32_t v = 0; v < w->n->variables; v++)
+        if (graph->model->variables[v].role == CLQ_ROLE_TRAINABLE)
+            assert_same(w->s, pass, got.gradients[v], want.gradients[v], graph->model->variables[v].elements, 1e-12, 0);
+    free_results(&got, w->n->variables);
+    free_results(&want, w->n->variables);
 }
 
 static void check_pass(void *context, const char *pass, const clq_graph *graph) {
@@ -169,6 +199,7 @@ static void check_pass(void *context, const char *pass, const clq_graph *graph) 
     for (uint32_t v = 0; v < w->n->variables && w->differentiated; v++)
         assert_same(w->s, pass, r.gradients[v], w->gradient.gradients[v], graph->model->variables[v].elements, 1e-12,
                     0.1 * largest_gradient(&w->gradient, graph->model));
+    if (w->s->config.accumulates && strcmp(pass, "accumulate") == 0) check_sums(w, graph, pass);
     free_results(&r, w->n->variables);
 }
 
@@ -211,6 +242,9 @@ static void synchronize(subject *s, uint64_t seed) {
             s->model->layers[i].config.batch_norm.synchronized = true;
 }
 
+/* Two of four. */
+static void accumulate(subject *s, uint64_t seed) { s->config.accumulates = seed / 2 % 2; }
+
 static void passes_on(clq_device *device, clq_queue *queue) {
     uint64_t first, end;
     (void)queue;
@@ -221,6 +255,7 @@ static void passes_on(clq_device *device, clq_queue *queue) {
         clq_list *list;
         build(&s, seed);
         synchronize(&s, seed);
+        accumulate(&s, seed);
         make_numbers(&s, &n);
         CHECK_OK(clq_list_create(device, COUNT, &list));
         clq_list_set_selections(list, &fused);
@@ -296,6 +331,24 @@ static void run_buckets(const subject *s, const numbers *n, clq_plan *plan, clq_
     clq_free(buckets);
 }
 
+static void put_gradients(const subject *s, clq_plan *plan, clq_queue *queue, const double *const *from) {
+    for (uint32_t v = 0; v < s->model->variable_count; v++)
+        if (s->model->variables[v].role == CLQ_ROLE_TRAINABLE)
+            put(queue, clq_plan_gradient(plan), clq_plan_variable_offset(plan, v), from[v],
+                s->model->variables[v].elements, CLQ_F32);
+}
+
+/* As check_sums. */
+static void check_plan_sums(const subject *s, const numbers *n, clq_plan *plan, clq_queue *queue, results *want) {
+    put_gradients(s, plan, queue, (const double *const *)n->weights);
+    clq_plan_set_params(
+        plan, &(clq_step_params){
+                  .count = COUNT, .scale = (float)scale, .step = 5, .first_row = 2, .sum_factor = (float)sum_factor});
+    CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_LOSS));
+    add_weights(s->model, n, want);
+    run_buckets(s, n, plan, queue, want);
+}
+
 static void check_plan(const subject *s, const numbers *n, clq_device *device, clq_queue *queue) {
     clq_plan *plan;
     results want;
@@ -323,6 +376,7 @@ static void check_plan(const subject *s, const numbers *n, clq_device *device, c
         if (s->model->variables[v].role == CLQ_ROLE_STATE)
             compare(s, queue, arena_of(plan, v), clq_plan_variable_offset(plan, v), want.states[v],
                     s->model->variables[v].elements, s->model->variables[v].name, 0);
+    if (s->config.accumulates && s->config.update) check_plan_sums(s, n, plan, queue, &want);
     free_results(&want, n->variables);
     clq_plan_destroy(plan);
 }
@@ -336,6 +390,7 @@ static void plans_on(clq_device *device, clq_queue *queue) {
         numbers n;
         build(&s, seed);
         synchronize(&s, seed);
+        accumulate(&s, seed);
         s.config.unfused_graph = seed % 2; /* what is not fused writes over more */
         make_numbers(&s, &n);
         check_plan(&s, &n, device, queue);
@@ -432,6 +487,7 @@ static void out_of_memory_on(clq_device *device, clq_queue *queue) {
         subject s;
         build(&s, seed);
         synchronize(&s, seed);
+        accumulate(&s, seed);
         made_graph m = {.s = &s};
         CHECK_OK(clq_list_create(device, COUNT, &m.list));
         assert_true(walk_allocations(make_graph, &m) >= 5);

@@ -231,15 +231,15 @@ static void sharing_on(clq_device *device, clq_queue *queue) {
 /* ---- gradients of several batches ---- */
 
 static void gradient_of(clq_plan *plan, clq_queue *queue, const float *x, const int32_t *labels, uint32_t count,
-                        float scale) {
-    clq_plan_set_params(plan, &(clq_step_params){.count = count, .scale = scale});
+                        float scale, float sum_factor) {
+    clq_plan_set_params(plan, &(clq_step_params){.count = count, .scale = scale, .sum_factor = sum_factor});
     CHECK_OK(clq_queue_write(queue, clq_plan_samples(plan), 0, x, count * INPUTS * sizeof *x, true));
     CHECK_OK(clq_queue_write(queue, clq_plan_labels(plan, 0), 0, labels, count * sizeof *labels, true));
     CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_BACKWARD));
 }
 
-/* With parameters and gradient in each other's place, and back, and with another first batch: three batches, the last
- * of one sample, have the gradient of all their samples as one. */
+/* With parameters and gradient in each other's place, and back: three batches, the last of one sample, have the
+ * gradient of all their samples as one, whatever was there before. */
 static void accumulating_on(clq_device *device, clq_queue *queue) {
     static const int32_t labels[LARGE] = {0, 1, 1, 0, 1, 0, 0, 1, 1};
     enum { FLOATS = 1536 / sizeof(float) };
@@ -250,23 +250,22 @@ static void accumulating_on(clq_device *device, clq_queue *queue) {
     clq_plan *small, *large;
     values now = first;
     clq_plan_config config = config_of(CLQ_MODE_TRAIN, SMALL);
+    config.accumulates = true;
     CHECK_OK(clq_weights_create(m, device, &sgd, &weights));
     CHECK_OK(clq_plan_create(weights, &config, &small));
+    config.accumulates = false;
     config.capacity = LARGE;
     CHECK_OK(clq_weights_create(m, device, &sgd, &other));
     CHECK_OK(clq_plan_create(other, &config, &large));
     move(queue, other, &now, true);
-    gradient_of(large, queue, x, labels, LARGE, 1.0f / LARGE);
+    gradient_of(large, queue, x, labels, LARGE, 1.0f / LARGE, 0);
     CHECK_OK(clq_queue_read(queue, clq_weights_arena(other, CLQ_ARENA_GRADIENT), 0, want, sizeof want, true));
     for (int turn = 0; turn < 3; turn++) {
         move(queue, weights, &now, true);
-        if (turn == 1) CHECK_OK(clq_weights_accumulate(weights, queue, true)); /* forgotten */
-        for (uint32_t at = 0; at < 2 * SMALL; at += SMALL) {
-            gradient_of(small, queue, x + (size_t)at * INPUTS, labels + at, SMALL, 1.0f / SMALL);
-            CHECK_OK(clq_weights_accumulate(weights, queue, at == 0));
-        }
-        gradient_of(small, queue, x + (size_t)2 * SMALL * INPUTS, labels + 2 * SMALL, 1, 1.0f / SMALL);
-        CHECK_OK(clq_weights_finish_accumulation(weights, queue, (float)SMALL / LARGE));
+        for (uint32_t at = 0; at < 2 * SMALL; at += SMALL)
+            gradient_of(small, queue, x + (size_t)at * INPUTS, labels + at, SMALL, 1.0f / SMALL, at > 0);
+        gradient_of(small, queue, x + (size_t)2 * SMALL * INPUTS, labels + 2 * SMALL, 1, 1.0f / SMALL,
+                    (float)SMALL / LARGE);
         CHECK_OK(clq_queue_read(queue, clq_weights_arena(weights, CLQ_ARENA_GRADIENT), 0, got, sizeof got, true));
         for (size_t i = 0; i < FLOATS; i++) assert_true(fabsf(got[i] - want[i]) <= 1e-6f);
         clq_weights_turn(weights);

@@ -16,31 +16,31 @@ typedef struct pool_case {
  * capacity; bias; input gradient */
 static const pool_case cases[] = {
     /* lists; an output row and column that no window reads */
-    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, 3, 2, 2, 2, 2, 5, true, true},
+    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, 3, 2, 2, 2, 2, 5, true, true},
     /* one channel: weights stay in registers, gradient by windows */
-    {{14, 14, 1, 12, 12, 32, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 6, 6, 2, 2, 2, 2, 7, true, false},
+    {{14, 14, 1, 12, 12, 32, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 6, 6, 2, 2, 2, 2, 7, true, false},
     /* small enough for a simulator: both, with odd channels, and with padding */
-    {{6, 7, 2, 4, 5, 5, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_TANH}, 2, 2, 2, 2, 2, 2, 3, true, false},
-    {{4, 5, 16, 3, 4, 3, 2, 2, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 1, 2, 2, 2, 2, 2, 3, false, true},
-    {{4, 4, 3, 4, 4, 17, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, 2, 2, 2, 2, 2, 2, true, false},
+    {{6, 7, 2, 4, 5, 5, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_TANH, false}, 2, 2, 2, 2, 2, 2, 3, true, false},
+    {{4, 5, 16, 3, 4, 3, 2, 2, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 1, 2, 2, 2, 2, 2, 3, false, true},
+    {{4, 4, 3, 4, 4, 17, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, 2, 2, 2, 2, 2, 2, true, false},
     /* same, lists */
-    {{8, 7, 16, 8, 7, 20, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 4, 3, 2, 2, 2, 2, 4, true, true},
+    {{8, 7, 16, 8, 7, 20, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 4, 3, 2, 2, 2, 2, 4, true, true},
     /* odd channels with the input's gradient: as before the pooling; gaps between windows */
-    {{13, 12, 6, 9, 10, 9, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, 3, 2, 2, 3, 3, 4, true, true},
+    {{13, 12, 6, 9, 10, 9, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, 3, 2, 2, 3, 3, 4, true, true},
     /* strides, windows that are no squares, more taps than a tile has, a panel and a half of channels */
-    {{23, 20, 32, 10, 9, 33, 5, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU}, 3, 4, 3, 2, 3, 2, 3, true, true},
+    {{23, 20, 32, 10, 9, 33, 5, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 3, 4, 3, 2, 3, 2, 3, true, true},
     /* long sums, of weights and over windows */
-    {{6, 6, 115, 4, 4, 8, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 2, 2, 2, 2, 2, 2, 3, true, false},
-    {{50, 50, 2, 48, 48, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 24, 24, 2, 2, 2, 2, 8, true, false},
+    {{6, 6, 115, 4, 4, 8, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 2, 2, 2, 2, 2, 2, 3, true, false},
+    {{50, 50, 2, 48, 48, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 24, 24, 2, 2, 2, 2, 8, true, false},
 };
 enum { EVERYWHERE = 2 };
 
 /* For Winograd's products, where windows are 2x2. */
 static const pool_case fewer[] = {
-    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, 3, 2, 2, 2, 2, 5, true, true},
+    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, 3, 2, 2, 2, 2, 5, true, true},
     /* same; gaps between windows */
-    {{8, 7, 16, 8, 7, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR}, 3, 2, 2, 2, 2, 3, 4, false, true},
-    {{4, 4, 16, 2, 2, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 1, 1, 2, 2, 2, 2, 1, true, false},
+    {{8, 7, 16, 8, 7, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 3, 2, 2, 2, 2, 3, 4, false, true},
+    {{4, 4, 16, 2, 2, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 1, 1, 2, 2, 2, 2, 1, true, false},
 };
 
 static const char *forced; /* how convolutions are made */
@@ -232,7 +232,7 @@ static void winograd_matches_references(void **state) {
 /* ---- what decides among places ---- */
 
 static const pool_case identity = {
-    {2, 6, 1, 2, 6, 1, 1, 1, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 1, 3, 2, 2, 2, 2, 1, false, false};
+    {2, 6, 1, 2, 6, 1, 1, 1, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 1, 3, 2, 2, 2, 2, 1, false, false};
 
 static void run_identity(rig *r, clq_activation act, const float x[12], float y[3], unsigned char best[3]) {
     const float one = 1;

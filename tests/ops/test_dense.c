@@ -7,19 +7,19 @@ typedef struct dense_case {
     bool bias;
 } dense_case;
 
-/* in, out, activation, rows per example; capacity; bias. Tiles are 8 rows and 14 inputs by 32
+/* in, out, activation, rows per example, adds; capacity; bias. Tiles are 8 rows and 14 inputs by 32
  * outputs, blocks 64 by 64. */
 static const dense_case cases[] = {
-    {{784, 128, CLQ_RELU, 1}, 9, true},   /* whole vectors; one row behind a tile */
-    {{65, 33, CLQ_TANH, 1}, 7, true},     /* one behind two vectors, behind a block */
-    {{31, 1, CLQ_LINEAR, 1}, 65, true},   /* one column: the vector reaches over many rows */
-    {{3, 7, CLQ_LINEAR, 700}, 30, false}, /* long sums for the weights */
-    {{128, 10, CLQ_LINEAR, 1}, 16, true}, /* less than a vector */
-    {{13, 31, CLQ_SIGMOID, 1}, 17, false}, {{1, 1, CLQ_LINEAR, 1}, 1, true},
-    {{3, 48, CLQ_RELU, 1}, 23, false},    /* three vectors, few inputs */
-    {{97, 83, CLQ_RELU, 5}, 3, true},     /* primes; several rows per example */
-    {{2500, 5, CLQ_LINEAR, 1}, 3, false}, /* long sums forward */
-    {{2500, 5, CLQ_SIGMOID, 1}, 3, true}, /* in slices, too, and with all that comes behind */
+    {{784, 128, CLQ_RELU, 1, false}, 9, true},  /* whole vectors; one row behind a tile */
+    {{65, 33, CLQ_TANH, 1, true}, 7, true},     /* one behind two vectors, behind a block */
+    {{31, 1, CLQ_LINEAR, 1, false}, 65, true},  /* one column: the vector reaches over many rows */
+    {{3, 7, CLQ_LINEAR, 700, true}, 30, false}, /* long sums for the weights */
+    {{128, 10, CLQ_LINEAR, 1, true}, 16, true}, /* less than a vector */
+    {{13, 31, CLQ_SIGMOID, 1, false}, 17, false}, {{1, 1, CLQ_LINEAR, 1, false}, 1, true},
+    {{3, 48, CLQ_RELU, 1, true}, 23, false},     /* three vectors, few inputs */
+    {{97, 83, CLQ_RELU, 5, true}, 3, true},      /* primes; several rows per example */
+    {{2500, 5, CLQ_LINEAR, 1, false}, 3, false}, /* long sums forward */
+    {{2500, 5, CLQ_SIGMOID, 1, false}, 3, true}, /* in slices, too, and with all that comes behind */
 };
 enum { EVERYWHERE = 4, BLOCK = 1, NARROW = 4, NO_BIAS = 5 };
 
@@ -47,6 +47,7 @@ static void check_by(rig *r, size_t index, const char *product) {
         .biases = c->bias ? c->p.out : 0,
         .rows = c->p.rows_per_example,
         .activation = c->p.activation,
+        .adds = c->p.adds,
         .problem = &c->p,
         .forward = forward,
         .backward = backward,
@@ -73,6 +74,7 @@ static void check_variants(rig *r) {
     } else {
         check_by(r, NARROW, "local");
         check_by(r, NO_BIAS, "clblast");
+        check_by(r, BLOCK, "packed blocks");
     }
 }
 

@@ -50,17 +50,19 @@ static void check_whole_numbers(rig *r, bool fused) {
     rig_end(r);
 }
 
-/* w -= RATE * g, and the gradient of a loss is SCALE times what it is for one sample. */
+/* w -= RATE * g, a sum is times SUM_FACTOR, and the gradient of a loss is SCALE times what it is for one sample. */
 static void check_fractions(rig *r, bool fused) {
     const float one = 1, logits[2] = {0, 0};
     const int32_t label = 0;
-    float w, dx[2];
+    float w, sum, dx[2];
     rig_begin(r, 1);
-    clq_value vw = rig_value(r, "w", sizeof one, 0), vg = rig_value(r, "g", sizeof one, 0);
+    clq_value vw = rig_value(r, "w", sizeof one, 0), vg = rig_value(r, "g", sizeof one, 0),
+              vs = rig_value(r, "sum", sizeof one, 0);
     clq_value vx = rig_value(r, "x", sizeof logits, 0), vl = rig_value(r, "label", sizeof label, 0);
     clq_value vd = rig_value(r, "dx", sizeof dx, 0), vm = rig_value(r, "metrics", 2 * sizeof(float), 0);
     clq_update(r->list, &(clq_optimizer){.kind = CLQ_OPTIMIZER_SGD},
                &(clq_update_arenas){.w = vw, .g = vg, .floats = 1});
+    clq_accumulate(r->list, 1, vg, vs);
     clq_loss_and_metrics(
         r->list,
         &(clq_loss_problem){.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true, .weight = 1}, vx,
@@ -69,13 +71,16 @@ static void check_fractions(rig *r, bool fused) {
     rig_bind(r);
     rig_fill(r, vw, &one, sizeof one);
     rig_fill(r, vg, &one, sizeof one);
+    rig_fill(r, vs, &one, sizeof one);
     rig_fill(r, vx, logits, sizeof logits);
     rig_fill(r, vl, &label, sizeof label);
-    r->params = (clq_step_params){.rate = 0.25f, .scale = 0.125f};
+    r->params = (clq_step_params){.rate = 0.25f, .scale = 0.125f, .sum_factor = 1.5f};
     rig_run(r, 1);
     rig_read(r, vw, &w, sizeof w);
     rig_read(r, vd, dx, sizeof dx);
+    rig_read(r, vs, &sum, sizeof sum);
     assert_true(w == 0.75f);
+    assert_true(sum == 3);                              /* (1 + 1) * 1.5 */
     assert_true(dx[0] == -0.0625f && dx[1] == 0.0625f); /* (1/2 - 1) / 8, 1/2 / 8 */
     rig_end(r);
 }
@@ -94,8 +99,9 @@ static void kernels_see_them(void **state) {
 
 static void the_table_is_the_struct(void **state) {
     (void)state;
-    static const char *const names[CLQ_PARAM_COUNT_OF] = {"count", "scale", "slot", "rate", "step", "first_row"};
-    static const char *const types[CLQ_PARAM_COUNT_OF] = {"int", "float", "int", "float", "int", "int"};
+    static const char *const names[CLQ_PARAM_COUNT_OF] = {"count", "scale",     "slot",      "rate",
+                                                          "step",  "first_row", "sum_factor"};
+    static const char *const types[CLQ_PARAM_COUNT_OF] = {"int", "float", "int", "float", "int", "int", "float"};
     for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) {
         assert_string_equal(clq_param_table[p].name, names[p]);
         assert_string_equal(clq_param_table[p].kernel_type, types[p]);

@@ -223,9 +223,10 @@ static void adam_epsilon(rig *r) {
     rig_end(r);
 }
 
-/* ---- sums of arenas ---- */
+/* ---- sums of gradients ---- */
 
-static void check_accumulate(rig *r, size_t n, float scale) {
+/* factor 0: what is there does not count, whatever it is. */
+static void check_accumulate(rig *r, size_t n, float factor) {
     const size_t bytes = n * sizeof(float);
     clq_random random = clq_random_start(13, n);
     float *x, *sum, *got = rig_alloc(n, sizeof *got);
@@ -237,11 +238,11 @@ static void check_accumulate(rig *r, size_t n, float scale) {
     clq_accumulate(r->list, n, vx, vsum);
     rig_bind(r);
     rig_fill(r, vx, x, bytes);
-    rig_fill(r, vsum, sum, bytes);
-    r->params.scale = scale;
+    rig_fill(r, vsum, factor == 0 ? NULL : sum, factor == 0 ? 0 : bytes);
+    r->params.sum_factor = factor;
     rig_run(r, 1);
     rig_read(r, vsum, got, bytes);
-    for (size_t i = 0; i < n; i++) want[i] = (want[i] + added[i]) * (double)scale;
+    for (size_t i = 0; i < n; i++) want[i] = factor == 0 ? added[i] : (want[i] + added[i]) * (double)factor;
     rig_check_close(r, "a sum", got, want, n, 1.2e-7, 0);
     rig_check_untouched(r, vsum, bytes);
     rig_read(r, vx, got, bytes);
@@ -255,9 +256,10 @@ static void check_accumulate(rig *r, size_t n, float scale) {
 }
 
 static void sums(rig *r) {
-    static const size_t vectors[] = {1, 2, 7, 64, 4001};
-    for (size_t i = 0; i < CLQ_COUNT_OF(vectors); i++)
-        if (rig_affords(r, vectors[i] * 16)) check_accumulate(r, vectors[i] * 16, i % 2 ? 0.3f : 1);
+    static const size_t floats[] = {1, 16, 31, 1024, 64017};
+    static const float factors[] = {1, 0, 0.3f};
+    for (size_t i = 0; i < CLQ_COUNT_OF(floats); i++)
+        if (rig_affords(r, floats[i])) check_accumulate(r, floats[i], factors[i % CLQ_COUNT_OF(factors)]);
 }
 
 static void check_square_sum(rig *r, size_t n, size_t offset, double low, double high) {

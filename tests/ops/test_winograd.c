@@ -5,33 +5,33 @@
 /* Of the tile family: both channels are whole vectors. */
 static const conv_case tiles[] = {
     /* valid, odd sizes; panels of two vectors */
-    {{13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, true},
+    {{13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, true},
     /* small enough for a simulator */
-    {{4, 3, 16, 4, 3, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR}, 1, true},
+    {{4, 3, 16, 4, 3, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 1, true},
     /* same; panels of one vector forward, of three back */
-    {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH}, 5, false},
+    {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH, false}, 5, false},
     /* all places that a tap reaches; five vectors */
-    {{5, 6, 16, 7, 8, 80, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_RELU}, 4, true},
+    {{5, 6, 16, 7, 8, 80, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_RELU, false}, 4, true},
     /* padding behind only, rows and columns left out; long sums */
-    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 2, true},
+    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 2, true},
 };
 
 /* Of the local family: any channels. */
 static const conv_case local[] = {
     /* valid, odd sizes; more tiles and columns than a block; edges of both */
-    {{13, 13, 32, 11, 11, 68, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU}, 3, true},
+    {{13, 13, 32, 11, 11, 68, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, true},
     /* small enough for a simulator */
-    {{4, 3, 4, 4, 3, 4, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR}, 1, true},
+    {{4, 3, 4, 4, 3, 4, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 1, true},
     /* edges of tiles below; a step of half the channels that there are */
-    {{7, 10, 36, 7, 10, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH}, 3, true},
+    {{7, 10, 36, 7, 10, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH, false}, 3, true},
     /* all places that a tap reaches */
-    {{5, 6, 8, 7, 8, 68, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_SIGMOID}, 1, true},
+    {{5, 6, 8, 7, 8, 68, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_SIGMOID, false}, 1, true},
     /* padding behind only, rows and columns left out */
-    {{5, 4, 64, 4, 3, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR}, 3, false},
+    {{5, 4, 64, 4, 3, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 3, false},
     /* no whole vectors */
-    {{6, 5, 3, 6, 5, 7, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 5, true},
+    {{6, 5, 3, 6, 5, 7, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 5, true},
     /* sums that are put aside: twice forward, once back */
-    {{2, 3, 515, 2, 3, 260, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, true},
+    {{2, 3, 515, 2, 3, 260, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true},
 };
 
 static void check_tile(rig *r, size_t index) { conv_check(r, &tiles[index], &(rig_variant){.conv = "winograd"}); }
@@ -54,8 +54,8 @@ static void matches_reference(void **state) {
 /* Each block of the local family, where neither tiles nor columns nor channels fill blocks. Where the other device is
  * PoCL's pool, it builds them as the basic one does. */
 static void check_blocks(rig *r) {
-    static const conv_case odd = {{7, 9, 14, 7, 9, 36, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 3, true};
-    static const conv_case simulated = {{3, 5, 5, 3, 5, 6, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU}, 2, true};
+    static const conv_case odd = {{7, 9, 14, 7, 9, 36, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 3, true};
+    static const conv_case simulated = {{3, 5, 5, 3, 5, 6, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true};
     const clq_device_info *info = clq_device_get_info(r->device);
     bool built = strcmp(info->driver, "pocl") == 0 && !clq_device_runs_in_caller(r->device);
     if (r->family != CLQ_FAMILY_LOCAL || built) return;
@@ -89,22 +89,22 @@ static bool is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, 
 
 static void check_choice(rig *r) {
     const clq_conv2d_problem good = tiles[0].p, narrow = tiles[2].p;
-    const clq_conv2d_problem small = {5, 5, 32, 3, 3, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU};
+    const clq_conv2d_problem small = {5, 5, 32, 3, 3, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false};
     bool tile = r->family == CLQ_FAMILY_TILE;
     assert_true(is_winograd(r, &good, 64, NULL));
     assert_int_equal(is_winograd(r, &narrow, 64, NULL), tile);
     assert_true(is_winograd(r, &good, 1, "winograd"));
     assert_false(is_winograd(r, &small, 1, NULL)); /* few pixels */
     assert_false(is_winograd(r, &good, 64, "direct"));
-    clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR};
+    clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR, false};
     assert_false(is_winograd(r, &p, 64, "winograd")); /* strides */
-    p = (clq_conv2d_problem){13, 13, 32, 9, 9, 64, 3, 3, 1, 1, 2, 2, 0, 0, CLQ_LINEAR};
+    p = (clq_conv2d_problem){13, 13, 32, 9, 9, 64, 3, 3, 1, 1, 2, 2, 0, 0, CLQ_LINEAR, false};
     assert_false(is_winograd(r, &p, 64, "winograd")); /* dilation */
-    p = (clq_conv2d_problem){13, 13, 32, 9, 11, 64, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR};
+    p = (clq_conv2d_problem){13, 13, 32, 9, 11, 64, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
     assert_false(is_winograd(r, &p, 64, "winograd")); /* taps */
-    p = (clq_conv2d_problem){13, 13, 33, 11, 11, 35, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR};
+    p = (clq_conv2d_problem){13, 13, 33, 11, 11, 35, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
     assert_int_equal(is_winograd(r, &p, 64, "winograd"), !tile); /* parts of vectors */
-    p = (clq_conv2d_problem){13, 13, 1024, 11, 11, 1024, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR};
+    p = (clq_conv2d_problem){13, 13, 1024, 11, 11, 1024, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
     assert_int_equal(is_winograd(r, &p, 64, "winograd"), !tile); /* beyond a cache */
 }
 

@@ -83,14 +83,24 @@ static void conv2d(const interpreter *r, const clq_node *node) {
     activate(r, node, 0, p->activation);
 }
 
+/* What a gradient's memory has, with more of it. */
+static void accumulate(const interpreter *r, clq_id id, const double *more) {
+    const double factor = r->inputs->sum_factor;
+    for (size_t i = 0; i < numbers_of(r, id); i++)
+        at(r, id)[i] = factor == 0 ? more[i] : factor * (at(r, id)[i] + more[i]);
+}
+
 /* The references want room for both. */
-static void product_gradient(const interpreter *r, const clq_node *node, bool conv, const void *p, clq_id x, clq_id w,
-                             const double *dz) {
+static void product_gradient(const interpreter *r, const clq_node *node, bool conv, bool adds, const void *p, clq_id x,
+                             clq_id w, const double *dz) {
     double *dx = numbers(numbers_of(r, x)), *dw = numbers(numbers_of(r, w));
     (conv ? ref_conv2d_gradients(p, r->inputs->count, at(r, x), at(r, w), dz, dx, dw)
           : ref_dense_gradients(p, r->inputs->count, at(r, x), at(r, w), dz, dx, dw));
     if (out(r, node, 0)) memcpy(out(r, node, 0), dx, numbers_of(r, x) * sizeof *dx);
-    memcpy(out(r, node, 1), dw, numbers_of(r, w) * sizeof *dw);
+    if (adds)
+        accumulate(r, node->outputs[1], dw);
+    else
+        memcpy(out(r, node, 1), dw, numbers_of(r, w) * sizeof *dw);
     free(dx);
     free(dw);
 }
@@ -150,7 +160,7 @@ static void conv_pool_gradient(const interpreter *r, const clq_node *node) {
     const clq_conv_pool_problem *p = &node->attributes.conv_pool;
     double *dz = numbers(r->inputs->count * p->conv.out_h * p->conv.out_w * p->conv.out_c);
     unpool(r, &p->pool, in(r, node, 3), in(r, node, 4), dz);
-    product_gradient(r, node, true, &p->conv, node->inputs[1], node->inputs[2], dz);
+    product_gradient(r, node, true, false, &p->conv, node->inputs[1], node->inputs[2], dz);
     free(dz);
 }
 
@@ -346,9 +356,14 @@ static void run_node(const interpreter *r, const clq_node *node) {
         loss(r, node);
     } else if (op == &clq_op_softmax_gradient) {
         softmax_gradient(r, node);
-    } else if (op == &clq_op_dense_gradient || op == &clq_op_conv2d_gradient) {
-        product_gradient(r, node, op == &clq_op_conv2d_gradient, &node->attributes, node->inputs[0], node->inputs[1],
-                         in(r, node, 2));
+    } else if (op == &clq_op_dense_gradient) {
+        product_gradient(r, node, false, node->attributes.dense.adds, &node->attributes, node->inputs[0],
+                         node->inputs[1], in(r, node, 2));
+    } else if (op == &clq_op_conv2d_gradient) {
+        product_gradient(r, node, true, node->attributes.conv2d.adds, &node->attributes, node->inputs[0],
+                         node->inputs[1], in(r, node, 2));
+    } else if (op == &clq_op_accumulate) {
+        accumulate(r, node->outputs[0], in(r, node, 0));
     } else if (op == &clq_op_pool2d_gradient) {
         pool2d_gradient(r, node);
     } else if (op == &clq_op_conv_pool_gradient) {
@@ -369,6 +384,7 @@ static void fill_value(const interpreter *r, clq_id id) {
     if (value->home == CLQ_HOME_WEIGHT || value->home == CLQ_HOME_STATE) from = r->inputs->weights[value->index];
     if (value->home == CLQ_HOME_RECEIVED) from = r->inputs->received[value->index];
     if (value->home == CLQ_HOME_RECEIVED_GRADIENT) from = r->inputs->received_gradients[value->index];
+    if (value->home == CLQ_HOME_GRADIENT && r->inputs->gradients) from = r->inputs->gradients[value->index];
     r->memory[id] = numbers(numbers_of(r, id));
     if (from) memcpy(r->memory[id], from, numbers_of(r, id) * sizeof *from);
 }

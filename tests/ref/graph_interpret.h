@@ -13,6 +13,9 @@ typedef struct ref_inputs {
     const double *const *weights;                                                      /* state, too */
     uint32_t step, first_row;                                                          /* as of clq_step_params */
     const double *received[CLQ_CROSSINGS_MAX], *received_gradients[CLQ_CROSSINGS_MAX]; /* of a stage; NULL: zeros */
+    /* Of a graph that accumulates: as of clq_step_params, and what the gradients' memory has; NULL: zeros. */
+    double sum_factor;
+    const double *const *gradients;
 } ref_inputs;
 
 /* What it gives, the caller's memory; NULL: not wanted. Gradients by variable. */

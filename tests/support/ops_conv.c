@@ -63,6 +63,7 @@ void conv_check(rig *r, const conv_case *c, const rig_variant *variant) {
         .rows = p->out_h * p->out_w,
         .growth = growth_of(p, variant),
         .activation = p->activation,
+        .adds = p->adds,
         .problem = &(made){p, variant},
         .forward = forward,
         .backward = backward,

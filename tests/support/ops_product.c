@@ -68,6 +68,26 @@ typedef struct values {
     clq_value x, w, b, y, dz, dx, dw;
 } values;
 
+/* The weights' gradient was made by one run; two runs more, the last of which scales the sum. */
+static void check_sum(rig *r, const product_layer *l, clq_value dw, uint32_t count, arrays *a) {
+    const float factors[] = {1, 0.25f};
+    float *got = rig_alloc(l->weights, sizeof *got);
+    rig_run(r, count); /* a first one again */
+    for (size_t i = 0; i < CLQ_COUNT_OF(factors); i++) {
+        r->params.sum_factor = factors[i];
+        rig_run(r, count);
+    }
+    r->params.sum_factor = 0;
+    rig_read(r, dw, got, l->weights * sizeof *got);
+    for (size_t i = 0; i < l->weights; i++) {
+        a->dw[i] *= 0.75;
+        a->dw_size[i] *= 0.75;
+    }
+    product_check_numbers(r, "the sum of dw", got, a->dw, a->dw_size, l->weights, 3 * (count * l->rows + 1));
+    rig_check_untouched(r, dw, l->weights * sizeof *got);
+    clq_free(got);
+}
+
 static void check_count(rig *r, const product_layer *l, const values *v, uint32_t count) {
     arrays a = make_arrays(l, count);
     rig_fill(r, v->x, a.x, count * l->in * sizeof(float));
@@ -86,6 +106,7 @@ static void check_count(rig *r, const product_layer *l, const values *v, uint32_
     product_check_numbers(r, "y", y, a.y, a.y_size, n_y, growth * (l->weights / columns + 1));
     product_check_numbers(r, "dx", dx, a.dx, a.dx_size, n_dx, growth * l->weights);
     product_check_numbers(r, "dw", dw, a.dw, a.dw_size, l->weights, count * l->rows);
+    if (l->adds) check_sum(r, l, v->dw, count, &a);
     clq_free(y);
     clq_free(dx);
     clq_free(dw);

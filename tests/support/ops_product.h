@@ -10,6 +10,7 @@ typedef struct product_layer {
     size_t rows;                     /* of the output, per example: the terms of a weight's gradient */
     size_t growth;                   /* of y's and dx's rounding errors, against those of plain sums; 0: none */
     clq_activation activation;
+    bool adds; /* the weights' gradients of several runs are added up */
     const void *problem;
     void (*forward)(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value b, clq_value y);
     void (*backward)(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value dz, clq_value dx,

@@ -124,21 +124,21 @@ static void test_overlap(void **state) {
     assert_near(predict(&p, "mirrored", 2, 64).parts.communication, 0.35 * ms);
 }
 
-/* Four batches of 32: 4 x (6 - 1) ms, an update of 1 ms and an exchange of 1 ms; and 4 times the 3 x 1,000 bytes that
- * adding a gradient takes, at 40 GB/s. */
+/* Four batches of 32: 4 x (6 - 1) ms, an update of 1 ms and an exchange of 1 ms; and 4 times the 1,000 bytes of the sum
+ * that adding a gradient reads, at 40 GB/s. */
 static void test_accumulation(void **state) {
     (void)state;
     clq_probes p = two_devices();
     clq_prediction four;
     clq_way way = {"mirrored", 0, 2, 64, 4};
     assert_true(clq_why_predict_one(&p, &way, &four));
-    assert_near(four.step_s, 22 * ms + 4 * 3000 / 40e9);
+    assert_near(four.step_s, 22 * ms + 4 * 1000 / 40e9);
     assert_near(four.images_per_s, 256 / four.step_s);
     p.groups[0].shards_update = true; /* half of the update each */
     p.groups[0].overlaps = true;      /* which batches that are accumulated do not */
     p.groups[0].buckets = 1;
     assert_true(clq_why_predict_one(&p, &way, &four));
-    assert_near(four.step_s, 21.5 * ms + 4 * 3000 / 40e9);
+    assert_near(four.step_s, 21.5 * ms + 4 * 1000 / 40e9);
     const clq_devices devices = {.count = 2, .items = {{0, 0, 1}, {1, 0, 1}}};
     clq_advice advice[CLQ_ADVICE_MAX];
     p.groups[0].overlaps = false;
@@ -150,7 +150,7 @@ static void test_accumulation(void **state) {
     way.strategy = "single";
     way.replicas = 1;
     assert_true(clq_why_predict_one(&p, &way, &four));
-    assert_near(four.step_s, (4 * 9 + 1) * ms + 4 * 3000 / 40e9);
+    assert_near(four.step_s, (4 * 9 + 1) * ms + 4 * 1000 / 40e9);
 }
 
 static void test_slow_device(void **state) {

@@ -182,6 +182,10 @@ static void emit_square_sum(clq_emission *e) {
 }
 const clq_operation clq_op_square_sum = {.name = "square_sum", .emit = emit_square_sum};
 
+/* The output, outside of the step, is read as well. */
+static void emit_accumulate(clq_emission *e) { clq_accumulate(e->list, input_of(e, 0)->elements, e->in[0], e->out[0]); }
+const clq_operation clq_op_accumulate = {.name = "accumulate", .emit = emit_accumulate};
+
 /* inputs: parameters, gradients, optimizer slots. Parameters and slots are written where they are. */
 static void emit_update(clq_emission *e) {
     clq_update_arenas arenas = {.w = e->in[0], .g = e->in[1], .floats = input_of(e, 0)->elements};

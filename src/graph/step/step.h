@@ -1,8 +1,8 @@
 /* The step graph: what a plan computes, as operations on values, before it becomes launches. Private to graph.
  *
- * expand.c makes the graph of a model; passes change it (cut.c, fuse.c, differentiate.c, update.c); emit.c adds its
- * launches to a launch list. Nodes stand in the order in which they run. Every value is written by one node, before any
- * node that reads it, or comes from outside. Shapes leave the batch out. */
+ * expand.c makes the graph of a model; passes change it (cut.c, fuse.c, differentiate.c, accumulate.c, update.c);
+ * emit.c adds its launches to a launch list. Nodes stand in the order in which they run. Every value is written by one
+ * node, before any node that reads it, or comes from outside. Shapes leave the batch out. */
 #ifndef CLQ_GRAPH_STEP_H
 #define CLQ_GRAPH_STEP_H
 
@@ -165,7 +165,7 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_square_sum, clq_op_update,
     clq_op_elementwise, clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice, clq_op_moments,
     clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
-    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place;
+    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate;
 
 /* ---- exchanges (exchange.c) ---- */
 
@@ -225,6 +225,8 @@ void clq_graph_place_output(clq_graph *graph, const clq_pass_context *context);
 void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
 /* Of gradients, and of a gradient and its sums: fuse.c */
 void clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
+/* Has gradients added to what their memory has, where it has any: accumulate.c */
+void clq_graph_accumulate(clq_graph *graph, const clq_pass_context *context);
 /* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
 void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);
 

@@ -14,6 +14,7 @@ static bool as_dense(const clq_conv2d_problem *p, clq_dense_problem *out) {
         .out = p->out_c,
         .activation = p->activation,
         .rows_per_example = pixel ? p->in_h * p->in_w : 1,
+        .adds = p->adds,
     };
     return true;
 }
@@ -62,7 +63,7 @@ void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value 
         clq_dense_backward(list, &dense, x, w, dz, dx, dw);
         return;
     }
-    const clq_product weights = clq_product_weight_gradient(clq_patches_of_conv(p), p->out_c, x, dz, dw);
+    const clq_product weights = clq_product_weight_gradient(clq_patches_of_conv(p), p->out_c, x, dz, dw, p->adds);
     const clq_product input = clq_product_input_gradient(patches_of_gradient(p), p->in_c, dz, w, dx);
     if (dw) clq_product_add(list, &weights);
     if (dx) add_rows(list, &input);

@@ -165,7 +165,7 @@ static clq_product product_of(const clq_conv_pool_problem *p, clq_value dw) {
     clq_conv2d_problem c = framed_of(&p->conv);
     c.out_h = p->pool.out_h;
     c.out_w = p->pool.out_w;
-    return clq_product_weight_gradient(clq_patches_of_conv(&c), c.out_c, CLQ_NO_VALUE, CLQ_NO_VALUE, dw);
+    return clq_product_weight_gradient(clq_patches_of_conv(&c), c.out_c, CLQ_NO_VALUE, CLQ_NO_VALUE, dw, false);
 }
 
 /* ---- by lists ---- */

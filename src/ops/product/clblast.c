@@ -123,11 +123,13 @@ void clq_product_by_clblast(clq_list *list, const clq_product *p) {
     }
     g->p = *p;
     clq_list_latch(list, plan_scratch(list, g));
+    clq_value made = p->outer ? clq_product_partial(list, p, 1) : p->c;
     CLQ_LAUNCH_READS(list, p->a, p->b);
-    clq_launch_value(list, p->c, CLQ_WRITES);
+    clq_launch_value(list, made, CLQ_WRITES);
     if (g->scratch_bytes)
         clq_launch_value(list, clq_list_scratch(list, "CLBlast's scratch", CLQ_U8, g->scratch_bytes, 0), CLQ_WRITES);
     clq_launch_call(list, p->label, "CLBlast", run, g);
     clq_product_cost(list, p);
+    clq_product_reduce(list, p, made, 1);
     if (p->bias || p->activation != CLQ_LINEAR) finish(list, p);
 }

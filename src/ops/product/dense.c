@@ -15,7 +15,8 @@ clq_product clq_product_forward(clq_patches patches, size_t columns, clq_activat
     };
 }
 
-clq_product clq_product_weight_gradient(clq_patches patches, size_t columns, clq_value x, clq_value dz, clq_value dw) {
+clq_product clq_product_weight_gradient(clq_patches patches, size_t columns, clq_value x, clq_value dz, clq_value dw,
+                                        bool adds) {
     return (clq_product){
         .label = "weight gradient",
         .patches = patches,
@@ -24,6 +25,7 @@ clq_product clq_product_weight_gradient(clq_patches patches, size_t columns, clq
         .a = x,
         .b = dz,
         .c = dw,
+        .adds = adds,
     };
 }
 
@@ -49,7 +51,7 @@ void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x,
                         clq_value dx, clq_value dw) {
     const clq_patches of_x = clq_patches_of_matrix(p->rows_per_example, p->in);
     const clq_patches of_z = clq_patches_of_matrix(p->rows_per_example, p->out);
-    const clq_product weights = clq_product_weight_gradient(of_x, p->out, x, dz, dw);
+    const clq_product weights = clq_product_weight_gradient(of_x, p->out, x, dz, dw, p->adds);
     const clq_product input = clq_product_input_gradient(of_z, p->in, dz, w, dx);
     if (dw) clq_product_add(list, &weights);
     if (dx) clq_product_add(list, &input);

@@ -166,7 +166,7 @@ size_t clq_product_slices(const clq_list *list, const clq_product *p, size_t wan
 }
 
 clq_value clq_product_partial(clq_list *list, const clq_product *p, size_t slices) {
-    if (slices == 1) return p->c;
+    if (slices == 1 && !p->adds) return p->c;
     size_t rows = p->outer ? clq_patches_depth(&p->patches) : clq_patches_pixels(&p->patches);
     size_t floats = slices * rows * p->columns;
     return clq_list_scratch(list, "partial sums", CLQ_F32, p->outer ? floats : 0, p->outer ? 0 : floats);
@@ -194,27 +194,30 @@ clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size
 }
 
 void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices) {
-    if (slices == 1) return;
+    if (partial == p->c) return;
     bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     size_t floats = clq_patches_depth(&p->patches) * p->columns;
     size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
     clq_kernel_options options = {.length = 0};
     if (!tile) clq_options_add(&options, "-DWIDE=%zu ", wide);
-    clq_options_add(&options, "%s", p->halves & CLQ_HALF_C ? "-DTO_HALF" : "");
+    clq_options_add(&options, "%s%s", p->halves & CLQ_HALF_C ? "-DTO_HALF" : "", p->adds ? " -DADDS" : "");
     clq_launch_begin(list, "reduce", "product_support", options.text, tile ? "product_reduce" : "product_reduce_rows");
     clq_launch_value(list, partial, CLQ_READS);
-    clq_launch_value(list, p->c, CLQ_WRITES);
+    clq_launch_value(list, p->c, p->adds ? CLQ_READS_WRITES : CLQ_WRITES);
     CLQ_LAUNCH_SIZES(list, floats, slices);
     if (tile) {
         size_t share = 32 * clq_list_vector(list);
         clq_launch_size(list, share);
+        clq_launch_param(list, CLQ_PARAM_SUM_FACTOR);
         clq_launch_work(list, 1, (size_t[]){clq_ceil_div(floats, share)}, (size_t[]){1}, -1, 0, 0);
     } else {
         clq_reduce_cut c = clq_product_cut_reduce(list, floats / wide, slices);
         size_t group = c.across * c.rows, groups = clq_ceil_div(floats / wide, c.across);
         clq_launch_size(list, c.across);
         clq_launch_local(list, group * wide * sizeof(float));
+        clq_launch_param(list, CLQ_PARAM_SUM_FACTOR);
         clq_launch_work(list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
     }
-    clq_launch_cost(list, (double)(floats * (slices - 1)), 0, (double)(floats * (slices + 1)) * sizeof(float), 0);
+    const size_t terms = slices + p->adds;
+    clq_launch_cost(list, (double)(floats * (terms - 1)), 0, (double)(floats * (terms + 1)) * sizeof(float), 0);
 }

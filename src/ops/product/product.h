@@ -41,6 +41,7 @@ typedef struct clq_product {
     bool transposed; /* b of rows is (taps, taps, columns, channels), else (taps, taps, channels, columns) */
     clq_activation activation;
     clq_value a, b, bias, c; /* bias may be none */
+    bool adds;               /* of outer: c is added up as of clq_accumulate */
     /* CLQ_HALF_…: operands that are halves in memory; sums are floats. The LOCAL variant alone can do that. */
     unsigned halves;
 } clq_product;
@@ -49,7 +50,8 @@ typedef struct clq_product {
  * (columns: of z) and, by the patches of z, that of x (columns: of x). (dense.c) */
 clq_product clq_product_forward(clq_patches patches, size_t columns, clq_activation activation, clq_value x,
                                 clq_value w, clq_value b, clq_value y);
-clq_product clq_product_weight_gradient(clq_patches patches, size_t columns, clq_value x, clq_value dz, clq_value dw);
+clq_product clq_product_weight_gradient(clq_patches patches, size_t columns, clq_value x, clq_value dz, clq_value dw,
+                                        bool adds);
 clq_product clq_product_input_gradient(clq_patches patches, size_t columns, clq_value dz, clq_value w, clq_value dx);
 /* What clq_gemm makes. Where A and B both lie transposed, b is B after a launch that has transposed it back. */
 clq_product clq_product_of_gemm(const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
@@ -80,7 +82,7 @@ void clq_product_cost(clq_list *list, const clq_product *p);
 /* Into how many parts the sum of an outer product is cut, so that at least `wanted` parts run side by side if the sum
  * is long enough; never more than parts of `terms_least` at a full batch. */
 size_t clq_product_slices(const clq_list *list, const clq_product *p, size_t wanted, size_t terms_least);
-/* Where slices leave their sums: c itself where there is one. */
+/* Where slices leave their sums: c itself where there is one, and nothing is added to what c has. */
 clq_value clq_product_partial(clq_list *list, const clq_product *p, size_t slices);
 /* How a device with work-groups adds up the slices of so many columns, which are some neighbouring floats each: a
  * work-group makes `across` columns with `rows` items for each of them, whose sums are added as a tree. Both are powers
@@ -89,7 +91,8 @@ typedef struct clq_reduce_cut {
     size_t across, rows;
 } clq_reduce_cut;
 clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size_t slices);
-/* Of an outer product c = the slices' sum: in order where tile, else as the cut has it. */
+/* Of an outer product c = the slices' sum: in order where tile, else as the cut has it. And it is added to what c has
+ * where p->adds. Nothing where the partial sum is c. */
 void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial, size_t slices);
 
 #endif

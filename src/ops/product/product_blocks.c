@@ -78,16 +78,17 @@ void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed) {
     blocks b = {.p = p, .packed = packed, .rows = rows_of(list, p), .terms = terms_of(list, p)};
     choose_blocks(list, &b);
     clq_kernel_options options = clq_product_options(p);
-    clq_options_add(&options, "-DBLOCKS -DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s", b.tile_rows,
+    clq_options_add(&options, "-DBLOCKS -DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s%s", b.tile_rows,
                     b.tile_vectors, b.block_rows, b.block_columns, b.block_terms, (int)p->activation,
                     p->bias ? " -DBIAS" : "", p->outer ? " -DA_TRANSPOSED" : "", p->transposed ? " -DB_TRANSPOSED" : "",
-                    packed ? " -DPANELS -DA_PACKED" : "",
+                    packed ? " -DPANELS -DA_PACKED" : "", p->adds ? " -DADDS" : "",
                     clq_device_has_quirk(clq_list_device(list), CLQ_QUIRK_COMPILES_PREFETCH) ? " -DPREFETCH" : "");
     clq_value right = packed ? add_panels(list, &b, options.text) : p->b;
     clq_launch_begin(list, p->label, "product_tile", options.text, "product_blocks");
     CLQ_LAUNCH_READS(list, p->a, right, p->bias);
-    clq_launch_value(list, p->c, CLQ_WRITES);
+    clq_launch_value(list, p->c, p->adds ? CLQ_READS_WRITES : CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_param(list, CLQ_PARAM_SUM_FACTOR);
     size_t down = clq_ceil_div(b.rows, b.block_rows), across = clq_ceil_div(p->columns, b.block_columns);
     clq_launch_work(list, 2, (size_t[]){down, across}, (size_t[]){1, 1}, p->outer ? -1 : 0, p->patches.rows,
                     b.block_rows);

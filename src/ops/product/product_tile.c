@@ -230,11 +230,14 @@ static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) 
     } else {
         add_cut_options(list, p, &c, &options);
     }
-    clq_value partial = clq_product_partial(list, p, c.slices);
+    const bool adds = p->adds && !narrow && c.slices == 1; /* the kernel itself, which so goes through C once */
+    clq_value partial = adds ? p->c : clq_product_partial(list, p, c.slices);
+    if (adds) clq_options_add(&options, " -DADDS");
     clq_launch_begin(list, p->label, "product_tile", options.text, "product_outer");
     CLQ_LAUNCH_READS(list, p->a, p->b);
-    clq_launch_value(list, partial, CLQ_WRITES);
+    clq_launch_value(list, partial, adds ? CLQ_READS_WRITES : CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_param(list, CLQ_PARAM_SUM_FACTOR);
     clq_launch_work(list, narrow ? 1 : 3, (size_t[]){c.tiles, c.t.panels, c.slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
     clq_product_cost(list, p);
     clq_product_reduce(list, p, partial, c.slices);
