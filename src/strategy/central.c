@@ -263,8 +263,9 @@ static clq_status run_fetch(clq_worker *worker, const clq_command *command) {
 }
 
 static clq_status run_average(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
     (void)command;
-    return clq_replica_average_state(clq_replica_of(worker), clq_central_of(clq_replica_of(worker))->comm);
+    return clq_replica_average_state(replica, clq_central_of(replica)->comm, worker->index, replica->strategy->count);
 }
 
 static const clq_command_kind fetch_kind = {.name = "fetch", .run = run_fetch};

@@ -82,8 +82,9 @@ static void note_gradients(clq_strategy *strategy, bool by_step, const clq_part 
 }
 
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
     (void)command;
-    return clq_replica_average_state(clq_replica_of(worker), clq_mirrored_of(clq_replica_of(worker))->comm);
+    return clq_replica_average_state(replica, clq_mirrored_of(replica)->comm, worker->index, replica->strategy->count);
 }
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 

@@ -55,13 +55,14 @@ clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *comma
 
 /* Moving statistics are linear in what they are made of, and training does not read them: but for rounding their mean
  * goes on as if nobody had looked. */
-clq_status clq_replica_average_state(clq_replica *replica, clq_comm *comm) {
-    clq_worker *worker = &replica->worker;
+clq_status clq_replica_average_state(clq_replica *replica, clq_comm *comm, unsigned rank, unsigned ranks) {
+    clq_queue *queue = replica->worker.queue;
+    const size_t bytes = clq_weights_apart_bytes(replica->weights);
     clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
     const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_STATE);
-    CLQ_TRY(clq_comm_all_reduce(comm, worker->index, worker->queue, state, 0, state, 0,
-                                clq_values_count(dtype, clq_weights_apart_bytes(replica->weights)), dtype));
-    return clq_weights_mean_state(replica->weights, worker->queue, replica->strategy->count);
+    if (bytes == 0) return CLQ_OK; /* a stage may have none */
+    CLQ_TRY(clq_comm_all_reduce(comm, rank, queue, state, 0, state, 0, clq_values_count(dtype, bytes), dtype));
+    return clq_weights_mean_state(replica->weights, queue, ranks);
 }
 
 /* ---- life ---- */

@@ -191,8 +191,9 @@ clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params
 /* The whole step, as if there were no other replica. */
 clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command);
 
-/* State of which each replica has its own becomes its mean over them. All replicas' threads call it. */
-clq_status clq_replica_average_state(clq_replica *replica, clq_comm *comm);
+/* State of which each replica has its own becomes its mean over the `ranks` of the communicator. All of their threads
+ * call it. */
+clq_status clq_replica_average_state(clq_replica *replica, clq_comm *comm, unsigned rank, unsigned ranks);
 
 /* figures.c */
 clq_status clq_replica_open_figures(clq_replica *replica); /* the replica's device and plan exist */
