@@ -271,7 +271,7 @@ static clq_status cut_model(clq_strategy *strategy) {
         const uint64_t budget = clq_device_memory_budget(strategy->replicas[r].worker.device);
         *memory = r < pipeline->stages ? budget : CLQ_MIN(*memory, budget);
     }
-    CLQ_TRY(clq_choose_cuts(strategy->model, &wishes, pipeline->cut));
+    CLQ_TRY(clq_pipeline_choose_cuts(strategy, &wishes));
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         replica->capacity = (uint32_t)share;
@@ -391,6 +391,7 @@ static void close_stages(clq_strategy *strategy) {
         clq_pipe_destroy(part->gradients);
         while (part->flight_count > 1) clq_plan_destroy(part->flights[--part->flight_count]);
         clq_free(part->waits.spans);
+        clq_free(pipeline->times[r].items);
     }
     clq_free(pipeline);
 }
