@@ -207,15 +207,14 @@ static void note_gradients(clq_strategy *strategy, bool by_step, const clq_part 
 /* Stage by stage. */
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
-    (void)command;
-    return clq_replica_average_state(replica, comm_of(replica), rank_of(replica),
-                                     pipeline_of(replica->strategy)->pipelines);
+    if (clq_weights_apart_bytes(replica->weights) == 0) return CLQ_OK;
+    return clq_replica_average_state(replica, command, comm_of(replica), rank_of(replica));
 }
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 
 static void make_current(clq_strategy *strategy, unsigned what) {
     if (what != CLQ_ARENA_STATE || !pipeline_of(strategy)->state_is_apart) return;
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = &average_kind});
+    clq_strategy_average_state(strategy, &average_kind, pipeline_of(strategy)->stages);
     pipeline_of(strategy)->state_is_apart = false;
 }
 

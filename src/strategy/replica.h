@@ -130,6 +130,8 @@ typedef struct clq_strategy_module {
 } clq_strategy_module;
 extern const clq_strategy_module clq_strategy_mirrored, clq_strategy_central, clq_strategy_ps, clq_strategy_pipeline,
     clq_strategy_tensor;
+/* Of a config with `parts`. Errors: ARGUMENT (no such part, another strategy, several devices). */
+clq_status clq_part_choose(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out);
 
 /* ARGUMENT where what the config says is out of range, or does not go together or with the module and so many devices
  * (settings.c); of compression (compress.c); of local steps (local.c). */
@@ -156,6 +158,7 @@ struct clq_strategy {
     uint64_t *
         measured_by; /* (metric_slots) of the batch that a row of metrics is about: bits of replicas whose row counts */
     bool apart;      /* each replica trains alone */
+    uint64_t computed; /* bits of replicas that computed gradients of samples since state was averaged; the poster's */
     /* Posted since the last update, by the poster: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
 };
@@ -167,6 +170,12 @@ clq_status clq_strategy_prepare_shares(clq_strategy *strategy);
 void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
 /* As the module does it. */
 void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
+
+/* One command to every replica with its rows, at most a global batch: of `batch`, which are staged, or of command.rows,
+ * which the replica copies itself. */
+clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch);
+/* The plans for a mode, once. */
+clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode);
 
 /* Makes what it needs on its device, which is open. */
 clq_status clq_replica_open(clq_replica *replica);
@@ -191,9 +200,12 @@ clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params
 /* The whole step, as if there were no other replica. */
 clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command);
 
-/* State of which each replica has its own becomes its mean over the `ranks` of the communicator. All of their threads
- * call it. */
-clq_status clq_replica_average_state(clq_replica *replica, clq_comm *comm, unsigned rank, unsigned ranks);
+/* State of which each replica has its own becomes its mean over those that have computed on samples since the last
+ * mean: of the others it is older. In groups of so many replicas, which have computed together and each have a part of
+ * it. Posts commands of this kind to all replicas; and what these run, with the communicator of those that have the
+ * same part. */
+void clq_strategy_average_state(clq_strategy *strategy, const clq_command_kind *kind, unsigned group);
+clq_status clq_replica_average_state(clq_replica *replica, const clq_command *command, clq_comm *comm, unsigned rank);
 
 /* figures.c */
 clq_status clq_replica_open_figures(clq_replica *replica); /* the replica's device and plan exist */

@@ -100,6 +100,8 @@ static clq_status count_computed(clq_strategy *strategy, const clq_strategy_call
     uint64_t all = 0;
     for (unsigned r = 0; r < strategy->count; r++) {
         count += call->computed[r];
+        if (call->mode == CLQ_MODE_TRAIN && call->computed[r])
+            strategy->computed |= (uint64_t)(call->parts[r].count > 0) << r;
         all |= (uint64_t)1 << r;
     }
     *computed = count == strategy->count;

@@ -3,7 +3,7 @@
  * over them, staging memory, and what its steps measured. strategy.c is the face: it posts commands to all replicas, in
  * one order. How a step is made of its stages (input, execute, exchange and update), and what must be made current
  * before anybody reads it, is the module's, a row each of the table in strategy.c: single, mirrored (mirrored.c),
- * central and ps (central.c, ps.c), pipeline (pipeline.c), tensor (tensor.c, slices.c).
+ * central and ps (central.c, ps.c), pipeline (pipeline.c), tensor (tensor.c, slices.c), a part of a model (part.c).
  *
  * The first failure of any replica aborts what the others wait for; every later call returns it. */
 #ifndef CLQ_STRATEGY_H
@@ -26,6 +26,7 @@ typedef struct clq_strategy_config {
     const char *disabled_paths;       /* likewise */
     clq_tuning tuning;
     double tuning_s;
+    unsigned parts, part; /* the strategy is of part `part` of the model's `parts`, on one device; 0: of the model */
 } clq_strategy_config;
 
 /* ---- traces (timeline.c) ---- */
@@ -173,6 +174,22 @@ clq_status clq_replica_call_compute(clq_replica_call *call, double scale);
 /* The replica's own row of metrics; waits for the device. Errors: STATE (before it computed), … */
 clq_status clq_replica_call_read(clq_replica_call *call, double *row);
 
+/* ---- a part of a model (part.c) ----
+ * Of a strategy with `parts`. Each call waits until it has read and written what it was given. */
+
+/* What comes from the part on one side and goes to that on the other, in the host's memory: for each tensor of the cut
+ * (clq_stage_cut_of) its rows, or their gradient, where it is trained. */
+typedef struct clq_handover {
+    const float *const *from;
+    float *const *to;      /* NULL: not wanted */
+    float *const *outputs; /* of PREDICT: as of clq_strategy_predict, for the part's */
+} clq_handover;
+clq_status clq_strategy_part_forward(clq_strategy *strategy, clq_mode mode, const clq_batch *batch,
+                                     const clq_step_params *params, const clq_handover *handover);
+/* Behind a forward pass of TRAIN of so many rows, with nothing between. */
+clq_status clq_strategy_part_backward(clq_strategy *strategy, size_t rows, const clq_handover *handover);
+const clq_stage *clq_strategy_part_stage(const clq_strategy *strategy); /* the strategy's. NULL: it has the model */
+
 /* The first failure of any replica so far, or OK. Waits for nothing. */
 clq_status clq_strategy_failure(clq_strategy *strategy);
 
@@ -210,7 +227,10 @@ clq_gradient_counts clq_strategy_gradient_counts(const clq_strategy *strategy);
 /* Outputs for one batch, in the batch's order, by a plan that is made at the first call. out: one place for each output
  * of the model; NULL where it is not wanted. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out);
-/* A variable's value, or its gradient, as a replica has it. Errors: STATE (no gradient without update), … */
+/* Whether any replica has it: a part of a model has some. */
+bool clq_strategy_has_variable(const clq_strategy *strategy, size_t variable);
+/* A variable that it has: its value, or its gradient, as a replica has it. Errors: STATE (no gradient without update),
+ * … */
 clq_status clq_strategy_read_variable(clq_strategy *strategy, unsigned replica, size_t variable, bool gradient,
                                       void *to);
 /* The same of a range of a replica's arena (clq_weights_arena). */

@@ -426,6 +426,8 @@ class CommandLine(support.InFolder):
         sums = [(l["segment"], l["layer"], l["bytes"]) for l in plan["launches"] if l["kernel"] == "all_reduce"]
         self.assertEqual(sums, [("forward", "dense_1", 2 * 4 * 10 * 16)])  # the samples have no gradient
         self.assertRegex(run(*command).stdout, r"\ndense_1/kernel +rows +42 43 43\n")
+        reasons = {p["name"]: p["reason"] for p in plan["paths"]}
+        self.assertEqual({reasons["overlap"], reasons["sharded update"]}, {"replicas split the weights, not the batch"})
         self.assertEqual(plan["batch"], 16)
         self.fails(2, "plan", "--model", "cnn", "--strategy", "tensor", "--devices", "pocl:0*11",
                    says=["no Dense layer of at least 11 units", "mirrored"])
