@@ -83,7 +83,7 @@ typedef clq_status (*clq_replica_function)(clq_replica_context *replica, void *c
  * have at most the global batch. Errors: STATE (called by a callback of clq_fit; with a batch after
  * clq_step_accumulate; some replicas computed gradients and others did not: the gradients are lost, and the trainer
  * goes on), ARGUMENT (parts for another number of replicas; without any sample; too large), MISMATCH (a part does not
- * fit), UNSUPPORTED (a strategy whose replicas cannot make their parts of a gradient by themselves), …, and what the
+ * fit), UNSUPPORTED (strategies pipeline and tensor, where no replica computes a gradient alone), …, and what the
  * function returned, with the replica's name in the detail. */
 CLQ_API clq_status clq_run(clq_trainer *trainer, const clq_distributed_batch *batch, clq_replica_function function,
                            void *context);

@@ -241,6 +241,7 @@ static bool progress(const clq_strategy *strategy, uint64_t step, uint64_t *done
 const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,
                                              .name = "ps",
                                              .accumulates = true,
+                                             .runs_functions = true,
                                              .prepare = prepare,
                                              .open = open,
                                              .close = clq_central_close,

@@ -146,8 +146,7 @@ void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, si
         clq_strategy_split_shares(strategy, kind, total, parts);
 }
 
-/* Before the commands are posted, since a module may know better when one is carried out. */
-static void note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by) {
+void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by) {
     strategy->measured_by[slot] = measured_by;
     if (strategy->module->origin) *strategy->module->origin(strategy, slot) = (clq_origin){.replica = -1, .part = 1.0};
 }
@@ -189,7 +188,7 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
     CLQ_TRY(clq_strategy_failure(strategy)); /* it may have waited for replicas */
     command.params.scale = (float)(1.0 / (double)total);
     for (unsigned r = 0; r < strategy->count; r++) measured_by |= (uint64_t)(parts[r].runs && parts[r].measures) << r;
-    if (traits & CLQ_COMMAND_MEASURES) note_row(strategy, command.params.slot, measured_by);
+    if (traits & CLQ_COMMAND_MEASURES) clq_strategy_note_row(strategy, command.params.slot, measured_by);
     if (computes_gradients(&command)) add_accumulated(strategy, &command, total);
     const size_t before = command.params.first_row;
     for (unsigned r = 0; r < strategy->count && computes_gradients(&command); r++)

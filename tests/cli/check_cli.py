@@ -503,7 +503,7 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--optimizer", "adam:speed=1", says=["speed"])
         self.fails(2, "train", *SMALL, "--loss", "guess", says=["guess", "huber"])
         self.fails(2, "train", *SMALL, "--strategy", "telepathy", says=["telepathy"])
-        for server, says in ((["--staleness", -1], "at least 0"), (["--staleness", 0, "--backup", 1], "leave none"),
+        for server, says in ((["--staleness", -1], "from 0, which is synchronous"), (["--staleness", 0, "--backup", 1], "leave none"),
                              (["--backup", 1], "staleness of 0, and it is 4"), (["--accumulate", 2], "staleness of 0")):
             self.fails(2, "train", *SMALL, "--strategy", "ps", *server, says=[says])
         self.fails(2, "train", *SMALL, "--strategy", "central", "--staleness", 4, says=["--staleness is an option of --strategy ps", "central"])
