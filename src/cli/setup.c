@@ -77,11 +77,12 @@ clq_status clq_setup_shuffle(const clq_options *o, clq_dataset *data) {
 /* Of strategy ps. */
 static clq_status parse_server(const clq_options *options, clq_trainer_config *config) {
     uint64_t staleness = (uint64_t)config->strategy_options.staleness;
-    if (options->staleness && !clq_parse_u64(options->staleness, 0, INT32_MAX, &staleness))
-        return clq_fail(CLQ_ARGUMENT, "--staleness '%s': expected a whole number of at least 0, which is synchronous",
-                        options->staleness);
+    if (options->staleness && !clq_parse_u64(options->staleness, 0, CLQ_STALENESS_MAX, &staleness))
+        return clq_fail(CLQ_ARGUMENT, "--staleness '%s': expected a whole number from 0, which is synchronous, to %d",
+                        options->staleness, (int)CLQ_STALENESS_MAX);
     if (config->strategy != CLQ_STRATEGY_PS && (options->staleness || options->backup))
-        return clq_fail(CLQ_ARGUMENT, "--%s is of --strategy ps, and the strategy is %s",
+        return clq_fail(CLQ_ARGUMENT,
+                        "--%s is an option of --strategy ps, and the strategy is %s: use ps, or leave it out",
                         options->staleness ? "staleness" : "backup", options->strategy);
     config->strategy_options.staleness = (int32_t)staleness;
     config->strategy_options.backup = (uint32_t)options->backup;
@@ -118,12 +119,12 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     return CLQ_OK;
 }
 
-/* The message tells what needs how much. */
+/* The message already says what needs how much. */
 static clq_status advise_memory(const clq_options *options, clq_status status) {
     clq_error error;
     clq_error_take(status, &error);
-    return clq_fail(status, "%s; a smaller --batch, --strategy pipeline over more --devices%s may help", error.detail,
-                    options->memory_limit ? " or a larger --memory-limit" : "");
+    return clq_fail(status, "%s; a smaller --batch, --strategy central or pipeline with more --devices%s may help",
+                    error.detail, options->memory_limit ? " or a larger --memory-limit" : "");
 }
 
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype,

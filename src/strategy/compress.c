@@ -1,5 +1,5 @@
-/* Another exchange of the mirrored strategy: what travels in place of the gradient is smaller. Each replica keeps the
- * error that this leaves, and adds it to the next gradient. */
+/* Another exchange of the mirrored strategy: replicas exchange compressed gradients. Each replica keeps the compression
+ * error, and adds it to its next gradient. */
 #include "strategy/mirrored.h"
 
 clq_status clq_compression_check(const clq_strategy_config *config, const clq_strategy_module *module) {
@@ -11,13 +11,12 @@ clq_status clq_compression_check(const clq_strategy_config *config, const clq_st
                         how->fraction);
     if (how->kind == CLQ_COMPRESSION_OFF) return CLQ_OK;
     if (config->options.shard_optimizer)
-        return clq_fail(CLQ_ARGUMENT, "a sharded optimizer gets the gradient as it is: leave out compression, or let "
-                                      "each replica keep the whole optimizer");
+        return clq_fail(CLQ_ARGUMENT, "compression and a sharded optimizer do not go together: leave out one of them");
     if (module == &clq_strategy_mirrored) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
-                    "compression is of gradients that mirrored replicas exchange: use strategy mirrored in place of "
-                    "%s, or no compression",
-                    module->name);
+    return clq_fail(
+        CLQ_ARGUMENT,
+        "only mirrored replicas compress gradients: use strategy mirrored in place of %s, or no compression",
+        module->name);
 }
 
 clq_status clq_compressed_reduce(clq_replica *replica) {

@@ -153,20 +153,23 @@ static clq_status gradients(clq_replica *replica, const clq_command *command) {
     return await_sent(replica);
 }
 
-static clq_status sum(clq_replica *replica, clq_queue *queue, clq_buffer *values, size_t bytes, clq_dtype dtype) {
-    const clq_pipeline *pipeline = pipeline_of(replica->strategy);
-    const double began = clq_now();
-    CLQ_TRY(clq_comm_all_reduce(pipeline->comms[stage_of(replica)], replica->worker.index / pipeline->stages, queue,
-                                values, 0, values, 0, clq_values_count(dtype, bytes), dtype));
-    return replica->worker.tracing ? clq_timeline_add(&part_of(replica)->waits, began, "all-reduce", "bytes", bytes)
-                                   : CLQ_OK;
+static clq_comm *comm_of(const clq_replica *replica) {
+    return pipeline_of(replica->strategy)->comms[stage_of(replica)];
+}
+static unsigned rank_of(const clq_replica *replica) { /* the number of its pipeline */
+    return replica->worker.index / pipeline_of(replica->strategy)->stages;
 }
 
 static clq_status reduce(clq_replica *replica) {
     if (pipeline_of(replica->strategy)->pipelines == 1) return CLQ_OK;
+    const double began = clq_now();
     clq_buffer *gradient = clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT);
-    return sum(replica, replica->worker.queue, gradient, clq_buffer_bytes(gradient),
-               clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT));
+    const size_t bytes = clq_buffer_bytes(gradient);
+    const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT);
+    CLQ_TRY(clq_comm_all_reduce(comm_of(replica), rank_of(replica), replica->worker.queue, gradient, 0, gradient, 0,
+                                clq_values_count(dtype, bytes), dtype));
+    return replica->worker.tracing ? clq_timeline_add(&part_of(replica)->waits, began, "all-reduce", "bytes", bytes)
+                                   : CLQ_OK;
 }
 
 static clq_status step(clq_replica *replica, const clq_command *command) {
@@ -201,21 +204,17 @@ static void note_gradients(clq_strategy *strategy, bool by_step, const clq_part 
     pipeline_of(strategy)->state_is_apart = pipeline_of(strategy)->pipelines > 1;
 }
 
-/* As of the mirrored strategy, stage by stage. */
+/* Stage by stage. */
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
-    const size_t bytes = clq_weights_apart_bytes(replica->weights);
-    (void)command;
-    if (bytes == 0) return CLQ_OK;
-    CLQ_TRY(sum(replica, worker->queue, clq_weights_arena(replica->weights, CLQ_ARENA_STATE), bytes,
-                clq_weights_dtype(replica->weights, CLQ_ARENA_STATE)));
-    return clq_weights_mean_state(replica->weights, worker->queue, pipeline_of(replica->strategy)->pipelines);
+    if (clq_weights_apart_bytes(replica->weights) == 0) return CLQ_OK;
+    return clq_replica_average_state(replica, command, comm_of(replica), rank_of(replica));
 }
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 
 static void make_current(clq_strategy *strategy, unsigned what) {
     if (what != CLQ_ARENA_STATE || !pipeline_of(strategy)->state_is_apart) return;
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = &average_kind});
+    clq_strategy_average_state(strategy, &average_kind, pipeline_of(strategy)->stages);
     pipeline_of(strategy)->state_is_apart = false;
 }
 
@@ -224,10 +223,11 @@ static void make_current(clq_strategy *strategy, unsigned what) {
 static clq_status check_model(const clq_model *model) {
     for (uint32_t v = 0; v < model->variable_count; v++)
         if (model->variables[v].synchronized)
-            return clq_fail(CLQ_UNSUPPORTED,
-                            "layer '%s' has statistics of the global batch, and a pipeline has those of a micro-batch: "
-                            "use it without `synchronized`, or strategy mirrored",
-                            model->layers[model->variables[v].layer - 1].name);
+            return clq_fail(
+                CLQ_UNSUPPORTED,
+                "layer '%s' needs statistics of the global batch, and a pipeline has those of micro-batches: "
+                "use it without `synchronized`, or use strategy mirrored",
+                model->layers[model->variables[v].layer - 1].name);
     return CLQ_OK;
 }
 
@@ -242,9 +242,9 @@ static clq_status take_options(const clq_strategy *strategy, clq_pipeline *out) 
     const unsigned stages = options->stages ? options->stages : strategy->count;
     if (strategy->count % stages != 0)
         return clq_fail(CLQ_ARGUMENT,
-                        "pipelines of %u stages need a multiple of %u devices and there are %u: use so many, or stages "
-                        "that divide them",
-                        stages, stages, strategy->count);
+                        "pipelines of %u stages need a multiple of %u devices and there are %u: use such a number, or "
+                        "a number of stages that divides %u",
+                        stages, stages, strategy->count, strategy->count);
     out->stages = stages;
     out->pipelines = strategy->count / stages;
     const size_t share = clq_ceil_div(strategy->config.global_batch, out->pipelines);
@@ -270,7 +270,7 @@ static clq_status cut_model(clq_strategy *strategy) {
         const uint64_t budget = clq_device_memory_budget(strategy->replicas[r].worker.device);
         *memory = r < pipeline->stages ? budget : CLQ_MIN(*memory, budget);
     }
-    CLQ_TRY(clq_choose_cuts(strategy->model, &wishes, pipeline->cut));
+    CLQ_TRY(clq_pipeline_choose_cuts(strategy, &wishes));
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         replica->capacity = (uint32_t)share;
@@ -390,6 +390,7 @@ static void close_stages(clq_strategy *strategy) {
         clq_pipe_destroy(part->gradients);
         while (part->flight_count > 1) clq_plan_destroy(part->flights[--part->flight_count]);
         clq_free(part->waits.spans);
+        clq_free(pipeline->times[r].items);
     }
     clq_free(pipeline);
 }

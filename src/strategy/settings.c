@@ -11,8 +11,8 @@ clq_status clq_accumulation_check(const clq_strategy_module *module, const clq_s
                         "batches, or a larger batch",
                         module->name);
     if (module->kind != CLQ_STRATEGY_PS || (options->staleness <= 0 && options->backup == 0)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "gradients are accumulated where all replicas are in each update: with strategy ps "
-                                  "by a staleness of 0 and no backup replicas");
+    return clq_fail(CLQ_ARGUMENT, "accumulating batches needs all replicas in each update: use strategy ps with a "
+                                  "staleness of 0 and no backup replicas, or another strategy");
 }
 
 static clq_status check_batches(const clq_strategy_config *config) {
@@ -38,13 +38,18 @@ static clq_status check_module(const clq_strategy_module *module, const clq_stra
     if (options->backup > 0 && module->kind != CLQ_STRATEGY_PS)
         return clq_fail(CLQ_ARGUMENT, "strategy %s has no backup replicas: use ps with a staleness of 0", module->name);
     if ((options->stages || options->micro_batches) && module->kind != CLQ_STRATEGY_PIPELINE)
-        return clq_fail(CLQ_ARGUMENT, "stages and micro-batches are of strategy pipeline, and this is strategy %s",
+        return clq_fail(CLQ_ARGUMENT,
+                        "stages and micro-batches are settings of strategy pipeline: use it in place of %s, or leave "
+                        "them out",
                         module->name);
     if (options->shares != CLQ_SHARES_EQUAL && devices > 1 && !module->takes_shares)
-        return clq_fail(CLQ_ARGUMENT, "strategy %s shares batches out evenly: use shares with mirrored", module->name);
-    if (options->shard_optimizer && devices > 1 && !module->shards_optimizer)
-        return clq_fail(CLQ_ARGUMENT, "strategy %s does not shard the optimizer: use shard_optimizer with mirrored",
+        return clq_fail(CLQ_ARGUMENT, "strategy %s splits batches evenly: use strategy mirrored, or equal shares",
                         module->name);
+    if (options->shard_optimizer && devices > 1 && !module->shards_optimizer)
+        return clq_fail(
+            CLQ_ARGUMENT,
+            "strategy %s does not shard the optimizer: use strategy mirrored, or leave out the sharded optimizer",
+            module->name);
     return CLQ_OK;
 }
 

@@ -128,7 +128,7 @@ clq_status clq_distribute_dataset(clq_trainer *trainer, clq_dataset *dataset, cl
 
 clq_status clq_input_batch_per_replica(const clq_input_context *input, size_t global_batch, size_t *out) {
     if (global_batch == 0 || global_batch % input->replicas != 0)
-        return clq_fail(CLQ_ARGUMENT, "a global batch of %zu is not divided by %u replicas", global_batch,
+        return clq_fail(CLQ_ARGUMENT, "a global batch of %zu cannot be divided evenly by %u replicas", global_batch,
                         input->replicas);
     *out = global_batch / input->replicas;
     return CLQ_OK;
@@ -168,7 +168,7 @@ static clq_status check_made(clq_distributed_dataset *data, unsigned p) {
     for (unsigned i = 0; i < p; i++) again = again || data->datasets[i] == data->datasets[p];
     if (!again) return CLQ_OK;
     data->datasets[p] = NULL; /* destroyed once */
-    return clq_fail(CLQ_ARGUMENT, "pipeline %u was given another's dataset: each walks over its own", p);
+    return clq_fail(CLQ_ARGUMENT, "pipeline %u got the dataset of another pipeline: make one for each", p);
 }
 
 static clq_status make_pipelines(clq_distributed_dataset *data, clq_dataset_function function, void *context) {

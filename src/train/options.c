@@ -71,8 +71,8 @@ static clq_status refuse_key(const char *what, const char *text, const char *nam
                              const char *key) {
     clq_text known = {0};
     for (size_t i = 0; options[i].key; i++) clq_text_add(&known, "%s%s", i ? " " : "", options[i].key);
-    clq_status status = clq_fail(CLQ_ARGUMENT, "%s '%s': unknown key '%s'; %s takes: %s", what, text, key, name,
-                                 known.data ? known.data : "none");
+    clq_status status = clq_fail(CLQ_ARGUMENT, "%s '%s': unknown key '%s'; %s %s%s", what, text, key, name,
+                                 known.data ? "takes: " : "takes no keys", known.data ? known.data : "");
     clq_free(known.data);
     return status;
 }

@@ -55,14 +55,15 @@ double *clq_per_replica_of(clq_per_replica *values, unsigned replica) {
 
 static clq_status check_replica(const clq_per_replica *values, unsigned replica) {
     if (replica < values->replicas) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "replica %u of %u", replica, values->replicas);
+    return clq_fail(CLQ_ARGUMENT, "replica %u is out of range: there are %u", replica, values->replicas);
 }
 
 clq_status clq_per_replica_set_length(clq_per_replica *values, unsigned replica, size_t length) {
     CLQ_TRY(check_replica(values, replica));
     if (values->rank == 0) return clq_fail(CLQ_ARGUMENT, "a number per replica has no axis to be shorter");
     if (length > values->shape[0])
-        return clq_fail(CLQ_ARGUMENT, "a length of %zu, and axis 0 was made with %zu", length, values->shape[0]);
+        return clq_fail(CLQ_ARGUMENT, "a length of %zu is too large: axis 0 was made with %zu", length,
+                        values->shape[0]);
     values->lengths[replica] = length;
     return CLQ_OK;
 }

@@ -211,7 +211,7 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *common[:-2], "--metrics", "speed", says=["speed", "accuracy", "precision"])
         self.fails(2, "train", *common[:-4], "--loss", "mean", says=["mean", "huber"])
         self.fails(2, "train", *common[:-4], "--loss", "huber:delta=0", says=["delta"])
-        self.fails(2, "train", *common[:-4], "--loss", "mse:delta=1", says=["delta", "none"])
+        self.fails(2, "train", *common[:-4], "--loss", "mse:delta=1", says=["delta", "no keys"])
         self.fails(3, "train", *common[:-4], says=["class numbers"])
 
     def two_outputs(self):
@@ -354,8 +354,37 @@ class CommandLine(support.InFolder):
         reasons = {p["name"]: p["reason"] for p in plan["paths"]}
         self.assertEqual(reasons["input in place"], reasons["overlap"])
         text = run(*command).stdout
-        self.assertRegex(text, r"\n2 stages, 1 pipeline, 4 micro-batches: .* 20.0 % .*\n")
+        self.assertRegex(text, r"\n2 stages, 1 pipeline, 4 micro-batches, cut by estimates: .* 20.0 % .*\n")
         self.assertRegex(text, r"\n +0 +320 .*  input_layer, conv2d, max_pooling2d\n")
+
+    def test_pipeline_cut_by_measured_time(self):
+        """Only tuning measures; what it measured holds for what comes after it."""
+        own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))
+        options = ["--model", "mlp", "--batch", 8, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline", "--micro-batches", 2]
+        before = json.loads(run("plan", *options, "--json", env=own).stdout)["pipeline"]
+        self.assertEqual(before["cut_by"], "estimates")
+        self.assertEqual([s["forward_ms"] for s in before["stages"]], [None, None])
+        tuned = json.loads(run("tune", *options, "--json", env=own).stdout)["pipeline"]
+        after = json.loads(run("plan", *options, "--json", env=own).stdout)["pipeline"]
+        self.assertEqual(after["cut_by"], "measured time")
+        self.assertTrue(all(s["forward_ms"] > 0 and s["backward_ms"] > 0 for s in after["stages"]))
+        for key in ("layers", "forward_ms", "backward_ms"):
+            self.assertEqual([s[key] for s in after["stages"]], [s[key] for s in tuned["stages"]])
+        self.assertRegex(run("plan", *options, env=own).stdout, r"\n2 stages, 1 pipeline, 2 micro-batches, cut by measured time: ")
+
+    def test_memory_limit(self):
+        """A model whose parameters, state and activations no device holds trains on two by stages, and with central storage."""
+        dense = [("Dense", {"units": units, "activation": activation})
+                 for units, activation in ((256, "tanh"), (400, "tanh"), (256, "tanh"), (10, "softmax"))]
+        model = self.put("wide.json", support.sequential("wide", [("Flatten", {}), *dense]))
+        command = ("train", "--model", model, "--data", "synthetic", "--take", 48, "--no-test", "--batch", 16, "--steps", 3)
+        limit = ("--memory-limit", 5_400_000)
+        self.fails(4, *command, "--devices", "pocl:0", *limit, says=["of the budget"])
+        want = json.loads(run(*command, "--devices", "pocl:0", "--json").stdout)["epochs"][0]["loss"]
+        for strategy in ("pipeline", "central"):
+            result = run(*command, "--devices", "pocl:0,pocl:1", "--strategy", strategy, *limit, "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertAlmostEqual(json.loads(result.stdout)["epochs"][0]["loss"], want, delta=1e-5 * want)
 
     def test_pipeline(self):
         """Training, evaluation and prediction by stages give what one device does."""
@@ -397,6 +426,8 @@ class CommandLine(support.InFolder):
         sums = [(l["segment"], l["layer"], l["bytes"]) for l in plan["launches"] if l["kernel"] == "all_reduce"]
         self.assertEqual(sums, [("forward", "dense_1", 2 * 4 * 10 * 16)])  # the samples have no gradient
         self.assertRegex(run(*command).stdout, r"\ndense_1/kernel +rows +42 43 43\n")
+        reasons = {p["name"]: p["reason"] for p in plan["paths"]}
+        self.assertEqual({reasons["overlap"], reasons["sharded update"]}, {"replicas split the weights, not the batch"})
         self.assertEqual(plan["batch"], 16)
         self.fails(2, "plan", "--model", "cnn", "--strategy", "tensor", "--devices", "pocl:0*11",
                    says=["no Dense layer of at least 11 units", "mirrored"])
@@ -501,11 +532,11 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--optimizer", "adam:speed=1", says=["speed"])
         self.fails(2, "train", *SMALL, "--loss", "guess", says=["guess", "huber"])
         self.fails(2, "train", *SMALL, "--strategy", "telepathy", says=["telepathy"])
-        for server, says in ((["--staleness", -1], "at least 0"), (["--staleness", 0, "--backup", 1], "leave none"),
+        for server, says in ((["--staleness", -1], "from 0, which is synchronous"), (["--staleness", 0, "--backup", 1], "leave none"),
                              (["--backup", 1], "staleness of 0, and it is 4"), (["--accumulate", 2], "staleness of 0")):
             self.fails(2, "train", *SMALL, "--strategy", "ps", *server, says=[says])
-        self.fails(2, "train", *SMALL, "--strategy", "central", "--staleness", 4, says=["--staleness is of --strategy ps", "central"])
-        self.fails(2, "train", *SMALL, "--backup", 1, says=["--backup is of --strategy ps"])
+        self.fails(2, "train", *SMALL, "--strategy", "central", "--staleness", 4, says=["--staleness is an option of --strategy ps", "central"])
+        self.fails(2, "train", *SMALL, "--backup", 1, says=["--backup is an option of --strategy ps"])
         self.fails(2, "train", *SMALL, "--shuffle", "x", says=["--shuffle"])
         self.fails(2, "train", *SMALL, "--bucket-bytes", "0", says=["--bucket-bytes"])
         self.fails(2, "train", *SMALL, "--accumulate", "0", says=["--accumulate '0'", "from 1 to 65536"])

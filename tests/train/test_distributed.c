@@ -177,7 +177,7 @@ static void batches_are_divided(void **state) {
     const clq_input_context input = {.index = 0, .pipelines = 1, .replicas = 3};
     assert_ok(clq_input_batch_per_replica(&input, 12, &batch));
     assert_int_equal(batch, 4);
-    assert_fails(CLQ_ARGUMENT, "not divided by 3", clq_input_batch_per_replica(&input, 10, &batch));
+    assert_fails(CLQ_ARGUMENT, "cannot be divided evenly by 3", clq_input_batch_per_replica(&input, 10, &batch));
     assert_fails(CLQ_ARGUMENT, "batch of 0", clq_input_batch_per_replica(&input, 0, &batch));
     assert_int_equal(batch, 4);
 }
@@ -202,7 +202,7 @@ static void wrong_datasets_are_refused(void **state) {
         clq_status status;
         const char *says;
     } cases[] = {{"none", CLQ_ARGUMENT, "no dataset for pipeline 1"},
-                 {"same", CLQ_ARGUMENT, "another's dataset"},
+                 {"same", CLQ_ARGUMENT, "the dataset of another pipeline"},
                  {"large", CLQ_ARGUMENT, "replica 1 takes at most 5 samples"},
                  {"own", CLQ_NOT_FOUND, "pipeline 1 returned \"not found\""},
                  {"library's", CLQ_ARGUMENT, "u8 or f32"}};

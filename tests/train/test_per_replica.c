@@ -78,7 +78,7 @@ static void wrong_values_are_refused(void **state) {
     assert_ok(clq_per_replica_create(2, 1, (size_t[]){4}, &values));
     assert_null(clq_per_replica_of(values, 2));
     assert_true(clq_per_replica_of(values, 1)[3] == 0);
-    assert_fails(CLQ_ARGUMENT, "replica 2 of 2", clq_per_replica_set_length(values, 2, 1));
+    assert_fails(CLQ_ARGUMENT, "replica 2 is out of range: there are 2", clq_per_replica_set_length(values, 2, 1));
     assert_fails(CLQ_ARGUMENT, "axis 0 was made with 4", clq_per_replica_set_length(values, 0, 5));
     assert_fails(CLQ_ARGUMENT, "4 elements", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, CLQ_NO_AXIS, out, 3));
     assert_fails(CLQ_ARGUMENT, "axis 1", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, 1, out, 4));
@@ -99,7 +99,7 @@ static void means_are_of_all_numbers(void **state) {
     assert_ok(clq_mean_add(mean, 2, 9, 2));
     assert_ok(clq_mean_add(mean, 2, 1, 0.5));
     assert_true(clq_mean_read(mean) == 13 / 4.5);
-    assert_fails(CLQ_ARGUMENT, "replica 3 of 3", clq_mean_add(mean, 3, 1, 1));
+    assert_fails(CLQ_ARGUMENT, "replica 3 is out of range: there are 3", clq_mean_add(mean, 3, 1, 1));
     clq_mean_reset(mean);
     assert_true(clq_mean_read(mean) == 0);
     clq_mean_destroy(mean);

@@ -36,12 +36,12 @@ static void refused(void **state) {
                  clq_lr_schedule_parse("linear", &schedule));
     assert_fails(CLQ_ARGUMENT, "decay_steps=0", clq_lr_schedule_parse("cosine", &schedule));
     assert_fails(CLQ_ARGUMENT, "takes: decay_steps alpha", clq_lr_schedule_parse("cosine:decay_rate=2", &schedule));
-    assert_fails(CLQ_ARGUMENT, "takes: none", clq_lr_schedule_parse("constant:alpha=2", &schedule));
+    assert_fails(CLQ_ARGUMENT, "constant takes no keys", clq_lr_schedule_parse("constant:alpha=2", &schedule));
     clq_strategy_kind strategy;
     clq_strategy_options options = {.stages = 0};
     assert_fails(CLQ_ARGUMENT, "auto, single, mirrored, central, ps, pipeline and tensor",
                  clq_strategy_parse("telepathy", &strategy, &options));
-    assert_fails(CLQ_ARGUMENT, "takes: none", clq_strategy_parse("mirrored:speed=2", &strategy, &options));
+    assert_fails(CLQ_ARGUMENT, "mirrored takes no keys", clq_strategy_parse("mirrored:speed=2", &strategy, &options));
 }
 
 /* A bias alone, which starts at 0, and a target of 1: an update by SGD takes lr times twice the distance away. */

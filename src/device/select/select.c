@@ -93,7 +93,7 @@ static const char *parse_item(const char *text, spec_item *out) {
         if (suffix == '/' && *at == ':') {
             at++;
             out->has_part = true;
-            if (!read_number(&at, out->parts - 1, &out->part)) return "behind '/K:' belongs a number from 0 to K - 1";
+            if (!read_number(&at, out->parts - 1, &out->part)) return "'/K:' needs a number from 0 to K - 1 behind it";
         }
     }
     return *at == '\0' ? NULL : "there is something behind an item that does not belong there";
