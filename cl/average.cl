@@ -1,4 +1,4 @@
-/* A share of a mean: what all have is added up behind it. */
+/* A replica's summand of a weighted mean; the sum over the replicas follows. */
 
 KERNEL void weigh(global float *x, int vectors, float share) {
     FOR_MY (i, vectors) STOREV_ALIGNED(LOADV_ALIGNED(x + i * VEC) * share, x + i * VEC);

@@ -22,13 +22,13 @@ KERNEL void expand_halves(global const half *halves, global float *gradient, int
 }
 
 /* ---- the largest numbers ----
- * A number's key is the bits of its size, which grow with it; NaN is behind all. The key from which on numbers are
- * chosen is found by digits, the highest first: all count the digits of numbers whose higher digits are decided, and
- * one group picks the digit up to which too few are larger.
+ * Radix select. A number's key is the bits of its absolute value, which have the same order; NaN has the largest keys.
+ * The smallest chosen key is found digit by digit, the highest first: all groups count the digits of the numbers whose
+ * higher digits are decided, and one group picks the digit with which enough numbers are chosen.
  *
  * BINS: the most values of a digit. choice[0]: the digits that are decided; choice[1]: how many numbers are still to be
- * chosen among those that have them. In the end choice[0] is the smallest key that is chosen, and choice[1] how many of
- * that key are: those that come first. */
+ * chosen among those with these digits. At the end choice[0] is the smallest chosen key, and choice[1] how many numbers
+ * with that key are chosen: those that come first. */
 
 #define KEY(number) (as_uint(number) & 0x7fffffffu)
 #define KEYS(numbers) (CLQ_JOIN(as_uint, VEC)(numbers) & 0x7fffffffu)
@@ -68,8 +68,8 @@ static uint sum_before(local uint *shared, uint value, uint *total) {
 #define BLOCK_BEGIN(vectors) min(get_group_id(0) * GROUP_SHARE(vectors), (size_t)(vectors))
 #define BLOCK_END(vectors) min((get_group_id(0) + 1) * GROUP_SHARE(vectors), (size_t)(vectors))
 
-/* counts (groups, BINS). mask: of the digits that are decided; first: none is, and the gradient is added to the error
- * first. */
+/* counts (groups, BINS). mask: bits of the digits that are decided; first: none is, and the gradient is added to the
+ * error before. */
 KERNEL void count_digits(global const float *gradient, global float *error, global const uint *choice,
                          global uint *counts, int vectors, int shift, int mask, int digits, int first,
                          local uint *shared) {
@@ -163,7 +163,7 @@ KERNEL void count_chosen(global const float *error, global const uint *choice, g
     found[get_group_id(0)] = (uint2)(above, equal);
 }
 
-/* pairs (2, chosen): places in rising order, and the numbers' bits. What is chosen is taken out of the error. */
+/* pairs (2, chosen): indices in rising order, then the numbers' bits. Chosen numbers are taken out of the error. */
 KERNEL void write_chosen(global float *error, global const uint *choice, global const uint2 *found, global uint *pairs,
                          int vectors, int chosen, local uint *shared) {
     const uint least = choice[0], ties = choice[1];
@@ -214,7 +214,7 @@ KERNEL void write_chosen(global float *error, global const uint *choice, global 
 #endif
 }
 
-/* How many of the places lie before `place`. */
+/* How many of the indices are below `place`. */
 static int places_before(global const uint *places, int count, uint place) {
     int low = 0;
     while (low < count) {
@@ -227,8 +227,8 @@ static int places_before(global const uint *places, int count, uint place) {
     return low;
 }
 
-/* pairs (ranks, 2, chosen). Every group makes its block: zeros, and what the ranks have for it, one rank after the
- * other. */
+/* pairs (ranks, 2, chosen). Every group makes its block of the gradient: zeros, to which it adds the numbers of the
+ * ranks, one rank after the other. */
 KERNEL void add_pairs(global const uint *pairs, global float *gradient, int vectors, int chosen, int ranks) {
     const size_t begin = BLOCK_BEGIN(vectors), end = BLOCK_END(vectors);
 #ifdef TILE

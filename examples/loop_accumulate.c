@@ -1,5 +1,5 @@
-/* Accumulating gradients by hand: four batches make one update, which is that of one batch of four times the size. The
- * replicas meet once for each update. An update of an epoch's last batches has fewer.
+/* Accumulating gradients by hand: four batches make one update, the same as by one batch of four times the size. The
+ * replicas exchange gradients once for each update. The last update of an epoch may have fewer batches.
  *
  *     cc loop_accumulate.c -o loop_accumulate $(pkg-config --cflags --libs clique)
  *     ./loop_accumulate [DEVICES [DATA [EPOCHS]]]        e.g. ./loop_accumulate auto fashion-mnist 2 */
@@ -9,7 +9,7 @@
 
 enum { BATCH = 64, BATCHES = 4 };
 
-/* The mean over all samples of the batches is the update's, however many the last of them has. */
+/* The update is by the mean over all samples of its batches, however many samples the last batch has. */
 static clq_status train_epoch(clq_trainer *trainer, clq_dataset *data, double *loss, size_t *samples) {
     const size_t batches = clq_dataset_batches(data);
     double sum = 0;
@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_dataset_prefetch(data, CLQ_AUTO));
 
     clq_trainer_config config = clq_trainer_config_default();
-    config.global_batch = BATCH; /* what the devices have room for: memory is that of one batch */
+    config.global_batch = BATCH; /* of one batch: memory does not grow with the batches of an update */
     clq_trainer *trainer;
     CLQ_CHECK(clq_trainer_create(model, &devices, &config, &trainer));
 

@@ -1,5 +1,5 @@
-/* A training loop by hand: each replica makes the gradient of its part of the batch, with a loss that is scaled by one
- * over the global batch, and tells its part of the loss. tf.distribute's custom training loop.
+/* A custom training loop, as in tf.distribute: each replica computes the gradient of its part of the batch, with the
+ * loss scaled by one over the global batch, and writes its part of the mean loss to a value per replica.
  *
  *     cc loop_custom.c -o loop_custom $(pkg-config --cflags --libs clique)
  *     ./loop_custom [DEVICES [DATA [EPOCHS]]]        e.g. ./loop_custom auto fashion-mnist 2 */
@@ -63,15 +63,15 @@ int main(int argc, char **argv) {
     clq_trainer *trainer;
     CLQ_CHECK(clq_trainer_create(model, &devices, &config, &trainer));
 
-    clq_dataset *train; /* a pipeline of global batches, */
+    clq_dataset *train; /* a pipeline of global batches */
     CLQ_CHECK(clq_dataset_open(name, "train", &train));
     CLQ_CHECK(clq_dataset_shuffle(train, 60000, 0));
     CLQ_CHECK(clq_dataset_batch(train, BATCH, false));
     CLQ_CHECK(clq_dataset_prefetch(train, CLQ_AUTO));
-    clq_distributed_dataset *data; /* and the same in parts */
+    clq_distributed_dataset *data; /* the same batches in parts, one for each replica */
     CLQ_CHECK(clq_distribute_dataset(trainer, train, &data));
 
-    clq_per_replica *losses; /* a number for each */
+    clq_per_replica *losses; /* a number for each replica */
     CLQ_CHECK(clq_per_replica_create(clq_trainer_replicas(trainer), 0, NULL, &losses));
     for (unsigned long epoch = 1; epoch <= epochs; epoch++) {
         double loss;

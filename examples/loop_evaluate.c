@@ -1,5 +1,6 @@
-/* Evaluation while training: every so many steps each replica evaluates its part of the test set, and adds it to sums
- * of its own, which are added up when they are read. And a pipeline for each replica, from a function.
+/* Evaluation while training: after some steps each replica evaluates its part of the test set, and adds loss and
+ * metrics to sums of its own, which are added up when they are read. The training data come from a pipeline for each
+ * replica, which a function makes.
  *
  *     cc loop_evaluate.c -o loop_evaluate $(pkg-config --cflags --libs clique)
  *     ./loop_evaluate [DEVICES [DATA [STEPS]]]        e.g. ./loop_evaluate auto fashion-mnist 900 */

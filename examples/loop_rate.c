@@ -1,5 +1,5 @@
-/* Changing the learning rate in a loop: it rises over the first steps, and is halved behind each epoch. tf.keras's
- * callbacks LearningRateScheduler and the like, by hand, around whole steps of the library.
+/* Changing the learning rate in a loop: it rises over the first steps, and is halved after each epoch, as by tf.keras's
+ * callback LearningRateScheduler.
  *
  *     cc loop_rate.c -o loop_rate $(pkg-config --cflags --libs clique)
  *     ./loop_rate [DEVICES [DATA [EPOCHS]]]        e.g. ./loop_rate auto fashion-mnist 5 */
@@ -10,13 +10,13 @@
 
 enum { BATCH = 64, WARMUP = 20 };
 
-/* Of a step and an epoch, from 0. */
+/* The learning rate of a step and an epoch, both from 0. */
 static double rate_of(unsigned long step, unsigned long epoch) {
     const double highest = 0.004;
     return step < WARMUP ? highest * (double)(step + 1) / WARMUP : ldexp(highest, -(int)epoch);
 }
 
-/* The rate is the host's to choose: steps are handed over one after the other, and no device is waited for. */
+/* The host sets the rate of each step and hands steps over one after the other; it waits for no device. */
 static clq_status train_epoch(clq_trainer *trainer, clq_dataset *data, unsigned long epoch, unsigned long *step) {
     for (;;) {
         clq_batch batch;

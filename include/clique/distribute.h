@@ -1,5 +1,6 @@
 /* clique/distribute.h: custom training loops over the replicas of a trainer, in the terms of tf.distribute: values per
- * replica and their reduction, functions that run on each replica, and distributed datasets.
+ * replica and their reduction, functions that run on each replica, and distributed datasets; and custom steps over the
+ * parts of a model (model parallelism by hand).
  * docs/custom-loops.md has the patterns.
  *
  *     clq_distributed_next(data, &batch, &more);                       a part of the batch for each replica
@@ -12,7 +13,8 @@
  * that is given to clq_run runs in one thread for each replica, at the same time. It may call the functions below that
  * take a clq_replica_context, and, for its own replica's index, those that say "by one thread for each replica"; it may
  * call no function that takes the trainer. What it writes into its context it writes to its own replica's place, or
- * under a lock. When clq_run returns, the caller may read all of it.
+ * under a lock. When clq_run returns, the caller may read all of it. A clq_part_values is
+ * used by one thread at a time.
  *
  * Errors: as <clique/train.h> says; "…" stands for those of the devices. */
 #ifndef CLIQUE_DISTRIBUTE_H
@@ -81,7 +83,7 @@ typedef clq_status (*clq_replica_function)(clq_replica_context *replica, void *c
  * have at most the global batch. Errors: STATE (called by a callback of clq_fit; with a batch after
  * clq_step_accumulate; some replicas computed gradients and others did not: the gradients are lost, and the trainer
  * goes on), ARGUMENT (parts for another number of replicas; without any sample; too large), MISMATCH (a part does not
- * fit), UNSUPPORTED (a strategy whose replicas cannot make their parts of a gradient by themselves), …, and what the
+ * fit), UNSUPPORTED (strategies pipeline and tensor, where no replica computes a gradient alone), …, and what the
  * function returned, with the replica's name in the detail. */
 CLQ_API clq_status clq_run(clq_trainer *trainer, const clq_distributed_batch *batch, clq_replica_function function,
                            void *context);
@@ -172,6 +174,90 @@ CLQ_API void clq_distributed_destroy(clq_distributed_dataset *data); /* takes NU
  * replicas that are left without a batch get none; where all pipelines drop their remainders, the epoch ends there, as
  * in TensorFlow with batches of one static size. Errors: MEMORY, SYSTEM (as clq_dataset_next). */
 CLQ_API clq_status clq_distributed_next(clq_distributed_dataset *data, clq_distributed_batch *batch, bool *more);
+
+/* ---- a model in parts ----
+ * Model parallelism by hand. A trainer has one part of a model (clq_trainer_config.parts) on one device; the caller
+ * carries each step from part to part. In PyTorch: y = a(x); loss = f(b(y)); loss.backward(); then a step of the
+ * optimizer of a, and of b. Here y and its gradient dy come from clq_part_values_create(a, CLQ_PART_OUTPUT, …):
+ *
+ *     clq_part_forward(a, &batch, NULL, y);     the first part reads the samples of the batch
+ *     clq_part_forward(b, &batch, y, NULL);     the last part reads the labels; clq_step_read(b, &info) tells the loss
+ *     clq_part_backward(b, NULL, dy);           dy: the gradient of the batch's mean loss with respect to y
+ *     clq_part_backward(a, dy, NULL);
+ *     clq_step_apply(a);                        each part updates its own variables
+ *     clq_step_apply(b);
+ *
+ * The trainers of a model's parts are made from that model, or from a model that was built alike. Their configs differ
+ * in `part`; only the optimizer and settings of the device may differ as well. Variables, their first values and the
+ * random numbers of dropout are then those of the whole model, and the steps equal those of one trainer of the whole
+ * model. Functions that make whole steps, or that go through datasets, refuse a trainer of a part with STATE: clq_step
+ * and all its parts except clq_step_apply, clq_fit, clq_evaluate, clq_predict, clq_run, clq_distribute_dataset, … All
+ * other functions of a trainer are about the variables of its part.
+ *
+ * The functions below return when they have read and written the values that the caller gives. A function that has no
+ * values to write may return before the device is done. */
+
+/* The tensors that cross the cut between two parts, or the gradients with respect to them: of each tensor rows of f32
+ * in the host's memory, a row for each sample. A cut has several tensors where a branch goes over it. */
+typedef struct clq_part_values clq_part_values;
+/* The order is part of the binary interface: add at the end. */
+typedef enum clq_part_side { CLQ_PART_INPUT, CLQ_PART_OUTPUT } clq_part_side;
+/* For the cut in front of the trainer's part (INPUT) or behind it (OUTPUT); the OUTPUT of a part is the INPUT of the
+ * next part. The result has room for as many rows as the trainer's global batch; all values are 0, and 0 rows are in
+ * use. It belongs to the caller, and the model must outlive it. Errors: STATE (the trainer has the whole model),
+ * ARGUMENT (the first part has no INPUT, the last part no OUTPUT), MEMORY. */
+CLQ_API clq_status clq_part_values_create(const clq_trainer *trainer, clq_part_side side, clq_part_values **out);
+CLQ_API void clq_part_values_destroy(clq_part_values *values);         /* takes NULL */
+CLQ_API unsigned clq_part_values_count(const clq_part_values *values); /* tensors that cross: at least 1 */
+typedef struct clq_part_tensor {
+    const char *name; /* of the layer that computes the tensor; lives as long as the model */
+    clq_shape shape;  /* without the batch */
+    size_t elements;  /* product of shape */
+    /* The tensor depends on trainable variables. The gradient with respect to other tensors is not computed: 0 is
+     * written in its place. */
+    bool has_gradient;
+} clq_part_tensor;
+/* Errors: ARGUMENT (no such tensor). */
+CLQ_API clq_status clq_part_values_tensor(const clq_part_values *values, unsigned index, clq_part_tensor *out);
+/* A tensor's memory (global batch, elements), for the caller to read and write; the first rows are in use. NULL: no
+ * such tensor. */
+CLQ_API float *clq_part_values_of(clq_part_values *values, unsigned index);
+/* Rows in use. The functions below set their number when they write; a caller who fills in the memory sets it too.
+ * Errors: ARGUMENT (more rows than there is room for). */
+CLQ_API size_t clq_part_values_rows(const clq_part_values *values);
+CLQ_API clq_status clq_part_values_set_rows(clq_part_values *values, size_t rows);
+
+/* Forward in training mode. batch: 1 to global_batch samples, borrowed until the call returns; the part with the
+ * model's input reads its samples, each part with an output of the model reads its labels, and all parts read its
+ * count. input: as many rows as the batch has samples; NULL for the first part. output: NULL for the last part.
+ * Afterwards clq_step_read tells the losses of the outputs that the part has; the losses of all parts add up to the
+ * model's. A forward pass drops an earlier forward pass without a backward pass, and a gradient without an update; the
+ * moving statistics of batch normalisation have changed with each pass. Errors: STATE (the trainer has the whole model,
+ * or is inference-only), ARGUMENT (the batch has no samples or too many; input or output is missing, or given where it
+ * is to be NULL), MISMATCH (the batch does not fit; values of another cut, or of another number of rows), … */
+CLQ_API clq_status clq_part_forward(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
+                                    clq_part_values *output);
+/* Backward, once for each forward pass. output: the gradient of the batch's mean loss with respect to the part's
+ * output, as the next part's clq_part_backward writes it; NULL for the last part. input: where the gradient with
+ * respect to the part's input is written; NULL for the first part, or where it is not wanted. Afterwards
+ * clq_trainer_get_gradient gives the gradient of the part's variables, and clq_step_apply makes their update. Errors:
+ * STATE (no forward pass comes before), ARGUMENT and MISMATCH (as of clq_part_forward), … */
+CLQ_API clq_status clq_part_backward(clq_trainer *trainer, const clq_part_values *output, clq_part_values *input);
+
+/* Forward in inference mode, with loss and metrics of the outputs that the part has. It drops a forward pass without a
+ * backward pass. The first call plans the part for evaluation. Errors: as of clq_part_forward, but an inference-only
+ * trainer may evaluate. */
+CLQ_API clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
+                                           clq_part_values *output, clq_totals *out, size_t out_bytes);
+static inline clq_status clq_part_evaluate(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
+                                           clq_part_values *output, clq_totals *out) {
+    return clq_part_evaluate_sized(trainer, batch, input, output, out, sizeof *out);
+}
+/* Forward in inference mode, without labels. out[i]: (samples of the batch, elements of the output) for output i of the
+ * model, written where the part has that output; NULL where it is not wanted. out may be NULL: none is wanted. The
+ * first call plans the part for prediction. Errors: as of clq_part_evaluate. */
+CLQ_API clq_status clq_part_predict(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
+                                    clq_part_values *output, float *const *out);
 
 #ifdef __cplusplus
 }

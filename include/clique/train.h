@@ -121,6 +121,11 @@ typedef struct clq_trainer_config {
     const clq_output_config *outputs;
     size_t output_count;
     clq_strategy_options strategy_options; /* settings of the strategy: <clique/types.h> */
+    /* parts above 0: the trainer has one part of the model, number `part` (from 0) of `parts`, on one device, for model
+     * parallelism by hand (<clique/distribute.h>). The model is cut at its marks (clq_pipeline_cut); a model without
+     * marks is cut into parts that take about the same time. All trainers with as many parts of a model have the same
+     * cuts. parts 0: the trainer has the whole model. */
+    uint32_t parts, part;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
@@ -135,9 +140,10 @@ typedef struct clq_trainer clq_trainer;
  * machine. config and devices are copied; config may not be NULL. Errors: STATE (the model is not finished), ARGUMENT
  * (a batch smaller than the replicas; too many batches to accumulate; strategy single with several devices; strategy
  * pipeline with more stages than the model has parts, with devices that are no multiple of the stages, with more
- * micro-batches than samples; an unknown metric; a loss for no output of the model, two for one, or none), NO_DEVICE
- * (none selected), MISMATCH (the model's output does not fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY,
- * UNSUPPORTED (also two outputs of one name, and synchronized statistics in a pipeline), MEMORY, SYSTEM. */
+ * micro-batches than samples; a part that the model does not have, or on several devices; an unknown metric; a loss for
+ * no output of the model, two for one, or none), NO_DEVICE (none selected), MISMATCH (the model's output does not fit
+ * the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED (also two outputs of one name, and synchronized
+ * statistics in a pipeline), MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
                                             const clq_trainer_config *config, size_t config_bytes, clq_trainer **out);
 static inline clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,
@@ -335,7 +341,8 @@ CLQ_API clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *datase
 /* ---- weights ---- */
 
 /* Variable `index` of the model, counted from 0 as in clq_model_variable: `elements` f32 in Keras's layout, the
- * caller's. Reads replica 0; writes every replica. Errors: ARGUMENT (no such variable), … */
+ * caller's. Reads replica 0; writes every replica. Errors: ARGUMENT (no such variable, or one of another part of the
+ * model than the trainer's), … */
 CLQ_API clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out);
 CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const float *values);
 /* The gradient that a replica holds, for custom loops and tests: after clq_step_reduce or a whole step the sum, which
@@ -346,9 +353,10 @@ CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, 
  * variable or replica), STATE (an inference-only trainer), … */
 CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size_t index, float *out);
 /* safetensors; tensor names `layer/variable`. Loading needs every variable, in its shape, f32, f64, f16 or bf16, and
- * refuses tensors that the model does not have; nothing changes where it fails. Optimizer state is neither saved nor
- * loaded. A saved file appears by rename. Errors: load: NOT_FOUND, READ, FORMAT, UNSUPPORTED, MISMATCH (names, shapes,
- * types), …; save: WRITE, … */
+ * refuses tensors that the model does not have; nothing changes where it fails. A trainer of a part of the model saves
+ * the part's variables, and loads these from a file that may have all. Optimizer state is neither saved nor loaded. A
+ * saved file appears by rename. Errors: load: NOT_FOUND, READ, FORMAT, UNSUPPORTED, MISMATCH (names, shapes, types), …;
+ * save: WRITE, … */
 CLQ_API clq_status clq_trainer_load(clq_trainer *trainer, const char *path);
 CLQ_API clq_status clq_trainer_save(clq_trainer *trainer, const char *path);
 

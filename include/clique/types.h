@@ -128,6 +128,7 @@ typedef struct clq_compression {
 } clq_compression;
 
 enum { CLQ_ACCUMULATE_MAX = 65536 }; /* batches of one update in clq_fit */
+enum { CLQ_STALENESS_MAX = 65536 };
 /* Settings of strategies. 0 is the default of each member, except of staleness. Settings that do not go together, or
  * not with the strategy, are refused by clq_trainer_create (ARGUMENT). The size of this struct never changes: new
  * members take their room from `reserved`. */
@@ -143,7 +144,8 @@ typedef struct clq_strategy_options {
                                  parameters, updates these, and gets the other parameters from the replicas that
                                  updated them (ZeRO stage 1: Rajbhandari et al., 2020) */
     int32_t staleness; /* PS: how many other updates at most are made between a replica's read of the parameters and the
-                          update by its gradient; 0: synchronous; clq_trainer_config_default sets 4 */
+                          update by its gradient, up to CLQ_STALENESS_MAX; 0: synchronous;
+                          clq_trainer_config_default sets 4 */
     uint32_t backup;   /* PS with staleness 0: backup replicas. An update does not wait for this many replicas, the
                           slowest (Chen et al., 2016) */
     /* PIPELINE. stages: devices of one pipeline, a divisor of the number of devices; several pipelines are mirrored. 0:

@@ -78,9 +78,9 @@ clq_status clq_setup_shuffle(const clq_options *o, clq_dataset *data) {
 /* Of strategy ps. */
 static clq_status parse_server(const clq_options *options, clq_trainer_config *config) {
     uint64_t staleness = (uint64_t)config->strategy_options.staleness;
-    if (options->staleness && !clq_parse_u64(options->staleness, 0, INT32_MAX, &staleness))
-        return clq_fail(CLQ_ARGUMENT, "--staleness '%s': expected a whole number of at least 0, which is synchronous",
-                        options->staleness);
+    if (options->staleness && !clq_parse_u64(options->staleness, 0, CLQ_STALENESS_MAX, &staleness))
+        return clq_fail(CLQ_ARGUMENT, "--staleness '%s': expected a whole number from 0, which is synchronous, to %d",
+                        options->staleness, (int)CLQ_STALENESS_MAX);
     if (config->strategy != CLQ_STRATEGY_PS && (options->staleness || options->backup))
         return clq_fail(CLQ_ARGUMENT,
                         "--%s is an option of --strategy ps, and the strategy is %s: use ps, or leave it out",

@@ -1,5 +1,4 @@
-/* Gradients as messages that are smaller than they are: what is sent, what is left for the next, and the launches
- * between. */
+/* Compressed gradients: the messages, the compression error, and the launches that pack and unpack. */
 #include "graph/plan.h"
 
 #include <math.h>
@@ -8,17 +7,17 @@ struct clq_compressor {
     clq_weights *weights;
     clq_compression how;
     unsigned ranks;
-    size_t floats, chosen;              /* chosen: of the largest */
-    clq_buffer *error, *sent, *arrived; /* arrived: where `sent` is replaced by the sum, the same */
+    size_t floats, chosen;              /* of the arena; of a message with TOP_K */
+    clq_buffer *error, *sent, *arrived; /* arrived: NULL where the sum of the messages replaces `sent` */
     clq_list *pack, *unpack;
-    clq_placement placement; /* of the packing's scratch memory */
+    clq_placement placement; /* of the scratch memory of `pack` */
 };
 
 size_t clq_compression_chosen(const clq_compression *how, const clq_model *model) {
     size_t elements = 0;
     for (uint32_t i = 0; i < model->variable_count; i++)
         if (model->variables[i].role == CLQ_ROLE_TRAINABLE) elements += model->variables[i].elements;
-    /* 0.07 * 100 is above 7 in double. */
+    /* In double 0.07 * 100 is above 7: rounded up it would be 8. */
     const double wished = ceil(how->fraction * (double)elements * (1 - 1e-12));
     return CLQ_MAX(CLQ_MIN((size_t)wished, elements), (size_t)1);
 }

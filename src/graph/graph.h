@@ -127,52 +127,52 @@ typedef enum clq_mode {
  * model: indices of variables and outputs, names, the random numbers of dropout. */
 
 enum { CLQ_CROSSINGS_MAX = 16 };
-/* A place between two tensors of a finished model, in their order. What is made in front of it and read behind it
- * crosses it: also what only passes through the next stages. */
+/* A place between two tensors of a finished model, in their order. A tensor that is made in front of it and read behind
+ * it crosses it, even if it only passes through the next stages. */
 typedef struct clq_cut {
     uint32_t at; /* id of the first tensor behind it */
     unsigned count;
     uint32_t tensors[CLQ_CROSSINGS_MAX]; /* that cross: ids, ascending */
-    bool trained[CLQ_CROSSINGS_MAX];     /* they depend on trainable variables: their gradients cross on the way back */
+    bool trained[CLQ_CROSSINGS_MAX];     /* they depend on trainable variables: their gradients cross back */
 } clq_cut;
-/* Tensors [before.at, after.at). Nothing crosses in front of the first tensor, which is 1, or behind the last. */
+/* Tensors [before.at, after.at). No tensor crosses the cut in front of tensor 1, or the one behind the last. */
 typedef struct clq_stage {
     clq_cut before, after;
 } clq_stage;
-/* All cuts with at least one layer on each side, first to last: where no layer is applied on both sides, and no more
- * than CLQ_CROSSINGS_MAX tensors cross. Caller frees with clq_free; there may be none. */
+/* All valid cuts, first to last: those with at least one layer on each side, where no layer is applied on both sides
+ * and no more than CLQ_CROSSINGS_MAX tensors cross. There may be none. The caller frees *out with clq_free. */
 clq_status clq_model_cuts(const clq_model *model, clq_cut **out, size_t *count);
-/* Of one sample: the values that cross, or the gradients on their way back. */
+/* Bytes of one sample: of the values that cross, or of the gradients that cross back. */
 size_t clq_cut_bytes(const clq_model *model, const clq_cut *cut, bool gradients);
-/* stage NULL: the whole model, which has all. */
+/* stage NULL: the whole model. */
 bool clq_stage_has_tensor(const clq_stage *stage, uint32_t id);
 bool clq_stage_has_variable(const clq_stage *stage, const clq_model *model, uint32_t variable);
 
 /* ---- slices of variables (slicing.c) ----
  * Ranks may split a model's weights in place of the batch (tensor parallelism; Shoeybi et al., "Megatron-LM", 2019).
- * Where the output of a Dense layer goes through elementwise operations alone into other Dense layers, each rank has a
- * slice of the columns (units) of the first kernel with its bias, and of the rows (inputs) of the others: it computes
- * its units from whole rows, and a summand of what follows. Ranks add up the summands in forward, and in backward the
- * gradients of the first layer's input. A model without such layers has its Dense layers split by columns, and ranks
- * join their units. Whatever else there is each rank has whole, and computes alike. */
+ * Where only elementwise operations lie between a Dense layer and other Dense layers, each rank has a slice of the
+ * columns (units) of the first kernel with its bias, and a slice of the rows (inputs) of the others. It computes its
+ * units from whole rows, and then a summand of the other layers' outputs. In forward ranks sum these summands, and in
+ * backward the gradients of the first layer's input. A model without such layers has its Dense layers split by columns,
+ * and ranks gather the units behind each. Every rank has all other variables whole, and computes all other layers. */
 
-/* A rank's part of a variable: along one axis `count` from `first` on, along the others all. */
+/* A rank's part of a variable: indices [first, first + count) of one axis, and all of the other axes. */
 typedef struct clq_weight_slice {
     unsigned axis;
     size_t first, count;
-    bool joined; /* what a layer makes of the slice of its kernel is joined to whole rows at once */
+    bool joined; /* the units that a layer computes with the slice are gathered to whole rows right behind it */
 } clq_weight_slice;
 /* How the ranks split the variables of a model. */
 typedef struct clq_slicing clq_slicing;
-/* Units are split as evenly as possible, where there are at least as many as ranks. Errors: ARGUMENT (the model has no
- * layers that can be split so), MEMORY. The model outlives it. */
+/* Units are split as evenly as possible; layers with fewer units than ranks stay whole. The model must outlive the
+ * slicing. Errors: ARGUMENT (the model has no layers that can be split), MEMORY. */
 clq_status clq_slicing_create(const clq_model *model, unsigned ranks, clq_slicing **out);
 void clq_slicing_destroy(clq_slicing *slicing); /* takes NULL */
 clq_weight_slice clq_slicing_of(const clq_slicing *slicing, unsigned rank, size_t variable);
-/* Whether it is less than the variable. */
+/* Whether the slice is less than the whole variable. */
 bool clq_weight_slice_is_part(const clq_weight_slice *slice, const clq_variable *variable);
 size_t clq_weight_slice_elements(const clq_weight_slice *slice, const clq_variable *variable);
-/* A variable's values and those of a slice of it: to the slice, and from it. */
+/* Copies a slice out of a variable's values, and a slice's values back into the variable. */
 void clq_weight_slice_cut(const clq_weight_slice *slice, const clq_variable *variable, const float *values, float *out);
 void clq_weight_slice_paste(const clq_weight_slice *slice, const clq_variable *variable, const float *values,
                             float *out);
@@ -194,19 +194,20 @@ typedef enum clq_arena { CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE, CLQ_ARENA_GRADIE
  * memory), DEVICE_MEMORY, MEMORY. */
 clq_status clq_weights_create(const clq_model *model, clq_device *device, const clq_optimizer *update,
                               clq_weights **out);
-/* What of a model weights hold. All zero: everything. */
+/* Which part of a model's variables and optimizer slots weights hold. All zero: everything. */
 typedef struct clq_holding {
     const clq_stage *stage;     /* the variables of a stage, which is copied; NULL: of the whole model */
     const clq_slicing *slicing; /* the slices of rank `rank`, which are copied; NULL: all of each variable */
     unsigned rank;
-    /* Optimizer slots of part `part` of `parts` equal ones alone, which is all that updates change (stage 1 of
-     * Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020): the arenas are
-     * as much longer as makes parts equal, and variables lie where they lie without parts. parts 0: of everything. */
+    /* The arenas are seen as `parts` equal parts, and padded where they do not divide evenly; variables lie where they
+     * lie without parts. Only part number `part` has optimizer slots, and updates change only that part (stage 1 of
+     * Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020). parts 0: no
+     * parts. */
     unsigned part, parts;
 } clq_holding;
 clq_status clq_weights_create_holding(const clq_model *model, clq_device *device, const clq_optimizer *update,
                                       const clq_holding *holding, clq_weights **out);
-/* Bytes of the arenas that updates change: all, or the part. */
+/* The range of bytes of the arenas that updates change: all, or the part of the holding. */
 void clq_weights_part(const clq_weights *weights, size_t *begin, size_t *end);
 void clq_weights_destroy(clq_weights *weights); /* takes NULL; after the plans over them */
 /* NULL where there is none: no update, no state. Good until clq_weights_turn. */
@@ -215,7 +216,7 @@ size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena); /* 
 /* Bytes into the arena of its role; CLQ_NO_OFFSET: another stage has it. */
 size_t clq_weights_offset(const clq_weights *weights, size_t variable);
 clq_arena clq_variable_arena(const clq_variable *variable); /* PARAMETERS or STATE */
-/* What they hold of a variable: its bytes lie at its offset, in the variable's order. */
+/* The slice of a variable that the weights hold; its bytes lie at the variable's offset, in the variable's order. */
 clq_weight_slice clq_weights_slice(const clq_weights *weights, size_t variable);
 size_t clq_weights_variable_bytes(const clq_weights *weights, size_t variable);
 /* Bytes of the trainable variables that are whole, which come first. */
@@ -230,9 +231,10 @@ clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot
 /* Bytes of the unsynchronized state, which comes first: each replica has values of its own there. The state behind it
  * is the same on all replicas. */
 size_t clq_weights_apart_bytes(const clq_weights *weights);
-/* Divides the unsynchronized state, summed over the replicas, by their number, which is the same in each call. */
+/* Divides the unsynchronized state, summed over so many replicas, by their number. Another number than in the call
+ * before waits for the queue. */
 clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas);
-/* Parameters = share * parameters, where every replica has its own and their sum is to be a mean. Not of weights that
+/* Parameters = share * parameters, before a sum over replicas that makes a weighted mean of them. Not of weights that
  * turn. */
 clq_status clq_weights_weigh(clq_weights *weights, clq_queue *queue, float share);
 /* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
@@ -257,19 +259,20 @@ clq_status clq_weights_finish_accumulation(clq_weights *weights, clq_queue *queu
 void clq_weights_forget_accumulation(clq_weights *weights);
 
 /* ---- compressed gradients (compress.c) ----
- * What a rank sends of its gradient in place of it, and what becomes of what all ranks sent (clq_compress_halves and
- * clq_choose_largest say what is exact). The error that compression leaves is kept here, from message to message. */
+ * The message that a rank sends in place of its gradient, and the gradient that all ranks' messages make
+ * (clq_compress_halves and clq_choose_largest say what is exact). The compression error is kept from message to
+ * message. */
 
-/* How many elements of the trainable variables `how`, which is TOP_K, chooses: the fraction, rounded up. */
+/* How many elements of the trainable variables a message has by `how`, which is TOP_K: the fraction, rounded up. */
 size_t clq_compression_chosen(const clq_compression *how, const clq_model *model);
 
 typedef struct clq_compressor clq_compressor;
-/* For weights that have a gradient, outlive it, and never turn; how->kind is not OFF. Its error is 0. */
+/* weights: have a gradient, never turn, and outlive the compressor. how->kind is not OFF. The error begins with 0. */
 clq_status clq_compressor_create(clq_weights *weights, const clq_compression *how, unsigned ranks,
                                  clq_compressor **out);
 void clq_compressor_destroy(clq_compressor *compressor); /* takes NULL */
-/* What is exchanged: `arrived` is to be the ranks' messages in their order, one behind the other, where `gathered`;
- * else their sum. The same in each step. */
+/* What is exchanged, the same in each step. Between pack and unpack the caller fills `arrived`: where `gathered`, with
+ * the ranks' messages one behind the other, in the order of ranks; else with their sum. */
 typedef struct clq_compressed {
     clq_buffer *sent, *arrived; /* may be the same */
     bool gathered;

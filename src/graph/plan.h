@@ -30,6 +30,7 @@ struct clq_weights {
     unsigned optimizer_slots;
     bool turned;            /* parameters and gradient have changed places */
     clq_list *mean, *weigh; /* of state, of parameters (state.c); NULL until needed */
+    unsigned mean_of;       /* replicas that `mean` divides by */
     clq_accumulation accumulation;
 };
 

@@ -1,5 +1,5 @@
-/* How ranks split a model's variables: which Dense layers are split by columns, which by rows. Found in the step graph
- * of a training step without loss, so that all plans of a model go by the same. */
+/* How ranks split a model's variables: which Dense layers are split by columns, which by rows. Decided on the graph of
+ * a training step without loss, so that all plans of a model agree. */
 #include "graph/step/step.h"
 
 #include <string.h>
@@ -10,15 +10,15 @@ struct clq_slicing {
     clq_weight_slice *slices; /* by variable: the axis, and whether it is joined; count 0: it is whole */
 };
 
-/* What becomes of a node. */
+/* How a node is split. */
 typedef enum role {
     ROLE_OPEN,
     ROLE_COLUMNS, /* a Dense layer, whose kernel has slices of columns */
-    ROLE_ROWS,    /* likewise of rows */
+    ROLE_ROWS,    /* a Dense layer, whose kernel has slices of rows */
     ROLE_INSIDE   /* between the two */
 } role;
 
-/* What is decided, or would be if all goes well. */
+/* What was decided (found), or would be if the attempt succeeds. */
 typedef struct roles {
     role *nodes;
     role *kernels;  /* by variable: the role of all nodes that read it */
@@ -45,7 +45,7 @@ static void take_role(finder *f, uint32_t n, role as) {
     a->grew = true;
 }
 
-/* What is made outside of the graph is whole: samples and weights. */
+/* Values from outside the graph, which are samples and weights, are whole. */
 static void take_slices(finder *f, clq_id id) {
     roles *a = &f->attempt;
     if (!id || a->sliced[id]) return;
@@ -74,8 +74,8 @@ static bool touches_slices(const finder *f, const clq_node *node) {
     return any;
 }
 
-/* Whether a slice of the inputs' columns makes a slice of the outputs': elements one by one, and rows that are only
- * grouped otherwise. */
+/* Whether a slice of the inputs' columns gives the same slice of the output's: elementwise operations, and reshapes
+ * that keep the last axis. */
 static bool keeps_columns(const finder *f, const clq_node *node) {
     const clq_element_program *p = &node->attributes.program;
     if (node->op == &clq_op_reshape)
@@ -109,7 +109,7 @@ static void copy_roles(const finder *f, const roles *from, roles *to) {
     memcpy(to->sliced, from->sliced, ((size_t)f->graph->value_count + 1) * sizeof *to->sliced);
 }
 
-/* From layer n by columns on: all that it leads to, or nothing. */
+/* Splits layer n by columns and all that has to be split with it; or changes nothing, where something cannot be. */
 static void try_columns(finder *f, uint32_t n) {
     roles *a = &f->attempt;
     copy_roles(f, &f->found, a);
@@ -125,7 +125,7 @@ static void try_columns(finder *f, uint32_t n) {
 
 /* ---- layers that are split alone ---- */
 
-/* Whose units can be joined at once. */
+/* Every Dense layer with enough units is split by columns, and its units are gathered right behind it. */
 static void join_all(const finder *f, clq_slicing *slicing) {
     for (uint32_t n = 0; n < f->graph->node_count; n++) {
         const clq_node *node = &f->graph->nodes[n];
@@ -137,7 +137,8 @@ static void join_all(const finder *f, clq_slicing *slicing) {
 
 /* ---- all ---- */
 
-/* Of the layer's variables; the bias of rows is added behind the sum. */
+/* Notes how the variables of split layers are sliced. The bias of a layer split by rows stays whole: it is added behind
+ * the sum. False: no layer is split. */
 static bool note_slices(const finder *f, clq_slicing *slicing) {
     bool any = false;
     for (uint32_t n = 0; n < f->graph->node_count; n++) {
@@ -236,8 +237,8 @@ size_t clq_weight_slice_elements(const clq_weight_slice *slice, const clq_variab
     return variable->elements / variable->shape.dims[slice->axis] * slice->count;
 }
 
-/* A slice is a run of values for each place along the axes in front of its own: how many there are of these, and how
- * many values one place along its own axis has. */
+/* How many contiguous runs of values a slice is: one for each index along the axes in front of its own. *values: how
+ * many values one index along its own axis has. */
 static size_t runs_of(const clq_weight_slice *slice, const clq_variable *variable, size_t *values) {
     size_t runs = 1;
     for (unsigned d = 0; d < slice->axis; d++) runs *= variable->shape.dims[d];

@@ -1,5 +1,5 @@
-/* Variables of which each replica keeps up its own, and their mean: state that was added up over the replicas is
- * divided by their number; parameters are weighed before they are added up. */
+/* Means over replicas of variables that each replica updates for itself. State is summed first and then divided by the
+ * number of replicas; parameters are weighted first and then summed. */
 #include "graph/plan.h"
 
 static clq_status make_mean(clq_weights *weights, unsigned replicas) {
@@ -20,7 +20,7 @@ static clq_status make_mean(clq_weights *weights, unsigned replicas) {
     return clq_list_bind(list);
 }
 
-/* A list that was not made whole is none. */
+/* A list that was only made in part is destroyed. */
 static clq_status keep_whole(clq_list **list, clq_status made) {
     if (made == CLQ_OK) return CLQ_OK;
     clq_list_destroy(*list);
@@ -29,7 +29,13 @@ static clq_status keep_whole(clq_list **list, clq_status made) {
 }
 
 clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas) {
+    if (weights->mean && weights->mean_of != replicas) {
+        CLQ_TRY(clq_queue_finish(queue));
+        clq_list_destroy(weights->mean);
+        weights->mean = NULL;
+    }
     if (!weights->mean) CLQ_TRY(keep_whole(&weights->mean, make_mean(weights, replicas)));
+    weights->mean_of = replicas;
     return clq_list_run(weights->mean, queue, 0, clq_list_launch_count(weights->mean));
 }
 

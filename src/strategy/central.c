@@ -30,7 +30,7 @@ static void abort_waits(void *context, const clq_error *error) {
     if (central->comm) clq_comm_abort(central->comm, error);
 }
 
-/* All replicas' threads come; the last does the work while the others wait. work NULL: none. */
+/* A barrier of all replicas' threads; the last to arrive does the work while the others wait. work NULL: none. */
 static clq_status meet(clq_replica *replica, void (*work)(clq_strategy *strategy, const clq_step_params *params),
                        const clq_step_params *params) {
     clq_central *central = clq_central_of(replica);
@@ -39,15 +39,15 @@ static clq_status meet(clq_replica *replica, void (*work)(clq_strategy *strategy
     pthread_mutex_lock(&central->lock);
     const uint64_t mine = central->meetings;
     if (++central->present < central->count) {
-        clq_borrower_of(replica)->met = true;
+        clq_client_of(replica)->met = true;
         while (central->meetings == mine && status == CLQ_OK) {
             unsigned late = 0;
-            while (late + 1 < central->count && central->borrowers[late].met) late++;
+            while (late + 1 < central->count && central->clients[late].met) late++;
             status = clq_central_await(central, until, late);
         }
     } else { /* all others wait, so nobody wants the lock for long */
         if (work) work(replica->strategy, params);
-        for (unsigned r = 0; r < central->count; r++) central->borrowers[r].met = false;
+        for (unsigned r = 0; r < central->count; r++) central->clients[r].met = false;
         central->present = 0;
         central->meetings++;
         pthread_cond_broadcast(&central->changed);
@@ -58,10 +58,10 @@ static clq_status meet(clq_replica *replica, void (*work)(clq_strategy *strategy
 
 /* ---- between a replica and the store ---- */
 
-/* By an event rather than a finish: that can be given up. */
+/* Waits for an event and not for the queue to finish: the wait for an event has a deadline and can be aborted. */
 clq_status clq_central_push(clq_replica *replica) {
     clq_central *central = clq_central_of(replica);
-    clq_borrower *own = clq_borrower_of(replica);
+    clq_client *own = clq_client_of(replica);
     clq_queue *queue = replica->worker.queue;
     if (own->pinned) {
         CLQ_TRY(clq_queue_read_after(queue, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT), 0,
@@ -77,7 +77,7 @@ clq_status clq_central_push(clq_replica *replica) {
                     central->deadline_s);
 }
 
-/* The device has nothing to do, as at the end of a push. */
+/* Copies an arena to the replica, whose device is idle, as at the end of a push. */
 static clq_status bring(clq_replica *replica, clq_arena arena, const float *from) {
     clq_buffer *to = clq_weights_arena(replica->weights, arena);
     void *host = clq_buffer_host(to);
@@ -110,8 +110,8 @@ void clq_central_measure(const clq_strategy *strategy, uint32_t slot) {
 
 /* ---- the synchronous step ---- */
 
-/* By the thread that completes the step, with the lock held. Where all replicas wait, their copies are written on the
- * way. */
+/* By the thread that completes the step, with the lock held. Without backup replicas all others wait, so their copies
+ * of the parameters are written in the same pass. */
 static void update(clq_strategy *strategy, const clq_step_params *params) {
     clq_central *central = strategy->own;
     const float *gradients[CLQ_REPLICAS_MAX];
@@ -120,15 +120,15 @@ static void update(clq_strategy *strategy, const clq_step_params *params) {
     const bool all = central->needed == central->count;
     uint64_t samples = 0, measured_by = 0;
     for (unsigned r = 0; r < central->count; r++) {
-        clq_borrower *borrower = &central->borrowers[r];
-        if (all && borrower->parameters) copies[change.copy_count++] = borrower->parameters;
-        /* Without samples it may have accumulated a gradient. */
-        if (borrower->came && (all || borrower->samples > 0)) {
-            gradients[change.count++] = borrower->gradient;
-            samples += borrower->samples;
+        clq_client *client = &central->clients[r];
+        if (all && client->parameters) copies[change.copy_count++] = client->parameters;
+        /* Without backup replicas one without samples counts, too: it may have accumulated a gradient. */
+        if (client->came && (all || client->samples > 0)) {
+            gradients[change.count++] = client->gradient;
+            samples += client->samples;
             measured_by |= UINT64_C(1) << r;
         }
-        borrower->came = false;
+        client->came = false;
     }
     const double part = all ? 1.0 : (double)samples * (double)params->scale; /* of the batch */
     change.factor = (float)(1.0 / part);
@@ -140,10 +140,11 @@ static void update(clq_strategy *strategy, const clq_step_params *params) {
     clq_central_measure(strategy, params->slot);
 }
 
-/* Brings the replica's gradient to step `mine`, and waits until it is made; or leaves it, where the step was made. */
+/* Adds the replica's gradient to step `mine`, and waits until that step is made. Drops the gradient where it was made.
+ */
 static clq_status join(clq_replica *replica, uint64_t mine, const clq_step_params *params) {
     clq_central *central = clq_central_of(replica);
-    clq_borrower *own = clq_borrower_of(replica);
+    clq_client *own = clq_client_of(replica);
     const double until = clq_central_until(central);
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&central->lock);
@@ -156,7 +157,7 @@ static clq_status join(clq_replica *replica, uint64_t mine, const clq_step_param
         central->arrived++;
         bool any = false; /* samples: replicas may have none of a small batch */
         for (unsigned r = 0; r < central->count; r++)
-            any = any || (central->borrowers[r].came && central->borrowers[r].samples > 0);
+            any = any || (central->clients[r].came && central->clients[r].samples > 0);
         if (any && central->arrived >= central->needed) {
             update(replica->strategy, params);
             central->arrived = 0;
@@ -165,7 +166,7 @@ static clq_status join(clq_replica *replica, uint64_t mine, const clq_step_param
         }
         while (central->steps == mine && status == CLQ_OK) {
             unsigned late = 0;
-            while (late + 1 < central->count && central->borrowers[late].came) late++;
+            while (late + 1 < central->count && central->clients[late].came) late++;
             status = clq_central_await(central, until, late);
         }
     }
@@ -186,13 +187,13 @@ clq_status clq_central_note_exchange(clq_replica *replica, double began) {
     clq_central *central = clq_central_of(replica);
     if (replica->worker.index == 0) atomic_fetch_add(&central->exposed_ns, (uint64_t)((clq_now() - began) * 1e9));
     if (!replica->worker.tracing) return CLQ_OK;
-    return clq_timeline_add(&clq_borrower_of(replica)->exchanges, began, "update", "bytes",
+    return clq_timeline_add(&clq_client_of(replica)->exchanges, began, "update", "bytes",
                             clq_weights_arena_bytes(replica->weights, CLQ_ARENA_GRADIENT));
 }
 
 clq_status clq_central_step(clq_replica *replica, const clq_command *command) {
     clq_central *central = clq_central_of(replica);
-    clq_borrower *own = clq_borrower_of(replica);
+    clq_client *own = clq_client_of(replica);
     const uint64_t mine = own->steps++;
     const bool all = central->needed == central->count;
     if (!all && is_late(central, mine)) {
@@ -215,7 +216,7 @@ static void sum_all(clq_strategy *strategy, const clq_step_params *params) {
     const clq_central *central = strategy->own;
     const float *gradients[CLQ_REPLICAS_MAX];
     (void)params;
-    for (unsigned r = 0; r < central->count; r++) gradients[r] = central->borrowers[r].gradient;
+    for (unsigned r = 0; r < central->count; r++) gradients[r] = central->clients[r].gradient;
     clq_store_sum(central->store, &(clq_store_change){.gradients = gradients, .count = central->count, .factor = 1.0f});
 }
 
@@ -236,7 +237,7 @@ static void update_by_sum(clq_strategy *strategy, const clq_step_params *params)
 clq_status clq_central_apply(clq_replica *replica, const clq_step_params *params) {
     CLQ_TRY(meet(replica, update_by_sum, params));
     CLQ_TRY(clq_central_pull(replica, NULL));
-    return meet(replica, NULL, NULL); /* a step of a replica that is ahead would be seen by some */
+    return meet(replica, NULL, NULL); /* else the next step of a replica that is ahead could change what others pull */
 }
 
 /* ---- what is apart ---- */
@@ -250,7 +251,8 @@ void clq_central_note_gradients(clq_strategy *strategy, bool by_step, const clq_
     central->is_apart[CLQ_ARENA_STATE] = central->comm && clq_weights_apart_bytes(strategy->replicas[0].weights) > 0;
 }
 
-/* The store's into every replica's. Who is done first waits, for a step of its own would change the store. */
+/* Copies the store's arena to every replica. A replica that is done waits for the others: its next step would change
+ * the store. */
 static clq_status run_fetch(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
     CLQ_TRY(meet(replica, NULL, NULL));
@@ -263,8 +265,8 @@ static clq_status run_fetch(clq_worker *worker, const clq_command *command) {
 }
 
 static clq_status run_average(clq_worker *worker, const clq_command *command) {
-    (void)command;
-    return clq_replica_average_state(clq_replica_of(worker), clq_central_of(clq_replica_of(worker))->comm);
+    clq_replica *replica = clq_replica_of(worker);
+    return clq_replica_average_state(replica, command, clq_central_of(replica)->comm, worker->index);
 }
 
 static const clq_command_kind fetch_kind = {.name = "fetch", .run = run_fetch};
@@ -273,8 +275,10 @@ static const clq_command_kind average_kind = {.name = "average state", .run = ru
 void clq_central_make_current(clq_strategy *strategy, unsigned what) {
     clq_central *central = strategy->own;
     if (what > CLQ_ARENA_GRADIENT || !central->is_apart[what]) return;
-    const clq_command_kind *kind = what == CLQ_ARENA_STATE ? &average_kind : &fetch_kind;
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = kind, .memory = what});
+    if (what == CLQ_ARENA_STATE)
+        clq_strategy_average_state(strategy, &average_kind, 1);
+    else
+        clq_pool_post(&strategy->pool, &(clq_command){.kind = &fetch_kind, .memory = what});
     central->is_apart[what] = false;
 }
 
@@ -282,7 +286,7 @@ clq_status clq_central_write(clq_strategy *strategy, size_t variable, const void
     const clq_variable *v = &strategy->model->variables[variable];
     clq_store *store = ((clq_central *)strategy->own)->store;
     if (!store || clq_variable_arena(v) != CLQ_ARENA_PARAMETERS) return CLQ_OK;
-    CLQ_TRY(clq_strategy_wait(strategy)); /* so that no step's update comes behind it */
+    CLQ_TRY(clq_strategy_wait(strategy)); /* so that no update of a posted step overwrites the value */
     clq_store_begin_write(store);
     memcpy((char *)clq_store_parameters(store) + clq_weights_offset(strategy->replicas[0].weights, variable), from,
            clq_variable_bytes(v));
@@ -306,16 +310,16 @@ clq_status clq_central_prepare(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
-static clq_status open_borrower(clq_strategy *strategy, unsigned r) {
+static clq_status open_client(clq_strategy *strategy, unsigned r) {
     const clq_weights *weights = strategy->replicas[r].weights;
-    clq_borrower *borrower = &((clq_central *)strategy->own)->borrowers[r];
-    borrower->parameters = clq_buffer_host(clq_weights_arena(weights, CLQ_ARENA_PARAMETERS));
-    borrower->gradient = clq_buffer_host(clq_weights_arena(weights, CLQ_ARENA_GRADIENT));
-    if (borrower->gradient) return CLQ_OK;
+    clq_client *client = &((clq_central *)strategy->own)->clients[r];
+    client->parameters = clq_buffer_host(clq_weights_arena(weights, CLQ_ARENA_PARAMETERS));
+    client->gradient = clq_buffer_host(clq_weights_arena(weights, CLQ_ARENA_GRADIENT));
+    if (client->gradient) return CLQ_OK;
     CLQ_TRY(clq_buffer_create(strategy->replicas[r].worker.device, CLQ_MEMORY_PINNED,
                               clq_weights_arena_bytes(weights, CLQ_ARENA_GRADIENT), "the gradient on its way",
-                              &borrower->pinned));
-    borrower->gradient = clq_buffer_host(borrower->pinned);
+                              &client->pinned));
+    client->gradient = clq_buffer_host(client->pinned);
     return CLQ_OK;
 }
 
@@ -357,14 +361,14 @@ clq_status clq_central_open(clq_strategy *strategy) {
     strategy->pool.on_failure = abort_waits;
     strategy->pool.context = central;
     for (unsigned path = CLQ_PATH_OVERLAP; path <= CLQ_PATH_BUSY_WAIT; path++)
-        (void)clq_paths_decide(&strategy->paths, (clq_path)path, ~0u);
+        (void)clq_paths_decide(&strategy->paths, (clq_path)path, ~(unsigned)CLQ_FACT_STAGES); /* all else may hold */
     CLQ_TRY(open_comm(strategy));
     CLQ_TRY(open_figures(strategy));
     if (!strategy->config.plan.update) return CLQ_OK;
     if (clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS) != CLQ_F32)
         return clq_fail(CLQ_UNSUPPORTED, "parameters in the host's memory are f32, and the model's are %s",
                         clq_dtype_name(clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS)));
-    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(open_borrower(strategy, r));
+    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(open_client(strategy, r));
     return clq_store_create(strategy->config.plan.update, clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS), 0,
                             &central->store);
 }
@@ -375,9 +379,9 @@ void clq_central_close(clq_strategy *strategy) {
     clq_store_destroy(central->store);
     clq_comm_destroy(central->comm);
     for (unsigned r = 0; r < strategy->count; r++) {
-        clq_event_destroy(central->borrowers[r].done);
-        clq_buffer_destroy(central->borrowers[r].pinned);
-        clq_free(central->borrowers[r].exchanges.spans);
+        clq_event_destroy(central->clients[r].done);
+        clq_buffer_destroy(central->clients[r].pinned);
+        clq_free(central->clients[r].exchanges.spans);
     }
     if (central->locked) {
         pthread_mutex_destroy(&central->lock);
@@ -427,7 +431,7 @@ clq_comm_times clq_central_comm_times(const clq_strategy *strategy) {
 }
 
 const clq_timeline *clq_central_exchanges(const clq_strategy *strategy, unsigned replica) {
-    return &((clq_central *)strategy->own)->borrowers[replica].exchanges;
+    return &((clq_central *)strategy->own)->clients[replica].exchanges;
 }
 
 const clq_strategy_module clq_strategy_central = {.kind = CLQ_STRATEGY_CENTRAL,

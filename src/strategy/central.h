@@ -1,46 +1,47 @@
 /* Strategies whose variables lie in a store (store.h): what they share. Central storage and the synchronous parameter
  * server are central.c; the asynchronous one is ps.c. Private to these two.
  *
- * Replicas compute gradients by copies of the parameters. Their threads meet under one lock; the one that completes an
- * update makes it, with the store's servers. */
+ * Replicas compute gradients with copies of the parameters. Their threads share one lock; the thread whose gradient
+ * completes an update makes it, with the store's servers. */
 #ifndef CLQ_STRATEGY_CENTRAL_H
 #define CLQ_STRATEGY_CENTRAL_H
 
 #include "strategy/replica.h"
 #include "strategy/store.h"
 
-/* Of a replica. */
-typedef struct clq_borrower {
+/* A replica's side of the store. */
+typedef struct clq_client {
     clq_buffer *pinned;    /* its gradient on the host; NULL where the host sees the device's memory */
     const float *gradient; /* there, or in the device's memory; whole between a push and the next step */
     float *parameters;     /* the device's, where the host sees them; else NULL */
-    clq_event *done;       /* the gradient is there; used again */
+    clq_event *done;       /* of the transfer of the gradient; reused */
     clq_timeline exchanges;
-    bool met; /* it has come to the next meeting of all */
-    /* Synchronous steps: how many it was given; and what it brought to the one at hand. */
+    bool met; /* it has arrived at the next meeting of all */
+    /* Synchronous steps: how many it was given; whether its gradient has arrived for the current one, of how many
+     * samples. */
     uint64_t steps;
     bool came;
     uint32_t samples;
-    /* Asynchronous ones: batches that it was given and has not finished; the version that it computes by; how long the
-     * last batch took it. */
+    /* Asynchronous steps: batches that it was given and has not finished; whether it computes a gradient, and with
+     * which version of the parameters; how long its last batch took. */
     unsigned outstanding;
     bool under_way;
     uint64_t read;
     double seconds;
-} clq_borrower;
+} clq_client;
 
 typedef struct clq_central {
     clq_store *store; /* NULL for inference only */
-    clq_comm *comm;   /* of state; NULL where replicas exchange none */
+    clq_comm *comm;   /* for state variables; NULL where replicas exchange none */
     double deadline_s;
-    clq_borrower borrowers[CLQ_REPLICAS_MAX];
+    clq_client clients[CLQ_REPLICAS_MAX];
     const clq_strategy *strategy;
     unsigned count;
     unsigned needed; /* replicas whose gradients make a synchronous update */
     bool asynchronous;
     uint64_t bound;                        /* of the staleness */
     unsigned last_given;                   /* who got the last batch; the poster's */
-    bool is_apart[CLQ_ARENA_GRADIENT + 1]; /* by arena: replicas' memory is to be made current; the poster's */
+    bool is_apart[CLQ_ARENA_GRADIENT + 1]; /* by arena: the replicas' copies are not current; the poster's */
     float *squares;                        /* (metric_slots, variables) of the gradients' norms; NULL: not measured */
     clq_origin *origins;                   /* (metric_slots) */
     atomic_uint_fast64_t exposed_ns;       /* of replica 0: from its gradient to its new parameters */
@@ -49,36 +50,36 @@ typedef struct clq_central {
     pthread_cond_t changed;
     bool locked;                /* the lock was made */
     atomic_bool aborted;        /* a replica failed */
-    uint64_t meetings, present; /* of all replicas: how many there were; how many have come to the next one */
-    uint64_t steps, arrived;    /* synchronous steps so far; how many have come to the next one */
+    uint64_t meetings, present; /* meetings of all replicas so far; replicas that have arrived at the next one */
+    uint64_t steps, arrived;    /* synchronous steps so far; gradients that have arrived for the next one */
     uint64_t pushed, dropped;   /* gradients */
-    uint64_t version;           /* the store's, but for an update that is under way: */
-    bool updating;
-    uint64_t *histogram; /* (staleness + 1): updates by their staleness; NULL: synchronous */
-    uint64_t finished;   /* steps up to which all were applied, by params.step */
+    uint64_t version;           /* the store's, without an update that is under way */
+    bool updating;              /* an asynchronous update is under way */
+    uint64_t *histogram;        /* (staleness + 1): updates by their staleness; NULL: synchronous */
+    uint64_t finished;          /* all steps up to this one (params.step) were applied */
     struct {
         uint64_t step; /* 0: none */
-        double ended;  /* once finished: of all steps up to it */
+        double ended;  /* when it was applied; once `finished` has passed it: when all steps up to it were */
     } * times;         /* (CLQ_STEP_TIMES) by step; NULL: synchronous */
 } clq_central;
 
 static inline clq_central *clq_central_of(const clq_replica *replica) { return replica->strategy->own; }
-static inline clq_borrower *clq_borrower_of(const clq_replica *replica) {
-    return &clq_central_of(replica)->borrowers[replica->worker.index];
+static inline clq_client *clq_client_of(const clq_replica *replica) {
+    return &clq_central_of(replica)->clients[replica->worker.index];
 }
 
-/* With the lock held: waits for a change, until clq_now_running's `until`. Errors: ABORTED, TIMEOUT, for which replica
- * `late` is blamed. */
+/* With the lock held: waits for a change, at most until the time `until` (clq_now_running). Errors: ABORTED; TIMEOUT,
+ * whose message names replica `late`. */
 clq_status clq_central_await(clq_central *central, double until, unsigned late);
 double clq_central_until(const clq_central *central);
 
-/* Waits for the replica's gradient, which is on the host then. */
+/* Brings the replica's gradient to the host, and waits for it. */
 clq_status clq_central_push(clq_replica *replica);
-/* The store's parameters into the replica's. *version, which may be NULL, is known before they are copied. */
+/* Copies the store's parameters to the replica. *version: theirs; set before the copy begins. May be NULL. */
 clq_status clq_central_pull(clq_replica *replica, uint64_t *version);
 /* Notes the time from `began` to now, between a gradient and new parameters. */
 clq_status clq_central_note_exchange(clq_replica *replica, double began);
-/* Of the store's gradient, before the next update. */
+/* Squared norms of the store's gradient, by variable, to the row of `slot`; before the next update. */
 void clq_central_measure(const clq_strategy *strategy, uint32_t slot);
 
 /* The module's functions. */

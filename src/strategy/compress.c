@@ -1,5 +1,5 @@
-/* Another exchange of the mirrored strategy: what travels in place of the gradient is smaller. Each replica keeps the
- * error that this leaves, and adds it to the next gradient. */
+/* Another exchange of the mirrored strategy: replicas exchange compressed gradients. Each replica keeps the compression
+ * error, and adds it to its next gradient. */
 #include "strategy/mirrored.h"
 
 clq_status clq_compression_check(const clq_strategy_config *config, const clq_strategy_module *module) {

@@ -1,8 +1,9 @@
-/* Local SGD, another step of the mirrored strategy: each replica updates its weights by the gradient of its own share,
- * some steps long, with an optimizer of its own. Then weights become their mean over the replicas, by the samples that
- * each has seen since the last mean (McMahan et al., "Communication-efficient learning of deep networks from
- * decentralized data", 2017; with equal shares the plain mean of Stich, 2019). So with one local step, and an optimizer
- * that is linear in the gradient and keeps nothing, weights are those of mirrored steps, whatever the shares are. */
+/* Local SGD, another step of the mirrored strategy: for some steps each replica updates its weights by the gradient of
+ * its own share, with an optimizer of its own. Then the weights are averaged over the replicas, each weighted by the
+ * samples that it has seen since the last average (McMahan et al., "Communication-efficient learning of deep networks
+ * from decentralized data", 2017; with equal shares the plain mean of Stich, 2019). So with one local step, and an
+ * optimizer that is linear in the gradient and keeps nothing, weights are those of mirrored steps, whatever the shares
+ * are. */
 #include "strategy/mirrored.h"
 
 clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy_module *module) {
@@ -42,7 +43,7 @@ clq_status clq_local_step(clq_replica *replica, const clq_command *command) {
         own.params.scale = (float)(1.0 / (double)own.params.count);
         return clq_replica_step_alone(replica, &own);
     }
-    /* Nothing to update by. Its row of metrics is written, with zeros. */
+    /* No samples, so no update. The row of metrics is written, with zeros. */
     CLQ_TRY(clq_replica_run(replica, replica->plan, &own, CLQ_SEGMENT_NORM));
     CLQ_TRY(clq_replica_keep_norms(replica, own.params.slot));
     return clq_queue_flush(replica->worker.queue);
@@ -60,7 +61,8 @@ static const clq_command_kind average_kind = {.name = "average", .traits = CLQ_C
 
 /* ---- by the poster ---- */
 
-/* What each replica's weights count, which adds up to 1 in float, too: what all agree on stays as it is. */
+/* The weight of each replica in the average. The weights add up to exactly 1 in float, so that values on which all
+ * replicas agree do not change. */
 static void make_shares(const clq_local *local, unsigned count, float *shares) {
     uint64_t total = 0;
     unsigned most = 0;

@@ -82,8 +82,8 @@ static void note_gradients(clq_strategy *strategy, bool by_step, const clq_part 
 }
 
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
-    (void)command;
-    return clq_replica_average_state(clq_replica_of(worker), clq_mirrored_of(clq_replica_of(worker))->comm);
+    clq_replica *replica = clq_replica_of(worker);
+    return clq_replica_average_state(replica, command, clq_mirrored_of(replica)->comm, worker->index);
 }
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 
@@ -93,8 +93,10 @@ static void make_current(clq_strategy *strategy, unsigned what) {
         return;
     }
     if (!clq_mirrored_of_strategy(strategy)->is_apart[what]) return;
-    const clq_command_kind *kind = what == CLQ_ARENA_STATE ? &average_kind : &clq_sharded_collect;
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = kind, .memory = what});
+    if (what == CLQ_ARENA_STATE)
+        clq_strategy_average_state(strategy, &average_kind, 1);
+    else
+        clq_pool_post(&strategy->pool, &(clq_command){.kind = &clq_sharded_collect, .memory = what});
     clq_mirrored_of_strategy(strategy)->is_apart[what] = false;
 }
 

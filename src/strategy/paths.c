@@ -27,7 +27,8 @@ static const struct {
                             CLQ_FACT_OVERLAP | CLQ_FACT_STORE | CLQ_FACT_STAGES},
 };
 
-/* What to say of a fact that is wanted and does not hold, or holds and is in the way. */
+/* What to say of a fact that is needed and does not hold, or that holds and forbids a path. The first one that applies
+ * is reported: those that follow from the strategy come before those that depend on device and model. */
 static const struct {
     unsigned fact;
     const char *missing, *in_the_way;
@@ -59,12 +60,12 @@ static const struct {
     {CLQ_FACT_LOCAL_STEPS, NULL, "replicas update by their own gradients"},
 };
 
-/* NULL: nothing is against it. */
+/* Why the path is off by these facts; NULL: it is on. */
 static const char *objection(clq_path path, unsigned facts) {
-    for (size_t i = 0; i < CLQ_COUNT_OF(reasons); i++)
+    for (size_t i = 0; i < CLQ_COUNT_OF(reasons); i++) {
         if (table[path].needs & ~facts & reasons[i].fact) return reasons[i].missing;
-    for (size_t i = 0; i < CLQ_COUNT_OF(reasons); i++)
         if (table[path].forbids & facts & reasons[i].fact) return reasons[i].in_the_way;
+    }
     return NULL;
 }
 

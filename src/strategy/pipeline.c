@@ -204,18 +204,16 @@ static void note_gradients(clq_strategy *strategy, bool by_step, const clq_part 
 /* As of the mirrored strategy, stage by stage. */
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
-    const size_t bytes = clq_weights_apart_bytes(replica->weights);
-    (void)command;
-    if (bytes == 0) return CLQ_OK;
-    CLQ_TRY(sum(replica, worker->queue, clq_weights_arena(replica->weights, CLQ_ARENA_STATE), bytes,
-                clq_weights_dtype(replica->weights, CLQ_ARENA_STATE)));
-    return clq_weights_mean_state(replica->weights, worker->queue, pipeline_of(replica->strategy)->pipelines);
+    const clq_pipeline *pipeline = pipeline_of(replica->strategy);
+    if (clq_weights_apart_bytes(replica->weights) == 0) return CLQ_OK;
+    return clq_replica_average_state(replica, command, pipeline->comms[stage_of(replica)],
+                                     worker->index / pipeline->stages);
 }
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 
 static void make_current(clq_strategy *strategy, unsigned what) {
     if (what != CLQ_ARENA_STATE || !pipeline_of(strategy)->state_is_apart) return;
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = &average_kind});
+    clq_strategy_average_state(strategy, &average_kind, pipeline_of(strategy)->stages);
     pipeline_of(strategy)->state_is_apart = false;
 }
 

@@ -40,6 +40,7 @@ struct clq_command {
     /* Arguments, as far as the kind has them. */
     clq_step_params params;
     bool first;                 /* that accumulates: the first of its update */
+    bool counts;                /* that averages: the worker's own values are part of the mean */
     float factor;               /* of what was accumulated and the command's own gradient; 0: nothing was accumulated */
     struct clq_staging *staged; /* the batch's rows. NULL without any, and for */
     clq_rows rows;              /* those that the worker is to copy; count 0: none */

@@ -1,18 +1,19 @@
 /* The parameter server (Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014).
- * Asynchronous: a whole batch goes to the next replica that is free, which reads the parameters, computes the gradient,
- * and has the store make an update of it, whatever the others do. Staleness, the number of updates between an update's
- * read of the parameters and the update, has a bound. With a bound of 0 it is synchronous (central.c). */
+ * Asynchronous: a whole batch goes to the next replica that is free. That replica reads the parameters, computes the
+ * gradient, and has the store make an update of it, whatever the others do. The staleness, which is the number of
+ * updates between a replica's read of the parameters and the update by its gradient, has a bound. With a bound of 0
+ * steps are synchronous (central.c). */
 #include "strategy/central.h"
 
 /* ---- the bound ----
- * Gradients under way can all be applied within the bound if they can be in the order of their age: the one that is
- * i-th from the oldest, from 0, comes behind i updates, and so with a staleness of version + i - read. A read and an
- * update are allowed where that still holds afterwards. So the oldest may always be applied, and nobody waits for good:
- * where the bound holds others up, they wait for the oldest. */
+ * All gradients under way can be applied within the bound if they can be in the order of their age. In that order the
+ * i-th oldest, from 0, is applied after i updates, so with a staleness of version + i - read. A read, or an update, is
+ * allowed if that still holds afterwards. So the oldest may always be applied, and no replica waits forever: those that
+ * the bound makes wait, wait for the oldest. */
 
-/* Whether the rest can, once the gradient of `replica` was applied. */
+/* Whether all other gradients can still be applied once that of `replica` was. */
 static bool may_apply(const clq_central *central, unsigned replica) {
-    const clq_borrower *all = central->borrowers;
+    const clq_client *all = central->clients;
     for (unsigned s = 0; s < central->count; s++) {
         uint64_t older = 0;
         if (s == replica || !all[s].under_way) continue;
@@ -25,18 +26,18 @@ static bool may_apply(const clq_central *central, unsigned replica) {
     return true;
 }
 
-/* A new one is the youngest. */
+/* Whether one more gradient, as the youngest, can be applied within the bound. */
 static bool may_read(const clq_central *central) {
     uint64_t under_way = 0;
-    for (unsigned r = 0; r < central->count; r++) under_way += central->borrowers[r].under_way;
+    for (unsigned r = 0; r < central->count; r++) under_way += central->clients[r].under_way;
     return under_way <= central->bound;
 }
 
-/* Whom all others wait for. */
+/* The replica that all others wait for. */
 static unsigned oldest(const clq_central *central) {
     unsigned found = 0;
     for (unsigned r = 1; r < central->count; r++) {
-        const clq_borrower *own = &central->borrowers[r], *best = &central->borrowers[found];
+        const clq_client *own = &central->clients[r], *best = &central->clients[found];
         if (own->under_way && (!best->under_way || own->read < best->read)) found = r;
     }
     return found;
@@ -46,7 +47,7 @@ static unsigned oldest(const clq_central *central) {
 
 static clq_status read_parameters(clq_replica *replica) {
     clq_central *central = clq_central_of(replica);
-    clq_borrower *own = clq_borrower_of(replica);
+    clq_client *own = clq_client_of(replica);
     const double until = clq_central_until(central);
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&central->lock);
@@ -56,7 +57,7 @@ static clq_status read_parameters(clq_replica *replica) {
     own->under_way = status == CLQ_OK;
     pthread_mutex_unlock(&central->lock);
     CLQ_TRY(status);
-    /* By now it may be a later version, which is as good. */
+    /* The version that is copied may be a later one by now, which can only make the staleness smaller. */
     uint64_t read;
     status = clq_central_pull(replica, &read);
     pthread_mutex_lock(&central->lock);
@@ -66,7 +67,7 @@ static clq_status read_parameters(clq_replica *replica) {
     return status;
 }
 
-/* With the lock held: which steps were applied, as far as there is none missing between them. */
+/* With the lock held: notes that a step was applied, and up to which step all were. */
 static void note_applied(clq_central *central, uint64_t step) {
     const double before = central->times[central->finished % CLQ_STEP_TIMES].ended;
     central->times[step % CLQ_STEP_TIMES].step = step;
@@ -81,7 +82,7 @@ static void note_applied(clq_central *central, uint64_t step) {
 
 static clq_status make_update(clq_replica *replica, const clq_step_params *params) {
     clq_central *central = clq_central_of(replica);
-    clq_borrower *own = clq_borrower_of(replica);
+    clq_client *own = clq_client_of(replica);
     const double until = clq_central_until(central);
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&central->lock);
@@ -111,7 +112,7 @@ static clq_status make_update(clq_replica *replica, const clq_step_params *param
 }
 
 static clq_status asynchronous_step(clq_replica *replica, const clq_command *command) {
-    clq_borrower *own = clq_borrower_of(replica);
+    clq_client *own = clq_client_of(replica);
     CLQ_TRY(read_parameters(replica));
     const double began = clq_now();
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
@@ -125,7 +126,7 @@ static clq_status asynchronous_step(clq_replica *replica, const clq_command *com
     return clq_central_note_exchange(replica, pushed);
 }
 
-/* An update by hand is a step like others. */
+/* An update by hand counts as a step, too. */
 static clq_status apply(clq_replica *replica, const clq_step_params *params) {
     clq_central *central = clq_central_of(replica);
     CLQ_TRY(clq_central_apply(replica, params));
@@ -138,22 +139,22 @@ static clq_status apply(clq_replica *replica, const clq_step_params *params) {
 
 /* ---- handing out ---- */
 
-/* With the lock held: a replica that is idle, in turn; else one that has nothing waiting and is not much slower than
- * the fastest, so that it needs not wait for the poster. `count` where there is none. */
+/* With the lock held: an idle replica, round-robin; else a replica that computes its last batch and is not much slower
+ * than the fastest, so that it need not wait for the poster. `count` where there is none. */
 static unsigned find_free(const clq_central *central) {
     static const double slow = 2.0;
-    double fastest = central->borrowers[0].seconds;
-    for (unsigned r = 1; r < central->count; r++) fastest = CLQ_MIN(fastest, central->borrowers[r].seconds);
+    double fastest = central->clients[0].seconds;
+    for (unsigned r = 1; r < central->count; r++) fastest = CLQ_MIN(fastest, central->clients[r].seconds);
     for (unsigned waiting = 0; waiting < 2; waiting++)
         for (unsigned i = 0; i < central->count; i++) {
             const unsigned r = (central->last_given + 1 + i) % central->count;
-            const clq_borrower *borrower = &central->borrowers[r];
-            if (borrower->outstanding == waiting && (waiting == 0 || borrower->seconds <= slow * fastest)) return r;
+            const clq_client *client = &central->clients[r];
+            if (client->outstanding == waiting && (waiting == 0 || client->seconds <= slow * fastest)) return r;
         }
     return central->count;
 }
 
-/* Waits without a deadline: those that work have theirs. After a failure nobody gets anything. */
+/* Waits without a deadline: the replicas that it waits for have one. After a failure no replica gets a batch. */
 static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts) {
     clq_central *central = strategy->own;
     const unsigned step = CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP;
@@ -162,13 +163,13 @@ static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t t
         return;
     }
     for (unsigned r = 0; r < central->count; r++) parts[r] = (clq_part){.count = kind ? 0 : total};
-    if (!kind) return; /* a report: whoever gets a batch gets all of it */
+    if (!kind) return; /* a report: a replica gets a whole batch */
     pthread_mutex_lock(&central->lock);
     unsigned next;
     while ((next = find_free(central)) == central->count && !atomic_load(&central->aborted))
         clq_lock_wait(&central->lock, &central->changed, CLQ_RUNNING_LOOK_S);
     if (!atomic_load(&central->aborted)) {
-        central->borrowers[next].outstanding++;
+        central->clients[next].outstanding++;
         central->last_given = next;
         parts[next] = (clq_part){.count = total, .runs = true, .measures = true};
     }
@@ -182,6 +183,9 @@ static clq_status check(const clq_strategy *strategy) {
     if (options->staleness < 0)
         return clq_fail(CLQ_ARGUMENT, "a staleness of %d is below 0: 0 is synchronous, 4 the default",
                         (int)options->staleness);
+    if (options->staleness > CLQ_STALENESS_MAX) /* updates are counted for each up to the bound */
+        return clq_fail(CLQ_ARGUMENT, "a staleness of %d is too large: use at most %d", (int)options->staleness,
+                        (int)CLQ_STALENESS_MAX);
     if (options->backup == 0) return CLQ_OK;
     if (options->staleness > 0)
         return clq_fail(
@@ -237,6 +241,7 @@ static bool progress(const clq_strategy *strategy, uint64_t step, uint64_t *done
 const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,
                                              .name = "ps",
                                              .accumulates = true,
+                                             .runs_functions = true,
                                              .prepare = prepare,
                                              .open = open,
                                              .close = clq_central_close,

@@ -55,13 +55,25 @@ clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *comma
 
 /* Moving statistics are linear in what they are made of, and training does not read them: but for rounding their mean
  * goes on as if nobody had looked. */
-clq_status clq_replica_average_state(clq_replica *replica, clq_comm *comm) {
-    clq_worker *worker = &replica->worker;
+clq_status clq_replica_average_state(clq_replica *replica, const clq_command *command, clq_comm *comm, unsigned rank) {
+    clq_queue *queue = replica->worker.queue;
     clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
     const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_STATE);
-    CLQ_TRY(clq_comm_all_reduce(comm, worker->index, worker->queue, state, 0, state, 0,
-                                clq_values_count(dtype, clq_weights_apart_bytes(replica->weights)), dtype));
-    return clq_weights_mean_state(replica->weights, worker->queue, replica->strategy->count);
+    const size_t bytes = clq_weights_apart_bytes(replica->weights);
+    if (!command->counts) CLQ_TRY(clq_queue_fill_zero(queue, state, 0, bytes));
+    CLQ_TRY(clq_comm_all_reduce(comm, rank, queue, state, 0, state, 0, clq_values_count(dtype, bytes), dtype));
+    return clq_weights_mean_state(replica->weights, queue, command->params.count);
+}
+
+void clq_strategy_average_state(clq_strategy *strategy, const clq_command_kind *kind, unsigned group) {
+    clq_command command = {.kind = kind};
+    for (unsigned r = 0; r < strategy->count; r += group)
+        command.params.count += (uint32_t)(strategy->computed >> r & 1);
+    for (unsigned r = 0; r < strategy->count && command.params.count > 0; r++) {
+        command.counts = strategy->computed >> r & 1;
+        clq_channel_put(strategy->replicas[r].worker.commands, &command);
+    }
+    strategy->computed = 0;
 }
 
 /* ---- life ---- */

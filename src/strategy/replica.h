@@ -67,22 +67,22 @@ typedef struct clq_replica {
  * A step has stages: input (rows where kernels read them) and execute, which are clq_replica_run; exchange and update;
  * and reading back, which are transfers. A module says how a step is made of them. A row of the table in strategy.c. */
 
-/* What can be made current: arenas by clq_arena, and the optimizer's slots. */
+/* What module->make_current can make current: arenas by clq_arena, and the optimizer's slots. */
 enum { CLQ_CURRENT_OPTIMIZER = CLQ_ARENA_GRADIENT + 1 };
 
 /* What a replica gets of a batch. */
 typedef struct clq_part {
     size_t first, count; /* rows of the batch */
     bool runs;           /* the command is posted to it */
-    bool measures;       /* its row of metrics counts, and predictions are its */
+    bool measures;       /* its row of metrics counts, and predictions are read from it */
 } clq_part;
 
 typedef struct clq_strategy_module {
     clq_strategy_kind kind;
     const char *name;
     unsigned devices_most; /* 0: any number */
-    /* Batches may be accumulated: each replica runs each batch by clq_replica_run, and exchanges and updates what that
-     * leaves as the gradient. */
+    /* Batches may be accumulated: each replica runs each batch by clq_replica_run, and exchanges and updates by the
+     * gradient that this leaves. */
     bool accumulates;
     bool takes_shares;     /* other than even ones */
     bool shards_optimizer; /* where the options ask for it */
@@ -90,12 +90,12 @@ typedef struct clq_strategy_module {
     /* Says what each replica is to be, when all devices are open and before the first plan is made: its capacity, and
      * whether it measures norms. NULL: as of clq_strategy_prepare_shares. */
     clq_status (*prepare)(clq_strategy *strategy);
-    /* Makes what replicas need to work together, when all are open and before their threads start. Close in any case,
-     * once the threads have ended. NULL: nothing. */
+    /* Makes what replicas share, when all are open and before their threads start. close is called in any case, once
+     * the threads have ended. NULL: nothing is shared. */
     clq_status (*open)(clq_strategy *strategy);
     void (*close)(clq_strategy *strategy);
-    /* Which rows of a batch of `total` each replica gets, by the poster. kind NULL: for a report, nothing is posted.
-     * NULL: as of clq_strategy_split_shares. */
+    /* By the poster: which rows of a batch of `total` each replica gets. kind NULL: for a report, nothing is posted.
+     * split NULL: as clq_strategy_split_shares. */
     void (*split)(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
     /* Carried out by each replica's thread: the whole step, in the plain way; the sum of all replicas' gradients; the
      * update by it; a batch by the plan for evaluation or prediction, up to the loss or the output (of a stage: read,
@@ -109,11 +109,14 @@ typedef struct clq_strategy_module {
     /* As of clq_exchange, in a plan of the replica that is its context: of ranks that split the batch or, where the
      * strategy's plans have a slicing, the weights. NULL: there is one replica. */
     clq_status (*all_reduce)(void *replica, clq_queue *queue, clq_buffer *values, size_t count);
-    /* Posted to all that have a part: by a step, or for a step by hand; parts NULL: of a batch that the caller cut. */
+    /* By the poster: gradients were posted to all replicas that have a part. by_step: in a whole step; else for a step
+     * by hand. parts NULL: the caller cut the batch. */
     void (*note_gradients)(clq_strategy *strategy, bool by_step, const clq_part *parts);
-    /* Posts what makes every replica's copy whole, before something posted behind it reads it. NULL: all always is. */
+    /* By the poster: posts what makes every replica's copy of `what` current, for a read that is posted after it. NULL:
+     * copies always are current. */
     void (*make_current)(clq_strategy *strategy, unsigned what);
-    /* Where variables lie elsewhere, too: what clq_strategy_write posted; NULL: they do not. */
+    /* Writes a variable where it lies outside the replicas, too, after clq_strategy_write has posted it to them. NULL:
+     * variables lie on the replicas only. */
     clq_status (*write)(clq_strategy *strategy, size_t variable, const void *from);
     /* Of a row of metrics: the squares that clq_strategy_read_figures tells; whence its update is. NULL: replicas
      * measure; every update is of all replicas. */
@@ -130,6 +133,8 @@ typedef struct clq_strategy_module {
 } clq_strategy_module;
 extern const clq_strategy_module clq_strategy_mirrored, clq_strategy_central, clq_strategy_ps, clq_strategy_pipeline,
     clq_strategy_tensor;
+/* Of a config with `parts`. Errors: ARGUMENT (no such part, another strategy, several devices). */
+clq_status clq_part_choose(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out);
 
 /* ARGUMENT where what the config says is out of range, or does not go together or with the module and so many devices
  * (settings.c); of compression (compress.c); of local steps (local.c). */
@@ -156,6 +161,7 @@ struct clq_strategy {
     uint64_t *
         measured_by; /* (metric_slots) of the batch that a row of metrics is about: bits of replicas whose row counts */
     bool apart;      /* each replica trains alone */
+    uint64_t computed; /* bits of replicas that computed gradients of samples since state was averaged; the poster's */
     /* Posted since the last update, by the poster: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
 };
@@ -167,6 +173,15 @@ clq_status clq_strategy_prepare_shares(clq_strategy *strategy);
 void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
 /* As the module does it. */
 void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
+
+/* One command to every replica with its rows, at most a global batch: of `batch`, which are staged, or of command.rows,
+ * which the replica copies itself. */
+clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch);
+/* Which replicas' rows of a batch count (bits), before its commands are posted: a module may know better when one is
+ * carried out. */
+void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by);
+/* The plans for a mode, once. */
+clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode);
 
 /* Makes what it needs on its device, which is open. */
 clq_status clq_replica_open(clq_replica *replica);
@@ -191,8 +206,12 @@ clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params
 /* The whole step, as if there were no other replica. */
 clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command);
 
-/* State of which each replica has its own becomes its mean over them. All replicas' threads call it. */
-clq_status clq_replica_average_state(clq_replica *replica, clq_comm *comm);
+/* State of which each replica has its own becomes its mean over those that have computed on samples since the last
+ * mean: of the others it is older. In groups of so many replicas, which have computed together and each have a part of
+ * it. Posts commands of this kind to all replicas; and what these run, with the communicator of those that have the
+ * same part. */
+void clq_strategy_average_state(clq_strategy *strategy, const clq_command_kind *kind, unsigned group);
+clq_status clq_replica_average_state(clq_replica *replica, const clq_command *command, clq_comm *comm, unsigned rank);
 
 /* figures.c */
 clq_status clq_replica_open_figures(clq_replica *replica); /* the replica's device and plan exist */

@@ -100,11 +100,13 @@ static clq_status count_computed(clq_strategy *strategy, const clq_strategy_call
     uint64_t all = 0;
     for (unsigned r = 0; r < strategy->count; r++) {
         count += call->computed[r];
+        if (call->mode == CLQ_MODE_TRAIN && call->computed[r])
+            strategy->computed |= (uint64_t)(call->parts[r].count > 0) << r;
         all |= (uint64_t)1 << r;
     }
     *computed = count == strategy->count;
     if (count == 0) return CLQ_OK;
-    strategy->measured_by[call->params.slot] = all;
+    clq_strategy_note_row(strategy, call->params.slot, all);
     if (call->mode == CLQ_MODE_TRAIN && strategy->module->note_gradients)
         strategy->module->note_gradients(strategy, false, NULL);
     if (*computed) return CLQ_OK;
@@ -114,12 +116,20 @@ static clq_status count_computed(clq_strategy *strategy, const clq_strategy_call
                     count, strategy->count);
 }
 
+clq_status clq_strategy_may_run(const clq_strategy *strategy) {
+    if (strategy->module->runs_functions) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED,
+                    "strategy %s runs no functions on its replicas, of which none computes a gradient alone: use "
+                    "mirrored, central or ps, or clq_step_gradients",
+                    strategy->module->name);
+}
+
 clq_status clq_strategy_run(clq_strategy *strategy, const clq_strategy_call *call, bool *computed) {
     CLQ_TRY(clq_strategy_failure(strategy));
-    if (!strategy->module->runs_functions)
-        return clq_fail(CLQ_UNSUPPORTED, "strategy %s runs no functions on its replicas: use mirrored",
-                        strategy->module->name);
-    if (call->mode == CLQ_MODE_EVALUATE) CLQ_TRY(clq_strategy_prepare_evaluation(strategy));
+    if (call->mode == CLQ_MODE_EVALUATE)
+        CLQ_TRY(clq_strategy_prepare_evaluation(strategy));
+    else if (call->parts && strategy->module->make_current)
+        strategy->module->make_current(strategy, CLQ_ARENA_PARAMETERS);
     post(strategy, call);
     CLQ_TRY(clq_strategy_failure(strategy));
     return count_computed(strategy, call, computed);

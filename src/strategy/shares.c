@@ -5,15 +5,15 @@
 #include <math.h>
 #include <string.h>
 
-/* LEAST: of so many of the last steps at least the median counts, so that one late wake-up is no change of speed.
- * AGREED: so many reviews in a row at least must find that a change pays; each further one looks one step further back,
- * up to KEPT. WARM: of the first steps, which meet cold caches and drivers, none counts. */
+/* LEAST: speeds are medians of at least this many steps, so that one late wake-up does not count as a change of speed.
+ * AGREED: at least this many reviews in a row must find that a change pays; each further review looks one step further
+ * back, up to KEPT. WARM: the first steps, which meet cold caches and drivers, do not count. */
 enum { LEAST = 3, AGREED = 3, KEPT = 31, WARM = 2 };
-/* A change must be worth it, by what is predicted, since what is measured varies by itself. A little must be found many
- * times and much a few times: what was found adds up to so much. */
+/* A change must have a predicted gain of gain_least, since measurements vary by themselves. The gains of the reviews
+ * that agree must add up to gains_enough: a small gain must be found many times, a large one a few times. */
 static const double gain_least = 0.05, gains_enough = 0.8;
-/* A change that follows another so soon goes half of the way: where others use the machine, who has more to do is
- * interrupted more, and shares would go to and fro. */
+/* A change within this many steps of another goes half of the way. Where other programs use the machine, the replica
+ * with more to do is interrupted more, and shares would oscillate. */
 enum { SOON = 64 };
 
 /* ---- arithmetic ---- */
@@ -22,15 +22,15 @@ double clq_share_cost_of(const clq_share_cost *cost, size_t samples) {
     return cost->fixed_s + (double)samples * cost->sample_s;
 }
 
-/* Of two observations that lie near each other, their noise would be the slope. */
+/* The slope between two observations that lie near each other would be mostly noise. */
 static bool lie_apart(size_t a, size_t b) {
     const size_t larger = CLQ_MAX(a, b), smaller = CLQ_MIN(a, b);
     return (larger - smaller) * 8 >= larger;
 }
 
 void clq_share_cost_observe(clq_share_cost *cost, size_t samples, double seconds) {
-    /* Of the time by sample: what is fixed is no more than half. More is found by a second change, and what varies by
-     * itself makes no large one. */
+    /* At least half of a time counts as time by sample. A larger fixed part is found by a second change; and noise
+     * cannot cause a large change. */
     const double slope_least = 0.5;
     const clq_share_cost last = *cost;
     const double expected = clq_share_cost_of(cost, samples);
@@ -51,7 +51,7 @@ void clq_share_cost_observe(clq_share_cost *cost, size_t samples, double seconds
     }
 }
 
-/* How many samples are done by then. */
+/* How many samples are done in that time. */
 static size_t done_by(const clq_share_cost *cost, size_t most, double seconds) {
     if (seconds <= cost->fixed_s) return 0;
     const double samples = (seconds - cost->fixed_s) / CLQ_MAX(cost->sample_s, DBL_MIN);
@@ -64,8 +64,8 @@ static size_t fill(unsigned replicas, const clq_share_cost *costs, const size_t 
     return sum;
 }
 
-/* Samples go one by one to who is done with one more the soonest, which gives the least time. All but a few are given
- * at once: those that are done by a time that is too short, but hardly. */
+/* Samples go one by one to the replica that finishes one more the soonest, which gives the least time. All but a few
+ * are given at once: those that the replicas finish within a time that is a little too short. */
 void clq_shares_balance(size_t total, unsigned replicas, const clq_share_cost *costs, const size_t *most,
                         size_t *counts) {
     double low = 0.0, high = 0.0;
@@ -91,11 +91,11 @@ void clq_shares_balance(size_t total, unsigned replicas, const clq_share_cost *c
 
 /* ---- of a strategy ---- */
 
-/* Of a replica's steps with its present share. */
+/* Times of a replica's steps with its present share. */
 typedef struct times {
-    double seconds[KEPT]; /* of the last, in turn */
+    double seconds[KEPT]; /* of the last steps; a ring */
     uint64_t count;
-    unsigned cold; /* so many more are not looked at */
+    unsigned cold; /* steps that still do not count (WARM) */
 } times;
 
 typedef struct change {
@@ -106,15 +106,15 @@ typedef struct change {
 struct clq_shares {
     double weights[CLQ_REPLICAS_MAX];
     bool measured;
-    pthread_mutex_t lock;            /* of these two */
+    pthread_mutex_t lock;            /* of the next two members */
     size_t counts[CLQ_REPLICAS_MAX]; /* of a full global batch; written by the poster */
     times times[CLQ_REPLICAS_MAX];
     /* The poster's: */
     clq_share_cost costs[CLQ_REPLICAS_MAX];
-    uint64_t looked_at; /* times of each replica */
-    unsigned agreed;    /* reviews */
-    double gains;       /* their sum */
-    change *changes;    /* the first is how it began; none until the first step */
+    uint64_t looked_at; /* how many times of each replica the last review had */
+    unsigned agreed;    /* reviews in a row that found that a change pays */
+    double gains;       /* the sum of the gains that they predicted */
+    change *changes;    /* the first: the shares of the first step; none before it */
     size_t change_count;
 };
 
@@ -168,7 +168,7 @@ void clq_shares_destroy(clq_shares *shares) {
 bool clq_shares_are_measured(const clq_shares *shares) { return shares && shares->measured; }
 const double *clq_shares_weights(const clq_shares *shares) { return shares ? shares->weights : NULL; }
 
-/* All values that a sample makes, and their gradients: a plan needs less. */
+/* Bytes of all values of a sample, and of their gradients: an upper bound for a plan. */
 static double sample_bytes(const clq_strategy *strategy) {
     double bytes = (double)strategy->config.sample_bytes;
     for (uint32_t i = 0; i < strategy->model->tensor_count; i++)
@@ -176,9 +176,9 @@ static double sample_bytes(const clq_strategy *strategy) {
     return bytes;
 }
 
-/* Where shares are measured any replica may come to have nearly all: it has room for a whole batch at once, so that a
- * change makes no plan, which would take seconds of compiling. So much room is the limit: a quarter of the device's
- * memory, which replicas on one device, or on the host's memory, have between them. */
+/* Where shares are measured, any replica may get nearly the whole batch. Its plan has room for that from the start,
+ * since a new plan would take seconds of compiling. The limit is a quarter of the device's memory over the number of
+ * replicas, which may all be on one device or in the host's memory. */
 uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica) {
     const clq_shares *shares = strategy->shares;
     const size_t batch = strategy->config.global_batch, even = clq_ceil_div(batch, strategy->count);
@@ -222,7 +222,7 @@ static clq_status change_shares(clq_strategy *strategy, uint64_t step, const siz
 
 /* ---- the review ---- */
 
-/* Of the last `count`. */
+/* Of the last `count` times. */
 static double median(const times *t, unsigned count) {
     double sorted[KEPT];
     for (unsigned i = 0; i < count; i++) {
@@ -234,7 +234,7 @@ static double median(const times *t, unsigned count) {
     return sorted[count / 2];
 }
 
-/* Whether every replica was measured again, and what came of it. */
+/* Whether every replica was measured again since the last review; seconds (replicas): their medians. */
 static bool look(clq_strategy *strategy, double *seconds) {
     clq_shares *shares = strategy->shares;
     uint64_t least = UINT64_MAX;
@@ -248,7 +248,7 @@ static bool look(clq_strategy *strategy, double *seconds) {
     return again;
 }
 
-/* Of the way from the present shares to these. */
+/* Changes counts to the shares half of the way between the present ones and these. */
 static void go_half(const clq_strategy *strategy, size_t *counts) {
     double sums[CLQ_REPLICAS_MAX];
     size_t offsets[CLQ_REPLICAS_MAX];
@@ -290,8 +290,8 @@ void clq_pace_compute(clq_replica *replica) {
     if (clq_shares_are_measured(replica->strategy->shares)) replica->pace.since = clq_now();
 }
 
-/* To wait for a device costs a wake-up: of short steps only some are measured, where the device is behind its thread.
- */
+/* Waiting for a device costs a wake-up, so where the device works behind its thread only some of the short steps are
+ * measured. */
 static bool is_due(const clq_replica *replica) {
     const double long_s = 2e-3;
     const unsigned every = 4;

@@ -1,9 +1,10 @@
-/* How a batch is shared out over replicas, where that is not evenly: by weights that were given, or by weights that
- * follow from how long each replica computes. Private to strategy.
+/* How a batch is split over replicas unevenly: by weights that were given, or by weights that follow from how long each
+ * replica computes. Private to strategy.
  *
- * A replica's thread notes how long it computes from one exchange to the next, without the time for which it waits: for
- * rows, and for others. Who posts steps looks at these times, and sets the shares of the steps behind: in one thread,
- * so that all replicas agree on the shares of each step. A share is of a full global batch; others are split alike. */
+ * A replica's thread measures how long it computes from one exchange to the next, without the time for which it waits
+ * for rows or for other replicas. The poster reads these times, and sets the shares of the next steps. That is one
+ * thread, so all replicas agree on the shares of each step. Shares are those of a full global batch; smaller batches
+ * are split in the same proportions. */
 #ifndef CLQ_STRATEGY_SHARES_H
 #define CLQ_STRATEGY_SHARES_H
 
@@ -20,13 +21,13 @@ typedef struct clq_share_cost {
     size_t samples; /* of the last observation, */
     double took_s;  /* and how long they took */
 } clq_share_cost;
-/* Takes an observation in. Of the same number of samples as the last: the replica's speed is another. Of another
- * number: what is fixed shows. */
+/* Takes in an observation. If it is of as many samples as the last one, a difference means that the replica's speed has
+ * changed. If it is of another number, it tells the fixed part from the part by sample. */
 void clq_share_cost_observe(clq_share_cost *cost, size_t samples, double seconds);
 double clq_share_cost_of(const clq_share_cost *cost, size_t samples);
-/* Shares of `total` with which the slowest replica is done the soonest: counts (replicas), at most most[r] each; the
- * sum of `most` is at least total. A replica that has not begun with samples when the others are done with all gets
- * none. */
+/* The shares of `total` samples with which the slowest replica finishes the soonest: counts (replicas), at most most[r]
+ * each; the sum of `most` is at least total. A replica whose fixed part alone takes longer than the others need for all
+ * samples gets none. */
 void clq_shares_balance(size_t total, unsigned replicas, const clq_share_cost *costs, const size_t *most,
                         size_t *counts);
 
@@ -54,12 +55,12 @@ typedef struct clq_pace {
     double last_s;       /* when it was measured last */
     unsigned unmeasured; /* steps since then */
 } clq_pace;
-/* It computes, or goes on with it: a step begins, an exchange is over. */
+/* The replica begins or resumes to compute: a step begins, an exchange is over. */
 void clq_pace_compute(struct clq_replica *replica);
-/* It does not: before an exchange, and at the end of a step. `device`: what its device was given is to be waited for,
- * since the others wait for that too. */
+/* The replica stops to compute: before an exchange, and at the end of a step. device: waits for its device first, which
+ * the other replicas wait for in the exchange anyway. */
 clq_status clq_pace_rest(struct clq_replica *replica, bool device);
-/* The same before the exchange of the gradient of so many samples: the replica has computed. */
+/* The same before the exchange of a gradient of `samples` samples, which completes a measurement. */
 clq_status clq_pace_arrive(struct clq_replica *replica, size_t samples);
 
 #endif

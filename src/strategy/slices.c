@@ -1,4 +1,4 @@
-/* Variables of which each replica has a slice, on their way between the host and the replicas. */
+/* Transfers of variables of which each replica has a slice: gathering them on the host, and cutting them. */
 #include "strategy/replica.h"
 
 typedef struct place {

@@ -1,4 +1,4 @@
-/* Variables in host memory, and the threads that keep them up. */
+/* Variables in host memory, and the threads that update them. */
 #include "strategy/store.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct clq_store {
     float *parameters, *gradient, *states[CLQ_UPDATE_STATES_MAX];
     server servers[CLQ_STORE_PARTS_MAX];
     unsigned parts;
-    /* Who reads or updates, under the lock. */
+    /* Readers and updates under way; under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool locked; /* the lock was made */
@@ -87,7 +87,7 @@ void clq_store_end_read(clq_store *store) {
     pthread_mutex_unlock(&store->lock);
 }
 
-/* Readers that come while it waits for others have to wait: else they could hold updates up for good. */
+/* Readers that come while an update waits have to wait: otherwise reads could delay updates forever. */
 void clq_store_begin_write(clq_store *store) {
     pthread_mutex_lock(&store->lock);
     while (store->writing) pthread_cond_wait(&store->changed, &store->lock);

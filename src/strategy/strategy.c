@@ -25,7 +25,9 @@ const char *clq_strategy_name(size_t kind) {
 const char *clq_strategy_own_name(const clq_strategy *strategy) { return strategy->module->name; }
 
 /* The first that takes so many devices, where the caller leaves it open. */
-static clq_status choose_module(clq_strategy_kind kind, unsigned devices, const clq_strategy_module **out) {
+static clq_status choose_module(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out) {
+    const clq_strategy_kind kind = config->kind;
+    if (config->parts) return clq_part_choose(config, devices, out);
     const clq_strategy_module *module = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(modules) && !module; i++) {
         bool fits = !modules[i]->devices_most || devices <= modules[i]->devices_most;
@@ -138,8 +140,7 @@ void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, si
         clq_strategy_split_shares(strategy, kind, total, parts);
 }
 
-/* Before the commands are posted, since a module may know better when one is carried out. */
-static void note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by) {
+void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by) {
     strategy->measured_by[slot] = measured_by;
     if (strategy->module->origin) *strategy->module->origin(strategy, slot) = (clq_origin){.replica = -1, .part = 1.0};
 }
@@ -168,9 +169,7 @@ static void add_accumulated(clq_strategy *strategy, clq_command *command, size_t
     strategy->accumulated_samples = accumulates ? samples + total : 0;
 }
 
-/* One command to every replica with its rows, at most a global batch: of `batch`, which are staged, or of command.rows,
- * which the replica copies itself. */
-static clq_status post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
+clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
     const clq_rows rows = command.rows;
     float *const *outputs = command.outputs;
     const size_t total = batch ? batch->count : rows.count;
@@ -183,9 +182,11 @@ static clq_status post_batch(clq_strategy *strategy, clq_command command, const 
     CLQ_TRY(clq_strategy_failure(strategy)); /* it may have waited for replicas */
     command.params.scale = (float)(1.0 / (double)total);
     for (unsigned r = 0; r < strategy->count; r++) measured_by |= (uint64_t)(parts[r].runs && parts[r].measures) << r;
-    if (traits & CLQ_COMMAND_MEASURES) note_row(strategy, command.params.slot, measured_by);
+    if (traits & CLQ_COMMAND_MEASURES) clq_strategy_note_row(strategy, command.params.slot, measured_by);
     if (computes_gradients(&command)) add_accumulated(strategy, &command, total);
     const size_t before = command.params.first_row;
+    for (unsigned r = 0; r < strategy->count && computes_gradients(&command); r++)
+        strategy->computed |= (uint64_t)(parts[r].runs && parts[r].count > 0) << r;
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         const clq_part *part = &parts[r];
@@ -214,12 +215,13 @@ static clq_status check_room(const clq_strategy *strategy, size_t samples) {
 
 clq_status clq_strategy_accumulate(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
     CLQ_TRY(check_room(strategy, batch->count));
-    return post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params}, batch);
+    return clq_strategy_post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_accumulate_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
     CLQ_TRY(check_room(strategy, rows->count));
-    return post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params, .rows = *rows}, NULL);
+    return clq_strategy_post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params, .rows = *rows},
+                                   NULL);
 }
 
 void clq_strategy_forget_accumulated(clq_strategy *strategy) {
@@ -228,15 +230,15 @@ void clq_strategy_forget_accumulated(clq_strategy *strategy) {
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
     make_current(strategy, CLQ_ARENA_PARAMETERS);
-    return post_batch(strategy, (clq_command){.kind = &gradients_kind, .params = *params}, batch);
+    return clq_strategy_post_batch(strategy, (clq_command){.kind = &gradients_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
-    return post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params}, batch);
+    return clq_strategy_post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
-    return post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params, .rows = *rows}, NULL);
+    return clq_strategy_post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params, .rows = *rows}, NULL);
 }
 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
@@ -283,6 +285,12 @@ clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena
     make_current(strategy, arena);
     const clq_command command = {.kind = &read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes};
     return clq_worker_call(&strategy->replicas[replica].worker, &command);
+}
+
+bool clq_strategy_has_variable(const clq_strategy *strategy, size_t variable) {
+    for (unsigned r = 0; r < strategy->count; r++)
+        if (clq_weights_offset(strategy->replicas[r].weights, variable) != CLQ_NO_OFFSET) return true;
+    return false;
 }
 
 clq_status clq_strategy_read_variable(clq_strategy *strategy, unsigned replica, size_t variable, bool gradient,
@@ -352,8 +360,7 @@ static clq_status within_replica(const clq_strategy *strategy, unsigned r, clq_s
                            clq_model_tensor_name(model, &model->tensors[stage->after.at - 2]));
 }
 
-/* The plans for a mode, once. */
-static clq_status need_plans(clq_strategy *strategy, clq_mode mode) {
+clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode) {
     if (strategy->replicas[strategy->count - 1].plans[mode]) return CLQ_OK;
     CLQ_TRY(clq_strategy_wait(strategy)); /* nobody works with the memory that they share */
     for (unsigned r = 0; r < strategy->count; r++)
@@ -363,7 +370,7 @@ static clq_status need_plans(clq_strategy *strategy, clq_mode mode) {
 }
 
 clq_status clq_strategy_prepare_evaluation(clq_strategy *strategy) {
-    CLQ_TRY(need_plans(strategy, CLQ_MODE_EVALUATE));
+    CLQ_TRY(clq_strategy_need_plans(strategy, CLQ_MODE_EVALUATE));
     make_current(strategy, CLQ_ARENA_PARAMETERS);
     make_current(strategy, CLQ_ARENA_STATE);
     return CLQ_OK;
@@ -371,14 +378,14 @@ clq_status clq_strategy_prepare_evaluation(clq_strategy *strategy) {
 
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
     CLQ_TRY(clq_strategy_prepare_evaluation(strategy));
-    return post_batch(strategy, (clq_command){.kind = &evaluate_kind, .params = *params}, batch);
+    return clq_strategy_post_batch(strategy, (clq_command){.kind = &evaluate_kind, .params = *params}, batch);
 }
 
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out) {
-    CLQ_TRY(need_plans(strategy, CLQ_MODE_PREDICT));
+    CLQ_TRY(clq_strategy_need_plans(strategy, CLQ_MODE_PREDICT));
     make_current(strategy, CLQ_ARENA_PARAMETERS);
     make_current(strategy, CLQ_ARENA_STATE);
-    CLQ_TRY(post_batch(strategy, (clq_command){.kind = &predict_kind, .outputs = out}, batch));
+    CLQ_TRY(clq_strategy_post_batch(strategy, (clq_command){.kind = &predict_kind, .outputs = out}, batch));
     return clq_strategy_wait(strategy);
 }
 
@@ -490,7 +497,7 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     if (config->global_batch > INT32_MAX)
         return clq_fail(CLQ_ARGUMENT, "a batch of %zu is too large", config->global_batch);
     const clq_strategy_module *module;
-    CLQ_TRY(choose_module(config->kind, devices->count, &module));
+    CLQ_TRY(choose_module(config, devices->count, &module));
     CLQ_TRY(clq_settings_check(config, module, devices->count));
     clq_strategy *strategy = clq_alloc(1, sizeof *strategy);
     if (!strategy) return CLQ_MEMORY;

@@ -3,7 +3,7 @@
  * over them, staging memory, and what its steps measured. strategy.c is the face: it posts commands to all replicas, in
  * one order. How a step is made of its stages (input, execute, exchange and update), and what must be made current
  * before anybody reads it, is the module's, a row each of the table in strategy.c: single, mirrored (mirrored.c),
- * central and ps (central.c, ps.c), pipeline (pipeline.c), tensor (tensor.c, slices.c).
+ * central and ps (central.c, ps.c), pipeline (pipeline.c), tensor (tensor.c, slices.c), a part of a model (part.c).
  *
  * The first failure of any replica aborts what the others wait for; every later call returns it. */
 #ifndef CLQ_STRATEGY_H
@@ -26,6 +26,7 @@ typedef struct clq_strategy_config {
     const char *disabled_paths;       /* likewise */
     clq_tuning tuning;
     double tuning_s;
+    unsigned parts, part; /* the strategy is of part `part` of the model's `parts`, on one device; 0: of the model */
 } clq_strategy_config;
 
 /* ---- traces (timeline.c) ---- */
@@ -41,7 +42,7 @@ clq_status clq_timeline_add(clq_timeline *timeline, double begin, const char *na
 typedef struct clq_strategy clq_strategy;
 /* "auto", "single", …, by clq_strategy_kind. NULL behind the last. */
 const char *clq_strategy_name(size_t kind);
-/* The name of the one that a strategy is, which AUTO leaves open. */
+/* The name of the module that a strategy has; with AUTO that of the module that was chosen. */
 const char *clq_strategy_own_name(const clq_strategy *strategy);
 /* One replica per entry of devices. Variables are zero until clq_strategy_write. */
 clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
@@ -85,15 +86,16 @@ typedef struct clq_pipeline_info {
 bool clq_strategy_pipelines(const clq_strategy *strategy, clq_pipeline_info *out);
 
 size_t clq_strategy_share(clq_strategy *strategy, unsigned replica); /* of a full global batch */
-/* Where shares are measured: how often they were set, and the step from which on they are as they were set at time
- * `index`: counts (CLQ_REPLICAS_MAX), of a full global batch. */
+/* Where shares are measured: how often they were set; and change `index`: the first step that has it, and counts
+ * (CLQ_REPLICAS_MAX), the shares of a full global batch. */
 size_t clq_strategy_share_changes(const clq_strategy *strategy);
 uint64_t clq_strategy_share_change(const clq_strategy *strategy, size_t index, size_t *counts);
 size_t clq_strategy_capacity(const clq_strategy *strategy, unsigned replica); /* samples that it has room for */
-/* How a batch of so many samples is shared out now: rows [offsets[r], offsets[r] + counts[r]) to replica r. */
+/* How a batch of `samples` would be split now: rows [offsets[r], offsets[r] + counts[r]) to replica r. */
 void clq_strategy_share_out(clq_strategy *strategy, size_t samples, size_t *offsets, size_t *counts);
 
-/* What was measured before the plans were made, once for devices that are alike; .replica is the first of them. */
+/* Measurements of kernels (--tune) before the plans were made, once for devices that are alike; .replica is the first
+ * of them. */
 const clq_tune_log *clq_strategy_tune_log(const clq_strategy *strategy);
 
 /* Seconds spent in exchanges so far. */
@@ -104,8 +106,8 @@ double clq_strategy_waited(const clq_strategy *strategy, unsigned replica);
 /* As clq_trainer_step_times, of any replica. */
 clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, size_t most, float *seconds,
                                    size_t *count);
-/* From now on each replica takes its steps alone, as if there were no others, or with them again. For benchmarks: once
- * apart, replicas' weights are no longer those of one training. */
+/* apart: from now on each replica takes its steps alone, as if there were no others. Otherwise with them again. For
+ * benchmarks: afterwards the replicas' weights are no longer those of one training. */
 clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart);
 
 typedef struct clq_replica_trace {
@@ -127,18 +129,19 @@ clq_status clq_strategy_write(clq_strategy *strategy, size_t variable, const voi
  * params: slot, rate and step, as far as they matter; count, scale and first row are filled in for each replica. */
 /* The whole step: gradients, reduce and apply in one, which overlap where that pays. */
 clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
-/* The same, but each replica copies its rows itself, and later: the rows stay where they are until something that waits
- * for all that was posted has returned, with an error too. Their types are those of the strategy's config. */
+/* The same, but each replica's thread copies its rows itself, and later: the caller keeps the rows unchanged until a
+ * call that waits for all that was posted has returned, even with an error. Types are those of the strategy's config.
+ */
 clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params);
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
-/* Only the gradient, which becomes one with those of the batches behind it, up to the first of the functions above: a
- * step, or gradients, whose params, update and exchange are those of all. All have the same params.step, and rows of
- * metrics of their own. Errors: ARGUMENT (more samples than an i32 counts), … */
+/* Accumulates the batch's gradient. The next call of a function above (a step, or gradients) takes the last batch of
+ * the update: its params, exchange and update are those of all batches together. All have the same params.step, and
+ * each has a row of metrics of its own. Errors: ARGUMENT (more samples than an i32 counts), … */
 clq_status clq_strategy_accumulate(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
 clq_status clq_strategy_accumulate_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params);
-/* What was accumulated is left out of what comes. */
+/* Drops what was accumulated. */
 void clq_strategy_forget_accumulated(clq_strategy *strategy);
-/* The loss by a plan for evaluation. Where this plan is made, at the first call, rows of metrics are cleared. */
+/* Forward and loss by the plan for evaluation. The first call makes that plan, and clears the rows of metrics. */
 clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
 clq_status clq_strategy_reduce(clq_strategy *strategy);
 clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params);
@@ -156,15 +159,34 @@ typedef struct clq_strategy_call {
     void *context;
     bool *computed; /* (replicas) out: whether the function did */
 } clq_strategy_call;
-/* Returns when the function has returned on all replicas; their devices may be behind. What it returned is the
- * strategy's failure where it is not OK. *computed: all replicas did. Errors: STATE (some of them did, and the strategy
- * goes on), … */
+/* Errors: UNSUPPORTED (the strategy's replicas cannot make their parts of a gradient by themselves). */
+clq_status clq_strategy_may_run(const clq_strategy *strategy);
+/* Returns when the function has returned on all replicas; their devices may still work. A status other than OK that the
+ * function returned is the strategy's failure. *computed: whether all replicas computed. Errors: STATE (only some of
+ * them did; the strategy goes on), … */
 clq_status clq_strategy_run(clq_strategy *strategy, const clq_strategy_call *call, bool *computed);
-/* These the function calls. Forward and backward, of EVALUATE forward and loss, on the replica's part, with its loss
+/* Called by the function: forward and backward (EVALUATE: forward and loss) on the replica's part, with the loss
  * scaled. Errors: STATE (a second time), … */
 clq_status clq_replica_call_compute(clq_replica_call *call, double scale);
-/* The replica's own row of metrics; waits for the device. Errors: STATE (before it computed), … */
+/* Called by the function: the replica's own row of metrics. Waits for the device. Errors: STATE (before it computed),
+ * … */
 clq_status clq_replica_call_read(clq_replica_call *call, double *row);
+
+/* ---- a part of a model (part.c) ----
+ * Of a strategy with `parts`. Each call waits until it has read and written what it was given. */
+
+/* What comes from the part on one side and goes to that on the other, in the host's memory: for each tensor of the cut
+ * (clq_stage_cut_of) its rows, or their gradient, where it is trained. */
+typedef struct clq_handover {
+    const float *const *from;
+    float *const *to;      /* NULL: not wanted */
+    float *const *outputs; /* of PREDICT: as of clq_strategy_predict, for the part's */
+} clq_handover;
+clq_status clq_strategy_part_forward(clq_strategy *strategy, clq_mode mode, const clq_batch *batch,
+                                     const clq_step_params *params, const clq_handover *handover);
+/* Behind a forward pass of TRAIN of so many rows, with nothing between. */
+clq_status clq_strategy_part_backward(clq_strategy *strategy, size_t rows, const clq_handover *handover);
+const clq_stage *clq_strategy_part_stage(const clq_strategy *strategy); /* the strategy's. NULL: it has the model */
 
 /* The first failure of any replica so far, or OK. Waits for nothing. */
 clq_status clq_strategy_failure(clq_strategy *strategy);
@@ -183,19 +205,19 @@ bool clq_strategy_rescue_figures(clq_strategy *strategy, uint32_t first, uint32_
  * had handed over step `step`, one of the last CLQ_STEP_TIMES, from 1 (clq_now). */
 uint64_t clq_strategy_steps_done(const clq_strategy *strategy);
 double clq_strategy_step_ended(const clq_strategy *strategy, uint64_t step);
-/* Whence the update of a row of metrics is. */
+/* Which replicas' gradients the update of a row of metrics was made by. */
 typedef struct clq_origin {
-    int32_t replica;    /* which one alone computed its gradient; -1: all together */
-    uint32_t staleness; /* updates between its read of the parameters and the update */
-    double part;        /* of the batch's samples: those of replicas whose gradients were waited for */
+    int32_t replica;    /* the one replica that computed the gradient; -1: all together */
+    uint32_t staleness; /* updates between that replica's read of the parameters and the update */
+    double part;        /* fraction of the batch's samples whose gradients are in the update */
 } clq_origin;
 clq_origin clq_strategy_origin(const clq_strategy *strategy, uint32_t slot); /* after a read of the row */
-/* What became of gradients in a strategy with a store of parameters, while no step is under way. */
+/* Counts of a strategy with a store of parameters, while no step is under way. */
 typedef struct clq_gradient_counts {
-    unsigned servers;          /* threads, each of which keeps a part of the parameters up; 0: there is no store */
+    unsigned servers;          /* threads, each of which updates a part of the parameters; 0: there is no store */
     uint64_t updates;          /* made by the store */
-    uint64_t least, most;      /* made by one of the servers */
-    uint64_t pushed, dropped;  /* gradients that replicas made; that came too late, or were not begun for that */
+    uint64_t least, most;      /* updates of the server that made the fewest, and the most */
+    uint64_t pushed, dropped;  /* gradients that replicas pushed; that came too late, or were not begun for that */
     const uint64_t *staleness; /* (bound + 1): updates by their staleness; NULL: all were synchronous */
     size_t bound;
 } clq_gradient_counts;
@@ -203,7 +225,10 @@ clq_gradient_counts clq_strategy_gradient_counts(const clq_strategy *strategy);
 /* Outputs for one batch, in the batch's order, by a plan that is made at the first call. out: one place for each output
  * of the model; NULL where it is not wanted. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out);
-/* A variable's value, or its gradient, as a replica has it. Errors: STATE (no gradient without update), … */
+/* Whether any replica has it: a part of a model has some. */
+bool clq_strategy_has_variable(const clq_strategy *strategy, size_t variable);
+/* A variable that it has: its value, or its gradient, as a replica has it. Errors: STATE (no gradient without update),
+ * … */
 clq_status clq_strategy_read_variable(clq_strategy *strategy, unsigned replica, size_t variable, bool gradient,
                                       void *to);
 /* The same of a range of a replica's arena (clq_weights_arena). */

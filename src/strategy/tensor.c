@@ -1,6 +1,6 @@
 /* Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019): replicas split the kernels of Dense layers (clq_slicing),
- * and each runs the whole batch. What they add up, their plans do within a step; gradients are complete then, and each
- * replica updates what it has. They meet as mirrored replicas do. */
+ * and each runs the whole batch. Their plans sum over the replicas within a step, so gradients are complete at its end,
+ * and each replica updates its slices and its copy of the rest. Replicas meet as mirrored ones do. */
 #include "strategy/mirrored.h"
 
 typedef struct clq_tensor_parallel {
@@ -11,7 +11,8 @@ typedef struct clq_tensor_parallel {
 
 static clq_tensor_parallel *own_of(const clq_strategy *strategy) { return strategy->own; }
 
-/* Norms of what is split are added up; of the rest the first replica's plan alone measures any. */
+/* The gradient's squares are added over replicas: each measures those of its slices, and the first one alone those of
+ * whole variables. */
 static clq_status prepare(clq_strategy *strategy) {
     clq_tensor_parallel *own = strategy->own = clq_alloc(1, sizeof *own);
     if (!own) return CLQ_MEMORY;
@@ -41,8 +42,8 @@ static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t t
         parts[r] = (clq_part){.first = 0, .count = total, .runs = true, .measures = r == 0};
 }
 
-/* Compilers round differently, in forward, backward and the update. What all replicas have whole would drift apart, and
- * they would train other models than their common one: all take the first one's values. */
+/* Compilers round differently, in forward, backward and the update. The replicas' copies of whole variables would drift
+ * apart, until slices no longer fit one another. So all replicas take the first one's values. */
 static clq_status keep_alike(clq_replica *replica) {
     const clq_weights *weights = replica->weights;
     clq_comm *comm = clq_mirrored_of(replica)->comm;

@@ -108,6 +108,7 @@ static clq_status check_labels(const clq_trainer *trainer, const clq_dataset_inf
 }
 
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset, bool labels) {
+    if (trainer->config.parts > 0) return clq_trainer_refuse_call(trainer, "what walks over a dataset");
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
     size_t elements = clq_model_input(trainer->model)->elements;
     size_t batch = clq_dataset_batch_size(dataset), most = trainer->config.global_batch;
@@ -192,8 +193,7 @@ static clq_status take_labels(clq_trainer *trainer, size_t first, clq_labels *mo
     return CLQ_OK;
 }
 
-clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out) {
-    CLQ_TRY(check_samples(trainer, batch));
+static clq_status take(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out) {
     clq_batch taken = *batch;
     if (labels) {
         CLQ_TRY(take_labels(trainer, 0, trainer->more_labels, &taken));
@@ -203,6 +203,23 @@ clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, 
     }
     *out = taken;
     return CLQ_OK;
+}
+
+clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out) {
+    CLQ_TRY(check_samples(trainer, batch));
+    return take(trainer, batch, labels, out);
+}
+
+static bool has_output(const clq_trainer *trainer) {
+    for (uint32_t i = 0; i < trainer->model->output_count; i++)
+        if (clq_stage_has_tensor(clq_strategy_part_stage(trainer->strategy), trainer->model->outputs[i])) return true;
+    return false;
+}
+
+clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out) {
+    const bool samples = clq_stage_has_tensor(clq_strategy_part_stage(trainer->strategy), trainer->model->input);
+    CLQ_TRY(samples ? check_samples(trainer, batch) : clq_trainer_check_size(trainer, batch->count));
+    return take(trainer, batch, labels && has_output(trainer), out);
 }
 
 /* ---- a batch in parts ---- */

@@ -225,7 +225,7 @@ static clq_status train_epochs(run *r) {
 }
 
 static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train, const clq_fit_config *config) {
-    CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_fit"));
+    CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_fit"));
     if (trainer->accumulated > 0)
         return clq_fail(CLQ_STATE, "clq_step_accumulate began an update: clq_fit comes after the step that ends it");
     if (config->epochs == 0 && config->steps == 0)

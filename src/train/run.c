@@ -78,8 +78,9 @@ static clq_status take_parts(clq_trainer *trainer, const clq_distributed_batch *
 static clq_status run_on_replicas(run *r, const char *name) {
     clq_trainer *trainer = r->trainer;
     bool computed[CLQ_REPLICAS_MAX] = {false}, all;
-    CLQ_TRY(clq_trainer_refuse_in_callback(trainer, name));
+    CLQ_TRY(clq_trainer_refuse_call(trainer, name));
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
+    CLQ_TRY(clq_strategy_may_run(trainer->strategy));
     if (r->batch && r->mode == CLQ_MODE_TRAIN) CLQ_TRY(clq_trainer_refuse_local_steps(trainer));
     if (r->batch && r->mode == CLQ_MODE_TRAIN && trainer->accumulated > 0)
         return clq_fail(CLQ_STATE, "clq_step_accumulate began an update: clq_run comes after the step that ends it");

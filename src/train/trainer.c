@@ -20,6 +20,8 @@ static clq_status check_config(const clq_trainer_config *config) {
     if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
         return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
                         (int)config->matmul_precision);
+    if (config->part > 0 && config->parts == 0)
+        return clq_fail(CLQ_ARGUMENT, "part %u of a model, and parts is 0: set how many the model has", config->part);
     return CLQ_OK;
 }
 
@@ -57,7 +59,9 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                     .trace_steps = config->trace_steps,
                                     .disabled_paths = config->disabled_paths,
                                     .tuning = config->tuning,
-                                    .tuning_s = config->tuning_s};
+                                    .tuning_s = config->tuning_s,
+                                    .parts = config->parts,
+                                    .part = config->part};
     bool index = true;
     for (uint32_t i = 0; i < model->output_count; i++) {
         strategy.label_bytes[i] = clq_loss_target_bytes(&trainer->losses[i]);
@@ -212,7 +216,12 @@ clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {
         .step = (uint32_t)step};
 }
 
-clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call) {
+clq_status clq_trainer_refuse_call(const clq_trainer *trainer, const char *call) {
+    if (trainer->config.parts > 0)
+        return clq_fail(CLQ_STATE,
+                        "%s needs a whole model and the trainer has part %u of %u: use clq_part_forward and "
+                        "clq_part_backward",
+                        call, trainer->config.part, trainer->config.parts);
     if (trainer->running)
         return clq_fail(CLQ_STATE, "%s was called by a function that runs on a replica: call it behind clq_run", call);
     if (!trainer->metrics) return CLQ_OK;
@@ -260,7 +269,7 @@ clq_status clq_trainer_refuse_local_steps(const clq_trainer *trainer) {
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
     clq_batch taken;
     const clq_step_params params = clq_trainer_next_params(trainer);
-    CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_step_gradients"));
+    CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_step_gradients"));
     CLQ_TRY(clq_trainer_refuse_local_steps(trainer));
     CLQ_TRY(begin_step(trainer, batch, &taken));
     CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, &params));
@@ -280,12 +289,12 @@ clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch, 
 }
 
 clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
-    CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_step"));
+    CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_step"));
     return clq_trainer_step_batch(trainer, batch, true);
 }
 
 clq_status clq_step_accumulate(clq_trainer *trainer, const clq_batch *batch) {
-    CLQ_TRY(clq_trainer_refuse_in_callback(trainer, "clq_step_accumulate"));
+    CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_step_accumulate"));
     CLQ_TRY(clq_trainer_refuse_local_steps(trainer));
     if (trainer->gradient != CLQ_GRADIENT_NONE)
         return clq_fail(CLQ_STATE, "clq_step_accumulate comes before the clq_step_gradients of its update, or after "
@@ -307,6 +316,9 @@ clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows, boo
 
 clq_status clq_step_reduce(clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
+    if (trainer->config.parts > 0)
+        return clq_fail(CLQ_STATE, "a part of a model is on one device, and nothing is reduced: clq_step_apply comes "
+                                   "after clq_part_backward");
     if (trainer->gradient == CLQ_GRADIENT_NONE)
         return clq_fail(CLQ_STATE, "clq_step_reduce comes after clq_step_gradients");
     if (trainer->gradient == CLQ_GRADIENT_SUM)
@@ -319,6 +331,8 @@ clq_status clq_step_reduce(clq_trainer *trainer) {
 
 clq_status clq_step_apply(clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
+    if (trainer->gradient != CLQ_GRADIENT_SUM && trainer->config.parts > 0)
+        return clq_fail(CLQ_STATE, "clq_step_apply comes after the clq_part_backward of its gradient");
     if (trainer->gradient != CLQ_GRADIENT_SUM)
         return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
                         trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
@@ -380,7 +394,7 @@ static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS
     }
     clq_status status = read_last_rows(trainer, totals, squares);
     /* The last row has them once the update was made. */
-    const bool made = trainer->gradient == CLQ_GRADIENT_NONE && trainer->accumulated == 0;
+    const bool made = trainer->gradient == CLQ_GRADIENT_NONE && trainer->accumulated == 0 && trainer->forwarded == 0;
     if (status == CLQ_OK) *norm = clq_trainer_norm(trainer, made ? squares : NULL);
     clq_free(squares);
     return status;

@@ -32,6 +32,7 @@ struct clq_trainer {
     char metric_names[CLQ_METRIC_VALUES_MAX][CLQ_VALUE_NAME_MAX];
     unsigned metric_count; /* of these names */
     clq_gradient_state gradient;
+    size_t forwarded;            /* samples that went forward in a part of a model, and not back yet; 0: none */
     bool running;                /* a function of the caller's on each replica (run.c) */
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
@@ -43,10 +44,11 @@ struct clq_trainer {
     struct clq_parts *parts;                           /* taken last; NULL until needed */
 };
 
-/* STATE while metrics are under way, so inside clq_fit's callbacks: a step of the caller's own would count as one of
+/* STATE where the trainer has a part of a model, whose step is the caller's to carry on; while metrics are under way,
+ * so inside clq_fit's callbacks: a step of the caller's own would count as one of
  * the epoch's, or of the evaluation's; and by a function that runs on a replica, which would wait for itself. `call` is
  * the function that the caller called. */
-clq_status clq_trainer_refuse_in_callback(const clq_trainer *trainer, const char *call);
+clq_status clq_trainer_refuse_call(const clq_trainer *trainer, const char *call);
 /* STATE where gradients have no sum over the replicas. */
 clq_status clq_trainer_refuse_local_steps(const clq_trainer *trainer);
 /* Checks that batches of a dataset fit the model and the trainer. labels: whether they matter. */
@@ -56,6 +58,8 @@ clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples);
 /* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. labels:
  * whether they matter. */
 clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out);
+/* The same where the trainer has a part of a model, as far as the part looks at the batch. */
+clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out);
 /* Each replica's part of a batch, as the strategy takes it. */
 typedef struct clq_parts {
     clq_batch batches[CLQ_REPLICAS_MAX];

@@ -49,9 +49,13 @@ clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
 }
 
 static clq_status check_variable(const clq_trainer *trainer, size_t index) {
-    if (index < trainer->model->variable_count) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "variable %zu: model %s has %u", index, clq_model_name(trainer->model),
-                    trainer->model->variable_count);
+    const clq_model *model = trainer->model;
+    if (index >= model->variable_count)
+        return clq_fail(CLQ_ARGUMENT, "variable %zu: model %s has %u", index, clq_model_name(model),
+                        model->variable_count);
+    if (clq_strategy_has_variable(trainer->strategy, index)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "variable %s is none of part %u of %u of model %s: ask the trainer that has it",
+                    model->variables[index].name, trainer->config.part, trainer->config.parts, clq_model_name(model));
 }
 
 clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out) {
@@ -147,7 +151,8 @@ clq_status clq_trainer_load(clq_trainer *trainer, const char *path) {
     clq_status status = open_image(trainer->model, &all);
     if (status == CLQ_OK) status = refuse_strangers(trainer, file, path);
     for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
-        status = load_variable(&trainer->model->variables[i], file, path, values_in(&all, i));
+        if (clq_strategy_has_variable(trainer->strategy, i))
+            status = load_variable(&trainer->model->variables[i], file, path, values_in(&all, i));
     if (status == CLQ_OK) status = write_image(&all, trainer);
     release_image(&all);
     clq_safetensors_close(file);
@@ -155,17 +160,20 @@ clq_status clq_trainer_load(clq_trainer *trainer, const char *path) {
 }
 
 clq_status clq_trainer_save(clq_trainer *trainer, const char *path) {
-    const uint32_t count = trainer->model->variable_count;
+    const uint32_t variables = trainer->model->variable_count;
+    size_t count = 0;
     image all = {0};
     clq_status status = open_image(trainer->model, &all);
-    clq_safetensors_source *sources = clq_alloc(CLQ_MAX(count, 1u), sizeof *sources);
+    clq_safetensors_source *sources = clq_alloc(CLQ_MAX(variables, 1u), sizeof *sources);
     if (!sources) status = CLQ_MEMORY;
-    for (uint32_t i = 0; i < count && status == CLQ_OK; i++) {
+    for (uint32_t i = 0; i < variables && status == CLQ_OK; i++) {
         const clq_variable *variable = &trainer->model->variables[i];
+        if (!clq_strategy_has_variable(trainer->strategy, i)) continue;
         status = clq_strategy_read_variable(trainer->strategy, 0, i, false, values_in(&all, i));
-        sources[i] = (clq_safetensors_source){
+        clq_safetensors_source *source = &sources[count++];
+        *source = (clq_safetensors_source){
             .name = variable->name, .dtype = variable->dtype, .rank = variable->shape.rank, .data = values_in(&all, i)};
-        for (unsigned d = 0; d < variable->shape.rank; d++) sources[i].dims[d] = variable->shape.dims[d];
+        for (unsigned d = 0; d < variable->shape.rank; d++) source->dims[d] = variable->shape.dims[d];
     }
     const char *const metadata[] = {"format", "clique", "model", clq_model_name(trainer->model)};
     if (status == CLQ_OK) status = clq_safetensors_write(path, sources, count, metadata, 2);

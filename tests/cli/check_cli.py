@@ -397,6 +397,8 @@ class CommandLine(support.InFolder):
         sums = [(l["segment"], l["layer"], l["bytes"]) for l in plan["launches"] if l["kernel"] == "all_reduce"]
         self.assertEqual(sums, [("forward", "dense_1", 2 * 4 * 10 * 16)])  # the samples have no gradient
         self.assertRegex(run(*command).stdout, r"\ndense_1/kernel +rows +42 43 43\n")
+        reasons = {p["name"]: p["reason"] for p in plan["paths"]}
+        self.assertEqual({reasons["overlap"], reasons["sharded update"]}, {"replicas split the weights, not the batch"})
         self.assertEqual(plan["batch"], 16)
         self.fails(2, "plan", "--model", "cnn", "--strategy", "tensor", "--devices", "pocl:0*11",
                    says=["no Dense layer of at least 11 units", "mirrored"])
@@ -501,7 +503,7 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--optimizer", "adam:speed=1", says=["speed"])
         self.fails(2, "train", *SMALL, "--loss", "guess", says=["guess", "huber"])
         self.fails(2, "train", *SMALL, "--strategy", "telepathy", says=["telepathy"])
-        for server, says in ((["--staleness", -1], "at least 0"), (["--staleness", 0, "--backup", 1], "leave none"),
+        for server, says in ((["--staleness", -1], "from 0, which is synchronous"), (["--staleness", 0, "--backup", 1], "leave none"),
                              (["--backup", 1], "staleness of 0, and it is 4"), (["--accumulate", 2], "staleness of 0")):
             self.fails(2, "train", *SMALL, "--strategy", "ps", *server, says=[says])
         self.fails(2, "train", *SMALL, "--strategy", "central", "--staleness", 4, says=["--staleness is an option of --strategy ps", "central"])

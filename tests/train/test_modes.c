@@ -70,17 +70,26 @@ static clq_model *build(builder middle) {
     return model;
 }
 
-static clq_trainer *open_trainer(const clq_model *model, const char *spec) {
-    clq_devices devices;
-    clq_trainer *trainer;
-    assert_ok(clq_devices_select(sys, spec, &devices));
+static clq_trainer_config config_of(void) {
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = SAMPLES;
     config.sample_dtype = CLQ_F32;
     config.measure_gradient = true;
     config.seed = 11;
-    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    return config;
+}
+
+static clq_trainer *open_trainer_of(const clq_model *model, const char *spec, const clq_trainer_config *config) {
+    clq_devices devices;
+    clq_trainer *trainer;
+    assert_ok(clq_devices_select(sys, spec, &devices));
+    assert_ok(clq_trainer_create(model, &devices, config, &trainer));
     return trainer;
+}
+
+static clq_trainer *open_trainer(const clq_model *model, const char *spec) {
+    const clq_trainer_config config = config_of();
+    return open_trainer_of(model, spec, &config);
 }
 
 static size_t find(const clq_model *model, const char *name) {
@@ -154,6 +163,48 @@ static void replicas_report_the_mean_of_their_statistics(void **state) {
         assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
         clq_trainer_destroy(often);
         clq_trainer_destroy(once);
+    }
+    clq_model_destroy(model);
+}
+
+/* A replica that had no samples since the last mean knows less than the others, or nothing. */
+static void replicas_without_samples_have_no_part(void **state) {
+    (void)state;
+    static const double second_alone[] = {0, 1, 0};
+    static const struct {
+        const char *strategy, *spec;
+        clq_strategy_options options;
+        size_t samples; /* of a batch, which one replica gets */
+    } cases[] = {{"mirrored",
+                  "pocl:0,pocl:1,pocl:2",
+                  {.shares = CLQ_SHARES_WEIGHTS, .share_count = 3, .share_weights = second_alone},
+                  SAMPLES},
+                 {"mirrored", "pocl:0,pocl:1,pocl:2", {.accumulate = 1}, 1},
+                 {"central", "pocl:0,pocl:1", {.accumulate = 1}, 1},
+                 {"ps", "pocl:0,pocl:1", {.staleness = 4}, SAMPLES},
+                 {"pipeline:stages=2", "pocl:0,pocl:1,pocl:2,pocl:3", {.micro_batches = 1}, 1}};
+    clq_model *model = build(normalised);
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        clq_trainer_config config = config_of();
+        config.strategy_options = cases[i].options;
+        assert_ok(clq_strategy_parse(cases[i].strategy, &config.strategy, &config.strategy_options));
+        clq_trainer *trainer = open_trainer_of(model, cases[i].spec, &config);
+        clq_batch batch = batch_of_all();
+        batch.count = cases[i].samples;
+        for (unsigned s = 1; s <= 2; s++) {
+            float got[FEATURES];
+            assert_ok(clq_step(trainer, &batch));
+            assert_ok(clq_trainer_get_variable(trainer, find(model, "norm/moving_mean"), got));
+            for (size_t c = 0; c < FEATURES; c++) {
+                double want = 0;
+                for (size_t k = 0; k < batch.count; k++)
+                    want += (1 - pow(0.75, s)) * (double)samples[k * FEATURES + c] / (double)batch.count;
+                if (!(fabs((double)got[c] - want) <= 2e-6 * fabs(want)))
+                    fail_msg("%s %zu, step %u: channel %zu is %.9g, should be %.9g", cases[i].strategy, i, s, c,
+                             (double)got[c], want);
+            }
+        }
+        clq_trainer_destroy(trainer);
     }
     clq_model_destroy(model);
 }
@@ -418,6 +469,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(replicas_report_the_mean_of_their_statistics),
                                        cmocka_unit_test(evaluation_goes_by_the_mean),
                                        cmocka_unit_test(masks_do_not_depend_on_the_split),
+                                       cmocka_unit_test(replicas_without_samples_have_no_part),
                                        cmocka_unit_test(state_that_is_set_is_read),
                                        cmocka_unit_test(synchronised_statistics_are_of_the_global_batch),
                                        cmocka_unit_test(synchronised_replicas_train_as_one),

@@ -29,7 +29,7 @@ static atomic_bool held_has_begun = true; /* without it, others could be done be
 /* Whether the others have made the updates that they may make without the held replica; *idle: or have no more. */
 static bool others_are_done(const clq_replica *replica, bool *idle) {
     clq_central *central = clq_central_of(replica);
-    const clq_borrower *own = clq_borrower_of(replica);
+    const clq_client *own = clq_client_of(replica);
     pthread_mutex_lock(&central->lock);
     const bool done =
         central->asynchronous ? central->version >= own->read + central->bound : central->steps >= own->steps + 3;
@@ -283,6 +283,18 @@ static void other_calls_see_all_updates(void **state) {
     close_bench(&b);
 }
 
+/* What keeps a fast path of the exchange off is said by its name. */
+static void check_paths(const bench *b) {
+    clq_path_info path;
+    size_t exchanges = 0;
+    for (size_t i = 0; clq_strategy_path(clq_trainer_strategy(b->trainer), i, &path); i++) {
+        if (strcmp(path.stage, "exchange") != 0) continue;
+        assert_string_equal(path.reason, "variables lie in the host's memory");
+        exchanges++;
+    }
+    assert_int_equal(exchanges, 3);
+}
+
 /* Central storage makes the same updates, on one device, too. */
 static void central_makes_every_update(void **state) {
     (void)state;
@@ -295,6 +307,7 @@ static void central_makes_every_update(void **state) {
         /* A third of a batch is no power of two. */
         if (i != 1) check_weights(&b, want);
         check_counts(&b, BATCHES, BATCHES * clq_trainer_replicas(b.trainer));
+        check_paths(&b);
         close_bench(&b);
     }
 }
@@ -436,6 +449,7 @@ static void bad_options_are_refused(void **state) {
         const char *strategy, *word;
         clq_strategy_options options;
     } cases[] = {{"ps", "staleness of -1", {.staleness = -1}},
+                 {"ps", "use at most 65536", {.staleness = INT32_MAX}},
                  {"ps", "use at most 3", {.backup = 4}},
                  {"ps", "staleness of 0, and it is 4", {.staleness = 4, .backup = 1}},
                  {"ps", "staleness of 0 and no backup", {.staleness = 4, .accumulate = 2}},

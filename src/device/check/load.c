@@ -1,4 +1,4 @@
-/* Made-up work: kernels that multiply and add in registers alone, or change memory in place (cl/bench.cl). */
+/* Made-up work: kernels that only multiply and add in registers, or that change memory in place (cl/bench.cl). */
 #include "device/device.h"
 
 #include <math.h>

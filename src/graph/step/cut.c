@@ -1,7 +1,7 @@
-/* Dense layers whose kernels ranks have slices of (graph.h, clq_slicing). A slice of columns makes a slice of each row,
- * of which elementwise operations make slices of the same columns, until a slice of rows makes a summand of whole rows
- * of it: ranks add these up, and then come bias and activation. Where a slice of columns is joined at once, each rank
- * puts its own into rows of zeros. */
+/* Dense layers whose kernels are split over ranks (graph.h, clq_slicing). From a slice of a kernel's columns a rank
+ * computes the same columns of each output row; elementwise operations keep these columns. With a slice of a kernel's
+ * rows a rank then computes a summand of whole output rows: ranks sum these, and bias and activation follow. Where
+ * units are joined right behind a layer, each rank puts its columns into rows of zeros, and ranks sum these. */
 #include "graph/step/step.h"
 
 #include <string.h>
@@ -10,9 +10,9 @@ typedef struct cutter {
     clq_graph *graph;
     const clq_pass_context *context;
     uint32_t values;           /* of the graph as it was */
-    clq_weight_slice *columns; /* by value: those of each row that it has; count 0: all */
-    size_t *whole;             /* by value: how many columns there are, where it has not all */
-    clq_id *fanned_out;        /* by value: once it is */
+    clq_weight_slice *columns; /* by value: the columns of each row that the rank has; count 0: all */
+    size_t *whole;             /* by value: how many columns a whole row has, where the rank has not all */
+    clq_id *fanned_out;        /* by value: the output of its fan-out node; 0: it has none */
 } cutter;
 
 static const clq_weight_slice *slice_of(const cutter *c, clq_id weight) {
@@ -43,13 +43,13 @@ static void narrow_weights(cutter *c) {
 
 /* ---- columns ---- */
 
-/* A rank's columns within rows of all. */
+/* Where a rank's columns lie within whole rows. */
 static clq_concatenation place_of(const clq_weight_slice *slice, size_t whole, size_t rows) {
     return (clq_concatenation){
         .rows = rows, .widths = {slice->first, slice->count, whole - slice->first - slice->count}, .part = 1};
 }
 
-/* The node's output becomes the whole rows. */
+/* Adds the node, and nodes that make whole rows of its columns, as the value that was its output. */
 static void join_columns(cutter *c, clq_node *node, const clq_weight_slice *slice) {
     const clq_id y = node->outputs[0];
     const clq_graph_value *rows = clq_graph_value_at(c->graph, y);
@@ -85,7 +85,7 @@ static void cut_columns(cutter *c, clq_node node) {
 
 /* ---- rows ---- */
 
-/* What a product does to its output, as an operation of its own: adds its bias, and applies its activation. */
+/* A product's bias and activation as an elementwise node. */
 static clq_node finish_of(const clq_node *product, clq_id z) {
     clq_node node = clq_graph_node_like(product, &clq_op_elementwise, product->segment, CLQ_IDS(z));
     clq_element_program *p = &node.attributes.program;
@@ -157,7 +157,7 @@ static void cut_node(cutter *c, const clq_node *node) {
                                           node->scope, node->op->name));
 }
 
-/* The nodes one by one, with others between them, into the graph anew. */
+/* Builds the list of nodes anew, with the split nodes and what they need in place of Dense layers. */
 static void cut_nodes(cutter *c) {
     clq_node *nodes = c->graph->nodes;
     const uint32_t count = c->graph->node_count;

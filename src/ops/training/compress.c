@@ -1,9 +1,9 @@
-/* Compression of gradients with error feedback, and its undoing. */
+/* Compressing gradients with error feedback, and expanding messages. */
 #include "ops/elementwise/cut.h"
 
 #include <assert.h>
 
-/* DIGIT_BINS: the values of the highest digit of a number's key. */
+/* DIGIT_BINS: how many values the highest digit of a key (cl/compress.cl) can have. */
 enum { VECTOR_MOST = 16, DIGIT_BINS = 2048 };
 
 static clq_cut cut_arena(const clq_list *list, size_t floats, unsigned arrays) {
@@ -11,7 +11,7 @@ static clq_cut cut_arena(const clq_list *list, size_t floats, unsigned arrays) {
     return clq_cut_make(list, (double)floats * sizeof(float) * arrays, (double)floats / 4, 256);
 }
 
-/* The same for all kernels, so that they are one program. */
+/* All kernels have the same options, so that they are one program. */
 static clq_kernel_options options_of(const clq_cut *cut) { return clq_cut_options(cut, " -DBINS=%d", DIGIT_BINS); }
 
 /* ---- halves ---- */
@@ -48,7 +48,7 @@ void clq_expand_halves(clq_list *list, size_t floats, clq_value halves, clq_valu
     clq_launch_cost(list, (double)floats, 0, (double)floats * (sizeof(float) + 2), 0);
 }
 
-/* ---- the largest ---- */
+/* ---- the largest (top-k) ---- */
 
 /* What the launches of a selection have in common. */
 typedef struct selection {
