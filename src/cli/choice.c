@@ -8,8 +8,13 @@ static const double quick_s = 2; /* of --tune quick */
 
 static bool is_auto(const char *text) { return strcmp(text, "auto") == 0; }
 
-/* With --batch-per-replica the batch, and so what is trained, depends on the devices. */
-static bool leaves_devices_open(const clq_options *o) { return is_auto(o->devices) && !o->batch_per_replica; }
+/* With --batch-per-replica the batch, and so what is trained, depends on the devices. Strategies other than these are
+ * not always predicted. */
+static bool leaves_devices_open(const clq_options *o) {
+    const bool known =
+        is_auto(o->strategy) || strcmp(o->strategy, "single") == 0 || strcmp(o->strategy, "mirrored") == 0;
+    return is_auto(o->devices) && known && !o->batch_per_replica;
+}
 
 /* Settings that only mirrored takes, or that say how it goes. */
 static bool is_plain(const clq_options *o) {

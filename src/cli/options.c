@@ -63,10 +63,10 @@ static const struct {
      "train eval"},
     {{"strategy", KEY(strategy), "NAME[:…]", 0,
       "auto, single, mirrored, central, ps, tensor, or pipeline, e.g. pipeline:stages=2 (default auto)", 0},
-     "train eval predict plan"},
+     "train eval predict plan tune"},
     {{"micro-batches", KEY(micro_batches), "M", 0,
       "of pipeline: micro-batches that a batch is cut into (default four for each stage, of at least 4 samples)", 0},
-     "train eval predict plan"},
+     "train eval predict plan tune"},
     {{"staleness", KEY(staleness), "N", 0,
       "of ps: at most N other updates are made between a replica's read of the parameters and the update by its "
       "gradient; 0: synchronous (default 4)",

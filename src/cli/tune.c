@@ -81,10 +81,12 @@ clq_status clq_command_tune(clq_setup *s, const clq_options *o) {
                    "* is the winner", "us", "GFLOP/s", "%");
         print_row(row, peaks[row->replica]);
     }
+    const clq_strategy *strategy = clq_trainer_strategy(s->trainer);
     if (o->json)
-        return clq_print_json(json_pack(
-            "{s:o, s:o, s:o}", "model", clq_json_text(clq_model_name(s->model)), "chosen",
-            clq_describe_choice(s, o, clq_strategy_own_name(clq_trainer_strategy(s->trainer))), "rows", rows));
+        return clq_print_json(json_pack("{s:o, s:o, s:o, s:o*}", "model", clq_json_text(clq_model_name(s->model)),
+                                        "chosen", clq_describe_choice(s, o, clq_strategy_own_name(strategy)), "rows",
+                                        rows, "pipeline", clq_describe_stages(s->model, strategy)));
     json_decref(rows);
+    clq_print_stages(s->model, strategy);
     return CLQ_OK;
 }

@@ -1,6 +1,8 @@
 /* The verdict of a training: what limited it, by what the run itself measured, and what was predicted. */
 #include "cli/cli.h"
 
+#include <string.h>
+
 static const double worth_telling = 1.05; /* of a gain */
 
 static void describe(const clq_trainer *trainer, const clq_verdict *v, clq_text *text) {
@@ -16,6 +18,12 @@ static void describe(const clq_trainer *trainer, const clq_verdict *v, clq_text 
         return;
     default: clq_text_add(text, "devices: they were kept busy; waiting for data took %.1f%% of the time", percent);
     }
+}
+
+/* Predictions are of equal shares, of the whole gradient in each update, and without a trace. */
+static bool is_predicted(const clq_options *options) {
+    return strcmp(options->shares, "equal") == 0 && strcmp(options->compress, "off") == 0 &&
+           options->local_steps == 0 && !options->trace;
 }
 
 static void quote(const clq_kept_prediction *kept, unsigned replicas, double images_per_s, clq_text *text) {
@@ -38,7 +46,7 @@ clq_status clq_judge(const clq_setup *setup, const clq_options *options, const c
                            &kept));
     const clq_verdict verdict = clq_why_judge(clq_trainer_replicas(trainer), begun, ended);
     describe(trainer, &verdict, &text);
-    if (known) quote(&kept, clq_trainer_replicas(trainer), images_per_s, &text);
+    if (known && is_predicted(options)) quote(&kept, clq_trainer_replicas(trainer), images_per_s, &text);
     if (!text.failed) snprintf(out, CLQ_VERDICT_TEXT, "%s", text.data);
     clq_free(text.data);
     return text.failed ? CLQ_MEMORY : CLQ_OK;

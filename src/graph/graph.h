@@ -476,6 +476,20 @@ void clq_tune_log_release(clq_tune_log *log);
 clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_plan_config *config,
                          const clq_tune_config *tune, clq_tune_log *log);
 
+/* ---- how long a plan takes (time.c) ---- */
+
+typedef struct clq_plan_seconds {
+    double forward;  /* and the loss */
+    double backward; /* and adding the gradient to those of other batches, where it is asked for; 0 without update */
+} clq_plan_seconds;
+/* Of the launches of a full batch, on made-up samples, by a plan of its own: the least of some trials, since what else
+ * a machine does only adds. tune: .trial is used where it is set, and gives both but the adding. Errors as of
+ * clq_plan_create and clq_plan_run. */
+clq_status clq_plan_time(const clq_model *model, clq_device *device, const clq_plan_config *config, bool accumulates,
+                         const clq_tune_config *tune, clq_plan_seconds *out);
+/* Adds a text that two models have in common only if plans of them compute alike: for what is kept of a model. */
+void clq_model_add_key(const clq_model *model, clq_text *to);
+
 /* Memory for what lives inside one run of a launch list: every activation and scratch value of the list is given its
  * range of the chunks, which are made here. For plans, and for whoever runs a list of single operations. */
 typedef struct clq_placement {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 21, ROUNDS_LEAST = 3, REPEATS_MOST = 8, SEED = 0 };
+enum { ROUNDS = 21, ROUNDS_LEAST = 3, ROUNDS_OF_ONE = 9, REPEATS_MOST = 8, SEED = 0 };
 static const double trial_s = 3e-4;  /* of launches, so that waiting for them weighs little */
 static const double hopeless = 1.15; /* times the least of the other: more trials would not help */
 /* What another machine's load does in a moment must not decide. */
@@ -122,6 +122,24 @@ static clq_status run(clq_trials *trials, const clq_trial_part *part, size_t rep
     return CLQ_OK;
 }
 
+/* So many runs in a trial that waiting for them weighs little, by the time of the first. */
+static size_t repeats_of(double first) {
+    return (size_t)CLQ_MIN(CLQ_MAX(trial_s / CLQ_MAX(first, 1e-6), 1.0), (double)REPEATS_MOST);
+}
+
+clq_status clq_trials_least(clq_trials *trials, clq_trial_part part, double *seconds) {
+    double first, least = INFINITY;
+    CLQ_TRY(run(trials, &part, 1, &first)); /* kernels are finished at their first launch */
+    CLQ_TRY(run(trials, &part, 1, &first));
+    for (unsigned i = 0; i < ROUNDS_OF_ONE; i++) {
+        double took;
+        CLQ_TRY(run(trials, &part, repeats_of(first), &took));
+        least = CLQ_MIN(least, took);
+    }
+    *seconds = least;
+    return CLQ_OK;
+}
+
 static int by_value(const void *left, const void *right) {
     double a = *(const double *)left, b = *(const double *)right;
     return (a > b) - (a < b);
@@ -143,7 +161,7 @@ clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_pa
     double first;
     CLQ_TRY(run(trials, &b, 1, &first)); /* kernels are finished at their first launch */
     CLQ_TRY(run(trials, &a, 1, &first));
-    size_t repeats = (size_t)CLQ_MIN(CLQ_MAX(trial_s / CLQ_MAX(first, 1e-6), 1.0), (double)REPEATS_MOST);
+    const size_t repeats = repeats_of(first);
     while (r.count < ROUNDS && (r.count < ROUNDS_LEAST || r.least_b <= hopeless * r.least_a)) {
         double *a_s = &r.a[r.count], *b_s = &r.b[r.count];
         bool a_first = r.count % 2; /* who is first finds the other's memory in the caches */

@@ -26,6 +26,9 @@ typedef struct clq_trial_part {
 /* Those that depend on a choice. */
 clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_choice *choice);
 
+/* The least of some trials of launches, of which there is at least one. */
+clq_status clq_trials_least(clq_trials *trials, clq_trial_part part, double *seconds);
+
 /* Medians of trials in turn, and whether b's are clearly less. Ends early where they are clearly more. */
 typedef struct clq_trial_result {
     double a_s, b_s;

@@ -1,5 +1,6 @@
-/* Where a model is cut into the stages of a pipeline: by its marks, or by what stages are estimated to compute and to
- * hold. Estimates are of shapes alone: so that plans are made for stages that fit, and for no others. */
+/* Where a model is cut into the stages of a pipeline: by its marks, or by what stages are estimated to hold, and how
+ * long they take: as was measured, else as is estimated. Estimates are of shapes alone: so that plans are made for
+ * stages that fit, and for no others. */
 #include "strategy/pipeline.h"
 
 #include <math.h>
@@ -118,6 +119,7 @@ typedef struct search {
     clq_cut *ends;
     size_t count; /* of ends */
     sums *all;
+    double *seconds;               /* (replicas, count) of a micro-batch, up to each end; NULL: some are not known */
     double *cost;                  /* (stages + 1, count) of the best way to have that many stages end there */
     size_t *from;                  /* likewise: where the last of them begins */
     double work_most, memory_most; /* of a stage, above which it is not taken */
@@ -125,17 +127,54 @@ typedef struct search {
 
 typedef enum aim { LEAST_FULL, LEAST_WORK, FEWEST_BYTES } aim;
 
+/* Up to an end, on a replica's device; negative: it is not known. */
+static double seconds_before(const search *t, unsigned replica, size_t end) {
+    double seconds = 0;
+    for (size_t e = 0; e < end; e++) {
+        const clq_plan_seconds *part =
+            clq_stage_times_find(t->wishes->times[replica], t->ends[e].at, t->ends[e + 1].at);
+        if (!part) return -1;
+        seconds += part->forward + part->backward;
+    }
+    return seconds;
+}
+
+/* Where all parts were measured. */
+static clq_status take_times(search *t) {
+    const unsigned replicas = t->wishes->replicas;
+    for (unsigned r = 0; r < replicas; r++)
+        if (seconds_before(t, r, t->count - 1) < 0) return CLQ_OK;
+    if (replicas == 0) return CLQ_OK;
+    t->seconds = clq_alloc(replicas * t->count, sizeof *t->seconds);
+    if (!t->seconds) return CLQ_MEMORY;
+    for (unsigned r = 0; r < replicas; r++)
+        for (size_t e = 0; e < t->count; e++) t->seconds[r * t->count + e] = seconds_before(t, r, e);
+    return CLQ_OK;
+}
+
+/* Of a stage from end a to end b, on its slowest device: as it was measured as one, else its parts' together. */
+static double time_of(const search *t, unsigned stage, size_t a, size_t b) {
+    double most = 0;
+    for (unsigned r = stage; r < t->wishes->replicas; r += t->wishes->stages) {
+        const double *before = &t->seconds[r * t->count];
+        const clq_plan_seconds *whole = clq_stage_times_find(t->wishes->times[r], t->ends[a].at, t->ends[b].at);
+        most = CLQ_MAX(most, whole ? whole->forward + whole->backward : before[b] - before[a]);
+    }
+    return most;
+}
+
 /* The cost of stages that end at b, if the last begins at a and those before it cost so much. */
 static double cost_of(const search *t, aim to, unsigned stage, size_t a, size_t b, double before) {
     const clq_stage made = {t->ends[a], t->ends[b]};
-    const estimate e = estimate_stage(t->model, t->all, &made, t->wishes, stage);
+    estimate e = estimate_stage(t->model, t->all, &made, t->wishes, stage);
     const double fullness = e.memory / (double)CLQ_MAX(t->wishes->memory[stage], (uint64_t)1);
     if (to == LEAST_FULL) return CLQ_MAX(before, fullness);
     if (fullness > t->memory_most) return (double)INFINITY;
+    if (t->seconds) e.work = time_of(t, stage, a, b);
     if (to == LEAST_WORK) return CLQ_MAX(before, e.work);
     if (e.work > t->work_most) return (double)INFINITY;
     /* Of as many bytes: stages that are alike, whose squares add up to the least. */
-    const double unlike = e.work / t->work_most * (e.work / t->work_most) * 1e-3;
+    const double part = t->work_most > 0 ? e.work / t->work_most : 0, unlike = part * part * 1e-3;
     return before + unlike + (double)clq_cut_bytes(t->model, &t->ends[b], false) +
            (double)clq_cut_bytes(t->model, &t->ends[b], true);
 }
@@ -174,8 +213,14 @@ static void find_best(search *t, clq_stage *stages) {
     }
 }
 
+static void set_ends(const clq_model *model, const clq_cut *cuts, size_t count, clq_cut *ends) {
+    ends[0].at = 1;
+    memcpy(&ends[1], cuts, count * sizeof *cuts);
+    ends[count + 1].at = model->tensor_count + 1;
+}
+
 static clq_status search_cuts(const clq_model *model, const clq_cut *cuts, size_t count, const clq_cut_wishes *wishes,
-                              clq_stage *stages) {
+                              clq_stage *stages, clq_cut_basis *basis) {
     search t = {.model = model, .wishes = wishes, .count = count + 2};
     t.ends = clq_alloc(t.count, sizeof *t.ends);
     t.all = add_up(model, wishes);
@@ -183,21 +228,45 @@ static clq_status search_cuts(const clq_model *model, const clq_cut *cuts, size_
     t.from = clq_alloc(t.count, (wishes->stages + 1) * sizeof *t.from);
     clq_status status = t.ends && t.all && t.cost && t.from ? CLQ_OK : CLQ_MEMORY;
     if (status == CLQ_OK) {
-        t.ends[0].at = 1;
-        memcpy(&t.ends[1], cuts, count * sizeof *cuts);
-        t.ends[count + 1].at = model->tensor_count + 1;
+        set_ends(model, cuts, count, t.ends);
+        status = take_times(&t);
+    }
+    if (status == CLQ_OK) {
+        *basis = t.seconds ? CLQ_CUT_BY_TIME : CLQ_CUT_BY_ESTIMATE;
         find_best(&t, stages);
     }
     clq_free(t.ends);
+    clq_free(t.seconds);
     clq_free(t.all);
     clq_free(t.cost);
     clq_free(t.from);
     return status;
 }
 
-clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes, clq_stage *stages) {
+clq_status clq_model_parts(const clq_model *model, clq_stage **out, size_t *count) {
+    clq_cut *cuts;
+    CLQ_TRY(clq_model_cuts(model, &cuts, count));
+    clq_stage *parts = clq_alloc(*count + 1, sizeof *parts);
+    clq_cut *ends = clq_alloc(*count + 2, sizeof *ends);
+    const clq_status status = parts && ends ? CLQ_OK : CLQ_MEMORY;
+    if (status == CLQ_OK) {
+        set_ends(model, cuts, *count, ends);
+        for (size_t i = 0; i <= *count; i++) parts[i] = (clq_stage){ends[i], ends[i + 1]};
+        *out = parts;
+        ++*count;
+    } else {
+        clq_free(parts);
+    }
+    clq_free(ends);
+    clq_free(cuts);
+    return status;
+}
+
+clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes, clq_stage *stages,
+                           clq_cut_basis *basis) {
     clq_cut *cuts;
     size_t count;
+    clq_cut_basis found = CLQ_CUT_BY_MARKS;
     CLQ_TRY(clq_model_cuts(model, &cuts, &count));
     clq_status status;
     if (count + 1 < wishes->stages)
@@ -208,8 +277,9 @@ clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes,
         stages[wishes->stages - 1].after = (clq_cut){.at = model->tensor_count + 1};
         status = use_marks(model, cuts, count, wishes, stages);
     } else {
-        status = search_cuts(model, cuts, count, wishes, stages);
+        status = search_cuts(model, cuts, count, wishes, stages, &found);
     }
     clq_free(cuts);
+    if (basis && status == CLQ_OK) *basis = found;
     return status;
 }

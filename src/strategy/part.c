@@ -113,7 +113,7 @@ static clq_status prepare(clq_strategy *strategy) {
                              .micro_batches = 1,
                              .sample_bytes = config->sample_bytes};
     for (unsigned p = 0; p < config->parts; p++) wishes.memory[p] = UINT64_MAX;
-    CLQ_TRY(clq_choose_cuts(strategy->model, &wishes, own->stages));
+    CLQ_TRY(clq_choose_cuts(strategy->model, &wishes, own->stages, NULL));
     CLQ_TRY(clq_strategy_prepare_shares(strategy));
     strategy->replicas[0].stage = &own->stages[config->part];
     return CLQ_OK;

@@ -153,20 +153,23 @@ static clq_status gradients(clq_replica *replica, const clq_command *command) {
     return await_sent(replica);
 }
 
-static clq_status sum(clq_replica *replica, clq_queue *queue, clq_buffer *values, size_t bytes, clq_dtype dtype) {
-    const clq_pipeline *pipeline = pipeline_of(replica->strategy);
-    const double began = clq_now();
-    CLQ_TRY(clq_comm_all_reduce(pipeline->comms[stage_of(replica)], replica->worker.index / pipeline->stages, queue,
-                                values, 0, values, 0, clq_values_count(dtype, bytes), dtype));
-    return replica->worker.tracing ? clq_timeline_add(&part_of(replica)->waits, began, "all-reduce", "bytes", bytes)
-                                   : CLQ_OK;
+static clq_comm *comm_of(const clq_replica *replica) {
+    return pipeline_of(replica->strategy)->comms[stage_of(replica)];
+}
+static unsigned rank_of(const clq_replica *replica) { /* the number of its pipeline */
+    return replica->worker.index / pipeline_of(replica->strategy)->stages;
 }
 
 static clq_status reduce(clq_replica *replica) {
     if (pipeline_of(replica->strategy)->pipelines == 1) return CLQ_OK;
+    const double began = clq_now();
     clq_buffer *gradient = clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT);
-    return sum(replica, replica->worker.queue, gradient, clq_buffer_bytes(gradient),
-               clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT));
+    const size_t bytes = clq_buffer_bytes(gradient);
+    const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT);
+    CLQ_TRY(clq_comm_all_reduce(comm_of(replica), rank_of(replica), replica->worker.queue, gradient, 0, gradient, 0,
+                                clq_values_count(dtype, bytes), dtype));
+    return replica->worker.tracing ? clq_timeline_add(&part_of(replica)->waits, began, "all-reduce", "bytes", bytes)
+                                   : CLQ_OK;
 }
 
 static clq_status step(clq_replica *replica, const clq_command *command) {
@@ -201,13 +204,11 @@ static void note_gradients(clq_strategy *strategy, bool by_step, const clq_part 
     pipeline_of(strategy)->state_is_apart = pipeline_of(strategy)->pipelines > 1;
 }
 
-/* As of the mirrored strategy, stage by stage. */
+/* Stage by stage. */
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
-    const clq_pipeline *pipeline = pipeline_of(replica->strategy);
     if (clq_weights_apart_bytes(replica->weights) == 0) return CLQ_OK;
-    return clq_replica_average_state(replica, command, pipeline->comms[stage_of(replica)],
-                                     worker->index / pipeline->stages);
+    return clq_replica_average_state(replica, command, comm_of(replica), rank_of(replica));
 }
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 
@@ -269,7 +270,7 @@ static clq_status cut_model(clq_strategy *strategy) {
         const uint64_t budget = clq_device_memory_budget(strategy->replicas[r].worker.device);
         *memory = r < pipeline->stages ? budget : CLQ_MIN(*memory, budget);
     }
-    CLQ_TRY(clq_choose_cuts(strategy->model, &wishes, pipeline->cut));
+    CLQ_TRY(clq_pipeline_choose_cuts(strategy, &wishes));
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         replica->capacity = (uint32_t)share;
@@ -389,6 +390,7 @@ static void close_stages(clq_strategy *strategy) {
         clq_pipe_destroy(part->gradients);
         while (part->flight_count > 1) clq_plan_destroy(part->flights[--part->flight_count]);
         clq_free(part->waits.spans);
+        clq_free(pipeline->times[r].items);
     }
     clq_free(pipeline);
 }

@@ -1,5 +1,5 @@
 /* What the pipelined strategy is made of. Private to pipeline.c (steps), pipe.c (transfers), cuts.c (where a model is
- * cut) and schedule.c (who does what when).
+ * cut), stage_times.c (how long its parts take) and schedule.c (who does what when).
  *
  * Replicas form pipelines of `stages` each: replica p * stages + s is stage s of pipeline p. */
 #ifndef CLQ_STRATEGY_PIPELINE_H
@@ -37,6 +37,38 @@ clq_status clq_pipe_await_sent(clq_pipe *pipe);
 /* Ends the waits of both ends, for good. From any thread. */
 void clq_pipe_abort(clq_pipe *pipe); /* takes NULL */
 
+/* ---- how long parts of a model take (stage_times.c) ---- */
+
+/* Of tensors [begin, end), as a stage: seconds of a micro-batch. */
+typedef struct clq_stage_time {
+    uint32_t begin, end;
+    clq_plan_seconds seconds;
+} clq_stage_time;
+/* What is known of a device. Start with {0}, end with clq_free(items). */
+typedef struct clq_stage_times {
+    clq_stage_time *items;
+    size_t count, capacity;
+    double spent_s; /* in measuring them now */
+} clq_stage_times;
+/* NULL: it was not measured as one. */
+const clq_plan_seconds *clq_stage_times_find(const clq_stage_times *times, uint32_t begin, uint32_t end);
+
+/* What times are of: a model's micro-batches on devices like this one. config: of a micro-batch; its stage is not read.
+ * accumulates: their gradients are added up. Borrowed. */
+typedef struct clq_stage_timing {
+    const clq_model *model;
+    clq_device *device;
+    clq_plan_config config;
+    bool accumulates;
+} clq_stage_timing;
+/* What is kept beside built kernels: where nothing is, nothing. times: {0}. */
+clq_status clq_stage_times_recall(const clq_stage_timing *of, clq_stage_times *times);
+/* Measures those of the stages that are not known, and keeps all; ends early at the end of tune's budget. What a device
+ * has no room for, or no kernels, stays unknown. Where nothing can be kept, nothing is measured or, with a warning,
+ * known. */
+clq_status clq_stage_times_measure(const clq_stage_timing *of, const clq_tune_config *tune, const clq_stage *stages,
+                                   size_t count, clq_stage_times *times);
+
 /* ---- where a model is cut (cuts.c) ---- */
 
 /* Operations that take as long as moving a byte: of CPUs and of GPUs some 4 to 16. */
@@ -50,12 +82,18 @@ typedef struct clq_cut_wishes {
     const clq_optimizer *update; /* NULL: nothing is trained */
     size_t sample_bytes;
     uint64_t memory[CLQ_REPLICAS_MAX]; /* that each stage may take */
+    unsigned replicas;                 /* that have times: replica r is of stage r % stages; 0: none */
+    const clq_stage_times *times[CLQ_REPLICAS_MAX];
 } clq_cut_wishes;
 /* The marks of a model (clq_pipeline_cut), or, where it has none, the cuts that make the slowest stage the fastest,
- * among those with stages that fit; of such as are about as good those with the fewest bytes that cross. stages: room
- * for wishes->stages. Errors: ARGUMENT (the model has too few parts, or other marks; a mark where it cannot be cut),
- * MEMORY. */
-clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes, clq_stage *stages);
+ * among those with stages that fit; of such as are about as good those with the fewest bytes that cross. A stage takes
+ * as long as was measured on its slowest device, or as its parts together; where a part's time is not known of some
+ * device, all go by estimates. stages: room for wishes->stages. basis: may be NULL. Errors: ARGUMENT (the model has too
+ * few parts, or other marks; a mark where it cannot be cut), MEMORY. */
+clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes, clq_stage *stages,
+                           clq_cut_basis *basis);
+/* A model's smallest parts, as stages: between each two neighbours of its cuts. Caller frees with clq_free. */
+clq_status clq_model_parts(const clq_model *model, clq_stage **out, size_t *count);
 
 /* ---- who does what when (schedule.c) ----
  * One forward, one backward (Narayanan et al., "PipeDream", 2019; Fan et al., "DAPPLE", 2021): stage s of P begins with
@@ -82,10 +120,17 @@ typedef struct clq_pipeline_part {       /* of a replica */
 
 typedef struct clq_pipeline {
     unsigned stages, pipelines, micro_batches;
-    clq_stage cut[CLQ_REPLICAS_MAX];   /* by stage */
-    clq_comm *comms[CLQ_REPLICAS_MAX]; /* likewise: of the replicas that have it. NULL: one pipeline */
+    clq_stage cut[CLQ_REPLICAS_MAX];         /* by stage */
+    clq_cut_basis basis;                     /* of these cuts */
+    clq_stage_times times[CLQ_REPLICAS_MAX]; /* by replica, of the first of each kind of device */
+    unsigned kind_of[CLQ_REPLICAS_MAX];      /* the replica that has a replica's times */
+    clq_comm *comms[CLQ_REPLICAS_MAX];       /* likewise: of the replicas that have it. NULL: one pipeline */
     clq_pipeline_part parts[CLQ_REPLICAS_MAX];
     bool state_is_apart; /* pipelines have statistics of their own since they computed gradients */
 } clq_pipeline;
+
+/* Cuts the model of a strategy, whose devices are open and have no plans: by times that are kept and, where it tunes,
+ * that are measured now, which become those of the wishes (stage_times.c). */
+clq_status clq_pipeline_choose_cuts(clq_strategy *strategy, clq_cut_wishes *wishes);
 
 #endif

@@ -22,6 +22,11 @@ static size_t parameters_of(const clq_model *model, const clq_stage *stage) {
     return parameters;
 }
 
+const char *clq_cut_basis_name(clq_cut_basis basis) {
+    static const char *const names[] = {"marks", "estimates", "measured time"};
+    return names[basis];
+}
+
 bool clq_strategy_stage(const clq_strategy *strategy, size_t index, clq_stage_info *out) {
     if (strategy->module != &clq_strategy_pipeline) return false;
     const clq_pipeline *pipeline = strategy->own;
@@ -29,6 +34,7 @@ bool clq_strategy_stage(const clq_strategy *strategy, size_t index, clq_stage_in
     const clq_replica *replica = &strategy->replicas[index];
     const clq_cut *cut = &replica->stage->after;
     const bool trains = strategy->config.plan.update;
+    const clq_stage_times *times = &pipeline->times[pipeline->kind_of[index]];
     *out =
         (clq_stage_info){.stage = replica->stage,
                          .replica = (unsigned)index,
@@ -36,6 +42,7 @@ bool clq_strategy_stage(const clq_strategy *strategy, size_t index, clq_stage_in
                          .memory_bytes = clq_device_memory_used(replica->worker.device),
                          .forward = work_of(replica->plan, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_LOSS),
                          .backward = trains ? work_of(replica->plan, CLQ_SEGMENT_BACKWARD, CLQ_SEGMENT_BACKWARD) : 0,
+                         .took = clq_stage_times_find(times, replica->stage->before.at, cut->at),
                          .sent_bytes = replica->plan_capacity * clq_cut_bytes(strategy->model, cut, false),
                          .back_bytes = trains ? replica->plan_capacity * clq_cut_bytes(strategy->model, cut, true) : 0};
     return true;
@@ -44,16 +51,19 @@ bool clq_strategy_stage(const clq_strategy *strategy, size_t index, clq_stage_in
 bool clq_strategy_pipelines(const clq_strategy *strategy, clq_pipeline_info *out) {
     double forward[CLQ_REPLICAS_MAX], backward[CLQ_REPLICAS_MAX];
     clq_stage_info info;
+    bool timed = true;
     if (!clq_strategy_stage(strategy, 0, &info)) return false;
     const clq_pipeline *pipeline = strategy->own;
-    for (unsigned s = 0; s < pipeline->stages; s++) {
-        (void)clq_strategy_stage(strategy, s, &info);
-        forward[s] = info.forward;
-        backward[s] = info.backward;
+    for (unsigned s = 0; clq_strategy_stage(strategy, s, &info); s++) timed &= info.took != NULL;
+    for (unsigned s = 0; clq_strategy_stage(strategy, s, &info); s++) {
+        forward[s] = timed ? info.took->forward : info.forward;
+        backward[s] = timed ? info.took->backward : info.backward;
     }
     *out = (clq_pipeline_info){.stages = pipeline->stages,
                                .pipelines = pipeline->pipelines,
                                .micro_batches = pipeline->micro_batches,
+                               .basis = pipeline->basis,
+                               .timed = timed,
                                .bubble = (pipeline->stages - 1.0) / (pipeline->micro_batches + pipeline->stages - 1.0),
                                .bubble_expected =
                                    clq_pipeline_bubble(pipeline->stages, pipeline->micro_batches, forward, backward)};

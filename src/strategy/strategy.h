@@ -73,14 +73,21 @@ typedef struct clq_stage_info {
     size_t parameters;             /* state included */
     uint64_t memory_bytes;         /* of its device, for all that it does so far */
     double forward, backward;      /* work of a full micro-batch, in operations; a byte that is moved counts as 8 */
+    const clq_plan_seconds *took;  /* by a full micro-batch on its device; the strategy's. NULL: it was not measured */
     size_t sent_bytes, back_bytes; /* that cross the cut behind it: of a full micro-batch, and its gradients */
 } clq_stage_info;
 /* False: there is no such stage, or no pipeline. */
 bool clq_strategy_stage(const clq_strategy *strategy, size_t index, clq_stage_info *out);
+/* Where cuts come from. */
+typedef enum clq_cut_basis { CLQ_CUT_BY_MARKS, CLQ_CUT_BY_ESTIMATE, CLQ_CUT_BY_TIME } clq_cut_basis;
+const char *clq_cut_basis_name(clq_cut_basis basis); /* "marks", "estimates", "measured time" */
 /* Of pipelines; false where there are none. The bubble is the share of the time in which stages have nothing to do: if
- * all stages took the same time, and as their work lets expect. */
+ * all stages took the same time; and as their measured times let expect, or, where a stage's is not known, their work.
+ */
 typedef struct clq_pipeline_info {
     unsigned stages, pipelines, micro_batches;
+    clq_cut_basis basis;
+    bool timed; /* all stages' times are known */
     double bubble, bubble_expected;
 } clq_pipeline_info;
 bool clq_strategy_pipelines(const clq_strategy *strategy, clq_pipeline_info *out);

@@ -1,5 +1,5 @@
 /* Where the queues of a recorded run waited, and for whom. */
-#include "why/stretch.h"
+#include "why/intervals.h"
 #include "why/why.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ typedef struct reading {
     process *replicas; /* by their number, once sorted */
     size_t count, capacity;
     long long input;     /* the process of the pipeline; -1: none */
-    clq_stretches waits; /* for batches */
+    clq_intervals waits; /* for batches */
 } reading;
 
 const char *clq_doing_name(unsigned doing) {
@@ -156,7 +156,7 @@ static clq_status read_event(reading *r, size_t index, json_t *json) {
     CLQ_TRY(time_of(r, index, json, "ts", -time_most_us, &times.begin));
     CLQ_TRY(time_of(r, index, json, "dur", 0, &duration));
     times.end = times.begin + duration;
-    if (pid == r->input) return clq_stretches_add(&r->waits, times.begin, times.end);
+    if (pid == r->input) return clq_intervals_add(&r->waits, times.begin, times.end);
     process *p = process_of(r, pid);
     for (unsigned k = 0; p && k < TRACKS; k++)
         if (p->threads[k] == tid) return add_event(r, index, json, &p->tracks[k], &times);
@@ -191,7 +191,7 @@ static clq_status read_trace(reading *r, json_t *document) {
             track *t = &r->replicas[i].tracks[k];
             if (t->count) qsort(t->events, t->count, sizeof t->events[0], by_begin);
         }
-    clq_stretches_join(&r->waits);
+    clq_intervals_join(&r->waits);
     return CLQ_OK;
 }
 
@@ -201,8 +201,8 @@ typedef struct explaining {
     const reading *r;
     const process *p;
     clq_traced_replica *out;
-    clq_stretch *windows;      /* of its steps, in order */
-    clq_stretches unexplained; /* of them */
+    clq_interval *windows;     /* of its steps, in order */
+    clq_intervals unexplained; /* of them */
     double *waited;            /* (steps, CLQ_REPLICAS_MAX) */
 } explaining;
 
@@ -218,20 +218,20 @@ static clq_status find_steps(explaining *e) {
     for (size_t i = 0; i < host->count; i++) {
         const spell *step = &host->events[i];
         if (!step->is_step) continue;
-        const clq_stretch window = {step->begin, i + 1 < host->count ? host->events[i + 1].begin : last};
+        const clq_interval window = {step->begin, i + 1 < host->count ? host->events[i + 1].begin : last};
         e->windows[e->out->step_count] = window;
         e->out->steps[e->out->step_count++] = (clq_traced_step){.step = step->step, .waited_for = -1};
-        CLQ_TRY(clq_stretches_add(&e->unexplained, window.begin, window.end));
+        CLQ_TRY(clq_intervals_add(&e->unexplained, window.begin, window.end));
     }
     return CLQ_OK; /* they follow one another */
 }
 
 /* What of the steps' time is not explained yet and lies in `set`. whom: who was waited for then; -1: nobody. */
-static clq_status explain(explaining *e, clq_stretches *set, unsigned doing, int whom) {
-    clq_stretches taken = {0};
+static clq_status explain(explaining *e, clq_intervals *set, unsigned doing, int whom) {
+    clq_intervals taken = {0};
     size_t step = 0;
-    clq_stretches_join(set);
-    clq_status status = clq_stretches_take(&e->unexplained, set, &taken);
+    clq_intervals_join(set);
+    clq_status status = clq_intervals_take(&e->unexplained, set, &taken);
     for (size_t i = 0; i < taken.count && status == CLQ_OK; i++) {
         while (e->windows[step].end <= taken.items[i].begin) step++;
         const double seconds = taken.items[i].end - taken.items[i].begin;
@@ -245,11 +245,11 @@ static clq_status explain(explaining *e, clq_stretches *set, unsigned doing, int
 }
 
 static clq_status explain_track(explaining *e, unsigned first, unsigned last, unsigned doing) {
-    clq_stretches set = {0};
+    clq_intervals set = {0};
     clq_status status = CLQ_OK;
     for (unsigned k = first; k <= last; k++)
         for (size_t i = 0; i < e->p->tracks[k].count && status == CLQ_OK; i++)
-            status = clq_stretches_add(&set, e->p->tracks[k].events[i].begin, e->p->tracks[k].events[i].end);
+            status = clq_intervals_add(&set, e->p->tracks[k].events[i].begin, e->p->tracks[k].events[i].end);
     if (status == CLQ_OK) status = explain(e, &set, doing, -1);
     clq_free(set.items);
     return status;
@@ -271,10 +271,10 @@ static clq_status explain_waits(explaining *e) {
     clq_status status = CLQ_OK;
     for (size_t whom = 0; whom < e->r->count && status == CLQ_OK; whom++) {
         const process *other = &e->r->replicas[whom];
-        clq_stretches set = {0};
+        clq_intervals set = {0};
         for (size_t i = 0; i < own->count && status == CLQ_OK && other != e->p; i++)
             if (last_to_come(e->r, i) == other)
-                status = clq_stretches_add(&set, own->events[i].begin,
+                status = clq_intervals_add(&set, own->events[i].begin,
                                            CLQ_MIN(own->events[i].end, other->tracks[EXCHANGE].events[i].begin));
         if (status == CLQ_OK) status = explain(e, &set, CLQ_DOING_WAITING, (int)other->replica);
         clq_free(set.items);
@@ -296,7 +296,7 @@ static void note_longest_waits(explaining *e) {
 
 /* Each moment has one explanation, the first of these that holds. */
 static clq_status explain_replica(explaining *e) {
-    clq_stretches waits = {0}, rest = {0};
+    clq_intervals waits = {0}, rest = {0};
     CLQ_TRY(find_steps(e));
     e->waited = clq_alloc(CLQ_MAX(e->out->step_count, (size_t)1) * CLQ_REPLICAS_MAX, sizeof *e->waited);
     if (!e->waited) return CLQ_MEMORY;
@@ -308,7 +308,7 @@ static clq_status explain_replica(explaining *e) {
     CLQ_TRY(explain(e, &waits, CLQ_DOING_INPUT, -1));
     clq_status status = CLQ_OK;
     for (size_t i = 0; i < e->out->step_count && status == CLQ_OK; i++)
-        status = clq_stretches_add(&rest, e->windows[i].begin, e->windows[i].end);
+        status = clq_intervals_add(&rest, e->windows[i].begin, e->windows[i].end);
     if (status == CLQ_OK) status = explain(e, &rest, CLQ_DOING_HOST, -1);
     clq_free(rest.items);
     note_longest_waits(e);

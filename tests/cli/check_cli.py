@@ -354,8 +354,37 @@ class CommandLine(support.InFolder):
         reasons = {p["name"]: p["reason"] for p in plan["paths"]}
         self.assertEqual(reasons["input in place"], reasons["overlap"])
         text = run(*command).stdout
-        self.assertRegex(text, r"\n2 stages, 1 pipeline, 4 micro-batches: .* 20.0 % .*\n")
+        self.assertRegex(text, r"\n2 stages, 1 pipeline, 4 micro-batches, cut by estimates: .* 20.0 % .*\n")
         self.assertRegex(text, r"\n +0 +320 .*  input_layer, conv2d, max_pooling2d\n")
+
+    def test_pipeline_cut_by_measured_time(self):
+        """Only tuning measures; what it measured holds for what comes after it."""
+        own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))
+        options = ["--model", "mlp", "--batch", 8, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline", "--micro-batches", 2]
+        before = json.loads(run("plan", *options, "--json", env=own).stdout)["pipeline"]
+        self.assertEqual(before["cut_by"], "estimates")
+        self.assertEqual([s["forward_ms"] for s in before["stages"]], [None, None])
+        tuned = json.loads(run("tune", *options, "--json", env=own).stdout)["pipeline"]
+        after = json.loads(run("plan", *options, "--json", env=own).stdout)["pipeline"]
+        self.assertEqual(after["cut_by"], "measured time")
+        self.assertTrue(all(s["forward_ms"] > 0 and s["backward_ms"] > 0 for s in after["stages"]))
+        for key in ("layers", "forward_ms", "backward_ms"):
+            self.assertEqual([s[key] for s in after["stages"]], [s[key] for s in tuned["stages"]])
+        self.assertRegex(run("plan", *options, env=own).stdout, r"\n2 stages, 1 pipeline, 2 micro-batches, cut by measured time: ")
+
+    def test_memory_limit(self):
+        """A model whose parameters, state and activations no device holds trains on two by stages, and with central storage."""
+        dense = [("Dense", {"units": units, "activation": activation})
+                 for units, activation in ((256, "tanh"), (400, "tanh"), (256, "tanh"), (10, "softmax"))]
+        model = self.put("wide.json", support.sequential("wide", [("Flatten", {}), *dense]))
+        command = ("train", "--model", model, "--data", "synthetic", "--take", 48, "--no-test", "--batch", 16, "--steps", 3)
+        limit = ("--memory-limit", 5_400_000)
+        self.fails(4, *command, "--devices", "pocl:0", *limit, says=["of the budget"])
+        want = json.loads(run(*command, "--devices", "pocl:0", "--json").stdout)["epochs"][0]["loss"]
+        for strategy in ("pipeline", "central"):
+            result = run(*command, "--devices", "pocl:0,pocl:1", "--strategy", strategy, *limit, "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertAlmostEqual(json.loads(result.stdout)["epochs"][0]["loss"], want, delta=1e-5 * want)
 
     def test_pipeline(self):
         """Training, evaluation and prediction by stages give what one device does."""

@@ -45,7 +45,8 @@ class Why(support.InFolder):
             self.assertIn(f"clique why predicted {p['images_per_s']:.0f} images/s (limit: {p['limit']}), "
                           f"measured {found['images_per_s']:.0f}", found["verdict"])
         self.assertNotIn("predicted", json.loads(run(*train, "--devices", "pocl:1").stdout)["verdict"])
-        self.assertNotIn("predicted", json.loads(run(*train, "--batch", 63).stdout)["verdict"])
+        for other in (["--batch", 63], ["--shares", "2,1"]):
+            self.assertNotIn("predicted", json.loads(run(*train, *other).stdout)["verdict"])
         self.assertIn("\nverdict: ", run(*train[:-1]).stdout)
 
     def check_predictions(self, why):

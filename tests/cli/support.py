@@ -7,9 +7,14 @@ import unittest
 
 def synchronized_model():
     """As Keras's to_json() has it: statistics of the global batch in front of weights and behind them."""
-    layers = [("InputLayer", {"batch_shape": [None, 28, 28, 1]}), ("Flatten", {}), ("Dense", {"units": 12, "activation": "tanh"}),
-              ("BatchNormalization", {"synchronized": True}), ("Dense", {"units": 10, "activation": "softmax"})]
-    return {"class_name": "Sequential", "config": {"name": "synchronized", "layers": [
+    return sequential("synchronized", [("Flatten", {}), ("Dense", {"units": 12, "activation": "tanh"}),
+                                       ("BatchNormalization", {"synchronized": True}), ("Dense", {"units": 10, "activation": "softmax"})])
+
+
+def sequential(name, layers):
+    """Layers behind an image of 28 x 28, as Keras's to_json() has them."""
+    layers = [("InputLayer", {"batch_shape": [None, 28, 28, 1]}), *layers]
+    return {"class_name": "Sequential", "config": {"name": name, "layers": [
         {"class_name": kind, "config": {"name": f"{kind.lower()}_{i}"} | config} for i, (kind, config) in enumerate(layers)]}}
 
 

@@ -332,6 +332,13 @@ static void calls_of_devices_fail(void **state) {
     assert_true(failures >= 4);
 }
 
+static clq_status make_values(void *trainer) {
+    clq_part_values *values;
+    CLQ_TRY(clq_part_values_create(trainer, CLQ_PART_INPUT, &values));
+    clq_part_values_destroy(values);
+    return CLQ_OK;
+}
+
 static void allocations_fail(void **state) {
     (void)state;
     attempt a = {0};
@@ -351,6 +358,10 @@ static void allocations_fail(void **state) {
         failures += status != CLQ_OK;
     }
     assert_true(failures > 60);
+    chain c;
+    assert_ok(open_chain(branched, false, &c));
+    assert_int_equal(walk_allocations(make_values, c.trainers[2]), 2);
+    close_chain(&c);
 }
 
 static int start(void **state) {

@@ -74,7 +74,7 @@ static clq_cut_wishes wishes_of(unsigned stages) {
 
 static void check_ends(const clq_model *m, const clq_cut_wishes *wishes, const uint32_t *ends) {
     clq_stage stages[8];
-    assert_ok(clq_choose_cuts(m, wishes, stages));
+    assert_ok(clq_choose_cuts(m, wishes, stages, NULL));
     for (unsigned s = 0; s < wishes->stages; s++) {
         assert_int_equal(stages[s].before.at, s ? ends[s - 1] : 1);
         assert_int_equal(stages[s].after.at, s + 1 < wishes->stages ? ends[s] : m->tensor_count + 1);
@@ -96,7 +96,7 @@ static void stages_are_alike(void **state) {
     check_ends(m, &wishes, (const uint32_t[]){3});
     wishes.memory[0] = wishes.memory[1] = 1; /* neither fits: as little as can be too much */
     clq_stage stages[2];
-    assert_ok(clq_choose_cuts(m, &wishes, stages));
+    assert_ok(clq_choose_cuts(m, &wishes, stages, NULL));
     clq_model_destroy(m);
     m = chain(6, 4000, 0); /* the last one is nearly all of it */
     wishes = wishes_of(2);
@@ -120,7 +120,7 @@ static void few_bytes_cross(void **state) {
     assert_ok(clq_model_finish(m, x));
     clq_cut_wishes wishes = wishes_of(2);
     clq_stage stages[2];
-    assert_ok(clq_choose_cuts(m, &wishes, stages));
+    assert_ok(clq_choose_cuts(m, &wishes, stages, NULL));
     assert_true(stages[0].after.at == 5 || stages[0].after.at == 6); /* behind one of the two */
     clq_model_destroy(m);
 }
@@ -132,7 +132,7 @@ static void marks(void **state) {
     clq_stage stages[8];
     check_ends(m, &wishes, (const uint32_t[]){3});
     wishes = wishes_of(3);
-    assert_fails(CLQ_ARGUMENT, "is marked for 2 stages", clq_choose_cuts(m, &wishes, stages));
+    assert_fails(CLQ_ARGUMENT, "is marked for 2 stages", clq_choose_cuts(m, &wishes, stages, NULL));
     clq_model_destroy(m);
     assert_ok(clq_model_create("shared", &m));
     clq_tensor x = clq_input(m, CLQ_SHAPE(8));
@@ -140,7 +140,7 @@ static void marks(void **state) {
     y = clq_dense(m, clq_share(m, y, y), &(clq_dense_config){.units = 8});
     assert_ok(clq_model_finish(m, y));
     wishes = wishes_of(2);
-    assert_fails(CLQ_ARGUMENT, "cannot be cut behind layer 'twice'", clq_choose_cuts(m, &wishes, stages));
+    assert_fails(CLQ_ARGUMENT, "cannot be cut behind layer 'twice'", clq_choose_cuts(m, &wishes, stages, NULL));
     assert_int_equal(clq_pipeline_cut(m, y).id, 0); /* it is finished */
     clq_model_destroy(m);
     assert_ok(clq_model_create("stranger", &m));
@@ -149,10 +149,196 @@ static void marks(void **state) {
     clq_model_destroy(m);
 }
 
+/* ---- measured times ---- */
+
+/* So many seconds for each part of the model; the last `unknown` ones are not known. */
+static clq_stage_times times_of(const clq_model *m, double seconds, size_t unknown) {
+    clq_stage *parts;
+    size_t count;
+    assert_ok(clq_model_parts(m, &parts, &count));
+    clq_stage_times times = {.items = clq_alloc(count + 1, sizeof *times.items), .count = count - unknown};
+    assert_non_null(times.items);
+    for (size_t i = 0; i < times.count; i++)
+        times.items[i] = (clq_stage_time){parts[i].before.at, parts[i].after.at, {seconds / 4, seconds * 3 / 4}};
+    clq_free(parts);
+    return times;
+}
+
+static void check_timed(const clq_model *m, const clq_cut_wishes *wishes, clq_cut_basis want, uint32_t end) {
+    clq_stage stages[2];
+    clq_cut_basis basis;
+    assert_ok(clq_choose_cuts(m, wishes, stages, &basis));
+    assert_int_equal(basis, want);
+    assert_int_equal(stages[0].after.at, end);
+    assert_int_equal(stages[1].before.at, end);
+}
+
+/* Six parts, which end in front of tensors 3 to 8; stages of k and 6 - k of them. */
+static void cuts_follow_measured_times(void **state) {
+    (void)state;
+    clq_model *m = chain(6, 8, 0);
+    clq_stage_times fast = times_of(m, 1, 0), slow = times_of(m, 3, 0), part = times_of(m, 3, 1);
+    clq_cut_wishes wishes = wishes_of(2);
+    check_timed(m, &wishes, CLQ_CUT_BY_ESTIMATE, 5);
+    wishes.replicas = 2;
+    wishes.times[0] = wishes.times[1] = &fast;
+    check_timed(m, &wishes, CLQ_CUT_BY_TIME, 5);
+    wishes.times[1] = &slow; /* 5 and 3 s; 4 and 6 would be longer */
+    check_timed(m, &wishes, CLQ_CUT_BY_TIME, 7);
+    wishes.times[0] = &slow;
+    wishes.times[1] = &fast;
+    check_timed(m, &wishes, CLQ_CUT_BY_TIME, 3);
+    wishes.memory[1] = 8000; /* room for one layer, however long the other stage takes */
+    check_timed(m, &wishes, CLQ_CUT_BY_TIME, 7);
+    wishes.memory[1] = wishes.memory[0];
+    wishes.times[0] = &part;
+    check_timed(m, &wishes, CLQ_CUT_BY_ESTIMATE, 5);
+    /* A second pipeline, whose first stage is slow: the slowest device of a stage counts. */
+    wishes.replicas = 4;
+    wishes.times[0] = wishes.times[3] = &fast;
+    wishes.times[2] = &slow;
+    check_timed(m, &wishes, CLQ_CUT_BY_TIME, 3);
+    /* Four parts that take less together, as one: 2.5 and 2 s. */
+    fast.items[fast.count++] = (clq_stage_time){1, 6, {1, 1.5}};
+    wishes.replicas = 2;
+    check_timed(m, &wishes, CLQ_CUT_BY_TIME, 6);
+    clq_free(fast.items);
+    clq_free(slow.items);
+    clq_free(part.items);
+    clq_model_destroy(m);
+}
+
+typedef struct script {
+    unsigned trials;
+    double clock; /* a second a trial */
+} script;
+
+static clq_status scripted_trial(void *context, clq_plan *plan, size_t first, size_t end, double *seconds) {
+    script *s = context;
+    assert_true(first < end && end <= clq_list_launch_count(clq_plan_list(plan)));
+    s->trials++;
+    s->clock += 1;
+    *seconds = 2;
+    return CLQ_OK;
+}
+static double scripted_now(void *context) { return ((script *)context)->clock; }
+
+typedef struct timing {
+    clq_stage_timing of;
+    clq_stage *parts;
+    size_t count;
+    script script;
+} timing;
+
+static const clq_loss_problem classes = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 8, .rows = 1};
+
+static timing start_timing(const clq_model *m, uint32_t micro_batch) {
+    timing t = {.of = {.model = m,
+                       .config = {.capacity = micro_batch,
+                                  .sample_dtype = CLQ_F32,
+                                  .loss = &classes,
+                                  .update = &adam,
+                                  .metric_slots = 1},
+                       .accumulates = true}};
+    clq_devices devices;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_devices_open(&devices, false, &t.of.device, NULL));
+    assert_ok(clq_model_parts(m, &t.parts, &t.count));
+    return t;
+}
+
+static void end_timing(timing *t) {
+    clq_free(t->parts);
+    clq_device_close(t->of.device);
+}
+
+/* Anew, and kept; gives how many are known then. */
+static size_t measure(timing *t, double budget_s) {
+    const clq_tune_config tune = {
+        .budget_s = budget_s, .trial = scripted_trial, .now = scripted_now, .context = &t->script};
+    clq_stage_times times = {0};
+    assert_ok(clq_stage_times_measure(&t->of, &tune, t->parts, t->count, &times));
+    const size_t known = times.count;
+    for (size_t i = 0; i < known; i++) {
+        assert_int_equal(times.items[i].begin, t->parts[i].before.at);
+        assert_int_equal(times.items[i].end, t->parts[i].after.at);
+        assert_true(times.items[i].seconds.forward == 2 && times.items[i].seconds.backward == 2);
+    }
+    clq_free(times.items);
+    return known;
+}
+
+static size_t recalled(const timing *t) {
+    clq_stage_times times = {0};
+    assert_ok(clq_stage_times_recall(&t->of, &times));
+    const size_t known = times.count;
+    clq_free(times.items);
+    return known;
+}
+
+static clq_status measure_again(void *context) {
+    timing *t = context;
+    const clq_tune_config tune = {.trial = scripted_trial, .now = scripted_now, .context = &t->script};
+    clq_stage_times times = {0};
+    clq_status status = clq_stage_times_measure(&t->of, &tune, t->parts, 1, &times);
+    clq_free(times.items);
+    if (status != CLQ_OK) return status;
+    times = (clq_stage_times){0};
+    status = clq_stage_times_recall(&t->of, &times);
+    clq_free(times.items);
+    return status;
+}
+
+static void times_are_kept(void **state) {
+    (void)state;
+    clq_model *m = chain(3, 8, 0), *other = chain(3, 7, 0);
+    timing t = start_timing(m, 4);
+    assert_int_equal(t.count, 3);
+    assert_int_equal(measure(&t, 0), 3);
+    assert_int_equal(recalled(&t), 3);
+    clq_stage_times times = {0};
+    const unsigned trials = t.script.trials;
+    const clq_tune_config tune = {.trial = scripted_trial, .context = &t.script};
+    assert_ok(clq_stage_times_recall(&t.of, &times));
+    assert_ok(clq_stage_times_measure(&t.of, &tune, t.parts, t.count, &times));
+    assert_int_equal(t.script.trials, trials); /* all is known */
+    clq_free(times.items);
+    /* Of another size of micro-batch, and of another model, nothing is; and what is kept is of this one alone. */
+    t.of.config.capacity = 5;
+    assert_int_equal(measure(&t, 30), 1); /* a part takes 22 trials */
+    assert_int_equal(recalled(&t), 1);
+    t.of.config.capacity = 4;
+    assert_int_equal(recalled(&t), 3);
+    t.of.model = other;
+    assert_int_equal(recalled(&t), 0);
+    t.of.model = m;
+    assert_true(walk_allocations(measure_again, &t) > 20);
+    end_timing(&t);
+    clq_model_destroy(m);
+    clq_model_destroy(other);
+}
+
+/* On the clock: that it is above 0 is all that holds on any machine. */
+static void parts_take_time(void **state) {
+    (void)state;
+    clq_model *m = chain(3, 8, 0);
+    timing t = start_timing(m, 4);
+    const clq_tune_config tune = {.budget_s = 0};
+    for (size_t i = 0; i < t.count; i++) {
+        clq_plan_seconds alone, added;
+        t.of.config.stage = &t.parts[i];
+        assert_ok(clq_plan_time(m, t.of.device, &t.of.config, false, &tune, &alone));
+        assert_ok(clq_plan_time(m, t.of.device, &t.of.config, true, &tune, &added));
+        assert_true(alone.forward > 0 && alone.backward > 0 && added.forward > 0 && added.backward > 0);
+    }
+    end_timing(&t);
+    clq_model_destroy(m);
+}
+
 static clq_status choose(void *model) {
     const clq_cut_wishes wishes = wishes_of(3);
     clq_stage stages[3];
-    return clq_choose_cuts(model, &wishes, stages);
+    return clq_choose_cuts(model, &wishes, stages, NULL);
 }
 
 static void cuts_need_memory(void **state) {
@@ -376,6 +562,9 @@ int main(void) {
         cmocka_unit_test(few_bytes_cross),
         cmocka_unit_test(marks),
         cmocka_unit_test(cuts_need_memory),
+        cmocka_unit_test(cuts_follow_measured_times),
+        cmocka_unit_test(times_are_kept),
+        cmocka_unit_test(parts_take_time),
         cmocka_unit_test(refused),
         cmocka_unit_test(statistics_are_of_a_micro_batch),
         cmocka_unit_test(statistics_of_pipelines_are_averaged),

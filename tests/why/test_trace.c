@@ -1,7 +1,7 @@
 /* Traces that were made up, and every figure worked out by hand; and files that are no traces. */
 #include "support/check.h"
 #include "support/files.h"
-#include "why/stretch.h"
+#include "why/intervals.h"
 #include "why/why.h"
 
 #include <math.h>
@@ -132,22 +132,22 @@ static void allocations_fail(void **state) {
 }
 
 /* Against a set of moments one by one. */
-static void stretches_are_sets(void **state) {
+static void intervals_are_sets(void **state) {
     (void)state;
     enum { MOMENTS = 40, ROUNDS = 200 };
     clq_random random = clq_random_start(1, 1);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        clq_stretches sets[3] = {{0}};
+        clq_intervals sets[3] = {{0}};
         bool in[2][MOMENTS] = {{false}};
         for (unsigned s = 0; s < 2; s++) {
             for (unsigned i = (unsigned)clq_random_below(&random, 9); i > 0; i--) {
                 const size_t begin = clq_random_below(&random, MOMENTS), end = clq_random_below(&random, MOMENTS);
                 for (size_t k = begin; k < end; k++) in[s][k] = true;
-                assert_ok(clq_stretches_add(&sets[s], (double)begin, (double)end));
+                assert_ok(clq_intervals_add(&sets[s], (double)begin, (double)end));
             }
-            clq_stretches_join(&sets[s]);
+            clq_intervals_join(&sets[s]);
         }
-        assert_ok(clq_stretches_take(&sets[0], &sets[1], &sets[2]));
+        assert_ok(clq_intervals_take(&sets[0], &sets[1], &sets[2]));
         for (size_t k = 0; k < MOMENTS; k++) {
             unsigned rest = 0, taken = 0;
             for (size_t i = 0; i < sets[0].count; i++)
@@ -167,7 +167,7 @@ int main(void) {
         cmocka_unit_test(steps_are_apart),
         cmocka_unit_test(what_is_no_trace_is_refused),
         cmocka_unit_test(allocations_fail),
-        cmocka_unit_test(stretches_are_sets),
+        cmocka_unit_test(intervals_are_sets),
     };
     return cmocka_run_group_tests(tests, files_begin, files_end);
 }

@@ -1,0 +1,94 @@
+/* How long a plan's launches take on a device, and the key of a model under which such times are kept. */
+#include "graph/layers/layer.h"
+#include "graph/model.h"
+#include "graph/trial.h"
+
+/* ---- times ---- */
+
+static clq_status time_part(clq_trials *trials, clq_plan *plan, size_t first, size_t end, double *seconds) {
+    *seconds = 0;
+    return first < end ? clq_trials_least(trials, (clq_trial_part){plan, first, end}, seconds) : CLQ_OK;
+}
+
+/* What a micro-batch takes besides its launches: its gradient is added to the others'. */
+static clq_status time_adding(clq_trials *trials, clq_plan *plan, double *seconds) {
+    enum { ROUNDS = 9 };
+    double least = 0;
+    CLQ_TRY(clq_weights_accumulate(plan->weights, trials->queue, true));
+    for (unsigned i = 0; i <= ROUNDS; i++) { /* the first does not count */
+        CLQ_TRY(clq_queue_finish(trials->queue));
+        const double begin = clq_now();
+        CLQ_TRY(clq_weights_accumulate(plan->weights, trials->queue, false));
+        CLQ_TRY(clq_queue_finish(trials->queue));
+        const double took = clq_now() - begin;
+        least = i <= 1 ? took : CLQ_MIN(least, took);
+    }
+    *seconds = least;
+    return CLQ_OK;
+}
+
+static clq_status time_plan(clq_trials *trials, clq_plan *plan, bool accumulates, clq_plan_seconds *out) {
+    const size_t turn = plan->segment_end[CLQ_SEGMENT_LOSS];
+    clq_plan_seconds result;
+    double adding = 0;
+    CLQ_TRY(clq_trials_prepare(trials, plan));
+    CLQ_TRY(time_part(trials, plan, 0, turn, &result.forward));
+    CLQ_TRY(time_part(trials, plan, turn, plan->segment_end[CLQ_SEGMENT_BACKWARD], &result.backward));
+    if (accumulates && plan->gradient && !trials->tune->trial) CLQ_TRY(time_adding(trials, plan, &adding));
+    result.backward += adding;
+    *out = result;
+    return CLQ_OK;
+}
+
+clq_status clq_plan_time(const clq_model *model, clq_device *device, const clq_plan_config *config, bool accumulates,
+                         const clq_tune_config *tune, clq_plan_seconds *out) {
+    clq_trials trials;
+    clq_plan *plan;
+    CLQ_TRY(clq_plan_create_alone(model, device, config, &plan));
+    clq_status status = clq_trials_open(plan, tune, &trials);
+    if (status == CLQ_OK) status = time_plan(&trials, plan, accumulates, out);
+    if (status != CLQ_OK && trials.queue) (void)clq_queue_finish(trials.queue); /* it uses what goes now */
+    clq_plan_destroy(plan);
+    clq_trials_release(&trials);
+    return status;
+}
+
+/* ---- the key ---- */
+
+/* What of a layer's settings neither shapes nor variables show. */
+static void add_settings(const clq_layer *layer, clq_text *to) {
+    const clq_layer_config *c = &layer->config;
+    if (layer->kind == &clq_layer_conv2d)
+        clq_text_add(to, " strides %zu %zu dilation %zu %zu padding %d activation %d", c->conv2d.strides[0],
+                     c->conv2d.strides[1], c->conv2d.dilation[0], c->conv2d.dilation[1], (int)c->conv2d.padding,
+                     (int)c->conv2d.activation);
+    else if (layer->kind == &clq_layer_dense)
+        clq_text_add(to, " activation %d", (int)c->dense.activation);
+    else if (layer->kind == &clq_layer_activation)
+        clq_text_add(to, " activation %d", (int)c->activation);
+    else if (layer->kind == &clq_layer_max_pool2d || layer->kind == &clq_layer_average_pool2d)
+        clq_text_add(to, " size %zu %zu strides %zu %zu padding %d", c->pool2d.size[0], c->pool2d.size[1],
+                     c->pool2d.strides[0], c->pool2d.strides[1], (int)c->pool2d.padding);
+    else if (layer->kind == &clq_layer_concatenate)
+        clq_text_add(to, " axis %d", c->axis);
+}
+
+void clq_model_add_key(const clq_model *model, clq_text *to) {
+    for (uint32_t id = 1; id <= model->tensor_count; id++) {
+        const clq_model_tensor *y = &model->tensors[id - 1];
+        const clq_layer *layer = &model->layers[y->layer - 1];
+        clq_text_add(to, "%s %u of", layer->kind->type, y->layer);
+        for (uint32_t i = 0; i < y->input_count; i++) clq_text_add(to, " %u", model->inputs[y->first_input + i]);
+        clq_text_add(to, " shape");
+        for (uint32_t d = 0; d < y->shape.rank; d++) clq_text_add(to, " %zu", y->shape.dims[d]);
+        add_settings(layer, to);
+        clq_text_add(to, "\n");
+    }
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        const clq_variable *variable = &model->variables[v];
+        clq_text_add(to, "variable of %u role %d", variable->layer, (int)variable->role);
+        for (uint32_t d = 0; d < variable->shape.rank; d++) clq_text_add(to, " %zu", variable->shape.dims[d]);
+        clq_text_add(to, "\n");
+    }
+    for (uint32_t o = 0; o < model->output_count; o++) clq_text_add(to, "output %u\n", model->outputs[o]);
+}
