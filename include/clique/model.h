@@ -144,9 +144,9 @@ CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);
 
 /* Marks a cut for strategy pipeline, behind x: layers added up to x belong to the stages before the cut, layers added
  * later to those behind it. A model with marks is cut at its marks, into one stage more than it has marks; one without
- * marks where its stages are estimated to be equally fast. Other strategies take no notice. Returns x. Errors: ARGUMENT
- * (x is no tensor of the model, more than 63 marks). Whether the model can be cut there is checked by
- * clq_trainer_create. */
+ * marks where its stages are measured, or else estimated, to be equally fast. Other strategies take no notice. Returns
+ * x. Errors: ARGUMENT (x is no tensor of the model, more than 63 marks). Whether the model can be cut there is checked
+ * by clq_trainer_create. */
 CLQ_API clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x);
 
 /* The first error of any line above, with its layer. Afterwards the model is fixed: what is added is refused with

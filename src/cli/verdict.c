@@ -1,8 +1,6 @@
 /* The verdict of a training: what limited it, by what the run itself measured, and what was predicted. */
 #include "cli/cli.h"
 
-#include <string.h>
-
 static const double worth_telling = 1.05; /* of a gain */
 
 static void describe(const clq_trainer *trainer, const clq_verdict *v, clq_text *text) {
@@ -20,18 +18,12 @@ static void describe(const clq_trainer *trainer, const clq_verdict *v, clq_text 
     }
 }
 
-/* Predictions are of equal shares, of the whole gradient in each update, and without a trace. */
-static bool is_predicted(const clq_options *options) {
-    return strcmp(options->shares, "equal") == 0 && strcmp(options->compress, "off") == 0 &&
-           options->local_steps == 0 && !options->trace;
-}
-
-static void quote(const clq_kept_prediction *kept, unsigned replicas, double images_per_s, clq_text *text) {
+static void quote(const clq_kept_prediction *kept, double images_per_s, clq_text *text) {
     clq_text_add(text, "; clique why predicted %.0f images/s (limit: %s), measured %.0f (%.2f of it)",
                  kept->images_per_s, clq_limit_name(kept->limit), images_per_s, images_per_s / kept->images_per_s);
-    if (kept->best_replicas != replicas && kept->best_images_per_s >= worth_telling * kept->images_per_s)
-        clq_text_add(text, ", and %.1fx on %u device%s", kept->best_images_per_s / kept->images_per_s,
-                     kept->best_replicas, kept->best_replicas == 1 ? "" : "s");
+    if (kept->best_images_per_s < worth_telling * kept->images_per_s) return;
+    clq_text_add(text, ", and %.1fx on %u device%s by --strategy %s", kept->best_images_per_s / kept->images_per_s,
+                 kept->best_replicas, kept->best_replicas == 1 ? "" : "s", kept->best_strategy);
 }
 
 clq_status clq_judge(const clq_setup *setup, const clq_options *options, const clq_toll *begun, const clq_toll *ended,
@@ -46,7 +38,7 @@ clq_status clq_judge(const clq_setup *setup, const clq_options *options, const c
                            &kept));
     const clq_verdict verdict = clq_why_judge(clq_trainer_replicas(trainer), begun, ended);
     describe(trainer, &verdict, &text);
-    if (known && is_predicted(options)) quote(&kept, clq_trainer_replicas(trainer), images_per_s, &text);
+    if (known && !options->trace) quote(&kept, images_per_s, &text);
     if (!text.failed) snprintf(out, CLQ_VERDICT_TEXT, "%s", text.data);
     clq_free(text.data);
     return text.failed ? CLQ_MEMORY : CLQ_OK;

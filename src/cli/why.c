@@ -36,20 +36,21 @@ static void print_answer(const clq_setup *s, const answer *a) {
     if (a->made) clq_print_alternatives(a->made, to);
     (void)clq_print(to, "%s: %zu parameters, batch %zu, measured in %.1f s; milliseconds of a step\n\n",
                     clq_model_name(s->model), clq_model_parameter_count(s->model), a->probes.batch, a->seconds);
-    fprintf(to, "%8s %-10s %10s %9s", "replicas", "strategy", "images/s", "step");
+    fprintf(to, "%8s %-26s %10s %9s", "replicas", "strategy", "images/s", "step");
     for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
         fprintf(to, " %*s", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), parts[i].name);
     fprintf(to, "  limit\n");
     for (size_t k = 0; k < a->count; k++) {
         const clq_prediction *p = &a->predictions[k];
-        fprintf(to, "%8u %-10s %10.0f %9.4f", p->way.replicas, p->way.strategy, p->images_per_s, 1e3 * p->step_s);
+        fprintf(to, "%8u %-26s %10.0f %9.4f", p->way.replicas, p->way.strategy, p->images_per_s, 1e3 * p->step_s);
         for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
             fprintf(to, " %*.4f", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), 1e3 * part_of(p, i));
         fprintf(to, "  %s\n", clq_limit_name(p->limit));
     }
     fputc('\n', to);
     for (size_t i = 0; i < a->advice_count; i++)
-        fprintf(to, "%s: %.1fx (%s)\n", a->advice[i].text, a->advice[i].gain, a->advice[i].options);
+        fprintf(to, "%s: %.1fx (%s; results: %s)\n", a->advice[i].text, a->advice[i].gain, a->advice[i].options,
+                a->advice[i].effect);
     if (a->advice_count == 0) fprintf(to, "no option that is known here would help by 5 %% or more\n");
 }
 
@@ -75,16 +76,39 @@ static json_t *describe_device(const clq_device_probe *d) {
                      "gflops", clq_json_number(d->gflops), "gbps", clq_json_number(d->gbps));
 }
 
+static json_t *describe_pipe(const clq_pipe_probe *pipe) {
+    json_t *stages = json_array();
+    for (unsigned s = 0; s < pipe->stages; s++)
+        stages = clq_json_append(
+            stages,
+            json_pack("{s:o, s:o, s:o, s:I, s:I}", "forward", clq_json_number(pipe->forward[s]), "backward",
+                      clq_json_number(pipe->backward[s]), "parameters", clq_json_number(pipe->parameters[s]),
+                      "sent_bytes", (json_int_t)pipe->sent_bytes[s], "back_bytes", (json_int_t)pipe->back_bytes[s]));
+    return json_pack("{s:i, s:o, s:o, s:o}", "micro_batches", (int)pipe->micro_batches, "stages", stages, "hop_us",
+                     clq_json_number(1e6 * pipe->hop_s), "copy_gbps", clq_json_number(pipe->copy_gbps));
+}
+
+static json_t *describe_slices(const clq_slice_probe *slices) {
+    return json_pack("{s:i, s:o, s:o, s:I, s:I, s:o}", "exchanges", (int)slices->exchanges, "work",
+                     clq_json_number(slices->work), "parameters", clq_json_number(slices->parameters), "launches",
+                     (json_int_t)slices->launches, "bytes", (json_int_t)slices->bytes, "exchange_ms",
+                     clq_json_number(1e3 * slices->exchange_s));
+}
+
 static json_t *describe_group(const clq_group_probe *g) {
     json_t *gflops = json_array(), *gbps = json_array();
     for (unsigned r = 0; r < g->count; r++) {
         gflops = clq_json_append(gflops, clq_json_number(g->gflops[r]));
         gbps = clq_json_append(gbps, clq_json_number(g->gbps[r]));
     }
-    return json_pack("{s:i, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "replicas", (int)g->count, "sharded_update",
-                     (int)g->shards_update, "overlap", (int)g->overlaps, "gflops", gflops, "gbps", gbps, "exchange_ms",
-                     clq_json_number(1e3 * g->exchange_s), "alpha_us", clq_json_number(1e6 * g->alpha_s), "beta_gbps",
-                     clq_json_number(1e-9 / g->beta_s));
+    return json_pack("{s:i, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "replicas", (int)g->count,
+                     "sharded_update", (int)g->shards_update, "overlap", (int)g->overlaps, "gflops", gflops, "gbps",
+                     gbps, "exchange_ms", clq_json_number(1e3 * g->exchange_s), "scatter_gather_ms",
+                     g->shards_update ? json_null() : clq_json_number(1e3 * g->scatter_s), "store_ms",
+                     clq_json_number(1e3 * g->store_s), "own_store_ms", clq_json_number(1e3 * g->own_store_s),
+                     "pipeline", g->pipe.stages ? describe_pipe(&g->pipe) : json_null(), "tensor",
+                     g->slices.exchanges ? describe_slices(&g->slices) : json_null(), "alpha_us",
+                     clq_json_number(1e6 * g->alpha_s), "beta_gbps", clq_json_number(1e-9 / g->beta_s));
 }
 
 static json_t *describe_probes(const answer *a) {
@@ -103,9 +127,10 @@ static clq_status print_document(const clq_setup *s, const clq_options *o, const
     for (size_t i = 0; i < a->count; i++)
         predictions = clq_json_append(predictions, describe_prediction(&a->predictions[i]));
     for (size_t i = 0; i < a->advice_count; i++)
-        advice = clq_json_append(advice, json_pack("{s:s, s:s, s:o, s:o}", "text", a->advice[i].text, "options",
-                                                   a->advice[i].options, "gain", clq_json_number(a->advice[i].gain),
-                                                   "images_per_s", clq_json_number(a->advice[i].images_per_s)));
+        advice = clq_json_append(advice, json_pack("{s:s, s:s, s:s, s:o, s:o}", "text", a->advice[i].text, "options",
+                                                   a->advice[i].options, "effect", a->advice[i].effect, "gain",
+                                                   clq_json_number(a->advice[i].gain), "images_per_s",
+                                                   clq_json_number(a->advice[i].images_per_s)));
     json_t *document = json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "model", clq_json_text(clq_model_name(s->model)),
                                  "global_batch", (json_int_t)a->probes.batch, "predictions", predictions, "best",
                                  describe_prediction(clq_why_best(a->predictions, a->count)), "advice", advice,

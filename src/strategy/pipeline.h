@@ -1,4 +1,4 @@
-/* What the pipelined strategy is made of. Private to pipeline.c (steps), pipe.c (transfers), cuts.c (where a model is
+/* The parts of the pipelined strategy. Private to pipeline.c (steps), pipe.c (transfers), cuts.c (where a model is
  * cut), stage_times.c (how long its parts take) and schedule.c (who does what when).
  *
  * Replicas form pipelines of `stages` each: replica p * stages + s is stage s of pipeline p. */
@@ -9,8 +9,8 @@
 
 /* ---- transfers (pipe.c) ---- */
 
-/* What crosses a cut, one way, from one stage's device to the next one's, by slots in the host's memory. Each end is
- * one replica's thread. */
+/* A one-way channel for what crosses a cut, from one stage's device to the next one's, through slots in the host's
+ * memory. The thread at each end is one replica's. */
 typedef struct clq_pipe clq_pipe;
 enum { CLQ_PIPE_SLOTS = 3 };
 
@@ -26,13 +26,13 @@ typedef struct clq_pipe_config {
 } clq_pipe_config;
 clq_status clq_pipe_create(const clq_pipe_config *config, clq_pipe **out);
 void clq_pipe_destroy(clq_pipe *pipe); /* takes NULL; no thread is in it, and both queues are finished or lost */
-/* Enqueues that `count` rows of what the plan sends are brought to the next slot, and flushes. Waits only while no slot
+/* Enqueues the transfer of `count` rows of what the plan sends to the next slot, and flushes. Waits only while no slot
  * is free. Errors: TIMEOUT (the other end took nothing), ABORTED, those of transfers. */
 clq_status clq_pipe_send(clq_pipe *pipe, clq_queue *queue, const clq_plan *plan, uint32_t count);
-/* Waits for what was sent next, and enqueues that it is brought to where the plan reads it. Errors: likewise. */
+/* Waits until the next slot is filled, and enqueues its transfer to where the plan reads it. Errors: likewise. */
 clq_status clq_pipe_receive(clq_pipe *pipe, clq_queue *queue, const clq_plan *plan, uint32_t count);
-/* Waits until the device has sent the last of what it was told to send. By the sender, so that a device that hangs is
- * found by the deadline. Errors: likewise. pipe NULL: nothing. */
+/* Waits until the device has finished the last transfer to a slot. By the sender, so that a device that hangs is found
+ * by the deadline. Errors: likewise. pipe NULL: nothing. */
 clq_status clq_pipe_await_sent(clq_pipe *pipe);
 /* Ends the waits of both ends, for good. From any thread. */
 void clq_pipe_abort(clq_pipe *pipe); /* takes NULL */
@@ -71,7 +71,7 @@ clq_status clq_stage_times_measure(const clq_stage_timing *of, const clq_tune_co
 
 /* ---- where a model is cut (cuts.c) ---- */
 
-/* Operations that take as long as moving a byte: of CPUs and of GPUs some 4 to 16. */
+/* Operations that take as long as moving a byte: 4 to 16 on common CPUs and GPUs. */
 #define CLQ_OPERATIONS_PER_BYTE 8.0
 
 /* What decides about cuts. */
@@ -81,15 +81,15 @@ typedef struct clq_cut_wishes {
     unsigned micro_batches;
     const clq_optimizer *update; /* NULL: nothing is trained */
     size_t sample_bytes;
-    uint64_t memory[CLQ_REPLICAS_MAX]; /* that each stage may take */
+    uint64_t memory[CLQ_REPLICAS_MAX]; /* the most that each stage may take */
     unsigned replicas;                 /* that have times: replica r is of stage r % stages; 0: none */
     const clq_stage_times *times[CLQ_REPLICAS_MAX];
 } clq_cut_wishes;
-/* The marks of a model (clq_pipeline_cut), or, where it has none, the cuts that make the slowest stage the fastest,
- * among those with stages that fit; of such as are about as good those with the fewest bytes that cross. A stage takes
- * as long as was measured on its slowest device, or as its parts together; where a part's time is not known of some
- * device, all go by estimates. stages: room for wishes->stages. basis: may be NULL. Errors: ARGUMENT (the model has too
- * few parts, or other marks; a mark where it cannot be cut), MEMORY. */
+/* The stages of a model: cut at its marks (clq_pipeline_cut); or, where it has none, so that all stages fit and the
+ * slowest stage takes the least time. Of cuts that are about as good, those with the fewest bytes that cross. A stage
+ * takes as long as was measured on its slowest device, or as its parts together; where a part's time is not known of
+ * some device, all go by estimates. stages: room for wishes->stages. basis: may be NULL. Errors: ARGUMENT (the model
+ * has too few parts, or other marks; a mark where it cannot be cut), MEMORY. */
 clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes, clq_stage *stages,
                            clq_cut_basis *basis);
 /* A model's smallest parts, as stages: between each two neighbours of its cuts. Caller frees with clq_free. */

@@ -19,6 +19,7 @@ unsigned clq_pipeline_in_flight(unsigned stage, unsigned stages, unsigned count)
 typedef struct simulation {
     unsigned stages, count;
     const double *seconds[2];                            /* forward, backward */
+    double hop_s;                                        /* until a stage that waited for another goes on */
     unsigned turns[CLQ_REPLICAS_MAX];                    /* so far, by stage */
     unsigned done[2][CLQ_REPLICAS_MAX];                  /* likewise, forward and backward */
     double ended[2][CLQ_REPLICAS_MAX][CLQ_REPLICAS_MAX]; /* of a micro-batch, round and round */
@@ -33,7 +34,7 @@ static bool advance(simulation *t, unsigned stage) {
     const unsigned from = first ? stage : turn.backward ? stage + 1 : stage - 1, place = turn.micro_batch % t->stages;
     double begin = t->free_at[stage];
     if (!first && t->done[turn.backward][from] <= turn.micro_batch) return false;
-    if (!first) begin = CLQ_MAX(begin, t->ended[turn.backward][from][place]);
+    if (!first && t->ended[turn.backward][from][place] > begin) begin = t->ended[turn.backward][from][place] + t->hop_s;
     t->free_at[stage] = begin + t->seconds[turn.backward][stage];
     t->ended[turn.backward][stage][place] = t->free_at[stage];
     t->done[turn.backward][stage]++;
@@ -41,17 +42,22 @@ static bool advance(simulation *t, unsigned stage) {
     return true;
 }
 
-double clq_pipeline_bubble(unsigned stages, unsigned count, const double *forward, const double *backward) {
-    simulation t = {.stages = stages, .count = count, .seconds = {forward, backward}};
-    double busy = 0, last = 0;
+double clq_pipeline_seconds(unsigned stages, unsigned count, const double *forward, const double *backward,
+                            double hop_s) {
+    simulation t = {.stages = stages, .count = count, .seconds = {forward, backward}, .hop_s = hop_s};
+    double last = 0;
     for (bool any = true; any;) {
         any = false;
         for (unsigned s = 0; s < stages; s++)
             while (advance(&t, s)) any = true;
     }
-    for (unsigned s = 0; s < stages; s++) {
-        busy += count * (forward[s] + backward[s]);
-        last = CLQ_MAX(last, t.free_at[s]);
-    }
+    for (unsigned s = 0; s < stages; s++) last = CLQ_MAX(last, t.free_at[s]);
+    return last;
+}
+
+double clq_pipeline_bubble(unsigned stages, unsigned count, const double *forward, const double *backward) {
+    const double last = clq_pipeline_seconds(stages, count, forward, backward, 0);
+    double busy = 0;
+    for (unsigned s = 0; s < stages; s++) busy += count * (forward[s] + backward[s]);
     return last > 0 ? 1 - busy / (stages * last) : 0;
 }

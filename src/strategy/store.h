@@ -1,6 +1,7 @@
 /* store: variables in host memory: the parameters, the optimizer's slots and the sum of the gradients, laid out as the
  * arenas of clq_weights. A store is cut into parts of nearly the same size. Each part has a thread that updates it, its
- * server, but the first part is updated by the thread that asks for the update. Private to strategy.
+ * server, but the first part is updated by the thread that asks for the update. Of strategies, and of why, which
+ * measures it.
  *
  * Updates and reads exclude each other: a read sees all parts of one version, which is the number of updates so far. */
 #ifndef CLQ_STRATEGY_STORE_H

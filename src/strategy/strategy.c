@@ -24,6 +24,12 @@ const char *clq_strategy_name(size_t kind) {
 
 const char *clq_strategy_own_name(const clq_strategy *strategy) { return strategy->module->name; }
 
+void clq_strategy_settings(const clq_strategy *strategy, clq_strategy_kind *kind, clq_strategy_options *options) {
+    *kind = strategy->module->kind;
+    *options = strategy->config.options;
+    options->share_weights = NULL;
+}
+
 /* The first that takes so many devices, where the caller leaves it open. */
 static clq_status choose_module(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out) {
     const clq_strategy_kind kind = config->kind;

@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "data/data.h"
 #include "graph/graph.h"
+#include "strategy/store.h"
 
 typedef struct clq_strategy_config {
     clq_strategy_kind kind; /* AUTO: the first that takes so many devices */
@@ -44,6 +45,8 @@ typedef struct clq_strategy clq_strategy;
 const char *clq_strategy_name(size_t kind);
 /* The name of the module that a strategy has; with AUTO that of the module that was chosen. */
 const char *clq_strategy_own_name(const clq_strategy *strategy);
+/* Likewise which kind it is, and how it was set up; share_weights is NULL. */
+void clq_strategy_settings(const clq_strategy *strategy, clq_strategy_kind *kind, clq_strategy_options *options);
 /* One replica per entry of devices. Variables are zero until clq_strategy_write. */
 clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
                                clq_strategy **out);
@@ -91,6 +94,10 @@ typedef struct clq_pipeline_info {
     double bubble, bubble_expected;
 } clq_pipeline_info;
 bool clq_strategy_pipelines(const clq_strategy *strategy, clq_pipeline_info *out);
+/* How long `count` micro-batches take in a pipeline (schedule.c), by the stages' seconds of each, forward[] and
+ * backward[], with no pause but that a stage which waited for another goes on hop_s seconds later. */
+double clq_pipeline_seconds(unsigned stages, unsigned count, const double *forward, const double *backward,
+                            double hop_s);
 
 size_t clq_strategy_share(clq_strategy *strategy, unsigned replica); /* of a full global batch */
 /* Where shares are measured: how often they were set; and change `index`: the first step that has it, and counts

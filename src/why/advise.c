@@ -1,11 +1,12 @@
 /* The change that would help most. */
-#include "why/why.h"
+#include "why/predict.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const double gain_least = 1.05;
-enum { BATCH_FACTOR_MOST = 4 /* as far as steps were probed */, ACCUMULATE = 4 };
+enum { BATCH_FACTOR_MOST = 4 /* as far as steps were probed */, ACCUMULATE = 4, WEIGHT_MOST = 12 };
 
 typedef struct advising {
     const clq_probes *probes;
@@ -17,13 +18,21 @@ typedef struct advising {
 
 static const char *strategy_for(unsigned replicas) { return replicas == 1 ? "single" : "mirrored"; }
 
-static clq_advice *add(advising *a, const clq_prediction *then) {
+static clq_advice *add(advising *a, const clq_prediction *then, const char *effect) {
     const double gain = then->images_per_s / a->now.images_per_s;
     if (gain < gain_least || a->count == CLQ_COUNT_OF(a->all)) return NULL;
     clq_advice *advice = &a->all[a->count++];
-    *advice = (clq_advice){.gain = gain, .images_per_s = then->images_per_s};
+    *advice = (clq_advice){.effect = effect, .gain = gain, .images_per_s = then->images_per_s};
     return advice;
 }
+
+/* Of who computes what. */
+static const char *effect_of_place(const advising *a) {
+    return a->probes->own_statistics ? "the same but for rounding, and for statistics that each replica has of its own"
+                                     : "the same but for rounding";
+}
+
+/* ---- devices ---- */
 
 /* All parts of a device, one behind the other, are one item. */
 static bool is_split_device(const clq_device_choice *items, unsigned count) {
@@ -48,7 +57,7 @@ bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, ch
     return used < bytes;
 }
 
-/* Fewer devices. */
+/* Fewer devices. Mirrored takes one, too. */
 static void advise_devices(advising *a, unsigned first, unsigned count) {
     clq_prediction then;
     char names[CLQ_ADVICE_TEXT / 2];
@@ -56,11 +65,95 @@ static void advise_devices(advising *a, unsigned first, unsigned count) {
     const clq_way way = {strategy_for(count), first, count, a->probes->batch, a->probes->accumulate};
     if (!clq_why_predict_one(a->probes, &way, &then)) return;
     if (first > 0 && then.images_per_s < gain_least * a->alone.images_per_s) return; /* the first does as well */
-    clq_advice *advice = add(a, &then);
+    clq_advice *advice = add(a, &then, effect_of_place(a));
     if (!advice) return;
+    const bool mirrors = strcmp(a->now.way.strategy, strategy_for(a->now.way.replicas)) == 0;
     (void)snprintf(advice->text, sizeof advice->text, "use device%s %s only", count > 1 ? "s" : "", names);
-    (void)snprintf(advice->options, sizeof advice->options, "--devices %s", names);
+    (void)snprintf(advice->options, sizeof advice->options, "--devices %s%s", names,
+                   mirrors ? "" : " --strategy mirrored");
 }
+
+/* ---- other strategies ---- */
+
+/* The best of those that are, or are not, asynchronous. */
+static void advise_strategy(advising *a, bool asynchronous, double above) {
+    clq_prediction all[CLQ_PREDICTIONS_MAX];
+    const clq_prediction *best = NULL;
+    const size_t count = clq_why_predict(a->probes, all, CLQ_PREDICTIONS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        const clq_way *way = &all[i].way;
+        if (way->replicas != a->probes->device_count || clq_way_is_asynchronous(way) != asynchronous) continue;
+        if (strcmp(way->strategy, a->now.way.strategy) == 0) continue;
+        if (!best || all[i].images_per_s > best->images_per_s) best = &all[i];
+    }
+    if (!best || best->images_per_s < above) return;
+    const bool pipeline = strcmp(best->way.strategy, "pipeline") == 0;
+    clq_advice *advice = add(a, best,
+                             asynchronous ? "other updates: gradients are applied late"
+                             : pipeline && a->probes->own_statistics
+                                 ? "the same but for rounding, and for statistics, which are of micro-batches"
+                                 : effect_of_place(a));
+    if (!advice) return;
+    (void)snprintf(advice->text, sizeof advice->text, "strategy %s", best->way.strategy);
+    (void)snprintf(advice->options, sizeof advice->options, "--strategy %s", best->way.strategy);
+}
+
+/* ---- shares ---- */
+
+/* What each would get so that all take as long: each one's speed at its share, from even shares on. */
+static void find_shares(const advising *a, double *shares) {
+    enum { ROUNDS = 16 };
+    const clq_probes *p = a->probes;
+    const clq_group_probe *g = clq_group_of(p, p->device_count);
+    for (unsigned r = 0; r < p->device_count; r++) shares[r] = 1.0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
+        clq_shares_split(p->batch, p->device_count, shares, offsets, counts);
+        double speeds[CLQ_REPLICAS_MAX], most = 0;
+        for (unsigned r = 0; r < p->device_count; r++) {
+            const clq_slowing slow = clq_slowing_of(p, g, r);
+            const size_t count = CLQ_MAX(counts[r], (size_t)1);
+            speeds[r] = (double)count / (clq_step_alone(&p->devices[r], count) * (1 + slow.memory + slow.cores));
+            most = CLQ_MAX(most, speeds[r]);
+        }
+        for (unsigned r = 0; r < p->device_count; r++) shares[r] = (shares[r] + speeds[r] / most) / 2;
+    }
+}
+
+/* "3,1" */
+static bool name_shares(const double *weights, unsigned count, char *text, size_t bytes) {
+    size_t used = 0;
+    for (unsigned r = 0; r < count && used < bytes; r++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%.0f", r ? "," : "", weights[r]);
+    return used < bytes;
+}
+
+/* In the smallest whole numbers that give nearly what the best give. */
+static void advise_shares(advising *a) {
+    static const double nearly = 0.97;
+    const clq_probes *p = a->probes;
+    double shares[CLQ_REPLICAS_MAX], weights[CLQ_REPLICAS_MAX], most = 0;
+    clq_prediction best, then;
+    char names[CLQ_ADVICE_TEXT / 2];
+    if (p->device_count < 2 || strcmp(a->now.way.strategy, "mirrored") != 0) return;
+    find_shares(a, shares);
+    if (!clq_predict_by_shares(p, &a->now.way, shares, &best)) return;
+    for (unsigned r = 0; r < p->device_count; r++) most = CLQ_MAX(most, shares[r]);
+    for (unsigned largest = 2; largest <= WEIGHT_MOST; largest++) {
+        for (unsigned r = 0; r < p->device_count; r++)
+            weights[r] = (double)(unsigned)(shares[r] / most * largest + 0.5);
+        if (!clq_predict_by_shares(p, &a->now.way, weights, &then)) continue;
+        if (then.images_per_s < nearly * best.images_per_s && largest < WEIGHT_MOST) continue;
+        clq_advice *advice =
+            name_shares(weights, p->device_count, names, sizeof names) ? add(a, &then, effect_of_place(a)) : NULL;
+        if (!advice) return;
+        (void)snprintf(advice->text, sizeof advice->text, "shares %s", names);
+        (void)snprintf(advice->options, sizeof advice->options, "--shares %s", names);
+        return;
+    }
+}
+
+/* ---- larger updates ---- */
 
 /* A larger batch: the smallest that gives nearly all that can be had so. */
 static void advise_batch(advising *a) {
@@ -73,7 +166,7 @@ static void advise_batch(advising *a) {
         if (!clq_why_predict_one(p, &way, &then)) continue;
         if (best.way.batch == 0 || then.images_per_s >= 0.95 * best.images_per_s) best = then;
     }
-    clq_advice *advice = best.way.batch ? add(a, &best) : NULL;
+    clq_advice *advice = best.way.batch ? add(a, &best, "fewer and larger updates: another training") : NULL;
     if (!advice) return;
     (void)snprintf(advice->text, sizeof advice->text, "batch %zu", best.way.batch);
     (void)snprintf(advice->options, sizeof advice->options, "--batch %zu", best.way.batch);
@@ -85,29 +178,43 @@ static void advise_accumulation(advising *a) {
     clq_way way = a->now.way;
     if (way.accumulate >= ACCUMULATE || way.batch * ACCUMULATE > a->probes->samples) return;
     way.accumulate = ACCUMULATE;
-    clq_advice *advice = clq_why_predict_one(a->probes, &way, &then) ? add(a, &then) : NULL;
+    clq_advice *advice = clq_why_predict_one(a->probes, &way, &then)
+                             ? add(a, &then, "fewer and larger updates: another training")
+                             : NULL;
     if (!advice) return;
     (void)snprintf(advice->text, sizeof advice->text, "accumulate %d batches", ACCUMULATE);
     (void)snprintf(advice->options, sizeof advice->options, "--accumulate %d", ACCUMULATE);
 }
+
+/* ---- all ---- */
 
 static int by_gain(const void *left, const void *right) {
     const double a = ((const clq_advice *)left)->gain, b = ((const clq_advice *)right)->gain;
     return (a < b) - (a > b);
 }
 
+/* As it is, or as mirrored. */
+static bool predict_now(advising *a) {
+    const clq_probes *p = a->probes;
+    const unsigned n = p->device_count;
+    clq_way way = {p->strategy ? p->strategy : strategy_for(n), 0, n, p->batch, p->accumulate};
+    if (clq_why_predict_one(p, &way, &a->now)) return true;
+    way.strategy = strategy_for(n);
+    return clq_why_predict_one(p, &way, &a->now);
+}
+
 /* Only the best choice of devices is told: the others are in the table. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity) {
     advising a = {.probes = probes, .devices = devices};
-    const unsigned n = probes->device_count;
-    if (!clq_why_predict_one(probes, &(clq_way){strategy_for(n), 0, n, probes->batch, probes->accumulate}, &a.now))
-        return 0;
-    if (!clq_why_predict_one(probes, &(clq_way){strategy_for(1), 0, 1, probes->batch, probes->accumulate}, &a.alone))
-        return 0;
-    for (unsigned r = 0; r < n; r++) advise_devices(&a, r, 1);
+    const clq_way first = {strategy_for(1), 0, 1, probes->batch, probes->accumulate};
+    if (!predict_now(&a) || !clq_why_predict_one(probes, &first, &a.alone)) return 0;
+    for (unsigned r = 0; r < probes->device_count; r++) advise_devices(&a, r, 1);
     for (unsigned g = 0; g < probes->group_count; g++) advise_devices(&a, 0, probes->groups[g].count);
     qsort(a.all, a.count, sizeof a.all[0], by_gain);
     a.count = CLQ_MIN(a.count, (size_t)1);
+    advise_strategy(&a, false, 0);
+    advise_strategy(&a, true, gain_least * (a.count > 1 ? a.all[1].images_per_s : 0));
+    advise_shares(&a);
     advise_batch(&a);
     advise_accumulation(&a);
     qsort(a.all, a.count, sizeof a.all[0], by_gain);

@@ -1,5 +1,5 @@
-/* Probes: what a step on one device is made of, and what several devices cost one another. */
-#include "why/rig.h"
+/* Probes: what a step on one device is made of. */
+#include "why/probe.h"
 
 #include <string.h>
 #include <time.h>
@@ -11,7 +11,7 @@ static const double large_step_s = 0.5, long_probe_s = 1.0;
 /* Devices of one name that differ by less are taken for equal: machines change their pace by as much. */
 static const double alike_most = 1.4;
 
-static bool path_is_on(const clq_trainer *trainer, const char *name) {
+bool clq_probing_path(const clq_trainer *trainer, const char *name) {
     clq_path_info path;
     for (size_t i = 0; clq_strategy_path(clq_trainer_strategy(trainer), i, &path); i++)
         if (strcmp(path.name, name) == 0) return path.on;
@@ -79,7 +79,7 @@ static clq_status probe_rows(const clq_trainer *trainer, clq_dataset *data, doub
     const size_t batch = clq_dataset_batch_size(data),
                  bytes = clq_values_bytes(info->sample_dtype, batch * info->sample_elements);
     *out = 0;
-    if (!path_is_on(trainer, "own rows") || path_is_on(trainer, "upload ahead")) return CLQ_OK;
+    if (!clq_probing_path(trainer, "own rows") || clq_probing_path(trainer, "upload ahead")) return CLQ_OK;
     void *to = clq_alloc(bytes, 1);
     if (!to) return CLQ_MEMORY;
     double copying_s = 0;
@@ -103,7 +103,7 @@ static clq_status probe_rows(const clq_trainer *trainer, clq_dataset *data, doub
 
 /* How many samples a second the pipeline gives to steps that take none of its time. */
 static clq_status probe_pipeline(const clq_trainer *trainer, clq_dataset *data, double *out) {
-    const bool by_rows = path_is_on(trainer, "own rows");
+    const bool by_rows = clq_probing_path(trainer, "own rows");
     CLQ_TRY(clq_dataset_seek(data, 0, 0));
     const double start = clq_now();
     size_t samples = 0;
@@ -118,22 +118,21 @@ static clq_status probe_pipeline(const clq_trainer *trainer, clq_dataset *data, 
     return clq_dataset_seek(data, 0, 0);
 }
 
-/* Operations and bytes of a step, and the memory that it touches. */
-typedef struct work {
-    double flops, traffic;
-    size_t memory_bytes, gradient_bytes;
-} work;
-
-static work work_of(const clq_trainer *trainer) {
+clq_probed_work clq_probed_work_of(const clq_trainer *trainer) {
     const clq_plan *plan = clq_strategy_plan(clq_trainer_strategy(trainer), 0);
     const clq_list *list = clq_plan_list(plan);
     clq_plan_memory m;
     clq_plan_get_memory(plan, &m);
-    work w = {.memory_bytes = m.activation_bytes + m.parameter_bytes + m.gradient_bytes + m.optimizer_bytes,
-              .gradient_bytes = m.gradient_bytes};
+    clq_probed_work w = {.memory_bytes = m.activation_bytes + m.parameter_bytes + m.gradient_bytes + m.optimizer_bytes,
+                         .gradient_bytes = m.gradient_bytes};
     for (size_t i = 0; i < clq_list_launch_count(list); i++) {
         clq_launch_info info;
         clq_list_launch_info(list, i, &info);
+        if (strcmp(info.function, "all_reduce") == 0) {
+            if (w.sum_count < CLQ_RIG_MEETINGS_MAX) w.sums[w.sum_count] = (size_t)(info.bytes / 2); /* read, written */
+            w.sum_count++;
+            continue;
+        }
         w.flops += info.flops;
         w.traffic += info.bytes;
     }
@@ -142,37 +141,30 @@ static work work_of(const clq_trainer *trainer) {
 
 /* ---- the whole ---- */
 
-typedef struct probing {
-    const clq_why_task *task;
-    clq_probes *out;
-    unsigned alike[CLQ_REPLICAS_MAX]; /* the first device like this one */
-    work work;
-    clq_rig rig;
-} probing;
-
 /* `count` devices from `first` on. */
-static clq_status open_trainer(const probing *p, unsigned first, unsigned count, size_t batch, clq_trainer **out) {
+clq_status clq_probing_open(const clq_probing *p, unsigned first, unsigned count, size_t batch,
+                            clq_strategy_kind strategy, clq_trainer **out) {
     clq_devices devices = *p->task->devices;
     clq_trainer_config config = *p->task->config;
+    const uint32_t micro_batches = config.strategy_options.micro_batches;
     memmove(devices.items, devices.items + first, count * sizeof devices.items[0]);
     devices.count = count;
     config.global_batch = batch;
     config.trace_steps = 0;
-    /* What is asked of several devices is how mirrored goes, whatever strategy the training takes; single refuses them.
-     */
     config.strategy_options = clq_trainer_config_default().strategy_options;
     config.strategy_options.accumulate = 1;
-    if (count == 1 || config.strategy != CLQ_STRATEGY_SINGLE) config.strategy = CLQ_STRATEGY_AUTO;
+    if (strategy == CLQ_STRATEGY_PIPELINE) config.strategy_options.micro_batches = micro_batches;
+    config.strategy = strategy;
     return clq_trainer_create(p->task->model, &devices, &config, out);
 }
 
-static clq_status set_batch(const probing *p, const clq_trainer *trainer, size_t batch) {
+static clq_status set_batch(const clq_probing *p, const clq_trainer *trainer, size_t batch) {
     CLQ_TRY(clq_dataset_batch(p->task->data, batch, true));
-    return path_is_on(trainer, "own rows") ? CLQ_OK : clq_dataset_prefetch(p->task->data, CLQ_AUTO);
+    return clq_probing_path(trainer, "own rows") ? CLQ_OK : clq_dataset_prefetch(p->task->data, CLQ_AUTO);
 }
 
 /* All that is asked of a trainer on one device. `whole`: with what does not depend on the batch. */
-static clq_status ask_trainer(probing *p, unsigned device, bool whole, clq_trainer *trainer, clq_step_probe *step) {
+static clq_status ask_trainer(clq_probing *p, unsigned device, bool whole, clq_trainer *trainer, clq_step_probe *step) {
     clq_device_probe *d = &p->out->devices[device];
     double post_s;
     CLQ_TRY(set_batch(p, trainer, step->batch));
@@ -183,20 +175,20 @@ static clq_status ask_trainer(probing *p, unsigned device, bool whole, clq_train
     CLQ_TRY(clq_dataset_seek(p->task->data, 0, 0));
     CLQ_TRY(probe_rows(trainer, p->task->data, &d->row_s));
     if (device > 0) return CLQ_OK;
-    p->work = work_of(trainer);
+    p->work = clq_probed_work_of(trainer);
     p->out->post_s = post_s;
     p->out->gradient_bytes = p->work.gradient_bytes;
     return probe_pipeline(trainer, p->task->data, &p->out->rows_per_s);
 }
 
-static clq_status probe_batch(probing *p, unsigned device, size_t batch) {
+static clq_status probe_batch(clq_probing *p, unsigned device, size_t batch) {
     clq_device_probe *d = &p->out->devices[device];
     unsigned at = 0;
     while (at < d->step_count && d->steps[at].batch < batch) at++;
     if ((at < d->step_count && d->steps[at].batch == batch) || d->step_count == CLQ_STEP_PROBES_MAX) return CLQ_OK;
     clq_trainer *trainer;
     clq_step_probe step = {.batch = batch};
-    CLQ_TRY(open_trainer(p, device, 1, batch, &trainer));
+    CLQ_TRY(clq_probing_open(p, device, 1, batch, CLQ_STRATEGY_AUTO, &trainer));
     clq_status status = ask_trainer(p, device, batch == p->out->batch, trainer, &step);
     clq_trainer_destroy(trainer);
     CLQ_TRY(status);
@@ -206,12 +198,15 @@ static clq_status probe_batch(probing *p, unsigned device, size_t batch) {
     return CLQ_OK;
 }
 
-/* The shares of a global batch on each number of devices that is probed. */
-static clq_status probe_device(probing *p, unsigned device) {
+/* The shares of a global batch on each number of devices that is probed, and micro-batches. */
+static clq_status probe_device(clq_probing *p, unsigned device) {
     clq_probes *out = p->out;
     CLQ_TRY(probe_batch(p, device, out->batch));
     for (unsigned g = 0; g < out->group_count; g++)
         CLQ_TRY(probe_batch(p, device, clq_ceil_div(out->batch, out->groups[g].count)));
+    for (unsigned g = 0; g < out->group_count; g++) /* as a pipeline takes them */
+        if (out->groups[g].pipe.stages)
+            CLQ_TRY(probe_batch(p, device, clq_ceil_div(out->batch, (size_t)out->groups[g].pipe.micro_batches)));
     const size_t large = BATCH_FACTOR * out->batch;
     const clq_device_probe *d = &out->devices[device];
     if (large > out->samples || BATCH_FACTOR * d->steps[d->step_count - 1].step_s > large_step_s) return CLQ_OK;
@@ -219,17 +214,17 @@ static clq_status probe_device(probing *p, unsigned device) {
     return status == CLQ_DEVICE_MEMORY ? CLQ_OK : status; /* then it is nothing to advise */
 }
 
-static double step_of(const clq_device_probe *d, size_t batch) {
+double clq_probed_step(const clq_device_probe *d, size_t batch) {
     unsigned i = 0;
     while (i + 1 < d->step_count && d->steps[i].batch < batch) i++;
     return d->steps[i].step_s;
 }
 
 /* A step alone, without keeping it. */
-static clq_status time_share(const probing *p, unsigned device, size_t batch, double *step_s) {
+static clq_status time_share(const clq_probing *p, unsigned device, size_t batch, double *step_s) {
     clq_trainer *trainer;
     double post_s;
-    CLQ_TRY(open_trainer(p, device, 1, batch, &trainer));
+    CLQ_TRY(clq_probing_open(p, device, 1, batch, CLQ_STRATEGY_AUTO, &trainer));
     clq_status status = set_batch(p, trainer, batch);
     if (status == CLQ_OK) status = probe_step(trainer, p->task->data, step_s, &post_s);
     clq_trainer_destroy(trainer);
@@ -238,11 +233,11 @@ static clq_status time_share(const probing *p, unsigned device, size_t batch, do
 
 /* A device like an earlier one by its name: by its steps, too? Then what was measured there holds. Where not at first,
  * both are asked again: the machine may have been busy. */
-static clq_status probe_like(probing *p, unsigned device, unsigned first) {
+static clq_status probe_like(clq_probing *p, unsigned device, unsigned first) {
     enum { TRIES = 2 };
     clq_probes *out = p->out;
     const size_t share = clq_ceil_div(out->batch, out->device_count);
-    double own_s, first_s = step_of(&out->devices[first], share);
+    double own_s, first_s = clq_probed_step(&out->devices[first], share);
     for (unsigned i = 0; i < TRIES; i++) {
         if (i > 0) CLQ_TRY(time_share(p, first, share, &first_s));
         CLQ_TRY(time_share(p, device, share, &own_s));
@@ -255,88 +250,20 @@ static clq_status probe_like(probing *p, unsigned device, unsigned first) {
     return probe_device(p, device);
 }
 
-/* Within a step. */
-static unsigned exchanges_of(const clq_trainer *trainer) {
-    const clq_list *list = clq_plan_list(clq_strategy_plan(clq_trainer_strategy(trainer), 0));
-    unsigned count = 0;
-    for (size_t i = 0; i < clq_list_launch_count(list); i++) {
-        clq_launch_info info;
-        clq_list_launch_info(list, i, &info);
-        count += strcmp(info.function, "all_reduce") == 0;
-    }
-    return count;
-}
-
-/* Which fast paths a mirrored step takes. No step is made. */
-static clq_status ask_group(probing *p, clq_group_probe *g) {
-    static const size_t bucket_default = 4 << 20; /* strategy/overlap.c */
-    const size_t given = p->task->config->bucket_bytes;
-    clq_trainer *trainer;
-    CLQ_TRY(open_trainer(p, 0, g->count, p->out->batch, &trainer));
-    g->shards_update = path_is_on(trainer, "sharded update");
-    g->overlaps = path_is_on(trainer, "overlap");
-    g->buckets = (unsigned)CLQ_MAX(clq_ceil_div(p->out->gradient_bytes, given ? given : bucket_default), (size_t)1);
-    g->exchanges = exchanges_of(trainer);
-    clq_trainer_destroy(trainer);
-    return CLQ_OK;
-}
-
 /* ---- made-up work ---- */
 
-enum { LOOKS = 5 };
-
-static clq_status probe_alone(probing *p, unsigned device) {
+static clq_status probe_alone(clq_probing *p, unsigned device) {
     clq_device_probe *d = &p->out->devices[device];
-    double gflops[LOOKS], gbps[LOOKS];
-    for (size_t i = 0; i < LOOKS; i++) {
+    double gflops[CLQ_PROBING_LOOKS], gbps[CLQ_PROBING_LOOKS];
+    for (size_t i = 0; i < CLQ_PROBING_LOOKS; i++) {
         CLQ_TRY(clq_rig_rate_alone(&p->rig, CLQ_LOAD_ARITHMETIC, device, &gflops[i]));
         CLQ_TRY(clq_rig_rate_alone(&p->rig, CLQ_LOAD_MEMORY, device, &gbps[i]));
     }
-    d->gflops = clq_median(gflops, LOOKS);
-    d->gbps = clq_median(gbps, LOOKS);
+    d->gflops = clq_median(gflops, CLQ_PROBING_LOOKS);
+    d->gbps = clq_median(gbps, CLQ_PROBING_LOOKS);
     const double arithmetic_s = p->work.flops / d->gflops, memory_s = p->work.traffic / d->gbps;
     d->memory_share = arithmetic_s + memory_s > 0 ? memory_s / (arithmetic_s + memory_s) : 0.0;
     return clq_rig_launch(&p->rig, device, &d->launch_s);
-}
-
-/* Of the devices alone, and all at once, in turn: only ratios of what was measured close together mean anything. Those
- * of devices that are alike are one: what else the machine does meets now this one, now that one. */
-static clq_status probe_sharing(probing *p, clq_group_probe *g, clq_load_kind kind, double *rates) {
-    double ratios[CLQ_REPLICAS_MAX][LOOKS], now[CLQ_REPLICAS_MAX], sums[CLQ_REPLICAS_MAX] = {0};
-    unsigned counts[CLQ_REPLICAS_MAX] = {0};
-    for (size_t i = 0; i < LOOKS; i++) {
-        double alone[CLQ_REPLICAS_MAX];
-        for (unsigned r = 0; r < g->count; r++)
-            if (p->alike[r] == r) CLQ_TRY(clq_rig_rate_alone(&p->rig, kind, r, &alone[r]));
-        CLQ_TRY(clq_rig_rates(&p->rig, kind, g->count, now));
-        for (unsigned r = 0; r < g->count; r++) ratios[r][i] = now[r] / alone[p->alike[r]];
-    }
-    for (unsigned r = 0; r < g->count; r++) {
-        sums[p->alike[r]] += clq_median(ratios[r], LOOKS);
-        counts[p->alike[r]]++;
-    }
-    for (unsigned r = 0; r < g->count; r++) {
-        const clq_device_probe *d = &p->out->devices[r];
-        rates[r] = sums[p->alike[r]] / counts[p->alike[r]] * (kind == CLQ_LOAD_ARITHMETIC ? d->gflops : d->gbps);
-    }
-    return CLQ_OK;
-}
-
-static clq_status probe_group(probing *p, clq_group_probe *g) {
-    const clq_probes *out = p->out;
-    double work_s[CLQ_REPLICAS_MAX], gflops[CLQ_REPLICAS_MAX], large_s;
-    CLQ_TRY(ask_group(p, g));
-    CLQ_TRY(probe_sharing(p, g, CLQ_LOAD_ARITHMETIC, g->gflops));
-    CLQ_TRY(probe_sharing(p, g, CLQ_LOAD_MEMORY, g->gbps));
-    for (unsigned r = 0; r < g->count; r++) {
-        work_s[r] = step_of(&out->devices[r], clq_ceil_div(out->batch, g->count));
-        gflops[r] = out->devices[r].gflops;
-    }
-    CLQ_TRY(clq_rig_exchange(&p->rig, g->count, out->gradient_bytes, work_s, gflops, &g->exchange_s));
-    CLQ_TRY(clq_rig_all_reduce(&p->rig, g->count, sizeof(float), &g->alpha_s));
-    CLQ_TRY(clq_rig_all_reduce(&p->rig, g->count, out->gradient_bytes, &large_s));
-    g->beta_s = out->gradient_bytes ? CLQ_MAX(large_s - g->alpha_s, 0.0) / (double)out->gradient_bytes : 0.0;
-    return CLQ_OK;
 }
 
 /* ---- all of it ---- */
@@ -351,7 +278,7 @@ static void choose_groups(clq_probes *out, bool all_only) {
     }
 }
 
-static void note_cores(probing *p) {
+static void note_cores(clq_probing *p) {
     unsigned busy = 0;
     p->out->cores = clq_cpu_count();
     for (unsigned r = 0; r < p->out->device_count; r++) {
@@ -361,7 +288,7 @@ static void note_cores(probing *p) {
     }
 }
 
-static clq_status find_alike(probing *p) {
+static clq_status find_alike(clq_probing *p) {
     clq_device *opened[CLQ_REPLICAS_MAX];
     CLQ_TRY(clq_devices_open(p->task->devices, false, opened, NULL));
     for (unsigned r = 0; r < p->out->device_count; r++) {
@@ -372,29 +299,42 @@ static clq_status find_alike(probing *p) {
     return CLQ_OK;
 }
 
-static clq_status probe_all(probing *p) {
+static void take_settings(const clq_why_task *task, clq_probes *out) {
+    const clq_strategy_options *options = &task->config->strategy_options;
+    const bool serves = task->config->strategy == CLQ_STRATEGY_PS && options->staleness > 0;
+    const int32_t staleness = serves ? options->staleness : clq_trainer_config_default().strategy_options.staleness;
+    out->accumulate = (size_t)CLQ_MAX(options->accumulate, (uint64_t)1);
+    out->staleness = (unsigned)staleness;
+    out->strategy = clq_why_row(task->config->strategy, options, task->devices->count);
+    for (size_t v = 0; v < task->model->variable_count; v++)
+        if (task->model->variables[v].role == CLQ_ROLE_STATE && !task->model->variables[v].synchronized)
+            out->own_statistics = true;
+}
+
+static clq_status probe_all(clq_probing *p) {
     enum { MEMORY_LEAST = 1 << 20, MEMORY_MOST = 64 << 20 };
     clq_probes *out = p->out;
     CLQ_TRY(find_alike(p));
+    for (unsigned g = 0; g < out->group_count; g++) CLQ_TRY(clq_ask_group(p, g));
     for (unsigned r = 0; r < out->device_count; r++)
         CLQ_TRY(p->alike[r] == r ? probe_device(p, r) : probe_like(p, r, p->alike[r]));
     const size_t bytes = CLQ_MIN(CLQ_MAX(p->work.memory_bytes, (size_t)MEMORY_LEAST), (size_t)MEMORY_MOST);
-    CLQ_TRY(clq_rig_open(p->task->devices, bytes, out->gradient_bytes, &p->rig));
+    CLQ_TRY(clq_rig_open(p->task->devices, bytes, clq_exchanged_bytes(p), &p->rig));
     note_cores(p);
     for (unsigned r = 0; r < out->device_count; r++) CLQ_TRY(probe_alone(p, r));
-    for (unsigned g = 0; g < out->group_count; g++) CLQ_TRY(probe_group(p, &out->groups[g]));
+    for (unsigned g = 0; g < out->group_count; g++) CLQ_TRY(clq_probe_group(p, g));
     return CLQ_OK;
 }
 
 clq_status clq_why_probe(const clq_why_task *task, clq_probes *out) {
     clq_probes *probes = clq_alloc(1, sizeof *probes);
-    probing *p = clq_alloc(1, sizeof *p);
+    clq_probing *p = clq_alloc(1, sizeof *p);
     clq_status status = probes && p ? CLQ_OK : CLQ_MEMORY;
     if (status == CLQ_OK) {
         probes->samples = clq_dataset_get_info(task->data)->samples;
         probes->batch = CLQ_MIN(task->config->global_batch, probes->samples);
         probes->device_count = task->devices->count;
-        probes->accumulate = (size_t)CLQ_MAX(task->config->strategy_options.accumulate, (uint64_t)1);
+        take_settings(task, probes);
         choose_groups(probes, task->all_only);
         p->task = task;
         p->out = probes;
@@ -409,7 +349,7 @@ clq_status clq_why_probe(const clq_why_task *task, clq_probes *out) {
 
 /* As training has it: of several batches an update. */
 static clq_status time_updates(const clq_why_task *task, size_t batch, clq_trainer *trainer, double *images_per_s) {
-    const probing p = {.task = task};
+    const clq_probing p = {.task = task};
     const size_t whole = CLQ_MAX(clq_dataset_get_info(task->data)->samples / batch, (size_t)1);
     const double batches =
         (double)CLQ_MIN(CLQ_MAX(task->config->strategy_options.accumulate, (uint64_t)1), (uint64_t)whole);

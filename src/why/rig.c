@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const double window_s = 8e-3; /* of one look at a rate */
 /* A thread that was just started may share a core with the one that started it. The system moves it within some
@@ -23,22 +24,42 @@ double clq_median(double *values, size_t count) {
 
 /* ---- life ---- */
 
-static clq_status open_member(clq_rig_member *m, size_t memory_bytes, size_t value_bytes) {
+/* Zeros: sums of what lies there may be numbers that take longer. */
+static clq_status open_values(clq_rig_member *m, size_t bytes) {
+    CLQ_TRY(clq_buffer_create(m->device, CLQ_MEMORY_DEVICE, bytes, "made-up gradient", &m->values));
+    CLQ_TRY(clq_buffer_create(m->device, CLQ_MEMORY_DEVICE, bytes, "made-up parameters", &m->copy));
+    m->gradient = clq_buffer_host(m->values);
+    m->parameters = clq_buffer_host(m->copy);
+    m->borrows = !m->gradient || !m->parameters;
+    if (m->borrows) {
+        m->gradient = clq_alloc(bytes, 1);
+        m->parameters = clq_alloc(bytes, 1);
+        if (!m->gradient || !m->parameters) return CLQ_MEMORY;
+        return clq_queue_write(m->queue, m->values, 0, m->gradient, bytes, true);
+    }
+    memset(m->gradient, 0, bytes);
+    return CLQ_OK;
+}
+
+static clq_status open_member(clq_rig_member *m, size_t memory_bytes) {
     CLQ_TRY(clq_queue_create(m->device, 0, &m->queue));
     CLQ_TRY(clq_load_create(m->queue, CLQ_LOAD_ARITHMETIC, 0, &m->arithmetic));
     CLQ_TRY(clq_load_create(m->queue, CLQ_LOAD_MEMORY, memory_bytes, &m->memory));
-    return clq_buffer_create(m->device, CLQ_MEMORY_DEVICE, CLQ_MAX(value_bytes, (size_t)64), "made-up gradient",
-                             &m->values);
+    return open_values(m, m->rig->value_bytes);
 }
 
 clq_status clq_rig_open(const clq_devices *devices, size_t memory_bytes, size_t value_bytes, clq_rig *rig) {
     clq_device *opened[CLQ_REPLICAS_MAX];
     *rig = (clq_rig){.count = 0};
+    CLQ_TRY(clq_desk_open(rig));
     CLQ_TRY(clq_devices_open(devices, false, opened, NULL));
     rig->count = devices->count;
+    /* Of whole lines, and a line at least for each part of a sum. */
+    rig->value_bytes =
+        clq_round_up(CLQ_MAX(value_bytes, (size_t)CLQ_VARIABLE_ALIGN * rig->count), (size_t)CLQ_VARIABLE_ALIGN);
     for (unsigned r = 0; r < rig->count; r++)
         rig->members[r] = (clq_rig_member){.rig = rig, .rank = r, .device = opened[r]};
-    for (unsigned r = 0; r < rig->count; r++) CLQ_TRY(open_member(&rig->members[r], memory_bytes, value_bytes));
+    for (unsigned r = 0; r < rig->count; r++) CLQ_TRY(open_member(&rig->members[r], memory_bytes));
     return CLQ_OK;
 }
 
@@ -47,10 +68,16 @@ void clq_rig_close(clq_rig *rig) {
         clq_rig_member *m = &rig->members[r];
         clq_load_destroy(m->arithmetic);
         clq_load_destroy(m->memory);
+        if (m->borrows) {
+            clq_free(m->gradient);
+            clq_free(m->parameters);
+        }
+        clq_buffer_destroy(m->copy);
         clq_buffer_destroy(m->values);
         clq_queue_destroy(m->queue);
         clq_device_close(m->device);
     }
+    clq_desk_close(rig);
     *rig = (clq_rig){.count = 0};
 }
 
@@ -59,6 +86,7 @@ void clq_rig_close(clq_rig *rig) {
 static void give_up(clq_rig_member *m, clq_status status) {
     clq_error_take(status, &m->error);
     clq_barrier_abort(m->rig->start);
+    clq_desk_abort(m->rig);
     if (m->rig->comm) clq_comm_abort(m->rig->comm, &m->error);
 }
 
@@ -86,6 +114,9 @@ static void work(void *context) {
 static clq_status run(clq_rig *rig, unsigned count) {
     clq_status status = clq_barrier_create(count, &rig->start);
     unsigned started = 0;
+    rig->at_work = count;
+    rig->present = rig->turn = 0;
+    atomic_store(&rig->aborted, false);
     for (; started < count && status == CLQ_OK; started++) {
         clq_rig_member *m = &rig->members[started];
         char name[16];
@@ -187,17 +218,70 @@ clq_status clq_rig_launch(clq_rig *rig, unsigned member, double *seconds) {
     return status;
 }
 
-/* ---- exchanges ---- */
+/* ---- copies ---- */
 
-static clq_status exchange(clq_rig_member *m) {
-    const clq_rig *rig = m->rig;
-    return clq_comm_all_reduce(rig->comm, m->rank, m->queue, m->values, 0, m->values, 0, rig->exchanged / sizeof(float),
-                               CLQ_F32);
+clq_status clq_rig_copy(clq_rig *rig, unsigned member, size_t bytes, double *gbps) {
+    enum { LOOKS = 9 };
+    const clq_rig_member *m = &rig->members[member];
+    double looks[LOOKS];
+    void *host = clq_alloc(bytes, 1);
+    clq_status status = host ? CLQ_OK : CLQ_MEMORY;
+    for (size_t i = 0; i < LOOKS && status == CLQ_OK; i++) {
+        const double start = clq_now();
+        status = clq_queue_write(m->queue, m->values, 0, host, bytes, true);
+        if (status == CLQ_OK) status = clq_queue_read(m->queue, m->values, 0, host, bytes, true);
+        looks[i] = (clq_now() - start) / 2;
+    }
+    clq_free(host);
+    if (status == CLQ_OK) *gbps = (double)bytes / clq_median(looks, LOOKS) * 1e-9;
+    return status;
 }
 
-static clq_status round_of_work_and_exchange(clq_rig_member *m) {
-    CLQ_TRY(clq_load_enqueue(m->arithmetic, m->rig->rounds[m->rank]));
-    return exchange(m);
+/* ---- exchanges ---- */
+
+static clq_status all_reduce(clq_rig_member *m, size_t bytes) {
+    return clq_comm_all_reduce(m->rig->comm, m->rank, m->queue, m->values, 0, m->values, 0,
+                               clq_values_count(CLQ_F32, bytes), CLQ_F32);
+}
+
+/* As strategy/zero.c has it. */
+static clq_status scatter_and_gather(clq_rig_member *m, size_t bytes) {
+    const size_t lines = CLQ_MAX(bytes / CLQ_VARIABLE_ALIGN / m->rig->at_work, (size_t)1);
+    const size_t own = lines * CLQ_VARIABLE_ALIGN * m->rank;
+    clq_task task = {.collective = CLQ_REDUCE_SCATTER,
+                     .queue = m->queue,
+                     .in = m->values,
+                     .out = m->values,
+                     .out_offset = own,
+                     .count = clq_values_count(CLQ_F32, lines * CLQ_VARIABLE_ALIGN),
+                     .dtype = CLQ_F32,
+                     .op = CLQ_SUM};
+    CLQ_TRY(clq_comm_run(m->rig->comm, m->rank, &task));
+    task.collective = CLQ_ALL_GATHER;
+    task.in_offset = own;
+    task.out_offset = 0;
+    return clq_comm_run(m->rig->comm, m->rank, &task);
+}
+
+static clq_status meet(clq_rig_member *m, size_t bytes) {
+    switch (m->rig->meeting) {
+    case CLQ_RIG_SCATTER_GATHER: return scatter_and_gather(m, bytes);
+    case CLQ_RIG_STORE: return clq_desk_update(m, bytes);
+    case CLQ_RIG_OWN_STORE: return clq_desk_update_alone(m, bytes);
+    default: return all_reduce(m, bytes);
+    }
+}
+
+/* Each meeting has its part of the work in front of it. */
+static clq_status round_of_work_and_meetings(clq_rig_member *m) {
+    const clq_rig *rig = m->rig;
+    const int64_t rounds = rig->rounds[m->rank], count = rig->meeting_count;
+    for (int64_t i = 0; i < count; i++) {
+        const int part = (int)(rounds * (i + 1) / count - rounds * i / count);
+        if (part > 0) CLQ_TRY(clq_load_enqueue(m->arithmetic, part));
+        CLQ_TRY(meet(m, rig->meetings[i]));
+    }
+    return CLQ_OK;
 }
 
 static clq_status open_comm(clq_rig *rig, unsigned count) {
@@ -213,9 +297,11 @@ static clq_status open_comm(clq_rig *rig, unsigned count) {
     return CLQ_OK;
 }
 
-static void close_comm(clq_rig *rig) {
+static void close_meetings(clq_rig *rig) {
     clq_comm_destroy(rig->comm);
+    clq_store_destroy(rig->store);
     rig->comm = NULL;
+    rig->store = NULL;
 }
 
 static double longest_round(const clq_rig *rig, unsigned count) {
@@ -224,24 +310,39 @@ static double longest_round(const clq_rig *rig, unsigned count) {
     return longest;
 }
 
-clq_status clq_rig_all_reduce(clq_rig *rig, unsigned count, size_t bytes, double *seconds) {
+/* The median of some runs of what was set up. */
+static clq_status time_rounds(clq_rig *rig, unsigned count, double *seconds) {
     enum { LOOKS = 3 };
     double looks[LOOKS];
-    CLQ_TRY(open_comm(rig, count));
-    clq_status status = CLQ_OK;
-    rig->exchanged = CLQ_MAX(bytes, sizeof(float));
-    rig->round = exchange;
     rig->rounds_wanted = rig->rounds_before = 32;
-    for (size_t i = 0; i < LOOKS && status == CLQ_OK; i++) {
-        status = run(rig, count);
+    for (size_t i = 0; i < LOOKS; i++) {
+        CLQ_TRY(run(rig, count));
         looks[i] = longest_round(rig, count);
     }
-    close_comm(rig);
-    if (status == CLQ_OK) *seconds = clq_median(looks, LOOKS);
+    *seconds = clq_median(looks, LOOKS);
+    return CLQ_OK;
+}
+
+static clq_status round_of_all_reduce(clq_rig_member *m) { return all_reduce(m, m->rig->meetings[0]); }
+
+clq_status clq_rig_all_reduce(clq_rig *rig, unsigned count, size_t bytes, double *seconds) {
+    CLQ_TRY(open_comm(rig, count));
+    rig->meetings[0] = CLQ_MAX(bytes, sizeof(float));
+    rig->round = round_of_all_reduce;
+    clq_status status = time_rounds(rig, count, seconds);
+    close_meetings(rig);
     return status;
 }
 
-/* Work alone and work with the exchange in turn. */
+clq_status clq_rig_hop(clq_rig *rig, unsigned count, double *seconds) {
+    double round_s;
+    rig->round = clq_desk_pass_on;
+    CLQ_TRY(time_rounds(rig, count, &round_s));
+    *seconds = round_s / count;
+    return CLQ_OK;
+}
+
+/* Work alone and work with the meetings in turn. */
 static clq_status compare(clq_rig *rig, unsigned count, double *seconds) {
     enum { LOOKS = 5 };
     double looks[LOOKS];
@@ -249,7 +350,7 @@ static clq_status compare(clq_rig *rig, unsigned count, double *seconds) {
         rig->round = round_of_load;
         CLQ_TRY(run(rig, count));
         const double apart = longest_round(rig, count);
-        rig->round = round_of_work_and_exchange;
+        rig->round = round_of_work_and_meetings;
         CLQ_TRY(run(rig, count));
         looks[i] = longest_round(rig, count) - apart;
     }
@@ -257,21 +358,29 @@ static clq_status compare(clq_rig *rig, unsigned count, double *seconds) {
     return CLQ_OK;
 }
 
-clq_status clq_rig_exchange(clq_rig *rig, unsigned count, size_t bytes, const double *work_s, const double *gflops,
-                            double *seconds) {
+static void set_work(clq_rig *rig, unsigned count, const clq_rig_exchange_config *config) {
     static const double look_s = 25e-3;
     double longest = 0;
     rig->load = CLQ_LOAD_ARITHMETIC;
-    rig->exchanged = CLQ_MAX(bytes, sizeof(float));
+    rig->meeting = config->meeting;
+    rig->meeting_count = config->count;
+    for (unsigned i = 0; i < config->count; i++) rig->meetings[i] = CLQ_MAX(config->bytes[i], sizeof(float));
     for (unsigned r = 0; r < count; r++) {
-        const double round_s = work_of(&rig->members[r], CLQ_LOAD_ARITHMETIC) / (gflops[r] * 1e9);
-        rig->rounds[r] = (int)CLQ_MIN(CLQ_MAX(work_s[r] / round_s, 1.0), (double)CLQ_LOAD_ROUNDS_MAX);
+        const double round_s = work_of(&rig->members[r], CLQ_LOAD_ARITHMETIC) / (config->gflops[r] * 1e9);
+        rig->rounds[r] = (int)CLQ_MIN(CLQ_MAX(config->work_s[r] / round_s, 1.0), (double)CLQ_LOAD_ROUNDS_MAX);
         longest = CLQ_MAX(longest, round_s * rig->rounds[r]);
     }
     rig->rounds_wanted = (size_t)CLQ_MIN(CLQ_MAX(look_s / longest, 4.0), 1000.0);
     rig->rounds_before = (size_t)CLQ_MIN(CLQ_MAX(settle_s / longest, 1.0), 1000.0);
-    CLQ_TRY(open_comm(rig, count));
-    clq_status status = compare(rig, count, seconds);
-    close_comm(rig);
+}
+
+clq_status clq_rig_exchange(clq_rig *rig, unsigned count, const clq_rig_exchange_config *config, double *seconds) {
+    const bool stores = config->meeting == CLQ_RIG_STORE || config->meeting == CLQ_RIG_OWN_STORE;
+    const size_t store_bytes = clq_round_up(config->bytes[0], (size_t)CLQ_VARIABLE_ALIGN);
+    set_work(rig, count, config);
+    clq_status status =
+        stores ? clq_store_create(config->optimizer, store_bytes, 0, &rig->store) : open_comm(rig, count);
+    if (status == CLQ_OK) status = compare(rig, count, seconds);
+    close_meetings(rig);
     return status;
 }

@@ -12,14 +12,26 @@ typedef struct clq_rig_member {
     clq_device *device;
     clq_queue *queue;
     clq_load *arithmetic, *memory;
-    clq_buffer *values; /* of the all-reduce */
+    clq_buffer *values, *copy;    /* what is exchanged; what comes back of a store */
+    float *gradient, *parameters; /* the same two where the host sees them */
+    bool borrows;                 /* that is, not in the device's memory */
     clq_thread *thread;
     double seconds;  /* of a round */
     clq_error error; /* of its thread; status OK: none */
 } clq_rig_member;
 
+/* What members do behind the work of a round. */
+typedef enum clq_rig_meeting {
+    CLQ_RIG_ALL_REDUCE,
+    CLQ_RIG_SCATTER_GATHER, /* of a sum's parts, and of the parts that became of them */
+    CLQ_RIG_STORE,          /* an update in the host's memory, by all, who wait for it */
+    CLQ_RIG_OWN_STORE       /* each one's own update there */
+} clq_rig_meeting;
+enum { CLQ_RIG_MEETINGS_MAX = 64 };
+
 struct clq_rig {
     unsigned count; /* opened */
+    size_t value_bytes;
     clq_rig_member members[CLQ_REPLICAS_MAX];
     /* Of a run: */
     unsigned at_work;
@@ -31,7 +43,17 @@ struct clq_rig {
     size_t rounds_before; /* rounds before them that are not counted */
     clq_load_kind load;
     int rounds[CLQ_REPLICAS_MAX]; /* of the load, in a round of each member */
-    size_t exchanged;             /* bytes */
+    clq_rig_meeting meeting;
+    size_t meetings[CLQ_RIG_MEETINGS_MAX]; /* bytes of each, of a round, evenly over its work */
+    unsigned meeting_count;
+    /* Where members meet but for the communicator (desk.c): */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool locked; /* the lock was made */
+    atomic_bool aborted;
+    clq_store *store;
+    unsigned present, turn;
+    uint64_t met;
 };
 
 /* memory_bytes: of the memory that made-up traffic changes. value_bytes: of the largest all-reduce. Close in any case.
@@ -47,10 +69,28 @@ clq_status clq_rig_rate_alone(clq_rig *rig, clq_load_kind kind, unsigned member,
 clq_status clq_rig_rates(clq_rig *rig, clq_load_kind kind, unsigned count, double *rates);
 /* Seconds of an all-reduce of `bytes` over the first `count` members. */
 clq_status clq_rig_all_reduce(clq_rig *rig, unsigned count, size_t bytes, double *seconds);
-/* Seconds that an all-reduce of `bytes` adds to rounds of made-up arithmetic. work_s (count): how long each member's
- * round is, at its rate `gflops` alone. */
-clq_status clq_rig_exchange(clq_rig *rig, unsigned count, size_t bytes, const double *work_s, const double *gflops,
-                            double *seconds);
+/* What meetings of so many bytes add to rounds of made-up arithmetic, between whose parts they are. work_s: of each
+ * member's round, where it works alone at `gflops`. optimizer: of a store. */
+typedef struct clq_rig_exchange_config {
+    clq_rig_meeting meeting;
+    const size_t *bytes;
+    unsigned count; /* of meetings, 1 to CLQ_RIG_MEETINGS_MAX */
+    const double *work_s, *gflops;
+    const clq_optimizer *optimizer;
+} clq_rig_exchange_config;
+clq_status clq_rig_exchange(clq_rig *rig, unsigned count, const clq_rig_exchange_config *config, double *seconds);
+/* Until a member that waits for another goes on. */
+clq_status clq_rig_hop(clq_rig *rig, unsigned count, double *seconds);
+/* Of a member's copies to and from the host, in 1e9 bytes per second. */
+clq_status clq_rig_copy(clq_rig *rig, unsigned member, size_t bytes, double *gbps);
+
+/* desk.c: meetings at a store or by a token. */
+clq_status clq_desk_open(clq_rig *rig);
+void clq_desk_close(clq_rig *rig);
+void clq_desk_abort(clq_rig *rig); /* members that wait go on. By any of them */
+clq_status clq_desk_update(clq_rig_member *member, size_t bytes);
+clq_status clq_desk_update_alone(clq_rig_member *member, size_t bytes);
+clq_status clq_desk_pass_on(clq_rig_member *member); /* once it is the member's turn, it is the next one's */
 
 double clq_median(double *values, size_t count); /* sorts them */
 

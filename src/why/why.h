@@ -1,5 +1,6 @@
-/* why: what limits training on 1 to n devices. Probes (probe.c, rig.c) measure for a few seconds what a step is made
- * of; predict.c is arithmetic from them to steps of each strategy, and to the change that would help most. No probe
+/* why: what limits training on 1 to n devices. Probes (probe.c, groups.c, rig.c) measure for a few seconds what a step
+ * is made of; predict.c is arithmetic from them to steps of each strategy, and advise.c to the change that would help
+ * most. No probe
  * runs training steps on more than one replica: what several devices cost one another is measured with made-up work, in
  * the lengths of the real steps, and with collectives. trace.c reads where the queues of a recorded run waited.
  *
@@ -31,6 +32,25 @@ typedef struct clq_device_probe {
                             touches */
 } clq_device_probe;
 
+/* A pipeline over the first `stages` devices; arrays are by stage. */
+typedef struct clq_pipe_probe {
+    unsigned stages, micro_batches; /* stages 0: the model does not go into so many */
+    /* The stage's part of all stages' work, and of the parameters. */
+    double forward[CLQ_REPLICAS_MAX], backward[CLQ_REPLICAS_MAX], parameters[CLQ_REPLICAS_MAX];
+    double sent_bytes[CLQ_REPLICAS_MAX], back_bytes[CLQ_REPLICAS_MAX]; /* to the next stage, and from there: of a
+                                                                          full micro-batch */
+    double hop_s;     /* until a thread that waited for another goes on */
+    double copy_gbps; /* between the memories of device and host, one way */
+} clq_pipe_probe;
+
+/* Dense layers split over the first devices. */
+typedef struct clq_slice_probe {
+    unsigned exchanges;      /* all-reduces in a step; 0: the model has nothing to split over so many */
+    double work, parameters; /* a device's part of a step on one, and of the parameters */
+    size_t launches, bytes;  /* of a step; that its all-reduces add up */
+    double exchange_s;       /* what these add to made-up work, evenly between them, of the length of the rest */
+} clq_slice_probe;
+
 /* Of the first `count` devices, all at work at the same time. */
 typedef struct clq_group_probe {
     unsigned count;
@@ -41,14 +61,22 @@ typedef struct clq_group_probe {
     /* What an all-reduce of the gradient adds to made-up work of a step's length, which all do at the same time.
      * Replicas that share an update move as many bytes between them. */
     double exchange_s;
+    /* Likewise: the sum's parts, and the parameters' back; an update in the host's memory by all gradients, which all
+     * wait for; one by each device's own gradient, behind a step of the whole batch. */
+    double scatter_s, store_s, own_store_s;
+    clq_pipe_probe pipe;
+    clq_slice_probe slices;
     double alpha_s, beta_s; /* an all-reduce of b bytes takes alpha + beta b where nothing else is done */
 } clq_group_probe;
 
 enum { CLQ_GROUP_PROBES_MAX = 16 };
 typedef struct clq_probes {
-    size_t batch;      /* global */
-    size_t accumulate; /* batches that make an update, as was asked for; what is probed makes one each */
-    size_t samples;    /* of the data set */
+    size_t batch;         /* global */
+    size_t accumulate;    /* batches that make an update, as was asked for; what is probed makes one each */
+    size_t samples;       /* of the data set */
+    unsigned staleness;   /* of strategy ps: 1 or more */
+    const char *strategy; /* that was asked for: a row's name; NULL: one that has no row */
+    bool own_statistics;  /* replicas have statistics of their own of what they compute */
     size_t gradient_bytes;
     double rows_per_s;                     /* the input pipeline alone: samples, as steps take them */
     double post_s;                         /* time of the caller's thread for a step on one device */
@@ -85,6 +113,7 @@ typedef enum clq_limit {
     CLQ_LIMIT_SHARED_CORES,
     CLQ_LIMIT_SLOW_DEVICE,
     CLQ_LIMIT_COMMUNICATION,
+    CLQ_LIMIT_BUBBLE,
     CLQ_LIMIT_COUNT
 } clq_limit;
 const char *clq_limit_name(clq_limit limit); /* "too small a batch" */
@@ -97,13 +126,13 @@ typedef struct clq_step_parts {
     double fixed;         /* else the same for any batch: the update, small products */
     double compute;       /* grows with the batch */
     double sharing;       /* what devices cost one another: cores and memory */
-    double waiting;       /* for the slowest device */
+    double waiting;       /* for the slowest device, or for other stages */
     double communication; /* not hidden behind compute */
 } clq_step_parts;
 
 /* A way to train: the first `replicas` devices, which were probed together, or device `first` alone. */
 typedef struct clq_way {
-    const char *strategy;
+    const char *strategy; /* what follows --strategy: "mirrored", "mirrored --shard-optimizer" */
     unsigned first, replicas;
     size_t batch, accumulate; /* global; batches that make an update, which is a step */
 } clq_way;
@@ -114,23 +143,29 @@ typedef struct clq_prediction {
     clq_limit limit;
 } clq_prediction;
 
-enum { CLQ_PREDICTIONS_MAX = 64 };
+enum { CLQ_PREDICTIONS_MAX = 160 };
 /* For 1 and each probed number of devices, and each strategy that takes so many. Returns how many. */
 size_t clq_why_predict(const clq_probes *probes, clq_prediction *out, size_t capacity);
 /* The same for one. False: the strategy does not take so many devices, or nothing was probed for it. */
 bool clq_why_predict_one(const clq_probes *probes, const clq_way *way, clq_prediction *out);
-/* The one with the highest rate; count >= 1. */
+/* Whether it makes other updates than one device does: asynchronous ones. */
+bool clq_way_is_asynchronous(const clq_way *way);
+/* The row of a training, by its strategy and its settings. NULL: there is none, for nothing predicts what it does. */
+const char *clq_why_row(clq_strategy_kind kind, const clq_strategy_options *options, unsigned replicas);
+/* The one with the highest rate, of those that are not asynchronous, of which there is one. */
 const clq_prediction *clq_why_best(const clq_prediction *predictions, size_t count);
 
 /* A change to the options and what it would give. */
-enum { CLQ_ADVICE_TEXT = 96, CLQ_ADVICE_MAX = 4 };
+enum { CLQ_ADVICE_TEXT = 96, CLQ_ADVICE_MAX = 6 };
 typedef struct clq_advice {
     char text[CLQ_ADVICE_TEXT], options[CLQ_ADVICE_TEXT]; /* "use device 0 only", "--devices 0" */
+    const char *effect;                                   /* what it does to the training's results */
     double gain, images_per_s; /* the gain: over the rate of all devices with the options as they are */
 } clq_advice;
 /* The SPEC of some of the devices: "0,1", "0/2", "0/2:1". False: there is no room. */
 bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, char *text, size_t bytes);
-/* What helps most first; only what gains 5 % at least. */
+/* What helps most first; only what gains 5 % at least. The gains are over the strategy that was asked for, or, where
+ * that has no row, over mirrored. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity);
 
 /* ---- a run's own verdict (judge.c) ---- */
@@ -182,10 +217,12 @@ void clq_traced_run_release(clq_traced_run *run);
 
 /* Beside the built kernels of the first device, as selections are: for a later training of the same model with the same
  * batch and optimizer on the same devices. */
+enum { CLQ_ROW_NAME_MAX = 32 };
 typedef struct clq_kept_prediction {
-    double images_per_s, best_images_per_s; /* of this many replicas; the highest of all, */
+    double images_per_s, best_images_per_s; /* of this training; the best one's (clq_why_best), */
     unsigned best_replicas;                 /* which so many reach */
     clq_limit limit;
+    char best_strategy[CLQ_ROW_NAME_MAX]; /* by it */
 } clq_kept_prediction;
 /* Nothing is kept where the device has no place for it. Errors: WRITE, MEMORY,
  * and those of opening the devices. */

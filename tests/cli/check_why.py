@@ -16,7 +16,9 @@ CLIQUE = str(BIN / "clique")
 # Fewer samples than 4 batches: no step is probed at a batch that no other test compiles.
 SMALL = ["--model", "mlp", "--data", "synthetic", "--take", "192", "--devices", "pocl:0,pocl:1"]
 PARTS = ["input", "host", "launches", "fixed", "compute", "sharing", "waiting", "communication"]
-LIMITS = ["compute", "input", "host", "launches", "too small a batch", "shared memory", "shared cores", "slow device", "communication"]
+ROWS = ["mirrored", "mirrored --shard-optimizer", "central", "ps --staleness 0", "ps", "pipeline", "tensor"]
+LIMITS = ["compute", "input", "host", "launches", "too small a batch", "shared memory", "shared cores", "slow device", "communication",
+          "pipeline bubble"]
 
 
 def run(*args):
@@ -40,32 +42,43 @@ class Why(support.InFolder):
         why = self.answer(*SMALL)
         self.check_predictions(why)
         train = ["train", *SMALL, "--no-test", "--epochs", 2, "--json"]
-        for p, devices in zip(why["predictions"], ("pocl:0", "pocl:0,pocl:1")):
-            found = json.loads(run(*train, "--devices", devices).stdout)
+        for p in why["predictions"]:
+            strategy = p["strategy"].split() if p["replicas"] > 1 else ["auto"]
+            found = json.loads(run(*train, "--devices", ("pocl:0", "pocl:0,pocl:1")[p["replicas"] - 1], "--strategy", *strategy).stdout)
             self.assertIn(f"clique why predicted {p['images_per_s']:.0f} images/s (limit: {p['limit']}), "
                           f"measured {found['images_per_s']:.0f}", found["verdict"])
         self.assertNotIn("predicted", json.loads(run(*train, "--devices", "pocl:1").stdout)["verdict"])
-        for other in (["--batch", 63], ["--shares", "2,1"]):
-            self.assertNotIn("predicted", json.loads(run(*train, *other).stdout)["verdict"])
+        for other in (["--batch", 63], ["--shares", "1,1"], ["--strategy", "ps", "--staleness", 7]):  # of these nothing was predicted
+            self.assertNotIn("predicted", json.loads(run(*train, *other).stdout)["verdict"], other)
         self.assertIn("\nverdict: ", run(*train[:-1]).stdout)
 
     def check_predictions(self, why):
         self.assertEqual((why["model"], why["global_batch"]), ("mlp", 64))
-        self.assertEqual([(p["replicas"], p["strategy"]) for p in why["predictions"]], [(1, "single"), (2, "mirrored")])
+        self.assertEqual([(p["replicas"], p["strategy"]) for p in why["predictions"]], [(1, "single")] + [(2, name) for name in ROWS])
         for p in why["predictions"]:
             self.assertEqual(list(p["parts_ms"]), PARTS)
             self.assertAlmostEqual(sum(p["parts_ms"].values()), p["step_ms"], delta=1e-9 * p["step_ms"])
             self.assertAlmostEqual(p["images_per_s"] * p["step_ms"], 64e3, delta=1e-6)
             self.assertIn(p["limit"], LIMITS)
-        self.assertEqual(why["best"], max(why["predictions"], key=lambda p: p["images_per_s"]))
+        self.assertEqual(why["best"], max((p for p in why["predictions"] if p["strategy"] != "ps"), key=lambda p: p["images_per_s"]))
+        now = next(p for p in why["predictions"] if (p["replicas"], p["strategy"]) == (2, "mirrored"))
         for advice in why["advice"]:
             self.assertGreaterEqual(advice["gain"], 1.05)
-            self.assertAlmostEqual(advice["gain"], advice["images_per_s"] / why["predictions"][-1]["images_per_s"], delta=1e-9)
+            self.assertAlmostEqual(advice["gain"], advice["images_per_s"] / now["images_per_s"], delta=1e-9)
+            self.assertIn("same" if "--batch" not in advice["options"] and advice["options"] != "--strategy ps" else "other", advice["effect"])
         probes = why["probes"]
-        self.assertEqual([step["batch"] for step in probes["devices"][0]["steps"]], [32, 64])
+        self.assertEqual([step["batch"] for step in probes["devices"][0]["steps"]], [8, 32, 64])  # 8: a pipeline's micro-batches
         self.assertEqual([device["launches"] for device in probes["devices"]], [1, 1])
         self.assertEqual([group["replicas"] for group in probes["groups"]], [2])
         self.assertGreaterEqual(probes["gradient_bytes"], 4 * (784 * 128 + 128 + 128 * 10 + 10))
+        pipeline, tensor = probes["groups"][0]["pipeline"], probes["groups"][0]["tensor"]
+        self.assertEqual((pipeline["micro_batches"], len(pipeline["stages"])), (8, 2))
+        self.assertAlmostEqual(sum(s["forward"] + s["backward"] for s in pipeline["stages"]), 1)
+        self.assertAlmostEqual(sum(s["parameters"] for s in pipeline["stages"]), 1)
+        self.assertIn(pipeline["stages"][0]["sent_bytes"], [8 * 784 * 4, 8 * 128 * 4])
+        self.assertEqual(pipeline["stages"][1]["sent_bytes"], 0)
+        # Columns, then rows: the sum of the last layer's outputs. The gradient of samples is wanted by nobody.
+        self.assertEqual((tensor["exchanges"], tensor["bytes"]), (1, 64 * 10 * 4))
         self.assertTrue(probes["groups"][0]["sharded_update"])  # the values of clique plan's paths
 
     def test_for_people(self):

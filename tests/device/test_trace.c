@@ -47,14 +47,20 @@ static void every_launch(clq_device *device, clq_queue *plain) {
     }
     clq_queue_name(r.queue, NULL, "upload");
     CHECK_OK(clq_queue_write(r.queue, r.words, 0, &seven, sizeof seven, false));
+    CHECK_OK(clq_queue_read(r.queue, r.words, 0, words, sizeof words, false)); /* not named */
+    clq_queue_name(r.queue, NULL, "download");
+    CHECK_OK(clq_queue_read(r.queue, r.words, 0, words, sizeof words, false));
     CHECK_OK(clq_queue_finish(r.queue));
     double after = clq_now();
     CHECK_OK(clq_queue_spans(r.queue, &spans, &found, &error));
-    assert_int_equal(found, LAUNCHES + 1);
+    assert_int_equal(found, LAUNCHES + 2);
     assert_true(error >= 0.0);
     for (size_t i = 0; i < found; i++) {
         const clq_span *s = &spans[i];
-        const char *name = i == LAUNCHES ? "upload" : i % 4 == 3 ? "add_words" : names[i % 4];
+        const char *name = i > LAUNCHES    ? "download"
+                           : i == LAUNCHES ? "upload"
+                           : i % 4 == 3    ? "add_words"
+                                           : names[i % 4];
         assert_string_equal(s->name, name);
         assert_true(i < LAUNCHES && i % 4 != 3 ? strcmp(s->scope, "layer") == 0 : s->scope == NULL);
         assert_true(s->begin <= s->end);

@@ -15,6 +15,7 @@ static clq_probes one_device(void) {
     return (clq_probes){.batch = 64,
                         .accumulate = 1,
                         .samples = 1000,
+                        .staleness = 4,
                         .gradient_bytes = 1000,
                         .rows_per_s = 1e9,
                         .cores = 4,
@@ -38,6 +39,9 @@ static clq_probes two_devices(void) {
     p.devices[1] = p.devices[0];
     p.group_count = 1;
     p.groups[0] = (clq_group_probe){.count = 2, .gflops = {100, 100}, .gbps = {40, 40}, .exchange_s = 1e-3};
+    p.groups[0].scatter_s = 2e-3;
+    p.groups[0].store_s = 3e-3;
+    p.groups[0].own_store_s = 1e-3;
     return p;
 }
 
@@ -153,6 +157,15 @@ static void test_accumulation(void **state) {
     assert_near(four.step_s, (4 * 9 + 1) * ms + 4 * 3000 / 40e9);
 }
 
+static const clq_advice *find_advice(const clq_probes *p, const clq_devices *devices, clq_advice *all,
+                                     const char *options) {
+    const size_t count = clq_why_advise(p, devices, all, CLQ_ADVICE_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(all[i].options, options) == 0) return &all[i];
+    fail_msg("%s is not advised", options);
+    return NULL;
+}
+
 static void test_slow_device(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -166,10 +179,15 @@ static void test_slow_device(void **state) {
     /* 10 ms on the first alone. */
     const clq_devices devices = {.count = 2, .items = {{3, 0, 1}, {5, 0, 1}}};
     clq_advice advice[CLQ_ADVICE_MAX];
-    assert_true(clq_why_advise(&p, &devices, advice, CLQ_ADVICE_MAX) > 0);
-    assert_string_equal(advice[0].options, "--devices 3");
-    assert_string_equal(advice[0].text, "use device 3 only");
-    assert_near(advice[0].gain, 3);
+    const clq_advice *one = find_advice(&p, &devices, advice, "--devices 3");
+    assert_string_equal(one->text, "use device 3 only");
+    assert_string_equal(one->effect, "the same but for rounding");
+    assert_near(one->gain, 3);
+    p.own_statistics = true;
+    expect_text(find_advice(&p, &devices, advice, "--devices 3")->effect, "statistics");
+    p.strategy = "central"; /* 29 ms, and 3 of the store; mirrored is named, for central would be on one as well */
+    one = find_advice(&p, &devices, advice, "--devices 3 --strategy mirrored");
+    assert_near(one->gain, 3.2);
 }
 
 /* Two devices on one core: each at half its rate. 2 x 6 ms and the exchange against 10 ms. */
@@ -179,11 +197,12 @@ static void test_one_core(void **state) {
     clq_prediction all[CLQ_PREDICTIONS_MAX];
     p.groups[0].gflops[0] = p.groups[0].gflops[1] = 50;
     p.groups[0].gbps[0] = p.groups[0].gbps[1] = 20;
-    assert_int_equal(clq_why_predict(&p, all, CLQ_PREDICTIONS_MAX), 2);
+    /* All but pipeline and tensor, for which nothing was probed; two of the store are one. */
+    assert_int_equal(clq_why_predict(&p, all, CLQ_PREDICTIONS_MAX), 6);
     assert_string_equal(all[1].way.strategy, "mirrored");
     assert_near(all[1].step_s, 13 * ms);
     assert_int_equal(all[1].limit, CLQ_LIMIT_SHARED_CORES);
-    assert_ptr_equal(clq_why_best(all, 2), &all[0]);
+    assert_ptr_equal(clq_why_best(all, 6), &all[0]);
     /* A part of a device is named as SPEC does: 13 ms become 10. */
     const clq_devices parts = {.count = 2, .items = {{0, 0, 2}, {0, 1, 2}}};
     clq_advice advice[CLQ_ADVICE_MAX];
@@ -195,6 +214,129 @@ static void test_one_core(void **state) {
         named++;
     }
     assert_int_equal(named, 1);
+}
+
+/* Half of the update each, and two exchanges, unless updates are shared out anyhow. */
+static void test_sharded_optimizer(void **state) {
+    (void)state;
+    clq_probes p = two_devices();
+    assert_near(predict(&p, "mirrored --shard-optimizer", 2, 64).step_s, 7.5 * ms);
+    p.groups[0].shards_update = true;
+    assert_near(predict(&p, "mirrored --shard-optimizer", 2, 64).step_s, predict(&p, "mirrored", 2, 64).step_s);
+}
+
+/* 5 ms without the update, which the store makes for all. */
+static void test_central(void **state) {
+    (void)state;
+    clq_probes p = two_devices();
+    assert_near(predict(&p, "central", 2, 64).step_s, 8 * ms);
+    assert_near(predict(&p, "ps --staleness 0", 2, 64).step_s, 8 * ms);
+    clq_prediction four; /* 4 x 5 ms, the sums of gradients as in test_accumulation, and one exchange */
+    assert_true(clq_why_predict_one(&p, &(clq_way){"central", 0, 2, 64, 4}, &four));
+    assert_near(four.step_s, 23 * ms + 4 * 3000 / 40e9);
+    assert_false(clq_why_predict_one(&p, &(clq_way){"central", 0, 1, 64, 1}, &four));
+}
+
+/* Each takes 9 ms and 1 of the store for a whole batch: two make an update in 5. One that takes 50 lets four others
+ * come between: 10 each, where both together would take 1 / (1/10 + 1/50). */
+static void test_asynchronous(void **state) {
+    (void)state;
+    clq_probes p = two_devices();
+    clq_prediction both = predict(&p, "ps", 2, 64);
+    assert_near(both.step_s, 5 * ms);
+    assert_near(both.parts.communication, 0.5 * ms);
+    p.devices[1].steps[0].step_s = 30 * ms;
+    p.devices[1].steps[1].step_s = 50 * ms;
+    both = predict(&p, "ps", 2, 64);
+    assert_near(both.step_s, 10 * ms);
+    assert_near(both.parts.waiting, (10 - 1 / 0.12) * ms);
+    p.staleness = 64;
+    assert_near(predict(&p, "ps", 2, 64).step_s, ms / 0.12);
+    assert_false(clq_why_predict_one(&p, &(clq_way){"ps", 0, 2, 64, 4}, &both)); /* which does not accumulate */
+    /* The fastest, and no best: its updates are others. */
+    clq_prediction all[CLQ_PREDICTIONS_MAX];
+    clq_advice advice[CLQ_ADVICE_MAX];
+    const clq_devices devices = {.count = 2, .items = {{0, 0, 1}, {1, 0, 1}}};
+    const size_t count = clq_why_predict(&p, all, CLQ_PREDICTIONS_MAX);
+    assert_string_equal(clq_why_best(all, count)->way.strategy, "single");
+    expect_text(find_advice(&p, &devices, advice, "--strategy ps")->effect, "other updates");
+}
+
+/* 16 samples take 4 ms, of which 1 is the update, which stages make a quarter and three quarters of. In ms, forward and
+ * backward of the stages: 0.6, 1.2; 0.3, 0.9. Stage 0 ends F0 at 0.6, F1 1.2, B0 3.0 (it waits for stage 1 until 1.8),
+ * F2 3.6, B1 4.8, F3 5.4, B2 6.6, B3 7.8. Where who waits goes on 0.1 later: B0 3.2 (1.9 and 0.1 later), B1 5.0, B2
+ * 6.8, and B3, which comes at 6.9, 8.2. */
+static void test_pipeline(void **state) {
+    (void)state;
+    clq_probes p = two_devices();
+    p.gradient_bytes = 0;
+    p.groups[0].pipe = (clq_pipe_probe){.stages = 2,
+                                        .micro_batches = 4,
+                                        .forward = {0.2, 0.1},
+                                        .backward = {0.4, 0.3},
+                                        .parameters = {0.25, 0.75},
+                                        .copy_gbps = 10};
+    clq_prediction two = predict(&p, "pipeline", 2, 64);
+    assert_near(two.step_s, (7.8 + 0.25) * ms);
+    assert_near(two.parts.waiting, (8.05 - 6.5) * ms); /* 4 x 3 ms and the update, in two stages */
+    p.groups[0].pipe.hop_s = 0.1 * ms;
+    two = predict(&p, "pipeline", 2, 64);
+    assert_near(two.step_s, (8.2 + 0.25) * ms);
+    p.groups[0].pipe.hop_s = ms;
+    assert_int_equal(predict(&p, "pipeline", 2, 64).limit, CLQ_LIMIT_BUBBLE);
+    p.groups[0].pipe.hop_s = 0;
+    p.groups[0].pipe.sent_bytes[0] = 1e6; /* 0.1 ms, of both stages in each micro-batch, and as much back */
+    p.groups[0].pipe.back_bytes[0] = 1e6;
+    assert_near(predict(&p, "pipeline", 2, 64).parts.communication, 4 * 0.2 * ms);
+    assert_false(clq_why_predict_one(&p, &(clq_way){"pipeline", 0, 2, 128, 1}, &two)); /* other micro-batches */
+}
+
+/* Of 10 ms: 6 launches of 0.1; 1.6 less 0.4 of the update; 0.64; half of 7.36; and the exchanges. */
+static void test_tensor(void **state) {
+    (void)state;
+    clq_probes p = two_devices();
+    p.groups[0].slices = (clq_slice_probe){
+        .exchanges = 2, .work = 0.5, .parameters = 0.6, .launches = 6, .bytes = 2000, .exchange_s = 0.5e-3};
+    assert_near(predict(&p, "tensor", 2, 64).step_s, (0.6 + 1.2 + 0.64 + 3.68 + 0.5) * ms);
+    p.groups[0].beta_s = 1e-6; /* of 2,000 bytes more at twice the batch: 2 ms; 15.36 of 18 are compute */
+    assert_near(predict(&p, "tensor", 2, 128).step_s, (0.6 + 1.2 + 1.28 + 14.72 / 2 + 0.5 + 2) * ms);
+}
+
+/* 0.1 and 0.3 ms a sample: even shares take 9.6 ms, 48 and 16 samples 4.8. */
+static void test_shares(void **state) {
+    (void)state;
+    clq_probes p = two_devices();
+    const clq_devices devices = {.count = 2, .items = {{0, 0, 1}, {1, 0, 1}}};
+    clq_advice advice[CLQ_ADVICE_MAX];
+    for (unsigned d = 0; d < 2; d++)
+        for (unsigned i = 0; i < 2; i++)
+            p.devices[d].steps[i].step_s = (d ? 0.3 : 0.1) * ms * (double)p.devices[d].steps[i].batch;
+    p.devices[0].update_s = p.devices[1].update_s = p.groups[0].exchange_s = 0;
+    const clq_advice *shares = find_advice(&p, &devices, advice, "--shares 3,1");
+    assert_near(shares->gain, 2);
+    assert_string_equal(shares->text, "shares 3,1");
+    p.devices[1] = p.devices[0];
+    const size_t count = clq_why_advise(&p, &devices, advice, CLQ_ADVICE_MAX);
+    for (size_t i = 0; i < count; i++) assert_null(strstr(advice[i].options, "--shares"));
+}
+
+/* What is predicted is quoted for the trainings that it is of, and for no others. */
+static void test_rows(void **state) {
+    (void)state;
+    clq_strategy_options o = {.staleness = 4};
+    assert_string_equal(clq_why_row(CLQ_STRATEGY_AUTO, &o, 1), "single");
+    assert_string_equal(clq_why_row(CLQ_STRATEGY_AUTO, &o, 2), "mirrored");
+    assert_string_equal(clq_why_row(CLQ_STRATEGY_PS, &o, 2), "ps");
+    assert_string_equal(clq_why_row(CLQ_STRATEGY_PS, &(clq_strategy_options){0}, 2), "ps --staleness 0");
+    assert_null(clq_why_row(CLQ_STRATEGY_PS, &(clq_strategy_options){.backup = 1}, 3));
+    assert_string_equal(clq_why_row(CLQ_STRATEGY_PIPELINE, &(clq_strategy_options){.stages = 2}, 2), "pipeline");
+    assert_null(clq_why_row(CLQ_STRATEGY_PIPELINE, &(clq_strategy_options){.stages = 2}, 4));
+    assert_string_equal(clq_why_row(CLQ_STRATEGY_MIRRORED, &(clq_strategy_options){.shard_optimizer = 1}, 2),
+                        "mirrored --shard-optimizer");
+    assert_null(clq_why_row(CLQ_STRATEGY_MIRRORED, &(clq_strategy_options){.local_steps = 8}, 2));
+    assert_null(clq_why_row(CLQ_STRATEGY_MIRRORED, &(clq_strategy_options){.shares = CLQ_SHARES_AUTO}, 2));
+    assert_null(
+        clq_why_row(CLQ_STRATEGY_MIRRORED, &(clq_strategy_options){.compression = {.kind = CLQ_COMPRESSION_F16}}, 2));
 }
 
 /* The caller's thread takes a core where devices keep all busy that left one before. */
@@ -275,10 +417,25 @@ static void test_verdict(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_device),     cmocka_unit_test(test_one_probe), cmocka_unit_test(test_mirrored),
-        cmocka_unit_test(test_sharded_update), cmocka_unit_test(test_overlap),   cmocka_unit_test(test_slow_device),
-        cmocka_unit_test(test_one_core),       cmocka_unit_test(test_host),      cmocka_unit_test(test_input),
-        cmocka_unit_test(test_small_batch),    cmocka_unit_test(test_verdict),   cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_one_device),
+        cmocka_unit_test(test_one_probe),
+        cmocka_unit_test(test_mirrored),
+        cmocka_unit_test(test_sharded_update),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_slow_device),
+        cmocka_unit_test(test_one_core),
+        cmocka_unit_test(test_host),
+        cmocka_unit_test(test_input),
+        cmocka_unit_test(test_small_batch),
+        cmocka_unit_test(test_verdict),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_sharded_optimizer),
+        cmocka_unit_test(test_central),
+        cmocka_unit_test(test_asynchronous),
+        cmocka_unit_test(test_pipeline),
+        cmocka_unit_test(test_tensor),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

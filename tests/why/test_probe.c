@@ -62,6 +62,12 @@ static void two_devices_are_probed(void **state) {
         assert_true(device->memory_share > 0 && device->memory_share < 1);
         assert_true(p->groups[0].gflops[d] > 0 && p->groups[0].gbps[d] > 0);
     }
+    assert_string_equal(p->strategy, "mirrored");
+    assert_int_equal(p->staleness, 4);
+    assert_int_equal(p->groups[0].pipe.stages, 0);      /* one layer */
+    assert_int_equal(p->groups[0].slices.exchanges, 1); /* whose two units are joined */
+    assert_int_equal(p->groups[0].slices.bytes, BATCH * 2 * sizeof(float));
+    assert_true(p->groups[0].slices.work > 0 && p->groups[0].slices.work <= 1);
     clq_free(p);
     close_rig(&r);
 }
@@ -110,7 +116,8 @@ static void calls_fail(void **state) {
             const unsigned calls = layer.arm(0, 0, false);
             if (calls < nths[i]) assert_ok(status);
             failed += status != CLQ_OK;
-            if (status != CLQ_OK) expect_text(clq_error_detail(), "CL_OUT_OF_RESOURCES");
+            if (status != CLQ_OK && !strstr(clq_error_detail(), "no shared memory left")) /* what buffers say of it */
+                expect_text(clq_error_detail(), "CL_OUT_OF_RESOURCES");
             assert_true(clq_now() - start < seconds_most);
         }
     layer.only(NULL);

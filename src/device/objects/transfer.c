@@ -42,7 +42,7 @@ clq_status clq_queue_read_after(clq_queue *queue, const clq_buffer *from, size_t
     CLQ_TRY(check_range(queue, from, offset, bytes, "reading"));
     if (bytes == 0) return CLQ_OK;
     clq_enqueue enqueue;
-    clq_enqueue_begin(queue, order, false, &enqueue);
+    clq_enqueue_begin(queue, order, clq_queue_traces_named(queue), &enqueue);
     cl_int error = clEnqueueReadBuffer(queue->handle, from->handle, CL_FALSE, offset, bytes, to, enqueue.wait_count,
                                        enqueue.waits, enqueue.wanted);
     CLQ_TRY(ended(queue, error, false, "reading", bytes));
