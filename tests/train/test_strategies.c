@@ -1,7 +1,8 @@
 /* Every way to distribute equals one replica (docs/architecture.md, "Tests"): the first step's gradient within 1e-6
  * relative (L2), losses within 1e-5 (1e-4 where max pooling and ReLU amplify rounding), predictions alike; and two runs
  * the same bits. A way is a row, a model is a row, and so are the devices. With the argument `long` all devices get
- * all models, and 50 steps. */
+ * all models, and 50 steps; a model's name behind it is for this model alone. */
+#include "ref/mlp.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/train.h"
@@ -83,12 +84,14 @@ static const struct devices_row {
     {"pocl:0,pocl:1,pocl:2,pocl:3,pocl:4", 5, false},
 #if defined(__x86_64__)
     {"pocl:0,intel", 2, true},
+    {"intel,pocl:0,intel,pocl:1", 4, false},
 #endif
 };
 
 /* ---- ways ---- */
 
 static void ring(clq_trainer_config *config) { config->group.algorithm = CLQ_ALGORITHM_RING; }
+static void direct(clq_trainer_config *config) { config->group.algorithm = CLQ_ALGORITHM_DIRECT; }
 static void to_one(clq_trainer_config *config) { config->group.algorithm = CLQ_ALGORITHM_REDUCE_TO_ONE; }
 static void doubling(clq_trainer_config *config) { config->group.algorithm = CLQ_ALGORITHM_DOUBLING; }
 static void hierarchical(clq_trainer_config *config) { config->group.algorithm = CLQ_ALGORITHM_HIERARCHICAL; }
@@ -128,9 +131,6 @@ static void shard_hierarchical(clq_trainer_config *config) {
     shard(config);
     hierarchical(config);
 }
-/* Each step is made of parts of its batch, by hand: see make_step. */
-static void in_parts(clq_trainer_config *config) { (void)config; }
-
 /* Of a batch of 24 some have 2 samples and some 3; of one of 7 two have none. */
 static void many_micro_batches(clq_trainer_config *config) { config->strategy_options.micro_batches = 9; }
 
@@ -146,30 +146,37 @@ static const struct way_row {
     void (*set)(clq_trainer_config *config);                        /* NULL: nothing */
     bool every_model;                                               /* in the short form, too */
     bool (*fits)(const struct model_row *model, unsigned replicas); /* NULL: always */
+    bool in_parts; /* each batch by hand in three parts, whose gradients are accumulated */
 } ways[] = {
-    {"mirrored", "mirrored", NULL, true, NULL},
-    {"ring", "mirrored", ring, false, NULL},
-    {"reduce to one", "mirrored", to_one, false, NULL},
-    {"doubling", "mirrored", doubling, false, NULL},
-    {"hierarchical", "mirrored", hierarchical, false, NULL},
-    {"buckets", "mirrored", in_buckets, false, NULL},
-    {"unequal shares", "mirrored", shares, true, NULL},
-    {"sharded optimizer", "mirrored", shard, true, NULL},
-    {"sharded optimizer, scattered", "mirrored", shard_plain, false, NULL},
-    {"sharded optimizer, ring", "mirrored", shard_ring, false, NULL},
-    {"sharded optimizer, reduce to one", "mirrored", shard_to_one, false, NULL},
-    {"sharded optimizer, doubling", "mirrored", shard_doubling, false, NULL},
-    {"sharded optimizer, hierarchical", "mirrored", shard_hierarchical, false, NULL},
-    {"tensor", "tensor", NULL, true, NULL},
-    {"pairs of all", "mirrored", all_pairs, false, NULL},
-    {"accumulated", "mirrored", in_parts, true, NULL},
-    {"accumulated centrally", "central", in_parts, false, NULL},
-    {"central", "central", NULL, true, NULL},
-    {"synchronous ps", "ps", synchronous, false, NULL},
-    {"pipeline", "pipeline", NULL, true, has_parts},
-    {"micro-batches", "pipeline", many_micro_batches, false, are_two},
-    {"accumulated micro-batches", "pipeline", in_parts, false, are_two},
-    {"hybrid", "pipeline:stages=2", NULL, false, are_four},
+    {"mirrored", "mirrored", NULL, true, NULL, false},
+    {"ring", "mirrored", ring, false, NULL, false},
+    {"direct", "mirrored", direct, false, NULL, false},
+    {"reduce to one", "mirrored", to_one, false, NULL, false},
+    {"doubling", "mirrored", doubling, false, NULL, false},
+    {"hierarchical", "mirrored", hierarchical, false, NULL, false},
+    {"buckets", "mirrored", in_buckets, false, NULL, false},
+    {"unequal shares", "mirrored", shares, true, NULL, false},
+    {"sharded optimizer", "mirrored", shard, true, NULL, false},
+    {"sharded optimizer, scattered", "mirrored", shard_plain, false, NULL, false},
+    {"sharded optimizer, ring", "mirrored", shard_ring, false, NULL, false},
+    {"sharded optimizer, reduce to one", "mirrored", shard_to_one, false, NULL, false},
+    {"sharded optimizer, doubling", "mirrored", shard_doubling, false, NULL, false},
+    {"sharded optimizer, hierarchical", "mirrored", shard_hierarchical, false, NULL, false},
+    {"tensor", "tensor", NULL, true, NULL, false},
+    {"pairs of all", "mirrored", all_pairs, false, NULL, false},
+    {"accumulated", "mirrored", NULL, true, NULL, true},
+    {"accumulated, unequal shares", "mirrored", shares, false, NULL, true},
+    {"accumulated, sharded optimizer", "mirrored", shard, false, NULL, true},
+    {"accumulated, tensor", "tensor", NULL, false, NULL, true},
+    {"accumulated centrally", "central", NULL, false, NULL, true},
+    {"accumulated, synchronous ps", "ps", synchronous, false, NULL, true},
+    {"central", "central", NULL, true, NULL, false},
+    {"synchronous ps", "ps", synchronous, false, NULL, false},
+    {"pipeline", "pipeline", NULL, true, has_parts, false},
+    {"micro-batches", "pipeline", many_micro_batches, false, are_two, false},
+    {"accumulated micro-batches", "pipeline", NULL, false, are_two, true},
+    {"hybrid", "pipeline:stages=2", NULL, false, are_four, false},
+    {"accumulated hybrid", "pipeline:stages=2", NULL, false, are_four, true},
 };
 
 /* ---- a run ---- */
@@ -220,7 +227,7 @@ static clq_trainer *open_trainer(const clq_model *model, const struct model_row 
     clq_trainer *trainer;
     clq_trainer_config config = clq_trainer_config_default();
     config.global_batch = BATCH;
-    config.seed = 7;
+    config.seed = 3; /* see mlp_in_double */
     assert_ok(clq_optimizer_parse(row->optimizer, &config.optimizer));
     if (clq_model_output_count(model) > 1) {
         outputs[0] = clq_output_config_default("kind");
@@ -285,7 +292,7 @@ static clq_batch part_of(const clq_batch *batch, size_t first, size_t end, clq_l
 
 /* As a whole, or in three parts whose gradients are accumulated; the last may have fewer samples. */
 static void make_step(clq_trainer *trainer, const clq_batch *batch, const struct way_row *way) {
-    const size_t size = way->set == in_parts ? clq_ceil_div(batch->count, 3) : batch->count;
+    const size_t size = way->in_parts ? clq_ceil_div(batch->count, 3) : batch->count;
     for (size_t first = 0; first < batch->count; first += size) {
         clq_labels more[CLQ_MODEL_OUTPUTS_MAX];
         const size_t end = CLQ_MIN(first + size, batch->count);
@@ -335,18 +342,23 @@ static double distance(const float *a, const float *b, size_t count) {
     return sqrt(difference / norm);
 }
 
+static unsigned failures; /* of a model's runs: one line each, so that the whole table is seen */
+
 static void check(bool holds, const struct model_row *row, const struct way_row *way, const char *spec,
                   const char *what, double got, double wanted) {
-    if (!holds) fail_msg("%s, %s on %s: %s is %.9g, and %.9g is wanted", row->name, way->name, spec, what, got, wanted);
+    if (holds) return;
+    failures++;
+    print_error("%s, %s on %s: %s is %.9g, and %.9g is wanted\n", row->name, way->name, spec, what, got, wanted);
 }
 
 static void check_equal(const trace *one, const trace *many, const struct model_row *row, const struct way_row *way,
                         const char *spec) {
     double gradient = distance(many->gradient, one->gradient, one->elements);
     check(gradient <= 1e-6, row, way, spec, "the distance of the first gradient", gradient, 1e-6);
-    for (size_t s = 0; s < steps; s++)
-        check(fabs(many->losses[s] - one->losses[s]) <= row->tolerance * fabs(one->losses[s]), row, way, spec, "a loss",
-              many->losses[s], one->losses[s]);
+    size_t s = 0;
+    while (s + 1 < steps && fabs(many->losses[s] - one->losses[s]) <= row->tolerance * fabs(one->losses[s])) s++;
+    check(fabs(many->losses[s] - one->losses[s]) <= row->tolerance * fabs(one->losses[s]), row, way, spec, "a loss",
+          many->losses[s], one->losses[s]);
     check(fabs(many->evaluated - one->evaluated) <= row->tolerance * one->evaluated, row, way, spec,
           "the evaluated loss", many->evaluated, one->evaluated);
     double predictions = distance(many->predictions, one->predictions, SAMPLES * CLASSES);
@@ -362,8 +374,10 @@ static void check_identical(const trace *a, const trace *b, const struct model_r
     check(same, row, way, spec, "a second run's last loss", b->losses[steps - 1], a->losses[steps - 1]);
 }
 
+static const struct way_row alone = {"single", "single", NULL, true, NULL, false};
+
 static void check_model(const struct model_row *row) {
-    static const struct way_row alone = {"single", "single", NULL, true, NULL};
+    failures = 0;
     trace one = run(row, &alone, "pocl:0");
     for (size_t w = 0; w < CLQ_COUNT_OF(ways); w++)
         for (size_t d = 0; d < CLQ_COUNT_OF(devices); d++) {
@@ -379,6 +393,43 @@ static void check_model(const struct model_row *row) {
             release(&many);
         }
     release(&one);
+    assert_int_equal(failures, 0);
+}
+
+/* One replica follows a training in double, and no unit of it is decided by rounding: the least margin is many times
+ * float32's 6e-8. A seed for which it is not is no use here: replicas would part where none is wrong. */
+static void mlp_in_double(void **state) {
+    (void)state;
+    const struct model_row *row = &models[0];
+    clq_model *model;
+    size_t elements;
+    ref_mlp *m = clq_alloc(1, sizeof *m);
+    assert_non_null(m);
+    assert_ok(row->build(&model));
+    clq_dataset *data = open_data(model);
+    clq_trainer *trainer = open_trainer(model, row, &alone, "pocl:0");
+    float *weights = get_all(trainer, model, clq_trainer_get_variable, false, &elements);
+    assert_int_equal(elements, REF_MLP_VALUES);
+    for (size_t i = 0; i < elements; i++) ((double *)&m->weights)[i] = (double)weights[i];
+    m->margin = 1;
+    for (size_t step = 0; step < steps;) {
+        clq_batch batch;
+        clq_step_info info;
+        bool more;
+        assert_ok(clq_dataset_next(data, &batch, &more));
+        if (!more) continue;
+        assert_ok(clq_step(trainer, &batch));
+        assert_ok(clq_step_read(trainer, &info));
+        const double loss = ref_mlp_step(m, batch.samples, clq_batch_labels(&batch, 0).values, batch.count);
+        if (!(fabs(info.loss - loss) <= row->tolerance * loss))
+            fail_msg("step %zu: the loss is %.9g, and in double it is %.9g", step, info.loss, loss);
+        step++;
+    }
+    if (!(m->margin >= 1e-6)) fail_msg("a hidden unit is at ReLU's kink: %.2g of its terms. Another seed", m->margin);
+    clq_free(weights);
+    clq_free(m);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
 }
 
 static void mlp(void **state) { (void)state, check_model(&models[0]); }
@@ -387,10 +438,11 @@ static void lenet(void **state) { (void)state, check_model(&models[2]); }
 static void branched(void **state) { (void)state, check_model(&models[3]); }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mlp), cmocka_unit_test(cnn), cmocka_unit_test(lenet),
-                                       cmocka_unit_test(branched)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_in_double), cmocka_unit_test(mlp), cmocka_unit_test(cnn),
+                                       cmocka_unit_test(lenet), cmocka_unit_test(branched)};
     all = argc > 1 && strcmp(argv[1], "long") == 0;
     if (all) steps = LONG_STEPS;
+    if (argc > 2) cmocka_set_test_filter(argv[2]);
     const int failed = cmocka_run_group_tests(tests, open_system, close_system);
     for (size_t i = 0; i < CLQ_COUNT_OF(sets); i++) clq_dataset_destroy(sets[i]);
     return failed;
