@@ -197,7 +197,7 @@ const clq_prediction *clq_why_pick(const clq_choosing *choosing, const clq_predi
 }
 
 const clq_alternative *clq_why_fastest(const clq_alternative *alternatives, size_t count) {
-    static const double near = 0.98;
+    static const double near = 0.95;
     const clq_alternative *best = NULL, *fewest = NULL;
     for (size_t i = 0; i < count; i++)
         if (alternatives[i].images_per_s > 0 && (!best || alternatives[i].images_per_s > best->images_per_s))

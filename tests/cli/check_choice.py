@@ -69,7 +69,7 @@ class Choice(support.InFolder):
         self.assertEqual(rows[0]["state"], "measured")
         winner = next(row for row in rows if row["devices"] == chosen["devices"])
         self.assertEqual((chosen["by"], chosen["strategy"], chosen["images_per_s"]), ("measured", winner["strategy"], winner["images_per_s"]))
-        self.assertGreaterEqual(winner["images_per_s"], 0.98 * max(row["images_per_s"] or 0 for row in rows))
+        self.assertGreaterEqual(winner["images_per_s"], 0.95 * max(row["images_per_s"] or 0 for row in rows))
         self.assertEqual(why["predictions"][-1]["replicas"], winner["replicas"])
 
         # Two runs after it, and the choice in the user's own words: the same bits.
