@@ -36,9 +36,23 @@ typedef struct clq_options {
 
 /* ---- commands ---- */
 
+enum { CLQ_BATCH_DEFAULT = 64 };
+
+/* What is chosen where --devices or --strategy is auto. (choice.c) */
+typedef struct clq_choice_of_setup {
+    bool measure;       /* what the command is for; else --tune tells */
+    bool to_make;       /* this run measures what to choose */
+    bool may_lack_data; /* then a rule chooses */
+    bool has_key, is_kept, is_new;
+    clq_hash128 key;
+    clq_kept_choice kept; /* where it is */
+} clq_choice_of_setup;
+
 /* Everything a run stands on, in the order of its making. */
 typedef struct clq_setup {
+    clq_choice_of_setup choice;
     clq_system *recalled; /* until the system is open */
+    bool recalled_one;    /* one driver alone was opened */
     clq_system *system;
     clq_devices devices;
     clq_model *model;
@@ -73,7 +87,26 @@ void clq_setup_release(clq_setup *setup);
 /* Model, devices and trainer of a training step that needs no data. */
 clq_status clq_setup_step(clq_setup *setup, const clq_options *options);
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options);
-/* Behind clq_system_recall, which looks up which drivers are needed: first of all, before there are threads. */
+/* Behind the model: what was chosen for it, and which drivers are needed for that. Before there are threads. (choice.c)
+ */
+clq_status clq_setup_recall(clq_setup *setup, const clq_options *options);
+/* Where this run is to choose its devices: measures, keeps what won, and takes these devices. out: NULL, or what was
+ * compared, for clq_free; NULL where nothing was. Behind the devices. (choice.c) */
+clq_status clq_setup_choose(clq_setup *setup, const clq_options *options, clq_choice_made **out);
+/* Of devices that were named: keeps the strategy that is predicted to be the fastest on all of them. (choice.c) */
+void clq_setup_keep_strategy(clq_setup *setup, const clq_options *options, const clq_prediction *predictions,
+                             size_t count);
+/* The devices of the system that were chosen or named. (choice.c) */
+clq_status clq_setup_select(clq_setup *setup, const clq_options *options);
+const char *clq_setup_strategy(const clq_setup *setup, const clq_options *options);
+/* The choice in words that can be given as options: a line, where devices were not named; and "chosen" of JSON.
+ * (choice.c)
+ */
+void clq_tell_choice(const clq_setup *setup, const clq_options *options, FILE *to);
+void clq_print_alternatives(const clq_choice_made *made, FILE *to);
+json_t *clq_describe_alternatives(const clq_choice_made *made);
+json_t *clq_describe_choice(const clq_setup *setup, const clq_options *options, const char *strategy);
+/* Behind clq_setup_recall. */
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);
 /* One part of the data; fails where it is missing. */
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out);
@@ -99,6 +132,8 @@ json_t *clq_describe_unlisted(const clq_system *system);
 /* As clq_devices_select. "auto" means a GPU where there is one: where it takes none, the user is warned of those that
  * no driver lists, whether or not there is another device. (unlisted.c) */
 clq_status clq_select_devices(clq_system *system, const char *spec, clq_devices *out);
+/* That warning, where none of the devices is a GPU. */
+void clq_warn_unlisted(const clq_system *system, const clq_devices *devices);
 
 /* What a pipeline is made of; nothing, and NULL, of another strategy. (stages.c) */
 void clq_print_stages(const clq_model *model, const clq_strategy *strategy);

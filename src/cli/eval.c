@@ -11,7 +11,7 @@ static clq_status open_model(clq_setup *s, const clq_options *o) {
 }
 
 static clq_status prepare(clq_setup *s, const clq_options *o) {
-    CLQ_TRY(clq_system_recall(o->devices, &s->recalled));
+    CLQ_TRY(clq_setup_recall(s, o));
     CLQ_TRY(clq_setup_devices(s, o));
     CLQ_TRY(clq_setup_data(o, "test", &s->test));
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));

@@ -30,7 +30,8 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     const clq_system_config config = {.memory_limit_bytes = options->memory_limit};
     clq_status status = clq_system_open_recalled(recalled, &config, &setup->system);
     clq_trim_code();
-    if (status == CLQ_OK) status = clq_select_devices(setup->system, options->devices, &setup->devices);
+    setup->recalled_one = recalled != NULL;
+    if (status == CLQ_OK) status = clq_setup_select(setup, options);
     if (recalled && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) {
         clq_system_close(setup->system); /* keeps what was built, which the restarted command loads */
         setup->system = NULL;
@@ -39,7 +40,7 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     CLQ_TRY(status);
     setup->global_batch = options->batch               ? options->batch
                           : options->batch_per_replica ? options->batch_per_replica * setup->devices.count
-                                                       : 64;
+                                                       : CLQ_BATCH_DEFAULT;
     return CLQ_OK;
 }
 
@@ -95,7 +96,7 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     CLQ_TRY(clq_optimizer_parse(options->optimizer, &config.optimizer));
     CLQ_TRY(clq_lr_schedule_parse(options->schedule, &config.schedule));
     CLQ_TRY(clq_setup_measures(setup->model, options, outputs, &config));
-    CLQ_TRY(clq_strategy_parse(options->strategy, &config.strategy, &config.strategy_options));
+    CLQ_TRY(clq_strategy_parse(clq_setup_strategy(setup, options), &config.strategy, &config.strategy_options));
     config.strategy_options.micro_batches = (uint32_t)options->micro_batches;
     if (!inference_only) CLQ_TRY(parse_server(options, &config));
     CLQ_TRY(parse_algorithm(options->cross_device_ops, &config.group.algorithm));
@@ -142,8 +143,9 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
 
 clq_status clq_setup_step(clq_setup *setup, const clq_options *options) {
     CLQ_TRY(clq_setup_model(setup, options));
-    CLQ_TRY(clq_system_recall(options->devices, &setup->recalled));
+    CLQ_TRY(clq_setup_recall(setup, options));
     CLQ_TRY(clq_setup_devices(setup, options));
+    CLQ_TRY(clq_setup_choose(setup, options, NULL));
     return clq_setup_trainer(setup, options, CLQ_U8, false);
 }
 

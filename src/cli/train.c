@@ -247,6 +247,7 @@ static void introduce(const training *t) {
             fprintf(t->talk, "  %u: %s (%s), %zu of each batch%s, %zu %s a step\n", r, device.name, device.driver,
                     share, whole ? " that it is given" : "", launches, launches == 1 ? "launch" : "launches");
     }
+    clq_tell_choice(s, t->options, t->talk);
 }
 
 static clq_status prepare(training *t) {
@@ -263,9 +264,10 @@ static clq_status prepare(training *t) {
     t->step_s = clq_alloc(STEPS_TIMED, sizeof *t->step_s);
     if (!t->step_s) return CLQ_MEMORY;
     CLQ_TRY(clq_setup_model(t->setup, o));
-    CLQ_TRY(clq_system_recall(o->devices, &t->setup->recalled));
+    CLQ_TRY(clq_setup_recall(t->setup, o));
     CLQ_TRY(start_reading(o, "train", &t->train));
     CLQ_TRY(clq_setup_devices(t->setup, o));
+    CLQ_TRY(clq_setup_choose(t->setup, o, NULL));
     /* Not sooner: while drivers are loaded the process is at its largest. */
     if (!o->no_test) CLQ_TRY(start_reading(o, "test", &t->test));
     CLQ_TRY(open_data(t));
@@ -357,6 +359,9 @@ static clq_status print_result(training *t, const char *verdict) {
         (json_int_t)clq_strategy_calls(clq_trainer_strategy(t->setup->trainer), 0), "peak_rss_bytes",
         (json_int_t)usage.ru_maxrss * 1024, "device_bytes", (json_int_t)clq_trainer_device_bytes(t->setup->trainer),
         "verdict", clq_json_text(verdict));
+    document = clq_json_put(
+        document, "chosen",
+        clq_describe_choice(t->setup, t->options, clq_strategy_own_name(clq_trainer_strategy(t->setup->trainer))));
     clq_status status = clq_json_put_server(t->setup->trainer, &document);
     if (status == CLQ_OK) return clq_print_json(document);
     json_decref(document);

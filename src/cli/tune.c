@@ -59,7 +59,9 @@ static json_t *describe_row(const clq_tune_row *row, double peak) {
 clq_status clq_command_tune(clq_setup *s, const clq_options *o) {
     clq_options tuning = *o;
     tuning.tune = "full";
+    s->choice.measure = s->choice.may_lack_data = true;
     CLQ_TRY(clq_setup_step(s, &tuning));
+    clq_tell_choice(s, o, clq_talk(o));
     const clq_tune_log *log = clq_strategy_tune_log(clq_trainer_strategy(s->trainer));
     double peaks[CLQ_REPLICAS_MAX] = {0};
     CLQ_TRY(measure_peaks(s->trainer, peaks));
@@ -81,7 +83,8 @@ clq_status clq_command_tune(clq_setup *s, const clq_options *o) {
     }
     const clq_strategy *strategy = clq_trainer_strategy(s->trainer);
     if (o->json)
-        return clq_print_json(json_pack("{s:o, s:o, s:o*}", "model", clq_json_text(clq_model_name(s->model)), "rows",
+        return clq_print_json(json_pack("{s:o, s:o, s:o, s:o*}", "model", clq_json_text(clq_model_name(s->model)),
+                                        "chosen", clq_describe_choice(s, o, clq_strategy_own_name(strategy)), "rows",
                                         rows, "pipeline", clq_describe_stages(s->model, strategy)));
     json_decref(rows);
     clq_print_stages(s->model, strategy);

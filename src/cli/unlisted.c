@@ -35,11 +35,16 @@ json_t *clq_describe_unlisted(const clq_system *system) {
     return list;
 }
 
+void clq_warn_unlisted(const clq_system *system, const clq_devices *devices) {
+    for (uint32_t i = 0; i < devices->count; i++)
+        if (clq_system_device_info(system, devices->items[i].index)->type == CLQ_DEVICE_GPU) return;
+    clq_print_unlisted(NULL, system);
+}
+
 clq_status clq_select_devices(clq_system *system, const char *spec, clq_devices *out) {
+    static const clq_devices none = {.count = 0};
     clq_status status = clq_devices_select(system, spec, out);
-    bool quiet = strcmp(spec, "auto") != 0 || (status != CLQ_OK && status != CLQ_NO_DEVICE);
-    for (uint32_t i = 0; i < out->count && status == CLQ_OK; i++)
-        quiet = quiet || clq_system_device_info(system, out->items[i].index)->type == CLQ_DEVICE_GPU;
-    if (!quiet) clq_print_unlisted(NULL, system);
+    if (strcmp(spec, "auto") == 0 && (status == CLQ_OK || status == CLQ_NO_DEVICE))
+        clq_warn_unlisted(system, status == CLQ_OK ? out : &none);
     return status;
 }

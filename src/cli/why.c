@@ -10,7 +10,8 @@ typedef struct answer {
     size_t count;
     clq_advice advice[CLQ_ADVICE_MAX];
     size_t advice_count;
-    double seconds; /* that the probes took */
+    double seconds;        /* that the probes took */
+    clq_choice_made *made; /* NULL: devices were named */
 } answer;
 
 /* ---- for people ---- */
@@ -32,6 +33,7 @@ static double part_of(const clq_prediction *p, size_t part) {
 
 static void print_answer(const clq_setup *s, const answer *a) {
     FILE *to = stdout;
+    if (a->made) clq_print_alternatives(a->made, to);
     (void)clq_print(to, "%s: %zu parameters, batch %zu, measured in %.1f s; milliseconds of a step\n\n",
                     clq_model_name(s->model), clq_model_parameter_count(s->model), a->probes.batch, a->seconds);
     fprintf(to, "%8s %-26s %10s %9s", "replicas", "strategy", "images/s", "step");
@@ -120,7 +122,7 @@ static json_t *describe_probes(const answer *a) {
                      groups);
 }
 
-static clq_status print_document(const clq_setup *s, const answer *a) {
+static clq_status print_document(const clq_setup *s, const clq_options *o, const answer *a) {
     json_t *predictions = json_array(), *advice = json_array();
     for (size_t i = 0; i < a->count; i++)
         predictions = clq_json_append(predictions, describe_prediction(&a->predictions[i]));
@@ -129,10 +131,14 @@ static clq_status print_document(const clq_setup *s, const answer *a) {
                                                    a->advice[i].options, "effect", a->advice[i].effect, "gain",
                                                    clq_json_number(a->advice[i].gain), "images_per_s",
                                                    clq_json_number(a->advice[i].images_per_s)));
-    return clq_print_json(json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "model", clq_json_text(clq_model_name(s->model)),
-                                    "global_batch", (json_int_t)a->probes.batch, "predictions", predictions, "best",
-                                    describe_prediction(clq_why_best(a->predictions, a->count)), "advice", advice,
-                                    "probes", describe_probes(a)));
+    json_t *document = json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "model", clq_json_text(clq_model_name(s->model)),
+                                 "global_batch", (json_int_t)a->probes.batch, "predictions", predictions, "best",
+                                 describe_prediction(clq_why_best(a->predictions, a->count)), "advice", advice,
+                                 "probes", describe_probes(a));
+    if (!a->made) return clq_print_json(document);
+    document = clq_json_put(document, "alternatives", clq_describe_alternatives(a->made));
+    return clq_print_json(
+        clq_json_put(document, "chosen", clq_describe_choice(s, o, a->made->alternatives[a->made->best].strategy)));
 }
 
 /* ---- the command ---- */
@@ -149,6 +155,7 @@ static clq_status ask(clq_setup *s, const clq_options *o, answer *a) {
     a->seconds = clq_now() - start;
     a->count = clq_why_predict(&a->probes, a->predictions, CLQ_COUNT_OF(a->predictions));
     a->advice_count = clq_why_advise(&a->probes, &s->devices, a->advice, CLQ_COUNT_OF(a->advice));
+    clq_setup_keep_strategy(s, o, a->predictions, a->count);
     if (clq_why_keep(&task, a->predictions, a->count) != CLQ_OK)
         clq_log(CLQ_LOG_WARNING, "the predictions are not kept for later verdicts: %s", clq_error_detail());
     return CLQ_OK;
@@ -159,13 +166,16 @@ clq_status clq_command_why(clq_setup *s, const clq_options *o) {
     if (o->batch && o->batch_per_replica)
         return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
     CLQ_TRY(clq_setup_model(s, o));
-    CLQ_TRY(clq_system_recall(o->devices, &s->recalled));
+    s->choice.measure = true;
+    CLQ_TRY(clq_setup_recall(s, o));
     CLQ_TRY(clq_setup_devices(s, o));
     answer *a = clq_alloc(1, sizeof *a);
     if (!a) return CLQ_MEMORY;
-    clq_status status = ask(s, o, a);
-    if (status == CLQ_OK && o->json) status = print_document(s, a);
+    clq_status status = clq_setup_choose(s, o, &a->made);
+    if (status == CLQ_OK) status = ask(s, o, a);
+    if (status == CLQ_OK && o->json) status = print_document(s, o, a);
     if (status == CLQ_OK && !o->json) print_answer(s, a);
+    clq_free(a->made);
     clq_free(a);
     return status;
 }

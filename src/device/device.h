@@ -48,6 +48,15 @@ size_t clq_system_unlisted(const clq_system *system, const char *root, clq_unlis
  * programs were built. Of a process that loads no library meanwhile. */
 void clq_trim_code(void);
 
+/* What was found out about the machine as a whole is kept by a key: of a text that says what it is about, which is freed,
+ * and of all that the list of devices depends on (drivers' files, the environment that speaks to drivers, PCI devices).
+ * Ask for the key before clq_system_recall, which changes that environment. recall: a copy for the caller to free, NULL
+ * where nothing (whole) is kept. Errors: MEMORY; keep also WRITE and where there is no folder for it. (machine.c) */
+clq_status clq_machine_key(clq_text *about, clq_hash128 *out);
+clq_status clq_machine_recall(clq_hash128 key, void **out, size_t *bytes);
+clq_status clq_machine_keep(clq_hash128 key, const void *data, size_t bytes);
+void clq_machine_forget(clq_hash128 key);
+
 /* Opens one entry of a selection in a context of its own. */
 clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_device **out);
 /* Wraps what a caller of the library owns; the context is retained. Used by comm's public calls. */

@@ -235,6 +235,9 @@ void clq_programs_ran(clq_device *device);
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,
                                    clq_device **out);
 
+/* Adds all that the list of devices depends on, but for the drivers' libraries. (recall.c) */
+void clq_machine_describe(clq_text *text);
+
 /* ---- the cache of program binaries on disk, and of other things in folders of their own (cache.c) ---- */
 
 /* The folder of programs and of claims on them, below a cache folder. */

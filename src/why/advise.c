@@ -34,13 +34,25 @@ static const char *effect_of_place(const advising *a) {
 
 /* ---- devices ---- */
 
-/* "0,1" of devices that SPEC can name: whole ones. */
-static bool name_devices(const clq_devices *devices, unsigned first, unsigned count, char *text, size_t bytes) {
+/* All parts of a device, one behind the other, are one item. */
+static bool is_split_device(const clq_device_choice *items, unsigned count) {
+    if (items[0].parts < 2 || items[0].parts > count) return false;
+    for (unsigned i = 0; i < items[0].parts; i++)
+        if (items[i].index != items[0].index || items[i].parts != items[0].parts || items[i].part != i) return false;
+    return true;
+}
+
+bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, char *text, size_t bytes) {
     size_t used = 0;
     text[0] = '\0';
-    for (unsigned r = first; r < first + count && used < bytes; r++) {
-        if (devices->items[r].parts > 1) return false;
-        used += (size_t)snprintf(text + used, bytes - used, "%s%u", r > first ? "," : "", devices->items[r].index);
+    for (unsigned i = 0; i < count && used < bytes;) {
+        const clq_device_choice *item = &devices->items[first + i];
+        const bool all = is_split_device(item, count - i);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%u", i > 0 ? "," : "", item->index);
+        if (item->parts > 1 && used < bytes) used += (size_t)snprintf(text + used, bytes - used, "/%u", item->parts);
+        if (item->parts > 1 && !all && used < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, ":%u", item->part);
+        i += all ? item->parts : 1;
     }
     return used < bytes;
 }
@@ -49,7 +61,7 @@ static bool name_devices(const clq_devices *devices, unsigned first, unsigned co
 static void advise_devices(advising *a, unsigned first, unsigned count) {
     clq_prediction then;
     char names[CLQ_ADVICE_TEXT / 2];
-    if (count >= a->probes->device_count || !name_devices(a->devices, first, count, names, sizeof names)) return;
+    if (count >= a->probes->device_count || !clq_why_spec(a->devices, first, count, names, sizeof names)) return;
     const clq_way way = {strategy_for(count), first, count, a->probes->batch, a->probes->accumulate};
     if (!clq_why_predict_one(a->probes, &way, &then)) return;
     if (first > 0 && then.images_per_s < gain_least * a->alone.images_per_s) return; /* the first does as well */

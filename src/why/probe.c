@@ -269,9 +269,10 @@ static clq_status probe_alone(clq_probing *p, unsigned device) {
 /* ---- all of it ---- */
 
 /* Each number of devices up to 8, then twice as many, and all. */
-static void choose_groups(clq_probes *out) {
+static void choose_groups(clq_probes *out, bool all_only) {
     enum { EACH_UP_TO = 8 };
-    for (unsigned n = 2; n <= out->device_count && out->group_count < CLQ_GROUP_PROBES_MAX;) {
+    for (unsigned n = all_only ? CLQ_MAX(out->device_count, 2u) : 2;
+         n <= out->device_count && out->group_count < CLQ_GROUP_PROBES_MAX;) {
         out->groups[out->group_count++] = (clq_group_probe){.count = n};
         n = n == out->device_count ? n + 1 : n < EACH_UP_TO ? n + 1 : CLQ_MIN(2 * n, out->device_count);
     }
@@ -334,7 +335,7 @@ clq_status clq_why_probe(const clq_why_task *task, clq_probes *out) {
         probes->batch = CLQ_MIN(task->config->global_batch, probes->samples);
         probes->device_count = task->devices->count;
         take_settings(task, probes);
-        choose_groups(probes);
+        choose_groups(probes, task->all_only);
         p->task = task;
         p->out = probes;
         status = probe_all(p);
@@ -343,5 +344,34 @@ clq_status clq_why_probe(const clq_why_task *task, clq_probes *out) {
     if (status == CLQ_OK) *out = *probes;
     clq_free(p);
     clq_free(probes);
+    return status;
+}
+
+/* As training has it: of several batches an update. */
+static clq_status time_updates(const clq_why_task *task, size_t batch, clq_trainer *trainer, double *images_per_s) {
+    const clq_probing p = {.task = task};
+    const size_t whole = CLQ_MAX(clq_dataset_get_info(task->data)->samples / batch, (size_t)1);
+    const double batches =
+        (double)CLQ_MIN(CLQ_MAX(task->config->strategy_options.accumulate, (uint64_t)1), (uint64_t)whole);
+    double step_s, post_s;
+    CLQ_TRY(set_batch(&p, trainer, batch));
+    CLQ_TRY(probe_step(trainer, task->data, &step_s, &post_s));
+    *images_per_s = batches * (double)batch / step_s;
+    return CLQ_OK;
+}
+
+clq_status clq_why_time(const clq_why_task *task, double *images_per_s) {
+    const size_t batch = CLQ_MIN(task->config->global_batch, clq_dataset_get_info(task->data)->samples);
+    clq_devices devices = *task->devices;
+    clq_trainer_config config = *task->config;
+    clq_trainer *trainer;
+    devices.count = 1;
+    config.global_batch = batch;
+    config.trace_steps = 0;
+    config.strategy = CLQ_STRATEGY_SINGLE;
+    config.strategy_options = (clq_strategy_options){.accumulate = task->config->strategy_options.accumulate};
+    CLQ_TRY(clq_trainer_create(task->model, &devices, &config, &trainer));
+    clq_status status = time_updates(task, batch, trainer, images_per_s);
+    clq_trainer_destroy(trainer);
     return status;
 }

@@ -94,9 +94,12 @@ typedef struct clq_why_task {
     const clq_devices *devices;
     const clq_trainer_config *config;
     clq_dataset *data; /* shuffled as in training; the probes set its batch */
+    bool all_only;     /* several devices only all together: no fewer of them are probed */
 } clq_why_task;
 /* Takes some seconds. Errors: as of clq_trainer_create and clq_fit on the devices together. */
 clq_status clq_why_probe(const clq_why_task *task, clq_probes *out);
+/* The rate of training on the first device alone, the batches of an update as configured. Some tenths of a second. */
+clq_status clq_why_time(const clq_why_task *task, double *images_per_s);
 
 /* ---- what follows from it (predict.c) ---- */
 
@@ -159,6 +162,8 @@ typedef struct clq_advice {
     const char *effect;                                   /* what it does to the training's results */
     double gain, images_per_s; /* the gain: over the rate of all devices with the options as they are */
 } clq_advice;
+/* The SPEC of some of the devices: "0,1", "0/2", "0/2:1". False: there is no room. */
+bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, char *text, size_t bytes);
 /* What helps most first; only what gains 5 % at least. The gains are over the strategy that was asked for, or, where
  * that has no row, over mirrored. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity);
@@ -224,5 +229,61 @@ typedef struct clq_kept_prediction {
 clq_status clq_why_keep(const clq_why_task *task, const clq_prediction *predictions, size_t count);
 clq_status clq_why_recall(const clq_trainer *trainer, const clq_model *model, size_t batch, size_t accumulate,
                           const clq_optimizer *optimizer, bool *known, clq_kept_prediction *out);
+
+/* ---- which devices and strategy to choose (choose.c, choosing.c) ---- */
+
+enum { CLQ_SPEC_TEXT = 256, CLQ_ALTERNATIVES_MAX = 80 };
+typedef enum clq_alternative_state {
+    CLQ_ALTERNATIVE_MEASURED,  /* alone: by training */
+    CLQ_ALTERNATIVE_PREDICTED, /* together: from probes */
+    CLQ_ALTERNATIVE_SLOWER,    /* together: not even the bound is above the best */
+    CLQ_ALTERNATIVE_NO_TIME,   /* the budget was at its end */
+    CLQ_ALTERNATIVE_FAILED,    /* it cannot train this */
+    CLQ_ALTERNATIVE_STATES
+} clq_alternative_state;
+const char *clq_alternative_state_name(clq_alternative_state state); /* "no time" */
+
+/* An alternative, and the best that it can do: some of its devices, if not only all of them, with a strategy. */
+typedef struct clq_alternative {
+    clq_alternative_state state;
+    char devices[CLQ_SPEC_TEXT];
+    unsigned replicas;
+    const char *strategy; /* "mirrored" */
+    double images_per_s;  /* 0 where it is not known */
+} clq_alternative;
+
+/* What is left open. */
+typedef struct clq_choosing {
+    const char *strategy; /* that is asked for; "auto": any whose results are those of one replica */
+    bool plain;           /* no settings that only mirrored takes */
+    double budget_s;      /* nothing is begun after that, but for the rule's own devices; 0: no end */
+} clq_choosing;
+/* Of the predictions for one alternative the fastest that may be chosen, of at least `least` replicas; NULL: there is
+ * none. */
+const clq_prediction *clq_why_pick(const clq_choosing *choosing, const clq_prediction *predictions, size_t count,
+                                   unsigned least);
+typedef struct clq_choice_made {
+    clq_alternative alternatives[CLQ_ALTERNATIVES_MAX];
+    size_t count, best;  /* the index of the chosen */
+    clq_devices devices; /* the chosen's */
+} clq_choice_made;
+/* task: its devices are the rule's, and its config is what is to be trained. Some seconds for each alternative. Errors:
+ * of the rule's devices, where nothing can train this; MEMORY. */
+clq_status clq_why_choose(const clq_why_task *task, const clq_choosing *choosing, clq_choice_made *out);
+
+/* ---- choices that are kept (chosen.c) ---- */
+
+/* By a key of clq_machine_key, beside the list of devices. */
+typedef struct clq_kept_choice {
+    char devices[CLQ_SPEC_TEXT], strategy[16];
+    double images_per_s;
+    clq_hash128 described; /* which devices they were */
+} clq_kept_choice;
+clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, const char *strategy, double images_per_s);
+clq_status clq_why_recall_choice(clq_hash128 key, bool *known, clq_kept_choice *out);
+/* Whether these are the devices that were chosen. Errors: MEMORY. */
+clq_status clq_why_choice_holds(const clq_kept_choice *kept, const clq_devices *devices, bool *holds);
+/* Adds what a model is to a text for a key. */
+void clq_why_describe_model(const clq_model *model, clq_text *text);
 
 #endif

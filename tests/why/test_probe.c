@@ -26,7 +26,7 @@ static void open_rig(rig *r, const char *spec) {
     r->config.global_batch = BATCH;
     r->config.loss.from_logits = true;
     r->config.sample_dtype = clq_dataset_get_info(r->data)->sample_dtype;
-    r->task = (clq_why_task){r->model, &r->devices, &r->config, r->data};
+    r->task = (clq_why_task){.model = r->model, .devices = &r->devices, .config = &r->config, .data = r->data};
 }
 
 static void close_rig(rig *r) {
@@ -162,12 +162,117 @@ static void predictions_are_kept(void **state) {
     close_rig(&r);
 }
 
+/* A choice among the devices that the budget reaches: the rule's own is measured whatever the budget is. */
+static const clq_choosing hurried = {.strategy = "auto", .plain = true, .budget_s = 1e-6};
+
+static void the_rules_device_is_chosen_in_no_time(void **state) {
+    (void)state;
+    rig r;
+    clq_choice_made *made = clq_alloc(1, sizeof *made);
+    assert_non_null(made);
+    open_rig(&r, "pocl:1");
+    assert_ok(clq_why_choose(&r.task, &hurried, made));
+    assert_int_equal(made->best, 0);
+    assert_int_equal(made->devices.count, 1);
+    assert_int_equal(made->devices.items[0].index, r.devices.items[0].index);
+    assert_int_equal(made->alternatives[0].state, CLQ_ALTERNATIVE_MEASURED);
+    assert_true(made->alternatives[0].images_per_s > 0);
+    assert_true(made->count > 1);
+    for (size_t i = 1; i < made->count; i++) {
+        assert_int_equal(made->alternatives[i].state, CLQ_ALTERNATIVE_NO_TIME);
+        assert_true(made->alternatives[i].images_per_s == 0);
+    }
+    size_t failed = 0;
+    for (uint64_t nth = 1; nth < (uint64_t)1 << 40; nth *= 2) {
+        clq_memory_fail_at(nth, false);
+        clq_status status = clq_why_choose(&r.task, &hurried, made);
+        const bool was_made = clq_memory_fail_at(0, false) >= nth;
+        if (!was_made) {
+            assert_ok(status);
+            break;
+        }
+        failed += status != CLQ_OK;
+        if (status != CLQ_OK && status != CLQ_MEMORY) fail_msg("allocation %d: %s", (int)nth, clq_error_detail());
+    }
+    assert_true(failed > 5);
+    clq_free(made);
+    close_rig(&r);
+}
+
+/* A device that fails is left out; where it was the only one its failure is told. */
+static void a_failing_device_is_not_chosen(void **state) {
+    (void)state;
+    rig r;
+    clq_choice_made *made = clq_alloc(1, sizeof *made);
+    assert_non_null(made);
+    open_rig(&r, "pocl:1");
+    (void)layer.arm(40, CL_OUT_OF_RESOURCES, true);
+    assert_int_equal(clq_why_choose(&r.task, &hurried, made), CLQ_DEVICE);
+    (void)layer.arm(0, 0, false);
+    expect_text(clq_error_detail(), "CL_OUT_OF_RESOURCES");
+    clq_free(made);
+    close_rig(&r);
+}
+
+typedef struct keeping {
+    clq_devices *devices;
+    clq_hash128 key;
+} keeping;
+
+static clq_status keep_choice(void *context) {
+    const keeping *k = context;
+    return clq_why_keep_choice(k->key, k->devices, "mirrored", 1234.5);
+}
+
+static clq_status recall_choice(void *context) {
+    const keeping *k = context;
+    clq_kept_choice kept;
+    bool known = false;
+    CLQ_TRY(clq_why_recall_choice(k->key, &known, &kept));
+    return known ? clq_why_choice_holds(&kept, k->devices, &known) : clq_fail(CLQ_STATE, "nothing is kept");
+}
+
+/* By key, and for these devices alone. */
+static void choices_are_kept(void **state) {
+    (void)state;
+    rig r;
+    clq_kept_choice kept;
+    clq_hash128 other = {.low = 5, .high = 7};
+    bool known, holds;
+    open_rig(&r, "pocl:0,pocl:1");
+    keeping k = {&r.devices, {.low = 0x70b8e1f2a3c4d5e6u, .high = 0x1122334455667788u}};
+    walk_allocations(keep_choice, &k);
+    walk_allocations(recall_choice, &k);
+    assert_ok(clq_why_recall_choice(k.key, &known, &kept));
+    assert_true(known);
+    assert_string_equal(kept.strategy, "mirrored");
+    assert_true(kept.images_per_s == 1234.5);
+    char spec[CLQ_SPEC_TEXT];
+    assert_true(clq_why_spec(&r.devices, 0, 2, spec, sizeof spec));
+    assert_string_equal(kept.devices, spec);
+    assert_ok(clq_why_choice_holds(&kept, &r.devices, &holds));
+    assert_true(holds);
+    r.devices.count = 1;
+    assert_ok(clq_why_choice_holds(&kept, &r.devices, &holds));
+    assert_false(holds);
+    assert_ok(clq_why_recall_choice(other, &known, &kept));
+    assert_false(known);
+    assert_ok(clq_machine_keep(k.key, "short", 6)); /* of another make */
+    assert_ok(clq_why_recall_choice(k.key, &known, &kept));
+    assert_false(known);
+    clq_machine_forget(k.key);
+    close_rig(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_devices_are_probed),
         cmocka_unit_test(allocations_fail),
         cmocka_unit_test(calls_fail),
         cmocka_unit_test(predictions_are_kept),
+        cmocka_unit_test(the_rules_device_is_chosen_in_no_time),
+        cmocka_unit_test(a_failing_device_is_not_chosen),
+        cmocka_unit_test(choices_are_kept),
     };
     if (faults_load(&layer) != 0) return 1;
     return cmocka_run_group_tests(tests, open_system, close_system);

@@ -67,14 +67,18 @@ static void add_loader(clq_text *text) {
     clq_text_add(text, "%s %jd %jd\n", found.dli_fname, (intmax_t)info.st_size, (intmax_t)info.st_mtime);
 }
 
+void clq_machine_describe(clq_text *text) {
+    clq_text_add(text, "%s\n", vendor_folder());
+    add_loader(text);
+    add_folder(text, vendor_folder(), true);
+    add_folder(text, "/sys/bus/pci/devices", false);
+    if (!clq_environment_describe(variables, CLQ_COUNT_OF(variables), text)) text->failed = true;
+}
+
 static clq_status list_key(clq_hash128 *out) {
     clq_text text = {0};
-    clq_text_add(&text, "devices %s %zu\n%s\n", clq_version(), sizeof(kept_device), vendor_folder());
-    add_loader(&text);
-    add_folder(&text, vendor_folder(), true);
-    add_folder(&text, "/sys/bus/pci/devices", false);
-    if (!clq_environment_describe(variables, CLQ_COUNT_OF(variables), &text)) text.failed = true;
-    return clq_cache_key(&text, out);
+    clq_text_add(&text, "devices %s %zu\n", clq_version(), sizeof(kept_device));
+    return clq_machine_key(&text, out);
 }
 
 /* ---- which file names which driver ---- */

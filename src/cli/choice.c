@@ -1,0 +1,218 @@
+/* --devices auto and --strategy auto: what clique why, tune or --tune chose for this machine and model, or else a rule.
+ */
+#include "cli/cli.h"
+
+#include <string.h>
+
+static const double quick_s = 2; /* of --tune quick */
+
+static bool is_auto(const char *text) { return strcmp(text, "auto") == 0; }
+
+/* With --batch-per-replica the batch, and so what is trained, depends on the devices. Strategies other than these are
+ * not always predicted. */
+static bool leaves_devices_open(const clq_options *o) {
+    const bool known =
+        is_auto(o->strategy) || strcmp(o->strategy, "single") == 0 || strcmp(o->strategy, "mirrored") == 0;
+    return is_auto(o->devices) && known && !o->batch_per_replica;
+}
+
+/* Settings that only mirrored takes, or that say how it goes. */
+static bool is_plain(const clq_options *o) {
+    return !o->shard_optimizer && !o->local_steps && !o->micro_batches && strcmp(o->compress, "off") == 0 &&
+           strcmp(o->shares, "equal") == 0;
+}
+
+/* What a choice is for. */
+static clq_status key_of(const clq_setup *s, const clq_options *o, clq_hash128 *out) {
+    clq_text text = {0};
+    clq_optimizer optimizer;
+    CLQ_TRY(clq_optimizer_parse(o->optimizer, &optimizer));
+    clq_text_add(&text, "choice 1 of clique %s\ndevices %s, strategy %s\n", clq_version(), o->devices, o->strategy);
+    clq_why_describe_model(s->model, &text);
+    clq_text_add(&text, "batch %llu x %llu, optimizer %d, memory %llu, precision %s\n",
+                 (unsigned long long)(o->batch ? o->batch : CLQ_BATCH_DEFAULT), (unsigned long long)o->accumulate,
+                 (int)optimizer.kind, (unsigned long long)o->memory_limit, o->matmul_precision);
+    clq_text_add(&text, "shares %s, sharded %d, compress %s, local %llu, micro %llu, ops %s, buckets %llu\n", o->shares,
+                 (int)o->shard_optimizer, o->compress, (unsigned long long)o->local_steps,
+                 (unsigned long long)o->micro_batches, o->cross_device_ops, (unsigned long long)o->bucket_bytes);
+    return clq_machine_key(&text, out);
+}
+
+/* Whether this run is to measure what to choose. */
+static bool is_to_choose(const clq_setup *s, const clq_options *o) {
+    if (!leaves_devices_open(o)) return false;
+    return s->choice.measure || strcmp(o->tune, "full") == 0 || (strcmp(o->tune, "quick") == 0 && !s->choice.is_kept);
+}
+
+clq_status clq_setup_recall(clq_setup *s, const clq_options *o) {
+    clq_choice_of_setup *choice = &s->choice;
+    const bool open = leaves_devices_open(o) || (is_auto(o->strategy) && !o->batch_per_replica);
+    if (open) {
+        CLQ_TRY(key_of(s, o, &choice->key));
+        CLQ_TRY(clq_why_recall_choice(choice->key, &choice->is_kept, &choice->kept));
+        choice->has_key = true;
+    }
+    choice->to_make = is_to_choose(s, o);
+    if (choice->to_make) choice->is_kept = false;
+    if (choice->to_make) return CLQ_OK; /* all drivers' devices are to be compared */
+    return clq_system_recall(choice->is_kept && leaves_devices_open(o) ? choice->kept.devices : o->devices,
+                             &s->recalled);
+}
+
+/* The devices of the kept choice. *holds false: they are not what they were. */
+static clq_status select_kept(clq_setup *s, bool *holds) {
+    clq_devices devices;
+    clq_status status = clq_devices_select(s->system, s->choice.kept.devices, &devices);
+    *holds = false;
+    if (status == CLQ_NO_DEVICE || status == CLQ_ARGUMENT) return CLQ_OK;
+    CLQ_TRY(status);
+    CLQ_TRY(clq_why_choice_holds(&s->choice.kept, &devices, holds));
+    if (*holds) s->devices = devices;
+    return CLQ_OK;
+}
+
+/* Where one driver alone was opened the rule needs the others, too: the command begins anew. */
+static clq_status forget(clq_setup *s) {
+    clq_machine_forget(s->choice.key);
+    s->choice.is_kept = false;
+    (void)clq_fail(CLQ_NO_DEVICE,
+                   "devices %s, which were chosen for this model, are not what they were: a rule decides until clique "
+                   "why chooses anew",
+                   s->choice.kept.devices);
+    if (s->recalled_one) return CLQ_NO_DEVICE;
+    clq_log(CLQ_LOG_WARNING, "%s", clq_error_detail());
+    return CLQ_OK;
+}
+
+clq_status clq_setup_select(clq_setup *s, const clq_options *o) {
+    bool holds = true;
+    if (s->choice.is_kept && leaves_devices_open(o)) {
+        CLQ_TRY(select_kept(s, &holds));
+        if (holds) {
+            clq_warn_unlisted(s->system, &s->devices);
+            return CLQ_OK;
+        }
+        CLQ_TRY(forget(s));
+    }
+    CLQ_TRY(clq_select_devices(s->system, o->devices, &s->devices));
+    if (s->choice.is_kept) CLQ_TRY(clq_why_choice_holds(&s->choice.kept, &s->devices, &s->choice.is_kept));
+    return CLQ_OK;
+}
+
+const char *clq_setup_strategy(const clq_setup *s, const clq_options *o) {
+    return is_auto(o->strategy) && s->choice.is_kept ? s->choice.kept.strategy : o->strategy;
+}
+
+/* ---- choosing ---- */
+
+static clq_status ask(clq_setup *s, const clq_options *o, clq_dataset *data, clq_choice_made *made) {
+    clq_trainer_config config;
+    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX];
+    const bool quick = !s->choice.measure && strcmp(o->tune, "quick") == 0;
+    const clq_choosing wanted = {
+        .strategy = o->strategy, .plain = is_plain(o), .budget_s = quick ? quick_s : o->budget};
+    CLQ_TRY(clq_setup_shuffle(o, data));
+    CLQ_TRY(clq_setup_config(s, o, clq_dataset_get_info(data)->sample_dtype, false, outputs, &config));
+    const clq_why_task task = {.model = s->model, .devices = &s->devices, .config = &config, .data = data};
+    return clq_why_choose(&task, &wanted, made);
+}
+
+/* For later runs, and for this one. */
+static void keep(clq_setup *s, const clq_devices *devices, const char *strategy, double images_per_s) {
+    clq_kept_choice *kept = &s->choice.kept;
+    if (clq_why_keep_choice(s->choice.key, devices, strategy, images_per_s) != CLQ_OK)
+        clq_log(CLQ_LOG_WARNING, "the choice of devices is not kept for later runs: %s", clq_error_detail());
+    *kept = (clq_kept_choice){.images_per_s = images_per_s};
+    (void)snprintf(kept->strategy, sizeof kept->strategy, "%s", strategy);
+    s->choice.is_kept = s->choice.is_new = true;
+}
+
+clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made **out) {
+    clq_dataset *data;
+    if (out) *out = NULL;
+    if (!s->choice.to_make) return CLQ_OK;
+    clq_choice_made *made = clq_alloc(1, sizeof *made);
+    if (!made) return CLQ_MEMORY;
+    clq_status status = clq_setup_data(o, "train", &data); /* of its own: probes change its batches */
+    if (status == CLQ_NOT_FOUND && s->choice.may_lack_data) {
+        clq_log(CLQ_LOG_WARNING, "devices are not compared, a rule chooses them: %s", clq_error_detail());
+        clq_free(made);
+        return CLQ_OK;
+    }
+    if (status == CLQ_OK) {
+        status = ask(s, o, data, made);
+        clq_dataset_destroy(data);
+    }
+    if (status == CLQ_OK) {
+        const clq_alternative *best = &made->alternatives[made->best];
+        s->devices = made->devices;
+        keep(s, &made->devices, best->strategy, best->images_per_s);
+    }
+    if (status == CLQ_OK && out)
+        *out = made;
+    else
+        clq_free(made);
+    return status;
+}
+
+void clq_setup_keep_strategy(clq_setup *s, const clq_options *o, const clq_prediction *predictions, size_t count) {
+    const clq_choosing wanted = {.strategy = o->strategy, .plain = is_plain(o)};
+    if (!s->choice.has_key || is_auto(o->devices)) return;
+    const clq_prediction *best = clq_why_pick(&wanted, predictions, count, s->devices.count);
+    if (best) keep(s, &s->devices, best->way.strategy, best->images_per_s);
+}
+
+/* ---- telling ---- */
+
+static const char *chosen_by(const clq_setup *s) {
+    return s->choice.is_new ? "measured" : s->choice.is_kept ? "kept" : "rule";
+}
+
+void clq_tell_choice(const clq_setup *s, const clq_options *o, FILE *to) {
+    char spec[CLQ_SPEC_TEXT];
+    if ((!is_auto(o->devices) && !s->choice.is_kept) ||
+        !clq_why_spec(&s->devices, 0, s->devices.count, spec, sizeof spec))
+        return;
+    fprintf(to, "  %s: --devices %s --strategy %s", s->choice.is_kept ? "chosen" : "chosen by rule", spec,
+            clq_strategy_own_name(clq_trainer_strategy(s->trainer)));
+    if (s->choice.is_kept)
+        fprintf(to, ", %.0f images/s predicted\n", s->choice.kept.images_per_s);
+    else
+        fprintf(to, " (clique why measures which are the fastest)\n");
+}
+
+json_t *clq_describe_choice(const clq_setup *s, const clq_options *o, const char *strategy) {
+    char spec[CLQ_SPEC_TEXT];
+    if ((!is_auto(o->devices) && !is_auto(o->strategy)) ||
+        !clq_why_spec(&s->devices, 0, s->devices.count, spec, sizeof spec))
+        return json_null();
+    return json_pack("{s:s, s:s, s:s, s:o}", "by", chosen_by(s), "devices", spec, "strategy", strategy, "images_per_s",
+                     s->choice.is_kept ? clq_json_number(s->choice.kept.images_per_s) : json_null());
+}
+
+void clq_print_alternatives(const clq_choice_made *made, FILE *to) {
+    fprintf(to, "%-16s %8s %-10s %10s\n", "devices", "replicas", "strategy", "images/s");
+    for (size_t i = 0; i < made->count; i++) {
+        const clq_alternative *a = &made->alternatives[i];
+        fprintf(to, "%-16s %8u %-10s", a->devices, a->replicas, a->strategy);
+        if (a->images_per_s > 0)
+            fprintf(to, " %10.0f", a->images_per_s);
+        else
+            fprintf(to, " %10s", "-");
+        fprintf(to, "  %s%s\n", clq_alternative_state_name(a->state), i == made->best ? ", chosen" : "");
+    }
+    const clq_alternative *best = &made->alternatives[made->best];
+    fprintf(to, "\nchosen for trainings of this model: --devices %s --strategy %s\n\n", best->devices, best->strategy);
+}
+
+json_t *clq_describe_alternatives(const clq_choice_made *made) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < made->count; i++) {
+        const clq_alternative *a = &made->alternatives[i];
+        list = clq_json_append(list, json_pack("{s:s, s:i, s:s, s:o, s:s}", "devices", a->devices, "replicas",
+                                               (int)a->replicas, "strategy", a->strategy, "images_per_s",
+                                               a->images_per_s > 0 ? clq_json_number(a->images_per_s) : json_null(),
+                                               "state", clq_alternative_state_name(a->state)));
+    }
+    return list;
+}

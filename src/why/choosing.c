@@ -1,0 +1,201 @@
+/* Measures alternatives until it is known which is the fastest. */
+#include "why/choose.h"
+
+#include <string.h>
+
+enum { LOOKS = 2 /* at each device alone: what else the machine does meets now this one, now that one */ };
+/* A CPU device that does less than this part of the best is not tried in parts. */
+static const double hopeless = 0.25;
+
+typedef struct choosing {
+    const clq_why_task *task;
+    const clq_choosing *wanted;
+    double until;
+    clq_machine machine;
+    const clq_device_info **infos;
+    clq_lone lone[CLQ_LONE_MAX];
+    size_t lone_count;
+    clq_together together[CLQ_TOGETHER_MAX];
+    clq_probes probes;
+    clq_prediction predictions[CLQ_PREDICTIONS_MAX];
+    clq_error first; /* failure of a device alone */
+    clq_choice_made out;
+    clq_devices devices[CLQ_ALTERNATIVES_MAX]; /* of the alternatives */
+} choosing;
+
+static bool is_late(const choosing *c) { return c->wanted->budget_s > 0 && clq_now() >= c->until; }
+
+/* Failures that are about a alternative; others end the choosing. OK: it is left out. */
+static clq_status forgive(clq_status status, const clq_alternative *alternative) {
+    switch (status) {
+    case CLQ_DEVICE:
+    case CLQ_BUILD:
+    case CLQ_TIMEOUT:
+        clq_log(CLQ_LOG_WARNING, "devices %s are left out of the choice: %s", alternative->devices, clq_error_detail());
+        return CLQ_OK;
+    case CLQ_DEVICE_MEMORY:
+    case CLQ_NO_DEVICE:
+    case CLQ_UNSUPPORTED: return CLQ_OK;
+    default: return status;
+    }
+}
+
+static clq_alternative *alternative_of(choosing *c, const clq_devices *devices, clq_alternative_state state) {
+    clq_alternative *alternative = &c->out.alternatives[c->out.count];
+    *alternative = (clq_alternative){.state = state, .replicas = devices->count, .strategy = "mirrored"};
+    if (!clq_why_spec(devices, 0, devices->count, alternative->devices, sizeof alternative->devices)) return NULL;
+    c->devices[c->out.count++] = *devices;
+    return alternative;
+}
+
+/* By SPEC, so that devices are tested, and split where they can be. */
+static clq_status select_devices(choosing *c, const char *spec, clq_devices *out) {
+    return clq_devices_select(c->machine.rule->system, spec, out);
+}
+
+static clq_status time_device(choosing *c, const char *spec, double *images_per_s) {
+    clq_why_task task = *c->task;
+    clq_devices devices;
+    CLQ_TRY(select_devices(c, spec, &devices));
+    task.devices = &devices;
+    return clq_why_time(&task, images_per_s);
+}
+
+static double best_rate(const choosing *c) {
+    const clq_alternative *best = clq_why_fastest(c->out.alternatives, c->out.count);
+    return best ? best->images_per_s : 0.0;
+}
+
+/* ---- devices alone ---- */
+
+static clq_status look_at(choosing *c, size_t i) {
+    clq_lone *lone = &c->lone[i];
+    clq_alternative *alternative = &c->out.alternatives[i];
+    double images_per_s = 0;
+    clq_status status = time_device(c, alternative->devices, &images_per_s);
+    if (status != CLQ_OK) {
+        alternative->state = CLQ_ALTERNATIVE_FAILED;
+        alternative->images_per_s = lone->images_per_s = 0;
+        if (c->first.status == CLQ_OK) clq_error_take(status, &c->first);
+        return forgive(status, alternative);
+    }
+    alternative->state = CLQ_ALTERNATIVE_MEASURED;
+    lone->images_per_s = CLQ_MAX(lone->images_per_s, images_per_s);
+    if (clq_why_strategy_alone(c->wanted)) alternative->images_per_s = lone->images_per_s;
+    return CLQ_OK;
+}
+
+static clq_status measure_lone(choosing *c) {
+    const char *strategy = clq_why_strategy_alone(c->wanted);
+    c->lone_count = clq_why_lone(&c->machine, c->lone, CLQ_COUNT_OF(c->lone));
+    for (size_t i = 0; i < c->lone_count; i++) {
+        const clq_devices one = {.system = c->machine.rule->system, .count = 1, .items = {c->lone[i].device}};
+        alternative_of(c, &one, CLQ_ALTERNATIVE_NO_TIME)->strategy = strategy ? strategy : "single";
+    }
+    for (unsigned look = 0; look < LOOKS; look++)
+        for (size_t i = 0; i < c->lone_count; i++) {
+            if (c->out.alternatives[i].state == CLQ_ALTERNATIVE_FAILED || (i + look > 0 && is_late(c))) continue;
+            CLQ_TRY(look_at(c, i));
+        }
+    return CLQ_OK;
+}
+
+/* ---- devices together ---- */
+
+/* What its devices do alone: of a split device's parts one is asked. */
+static clq_status bound_of(choosing *c, const clq_together *t, double *bound) {
+    double rates[CLQ_REPLICAS_MAX];
+    char spec[CLQ_SPEC_TEXT];
+    for (uint32_t i = 0; i < t->count; i++) rates[i] = c->lone[t->lone[i]].images_per_s;
+    *bound = 0;
+    if (t->items[0].parts > 1) {
+        const clq_devices one = {.count = 1, .items = {t->items[0]}};
+        if (rates[0] < hopeless * best_rate(c) || !clq_why_spec(&one, 0, 1, spec, sizeof spec)) return CLQ_OK;
+        CLQ_TRY(time_device(c, spec, &rates[0]));
+        for (uint32_t i = 1; i < t->count; i++) rates[i] = rates[0];
+    }
+    *bound = clq_why_bound(rates, t->count, t->all_only);
+    return CLQ_OK;
+}
+
+static clq_status predict(choosing *c, const clq_together *t, clq_alternative *alternative, clq_devices *devices) {
+    clq_why_task task = *c->task;
+    double bound;
+    task.all_only = t->all_only;
+    task.devices = devices;
+    CLQ_TRY(select_devices(c, alternative->devices, devices));
+    CLQ_TRY(bound_of(c, t, &bound));
+    alternative->state = CLQ_ALTERNATIVE_SLOWER;
+    if (bound <= best_rate(c)) return CLQ_OK;
+    CLQ_TRY(clq_why_probe(&task, &c->probes));
+    const size_t count = clq_why_predict(&c->probes, c->predictions, CLQ_COUNT_OF(c->predictions));
+    const clq_prediction *best = clq_why_pick(c->wanted, c->predictions, count, 2);
+    if (!best) return CLQ_OK;
+    alternative->state = CLQ_ALTERNATIVE_PREDICTED;
+    alternative->strategy = best->way.strategy;
+    alternative->images_per_s = best->images_per_s;
+    alternative->replicas = devices->count = best->way.replicas;
+    (void)clq_why_spec(devices, 0, devices->count, alternative->devices, sizeof alternative->devices);
+    return CLQ_OK;
+}
+
+static clq_status predict_together(choosing *c) {
+    const size_t count = clq_why_together(&c->machine, c->lone, c->lone_count, c->together, CLQ_COUNT_OF(c->together));
+    for (size_t i = 0; i < count; i++) {
+        clq_devices devices = {.system = c->machine.rule->system, .count = c->together[i].count};
+        memcpy(devices.items, c->together[i].items, sizeof devices.items);
+        clq_alternative *alternative = alternative_of(c, &devices, CLQ_ALTERNATIVE_NO_TIME);
+        if (!alternative || is_late(c)) continue;
+        clq_status status = predict(c, &c->together[i], alternative, &c->devices[c->out.count - 1]);
+        if (status == CLQ_OK) continue;
+        alternative->state = CLQ_ALTERNATIVE_FAILED;
+        CLQ_TRY(forgive(status, alternative));
+    }
+    return CLQ_OK;
+}
+
+/* ---- all of it ---- */
+
+static clq_status choose(choosing *c) {
+    CLQ_TRY(measure_lone(c));
+    if (strcmp(c->wanted->strategy, "single") != 0) CLQ_TRY(predict_together(c));
+    const clq_alternative *best = clq_why_fastest(c->out.alternatives, c->out.count);
+    if (best) {
+        c->out.best = (size_t)(best - c->out.alternatives);
+        c->out.devices = c->devices[c->out.best];
+        return CLQ_OK;
+    }
+    if (c->first.status != CLQ_OK) return clq_error_raise(&c->first);
+    return clq_fail(CLQ_UNSUPPORTED, "strategy %s is not predicted on any of the devices: name them with --devices",
+                    c->wanted->strategy);
+}
+
+static clq_status list_infos(choosing *c, clq_system *system) {
+    c->machine.count = clq_system_device_count(system);
+    c->infos = clq_alloc(CLQ_MAX(c->machine.count, (size_t)1), sizeof *c->infos);
+    if (!c->infos) return CLQ_MEMORY;
+    for (size_t i = 0; i < c->machine.count; i++) c->infos[i] = clq_system_device_info(system, i);
+    c->machine.devices = c->infos;
+    return CLQ_OK;
+}
+
+clq_status clq_why_choose(const clq_why_task *task, const clq_choosing *wanted, clq_choice_made *out) {
+    choosing *c = clq_alloc(1, sizeof *c);
+    clq_trainer_config config = *task->config;
+    if (!c) return CLQ_MEMORY;
+    /* What devices do with the kernels that they have: measuring kernels is another matter. */
+    config.tuning = CLQ_TUNING_OFF;
+    const clq_why_task own = {.model = task->model, .config = &config, .data = task->data};
+    c->task = &own;
+    c->wanted = wanted;
+    c->until = clq_now() + wanted->budget_s;
+    c->machine = (clq_machine){.rule = task->devices,
+                               .cores = clq_cpu_count(),
+                               .batch = CLQ_MIN(config.global_batch, clq_dataset_get_info(task->data)->samples)};
+    clq_status status = list_infos(c, task->devices->system);
+    if (status == CLQ_OK) status = choose(c);
+    if (status == CLQ_OK) *out = c->out;
+    clq_free(c->infos);
+    clq_free(c);
+    return status;
+}

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""--devices auto and --strategy auto: what is chosen, kept, used, and ignored, as docs/command-line.md specifies it.
+
+usage: check_choice.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import support
+
+BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
+CLIQUE = str(BIN / "clique")
+# What check_why.py compiles, too.
+SMALL = ["--model", "mlp", "--data", "synthetic", "--take", "192"]
+TRAIN = ["train", *SMALL, "--no-test", "--epochs", "1"]
+
+
+def drivers():
+    """The libraries that vendor files name, by the file's name."""
+    vendors = pathlib.Path(os.environ["OCL_ICD_VENDORS"])
+    return {file.stem: file.read_text().strip() for file in vendors.glob("*.icd")}
+
+
+class Choice(support.InFolder):
+    def setUp(self):
+        """Two PoCL devices, by a driver that can be exchanged; caches are the other tests', but for choices."""
+        super().setUp()
+        vendors, cache = self.folder / "vendors", self.folder / "cache"
+        vendors.mkdir()
+        cache.mkdir()
+        self.vendor_file = vendors / "driver.icd"
+        self.drive(next(library for name, library in drivers().items() if "pocl" in name))
+        for folder in pathlib.Path(os.environ["CLIQUE_CACHE_DIR"]).iterdir():
+            if folder.name not in ("choices", "devices"):
+                (cache / folder.name).symlink_to(folder)
+        self.choices = cache / "choices"
+        self.environment = os.environ | {"OCL_ICD_VENDORS": str(vendors), "CLIQUE_CACHE_DIR": str(cache), "POCL_DEVICES": "basic basic"}
+
+    def drive(self, library):
+        """The vendor file looks the same from outside, whatever it names."""
+        self.vendor_file.write_text(library + "\n" * (512 - len(library)))
+        os.utime(self.vendor_file, (1e9, 1e9))
+
+    def run_it(self, *args, code=0, says=(), **more):
+        """What it prints. says: words of the one warning that it gives; else it gives none."""
+        done = subprocess.run([CLIQUE, *map(str, args)], capture_output=True, text=True, timeout=240, env=self.environment | more)
+        self.assertEqual(done.returncode, code, done.stderr)
+        warnings = [line for line in done.stderr.splitlines() if "warning" in line]
+        self.assertEqual(len(warnings), 1 if says else 0, done.stderr)
+        for word in says:
+            self.assertIn(word, warnings[0])
+        return done.stdout
+
+    def train(self, *args, **more):
+        return json.loads(self.run_it(*TRAIN, *args, "--json", **more))
+
+    def test_chosen_kept_and_used(self):
+        rule = self.train()["chosen"]
+        self.assertEqual(rule, {"by": "rule", "devices": "0", "strategy": "single", "images_per_s": None})
+        self.assertIn("--devices 0 --strategy single", self.run_it(*TRAIN))
+
+        why = json.loads(self.run_it("why", *SMALL, "--json"))
+        chosen, rows = why["chosen"], why["alternatives"]
+        self.assertEqual([row["devices"] for row in rows], ["0", "0,1"][:1 if len(os.sched_getaffinity(0)) < 2 else 2])
+        self.assertEqual(rows[0]["state"], "measured")
+        winner = next(row for row in rows if row["devices"] == chosen["devices"])
+        self.assertEqual((chosen["by"], chosen["strategy"], chosen["images_per_s"]), ("measured", winner["strategy"], winner["images_per_s"]))
+        self.assertGreaterEqual(winner["images_per_s"], 0.95 * max(row["images_per_s"] or 0 for row in rows))
+        self.assertEqual(why["predictions"][-1]["replicas"], winner["replicas"])
+
+        # Two runs after it, and the choice in the user's own words: the same bits.
+        named = ["--devices", chosen["devices"], "--strategy", chosen["strategy"]]
+        files = [self.folder / f"{i}.safetensors" for i in range(3)]
+        for file, words in zip(files, ([], [], named)):
+            found = self.train("--save", file, *words)
+            self.assertEqual(found["chosen"], None if words else chosen | {"by": "kept"})
+            self.assertEqual(found["replicas"], winner["replicas"])
+        self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
+        self.assertEqual(files[0].read_bytes(), files[2].read_bytes())
+        self.assertIn(f"  chosen: --devices {chosen['devices']} --strategy {chosen['strategy']}, ", self.run_it(*TRAIN))
+        # eval takes it too.
+        self.run_it("eval", *SMALL, "--weights", files[0])
+
+        # Of something else nothing was chosen: another batch, or other devices to choose from.
+        self.assertEqual(self.train("--batch", 32)["chosen"]["by"], "rule")
+        self.assertEqual(self.train("--batch-per-replica", 64)["chosen"]["by"], "rule")
+        self.assertEqual(self.train(POCL_DEVICES="basic")["chosen"]["by"], "rule")
+        self.assertEqual(self.train("--strategy", "single")["chosen"]["by"], "rule")
+
+        # quick makes no choice again; full does.
+        self.assertEqual(self.train("--tune", "quick")["chosen"], chosen | {"by": "kept"})
+
+        for file in self.choices.iterdir():
+            file.write_bytes(file.read_bytes()[:-1] + b"?")
+        self.assertEqual(self.train(says=["damaged"])["chosen"], rule)
+
+    def test_quick(self):
+        chosen = self.train("--tune", "quick")["chosen"]
+        self.assertEqual(chosen["by"], "measured")
+        self.assertEqual(self.train()["chosen"], chosen | {"by": "kept"})
+
+    def test_devices_that_are_gone(self):
+        intel = next((library for name, library in drivers().items() if "intel" in name), None)
+        if not intel:
+            self.skipTest("needs a second driver")
+        self.run_it("why", *SMALL, "--strategy", "single", "--json")
+        self.drive(intel)
+        found = self.train("--strategy", "single", says=["devices 0", "not what they were", "clique why"])
+        self.assertEqual(found["chosen"]["by"], "rule")
+        self.train("--strategy", "single")  # said once
+
+    def test_strategy_of_named_devices(self):
+        self.assertEqual(self.train("--devices", "0")["chosen"], {"by": "rule", "devices": "0", "strategy": "single", "images_per_s": None})
+        why = json.loads(self.run_it("why", *SMALL, "--devices", "0", "--json"))
+        self.assertNotIn("alternatives", why)
+        found = self.train("--devices", "0")["chosen"]
+        self.assertEqual((found["by"], found["devices"], found["strategy"]), ("kept", "0", "single"))
+        self.assertEqual(found["images_per_s"], why["predictions"][0]["images_per_s"])
+
+
+unittest.main()
