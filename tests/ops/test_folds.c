@@ -109,6 +109,7 @@ static void check_reduce(rig *r, const reduce *d) {
     clq_launch_int(r->list, (int)d->slices);
     clq_launch_int(r->list, (int)d->across);
     clq_launch_local(r->list, group * d->wide * sizeof(float));
+    clq_launch_param(r->list, CLQ_PARAM_SUM_FACTOR);
     clq_launch_work(r->list, 1, (size_t[]){groups * group}, (size_t[]){group}, -1, 0, 0);
     rig_bind(r);
     rig_fill(r, slices, from, n * sizeof *from);
