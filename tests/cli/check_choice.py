@@ -29,14 +29,10 @@ class Choice(support.InFolder):
     def setUp(self):
         """Two PoCL devices, by a driver that can be exchanged; caches are the other tests', but for choices."""
         super().setUp()
-        vendors, cache = self.folder / "vendors", self.folder / "cache"
+        vendors, cache = self.folder / "vendors", support.borrow_cache(self.folder)
         vendors.mkdir()
-        cache.mkdir()
         self.vendor_file = vendors / "driver.icd"
         self.drive(next(library for name, library in drivers().items() if "pocl" in name))
-        for folder in pathlib.Path(os.environ["CLIQUE_CACHE_DIR"]).iterdir():
-            if folder.name not in ("choices", "devices"):
-                (cache / folder.name).symlink_to(folder)
         self.choices = cache / "choices"
         self.environment = os.environ | {"OCL_ICD_VENDORS": str(vendors), "CLIQUE_CACHE_DIR": str(cache), "POCL_DEVICES": "basic basic"}
 

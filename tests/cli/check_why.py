@@ -4,10 +4,12 @@
 usage: check_why.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 import support
 
@@ -26,6 +28,14 @@ def run(*args):
 
 
 class Why(support.InFolder):
+    def setUp(self):
+        """What why keeps must not choose the strategy of other tests' trainings."""
+        super().setUp()
+        cache = support.borrow_cache(self.folder)
+        environment = unittest.mock.patch.dict(os.environ, CLIQUE_CACHE_DIR=str(cache))
+        environment.start()
+        self.addCleanup(environment.stop)
+
     def fails(self, code, *args, says=()):
         result = run(*args)
         self.assertEqual((result.returncode, result.stdout), (code, ""), result.stderr)

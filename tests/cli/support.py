@@ -1,5 +1,6 @@
 """What the tests of the command line share."""
 import json
+import os
 import pathlib
 import tempfile
 import unittest
@@ -16,6 +17,16 @@ def sequential(name, layers):
     layers = [("InputLayer", {"batch_shape": [None, 28, 28, 1]}), *layers]
     return {"class_name": "Sequential", "config": {"name": name, "layers": [
         {"class_name": kind, "config": {"name": f"{kind.lower()}_{i}"} | config} for i, (kind, config) in enumerate(layers)]}}
+
+
+def borrow_cache(folder):
+    """A folder for CLIQUE_CACHE_DIR in `folder`: it has the other tests' built kernels, and keeps choices of its own."""
+    cache = folder / "cache"
+    cache.mkdir()
+    for kept in pathlib.Path(os.environ["CLIQUE_CACHE_DIR"]).glob("*"):
+        if kept.name not in ("choices", "devices"):
+            (cache / kept.name).symlink_to(kept)
+    return cache
 
 
 class InFolder(unittest.TestCase):
