@@ -27,8 +27,8 @@ static clq_status key_of(const clq_setup *s, const clq_options *o, clq_hash128 *
     clq_text text = {0};
     clq_optimizer optimizer;
     CLQ_TRY(clq_optimizer_parse(o->optimizer, &optimizer));
-    clq_text_add(&text, "choice 1 of clique %s\ndevices %s, strategy %s\n", clq_version(), o->devices, o->strategy);
-    clq_why_describe_model(s->model, &text);
+    clq_text_add(&text, "choice 2 of clique %s\ndevices %s, strategy %s\n", clq_version(), o->devices, o->strategy);
+    clq_model_add_key(s->model, &text);
     clq_text_add(&text, "batch %llu x %llu, optimizer %d, memory %llu, precision %s\n",
                  (unsigned long long)(o->batch ? o->batch : CLQ_BATCH_DEFAULT), (unsigned long long)o->accumulate,
                  (int)optimizer.kind, (unsigned long long)o->memory_limit, o->matmul_precision);

@@ -4,11 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-void clq_why_describe_model(const clq_model *model, clq_text *text) {
-    clq_text_add(text, "%s: %zu in %zu variables\n", clq_model_name(model), clq_model_parameter_count(model),
-                 clq_model_variable_count(model));
-}
-
 /* What later may have changed behind the numbers of a SPEC. */
 static clq_status describe(const clq_devices *devices, clq_hash128 *out) {
     clq_text text = {0};

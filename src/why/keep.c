@@ -9,9 +9,9 @@ static clq_status make_key(const clq_model *model, const char *row, const clq_st
                            clq_device *const *devices, unsigned count, size_t batch, size_t accumulate,
                            const clq_optimizer *optimizer, clq_hash128 *out) {
     clq_text text = {0};
-    clq_text_add(&text, "prediction 2 of clique %s\n%s: %zu in %zu variables\n%s, batch %zu x %zu, optimizer %d\n",
-                 clq_version(), clq_model_name(model), clq_model_parameter_count(model),
-                 clq_model_variable_count(model), row, batch, accumulate, (int)optimizer->kind);
+    clq_text_add(&text, "prediction 3 of clique %s\n%s, batch %zu x %zu, optimizer %d\n", clq_version(), row, batch,
+                 accumulate, (int)optimizer->kind);
+    clq_model_add_key(model, &text);
     if (strcmp(row, "ps") == 0) clq_text_add(&text, "staleness %d\n", (int)options->staleness);
     if (strcmp(row, "pipeline") == 0) clq_text_add(&text, "micro-batches %u\n", options->micro_batches);
     for (unsigned r = 0; r < count; r++) {

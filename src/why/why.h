@@ -283,7 +283,5 @@ clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, cons
 clq_status clq_why_recall_choice(clq_hash128 key, bool *known, clq_kept_choice *out);
 /* Whether these are the devices that were chosen. Errors: MEMORY. */
 clq_status clq_why_choice_holds(const clq_kept_choice *kept, const clq_devices *devices, bool *holds);
-/* Adds what a model is to a text for a key. */
-void clq_why_describe_model(const clq_model *model, clq_text *text);
 
 #endif
