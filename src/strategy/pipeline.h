@@ -54,12 +54,11 @@ typedef struct clq_stage_times {
 const clq_plan_seconds *clq_stage_times_find(const clq_stage_times *times, uint32_t begin, uint32_t end);
 
 /* What times are of: a model's micro-batches on devices like this one. config: of a micro-batch; its stage is not read.
- * accumulates: their gradients are added up. Borrowed. */
+ * Borrowed. */
 typedef struct clq_stage_timing {
     const clq_model *model;
     clq_device *device;
     clq_plan_config config;
-    bool accumulates;
 } clq_stage_timing;
 /* What is kept beside built kernels: where nothing is, nothing. times: {0}. */
 clq_status clq_stage_times_recall(const clq_stage_timing *of, clq_stage_times *times);

@@ -91,7 +91,9 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
             (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, (void *)replica};
     config.stage = replica->stage;
     config.fused_launches = replica->joined;
-    config.accumulates = mode == CLQ_MODE_TRAIN && (strategy->config.options.accumulate > 1 || replica->stage);
+    /* Micro-batches are accumulated wherever batches may be; a part that runs by hand has neither. */
+    const bool micro_batches = replica->stage && strategy->module->accumulates;
+    config.accumulates = mode == CLQ_MODE_TRAIN && (strategy->config.options.accumulate > 1 || micro_batches);
     if (mode != CLQ_MODE_TRAIN) {
         config.update = NULL;
         config.gradient_norms = false;

@@ -19,7 +19,7 @@ static clq_status make_key(const clq_stage_timing *of, clq_hash128 *out) {
     clq_text_add(&text, "times of stages 1 of clique %s\n%s %s %s %u units\n", clq_version(), info->driver, info->name,
                  info->driver_version, info->compute_units);
     clq_text_add(&text, "%u samples of type %d, precision %d, trains %d, accumulates %d, losses", config->capacity,
-                 (int)config->sample_dtype, (int)config->precision, config->update != NULL, (int)of->accumulates);
+                 (int)config->sample_dtype, (int)config->precision, config->update != NULL, (int)config->accumulates);
     for (uint32_t i = 0; i < of->model->output_count && config->loss; i++)
         clq_text_add(&text, " %d", (int)config->loss[i].kind);
     clq_text_add(&text, "\n");
@@ -75,7 +75,6 @@ static clq_status measure_one(const clq_stage_timing *of, const clq_tune_config 
     clq_plan_config config = of->config;
     clq_plan_seconds seconds;
     config.stage = stage;
-    config.accumulates = of->accumulates;
     clq_status status = clq_plan_time(of->model, of->device, &config, tune, &seconds);
     clq_device_drop_programs(of->device, mark);
     if (status == CLQ_BUILD || status == CLQ_DEVICE_MEMORY || status == CLQ_UNSUPPORTED) return CLQ_OK;
@@ -105,11 +104,10 @@ clq_status clq_stage_times_measure(const clq_stage_timing *of, const clq_tune_co
 /* ---- cutting by them ---- */
 
 static clq_stage_timing timing_of(const clq_strategy *strategy, unsigned replica, uint32_t micro_batch) {
-    clq_stage_timing of = {.model = strategy->model,
-                           .device = strategy->replicas[replica].worker.device,
-                           .config = strategy->config.plan,
-                           .accumulates = ((const clq_pipeline *)strategy->own)->micro_batches > 1};
+    clq_stage_timing of = {
+        .model = strategy->model, .device = strategy->replicas[replica].worker.device, .config = strategy->config.plan};
     of.config.capacity = micro_batch;
+    of.config.accumulates = true; /* as of each stage's plan (clq_replica_plan_config) */
     return of;
 }
 

@@ -238,8 +238,8 @@ static timing start_timing(const clq_model *m, uint32_t micro_batch) {
                                   .sample_dtype = CLQ_F32,
                                   .loss = &classes,
                                   .update = &adam,
-                                  .metric_slots = 1},
-                       .accumulates = true}};
+                                  .metric_slots = 1,
+                                  .accumulates = true}}};
     clq_devices devices;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_devices_open(&devices, false, &t.of.device, NULL));
