@@ -80,8 +80,7 @@ clq_status clq_overlap_step(clq_replica *replica, const clq_command *command) {
 }
 
 clq_status clq_overlap_open(clq_strategy *strategy) {
-    static const size_t bytes_default = 4 << 20;
-    size_t bytes = strategy->config.bucket_bytes ? strategy->config.bucket_bytes : bytes_default;
+    size_t bytes = strategy->config.bucket_bytes ? strategy->config.bucket_bytes : CLQ_BUCKET_BYTES_DEFAULT;
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_mirror *mirror = &clq_mirrored_of_strategy(strategy)->mirrors[r];
         CLQ_TRY(clq_plan_buckets(strategy->replicas[r].plan, bytes, &mirror->buckets, &mirror->bucket_count));

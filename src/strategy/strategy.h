@@ -14,6 +14,9 @@
 #include "graph/graph.h"
 #include "strategy/store.h"
 
+/* Of a bucket of the gradient, where the config names none. */
+enum { CLQ_BUCKET_BYTES_DEFAULT = 4 << 20 };
+
 typedef struct clq_strategy_config {
     clq_strategy_kind kind; /* AUTO: the first that takes so many devices */
     clq_strategy_options options;

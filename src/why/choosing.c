@@ -25,7 +25,7 @@ typedef struct choosing {
 
 static bool is_late(const choosing *c) { return c->wanted->budget_s > 0 && clq_now() >= c->until; }
 
-/* Failures that are about a alternative; others end the choosing. OK: it is left out. */
+/* Failures that are about an alternative; others end the choosing. OK: it is left out. */
 static clq_status forgive(clq_status status, const clq_alternative *alternative) {
     switch (status) {
     case CLQ_DEVICE:

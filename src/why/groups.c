@@ -115,9 +115,8 @@ static clq_status probe_sharing(clq_probing *p, clq_group_probe *g, clq_load_kin
 /* ---- exchanges ---- */
 
 static unsigned buckets_of(const clq_probing *p) {
-    static const size_t bucket_default = 4 << 20; /* strategy/overlap.c */
-    const size_t given = p->task->config->bucket_bytes;
-    return (unsigned)CLQ_MAX(clq_ceil_div(p->out->gradient_bytes, given ? given : bucket_default), (size_t)1);
+    const size_t given = p->task->config->bucket_bytes, bytes = given ? given : CLQ_BUCKET_BYTES_DEFAULT;
+    return (unsigned)CLQ_MAX(clq_ceil_div(p->out->gradient_bytes, bytes), (size_t)1);
 }
 
 /* Behind steps of so many samples. */

@@ -72,17 +72,18 @@ static void two_devices_are_probed(void **state) {
     close_rig(&r);
 }
 
-/* A failing allocation ends the probes, wherever it is; the leak sanitizer watches. */
-static void allocations_fail(void **state) {
-    (void)state;
-    rig r;
-    clq_probes *p = clq_alloc(1, sizeof *p);
-    assert_non_null(p);
-    open_rig(&r, "pocl:0,pocl:1");
+typedef struct asked {
+    rig *rig;
+    clq_probes *probes;
+    clq_choice_made *made;
+} asked;
+
+/* Fails every allocation whose number is a power of two: the call makes too many for walk_allocations. */
+static void walk_some_allocations(clq_status (*call)(const asked *), const asked *context) {
     size_t failed = 0;
     for (uint64_t nth = 1; nth < (uint64_t)1 << 40; nth *= 2) {
         clq_memory_fail_at(nth, false);
-        clq_status status = clq_why_probe(&r.task, p);
+        clq_status status = call(context);
         const bool was_made = clq_memory_fail_at(0, false) >= nth;
         if (!was_made) {
             assert_ok(status);
@@ -92,6 +93,18 @@ static void allocations_fail(void **state) {
         if (status != CLQ_OK && status != CLQ_MEMORY) fail_msg("allocation %d: %s", (int)nth, clq_error_detail());
     }
     assert_true(failed > 5);
+}
+
+static clq_status probe_once(const asked *a) { return clq_why_probe(&a->rig->task, a->probes); }
+
+/* A failing allocation ends the probes, wherever it is; the leak sanitizer watches. */
+static void allocations_fail(void **state) {
+    (void)state;
+    rig r;
+    clq_probes *p = clq_alloc(1, sizeof *p);
+    assert_non_null(p);
+    open_rig(&r, "pocl:0,pocl:1");
+    walk_some_allocations(probe_once, &(asked){.rig = &r, .probes = p});
     clq_free(p);
     close_rig(&r);
 }
@@ -165,6 +178,8 @@ static void predictions_are_kept(void **state) {
 /* A choice among the devices that the budget reaches: the rule's own is measured whatever the budget is. */
 static const clq_choosing hurried = {.strategy = "auto", .plain = true, .budget_s = 1e-6};
 
+static clq_status choose_hurried(const asked *a) { return clq_why_choose(&a->rig->task, &hurried, a->made); }
+
 static void the_rules_device_is_chosen_in_no_time(void **state) {
     (void)state;
     rig r;
@@ -182,19 +197,7 @@ static void the_rules_device_is_chosen_in_no_time(void **state) {
         assert_int_equal(made->alternatives[i].state, CLQ_ALTERNATIVE_NO_TIME);
         assert_true(made->alternatives[i].images_per_s == 0);
     }
-    size_t failed = 0;
-    for (uint64_t nth = 1; nth < (uint64_t)1 << 40; nth *= 2) {
-        clq_memory_fail_at(nth, false);
-        clq_status status = clq_why_choose(&r.task, &hurried, made);
-        const bool was_made = clq_memory_fail_at(0, false) >= nth;
-        if (!was_made) {
-            assert_ok(status);
-            break;
-        }
-        failed += status != CLQ_OK;
-        if (status != CLQ_OK && status != CLQ_MEMORY) fail_msg("allocation %d: %s", (int)nth, clq_error_detail());
-    }
-    assert_true(failed > 5);
+    walk_some_allocations(choose_hurried, &(asked){.rig = &r, .made = made});
     clq_free(made);
     close_rig(&r);
 }
