@@ -159,6 +159,9 @@ double clq_why_bound(const double *rates, unsigned count, bool all_only) {
 
 /* ---- the choice ---- */
 
+/* What does so much of the best is taken where it is simpler: predictions are not nearer to the truth. */
+static const double near = 0.95;
+
 const char *clq_alternative_state_name(clq_alternative_state state) {
     static const char *const names[CLQ_ALTERNATIVE_STATES] = {[CLQ_ALTERNATIVE_MEASURED] = "measured",
                                                               [CLQ_ALTERNATIVE_PREDICTED] = "predicted",
@@ -188,16 +191,17 @@ const char *clq_why_strategy_alone(const clq_choosing *choosing) {
 
 const clq_prediction *clq_why_pick(const clq_choosing *choosing, const clq_prediction *predictions, size_t count,
                                    unsigned least) {
-    const clq_prediction *best = NULL;
-    for (size_t i = 0; i < count; i++)
-        if (predictions[i].way.replicas >= least && clq_why_may_choose(choosing, predictions[i].way.strategy) &&
-            (!best || predictions[i].images_per_s > best->images_per_s))
-            best = &predictions[i];
-    return best;
+    const clq_prediction *best = NULL, *plain = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const clq_prediction *p = &predictions[i];
+        if (p->way.replicas < least || !clq_why_may_choose(choosing, p->way.strategy)) continue;
+        if (!best || p->images_per_s > best->images_per_s) best = p;
+        if (strcmp(p->way.strategy, "mirrored") == 0 && (!plain || p->images_per_s > plain->images_per_s)) plain = p;
+    }
+    return plain && plain->images_per_s >= near * best->images_per_s ? plain : best;
 }
 
 const clq_alternative *clq_why_fastest(const clq_alternative *alternatives, size_t count) {
-    static const double near = 0.95;
     const clq_alternative *best = NULL, *fewest = NULL;
     for (size_t i = 0; i < count; i++)
         if (alternatives[i].images_per_s > 0 && (!best || alternatives[i].images_per_s > best->images_per_s))

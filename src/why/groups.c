@@ -90,7 +90,8 @@ size_t clq_exchanged_bytes(const clq_probing *p) {
 /* ---- made-up work ---- */
 
 /* Of the devices alone, and all at once, in turn: only ratios of what was measured close together mean anything. Those
- * of devices that are alike are one: what else the machine does meets now this one, now that one. */
+ * of devices that are alike are one: what else the machine does meets now this one, now that one. It makes ratios less,
+ * not more, as do threads that were just started and share a core. So the upper quartile is taken. */
 static clq_status probe_sharing(clq_probing *p, clq_group_probe *g, clq_load_kind kind, double *rates) {
     double ratios[CLQ_REPLICAS_MAX][CLQ_PROBING_LOOKS], now[CLQ_REPLICAS_MAX], sums[CLQ_REPLICAS_MAX] = {0};
     unsigned counts[CLQ_REPLICAS_MAX] = {0};
@@ -102,7 +103,7 @@ static clq_status probe_sharing(clq_probing *p, clq_group_probe *g, clq_load_kin
         for (unsigned r = 0; r < g->count; r++) ratios[r][i] = now[r] / alone[p->alike[r]];
     }
     for (unsigned r = 0; r < g->count; r++) {
-        sums[p->alike[r]] += clq_median(ratios[r], CLQ_PROBING_LOOKS);
+        sums[p->alike[r]] += clq_quantile(ratios[r], CLQ_PROBING_LOOKS, 0.75);
         counts[p->alike[r]]++;
     }
     for (unsigned r = 0; r < g->count; r++) {
@@ -117,23 +118,6 @@ static clq_status probe_sharing(clq_probing *p, clq_group_probe *g, clq_load_kin
 static unsigned buckets_of(const clq_probing *p) {
     const size_t given = p->task->config->bucket_bytes, bytes = given ? given : CLQ_BUCKET_BYTES_DEFAULT;
     return (unsigned)CLQ_MAX(clq_ceil_div(p->out->gradient_bytes, bytes), (size_t)1);
-}
-
-/* Behind steps of so many samples. */
-static clq_status probe_exchange(clq_probing *p, const clq_group_probe *g, clq_rig_meeting meeting, size_t batch,
-                                 double *seconds) {
-    double work_s[CLQ_REPLICAS_MAX], gflops[CLQ_REPLICAS_MAX];
-    for (unsigned r = 0; r < g->count; r++) {
-        work_s[r] = clq_probed_step(&p->out->devices[r], batch);
-        gflops[r] = p->out->devices[r].gflops;
-    }
-    const clq_rig_exchange_config config = {.meeting = meeting,
-                                            .bytes = &p->out->gradient_bytes,
-                                            .count = 1,
-                                            .work_s = work_s,
-                                            .gflops = gflops,
-                                            .optimizer = &p->task->config->optimizer};
-    return clq_rig_exchange(&p->rig, g->count, &config, seconds);
 }
 
 static clq_status probe_links(clq_probing *p, clq_group_probe *g) {
@@ -153,38 +137,73 @@ static clq_status probe_pipe(clq_probing *p, clq_group_probe *g) {
     return clq_rig_copy(&p->rig, 0, (size_t)most, &g->pipe.copy_gbps);
 }
 
-/* Sums beyond those that are made are taken for as long. */
-static clq_status probe_slices(clq_probing *p, clq_group_probe *g, const clq_probed_work *sliced) {
-    const unsigned made = CLQ_MIN(sliced->sum_count, (unsigned)CLQ_RIG_MEETINGS_MAX);
-    double work_s[CLQ_REPLICAS_MAX], gflops[CLQ_REPLICAS_MAX];
-    if (!made) return CLQ_OK;
-    const clq_device_probe *d = &p->out->devices[0];
-    g->slices.work = CLQ_MIN((sliced->flops / d->gflops + sliced->traffic / d->gbps) /
-                                 (p->work.flops / d->gflops + p->work.traffic / d->gbps),
-                             1.0);
-    g->slices.parameters = (double)sliced->gradient_bytes / (double)p->work.gradient_bytes;
-    for (unsigned r = 0; r < g->count; r++) {
-        work_s[r] = g->slices.work * clq_probed_step(&p->out->devices[r], p->out->batch);
-        gflops[r] = p->out->devices[r].gflops;
+/* One exchange, and where its seconds go. */
+typedef struct wanted_exchange {
+    clq_rig_meeting meeting;
+    const size_t *bytes;
+    unsigned count;
+    size_t batch; /* the steps in front of it take so many samples each, */
+    double work;  /* and are so much of a step on one device */
+    bool stores;
+    double *seconds;
+} wanted_exchange;
+
+static clq_status probe_exchanges(clq_probing *p, const clq_group_probe *g, const wanted_exchange *wanted,
+                                  size_t wanted_count) {
+    clq_rig_exchange exchanges[CLQ_RIG_EXCHANGES_MAX];
+    double work_s[CLQ_RIG_EXCHANGES_MAX][CLQ_REPLICAS_MAX], gflops[CLQ_REPLICAS_MAX];
+    const clq_device_probe *devices = p->out->devices;
+    for (unsigned r = 0; r < g->count; r++) gflops[r] = devices[r].gflops;
+    for (size_t i = 0; i < wanted_count; i++) {
+        const wanted_exchange *w = &wanted[i];
+        for (unsigned r = 0; r < g->count; r++) work_s[i][r] = w->work * clq_probed_step(&devices[r], w->batch);
+        exchanges[i] = (clq_rig_exchange){.meeting = w->meeting,
+                                          .bytes = w->bytes,
+                                          .count = w->count,
+                                          .work_s = work_s[i],
+                                          .gflops = gflops,
+                                          .optimizer = w->stores ? &p->task->config->optimizer : NULL};
     }
-    const clq_rig_exchange_config config = {.bytes = sliced->sums, .count = made, .work_s = work_s, .gflops = gflops};
-    CLQ_TRY(clq_rig_exchange(&p->rig, g->count, &config, &g->slices.exchange_s));
-    g->slices.exchange_s *= (double)sliced->sum_count / made;
+    CLQ_TRY(clq_rig_exchanges(&p->rig, g->count, exchanges, wanted_count));
+    for (size_t i = 0; i < wanted_count; i++) *wanted[i].seconds = exchanges[i].seconds;
+    return CLQ_OK;
+}
+
+static void weigh_slices(const clq_probing *p, const clq_probed_work *sliced, clq_slice_probe *out) {
+    const clq_device_probe *d = &p->out->devices[0];
+    out->work = CLQ_MIN((sliced->flops / d->gflops + sliced->traffic / d->gbps) /
+                            (p->work.flops / d->gflops + p->work.traffic / d->gbps),
+                        1.0);
+    out->parameters = (double)sliced->gradient_bytes / (double)p->work.gradient_bytes;
+}
+
+static clq_status probe_meetings(clq_probing *p, clq_group_probe *g, const clq_probed_work *sliced) {
+    const size_t batch = p->out->batch, share = clq_ceil_div(batch, g->count), *all = &p->out->gradient_bytes;
+    const unsigned sums = CLQ_MIN(sliced->sum_count, (unsigned)CLQ_RIG_MEETINGS_MAX);
+    if (sums) weigh_slices(p, sliced, &g->slices);
+    wanted_exchange wanted[CLQ_RIG_EXCHANGES_MAX] = {
+        {CLQ_RIG_ALL_REDUCE, all, 1, share, 1, false, &g->exchange_s},
+        {CLQ_RIG_STORE, all, 1, share, 1, true, &g->store_s},
+        {CLQ_RIG_OWN_STORE, all, 1, batch, 1, true, &g->own_store_s},
+    };
+    size_t count = 3;
+    if (!g->shards_update)
+        wanted[count++] = (wanted_exchange){CLQ_RIG_SCATTER_GATHER, all, 1, share, 1, false, &g->scatter_s};
+    if (sums)
+        wanted[count++] = (wanted_exchange){CLQ_RIG_ALL_REDUCE,   sliced->sums, sums, batch, g->slices.work, false,
+                                            &g->slices.exchange_s};
+    CLQ_TRY(probe_exchanges(p, g, wanted, count));
+    /* Sums beyond those that are made are taken for as long. */
+    if (sums) g->slices.exchange_s *= (double)sliced->sum_count / sums;
     return CLQ_OK;
 }
 
 clq_status clq_probe_group(clq_probing *p, unsigned group) {
-    const clq_probes *out = p->out;
     clq_group_probe *g = &p->out->groups[group];
-    const size_t share = clq_ceil_div(out->batch, g->count);
     g->buckets = buckets_of(p);
     CLQ_TRY(probe_sharing(p, g, CLQ_LOAD_ARITHMETIC, g->gflops));
     CLQ_TRY(probe_sharing(p, g, CLQ_LOAD_MEMORY, g->gbps));
-    CLQ_TRY(probe_exchange(p, g, CLQ_RIG_ALL_REDUCE, share, &g->exchange_s));
-    if (!g->shards_update) CLQ_TRY(probe_exchange(p, g, CLQ_RIG_SCATTER_GATHER, share, &g->scatter_s));
-    CLQ_TRY(probe_exchange(p, g, CLQ_RIG_STORE, share, &g->store_s));
-    CLQ_TRY(probe_exchange(p, g, CLQ_RIG_OWN_STORE, out->batch, &g->own_store_s));
+    CLQ_TRY(probe_meetings(p, g, &p->sliced[group]));
     CLQ_TRY(probe_links(p, g));
-    CLQ_TRY(probe_pipe(p, g));
-    return probe_slices(p, g, &p->sliced[group]);
+    return probe_pipe(p, g);
 }

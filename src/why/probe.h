@@ -4,7 +4,7 @@
 
 #include "why/rig.h"
 
-enum { CLQ_PROBING_LOOKS = 5 };
+enum { CLQ_PROBING_LOOKS = 9 };
 
 /* Operations and bytes of a step's launches, what they add up between devices, and the memory that a step touches. */
 typedef struct clq_probed_work {

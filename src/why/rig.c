@@ -22,6 +22,11 @@ double clq_median(double *values, size_t count) {
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
+double clq_quantile(double *values, size_t count, double part) {
+    qsort(values, count, sizeof *values, by_value);
+    return values[(size_t)(part * (double)(count - 1))];
+}
+
 /* ---- life ---- */
 
 /* Zeros: sums of what lies there may be numbers that take longer. */
@@ -237,7 +242,7 @@ clq_status clq_rig_copy(clq_rig *rig, unsigned member, size_t bytes, double *gbp
     return status;
 }
 
-/* ---- exchanges ---- */
+/* ---- meetings ---- */
 
 static clq_status all_reduce(clq_rig_member *m, size_t bytes) {
     return clq_comm_all_reduce(m->rig->comm, m->rank, m->queue, m->values, 0, m->values, 0,
@@ -297,11 +302,9 @@ static clq_status open_comm(clq_rig *rig, unsigned count) {
     return CLQ_OK;
 }
 
-static void close_meetings(clq_rig *rig) {
+static void close_comm(clq_rig *rig) {
     clq_comm_destroy(rig->comm);
-    clq_store_destroy(rig->store);
     rig->comm = NULL;
-    rig->store = NULL;
 }
 
 static double longest_round(const clq_rig *rig, unsigned count) {
@@ -330,7 +333,7 @@ clq_status clq_rig_all_reduce(clq_rig *rig, unsigned count, size_t bytes, double
     rig->meetings[0] = CLQ_MAX(bytes, sizeof(float));
     rig->round = round_of_all_reduce;
     clq_status status = time_rounds(rig, count, seconds);
-    close_meetings(rig);
+    close_comm(rig);
     return status;
 }
 
@@ -342,45 +345,61 @@ clq_status clq_rig_hop(clq_rig *rig, unsigned count, double *seconds) {
     return CLQ_OK;
 }
 
-/* Work alone and work with the meetings in turn. */
-static clq_status compare(clq_rig *rig, unsigned count, double *seconds) {
-    enum { LOOKS = 5 };
-    double looks[LOOKS];
-    for (size_t i = 0; i < LOOKS; i++) {
-        rig->round = round_of_load;
-        CLQ_TRY(run(rig, count));
-        const double apart = longest_round(rig, count);
-        rig->round = round_of_work_and_meetings;
-        CLQ_TRY(run(rig, count));
-        looks[i] = longest_round(rig, count) - apart;
-    }
-    *seconds = CLQ_MAX(clq_median(looks, LOOKS), 0.0);
-    return CLQ_OK;
-}
+/* ---- what meetings cost work ---- */
 
-static void set_work(clq_rig *rig, unsigned count, const clq_rig_exchange_config *config) {
+static void set_work(clq_rig *rig, unsigned count, const clq_rig_exchange *exchange) {
     static const double look_s = 25e-3;
     double longest = 0;
     rig->load = CLQ_LOAD_ARITHMETIC;
-    rig->meeting = config->meeting;
-    rig->meeting_count = config->count;
-    for (unsigned i = 0; i < config->count; i++) rig->meetings[i] = CLQ_MAX(config->bytes[i], sizeof(float));
+    rig->meeting = exchange->meeting;
+    rig->meeting_count = exchange->count;
+    for (unsigned i = 0; i < exchange->count; i++) rig->meetings[i] = CLQ_MAX(exchange->bytes[i], sizeof(float));
     for (unsigned r = 0; r < count; r++) {
-        const double round_s = work_of(&rig->members[r], CLQ_LOAD_ARITHMETIC) / (config->gflops[r] * 1e9);
-        rig->rounds[r] = (int)CLQ_MIN(CLQ_MAX(config->work_s[r] / round_s, 1.0), (double)CLQ_LOAD_ROUNDS_MAX);
+        const double round_s = work_of(&rig->members[r], CLQ_LOAD_ARITHMETIC) / (exchange->gflops[r] * 1e9);
+        rig->rounds[r] = (int)CLQ_MIN(CLQ_MAX(exchange->work_s[r] / round_s, 1.0), (double)CLQ_LOAD_ROUNDS_MAX);
         longest = CLQ_MAX(longest, round_s * rig->rounds[r]);
     }
     rig->rounds_wanted = (size_t)CLQ_MIN(CLQ_MAX(look_s / longest, 4.0), 1000.0);
     rig->rounds_before = (size_t)CLQ_MIN(CLQ_MAX(settle_s / longest, 1.0), 1000.0);
 }
 
-clq_status clq_rig_exchange(clq_rig *rig, unsigned count, const clq_rig_exchange_config *config, double *seconds) {
-    const bool stores = config->meeting == CLQ_RIG_STORE || config->meeting == CLQ_RIG_OWN_STORE;
-    const size_t store_bytes = clq_round_up(config->bytes[0], (size_t)CLQ_VARIABLE_ALIGN);
-    set_work(rig, count, config);
-    clq_status status =
-        stores ? clq_store_create(config->optimizer, store_bytes, 0, &rig->store) : open_comm(rig, count);
-    if (status == CLQ_OK) status = compare(rig, count, seconds);
-    close_meetings(rig);
+/* Work alone, then work with its meetings. */
+static clq_status look_at_exchange(clq_rig *rig, unsigned count, const clq_rig_exchange *exchange, double *alone,
+                                   double *met) {
+    set_work(rig, count, exchange);
+    rig->round = round_of_load;
+    CLQ_TRY(run(rig, count));
+    *alone = longest_round(rig, count);
+    rig->round = round_of_work_and_meetings;
+    CLQ_TRY(run(rig, count));
+    *met = longest_round(rig, count);
+    return CLQ_OK;
+}
+
+static clq_status look_at_all(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count,
+                              clq_store *const *stores) {
+    enum { LOOKS = 9 };
+    double alone[CLQ_RIG_EXCHANGES_MAX][LOOKS], met[CLQ_RIG_EXCHANGES_MAX][LOOKS];
+    for (size_t look = 0; look < LOOKS; look++)
+        for (size_t i = 0; i < exchange_count; i++) {
+            rig->store = stores[i];
+            CLQ_TRY(look_at_exchange(rig, count, &exchanges[i], &alone[i][look], &met[i][look]));
+        }
+    for (size_t i = 0; i < exchange_count; i++)
+        exchanges[i].seconds = CLQ_MAX(clq_median(met[i], LOOKS) - clq_median(alone[i], LOOKS), 0.0);
+    return CLQ_OK;
+}
+
+clq_status clq_rig_exchanges(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count) {
+    clq_store *stores[CLQ_RIG_EXCHANGES_MAX] = {NULL};
+    clq_status status = open_comm(rig, count);
+    for (size_t i = 0; i < exchange_count && status == CLQ_OK; i++)
+        if (exchanges[i].optimizer)
+            status = clq_store_create(exchanges[i].optimizer,
+                                      clq_round_up(exchanges[i].bytes[0], (size_t)CLQ_VARIABLE_ALIGN), 0, &stores[i]);
+    if (status == CLQ_OK) status = look_at_all(rig, count, exchanges, exchange_count, stores);
+    for (size_t i = 0; i < exchange_count; i++) clq_store_destroy(stores[i]);
+    rig->store = NULL;
+    close_comm(rig);
     return status;
 }

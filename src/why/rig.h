@@ -51,7 +51,7 @@ struct clq_rig {
     pthread_cond_t changed;
     bool locked; /* the lock was made */
     atomic_bool aborted;
-    clq_store *store;
+    clq_store *store; /* borrowed */
     unsigned present, turn;
     uint64_t met;
 };
@@ -70,15 +70,18 @@ clq_status clq_rig_rates(clq_rig *rig, clq_load_kind kind, unsigned count, doubl
 /* Seconds of an all-reduce of `bytes` over the first `count` members. */
 clq_status clq_rig_all_reduce(clq_rig *rig, unsigned count, size_t bytes, double *seconds);
 /* What meetings of so many bytes add to rounds of made-up arithmetic, between whose parts they are. work_s: of each
- * member's round, where it works alone at `gflops`. optimizer: of a store. */
-typedef struct clq_rig_exchange_config {
+ * member's round, where it works alone at `gflops`. optimizer: of a store; NULL: the meeting takes none. */
+typedef struct clq_rig_exchange {
     clq_rig_meeting meeting;
     const size_t *bytes;
     unsigned count; /* of meetings, 1 to CLQ_RIG_MEETINGS_MAX */
     const double *work_s, *gflops;
     const clq_optimizer *optimizer;
-} clq_rig_exchange_config;
-clq_status clq_rig_exchange(clq_rig *rig, unsigned count, const clq_rig_exchange_config *config, double *seconds);
+    double seconds; /* found */
+} clq_rig_exchange;
+enum { CLQ_RIG_EXCHANGES_MAX = 8 };
+/* All of them in turn, several times: so what else the machine does meets them alike, and they can be compared. */
+clq_status clq_rig_exchanges(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count);
 /* Until a member that waits for another goes on. */
 clq_status clq_rig_hop(clq_rig *rig, unsigned count, double *seconds);
 /* Of a member's copies to and from the host, in 1e9 bytes per second. */
@@ -93,5 +96,7 @@ clq_status clq_desk_update_alone(clq_rig_member *member, size_t bytes);
 clq_status clq_desk_pass_on(clq_rig_member *member); /* once it is the member's turn, it is the next one's */
 
 double clq_median(double *values, size_t count); /* sorts them */
+/* The value that `part` (0 to 1) of the others are not above. Sorts them; count at least 1. */
+double clq_quantile(double *values, size_t count, double part);
 
 #endif

@@ -169,6 +169,9 @@ static void test_strategies(void **state) {
     assert_ptr_equal(clq_why_pick(&set, p, 6, 2), &p[5]);
     assert_ptr_equal(clq_why_pick(&set, p, 5, 2), &p[1]);
     assert_ptr_equal(clq_why_pick(&ps, p, 6, 2), &p[3]);
+    const clq_prediction near[] = {{.way = {"tensor", 0, 2, 64, 1}, .images_per_s = 600},
+                                   {.way = {"mirrored", 0, 2, 64, 1}, .images_per_s = 580}}; /* over 0.95 of it */
+    assert_ptr_equal(clq_why_pick(&any, near, 2, 2), &near[1]);
     assert_null(clq_why_pick(&single, p, 6, 2));
     assert_string_equal(clq_why_strategy_alone(&any), "single");
     assert_string_equal(clq_why_strategy_alone(&mirrored), "mirrored");
