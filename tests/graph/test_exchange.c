@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { GRAPHS = 105, SLICED_GRAPHS = 15, RANKS_MOST = 3, METRICS = 2 * OUTPUTS, EXCHANGED_MOST = RANKS_MOST * 1024 };
+enum { GRAPHS = 75, SLICED_GRAPHS = 15, RANKS_MOST = 3, METRICS = 2 * OUTPUTS, EXCHANGED_MOST = RANKS_MOST * 1024 };
 static const double scale = 0.25, patience_s = 300;
 
 /* ---- numbers ---- */
