@@ -68,7 +68,7 @@ static const struct model_row {
 } models[] = {{"mlp", build_mlp, "adam", 1e-5, true},
               {"cnn", build_cnn, "sgd:lr=0.01", 1e-4, false},
               {"lenet", build_lenet, "sgd:lr=0.01,momentum=0.9", 1e-4, false},
-              {"branched", build_branched, "adam", 1e-5, true}};
+              {"branched", build_branched, "adam", 1e-5, false}};
 
 /* ---- devices ---- */
 
