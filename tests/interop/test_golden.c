@@ -94,7 +94,6 @@ static void on_intel(void **state) {
 static void mirrored_on_two(void **state) {
     (void)state;
     assert_int_equal(run_cases(FEW_CASES, "pocl:0,pocl:1").cases, FEW);
-    assert_true(run_group(ALL_CASES, "branched", "pocl:0,pocl:1").cases >= 4);
     assert_true(run_group(ALL_CASES, "outputs", "pocl:0,pocl:1").cases >= 2);
 }
 static void mirrored_on_both_vendors(void **state) {
@@ -167,20 +166,19 @@ static void synchronized_on_intel(void **state) {
 }
 
 /* Replicas split the weights; dropout's masks and moving statistics are those of one. */
-static void run_tensor(const char *spec, bool branched) {
+static void run_tensor(const char *spec) {
     golden_by.strategy = "tensor";
-    if (branched) assert_true(run_group(ALL_CASES, "branched", spec).cases >= 4);
     assert_true(run_group(ALL_CASES, "outputs", spec).cases >= 2);
     assert_int_equal(run_group(ALL_CASES, "normalised", spec).cases, 2);
     golden_by.strategy = NULL;
 }
 static void tensor_on_pocl(void **state) {
     (void)state;
-    run_tensor("pocl:0,pocl:1,pocl:2", true);
+    run_tensor("pocl:0,pocl:1,pocl:2");
 }
 static void tensor_on_both_vendors(void **state) {
     (void)state;
-    run_tensor("pocl:0,intel", false);
+    run_tensor("pocl:0,intel");
 }
 
 static void by_candidates(void **state) {
