@@ -221,7 +221,9 @@ static clq_status build_adam(trial *t) {
     t->bytes += 3.0 * (double)count * sizeof(float);                       /* all but the gradient are written too */
     const clq_update_arenas arenas = {
         .w = t->values[0], .g = t->values[1], .states = {t->values[2], t->values[3]}, .floats = count};
-    clq_update(t->lab.list, &(clq_optimizer){CLQ_OPTIMIZER_ADAM, {(double)rate, beta1, beta2, epsilon}}, &arenas);
+    clq_update(t->lab.list,
+               &(clq_update_problem){.optimizer = {CLQ_OPTIMIZER_ADAM, {(double)rate, beta1, beta2, epsilon}}},
+               &arenas);
     return CLQ_OK;
 }
 

@@ -2,7 +2,7 @@
 /* Updates over flat arenas, and the sums of squares that norms are made of. `vectors` whole vectors, then `tail`
  * floats. */
 
-#define FOR_TAIL(i, vectors, tail) FOR_MY_FROM (i, (size_t)(vectors) * VEC, (size_t)(vectors) * VEC + (tail))
+#define FOR_TAIL(i, vectors, tail) FOR_MY_FROM (i, (size_t)(vectors)*VEC, (size_t)(vectors)*VEC + (tail))
 
 /* RANKS replicas of whom each updates a part: it adds everybody's gradient, rank 0's first, and writes the new weights
  * where these gradients were. There they stay: weights and gradients change places, and the sum is kept where its own
@@ -42,7 +42,7 @@ ALWAYS_INLINE float gradient_float(global float *const *gs, size_t i) {
 }
 
 #if RANKS == 1
-#define SET_VECTOR(i, weights, gradient) STOREV_ALIGNED(weights, w + (i) * VEC)
+#define SET_VECTOR(i, weights, gradient) STOREV_ALIGNED(weights, w + (i)*VEC)
 #define SET_FLOAT(i, weight, gradient) (w[i] = (weight))
 #else
 #define SET_VECTOR(i, weights, gradient) set_vector(w, gs, i, weights, gradient)
@@ -78,23 +78,78 @@ ALWAYS_INLINE void set_float(global float *w, global float *const *gs, size_t i,
 #define LOAD_STATE_FLOAT(k) s[k] = (floatv)state##k[i];
 #define STORE_STATE_FLOAT(k) state##k[i] = s[k].s0;
 
-KERNEL void update(global float *w, global float *g FOR_STATES(STATE_ARGUMENT), int vectors, int tail, float rate,
-                   float c0, float c1, float c2, int rank FOR_PEERS(PEER_GRADIENT)) {
+/* What is done around the rule, each by an option. A block is 128 floats; first_block is that of w[0].
+ * FACTORS 1: the gradient is taken times factors[0]; 2: times the block's number in factors.
+ * LIMITED: then its elements are cut off at -limit and limit.
+ * DECAY 1: of all weights; 2: of the blocks whose number in decays is 1, and not of those where it is 0.
+ * AVERAGE: the moving average of the weights moves towards the new ones by that part of the way. */
+#define BLOCK 128
+#ifndef DECAY
+#define DECAY 0
+#endif
+#ifdef LIMITED
+#define LIMIT(g) PICK((g) > limit, ALL(limit), PICK((g) < -limit, ALL(-limit), g))
+#else
+#define LIMIT(g) (g)
+#endif
+#ifndef FACTORS
+#define FACTORS 0
+#endif
+#if FACTORS == 2
+#define FACTORS_ARGUMENT , global const float *factors
+#define TAKEN(g, at) LIMIT((g)*factors[first_block + (at) / BLOCK])
+#elif FACTORS == 1
+#define FACTORS_ARGUMENT , global const float *factors
+#define TAKEN(g, at) LIMIT((g)*factors[0])
+#else
+#define FACTORS_ARGUMENT
+#define TAKEN(g, at) LIMIT(g)
+#endif
+#if DECAY == 2
+#define DECAY_ARGUMENT , global const float *decays
+#define DECAYED(w, at) ((w) - (w) * (decay * decays[first_block + (at) / BLOCK]))
+#elif DECAY == 1
+#define DECAY_ARGUMENT
+#define DECAYED(w, at) ((w) - (w)*decay)
+#else
+#define DECAY_ARGUMENT
+#define DECAYED(w, at) (w)
+#endif
+#ifdef AVERAGE
+#define AVERAGE_ARGUMENT , global float *averages
+#define MOVE_AVERAGE(i, weights)                                                                                       \
+    {                                                                                                                  \
+        floatv before = LOADV_ALIGNED(averages + (i)*VEC);                                                             \
+        STOREV_ALIGNED(before + (weights - before) * average, averages + (i)*VEC);                                     \
+    }
+#define MOVE_AVERAGE_FLOAT(i, weight) averages[i] += ((weight)-averages[i]) * average
+#else
+#define AVERAGE_ARGUMENT
+#define MOVE_AVERAGE(i, weights)
+#define MOVE_AVERAGE_FLOAT(i, weight)
+#endif
+
+KERNEL void update(global float *w,
+                   global float *g FOR_STATES(STATE_ARGUMENT) FACTORS_ARGUMENT DECAY_ARGUMENT AVERAGE_ARGUMENT,
+                   int vectors, int tail, int first_block, float rate, float second, float third, float decay,
+                   float average, float limit, float c0, float c1, float c2, int rank FOR_PEERS(PEER_GRADIENT)) {
     TAKE_GRADIENTS
     FOR_MY (i, vectors) {
-        floatv gradient = gradient_vector(gs, i), s[STATES + 1];
+        floatv gradient = gradient_vector(gs, i), s[STATES + 1], old = DECAYED(LOADV_ALIGNED(w + i * VEC), i * VEC);
         FOR_STATES(LOAD_STATE)
-        floatv weights = NEW_WEIGHTS(LOADV_ALIGNED(w + i * VEC), gradient, s, rate, c0, c1, c2);
+        floatv weights = NEW_WEIGHTS(old, TAKEN(gradient, i * VEC), s, rate, second, third, c0, c1, c2);
         FOR_STATES(STORE_STATE)
+        MOVE_AVERAGE(i, weights)
         SET_VECTOR(i, weights, gradient);
     }
 #ifdef TAIL /* there is one: arenas of plans are whole vectors. A float alone stands in all lanes. */
     FOR_TAIL (i, vectors, tail) {
         float gradient = gradient_float(gs, i);
-        floatv s[STATES + 1];
+        floatv s[STATES + 1], all = (floatv)gradient, old = DECAYED((floatv)w[i], i);
         FOR_STATES(LOAD_STATE_FLOAT)
-        floatv weights = NEW_WEIGHTS((floatv)w[i], (floatv)gradient, s, rate, c0, c1, c2);
+        floatv weights = NEW_WEIGHTS(old, TAKEN(all, i), s, rate, second, third, c0, c1, c2);
         FOR_STATES(STORE_STATE_FLOAT)
+        MOVE_AVERAGE_FLOAT(i, weights.s0);
         SET_FLOAT(i, weights.s0, gradient);
     }
 #endif

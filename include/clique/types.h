@@ -70,11 +70,23 @@ typedef enum clq_lr_schedule_kind {
     CLQ_LR_SCHEDULE_COSINE
 } clq_lr_schedule_kind;
 
-/* Optimizers, and their hyper-parameters in the order of `values`; values[0] is the learning rate of each.
- * SGD: lr, momentum, nesterov (0 or 1). ADAM: lr, beta1, beta2, epsilon. ADAGRAD: lr, initial_accumulator_value,
- * epsilon.
- */
-typedef enum clq_optimizer_kind { CLQ_OPTIMIZER_SGD, CLQ_OPTIMIZER_ADAM, CLQ_OPTIMIZER_ADAGRAD } clq_optimizer_kind;
+/* Keras's optimizers, and their hyper-parameters in the order of `values`; values[0] is the learning rate of each, and
+ * the last one the weight decay: in each update weights first become smaller by that part of them times the learning
+ * rate. SGD: lr, momentum, nesterov (0 or 1), weight_decay. ADAM, ADAMW: lr, beta1, beta2, epsilon, amsgrad (0 or 1),
+ * weight_decay. ADAGRAD: lr, initial_accumulator_value, epsilon, weight_decay. ADAMAX, NADAM: lr, beta1, beta2, epsilon,
+ * weight_decay. RMSPROP: lr, rho, momentum, epsilon, centered (0 or 1), weight_decay. ADADELTA: lr, rho, epsilon,
+ * weight_decay. LION: lr, beta1, beta2, weight_decay. The order is part of the binary interface: add at the end. */
+typedef enum clq_optimizer_kind {
+    CLQ_OPTIMIZER_SGD,
+    CLQ_OPTIMIZER_ADAM,
+    CLQ_OPTIMIZER_ADAGRAD,
+    CLQ_OPTIMIZER_ADAMW,
+    CLQ_OPTIMIZER_ADAMAX,
+    CLQ_OPTIMIZER_NADAM,
+    CLQ_OPTIMIZER_RMSPROP,
+    CLQ_OPTIMIZER_ADADELTA,
+    CLQ_OPTIMIZER_LION
+} clq_optimizer_kind;
 enum { CLQ_HYPERPARAMETERS_MAX = 12 };
 /* Of one size for good: an optimizer that is added takes places of `values`, which are zero for the others. */
 typedef struct clq_optimizer {

@@ -49,7 +49,7 @@ static clq_status make_list(clq_plan *plan, clq_plan *const *plans, unsigned ran
         CLQ_TRY(add_peer(plan, list, turn ? peer->parameters : peer->gradient, &arenas.peers[i]));
     }
     clq_list_scope(list, "update");
-    clq_update(list, &plan->update, &arenas);
+    clq_update(list, &(clq_update_problem){.optimizer = plan->update}, &arenas);
     return clq_list_bind(list);
 }
 

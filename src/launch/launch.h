@@ -32,10 +32,14 @@ typedef enum clq_value_kind { CLQ_VALUE_ACTIVATION, CLQ_VALUE_SCRATCH, CLQ_VALUE
     X(COUNT, count, uint32_t, "int")         /* examples in this run */                                               \
     X(SCALE, scale, float, "float")          /* 1 / global count, the weight of one example's loss */                 \
     X(SLOT, slot, uint32_t, "int")           /* which row of the metrics buffer this step writes */                   \
-    X(RATE, rate, float, "float")            /* learning rate, or Adam's bias-corrected rate */                       \
     X(STEP, step, uint32_t, "int")           /* number of the update that the step makes or would make, from 1 */     \
     X(FIRST_ROW, first_row, uint32_t, "int") /* index in the global batch of the replica's first example */ \
-    X(SUM_FACTOR, sum_factor, float, "float") /* where gradients are added up (clq_accumulate); 0: they begin anew */
+    X(SUM_FACTOR, sum_factor, float, "float") /* where gradients are added up (clq_accumulate); 0: they begin anew */ \
+    X(AVERAGE, average, float, "float")      /* the part of its way that the average of the weights goes */           \
+    X(RATE, rate, float, "float")            /* of an update (clq_update_rates), these four: learning rate, or */     \
+    X(SECOND, second, float, "float")        /* Adam's bias-corrected rate; others of the rule; */                    \
+    X(THIRD, third, float, "float")                                                                                   \
+    X(DECAY, decay, float, "float")          /* the part of the weights that decays */
 
 typedef enum clq_param {
 #define CLQ_STEP_PARAM_ENUM(name, member, type, kernel_type) CLQ_PARAM_##name,

@@ -403,8 +403,15 @@ typedef struct clq_option {
     bool flag;
 } clq_option;
 
-/* UPDATE_STATES: how many states an update may have: cl/update.cl's STATES_0 and so on. */
-enum { CLQ_UPDATE_RANKS_MAX = 8, CLQ_UPDATE_STATES_MAX = 4, CLQ_UPDATE_CONSTANTS = 3 };
+/* UPDATE_STATES: how many states an update may have: cl/update.cl's STATES_0 and so on. A block is what has one number
+ * of its own where variables differ: so many floats of an arena. */
+enum {
+    CLQ_UPDATE_RANKS_MAX = 8,
+    CLQ_UPDATE_STATES_MAX = 4,
+    CLQ_UPDATE_CONSTANTS = 3,
+    CLQ_UPDATE_RATES = 3,
+    CLQ_UPDATE_BLOCK = 128
+};
 
 /* How an optimizer with these hyper-parameters computes a weight: the function rule_NAME of cl/update_rules.cl. */
 typedef struct clq_update_rule {
@@ -415,13 +422,13 @@ typedef struct clq_update_rule {
 
 typedef struct clq_optimizer_row {
     const char *name;
-    clq_option options[CLQ_HYPERPARAMETERS_MAX + 1]; /* the hyper-parameters; the first is "lr" */
+    clq_option options[CLQ_HYPERPARAMETERS_MAX + 1]; /* the hyper-parameters; "lr" is first, "weight_decay" last */
     clq_update_rule rule;
     const clq_update_rule *(*choose)(const double *values); /* where there are several, in place of `rule` */
-    /* What the rule gets of the hyper-parameters. NULL: those behind lr, as they are. */
+    /* What the rule gets of the hyper-parameters, 0 unless set. NULL: those behind lr, as they are. */
     void (*constants)(const double *values, float constants[CLQ_UPDATE_CONSTANTS]);
-    /* What the rule gets as its rate in update `step`, from 1. NULL: lr as it is. */
-    double (*rate)(const double *values, double lr, uint64_t step);
+    /* What the rule gets as rate, second and third in update `step`, from 1: lr, 0 and 0 unless set. NULL: these. */
+    void (*rates)(const double *values, double lr, uint64_t step, double rates[CLQ_UPDATE_RATES]);
 } clq_optimizer_row;
 size_t clq_optimizer_count(void);
 const clq_optimizer_row *clq_optimizer_row_of(clq_optimizer_kind kind);
@@ -429,23 +436,43 @@ const clq_update_rule *clq_optimizer_rule(const clq_optimizer *optimizer);
 unsigned clq_optimizer_states(const clq_optimizer *optimizer);
 /* What its rule gets as c0, c1, c2. */
 void clq_optimizer_constants(const clq_optimizer *optimizer, float constants[CLQ_UPDATE_CONSTANTS]);
-/* CLQ_PARAM_RATE of update `step`, from 1, with a learning rate of lr. */
-float clq_optimizer_rate(const clq_optimizer *optimizer, double lr, uint64_t step);
+double clq_optimizer_weight_decay(const clq_optimizer *optimizer);
+/* What an update is given anew in each step: what its rule takes, and the part of the weights that decays. */
+typedef struct clq_update_rates {
+    float rate, second, third, decay;
+} clq_update_rates;
+/* As parameters of a step. */
+static inline clq_update_rates clq_step_rates(const clq_step_params *params) {
+    return (clq_update_rates){params->rate, params->second, params->third, params->decay};
+}
+/* Of update `step`, from 1, with a learning rate of lr. */
+clq_update_rates clq_optimizer_rates(const clq_optimizer *optimizer, double lr, uint64_t step);
 
 /* Flat arenas, and the part of them that is updated. Replicas on the same memory can shard an update: each has a part
  * of its own, adds all gradients there, that of rank 0 first, and writes the new weights where all gradients were;
  * where its own weights were, it leaves the sum. (So weights and gradients have changed places.) */
 typedef struct clq_update_arenas {
     clq_value w, g;
-    clq_value states[CLQ_UPDATE_STATES_MAX];   /* as many as the rule has */
+    clq_value states[CLQ_UPDATE_STATES_MAX]; /* as many as the rule has */
+    clq_value average;                       /* of the weights, laid out as the states; NO_VALUE: none is kept */
+    /* A number for each block, counted from first_block at `first`, or NO_VALUE: what the gradient is taken times; 1
+     * where weights decay and 0 where they do not. */
+    clq_value factors, decays;
+    size_t first_block;
     size_t first, floats;                      /* first: begins a view (clq_device_view_align); at least one float */
     size_t states_first;                       /* the same in the states, which may be of the part alone */
     unsigned ranks, rank;                      /* 0 or 1: not sharded. At most CLQ_UPDATE_RANKS_MAX */
     clq_value peers[CLQ_UPDATE_RANKS_MAX - 1]; /* [i]: gradient of rank (rank + 1 + i) % ranks */
 } clq_update_arenas;
 
-/* One update by CLQ_PARAM_RATE. Of the hyper-parameters, the learning rate is not read. */
-void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update_arenas *arenas);
+/* An update, and what is done around its rule. */
+typedef struct clq_update_problem {
+    clq_optimizer optimizer; /* the learning rate is not read */
+    float limit;             /* elements of the gradient are cut off at -limit and limit; 0: none are */
+    bool factor_of_all;      /* the arenas' `factors` are one number for all blocks */
+} clq_update_problem;
+/* By CLQ_PARAM_RATE, _SECOND, _THIRD, _DECAY and _AVERAGE. */
+void clq_update(clq_list *list, const clq_update_problem *problem, const clq_update_arenas *arenas);
 /* Adds up gradients over runs: sum = x where CLQ_PARAM_SUM_FACTOR is 0, whatever was there; else (sum + x) times it. */
 void clq_accumulate(clq_list *list, size_t floats, clq_value x, clq_value sum);
 
@@ -453,19 +480,23 @@ void clq_accumulate(clq_list *list, size_t floats, clq_value x, clq_value sum);
 typedef struct clq_host_update {
     float *w;
     float *states[CLQ_UPDATE_STATES_MAX]; /* as many as the rule has */
+    float *average;                       /* of the weights; NULL: none is kept */
     /* The gradient is their sum, in this order, times `factor`. At least one. */
     const float *const *gradients;
     unsigned gradient_count;
     float factor;
-    float *sum; /* gets the gradient; may be one of `gradients`; NULL: not wanted */
+    float *sum;  /* gets the gradient; may be one of `gradients`; NULL: not wanted */
+    float limit; /* then elements are cut off, for the update alone, at -limit and limit; 0: none are */
     /* Get the new weights as well; may be none. */
     float *const *copies;
     unsigned copy_count;
     size_t first, floats;
 } clq_host_update;
 /* By the rule of cl/update_rules.cl, in plain float arithmetic: the same bits on every processor and for every cut of
- * the arrays into parts. rate: as of CLQ_PARAM_RATE. Waits for nothing; any number of threads on parts of their own. */
-void clq_update_on_host(const clq_optimizer *optimizer, const clq_host_update *update, float rate);
+ * the arrays into parts. average: the part of its way that the average goes. Waits for nothing; any number of threads
+ * on parts of their own. */
+void clq_update_on_host(const clq_optimizer *optimizer, const clq_host_update *update, const clq_update_rates *rates,
+                        float average);
 /* The sum without the update: `sum` is set. */
 void clq_sum_on_host(const clq_host_update *update);
 double clq_square_sum_on_host(const float *x, size_t floats); /* in double */

@@ -116,7 +116,7 @@ static void update(clq_strategy *strategy, const clq_step_params *params) {
     clq_central *central = strategy->own;
     const float *gradients[CLQ_REPLICAS_MAX];
     float *copies[CLQ_REPLICAS_MAX];
-    clq_store_change change = {.gradients = gradients, .rate = params->rate, .copies = copies};
+    clq_store_change change = {.gradients = gradients, .rates = clq_step_rates(params), .copies = copies};
     const bool all = central->needed == central->count;
     uint64_t samples = 0, measured_by = 0;
     for (unsigned r = 0; r < central->count; r++) {
@@ -230,7 +230,7 @@ static void update_by_sum(clq_strategy *strategy, const clq_step_params *params)
     clq_central *central = strategy->own;
     const float *const gradients[] = {clq_store_gradient(central->store)};
     central->version = clq_store_update(
-        central->store, &(clq_store_change){.gradients = gradients, .count = 1, .factor = 1.0f, .rate = params->rate});
+        central->store, &(clq_store_change){.gradients = gradients, .count = 1, .factor = 1.0f, .rates = clq_step_rates(params)});
     clq_central_measure(strategy, params->slot);
 }
 

@@ -51,7 +51,7 @@ static void serve(server *s, const order *o) {
         clq_sum_on_host(&update);
         return;
     }
-    clq_update_on_host(&store->optimizer, &update, o->change->rate);
+    clq_update_on_host(&store->optimizer, &update, &o->change->rates, 0);
     s->updates++;
 }
 

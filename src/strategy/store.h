@@ -18,14 +18,13 @@ clq_status clq_store_create(const clq_optimizer *optimizer, size_t bytes, unsign
 void clq_store_destroy(clq_store *store); /* takes NULL; no thread is in a call on it */
 
 /* One update by `factor` times the sum of `count` >= 1 gradients, added in this order. The new parameters are written
- * to `copies` as well. All arrays are as large as the store's parameters, in the host's memory. rate: as
- * CLQ_PARAM_RATE. Waits until no thread reads, and until the update before is done. By any thread. Returns the new
+ * to `copies` as well. All arrays are as large as the store's parameters, in the host's memory. Waits until no thread reads, and until the update before is done. By any thread. Returns the new
  * version. */
 typedef struct clq_store_change {
     const float *const *gradients;
     unsigned count;
     float factor;
-    float rate;
+    clq_update_rates rates;
     float *const *copies;
     unsigned copy_count;
 } clq_store_change;

@@ -209,11 +209,15 @@ clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate) {
 }
 
 clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {
-    uint64_t step = trainer->step + 1;
-    return (clq_step_params){
-        .slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
-        .rate = clq_optimizer_rate(&trainer->config.optimizer, learning_rate(trainer, trainer->step), step),
-        .step = (uint32_t)step};
+    const uint64_t step = trainer->step + 1;
+    const clq_update_rates rates =
+        clq_optimizer_rates(&trainer->config.optimizer, learning_rate(trainer, trainer->step), step);
+    return (clq_step_params){.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
+                             .step = (uint32_t)step,
+                             .rate = rates.rate,
+                             .second = rates.second,
+                             .third = rates.third,
+                             .decay = rates.decay};
 }
 
 clq_status clq_trainer_refuse_call(const clq_trainer *trainer, const char *call) {

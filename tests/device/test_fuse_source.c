@@ -5,8 +5,9 @@ enum { FLOATS = 40, BYTES = FLOATS * sizeof(float) };
 
 static const char calls[] = "kernel void together(global float *w, global float *v, global float *g, int vectors,\n"
                             "                int tail, float rate, global float *y) {\n"
-                            "    update_0(0, 0, 0, 1, 1, 1, w, g, vectors, tail, rate, 0, 0, 0, 0);\n"
-                            "    update_1(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, rate, 0.5f, 0, 0, 0);\n"
+                            "    update_0(0, 0, 0, 1, 1, 1, w, g, vectors, tail, 0, rate, 0, 0, 0, 0, 0, 0, 0, 0, 0);\n"
+                            "    update_1(0, 0, 0, 1, 1, 1, w, g, v, vectors, tail, 0, rate, 0, 0, 0, 0, 0,\n"
+                            "             0.5f, 0, 0, 0);\n"
                             "    repeat_2(0, 0, 0, 2, 1, 1, g, y, 40, 1, 1, 1, 0.5f);\n"
                             "    repeat_2(1, 0, 0, 2, 1, 1, g, y, 40, 1, 1, 1, 0.5f);\n"
                             "}\n";

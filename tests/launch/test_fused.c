@@ -44,8 +44,9 @@ static void add_step(bench *b, size_t to, size_t from, const char *options) {
     clq_launch_value(b->list, b->values[from], CLQ_READS);
     clq_launch_int(b->list, FLOATS / lanes);
     clq_launch_int(b->list, FLOATS % lanes);
+    clq_launch_int(b->list, 0);
     clq_launch_param(b->list, CLQ_PARAM_RATE);
-    for (unsigned i = 0; i < 3; i++) clq_launch_float(b->list, 0);
+    for (unsigned i = 0; i < 8; i++) clq_launch_float(b->list, 0);
     clq_launch_int(b->list, 0);
     clq_launch_work(b->list, 1, (size_t[]){6}, (size_t[]){1}, -1, 0, 0);
 }

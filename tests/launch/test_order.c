@@ -35,8 +35,9 @@ static void add_launch(clq_list *list, what kind, clq_value to, clq_value from) 
     clq_launch_value(list, from, CLQ_READS);
     clq_launch_int(list, FLOATS / lanes);
     clq_launch_int(list, FLOATS % lanes);
+    clq_launch_int(list, 0);
     clq_launch_param(list, CLQ_PARAM_RATE);
-    for (unsigned i = 0; i < 3; i++) clq_launch_float(list, 0);
+    for (unsigned i = 0; i < 8; i++) clq_launch_float(list, 0);
     clq_launch_int(list, 0);
     clq_launch_work(list, 1, (size_t[]){6}, (size_t[]){1}, kind == NO_WORK ? 0 : -1, 1, 1);
 }

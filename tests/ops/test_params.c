@@ -60,7 +60,7 @@ static void check_fractions(rig *r, bool fused) {
               vs = rig_value(r, "sum", sizeof one, 0);
     clq_value vx = rig_value(r, "x", sizeof logits, 0), vl = rig_value(r, "label", sizeof label, 0);
     clq_value vd = rig_value(r, "dx", sizeof dx, 0), vm = rig_value(r, "metrics", 2 * sizeof(float), 0);
-    clq_update(r->list, &(clq_optimizer){.kind = CLQ_OPTIMIZER_SGD},
+    clq_update(r->list, &(clq_update_problem){.optimizer = {.kind = CLQ_OPTIMIZER_SGD}},
                &(clq_update_arenas){.w = vw, .g = vg, .floats = 1});
     clq_accumulate(r->list, 1, vg, vs);
     clq_loss_and_metrics(
@@ -99,9 +99,11 @@ static void kernels_see_them(void **state) {
 
 static void the_table_is_the_struct(void **state) {
     (void)state;
-    static const char *const names[CLQ_PARAM_COUNT_OF] = {"count", "scale",     "slot",      "rate",
-                                                          "step",  "first_row", "sum_factor"};
-    static const char *const types[CLQ_PARAM_COUNT_OF] = {"int", "float", "int", "float", "int", "int", "float"};
+    static const char *const names[CLQ_PARAM_COUNT_OF] = {"count",      "scale",   "slot", "step",   "first_row",
+                                                          "sum_factor", "average", "rate", "second", "third",
+                                                          "decay"};
+    static const char *const types[CLQ_PARAM_COUNT_OF] = {"int",   "float", "int",   "int",   "int",  "float",
+                                                          "float", "float", "float", "float", "float"};
     for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) {
         assert_string_equal(clq_param_table[p].name, names[p]);
         assert_string_equal(clq_param_table[p].kernel_type, types[p]);

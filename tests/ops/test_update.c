@@ -14,15 +14,31 @@ static const clq_optimizer variants[] = {
     {CLQ_OPTIMIZER_SGD, {0}},
     {CLQ_OPTIMIZER_SGD, {0, 0.890625}},
     {CLQ_OPTIMIZER_SGD, {0, 0.890625, 1}},
+    {CLQ_OPTIMIZER_SGD, {0, 0.890625, 0, 0.25}},
     {CLQ_OPTIMIZER_ADAM, {0, 0.9, 0.999, 1e-7}},
     {CLQ_OPTIMIZER_ADAM, {0, 0.5, 0.75, 0.125}},
+    {CLQ_OPTIMIZER_ADAM, {0, 0.9, 0.75, 1e-7, 1}},
+    {CLQ_OPTIMIZER_ADAMW, {0, 0.9, 0.75, 1e-3, 1, 0.5}},
+    {CLQ_OPTIMIZER_ADAMAX, {0, 0.5, 0.75, 0.125, 0.5}},
+    {CLQ_OPTIMIZER_NADAM, {0, 0.5, 0.75, 0.125}},
+    {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0.5, 0.125}},
+    {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0, 0.125, 1}},
+    {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0.5, 0.125, 1, 0.25}},
+    {CLQ_OPTIMIZER_ADADELTA, {0, 0.75, 0.125}},
+    {CLQ_OPTIMIZER_LION, {0, 0.5, 0.75, 0.5}},
 };
+
+/* What is done around the rule; all zero: nothing. */
+typedef struct manner {
+    double limit, average;
+    bool decays, factors, factor_of_all; /* by block */
+} manner;
 
 typedef void (*with_optimizer)(rig *r, const clq_optimizer *optimizer);
 
 static void each_optimizer(rig *r, with_optimizer run) {
     for (size_t i = 0; i < CLQ_COUNT_OF(variants); i++) run(r, &variants[i]);
-    for (size_t kind = CLQ_OPTIMIZER_ADAM + 1; kind < clq_optimizer_count(); kind++) {
+    for (size_t kind = 0; kind < clq_optimizer_count(); kind++) {
         clq_optimizer optimizer = {.kind = (clq_optimizer_kind)kind};
         const clq_option *options = clq_optimizer_row_of(optimizer.kind)->options;
         for (size_t i = 0; options[i].key; i++) optimizer.values[i] = options[i].value;
@@ -31,8 +47,21 @@ static void each_optimizer(rig *r, with_optimizer run) {
 }
 
 typedef struct flat {
-    clq_value w, g, states[STATES];
+    clq_value w, g, states[STATES], average, factors, decays;
 } flat;
+
+/* Block b's, of which some are 0. */
+static float factor_of(size_t b) { return 0.25f * (float)(b % 5); }
+static float decays_at(size_t b) { return b % 3 == 1 ? 0.0f : 1.0f; }
+
+/* Parameters of update t, from 1. */
+static void set_rates(clq_step_params *params, const clq_optimizer *optimizer, double lr, unsigned t) {
+    const clq_update_rates rates = clq_optimizer_rates(optimizer, lr, t);
+    params->rate = rates.rate;
+    params->second = rates.second;
+    params->third = rates.third;
+    params->decay = rates.decay;
+}
 
 static flat make_flat(rig *r, const clq_optimizer *optimizer, size_t n) {
     size_t bytes = n * sizeof(float);
@@ -43,64 +72,143 @@ static flat make_flat(rig *r, const clq_optimizer *optimizer, size_t n) {
 }
 
 static clq_update_arenas arenas_of(const flat *a, size_t n) {
-    clq_update_arenas arenas = {.w = a->w, .g = a->g, .floats = n};
+    clq_update_arenas arenas = {
+        .w = a->w, .g = a->g, .average = a->average, .factors = a->factors, .decays = a->decays, .floats = n};
     memcpy(arenas.states, a->states, sizeof arenas.states);
     return arenas;
 }
 
-/* A list of the update alone, with these weights and states of zeros. */
-static flat begin_update(rig *r, const clq_optimizer *optimizer, size_t n, const float *w) {
+static void add_manner(rig *r, const manner *m, size_t n, flat *a) {
+    const size_t blocks = clq_ceil_div(n, CLQ_UPDATE_BLOCK);
+    if (m->average > 0) a->average = rig_value(r, "average", n * sizeof(float), 0);
+    if (m->factors) a->factors = rig_value(r, "factors", (1 + blocks) * sizeof(float), 0);
+    if (m->decays) a->decays = rig_value(r, "decays", (1 + blocks) * sizeof(float), 0);
+}
+
+/* The numbers of blocks from 1 on. */
+static void fill_manner(rig *r, size_t n, const flat *a) {
+    const size_t blocks = clq_ceil_div(n, CLQ_UPDATE_BLOCK);
+    float *numbers = rig_alloc(1 + blocks, sizeof(float));
+    for (size_t b = 0; b <= blocks; b++) numbers[b] = b ? factor_of(b - 1) : 0.75f;
+    if (a->factors) rig_fill(r, a->factors, numbers, (1 + blocks) * sizeof(float));
+    for (size_t b = 1; b <= blocks; b++) numbers[b] = decays_at(b - 1);
+    if (a->decays) rig_fill(r, a->decays, numbers, (1 + blocks) * sizeof(float));
+    clq_free(numbers);
+}
+
+/* A list of the update alone, with these weights and states of zeros. m NULL: nothing is done around the rule. */
+static flat begin_update(rig *r, const clq_optimizer *optimizer, const manner *m, size_t n, const float *w) {
+    static const manner none = {0};
     float *zeros = rig_alloc(n, sizeof(float));
+    if (!m) m = &none;
     rig_begin(r, 1);
     flat a = make_flat(r, optimizer, n);
-    const clq_update_arenas arenas = arenas_of(&a, n);
-    clq_update(r->list, optimizer, &arenas);
+    add_manner(r, m, n, &a);
+    clq_update_arenas arenas = arenas_of(&a, n);
+    arenas.first_block = 1;
+    clq_update(
+        r->list,
+        &(clq_update_problem){.optimizer = *optimizer, .limit = (float)m->limit, .factor_of_all = m->factor_of_all},
+        &arenas);
     rig_bind(r);
     rig_fill(r, a.w, w, n * sizeof(float));
     for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) rig_fill(r, a.states[i], zeros, n * sizeof(float));
+    if (a.average) rig_fill(r, a.average, zeros, n * sizeof(float));
+    fill_manner(r, n, &a);
     clq_free(zeros);
     return a;
 }
 
-static void check_update(rig *r, const clq_optimizer *optimizer, size_t n) {
+/* The gradient that the rule gets. */
+static void treat(const manner *m, size_t n, double *g) {
+    for (size_t i = 0; i < n; i++) {
+        if (m->factors) g[i] *= m->factor_of_all ? 0.75 : (double)factor_of(i / CLQ_UPDATE_BLOCK);
+        if (m->limit > 0) g[i] = fmax(fmin(g[i], m->limit), -m->limit);
+    }
+}
+
+/* Of weights that do not decay: by an optimizer without. */
+static void ref_update_in_manner(const clq_optimizer *optimizer, const manner *m, size_t n, double lr, unsigned t,
+                                 double *w, const double *g, double *const *states) {
+    clq_optimizer without = *optimizer;
+    size_t decay = 0;
+    while (clq_optimizer_row_of(optimizer->kind)->options[decay + 1].key) decay++;
+    without.values[decay] = 0;
+    for (size_t first = 0; first < n; first += CLQ_UPDATE_BLOCK) {
+        const size_t count = CLQ_MIN(n - first, (size_t)CLQ_UPDATE_BLOCK);
+        double *of[STATES];
+        for (unsigned i = 0; i < STATES; i++) of[i] = states[i] + first;
+        ref_update(m->decays && decays_at(first / CLQ_UPDATE_BLOCK) == 0 ? &without : optimizer, count, lr, t,
+                   w + first, g + first, of);
+    }
+}
+
+static void check_update(rig *r, const clq_optimizer *optimizer, const manner *m, size_t n) {
     clq_random random = clq_random_start(7, n);
     unsigned states = clq_optimizer_states(optimizer);
     float *w, *g, *got = rig_alloc(n, sizeof(float));
-    double *want_w, *want_g, *want[STATES];
+    double *want_w, *want_g, *want[STATES], *average = rig_alloc(n, sizeof(double));
     size_t bytes = n * sizeof(float);
     for (unsigned i = 0; i < STATES; i++) want[i] = rig_alloc(n, sizeof(double));
     rig_numbers(&random, n, -1, 1, &w, &want_w);
-    flat a = begin_update(r, optimizer, n, w);
-    for (int t = 1; t <= STEPS; t++) {
+    flat a = begin_update(r, optimizer, m, n, w);
+    for (unsigned t = 1; t <= STEPS; t++) {
+        const float lr = 0.003f * (float)t;
         rig_numbers(&random, n, -0.5, 0.5, &g, &want_g);
         if (t > 1) g[0] = 0, want_g[0] = 0;
         rig_fill(r, a.g, g, bytes);
-        float rate = 0.003f * (float)t;
-        r->params.rate = rate;
+        set_rates(&r->params, optimizer, (double)lr, t);
+        r->params.average = t == 1 ? 1 : (float)(1 - m->average);
         rig_run(r, 1);
-        ref_update(optimizer, n, (double)rate, want_w, want_g, want);
+        treat(m, n, want_g);
+        ref_update_in_manner(optimizer, m, n, (double)lr, t, want_w, want_g, want);
+        for (size_t i = 0; i < n; i++)
+            average[i] = t == 1 ? want_w[i] : m->average * average[i] + (1 - m->average) * want_w[i];
+        rig_read(r, a.g, got, bytes);
+        assert_memory_equal(got, g, bytes);
         clq_free(g);
         clq_free(want_g);
     }
     rig_read(r, a.w, got, bytes);
-    rig_check_close(r, "w", got, want_w, n, 1e-6, 2e-7);
+    rig_check_close(r, "w", got, want_w, n, 1e-6, 3e-7);
     for (unsigned i = 0; i < states; i++) {
         rig_read(r, a.states[i], got, bytes);
         rig_check_close(r, "a state", got, want[i], n, 2e-6, 1e-7);
     }
+    if (a.average) rig_read(r, a.average, got, bytes);
+    if (a.average) rig_check_close(r, "the average", got, average, n, 1e-6, 3e-7);
     rig_end(r);
     clq_free(w);
     clq_free(want_w);
     for (unsigned i = 0; i < STATES; i++) clq_free(want[i]);
+    clq_free(average);
     clq_free(got);
 }
 
+static const manner plain = {0};
+
 static void check_lengths(rig *r, const clq_optimizer *optimizer) {
     for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++)
-        if (rig_affords(r, lengths[i])) check_update(r, optimizer, lengths[i]);
+        if (rig_affords(r, lengths[i])) check_update(r, optimizer, &plain, lengths[i]);
 }
 
 static void updates(rig *r) { each_optimizer(r, check_lengths); }
+
+/* What is done around a rule, alone and together. */
+static void manners(rig *r) {
+    static const manner all[] = {{.limit = 0.125},
+                                 {.average = 0.75},
+                                 {.decays = true},
+                                 {.factors = true},
+                                 {.factors = true, .factor_of_all = true, .limit = 0.25},
+                                 {.factors = true, .limit = 0.0625, .average = 0.5, .decays = true}};
+    static const clq_optimizer optimizers[] = {{CLQ_OPTIMIZER_SGD, {0, 0.890625, 0, 0.5}},
+                                               {CLQ_OPTIMIZER_ADAMW, {0, 0.9, 0.75, 1e-3, 1, 0.5}}};
+    static const size_t some[] = {1, 17, 128, 1009};
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++)
+        for (size_t k = 0; k < CLQ_COUNT_OF(some); k++)
+            if (rig_affords(r, some[k])) check_update(r, &optimizers[i % 2], &all[i], some[k]);
+}
 
 /* ---- an update that several replicas shard ---- */
 
@@ -127,7 +235,7 @@ static void begin_sharded(rig *r, const clq_optimizer *optimizer, sharding *s) {
         arenas.ranks = s->ranks;
         arenas.rank = i;
         for (unsigned k = 0; k + 1 < s->ranks; k++) arenas.peers[k] = s->of[(i + 1 + k) % s->ranks].g;
-        clq_update(r->list, optimizer, &arenas);
+        clq_update(r->list, &(clq_update_problem){.optimizer = *optimizer}, &arenas);
     }
     rig_bind(r);
 }
@@ -157,7 +265,7 @@ static void check_sharded(rig *r, const clq_optimizer *optimizer, unsigned ranks
         clq_free(g);
         clq_free(unused);
     }
-    r->params.rate = 0.01f;
+    set_rates(&r->params, optimizer, 0.01, 1);
     rig_run(r, 1);
     float *all = rig_alloc(ranks * n, sizeof(float)), *gradients = rig_alloc(ranks * n, sizeof(float));
     for (unsigned i = 0; i < ranks; i++) {
@@ -175,9 +283,9 @@ static void check_sharded(rig *r, const clq_optimizer *optimizer, unsigned ranks
     }
     rig_end(r);
 
-    flat a = begin_update(r, optimizer, n, w);
+    flat a = begin_update(r, optimizer, NULL, n, w);
     rig_fill(r, a.g, sum, bytes);
-    r->params.rate = 0.01f;
+    set_rates(&r->params, optimizer, 0.01, 1);
     rig_run(r, 1);
     rig_read(r, a.w, want, bytes);
     rig_end(r);
@@ -199,7 +307,9 @@ static void check_sharded(rig *r, const clq_optimizer *optimizer, unsigned ranks
 
 static void check_ranks(rig *r, const clq_optimizer *optimizer) {
     static const unsigned ranks[] = {2, 3, 5, 8};
-    for (size_t i = 0; i < CLQ_COUNT_OF(ranks); i++)
+    /* Rules know nothing of ranks: some of them are enough. */
+    const bool all = optimizer->kind <= CLQ_OPTIMIZER_ADAM;
+    for (size_t i = 0; i < (all ? CLQ_COUNT_OF(ranks) : 1); i++)
         for (size_t length = 0; length < 2; length++) {
             size_t n = length ? 469 * PART : PART * ranks[i] + 37;
             if (rig_affords(r, n * ranks[i])) check_sharded(r, optimizer, ranks[i], n);
@@ -213,7 +323,7 @@ static void adam_epsilon(rig *r) {
     static const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0, 0.9, 0.999, 1e-7}};
     float w = 1, g = 1e-9f;
     double want_w = 1, want_g = (double)g, want_m = 0, want_v = 0;
-    flat a = begin_update(r, &adam, 1, &w);
+    flat a = begin_update(r, &adam, NULL, 1, &w);
     rig_fill(r, a.g, &g, 4);
     r->params.rate = 100;
     rig_run(r, 1);
@@ -304,7 +414,7 @@ enum { HOST_RANKS = 3, HOST_COPIES = 2 };
 /* Each array with a float behind it that nobody may touch. */
 typedef struct host_case {
     size_t n;
-    float *w, *gradients[HOST_RANKS], *states[STATES], *sum, *copies[HOST_COPIES];
+    float *w, *gradients[HOST_RANKS], *states[STATES], *average, *sum, *copies[HOST_COPIES];
 } host_case;
 
 static float *host_array(size_t n) {
@@ -314,7 +424,7 @@ static float *host_array(size_t n) {
 }
 
 static host_case begin_host(size_t n, const float *w) {
-    host_case c = {.n = n, .w = host_array(n), .sum = host_array(n)};
+    host_case c = {.n = n, .w = host_array(n), .average = host_array(n), .sum = host_array(n)};
     memcpy(c.w, w, n * sizeof(float));
     for (unsigned i = 0; i < HOST_RANKS; i++) c.gradients[i] = host_array(n);
     for (unsigned i = 0; i < STATES; i++) c.states[i] = host_array(n);
@@ -323,13 +433,14 @@ static host_case begin_host(size_t n, const float *w) {
 }
 
 static void end_host(host_case *c) {
-    assert_true(isnan(c->w[c->n]) && isnan(c->sum[c->n]));
+    assert_true(isnan(c->w[c->n]) && isnan(c->sum[c->n]) && isnan(c->average[c->n]));
     for (unsigned i = 0; i < STATES; i++) assert_true(isnan(c->states[i][c->n]));
     for (unsigned i = 0; i < HOST_COPIES; i++) {
         assert_true(isnan(c->copies[i][c->n]));
         assert_memory_equal(c->copies[i], c->w, c->n * sizeof(float));
     }
     clq_free(c->w);
+    clq_free(c->average);
     clq_free(c->sum);
     for (unsigned i = 0; i < HOST_RANKS; i++) clq_free(c->gradients[i]);
     for (unsigned i = 0; i < STATES; i++) clq_free(c->states[i]);
@@ -338,6 +449,8 @@ static void end_host(host_case *c) {
 
 static clq_host_update host_update(const host_case *c, size_t first, size_t floats) {
     clq_host_update update = {.w = c->w,
+                              .average = c->average,
+                              .limit = 0.3f,
                               .gradients = (const float *const *)c->gradients,
                               .gradient_count = HOST_RANKS,
                               .factor = 0.75f,
@@ -351,23 +464,26 @@ static clq_host_update host_update(const host_case *c, size_t first, size_t floa
 }
 
 /* By the narrowest vectors that there are, whatever the processor has. */
-static void update_plain(const clq_optimizer *optimizer, const clq_host_update *update, float rate) {
-    float constants[CLQ_UPDATE_CONSTANTS];
+static void update_plain(const clq_optimizer *optimizer, const clq_host_update *update, const clq_update_rates *rates,
+                         float average) {
+    clq_host_numbers numbers = {.rates = *rates, .average = average};
     const clq_host_rule_row *row = clq_host_rules_plain;
     while (strcmp(row->name, clq_optimizer_rule(optimizer)->name) != 0) row++;
-    clq_optimizer_constants(optimizer, constants);
-    row->run(update, rate, constants);
+    clq_optimizer_constants(optimizer, numbers.constants);
+    row->run(update, &numbers);
 }
 
 static void check_host_update(rig *r, const clq_optimizer *optimizer, size_t n) {
     clq_random random = clq_random_start(31, n);
     float *w;
-    double *want_w, *want_g = rig_alloc(n, sizeof(double)), *want[STATES];
+    double *want_w, *want_g = rig_alloc(n, sizeof(double)), *want[STATES], *average = rig_alloc(n, sizeof(double));
+    static const manner limited = {.limit = 0.3};
     for (unsigned i = 0; i < STATES; i++) want[i] = rig_alloc(n, sizeof(double));
     rig_numbers(&random, n, -1, 1, &w, &want_w);
     host_case whole = begin_host(n, w), parts = begin_host(n, w);
-    for (int t = 1; t <= STEPS; t++) {
-        const float rate = 0.003f * (float)t;
+    for (unsigned t = 1; t <= STEPS; t++) {
+        const float lr = 0.003f * (float)t, part = t == 1 ? 1.0f : 0.25f;
+        const clq_update_rates rates = clq_optimizer_rates(optimizer, (double)lr, t);
         const size_t cut = rig_below(&random, n + 1);
         for (size_t i = 0; i < n; i++) {
             float sum = 0;
@@ -379,13 +495,17 @@ static void check_host_update(rig *r, const clq_optimizer *optimizer, size_t n) 
         }
         const clq_host_update all = host_update(&whole, 0, n), front = host_update(&parts, 0, cut),
                               back = host_update(&parts, cut, n - cut);
-        clq_update_on_host(optimizer, &all, rate);
-        update_plain(optimizer, &back, rate);
-        update_plain(optimizer, &front, rate);
+        clq_update_on_host(optimizer, &all, &rates, part);
+        update_plain(optimizer, &back, &rates, part);
+        update_plain(optimizer, &front, &rates, part);
         rig_check_close(r, "the sum", whole.sum, want_g, n, 0, 0);
-        ref_update(optimizer, n, (double)rate, want_w, want_g, want);
+        treat(&limited, n, want_g);
+        ref_update(optimizer, n, (double)lr, t, want_w, want_g, want);
+        for (size_t i = 0; i < n; i++) average[i] += (want_w[i] - average[i]) * (double)part;
     }
-    rig_check_close(r, "w", whole.w, want_w, n, 1e-6, 2e-7);
+    rig_check_close(r, "w", whole.w, want_w, n, 1e-6, 3e-7);
+    rig_check_close(r, "the average", whole.average, average, n, 1e-6, 3e-7);
+    assert_memory_equal(whole.average, parts.average, n * sizeof(float));
     assert_memory_equal(whole.w, parts.w, n * sizeof(float));
     assert_memory_equal(whole.sum, parts.sum, n * sizeof(float));
     for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) {
@@ -398,6 +518,7 @@ static void check_host_update(rig *r, const clq_optimizer *optimizer, size_t n) 
     clq_free(w);
     clq_free(want_w);
     clq_free(want_g);
+    clq_free(average);
 }
 
 static void check_host_lengths(rig *r, const clq_optimizer *optimizer) {
@@ -426,6 +547,10 @@ static void test_updates(void **state) {
     (void)state;
     rig_each(updates);
 }
+static void test_manners(void **state) {
+    (void)state;
+    rig_each(manners);
+}
 static void test_sharded_updates(void **state) {
     (void)state;
     rig_each(sharded_updates);
@@ -444,9 +569,9 @@ static void test_sums(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates),      cmocka_unit_test(test_sharded_updates),
-                                       cmocka_unit_test(test_adam_epsilon), cmocka_unit_test(test_square_sums),
-                                       cmocka_unit_test(test_host_updates), cmocka_unit_test(test_host_sums),
-                                       cmocka_unit_test(test_sums)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates),         cmocka_unit_test(test_manners),
+                                       cmocka_unit_test(test_sharded_updates), cmocka_unit_test(test_adam_epsilon),
+                                       cmocka_unit_test(test_square_sums),     cmocka_unit_test(test_host_updates),
+                                       cmocka_unit_test(test_host_sums),       cmocka_unit_test(test_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,23 +23,96 @@ void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon,
     }
 }
 
-/* The accumulator, which Keras starts at `initial`, without it. */
-static void adagrad(size_t n, double rate, double initial, double epsilon, double *w, const double *g, double *sum) {
-    for (size_t i = 0; i < n; i++) {
-        sum[i] += g[i] * g[i];
-        w[i] -= rate * g[i] / sqrt(initial + sum[i] + epsilon);
-    }
+/* Of one weight, in update `t` from 1, with the optimizer's hyper-parameters h in the order of clq_optimizer_kind's
+ * comment: the papers' formulas, with Keras's epsilons. s: the weight's states, in the order of cl/update_rules.cl. */
+typedef double step_rule(const double *h, double lr, double t, double g, double *const *s, size_t i);
+
+static void moments(const double *h, double g, double *m, double *v) {
+    *m = h[1] * *m + (1 - h[1]) * g;
+    *v = h[2] * *v + (1 - h[2]) * g * g;
 }
 
-void ref_update(const clq_optimizer *optimizer, size_t n, double rate, double *w, const double *g,
-                double *const *states) {
-    const double *h = optimizer->values; /* lr and the others, in the order of clq_optimizer_kind's comment */
-    switch (optimizer->kind) {
-    case CLQ_OPTIMIZER_SGD: ref_sgd(n, rate, h[1], h[2] != 0, w, g, states[0]); return;
-    case CLQ_OPTIMIZER_ADAM: ref_adam(n, rate, h[1], h[2], h[3], w, g, states[0], states[1]); return;
-    case CLQ_OPTIMIZER_ADAGRAD: adagrad(n, rate, h[1], h[2], w, g, states[0]); return;
+static double adam(const double *h, double lr, double t, double g, double *const *s, size_t i) {
+    moments(h, g, &s[0][i], &s[1][i]);
+    double v = s[1][i];
+    if (h[4] != 0) v = s[2][i] = fmax(s[2][i], v);
+    return -lr * sqrt(1 - pow(h[2], t)) / (1 - pow(h[1], t)) * s[0][i] / (sqrt(v) + h[3]);
+}
+
+static double adamax(const double *h, double lr, double t, double g, double *const *s, size_t i) {
+    s[0][i] = h[1] * s[0][i] + (1 - h[1]) * g;
+    s[1][i] = fmax(h[2] * s[1][i], fabs(g));
+    return -lr / (1 - pow(h[1], t)) * s[0][i] / (s[1][i] + h[3]);
+}
+
+static double nadam(const double *h, double lr, double t, double g, double *const *s, size_t i) {
+    const double now = h[1] * (1 - 0.5 * pow(0.96, t)), next = h[1] * (1 - 0.5 * pow(0.96, t + 1));
+    double product = 1;
+    for (double k = 1; k <= t; k++) product *= h[1] * (1 - 0.5 * pow(0.96, k));
+    moments(h, g, &s[0][i], &s[1][i]);
+    const double m = next * s[0][i] / (1 - product * next) + (1 - now) * g / (1 - product);
+    return -lr * m / (sqrt(s[1][i] / (1 - pow(h[2], t))) + h[3]);
+}
+
+/* The accumulator, which Keras starts at `initial`, without it. */
+static double adagrad(const double *h, double lr, double t, double g, double *const *s, size_t i) {
+    (void)t;
+    s[0][i] += g * g;
+    return -lr * g / sqrt(h[1] + s[0][i] + h[2]);
+}
+
+static double adadelta(const double *h, double lr, double t, double g, double *const *s, size_t i) {
+    (void)t;
+    s[0][i] = h[1] * s[0][i] + (1 - h[1]) * g * g;
+    const double step = -sqrt(s[1][i] + h[2]) / sqrt(s[0][i] + h[2]) * g;
+    s[1][i] = h[1] * s[1][i] + (1 - h[1]) * step * step;
+    return lr * step;
+}
+
+static double rmsprop(const double *h, double lr, double t, double g, double *const *s, size_t i) {
+    double *mean = h[2] != 0 ? &s[2][i] : &s[1][i], under;
+    (void)t;
+    under = s[0][i] = h[1] * s[0][i] + (1 - h[1]) * g * g;
+    if (h[4] != 0) {
+        *mean = h[1] * *mean + (1 - h[1]) * g;
+        under -= *mean * *mean;
     }
-    fail_msg("optimizer %d has no reference", (int)optimizer->kind);
+    const double step = lr * g / sqrt(under + h[3]);
+    if (h[2] == 0) return -step;
+    s[1][i] = h[2] * s[1][i] + step;
+    return -s[1][i];
+}
+
+static double lion(const double *h, double lr, double t, double g, double *const *s, size_t i) {
+    const double direction = h[1] * s[0][i] + (1 - h[1]) * g;
+    (void)t;
+    s[0][i] = h[2] * s[0][i] + (1 - h[2]) * g;
+    return direction > 0 ? -lr : direction < 0 ? lr : 0;
+}
+
+static double sgd(const double *h, double lr, double t, double g, double *const *s, size_t i) {
+    double step = 0;
+    (void)t;
+    ref_sgd(1, lr, h[1], h[2] != 0, &step, &g, s[0] + i);
+    return step;
+}
+
+void ref_update(const clq_optimizer *optimizer, size_t n, double lr, unsigned t, double *w, const double *g,
+                double *const *states) {
+    static const struct {
+        step_rule *step;
+        unsigned decay; /* its place in values */
+    } rows[] = {[CLQ_OPTIMIZER_SGD] = {sgd, 3},         [CLQ_OPTIMIZER_ADAM] = {adam, 5},
+                [CLQ_OPTIMIZER_ADAGRAD] = {adagrad, 3}, [CLQ_OPTIMIZER_ADAMW] = {adam, 5},
+                [CLQ_OPTIMIZER_ADAMAX] = {adamax, 4},   [CLQ_OPTIMIZER_NADAM] = {nadam, 4},
+                [CLQ_OPTIMIZER_RMSPROP] = {rmsprop, 5}, [CLQ_OPTIMIZER_ADADELTA] = {adadelta, 3},
+                [CLQ_OPTIMIZER_LION] = {lion, 3}};
+    if ((size_t)optimizer->kind >= CLQ_COUNT_OF(rows)) fail_msg("optimizer %d has no reference", (int)optimizer->kind);
+    const double *h = optimizer->values;
+    for (size_t i = 0; i < n; i++) {
+        w[i] -= w[i] * h[rows[optimizer->kind].decay] * lr;
+        w[i] += rows[optimizer->kind].step(h, lr, t, g[i], states, i);
+    }
 }
 
 double ref_square_sum(size_t n, const float *x) {

@@ -48,9 +48,9 @@ size_t ref_argmax(const double *x, size_t n); /* the first of equals */
 void ref_sgd(size_t n, double rate, double momentum, bool nesterov, double *w, const double *g, double *v);
 void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon, double *w, const double *g, double *m,
               double *v);
-/* The optimizer's rule with its hyper-parameters, at a rate; states: as many arrays as it has. Fails for an optimizer
- * that has no reference. */
-void ref_update(const clq_optimizer *optimizer, size_t n, double rate, double *w, const double *g,
+/* Update `t`, from 1, by the optimizer with its hyper-parameters, weight decay included, at a learning rate of lr;
+ * states: CLQ_UPDATE_STATES_MAX arrays. Fails for an optimizer that has no reference. */
+void ref_update(const clq_optimizer *optimizer, size_t n, double lr, unsigned t, double *w, const double *g,
                 double *const *states);
 double ref_square_sum(size_t n, const float *x);
 

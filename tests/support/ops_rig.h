@@ -8,7 +8,7 @@
 #include "ops/ops.h"
 #include "support/check.h"
 
-enum { RIG_VALUES = 32 };
+enum { RIG_VALUES = 48 };
 
 typedef struct rig {
     clq_device *device;

@@ -190,6 +190,6 @@ const clq_operation clq_op_accumulate = {.name = "accumulate", .emit = emit_accu
 static void emit_update(clq_emission *e) {
     clq_update_arenas arenas = {.w = e->in[0], .g = e->in[1], .floats = input_of(e, 0)->elements};
     for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX && 2 + i < CLQ_NODE_INPUTS; i++) arenas.states[i] = e->in[2 + i];
-    clq_update(e->list, &e->node->attributes.update, &arenas);
+    clq_update(e->list, &(clq_update_problem){.optimizer = e->node->attributes.update}, &arenas);
 }
 const clq_operation clq_op_update = {.name = "update", .emit = emit_update};

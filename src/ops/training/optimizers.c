@@ -9,10 +9,26 @@
 #define BELOW_ONE 0x1.fffffffffffffp-1
 #define LEARNING_RATE(value)                                                                                           \
     { "lr", value, 0, 1e6, false }
+#define BETA1(value)                                                                                                   \
+    { "beta1", value, 0, BELOW_ONE, false }
+#define BETA2(value)                                                                                                   \
+    { "beta2", value, 0, BELOW_ONE, false }
+#define RHO(value)                                                                                                     \
+    { "rho", value, 0, BELOW_ONE, false }
+#define MOMENTUM                                                                                                       \
+    { "momentum", 0, 0, 1, false }
+#define EPSILON                                                                                                        \
+    { "epsilon", 1e-7, 0, 1e6, false }
+#define FLAG(name)                                                                                                     \
+    { name, 0, 0, 1, true }
+/* Behind all others in every row. Of the weights, and not of the loss: Loshchilov and Hutter, "Decoupled weight decay
+ * regularization", ICLR 2019. */
+#define WEIGHT_DECAY(value)                                                                                            \
+    { "weight_decay", value, 0, 1e6, false }
 
 /* ---- sgd ---- */
 
-enum { SGD_LR, SGD_MOMENTUM, SGD_NESTEROV };
+enum { SGD_MOMENTUM = 1, SGD_NESTEROV };
 
 static const clq_update_rule *sgd_rule(const double *values) {
     static const clq_update_rule plain = {"sgd", 0, 2}, momentum = {"momentum", 1, 6}, nesterov = {"nesterov", 1, 6};
@@ -20,9 +36,14 @@ static const clq_update_rule *sgd_rule(const double *values) {
     return values[SGD_NESTEROV] != 0 ? &nesterov : &momentum;
 }
 
-/* ---- adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015) ---- */
+/* ---- adam and what was made of it ---- */
 
-enum { ADAM_LR, ADAM_BETA1, ADAM_BETA2, ADAM_EPSILON };
+enum { ADAM_BETA1 = 1, ADAM_BETA2, ADAM_EPSILON, ADAM_AMSGRAD };
+
+static const clq_update_rule *adam_rule(const double *values) {
+    static const clq_update_rule plain = {"adam", 2, 11}, amsgrad = {"amsgrad", 3, 12};
+    return values[ADAM_AMSGRAD] != 0 ? &amsgrad : &plain;
+}
 
 /* Rounded once, after the subtraction. */
 static void adam_constants(const double *values, float constants[CLQ_UPDATE_CONSTANTS]) {
@@ -32,31 +53,123 @@ static void adam_constants(const double *values, float constants[CLQ_UPDATE_CONS
 }
 
 /* The correction of both moments' bias towards zero, as in the paper's section 2. */
-static double adam_rate(const double *values, double lr, uint64_t step) {
-    double t = (double)step;
-    return lr * sqrt(1 - pow(values[ADAM_BETA2], t)) / (1 - pow(values[ADAM_BETA1], t));
+static void adam_rates(const double *values, double lr, uint64_t step, double rates[CLQ_UPDATE_RATES]) {
+    const double t = (double)step;
+    rates[0] = lr * sqrt(1 - pow(values[ADAM_BETA2], t)) / (1 - pow(values[ADAM_BETA1], t));
+}
+
+static void adamax_constants(const double *values, float constants[CLQ_UPDATE_CONSTANTS]) {
+    adam_constants(values, constants);
+    constants[1] = (float)values[ADAM_BETA2];
+}
+
+static void adamax_rates(const double *values, double lr, uint64_t step, double rates[CLQ_UPDATE_RATES]) {
+    rates[0] = lr / (1 - pow(values[ADAM_BETA1], (double)step));
+}
+
+/* Dozat's schedule of the momentum: beta1 (1 - 0.96^(t / 250) / 2). Keras has 0.96^t. */
+static double nadam_momentum(double beta1, double t) { return beta1 * (1 - 0.5 * pow(0.96, t)); }
+
+/* The product of the momenta of all steps up to this one, of which those behind the first thousand differ from beta1 by
+ * less than a double's rounding. */
+static double nadam_product(double beta1, uint64_t step) {
+    static const uint64_t varied = 1000;
+    const uint64_t first = step < varied ? step : varied;
+    double product = pow(beta1, (double)(step - first));
+    for (uint64_t t = 1; t <= first; t++) product *= nadam_momentum(beta1, (double)t);
+    return product;
+}
+
+static void nadam_rates(const double *values, double lr, uint64_t step, double rates[CLQ_UPDATE_RATES]) {
+    const double beta1 = values[ADAM_BETA1], t = (double)step, now = nadam_momentum(beta1, t),
+                 next = nadam_momentum(beta1, t + 1), product = nadam_product(beta1, step);
+    rates[0] = lr * next / (1 - product * next);
+    rates[1] = lr * (1 - now) / (1 - product);
+    rates[2] = 1 / (1 - pow(values[ADAM_BETA2], t));
+}
+
+static void lion_constants(const double *values, float constants[CLQ_UPDATE_CONSTANTS]) {
+    constants[0] = (float)(1 - values[ADAM_BETA1]);
+    constants[1] = (float)(1 - values[ADAM_BETA2]);
+}
+
+/* ---- rmsprop, adadelta ---- */
+
+enum { RMSPROP_RHO = 1, RMSPROP_MOMENTUM, RMSPROP_EPSILON, RMSPROP_CENTERED };
+
+static const clq_update_rule *rmsprop_rule(const double *values) {
+    static const clq_update_rule rules[2][2] = {{{"rmsprop", 1, 8}, {"rmsprop_momentum", 2, 10}},
+                                                {{"rmsprop_centered", 2, 13}, {"rmsprop_centered_momentum", 3, 15}}};
+    return &rules[values[RMSPROP_CENTERED] != 0][values[RMSPROP_MOMENTUM] != 0];
+}
+
+static void rmsprop_constants(const double *values, float constants[CLQ_UPDATE_CONSTANTS]) {
+    constants[0] = (float)(1 - values[RMSPROP_RHO]);
+    constants[1] = (float)values[RMSPROP_MOMENTUM];
+    constants[2] = (float)values[RMSPROP_EPSILON];
+}
+
+enum { ADADELTA_RHO = 1, ADADELTA_EPSILON };
+
+static void adadelta_constants(const double *values, float constants[CLQ_UPDATE_CONSTANTS]) {
+    constants[0] = (float)(1 - values[ADADELTA_RHO]);
+    constants[2] = (float)values[ADADELTA_EPSILON];
 }
 
 /* ---- the table ---- */
 
 static const clq_optimizer_row rows[] = {
     [CLQ_OPTIMIZER_SGD] = {.name = "sgd",
-                           .options = {LEARNING_RATE(0.01), {"momentum", 0, 0, 1, false}, {"nesterov", 0, 0, 1, true}},
+                           .options = {LEARNING_RATE(0.01), MOMENTUM, FLAG("nesterov"), WEIGHT_DECAY(0)},
                            .choose = sgd_rule},
+    /* Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015; amsgrad: Reddi, Kale and Kumar, "On the
+     * Convergence of Adam and Beyond", ICLR 2018 */
     [CLQ_OPTIMIZER_ADAM] = {.name = "adam",
-                            .options = {LEARNING_RATE(0.001),
-                                        {"beta1", 0.9, 0, BELOW_ONE, false},
-                                        {"beta2", 0.999, 0, BELOW_ONE, false},
-                                        {"epsilon", 1e-7, 0, 1e6, false}},
-                            .rule = {"adam", 2, 11},
+                            .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.999), EPSILON, FLAG("amsgrad"),
+                                        WEIGHT_DECAY(0)},
+                            .choose = adam_rule,
                             .constants = adam_constants,
-                            .rate = adam_rate},
+                            .rates = adam_rates},
     /* Duchi, Hazan and Singer, "Adaptive Subgradient Methods", JMLR 12, 2011 */
-    [CLQ_OPTIMIZER_ADAGRAD] = {.name = "adagrad",
-                               .options = {LEARNING_RATE(0.001),
-                                           {"initial_accumulator_value", 0.1, 0, 1e6, false},
-                                           {"epsilon", 1e-7, 0, 1e6, false}},
-                               .rule = {"adagrad", 1, 7}},
+    [CLQ_OPTIMIZER_ADAGRAD] =
+        {.name = "adagrad",
+         .options = {LEARNING_RATE(0.001), {"initial_accumulator_value", 0.1, 0, 1e6, false}, EPSILON, WEIGHT_DECAY(0)},
+         .rule = {"adagrad", 1, 7}},
+    [CLQ_OPTIMIZER_ADAMW] = {.name = "adamw",
+                             .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.999), EPSILON, FLAG("amsgrad"),
+                                         WEIGHT_DECAY(0.004)},
+                             .choose = adam_rule,
+                             .constants = adam_constants,
+                             .rates = adam_rates},
+    /* The Adam paper's section 7.1 */
+    [CLQ_OPTIMIZER_ADAMAX] = {.name = "adamax",
+                              .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.999), EPSILON, WEIGHT_DECAY(0)},
+                              .rule = {"adamax", 2, 9},
+                              .constants = adamax_constants,
+                              .rates = adamax_rates},
+    /* Dozat, "Incorporating Nesterov Momentum into Adam", 2016 */
+    [CLQ_OPTIMIZER_NADAM] = {.name = "nadam",
+                             .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.999), EPSILON, WEIGHT_DECAY(0)},
+                             .rule = {"nadam", 2, 14},
+                             .constants = adam_constants,
+                             .rates = nadam_rates},
+    /* Tieleman and Hinton, lecture 6.5, 2012; centered: Graves, "Generating Sequences With Recurrent Neural Networks",
+     * 2013 */
+    [CLQ_OPTIMIZER_RMSPROP] = {.name = "rmsprop",
+                               .options = {LEARNING_RATE(0.001), RHO(0.9), MOMENTUM, EPSILON, FLAG("centered"),
+                                           WEIGHT_DECAY(0)},
+                               .choose = rmsprop_rule,
+                               .constants = rmsprop_constants},
+    /* Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012 */
+    [CLQ_OPTIMIZER_ADADELTA] = {.name = "adadelta",
+                                .options = {LEARNING_RATE(0.001), RHO(0.95), EPSILON, WEIGHT_DECAY(0)},
+                                .rule = {"adadelta", 2, 15},
+                                .constants = adadelta_constants},
+    /* Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS 2023 */
+    [CLQ_OPTIMIZER_LION] = {.name = "lion",
+                            .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.99), WEIGHT_DECAY(0)},
+                            .rule = {"lion", 1, 9},
+                            .constants = lion_constants},
 };
 
 size_t clq_optimizer_count(void) { return CLQ_COUNT_OF(rows); }
@@ -71,13 +184,23 @@ unsigned clq_optimizer_states(const clq_optimizer *optimizer) { return clq_optim
 
 void clq_optimizer_constants(const clq_optimizer *optimizer, float constants[CLQ_UPDATE_CONSTANTS]) {
     const clq_optimizer_row *row = &rows[optimizer->kind];
-    if (row->constants)
-        row->constants(optimizer->values, constants);
-    else
-        for (unsigned i = 0; i < CLQ_UPDATE_CONSTANTS; i++) constants[i] = (float)optimizer->values[1 + i];
+    for (unsigned i = 0; i < CLQ_UPDATE_CONSTANTS; i++)
+        constants[i] = row->constants ? 0 : (float)optimizer->values[1 + i];
+    if (row->constants) row->constants(optimizer->values, constants);
 }
 
-float clq_optimizer_rate(const clq_optimizer *optimizer, double lr, uint64_t step) {
+double clq_optimizer_weight_decay(const clq_optimizer *optimizer) {
+    size_t last = 0;
+    while (rows[optimizer->kind].options[last + 1].key) last++;
+    return optimizer->values[last];
+}
+
+clq_update_rates clq_optimizer_rates(const clq_optimizer *optimizer, double lr, uint64_t step) {
     const clq_optimizer_row *row = &rows[optimizer->kind];
-    return (float)(row->rate ? row->rate(optimizer->values, lr, step) : lr);
+    double rates[CLQ_UPDATE_RATES] = {lr};
+    if (row->rates) row->rates(optimizer->values, lr, step, rates);
+    return (clq_update_rates){.rate = (float)rates[0],
+                              .second = (float)rates[1],
+                              .third = (float)rates[2],
+                              .decay = (float)(lr * clq_optimizer_weight_decay(optimizer))};
 }

@@ -15,29 +15,46 @@ static void add_part(clq_list *list, const clq_update_arenas *a, clq_value arena
     add_range(list, arena, a->first, a->floats, access);
 }
 
-static void add_constants(clq_list *list, const clq_optimizer *optimizer) {
+static void add_numbers(clq_list *list, const clq_update_problem *p) {
+    static const clq_param params[] = {CLQ_PARAM_RATE, CLQ_PARAM_SECOND, CLQ_PARAM_THIRD, CLQ_PARAM_DECAY,
+                                       CLQ_PARAM_AVERAGE};
     float constants[CLQ_UPDATE_CONSTANTS];
-    clq_optimizer_constants(optimizer, constants);
+    clq_optimizer_constants(&p->optimizer, constants);
+    for (size_t i = 0; i < CLQ_COUNT_OF(params); i++) clq_launch_param(list, params[i]);
+    clq_launch_float(list, p->limit);
     for (unsigned i = 0; i < CLQ_UPDATE_CONSTANTS; i++) clq_launch_float(list, constants[i]);
 }
 
-void clq_update(clq_list *list, const clq_optimizer *optimizer, const clq_update_arenas *a) {
-    const clq_update_rule *rule = clq_optimizer_rule(optimizer);
+static clq_kernel_options options_of(const clq_cut *cut, const clq_update_problem *p, const clq_update_arenas *a) {
+    const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
+    const int decay = clq_optimizer_weight_decay(&p->optimizer) == 0 ? 0 : a->decays ? 2 : 1;
+    clq_kernel_options options = clq_cut_options(cut, " -DRULE=%s -DSTATES=%u -DRANKS=%u%s", rule->name, rule->states,
+                                                 CLQ_MAX(a->ranks, 1u), a->floats % cut->lanes ? " -DTAIL" : "");
+    if (p->limit > 0) clq_options_add(&options, " -DLIMITED");
+    if (decay) clq_options_add(&options, " -DDECAY=%d", decay);
+    if (a->average) clq_options_add(&options, " -DAVERAGE");
+    if (a->factors) clq_options_add(&options, " -DFACTORS=%d", p->factor_of_all ? 1 : 2);
+    return options;
+}
+
+void clq_update(clq_list *list, const clq_update_problem *p, const clq_update_arenas *a) {
+    const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
     unsigned ranks = CLQ_MAX(a->ranks, 1u);
-    /* States and weights are read and written, and of several ranks all gradients. */
-    unsigned arrays = 2 * rule->states + 2 + (ranks > 1 ? 2 * ranks : 1);
+    /* States, average and weights are read and written, and of several ranks all gradients. */
+    unsigned arrays = 2 * (rule->states + (a->average ? 1 : 0)) + 2 + (ranks > 1 ? 2 * ranks : 1);
     clq_cut cut = flat_cut(list, a->floats, arrays);
     assert(ranks <= CLQ_UPDATE_RANKS_MAX && a->rank < ranks && rule->states <= CLQ_UPDATE_STATES_MAX);
-    const clq_kernel_options options = clq_cut_options(&cut, " -DRULE=%s -DSTATES=%u -DRANKS=%u%s", rule->name,
-                                                       rule->states, ranks, a->floats % cut.lanes ? " -DTAIL" : "");
+    const clq_kernel_options options = options_of(&cut, p, a);
     clq_launch_begin(list, "update", "update", options.text, "update");
     add_part(list, a, a->w, CLQ_READS_WRITES);
     add_part(list, a, a->g, ranks > 1 ? CLQ_READS_WRITES : CLQ_READS);
     for (unsigned i = 0; i < rule->states; i++)
         add_range(list, a->states[i], a->states_first, a->floats, CLQ_READS_WRITES);
-    CLQ_LAUNCH_SIZES(list, a->floats / cut.lanes, a->floats % cut.lanes);
-    clq_launch_param(list, CLQ_PARAM_RATE);
-    add_constants(list, optimizer);
+    if (a->factors) clq_launch_value(list, a->factors, CLQ_READS);
+    if (a->decays && clq_optimizer_weight_decay(&p->optimizer) != 0) clq_launch_value(list, a->decays, CLQ_READS);
+    if (a->average) add_range(list, a->average, a->states_first, a->floats, CLQ_READS_WRITES);
+    CLQ_LAUNCH_SIZES(list, a->floats / cut.lanes, a->floats % cut.lanes, a->first_block);
+    add_numbers(list, p);
     clq_launch_size(list, a->rank);
     for (unsigned i = 0; i + 1 < ranks; i++) add_part(list, a, a->peers[i], CLQ_READS_WRITES);
     clq_cut_work(list, &cut);

@@ -19,13 +19,14 @@ static clq_host_rule *find(const char *name) {
     return row->run;
 }
 
-void clq_update_on_host(const clq_optimizer *optimizer, const clq_host_update *update, float rate) {
-    float constants[CLQ_UPDATE_CONSTANTS];
-    clq_optimizer_constants(optimizer, constants);
-    find(clq_optimizer_rule(optimizer)->name)(update, rate, constants);
+void clq_update_on_host(const clq_optimizer *optimizer, const clq_host_update *update, const clq_update_rates *rates,
+                        float average) {
+    clq_host_numbers numbers = {.rates = *rates, .average = average};
+    clq_optimizer_constants(optimizer, numbers.constants);
+    find(clq_optimizer_rule(optimizer)->name)(update, &numbers);
 }
 
-void clq_sum_on_host(const clq_host_update *update) { find(NULL)(update, 0.0f, NULL); }
+void clq_sum_on_host(const clq_host_update *update) { find(NULL)(update, NULL); }
 
 /* Four chains hide the latency of the additions. */
 double clq_square_sum_on_host(const float *x, size_t floats) {

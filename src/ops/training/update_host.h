@@ -4,8 +4,13 @@
 
 #include "ops/ops.h"
 
-/* What a rule does with a run of an update's floats. constants NULL: the sum alone. */
-typedef void clq_host_rule(const clq_host_update *update, float rate, const float *constants);
+/* What a rule is given beside the arrays. */
+typedef struct clq_host_numbers {
+    clq_update_rates rates;
+    float average, constants[CLQ_UPDATE_CONSTANTS];
+} clq_host_numbers;
+/* What a rule does with a run of an update's floats. numbers NULL: the sum alone. */
+typedef void clq_host_rule(const clq_host_update *update, const clq_host_numbers *numbers);
 
 /* A row for each rule of cl/update_rules.cl, and behind them one without a name: the sum alone. */
 typedef struct clq_host_rule_row {

@@ -11,6 +11,7 @@
 #endif
 
 typedef float floatv __attribute__((vector_size(VECTOR)));
+typedef int32_t intv __attribute__((vector_size(VECTOR)));
 enum { LANES = VECTOR / sizeof(float) };
 #define ALWAYS_INLINE TARGET __attribute__((always_inline)) static inline
 
@@ -25,6 +26,12 @@ ALWAYS_INLINE floatv roots(floatv v) {
 #endif
 }
 #define sqrt(v) roots(v)
+
+ALWAYS_INLINE floatv pick(intv condition, floatv a, floatv b) {
+    return (floatv)(((intv)a & condition) | ((intv)b & ~condition));
+}
+#define PICK(condition, a, b) pick(condition, a, b)
+#define ALL(number) ((floatv){0} + (number))
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* all rules take the same */
@@ -46,30 +53,42 @@ ALWAYS_INLINE floatv gradient_at(const clq_host_update *u, size_t i, size_t byte
     return sum;
 }
 
+ALWAYS_INLINE floatv limited(floatv g, float limit) {
+    return limit > 0 ? PICK(g > limit, ALL(limit), PICK(g < -limit, ALL(-limit), g)) : g;
+}
+
+ALWAYS_INLINE void move_average(float *average, floatv w, float part, size_t bytes) {
+    const floatv before = load(average, bytes), after = before + (w - before) * part;
+    memcpy(average, &after, bytes);
+}
+
 /* One vector, from float i on. In lanes that are no part of it a rule may make what it likes. */
 #define RULE(NAME, STATES)                                                                                             \
-    ALWAYS_INLINE void NAME##_at(const clq_host_update *u, float rate, const float *c, size_t i, size_t bytes) {       \
-        floatv s[STATES + 1];                                                                                          \
-        const floatv g = gradient_at(u, i, bytes);                                                                     \
+    ALWAYS_INLINE void NAME##_at(const clq_host_update *u, const clq_host_numbers *n, size_t i, size_t bytes) {        \
+        const clq_update_rates *r = &n->rates;                                                                         \
+        const float *c = n->constants;                                                                                 \
+        floatv s[STATES + 1], old = load(u->w + i, bytes);                                                             \
+        const floatv g = limited(gradient_at(u, i, bytes), u->limit);                                                  \
         for (int k = 0; k < STATES; k++) s[k] = load(u->states[k] + i, bytes);                                         \
-        const floatv w = rule_##NAME(load(u->w + i, bytes), g, s, rate, c[0], c[1], c[2]);                             \
+        if (r->decay != 0) old -= old * r->decay;                                                                      \
+        const floatv w = rule_##NAME(old, g, s, r->rate, r->second, r->third, c[0], c[1], c[2]);                       \
         for (int k = 0; k < STATES; k++) memcpy(u->states[k] + i, &s[k], bytes);                                       \
         memcpy(u->w + i, &w, bytes);                                                                                   \
+        if (u->average) move_average(u->average + i, w, n->average, bytes);                                            \
         for (unsigned k = 0; k < u->copy_count; k++) memcpy(u->copies[k] + i, &w, bytes);                              \
     }                                                                                                                  \
-    TARGET static void NAME##_run(const clq_host_update *u, float rate, const float *c) {                              \
+    TARGET static void NAME##_run(const clq_host_update *u, const clq_host_numbers *n) {                               \
         const size_t end = u->first + u->floats;                                                                       \
         size_t i = u->first;                                                                                           \
-        for (; i + LANES <= end; i += LANES) NAME##_at(u, rate, c, i, VECTOR);                                         \
-        if (i < end) NAME##_at(u, rate, c, i, (end - i) * sizeof(float));                                              \
+        for (; i + LANES <= end; i += LANES) NAME##_at(u, n, i, VECTOR);                                               \
+        if (i < end) NAME##_at(u, n, i, (end - i) * sizeof(float));                                                    \
     }
 UPDATE_RULES(RULE)
 
-TARGET static void sum_run(const clq_host_update *u, float rate, const float *c) {
+TARGET static void sum_run(const clq_host_update *u, const clq_host_numbers *n) {
     const size_t end = u->first + u->floats;
     size_t i = u->first;
-    (void)rate;
-    (void)c;
+    (void)n;
     for (; i + LANES <= end; i += LANES) (void)gradient_at(u, i, VECTOR);
     if (i < end) (void)gradient_at(u, i, (end - i) * sizeof(float));
 }
