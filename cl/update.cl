@@ -29,6 +29,7 @@
     gs[rank] = g;                                                                                                      \
     FOR_PEERS(TAKE_PEER)
 
+/* The sum over ranks. */
 ALWAYS_INLINE floatv gradient_vector(global float *const *gs, size_t i) {
     floatv sum = LOADV_ALIGNED(gs[0] + i * VEC);
     UNROLL for (int r = 1; r < RANKS; r++) sum += LOADV_ALIGNED(gs[r] + i * VEC);
@@ -40,6 +41,15 @@ ALWAYS_INLINE float gradient_float(global float *const *gs, size_t i) {
     UNROLL for (int r = 1; r < RANKS; r++) sum += gs[r][i];
     return sum;
 }
+
+/* SUMMED: the sum is there already, where its own gradient was. */
+#ifdef SUMMED
+#define GRADIENT_VECTOR(i) LOADV_ALIGNED(g + (i)*VEC)
+#define GRADIENT_FLOAT(i) g[i]
+#else
+#define GRADIENT_VECTOR(i) gradient_vector(gs, i)
+#define GRADIENT_FLOAT(i) gradient_float(gs, i)
+#endif
 
 #if RANKS == 1
 #define SET_VECTOR(i, weights, gradient) STOREV_ALIGNED(weights, w + (i)*VEC)
@@ -58,6 +68,22 @@ ALWAYS_INLINE void set_float(global float *w, global float *const *gs, size_t i,
     UNROLL for (int r = 0; r < RANKS; r++) gs[r][i] = weight;
 }
 #endif
+
+#define BLOCK 128
+
+/* Of whole blocks: g = the sum of all ranks' gradients; squares[b] = the sum of its squares over block b. */
+KERNEL void sum_gradients(global float *g, int blocks, global float *squares, int rank FOR_PEERS(PEER_GRADIENT)) {
+    TAKE_GRADIENTS
+    FOR_MY (b, blocks) {
+        floatv sums = 0;
+        for (size_t i = b * (BLOCK / VEC); i < (b + 1) * (BLOCK / VEC); i++) {
+            floatv sum = gradient_vector(gs, i);
+            STOREV_ALIGNED(sum, g + i * VEC);
+            sums += sum * sum;
+        }
+        squares[b] = floatv_sum(sums);
+    }
+}
 
 /* ---- the update: every form of it applies the program's rule, -DRULE, with so many states, -DSTATES ---- */
 
@@ -83,7 +109,6 @@ ALWAYS_INLINE void set_float(global float *w, global float *const *gs, size_t i,
  * LIMITED: then its elements are cut off at -limit and limit.
  * DECAY 1: of all weights; 2: of the blocks whose number in decays is 1, and not of those where it is 0.
  * AVERAGE: the moving average of the weights moves towards the new ones by that part of the way. */
-#define BLOCK 128
 #ifndef DECAY
 #define DECAY 0
 #endif
@@ -135,7 +160,7 @@ KERNEL void update(global float *w,
                    float average, float limit, float c0, float c1, float c2, int rank FOR_PEERS(PEER_GRADIENT)) {
     TAKE_GRADIENTS
     FOR_MY (i, vectors) {
-        floatv gradient = gradient_vector(gs, i), s[STATES + 1], old = DECAYED(LOADV_ALIGNED(w + i * VEC), i * VEC);
+        floatv gradient = GRADIENT_VECTOR(i), s[STATES + 1], old = DECAYED(LOADV_ALIGNED(w + i * VEC), i * VEC);
         FOR_STATES(LOAD_STATE)
         floatv weights = NEW_WEIGHTS(old, TAKEN(gradient, i * VEC), s, rate, second, third, c0, c1, c2);
         FOR_STATES(STORE_STATE)
@@ -144,7 +169,7 @@ KERNEL void update(global float *w,
     }
 #ifdef TAIL /* there is one: arenas of plans are whole vectors. A float alone stands in all lanes. */
     FOR_TAIL (i, vectors, tail) {
-        float gradient = gradient_float(gs, i);
+        float gradient = GRADIENT_FLOAT(i);
         floatv s[STATES + 1], all = (floatv)gradient, old = DECAYED((floatv)w[i], i);
         FOR_STATES(LOAD_STATE_FLOAT)
         floatv weights = NEW_WEIGHTS(old, TAKEN(all, i), s, rate, second, third, c0, c1, c2);

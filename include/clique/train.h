@@ -48,6 +48,9 @@ CLQ_API clq_status clq_optimizer_parse(const char *text, clq_optimizer *out);
 /* "constant", "exponential:decay_steps=1000,decay_rate=0.9", "cosine:decay_steps=1000", as --schedule. */
 CLQ_API clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out);
 
+/* "off", "value=0.5", "norm=1", "global_norm=1", as --clip. */
+CLQ_API clq_status clq_clip_parse(const char *text, clq_clip *out);
+
 typedef struct clq_loss {
     clq_loss_kind kind;
     bool from_logits; /* of categorical, sparse and binary; a model that ends in softmax, or sigmoid for the binary
@@ -126,6 +129,11 @@ typedef struct clq_trainer_config {
      * marks is cut into parts that take about the same time. All trainers with as many parts of a model have the same
      * cuts. parts 0: the trainer has the whole model. */
     uint32_t parts, part;
+    clq_clip clip; /* of the reduced gradient, before the update; with local_steps of each replica's own. Its factor is
+                      computed where the gradient lies: no step waits for the host */
+    /* Trainable variables whose weights do not decay: parts of their names, with commas between, as in
+     * "bias,gamma,beta" (Keras's exclude_from_weight_decay). Needed until the trainer is made. NULL: all decay. */
+    const char *no_decay;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
@@ -141,7 +149,8 @@ typedef struct clq_trainer clq_trainer;
  * (a batch smaller than the replicas; too many batches to accumulate; strategy single with several devices; strategy
  * pipeline with more stages than the model has parts, with devices that are no multiple of the stages, with more
  * micro-batches than samples; a part that the model does not have, or on several devices; an unknown metric; a loss for
- * no output of the model, two for one, or none), NO_DEVICE (none selected), MISMATCH (the model's output does not fit
+ * no output of the model, two for one, or none; a limit that clips, out of range; a name in no_decay that no variable
+ * has), NO_DEVICE (none selected), MISMATCH (the model's output does not fit
  * the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED (also two outputs of one name, and synchronized
  * statistics in a pipeline), MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,

@@ -73,9 +73,10 @@ typedef enum clq_lr_schedule_kind {
 /* Keras's optimizers, and their hyper-parameters in the order of `values`; values[0] is the learning rate of each, and
  * the last one the weight decay: in each update weights first become smaller by that part of them times the learning
  * rate. SGD: lr, momentum, nesterov (0 or 1), weight_decay. ADAM, ADAMW: lr, beta1, beta2, epsilon, amsgrad (0 or 1),
- * weight_decay. ADAGRAD: lr, initial_accumulator_value, epsilon, weight_decay. ADAMAX, NADAM: lr, beta1, beta2, epsilon,
- * weight_decay. RMSPROP: lr, rho, momentum, epsilon, centered (0 or 1), weight_decay. ADADELTA: lr, rho, epsilon,
- * weight_decay. LION: lr, beta1, beta2, weight_decay. The order is part of the binary interface: add at the end. */
+ * weight_decay. ADAGRAD: lr, initial_accumulator_value, epsilon, weight_decay. ADAMAX, NADAM: lr, beta1, beta2,
+ * epsilon, weight_decay. RMSPROP: lr, rho, momentum, epsilon, centered (0 or 1), weight_decay. ADADELTA: lr, rho,
+ * epsilon, weight_decay. LION: lr, beta1, beta2, weight_decay. The order is part of the binary interface: add at the
+ * end. */
 typedef enum clq_optimizer_kind {
     CLQ_OPTIMIZER_SGD,
     CLQ_OPTIMIZER_ADAM,
@@ -87,6 +88,16 @@ typedef enum clq_optimizer_kind {
     CLQ_OPTIMIZER_ADADELTA,
     CLQ_OPTIMIZER_LION
 } clq_optimizer_kind;
+/* How the reduced gradient is clipped before the update, to a positive limit. VALUE: each element to [-limit, limit].
+ * NORM: each variable's gradient to an L2 norm of at most the limit. GLOBAL_NORM: the gradient of all variables
+ * together (Pascanu et al., "On the difficulty of training recurrent neural networks", 2013). Keras's clipvalue,
+ * clipnorm and global_clipnorm. The order is part of the binary interface: add at the end. */
+typedef enum clq_clip_kind { CLQ_CLIP_OFF, CLQ_CLIP_VALUE, CLQ_CLIP_NORM, CLQ_CLIP_GLOBAL_NORM } clq_clip_kind;
+typedef struct clq_clip {
+    clq_clip_kind kind;
+    double limit; /* above 0, unless OFF */
+} clq_clip;
+
 enum { CLQ_HYPERPARAMETERS_MAX = 12 };
 /* Of one size for good: an optimizer that is added takes places of `values`, which are zero for the others. */
 typedef struct clq_optimizer {

@@ -26,7 +26,7 @@ clq_status clq_by_output_add(clq_by_output *to, const char *option, const char *
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
     clq_by_output losses, loss_weights, metrics;
-    const char *schedule, *shares, *staleness;
+    const char *schedule, *shares, *staleness, *clip, *no_decay;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t memory_limit, micro_batches;

@@ -95,6 +95,8 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     clq_trainer_config config = clq_trainer_config_default();
     CLQ_TRY(clq_optimizer_parse(options->optimizer, &config.optimizer));
     CLQ_TRY(clq_lr_schedule_parse(options->schedule, &config.schedule));
+    CLQ_TRY(clq_clip_parse(options->clip, &config.clip));
+    config.no_decay = options->no_decay;
     CLQ_TRY(clq_setup_measures(setup->model, options, outputs, &config));
     CLQ_TRY(clq_strategy_parse(clq_setup_strategy(setup, options), &config.strategy, &config.strategy_options));
     config.strategy_options.micro_batches = (uint32_t)options->micro_batches;

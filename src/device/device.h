@@ -48,10 +48,11 @@ size_t clq_system_unlisted(const clq_system *system, const char *root, clq_unlis
  * programs were built. Of a process that loads no library meanwhile. */
 void clq_trim_code(void);
 
-/* What was found out about the machine as a whole is kept by a key: of a text that says what it is about, which is freed,
- * and of all that the list of devices depends on (drivers' files, the environment that speaks to drivers, PCI devices).
- * Ask for the key before clq_system_recall, which changes that environment. recall: a copy for the caller to free, NULL
- * where nothing (whole) is kept. Errors: MEMORY; keep also WRITE and where there is no folder for it. (machine.c) */
+/* What was found out about the machine as a whole is kept by a key: of a text that says what it is about, which is
+ * freed, and of all that the list of devices depends on (drivers' files, the environment that speaks to drivers, PCI
+ * devices). Ask for the key before clq_system_recall, which changes that environment. recall: a copy for the caller to
+ * free, NULL where nothing (whole) is kept. Errors: MEMORY; keep also WRITE and where there is no folder for it.
+ * (machine.c) */
 clq_status clq_machine_key(clq_text *about, clq_hash128 *out);
 clq_status clq_machine_recall(clq_hash128 key, void **out, size_t *bytes);
 clq_status clq_machine_keep(clq_hash128 key, const void *data, size_t bytes);
@@ -224,6 +225,10 @@ bool clq_buffer_host_may_use(const clq_buffer *buffer);
 clq_device *clq_buffer_device(const clq_buffer *buffer);
 /* A pointer that stays valid and coherent between commands, or NULL where the device has no such memory. */
 void *clq_buffer_host(const clq_buffer *buffer);
+/* Fills the first `bytes` of the device's buffer, which no command uses yet. By the host itself where the memory is its
+ * own: what a blocking write left there through another queue than that of a later launch, Intel's runtime (2026.2) on
+ * a busy machine at times had not written when the launch read it. */
+clq_status clq_buffer_set(clq_device *device, clq_buffer *buffer, const void *from, size_t bytes);
 /* A view of a range as a buffer of its own (offset aligned to clq_device_view_align). Destroy before the parent. */
 clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_buffer **out);
 size_t clq_device_view_align(const clq_device *device); /* bytes; a power of two, at least 64 */

@@ -21,6 +21,8 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     case CLQ_HOME_OUTPUT: return plan->v_output[value->index];
     case CLQ_HOME_METRICS: return plan->v_metrics;
     case CLQ_HOME_NORMS: return plan->v_norms;
+    case CLQ_HOME_TABLE: return plan->v_table;
+    case CLQ_HOME_DECAYS: return plan->v_decays;
     case CLQ_HOME_WEIGHT:
     case CLQ_HOME_STATE: return plan->variables[value->index].weight;
     case CLQ_HOME_GRADIENT: return plan->variables[value->index].gradient;
@@ -109,9 +111,12 @@ static clq_status check_types(const clq_graph *graph, const clq_node *node) {
 
 clq_status clq_plan_build_graph(const clq_plan *plan, clq_list *list, clq_graph *graph, clq_pass_observer after,
                                 void *observer) {
+    const clq_buffer *decays = plan->weights->blocks.decays;
     const clq_pass_context context = {.config = &plan->config,
                                       .list = list,
                                       .slices = plan->weights->sliced ? plan->weights->slices : NULL,
+                                      .table_entries = plan->weights->blocks.entries,
+                                      .decaying = decays ? clq_buffer_bytes(decays) / sizeof(float) : 0,
                                       .arena_dtype = clq_weights_dtype(plan->weights, CLQ_ARENA_PARAMETERS),
                                       .arena_bytes = plan->weights->part_end - plan->weights->part_begin};
     return clq_graph_build(graph, plan->model, &context, after, observer);

@@ -186,6 +186,12 @@ void clq_weight_slice_paste(const clq_weight_slice *slice, const clq_variable *v
  * behind the trainable variables that are whole, which so are laid out alike on all ranks. */
 enum { CLQ_VARIABLE_ALIGN = 512 };
 typedef struct clq_weights clq_weights;
+/* What is done with gradients and parameters around the optimizer's rule. All zero: nothing. */
+typedef struct clq_update_options {
+    clq_clip clip;
+    bool averages;      /* a moving average of the parameters is kept, in one more optimizer slot, the last */
+    const bool *spared; /* (variables): whose parameters do not decay; NULL: all do */
+} clq_update_options;
 #define CLQ_NO_OFFSET SIZE_MAX /* of a variable of another stage */
 typedef enum clq_arena { CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE, CLQ_ARENA_GRADIENT } clq_arena;
 
@@ -204,6 +210,7 @@ typedef struct clq_holding {
      * Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020). parts 0: no
      * parts. */
     unsigned part, parts;
+    const clq_update_options *options; /* of the updates that they are made for; NULL: none */
 } clq_holding;
 clq_status clq_weights_create_holding(const clq_model *model, clq_device *device, const clq_optimizer *update,
                                       const clq_holding *holding, clq_weights **out);
@@ -293,7 +300,10 @@ typedef struct clq_plan_config {
     const clq_loss_problem *loss;
     const clq_optimizer *update; /* NULL: no backward, no update. Needs loss, and weights made for it. Rates come step
                                     by step */
-    bool gradient_norms;         /* also launches that measure the gradient (segment NORM) */
+    clq_update_options update_options; /* those that the weights were made for. `spared` is not read */
+    clq_exchange norm_parts; /* where ranks hold different variables, or different parts of the arenas: over whose
+                           squares a norm that clips is a sum; its context outlives the plan's runs */
+    bool gradient_norms;     /* also launches that measure the gradient (segment NORM) */
     /* NORM and UPDATE are empty: who adds up the replicas' gradients measures the sum, and makes `update` in memory of
      * its own, or by another plan. The weights have a gradient, and need no optimizer slots. */
     bool updated_elsewhere;
@@ -332,8 +342,13 @@ typedef enum clq_segment {
 const char *clq_segment_name(clq_segment segment); /* "forward", … */
 
 typedef struct clq_plan clq_plan;
-/* What weights for plans of such a config are made for. */
+/* What weights for plans of such a config are made for, and the options of the updates. */
 const clq_optimizer *clq_plan_weights_update(const clq_plan_config *config);
+const clq_update_options *clq_plan_weights_options(const clq_plan_config *config);
+/* Whether gradients are clipped by a norm. */
+static inline bool clq_clips_by_norm(const clq_clip *clip) {
+    return clip->kind == CLQ_CLIP_NORM || clip->kind == CLQ_CLIP_GLOBAL_NORM;
+}
 /* Over weights that outlive it. */
 clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, clq_plan **out);
 /* Over weights of its own, made for config's update. */
@@ -363,12 +378,15 @@ void clq_plan_set_params(clq_plan *plan, const clq_step_params *params);
  * gradient and optimizer state its part alone is what it would be otherwise. Where weights have slots of a part alone,
  * that is the plan's part. */
 
-/* Whether it can with so many: memory is the host's, and each has a part. Norms are not computed then. */
+/* Whether it can with so many: memory is the host's, and each has a part. */
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
 /* Prepares plan `rank` of plans[ranks], all of which can. End the sharding of all before any is destroyed. */
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank);
 void clq_plan_end_sharding(clq_plan *plan); /* takes NULL; also where it was not begun */
-/* The plan's part, by the parameters that are set: once all gradients are whole. */
+/* The plan's part, by the parameters that are set: once all gradients are whole. Of a plan with norms
+ * clq_plan_run_sharded_sum comes first: it sets the norms to the squares in the plan's part, which the caller then
+ * makes the sum over all plans. */
+clq_status clq_plan_run_sharded_sum(clq_plan *plan, clq_queue *queue);
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue);
 /* Which bytes of the arenas plan `rank` keeps up. */
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
@@ -407,8 +425,10 @@ clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index);
  * another stage. */
 clq_buffer *clq_plan_output(const clq_plan *plan, size_t index);
 clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, clq_losses_width) */
-clq_buffer *clq_plan_norms(const clq_plan *plan); /* f32 (variables): sum of squares per variable, in the model's order;
-                                                     0 of what is whole with another rank than the first of `joins` */
+/* f32 (variables): sum of squares per variable, in the model's order; 0 of what is whole with another rank than the
+ * first of `joins`, and of what another stage or part has. Where gradients are clipped by a norm and ranks have parts,
+ * those of all ranks. NULL: neither measured nor needed. */
+clq_buffer *clq_plan_norms(const clq_plan *plan);
 
 /* What crosses the cuts of a stage: f32 (capacity, elements) for each tensor of the cut. FORWARD reads what was
  * RECEIVED and writes what is SENT; BACKWARD reads the gradient of what was sent, RECEIVED_GRADIENT, and writes that of
@@ -501,7 +521,7 @@ void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out);
 const clq_list *clq_plan_list(const clq_plan *plan);
 
 /* An operation of the plan's step graph, as it was after a pass. */
-enum { CLQ_NODE_INPUTS = 6, CLQ_NODE_OUTPUTS = 3 };
+enum { CLQ_NODE_INPUTS = 8, CLQ_NODE_OUTPUTS = 3 };
 typedef struct clq_node_info {
     const char *pass, *operation, *layer; /* "fuse", "conv_pool", "conv2d + max_pooling2d" */
     clq_segment segment;

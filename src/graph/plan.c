@@ -38,7 +38,8 @@ static clq_status create_buffers(clq_plan *plan) {
     if (config->metrics_of) beside = config->metrics_of;
     CLQ_TRY(
         clq_plan_create_buffer(plan, beside->metrics, clq_values_bytes(CLQ_F32, metrics), "metrics", &plan->metrics));
-    if (!config->gradient_norms || !config->update || config->updated_elsewhere) return CLQ_OK;
+    const bool norms = config->gradient_norms || clq_clips_by_norm(&config->update_options.clip);
+    if (!norms || !config->update || config->updated_elsewhere) return CLQ_OK;
     return clq_plan_create_buffer(plan, NULL, clq_values_bytes(CLQ_F32, CLQ_MAX(model->variable_count, 1u)),
                                   "gradient norms", &plan->norms);
 }
@@ -74,6 +75,8 @@ static clq_status name_values(clq_plan *plan) {
     plan->v_norms = clq_plan_whole_value(list, "gradient norms", plan->norms);
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
         plan->v_optimizer[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
+    plan->v_table = clq_plan_whole_value(list, "table of blocks", weights->blocks.table);
+    plan->v_decays = clq_plan_whole_value(list, "blocks that decay", weights->blocks.decays);
 
     plan->variables = clq_alloc(model->variable_count, sizeof *plan->variables);
     if (!plan->variables) return CLQ_MEMORY;
@@ -95,13 +98,25 @@ const clq_optimizer *clq_plan_weights_update(const clq_plan_config *config) {
     return config->update && config->updated_elsewhere ? &without_slots : config->update;
 }
 
+const clq_update_options *clq_plan_weights_options(const clq_plan_config *config) {
+    static const clq_update_options none = {0};
+    return config->update && config->updated_elsewhere ? &none : &config->update_options;
+}
+
+/* Whether the weights have what the plan's updates need. */
+static bool fits_update(const clq_weights *weights, const clq_plan_config *config) {
+    if (!weights->gradient) return false;
+    if (config->updated_elsewhere) return true;
+    return weights->averages == config->update_options.averages &&
+           weights->optimizer_slots == clq_optimizer_states(config->update) + (weights->averages ? 1 : 0);
+}
+
 static clq_status check(const clq_weights *weights, const clq_plan_config *config) {
     const clq_model *model = weights->model;
     if (config->capacity < 1 || config->metric_slots < 1)
         return clq_fail(CLQ_ARGUMENT, "a plan needs a capacity and metric slots of at least 1");
     if (config->update && !config->loss) return clq_fail(CLQ_ARGUMENT, "a plan that updates needs a loss");
-    if (config->update && (!weights->gradient || (!config->updated_elsewhere &&
-                                                  weights->optimizer_slots != clq_optimizer_states(config->update))))
+    if (config->update && !fits_update(weights, config))
         return clq_fail(CLQ_ARGUMENT, "a plan that updates needs weights that were made for its update");
     if (config->sample_dtype != CLQ_U8 && config->sample_dtype != CLQ_F32)
         return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
@@ -160,9 +175,12 @@ clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, 
 clq_status clq_plan_create_alone(const clq_model *model, clq_device *device, const clq_plan_config *config,
                                  clq_plan **out) {
     clq_weights *weights;
-    CLQ_TRY(clq_weights_create_holding(
-        model, device, clq_plan_weights_update(config),
-        &(clq_holding){.stage = config->stage, .slicing = config->slicing, .rank = config->joins.rank}, &weights));
+    CLQ_TRY(clq_weights_create_holding(model, device, clq_plan_weights_update(config),
+                                       &(clq_holding){.stage = config->stage,
+                                                      .slicing = config->slicing,
+                                                      .rank = config->joins.rank,
+                                                      .options = clq_plan_weights_options(config)},
+                                       &weights));
     clq_status status = clq_plan_create(weights, config, out);
     if (status == CLQ_OK)
         (*out)->own_weights = weights;

@@ -6,6 +6,13 @@
 #include "graph/graph.h"
 #include "graph/step/step.h"
 
+/* What updates know of the blocks of a range of the arenas (blocks.c). */
+typedef struct clq_block_table {
+    clq_buffer *table; /* as of clq_blocks */
+    size_t entries, count;
+    clq_buffer *decays; /* f32, of each block: 1 where parameters decay, else 0. NULL: all do */
+} clq_block_table;
+
 struct clq_weights {
     const clq_model *model; /* outlives them */
     clq_device *device;
@@ -20,6 +27,10 @@ struct clq_weights {
     clq_buffer *parameters, *gradient, *state; /* NULL: none */
     clq_buffer *optimizer[CLQ_UPDATE_STATES_MAX];
     unsigned optimizer_slots;
+    bool averages;          /* the last of the slots is the parameters' average */
+    bool *spared;           /* (variables) as of clq_update_options; NULL: none is */
+    bool measures_whole;    /* squares of variables that are whole count, as they do of the first rank */
+    clq_block_table blocks; /* of the part; all zero where nothing is updated */
     bool turned;            /* parameters and gradient have changed places */
     clq_list *mean, *weigh; /* of state, of parameters (state.c); NULL until needed */
     unsigned mean_of;       /* replicas that `mean` divides by */
@@ -29,7 +40,10 @@ struct clq_weights {
  * one from where they have changed places. */
 typedef struct clq_sharded_update {
     clq_list *lists[2]; /* NULL: the update is not sharded */
-    clq_buffer *aliases[2 * (CLQ_UPDATE_RANKS_MAX - 1)];
+    clq_list *sums[2];  /* what comes before, where norms are wanted: the sum of the gradients and its squares */
+    clq_placement placements[2], sum_placements[2]; /* of what they need between their launches */
+    clq_block_table blocks;                         /* of the plan's part */
+    clq_buffer *aliases[4 * (CLQ_UPDATE_RANKS_MAX - 1)];
     unsigned alias_count;
 } clq_sharded_update;
 
@@ -60,12 +74,16 @@ struct clq_plan {
     /* the same as values of the list; of arenas the part that is updated */
     clq_value v_crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX];
     clq_value v_samples, v_metrics, v_norms, v_labels[CLQ_MODEL_OUTPUTS_MAX], v_output[CLQ_MODEL_OUTPUTS_MAX];
-    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX];
+    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_decays;
     clq_plan_variable *variables;
 };
 
 /* `beside`, where it has the size, else one of the plan's own. */
 clq_status clq_plan_create_buffer(clq_plan *plan, clq_buffer *beside, size_t bytes, const char *what, clq_buffer **out);
+/* Of bytes [begin, end) of the arenas, multiples of CLQ_VARIABLE_ALIGN. Release in any case. Errors: MEMORY,
+ * DEVICE_MEMORY, … */
+clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size_t end, clq_block_table *out);
+void clq_block_table_release(clq_block_table *table); /* takes {0} */
 /* stage.c */
 clq_status clq_plan_create_crossings(clq_plan *plan);
 void clq_plan_destroy_crossings(clq_plan *plan);

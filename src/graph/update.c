@@ -27,43 +27,111 @@ static clq_status add_peer(clq_plan *plan, clq_list *list, const clq_buffer *gra
 }
 
 /* turn 1: where weights and gradients have changed places. */
-static clq_status make_list(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
-    CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.lists[turn]));
-    clq_list *list = plan->sharded.lists[turn];
+static clq_status make_arenas(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn,
+                              clq_list *list, clq_update_arenas *out) {
     const clq_weights *weights = plan->weights;
     size_t begin, end;
     clq_plan_updated_part(plan, ranks, rank, &begin, &end);
     const clq_dtype dtype = clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS);
-    clq_update_arenas arenas = {
+    *out = (clq_update_arenas){
         .w = clq_plan_whole_value(list, "parameters", turn ? weights->gradient : weights->parameters),
         .g = clq_plan_whole_value(list, "gradient", turn ? weights->parameters : weights->gradient),
+        .decays = clq_plan_whole_value(list, "blocks that decay", plan->sharded.blocks.decays),
         .first = clq_values_count(dtype, begin),
         .floats = clq_values_count(dtype, end - begin),
         .states_first = clq_values_count(dtype, begin - weights->part_begin),
         .ranks = ranks,
         .rank = rank};
-    for (unsigned i = 0; i < weights->optimizer_slots; i++)
-        arenas.states[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
     for (unsigned i = 0; i + 1 < ranks; i++) {
         const clq_weights *peer = plans[(rank + 1 + i) % ranks]->weights;
-        CLQ_TRY(add_peer(plan, list, turn ? peer->parameters : peer->gradient, &arenas.peers[i]));
+        CLQ_TRY(add_peer(plan, list, turn ? peer->parameters : peer->gradient, &out->peers[i]));
     }
+    return CLQ_OK;
+}
+
+static clq_blocks blocks_of(const clq_plan *plan, clq_list *list) {
+    const clq_block_table *blocks = &plan->sharded.blocks;
+    return (clq_blocks){.table = clq_plan_whole_value(list, "table of blocks", blocks->table),
+                        .entries = blocks->entries,
+                        .count = blocks->count};
+}
+
+/* The sum of the gradients of the plan's part, and the squares of the variables there. */
+static clq_status make_sum(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
+    CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.sums[turn]));
+    clq_list *list = plan->sharded.sums[turn];
+    clq_update_arenas arenas;
+    CLQ_TRY(make_arenas(plan, plans, ranks, rank, turn, list, &arenas));
+    const clq_blocks blocks = blocks_of(plan, list);
+    const clq_value squares = clq_list_scratch(list, "squares of blocks", CLQ_F32, blocks.count, 0);
+    clq_list_scope(list, "norms");
+    clq_sum_gradients(list, &arenas, squares);
+    clq_squares_of_variables(list, &blocks, squares, clq_plan_whole_value(list, "norms", plan->norms));
+    CLQ_TRY(clq_placement_create(list, &plan->sharded.sum_placements[turn]));
+    return clq_list_bind(list);
+}
+
+/* What clips the plan's part, by the squares of all. */
+static void add_factors(clq_plan *plan, clq_list *list, clq_value *out) {
+    const clq_clip *clip = &plan->config.update_options.clip;
+    const clq_value squares = clq_plan_whole_value(list, "norms", plan->norms);
+    const bool global = clip->kind == CLQ_CLIP_GLOBAL_NORM;
+    const clq_blocks blocks = blocks_of(plan, list);
+    *out = clq_list_scratch(list, "factors", CLQ_F32, global ? 1 : blocks.count, 0);
+    if (global)
+        clq_global_factor(list, CLQ_MAX(plan->model->variable_count, 1u), (float)clip->limit, squares, *out);
+    else
+        clq_block_factors(list, &blocks, (float)clip->limit, squares, *out);
+}
+
+static clq_status make_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
+    CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.lists[turn]));
+    clq_list *list = plan->sharded.lists[turn];
+    const clq_weights *weights = plan->weights;
+    const clq_update_options *options = &plan->config.update_options;
+    clq_update_arenas arenas;
+    CLQ_TRY(make_arenas(plan, plans, ranks, rank, turn, list, &arenas));
+    const unsigned states = weights->optimizer_slots - (weights->averages ? 1 : 0);
+    for (unsigned i = 0; i < states; i++)
+        arenas.states[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
+    if (weights->averages) arenas.average = clq_plan_whole_value(list, "average", weights->optimizer[states]);
     clq_list_scope(list, "update");
-    clq_update(list, &(clq_update_problem){.optimizer = plan->update}, &arenas);
+    clq_update_problem problem = clq_update_problem_of(&plan->update, options);
+    problem.summed = plan->norms != NULL;
+    if (clq_clips_by_norm(&options->clip)) add_factors(plan, list, &arenas.factors);
+    clq_update(list, &problem, &arenas);
+    CLQ_TRY(clq_placement_create(list, &plan->sharded.placements[turn]));
     return clq_list_bind(list);
 }
 
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank) {
-    for (unsigned turn = 0; turn < 2; turn++) CLQ_TRY(make_list(plan, plans, ranks, rank, turn));
+    size_t begin, end;
+    clq_plan_updated_part(plan, ranks, rank, &begin, &end);
+    CLQ_TRY(clq_block_table_create(plan->weights, begin, end, &plan->sharded.blocks));
+    for (unsigned turn = 0; turn < 2; turn++) {
+        if (plan->norms) CLQ_TRY(make_sum(plan, plans, ranks, rank, turn));
+        CLQ_TRY(make_update(plan, plans, ranks, rank, turn));
+    }
     return CLQ_OK;
 }
 
 void clq_plan_end_sharding(clq_plan *plan) {
     if (!plan) return;
     clq_sharded_update *sharded = &plan->sharded;
-    for (unsigned i = 0; i < 2; i++) clq_list_destroy(sharded->lists[i]); /* kernels and views before the buffers */
+    for (unsigned i = 0; i < 2; i++) { /* kernels and views before the buffers */
+        clq_list_destroy(sharded->lists[i]);
+        clq_list_destroy(sharded->sums[i]);
+        clq_placement_release(&sharded->placements[i]);
+        clq_placement_release(&sharded->sum_placements[i]);
+    }
+    clq_block_table_release(&sharded->blocks);
     for (unsigned i = 0; i < sharded->alias_count; i++) clq_buffer_destroy(sharded->aliases[i]);
     *sharded = (clq_sharded_update){0};
+}
+
+clq_status clq_plan_run_sharded_sum(clq_plan *plan, clq_queue *queue) {
+    clq_list *list = plan->sharded.sums[plan->weights->turned];
+    return clq_list_run(list, queue, 0, clq_list_launch_count(list));
 }
 
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue) {

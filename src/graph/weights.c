@@ -1,6 +1,8 @@
 /* A model's variables on a device: where each lies, and the memory that they and training need. */
 #include "graph/plan.h"
 
+#include <string.h>
+
 static const clq_variable *variable_at(const clq_weights *weights, size_t index) {
     return &weights->model->variables[index];
 }
@@ -99,17 +101,33 @@ static clq_status create_arena(const clq_weights *weights, const char *what, clq
     return clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->arena_bytes, what, out);
 }
 
-static clq_status create_arenas(clq_weights *weights, const clq_optimizer *update) {
+static clq_status take_spared(clq_weights *weights, const bool *spared) {
+    const uint32_t count = weights->model->variable_count;
+    bool any = false;
+    for (uint32_t i = 0; i < count && spared; i++) any = any || spared[i];
+    if (!any) return CLQ_OK;
+    weights->spared = clq_alloc(count, sizeof *weights->spared);
+    if (!weights->spared) return CLQ_MEMORY;
+    memcpy(weights->spared, spared, count * sizeof *spared);
+    return CLQ_OK;
+}
+
+static clq_status create_arenas(clq_weights *weights, const clq_optimizer *update, const clq_holding *holding) {
+    static const clq_update_options none = {0};
+    const clq_update_options *options = holding->options ? holding->options : &none;
     CLQ_TRY(create_arena(weights, "parameters", &weights->parameters));
     if (weights->state_bytes)
         CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->state_bytes, "state", &weights->state));
     if (!update) return CLQ_OK;
     CLQ_TRY(create_arena(weights, "gradient", &weights->gradient));
-    weights->optimizer_slots = clq_optimizer_states(update);
+    weights->averages = options->averages;
+    weights->optimizer_slots = clq_optimizer_states(update) + (options->averages ? 1 : 0);
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
         CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->part_end - weights->part_begin,
                                   "optimizer state", &weights->optimizer[i]));
-    return CLQ_OK;
+    CLQ_TRY(take_spared(weights, options->spared));
+    weights->measures_whole = !holding->slicing || holding->rank == 0;
+    return clq_block_table_create(weights, weights->part_begin, weights->part_end, &weights->blocks);
 }
 
 clq_status clq_weights_create_holding(const clq_model *model, clq_device *device, const clq_optimizer *update,
@@ -132,7 +150,7 @@ clq_status clq_weights_create_holding(const clq_model *model, clq_device *device
     CLQ_TRY_OR(fail, status, take_slices(weights, holding->slicing, holding->rank));
     CLQ_TRY_OR(fail, status, lay_out_variables(weights));
     take_part(weights, holding->part, CLQ_MAX(holding->parts, 1u));
-    CLQ_TRY_OR(fail, status, create_arenas(weights, update));
+    CLQ_TRY_OR(fail, status, create_arenas(weights, update, holding));
     *out = weights;
     return CLQ_OK;
 fail:
@@ -153,6 +171,8 @@ void clq_weights_destroy(clq_weights *weights) {
     clq_buffer_destroy(weights->state);
     clq_buffer_destroy(weights->gradient);
     for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX; i++) clq_buffer_destroy(weights->optimizer[i]);
+    clq_block_table_release(&weights->blocks);
+    clq_free(weights->spared);
     clq_free(weights->slices);
     clq_free(weights->offsets);
     clq_free(weights);

@@ -256,18 +256,7 @@ static clq_status write_words(clq_fused *fused, const making *m) {
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "fused launches' numbers", &fused->words));
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, (2 * m->launch_count + 1) * COUNTER * sizeof(int32_t),
                               "fused launches' progress", &fused->progress));
-    /* By the host itself where the memory is its own: what a blocking write left there through another queue than the
-     * launch's, Intel's runtime (2026.2) on a busy machine at times had not written when the launch read it. */
-    void *host = clq_buffer_host(fused->words);
-    if (host) {
-        memcpy(host, m->words, bytes);
-        return CLQ_OK;
-    }
-    clq_queue *queue;
-    CLQ_TRY(clq_queue_create(device, 0, &queue));
-    clq_status status = clq_queue_write(queue, fused->words, 0, m->words, bytes, true);
-    clq_queue_destroy(queue);
-    return status;
+    return clq_buffer_set(device, fused->words, m->words, bytes);
 }
 
 static clq_status bind(clq_fused *fused, const making *m) {

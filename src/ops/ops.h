@@ -470,9 +470,13 @@ typedef struct clq_update_problem {
     clq_optimizer optimizer; /* the learning rate is not read */
     float limit;             /* elements of the gradient are cut off at -limit and limit; 0: none are */
     bool factor_of_all;      /* the arenas' `factors` are one number for all blocks */
+    bool summed;             /* of several ranks: clq_sum_gradients has added the gradients up */
 } clq_update_problem;
 /* By CLQ_PARAM_RATE, _SECOND, _THIRD, _DECAY and _AVERAGE. */
 void clq_update(clq_list *list, const clq_update_problem *problem, const clq_update_arenas *arenas);
+/* Of several ranks: the sum of all gradients in the part, where the rank's own was, and (blocks) the squares of each of
+ * its blocks, which are whole. */
+void clq_sum_gradients(clq_list *list, const clq_update_arenas *arenas, clq_value squares);
 /* Adds up gradients over runs: sum = x where CLQ_PARAM_SUM_FACTOR is 0, whatever was there; else (sum + x) times it. */
 void clq_accumulate(clq_list *list, size_t floats, clq_value x, clq_value sum);
 
@@ -500,6 +504,26 @@ void clq_update_on_host(const clq_optimizer *optimizer, const clq_host_update *u
 /* The sum without the update: `sum` is set. */
 void clq_sum_on_host(const clq_host_update *update);
 double clq_square_sum_on_host(const float *x, size_t floats); /* in double */
+
+/* ---- norms of an arena's variables (norms.c) ---- */
+
+/* An arena, or a part of it, as `count` blocks of CLQ_UPDATE_BLOCK floats. table (entries, 4) i32: of each run of
+ * blocks the variable that it is of, or -1 for a gap; its first block; the one behind its last; and 1 where its squares
+ * count, else 0. Runs lie side by side. A variable without blocks has an empty run. */
+typedef struct clq_blocks {
+    clq_value table;
+    size_t entries, count;
+} clq_blocks;
+/* out[variable] (f32) = the sum of the squares of the variable's blocks in x where they count, else 0; in a fixed
+ * order. Other places of `out` stay. */
+void clq_variable_squares(clq_list *list, const clq_blocks *blocks, clq_value x, clq_value out);
+/* The same from the squares of each block. */
+void clq_squares_of_variables(clq_list *list, const clq_blocks *blocks, clq_value squares, clq_value out);
+/* What clips a gradient to a norm of `limit`, as in Keras: limit / norm where the norm is larger, else 1; NaN where it
+ * is NaN. Of all variables together, from their squares (variables): factor (1). */
+void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value squares, clq_value factor);
+/* Of each variable by itself: factors (count), of each block that of its variable, and of gaps 1. */
+void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value factors);
 
 /* out[index] (f32) = sum of squares of x, summed pairwise in a fixed order. */
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index);

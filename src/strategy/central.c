@@ -116,7 +116,8 @@ static void update(clq_strategy *strategy, const clq_step_params *params) {
     clq_central *central = strategy->own;
     const float *gradients[CLQ_REPLICAS_MAX];
     float *copies[CLQ_REPLICAS_MAX];
-    clq_store_change change = {.gradients = gradients, .rates = clq_step_rates(params), .copies = copies};
+    clq_store_change change = {
+        .gradients = gradients, .rates = clq_step_rates(params), .average = params->average, .copies = copies};
     const bool all = central->needed == central->count;
     uint64_t samples = 0, measured_by = 0;
     for (unsigned r = 0; r < central->count; r++) {
@@ -229,8 +230,11 @@ clq_status clq_central_reduce(clq_replica *replica) {
 static void update_by_sum(clq_strategy *strategy, const clq_step_params *params) {
     clq_central *central = strategy->own;
     const float *const gradients[] = {clq_store_gradient(central->store)};
-    central->version = clq_store_update(
-        central->store, &(clq_store_change){.gradients = gradients, .count = 1, .factor = 1.0f, .rates = clq_step_rates(params)});
+    central->version = clq_store_update(central->store, &(clq_store_change){.gradients = gradients,
+                                                                            .count = 1,
+                                                                            .factor = 1.0f,
+                                                                            .rates = clq_step_rates(params),
+                                                                            .average = params->average});
     clq_central_measure(strategy, params->slot);
 }
 
@@ -347,6 +351,28 @@ static clq_status open_comm(clq_strategy *strategy) {
     return clq_comm_create(devices, strategy->count, &config, &central->comm);
 }
 
+static clq_status open_store(clq_strategy *strategy) {
+    const clq_weights *weights = strategy->replicas[0].weights;
+    const clq_model *model = strategy->model;
+    const clq_update_options *options = &strategy->config.plan.update_options;
+    clq_store_config config = {.optimizer = *strategy->config.plan.update,
+                               .bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS),
+                               .clip = options->clip,
+                               .averages = options->averages};
+    clq_store_variable *variables = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *variables);
+    if (!variables) return CLQ_MEMORY;
+    for (uint32_t i = model->variable_count; i-- > 0;) /* as they lie in the arenas */
+        if (model->variables[i].role == CLQ_ROLE_TRAINABLE)
+            variables[config.variable_count++] =
+                (clq_store_variable){.first = clq_values_count(CLQ_F32, clq_weights_offset(weights, i)),
+                                     .floats = model->variables[i].elements,
+                                     .spared = options->spared && options->spared[i]};
+    config.variables = variables;
+    const clq_status status = clq_store_create(&config, &((clq_central *)strategy->own)->store);
+    clq_free(variables);
+    return status;
+}
+
 clq_status clq_central_open(clq_strategy *strategy) {
     clq_central *central = clq_alloc(1, sizeof *central);
     const clq_weights *weights = strategy->replicas[0].weights;
@@ -369,8 +395,7 @@ clq_status clq_central_open(clq_strategy *strategy) {
         return clq_fail(CLQ_UNSUPPORTED, "parameters in the host's memory are f32, and the model's are %s",
                         clq_dtype_name(clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS)));
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(open_client(strategy, r));
-    return clq_store_create(strategy->config.plan.update, clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS), 0,
-                            &central->store);
+    return open_store(strategy);
 }
 
 void clq_central_close(clq_strategy *strategy) {

@@ -152,7 +152,6 @@ static bool overlap_pays(const clq_strategy *strategy) {
 static unsigned facts_of(const clq_strategy *strategy) {
     unsigned facts = CLQ_FACT_REPLICAS | CLQ_FACT_IN_CALLER | CLQ_FACT_PARTS | CLQ_FACT_ONE_LAUNCH;
     if (strategy->config.plan.update) facts |= CLQ_FACT_TRAINS;
-    if (strategy->config.plan.gradient_norms) facts |= CLQ_FACT_NORMS;
     if (strategy->config.bucket_bytes == SIZE_MAX) facts |= CLQ_FACT_NO_BUCKETS;
     if (strategy->count <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
     if (clq_comm_is_direct(clq_mirrored_of_strategy(strategy)->comm)) facts |= CLQ_FACT_DIRECT;
@@ -256,6 +255,7 @@ const clq_strategy_module clq_strategy_mirrored = {.kind = CLQ_STRATEGY_MIRRORED
                                                    .reduce = clq_mirrored_reduce,
                                                    .apply = apply,
                                                    .all_reduce = clq_mirrored_all_reduce,
+                                                   .add_squares = clq_zero_add_squares,
                                                    .note_gradients = note_gradients,
                                                    .make_current = make_current,
                                                    .parts = parts,

@@ -69,6 +69,7 @@ clq_status clq_overlap_step(clq_replica *replica, const clq_command *command);
 
 /* zero.c: the optimizer is sharded. The step; and the update by hand, of the replica's part, then the all-gather. */
 bool clq_zero_scatters(const clq_strategy *strategy); /* after a step each replica has its part of the gradient only */
+clq_exchange clq_zero_add_squares(const clq_strategy *strategy, const clq_replica *replica);
 clq_status clq_zero_step(clq_replica *replica, const clq_command *command);
 clq_status clq_zero_apply(clq_replica *replica, const clq_step_params *params);
 

@@ -21,8 +21,8 @@ static const struct {
     [CLQ_PATH_SHARDED_UPDATE] = {"sharded update", "exchange",
                                  CLQ_FACT_REPLICAS | CLQ_FACT_TRAINS | CLQ_FACT_DIRECT | CLQ_FACT_PARTS |
                                      CLQ_FACT_ONE_LAUNCH,
-                                 CLQ_FACT_NORMS | CLQ_FACT_OVERLAP | CLQ_FACT_STORE | CLQ_FACT_SLICED |
-                                     CLQ_FACT_COMPRESSED | CLQ_FACT_LOCAL_STEPS | CLQ_FACT_STAGES},
+                                 CLQ_FACT_OVERLAP | CLQ_FACT_STORE | CLQ_FACT_SLICED | CLQ_FACT_COMPRESSED |
+                                     CLQ_FACT_LOCAL_STEPS | CLQ_FACT_STAGES},
     [CLQ_PATH_BUSY_WAIT] = {"busy wait", "exchange", CLQ_FACT_REPLICAS | CLQ_FACT_CORES | CLQ_FACT_IN_CALLER,
                             CLQ_FACT_OVERLAP | CLQ_FACT_STORE | CLQ_FACT_STAGES},
 };
@@ -50,7 +50,6 @@ static const struct {
     {CLQ_FACT_DIRECT, "the gradient is exchanged over links", NULL},
     {CLQ_FACT_PARTS, "the gradient has too few parts, or does not lie in a CPU's memory", NULL},
     {CLQ_FACT_ONE_LAUNCH, "a plan's launches are not one", NULL},
-    {CLQ_FACT_NORMS, NULL, "the norms of the gradient are wanted"},
     {CLQ_FACT_NO_BUCKETS, NULL, "bucket_bytes rules it out"},
     {CLQ_FACT_OVERLAP, NULL, "the gradient is exchanged in buckets"},
     {CLQ_FACT_SHARDED_OPTIMIZER, NULL, "each replica gets its part of the gradient alone"},

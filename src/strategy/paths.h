@@ -31,19 +31,18 @@ enum {
     CLQ_FACT_PARTS = 1 << 9,
     CLQ_FACT_ONE_LAUNCH = 1 << 10,
     CLQ_FACT_TRACED = 1 << 11,
-    CLQ_FACT_NORMS = 1 << 12,
-    CLQ_FACT_NO_BUCKETS = 1 << 13,
-    CLQ_FACT_OVERLAP = 1 << 14,
-    CLQ_FACT_EXCHANGES = 1 << 15, /* within a step, beside those of the gradient */
-    CLQ_FACT_OWN_MEMORY = 1 << 16,
-    CLQ_FACT_ACCUMULATES = 1 << 17,
-    CLQ_FACT_STORE = 1 << 18,
-    CLQ_FACT_BACKUP = 1 << 19,
-    CLQ_FACT_SHARDED_OPTIMIZER = 1 << 20,
-    CLQ_FACT_SLICED = 1 << 21, /* replicas split the weights */
-    CLQ_FACT_COMPRESSED = 1 << 22,
-    CLQ_FACT_LOCAL_STEPS = 1 << 23,
-    CLQ_FACT_STAGES = 1 << 24
+    CLQ_FACT_NO_BUCKETS = 1 << 12,
+    CLQ_FACT_OVERLAP = 1 << 13,
+    CLQ_FACT_EXCHANGES = 1 << 14, /* within a step, beside those of the gradient */
+    CLQ_FACT_OWN_MEMORY = 1 << 15,
+    CLQ_FACT_ACCUMULATES = 1 << 16,
+    CLQ_FACT_STORE = 1 << 17,
+    CLQ_FACT_BACKUP = 1 << 18,
+    CLQ_FACT_SHARDED_OPTIMIZER = 1 << 19,
+    CLQ_FACT_SLICED = 1 << 20, /* replicas split the weights */
+    CLQ_FACT_COMPRESSED = 1 << 21,
+    CLQ_FACT_LOCAL_STEPS = 1 << 22,
+    CLQ_FACT_STAGES = 1 << 23
 };
 
 typedef struct clq_paths {

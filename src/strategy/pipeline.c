@@ -248,6 +248,10 @@ static clq_status take_options(const clq_strategy *strategy, clq_pipeline *out) 
     return CLQ_OK;
 }
 
+static bool clips_by_norm(const clq_strategy *strategy) {
+    return strategy->config.plan.update && clq_clips_by_norm(&strategy->config.plan.update_options.clip);
+}
+
 static clq_status cut_model(clq_strategy *strategy) {
     clq_pipeline *pipeline = pipeline_of(strategy);
     const size_t share = clq_ceil_div(strategy->config.global_batch, pipeline->pipelines);
@@ -268,7 +272,8 @@ static clq_status cut_model(clq_strategy *strategy) {
         replica->stage = &pipeline->cut[r % pipeline->stages];
         replica->plan_capacity = wishes.micro_batch;
         replica->metric_rows = pipeline->micro_batches;
-        replica->measures_norms = r < pipeline->stages; /* all pipelines have the same gradient */
+        /* All pipelines have the same gradient. Where it is clipped, each stage gets the squares of all. */
+        replica->measures_norms = r == 0 || (r < pipeline->stages && !clips_by_norm(strategy));
     }
     return CLQ_OK;
 }
@@ -304,6 +309,8 @@ static void abort_all(void *context, const clq_error *error) {
     }
     for (unsigned s = 0; s < pipeline->stages; s++)
         if (pipeline->comms[s]) clq_comm_abort(pipeline->comms[s], error);
+    for (unsigned p = 0; p < pipeline->pipelines; p++)
+        if (pipeline->rows[p]) clq_comm_abort(pipeline->rows[p], error);
 }
 
 /* One for each micro-batch that a stage holds at once. */
@@ -315,7 +322,9 @@ static clq_status open_flights(clq_replica *replica) {
     const unsigned flights = clq_pipeline_in_flight(stage_of(replica), pipeline->stages, pipeline->micro_batches);
     clq_plan_config config = clq_replica_plan_config(replica, CLQ_MODE_TRAIN);
     config.metrics_of = replica->plan;
-    config.gradient_norms = false; /* the update is the first one's */
+    /* The update is the first one's. */
+    config.gradient_norms = false;
+    config.updated_elsewhere = true;
     while (part->flight_count < flights) {
         CLQ_TRY(clq_plan_create(replica->weights, &config, &part->flights[part->flight_count]));
         part->flight_count++;
@@ -350,6 +359,26 @@ static clq_status open_comm(clq_strategy *strategy, unsigned stage, const clq_gr
     return clq_comm_create(devices, pipeline->pipelines, config, &pipeline->comms[stage]);
 }
 
+/* Of all stages of a pipeline, which add up what each measures of its gradient. */
+static clq_status open_row(clq_strategy *strategy, unsigned number, const clq_group_config *config) {
+    clq_pipeline *pipeline = pipeline_of(strategy);
+    clq_device *devices[CLQ_REPLICAS_MAX];
+    if (pipeline->stages == 1 || !clips_by_norm(strategy)) return CLQ_OK;
+    for (unsigned s = 0; s < pipeline->stages; s++)
+        devices[s] = strategy->replicas[number * pipeline->stages + s].worker.device;
+    return clq_comm_create(devices, pipeline->stages, config, &pipeline->rows[number]);
+}
+
+static clq_status add_up_squares(void *context, clq_queue *queue, clq_buffer *values, size_t count) {
+    const clq_replica *replica = context;
+    return clq_comm_all_reduce(pipeline_of(replica->strategy)->rows[rank_of(replica)], stage_of(replica), queue, values,
+                               0, values, 0, count, CLQ_F32);
+}
+
+static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica *replica) {
+    return (clq_exchange){stage_of(replica), pipeline_of(strategy)->stages, add_up_squares, (void *)replica};
+}
+
 static clq_status open_stages(clq_strategy *strategy) {
     static const double default_deadline_s = 600; /* as the mirrored strategy's */
     clq_pipeline *pipeline = pipeline_of(strategy);
@@ -363,6 +392,7 @@ static clq_status open_stages(clq_strategy *strategy) {
         if (status != CLQ_OK) return clq_fail_within(status, "stage %u", stage);
     }
     for (unsigned s = 0; s < pipeline->stages; s++) CLQ_TRY(open_comm(strategy, s, &group));
+    for (unsigned p = 0; p < pipeline->pipelines; p++) CLQ_TRY(open_row(strategy, p, &group));
     static const clq_path others[] = {CLQ_PATH_OVERLAP, CLQ_PATH_SHARDED_UPDATE, CLQ_PATH_BUSY_WAIT};
     for (size_t i = 0; i < CLQ_COUNT_OF(others); i++)
         (void)clq_paths_decide(&strategy->paths, others[i], ~0u); /* all else may hold */
@@ -375,6 +405,7 @@ static void close_stages(clq_strategy *strategy) {
     clq_pipeline *pipeline = pipeline_of(strategy);
     if (!pipeline) return;
     for (unsigned s = 0; s < pipeline->stages; s++) clq_comm_destroy(pipeline->comms[s]);
+    for (unsigned p = 0; p < pipeline->pipelines; p++) clq_comm_destroy(pipeline->rows[p]);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_pipeline_part *part = &pipeline->parts[r];
         clq_pipe_destroy(part->values);
@@ -415,6 +446,7 @@ const clq_strategy_module clq_strategy_pipeline = {.kind = CLQ_STRATEGY_PIPELINE
                                                    .reduce = reduce,
                                                    .forward = run_forward,
                                                    .note_gradients = note_gradients,
+                                                   .add_squares = add_squares,
                                                    .make_current = make_current,
                                                    .parts = parts,
                                                    .comm_times = comm_times,

@@ -124,6 +124,7 @@ typedef struct clq_pipeline {
     clq_stage_times times[CLQ_REPLICAS_MAX]; /* by replica, of the first of each kind of device */
     unsigned kind_of[CLQ_REPLICAS_MAX];      /* the replica that has a replica's times */
     clq_comm *comms[CLQ_REPLICAS_MAX];       /* likewise: of the replicas that have it. NULL: one pipeline */
+    clq_comm *rows[CLQ_REPLICAS_MAX]; /* by pipeline, of its stages; NULL unless gradients are clipped by a norm */
     clq_pipeline_part parts[CLQ_REPLICAS_MAX];
     bool state_is_apart; /* pipelines have statistics of their own since they computed gradients */
 } clq_pipeline;

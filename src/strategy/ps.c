@@ -93,9 +93,11 @@ static clq_status make_update(clq_replica *replica, const clq_step_params *param
     own->under_way = false;
     pthread_mutex_unlock(&central->lock);
     CLQ_TRY(status);
-    const uint64_t version = clq_store_update(
-        central->store,
-        &(clq_store_change){.gradients = &own->gradient, .count = 1, .factor = 1.0f, .rates = clq_step_rates(params)});
+    const uint64_t version = clq_store_update(central->store, &(clq_store_change){.gradients = &own->gradient,
+                                                                                  .count = 1,
+                                                                                  .factor = 1.0f,
+                                                                                  .rates = clq_step_rates(params),
+                                                                                  .average = params->average});
     clq_central_measure(replica->strategy, params->slot);
     pthread_mutex_lock(&central->lock);
     const uint64_t staleness = version - 1 - own->read;

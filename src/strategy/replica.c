@@ -89,6 +89,8 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     if (strategy->module->all_reduce)
         *(config.slicing ? &config.joins : &config.exchange) =
             (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, (void *)replica};
+    if (strategy->module->add_squares && clq_clips_by_norm(&config.update_options.clip))
+        config.norm_parts = strategy->module->add_squares(strategy, replica);
     config.stage = replica->stage;
     config.fused_launches = replica->joined;
     /* Micro-batches are accumulated wherever batches may be; a part that runs by hand has neither. */
@@ -132,7 +134,8 @@ clq_status clq_replica_open(clq_replica *replica) {
                                  .slicing = config->slicing,
                                  .rank = worker->index,
                                  .part = parts ? worker->index : 0,
-                                 .parts = parts ? replica->strategy->count : 1};
+                                 .parts = parts ? replica->strategy->count : 1,
+                                 .options = clq_plan_weights_options(config)};
     CLQ_TRY(clq_weights_create_holding(replica->strategy->model, worker->device, clq_plan_weights_update(config),
                                        &holding, &replica->weights));
     CLQ_TRY(clq_replica_make_plan(replica, config->mode));

@@ -110,6 +110,9 @@ typedef struct clq_strategy_module {
     /* As of clq_exchange, in a plan of the replica that is its context: of ranks that split the batch or, where the
      * strategy's plans have a slicing, the weights. NULL: there is one replica. */
     clq_status (*all_reduce)(void *replica, clq_queue *queue, clq_buffer *values, size_t count);
+    /* As of clq_plan_config.norm_parts: of the ranks that have parts of the replica's gradient, or {0}. NULL: each
+     * replica has the whole gradient. */
+    clq_exchange (*add_squares)(const clq_strategy *strategy, const clq_replica *replica);
     /* By the poster: gradients were posted to all replicas that have a part. by_step: in a whole step; else for a step
      * by hand. parts NULL: the caller cut the batch. */
     void (*note_gradients)(clq_strategy *strategy, bool by_step, const clq_part *parts);

@@ -3,9 +3,31 @@
 #include "strategy/mirrored.h"
 
 /* When all have come: only then are all gradients whole. */
+static clq_status sum_part(void *context) {
+    clq_replica *replica = context;
+    return clq_plan_run_sharded_sum(replica->plan, replica->worker.queue);
+}
+
 static clq_status update_part(void *context) {
     clq_replica *replica = context;
     return clq_plan_run_sharded_update(replica->plan, replica->worker.queue);
+}
+
+static clq_status meet(clq_replica *replica, clq_status (*between)(void *context)) {
+    return clq_comm_run(
+        clq_mirrored_of(replica)->comm, replica->worker.index,
+        &(clq_task){.collective = CLQ_BARRIER, .queue = replica->worker.queue, .between = between, .context = replica});
+}
+
+/* Each replica gets the squares of all; or, where it has the optimizer's state of a part alone and nothing is clipped,
+ * keeps those of its part. */
+static clq_status add_up_norms(clq_replica *replica) {
+    const clq_strategy *strategy = replica->strategy;
+    clq_buffer *norms = clq_plan_norms(replica->plan);
+    CLQ_TRY(meet(replica, sum_part));
+    if (strategy->replicas[strategy->count - 1].measures_norms) return CLQ_OK;
+    return clq_comm_all_reduce(clq_mirrored_of(replica)->comm, replica->worker.index, replica->worker.queue, norms, 0,
+                               norms, 0, clq_values_count(CLQ_F32, clq_buffer_bytes(norms)), CLQ_F32);
 }
 
 /* The gradient is added up by those who update: one way through it less, and half of the other. */
@@ -14,11 +36,10 @@ clq_status clq_sharded_step(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     CLQ_TRY(clq_pace_arrive(replica, command->params.count));
     uint64_t before = clq_comm_busy_ns(mirrored->comm);
-    CLQ_TRY(clq_comm_run(
-        mirrored->comm, replica->worker.index,
-        &(clq_task){
-            .collective = CLQ_BARRIER, .queue = replica->worker.queue, .between = update_part, .context = replica}));
+    if (clq_plan_norms(replica->plan)) CLQ_TRY(add_up_norms(replica));
+    CLQ_TRY(meet(replica, update_part));
     clq_mirrored_note_exposed(replica, clq_comm_busy_ns(mirrored->comm) - before);
+    CLQ_TRY(clq_replica_keep_norms(replica, command->params.slot));
     clq_weights_turn(replica->weights);
     clq_pace_compute(replica);
     return CLQ_OK;

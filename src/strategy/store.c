@@ -1,7 +1,9 @@
 /* Variables in host memory, and the threads that update them. */
 #include "strategy/store.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const size_t part_bytes_least = 64 << 10;
 
@@ -9,14 +11,19 @@ typedef struct server {
     clq_store *store;
     size_t first, floats; /* its part */
     uint64_t updates;     /* by its thread, between put and wait of its channel */
+    double *squares;      /* (variables) of what the part has of each one's gradient; NULL: not needed */
     clq_channel *work;    /* NULL of the first part */
     clq_thread *thread;
 } server;
 
 struct clq_store {
     clq_optimizer optimizer;
+    clq_clip clip;
     size_t bytes;
-    float *parameters, *gradient, *states[CLQ_UPDATE_STATES_MAX];
+    float *parameters, *gradient, *states[CLQ_UPDATE_STATES_MAX], *average;
+    clq_store_variable *variables; /* of which each is updated by itself; else none */
+    size_t variable_count;
+    float *factors; /* (variables) that clip the gradient; NULL: it is not clipped by a norm */
     server servers[CLQ_STORE_PARTS_MAX];
     unsigned parts;
     /* Readers and updates under way; under the lock. */
@@ -30,28 +37,69 @@ struct clq_store {
 
 /* ---- the servers ---- */
 
+typedef enum task { SUM, MEASURE, UPDATE } task;
 typedef struct order {
-    const clq_store_change *change; /* lives until the update is done */
-    bool sum_only;
+    const clq_store_change *change; /* lives until the task is done */
+    task kind;
 } order;
+
+/* What the server's part has of a variable. */
+static bool own_range(const server *s, const clq_store_variable *variable, size_t *first, size_t *end) {
+    *first = CLQ_MAX(variable->first, s->first);
+    *end = CLQ_MIN(variable->first + variable->floats, s->first + s->floats);
+    return *first < *end;
+}
+
+static void measure(const server *s) {
+    const clq_store *store = s->store;
+    size_t first, end;
+    for (size_t v = 0; v < store->variable_count; v++)
+        s->squares[v] = own_range(s, &store->variables[v], &first, &end)
+                            ? clq_square_sum_on_host(store->gradient + first, end - first)
+                            : 0;
+}
+
+/* Variable by variable, by the gradient that was summed before; gaps between them stay. */
+static void update_variables(const server *s, const order *o, clq_host_update update) {
+    const clq_store *store = s->store;
+    clq_update_rates rates = o->change->rates;
+    for (size_t v = 0; v < store->variable_count; v++) {
+        size_t end;
+        if (!own_range(s, &store->variables[v], &update.first, &end)) continue;
+        update.floats = end - update.first;
+        if (store->factors) update.factor = store->factors[v];
+        rates.decay = store->variables[v].spared ? 0 : o->change->rates.decay;
+        clq_update_on_host(&store->optimizer, &update, &rates, o->change->average);
+    }
+}
 
 static void serve(server *s, const order *o) {
     const clq_store *store = s->store;
+    const float *const summed[] = {store->gradient};
     clq_host_update update = {.w = store->parameters,
                               .gradients = o->change->gradients,
                               .gradient_count = o->change->count,
                               .factor = o->change->factor,
                               .sum = store->gradient,
+                              .average = store->average,
+                              .limit = store->clip.kind == CLQ_CLIP_VALUE ? (float)store->clip.limit : 0,
                               .copies = o->change->copies,
                               .copy_count = o->change->copy_count,
                               .first = s->first,
                               .floats = s->floats};
     for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX; i++) update.states[i] = store->states[i];
-    if (o->sum_only) {
-        clq_sum_on_host(&update);
-        return;
+    if (o->kind != UPDATE || store->factors) {
+        if (o->kind == SUM) clq_sum_on_host(&update);
+        if (o->kind == MEASURE) measure(s);
+        update.gradients = summed;
+        update.gradient_count = 1;
+        update.sum = NULL;
     }
-    clq_update_on_host(&store->optimizer, &update, &o->change->rates, 0);
+    if (o->kind != UPDATE) return;
+    if (store->variables)
+        update_variables(s, o, update);
+    else
+        clq_update_on_host(&store->optimizer, &update, &o->change->rates, o->change->average);
     s->updates++;
 }
 
@@ -64,10 +112,30 @@ static void drive(void *context) {
     }
 }
 
-static void serve_all(clq_store *store, const order *o) {
-    for (unsigned i = 1; i < store->parts; i++) clq_channel_put(store->servers[i].work, o);
-    serve(&store->servers[0], o);
+static void serve_all(clq_store *store, const clq_store_change *change, task kind) {
+    const order o = {.change = change, .kind = kind};
+    for (unsigned i = 1; i < store->parts; i++) clq_channel_put(store->servers[i].work, &o);
+    serve(&store->servers[0], &o);
     for (unsigned i = 1; i < store->parts; i++) clq_channel_wait(store->servers[i].work);
+}
+
+/* As Keras; NaN stays NaN. */
+static float factor_of(const clq_store *store, double squares) {
+    const double norm = sqrt(squares);
+    return norm <= store->clip.limit ? 1.0f : (float)(store->clip.limit / norm);
+}
+
+/* Parts are added in their order. */
+static void find_factors(clq_store *store) {
+    double all = 0;
+    for (size_t v = 0; v < store->variable_count; v++) {
+        double squares = 0;
+        for (unsigned i = 0; i < store->parts; i++) squares += store->servers[i].squares[v];
+        store->factors[v] = factor_of(store, squares);
+        all += squares;
+    }
+    for (size_t v = 0; v < store->variable_count && store->clip.kind == CLQ_CLIP_GLOBAL_NORM; v++)
+        store->factors[v] = factor_of(store, all);
 }
 
 /* ---- readers and writers ---- */
@@ -110,13 +178,18 @@ void clq_store_end_write(clq_store *store) { (void)end_write(store, 0); }
 
 uint64_t clq_store_update(clq_store *store, const clq_store_change *change) {
     clq_store_begin_write(store);
-    serve_all(store, &(order){.change = change});
+    if (store->factors) {
+        serve_all(store, change, SUM);
+        serve_all(store, change, MEASURE);
+        find_factors(store);
+    }
+    serve_all(store, change, UPDATE);
     return end_write(store, 1);
 }
 
 void clq_store_sum(clq_store *store, const clq_store_change *change) {
     clq_store_begin_write(store);
-    serve_all(store, &(order){.change = change, .sum_only = true});
+    serve_all(store, change, SUM);
     (void)end_write(store, 0);
 }
 
@@ -127,12 +200,23 @@ static clq_status make_array(const clq_store *store, float **out) {
     return *out ? CLQ_OK : CLQ_MEMORY;
 }
 
-static clq_status make_arrays(clq_store *store) {
+static clq_status make_arrays(clq_store *store, const clq_store_config *config) {
+    bool spares = false;
     CLQ_TRY(make_array(store, &store->parameters));
     CLQ_TRY(make_array(store, &store->gradient));
     for (unsigned i = 0; i < clq_optimizer_states(&store->optimizer); i++)
         CLQ_TRY(make_array(store, &store->states[i]));
-    return CLQ_OK;
+    if (config->averages) CLQ_TRY(make_array(store, &store->average));
+    const bool clips = clq_clips_by_norm(&config->clip);
+    for (size_t v = 0; v < config->variable_count; v++) spares = spares || config->variables[v].spared;
+    if (!clips && !spares) return CLQ_OK;
+    store->variable_count = config->variable_count;
+    store->variables = clq_alloc(CLQ_MAX(store->variable_count, (size_t)1), sizeof *store->variables);
+    if (!store->variables) return CLQ_MEMORY;
+    memcpy(store->variables, config->variables, store->variable_count * sizeof *store->variables);
+    if (!clips) return CLQ_OK;
+    store->factors = clq_alloc(CLQ_MAX(store->variable_count, (size_t)1), sizeof *store->factors);
+    return store->factors ? CLQ_OK : CLQ_MEMORY;
 }
 
 static size_t part_begin(const clq_store *store, unsigned part) {
@@ -152,6 +236,10 @@ static clq_status start_server(clq_store *store, unsigned part) {
     s->store = store;
     s->first = clq_values_count(CLQ_F32, begin);
     s->floats = clq_values_count(CLQ_F32, end - begin);
+    if (store->factors) {
+        s->squares = clq_alloc(CLQ_MAX(store->variable_count, (size_t)1), sizeof *s->squares);
+        if (!s->squares) return CLQ_MEMORY;
+    }
     if (part == 0) return CLQ_OK;
     snprintf(name, sizeof name, "server %u", part % 1000u);
     CLQ_TRY(clq_channel_create(sizeof(order), 1, &s->work));
@@ -165,16 +253,17 @@ static unsigned parts_of(size_t bytes, unsigned wanted) {
     return (unsigned)CLQ_MIN(CLQ_MIN(parts, lines), (size_t)CLQ_STORE_PARTS_MAX);
 }
 
-clq_status clq_store_create(const clq_optimizer *optimizer, size_t bytes, unsigned parts, clq_store **out) {
+clq_status clq_store_create(const clq_store_config *config, clq_store **out) {
     clq_store *store = clq_alloc(1, sizeof *store);
     if (!store) return CLQ_MEMORY;
-    store->optimizer = *optimizer;
-    store->bytes = bytes;
-    store->parts = parts_of(bytes, parts);
+    store->optimizer = config->optimizer;
+    store->clip = config->clip;
+    store->bytes = config->bytes;
+    store->parts = parts_of(config->bytes, config->parts);
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_lock_create("the store", &store->lock, &store->changed));
     store->locked = true;
-    CLQ_TRY_OR(fail, status, make_arrays(store));
+    CLQ_TRY_OR(fail, status, make_arrays(store, config));
     for (unsigned i = 0; i < store->parts; i++) CLQ_TRY_OR(fail, status, start_server(store, i));
     *out = store;
     return CLQ_OK;
@@ -189,6 +278,7 @@ void clq_store_destroy(clq_store *store) {
         if (store->servers[i].thread) clq_channel_close(store->servers[i].work);
         clq_thread_join(store->servers[i].thread);
         clq_channel_destroy(store->servers[i].work);
+        clq_free(store->servers[i].squares);
     }
     if (store->locked) {
         pthread_mutex_destroy(&store->lock);
@@ -197,6 +287,9 @@ void clq_store_destroy(clq_store *store) {
     clq_free(store->parameters);
     clq_free(store->gradient);
     for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX; i++) clq_free(store->states[i]);
+    clq_free(store->average);
+    clq_free(store->variables);
+    clq_free(store->factors);
     clq_free(store);
 }
 
@@ -206,4 +299,6 @@ float *clq_store_parameters(const clq_store *store) { return store->parameters; 
 const float *clq_store_gradient(const clq_store *store) { return store->gradient; }
 unsigned clq_store_parts(const clq_store *store) { return store->parts; }
 uint64_t clq_store_part_updates(const clq_store *store, unsigned part) { return store->servers[part].updates; }
-size_t clq_store_bytes(const clq_store *store) { return store->bytes * (2 + clq_optimizer_states(&store->optimizer)); }
+size_t clq_store_bytes(const clq_store *store) {
+    return store->bytes * (2 + clq_optimizer_states(&store->optimizer) + (store->average ? 1 : 0));
+}

@@ -12,19 +12,35 @@
 enum { CLQ_STORE_PARTS_MAX = 16 };
 
 typedef struct clq_store clq_store;
-/* bytes: of the f32 parameters, a multiple of CLQ_VARIABLE_ALIGN; all are zero. parts 0: as many as there are cores,
- * but each of at least 64 KiB. Errors: MEMORY, SYSTEM. */
-clq_status clq_store_create(const clq_optimizer *optimizer, size_t bytes, unsigned parts, clq_store **out);
+/* A variable's floats in the arrays. */
+typedef struct clq_store_variable {
+    size_t first, floats;
+    bool spared; /* does not decay */
+} clq_store_variable;
+typedef struct clq_store_config {
+    clq_optimizer optimizer;
+    size_t bytes;   /* of the f32 parameters, a multiple of CLQ_VARIABLE_ALIGN; all are zero */
+    unsigned parts; /* 0: as many as there are cores, but each of at least 64 KiB */
+    clq_clip clip;
+    bool averages; /* keeps a moving average of the parameters */
+    /* (variable_count) in rising order, copied; needed where gradients are clipped by a norm, or a variable is spared.
+     */
+    const clq_store_variable *variables;
+    size_t variable_count;
+} clq_store_config;
+/* Errors: MEMORY, SYSTEM. */
+clq_status clq_store_create(const clq_store_config *config, clq_store **out);
 void clq_store_destroy(clq_store *store); /* takes NULL; no thread is in a call on it */
 
 /* One update by `factor` times the sum of `count` >= 1 gradients, added in this order. The new parameters are written
- * to `copies` as well. All arrays are as large as the store's parameters, in the host's memory. Waits until no thread reads, and until the update before is done. By any thread. Returns the new
- * version. */
+ * to `copies` as well. All arrays are as large as the store's parameters, in the host's memory. Waits until no thread
+ * reads, and until the update before is done. By any thread. Returns the new version. */
 typedef struct clq_store_change {
     const float *const *gradients;
     unsigned count;
     float factor;
     clq_update_rates rates;
+    float average; /* the part of its way that the average of the parameters goes */
     float *const *copies;
     unsigned copy_count;
 } clq_store_change;

@@ -20,7 +20,8 @@ static clq_status prepare(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         replica->capacity = (uint32_t)strategy->config.global_batch;
-        replica->measures_norms = true;
+        /* Where they clip, each replica gets the squares of all. */
+        replica->measures_norms = r == 0 || !clq_clips_by_norm(&strategy->config.plan.update_options.clip);
         own->alike =
             own->alike && clq_selections_are_shared(strategy->replicas[0].worker.device, replica->worker.device);
     }
@@ -67,6 +68,10 @@ static clq_status step(clq_replica *replica, const clq_command *command) {
     return keep_alike(replica);
 }
 
+static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica *replica) {
+    return (clq_exchange){replica->worker.index, strategy->count, clq_mirrored_all_reduce, (void *)replica};
+}
+
 const clq_strategy_module clq_strategy_tensor = {.kind = CLQ_STRATEGY_TENSOR,
                                                  .name = "tensor",
                                                  .accumulates = true,
@@ -77,5 +82,6 @@ const clq_strategy_module clq_strategy_tensor = {.kind = CLQ_STRATEGY_TENSOR,
                                                  .step = step,
                                                  .apply = apply,
                                                  .all_reduce = clq_mirrored_all_reduce,
+                                                 .add_squares = add_squares,
                                                  .comm_times = clq_mirrored_comm_times,
                                                  .exchanges = clq_mirrored_exchanges};

@@ -25,9 +25,12 @@ static clq_status run(clq_replica *replica, clq_collective collective, clq_arena
                                     clq_buffer_bytes(buffer));
 }
 
-/* Norms are of the whole sum. */
-bool clq_zero_scatters(const clq_strategy *strategy) {
-    return strategy->shards_optimizer && !strategy->config.plan.gradient_norms;
+bool clq_zero_scatters(const clq_strategy *strategy) { return strategy->shards_optimizer; }
+
+/* Each replica measures its part. */
+clq_exchange clq_zero_add_squares(const clq_strategy *strategy, const clq_replica *replica) {
+    if (!strategy->shards_optimizer) return (clq_exchange){0};
+    return (clq_exchange){replica->worker.index, strategy->count, clq_mirrored_all_reduce, (void *)replica};
 }
 
 clq_status clq_zero_apply(clq_replica *replica, const clq_step_params *params) {

@@ -16,6 +16,7 @@ void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes) {
 static clq_status check_config(const clq_trainer_config *config) {
     CLQ_TRY(clq_optimizer_check(&config->optimizer));
     CLQ_TRY(clq_lr_schedule_check(&config->schedule));
+    CLQ_TRY(clq_clip_check(&config->clip));
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
         return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
@@ -37,9 +38,12 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     trainer->config = *config;
     trainer->config.metrics = NULL; /* these are the caller's, until this returns */
     trainer->config.outputs = NULL;
+    trainer->config.no_decay = NULL;
     trainer->created = clq_now();
     clq_status status;
+    bool *spared = NULL;
     CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, config));
+    CLQ_TRY_OR(fail, status, clq_trainer_spare(model, config->no_decay, &spared));
     clq_strategy_config strategy = {.kind = config->strategy,
                                     .options = config->strategy_options,
                                     .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
@@ -47,6 +51,7 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                              .sample_dtype = config->sample_dtype,
                                              .loss = trainer->losses,
                                              .update = config->inference_only ? NULL : &trainer->config.optimizer,
+                                             .update_options = {.clip = config->clip, .spared = spared},
                                              .gradient_norms = config->measure_gradient,
                                              .precision = config->matmul_precision,
                                              .metric_slots = CLQ_METRIC_SLOTS,
@@ -70,9 +75,11 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     (void)clq_strategy_takes_rows(trainer->strategy, index); /* of a dataset with labels that are classes */
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
+    clq_free(spared);
     *out = trainer;
     return CLQ_OK;
 fail:
+    clq_free(spared);
     clq_trainer_destroy(trainer);
     return status;
 }

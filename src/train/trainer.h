@@ -100,6 +100,10 @@ double clq_lr_schedule_rate(const clq_lr_schedule *schedule, double lr, uint64_t
 clq_status clq_optimizer_check(const clq_optimizer *optimizer);
 clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule);
 clq_status clq_loss_check(const clq_loss *loss);
+clq_status clq_clip_check(const clq_clip *clip);
+/* By variable, whether it has one of clq_trainer_config.no_decay's parts in its name; the caller's, NULL for NULL.
+ * Errors: ARGUMENT (a part that no variable has), MEMORY. */
+clq_status clq_trainer_spare(const clq_model *model, const char *parts, bool **out);
 /* Fills trainer->losses and metric_names from the config and the model's outputs. */
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config);
 /* Loss and metrics from their totals, summed over so many samples. */

@@ -395,8 +395,10 @@ clq_status clq_rig_exchanges(clq_rig *rig, unsigned count, clq_rig_exchange *exc
     clq_status status = open_comm(rig, count);
     for (size_t i = 0; i < exchange_count && status == CLQ_OK; i++)
         if (exchanges[i].optimizer)
-            status = clq_store_create(exchanges[i].optimizer,
-                                      clq_round_up(exchanges[i].bytes[0], (size_t)CLQ_VARIABLE_ALIGN), 0, &stores[i]);
+            status = clq_store_create(
+                &(clq_store_config){.optimizer = *exchanges[i].optimizer,
+                                    .bytes = clq_round_up(exchanges[i].bytes[0], (size_t)CLQ_VARIABLE_ALIGN)},
+                &stores[i]);
     if (status == CLQ_OK) status = look_at_all(rig, count, exchanges, exchange_count, stores);
     for (size_t i = 0; i < exchange_count; i++) clq_store_destroy(stores[i]);
     rig->store = NULL;

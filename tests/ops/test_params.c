@@ -99,9 +99,8 @@ static void kernels_see_them(void **state) {
 
 static void the_table_is_the_struct(void **state) {
     (void)state;
-    static const char *const names[CLQ_PARAM_COUNT_OF] = {"count",      "scale",   "slot", "step",   "first_row",
-                                                          "sum_factor", "average", "rate", "second", "third",
-                                                          "decay"};
+    static const char *const names[CLQ_PARAM_COUNT_OF] = {
+        "count", "scale", "slot", "step", "first_row", "sum_factor", "average", "rate", "second", "third", "decay"};
     static const char *const types[CLQ_PARAM_COUNT_OF] = {"int",   "float", "int",   "int",   "int",  "float",
                                                           "float", "float", "float", "float", "float"};
     for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) {

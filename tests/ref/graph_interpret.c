@@ -308,6 +308,16 @@ static void copy(const interpreter *r, const clq_node *node, double factor) {
     for (size_t i = 0; i < numbers_of(r, node->outputs[0]); i++) out(r, node, 0)[i] = in(r, node, 0)[i] * factor;
 }
 
+/* By variable, of the last value that has its gradient: what a pass made of another one stays there. */
+static void squares(const interpreter *r, double *sums) {
+    for (clq_id id = 1; id <= r->graph->value_count; id++) {
+        const clq_graph_value *value = clq_graph_value_at(r->graph, id);
+        if (value->home != CLQ_HOME_GRADIENT) continue;
+        sums[value->index] = 0;
+        for (size_t i = 0; i < numbers_of(r, id); i++) sums[value->index] += r->memory[id][i] * r->memory[id][i];
+    }
+}
+
 static void run_node(const interpreter *r, const clq_node *node) {
     const clq_operation *op = node->op;
     if (op == &clq_op_scale_bytes) {
@@ -368,9 +378,12 @@ static void run_node(const interpreter *r, const clq_node *node) {
         pool2d_gradient(r, node);
     } else if (op == &clq_op_conv_pool_gradient) {
         conv_pool_gradient(r, node);
-    } else if (op == &clq_op_square_sum) {
-        for (size_t i = 0; i < numbers_of(r, node->inputs[0]); i++)
-            *out(r, node, 0) += in(r, node, 0)[i] * in(r, node, 0)[i];
+    } else if (op == &clq_op_squares) {
+        squares(r, out(r, node, 0));
+    } else if (op == &clq_op_clip && node->attributes.clip.kind == CLQ_CLIP_GLOBAL_NORM) {
+        double sum = 0;
+        for (size_t i = 0; i < numbers_of(r, node->inputs[0]); i++) sum += in(r, node, 0)[i];
+        *out(r, node, 0) = fmin(1, node->attributes.clip.limit / sqrt(sum));
     } else if (op != &clq_op_update) {
         fail_msg("%s has no reference", op->name);
     }
@@ -398,7 +411,7 @@ static void give(const interpreter *r, clq_id id, const ref_outputs *outputs) {
     if (value->home == CLQ_HOME_METRICS) to = outputs->metrics + value->index;
     if (value->home == CLQ_HOME_STATE && outputs->states) to = outputs->states[value->index]; /* the last one stays */
     if (value->home == CLQ_HOME_GRADIENT && outputs->gradients) to = outputs->gradients[value->index];
-    if (value->home == CLQ_HOME_NORMS && outputs->norms) to = &outputs->norms[value->index];
+    if (value->home == CLQ_HOME_NORMS && outputs->norms) to = outputs->norms;
     if (value->home == CLQ_HOME_SENT) to = outputs->sent[value->index];
     if (value->home == CLQ_HOME_SENT_GRADIENT) to = outputs->sent_gradients[value->index];
     if (to) memcpy(to, r->memory[id], numbers_of(r, id) * sizeof *to);

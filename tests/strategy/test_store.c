@@ -11,7 +11,7 @@ static const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0, 0.9, 0.999, 1e-7}};
 
 static clq_store *open_store(unsigned parts) {
     clq_store *store;
-    assert_ok(clq_store_create(&adam, BYTES, parts, &store));
+    assert_ok(clq_store_create(&(clq_store_config){.optimizer = adam, .bytes = BYTES, .parts = parts}, &store));
     return store;
 }
 
@@ -125,7 +125,7 @@ static void readers_see_one_version(void **state) {
     crowd c = {0};
     for (size_t i = 0; i < FLOATS; i++) ones[i] = 1.0f;
     clq_thread *pushers[PUSHERS], *readers[READERS];
-    assert_ok(clq_store_create(&sgd, BYTES, 3, &c.store));
+    assert_ok(clq_store_create(&(clq_store_config){.optimizer = sgd, .bytes = BYTES, .parts = 3}, &c.store));
     for (unsigned i = 0; i < READERS; i++) assert_ok(clq_thread_start("reader", look, &c, &readers[i]));
     for (unsigned i = 0; i < PUSHERS; i++) assert_ok(clq_thread_start("pusher", push, &c, &pushers[i]));
     for (unsigned i = 0; i < PUSHERS; i++) clq_thread_join(pushers[i]);
@@ -144,7 +144,8 @@ static void bears_failing_allocations(void **state) {
     for (uint64_t nth = 1;; nth++) {
         clq_store *store;
         clq_memory_fail_at(nth, false);
-        const clq_status status = clq_store_create(&adam, BYTES, 3, &store);
+        const clq_status status =
+            clq_store_create(&(clq_store_config){.optimizer = adam, .bytes = BYTES, .parts = 3}, &store);
         const uint64_t made = clq_memory_fail_at(0, false);
         if (status == CLQ_OK) {
             clq_store_destroy(store);

@@ -2,6 +2,8 @@
  * in one and by hand, with a part of the state for each replica. That they equal one replica: test_strategies.c. */
 #include "support/runs.h"
 
+#include <math.h>
+
 /* ---- ways ---- */
 
 static clq_trainer_config whole(clq_trainer_config config) { return config; }
@@ -78,7 +80,8 @@ static void norms_are_of_the_whole_gradient(void **state) {
         clq_model_destroy(model);
     }
     assert_true(info[0].grad_norm > 0.0);
-    assert_memory_equal(&info[0].grad_norm, &info[1].grad_norm, sizeof info[0].grad_norm);
+    /* Added up part by part. */
+    assert_true(fabs(info[0].grad_norm / info[1].grad_norm - 1) < 1e-6);
 }
 
 /* Two ranks have one order, whoever adds. */

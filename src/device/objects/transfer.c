@@ -1,5 +1,7 @@
 #include "device/internal.h"
 
+#include <string.h>
+
 static clq_status check_range(const clq_queue *queue, const clq_buffer *buffer, size_t offset, size_t bytes,
                               const char *what) {
     CLQ_TRY(clq_device_alive(queue->device));
@@ -120,4 +122,17 @@ clq_status clq_queue_unmap(clq_queue *queue, clq_buffer *buffer, void *pointer) 
     CLQ_TRY(clq_device_alive(queue->device));
     cl_int error = clEnqueueUnmapMemObject(queue->handle, buffer->handle, pointer, 0, NULL, NULL);
     return ended(queue, error, false, "unmapping", buffer->bytes);
+}
+
+clq_status clq_buffer_set(clq_device *device, clq_buffer *buffer, const void *from, size_t bytes) {
+    void *host = clq_buffer_host(buffer);
+    if (host) {
+        memcpy(host, from, bytes);
+        return CLQ_OK;
+    }
+    clq_queue *queue;
+    CLQ_TRY(clq_queue_create(device, 0, &queue));
+    clq_status status = clq_queue_write(queue, buffer, 0, from, bytes, true);
+    clq_queue_destroy(queue);
+    return status;
 }

@@ -17,7 +17,9 @@ static size_t name_value(const clq_graph *graph, clq_id id, char *text) {
                                         [CLQ_HOME_LABELS] = "labels",
                                         [CLQ_HOME_OUTPUT] = "output",
                                         [CLQ_HOME_METRICS] = "metrics",
-                                        [CLQ_HOME_NORMS] = "norm of",
+                                        [CLQ_HOME_NORMS] = "all norms",
+                                        [CLQ_HOME_TABLE] = "table of blocks",
+                                        [CLQ_HOME_DECAYS] = "blocks that decay",
                                         [CLQ_HOME_WEIGHT] = "weight",
                                         [CLQ_HOME_STATE] = "state",
                                         [CLQ_HOME_GRADIENT] = "gradient",
@@ -39,8 +41,7 @@ static size_t name_value(const clq_graph *graph, clq_id id, char *text) {
     case CLQ_HOME_OPTIMIZER: return (size_t)snprintf(text, VALUE_TEXT, "%s %u", home, value->index);
     case CLQ_HOME_WEIGHT:
     case CLQ_HOME_STATE:
-    case CLQ_HOME_GRADIENT:
-    case CLQ_HOME_NORMS: of = graph->model->variables[value->index].name; break;
+    case CLQ_HOME_GRADIENT: of = graph->model->variables[value->index].name; break;
     case CLQ_HOME_LABELS:
         if (graph->model->output_count == 1) break;
         home = "labels of";

@@ -46,13 +46,13 @@ static void find_wanted(tape *t) {
  * they came. */
 static void collect(tape *t, const clq_node *reader, clq_id x) {
     known *of = &t->values[x];
-    clq_id terms[CLQ_NODE_INPUTS] = {of->received};
+    clq_id terms[CLQ_ELEMENT_INPUTS] = {of->received};
     unsigned count = of->received ? 1 : 0;
     for (uint32_t n = of->last_reader; n >= of->first_reader; n--)
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
             const clq_id term = t->dx[n - 1][i];
             if (t->graph->nodes[n - 1].inputs[i] != x || !term) continue;
-            if (count == CLQ_NODE_INPUTS) {
+            if (count == CLQ_ELEMENT_INPUTS) {
                 terms[0] = clq_add_sum(t->graph, reader, CLQ_SEGMENT_BACKWARD, terms, count);
                 count = 1;
             }

@@ -176,20 +176,43 @@ const clq_operation clq_op_loss = {.name = "loss",
                                    .differentiate = loss_gradient,
                                    .emit = emit_loss};
 
-static void emit_square_sum(clq_emission *e) {
-    clq_square_sum(e->list, input_of(e, 0)->elements, e->in[0], 0, e->out[0],
-                   clq_graph_value_at(e->graph, e->node->outputs[0])->index);
+static clq_blocks blocks_of(const clq_emission *e, unsigned table, size_t count) {
+    return (clq_blocks){.table = e->in[table], .entries = input_of(e, table)->elements / 4, .count = count};
 }
-const clq_operation clq_op_square_sum = {.name = "square_sum", .emit = emit_square_sum};
+
+/* inputs: gradients, table of blocks */
+static void emit_squares(clq_emission *e) {
+    const clq_blocks blocks = blocks_of(e, 1, input_of(e, 0)->elements / CLQ_UPDATE_BLOCK);
+    clq_variable_squares(e->list, &blocks, e->in[0], e->out[0]);
+}
+enum { TABLE_TYPES = CLQ_OP_TYPE(CLQ_I32) };
+const clq_operation clq_op_squares = {.name = "squares", .types = TABLE_TYPES, .emit = emit_squares};
+
+/* inputs: squares, table of blocks. Output: one factor, or one for each block. */
+static void emit_clip(clq_emission *e) {
+    const clq_clip *clip = &e->node->attributes.clip;
+    const clq_blocks blocks = blocks_of(e, 1, clq_graph_value_at(e->graph, e->node->outputs[0])->elements);
+    if (clip->kind == CLQ_CLIP_GLOBAL_NORM)
+        clq_global_factor(e->list, input_of(e, 0)->elements, (float)clip->limit, e->in[0], e->out[0]);
+    else
+        clq_block_factors(e->list, &blocks, (float)clip->limit, e->in[0], e->out[0]);
+}
+const clq_operation clq_op_clip = {.name = "clip", .types = TABLE_TYPES, .emit = emit_clip};
 
 /* The output, outside of the step, is read as well. */
 static void emit_accumulate(clq_emission *e) { clq_accumulate(e->list, input_of(e, 0)->elements, e->in[0], e->out[0]); }
 const clq_operation clq_op_accumulate = {.name = "accumulate", .emit = emit_accumulate};
 
-/* inputs: parameters, gradients, optimizer slots. Parameters and slots are written where they are. */
+/* inputs: as of clq_graph_add_update. Parameters and slots are written where they are. */
 static void emit_update(clq_emission *e) {
-    clq_update_arenas arenas = {.w = e->in[0], .g = e->in[1], .floats = input_of(e, 0)->elements};
-    for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX && 2 + i < CLQ_NODE_INPUTS; i++) arenas.states[i] = e->in[2 + i];
-    clq_update(e->list, &(clq_update_problem){.optimizer = e->node->attributes.update}, &arenas);
+    const clq_node *node = e->node;
+    clq_update_arenas arenas = {.w = e->in[CLQ_UPDATES_PARAMETERS],
+                                .g = e->in[CLQ_UPDATES_GRADIENTS],
+                                .average = e->in[CLQ_UPDATES_AVERAGE],
+                                .factors = e->in[CLQ_UPDATES_FACTORS],
+                                .decays = e->in[CLQ_UPDATES_DECAYS],
+                                .floats = input_of(e, CLQ_UPDATES_PARAMETERS)->elements};
+    for (unsigned i = 0; i < CLQ_UPDATES_STATES; i++) arenas.states[i] = e->in[CLQ_UPDATES_STATE + i];
+    clq_update(e->list, &node->attributes.update, &arenas);
 }
 const clq_operation clq_op_update = {.name = "update", .emit = emit_update};

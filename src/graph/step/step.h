@@ -18,7 +18,9 @@ typedef enum clq_home {
     CLQ_HOME_LABELS,  /* of output `index` of the model */
     CLQ_HOME_OUTPUT,  /* output `index` of the model */
     CLQ_HOME_METRICS, /* of a row, the floats from `index` on */
-    CLQ_HOME_NORMS,
+    CLQ_HOME_NORMS,   /* of all variables */
+    CLQ_HOME_TABLE,   /* of the arenas' blocks */
+    CLQ_HOME_DECAYS,
     CLQ_HOME_WEIGHT,     /* variable `index`, in the arena of parameters */
     CLQ_HOME_STATE,      /* variable `index`, in the arena of state */
     CLQ_HOME_GRADIENT,   /* of variable `index`, in the arena of gradients */
@@ -68,7 +70,8 @@ typedef union clq_attributes {
     clq_pool2d_problem pool2d;
     clq_conv_pool_problem conv_pool;
     clq_loss_problem loss;
-    clq_optimizer update;
+    clq_clip clip;
+    clq_update_problem update;
 } clq_attributes;
 
 typedef struct clq_operation clq_operation;
@@ -162,8 +165,8 @@ struct clq_operation {
 };
 extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
     clq_op_conv_pool, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
-    clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_square_sum, clq_op_update,
-    clq_op_elementwise, clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice, clq_op_moments,
+    clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_squares, clq_op_clip,
+    clq_op_update, clq_op_elementwise, clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice, clq_op_moments,
     clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
     clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate;
 
@@ -204,6 +207,7 @@ typedef struct clq_pass_context {
     const clq_plan_config *config;
     clq_list *list;                 /* asked for tuned choices */
     const clq_weight_slice *slices; /* what weights hold, by variable; NULL: all of each */
+    size_t table_entries, decaying; /* of the weights' table of blocks; blocks that may decay or not, 0: all do */
     clq_dtype arena_dtype;          /* of parameters, of gradients and of each optimizer slot */
     size_t arena_bytes;             /* of each of these, as far as it is updated */
 } clq_pass_context;
@@ -227,6 +231,18 @@ void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
 void clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
 /* Has gradients added to what their memory has, where it has any: accumulate.c */
 void clq_graph_accumulate(clq_graph *graph, const clq_pass_context *context);
+clq_update_problem clq_update_problem_of(const clq_optimizer *optimizer, const clq_update_options *options);
+/* Inputs of the update. */
+enum {
+    CLQ_UPDATES_PARAMETERS,
+    CLQ_UPDATES_GRADIENTS,
+    CLQ_UPDATES_STATE, /* the first of the rule's states */
+    CLQ_UPDATES_STATES = CLQ_UPDATE_STATES_MAX - 1,
+    CLQ_UPDATES_AVERAGE = CLQ_UPDATES_STATE + CLQ_UPDATES_STATES,
+    CLQ_UPDATES_FACTORS,
+    CLQ_UPDATES_DECAYS
+};
+_Static_assert((int)CLQ_UPDATES_DECAYS < (int)CLQ_NODE_INPUTS, "an update has room for its inputs");
 /* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
 void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);
 

@@ -1,27 +1,6 @@
-/* The end of a step: the norms of the gradient, and the update of all parameters at once, over flat arenas. */
+/* The end of a step: the norms of the gradient, what clips it, and the update of all parameters at once, over flat
+ * arenas. */
 #include "graph/step/step.h"
-
-/* Of what all ranks have whole, the first measures the gradient for all. */
-static bool is_measured(const clq_graph *graph, const clq_pass_context *context, uint32_t variable) {
-    const bool first = context->config->joins.rank == 0 || !context->slices;
-    return first || clq_weight_slice_is_part(&context->slices[variable], &graph->model->variables[variable]);
-}
-
-static void add_norms(clq_graph *graph, const clq_pass_context *context) {
-    const uint32_t values = graph->value_count;
-    for (clq_id id = 1; id <= values; id++) {
-        const clq_graph_value gradient = *clq_graph_value_at(graph, id);
-        if (gradient.home != CLQ_HOME_GRADIENT || !is_measured(graph, context, gradient.index)) continue;
-        clq_node node = {.op = &clq_op_square_sum, .scope = "norms", .segment = CLQ_SEGMENT_NORM, .inputs = {id}};
-        node.outputs[0] = clq_graph_add_value(graph, &(clq_graph_value){.name = "norms",
-                                                                        .dtype = CLQ_F32,
-                                                                        .shape = CLQ_SHAPE(1),
-                                                                        .elements = 1,
-                                                                        .home = CLQ_HOME_NORMS,
-                                                                        .index = gradient.index});
-        clq_graph_add_node(graph, &node);
-    }
-}
 
 static clq_id add_arena(clq_graph *graph, const char *name, const clq_pass_context *context, clq_home home,
                         uint32_t index) {
@@ -31,13 +10,58 @@ static clq_id add_arena(clq_graph *graph, const char *name, const clq_pass_conte
     return clq_graph_add_value(graph, &arena);
 }
 
+static clq_id add_row(clq_graph *graph, const char *name, clq_dtype dtype, size_t elements, clq_home home) {
+    return clq_graph_add_value(
+        graph, &(clq_graph_value){
+                   .name = name, .dtype = dtype, .shape = CLQ_SHAPE(elements), .elements = elements, .home = home});
+}
+
+/* Sums of squares, by variable. Where they clip, those of all ranks together. */
+static clq_id add_norms(clq_graph *graph, const clq_pass_context *context, clq_id gradients, clq_id table) {
+    clq_node node = {
+        .op = &clq_op_squares, .scope = "norms", .segment = CLQ_SEGMENT_NORM, .inputs = {gradients, table}};
+    const clq_id squares = node.outputs[0] =
+        add_row(graph, "norms", CLQ_F32, CLQ_MAX(graph->model->variable_count, 1u), CLQ_HOME_NORMS);
+    clq_graph_add_node(graph, &node);
+    if (!clq_clips_by_norm(&context->config->update_options.clip)) return squares;
+    return clq_add_all_reduce(graph, &node, squares, &context->config->norm_parts);
+}
+
+static clq_id add_clip(clq_graph *graph, const clq_pass_context *context, clq_id squares, clq_id table) {
+    const clq_clip *clip = &context->config->update_options.clip;
+    const size_t blocks = clq_values_count(context->arena_dtype, context->arena_bytes) / CLQ_UPDATE_BLOCK;
+    clq_node node = {.op = &clq_op_clip, .scope = "norms", .segment = CLQ_SEGMENT_NORM, .inputs = {squares, table}};
+    node.attributes.clip = *clip;
+    node.outputs[0] =
+        add_row(graph, "factors", CLQ_F32, clip->kind == CLQ_CLIP_GLOBAL_NORM ? 1 : blocks, CLQ_HOME_STEP);
+    clq_graph_add_node(graph, &node);
+    return node.outputs[0];
+}
+
+clq_update_problem clq_update_problem_of(const clq_optimizer *optimizer, const clq_update_options *options) {
+    return (clq_update_problem){.optimizer = *optimizer,
+                                .limit = options->clip.kind == CLQ_CLIP_VALUE ? (float)options->clip.limit : 0,
+                                .factor_of_all = options->clip.kind == CLQ_CLIP_GLOBAL_NORM};
+}
+
 void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
-    if (context->config->gradient_norms) add_norms(graph, context);
+    const clq_update_options *options = &context->config->update_options;
+    const bool clips = clq_clips_by_norm(&options->clip);
+    const unsigned states = clq_optimizer_states(context->config->update);
     clq_node node = {.op = &clq_op_update, .scope = "update", .segment = CLQ_SEGMENT_UPDATE};
-    node.attributes.update = *context->config->update;
-    node.inputs[0] = add_arena(graph, "parameters", context, CLQ_HOME_PARAMETERS, 0);
-    node.inputs[1] = add_arena(graph, "gradient", context, CLQ_HOME_GRADIENTS, 0);
-    for (unsigned i = 0; i < clq_optimizer_states(context->config->update); i++)
-        node.inputs[2 + i] = add_arena(graph, "optimizer state", context, CLQ_HOME_OPTIMIZER, i);
+    node.attributes.update = clq_update_problem_of(context->config->update, options);
+    node.inputs[CLQ_UPDATES_PARAMETERS] = add_arena(graph, "parameters", context, CLQ_HOME_PARAMETERS, 0);
+    node.inputs[CLQ_UPDATES_GRADIENTS] = add_arena(graph, "gradient", context, CLQ_HOME_GRADIENTS, 0);
+    for (unsigned i = 0; i < states; i++)
+        node.inputs[CLQ_UPDATES_STATE + i] = add_arena(graph, "optimizer state", context, CLQ_HOME_OPTIMIZER, i);
+    if (options->averages)
+        node.inputs[CLQ_UPDATES_AVERAGE] = add_arena(graph, "average", context, CLQ_HOME_OPTIMIZER, states);
+    if (context->decaying > 0)
+        node.inputs[CLQ_UPDATES_DECAYS] = add_row(graph, "decays", CLQ_F32, context->decaying, CLQ_HOME_DECAYS);
+    if (context->config->gradient_norms || clips) {
+        const clq_id table = add_row(graph, "table", CLQ_I32, 4 * context->table_entries, CLQ_HOME_TABLE),
+                     squares = add_norms(graph, context, node.inputs[CLQ_UPDATES_GRADIENTS], table);
+        if (clips) node.inputs[CLQ_UPDATES_FACTORS] = add_clip(graph, context, squares, table);
+    }
     clq_graph_add_node(graph, &node);
 }

@@ -30,6 +30,7 @@ static clq_kernel_options options_of(const clq_cut *cut, const clq_update_proble
     const int decay = clq_optimizer_weight_decay(&p->optimizer) == 0 ? 0 : a->decays ? 2 : 1;
     clq_kernel_options options = clq_cut_options(cut, " -DRULE=%s -DSTATES=%u -DRANKS=%u%s", rule->name, rule->states,
                                                  CLQ_MAX(a->ranks, 1u), a->floats % cut->lanes ? " -DTAIL" : "");
+    if (p->summed) clq_options_add(&options, " -DSUMMED");
     if (p->limit > 0) clq_options_add(&options, " -DLIMITED");
     if (decay) clq_options_add(&options, " -DDECAY=%d", decay);
     if (a->average) clq_options_add(&options, " -DAVERAGE");
@@ -60,6 +61,20 @@ void clq_update(clq_list *list, const clq_update_problem *p, const clq_update_ar
     clq_cut_work(list, &cut);
     clq_launch_cost(list, (double)a->floats * (rule->flops + ranks - 1), 0, (double)a->floats * sizeof(float) * arrays,
                     0);
+}
+
+void clq_sum_gradients(clq_list *list, const clq_update_arenas *a, clq_value squares) {
+    const unsigned arrays = a->ranks + 1;
+    const clq_cut cut = flat_cut(list, a->floats, arrays);
+    const clq_kernel_options options = clq_cut_options(&cut, " -DRANKS=%u", a->ranks);
+    clq_launch_begin(list, "sum", "update", options.text, "sum_gradients");
+    add_part(list, a, a->g, CLQ_READS_WRITES);
+    clq_launch_size(list, a->floats / CLQ_UPDATE_BLOCK);
+    clq_launch_value(list, squares, CLQ_WRITES);
+    clq_launch_size(list, a->rank);
+    for (unsigned i = 0; i + 1 < a->ranks; i++) add_part(list, a, a->peers[i], CLQ_READS);
+    clq_cut_work(list, &cut);
+    clq_launch_cost(list, (double)a->floats * (a->ranks + 1), 0, (double)a->floats * sizeof(float) * arrays, 0);
 }
 
 void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index) {

@@ -1,0 +1,120 @@
+/* Norms of the gradient's variables, and what gradients are taken times to clip them (src/ops/training/norms.c). An
+ * arena is seen as blocks of 128 floats. table: for each of `entries` runs of blocks four numbers: the variable that it
+ * is of, or -1 for a gap; its first block; the one behind its last; and whether its squares count. */
+
+#define BLOCK 128
+
+typedef struct entry {
+    int variable, first, end, counts;
+} entry;
+
+static entry entry_at(global const int *table, size_t e) {
+    entry found = {table[4 * e], table[4 * e + 1], table[4 * e + 2], table[4 * e + 3]};
+    return found;
+}
+
+/* Compensated sums (Kahan): what an addition rounds off is kept in `low` and taken from the next term. */
+static void add(float *sum, float *low, float term) {
+    float rest = term - *low, next = *sum + rest;
+    *low = (next - *sum) - rest;
+    *sum = next;
+}
+
+#ifdef TILE
+
+#define FOR_MY_ENTRY FOR_MY
+#define FIRST_LANE true
+#define FOR_LANES(i, first, end) for (int i = (first); i < (end); i++)
+#define ALL_SUM(shared, value) (value)
+
+/* squares[b] = the sum of the squares of block b. Two chains hide the latency of the additions. */
+KERNEL void block_squares(global const float *x, int blocks, global float *squares, local float *shared) {
+    FOR_MY (b, blocks) {
+        global const float *at = x + b * BLOCK;
+        floatv even = 0, odd = 0;
+        UNROLL for (int i = 0; i < BLOCK / VEC; i += 2) {
+            floatv v = LOADV_ALIGNED(at + i * VEC), u = LOADV_ALIGNED(at + (i + 1) * VEC);
+            even += v * v;
+            odd += u * u;
+        }
+        squares[b] = floatv_sum(even + odd);
+    }
+}
+
+#else
+
+#define FOR_MY_ENTRY(e, n) for (size_t e = get_group_id(0); e < (size_t)(n); e += get_num_groups(0))
+#define FIRST_LANE (get_local_id(0) == 0)
+#define FOR_LANES(i, first, end) for (int i = (first) + (int)get_local_id(0); i < (end); i += GROUP)
+#define ALL_SUM(shared, value) sum_of_items(shared, value, GROUP)
+
+/* The sum over runs of so many items of a work-group, as trees; to all items of the run. (Local memory comes as an
+ * argument: arrays in kernels can end up shared by the threads of PoCL 3.1's pthread device.) */
+static float sum_of_items(local float *shared, float value, int run) {
+    int item = (int)get_local_id(0), lane = item & (run - 1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[item] = value;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int step = run / 2; step > 0; step /= 2) {
+        if (lane < step) shared[item] += shared[item + step];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    return shared[item - lane];
+}
+
+/* A run of a work-group's items takes a block. */
+#define RUN (GROUP < BLOCK / VEC ? GROUP : BLOCK / VEC)
+#define RUNS (GROUP / RUN)
+KERNEL void block_squares(global const float *x, int blocks, global float *squares, local float *shared) {
+    int item = (int)get_local_id(0), lane = item & (RUN - 1);
+    for (int first = (int)get_group_id(0) * RUNS; first < blocks; first += (int)get_num_groups(0) * RUNS) {
+        int b = first + item / RUN;
+        floatv sum = 0;
+        for (int i = lane; i < BLOCK / VEC && b < blocks; i += RUN) {
+            floatv v = LOADV_ALIGNED(x + (size_t)b * BLOCK + i * VEC);
+            sum += v * v;
+        }
+        float total = sum_of_items(shared, floatv_sum(sum), RUN);
+        if (lane == 0 && b < blocks) squares[b] = total;
+    }
+}
+
+#endif
+
+/* out[variable] = the sum of the squares of the blocks of each run that counts; 0 of the others. */
+KERNEL void variable_squares(global const float *squares, global const int *table, int entries, global float *out,
+                             local float *shared) {
+    FOR_MY_ENTRY(e, entries) {
+        entry own = entry_at(table, e);
+        float sum = 0, low = 0;
+        if (own.variable >= 0 && own.counts)
+            FOR_LANES (b, own.first, own.end) add(&sum, &low, squares[b]);
+        float total = ALL_SUM(shared, sum - low);
+        if (FIRST_LANE && own.variable >= 0) out[own.variable] = total;
+    }
+}
+
+/* As Keras: limit / norm where the norm is larger than the limit, else 1. NaN stays NaN. */
+static float factor_of(float squares, float limit) {
+    float norm = sqrt(squares);
+    return norm <= limit ? 1.0f : limit / norm;
+}
+
+/* factors[0], by the norm of all variables together. One work-group. */
+KERNEL void global_factor(global const float *squares, int variables, float limit, global float *factors,
+                          local float *shared) {
+    float sum = 0, low = 0;
+    FOR_LANES (v, 0, variables) add(&sum, &low, squares[v]);
+    float total = ALL_SUM(shared, sum - low);
+    if (FIRST_LANE) factors[0] = factor_of(total, limit);
+}
+
+/* factors[block], by the norm of the block's variable; of gaps 1. */
+KERNEL void block_factors(global const float *squares, global const int *table, int entries, float limit,
+                          global float *factors, local float *shared) {
+    FOR_MY_ENTRY(e, entries) {
+        entry own = entry_at(table, e);
+        float factor = own.variable < 0 ? 1.0f : factor_of(squares[own.variable], limit);
+        FOR_LANES (b, own.first, own.end) factors[b] = factor;
+    }
+}

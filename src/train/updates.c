@@ -1,0 +1,79 @@
+/* What a trainer's updates do around the optimizer's rule: clipping, and whose weights decay. */
+#include "train/trainer.h"
+
+#include <float.h>
+#include <string.h>
+
+clq_status clq_clip_parse(const char *text, clq_clip *out) {
+    static const struct {
+        const char *key;
+        clq_clip_kind kind;
+    } keys[] = {{"value=", CLQ_CLIP_VALUE}, {"norm=", CLQ_CLIP_NORM}, {"global_norm=", CLQ_CLIP_GLOBAL_NORM}};
+    if (strcmp(text, "off") == 0) {
+        *out = (clq_clip){.kind = CLQ_CLIP_OFF};
+        return CLQ_OK;
+    }
+    for (size_t i = 0; i < CLQ_COUNT_OF(keys); i++) {
+        const size_t length = strlen(keys[i].key);
+        clq_clip clip = {.kind = keys[i].kind};
+        if (strncmp(text, keys[i].key, length) != 0) continue;
+        if (!clq_parse_double(text + length, -DBL_MAX, DBL_MAX, &clip.limit))
+            return clq_fail(CLQ_ARGUMENT, "clip '%s': '%s' is no number", text, text + length);
+        CLQ_TRY(clq_clip_check(&clip));
+        *out = clip;
+        return CLQ_OK;
+    }
+    return clq_fail(CLQ_ARGUMENT, "clip '%s' is unknown: there are off, value=X, norm=X and global_norm=X", text);
+}
+
+clq_status clq_clip_check(const clq_clip *clip) {
+    if ((unsigned)clip->kind > CLQ_CLIP_GLOBAL_NORM)
+        return clq_fail(CLQ_ARGUMENT, "clip %d is none of clq_clip_kind", (int)clip->kind);
+    if (clip->kind == CLQ_CLIP_OFF || (clip->limit >= (double)FLT_MIN && clip->limit <= (double)FLT_MAX)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "the gradient is to be clipped at %g: expected a number above 0 that float32 can hold",
+                    clip->limit);
+}
+
+/* ---- whose weights do not decay ---- */
+
+/* Whether the name has the first `length` bytes of `part` in it. */
+static bool has_part(const char *name, const char *part, size_t length) {
+    for (; *name; name++)
+        if (strncmp(name, part, length) == 0) return true;
+    return false;
+}
+
+/* Every variable whose name has the part: at least one. */
+static clq_status spare(const clq_model *model, const char *part, size_t length, bool *spared) {
+    bool any = false;
+    if (length == 0) return clq_fail(CLQ_ARGUMENT, "no_decay: expected parts of variables' names with commas between");
+    for (uint32_t i = 0; i < model->variable_count; i++) {
+        const clq_variable *variable = &model->variables[i];
+        if (variable->role != CLQ_ROLE_TRAINABLE || !has_part(variable->name, part, length)) continue;
+        any = spared[i] = true;
+    }
+    if (any) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "no_decay: no trainable variable of model %s has '%.*s' in its name, as %s has",
+                    clq_model_name(model), (int)CLQ_MIN(length, (size_t)40), part,
+                    model->variable_count ? model->variables[0].name : "none");
+}
+
+clq_status clq_trainer_spare(const clq_model *model, const char *parts, bool **out) {
+    *out = NULL;
+    if (!parts) return CLQ_OK;
+    bool *spared = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *spared);
+    if (!spared) return CLQ_MEMORY;
+    clq_status status = CLQ_OK;
+    for (const char *at = parts;; at++) {
+        const size_t length = strcspn(at, ",");
+        status = spare(model, at, length, spared);
+        at += length;
+        if (!*at || status != CLQ_OK) break;
+    }
+    if (status == CLQ_OK)
+        *out = spared;
+    else
+        clq_free(spared);
+    return status;
+}

@@ -1,0 +1,129 @@
+/* Sums of squares by variable, and the factors that clip by them. */
+#include "ref/ref_elementwise.h"
+#include "support/ops_rig.h"
+
+#include <math.h>
+
+enum { ENTRY = 4, VARIABLES = 7, ENTRIES = 8, BLOCKS_MOST = 700 };
+
+/* Runs of blocks in an arena, not in the variables' order; one is empty, one does not count, one is a gap. Variable 4
+ * has no run. */
+typedef struct layout {
+    size_t runs[ENTRIES]; /* blocks of each */
+    size_t blocks;
+} layout;
+static const int variable_of[ENTRIES] = {6, 0, 3, -1, 5, 1, 2, -1};
+static const bool counts[ENTRIES] = {true, true, true, false, false, true, true, false};
+
+static layout make_layout(clq_random *random, size_t most) {
+    layout l = {.blocks = 0};
+    for (size_t e = 0; e < ENTRIES; e++) {
+        l.runs[e] = variable_of[e] == 3 ? 0 : 1 + rig_below(random, most);
+        l.blocks += l.runs[e];
+    }
+    return l;
+}
+
+static void fill_table(rig *r, const layout *l, clq_value table) {
+    int32_t numbers[ENTRIES * ENTRY];
+    int32_t first = 0;
+    for (size_t e = 0; e < ENTRIES; e++) {
+        const int32_t row[ENTRY] = {variable_of[e], first, first + (int32_t)l->runs[e], counts[e]};
+        memcpy(numbers + ENTRY * e, row, sizeof row);
+        first += (int32_t)l->runs[e];
+    }
+    rig_fill(r, table, numbers, sizeof numbers);
+}
+
+/* By variable, of what counts; the norm of all; and of every block its variable's squares, -1 for a gap. */
+typedef struct reference {
+    double squares[VARIABLES], all, of_block[BLOCKS_MOST];
+} reference;
+
+static void make_reference(const layout *l, const float *x, reference *out) {
+    size_t first = 0;
+    *out = (reference){.all = 0};
+    for (size_t e = 0; e < ENTRIES; e++) {
+        if (variable_of[e] >= 0 && counts[e])
+            out->squares[variable_of[e]] = ref_square_sum(l->runs[e] * CLQ_UPDATE_BLOCK, x + first * CLQ_UPDATE_BLOCK);
+        for (size_t b = first; b < first + l->runs[e]; b++)
+            out->of_block[b] = variable_of[e] < 0 ? -1 : out->squares[variable_of[e]];
+        first += l->runs[e];
+    }
+    for (size_t v = 0; v < VARIABLES; v++) out->all += out->squares[v];
+}
+
+static double factor_of(double squares, double limit) { return fmin(1, limit / sqrt(squares)); }
+
+static void check(rig *r, size_t most, double limit, double spoilt) {
+    static float got[BLOCKS_MOST];
+    static double want[BLOCKS_MOST];
+    static reference ref;
+    clq_random random = clq_random_start(41, most);
+    const layout l = make_layout(&random, most);
+    const size_t floats = l.blocks * CLQ_UPDATE_BLOCK;
+    float *x;
+    double *unused, all;
+    rig_numbers(&random, floats, -1, 1, &x, &unused);
+    clq_free(unused);
+    make_reference(&l, x, &ref);
+    if (spoilt != 0) x[3] = (float)spoilt;
+    rig_begin(r, 1);
+    const clq_value vx = rig_value(r, "x", floats * sizeof *x, 0),
+                    table = rig_value(r, "table", ENTRIES * ENTRY * sizeof(int32_t), 0),
+                    squares = rig_value(r, "squares", VARIABLES * sizeof(float), 0),
+                    one = rig_value(r, "factor", sizeof(float), 0),
+                    factors = rig_value(r, "factors", l.blocks * sizeof(float), 0);
+    const clq_blocks blocks = {.table = table, .entries = ENTRIES, .count = l.blocks};
+    clq_variable_squares(r->list, &blocks, vx, squares);
+    clq_global_factor(r->list, VARIABLES, (float)limit, squares, one);
+    clq_block_factors(r->list, &blocks, (float)limit, squares, factors);
+    rig_bind(r);
+    rig_fill(r, vx, x, floats * sizeof *x);
+    fill_table(r, &l, table);
+    for (size_t v = 0; v < VARIABLES; v++) got[v] = v == 4 ? 0.0f : (float)NAN;
+    rig_fill(r, squares, got, VARIABLES * sizeof(float));
+    rig_run(r, 1);
+    rig_read(r, squares, got, VARIABLES * sizeof(float));
+    rig_check_untouched(r, squares, VARIABLES * sizeof(float));
+    if (spoilt != 0) {
+        assert_true(!isfinite(got[variable_of[0]]));
+        rig_read(r, one, got, sizeof(float));
+        assert_true(isnan(got[0]) || got[0] == 0);
+        rig_read(r, factors, got, l.blocks * sizeof(float));
+        assert_true(isnan(got[0]) || got[0] == 0);
+    } else {
+        rig_check_close(r, "squares", got, ref.squares, VARIABLES, 3e-7, 0);
+        rig_read(r, one, got, sizeof(float));
+        all = factor_of(ref.all, limit);
+        rig_check_close(r, "the factor of all", got, &all, 1, 3e-7, 0);
+        rig_read(r, factors, got, l.blocks * sizeof(float));
+        for (size_t b = 0; b < l.blocks; b++) want[b] = ref.of_block[b] < 0 ? 1 : factor_of(ref.of_block[b], limit);
+        rig_check_close(r, "factors", got, want, l.blocks, 3e-7, 0);
+        rig_check_untouched(r, factors, l.blocks * sizeof(float));
+    }
+    rig_end(r);
+    clq_free(x);
+}
+
+/* The squares of a block are 128 thirds. Limits below all norms, between them and above all. */
+static void check_all(rig *r) {
+    static const size_t most[] = {1, 3, 80};
+    static const double limits[] = {0.5, 10, 1000};
+    for (size_t i = 0; i < CLQ_COUNT_OF(most); i++)
+        for (size_t k = 0; k < CLQ_COUNT_OF(limits); k++)
+            if (rig_affords(r, most[i] * ENTRIES * CLQ_UPDATE_BLOCK)) check(r, most[i], limits[k], 0);
+    if (!rig_affords(r, 3 * ENTRIES * CLQ_UPDATE_BLOCK)) return;
+    check(r, 3, 1, (double)NAN);
+    check(r, 3, 1, (double)INFINITY);
+}
+
+static void norms_and_factors(void **state) {
+    (void)state;
+    rig_each(check_all);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(norms_and_factors)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
