@@ -16,6 +16,8 @@ import keras
 import numpy as np
 from keras import layers as kl
 
+from optimizers import Optimizer
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -50,6 +52,9 @@ class Sgd:
     def spec(self) -> str:
         return spec("sgd", self)
 
+    def args(self) -> list[str]:
+        return []
+
     def keras(self) -> keras.Optimizer:
         return keras.optimizers.SGD(self.lr, momentum=self.momentum, nesterov=self.nesterov)
 
@@ -77,6 +82,9 @@ class Adam:
 
     def spec(self) -> str:
         return spec("adam", self)
+
+    def args(self) -> list[str]:
+        return []
 
     def keras(self) -> keras.Optimizer:
         return keras.optimizers.Adam(self.lr, self.beta1, self.beta2, self.epsilon)
@@ -148,12 +156,13 @@ class Case:
     seed: int
     build: Callable[[], keras.Model]
     data: Callable[[np.random.Generator], Data]
-    optimizer: Sgd | Adam
+    optimizer: Sgd | Adam | Optimizer
     loss: Loss | tuple[Loss, ...]  # of several outputs one each
     batch: int = 32
     drop_remainder: bool = False
     tolerance_loss: float = 1e-5
     tolerance_grad_norm: float = 1e-5
+    tolerance_final: float = 0.0  # of all variables after the last step; 0: they are not recorded
     loss_weights: tuple[float, ...] = (1.0,)
     group: str = ""  # the folder that the case's own lies in
     dropout_seed: int | None = None  # of the masks, where the model has Dropout
@@ -167,7 +176,7 @@ class Case:
         drop = ["--drop-remainder"] if self.drop_remainder else []
         loss = ["--loss", self.loss.spec()] if not isinstance(self.loss, tuple) else []
         return ["--batch", str(self.batch), "--steps", str(STEPS), "--shuffle", "off", "--no-test", *drop,
-                "--optimizer", self.optimizer.spec(), *loss]  # fmt: skip
+                "--optimizer", self.optimizer.spec(), *self.optimizer.args(), *loss]  # fmt: skip
 
 
 # ---- data ------------------------------------------------------------------------------------------

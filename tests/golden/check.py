@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from numpy_layers import KINDS, Array, Layer, Moment, softmax
+from optimizers import Updater
 
 AGREE = 1e-10
 Weights = dict[str, Array]  # "layer/variable" -> values
@@ -53,6 +54,8 @@ class Options:
         parser.add_argument("--batch", type=int)
         parser.add_argument("--steps", type=int)
         parser.add_argument("--optimizer", type=parse_spec)
+        parser.add_argument("--clip")
+        parser.add_argument("--no-decay")
         parser.add_argument("--loss")
         parser.add_argument("--shuffle", choices=["off"])
         parser.add_argument("--drop-remainder", action="store_true")
@@ -62,6 +65,11 @@ class Options:
         self.steps: int = known.steps
         self.drop_remainder: bool = known.drop_remainder
         self.optimizer, self.optimizer_keys = known.optimizer
+        kind, _, limit = (known.clip or "").partition("=")
+        self.clip = (kind, float(limit)) if known.clip else None
+        self.spared = tuple(known.no_decay.split(",")) if known.no_decay else ()
+        known_here = self.optimizer in ("sgd", "adam") and not {"weight_decay", "amsgrad"} & {*self.optimizer_keys}
+        self.treated = not known_here or bool(self.clip)
         self.loss: str | None = known.loss
 
 
@@ -245,6 +253,7 @@ class Run:
                                     self.graph.ends_in_softmax[i], self.mistakes))  # fmt: skip
         self.m = {k: np.zeros_like(w) for k, w in self.weights.items()}
         self.v = {k: np.zeros_like(w) for k, w in self.weights.items()}
+        self.updater: Updater | None = None
         self.loss: list[float] = []
         self.output_loss: list[list[float]] = []  # by step, then output
         self.grad_norm: list[float] = []
@@ -260,14 +269,27 @@ class Run:
         self.output_loss.append([value for value, _ in found])
         self.loss.append(sum(one.weight * value for one, (value, _) in zip(self.losses, found, strict=True)))
         slopes = [one.weight * dy for one, (_, dy) in zip(self.losses, found, strict=True)]
-        norms = {}
-        for name, g in self.graph.backward(slopes, self.mistakes).items():
-            norms[name] = float(np.linalg.norm(g.astype(np.float64)))
-            self.weights[name] -= self.change(name, g, t)
+        gradients = self.graph.backward(slopes, self.mistakes)
+        norms = {name: float(np.linalg.norm(g.astype(np.float64))) for name, g in gradients.items()}
+        if self.options.treated:
+            self.update_by_rule(gradients)
+        else:
+            for name, g in gradients.items():
+                self.weights[name] -= self.change(name, g, t)
         self.grad_norm.append(math.sqrt(sum(n * n for n in norms.values())))
         self.first_grad_norms = self.first_grad_norms or norms
         if str(t) in self.case.get("state", {}):
-            self.state[str(t)] = {k: w.copy() for k, w in self.weights.items() if "/moving_" in k}
+            self.state[str(t)] = {k: self.weights[k].copy() for k in self.case["state"][str(t)]}
+
+    def update_by_rule(self, gradients: Weights) -> None:
+        """By the rule of optimizers.py, which generate.py holds against Keras's optimizer."""
+        o = self.options
+        if self.updater is None:
+            keys = {k: v for k, v in o.optimizer_keys.items() if f"{k} ignored" not in self.mistakes}
+            clip = None if "no clipping" in self.mistakes else o.clip
+            spared = () if "all decay" in self.mistakes else o.spared
+            self.updater = Updater(o.optimizer, keys, clip, spared)
+        self.updater(self.weights, gradients)
 
     def change(self, name: str, g: Array, t: int) -> Array:
         """What an update takes away from a variable."""
@@ -356,8 +378,9 @@ def check_outputs(run: Run) -> dict[str, float]:
 
 def check_modes(run: Run) -> dict[str, float]:
     case, found = run.case, {}
-    if "evaluation_final" in case:
+    if "state" in case:
         found["state"] = away_state(run)
+    if "evaluation_final" in case:
         for when, own in (("initial", run.initial[0]), ("final", run.final[0])):
             expected = case[f"evaluation_{when}"]
             found[f"{when} loss"] = away(own.loss, expected["loss"])
@@ -435,6 +458,15 @@ MISTAKES = (
     ("dropout_eval", "one mask for all steps"),
     ("dropout_eval", "one mask for all rows"),
     ("dropout_eval", "one mask for all layers"),
+    ("adamw", "weight_decay ignored"),
+    ("adam_amsgrad", "amsgrad ignored"),
+    ("rmsprop_centered", "centered ignored"),
+    ("rmsprop_centered", "momentum ignored"),
+    ("lion", "weight_decay ignored"),
+    ("sgd_decay", "all decay"),
+    ("clip_value", "no clipping"),
+    ("clip_norm", "no clipping"),
+    ("clip_global_norm", "no clipping"),
     ("mse_regression", "sum over a row's values"),
     ("mse_regression", "ragged batch divided by full"),
     ("huber_regression", "delta ignored"),

@@ -35,8 +35,9 @@ import masks
 import normalised_models
 from branched_cases import BRANCHED
 from cases import CHAINS, STEPS, Case, CrossEntropy, Data, Weights
+from optimizer_cases import OPTIMIZERS
 
-CASES = CHAINS + BRANCHED
+CASES = CHAINS + BRANCHED + OPTIMIZERS
 LISTS = {"layers": layer_models, "branched": branched_models, "normalised": normalised_models}
 JITTER = 1e-6
 STATE_AFTER = (1, 10, STEPS)  # steps
@@ -222,6 +223,8 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
                 v.assign(weights[k])
         if step in STATE_AFTER:
             trace.state[step] = state_of(model)
+    if case.tolerance_final:
+        trace.state[STEPS].update({tensor_name(v): v.numpy() for v in variables})
     trace.final = evaluate(case, model, data)
     return trace
 
@@ -285,15 +288,17 @@ def of_modes(case: Case, model_json: str, exact: Trace) -> dict:
     if dropouts:
         found["dropout"] = {"seed": case.dropout_seed, "layers": {k: i for i, k in enumerate(dropouts)}}
     if exact.state[STEPS]:
-        found["state"] = {str(step): {k: v.tolist() for k, v in s.items()} for step, s in exact.state.items()}
-    if found:
+        found["state"] = {str(step): {k: v.tolist() for k, v in s.items()} for step, s in exact.state.items() if s}
+    if found and not case.tolerance_final:
         (first,), (last,) = exact.initial, exact.final
         found["evaluation_initial"] = {"loss": first.loss, "accuracy": first.accuracy}
         found["evaluation_final"] = asdict(last)
     return found
 
 
-def of_state(exact: Trace) -> dict[str, float]:
+def of_state(case: Case, exact: Trace) -> dict[str, float]:
+    if case.tolerance_final:
+        return {"state": case.tolerance_final}
     return {"state": STATE_TOLERANCE, "evaluation": EVALUATION_TOLERANCE} if exact.state[STEPS] else {}
 
 
@@ -315,7 +320,7 @@ def write_case(case: Case, out: Path) -> None:
     record = {
         "name": case.name,
         "args": case.args(),
-        "tolerance": {"loss": case.tolerance_loss, "grad_norm": case.tolerance_grad_norm, **of_state(exact)},
+        "tolerance": {"loss": case.tolerance_loss, "grad_norm": case.tolerance_grad_norm, **of_state(case, exact)},
         "steps": STEPS,
         "samples": len(data[0]),
         "loss": exact.loss,

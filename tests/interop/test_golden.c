@@ -26,13 +26,17 @@ static size_t run_candidates(golden *g, const char *spec, size_t stride) {
     return nth;
 }
 
-typedef enum extent { ALL_CASES, FEW_CASES, FEW_CASES_BY_CANDIDATES, RAGGED_CASES_BY_PIECES } extent;
+typedef enum extent { ALL_CASES, FEW_OPTIMIZERS, FEW_CASES, FEW_CASES_BY_CANDIDATES, RAGGED_CASES_BY_PIECES } extent;
 enum { FEW = 4, FEW_BY_CANDIDATES = 2, RAGGED = 2, PIECES = 4 };
 
 /* The first two have dense layers and convolutions with many channels, and are enough for as_gpu to see each kind of
  * GPU kernel; the last one has a batch that is not full. */
 static bool is_in(extent which, const char *name) {
     static const char *const few[FEW] = {"cnn_wide", "mlp_adam_probs", "cnn_adam_logits", "cnn_sgd_nesterov_ragged"};
+    static const char *const optimizers[FEW] = {"rmsprop_centered", "nadam", "sgd_decay", "clip_global_norm"};
+    for (size_t k = 0; k < FEW && which == FEW_OPTIMIZERS; k++)
+        if (strcmp(name, optimizers[k]) == 0) return true;
+    if (which == FEW_OPTIMIZERS) return false;
     if (which == RAGGED_CASES_BY_PIECES) return strcmp(name, few[1]) == 0 || strcmp(name, few[3]) == 0;
     size_t count = which == FEW_CASES_BY_CANDIDATES ? FEW_BY_CANDIDATES : FEW, i = 0;
     while (i < count && strcmp(name, few[i]) != 0) i++;
@@ -102,6 +106,18 @@ static void mirrored_on_both_vendors(void **state) {
     assert_true(run_group(ALL_CASES, "outputs", "pocl:0,intel").cases >= 2);
 }
 
+/* Optimizers, weight decay and clipping. Replicas update as one does: a few of the traces go through them in whole
+ * steps, which shard the update; the long form has all. */
+static void optimizers_on_one(void **state) {
+    (void)state;
+    assert_true(run_group(ALL_CASES, "optimizers", "pocl:0").cases >= 13);
+}
+static void optimizers_on_two(void **state) {
+    (void)state;
+    golden_by.strategy = "mirrored";
+    assert_int_equal(run_group(FEW_OPTIMIZERS, "optimizers", "pocl:0,pocl:1").cases, FEW);
+    golden_by.strategy = NULL;
+}
 /* Stages follow the same traces; with statistics, where a batch is one micro-batch. Each strategy compiles kernels of
  * its own for each trace: the long form has all of them. */
 static void pipelined_on_two(void **state) {
@@ -343,9 +359,22 @@ static void every_way(void **state) {
     golden_by = (golden_way){0};
 }
 
+static void all_optimizers_by_replicas(void **state) {
+    static const char *const specs[] = {"pocl:0,pocl:1", "pocl:0,pocl:1,pocl:2", "pocl:0,intel", "intel"};
+    (void)state;
+    if (only && strcmp(only, "optimizers") != 0) return;
+    for (unsigned disabled = 0; disabled < 2; disabled++)
+        for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
+            golden_by = (golden_way){.strategy = i < 3 ? "mirrored" : "single",
+                                     .disabled_paths = disabled ? "sharded update" : NULL};
+            assert_true(run_group(ALL_CASES, "optimizers", specs[i]).cases >= 13);
+        }
+    golden_by = (golden_way){0};
+}
+
 static int run_long(const char *name) {
     only = name;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_way)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_way), cmocka_unit_test(all_optimizers_by_replicas)};
     return cmocka_run_group_tests(tests, golden_open, golden_close);
 }
 
@@ -356,6 +385,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(on_pocl_basic),
         cmocka_unit_test(on_pocl_pthread),
         cmocka_unit_test(mirrored_on_two),
+        cmocka_unit_test(optimizers_on_one),
+        cmocka_unit_test(optimizers_on_two),
         cmocka_unit_test(pipelined_on_two),
         cmocka_unit_test(accumulated),
         cmocka_unit_test(stored_on_two),

@@ -55,6 +55,10 @@ static void read_options(golden *g) {
             g->steps = strtoul(value, NULL, 10);
         else if (strcmp(option, "--optimizer") == 0)
             assert_ok(clq_optimizer_parse(value, &g->config.optimizer));
+        else if (strcmp(option, "--clip") == 0)
+            assert_ok(clq_clip_parse(value, &g->config.clip));
+        else if (strcmp(option, "--no-decay") == 0)
+            g->config.no_decay = value;
         else if (strcmp(option, "--loss") == 0)
             assert_ok(clq_loss_parse(value, &g->config.loss));
         else if (strcmp(option, "--shuffle") == 0)
@@ -297,6 +301,7 @@ clq_status golden_try(golden *g, const char *spec, const clq_selections *selecti
     config.sample_dtype = clq_dataset_get_info(data)->sample_dtype;
     config.matmul_precision = golden_by.lowered ? CLQ_MATMUL_MEDIUM : CLQ_MATMUL_HIGHEST;
     config.strategy_options.staleness = 0;
+    config.disabled_paths = golden_by.disabled_paths;
     if (golden_by.strategy)
         assert_ok(clq_strategy_parse(golden_by.strategy, &config.strategy, &config.strategy_options));
     if (golden_by.set) golden_by.set(&config, devices.count);

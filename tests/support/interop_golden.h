@@ -21,6 +21,7 @@ typedef struct golden_way {
     const char *strategy;                                       /* by whole steps; NULL: mirrored, by its parts */
     void (*set)(clq_trainer_config *config, unsigned replicas); /* NULL: nothing more */
     uint32_t micro_batches;                                     /* of a pipeline */
+    const char *disabled_paths;                                 /* as of clq_trainer_config */
     bool synchronized;                                          /* every BatchNormalization of the cases */
     bool lowered;                                               /* products by bfloat16, where there are units */
     void (*look_at)(const clq_trainer *trainer);                /* each trainer, at its end; NULL: nothing */

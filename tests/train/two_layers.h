@@ -24,6 +24,8 @@ static clq_batch batch_of(size_t index) {
                        .labels = labels + first};
 }
 
+static const char *disabled_paths; /* of trainers that are opened; NULL: none */
+
 static clq_trainer *open_trainer(const char *spec, const char *optimizer, const clq_strategy_options *options,
                                  size_t bucket_bytes) {
     clq_trainer *trainer;
@@ -34,6 +36,7 @@ static clq_trainer *open_trainer(const char *spec, const char *optimizer, const 
     config.seed = 5;
     config.measure_gradient = true;
     config.bucket_bytes = bucket_bytes;
+    config.disabled_paths = disabled_paths;
     config.strategy_options = *options;
     assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
     assert_ok(clq_devices_select(sys, spec, &devices));
