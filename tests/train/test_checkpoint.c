@@ -277,6 +277,43 @@ static void test_misuse(void **state) {
     clq_checkpoints_close(checkpoints);
 }
 
+/* Any allocation of a save, its write and a restore: an error, or a checkpoint that failed and is told, never a
+ * checkpoint that is half there. */
+static void test_failing_allocations(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    clq_trainer *trainer = make_trainer(model, &settings[2], "adam");
+    clq_checkpoints *checkpoints;
+    bool failed = true;
+    assert_ok(clq_checkpoints_open(&(clq_checkpoints_config){.folder = files_path("memory"), .resume = true, .keep = 1},
+                                   &checkpoints));
+    for (uint64_t nth = 1; failed; nth += 7) {
+        uint64_t step = 0;
+        assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 1}));
+        const uint64_t before = clq_checkpoints_counts(checkpoints).written;
+        (void)clq_memory_fail_at(nth, false);
+        clq_status status = clq_checkpoints_save(checkpoints, trainer, data);
+        clq_checkpoints_wait(checkpoints);
+        const bool written = clq_checkpoints_counts(checkpoints).written > before;
+        if (status == CLQ_OK && written) {
+            status = clq_checkpoints_restore(checkpoints, trainer, data, &step);
+            failed = status != CLQ_OK;
+        }
+        (void)clq_memory_fail_at(0, false);
+        assert_true(status == CLQ_OK || status == CLQ_MEMORY);
+        if (clq_checkpoints_counts(checkpoints).last_step > 0) {
+            assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+            assert_true(step > 0);
+        }
+        assert_true(nth < 100000);
+    }
+    clq_checkpoints_close(checkpoints);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 static int start(void **state) {
     for (int i = 0; i < SAMPLES; i++) {
         labels[i] = i % CLASSES;
@@ -294,6 +331,7 @@ int main(void) {
         cmocka_unit_test(test_other_replicas_go_on),
         cmocka_unit_test(test_damaged_ones_are_left_out),
         cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, start, end);
 }
