@@ -94,6 +94,12 @@ if(NOT CLIQUE_SANITIZE)
   set_tests_properties(soak/caches PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 endif()
 
+# The long test of checkpoints; ctest runs its short form.
+if(NOT CLIQUE_SANITIZE)
+  add_test(NAME soak/checkpoints COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/soak/checkpoints ${CMAKE_BINARY_DIR} --short)
+  set_tests_properties(soak/checkpoints PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+endif()
+
 # OpenCL layers, between the loader and the drivers: clq_NAME_layer, of tests/support/NAME_layer.c or of the folder
 # tests/support/NAME, and the targets that load it.
 function(clq_test_layer name)

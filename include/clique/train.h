@@ -300,6 +300,8 @@ typedef struct clq_epoch_info {
     clq_totals train, validation; /* validation.samples is 0 without a validation set */
 } clq_epoch_info;
 
+typedef struct clq_checkpoints clq_checkpoints; /* <clique/checkpoint.h> */
+
 typedef struct clq_fit_config {
     uint64_t epochs;         /* 0: as many as `steps` needs */
     uint64_t steps;          /* 0: no limit; else stop after so many updates */
@@ -319,6 +321,12 @@ typedef struct clq_fit_config {
     clq_status (*on_log)(void *context, const clq_step_info *info);
     uint32_t log_every;
     double log_every_s;
+    /* Checkpoints are taken behind updates, at the end, and where a callback returns CLQ_INTERRUPTED; NULL: none.
+     * Behind clq_checkpoints_restore the fit goes on in the epoch of the checkpoint's: epochs and steps count from that
+     * fit's beginning, and an epoch's totals are those of all of it. */
+    clq_checkpoints *checkpoints;
+    clq_status (*on_checkpoint)(void *context,
+                                uint64_t step); /* before each, when all its steps were told; may be NULL */
 } clq_fit_config;
 /* Trains on the dataset from where it is. The dataset's batch must be at most the trainer's global batch. Callbacks may
  * evaluate, predict, and read and write weights; on_step, on_progress and on_log may not make steps or call clq_fit.

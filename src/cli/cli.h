@@ -8,6 +8,7 @@
 #include "cli/print.h"
 #include "interop/interop.h"
 #include "train/train.h"
+#include <clique/checkpoint.h>
 #include "why/why.h"
 
 #include <stdio.h>
@@ -27,6 +28,9 @@ typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
     clq_by_output losses, loss_weights, metrics;
     const char *schedule, *shares, *staleness, *clip, *no_decay;
+    const char *checkpoint;
+    uint64_t checkpoint_every, keep;
+    bool resume;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t memory_limit, micro_batches;
@@ -138,6 +142,15 @@ void clq_warn_unlisted(const clq_system *system, const clq_devices *devices);
 /* What a pipeline is made of; nothing, and NULL, of another strategy. (stages.c) */
 void clq_print_stages(const clq_model *model, const clq_strategy *strategy);
 json_t *clq_describe_stages(const clq_model *model, const clq_strategy *strategy);
+
+/* Checkpoints of train (keep.c). Opens the folder, and goes on from it where the options say so; *out is NULL where
+ * they name none, *step the update that the training goes on from, or 0. */
+clq_status clq_keep_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out, uint64_t *step);
+/* The log of a training that goes on: lines behind `step` are dropped. */
+clq_status clq_keep_log(const char *path, uint64_t step, FILE **out);
+/* What became of them: a line; and "checkpoints" of JSON, null without a folder. */
+clq_status clq_keep_tell(clq_checkpoints *checkpoints, FILE *to);
+json_t *clq_keep_describe(clq_checkpoints *checkpoints, uint64_t resumed);
 
 /* Where people read: stdout, or stderr when stdout is for JSON. */
 /* Of a trainer whose strategy keeps variables in the host's memory (server.c); the others' have nothing to tell. */

@@ -4,14 +4,13 @@
 #include <stddef.h>
 
 static volatile sig_atomic_t stop_asked;
-static void ask_to_stop(int signal_number) {
-    (void)signal_number;
-    stop_asked = 1;
-}
+static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
 
 enum { SIGNALS = 2 };
 static const int signals[SIGNALS] = {SIGINT, SIGTERM};
 static bool ignored[SIGNALS];
+
+bool clq_interrupted_to_end(void) { return stop_asked == SIGTERM; }
 
 void clq_interrupts_note_ignored(void) {
     for (size_t i = 0; i < SIGNALS; i++) {

@@ -14,5 +14,6 @@ void clq_interrupts_ignore_again(void);
 /* True once the user pressed Ctrl-C (SIGINT) or the process was told to end (SIGTERM); installs the handlers at the
  * first call, but for signals that were noted as ignored. A second Ctrl-C ends the process at once. */
 bool clq_interrupted(void);
+bool clq_interrupted_to_end(void); /* by SIGTERM */
 
 #endif

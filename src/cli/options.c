@@ -111,6 +111,14 @@ static const struct {
      "train"},
     {{"init", KEY(init), "FILE", 0, "initial weights (safetensors)", 0}, "train"},
     {{"save", KEY(save), "FILE", 0, "final weights (safetensors)", 0}, "train"},
+    {{"checkpoint", KEY(checkpoint), "DIR", 0,
+      "checkpoints of the training: at its end, where it is interrupted, and as --checkpoint-every says", 0},
+     "train"},
+    {{"checkpoint-every", KEY(checkpoint_every), "N", 0, "updates between two checkpoints (default: none between)", 0},
+     "train"},
+    {{"keep", KEY(keep), "K", 0, "the newest K checkpoints stay (default 3)", 0}, "train"},
+    {{"resume", KEY(resume), 0, 0, "go on from the newest whole checkpoint of --checkpoint DIR, if it has one", 0},
+     "train"},
     {{"log", KEY(log), "FILE", 0, "a line of JSON per update", 0}, "train"},
     {{"trace", KEY(trace), "FILE", 0, "explain this file, which train --trace wrote: where each queue waited", 0},
      "why"},
@@ -168,6 +176,8 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case KEY(backup): return set_number(option, text, 0, CLQ_REPLICAS_MAX, &o->backup);
     case KEY(epochs): return set_number(option, text, 1, 1000000000, &o->epochs);
     case KEY(steps): return set_number(option, text, 1, 1000000000000, &o->steps);
+    case KEY(checkpoint_every): return set_number(option, text, 1, 1000000000000, &o->checkpoint_every);
+    case KEY(keep): return set_number(option, text, 1, 1000000, &o->keep);
     case KEY(seed): return set_number(option, text, 0, UINT64_MAX, &o->seed);
     case KEY(local_steps): return set_number(option, text, 1, UINT64_MAX, &o->local_steps);
     case KEY(take): return set_number(option, text, 1, UINT64_MAX, &o->take);

@@ -49,7 +49,7 @@ static int exit_code(clq_status status) {
     case CLQ_BUILD:
     case CLQ_TIMEOUT:
     case CLQ_DEVICE_MEMORY: return 4;
-    case CLQ_INTERRUPTED: return 130;
+    case CLQ_INTERRUPTED: return clq_interrupted_to_end() ? 143 : 130;
     default: return 1;
     }
 }

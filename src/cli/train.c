@@ -37,6 +37,8 @@ typedef struct training {
     clq_epoch_info *epochs;
     size_t epoch_count;
     size_t shares_told; /* changes of them */
+    clq_checkpoints *checkpoints;
+    uint64_t resumed; /* the update that the training goes on from; 0: none */
 } training;
 
 /* ---- the log: a line of JSON for each update ---- */
@@ -166,6 +168,12 @@ static clq_status show_progress(void *context, const clq_progress *p) {
     return CLQ_OK;
 }
 
+static clq_status flush_log(void *context, uint64_t step) {
+    training *t = context;
+    (void)step;
+    return t->log && fflush(t->log) != 0 ? fail_log(t) : CLQ_OK;
+}
+
 static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     training *t = context;
     clq_epoch_info *grown = clq_realloc(t->epochs, t->epoch_count, t->epoch_count + 1, sizeof *grown);
@@ -272,7 +280,12 @@ static clq_status prepare(training *t) {
     if (!o->no_test) CLQ_TRY(start_reading(o, "test", &t->test));
     CLQ_TRY(open_data(t));
     CLQ_TRY(clq_setup_trainer(t->setup, o, clq_dataset_get_info(t->setup->train)->sample_dtype, false));
+    CLQ_TRY(clq_keep_open(t->setup, o, &t->checkpoints, &t->resumed));
+    uint64_t index;
+    if (t->resumed > 0) clq_dataset_tell(t->setup->train, &t->epoch, &index);
+    if (t->resumed > 0) fprintf(t->talk, "going on from step %llu\n", (unsigned long long)t->resumed);
     if (!o->log) return CLQ_OK;
+    if (t->resumed > 0) return clq_keep_log(o->log, t->resumed, &t->log);
     t->log = fopen(o->log, "w");
     return t->log ? CLQ_OK : fail_log(t);
 }
@@ -335,7 +348,9 @@ static json_t *describe_shares(const training *t) {
     return list;
 }
 
+/* 0: no epoch has ended. */
 static double best_rate(const training *t) {
+    if (t->epoch_count == 0) return (double)NAN;
     const clq_totals *best = &best_epoch(t)->train;
     return (double)best->samples / best->seconds;
 }
@@ -362,6 +377,7 @@ static clq_status print_result(training *t, const char *verdict) {
     document = clq_json_put(
         document, "chosen",
         clq_describe_choice(t->setup, t->options, clq_strategy_own_name(clq_trainer_strategy(t->setup->trainer))));
+    document = clq_json_put(document, "checkpoints", clq_keep_describe(t->checkpoints, t->resumed));
     clq_status status = clq_json_put_server(t->setup->trainer, &document);
     if (status == CLQ_OK) return clq_print_json(document);
     json_decref(document);
@@ -377,6 +393,16 @@ static clq_status tell(training *t) {
     return clq_print(t->talk, "verdict: %s\n", verdict);
 }
 
+/* What there is so far. */
+static clq_status tell_interrupted(training *t, clq_status status) {
+    clq_error error;
+    clq_error_take(status, &error);
+    CLQ_TRY(close_log(t));
+    if (t->checkpoints) CLQ_TRY(clq_keep_tell(t->checkpoints, t->talk));
+    if (t->options->json) CLQ_TRY(print_result(t, error.detail));
+    return clq_error_raise(&error);
+}
+
 static clq_status train(training *t) {
     CLQ_TRY(prepare(t));
     introduce(t);
@@ -390,13 +416,17 @@ static clq_status train(training *t) {
                           .context = t,
                           .on_progress = show_progress,
                           .on_epoch = show_epoch,
-                          .on_log = o->log ? log_step : NULL};
+                          .on_log = o->log ? log_step : NULL,
+                          .checkpoints = t->checkpoints,
+                          .on_checkpoint = flush_log};
     clq_status status = clq_fit(t->setup->trainer, t->setup->train, &fit);
     clear_line(t);
     tell_shares(t);
     if (status == CLQ_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
+    if (status == CLQ_INTERRUPTED) return tell_interrupted(t, status);
     CLQ_TRY(status);
     CLQ_TRY(close_log(t));
+    if (t->checkpoints) CLQ_TRY(clq_keep_tell(t->checkpoints, t->talk));
     if (o->save) CLQ_TRY(clq_trainer_save(t->setup->trainer, o->save));
     if (o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
     CLQ_TRY(clq_describe_server(t->setup->trainer, t->talk));
@@ -406,6 +436,7 @@ static clq_status train(training *t) {
 clq_status clq_command_train(clq_setup *setup, const clq_options *options) {
     training t = {.options = options, .setup = setup};
     clq_status status = train(&t);
+    clq_checkpoints_close(t.checkpoints);
     if (t.log) fclose(t.log); /* the failure that kept it open is the one to tell */
     cancel_reading(&t.train); /* where something else failed meanwhile */
     cancel_reading(&t.test);

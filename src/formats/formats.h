@@ -83,6 +83,8 @@ bool clq_is_utf8(const char *text);
  * number that is not finite. NULL only where memory is out. */
 json_t *clq_json_text(const char *text);
 json_t *clq_json_number(double value);
+/* Adds the document to the text; text->failed where memory is out. flags: Jansson's. */
+void clq_json_dump(const json_t *document, size_t flags, clq_text *text);
 
 /* ---- trace events (trace_events.c): the format of chrome://tracing, which ui.perfetto.dev reads ---- */
 

@@ -12,9 +12,6 @@ bool clq_array_measure(clq_array *array, size_t *bytes);
 /* Sets count, and refuses a file that has `given` bytes behind its header where the array needs others. */
 clq_status clq_array_expect(clq_array *array, size_t given, const char *path, const char *format);
 
-/* Adds a document, or where it is NULL a failure, to a text. */
-void clq_json_dump(const json_t *document, size_t flags, clq_text *text);
-
 /* Turns `count` elements of `size` bytes (1, 2, 4 or 8) around. */
 void clq_swap_bytes(void *data, size_t count, size_t size);
 

@@ -298,6 +298,12 @@ clq_status clq_central_write(clq_strategy *strategy, size_t variable, const void
     return CLQ_OK;
 }
 
+void clq_central_keeps(clq_strategy *strategy, clq_kept *out) {
+    clq_central *central = strategy->own;
+    out->state_apart = &central->is_apart[CLQ_ARENA_STATE];
+    out->store = central->store;
+}
+
 /* Within a step. */
 clq_status clq_central_all_reduce(void *context, clq_queue *queue, clq_buffer *values, size_t count) {
     const clq_replica *replica = context;
@@ -473,6 +479,7 @@ const clq_strategy_module clq_strategy_central = {.kind = CLQ_STRATEGY_CENTRAL,
                                                   .note_gradients = clq_central_note_gradients,
                                                   .make_current = clq_central_make_current,
                                                   .write = clq_central_write,
+                                                  .keeps = clq_central_keeps,
                                                   .squares = clq_central_squares,
                                                   .origin = clq_central_origin,
                                                   .comm_times = clq_central_comm_times,

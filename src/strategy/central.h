@@ -93,6 +93,7 @@ clq_status clq_central_all_reduce(void *replica, clq_queue *queue, clq_buffer *v
 void clq_central_note_gradients(clq_strategy *strategy, bool by_step, const clq_part *parts);
 void clq_central_make_current(clq_strategy *strategy, unsigned what);
 clq_status clq_central_write(clq_strategy *strategy, size_t variable, const void *from);
+void clq_central_keeps(clq_strategy *strategy, clq_kept *out);
 void clq_central_squares(const clq_strategy *strategy, uint32_t slot, float *out);
 clq_origin *clq_central_origin(const clq_strategy *strategy, uint32_t slot);
 clq_comm_times clq_central_comm_times(const clq_strategy *strategy);

@@ -165,12 +165,12 @@ uint64_t clq_strategy_steps_done(const clq_strategy *strategy) {
     double ended;
     if (strategy->module->progress && strategy->module->progress(strategy, 1, &done, &ended)) return done;
     for (unsigned r = 0; r < strategy->count; r++) done = CLQ_MIN(done, strategy->replicas[r].worker.steps_done);
-    return done;
+    return done + strategy->steps_before;
 }
 
 double clq_strategy_step_ended(const clq_strategy *strategy, uint64_t step) {
     uint64_t done;
     double ended;
     if (strategy->module->progress && strategy->module->progress(strategy, step, &done, &ended)) return ended;
-    return strategy->replicas[0].worker.step_ended[(step - 1) % CLQ_STEP_TIMES];
+    return strategy->replicas[0].worker.step_ended[(step - strategy->steps_before - 1) % CLQ_STEP_TIMES];
 }

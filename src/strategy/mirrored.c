@@ -100,6 +100,16 @@ static void make_current(clq_strategy *strategy, unsigned what) {
     clq_mirrored_of_strategy(strategy)->is_apart[what] = false;
 }
 
+static void keeps(clq_strategy *strategy, clq_kept *out) {
+    clq_mirrored *mirrored = strategy->own;
+    out->state_apart = &mirrored->is_apart[CLQ_ARENA_STATE];
+    for (unsigned r = 0; r < strategy->count; r++)
+        if (mirrored->mirrors[r].compressor) out->errors[r] = clq_compressor_error(mirrored->mirrors[r].compressor);
+    if (!clq_mirrored_is_local(strategy)) return;
+    out->local_steps = &mirrored->local.steps;
+    out->local_samples = mirrored->local.samples;
+}
+
 /* ---- the step ---- */
 
 /* Collectives flush the queue that they are given. */
@@ -258,6 +268,7 @@ const clq_strategy_module clq_strategy_mirrored = {.kind = CLQ_STRATEGY_MIRRORED
                                                    .add_squares = clq_zero_add_squares,
                                                    .note_gradients = note_gradients,
                                                    .make_current = make_current,
+                                                   .keeps = keeps,
                                                    .parts = parts,
                                                    .comm_times = clq_mirrored_comm_times,
                                                    .waited = waited,

@@ -209,6 +209,11 @@ static void make_current(clq_strategy *strategy, unsigned what) {
     pipeline_of(strategy)->state_is_apart = false;
 }
 
+static void keeps(clq_strategy *strategy, clq_kept *out) {
+    out->state_apart = &pipeline_of(strategy)->state_is_apart;
+    out->group = pipeline_of(strategy)->stages;
+}
+
 /* ---- what each replica is ---- */
 
 static clq_status check_model(const clq_model *model) {
@@ -448,6 +453,7 @@ const clq_strategy_module clq_strategy_pipeline = {.kind = CLQ_STRATEGY_PIPELINE
                                                    .note_gradients = note_gradients,
                                                    .add_squares = add_squares,
                                                    .make_current = make_current,
+                                                   .keeps = keeps,
                                                    .parts = parts,
                                                    .comm_times = comm_times,
                                                    .exchanges = exchanges};

@@ -240,6 +240,16 @@ static bool progress(const clq_strategy *strategy, uint64_t step, uint64_t *done
     return true;
 }
 
+static void go_on(clq_strategy *strategy, uint64_t step) {
+    clq_central *central = strategy->own;
+    if (!central->times) return;
+    pthread_mutex_lock(&central->lock);
+    central->finished = step;
+    central->times[step % CLQ_STEP_TIMES].step = step;
+    central->times[step % CLQ_STEP_TIMES].ended = clq_now();
+    pthread_mutex_unlock(&central->lock);
+}
+
 const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,
                                              .name = "ps",
                                              .accumulates = true,
@@ -255,6 +265,8 @@ const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,
                                              .note_gradients = clq_central_note_gradients,
                                              .make_current = clq_central_make_current,
                                              .write = clq_central_write,
+                                             .keeps = clq_central_keeps,
+                                             .go_on = go_on,
                                              .squares = clq_central_squares,
                                              .origin = clq_central_origin,
                                              .progress = progress,

@@ -78,6 +78,16 @@ typedef struct clq_part {
     bool measures;       /* its row of metrics counts, and predictions are read from it */
 } clq_part;
 
+/* What a module keeps beside the replicas' weights, for snapshots (snapshot.c). {0}: nothing. */
+typedef struct clq_kept {
+    bool *state_apart; /* replicas have statistics of their own since they computed gradients; NULL: never */
+    clq_store *store;  /* that has parameters and slots; NULL: replicas have them */
+    clq_buffer *errors[CLQ_REPLICAS_MAX]; /* of compression, laid out as the gradient; NULL: none */
+    uint64_t *local_steps,
+        *local_samples; /* steps since weights were averaged, and samples (replicas); NULL: not local */
+    unsigned group;     /* replicas that are parts of one model; 0: 1 */
+} clq_kept;
+
 typedef struct clq_strategy_module {
     clq_strategy_kind kind;
     const char *name;
@@ -129,6 +139,9 @@ typedef struct clq_strategy_module {
     /* Where replicas do not all make the same steps: how many were made, up to the first that was not, and when one of
      * these, `step`, and all before it were. False, or NULL: as the face counts. */
     bool (*progress)(const clq_strategy *strategy, uint64_t step, uint64_t *done, double *ended);
+    /* Snapshots: what is kept; and that steps go on behind update `step`. NULL: nothing. */
+    void (*keeps)(clq_strategy *strategy, clq_kept *out);
+    void (*go_on)(clq_strategy *strategy, uint64_t step);
     /* For reports. */
     size_t (*parts)(const clq_strategy *strategy, unsigned replica); /* that a step's launches are run in. NULL: 1 */
     clq_comm_times (*comm_times)(const clq_strategy *strategy);
@@ -168,6 +181,7 @@ struct clq_strategy {
     uint64_t computed; /* bits of replicas that computed gradients of samples since state was averaged; the poster's */
     /* Posted since the last update, by the poster: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
+    uint64_t steps_before; /* the first that workers count: of a training that goes on from a snapshot */
 };
 
 static inline clq_replica *clq_replica_of(const clq_worker *worker) { return worker->owner; }

@@ -220,6 +220,23 @@ static clq_status change_shares(clq_strategy *strategy, uint64_t step, const siz
     return CLQ_OK;
 }
 
+bool clq_shares_now(const clq_strategy *strategy, size_t *counts) {
+    const clq_shares *shares = strategy->shares;
+    if (!clq_shares_are_measured(shares) || shares->change_count == 0) return false;
+    memcpy(counts, shares->counts, strategy->count * sizeof *counts);
+    return true;
+}
+
+clq_status clq_shares_go_on(clq_strategy *strategy, uint64_t step, const size_t *counts) {
+    size_t sum = 0;
+    if (!clq_shares_are_measured(strategy->shares)) return CLQ_OK;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        if (counts[r] > strategy->replicas[r].capacity) return CLQ_OK;
+        sum += counts[r];
+    }
+    return sum == strategy->config.global_batch ? change_shares(strategy, step, counts) : CLQ_OK;
+}
+
 /* ---- the review ---- */
 
 /* Of the last `count` times. */

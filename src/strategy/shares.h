@@ -42,6 +42,10 @@ const double *clq_shares_weights(const clq_shares *shares); /* takes NULL: NULL 
 uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica);
 /* Before step `step` is split: changes the shares where that pays. By the poster. Errors: MEMORY. */
 clq_status clq_shares_review(clq_strategy *strategy, uint64_t step);
+/* Of snapshots: the present shares of a full global batch (replicas), false where none are measured; and the shares
+ * from `step` on, which are ignored where they do not fit. Errors: MEMORY. */
+bool clq_shares_now(const clq_strategy *strategy, size_t *counts);
+clq_status clq_shares_go_on(clq_strategy *strategy, uint64_t step, const size_t *counts);
 /* As of clq_strategy_share_change. */
 size_t clq_shares_change_count(const clq_shares *shares);
 uint64_t clq_shares_change(const clq_shares *shares, size_t index, size_t *counts);

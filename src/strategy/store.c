@@ -296,6 +296,8 @@ void clq_store_destroy(clq_store *store) {
 /* ---- reports ---- */
 
 float *clq_store_parameters(const clq_store *store) { return store->parameters; }
+unsigned clq_store_states(const clq_store *store) { return clq_optimizer_states(&store->optimizer); }
+float *clq_store_state(const clq_store *store, unsigned slot) { return store->states[slot]; }
 const float *clq_store_gradient(const clq_store *store) { return store->gradient; }
 unsigned clq_store_parts(const clq_store *store) { return store->parts; }
 uint64_t clq_store_part_updates(const clq_store *store, unsigned part) { return store->servers[part].updates; }

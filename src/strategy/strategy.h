@@ -242,6 +242,40 @@ clq_gradient_counts clq_strategy_gradient_counts(const clq_strategy *strategy);
 /* Outputs for one batch, in the batch's order, by a plan that is made at the first call. out: one place for each output
  * of the model; NULL where it is not wanted. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out);
+/* ---- snapshots (snapshot.c) ----
+ * All that later steps depend on, in the host's memory, by variable: so another number of replicas, or another
+ * strategy, can go on from it. What replicas have of their own is there for each replica. Between updates. */
+
+typedef enum clq_snapshot_kind { CLQ_SNAPSHOT_VALUE, CLQ_SNAPSHOT_SLOT, CLQ_SNAPSHOT_ERROR } clq_snapshot_kind;
+typedef struct clq_snapshot_entry {
+    uint32_t variable;
+    clq_snapshot_kind kind; /* the variable; a slot of the optimizer; the compression error of its gradient */
+    unsigned slot;          /* of SLOT */
+    int replica;            /* whose own values these are; -1: all replicas', or their mean */
+    const float *values;    /* (elements of the variable) */
+} clq_snapshot_entry;
+typedef struct clq_snapshot {
+    clq_snapshot_entry *entries; /* those of all replicas first */
+    size_t count, capacity;
+    unsigned replicas, slots; /* slots: of the optimizer */
+    /* As far as replicas have values of their own: bits of those that computed since state was averaged; steps since
+     * weights were averaged, and each replica's samples. */
+    uint64_t computed, local_steps, local_samples[CLQ_REPLICAS_MAX];
+    bool state_apart;
+    size_t shares[CLQ_REPLICAS_MAX]; /* measured; all 0: none */
+    void **blocks;                   /* that values lie in */
+    size_t block_count, block_capacity;
+} clq_snapshot;
+/* Waits for all that was posted, and changes nothing in the training. *out is released in any case. Errors: MEMORY, …
+ */
+clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out);
+/* Every variable and slot that the strategy has is in the snapshot, of all replicas. own: replicas take their own
+ * values, which are of the same strategy and as many replicas. step: the update that was the last. A failure of a
+ * device leaves the strategy failed. Errors: MEMORY, … */
+clq_status clq_strategy_put_snapshot(clq_strategy *strategy, const clq_snapshot *snapshot, bool own, uint64_t step);
+void clq_snapshot_release(clq_snapshot *snapshot);   /* takes {0} */
+unsigned clq_strategy_slots(clq_strategy *strategy); /* of the optimizer */
+
 /* Whether any replica has it: a part of a model has some. */
 bool clq_strategy_has_variable(const clq_strategy *strategy, size_t variable);
 /* A variable that it has: its value, or its gradient, as a replica has it. Errors: STATE (no gradient without update),

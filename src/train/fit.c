@@ -1,5 +1,7 @@
 /* fit, evaluate, predict: loops over a dataset. */
-#include "train/trainer.h"
+#include "train/checkpoint.h"
+
+#include <string.h>
 
 /* How often progress is told and metrics are collected for it. */
 static const double progress_every_s = 0.25;
@@ -13,8 +15,12 @@ typedef struct run {
     double started, input_s;
     double told; /* when progress was last told; 0: not yet */
     uint64_t epoch, epochs, batch;
-    uint64_t last_step; /* the trainer's step to stop at; UINT64_MAX: none */
-    bool by_rows;       /* replicas copy their rows themselves */
+    uint64_t last_step;              /* the trainer's step to stop at; UINT64_MAX: none */
+    bool by_rows;                    /* replicas copy their rows themselves */
+    uint64_t first_step;             /* at which the fit began, before it was resumed, too */
+    uint64_t data_epoch, data_index; /* the dataset's place behind the last update */
+    clq_fit_place from;              /* of a checkpoint, where `resumed` */
+    bool resumed;                    /* the epoch at hand goes on */
 } run;
 
 /* A batch of the dataset, assembled or, where replicas copy rows, where it lies. */
@@ -66,6 +72,50 @@ static clq_status tell_log(run *r) {
     return clq_fit_log_tell(&r->log);
 }
 
+/* ---- checkpoints ---- */
+
+/* Between updates. waits: for a checkpoint that is still being written, which else goes before this one. */
+static clq_status take_checkpoint(run *r, bool waits) {
+    if (!r->config->checkpoints || r->trainer->accumulated > 0) return CLQ_OK;
+    if (r->trainer->metrics == &r->metrics) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
+    CLQ_TRY(clq_fit_log_tell(&r->log));
+    if (r->config->on_checkpoint) CLQ_TRY(r->config->on_checkpoint(r->config->context, r->trainer->step));
+    clq_fit_place place = {.epoch = r->epoch,
+                           .batch = r->batch,
+                           .first_step = r->first_step,
+                           .data_epoch = r->data_epoch,
+                           .data_index = r->data_index,
+                           .samples = r->metrics.samples,
+                           .seconds = clq_now() - r->started,
+                           .input_s = r->input_s};
+    memcpy(place.totals, r->metrics.totals, sizeof place.totals);
+    return clq_checkpoints_take(r->config->checkpoints, r->trainer, r->data, &place, waits);
+}
+
+/* Behind an update. The last one's is taken before the epoch is told, so that a longer fit may go on from it. */
+static clq_status keep_update(run *r) {
+    const bool last = r->trainer->step >= r->last_step ||
+                      (r->epoch + 1 == r->epochs && r->data_index == clq_dataset_batches(r->data));
+    if (!r->config->checkpoints) return CLQ_OK;
+    return last || clq_checkpoints_are_due(r->config->checkpoints, r->trainer->step) ? take_checkpoint(r, last)
+                                                                                     : CLQ_OK;
+}
+
+static clq_status take_last_checkpoint(run *r) {
+    CLQ_TRY(take_checkpoint(r, true));
+    if (r->config->checkpoints) clq_checkpoints_wait(r->config->checkpoints);
+    return CLQ_OK;
+}
+
+/* Behind an epoch. */
+static clq_status keep_interrupted(run *r, clq_status status) {
+    clq_error error;
+    if (status != CLQ_INTERRUPTED) return status;
+    clq_error_take(status, &error);
+    CLQ_TRY(take_last_checkpoint(r));
+    return clq_error_raise(&error);
+}
+
 /* Whether the batch that was taken last is the last of an update: that of an epoch is. */
 static bool ends_update(const run *r) {
     uint64_t epoch, next;
@@ -81,9 +131,12 @@ static clq_status train_batch(run *r, const piece *p) {
                        : clq_trainer_step_batch(r->trainer, &p->batch, ends));
     r->batch++;
     CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, samples));
+    if (ends) clq_dataset_tell(r->data, &r->data_epoch, &r->data_index);
     if (ends) CLQ_TRY(tell_step(r));
-    if (ends || r->told > 0.0) CLQ_TRY(tell_progress(r));
-    return tell_log(r);
+    /* In the middle of an update nothing can be kept for one who interrupts. */
+    if (ends || (r->told > 0.0 && !r->config->checkpoints)) CLQ_TRY(tell_progress(r));
+    CLQ_TRY(tell_log(r));
+    return ends ? keep_update(r) : CLQ_OK;
 }
 
 static clq_status next_batch(run *r, piece *p, bool *more) {
@@ -118,9 +171,22 @@ static clq_status give_up(run *r, clq_status status) {
     clq_error error;
     clq_error_take(status, &error);
     if (r->log.steps && !r->log.refused) tell_finished(r);
+    if (status == CLQ_INTERRUPTED) {
+        const clq_status kept = take_last_checkpoint(r);
+        if (kept != CLQ_OK) clq_error_take(kept, &error);
+    }
     /* Steps may be under way that read the dataset, which is the caller's to destroy. */
     (void)clq_strategy_wait(r->trainer->strategy);
     return clq_error_raise(&error);
+}
+
+/* In the middle of an epoch. */
+static void go_on(run *r) {
+    r->batch = r->from.batch;
+    r->started -= r->from.seconds;
+    r->input_s = r->from.input_s;
+    r->metrics.samples = r->from.samples;
+    memcpy(r->metrics.totals, r->from.totals, sizeof r->metrics.totals);
 }
 
 static clq_status train_epoch(run *r) {
@@ -128,6 +194,9 @@ static clq_status train_epoch(run *r) {
     r->started = r->log.read_at = r->log.last_ended = clq_now();
     r->batch = 0;
     r->input_s = 0.0;
+    if (r->resumed) go_on(r);
+    r->resumed = false;
+    clq_dataset_tell(r->data, &r->data_epoch, &r->data_index);
     clq_status status = train_batches(r);
     if (status != CLQ_OK) status = give_up(r, status);
     clq_metrics_end(&r->metrics, r->trainer);
@@ -217,9 +286,11 @@ static clq_status end_epoch(run *r, double seconds) {
 }
 
 static clq_status train_epochs(run *r) {
-    for (r->epoch = 0; r->epoch < r->epochs && r->trainer->step < r->last_step; r->epoch++) {
+    /* The epoch of a checkpoint was not told, even where nothing is left of it. */
+    for (r->epoch = r->from.epoch; r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step);
+         r->epoch++) {
         CLQ_TRY(train_epoch(r));
-        CLQ_TRY(end_epoch(r, clq_now() - r->started));
+        CLQ_TRY(keep_interrupted(r, end_epoch(r, clq_now() - r->started)));
     }
     return CLQ_OK;
 }
@@ -246,7 +317,9 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     const uint64_t updates = clq_ceil_div(clq_dataset_batches(train), clq_trainer_batches_of_update(trainer));
     run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
     r.epochs = config->epochs ? config->epochs : config->steps / updates + (config->steps % updates != 0);
-    if (config->steps > 0 && config->steps < UINT64_MAX - trainer->step) r.last_step = trainer->step + config->steps;
+    r.resumed = config->checkpoints && clq_checkpoints_take_place(config->checkpoints, &r.from);
+    r.first_step = r.resumed ? r.from.first_step : trainer->step;
+    if (config->steps > 0 && config->steps < UINT64_MAX - r.first_step) r.last_step = r.first_step + config->steps;
     r.by_rows = clq_trainer_takes_rows(trainer, train);
     const clq_dataset *before = trainer->rows_of; /* of a fit whose on_epoch calls this one */
     if (r.by_rows) trainer->rows_of = train;

@@ -212,7 +212,9 @@ clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate) {
     if (trainer->config.schedule.kind != CLQ_LR_SCHEDULE_CONSTANT)
         return clq_fail(CLQ_STATE, "the trainer's schedule sets the learning rate: make it without one to set the rate "
                                    "between steps");
-    return clq_optimizer_set(&trainer->config.optimizer, "lr", rate);
+    CLQ_TRY(clq_optimizer_set(&trainer->config.optimizer, "lr", rate));
+    trainer->rate_set = true;
+    return CLQ_OK;
 }
 
 clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {

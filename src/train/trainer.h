@@ -22,6 +22,7 @@ struct clq_trainer {
     clq_loss_problem losses[CLQ_MODEL_OUTPUTS_MAX]; /* by output of the model */
     clq_strategy *strategy;
     uint64_t step;                         /* updates so far */
+    bool rate_set;                         /* by hand: the optimizer's is no longer the config's */
     double last_rate;                      /* learning rate of the last; before the first, nothing */
     uint64_t rows;                         /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
     size_t accumulated;                    /* batches that are part of the next update: their gradients are made */

@@ -97,7 +97,7 @@ class Signals(unittest.TestCase):
     def end(self, process, log, number=signal.SIGINT):
         process.send_signal(number)
         errors = process.stderr.read()
-        self.assertEqual(process.wait(LIMIT_S), 130, errors)
+        self.assertEqual(process.wait(LIMIT_S), 128 + number, errors)
         self.assertRegex(errors, r"\Aclique: error: interrupted after step \d+\n\Z")
         rows = [json.loads(line) for line in log.read_text().splitlines()]
         self.assertEqual([row["step"] for row in rows], list(range(1, int(errors.split()[-1]) + 1)))  # no line is lost

@@ -1,0 +1,61 @@
+/* clique/checkpoint.h: checkpoints of a training, from which it goes on bit for bit.
+ *
+ * A folder of checkpoints has a folder for each, `step-000000000120`: `tensors.safetensors` (variables, slots of the
+ * optimizer, and what replicas have of their own) and `manifest.json`, which is written last and makes the checkpoint
+ * whole. The manifest has a hash (XXH3-128) of each tensor and of itself: they show damage by disks, transfers and
+ * editors, and are no protection against someone who means to deceive. A checkpoint is written by a thread while
+ * training goes on; files appear by rename, and are synced.
+ *
+ * Another number of replicas, other devices or another strategy may go on from a checkpoint: then values that replicas
+ * had of their own (compression errors, weights between two averages of local steps, statistics) are replaced by zero,
+ * or their mean, and a warning says so.
+ *
+ * Thread rules: as the trainer's, one thread at a time. */
+#ifndef CLIQUE_CHECKPOINT_H
+#define CLIQUE_CHECKPOINT_H
+
+#include <clique/train.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct clq_checkpoints_config {
+    const char *folder; /* made on demand; one process at a time uses it */
+    uint64_t every; /* clq_fit makes a checkpoint behind each update whose number is a multiple; 0: at its end only */
+    uint32_t keep;  /* the newest so many stay, older ones are removed once a newer one is whole; 0: 3 */
+    bool resume;    /* the folder may have checkpoints, from which clq_checkpoints_restore goes on */
+} clq_checkpoints_config;
+
+/* Errors: ARGUMENT (the folder has checkpoints and resume is false; another process uses it), WRITE, MEMORY, SYSTEM. */
+CLQ_API clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size_t config_bytes,
+                                              clq_checkpoints **out);
+static inline clq_status clq_checkpoints_open(const clq_checkpoints_config *config, clq_checkpoints **out) {
+    return clq_checkpoints_open_sized(config, sizeof *config, out);
+}
+CLQ_API void clq_checkpoints_close(clq_checkpoints *checkpoints); /* takes NULL; waits for the writer */
+
+/* Puts the trainer, and the dataset (or NULL), where the newest whole checkpoint was, and a clq_fit with these
+ * checkpoints behind it goes on in that fit's epoch. Says in warnings which checkpoints were left out, and why; those
+ * that are newer than the one taken are renamed to `skipped-…`, and stay. *step: 0 where the folder has none, and the
+ * trainer is as it was. Errors: the newest one's, where none can be taken (FORMAT: truncated or altered, MISMATCH: of
+ * another model or optimizer), STATE (in the middle of an update; a part of a model; inference only), … */
+CLQ_API clq_status clq_checkpoints_restore(clq_checkpoints *checkpoints, clq_trainer *trainer, clq_dataset *dataset,
+                                           uint64_t *step);
+/* Takes a checkpoint between two updates, and returns when it is copied; a thread writes it. Waits for a write before.
+ * In a clq_fit its config asks for checkpoints instead. Errors: STATE, MEMORY, …; a failed write is not one: it is said
+ * in a warning, and counted. */
+CLQ_API clq_status clq_checkpoints_save(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *dataset);
+CLQ_API void clq_checkpoints_wait(clq_checkpoints *checkpoints); /* for the writer */
+
+typedef struct clq_checkpoint_counts {
+    uint64_t written, failed;
+    uint64_t skipped;   /* that clq_fit did not make, because the one before was still being written */
+    uint64_t last_step; /* of the newest that is whole; 0: none */
+} clq_checkpoint_counts;
+CLQ_API clq_checkpoint_counts clq_checkpoints_counts(clq_checkpoints *checkpoints); /* waits for the writer */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

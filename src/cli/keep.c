@@ -1,0 +1,66 @@
+/* Checkpoints of `clique train`. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+clq_status clq_keep_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out, uint64_t *step) {
+    const char *lonely = options->resume             ? "resume"
+                         : options->checkpoint_every ? "checkpoint-every"
+                         : options->keep             ? "keep"
+                                                     : NULL;
+    if (!options->checkpoint && lonely)
+        return clq_fail(CLQ_ARGUMENT, "--%s needs the folder of the checkpoints: --checkpoint DIR", lonely);
+    if (!options->checkpoint) return CLQ_OK;
+    const clq_checkpoints_config config = {.folder = options->checkpoint,
+                                           .every = options->checkpoint_every,
+                                           .keep = (uint32_t)options->keep,
+                                           .resume = options->resume};
+    clq_status status = clq_checkpoints_open(&config, out);
+    if (status != CLQ_OK) return clq_fail_within(status, "--checkpoint");
+    return options->resume ? clq_checkpoints_restore(*out, setup->trainer, setup->train, step) : CLQ_OK;
+}
+
+/* Where the first line begins that is not whole, or of a later step. */
+static off_t end_of_steps(FILE *file, uint64_t step) {
+    char *line = NULL;
+    size_t room = 0;
+    off_t end = 0;
+    for (ssize_t length; (length = getline(&line, &room, file)) > 0; end += length) {
+        unsigned long long number;
+        if (line[length - 1] != '\n' || sscanf(line, "{\"step\": %llu,", &number) != 1 || number > step) break;
+    }
+    free(line);
+    return end;
+}
+
+clq_status clq_keep_log(const char *path, uint64_t step, FILE **out) {
+    FILE *file = fopen(path, "r+");
+    if (!file && errno == ENOENT) file = fopen(path, "w");
+    if (!file) return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(errno));
+    const off_t end = end_of_steps(file, step);
+    if (fflush(file) != 0 || ftruncate(fileno(file), end) != 0 || fseeko(file, end, SEEK_SET) != 0) {
+        const int error = errno;
+        fclose(file);
+        return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(error));
+    }
+    *out = file;
+    return CLQ_OK;
+}
+
+clq_status clq_keep_tell(clq_checkpoints *checkpoints, FILE *to) {
+    const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);
+    return clq_print(to, "checkpoints: %llu written, %llu failed, %llu left out; the newest is of step %llu\n",
+                     (unsigned long long)counts.written, (unsigned long long)counts.failed,
+                     (unsigned long long)counts.skipped, (unsigned long long)counts.last_step);
+}
+
+json_t *clq_keep_describe(clq_checkpoints *checkpoints, uint64_t resumed) {
+    if (!checkpoints) return json_null();
+    const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "written", (json_int_t)counts.written, "failed",
+                     (json_int_t)counts.failed, "skipped", (json_int_t)counts.skipped, "last_step",
+                     (json_int_t)counts.last_step, "resumed_from", (json_int_t)resumed);
+}

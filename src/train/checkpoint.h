@@ -1,0 +1,46 @@
+/* Checkpoints: the files of one (checkpoint_file.c), a folder of them with the thread that writes (checkpoints.c).
+ * Private to train. */
+#ifndef CLQ_TRAIN_CHECKPOINT_H
+#define CLQ_TRAIN_CHECKPOINT_H
+
+#include "train/trainer.h"
+#include <clique/checkpoint.h>
+
+/* What a checkpoint holds, in memory. Start with {0}, release in any case. */
+typedef struct clq_checkpoint {
+    const clq_model *model;
+    uint64_t step;
+    json_t *values; /* texts by name: whoever has something to keep gives it a name of its own, "fit/epoch" */
+    clq_snapshot snapshot;
+} clq_checkpoint;
+void clq_checkpoint_release(clq_checkpoint *checkpoint);
+/* Numbers keep all their bits. Errors: MEMORY. */
+clq_status clq_checkpoint_put_text(clq_checkpoint *checkpoint, const char *name, const char *text);
+clq_status clq_checkpoint_put_number(clq_checkpoint *checkpoint, const char *name, double value);
+clq_status clq_checkpoint_put_count(clq_checkpoint *checkpoint, const char *name, uint64_t value);
+const char *clq_checkpoint_text(const clq_checkpoint *checkpoint, const char *name); /* NULL: there is none */
+bool clq_checkpoint_number(const clq_checkpoint *checkpoint, const char *name, double *out);
+bool clq_checkpoint_count(const clq_checkpoint *checkpoint, const char *name, uint64_t *out);
+
+/* Into a folder that exists; the manifest comes last. Errors: WRITE, MEMORY. */
+clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *folder);
+/* Reads and checks. model, slots: what is wanted. Errors: FORMAT, MISMATCH, NOT_FOUND, READ, MEMORY. */
+clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsigned slots, clq_checkpoint *out);
+
+/* How far a fit is. */
+typedef struct clq_fit_place {
+    uint64_t epoch, batch, first_step; /* the step at which the fit began */
+    uint64_t data_epoch, data_index;   /* where the dataset goes on */
+    double totals[CLQ_METRICS_ROW_MAX];
+    size_t samples;
+    double seconds, input_s;
+} clq_fit_place;
+/* Takes a checkpoint. place NULL: of no fit, whose dataset is at `data`. waits: else it is left out while the writer is
+ * busy. */
+clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *data,
+                                const clq_fit_place *place, bool waits);
+bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step);
+/* Where the fit that a restored checkpoint is of goes on; once. */
+bool clq_checkpoints_take_place(clq_checkpoints *checkpoints, clq_fit_place *out);
+
+#endif

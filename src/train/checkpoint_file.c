@@ -1,0 +1,296 @@
+/* The files of one checkpoint: tensors, and a manifest that makes them whole. */
+#include "train/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT_NAME "clique-checkpoint"
+enum { FORMAT_VERSION = 1, MANIFEST_MAX = 64 << 20, MANIFEST_DEPTH = 3, HASH_TEXT = 33 };
+
+void clq_checkpoint_release(clq_checkpoint *checkpoint) {
+    clq_snapshot_release(&checkpoint->snapshot);
+    json_decref(checkpoint->values);
+    *checkpoint = (clq_checkpoint){0};
+}
+
+/* ---- named values ---- */
+
+clq_status clq_checkpoint_put_text(clq_checkpoint *checkpoint, const char *name, const char *text) {
+    if (!checkpoint->values) checkpoint->values = json_object();
+    if (checkpoint->values && json_object_set_new(checkpoint->values, name, clq_json_text(text)) == 0) return CLQ_OK;
+    return clq_fail_memory("making a checkpoint");
+}
+
+clq_status clq_checkpoint_put_number(clq_checkpoint *checkpoint, const char *name, double value) {
+    char text[64];
+    snprintf(text, sizeof text, "%a", value);
+    return clq_checkpoint_put_text(checkpoint, name, text);
+}
+
+clq_status clq_checkpoint_put_count(clq_checkpoint *checkpoint, const char *name, uint64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    return clq_checkpoint_put_text(checkpoint, name, text);
+}
+
+const char *clq_checkpoint_text(const clq_checkpoint *checkpoint, const char *name) {
+    return json_string_value(json_object_get(checkpoint->values, name));
+}
+
+bool clq_checkpoint_number(const clq_checkpoint *checkpoint, const char *name, double *out) {
+    const char *text = clq_checkpoint_text(checkpoint, name);
+    char *end;
+    if (!text || !*text) return false;
+    const double value = strtod(text, &end);
+    if (*end) return false;
+    *out = value;
+    return true;
+}
+
+bool clq_checkpoint_count(const clq_checkpoint *checkpoint, const char *name, uint64_t *out) {
+    const char *text = clq_checkpoint_text(checkpoint, name);
+    return text && clq_parse_u64(text, 0, UINT64_MAX, out);
+}
+
+/* ---- names and hashes ---- */
+
+/* "optimizer/1/dense/kernel", "replica/0/error/dense/kernel" */
+static char *name_of(const clq_model *model, const clq_snapshot_entry *e) {
+    const char *variable = model->variables[e->variable].name;
+    char who[32] = "";
+    if (e->replica >= 0) snprintf(who, sizeof who, "replica/%d/", e->replica);
+    switch (e->kind) {
+    case CLQ_SNAPSHOT_VALUE: return clq_strprintf("%svariables/%s", who, variable);
+    case CLQ_SNAPSHOT_SLOT: return clq_strprintf("%soptimizer/%u/%s", who, e->slot, variable);
+    case CLQ_SNAPSHOT_ERROR: return clq_strprintf("%serror/%s", who, variable);
+    }
+    return NULL;
+}
+
+static void hash_text(const void *data, size_t bytes, char out[HASH_TEXT]) {
+    const clq_hash128 hash = clq_hash128_of(data, bytes, 0);
+    snprintf(out, HASH_TEXT, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
+}
+
+/* Of the manifest without its own hash. */
+static clq_status hash_manifest(const json_t *manifest, char out[HASH_TEXT]) {
+    clq_text text = {0};
+    clq_json_dump(manifest, JSON_COMPACT | JSON_SORT_KEYS, &text);
+    if (!text.failed) hash_text(text.data, text.length, out);
+    clq_free(text.data);
+    return text.failed ? clq_fail_memory("making a manifest") : CLQ_OK;
+}
+
+/* ---- writing ---- */
+
+typedef struct tensors {
+    clq_safetensors_source *sources;
+    char **names;
+    size_t count;
+    json_t *hashes;
+} tensors;
+
+static void release_tensors(tensors *t) {
+    for (size_t i = 0; t->names && i < t->count; i++) clq_free(t->names[i]);
+    clq_free(t->names);
+    clq_free(t->sources);
+    json_decref(t->hashes);
+}
+
+static clq_status list_tensors(const clq_checkpoint *c, tensors *out) {
+    const clq_snapshot *s = &c->snapshot;
+    char hash[HASH_TEXT];
+    out->sources = clq_alloc(s->count, sizeof *out->sources);
+    out->names = clq_alloc(s->count, sizeof *out->names);
+    out->hashes = json_object();
+    if (!out->sources || !out->names || !out->hashes) return clq_fail_memory("making a checkpoint");
+    for (size_t i = 0; i < s->count; i++) {
+        const clq_snapshot_entry *e = &s->entries[i];
+        const clq_variable *v = &c->model->variables[e->variable];
+        clq_safetensors_source *source = &out->sources[i];
+        out->names[out->count++] = name_of(c->model, e);
+        if (!out->names[i]) return CLQ_MEMORY;
+        *source = (clq_safetensors_source){
+            .name = out->names[i], .dtype = v->dtype, .rank = v->shape.rank, .data = e->values};
+        for (unsigned d = 0; d < v->shape.rank; d++) source->dims[d] = v->shape.dims[d];
+        hash_text(e->values, clq_variable_bytes(v), hash);
+        if (json_object_set_new(out->hashes, source->name, json_string(hash)) != 0)
+            return clq_fail_memory("making a manifest");
+    }
+    return CLQ_OK;
+}
+
+static clq_status write_text(const char *path, const json_t *document) {
+    clq_text text = {0};
+    clq_file_writer *writer;
+    clq_json_dump(document, JSON_INDENT(1) | JSON_SORT_KEYS, &text);
+    clq_text_add(&text, "\n");
+    clq_status status = text.failed ? clq_fail_memory("making a manifest") : clq_file_writer_open(path, &writer);
+    if (status == CLQ_OK) {
+        clq_file_writer_put(writer, text.data, text.length);
+        status = clq_file_writer_commit(writer);
+    }
+    clq_free(text.data);
+    return status;
+}
+
+static clq_status write_manifest(const clq_checkpoint *c, json_t *hashes, const char *path) {
+    char hash[HASH_TEXT];
+    json_t *manifest =
+        json_pack("{s:s, s:i, s:I, s:s, s:i, s:i, s:O, s:O}", "format", FORMAT_NAME, "version", FORMAT_VERSION, "step",
+                  (json_int_t)c->step, "model", clq_model_name(c->model), "replicas", (int)c->snapshot.replicas,
+                  "optimizer_slots", (int)c->snapshot.slots, "values", c->values, "tensors", hashes);
+    clq_status status = manifest ? hash_manifest(manifest, hash) : clq_fail_memory("making a manifest");
+    if (status == CLQ_OK && json_object_set_new(manifest, "xxh3", json_string(hash)) != 0)
+        status = clq_fail_memory("making a manifest");
+    if (status == CLQ_OK) status = write_text(path, manifest);
+    json_decref(manifest);
+    return status;
+}
+
+clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *folder) {
+    static const char *const metadata[] = {"format", FORMAT_NAME};
+    tensors t = {0};
+    char *data = clq_strprintf("%s/tensors.safetensors", folder), *manifest = clq_strprintf("%s/manifest.json", folder);
+    clq_status status = data && manifest ? list_tensors(checkpoint, &t) : CLQ_MEMORY;
+    if (status == CLQ_OK) status = clq_safetensors_write(data, t.sources, t.count, metadata, 1);
+    if (status == CLQ_OK) status = write_manifest(checkpoint, t.hashes, manifest);
+    release_tensors(&t);
+    clq_free(data);
+    clq_free(manifest);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static clq_status check_manifest(json_t *manifest, const char *path) {
+    char hash[HASH_TEXT], told[HASH_TEXT] = "";
+    const char *name = json_string_value(json_object_get(manifest, "format"));
+    if (!name || strcmp(name, FORMAT_NAME) != 0) return clq_fail(CLQ_FORMAT, "%s: no manifest of a checkpoint", path);
+    if (json_integer_value(json_object_get(manifest, "version")) != FORMAT_VERSION)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: its version is not %d", path, FORMAT_VERSION);
+    snprintf(told, sizeof told, "%s",
+             json_string_value(json_object_get(manifest, "xxh3")) ? json_string_value(json_object_get(manifest, "xxh3"))
+                                                                  : "");
+    (void)json_object_del(manifest, "xxh3");
+    CLQ_TRY(hash_manifest(manifest, hash));
+    if (strcmp(hash, told) != 0) return clq_fail(CLQ_FORMAT, "%s: was altered: its hash is another", path);
+    const json_int_t replicas = json_integer_value(json_object_get(manifest, "replicas"));
+    if (json_integer_value(json_object_get(manifest, "step")) < 1 || replicas < 1 || replicas > CLQ_REPLICAS_MAX ||
+        !json_is_object(json_object_get(manifest, "values")) || !json_is_object(json_object_get(manifest, "tensors")))
+        return clq_fail(CLQ_FORMAT, "%s: something that a manifest has is missing", path);
+    return CLQ_OK;
+}
+
+/* The tensors are those that the manifest lists, bit for bit. */
+static clq_status check_tensors(const json_t *manifest, const clq_safetensors *file, const char *path) {
+    const json_t *hashes = json_object_get(manifest, "tensors");
+    char hash[HASH_TEXT];
+    if (json_object_size(hashes) != clq_safetensors_count(file))
+        return clq_fail(CLQ_FORMAT, "%s: %zu tensors, and the manifest lists %zu", path, clq_safetensors_count(file),
+                        json_object_size(hashes));
+    for (size_t i = 0; i < clq_safetensors_count(file); i++) {
+        const clq_safetensors_entry *e = clq_safetensors_at(file, i);
+        const char *told = json_string_value(json_object_get(hashes, e->name));
+        hash_text(e->data, e->bytes, hash);
+        if (!told || strcmp(told, hash) != 0)
+            return clq_fail(CLQ_FORMAT, "%s: tensor '%s' was altered: its hash is another", path, e->name);
+    }
+    return CLQ_OK;
+}
+
+/* One tensor into the snapshot, where the file has it. needed: else MISMATCH. */
+static clq_status take_tensor(clq_checkpoint *c, const clq_safetensors *file, const char *path, clq_snapshot_entry e,
+                              bool needed, size_t *taken) {
+    const clq_variable *v = &c->model->variables[e.variable];
+    clq_snapshot *s = &c->snapshot;
+    char *name = name_of(c->model, &e);
+    if (!name) return CLQ_MEMORY;
+    const clq_safetensors_entry *from = clq_safetensors_find(file, name);
+    clq_status status = CLQ_OK;
+    if (!from && needed)
+        status = clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the training has", path, name);
+    else if (from && (from->dtype != v->dtype || from->rank != v->shape.rank ||
+                      memcmp(from->dims, v->shape.dims, from->rank * sizeof *from->dims) != 0))
+        status = clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has another shape or type than the model's", path, name);
+    clq_free(name);
+    if (status != CLQ_OK || !from) return status;
+    clq_snapshot_entry *entries = clq_grow(s->entries, s->count, &s->capacity, 64, sizeof *entries);
+    if (entries) s->entries = entries;
+    void **blocks = clq_grow(s->blocks, s->block_count, &s->block_capacity, 64, sizeof *blocks);
+    if (blocks) s->blocks = blocks;
+    float *values = clq_alloc(CLQ_MAX(from->bytes, (size_t)1), 1);
+    if (!entries || !blocks || !values) {
+        clq_free(values);
+        return CLQ_MEMORY;
+    }
+    memcpy(values, from->data, from->bytes);
+    s->blocks[s->block_count++] = values;
+    e.values = values;
+    s->entries[s->count++] = e;
+    ++*taken;
+    return CLQ_OK;
+}
+
+static clq_status take_of(clq_checkpoint *c, const clq_safetensors *file, const char *path, int replica,
+                          size_t *taken) {
+    const bool all = replica < 0;
+    for (uint32_t v = 0; v < c->model->variable_count; v++) {
+        const bool trained = c->model->variables[v].role == CLQ_ROLE_TRAINABLE;
+        clq_snapshot_entry e = {.variable = v, .replica = replica};
+        CLQ_TRY(take_tensor(c, file, path, e, all, taken));
+        e.kind = CLQ_SNAPSHOT_SLOT;
+        for (e.slot = 0; e.slot < c->snapshot.slots && trained; e.slot++)
+            CLQ_TRY(take_tensor(c, file, path, e, all, taken));
+        e.kind = CLQ_SNAPSHOT_ERROR;
+        e.slot = 0;
+        if (trained && !all) CLQ_TRY(take_tensor(c, file, path, e, false, taken));
+    }
+    return CLQ_OK;
+}
+
+static clq_status take_tensors(clq_checkpoint *c, const clq_safetensors *file, const char *path) {
+    size_t taken = 0;
+    for (int r = -1; r < (int)c->snapshot.replicas; r++) CLQ_TRY(take_of(c, file, path, r, &taken));
+    for (size_t i = 0; i < clq_safetensors_count(file) && taken < clq_safetensors_count(file); i++) {
+        const char *name = clq_safetensors_at(file, i)->name;
+        bool known = strncmp(name, "variables/", 10) != 0;
+        for (uint32_t v = 0; v < c->model->variable_count && !known; v++)
+            known = strcmp(c->model->variables[v].name, name + 10) == 0;
+        if (!known) return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is not part of the model", path, name);
+    }
+    if (taken == clq_safetensors_count(file)) return CLQ_OK;
+    return clq_fail(CLQ_MISMATCH, "%s: it has %zu tensors that the training does not have", path,
+                    clq_safetensors_count(file) - taken);
+}
+
+static clq_status read_files(const char *manifest_path, const char *path, unsigned slots, clq_checkpoint *c) {
+    json_t *manifest = NULL;
+    clq_safetensors *file = NULL;
+    clq_status status;
+    CLQ_TRY_OR(done, status, clq_json_read(manifest_path, MANIFEST_MAX, MANIFEST_DEPTH, &manifest));
+    CLQ_TRY_OR(done, status, check_manifest(manifest, manifest_path));
+    CLQ_TRY_OR(done, status, clq_safetensors_open(path, &file));
+    CLQ_TRY_OR(done, status, check_tensors(manifest, file, path));
+    c->step = (uint64_t)json_integer_value(json_object_get(manifest, "step"));
+    c->values = json_incref(json_object_get(manifest, "values"));
+    c->snapshot.replicas = (unsigned)json_integer_value(json_object_get(manifest, "replicas"));
+    c->snapshot.slots = slots;
+    status = take_tensors(c, file, path);
+done:
+    clq_safetensors_close(file);
+    json_decref(manifest);
+    return status;
+}
+
+clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsigned slots, clq_checkpoint *out) {
+    char *data = clq_strprintf("%s/tensors.safetensors", folder), *manifest = clq_strprintf("%s/manifest.json", folder);
+    *out = (clq_checkpoint){.model = model};
+    clq_status status = data && manifest ? read_files(manifest, data, slots, out) : CLQ_MEMORY;
+    if (status != CLQ_OK) clq_checkpoint_release(out);
+    clq_free(data);
+    clq_free(manifest);
+    return status;
+}

@@ -1,0 +1,464 @@
+/* A folder of checkpoints: which are there, the thread that writes, and going on from the newest. */
+#include "train/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { KEEP_DEFAULT = 3, DIGITS = 12 };
+
+struct clq_checkpoints {
+    clq_checkpoints_config config;
+    char *folder;
+    int lock; /* the folder, locked; -1: it is not */
+    clq_thread *thread;
+    clq_channel *work; /* of clq_checkpoint * */
+    uint64_t taken;    /* step of the last that was taken, or restored; 0: none */
+    bool has_place;
+    clq_fit_place place;
+    uint64_t skipped;
+    atomic_bool busy; /* a checkpoint is with the thread */
+    atomic_uint_fast64_t written, failed, last_step;
+};
+
+/* ---- the folder ---- */
+
+/* The step of a checkpoint's folder; 0: it is none. */
+static uint64_t step_of(const char *name) {
+    uint64_t step;
+    if (strncmp(name, "step-", 5) != 0 || strlen(name) < 5 + DIGITS || name[5 + strspn(name + 5, "0123456789")])
+        return 0;
+    return clq_parse_u64(name + 5, 1, INT64_MAX, &step) ? step : 0;
+}
+
+static char *path_of(const clq_checkpoints *c, uint64_t step) {
+    return clq_strprintf("%s/step-%0*" PRIu64, c->folder, (int)DIGITS, step);
+}
+
+static bool has_manifest(const clq_checkpoints *c, uint64_t step) {
+    char *path = clq_strprintf("%s/step-%0*" PRIu64 "/manifest.json", c->folder, (int)DIGITS, step);
+    const bool exists = path && clq_file_exists(path);
+    clq_free(path);
+    return exists;
+}
+
+/* The manifest first: what a kill leaves is no checkpoint. Only files that a checkpoint has are removed. */
+static void remove_checkpoint(const clq_checkpoints *c, uint64_t step) {
+    static const char *const files[] = {"manifest.json", "tensors.safetensors"};
+    char *folder = path_of(c, step);
+    for (size_t i = 0; folder && i < CLQ_COUNT_OF(files); i++) {
+        char *path = clq_strprintf("%s/%s", folder, files[i]);
+        if (path) (void)unlink(path);
+        clq_free(path);
+    }
+    DIR *listing = folder ? opendir(folder) : NULL;
+    for (const struct dirent *entry; listing && (entry = readdir(listing));)
+        if (strncmp(entry->d_name, ".clique-", 8) == 0) (void)unlinkat(dirfd(listing), entry->d_name, 0);
+    if (listing) closedir(listing);
+    if (folder) (void)rmdir(folder);
+    clq_free(folder);
+}
+
+static int newest_first(const void *left, const void *right) {
+    const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a < b) - (a > b);
+}
+
+/* Steps of all folders of checkpoints, whole or not, newest first. Caller frees. */
+static clq_status list(const clq_checkpoints *c, uint64_t **out, size_t *count) {
+    uint64_t *steps = NULL;
+    size_t capacity = 0;
+    *count = 0;
+    DIR *listing = opendir(c->folder);
+    if (!listing) return clq_fail(CLQ_READ, "%s: cannot be listed: %s", c->folder, strerror(errno));
+    for (const struct dirent *entry; (entry = readdir(listing));) {
+        const uint64_t step = step_of(entry->d_name);
+        if (!step) continue;
+        uint64_t *grown = clq_grow(steps, *count, &capacity, 16, sizeof *grown);
+        if (!grown) {
+            closedir(listing);
+            clq_free(steps);
+            return CLQ_MEMORY;
+        }
+        steps = grown;
+        steps[(*count)++] = step;
+    }
+    closedir(listing);
+    if (*count > 0) qsort(steps, *count, sizeof *steps, newest_first);
+    *out = steps;
+    return CLQ_OK;
+}
+
+static void remove_old(const clq_checkpoints *c) {
+    uint64_t *steps;
+    size_t count, whole = 0;
+    if (list(c, &steps, &count) != CLQ_OK) return;
+    for (size_t i = 0; i < count; i++)
+        if (has_manifest(c, steps[i]) && ++whole > c->config.keep) remove_checkpoint(c, steps[i]);
+    clq_free(steps);
+}
+
+/* ---- the writer ---- */
+
+static clq_status write_one(const clq_checkpoints *c, const clq_checkpoint *checkpoint) {
+    char *folder = path_of(c, checkpoint->step);
+    clq_status status = folder ? clq_make_folder(folder) : CLQ_MEMORY;
+    if (status == CLQ_OK) status = clq_checkpoint_write(checkpoint, folder);
+    clq_free(folder);
+    /* The checkpoint's own folder is an entry of this one. */
+    if (status == CLQ_OK && fsync(c->lock) != 0 && errno != EINVAL)
+        status = clq_fail(CLQ_WRITE, "%s: cannot sync: %s", c->folder, strerror(errno));
+    return status;
+}
+
+static void write_all(void *context) {
+    clq_checkpoints *c = context;
+    clq_checkpoint *checkpoint;
+    while (clq_channel_take(c->work, &checkpoint)) {
+        const clq_status status = write_one(c, checkpoint);
+        if (status == CLQ_OK) {
+            atomic_fetch_add(&c->written, 1);
+            atomic_store(&c->last_step, checkpoint->step);
+            remove_old(c);
+        } else {
+            atomic_fetch_add(&c->failed, 1);
+            clq_log(CLQ_LOG_WARNING, "the checkpoint of step %" PRIu64 " was not written: %s; training goes on",
+                    checkpoint->step, clq_error_detail());
+            remove_checkpoint(c, checkpoint->step);
+        }
+        clq_checkpoint_release(checkpoint);
+        clq_free(checkpoint);
+        atomic_store(&c->busy, false);
+        clq_channel_done(c->work);
+    }
+}
+
+void clq_checkpoints_wait(clq_checkpoints *checkpoints) { clq_channel_wait(checkpoints->work); }
+
+clq_checkpoint_counts clq_checkpoints_counts(clq_checkpoints *checkpoints) {
+    clq_checkpoints_wait(checkpoints);
+    return (clq_checkpoint_counts){.written = atomic_load(&checkpoints->written),
+                                   .failed = atomic_load(&checkpoints->failed),
+                                   .skipped = checkpoints->skipped,
+                                   .last_step = atomic_load(&checkpoints->last_step)};
+}
+
+/* ---- life ---- */
+
+/* Folders without a manifest were left by writers that were killed: nobody else has the lock. */
+static clq_status look_through(const clq_checkpoints *c) {
+    uint64_t *steps;
+    size_t count;
+    clq_status status = CLQ_OK;
+    CLQ_TRY(list(c, &steps, &count));
+    for (size_t i = 0; i < count && status == CLQ_OK; i++) {
+        if (!has_manifest(c, steps[i]))
+            remove_checkpoint(c, steps[i]);
+        else if (!c->config.resume)
+            status =
+                clq_fail(CLQ_ARGUMENT,
+                         "%s has checkpoints, the newest of step %" PRIu64 ": resume from them, or name another folder",
+                         c->folder, steps[i]);
+    }
+    clq_free(steps);
+    return status;
+}
+
+static clq_status open_folder(clq_checkpoints *c) {
+    CLQ_TRY(clq_make_folder(c->folder));
+    c->lock = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->lock < 0) return clq_fail(CLQ_WRITE, "%s: cannot open the folder: %s", c->folder, strerror(errno));
+    if (flock(c->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return clq_fail(CLQ_ARGUMENT, "%s: another process writes its checkpoints there: name another folder",
+                        c->folder);
+    CLQ_TRY(look_through(c));
+    char *probe = clq_strprintf("%s/manifest.json", c->folder);
+    if (!probe) return CLQ_MEMORY;
+    const clq_status status = clq_file_writer_try("checkpoints", probe);
+    clq_free(probe);
+    return status;
+}
+
+clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size_t config_bytes,
+                                      clq_checkpoints **out) {
+    clq_checkpoints_config whole;
+    CLQ_TRY(clq_struct_take("clq_checkpoints_config", config, config_bytes, &whole, sizeof whole));
+    if (!whole.folder || !*whole.folder) return clq_fail(CLQ_ARGUMENT, "checkpoints need the name of a folder");
+    clq_checkpoints *c = clq_alloc(1, sizeof *c);
+    if (!c) return CLQ_MEMORY;
+    c->config = whole;
+    c->config.folder = NULL; /* the caller's, until this returns */
+    if (whole.keep == 0) c->config.keep = KEEP_DEFAULT;
+    c->lock = -1;
+    c->folder = clq_strdup(whole.folder);
+    clq_status status = c->folder ? CLQ_OK : CLQ_MEMORY;
+    if (status == CLQ_OK) status = open_folder(c);
+    if (status == CLQ_OK) status = clq_channel_create(sizeof(clq_checkpoint *), 1, &c->work);
+    if (status == CLQ_OK) status = clq_thread_start("checkpoints", write_all, c, &c->thread);
+    if (status != CLQ_OK)
+        clq_checkpoints_close(c);
+    else
+        *out = c;
+    return status;
+}
+
+void clq_checkpoints_close(clq_checkpoints *c) {
+    if (!c) return;
+    if (c->thread) clq_channel_close(c->work);
+    clq_thread_join(c->thread);
+    clq_channel_destroy(c->work);
+    if (c->lock >= 0) close(c->lock);
+    clq_free(c->folder);
+    clq_free(c);
+}
+
+/* ---- taking one ---- */
+
+static clq_status check_trainer(const clq_trainer *trainer, const char *call) {
+    if (trainer->config.parts > 0)
+        return clq_fail(CLQ_STATE, "%s: checkpoints are of a whole model, and the trainer has a part of one", call);
+    if (trainer->config.inference_only)
+        return clq_fail(CLQ_STATE, "%s: an inference-only trainer has no training to go on with", call);
+    if (trainer->running || trainer->accumulated > 0 || trainer->gradient != CLQ_GRADIENT_NONE)
+        return clq_fail(CLQ_STATE, "%s comes between two updates", call);
+    return CLQ_OK;
+}
+
+static clq_status put_counts(clq_checkpoint *to, const clq_trainer *trainer) {
+    const clq_snapshot *s = &to->snapshot;
+    char name[48];
+    CLQ_TRY(clq_checkpoint_put_text(to, "strategy", clq_strategy_own_name(trainer->strategy)));
+    CLQ_TRY(clq_checkpoint_put_count(to, "strategy/computed", s->computed));
+    CLQ_TRY(clq_checkpoint_put_count(to, "strategy/state_apart", s->state_apart));
+    CLQ_TRY(clq_checkpoint_put_count(to, "strategy/local_steps", s->local_steps));
+    for (unsigned r = 0; r < s->replicas; r++) {
+        snprintf(name, sizeof name, "strategy/local_samples/%u", r);
+        CLQ_TRY(clq_checkpoint_put_count(to, name, s->local_samples[r]));
+        snprintf(name, sizeof name, "strategy/shares/%u", r);
+        CLQ_TRY(clq_checkpoint_put_count(to, name, s->shares[r]));
+    }
+    return CLQ_OK;
+}
+
+static clq_status put_trainer(clq_checkpoint *to, const clq_trainer *trainer) {
+    CLQ_TRY(clq_checkpoint_put_count(to, "seed", trainer->config.seed));
+    CLQ_TRY(clq_checkpoint_put_text(to, "optimizer", clq_optimizer_row_of(trainer->config.optimizer.kind)->name));
+    CLQ_TRY(clq_checkpoint_put_number(to, "last_rate", trainer->last_rate));
+    if (trainer->rate_set) CLQ_TRY(clq_checkpoint_put_number(to, "learning_rate", trainer->config.optimizer.values[0]));
+    return CLQ_OK;
+}
+
+static clq_status put_place(clq_checkpoint *to, const clq_fit_place *place) {
+    char name[48];
+    CLQ_TRY(clq_checkpoint_put_count(to, "fit/epoch", place->epoch));
+    CLQ_TRY(clq_checkpoint_put_count(to, "fit/batch", place->batch));
+    CLQ_TRY(clq_checkpoint_put_count(to, "fit/first_step", place->first_step));
+    CLQ_TRY(clq_checkpoint_put_count(to, "fit/samples", place->samples));
+    CLQ_TRY(clq_checkpoint_put_number(to, "fit/seconds", place->seconds));
+    CLQ_TRY(clq_checkpoint_put_number(to, "fit/input_s", place->input_s));
+    for (unsigned k = 0; k < CLQ_METRICS_ROW_MAX; k++) {
+        snprintf(name, sizeof name, "fit/totals/%u", k);
+        if (place->totals[k] != 0.0) CLQ_TRY(clq_checkpoint_put_number(to, name, place->totals[k]));
+    }
+    return CLQ_OK;
+}
+
+static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_dataset *data, const clq_fit_place *place) {
+    uint64_t epoch = 0, index = 0;
+    to->model = trainer->model;
+    to->step = trainer->step;
+    CLQ_TRY(clq_strategy_take_snapshot(trainer->strategy, &to->snapshot));
+    CLQ_TRY(put_counts(to, trainer));
+    CLQ_TRY(put_trainer(to, trainer));
+    if (place) CLQ_TRY(put_place(to, place));
+    if (place) epoch = place->data_epoch, index = place->data_index;
+    if (!place && data) clq_dataset_tell(data, &epoch, &index);
+    if (!place && !data) return CLQ_OK;
+    CLQ_TRY(clq_checkpoint_put_count(to, "data/epoch", epoch));
+    return clq_checkpoint_put_count(to, "data/index", index);
+}
+
+clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const clq_dataset *data,
+                                const clq_fit_place *place, bool waits) {
+    CLQ_TRY(check_trainer(trainer, "a checkpoint"));
+    if (trainer->step == 0 || trainer->step == c->taken) return CLQ_OK;
+    if (!waits && atomic_load(&c->busy)) {
+        c->skipped++;
+        return CLQ_OK;
+    }
+    clq_checkpoints_wait(c);
+    clq_checkpoint *next = clq_alloc(1, sizeof *next);
+    if (!next) return CLQ_MEMORY;
+    const clq_status status = fill(next, trainer, data, place);
+    if (status != CLQ_OK) {
+        clq_checkpoint_release(next);
+        clq_free(next);
+        return status;
+    }
+    c->taken = trainer->step;
+    atomic_store(&c->busy, true);
+    (void)clq_channel_put(c->work, &next);
+    return CLQ_OK;
+}
+
+clq_status clq_checkpoints_save(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *dataset) {
+    CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_checkpoints_save"));
+    return clq_checkpoints_take(checkpoints, trainer, dataset, NULL, true);
+}
+
+bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step) {
+    return checkpoints->config.every > 0 && step % checkpoints->config.every == 0;
+}
+
+/* ---- going on ---- */
+
+static void get_counts(clq_checkpoint *from) {
+    clq_snapshot *s = &from->snapshot;
+    uint64_t value = 0;
+    char name[48];
+    (void)clq_checkpoint_count(from, "strategy/computed", &s->computed);
+    if (clq_checkpoint_count(from, "strategy/state_apart", &value)) s->state_apart = value != 0;
+    (void)clq_checkpoint_count(from, "strategy/local_steps", &s->local_steps);
+    for (unsigned r = 0; r < s->replicas; r++) {
+        snprintf(name, sizeof name, "strategy/local_samples/%u", r);
+        (void)clq_checkpoint_count(from, name, &s->local_samples[r]);
+        snprintf(name, sizeof name, "strategy/shares/%u", r);
+        if (clq_checkpoint_count(from, name, &value)) s->shares[r] = (size_t)value;
+    }
+}
+
+static void get_place(const clq_checkpoint *from, clq_checkpoints *c) {
+    uint64_t samples = 0;
+    char name[48];
+    clq_fit_place *place = &c->place;
+    *place = (clq_fit_place){0};
+    c->has_place = clq_checkpoint_count(from, "fit/epoch", &place->epoch) &&
+                   clq_checkpoint_count(from, "fit/batch", &place->batch) &&
+                   clq_checkpoint_count(from, "fit/first_step", &place->first_step) &&
+                   clq_checkpoint_count(from, "fit/samples", &samples) && place->first_step <= from->step;
+    place->samples = (size_t)samples;
+    (void)clq_checkpoint_number(from, "fit/seconds", &place->seconds);
+    (void)clq_checkpoint_number(from, "fit/input_s", &place->input_s);
+    for (unsigned k = 0; k < CLQ_METRICS_ROW_MAX; k++) {
+        snprintf(name, sizeof name, "fit/totals/%u", k);
+        (void)clq_checkpoint_number(from, name, &place->totals[k]);
+    }
+}
+
+static clq_status check_fits(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
+    const char *wanted = clq_optimizer_row_of(trainer->config.optimizer.kind)->name;
+    const char *optimizer = clq_checkpoint_text(from, "optimizer");
+    uint64_t seed = trainer->config.seed;
+    if (!optimizer || strcmp(optimizer, wanted) != 0)
+        return clq_fail(CLQ_MISMATCH, "%s: it is of optimizer %s, and the training has %s", folder,
+                        optimizer ? optimizer : "unknown", wanted);
+    (void)clq_checkpoint_count(from, "seed", &seed);
+    if (seed != trainer->config.seed)
+        clq_log(CLQ_LOG_WARNING, "%s: its training had seed %" PRIu64 ", and goes on with %" PRIu64, folder, seed,
+                trainer->config.seed);
+    return CLQ_OK;
+}
+
+static bool has_own_values(const clq_snapshot *s) {
+    for (size_t i = 0; i < s->count; i++)
+        if (s->entries[i].replica >= 0) return true;
+    return false;
+}
+
+static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const char *folder, clq_trainer *trainer,
+                        clq_dataset *data) {
+    const char *strategy = clq_checkpoint_text(from, "strategy");
+    const bool own = strategy && strcmp(strategy, clq_strategy_own_name(trainer->strategy)) == 0 &&
+                     from->snapshot.replicas == clq_trainer_replicas(trainer);
+    uint64_t epoch, index;
+    if (data && clq_checkpoint_count(from, "data/epoch", &epoch) && clq_checkpoint_count(from, "data/index", &index)) {
+        const clq_status status = clq_dataset_seek(data, epoch, index);
+        if (status != CLQ_OK) return clq_fail_within(status, "%s: the data were cut into other batches", folder);
+    }
+    if (!own && has_own_values(&from->snapshot))
+        clq_log(CLQ_LOG_WARNING,
+                "%s: it is of %u replicas of strategy %s: values that each had of its own are replaced by their mean, "
+                "and compression errors by zero",
+                folder, from->snapshot.replicas, strategy ? strategy : "unknown");
+    CLQ_TRY(clq_strategy_put_snapshot(trainer->strategy, &from->snapshot, own, from->step));
+    trainer->step = from->step;
+    trainer->last_count = trainer->last_rows = 0;
+    (void)clq_checkpoint_number(from, "last_rate", &trainer->last_rate);
+    double rate;
+    if (clq_checkpoint_number(from, "learning_rate", &rate)) CLQ_TRY(clq_trainer_set_learning_rate(trainer, rate));
+    get_place(from, c);
+    c->taken = from->step;
+    atomic_store(&c->last_step, from->step);
+    return CLQ_OK;
+}
+
+/* Steps behind the one that the training goes on from are of another training from now on. */
+static clq_status set_aside(const clq_checkpoints *c, uint64_t step) {
+    char *from = path_of(c, step);
+    clq_status status = from ? CLQ_FORMAT : CLQ_MEMORY;
+    for (unsigned i = 0; i < 1000 && status == CLQ_FORMAT; i++) {
+        char *to = clq_strprintf("%s/skipped-%0*" PRIu64 "-%u", c->folder, (int)DIGITS, step, i);
+        if (!to) status = CLQ_MEMORY;
+        if (to && access(to, F_OK) != 0)
+            status = rename(from, to) == 0 ? CLQ_OK
+                                           : clq_fail(CLQ_WRITE, "%s: cannot be renamed: %s", from, strerror(errno));
+        clq_free(to);
+    }
+    clq_free(from);
+    return status;
+}
+
+static clq_status restore_one(clq_checkpoints *c, uint64_t step, clq_trainer *trainer, clq_dataset *data,
+                              bool *usable) {
+    char *folder = path_of(c, step);
+    clq_checkpoint from = {0};
+    if (!folder) return CLQ_MEMORY;
+    clq_status status = clq_checkpoint_read(folder, trainer->model, clq_strategy_slots(trainer->strategy), &from);
+    if (status == CLQ_OK) status = check_fits(&from, trainer, folder);
+    if (status == CLQ_OK && from.step != step)
+        status = clq_fail(CLQ_FORMAT, "%s: its manifest is of step %" PRIu64, folder, from.step);
+    *usable = status == CLQ_OK;
+    if (status == CLQ_OK) get_counts(&from);
+    if (status == CLQ_OK) status = apply(c, &from, folder, trainer, data);
+    clq_checkpoint_release(&from);
+    clq_free(folder);
+    return status;
+}
+
+clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq_dataset *dataset, uint64_t *step) {
+    uint64_t *steps;
+    size_t count, i = 0;
+    clq_error first = {0};
+    bool usable = false;
+    CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_checkpoints_restore"));
+    CLQ_TRY(check_trainer(trainer, "clq_checkpoints_restore"));
+    clq_checkpoints_wait(c);
+    CLQ_TRY(list(c, &steps, &count));
+    clq_status status = CLQ_OK;
+    for (; i < count && !usable; i++) {
+        if (!has_manifest(c, steps[i])) continue;
+        status = restore_one(c, steps[i], trainer, dataset, &usable);
+        if (usable || status == CLQ_MEMORY) break;
+        if (first.status == CLQ_OK) clq_error_take(status, &first);
+        clq_log(CLQ_LOG_WARNING, "checkpoint left out: %s", clq_error_detail());
+    }
+    const uint64_t found = usable ? steps[i] : 0;
+    for (size_t k = 0; k < i && status == CLQ_OK && usable; k++) status = set_aside(c, steps[k]);
+    if (!usable && status != CLQ_MEMORY) status = clq_error_raise(&first);
+    if (status == CLQ_OK) *step = found;
+    clq_free(steps);
+    return status;
+}
+
+bool clq_checkpoints_take_place(clq_checkpoints *checkpoints, clq_fit_place *out) {
+    if (!checkpoints->has_place) return false;
+    *out = checkpoints->place;
+    checkpoints->has_place = false;
+    return true;
+}

@@ -1,0 +1,337 @@
+/* Checkpoints: a training that goes on from one has the losses, the epochs' totals and the weights of one that was
+ * never interrupted, bit for bit, with every strategy; and what is damaged, or of another model, is left out or
+ * refused. */
+#include "support/files.h"
+#include "support/system.h"
+#include "train/checkpoint.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* Epochs of five batches, the last of which is ragged. */
+enum { STEPS = 17, STOP = 9, BATCH = 12, SAMPLES = 53, INPUTS = 6, CLASSES = 3, EPOCHS_MOST = 8 };
+
+static float samples[SAMPLES][INPUTS];
+static int32_t labels[SAMPLES];
+
+typedef struct setting {
+    const char *name, *spec;
+    clq_strategy_kind strategy;
+    clq_strategy_options options;
+    const char *disabled;
+    size_t bucket_bytes;
+    bool synchronized;
+} setting;
+
+static const setting settings[] = {
+    {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, NULL, 0, false},
+    {"single, accumulated", "pocl:0", CLQ_STRATEGY_SINGLE, {.accumulate = 2}, NULL, 0, false},
+    {"mirrored", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, "overlap,sharded update", 0, false},
+    {"mirrored, accumulated", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.accumulate = 2}, NULL, 0, false},
+    {"sharded update", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, false},
+    {"buckets", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, NULL, 64, false},
+    {"synchronized", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, true},
+    {"sharded optimizer", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}, NULL, 0, false},
+    {"f16", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_F16, 0}}, NULL, 0, false},
+    {"topk", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_TOP_K, 0.1}}, NULL, 0, false},
+    {"local steps", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 4}, NULL, 0, false},
+    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, NULL, 0, false},
+    {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {.staleness = 0}, NULL, 0, false},
+    {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {.micro_batches = 3}, NULL, 0, false},
+    {"two pipelines", "pocl:0,pocl:1,pocl:2,pocl:3", CLQ_STRATEGY_PIPELINE, {.stages = 2}, NULL, 0, false},
+    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, NULL, 0, false},
+#if defined(__x86_64__)
+    {"unlike devices", "pocl:0,intel", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, false},
+    {"unlike devices, tensor", "pocl:0,intel", CLQ_STRATEGY_TENSOR, {0}, NULL, 0, false},
+#endif
+};
+
+typedef struct record {
+    double losses[STEPS + 1], epochs[EPOCHS_MOST];
+    uint64_t told; /* the last step */
+    uint64_t stop; /* returns INTERRUPTED behind this step */
+    float weights[4096];
+} record;
+
+static clq_model *make_model(bool synchronized, size_t units) {
+    clq_model *model;
+    assert_ok(clq_model_create("small", &model));
+    clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
+    x = clq_dense(model, x, &(clq_dense_config){.units = units, .activation = CLQ_TANH});
+    x = clq_batch_norm(model, x,
+                       &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = synchronized});
+    x = clq_dropout(model, x, &(clq_dropout_config){.rate = 0.3});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    assert_ok(clq_model_finish(model, x));
+    return model;
+}
+
+static clq_dataset *make_data(void) {
+    clq_dataset *data;
+    const size_t shape[] = {INPUTS};
+    assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, 1, &data));
+    assert_ok(clq_dataset_shuffle(data, SAMPLES, 7));
+    assert_ok(clq_dataset_batch(data, BATCH, false));
+    return data;
+}
+
+static clq_trainer *make_trainer(const clq_model *model, const setting *s, const char *optimizer) {
+    clq_trainer *trainer;
+    clq_devices devices;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = BATCH;
+    config.sample_dtype = CLQ_F32;
+    config.seed = 5;
+    config.strategy = s->strategy;
+    config.strategy_options = s->options;
+    config.disabled_paths = s->disabled;
+    config.bucket_bytes = s->bucket_bytes;
+    assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
+    assert_ok(clq_devices_select(sys, s->spec, &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    return trainer;
+}
+
+static clq_status note(void *context, const clq_step_info *info) {
+    record *r = context;
+    assert_int_equal(info->step, r->told + 1);
+    r->told = info->step;
+    r->losses[info->step] = info->loss;
+    return CLQ_OK;
+}
+
+static clq_status stop(void *context, const clq_step_info *info) {
+    record *r = context;
+    return info->step == r->stop ? clq_fail(CLQ_INTERRUPTED, "stopped") : CLQ_OK;
+}
+
+static clq_status note_epoch(void *context, const clq_epoch_info *info) {
+    ((record *)context)->epochs[info->epoch] = info->train.loss;
+    return CLQ_OK;
+}
+
+static void read_weights(clq_trainer *trainer, const clq_model *model, float *out) {
+    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
+        clq_variable_info info;
+        assert_ok(clq_model_variable(model, v, &info));
+        assert_ok(clq_trainer_get_variable(trainer, v, out));
+        out += info.elements;
+    }
+}
+
+/* From the folder's newest checkpoint, where there is one; folder NULL: no checkpoints. Returns that step. */
+static uint64_t train(const setting *s, const char *folder, uint64_t every, uint64_t stop_at, record *r) {
+    clq_model *model = make_model(s->synchronized, 8);
+    clq_dataset *data = make_data();
+    clq_trainer *trainer = make_trainer(model, s, "adam:lr=0.01");
+    clq_checkpoints *checkpoints = NULL;
+    uint64_t from = 0;
+    if (folder) {
+        assert_ok(clq_checkpoints_open(
+            &(clq_checkpoints_config){.folder = folder, .every = every, .keep = 2, .resume = true}, &checkpoints));
+        assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &from));
+    }
+    r->told = from;
+    r->stop = stop_at;
+    const clq_fit_config fit = {.steps = STEPS,
+                                .context = r,
+                                .on_log = note,
+                                .on_step = stop_at ? stop : NULL,
+                                .on_epoch = note_epoch,
+                                .validation = data,
+                                .checkpoints = checkpoints};
+    const clq_status status = clq_fit(trainer, data, &fit);
+    assert_int_equal(status, stop_at ? CLQ_INTERRUPTED : CLQ_OK);
+    if (!stop_at) read_weights(trainer, model, r->weights);
+    clq_checkpoints_close(checkpoints);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+    return from;
+}
+
+static void same(const setting *s, const record *whole, const record *parts) {
+    for (int i = 1; i <= STEPS; i++)
+        if (memcmp(&whole->losses[i], &parts->losses[i], sizeof whole->losses[i]) != 0)
+            fail_msg("%s: step %d has loss %.17g, and %.17g uninterrupted", s->name, i, parts->losses[i],
+                     whole->losses[i]);
+    for (int i = 0; i < EPOCHS_MOST; i++)
+        if (memcmp(&whole->epochs[i], &parts->epochs[i], sizeof whole->epochs[i]) != 0)
+            fail_msg("%s: epoch %d has loss %.17g, and %.17g uninterrupted", s->name, i, parts->epochs[i],
+                     whole->epochs[i]);
+    if (memcmp(whole->weights, parts->weights, sizeof whole->weights) != 0) fail_msg("%s: other weights", s->name);
+}
+
+/* Interrupted twice: within an epoch, and at the end of one. */
+static void resumes(const setting *s) {
+    static record whole, parts;
+    whole = parts = (record){0};
+    char name[64];
+    snprintf(name, sizeof name, "at-%zu", (size_t)(s - settings));
+    const char *folder = files_path(name);
+    (void)train(s, NULL, 0, 0, &whole);
+    assert_int_equal(train(s, folder, 4, STOP, &parts), 0);
+    assert_int_equal(train(s, folder, 4, 10, &parts), STOP);
+    assert_int_equal(train(s, folder, 4, 0, &parts), 10);
+    same(s, &whole, &parts);
+    assert_true(files_count(folder) <= 2);
+}
+
+static void test_every_strategy_goes_on(void **state) {
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(settings); i++) {
+        printf("%s\n", settings[i].name);
+        resumes(&settings[i]);
+    }
+}
+
+/* Taking checkpoints changes no training. */
+static void test_checkpoints_change_nothing(void **state) {
+    (void)state;
+    static record with, without;
+    const setting *s = &settings[2];
+    with = without = (record){0};
+    (void)train(s, NULL, 0, 0, &without);
+    (void)train(s, files_path("changes"), 1, 0, &with);
+    same(s, &without, &with);
+}
+
+/* ---- another set of replicas ---- */
+
+static void test_other_replicas_go_on(void **state) {
+    (void)state;
+    static record parts;
+    static const unsigned others[] = {4, 7, 9, 10, 11, 14, 15};
+    for (unsigned k = 0; k < CLQ_COUNT_OF(others); k++) {
+        const size_t i = others[k];
+        char name[64];
+        snprintf(name, sizeof name, "other-%zu", i);
+        parts = (record){0};
+        assert_int_equal(train(&settings[i], files_path(name), 0, STOP, &parts), 0);
+        assert_int_equal(train(&settings[0], files_path(name), 0, 12, &parts), STOP);
+        assert_int_equal(train(&settings[i], files_path(name), 0, 0, &parts), 12);
+        for (int step = 1; step <= STEPS; step++) assert_true(parts.losses[step] > 0.0 && parts.losses[step] < 5.0);
+    }
+}
+
+/* ---- damage ---- */
+
+static void damage(const char *path, bool cut) {
+    size_t bytes;
+    char *data = files_get(path, &bytes);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    data[bytes - 5] ^= 4;
+    fwrite(data, 1, cut ? bytes / 2 : bytes, file);
+    fclose(file);
+    free(data);
+}
+
+static void test_damaged_ones_are_left_out(void **state) {
+    (void)state;
+    static const char *const files[] = {"step-000000000009/tensors.safetensors", "step-000000000009/manifest.json"};
+    static record whole, parts;
+    const setting *s = &settings[0];
+    whole = (record){0};
+    (void)train(s, NULL, 0, 0, &whole);
+    for (unsigned i = 0; i < 4; i++) {
+        char name[64], path[512];
+        snprintf(name, sizeof name, "damaged-%u", i);
+        parts = (record){0};
+        assert_int_equal(train(s, files_path(name), 4, STOP, &parts), 0);
+        snprintf(path, sizeof path, "%s/%s", files_path(name), files[i / 2]);
+        damage(path, i % 2);
+        const uint64_t from = train(s, files_path(name), 4, 0, &parts);
+        assert_true(from == 8 || from == 4); /* 8 may be left out while 4 is written */
+        same(s, &whole, &parts);
+    }
+}
+
+static void test_misuse(void **state) {
+    (void)state;
+    static record parts;
+    const setting *s = &settings[0];
+    uint64_t step = 77;
+    clq_checkpoints *checkpoints = NULL;
+    assert_int_equal(train(s, files_path("misuse"), 4, STOP, &parts), 0);
+    clq_checkpoints_config config = {.folder = files_path("misuse")};
+    assert_int_equal(clq_checkpoints_open(&config, &checkpoints), CLQ_ARGUMENT);
+    config.resume = true;
+    assert_ok(clq_checkpoints_open(&config, &checkpoints));
+    clq_checkpoints *second = NULL;
+    assert_int_equal(clq_checkpoints_open(&config, &second), CLQ_ARGUMENT);
+
+    clq_model *other = make_model(false, 9);
+    clq_trainer *trainer = make_trainer(other, s, "adam");
+    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, NULL, &step), CLQ_MISMATCH);
+    assert_non_null(strstr(clq_error_detail(), "kernel"));
+    assert_int_equal(step, 77);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(other);
+    clq_model *model = make_model(false, 8);
+    trainer = make_trainer(model, s, "sgd");
+    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, NULL, &step), CLQ_MISMATCH);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+    clq_checkpoints_close(checkpoints);
+}
+
+/* Any allocation of a save, its write and a restore: an error, or a checkpoint that failed and is told, never a
+ * checkpoint that is half there. */
+static void test_failing_allocations(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    clq_trainer *trainer = make_trainer(model, &settings[2], "adam");
+    clq_checkpoints *checkpoints;
+    bool failed = true;
+    assert_ok(clq_checkpoints_open(&(clq_checkpoints_config){.folder = files_path("memory"), .resume = true, .keep = 1},
+                                   &checkpoints));
+    for (uint64_t nth = 1; failed; nth += 7) {
+        uint64_t step = 0;
+        assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 1}));
+        const uint64_t before = clq_checkpoints_counts(checkpoints).written;
+        (void)clq_memory_fail_at(nth, false);
+        clq_status status = clq_checkpoints_save(checkpoints, trainer, data);
+        clq_checkpoints_wait(checkpoints);
+        const bool written = clq_checkpoints_counts(checkpoints).written > before;
+        if (status == CLQ_OK && written) {
+            status = clq_checkpoints_restore(checkpoints, trainer, data, &step);
+            failed = status != CLQ_OK;
+        }
+        (void)clq_memory_fail_at(0, false);
+        assert_true(status == CLQ_OK || status == CLQ_MEMORY);
+        if (clq_checkpoints_counts(checkpoints).last_step > 0) {
+            assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+            assert_true(step > 0);
+        }
+        assert_true(nth < 100000);
+    }
+    clq_checkpoints_close(checkpoints);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+static int start(void **state) {
+    for (int i = 0; i < SAMPLES; i++) {
+        labels[i] = i % CLASSES;
+        for (int k = 0; k < INPUTS; k++)
+            samples[i][k] = (float)((i * 7 + k * 3) % 11) / 11.0f + (k == i % CLASSES ? 1.0f : 0.0f);
+    }
+    return open_system(state) || files_begin(state) ? -1 : 0;
+}
+static int end(void **state) { return close_system(state) || files_end(state) ? -1 : 0; }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_strategy_goes_on),
+        cmocka_unit_test(test_checkpoints_change_nothing),
+        cmocka_unit_test(test_other_replicas_go_on),
+        cmocka_unit_test(test_damaged_ones_are_left_out),
+        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}
