@@ -37,6 +37,9 @@ static void refused(void **state) {
     assert_fails(CLQ_ARGUMENT, "decay_steps=0", clq_lr_schedule_parse("cosine", &schedule));
     assert_fails(CLQ_ARGUMENT, "takes: decay_steps alpha", clq_lr_schedule_parse("cosine:decay_rate=2", &schedule));
     assert_fails(CLQ_ARGUMENT, "constant takes no keys", clq_lr_schedule_parse("constant:alpha=2", &schedule));
+    assert_fails(CLQ_ARGUMENT, "did you mean 'cosine'?", clq_lr_schedule_parse("cosin", &schedule));
+    assert_fails(CLQ_ARGUMENT, "did you mean 'decay_rate'?",
+                 clq_lr_schedule_parse("exponential:decay_rat=1", &schedule));
     clq_strategy_kind strategy;
     clq_strategy_options options = {.stages = 0};
     assert_fails(CLQ_ARGUMENT, "auto, single, mirrored, central, ps, pipeline and tensor",
