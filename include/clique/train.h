@@ -45,7 +45,8 @@ CLQ_API clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, 
 /* "adam", "sgd:lr=0.01,momentum=0.9,nesterov=1", as the command line's --optimizer. ARGUMENT names the word. */
 CLQ_API clq_status clq_optimizer_parse(const char *text, clq_optimizer *out);
 
-/* "constant", "exponential:decay_steps=1000,decay_rate=0.9", "cosine:decay_steps=1000", as --schedule. */
+/* "constant:warmup=100", "exponential:decay_steps=1000,decay_rate=0.9", "cosine:decay_steps=1000",
+ * "piecewise:boundaries=100/200,values=1/0.5/0.1", as --schedule. ARGUMENT names the word. */
 CLQ_API clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out);
 
 typedef struct clq_loss {
@@ -126,6 +127,13 @@ typedef struct clq_trainer_config {
      * marks is cut into parts that take about the same time. All trainers with as many parts of a model have the same
      * cuts. parts 0: the trainer has the whole model. */
     uint32_t parts, part;
+    /* The program's own schedule, in place of `schedule`, which is CONSTANT then and may have a warm-up: the learning
+     * rate of update `step`, from 0, or from the end of the warm-up; from 0 to 1e6. Called once for each update, in
+     * order and before the update's first batch is handed over, by the thread that makes steps, which waits for it; it
+     * may not call functions that take the trainer. Other rates end the step (ARGUMENT) and leave the trainer as it
+     * was. NULL: none. */
+    double (*learning_rate)(void *context, uint64_t step);
+    void *learning_rate_context;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
@@ -237,7 +245,8 @@ typedef struct clq_step_info {
 } clq_step_info;
 /* Sets the optimizer's learning rate for the updates that are handed over from now on, as Keras's assignment to
  * optimizer.learning_rate. In callbacks of clq_fit that holds for the steps that it has not handed over yet. Waits for
- * nothing. Errors: STATE (the trainer has a schedule, which sets the rate), ARGUMENT (out of range; the rate stays). */
+ * nothing. Errors: STATE (the trainer has a schedule, a warm-up
+ * or a learning_rate function, which sets the rate), ARGUMENT (out of range; the rate stays). */
 CLQ_API clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate);
 
 /* Waits for the last step and describes it; between clq_step_accumulate and the end of the update it describes the

@@ -48,29 +48,6 @@ clq_status clq_optimizer_parse(const char *text, clq_optimizer *out) {
     return CLQ_OK;
 }
 
-/* ---- schedules ---- */
-
-static const char *schedule_name(size_t i) { return clq_lr_schedule_row_of((clq_lr_schedule_kind)i)->name; }
-
-clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule) {
-    if ((size_t)schedule->kind >= clq_lr_schedule_count())
-        return clq_fail(CLQ_ARGUMENT, "schedule %d is none of clq_lr_schedule_kind", (int)schedule->kind);
-    const clq_lr_schedule_row *row = clq_lr_schedule_row_of(schedule->kind);
-    return clq_check_values("schedule", row->name, row->options, schedule->values);
-}
-
-clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out) {
-    clq_words words;
-    CLQ_TRY(clq_parse_words("schedule", text, clq_lr_schedule_count(), schedule_name, NULL, &words));
-    clq_lr_schedule result = {.kind = (clq_lr_schedule_kind)words.kind};
-    const clq_option *options = clq_lr_schedule_row_of(result.kind)->options;
-    for (size_t i = 0; options[i].key; i++) result.values[i] = options[i].value;
-    CLQ_TRY(clq_set_values("schedule", text, &words, options, result.values));
-    CLQ_TRY(clq_lr_schedule_check(&result));
-    *out = result;
-    return CLQ_OK;
-}
-
 /* ---- losses ---- */
 
 static const char *loss_name(size_t i) { return clq_loss_row_of((clq_loss_kind)i)->name; }
