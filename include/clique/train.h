@@ -319,6 +319,10 @@ typedef struct clq_fit_config {
     clq_status (*on_log)(void *context, const clq_step_info *info);
     uint32_t log_every;
     double log_every_s;
+    /* (callback_count) objects that take part (<clique/callbacks.h>), in this order, borrowed until clq_fit returns;
+     * their contexts change. NULL: none. */
+    const struct clq_callback *callbacks;
+    size_t callback_count;
 } clq_fit_config;
 /* Trains on the dataset from where it is. The dataset's batch must be at most the trainer's global batch. Callbacks may
  * evaluate, predict, and read and write weights; on_step, on_progress and on_log may not make steps or call clq_fit.

@@ -37,6 +37,7 @@ struct clq_trainer {
     size_t forwarded;            /* samples that went forward in a part of a model, and not back yet; 0: none */
     bool running;                /* a function of the caller's on each replica (run.c) */
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
+    bool fitting, stop;          /* clq_fit is under way, and was told to stop */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
     double created;              /* from where a trace counts; clq_now */
     clq_timeline input;          /* waiting for batches, while a trace is recorded */
@@ -82,6 +83,9 @@ size_t clq_trainer_batches_of_update(const clq_trainer *trainer);
 void clq_trainer_forget_accumulated(clq_trainer *trainer);
 /* Before an evaluation: keeps what clq_step_read tells of the last step. */
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
+/* All variables in one block, for clq_free; *values is NULL or the block of an earlier call, whose place it takes. */
+clq_status clq_trainer_copy_weights(clq_trainer *trainer, float **values);
+clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values);
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
 /* Behind each batch that gradients were made of; ends: by the last of its update. */

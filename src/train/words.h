@@ -5,7 +5,7 @@
 #include "train/trainer.h"
 
 /* Such a text cut into words, for --optimizer, --schedule, --loss, --strategy and callbacks. */
-enum { CLQ_WORDS_MAX = 16, CLQ_WORD_VALUE_MAX = 160 };
+enum { CLQ_WORDS_MAX = 16, CLQ_WORD_VALUE_MAX = 160 }; /* a monitor's name fits a value */
 typedef struct clq_words {
     char name[CLQ_WORD_MAX];
     size_t kind; /* the row of this name */
