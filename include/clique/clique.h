@@ -3,6 +3,7 @@
 #ifndef CLIQUE_CLIQUE_H
 #define CLIQUE_CLIQUE_H
 
+#include <clique/callbacks.h>
 #include <clique/checkpoint.h>
 #include <clique/comm.h>
 #include <clique/data.h>

@@ -45,7 +45,8 @@ CLQ_API clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, 
 /* "adam", "sgd:lr=0.01,momentum=0.9,nesterov=1", as the command line's --optimizer. ARGUMENT names the word. */
 CLQ_API clq_status clq_optimizer_parse(const char *text, clq_optimizer *out);
 
-/* "constant", "exponential:decay_steps=1000,decay_rate=0.9", "cosine:decay_steps=1000", as --schedule. */
+/* "constant:warmup=100", "exponential:decay_steps=1000,decay_rate=0.9", "cosine:decay_steps=1000",
+ * "piecewise:boundaries=100/200,values=1/0.5/0.1", as --schedule. ARGUMENT names the word. */
 CLQ_API clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out);
 
 /* "off", "value=0.5", "norm=1", "global_norm=1", as --clip. */
@@ -134,6 +135,13 @@ typedef struct clq_trainer_config {
     /* Trainable variables whose weights do not decay: parts of their names, with commas between, as in
      * "bias,gamma,beta" (Keras's exclude_from_weight_decay). Needed until the trainer is made. NULL: all decay. */
     const char *no_decay;
+    /* The program's own schedule, in place of `schedule`, which is CONSTANT then and may have a warm-up: the learning
+     * rate of update `step`, from 0, or from the end of the warm-up; from 0 to 1e6. Called once for each update, in
+     * order and before the update's first batch is handed over, by the thread that makes steps, which waits for it; it
+     * may not call functions that take the trainer. Other rates end the step (ARGUMENT) and leave the trainer as it
+     * was. NULL: none. */
+    double (*learning_rate)(void *context, uint64_t step);
+    void *learning_rate_context;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
@@ -246,7 +254,8 @@ typedef struct clq_step_info {
 } clq_step_info;
 /* Sets the optimizer's learning rate for the updates that are handed over from now on, as Keras's assignment to
  * optimizer.learning_rate. In callbacks of clq_fit that holds for the steps that it has not handed over yet. Waits for
- * nothing. Errors: STATE (the trainer has a schedule, which sets the rate), ARGUMENT (out of range; the rate stays). */
+ * nothing. Errors: STATE (the trainer has a schedule, a warm-up
+ * or a learning_rate function, which sets the rate), ARGUMENT (out of range; the rate stays). */
 CLQ_API clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate);
 
 /* Waits for the last step and describes it; between clq_step_accumulate and the end of the update it describes the
@@ -327,6 +336,10 @@ typedef struct clq_fit_config {
     clq_checkpoints *checkpoints;
     clq_status (*on_checkpoint)(void *context,
                                 uint64_t step); /* before each, when all its steps were told; may be NULL */
+    /* (callback_count) objects that take part (<clique/callbacks.h>), in this order, borrowed until clq_fit returns;
+     * their contexts change. NULL: none. */
+    const struct clq_callback *callbacks;
+    size_t callback_count;
 } clq_fit_config;
 /* Trains on the dataset from where it is. The dataset's batch must be at most the trainer's global batch. Callbacks may
  * evaluate, predict, and read and write weights; on_step, on_progress and on_log may not make steps or call clq_fit.

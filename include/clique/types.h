@@ -62,13 +62,27 @@ typedef enum clq_loss_kind {
     CLQ_LOSS_HINGE
 } clq_loss_kind;
 
-/* How the learning rate changes from update to update; parameters in the order of `values`. CONSTANT: none.
- * EXPONENTIAL: decay_steps, decay_rate, staircase (0 or 1). COSINE: decay_steps, alpha. */
+/* How the learning rate changes from update to update, as keras.optimizers.schedules of these names; parameters in the
+ * order of `values`. CONSTANT: none. EXPONENTIAL: decay_steps, decay_rate, staircase (0 or 1). COSINE: decay_steps,
+ * alpha. INVERSE_TIME: decay_steps, decay_rate, staircase. POLYNOMIAL: decay_steps, end (a rate), power, cycle (0 or
+ * 1). PIECEWISE: CLQ_LR_BOUNDARIES_MAX boundaries, which rise from at least 1, 0 behind the last; then the rates, one
+ * more than boundaries: values[4] up to and with the update of the first boundary, and so on; the optimizer's rate is
+ * not looked at. COSINE_RESTARTS: first_decay_steps, t_mul, m_mul, alpha (Loshchilov and Hutter, "SGDR: Stochastic
+ * Gradient Descent with Warm Restarts", 2017). The order is part of the binary interface: add at the end. */
 typedef enum clq_lr_schedule_kind {
     CLQ_LR_SCHEDULE_CONSTANT,
     CLQ_LR_SCHEDULE_EXPONENTIAL,
-    CLQ_LR_SCHEDULE_COSINE
+    CLQ_LR_SCHEDULE_COSINE,
+    CLQ_LR_SCHEDULE_INVERSE_TIME,
+    CLQ_LR_SCHEDULE_POLYNOMIAL,
+    CLQ_LR_SCHEDULE_PIECEWISE,
+    CLQ_LR_SCHEDULE_COSINE_RESTARTS
 } clq_lr_schedule_kind;
+enum { CLQ_LR_BOUNDARIES_MAX = 4 };
+/* Places of `values` that all schedules have. Where values[CLQ_LR_WARMUP], a number of updates, is above 0, the rate
+ * first rises linearly from values[CLQ_LR_WARMUP_FROM] to the schedule's first rate, which is that of update WARMUP,
+ * counted from 0; there the schedule begins (warmup_steps of Keras's CosineDecay, for any schedule). */
+enum { CLQ_LR_WARMUP = 10, CLQ_LR_WARMUP_FROM = 11 };
 
 /* Keras's optimizers, and their hyper-parameters in the order of `values`; values[0] is the learning rate of each, and
  * the last one the weight decay: in each update weights first become smaller by that part of them times the learning

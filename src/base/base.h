@@ -116,6 +116,18 @@ size_t clq_utf8_length(const char *text);
 bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool clq_parse_double(const char *text, double min, double max, double *out);
 
+/* ---- the nearest word (nearest.c) ---- */
+
+/* Which of the words that are known a word that is not was meant to be. Start with {.word = …}, try each known one. */
+typedef struct clq_nearest {
+    const char *word;
+    const char *found; /* NULL: none is near. The first of those that are equally near */
+    size_t distance;
+} clq_nearest;
+void clq_nearest_try(clq_nearest *nearest, const char *known); /* known is borrowed */
+/* Adds "; did you mean 'NAME'?", or nothing. */
+void clq_nearest_add(const clq_nearest *nearest, clq_text *text);
+
 /* ---- numbers of 16 bits (half.c) ---- */
 
 float clq_half_to_float(uint16_t half);

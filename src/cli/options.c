@@ -51,8 +51,9 @@ static const struct {
       "variables with one of these in their names do not decay, e.g. bias,gamma,beta (default: all decay)", 0},
      "train plan tune"},
     {{"schedule", KEY(schedule), "NAME[:…]", 0,
-      "of the learning rate: constant, exponential:decay_steps=N,decay_rate=0.96,staircase=1 or "
-      "cosine:decay_steps=N,alpha=0 (default constant)",
+      "of the learning rate, as Keras's: constant, exponential, inverse_time, polynomial, cosine, cosine_restarts or "
+      "piecewise, e.g. cosine:decay_steps=1000,warmup=100 or piecewise:boundaries=100/200,values=1/0.5/0.1 (default "
+      "constant)",
       0},
      "train"},
     {{"loss", KEY(losses), "[OUTPUT=]NAME[:…]", 0,

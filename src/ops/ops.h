@@ -525,9 +525,6 @@ void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value 
 /* Of each variable by itself: factors (count), of each block that of its variable, and of gaps 1. */
 void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value factors);
 
-/* out[index] (f32) = sum of squares of x, summed pairwise in a fixed order. */
-void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index);
-
 /* x = x * CLQ_PARAM_SCALE, of whole vectors (average.c). */
 void clq_weigh(clq_list *list, size_t floats, clq_value x);
 

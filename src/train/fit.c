@@ -1,4 +1,5 @@
 /* fit, evaluate, predict: loops over a dataset. */
+#include "train/callbacks.h"
 #include "train/checkpoint.h"
 
 #include <string.h>
@@ -60,10 +61,11 @@ static clq_status tell_progress(run *r) {
 }
 
 static clq_status tell_step(run *r) {
-    if (!r->config->on_step) return CLQ_OK;
+    if (!r->config->on_step && !clq_callbacks_want_steps(r->config)) return CLQ_OK;
     clq_step_info info;
     CLQ_TRY(clq_step_read(r->trainer, &info));
-    return r->config->on_step(r->config->context, &info);
+    if (r->config->on_step) CLQ_TRY(r->config->on_step(r->config->context, &info));
+    return clq_callbacks_step(r->config, r->trainer, &info);
 }
 
 /* What was read for the progress is told, too. */
@@ -148,14 +150,26 @@ static clq_status next_batch(run *r, piece *p, bool *more) {
     return clq_timeline_add(&trainer->input, asked, "wait for a batch", "step", trainer->step + 1);
 }
 
+/* A fit that ends with an epoch's last batch leaves the dataset at the next epoch's first: the next fit would begin
+ * with an epoch of no batch. */
+static clq_status leave_epoch(run *r) {
+    uint64_t epoch, next;
+    piece p;
+    bool more;
+    clq_dataset_tell(r->data, &epoch, &next);
+    return next == clq_dataset_batches(r->data) ? next_batch(r, &p, &more) : CLQ_OK;
+}
+
+/* Told to stop, the update that has begun is made, as its gradient is. */
 static clq_status train_batches(run *r) {
-    while (r->trainer->step < r->last_step) {
+    while (r->trainer->step < r->last_step && !(r->trainer->stop && r->trainer->accumulated == 0)) {
         piece p;
         bool more;
         CLQ_TRY(next_batch(r, &p, &more));
         if (!more) break;
         CLQ_TRY(train_batch(r, &p));
     }
+    CLQ_TRY(leave_epoch(r));
     CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     return clq_fit_log_tell(&r->log);
 }
@@ -282,13 +296,14 @@ static clq_status end_epoch(run *r, double seconds) {
         evaluation e = {.fit = r, .trained = &info.train, .batches = clq_dataset_batches(data)};
         CLQ_TRY(evaluate(r->trainer, data, &e, &info.validation));
     }
-    return r->config->on_epoch ? r->config->on_epoch(r->config->context, &info) : CLQ_OK;
+    if (r->config->on_epoch) CLQ_TRY(r->config->on_epoch(r->config->context, &info));
+    return clq_callbacks_epoch(r->config, r->trainer, &info);
 }
 
 static clq_status train_epochs(run *r) {
     /* The epoch of a checkpoint was not told, even where nothing is left of it. */
-    for (r->epoch = r->from.epoch; r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step);
-         r->epoch++) {
+    for (r->epoch = r->from.epoch;
+         r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step && !r->trainer->stop); r->epoch++) {
         CLQ_TRY(train_epoch(r));
         CLQ_TRY(keep_interrupted(r, end_epoch(r, clq_now() - r->started)));
     }
@@ -309,6 +324,29 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
                     clq_dataset_get_info(train)->name);
 }
 
+clq_status clq_fit_stop(clq_trainer *trainer) {
+    if (!trainer->fitting) return clq_fail(CLQ_STATE, "clq_fit_stop: no clq_fit of this trainer is under way");
+    trainer->stop = true;
+    return CLQ_OK;
+}
+
+/* Between the callbacks' on_begin and on_end. A fit may be called by on_epoch of another one, which goes on behind it.
+ */
+static clq_status fit_with_callbacks(run *r) {
+    clq_trainer *trainer = r->trainer;
+    const bool fitting = trainer->fitting, stop = trainer->stop;
+    size_t begun = 0;
+    trainer->fitting = true;
+    trainer->stop = false;
+    clq_status status = clq_callbacks_begin(r->config, trainer, &begun);
+    if (status == CLQ_OK) status = train_epochs(r);
+    clq_trainer_forget_accumulated(trainer); /* of an update that was not made because the fit was ended */
+    status = clq_callbacks_end(r->config, trainer, begun, status);
+    trainer->fitting = fitting;
+    trainer->stop = stop;
+    return status;
+}
+
 clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *given, size_t given_bytes) {
     clq_fit_config whole;
     const clq_fit_config *config = &whole;
@@ -324,8 +362,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     const clq_dataset *before = trainer->rows_of; /* of a fit whose on_epoch calls this one */
     if (r.by_rows) trainer->rows_of = train;
     clq_status status = clq_fit_log_open(&r.log, config);
-    if (status == CLQ_OK) status = train_epochs(&r);
-    clq_trainer_forget_accumulated(trainer); /* of an update that was not made because the fit was ended */
+    if (status == CLQ_OK) status = fit_with_callbacks(&r);
     clq_free(r.log.steps);
     trainer->rows_of = before;
     return status;

@@ -17,7 +17,7 @@ clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config) {
     return log->steps ? CLQ_OK : CLQ_MEMORY;
 }
 
-void clq_fit_log_note(clq_fit_log *log, const clq_trainer *trainer, size_t samples) {
+void clq_fit_log_note(clq_fit_log *log, clq_trainer *trainer, size_t samples) {
     log->steps[log->noted++] =
         (clq_step_info){.step = trainer->step, .lr = clq_trainer_learning_rate(trainer), .samples = samples};
 }

@@ -1,114 +1,10 @@
 /* Optimizers, losses and strategies by name, and their text forms; with Keras's defaults. */
 #include "train/trainer.h"
+#include "train/words.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-/* "name:key=value,key=value" cut into words, for --optimizer, --schedule, --loss and --strategy. */
-enum { WORDS_MAX = 16 };
-typedef struct word_list {
-    char name[CLQ_WORD_MAX];
-    size_t kind; /* the row of this name */
-    struct {
-        char key[CLQ_WORD_MAX], value[CLQ_WORD_MAX];
-    } options[WORDS_MAX];
-    unsigned count;
-} word_list;
-
-/* Copies text[0, length) where it fits. */
-static bool copy_word(char *to, const char *text, size_t length) {
-    if (length == 0 || length >= CLQ_WORD_MAX) return false;
-    memcpy(to, text, length);
-    to[length] = '\0';
-    return true;
-}
-
-static clq_status cut_words(const char *what, const char *text, word_list *out) {
-    word_list words = {0};
-    size_t name_length = strcspn(text, ":");
-    if (!copy_word(words.name, text, name_length))
-        return clq_fail(CLQ_ARGUMENT, "%s '%s': expected NAME or NAME:key=value,…", what, text);
-    const char *at = text + name_length;
-    while (*at) {
-        at++; /* ':' or ',' */
-        size_t length = strcspn(at, ","), key_length = strcspn(at, "=,");
-        if (words.count == WORDS_MAX || key_length == length ||
-            !copy_word(words.options[words.count].key, at, key_length) ||
-            !copy_word(words.options[words.count].value, at + key_length + 1, length - key_length - 1))
-            return clq_fail(CLQ_ARGUMENT, "%s '%s': expected key=value at '%s'", what, text, at);
-        for (unsigned i = 0; i < words.count; i++)
-            if (strcmp(words.options[i].key, words.options[words.count].key) == 0)
-                return clq_fail(CLQ_ARGUMENT, "%s '%s': %s is given twice", what, text, words.options[i].key);
-        words.count++;
-        at += length;
-    }
-    *out = words;
-    return CLQ_OK;
-}
-
-/* ---- options of a row of a table ---- */
-
-static const clq_option *find_option(const clq_option *options, const char *key) {
-    for (; options->key; options++)
-        if (strcmp(options->key, key) == 0) return options;
-    return NULL;
-}
-
-static bool allows(const clq_option *option, double value) {
-    return value >= option->min && value <= option->max && (!option->flag || value == 0.0 || value == 1.0);
-}
-
-static clq_status check_values(const char *what, const char *name, const clq_option *options, const double *values) {
-    for (size_t i = 0; options[i].key; i++)
-        if (!allows(&options[i], values[i]))
-            return clq_fail(CLQ_ARGUMENT, "%s %s: %s=%g is not a number from %g to %g", what, name, options[i].key,
-                            values[i], options[i].min, options[i].max);
-    return CLQ_OK;
-}
-
-static clq_status refuse_key(const char *what, const char *text, const char *name, const clq_option *options,
-                             const char *key) {
-    clq_text known = {0};
-    for (size_t i = 0; options[i].key; i++) clq_text_add(&known, "%s%s", i ? " " : "", options[i].key);
-    clq_status status = clq_fail(CLQ_ARGUMENT, "%s '%s': unknown key '%s'; %s %s%s", what, text, key, name,
-                                 known.data ? "takes: " : "takes no keys", known.data ? known.data : "");
-    clq_free(known.data);
-    return status;
-}
-
-/* Sets what the words name of values[], one for each option. */
-static clq_status set_values(const char *what, const char *text, const word_list *words, const clq_option *options,
-                             double *values) {
-    for (unsigned i = 0; i < words->count; i++) {
-        const char *key = words->options[i].key, *value = words->options[i].value;
-        const clq_option *option = find_option(options, key);
-        double parsed;
-        if (!option) return refuse_key(what, text, words->name, options, key);
-        if (!clq_parse_double(value, option->min, option->max, &parsed) || !allows(option, parsed))
-            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%s is not a number from %g to %g", what, text, key, value,
-                            option->min, option->max);
-        values[option - options] = parsed;
-    }
-    return CLQ_OK;
-}
-
-/* Cuts a text, and finds the row that it names in a table of `count`. alias_of NULL: rows have one name each. */
-static clq_status parse_words(const char *what, const char *text, size_t count, const char *(*name_of)(size_t),
-                              const char *(*alias_of)(size_t), word_list *out) {
-    CLQ_TRY(cut_words(what, text, out));
-    for (out->kind = 0; out->kind < count; out->kind++) {
-        const char *alias = alias_of ? alias_of(out->kind) : NULL;
-        if (strcmp(name_of(out->kind), out->name) == 0 || (alias && strcmp(alias, out->name) == 0)) return CLQ_OK;
-    }
-    clq_text known = {0}; /* "adam and sgd" */
-    for (size_t i = 0; i < count; i++)
-        clq_text_add(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", name_of(i));
-    clq_status status =
-        clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: there are %s", what, out->name, known.data ? known.data : "others");
-    clq_free(known.data);
-    return status;
-}
 
 /* ---- optimizers ---- */
 
@@ -128,14 +24,14 @@ clq_status clq_optimizer_check(const clq_optimizer *optimizer) {
     if (!is_optimizer(optimizer->kind))
         return clq_fail(CLQ_ARGUMENT, "optimizer %d is none of clq_optimizer_kind", (int)optimizer->kind);
     const clq_optimizer_row *row = clq_optimizer_row_of(optimizer->kind);
-    return check_values("optimizer", row->name, row->options, optimizer->values);
+    return clq_check_values("optimizer", row->name, row->options, optimizer->values);
 }
 
 clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, double value) {
     CLQ_TRY(clq_optimizer_check(optimizer));
     const clq_optimizer_row *row = clq_optimizer_row_of(optimizer->kind);
-    const clq_option *option = find_option(row->options, key);
-    if (!option) return refuse_key("optimizer", row->name, row->name, row->options, key);
+    const clq_option *option = clq_find_option(row->options, key);
+    if (!option) return clq_refuse_key("optimizer", row->name, row->name, row->options, key);
     clq_optimizer result = *optimizer;
     result.values[option - row->options] = value;
     CLQ_TRY(clq_optimizer_check(&result));
@@ -144,33 +40,10 @@ clq_status clq_optimizer_set(clq_optimizer *optimizer, const char *key, double v
 }
 
 clq_status clq_optimizer_parse(const char *text, clq_optimizer *out) {
-    word_list words;
-    CLQ_TRY(parse_words("optimizer", text, clq_optimizer_count(), optimizer_name, NULL, &words));
+    clq_words words;
+    CLQ_TRY(clq_parse_words("optimizer", text, clq_optimizer_count(), optimizer_name, NULL, &words));
     clq_optimizer result = clq_optimizer_default((clq_optimizer_kind)words.kind);
-    CLQ_TRY(set_values("optimizer", text, &words, clq_optimizer_row_of(result.kind)->options, result.values));
-    *out = result;
-    return CLQ_OK;
-}
-
-/* ---- schedules ---- */
-
-static const char *schedule_name(size_t i) { return clq_lr_schedule_row_of((clq_lr_schedule_kind)i)->name; }
-
-clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule) {
-    if ((size_t)schedule->kind >= clq_lr_schedule_count())
-        return clq_fail(CLQ_ARGUMENT, "schedule %d is none of clq_lr_schedule_kind", (int)schedule->kind);
-    const clq_lr_schedule_row *row = clq_lr_schedule_row_of(schedule->kind);
-    return check_values("schedule", row->name, row->options, schedule->values);
-}
-
-clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out) {
-    word_list words;
-    CLQ_TRY(parse_words("schedule", text, clq_lr_schedule_count(), schedule_name, NULL, &words));
-    clq_lr_schedule result = {.kind = (clq_lr_schedule_kind)words.kind};
-    const clq_option *options = clq_lr_schedule_row_of(result.kind)->options;
-    for (size_t i = 0; options[i].key; i++) result.values[i] = options[i].value;
-    CLQ_TRY(set_values("schedule", text, &words, options, result.values));
-    CLQ_TRY(clq_lr_schedule_check(&result));
+    CLQ_TRY(clq_set_values("optimizer", text, &words, clq_optimizer_row_of(result.kind)->options, result.values));
     *out = result;
     return CLQ_OK;
 }
@@ -202,8 +75,8 @@ clq_status clq_loss_parse(const char *text, clq_loss *out) {
     } all[] = {{CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, true}},
                {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, false}},
                {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, false}}};
-    word_list words;
-    CLQ_TRY(parse_words("loss", text, clq_loss_count(), loss_name, loss_alias, &words));
+    clq_words words;
+    CLQ_TRY(clq_parse_words("loss", text, clq_loss_count(), loss_name, loss_alias, &words));
     clq_loss result = clq_loss_default((clq_loss_kind)words.kind);
     clq_option options[CLQ_COUNT_OF(all) + 1] = {{0}};
     double values[CLQ_COUNT_OF(all)], *places[CLQ_COUNT_OF(all)], from_logits = 0.0;
@@ -215,7 +88,7 @@ clq_status clq_loss_parse(const char *text, clq_loss *out) {
         values[count] = *members[i];
         places[count++] = members[i];
     }
-    CLQ_TRY(set_values("loss", text, &words, options, values));
+    CLQ_TRY(clq_set_values("loss", text, &words, options, values));
     for (size_t i = 0; i < count; i++) *places[i] = values[i];
     result.from_logits = from_logits != 0.0;
     *out = result;
@@ -227,12 +100,12 @@ clq_status clq_loss_parse(const char *text, clq_loss *out) {
 clq_status clq_strategy_parse(const char *text, clq_strategy_kind *out, clq_strategy_options *options) {
     static const clq_option none[] = {{0}}, of_pipeline[] = {{"stages", 0, 1, CLQ_REPLICAS_MAX, false}, {0}};
     size_t count = 0;
-    word_list words;
+    clq_words words;
     double values[CLQ_COUNT_OF(of_pipeline)] = {(double)options->stages};
     while (clq_strategy_name(count)) count++;
-    CLQ_TRY(parse_words("strategy", text, count, clq_strategy_name, NULL, &words));
+    CLQ_TRY(clq_parse_words("strategy", text, count, clq_strategy_name, NULL, &words));
     const bool pipeline = words.kind == CLQ_STRATEGY_PIPELINE;
-    CLQ_TRY(set_values("strategy", text, &words, pipeline ? of_pipeline : none, values));
+    CLQ_TRY(clq_set_values("strategy", text, &words, pipeline ? of_pipeline : none, values));
     if (floor(values[0]) != values[0])
         return clq_fail(CLQ_ARGUMENT, "strategy '%s': stages=%g is no whole number", text, values[0]);
     *out = (clq_strategy_kind)words.kind;
@@ -247,7 +120,7 @@ static clq_status add_weight(const char *text, const char *at, size_t length, do
     char word[CLQ_WORD_MAX];
     if (out->share_count == CLQ_REPLICAS_MAX)
         return clq_fail(CLQ_ARGUMENT, "shares '%.40s…': more than %d weights", text, (int)CLQ_REPLICAS_MAX);
-    if (!copy_word(word, at, length) || !clq_parse_double(word, 0.0, DBL_MAX, &weights[out->share_count]))
+    if (!clq_copy_word(word, at, length) || !clq_parse_double(word, 0.0, DBL_MAX, &weights[out->share_count]))
         return clq_fail(CLQ_ARGUMENT,
                         "shares '%.80s': expected equal, auto, or a number of at least 0 for each replica, as 3,1",
                         text);

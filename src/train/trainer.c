@@ -17,6 +17,9 @@ static clq_status check_config(const clq_trainer_config *config) {
     CLQ_TRY(clq_optimizer_check(&config->optimizer));
     CLQ_TRY(clq_lr_schedule_check(&config->schedule));
     CLQ_TRY(clq_clip_check(&config->clip));
+    if (config->learning_rate && config->schedule.kind != CLQ_LR_SCHEDULE_CONSTANT)
+        return clq_fail(CLQ_ARGUMENT, "both a schedule, %s, and a learning_rate function: leave one of them out",
+                        clq_lr_schedule_row_of(config->schedule.kind)->name);
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
         return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
@@ -191,25 +194,52 @@ clq_status clq_trainer_compare_apart(clq_trainer *trainer, clq_dataset *data, ui
 
 /* ---- the step ---- */
 
+/* The caller's own schedule is asked once for each update. */
+static double ask_rate(clq_trainer *trainer, uint64_t step) {
+    if (trainer->asked_step == step + 1) return trainer->asked_rate;
+    trainer->asked_rate = trainer->config.learning_rate(trainer->config.learning_rate_context, step);
+    trainer->asked_step = step + 1;
+    return trainer->asked_rate;
+}
+
+/* Of update `step`, from 0. */
+static double learning_rate(clq_trainer *trainer, uint64_t step) {
+    const clq_lr_schedule *schedule = &trainer->config.schedule;
+    const uint64_t warmup = clq_lr_warmup_steps(schedule);
+    if (!trainer->config.learning_rate)
+        return clq_lr_schedule_rate(schedule, trainer->config.optimizer.values[0], step);
+    return step < warmup ? clq_lr_warmup_rate(schedule, ask_rate(trainer, 0), step) : ask_rate(trainer, step - warmup);
+}
+
+double clq_trainer_learning_rate(clq_trainer *trainer) {
+    return trainer->step > 0 ? trainer->last_rate : learning_rate(trainer, 0);
+}
+
+bool clq_trainer_has_schedule(const clq_trainer *trainer) {
+    return trainer->config.schedule.kind != CLQ_LR_SCHEDULE_CONSTANT || trainer->config.learning_rate ||
+           clq_lr_warmup_steps(&trainer->config.schedule) > 0;
+}
+
+static clq_status check_rate(clq_trainer *trainer) {
+    if (!trainer->config.learning_rate) return CLQ_OK;
+    const double rate = learning_rate(trainer, trainer->step);
+    if (rate >= 0.0 && rate <= 1e6) return CLQ_OK;
+    trainer->asked_step = 0; /* may be asked again */
+    return clq_fail(CLQ_ARGUMENT, "the learning_rate function gave %g for update %llu: expected a number from 0 to 1e6",
+                    rate, (unsigned long long)trainer->step);
+}
+
 static clq_status may_step(clq_trainer *trainer) {
     if (trainer->config.inference_only) return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients");
     /* Of an update with as many batches as there are slots, the next one takes the first one's. */
     if (trainer->accumulated > 0 && trainer->last_rows == CLQ_METRIC_SLOTS)
         CLQ_TRY(clq_trainer_keep_last_step(trainer));
-    return clq_strategy_failure(trainer->strategy);
-}
-
-/* Of update `step`, from 0. */
-static double learning_rate(const clq_trainer *trainer, uint64_t step) {
-    return clq_lr_schedule_rate(&trainer->config.schedule, trainer->config.optimizer.values[0], step);
-}
-
-double clq_trainer_learning_rate(const clq_trainer *trainer) {
-    return trainer->step > 0 ? trainer->last_rate : learning_rate(trainer, 0);
+    CLQ_TRY(clq_strategy_failure(trainer->strategy));
+    return check_rate(trainer);
 }
 
 clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate) {
-    if (trainer->config.schedule.kind != CLQ_LR_SCHEDULE_CONSTANT)
+    if (clq_trainer_has_schedule(trainer))
         return clq_fail(CLQ_STATE, "the trainer's schedule sets the learning rate: make it without one to set the rate "
                                    "between steps");
     CLQ_TRY(clq_optimizer_set(&trainer->config.optimizer, "lr", rate));
@@ -217,7 +247,7 @@ clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate) {
     return CLQ_OK;
 }
 
-clq_step_params clq_trainer_next_params(const clq_trainer *trainer) {
+clq_step_params clq_trainer_next_params(clq_trainer *trainer) {
     const uint64_t step = trainer->step + 1;
     const clq_update_rates rates =
         clq_optimizer_rates(&trainer->config.optimizer, learning_rate(trainer, trainer->step), step);

@@ -24,6 +24,8 @@ struct clq_trainer {
     uint64_t step;                         /* updates so far */
     bool rate_set;                         /* by hand: the optimizer's is no longer the config's */
     double last_rate;                      /* learning rate of the last; before the first, nothing */
+    double asked_rate;                     /* of the caller's own schedule, of update asked_step - 1; */
+    uint64_t asked_step;                   /* 0: it was not asked yet */
     uint64_t rows;                         /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
     size_t accumulated;                    /* batches that are part of the next update: their gradients are made */
     size_t last_count;                     /* samples of the last update, made or begun; 0: there was none */
@@ -36,6 +38,7 @@ struct clq_trainer {
     size_t forwarded;            /* samples that went forward in a part of a model, and not back yet; 0: none */
     bool running;                /* a function of the caller's on each replica (run.c) */
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
+    bool fitting, stop;          /* clq_fit is under way, and was told to stop */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
     double created;              /* from where a trace counts; clq_now */
     clq_timeline input;          /* waiting for batches, while a trace is recorded */
@@ -81,21 +84,37 @@ size_t clq_trainer_batches_of_update(const clq_trainer *trainer);
 void clq_trainer_forget_accumulated(clq_trainer *trainer);
 /* Before an evaluation: keeps what clq_step_read tells of the last step. */
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
+/* All variables in one block, for clq_free; *values is NULL or the block of an earlier call, whose place it takes. */
+clq_status clq_trainer_copy_weights(clq_trainer *trainer, float **values);
+clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values);
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
 /* Behind each batch that gradients were made of; ends: by the last of its update. */
 void clq_trainer_end_batch(clq_trainer *trainer, size_t samples, bool ends);
 /* Of the next gradients and of the update that they are for. */
-clq_step_params clq_trainer_next_params(const clq_trainer *trainer);
+clq_step_params clq_trainer_next_params(clq_trainer *trainer);
+/* Numbers that a schedule takes as "key=1/2/3". */
+typedef struct clq_lr_list {
+    const char *key; /* NULL: behind the last */
+    unsigned first;  /* place of `values` */
+    unsigned most;   /* numbers */
+    double min, max; /* of each that is given; 0 stands behind the last */
+} clq_lr_list;
 typedef struct clq_lr_schedule_row {
     const char *name;
     clq_option options[CLQ_HYPERPARAMETERS_MAX + 1];
+    clq_lr_list lists[3];                                         /* in place of options: a schedule has either */
     double (*rate)(const double *values, double lr, double step); /* of update `step`, from 0 */
+    /* What the ranges of the options do not tell; NULL: nothing. */
+    clq_status (*check)(const double *values);
 } clq_lr_schedule_row;
 size_t clq_lr_schedule_count(void);
 const clq_lr_schedule_row *clq_lr_schedule_row_of(clq_lr_schedule_kind kind);
 /* The learning rate of update `step`, from 0, where the optimizer's is lr. */
 double clq_lr_schedule_rate(const clq_lr_schedule *schedule, double lr, uint64_t step);
+/* The updates of the warm-up, and the rate of one of these where the schedule's first rate is `first`. */
+double clq_lr_warmup_rate(const clq_lr_schedule *schedule, double first, uint64_t step);
+uint64_t clq_lr_warmup_steps(const clq_lr_schedule *schedule);
 
 /* ARGUMENT names the hyper-parameter, or the option, that is out of its range. */
 clq_status clq_optimizer_check(const clq_optimizer *optimizer);
@@ -117,7 +136,9 @@ clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes
 void clq_struct_give(const void *from, size_t from_bytes, void *to, size_t to_bytes);
 
 /* The learning rate of the last update; before the first, its own. */
-double clq_trainer_learning_rate(const clq_trainer *trainer);
+double clq_trainer_learning_rate(clq_trainer *trainer);
+/* Whether something else than clq_trainer_set_learning_rate sets the rate. */
+bool clq_trainer_has_schedule(const clq_trainer *trainer);
 /* Which replica a step's update is of, and how many of its samples went into it. */
 void clq_trainer_tell_origin(const clq_trainer *trainer, uint32_t slot, clq_step_info *info);
 /* The gradient's L2 norm from the squares of clq_strategy_read_figures; NaN where it is not measured. */
@@ -138,7 +159,7 @@ typedef struct clq_fit_log {
 } clq_fit_log;
 /* Free its steps in any case. Errors: ARGUMENT (log_every_s), MEMORY. */
 clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config);
-void clq_fit_log_note(clq_fit_log *log, const clq_trainer *trainer, size_t samples); /* after each step */
+void clq_fit_log_note(clq_fit_log *log, clq_trainer *trainer, size_t samples); /* after each step */
 /* The next row of the next step; ends: its last, of the noted step. Directly after its figures were read. */
 void clq_fit_log_fill(clq_fit_log *log, const clq_trainer *trainer, uint32_t slot, const double *row,
                       const float *squares, bool ends);

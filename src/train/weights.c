@@ -48,6 +48,32 @@ clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
     return status;
 }
 
+clq_status clq_trainer_copy_weights(clq_trainer *trainer, float **values) {
+    image all = {0};
+    clq_status status = open_image(trainer->model, &all);
+    for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
+        status = clq_strategy_read_variable(trainer->strategy, 0, i, false, values_in(&all, i));
+    if (status == CLQ_OK) {
+        float *before = *values;
+        *values = all.values;
+        all.values = before;
+    }
+    release_image(&all);
+    return status;
+}
+
+clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values) {
+    clq_status status = CLQ_OK;
+    size_t first = 0;
+    for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++) {
+        status = clq_strategy_write(trainer->strategy, i, values + first);
+        first += trainer->model->variables[i].elements;
+    }
+    const clq_status waited =
+        clq_strategy_wait(trainer->strategy); /* in any case: replicas read the values until then */
+    return status == CLQ_OK ? waited : status;
+}
+
 static clq_status check_variable(const clq_trainer *trainer, size_t index) {
     const clq_model *model = trainer->model;
     if (index >= model->variable_count)

@@ -199,7 +199,7 @@ bool __wrap_clq_local_works(clq_device *device, const char *name, const char *wh
 /* ---- what the library wants ---- */
 
 static void plan(clq_device *device, const clq_model *model, const clq_optimizer *update,
-                 clq_matmul_precision precision) {
+                 const clq_update_options *options, clq_matmul_precision precision) {
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
                                    .classes = clq_model_output_shape(model, 0).dims[0],
                                    .weight = 1,
@@ -209,6 +209,7 @@ static void plan(clq_device *device, const clq_model *model, const clq_optimizer
                                     .sample_dtype = CLQ_U8,
                                     .loss = &loss,
                                     .update = update,
+                                    .update_options = *options,
                                     .gradient_norms = true,
                                     .metric_slots = 1,
                                     .precision = precision};
@@ -222,7 +223,18 @@ static void plans(clq_device *device, const char *models) {
     static const char *const names[] = {"mlp", "cnn", "cnn1", "vgg.json", "lenet5.json", "cnn3x3.json"};
     const clq_optimizer updates[] = {clq_optimizer_default(CLQ_OPTIMIZER_ADAM),
                                      clq_optimizer_default(CLQ_OPTIMIZER_SGD),
-                                     {CLQ_OPTIMIZER_SGD, {0.01, 0.9, 1}}};
+                                     {CLQ_OPTIMIZER_SGD, {0.01, 0.9, 1}},
+                                     {CLQ_OPTIMIZER_ADAMW, {0.01, 0.9, 0.999, 1e-7, 1, 0.004}},
+                                     {CLQ_OPTIMIZER_RMSPROP, {0.01, 0.9, 0.9, 1e-7, 1, 0.004}},
+                                     clq_optimizer_default(CLQ_OPTIMIZER_NADAM),
+                                     clq_optimizer_default(CLQ_OPTIMIZER_ADADELTA),
+                                     clq_optimizer_default(CLQ_OPTIMIZER_LION)};
+    const bool spared[16] = {true};
+    const clq_update_options options[CLQ_COUNT_OF(updates)] = {
+        [3] = {.clip = {CLQ_CLIP_NORM, 1}, .averages = true, .spared = spared},
+        [4] = {.clip = {CLQ_CLIP_GLOBAL_NORM, 1}},
+        [5] = {.clip = {CLQ_CLIP_VALUE, 1}},
+    };
     for (size_t i = 0; i < CLQ_COUNT_OF(names); i++) {
         clq_model *model = NULL;
         char path[1024];
@@ -231,10 +243,10 @@ static void plans(clq_device *device, const char *models) {
                  CLQ_OK,
              names[i]);
         for (size_t u = 0; u < (i == 0 ? CLQ_COUNT_OF(updates) : 1); u++)
-            plan(device, model, &updates[u], CLQ_MATMUL_HIGHEST);
+            plan(device, model, &updates[u], &options[u], CLQ_MATMUL_HIGHEST);
         if (clq_device_matrix_unit(device) != CLQ_UNIT_NONE) {
-            plan(device, model, &updates[0], CLQ_MATMUL_HIGH);
-            plan(device, model, &updates[0], CLQ_MATMUL_MEDIUM);
+            plan(device, model, &updates[0], &options[0], CLQ_MATMUL_HIGH);
+            plan(device, model, &updates[0], &options[0], CLQ_MATMUL_MEDIUM);
         }
         clq_model_destroy(model);
     }

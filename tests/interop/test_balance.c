@@ -108,6 +108,12 @@ static double of_reduce_rows(const clq_list *list, const clq_launch *launch) {
     return CLQ_MIN(across * option_of(launch, "WIDE") / floats, 1.0);
 }
 
+static double whole(const clq_list *list, const clq_launch *launch) {
+    (void)list;
+    (void)launch;
+    return 1.0;
+}
+
 /* Every kernel for work-groups that a step launches. In a product each work-group makes a block of the result, and
  * blocks are alike: an operand that several of them read is counted for each, since they read it side by side. */
 static const struct {
@@ -128,8 +134,9 @@ static const struct {
     {"softmax_forward", even},
     {"softmax_backward", even},
     {"loss_and_metrics", even},
-    {"square_sum", even},
     {"sum_shares", even},
+    {"block_squares", even},
+    {"variable_squares", whole}, /* the largest variable's blocks may be all */
     {"update", even},
 };
 

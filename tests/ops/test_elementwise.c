@@ -52,7 +52,6 @@ static clq_status build(const rig *r, clq_list **out) {
     clq_reduce_axis(list, &mean, y, x);
     clq_repeat(list, &mean, x, y);
     clq_copy_channels(list, 26 * 26, 16, narrow, wide, dx, x);
-    clq_square_sum(list, FLOATS, flat[1], 0, metrics, 0);
     clq_update(list, &(clq_update_problem){.optimizer = {CLQ_OPTIMIZER_SGD, {0.01, 0.9, 1}}}, &arenas);
     clq_update(list, &(clq_update_problem){.optimizer = {CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}}}, &arenas);
     clq_status status = clq_list_status(list);

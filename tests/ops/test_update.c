@@ -372,41 +372,6 @@ static void sums(rig *r) {
         if (rig_affords(r, floats[i])) check_accumulate(r, floats[i], factors[i % CLQ_COUNT_OF(factors)]);
 }
 
-static void check_square_sum(rig *r, size_t n, size_t offset, double low, double high) {
-    clq_random random = clq_random_start(11, n + offset);
-    float *x, got[2], again[2];
-    double *unused;
-    rig_numbers(&random, n + offset, low, high, &x, &unused);
-    rig_begin(r, 1);
-    clq_value vx = rig_value(r, "x", (n + offset) * sizeof(float), 0), out = rig_value(r, "out", 3 * sizeof(float), 0);
-    clq_square_sum(r->list, n, vx, offset * sizeof(float), out, 1);
-    rig_bind(r);
-    rig_fill(r, vx, x, (n + offset) * sizeof(float));
-    rig_run(r, 1);
-    rig_read(r, out, got, sizeof got);
-    double want = ref_square_sum(n, x + offset);
-    rig_check_close(r, "square sum", &got[1], &want, 1, 2e-7, 0);
-    rig_check_untouched(r, out, 2 * sizeof(float));
-    rig_run(r, 1);
-    rig_read(r, out, again, sizeof again);
-    assert_memory_equal(got, again, sizeof got);
-    rig_fill(r, out, NULL, 0);
-    rig_run(r, 1);
-    rig_read(r, out, again, sizeof again);
-    assert_memory_equal(&got[1], &again[1], sizeof(float));
-    rig_end(r);
-    clq_free(x);
-    clq_free(unused);
-}
-
-static void square_sums(rig *r) {
-    for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++)
-        if (rig_affords(r, lengths[i])) check_square_sum(r, lengths[i], i % 3 ? 0 : 5, -1, 1);
-    if (!rig_affords(r, 300007)) return;
-    check_square_sum(r, 300007, 16, 0.9, 1.1);
-    check_square_sum(r, 100000, 0, 0.1, 0.1000001);
-}
-
 /* ---- updates by the host ---- */
 
 enum { HOST_RANKS = 3, HOST_COPIES = 2 };
@@ -559,19 +524,18 @@ static void test_adam_epsilon(void **state) {
     (void)state;
     rig_each(adam_epsilon);
 }
-static void test_square_sums(void **state) {
-    (void)state;
-    rig_each(square_sums);
-}
 static void test_sums(void **state) {
     (void)state;
     rig_each(sums);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates),         cmocka_unit_test(test_manners),
-                                       cmocka_unit_test(test_sharded_updates), cmocka_unit_test(test_adam_epsilon),
-                                       cmocka_unit_test(test_square_sums),     cmocka_unit_test(test_host_updates),
-                                       cmocka_unit_test(test_host_sums),       cmocka_unit_test(test_sums)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates),
+                                       cmocka_unit_test(test_manners),
+                                       cmocka_unit_test(test_sharded_updates),
+                                       cmocka_unit_test(test_adam_epsilon),
+                                       cmocka_unit_test(test_host_updates),
+                                       cmocka_unit_test(test_host_sums),
+                                       cmocka_unit_test(test_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Optimizer updates and sums of squares over flat arenas. */
+/* Optimizer updates over flat arenas. */
 #include "ops/elementwise/cut.h"
 
 #include <assert.h>
@@ -75,30 +75,4 @@ void clq_sum_gradients(clq_list *list, const clq_update_arenas *a, clq_value squ
     for (unsigned i = 0; i + 1 < a->ranks; i++) add_part(list, a, a->peers[i], CLQ_READS);
     clq_cut_work(list, &cut);
     clq_launch_cost(list, (double)a->floats * (a->ranks + 1), 0, (double)a->floats * sizeof(float) * arrays, 0);
-}
-
-void clq_square_sum(clq_list *list, size_t floats, clq_value x, size_t offset_bytes, clq_value out, size_t index) {
-    assert(offset_bytes % sizeof(float) == 0);
-    clq_cut cut = flat_cut(list, floats, 1);
-    bool whole = cut.groups == 1, aligned = !cut.tile && offset_bytes % (cut.lanes * sizeof(float)) == 0;
-    const clq_kernel_options options = clq_cut_options(&cut, "%s", aligned ? " -DALIGNED" : "");
-    clq_value shares = out;
-    if (!whole) shares = clq_list_scratch(list, "square sums", CLQ_F32, cut.groups, 0);
-    clq_launch_begin(list, "square sum", "update", options.text, "square_sum");
-    clq_launch_value(list, x, CLQ_READS);
-    CLQ_LAUNCH_SIZES(list, offset_bytes / sizeof(float), floats / cut.lanes, floats % cut.lanes);
-    clq_launch_value(list, shares, CLQ_WRITES);
-    clq_launch_size(list, whole ? index : 0);
-    clq_launch_local(list, cut.group * sizeof(float));
-    clq_cut_work(list, &cut);
-    clq_launch_cost(list, (double)floats * 2, 0, (double)floats * sizeof(float), 0);
-    if (whole) return;
-    clq_launch_begin(list, "square sum", "update", options.text, "sum_shares");
-    clq_launch_value(list, shares, CLQ_READS);
-    clq_launch_size(list, cut.groups);
-    clq_launch_value(list, out, CLQ_WRITES);
-    clq_launch_size(list, index);
-    clq_launch_local(list, cut.group * sizeof(float));
-    clq_cut_work_one(list, &cut);
-    clq_launch_cost(list, (double)cut.groups, 0, (double)cut.groups * sizeof(float), 0);
 }

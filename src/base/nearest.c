@@ -1,0 +1,41 @@
+/* The known word that is nearest to one that is not known, for messages. */
+#include "base/base.h"
+
+#include <string.h>
+
+enum { LENGTH_MOST = 63 };
+
+/* Insertions, deletions, substitutions and swaps of neighbours that make one word of the other, where no letter is
+ * changed twice (optimal string alignment). */
+static size_t distance_of(const char *a, size_t a_length, const char *b, size_t b_length) {
+    size_t rows[3][LENGTH_MOST + 1]; /* row i is rows[i % 3] */
+    for (size_t k = 0; k <= b_length; k++) rows[0][k] = k;
+    for (size_t i = 1; i <= a_length; i++) {
+        const size_t *above = rows[(i - 1) % 3], *above_that = rows[(i + 1) % 3];
+        size_t *row = rows[i % 3];
+        row[0] = i;
+        for (size_t k = 1; k <= b_length; k++) {
+            row[k] = CLQ_MIN(above[k], row[k - 1]) + 1;
+            row[k] = CLQ_MIN(row[k], above[k - 1] + (a[i - 1] != b[k - 1]));
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+                row[k] = CLQ_MIN(row[k], above_that[k - 2] + 1);
+        }
+    }
+    return rows[a_length % 3][b_length];
+}
+
+void clq_nearest_try(clq_nearest *nearest, const char *known) {
+    const size_t length = strlen(nearest->word), known_length = strlen(known);
+    if (length == 0 || length > LENGTH_MOST || known_length > LENGTH_MOST) return;
+    size_t distance = distance_of(nearest->word, length, known, known_length);
+    /* What was not written to its end is near, however much is missing. */
+    if (length > 1 && length < known_length && memcmp(nearest->word, known, length) == 0) distance = 1;
+    const size_t most = CLQ_MAX(length / 3, (size_t)1);
+    if (distance > most || distance >= known_length || (nearest->found && distance >= nearest->distance)) return;
+    nearest->found = known;
+    nearest->distance = distance;
+}
+
+void clq_nearest_add(const clq_nearest *nearest, clq_text *text) {
+    if (nearest->found) clq_text_add(text, "; did you mean '%s'?", nearest->found);
+}

@@ -1,0 +1,133 @@
+/* Early stopping, as keras.callbacks.EarlyStopping: the fit ends where epochs improve no more. */
+#include "train/callbacks.h"
+
+#include <math.h>
+
+static const char early_stopping[] = "early_stopping";
+
+typedef struct stopping {
+    clq_early_stopping config;
+    clq_watch watch;
+    uint64_t wait; /* epochs without an improvement, so far */
+    uint64_t best_epoch;
+    bool stopped, restored; /* ended the fit; the state is that of an earlier fit */
+    bool put_back;          /* the best epoch's weights, at the end of the last fit */
+    float *weights;         /* of best_epoch, where the fit is under way; NULL: none */
+} stopping;
+
+static void reset(stopping *s) {
+    s->watch.best = (double)NAN;
+    s->wait = s->best_epoch = 0;
+}
+
+static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
+    stopping *s = context;
+    CLQ_TRY(clq_watch_check(&s->watch, trainer, config, early_stopping));
+    if (!s->restored) reset(s);
+    s->stopped = s->put_back = false;
+    return CLQ_OK;
+}
+
+static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
+    stopping *s = context;
+    const double value = clq_watch_value(&s->watch, info);
+    if (info->epoch < s->config.start_from_epoch) return CLQ_OK;
+    s->wait++;
+    if (clq_watch_take(&s->watch, value)) {
+        s->best_epoch = info->epoch;
+        if (s->config.restore_best_weights) CLQ_TRY(clq_trainer_copy_weights(trainer, &s->weights));
+        if (!s->config.has_baseline || clq_watch_improves(&s->watch, value, s->config.baseline)) s->wait = 0;
+        return CLQ_OK;
+    }
+    if (s->wait < s->config.patience || info->epoch == 0) return CLQ_OK;
+    s->stopped = true;
+    return clq_fit_stop(trainer);
+}
+
+static clq_status on_end(void *context, clq_trainer *trainer, clq_status status) {
+    stopping *s = context;
+    clq_status result = CLQ_OK;
+    if (status == CLQ_OK && s->config.restore_best_weights) {
+        if (s->weights) result = clq_trainer_put_weights(trainer, s->weights);
+        if (!s->weights && !isnan(s->watch.best))
+            clq_log(CLQ_LOG_WARNING,
+                    "%s: the last weights stay: the best epoch was before a restore, which brings no weights back",
+                    early_stopping);
+        s->put_back = s->weights && result == CLQ_OK;
+    }
+    clq_free(s->weights);
+    s->weights = NULL;
+    s->restored = false;
+    return result;
+}
+
+static clq_status save(void *context, char *text, size_t bytes) {
+    const stopping *s = context;
+    return clq_state_write(early_stopping,
+                           json_pack("{s:o, s:I, s:I, s:b, s:b}", "best", clq_json_number(s->watch.best), "best_epoch",
+                                     (json_int_t)s->best_epoch, "wait", (json_int_t)s->wait, "stopped", s->stopped,
+                                     "restored_best", s->put_back),
+                           text, bytes);
+}
+
+static clq_status restore(void *context, const char *text) {
+    stopping *s = context, result = *s;
+    json_t *state;
+    CLQ_TRY(clq_state_read(early_stopping, text, &state));
+    clq_status status = clq_state_number(early_stopping, state, "best", &result.watch.best);
+    if (status == CLQ_OK) status = clq_state_count(early_stopping, state, "best_epoch", &result.best_epoch);
+    if (status == CLQ_OK) status = clq_state_count(early_stopping, state, "wait", &result.wait);
+    json_decref(state);
+    CLQ_TRY(status);
+    result.restored = true;
+    *s = result;
+    return CLQ_OK;
+}
+
+static void destroy(void *context) {
+    stopping *s = context;
+    clq_free(s->weights);
+    clq_free(s);
+}
+
+clq_status clq_callback_early_stopping(const clq_early_stopping *config, clq_callback *out) {
+    clq_watch watch;
+    CLQ_TRY(clq_watch_open(&watch, &config->monitor, early_stopping));
+    if (config->has_baseline && !isfinite(config->baseline))
+        return clq_fail(CLQ_ARGUMENT, "%s: baseline %g is not finite", early_stopping, config->baseline);
+    stopping *s = clq_alloc(1, sizeof *s);
+    if (!s) return CLQ_MEMORY;
+    s->config = *config;
+    s->watch = watch;
+    *out = (clq_callback){.name = early_stopping,
+                          .context = s,
+                          .on_begin = on_begin,
+                          .on_epoch = on_epoch,
+                          .on_end = on_end,
+                          .save = save,
+                          .restore = restore,
+                          .destroy = destroy};
+    return CLQ_OK;
+}
+
+clq_status clq_early_stopping_parse(const char *text, clq_early_stopping *out) {
+    static const char what[] = "early stopping";
+    static const clq_option options[] = {{"min_delta", 0, 0, 1e300, false},       {"patience", 0, 0, 1e15, false},
+                                         {"start_from_epoch", 0, 0, 1e15, false}, {"baseline", 0, -1e300, 1e300, false},
+                                         {"restore_best", 0, 0, 1, true},         {NULL, 0, 0, 0, false}};
+    clq_early_stopping result = *out;
+    double values[] = {result.monitor.min_delta, (double)result.patience, (double)result.start_from_epoch,
+                       result.has_baseline ? result.baseline : (double)NAN, result.restore_best_weights};
+    CLQ_TRY(clq_watch_parse(what, text, options, &result.monitor, values));
+    for (size_t i = 1; i <= 2; i++)
+        if (floor(values[i]) != values[i])
+            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%g is no whole number", what, text, options[i].key, values[i]);
+    result.monitor.min_delta = values[0];
+    result.patience = (uint64_t)values[1];
+    result.start_from_epoch = (uint64_t)values[2];
+    result.has_baseline = !isnan(values[3]);
+    result.baseline = result.has_baseline ? values[3] : 0.0;
+    result.restore_best_weights = values[4] != 0.0;
+    *out = result;
+    return CLQ_OK;
+}

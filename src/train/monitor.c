@@ -1,0 +1,134 @@
+/* What callbacks watch: a figure of each epoch, and the best one so far. */
+#include "train/callbacks.h"
+#include "train/words.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char validation[] = "val_";
+enum { VALIDATION = sizeof validation - 1 };
+
+static bool is_validation(const char *name) { return strncmp(name, validation, VALIDATION) == 0; }
+
+double clq_epoch_value(const clq_epoch_info *info, const char *name) {
+    const bool of_validation = is_validation(name);
+    const clq_totals *totals = of_validation ? &info->validation : &info->train;
+    if (of_validation) name += VALIDATION;
+    if (totals->samples == 0) return (double)NAN;
+    return strcmp(name, "loss") == 0 ? totals->loss : clq_metric_value(&totals->metrics, name);
+}
+
+static bool is_better_high(const char *name) {
+    static const char *const parts[] = {"acc", "auc",      "precision",         "recall", "f1",         "fbeta", "iou",
+                                        "r2",  "positive", "cosine_similarity", "true_",  "sensitivity"};
+    const size_t length = strlen(name);
+    if (length >= 4 && strcmp(name + length - 4, "loss") == 0) return false;
+    if (strstr(name, "false_")) return false;
+    for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
+        if (strstr(name, parts[i])) return true;
+    return strstr(name, "specificity") != NULL;
+}
+
+clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const char *who) {
+    clq_watch result = {.monitor = *monitor, .best = (double)NAN};
+    clq_monitor *m = &result.monitor;
+    if ((unsigned)m->mode > CLQ_MONITOR_MAX)
+        return clq_fail(CLQ_ARGUMENT, "%s: mode %d is none of clq_monitor_mode", who, (int)m->mode);
+    if (!(m->min_delta >= 0.0 && isfinite(m->min_delta)))
+        return clq_fail(CLQ_ARGUMENT, "%s: min_delta %g is not a number of at least 0", who, m->min_delta);
+    if (!memchr(m->name, '\0', sizeof m->name))
+        return clq_fail(CLQ_ARGUMENT, "%s: the monitor's name has more than %d bytes", who, CLQ_MONITOR_NAME_MAX - 1);
+    if (!m->name[0]) memcpy(m->name, "val_loss", sizeof "val_loss");
+    if (m->mode == CLQ_MONITOR_AUTO) m->mode = is_better_high(m->name) ? CLQ_MONITOR_MAX : CLQ_MONITOR_MIN;
+    *watch = result;
+    return CLQ_OK;
+}
+
+clq_status clq_watch_check(const clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
+                           const char *who) {
+    const char *name = watch->monitor.name;
+    const bool of_validation = is_validation(name);
+    const char *figure = of_validation ? name + VALIDATION : name;
+    if (of_validation && !config->validation)
+        return clq_fail(CLQ_ARGUMENT,
+                        "%s watches '%s' and there is no validation: watch '%s', or give a validation set", who, name,
+                        figure);
+    bool known = strcmp(figure, "loss") == 0;
+    for (unsigned i = 0; i < trainer->metric_count; i++) known |= strcmp(figure, trainer->metric_names[i]) == 0;
+    if (known) return CLQ_OK;
+    clq_text names = {0};
+    clq_nearest nearest = {.word = figure};
+    clq_text_add(&names, "loss");
+    clq_nearest_try(&nearest, "loss");
+    for (unsigned i = 0; i < trainer->metric_count; i++) {
+        clq_text_add(&names, " %s", trainer->metric_names[i]);
+        clq_nearest_try(&nearest, trainer->metric_names[i]);
+    }
+    if (config->validation) clq_text_add(&names, ", and each with val_ in front");
+    clq_nearest_add(&nearest, &names);
+    clq_status status = names.failed ? clq_fail_memory("naming what is measured")
+                                     : clq_fail(CLQ_ARGUMENT, "%s watches '%s', which is not measured: there are %s",
+                                                who, name, names.data);
+    clq_free(names.data);
+    return status;
+}
+
+double clq_watch_value(const clq_watch *watch, const clq_epoch_info *info) {
+    return clq_epoch_value(info, watch->monitor.name);
+}
+
+/* In Keras's order of additions, so that ties come out alike. */
+bool clq_watch_improves(const clq_watch *watch, double value, double than) {
+    if (isnan(value) || isnan(than)) return !isnan(value);
+    const double delta = watch->monitor.min_delta;
+    return watch->monitor.mode == CLQ_MONITOR_MIN ? value + delta < than : value - delta > than;
+}
+
+bool clq_watch_take(clq_watch *watch, double value) {
+    const bool improves = clq_watch_improves(watch, value, watch->best);
+    if (improves) watch->best = value;
+    return improves;
+}
+
+/* ---- text ---- */
+
+static clq_status parse_mode(const char *what, const char *text, clq_monitor_mode *out) {
+    static const char *const names[] = {
+        [CLQ_MONITOR_AUTO] = "auto", [CLQ_MONITOR_MIN] = "min", [CLQ_MONITOR_MAX] = "max"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++)
+        if (strcmp(names[i], text) == 0) {
+            *out = (clq_monitor_mode)i;
+            return CLQ_OK;
+        }
+    return clq_fail(CLQ_ARGUMENT, "%s: mode '%s' is none of auto, min and max", what, text);
+}
+
+clq_status clq_watch_parse(const char *what, const char *text, const clq_option *options, clq_monitor *monitor,
+                           double *values) {
+    enum { OWN = 2, MOST = 12 };
+    clq_option all[MOST + 1] = {{.key = "monitor"}, {.key = "mode"}};
+    clq_monitor result = *monitor;
+    clq_words words;
+    unsigned left = 0;
+    double places[MOST] = {0};
+    size_t count = OWN;
+    CLQ_TRY(clq_parse_pairs(what, text, &words));
+    for (unsigned i = 0; i < words.count; i++) {
+        const char *key = words.options[i].key, *value = words.options[i].value;
+        if (strcmp(key, "mode") == 0)
+            CLQ_TRY(parse_mode(what, value, &result.mode));
+        else if (strcmp(key, "monitor") == 0)
+            memcpy(result.name, value, strlen(value) + 1);
+        else
+            words.options[left++] = words.options[i];
+    }
+    words.count = left;
+    for (size_t i = 0; options[i].key; i++, count++) {
+        all[count] = options[i];
+        places[count] = values[i];
+    }
+    CLQ_TRY(clq_set_values(what, text, &words, all, places));
+    memcpy(values, places + OWN, (count - OWN) * sizeof *values);
+    *monitor = result;
+    return CLQ_OK;
+}

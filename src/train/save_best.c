@@ -1,0 +1,88 @@
+/* The weights of the best epoch so far in a file, as keras.callbacks.ModelCheckpoint with save_best_only. */
+#include "train/callbacks.h"
+
+#include <math.h>
+
+static const char save_best[] = "save_best";
+
+typedef struct saving {
+    char *path;
+    clq_watch watch;
+    uint64_t best_epoch;
+    bool restored;
+} saving;
+
+static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
+    saving *s = context;
+    CLQ_TRY(clq_watch_check(&s->watch, trainer, config, save_best));
+    if (!s->restored) s->watch.best = (double)NAN;
+    return CLQ_OK;
+}
+
+static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
+    saving *s = context;
+    clq_watch watch = s->watch;
+    if (!clq_watch_take(&watch, clq_watch_value(&watch, info))) return CLQ_OK;
+    clq_status status = clq_trainer_save(trainer, s->path);
+    if (status != CLQ_OK) return clq_fail_within(status, "%s", save_best);
+    s->watch = watch; /* that of the file */
+    s->best_epoch = info->epoch;
+    return CLQ_OK;
+}
+
+static clq_status on_end(void *context, clq_trainer *trainer, clq_status status) {
+    (void)trainer;
+    (void)status;
+    ((saving *)context)->restored = false;
+    return CLQ_OK;
+}
+
+static clq_status save(void *context, char *text, size_t bytes) {
+    const saving *s = context;
+    return clq_state_write(
+        save_best,
+        json_pack("{s:o, s:I}", "best", clq_json_number(s->watch.best), "best_epoch", (json_int_t)s->best_epoch), text,
+        bytes);
+}
+
+static clq_status restore(void *context, const char *text) {
+    saving *s = context, result = *s;
+    json_t *state;
+    CLQ_TRY(clq_state_read(save_best, text, &state));
+    clq_status status = clq_state_number(save_best, state, "best", &result.watch.best);
+    if (status == CLQ_OK) status = clq_state_count(save_best, state, "best_epoch", &result.best_epoch);
+    json_decref(state);
+    CLQ_TRY(status);
+    result.restored = true;
+    *s = result;
+    return CLQ_OK;
+}
+
+static void destroy(void *context) {
+    saving *s = context;
+    clq_free(s->path);
+    clq_free(s);
+}
+
+clq_status clq_callback_save_best(const char *path, const clq_monitor *monitor, clq_callback *out) {
+    clq_watch watch;
+    CLQ_TRY(clq_watch_open(&watch, monitor, save_best));
+    CLQ_TRY(clq_file_writer_try(save_best, path));
+    saving *s = clq_alloc(1, sizeof *s);
+    char *copy = clq_strdup(path);
+    if (!s || !copy) {
+        clq_free(s);
+        clq_free(copy);
+        return CLQ_MEMORY;
+    }
+    *s = (saving){.path = copy, .watch = watch};
+    *out = (clq_callback){.name = save_best,
+                          .context = s,
+                          .on_begin = on_begin,
+                          .on_epoch = on_epoch,
+                          .on_end = on_end,
+                          .save = save,
+                          .restore = restore,
+                          .destroy = destroy};
+    return CLQ_OK;
+}

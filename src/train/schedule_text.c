@@ -1,0 +1,100 @@
+/* Schedules of the learning rate: their text form, and what is refused. */
+#include "train/words.h"
+
+#include <math.h>
+#include <string.h>
+
+static const clq_option warmups[] = {
+    {"warmup", 0, 0, 1e15, false}, {"warmup_from", 0, 0, 1e6, false}, {NULL, 0, 0, 0, false}};
+enum { WARMUPS = CLQ_COUNT_OF(warmups) - 1, PLACES_BEFORE = CLQ_LR_WARMUP };
+
+static const char *schedule_name(size_t i) { return clq_lr_schedule_row_of((clq_lr_schedule_kind)i)->name; }
+
+static clq_status check_lists(const clq_lr_schedule_row *row, const double *values) {
+    for (const clq_lr_list *list = row->lists; list->key; list++)
+        for (unsigned i = 0; i < list->most; i++) {
+            const double value = values[list->first + i];
+            if (value != 0.0 && !(value >= list->min && value <= list->max))
+                return clq_fail(CLQ_ARGUMENT, "schedule %s: %s: %g is not a number from %g to %g", row->name, list->key,
+                                value, list->min, list->max);
+        }
+    return row->check ? row->check(values) : CLQ_OK;
+}
+
+clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule) {
+    if ((size_t)schedule->kind >= clq_lr_schedule_count())
+        return clq_fail(CLQ_ARGUMENT, "schedule %d is none of clq_lr_schedule_kind", (int)schedule->kind);
+    const clq_lr_schedule_row *row = clq_lr_schedule_row_of(schedule->kind);
+    CLQ_TRY(clq_check_values("schedule", row->name, row->options, schedule->values));
+    CLQ_TRY(check_lists(row, schedule->values));
+    CLQ_TRY(clq_check_values("schedule", row->name, warmups, schedule->values + CLQ_LR_WARMUP));
+    const double warmup = schedule->values[CLQ_LR_WARMUP];
+    if (warmup == 0.0 && schedule->values[CLQ_LR_WARMUP_FROM] != 0.0)
+        return clq_fail(CLQ_ARGUMENT, "schedule %s: warmup_from without warmup: say how many updates it takes",
+                        row->name);
+    if (floor(warmup) == warmup) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "schedule %s: warmup=%g is no whole number", row->name, warmup);
+}
+
+/* "1/0.5/0.1"; *count: how many. */
+static clq_status set_list(const char *text, const clq_lr_list *list, const char *numbers, double *values,
+                           unsigned *count) {
+    for (*count = 0;; numbers++) {
+        char word[CLQ_WORD_MAX];
+        const size_t length = strcspn(numbers, "/");
+        if (*count == list->most)
+            return clq_fail(CLQ_ARGUMENT,
+                            "schedule '%s': %s has at most %u numbers; a program may have a learning_rate function",
+                            text, list->key, list->most);
+        if (!clq_copy_word(word, numbers, length) ||
+            !clq_parse_double(word, list->min, list->max, &values[list->first + *count]))
+            return clq_fail(CLQ_ARGUMENT, "schedule '%s': %s: expected numbers from %g to %g, as 1/2/3, at '%s'", text,
+                            list->key, list->min, list->max, numbers);
+        ++*count;
+        numbers += length;
+        if (!*numbers) return CLQ_OK;
+    }
+}
+
+/* Takes the lists out of the words; counts: of the numbers in each. */
+static clq_status set_lists(const char *text, const clq_lr_schedule_row *row, clq_words *words, double *values,
+                            unsigned *counts) {
+    unsigned left = 0;
+    for (unsigned i = 0; i < words->count; i++) {
+        const clq_lr_list *list = row->lists;
+        while (list->key && strcmp(list->key, words->options[i].key) != 0) list++;
+        if (list->key)
+            CLQ_TRY(set_list(text, list, words->options[i].value, values, &counts[list - row->lists]));
+        else
+            words->options[left++] = words->options[i];
+    }
+    words->count = left;
+    return CLQ_OK;
+}
+
+clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out) {
+    clq_words words;
+    CLQ_TRY(clq_parse_words("schedule", text, clq_lr_schedule_count(), schedule_name, NULL, &words));
+    clq_lr_schedule result = {.kind = (clq_lr_schedule_kind)words.kind};
+    const clq_lr_schedule_row *row = clq_lr_schedule_row_of(result.kind);
+    clq_option options[PLACES_BEFORE + WARMUPS + CLQ_COUNT_OF(row->lists) + 1] = {{0}};
+    double values[CLQ_COUNT_OF(options)] = {0};
+    unsigned counts[CLQ_COUNT_OF(row->lists)] = {0}; /* of numbers in each list */
+    size_t own = 0, count;
+    CLQ_TRY(set_lists(text, row, &words, result.values, counts));
+    for (; row->options[own].key; own++) options[own] = row->options[own];
+    count = own;
+    for (size_t i = 0; i < WARMUPS; i++) options[count++] = warmups[i];
+    for (size_t i = 0; i < count; i++) values[i] = options[i].value;
+    /* Lists are out of the words: their keys are there for the message. */
+    for (const clq_lr_list *list = row->lists; list->key; list++) options[count++].key = list->key;
+    CLQ_TRY(clq_set_values("schedule", text, &words, options, values));
+    if (row->lists[0].key && counts[1] != counts[0] + 1)
+        return clq_fail(CLQ_ARGUMENT, "schedule '%s': %u %s and %u %s: there is one more of these", text, counts[0],
+                        row->lists[0].key, counts[1], row->lists[1].key);
+    if (own) memcpy(result.values, values, own * sizeof *values);
+    memcpy(result.values + CLQ_LR_WARMUP, values + own, WARMUPS * sizeof *values);
+    CLQ_TRY(clq_lr_schedule_check(&result));
+    *out = result;
+    return CLQ_OK;
+}

@@ -1,0 +1,118 @@
+/* Text forms of options cut into words, and tables of keys. */
+#include "train/words.h"
+
+#include <string.h>
+
+static bool copy(char *to, size_t room, const char *text, size_t length) {
+    if (length == 0 || length >= room) return false;
+    memcpy(to, text, length);
+    to[length] = '\0';
+    return true;
+}
+
+bool clq_copy_word(char *to, const char *text, size_t length) { return copy(to, CLQ_WORD_MAX, text, length); }
+
+/* Adds the pairs that `at` begins with: a word of `text`. */
+static clq_status cut_pairs(const char *what, const char *text, const char *at, clq_words *words) {
+    for (;; at++) {
+        size_t length = strcspn(at, ","), key_length = strcspn(at, "=,");
+        if (words->count == CLQ_WORDS_MAX || key_length == length ||
+            !clq_copy_word(words->options[words->count].key, at, key_length) ||
+            !copy(words->options[words->count].value, CLQ_WORD_VALUE_MAX, at + key_length + 1, length - key_length - 1))
+            return clq_fail(CLQ_ARGUMENT, "%s '%s': expected key=value at '%s'", what, text, at);
+        for (unsigned i = 0; i < words->count; i++)
+            if (strcmp(words->options[i].key, words->options[words->count].key) == 0)
+                return clq_fail(CLQ_ARGUMENT, "%s '%s': %s is given twice", what, text, words->options[i].key);
+        words->count++;
+        at += length;
+        if (!*at) return CLQ_OK;
+    }
+}
+
+static clq_status cut_words(const char *what, const char *text, clq_words *out) {
+    clq_words words = {0};
+    const size_t length = strcspn(text, ":");
+    if (!clq_copy_word(words.name, text, length))
+        return clq_fail(CLQ_ARGUMENT, "%s '%s': expected NAME or NAME:key=value,…", what, text);
+    if (text[length]) CLQ_TRY(cut_pairs(what, text, text + length + 1, &words));
+    *out = words;
+    return CLQ_OK;
+}
+
+clq_status clq_parse_pairs(const char *what, const char *text, clq_words *out) {
+    clq_words words = {0};
+    if (*text) CLQ_TRY(cut_pairs(what, text, text, &words));
+    *out = words;
+    return CLQ_OK;
+}
+
+/* ---- options of a row of a table ---- */
+
+const clq_option *clq_find_option(const clq_option *options, const char *key) {
+    for (; options->key; options++)
+        if (strcmp(options->key, key) == 0) return options;
+    return NULL;
+}
+
+static bool allows(const clq_option *option, double value) {
+    return value >= option->min && value <= option->max && (!option->flag || value == 0.0 || value == 1.0);
+}
+
+clq_status clq_check_values(const char *what, const char *name, const clq_option *options, const double *values) {
+    for (size_t i = 0; options[i].key; i++)
+        if (!allows(&options[i], values[i]))
+            return clq_fail(CLQ_ARGUMENT, "%s %s: %s=%g is not a number from %g to %g", what, name, options[i].key,
+                            values[i], options[i].min, options[i].max);
+    return CLQ_OK;
+}
+
+clq_status clq_refuse_key(const char *what, const char *text, const char *name, const clq_option *options,
+                          const char *key) {
+    clq_text known = {0};
+    clq_nearest nearest = {.word = key};
+    for (size_t i = 0; options[i].key; i++) {
+        clq_text_add(&known, "%s%s", i ? " " : " takes: ", options[i].key);
+        clq_nearest_try(&nearest, options[i].key);
+    }
+    if (!known.data) clq_text_add(&known, " takes no keys");
+    clq_nearest_add(&nearest, &known);
+    clq_status status =
+        known.failed ? clq_fail_memory("naming the keys")
+                     : clq_fail(CLQ_ARGUMENT, "%s '%s': unknown key '%s'; %s%s", what, text, key, name, known.data);
+    clq_free(known.data);
+    return status;
+}
+
+clq_status clq_set_values(const char *what, const char *text, const clq_words *words, const clq_option *options,
+                          double *values) {
+    for (unsigned i = 0; i < words->count; i++) {
+        const char *key = words->options[i].key, *value = words->options[i].value;
+        const clq_option *option = clq_find_option(options, key);
+        double parsed;
+        if (!option) return clq_refuse_key(what, text, words->name, options, key);
+        if (!clq_parse_double(value, option->min, option->max, &parsed) || !allows(option, parsed))
+            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%s is not a number from %g to %g", what, text, key, value,
+                            option->min, option->max);
+        values[option - options] = parsed;
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_parse_words(const char *what, const char *text, size_t count, const char *(*name_of)(size_t),
+                           const char *(*alias_of)(size_t), clq_words *out) {
+    CLQ_TRY(cut_words(what, text, out));
+    for (out->kind = 0; out->kind < count; out->kind++) {
+        const char *alias = alias_of ? alias_of(out->kind) : NULL;
+        if (strcmp(name_of(out->kind), out->name) == 0 || (alias && strcmp(alias, out->name) == 0)) return CLQ_OK;
+    }
+    clq_text known = {0}; /* "adam and sgd" */
+    for (size_t i = 0; i < count; i++)
+        clq_text_add(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", name_of(i));
+    clq_nearest nearest = {.word = out->name};
+    for (size_t i = 0; i < count; i++) clq_nearest_try(&nearest, name_of(i));
+    clq_nearest_add(&nearest, &known);
+    clq_status status =
+        clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: there are %s", what, out->name, known.data ? known.data : "others");
+    clq_free(known.data);
+    return status;
+}

@@ -1,0 +1,59 @@
+/* Which known word an unknown one was meant to be. */
+#include "support/check.h"
+
+static const char *const keys[] = {"decay_steps", "decay_rate", "staircase", "lr", "beta1", "beta2", "momentum"};
+
+static const char *nearest_to(const char *word) {
+    clq_nearest nearest = {.word = word};
+    for (size_t i = 0; i < CLQ_COUNT_OF(keys); i++) clq_nearest_try(&nearest, keys[i]);
+    return nearest.found ? nearest.found : "";
+}
+
+static void finds_slips(void **state) {
+    (void)state;
+    assert_string_equal(nearest_to("decay_step"), "decay_steps");
+    assert_string_equal(nearest_to("decay_rat"), "decay_rate");
+    assert_string_equal(nearest_to("dceay_rate"), "decay_rate"); /* neighbours swapped */
+    assert_string_equal(nearest_to("decayrate"), "decay_rate");
+    assert_string_equal(nearest_to("stiarcsae"), "staircase"); /* two swaps */
+    assert_string_equal(nearest_to("l"), "lr");
+    assert_string_equal(nearest_to("rl"), "lr");
+    assert_string_equal(nearest_to("mom"), "momentum"); /* the beginning of one */
+    assert_string_equal(nearest_to("beta"), "beta1");   /* the first of two that are as near */
+    assert_string_equal(nearest_to("beta3"), "beta1");
+}
+
+static void names_nothing_that_is_far(void **state) {
+    (void)state;
+    char longest[200];
+    memset(longest, 'd', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_string_equal(nearest_to("temperature"), "");
+    assert_string_equal(nearest_to("xy"), "");
+    assert_string_equal(nearest_to(""), "");
+    assert_string_equal(nearest_to(longest), "");
+    clq_nearest none = {.word = "a"}, nearest = {.word = longest + 190};
+    clq_nearest_try(&none, "b"); /* all of it would be another word */
+    assert_null(none.found);
+    clq_nearest_try(&nearest, longest);
+    assert_null(nearest.found);
+}
+
+static void is_said_in_a_message(void **state) {
+    (void)state;
+    clq_text text = {0};
+    clq_nearest nearest = {.word = "momentun"};
+    clq_text_add(&text, "unknown");
+    clq_nearest_add(&nearest, &text);
+    assert_string_equal(text.data, "unknown");
+    clq_nearest_try(&nearest, "momentum");
+    clq_nearest_add(&nearest, &text);
+    assert_string_equal(text.data, "unknown; did you mean 'momentum'?");
+    clq_free(text.data);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(finds_slips), cmocka_unit_test(names_nothing_that_is_far),
+                                       cmocka_unit_test(is_said_in_a_message)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

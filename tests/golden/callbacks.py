@@ -1,0 +1,90 @@
+"""What Keras's callbacks decide, epoch by epoch, for sequences of a monitored value: callbacks.json.
+
+    python callbacks.py [--out FILE]
+
+The model has one weight, which is the epoch's number when the epoch ends: so what is restored tells which epoch it is
+of. Values are multiples of 1/64, and so are the deltas: ties are exact.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+
+EPOCHS = 24
+RATE = 0.5
+
+
+def sequences() -> list[list[float]]:
+    """Falling with noise, falling and rising again, on a plateau, in steps, rising."""
+    rng = np.random.default_rng(7)
+    epoch = np.arange(EPOCHS)
+    shapes = [2.0 * 0.85**epoch + 0.2 * rng.normal(size=EPOCHS), (epoch - 9) ** 2 / 40 + 0.1 * rng.normal(size=EPOCHS),
+              1 + 0.05 * rng.normal(size=EPOCHS), 3 - epoch // 5 * 0.5, 0.5 + epoch / 16]  # fmt: skip
+    return [(np.rint(64 * one) / 64).tolist() for one in shapes]
+
+
+STOPPING = (
+    {"patience": 0},
+    {"patience": 1},
+    {"patience": 3, "restore_best_weights": True},
+    {"patience": 2, "min_delta": 0.125, "restore_best_weights": True},
+    {"patience": 3, "start_from_epoch": 6, "restore_best_weights": True},
+    {"patience": 4, "baseline": 0.75, "restore_best_weights": True},
+    {"patience": 2, "mode": "max", "restore_best_weights": True},
+)
+REDUCING = (
+    {"patience": 1, "factor": 0.5, "min_delta": 0.0},
+    {"patience": 2, "factor": 0.1, "min_delta": 0.125},
+    {"patience": 2, "factor": 0.5, "min_delta": 0.0, "cooldown": 3},
+    {"patience": 1, "factor": 0.25, "min_delta": 0.0, "cooldown": 1, "min_lr": 0.0625},
+    {"patience": 3, "factor": 0.5, "min_delta": 0.03125, "mode": "max"},
+)
+
+
+def play(callback: keras.callbacks.Callback, values: list[float]) -> dict:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    model.compile(keras.optimizers.SGD(RATE), "mse")
+    callback.set_model(model)
+    model.stop_training = False
+    callback.on_train_begin()
+    rates = []
+    for epoch, value in enumerate(values):
+        model.set_weights([np.full((1, 1), float(epoch))])
+        callback.on_epoch_end(epoch, {"val_loss": value})
+        rates.append(float(model.optimizer.learning_rate.numpy()))
+        if model.stop_training:
+            break
+    callback.on_train_end()
+    return {"epochs": len(rates), "stopped": bool(model.stop_training), "rates": rates,
+            "weights_of": int(model.get_weights()[0][0, 0])}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("callbacks.json"))
+    values = sequences()
+    kinds = (("early_stopping", keras.callbacks.EarlyStopping, STOPPING),
+             ("reduce_lr", keras.callbacks.ReduceLROnPlateau, REDUCING))  # fmt: skip
+    cases = []
+    for kind, make, all_options in kinds:
+        for options in all_options:
+            for i, sequence in enumerate(values):
+                found = play(make(**{"mode": "min", **options}), sequence)
+                if kind == "early_stopping":
+                    del found["rates"]
+                else:
+                    del found["stopped"], found["weights_of"], found["epochs"]
+                cases.append({"callback": kind, "options": options, "values": i, **found})
+    record = {"keras": keras.__version__, "rate": RATE, "values": values}
+    rows = ",\n  ".join(json.dumps(case) for case in cases)
+    text = json.dumps(record)[:-1] + f', "cases": [\n  {rows}\n]}}\n'
+    parser.parse_args().out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
