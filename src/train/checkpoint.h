@@ -34,6 +34,7 @@ typedef struct clq_fit_place {
     double totals[CLQ_METRICS_ROW_MAX];
     size_t samples;
     double seconds, input_s;
+    const clq_fit_config *config; /* of a fit under way, whose callbacks' states are kept; NULL: of one that goes on */
 } clq_fit_place;
 /* Takes a checkpoint. place NULL: of no fit, whose dataset is at `data`. waits: else it is left out while the writer is
  * busy. */
@@ -42,5 +43,8 @@ clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *train
 bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step);
 /* Where the fit that a restored checkpoint is of goes on; once. */
 bool clq_checkpoints_take_place(clq_checkpoints *checkpoints, clq_fit_place *out);
+/* Then, before the fit begins: gives its callbacks the states that the checkpoint has of them, each by its place and
+ * name. One that it has none of begins anew, with a warning. Errors: what a callback's restore returned. */
+clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints, const clq_fit_config *config);
 
 #endif

@@ -1,5 +1,6 @@
 /* A folder of checkpoints: which are there, the thread that writes, and going on from the newest. */
 #include "train/checkpoint.h"
+#include <clique/callbacks.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,6 +23,7 @@ struct clq_checkpoints {
     uint64_t taken;    /* step of the last that was taken, or restored; 0: none */
     bool has_place;
     clq_fit_place place;
+    json_t *values; /* of the checkpoint that was restored last; NULL: none was */
     uint64_t skipped;
     atomic_bool busy; /* a checkpoint is with the thread */
     atomic_uint_fast64_t written, failed, last_step;
@@ -214,6 +216,7 @@ void clq_checkpoints_close(clq_checkpoints *c) {
     clq_thread_join(c->thread);
     clq_channel_destroy(c->work);
     if (c->lock >= 0) close(c->lock);
+    json_decref(c->values);
     clq_free(c->folder);
     clq_free(c);
 }
@@ -254,6 +257,42 @@ static clq_status put_trainer(clq_checkpoint *to, const clq_trainer *trainer) {
     return CLQ_OK;
 }
 
+/* "callback/0/early stopping" */
+static char *state_name(const clq_callback *callback, size_t place) {
+    return clq_strprintf("callback/%zu/%s", place, callback->name);
+}
+
+static clq_status put_callbacks(clq_checkpoint *to, const clq_fit_config *config) {
+    char state[CLQ_CALLBACK_STATE_MAX];
+    for (size_t i = 0; config && i < config->callback_count; i++) {
+        const clq_callback *one = &config->callbacks[i];
+        if (!one->save) continue;
+        char *name = state_name(one, i);
+        clq_status status = name ? one->save(one->context, state, sizeof state) : CLQ_MEMORY;
+        if (status == CLQ_OK) status = clq_checkpoint_put_text(to, name, state);
+        clq_free(name);
+        CLQ_TRY(status);
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints, const clq_fit_config *config) {
+    const clq_checkpoint from = {.values = checkpoints->values};
+    for (size_t i = 0; i < config->callback_count; i++) {
+        const clq_callback *one = &config->callbacks[i];
+        if (!one->restore || !one->name) continue;
+        char *name = state_name(one, i);
+        if (!name) return CLQ_MEMORY;
+        const char *state = clq_checkpoint_text(&from, name);
+        if (!state)
+            clq_log(CLQ_LOG_WARNING, "%s: the checkpoint has no state of callback '%s', which begins anew",
+                    checkpoints->folder, one->name);
+        clq_free(name);
+        if (state) CLQ_TRY(one->restore(one->context, state));
+    }
+    return CLQ_OK;
+}
+
 static clq_status put_place(clq_checkpoint *to, const clq_fit_place *place) {
     char name[48];
     CLQ_TRY(clq_checkpoint_put_count(to, "fit/epoch", place->epoch));
@@ -266,7 +305,7 @@ static clq_status put_place(clq_checkpoint *to, const clq_fit_place *place) {
         snprintf(name, sizeof name, "fit/totals/%u", k);
         if (place->totals[k] != 0.0) CLQ_TRY(clq_checkpoint_put_number(to, name, place->totals[k]));
     }
-    return CLQ_OK;
+    return put_callbacks(to, place->config);
 }
 
 static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_dataset *data, const clq_fit_place *place) {
@@ -393,6 +432,8 @@ static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const ch
     double rate;
     if (clq_checkpoint_number(from, "learning_rate", &rate)) CLQ_TRY(clq_trainer_set_learning_rate(trainer, rate));
     get_place(from, c);
+    json_decref(c->values);
+    c->values = json_incref(from->values);
     c->taken = from->step;
     atomic_store(&c->last_step, from->step);
     return CLQ_OK;

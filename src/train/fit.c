@@ -88,6 +88,7 @@ static clq_status take_checkpoint(run *r, bool waits) {
                            .data_epoch = r->data_epoch,
                            .data_index = r->data_index,
                            .samples = r->metrics.samples,
+                           .config = r->config,
                            .seconds = clq_now() - r->started,
                            .input_s = r->input_s};
     memcpy(place.totals, r->metrics.totals, sizeof place.totals);
@@ -362,6 +363,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     const clq_dataset *before = trainer->rows_of; /* of a fit whose on_epoch calls this one */
     if (r.by_rows) trainer->rows_of = train;
     clq_status status = clq_fit_log_open(&r.log, config);
+    if (status == CLQ_OK && r.resumed) status = clq_checkpoints_restore_callbacks(config->checkpoints, config);
     if (status == CLQ_OK) status = fit_with_callbacks(&r);
     clq_free(r.log.steps);
     trainer->rows_of = before;

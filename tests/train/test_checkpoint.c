@@ -4,6 +4,7 @@
 #include "support/files.h"
 #include "support/system.h"
 #include "train/checkpoint.h"
+#include <clique/callbacks.h>
 
 #include <string.h>
 #include <sys/stat.h>
@@ -120,6 +121,8 @@ static void read_weights(clq_trainer *trainer, const clq_model *model, float *ou
     }
 }
 
+static bool lowers_rate; /* the fits have a callback that does so after some epochs */
+
 /* From the folder's newest checkpoint, where there is one; folder NULL: no checkpoints. Returns that step. */
 static uint64_t train(const setting *s, const char *folder, uint64_t every, uint64_t stop_at, record *r) {
     clq_model *model = make_model(s->synchronized, 8);
@@ -134,14 +137,21 @@ static uint64_t train(const setting *s, const char *folder, uint64_t every, uint
     }
     r->told = from;
     r->stop = stop_at;
+    clq_callback callback = {0};
+    if (lowers_rate) /* behind each second epoch that does not improve by as much as no loss can */
+        assert_ok(clq_callback_reduce_lr(
+            &(clq_reduce_lr){.monitor = {.name = "loss", .min_delta = 100}, .factor = 0.25, .patience = 2}, &callback));
     const clq_fit_config fit = {.steps = STEPS,
                                 .context = r,
                                 .on_log = note,
                                 .on_step = stop_at ? stop : NULL,
                                 .on_epoch = note_epoch,
                                 .validation = data,
-                                .checkpoints = checkpoints};
+                                .checkpoints = checkpoints,
+                                .callbacks = &callback,
+                                .callback_count = lowers_rate ? 1 : 0};
     const clq_status status = clq_fit(trainer, data, &fit);
+    clq_callback_destroy(&callback);
     assert_int_equal(status, stop_at ? CLQ_INTERRUPTED : CLQ_OK);
     if (!stop_at) read_weights(trainer, model, r->weights);
     clq_checkpoints_close(checkpoints);
@@ -184,6 +194,30 @@ static void test_every_strategy_goes_on(void **state) {
         printf("%s\n", settings[i].name);
         resumes(&settings[i]);
     }
+}
+
+/* The rate falls behind the third epoch, which is two without improvement: one before the interruption, one behind it.
+ */
+static void test_callbacks_go_on(void **state) {
+    static record whole, parts, other;
+    const setting *s = &settings[4];
+    (void)state;
+    whole = parts = other = (record){0};
+    (void)train(s, NULL, 0, 0, &other);
+    lowers_rate = true;
+    (void)train(s, NULL, 0, 0, &whole);
+    assert_true(memcmp(whole.weights, other.weights, sizeof whole.weights) != 0);
+    assert_int_equal(train(s, files_path("callbacks"), 0, 12, &parts), 0);
+    assert_int_equal(train(s, files_path("callbacks"), 0, 0, &parts), 12);
+    lowers_rate = false;
+    same(s, &whole, &parts);
+    /* Without the state it is the first epoch again. */
+    parts = (record){0};
+    assert_int_equal(train(s, files_path("no callbacks"), 0, 12, &parts), 0);
+    lowers_rate = true;
+    assert_int_equal(train(s, files_path("no callbacks"), 0, 0, &parts), 12);
+    lowers_rate = false;
+    assert_memory_equal(parts.weights, other.weights, sizeof other.weights);
 }
 
 /* Taking checkpoints changes no training. */
@@ -326,11 +360,9 @@ static int end(void **state) { return close_system(state) || files_end(state) ? 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_strategy_goes_on),
-        cmocka_unit_test(test_checkpoints_change_nothing),
-        cmocka_unit_test(test_other_replicas_go_on),
-        cmocka_unit_test(test_damaged_ones_are_left_out),
-        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_every_strategy_goes_on),     cmocka_unit_test(test_callbacks_go_on),
+        cmocka_unit_test(test_checkpoints_change_nothing), cmocka_unit_test(test_other_replicas_go_on),
+        cmocka_unit_test(test_damaged_ones_are_left_out),  cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, start, end);
