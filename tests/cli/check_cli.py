@@ -519,6 +519,26 @@ class CommandLine(support.InFolder):
 
     # ---- what is refused ----
 
+    def test_checkpoints(self):
+        """A run that is cut in two has the weights and the log of one that was not."""
+        common = [*SMALL, "--optimizer", "adamw:weight_decay=0.01", "--clip", "global_norm=0.5", "--no-decay", "bias"]
+        whole, parts = self.folder / "whole.safetensors", self.folder / "parts.safetensors"
+        logs, kept = [self.folder / "whole.jsonl", self.folder / "parts.jsonl"], self.folder / "kept"
+        self.train(*common, "--epochs", 2, "--log", logs[0], "--save", whole)
+        first = self.train(*common, "--steps", 7, "--log", logs[1], "--checkpoint", kept, "--checkpoint-every", 5)
+        self.assertEqual(first["checkpoints"]["last_step"], 7)
+        self.fails(2, "train", *common, "--checkpoint", kept, says=["resume"])
+        second = self.train(*common, "--epochs", 2, "--log", logs[1], "--checkpoint", kept, "--resume", "--save", parts)
+        self.assertEqual(second["checkpoints"]["resumed_from"], 7)
+        self.assertEqual(whole.read_bytes(), parts.read_bytes())
+        lines = [[json.loads(line) for line in log.read_text().splitlines()] for log in logs]
+        for one in lines:
+            for line in one:
+                del line["ms"]
+        self.assertEqual(*lines)
+        other = [*common[:1], "cnn1", *common[2:]] if common[0] == "--model" else ["--model", "cnn1", *common]
+        self.fails(3, "train", *other, "--epochs", 2, "--checkpoint", kept, "--resume", says=["conv2d"])
+
     def test_wrong_usage(self):
         self.fails(2)
         self.fails(2, "fly", says=["fly"])
@@ -554,7 +574,14 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--micro-batches", 4, says=["micro-batches", "strategy pipeline"])
         self.fails(2, "train", *SMALL, "--strategy", "pipeline", "--batch", 8, "--micro-batches", 9, says=["9", "8 samples"])
         self.fails(2, "train", *SMALL, "--memory-limit", "1.5e9", says=["--memory-limit", "whole number"])
-        self.fails(2, "train", *SMALL, "--checkpoint", self.folder, says=["--checkpoint"])
+        self.fails(2, "train", *SMALL, "--tensorboard", self.folder, says=["--tensorboard"])
+        self.fails(2, "train", *SMALL, "--resume", says=["--resume", "--checkpoint DIR"])
+        self.fails(2, "train", *SMALL, "--keep", 2, says=["--keep", "--checkpoint DIR"])
+        self.fails(2, "train", *SMALL, "--checkpoint", self.folder / "c", "--keep", 0, says=["--keep"])
+        self.fails(2, "train", *SMALL, "--clip", "norms=1", says=["norms=1", "global_norm=X"])
+        self.fails(2, "train", *SMALL, "--clip", "norm=-1", says=["-1"])
+        self.fails(2, "train", *SMALL, "--no-decay", "gamma", says=["gamma"])
+        self.fails(2, "train", *SMALL, "--optimizer", "rmsprop:roh=0.5", says=["roh", "rho"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*3", "--batch", 2, says=["replicas"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*x", says=["pocl:0*x"])
 
