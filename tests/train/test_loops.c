@@ -555,7 +555,7 @@ static void allocations_fail(void **state) {
     assert_ok(whole(&w));
     const uint64_t made = clq_memory_fail_at(0, false);
     uint64_t failures = 0;
-    for (uint64_t n = 1; n <= made; n += n + 120 < made ? 97 : 2) { /* what is made last is the loop's own */
+    for (uint64_t n = 1; n <= made; n += n + 120 < made ? 53 : 2) { /* what is made last is the loop's own */
         (void)clq_memory_fail_at(n, n % 2);
         clq_status status = whole(&w);
         (void)clq_memory_fail_at(0, false);
