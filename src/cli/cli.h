@@ -10,6 +10,7 @@
 #include "train/train.h"
 #include <clique/checkpoint.h>
 #include "why/why.h"
+#include <clique/callbacks.h>
 
 #include <stdio.h>
 
@@ -28,7 +29,7 @@ typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
     clq_by_output losses, loss_weights, metrics;
     const char *schedule, *shares, *staleness, *clip, *no_decay;
-    const char *checkpoint;
+    const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
     uint64_t checkpoint_every, keep;
     bool resume;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
@@ -37,6 +38,18 @@ typedef struct clq_options {
     double budget, deadline; /* seconds; 0: not given */
     bool drop_remainder, no_test, json, graph, shard_optimizer;
 } clq_options;
+
+/* ---- callbacks of train (callbacks.c) ---- */
+
+/* Start with {0}, close in any case. */
+typedef struct clq_train_callbacks {
+    clq_callback list[4];
+    size_t count;
+    const clq_callback *early_stopping; /* of the list; NULL: there is none */
+} clq_train_callbacks;
+clq_status clq_train_callbacks_open(const clq_options *options, clq_train_callbacks *out);
+void clq_train_callbacks_close(clq_train_callbacks *callbacks);
+json_t *clq_train_callbacks_describe(const clq_train_callbacks *callbacks); /* early stopping, or null */
 
 /* ---- commands ---- */
 

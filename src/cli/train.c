@@ -37,6 +37,7 @@ typedef struct training {
     clq_epoch_info *epochs;
     size_t epoch_count;
     size_t shares_told; /* changes of them */
+    clq_train_callbacks callbacks;
     clq_checkpoints *checkpoints;
     uint64_t resumed; /* the update that the training goes on from; 0: none */
 } training;
@@ -280,6 +281,7 @@ static clq_status prepare(training *t) {
     if (!o->no_test) CLQ_TRY(start_reading(o, "test", &t->test));
     CLQ_TRY(open_data(t));
     CLQ_TRY(clq_setup_trainer(t->setup, o, clq_dataset_get_info(t->setup->train)->sample_dtype, false));
+    CLQ_TRY(clq_train_callbacks_open(o, &t->callbacks));
     CLQ_TRY(clq_keep_open(t->setup, o, &t->checkpoints, &t->resumed));
     uint64_t index;
     if (t->resumed > 0) clq_dataset_tell(t->setup->train, &t->epoch, &index);
@@ -377,6 +379,7 @@ static clq_status print_result(training *t, const char *verdict) {
     document = clq_json_put(
         document, "chosen",
         clq_describe_choice(t->setup, t->options, clq_strategy_own_name(clq_trainer_strategy(t->setup->trainer))));
+    document = clq_json_put(document, "early_stopping", clq_train_callbacks_describe(&t->callbacks));
     document = clq_json_put(document, "checkpoints", clq_keep_describe(t->checkpoints, t->resumed));
     clq_status status = clq_json_put_server(t->setup->trainer, &document);
     if (status == CLQ_OK) return clq_print_json(document);
@@ -418,6 +421,8 @@ static clq_status train(training *t) {
                           .on_epoch = show_epoch,
                           .on_log = o->log ? log_step : NULL,
                           .checkpoints = t->checkpoints,
+                          .callbacks = t->callbacks.list,
+                          .callback_count = t->callbacks.count,
                           .on_checkpoint = flush_log};
     clq_status status = clq_fit(t->setup->trainer, t->setup->train, &fit);
     clear_line(t);
@@ -437,6 +442,7 @@ clq_status clq_command_train(clq_setup *setup, const clq_options *options) {
     training t = {.options = options, .setup = setup};
     clq_status status = train(&t);
     clq_checkpoints_close(t.checkpoints);
+    clq_train_callbacks_close(&t.callbacks);
     if (t.log) fclose(t.log); /* the failure that kept it open is the one to tell */
     cancel_reading(&t.train); /* where something else failed meanwhile */
     cancel_reading(&t.test);

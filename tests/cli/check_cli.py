@@ -539,6 +539,27 @@ class CommandLine(support.InFolder):
         other = [*common[:1], "cnn1", *common[2:]] if common[0] == "--model" else ["--model", "cnn1", *common]
         self.fails(3, "train", *other, "--epochs", 2, "--checkpoint", kept, "--resume", says=["conv2d"])
 
+    def test_callbacks(self):
+        """Each epoch that is not better by 100 is no improvement: the first alone is one."""
+        best, table = self.folder / "best.safetensors", self.folder / "epochs.csv"
+        stopped = self.train(*SMALL, "--epochs", 6, "--early-stopping", "monitor=loss,min_delta=100,patience=2",
+                             "--reduce-lr", "monitor=loss,min_delta=100,patience=1,factor=0.5",
+                             "--save-best", best, "--monitor", "loss", "--csv", table)  # fmt: skip
+        self.assertEqual(len(stopped["epochs"]), 3)
+        self.assertEqual((stopped["early_stopping"]["stopped"], stopped["early_stopping"]["best_epoch"]), (True, 0))
+        lines = [line.split(",") for line in table.read_text().splitlines()]
+        self.assertEqual(len(lines), 4)
+        rates = [float(line[lines[0].index("lr")]) for line in lines[1:]]
+        self.assertEqual([round(rate / rates[0], 6) for rate in rates], [1, 1, 0.5])
+        model = ["--model", "mlp", "--data", "synthetic", "--devices", "pocl:0"]
+        self.assertIn("loss", json.loads(run("eval", *model, "--take", 640, "--weights", best, "--json").stdout))
+        self.assertIsNone(self.train(*SMALL, "--steps", 1)["early_stopping"])
+        self.fails(2, "train", *SMALL, "--early-stopping", "patence=2", says=["patence", "patience"])
+        self.fails(2, "train", *SMALL, "--early-stopping", "monitor=speed", "--steps", 1, says=["speed"])
+        self.fails(2, "train", *SMALL, "--reduce-lr", "factor=2", says=["factor"])
+        self.fails(2, "train", *SMALL, "--monitor", "loss", says=["--save-best"])
+        self.fails(1, "train", *SMALL, "--csv", self.folder / "none" / "a.csv", says=["a.csv"])
+
     def test_wrong_usage(self):
         self.fails(2)
         self.fails(2, "fly", says=["fly"])

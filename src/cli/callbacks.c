@@ -1,0 +1,67 @@
+/* Callbacks of `clique train`: what its options ask for, and what came of it. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+/* Its row in the list. */
+static clq_callback *next_of(clq_train_callbacks *callbacks) { return &callbacks->list[callbacks->count]; }
+
+static clq_status add_early_stopping(const clq_options *o, clq_train_callbacks *to) {
+    clq_early_stopping config = {.patience = 0};
+    CLQ_TRY(clq_early_stopping_parse(o->early_stopping, &config));
+    CLQ_TRY(clq_callback_early_stopping(&config, next_of(to)));
+    to->early_stopping = next_of(to);
+    to->count++;
+    return CLQ_OK;
+}
+
+static clq_status add_reduce_lr(const clq_options *o, clq_train_callbacks *to) {
+    clq_reduce_lr config = clq_reduce_lr_default();
+    CLQ_TRY(clq_reduce_lr_parse(o->reduce_lr, &config));
+    CLQ_TRY(clq_callback_reduce_lr(&config, next_of(to)));
+    to->count++;
+    return CLQ_OK;
+}
+
+static clq_status add_save_best(const clq_options *o, clq_train_callbacks *to) {
+    clq_monitor monitor = {.mode = CLQ_MONITOR_AUTO};
+    if (o->monitor && strlen(o->monitor) >= sizeof monitor.name)
+        return clq_fail(CLQ_ARGUMENT, "--monitor '%.40s…' is no name of a metric", o->monitor);
+    if (o->monitor) memcpy(monitor.name, o->monitor, strlen(o->monitor) + 1);
+    CLQ_TRY(clq_callback_save_best(o->save_best, &monitor, next_of(to)));
+    to->count++;
+    return CLQ_OK;
+}
+
+static clq_status add_csv(const clq_options *o, clq_train_callbacks *to) {
+    CLQ_TRY(clq_callback_csv(o->csv, false, next_of(to)));
+    to->count++;
+    return CLQ_OK;
+}
+
+clq_status clq_train_callbacks_open(const clq_options *o, clq_train_callbacks *out) {
+    if (o->monitor && !o->save_best)
+        return clq_fail(CLQ_ARGUMENT, "--monitor is what --save-best goes by: --early-stopping and --reduce-lr have a "
+                                      "key monitor of their own");
+    if (o->early_stopping) CLQ_TRY(add_early_stopping(o, out));
+    if (o->reduce_lr) CLQ_TRY(add_reduce_lr(o, out));
+    if (o->save_best) CLQ_TRY(add_save_best(o, out));
+    return o->csv ? add_csv(o, out) : CLQ_OK;
+}
+
+void clq_train_callbacks_close(clq_train_callbacks *callbacks) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(callbacks->list); i++) clq_callback_destroy(&callbacks->list[i]);
+    *callbacks = (clq_train_callbacks){.count = 0};
+}
+
+json_t *clq_train_callbacks_describe(const clq_train_callbacks *callbacks) {
+    static const char *const keys[] = {"stopped", "best_epoch", "best", "restored_best"};
+    char text[CLQ_CALLBACK_STATE_MAX];
+    const clq_callback *one = callbacks->early_stopping;
+    if (!one || one->save(one->context, text, sizeof text) != CLQ_OK) return json_null();
+    json_t *state = json_loads(text, 0, NULL), *document = json_object();
+    for (size_t i = 0; i < CLQ_COUNT_OF(keys); i++)
+        document = clq_json_put(document, keys[i], json_incref(json_object_get(state, keys[i])));
+    json_decref(state);
+    return document;
+}
