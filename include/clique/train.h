@@ -135,6 +135,10 @@ typedef struct clq_trainer_config {
     /* Trainable variables whose weights do not decay: parts of their names, with commas between, as in
      * "bias,gamma,beta" (Keras's exclude_from_weight_decay). Needed until the trainer is made. NULL: all decay. */
     const char *no_decay;
+    /* Momentum of a moving average of the trainable variables, from 0 up to 1: behind each update it becomes average *
+     * itself + (1 - average) * weights; behind the first the weights (Polyak and Juditsky, 1992; Keras's use_ema and
+     * ema_momentum). It takes as much memory as the parameters. 0: none is kept. */
+    double average;
     /* The program's own schedule, in place of `schedule`, which is CONSTANT then and may have a warm-up: the learning
      * rate of update `step`, from 0, or from the end of the warm-up; from 0 to 1e6. Called once for each update, in
      * order and before the update's first batch is handed over, by the thread that makes steps, which waits for it; it
@@ -389,6 +393,10 @@ CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned repli
  * save: WRITE, … */
 CLQ_API clq_status clq_trainer_load(clq_trainer *trainer, const char *path);
 CLQ_API clq_status clq_trainer_save(clq_trainer *trainer, const char *path);
+/* The trainable variables and their moving averages change places, on all replicas: for evaluation, prediction and
+ * saving by the averages. A second call puts both back, bit for bit; steps in between would go on from the averages.
+ * Errors: STATE (the trainer keeps no average; no update was made yet; in the middle of an update), … */
+CLQ_API clq_status clq_trainer_swap_average(clq_trainer *trainer);
 
 #ifdef __cplusplus
 }

@@ -28,7 +28,7 @@ clq_status clq_by_output_add(clq_by_output *to, const char *option, const char *
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
     clq_by_output losses, loss_weights, metrics;
-    const char *schedule, *shares, *staleness, *clip, *no_decay;
+    const char *schedule, *shares, *staleness, *clip, *no_decay, *ema;
     const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
     uint64_t checkpoint_every, keep;
     bool resume;

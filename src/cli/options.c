@@ -50,6 +50,9 @@ static const struct {
     {{"no-decay", KEY(no_decay), "NAME,…", 0,
       "variables with one of these in their names do not decay, e.g. bias,gamma,beta (default: all decay)", 0},
      "train plan tune"},
+    {{"ema", KEY(ema), "M", 0,
+      "keep a moving average of the weights, with this momentum, which the weights become at the end, e.g. 0.99", 0},
+     "train plan tune"},
     {{"schedule", KEY(schedule), "NAME[:…]", 0,
       "of the learning rate, as Keras's: constant, exponential, inverse_time, polynomial, cosine, cosine_restarts or "
       "piecewise, e.g. cosine:decay_steps=1000,warmup=100 or piecewise:boundaries=100/200,values=1/0.5/0.1 (default "

@@ -97,6 +97,8 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     CLQ_TRY(clq_lr_schedule_parse(options->schedule, &config.schedule));
     CLQ_TRY(clq_clip_parse(options->clip, &config.clip));
     config.no_decay = options->no_decay;
+    if (options->ema && (!clq_parse_double(options->ema, 0.0, 1.0, &config.average) || config.average == 1.0))
+        return clq_fail(CLQ_ARGUMENT, "--ema '%s': expected a momentum from 0 up to 1, as 0.99", options->ema);
     CLQ_TRY(clq_setup_measures(setup->model, options, outputs, &config));
     CLQ_TRY(clq_strategy_parse(clq_setup_strategy(setup, options), &config.strategy, &config.strategy_options));
     config.strategy_options.micro_batches = (uint32_t)options->micro_batches;

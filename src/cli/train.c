@@ -406,6 +406,13 @@ static clq_status tell_interrupted(training *t, clq_status status) {
     return clq_error_raise(&error);
 }
 
+/* With --ema the weights become their averages. */
+static clq_status take_average(const training *t) {
+    double momentum = 0.0;
+    if (t->options->ema) (void)clq_parse_double(t->options->ema, 0.0, 1.0, &momentum);
+    return momentum > 0.0 ? clq_trainer_swap_average(t->setup->trainer) : CLQ_OK;
+}
+
 static clq_status train(training *t) {
     CLQ_TRY(prepare(t));
     introduce(t);
@@ -432,6 +439,7 @@ static clq_status train(training *t) {
     CLQ_TRY(status);
     CLQ_TRY(close_log(t));
     if (t->checkpoints) CLQ_TRY(clq_keep_tell(t->checkpoints, t->talk));
+    CLQ_TRY(take_average(t));
     if (o->save) CLQ_TRY(clq_trainer_save(t->setup->trainer, o->save));
     if (o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
     CLQ_TRY(clq_describe_server(t->setup->trainer, t->talk));

@@ -296,8 +296,12 @@ void clq_store_destroy(clq_store *store) {
 /* ---- reports ---- */
 
 float *clq_store_parameters(const clq_store *store) { return store->parameters; }
-unsigned clq_store_states(const clq_store *store) { return clq_optimizer_states(&store->optimizer); }
-float *clq_store_state(const clq_store *store, unsigned slot) { return store->states[slot]; }
+unsigned clq_store_states(const clq_store *store) {
+    return clq_optimizer_states(&store->optimizer) + (store->average ? 1 : 0);
+}
+float *clq_store_state(const clq_store *store, unsigned slot) {
+    return slot < clq_optimizer_states(&store->optimizer) ? store->states[slot] : store->average;
+}
 const float *clq_store_gradient(const clq_store *store) { return store->gradient; }
 unsigned clq_store_parts(const clq_store *store) { return store->parts; }
 uint64_t clq_store_part_updates(const clq_store *store, unsigned part) { return store->servers[part].updates; }

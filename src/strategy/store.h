@@ -56,7 +56,7 @@ void clq_store_end_read(clq_store *store);
 void clq_store_begin_write(clq_store *store);
 void clq_store_end_write(clq_store *store);
 float *clq_store_parameters(const clq_store *store);
-unsigned clq_store_states(const clq_store *store); /* slots of the optimizer */
+unsigned clq_store_states(const clq_store *store); /* slots of the optimizer, and behind them the average */
 float *clq_store_state(const clq_store *store, unsigned slot);
 const float *clq_store_gradient(const clq_store *store); /* of the last update or sum */
 

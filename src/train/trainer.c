@@ -17,6 +17,7 @@ static clq_status check_config(const clq_trainer_config *config) {
     CLQ_TRY(clq_optimizer_check(&config->optimizer));
     CLQ_TRY(clq_lr_schedule_check(&config->schedule));
     CLQ_TRY(clq_clip_check(&config->clip));
+    CLQ_TRY(clq_average_check(config->average));
     if (config->learning_rate && config->schedule.kind != CLQ_LR_SCHEDULE_CONSTANT)
         return clq_fail(CLQ_ARGUMENT, "both a schedule, %s, and a learning_rate function: leave one of them out",
                         clq_lr_schedule_row_of(config->schedule.kind)->name);
@@ -47,29 +48,29 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     bool *spared = NULL;
     CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, config));
     CLQ_TRY_OR(fail, status, clq_trainer_spare(model, config->no_decay, &spared));
-    clq_strategy_config strategy = {.kind = config->strategy,
-                                    .options = config->strategy_options,
-                                    .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
-                                             .seed = config->seed,
-                                             .sample_dtype = config->sample_dtype,
-                                             .loss = trainer->losses,
-                                             .update = config->inference_only ? NULL : &trainer->config.optimizer,
-                                             .update_options = {.clip = config->clip, .spared = spared},
-                                             .gradient_norms = config->measure_gradient,
-                                             .precision = config->matmul_precision,
-                                             .metric_slots = CLQ_METRIC_SLOTS,
-                                             .selections = selections},
-                                    .global_batch = config->global_batch,
-                                    .sample_bytes =
-                                        clq_values_bytes(config->sample_dtype, clq_model_input(model)->elements),
-                                    .group = config->group,
-                                    .bucket_bytes = config->bucket_bytes,
-                                    .trace_steps = config->trace_steps,
-                                    .disabled_paths = config->disabled_paths,
-                                    .tuning = config->tuning,
-                                    .tuning_s = config->tuning_s,
-                                    .parts = config->parts,
-                                    .part = config->part};
+    clq_strategy_config strategy = {
+        .kind = config->strategy,
+        .options = config->strategy_options,
+        .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
+                 .seed = config->seed,
+                 .sample_dtype = config->sample_dtype,
+                 .loss = trainer->losses,
+                 .update = config->inference_only ? NULL : &trainer->config.optimizer,
+                 .update_options = {.clip = config->clip, .averages = config->average > 0.0, .spared = spared},
+                 .gradient_norms = config->measure_gradient,
+                 .precision = config->matmul_precision,
+                 .metric_slots = CLQ_METRIC_SLOTS,
+                 .selections = selections},
+        .global_batch = config->global_batch,
+        .sample_bytes = clq_values_bytes(config->sample_dtype, clq_model_input(model)->elements),
+        .group = config->group,
+        .bucket_bytes = config->bucket_bytes,
+        .trace_steps = config->trace_steps,
+        .disabled_paths = config->disabled_paths,
+        .tuning = config->tuning,
+        .tuning_s = config->tuning_s,
+        .parts = config->parts,
+        .part = config->part};
     bool index = true;
     for (uint32_t i = 0; i < model->output_count; i++) {
         strategy.label_bytes[i] = clq_loss_target_bytes(&trainer->losses[i]);
@@ -253,6 +254,7 @@ clq_step_params clq_trainer_next_params(clq_trainer *trainer) {
         clq_optimizer_rates(&trainer->config.optimizer, learning_rate(trainer, trainer->step), step);
     return (clq_step_params){.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
                              .step = (uint32_t)step,
+                             .average = clq_average_part(&trainer->config, step),
                              .rate = rates.rate,
                              .second = rates.second,
                              .third = rates.third,

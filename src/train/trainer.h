@@ -121,6 +121,9 @@ clq_status clq_optimizer_check(const clq_optimizer *optimizer);
 clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule);
 clq_status clq_loss_check(const clq_loss *loss);
 clq_status clq_clip_check(const clq_clip *clip);
+clq_status clq_average_check(double momentum); /* average.c */
+/* Which part of its way to the weights the average goes in update `step`, from 1. */
+float clq_average_part(const clq_trainer_config *config, uint64_t step);
 /* By variable, whether it has one of clq_trainer_config.no_decay's parts in its name; the caller's, NULL for NULL.
  * Errors: ARGUMENT (a part that no variable has), MEMORY. */
 clq_status clq_trainer_spare(const clq_model *model, const char *parts, bool **out);

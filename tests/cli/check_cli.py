@@ -558,7 +558,19 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--early-stopping", "monitor=speed", "--steps", 1, says=["speed"])
         self.fails(2, "train", *SMALL, "--reduce-lr", "factor=2", says=["factor"])
         self.fails(2, "train", *SMALL, "--monitor", "loss", says=["--save-best"])
+        for ema in ("1", "-0.1", "often"):
+            self.fails(2, "train", *SMALL, "--ema", ema, says=["--ema", ema])
         self.fails(1, "train", *SMALL, "--csv", self.folder / "none" / "a.csv", says=["a.csv"])
+
+    def test_average(self):
+        """Of one update the average is the weights; of two it lies between."""
+        files = [self.folder / f"{i}.safetensors" for i in range(4)]
+        for path, *options in ((files[0], "--steps", 1), (files[1], "--steps", 1, "--ema", 0.9),
+                               (files[2], "--steps", 2), (files[3], "--steps", 2, "--ema", 0.9)):  # fmt: skip
+            self.train(*SMALL, *options, "--save", path)
+        first, average, last, between = (path.read_bytes() for path in files)
+        self.assertEqual(first, average)
+        self.assertNotIn(between, (first, last))
 
     def test_wrong_usage(self):
         self.fails(2)
