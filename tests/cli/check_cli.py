@@ -367,7 +367,9 @@ class CommandLine(support.InFolder):
         tuned = json.loads(run("tune", *options, "--json", env=own).stdout)["pipeline"]
         after = json.loads(run("plan", *options, "--json", env=own).stdout)["pipeline"]
         self.assertEqual(after["cut_by"], "measured time")
-        self.assertTrue(all(s["forward_ms"] > 0 and s["backward_ms"] > 0 for s in after["stages"]))
+        # A stage of nothing that is trained has no backward: whether there is one is up to the times.
+        self.assertTrue(all(s["forward_ms"] > 0 for s in after["stages"]))
+        self.assertEqual([s["backward_ms"] > 0 for s in after["stages"]], [s["backward_work"] > 0 for s in after["stages"]])
         for key in ("layers", "forward_ms", "backward_ms"):
             self.assertEqual([s[key] for s in after["stages"]], [s[key] for s in tuned["stages"]])
         self.assertRegex(run("plan", *options, env=own).stdout, r"\n2 stages, 1 pipeline, 2 micro-batches, cut by measured time: ")
