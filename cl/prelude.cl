@@ -41,8 +41,55 @@ typedef floatv floatv_anywhere __attribute__((aligned(4)));
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 /* Before a loop over accumulators: unrolled, they stay in registers. */
 #define UNROLL _Pragma("unroll")
-/* Of kernels whose groups have one item. Intel's compiler for CPUs vectorizes a kernel across work-items as well, unless
- * it is told not to, and that takes ten times as long as the kernel alone. */
+
+/* Numbers of global memory as a value stores them; what is computed with are floats. S is the value's storage
+ * (clq_options_storage): 0 float, 1 half, 2 bfloat16. READ and WRITE take pointers to STORED(S): one number; V: a
+ * vector from any number on; V_ALIGNED: a vector that begins at a multiple of its own length. Numbers are rounded to
+ * the nearest, ties to even; NaN stays NaN. Halves are ushorts here, since half has no size without cl_khr_fp16. */
+typedef CLQ_JOIN(ushort, VEC) ushortv;
+typedef ushortv ushortv_anywhere __attribute__((aligned(2)));
+#define STORED_0 float
+#define STORED_1 ushort
+#define STORED_2 ushort
+#define STORED(S) CLQ_JOIN(STORED_, S)
+#define AS_HALVES(pointer) ((global half *)(pointer))
+#define TO_BFLOAT(bits, convert)                                                                                       \
+    convert(((bits)&0x7fffffffu) > 0x7f800000u ? ((bits) >> 16) | 0x40u                                                \
+                                               : ((bits) + 0x7fffu + (((bits) >> 16) & 1u)) >> 16)
+ALWAYS_INLINE ushort to_bfloat(float value) { return TO_BFLOAT(as_uint(value), convert_ushort); }
+ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
+    return TO_BFLOAT(CLQ_JOIN(as_uint, VEC)(value), CLQ_JOIN(convert_ushort, VEC));
+}
+#define FROM_BFLOATV(value) AS_FLOATV(CLQ_JOIN(convert_uint, VEC)(value) << 16)
+
+#define READ_0(p) (*(p))
+#define READ_1(p) vload_half(0, AS_HALVES(p))
+#define READ_2(p) as_float((uint) * (p) << 16)
+#define READ(S, p) CLQ_JOIN(READ_, S)(p)
+#define READ_V_0(p) (*(global const floatv_anywhere *)(p))
+#define READ_V_1(p) CLQ_JOIN(vload_half, VEC)(0, AS_HALVES(p))
+#define READ_V_2(p) FROM_BFLOATV(*(global const ushortv_anywhere *)(p))
+#define READ_V(S, p) CLQ_JOIN(READ_V_, S)(p)
+#define READ_V_ALIGNED_0(p) LOADV_ALIGNED(p)
+#define READ_V_ALIGNED_1(p) CLQ_JOIN(vloada_half, VEC)(0, AS_HALVES(p))
+#define READ_V_ALIGNED_2(p) FROM_BFLOATV(*(global const ushortv *)(p))
+#define READ_V_ALIGNED(S, p) CLQ_JOIN(READ_V_ALIGNED_, S)(p)
+
+#define WRITE_0(v, p) (*(p) = (v))
+#define WRITE_1(v, p) vstore_half_rte(v, 0, AS_HALVES(p))
+#define WRITE_2(v, p) (*(p) = to_bfloat(v))
+#define WRITE(S, v, p) CLQ_JOIN(WRITE_, S)(v, p)
+#define WRITE_V_0(v, p) (*(global floatv_anywhere *)(p) = (v))
+#define WRITE_V_1(v, p) CLQ_JOIN(CLQ_JOIN(vstore_half, VEC), _rte)(v, 0, AS_HALVES(p))
+#define WRITE_V_2(v, p) (*(global ushortv_anywhere *)(p) = to_bfloatv(v))
+#define WRITE_V(S, v, p) CLQ_JOIN(WRITE_V_, S)(v, p)
+#define WRITE_V_ALIGNED_0(v, p) STOREV_ALIGNED(v, p)
+#define WRITE_V_ALIGNED_1(v, p) CLQ_JOIN(CLQ_JOIN(vstorea_half, VEC), _rte)(v, 0, AS_HALVES(p))
+#define WRITE_V_ALIGNED_2(v, p) (*(global ushortv *)(p) = to_bfloatv(v))
+#define WRITE_V_ALIGNED(S, v, p) CLQ_JOIN(WRITE_V_ALIGNED_, S)(v, p)
+
+/* Of kernels whose groups have one item. Intel's compiler for CPUs vectorizes a kernel across work-items as well,
+ * unless it is told not to, and that takes ten times as long as the kernel alone. */
 #ifdef cl_intel_vec_len_hint
 #define CLQ_GROUP_OF_ONE __attribute__((reqd_work_group_size(1, 1, 1), intel_vec_len_hint(1)))
 #else
@@ -52,9 +99,9 @@ typedef floatv floatv_anywhere __attribute__((aligned(4)));
 #ifndef CLQ_JOINED
 #define TILE_KERNEL kernel CLQ_GROUP_OF_ONE
 #else
-/* A function of another kernel, which tells it its item (src/device/program/source_text.c): not inlined, since compilers
- * take several times as long for one large function, and with vectors as wide as in kernels, which clang else halves in
- * functions that take none (it prefers 256 bits to 512). */
+/* A function of another kernel, which tells it its item (src/device/program/source_text.c): not inlined, since
+ * compilers take several times as long for one large function, and with vectors as wide as in kernels, which clang else
+ * halves in functions that take none (it prefers 256 bits to 512). */
 #ifdef __has_attribute
 #if __has_attribute(min_vector_width)
 #define FULL_VECTORS __attribute__((min_vector_width(32 * VEC)))

@@ -65,8 +65,10 @@ static clq_value output_memory(const emitter *e, uint32_t n, unsigned i) {
     if (overwrites && may_overwrite(e, n, node->inputs[overwrites - 1], node->outputs[0]))
         return e->values[node->inputs[overwrites - 1]].memory;
     size_t bytes = clq_graph_value_bytes(value);
-    return clq_list_value(e->plan->list, CLQ_VALUE_ACTIVATION, value->name, value->per_sample ? 0 : bytes,
-                          value->per_sample ? bytes : 0);
+    const clq_value memory = clq_list_value(e->plan->list, CLQ_VALUE_ACTIVATION, value->name,
+                                            value->per_sample ? 0 : bytes, value->per_sample ? bytes : 0);
+    clq_list_set_storage(e->plan->list, memory, value->dtype);
+    return memory;
 }
 
 /* A variable's gradient is done when backward has written it, and read it where it does: replicas add theirs up then.

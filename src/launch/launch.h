@@ -85,6 +85,10 @@ clq_matmul_precision clq_list_precision(const clq_list *list);
 /* bytes = fixed + capacity * per_example. The name is copied; shown by clique plan. */
 clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, size_t fixed_bytes,
                          size_t bytes_per_example);
+/* The type in which a value's memory has its numbers: F32 unless set, and of NO_VALUE. F16 and BF16 are computed with as
+ * floats. Before the first launch that names the value. */
+void clq_list_set_storage(clq_list *list, clq_value value, clq_dtype dtype);
+clq_dtype clq_list_storage(const clq_list *list, clq_value value);
 /* What an operation needs between its launches: so many numbers of a type. */
 clq_value clq_list_scratch(clq_list *list, const char *name, clq_dtype dtype, size_t fixed, size_t per_example);
 /* What follows belongs to this layer, in tables and messages ("conv2d_1"); copied. */
@@ -98,6 +102,8 @@ typedef struct clq_kernel_options {
 } clq_kernel_options;
 void clq_options_add(clq_kernel_options *options, const char *format, ...) CLQ_PRINTF(2, 3);
 void clq_options_add_list(clq_kernel_options *options, const char *format, va_list arguments) CLQ_PRINTF(2, 0);
+/* " -DNAME_STORAGE=…" (cl/prelude.cl) where the value is of 16 bits; nothing where it is F32: kernels define 0 then. */
+void clq_options_storage(clq_kernel_options *options, const clq_list *list, const char *name, clq_value value);
 
 /* A launch is built by these calls in order: begin, arguments (in the kernel's order), work, cost. The options are
  * copied; the label, the file and the function are literals, or live as long as the list, also those of a call. */

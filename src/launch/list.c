@@ -107,13 +107,23 @@ clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, 
     const char *copy = copy_text(list, name);
     if (!copy || !CLQ_LIST_GROW(list, values, value_count, value_capacity)) return CLQ_NO_VALUE;
     list->values[list->value_count++] =
-        (clq_value_slot){.name = copy, .kind = kind, .bytes = bytes, .first_use = SIZE_MAX};
+        (clq_value_slot){.name = copy, .kind = kind, .storage = CLQ_F32, .bytes = bytes, .first_use = SIZE_MAX};
     return (clq_value)list->value_count;
 }
 
 clq_value clq_list_scratch(clq_list *list, const char *name, clq_dtype dtype, size_t fixed, size_t per_example) {
-    return clq_list_value(list, CLQ_VALUE_SCRATCH, name, clq_values_bytes(dtype, fixed),
-                          clq_values_bytes(dtype, per_example));
+    const clq_value value = clq_list_value(list, CLQ_VALUE_SCRATCH, name, clq_values_bytes(dtype, fixed),
+                                           clq_values_bytes(dtype, per_example));
+    clq_list_set_storage(list, value, dtype);
+    return value;
+}
+
+void clq_list_set_storage(clq_list *list, clq_value value, clq_dtype dtype) {
+    if (value) list->values[value - 1].storage = dtype;
+}
+
+clq_dtype clq_list_storage(const clq_list *list, clq_value value) {
+    return value ? list->values[value - 1].storage : CLQ_F32;
 }
 
 /* ---- launches ---- */
@@ -123,6 +133,12 @@ void clq_options_add_list(clq_kernel_options *options, const char *format, va_li
     int length = vsnprintf(options->text + options->length, room, format, arguments);
     assert(length >= 0 && (size_t)length < room);
     options->length += CLQ_MIN((size_t)length, room - 1);
+}
+
+void clq_options_storage(clq_kernel_options *options, const clq_list *list, const char *name, clq_value value) {
+    const clq_dtype dtype = clq_list_storage(list, value);
+    if (dtype == CLQ_F16 || dtype == CLQ_BF16)
+        clq_options_add(options, " -D%s_STORAGE=%d", name, dtype == CLQ_F16 ? 1 : 2);
 }
 
 void clq_options_add(clq_kernel_options *options, const char *format, ...) {

@@ -57,6 +57,7 @@ typedef struct clq_launch {
 typedef struct clq_value_slot {
     const char *name;
     clq_value_kind kind;
+    clq_dtype storage;
     size_t bytes, first_use, last_use;
     bool written;
     clq_buffer *buffer; /* once placed; not owned */
