@@ -1,35 +1,17 @@
 /* Moving averages of the weights: those of the weights behind each update, by every strategy; and changing places with
  * them changes no training. */
 #include "support/runs.h"
+#include "support/ways.h"
 
 #include <math.h>
 
 enum { STEPS = 6 };
 static const double momentum = 0.75;
 
-typedef struct way {
-    const char *name, *spec;
-    clq_strategy_kind kind;
-    clq_strategy_options options;
-    const char *disabled;
-} way;
-
-static const way ways[] = {
-    {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, NULL},
-    {"sharded update", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, NULL},
-    {"plain", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, "sharded update"},
-    {"scattered", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}, "sharded update"},
-    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, NULL},
-    {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}, NULL},
-    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, NULL},
-};
-
 static const way *under;
 
 static clq_trainer_config configure(clq_trainer_config config) {
-    config.strategy = under->kind;
-    config.strategy_options = under->options;
-    config.disabled_paths = under->disabled;
+    way_configure(under, &config);
     config.average = momentum;
     return config;
 }
@@ -80,6 +62,7 @@ static void check_way(const way *w) {
 
 static void averages_are_of_all_updates(void **state) {
     (void)state;
+    check_way(&way_single);
     for (size_t i = 0; i < CLQ_COUNT_OF(ways); i++) check_way(&ways[i]);
 }
 

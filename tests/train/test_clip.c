@@ -1,60 +1,34 @@
 /* Clipped gradients, and weights of which some decay: by every strategy as by one device. What one device makes of them
  * is held against the definition: the update by hand, from the gradient that was not clipped. */
 #include "support/runs.h"
+#include "support/ways.h"
 
 #include <math.h>
-
-/* ---- settings ---- */
 
 typedef struct setting {
     const char *name, *optimizer;
     clq_clip clip;
     const char *no_decay;
-    bool everywhere; /* else by every third way */
 } setting;
 
-/* Limits that some of the norms, 0.3 to 3, are above of. */
 static const setting settings[] = {
-    {"value", "sgd:lr=0.1", {CLQ_CLIP_VALUE, 0.01}, NULL, false},
-    {"norm", "sgd:lr=0.1", {CLQ_CLIP_NORM, 0.5}, NULL, true},
-    {"global norm", "adam", {CLQ_CLIP_GLOBAL_NORM, 0.7}, NULL, false},
-    {"spared biases", "adamw:weight_decay=0.3", {CLQ_CLIP_OFF, 0}, "bias", false},
-    {"both", "sgd:lr=0.1,momentum=0.9,weight_decay=0.2", {CLQ_CLIP_GLOBAL_NORM, 0.5}, "dense_1,bias", true},
+    {"value", "sgd:lr=0.1", {CLQ_CLIP_VALUE, 0.01}, NULL},
+    {"norm", "sgd:lr=0.1", {CLQ_CLIP_NORM, 0.5}, NULL},
+    {"global norm", "sgd:lr=0.1", {CLQ_CLIP_GLOBAL_NORM, 0.7}, NULL},
+    {"decay", "sgd:lr=0.1,weight_decay=0.5", {CLQ_CLIP_OFF, 0}, NULL},
+    {"decay and spared", "sgd:lr=0.1,weight_decay=0.5", {CLQ_CLIP_OFF, 0}, "bias"},
+    {"all", "sgd:lr=0.1,weight_decay=0.5", {CLQ_CLIP_NORM, 0.3}, "dense_1,bias"},
 };
-
-typedef struct way {
-    const char *name, *spec;
-    clq_strategy_kind kind;
-    clq_strategy_options options;
-    const char *disabled;
-    size_t bucket_bytes;
-    bool measured;
-} way;
-
-static const way ways[] = {
-    {"single, measured", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, NULL, 0, true},
-    {"sharded update", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, false},
-    {"sharded update, measured", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, true},
-    {"plain", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, "sharded update", 0, true},
-    {"buckets", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, "sharded update", 4096, false},
-    {"sharded optimizer", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}, NULL, 0, true},
-    {"scattered", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}, "sharded update", 0, true},
-    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, NULL, 0, true},
-    {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {0}, NULL, 0, false},
-    {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}, NULL, 0, true},
-    {"two pipelines", "pocl:0,pocl:1,pocl:2,pocl:3", CLQ_STRATEGY_PIPELINE, {.stages = 2}, NULL, 0, false},
-    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, NULL, 0, true},
-};
+/* A limit that the norm is above of in some steps, by each strategy. */
+static const setting together = {
+    "both", "sgd:lr=0.1,momentum=0.9,weight_decay=0.2", {CLQ_CLIP_GLOBAL_NORM, 0.5}, "dense_1,bias"};
 
 static const way *under;
 static const setting *with;
 
 static clq_trainer_config configure(clq_trainer_config config) {
-    config.strategy = under->kind;
-    config.strategy_options = under->options;
-    config.disabled_paths = under->disabled;
-    config.bucket_bytes = under->bucket_bytes;
-    config.measure_gradient = under->measured;
+    way_configure(under, &config);
+    config.measure_gradient = true;
     config.clip = with->clip;
     config.no_decay = with->no_decay;
     return config;
@@ -77,27 +51,21 @@ static run train(const setting *s, const way *w) {
     return r;
 }
 
-static const way one_device = {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, NULL, 0, false};
-
 static void by_every_strategy_as_by_one(void **state) {
     (void)state;
-    for (size_t s = 0; s < CLQ_COUNT_OF(settings); s++) {
-        run one = train(&settings[s], &one_device);
-        for (size_t w = 0; w < CLQ_COUNT_OF(ways); w++) {
-            if (!settings[s].everywhere && w % 3 != s % 3) continue;
-            run r = train(&settings[s], &ways[w]);
-            for (size_t i = 0; i < RUN_STEPS; i++)
-                if (!(fabs(r.losses[i] / one.losses[i] - 1) < 1e-5))
-                    fail_msg("%s, %s: loss %zu is %.9g, not %.9g", settings[s].name, ways[w].name, i, r.losses[i],
-                             one.losses[i]);
-            const double apart = difference(r.weights_at_end, one.weights_at_end, one.elements);
-            if (!(apart < 1e-5)) fail_msg("%s, %s: weights are %g apart", settings[s].name, ways[w].name, apart);
-            /* What is told is the gradient before it is clipped. */
-            assert_true(difference(r.gradient, one.gradient, one.elements) < 1e-6);
-            run_release(&r);
-        }
-        run_release(&one);
+    run one = train(&together, &way_single);
+    for (size_t w = 0; w < CLQ_COUNT_OF(ways); w++) {
+        run r = train(&together, &ways[w]);
+        for (size_t i = 0; i < RUN_STEPS; i++)
+            if (!(fabs(r.losses[i] / one.losses[i] - 1) < 1e-5))
+                fail_msg("%s: loss %zu is %.9g, not %.9g", ways[w].name, i, r.losses[i], one.losses[i]);
+        const double apart = difference(r.weights_at_end, one.weights_at_end, one.elements);
+        if (!(apart < 1e-5)) fail_msg("%s: weights are %g apart", ways[w].name, apart);
+        /* What is told is the gradient before it is clipped. */
+        assert_true(difference(r.gradient, one.gradient, one.elements) < 1e-6);
+        run_release(&r);
     }
+    run_release(&one);
 }
 
 /* ---- one device ---- */
@@ -109,7 +77,7 @@ static bool is_spared(const setting *s, const char *name) {
 /* SGD without momentum: w - w lr decay - lr factor g. */
 static void check_step(const setting *s, double lr, double decay) {
     with = s;
-    under = &ways[0];
+    under = &way_single;
     const run r = {.model = "mlp", .optimizer = s->optimizer, .spec = "pocl:0", .configure = configure};
     clq_model *model = run_model(r.model);
     clq_dataset *data = run_data();
@@ -159,16 +127,8 @@ static void check_step(const setting *s, double lr, double decay) {
 
 static void one_device_clips_by_definition(void **state) {
     (void)state;
-    check_step(&settings[0], 0.1, 0);
-    check_step(&settings[1], 0.1, 0);
-    static const setting more[] = {
-        {"global norm", "sgd:lr=0.1", {CLQ_CLIP_GLOBAL_NORM, 0.7}, NULL, false},
-        {"decay", "sgd:lr=0.1,weight_decay=0.5", {CLQ_CLIP_OFF, 0}, NULL, false},
-        {"decay and spared", "sgd:lr=0.1,weight_decay=0.5", {CLQ_CLIP_OFF, 0}, "bias", false},
-        {"all", "sgd:lr=0.1,weight_decay=0.5", {CLQ_CLIP_NORM, 0.3}, "dense_1,bias", false},
-    };
-    check_step(&more[0], 0.1, 0);
-    for (size_t i = 1; i < CLQ_COUNT_OF(more); i++) check_step(&more[i], 0.1, 0.5);
+    for (size_t i = 0; i < CLQ_COUNT_OF(settings); i++)
+        check_step(&settings[i], 0.1, strstr(settings[i].optimizer, "weight_decay") ? 0.5 : 0);
 }
 
 /* ---- nonsense ---- */
