@@ -354,6 +354,10 @@ CLQ_API clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const
 static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
     return clq_fit_sized(trainer, train, config, sizeof *config);
 }
+/* The first update of the last clq_fit whose loss was not finite, NaN or infinite, so far as losses were read: with
+ * on_log or on_progress some updates later, else at the end of the epoch. 0: there was none. Such a loss is also said
+ * in a warning, once in a fit, and the fit goes on. */
+CLQ_API uint64_t clq_trainer_diverged(const clq_trainer *trainer);
 /* Loss and metrics over one epoch of the dataset: it is rewound to the first batch of epoch 0, and each sample of that
  * epoch counts once (without those that drop_remainder drops). The dataset then goes on where it was before the call,
  * also after a failure: it may be the one that clq_fit is training on, as `validation` and in callbacks, and no metrics

@@ -379,6 +379,8 @@ static clq_status print_result(training *t, const char *verdict) {
     document = clq_json_put(
         document, "chosen",
         clq_describe_choice(t->setup, t->options, clq_strategy_own_name(clq_trainer_strategy(t->setup->trainer))));
+    const uint64_t diverged = clq_trainer_diverged(t->setup->trainer);
+    document = clq_json_put(document, "diverged_step", diverged ? json_integer((json_int_t)diverged) : json_null());
     document = clq_json_put(document, "early_stopping", clq_train_callbacks_describe(&t->callbacks));
     document = clq_json_put(document, "checkpoints", clq_keep_describe(t->checkpoints, t->resumed));
     clq_status status = clq_json_put_server(t->setup->trainer, &document);

@@ -206,6 +206,7 @@ static void go_on(run *r) {
 
 static clq_status train_epoch(run *r) {
     CLQ_TRY(clq_metrics_start(&r->metrics, r->log.steps ? &r->log : NULL, r->trainer));
+    r->metrics.trains = true;
     r->started = r->log.read_at = r->log.last_ended = clq_now();
     r->batch = 0;
     r->input_s = 0.0;
@@ -337,6 +338,7 @@ static clq_status fit_with_callbacks(run *r) {
     clq_trainer *trainer = r->trainer;
     const bool fitting = trainer->fitting, stop = trainer->stop;
     size_t begun = 0;
+    if (!fitting) trainer->diverged = 0;
     trainer->fitting = true;
     trainer->stop = false;
     clq_status status = clq_callbacks_begin(r->config, trainer, &begun);

@@ -1,6 +1,8 @@
 /* Loss and metrics over many batches: they stay on the devices until all rows are in use or somebody asks. */
 #include "train/trainer.h"
 
+#include <math.h>
+
 clq_status clq_metrics_start(clq_metrics *metrics, clq_fit_log *log, clq_trainer *trainer) {
     if (trainer->metrics) CLQ_TRY(clq_metrics_collect(trainer->metrics, trainer)); /* its rows will be overwritten */
     *metrics = (clq_metrics){.interrupted = trainer->metrics, .log = log, .first = trainer->rows};
@@ -17,6 +19,7 @@ clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t s
     const size_t slot = (trainer->rows - 1) % CLQ_METRIC_SLOTS;
     metrics->pending[slot] = samples;
     metrics->ends[slot] = trainer->accumulated == 0;
+    metrics->updates[slot] = trainer->step + (trainer->accumulated > 0);
     if (metrics->log && metrics->ends[slot]) clq_fit_log_note(metrics->log, trainer, trainer->last_count);
     return trainer->rows - metrics->first == CLQ_METRIC_SLOTS ? clq_metrics_collect(metrics, trainer) : CLQ_OK;
 }
@@ -33,6 +36,20 @@ static clq_status read_rows(clq_trainer *trainer, bool failed, uint32_t first, u
 /* Whether the next row is of a step that no replica failed to get to. */
 static bool is_of_finished_step(const clq_fit_log *log, const clq_trainer *trainer) {
     return log->filled < log->noted && log->steps[log->filled].step <= clq_strategy_steps_done(trainer->strategy);
+}
+
+/* Said once in a fit. */
+static void notice_divergence(const clq_metrics *metrics, clq_trainer *trainer, size_t slot, const double *row) {
+    double loss;
+    clq_metric_values values;
+    if (!metrics->trains || trainer->diverged > 0) return;
+    clq_trainer_tell(trainer, row, metrics->pending[slot], &loss, &values);
+    if (isfinite(loss)) return;
+    trainer->diverged = metrics->updates[slot];
+    clq_log(CLQ_LOG_WARNING,
+            "the loss of step %llu is not finite; training goes on: a lower learning rate, or a limit of the "
+            "gradient (--clip), may keep it finite",
+            (unsigned long long)trainer->diverged);
 }
 
 /* All rows that were not collected yet; where the strategy failed, those that can be rescued. */
@@ -52,6 +69,7 @@ static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool fai
         for (unsigned k = 0; k < width; k++) metrics->totals[k] += row[k];
         const size_t slot = metrics->first % CLQ_METRIC_SLOTS;
         metrics->samples += metrics->pending[slot];
+        notice_divergence(metrics, trainer, slot, row);
         if (metrics->log)
             clq_fit_log_fill(metrics->log, trainer, (uint32_t)slot, row, squares ? squares + i * variables : NULL,
                              metrics->ends[slot]);

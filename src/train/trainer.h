@@ -39,6 +39,7 @@ struct clq_trainer {
     bool running;                /* a function of the caller's on each replica (run.c) */
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
     bool fitting, stop;          /* clq_fit is under way, and was told to stop */
+    uint64_t diverged;           /* the first update of the last clq_fit whose loss was not finite; 0: none */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
     double created;              /* from where a trace counts; clq_now */
     clq_timeline input;          /* waiting for batches, while a trace is recorded */
@@ -176,9 +177,11 @@ typedef struct clq_metrics {
     clq_fit_log *log;                /* of a fit, whose rows are those of steps, which are noted there; NULL: none */
     uint64_t first;                  /* the first row not yet collected */
     double totals[CLQ_METRICS_ROW_MAX];
-    size_t samples;                   /* the collected rows' samples */
-    size_t pending[CLQ_METRIC_SLOTS]; /* samples of a row */
-    bool ends[CLQ_METRIC_SLOTS];      /* of a fit: a step ends with it */
+    size_t samples;                     /* the collected rows' samples */
+    size_t pending[CLQ_METRIC_SLOTS];   /* samples of a row */
+    bool ends[CLQ_METRIC_SLOTS];        /* of a fit: a step ends with it */
+    bool trains;                        /* rows are of updates, in which */
+    uint64_t updates[CLQ_METRIC_SLOTS]; /* they have these numbers */
 } clq_metrics;
 /* What succeeded is ended by clq_metrics_end, whatever happens between. */
 clq_status clq_metrics_start(clq_metrics *metrics, clq_fit_log *log, clq_trainer *trainer);

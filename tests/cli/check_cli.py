@@ -127,6 +127,19 @@ class CommandLine(support.InFolder):
         self.assertLessEqual(report["step_ms"]["p50"], report["step_ms"]["p95"])
         self.assertGreater(report["device_bytes"], 784 * 128 * 4)
         self.assertTrue(report["verdict"])
+        self.assertIsNone(report["diverged_step"])
+
+    def test_a_diverged_loss_is_told(self):
+        weights = self.folder / "w.safetensors"
+        self.assertEqual(run("train", *SMALL, "--steps", 1, "--no-test", "--save", weights).returncode, 0)
+        weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", float("nan")))
+        result = run("train", *SMALL, "--steps", 20, "--no-test", "--init", weights, "--json")
+        report = json.loads(result.stdout)
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(report["diverged_step"], 1)
+        self.assertIsNone(report["epochs"][-1]["loss"])
+        self.assertEqual(result.stderr.count("is not finite"), 1)
+        self.assertIn("clique: warning: the loss of step 1 is not finite", result.stderr)
 
     def test_memory_that_is_not_coherent(self):
         """Devices whose kernels and the host do not see what the other writes train alike, through copies."""
