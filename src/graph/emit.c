@@ -98,13 +98,20 @@ static void emit_node(const emitter *e, uint32_t n) {
     for (unsigned s = node->segment; s < CLQ_SEGMENT_COUNT; s++) e->plan->segment_end[s] = launches;
 }
 
+bool clq_node_takes(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    const clq_operation *op = node->op;
+    if (dtype == CLQ_F32 || op->types & CLQ_OP_TYPE(dtype)) return true;
+    if (dtype != CLQ_F16 && dtype != CLQ_BF16) return false;
+    if (op->traits & CLQ_OP_ALIAS && !op->emit) return true; /* no kernel touches it */
+    return op->stores && op->stores(list, node, value, dtype);
+}
+
 /* Kernels are made for the types that an operation's row tells. */
-static clq_status check_types(const clq_graph *graph, const clq_node *node) {
-    const unsigned allowed = node->op->types | CLQ_OP_TYPE(CLQ_F32);
+static clq_status check_types(const clq_list *list, const clq_graph *graph, const clq_node *node) {
     for (unsigned i = 0; i < CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS; i++) {
         const clq_id id = i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
         const clq_graph_value *value = id ? clq_graph_value_at(graph, id) : NULL;
-        if (value && !(allowed & CLQ_OP_TYPE(value->dtype)))
+        if (value && !clq_node_takes(list, node, i, value->dtype))
             return clq_fail(CLQ_UNSUPPORTED, "%s: '%s' is %s, which operation %s does not take", node->scope,
                             value->name, clq_dtype_name(value->dtype), node->op->name);
     }
@@ -129,7 +136,8 @@ clq_status clq_plan_emit(clq_plan *plan) {
     emitter e = {.plan = plan, .graph = &graph};
     clq_status status;
     CLQ_TRY_OR(done, status, clq_plan_build_graph(plan, plan->list, &graph, NULL, NULL));
-    for (uint32_t n = 0; n < graph.node_count; n++) CLQ_TRY_OR(done, status, check_types(&graph, &graph.nodes[n]));
+    for (uint32_t n = 0; n < graph.node_count; n++)
+        CLQ_TRY_OR(done, status, check_types(plan->list, &graph, &graph.nodes[n]));
     e.values = clq_alloc((size_t)graph.value_count + 1, sizeof *e.values);
     CLQ_TRY_OR(done, status, e.values ? CLQ_OK : CLQ_MEMORY);
     find_memory(&e);

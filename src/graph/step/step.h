@@ -158,11 +158,16 @@ struct clq_operation {
     unsigned traits; /* CLQ_OP_… */
     /* Output 0 may lie where this input was, if nothing reads the input afterwards: its index + 1; 0: none. */
     unsigned overwrites;
-    unsigned makes;                           /* bits of outputs whose memory `emit` makes, or finds */
-    unsigned types;                           /* bits (CLQ_OP_TYPE) of the types that its values may have besides f32 */
+    unsigned makes; /* bits of outputs whose memory `emit` makes, or finds */
+    unsigned types; /* bits (CLQ_OP_TYPE) of the types that its values may have besides f32 */
+    /* Whether the kernels of the list's device read input `value` of a node, or write output `value - CLQ_NODE_INPUTS`,
+     * where it is stored as `dtype`, F16 or BF16: each value by itself, whatever types the others have. NULL: none. */
+    bool (*stores)(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype);
     void (*differentiate)(clq_derivation *d); /* NULL: no gradient comes to its outputs */
     void (*emit)(clq_emission *e);            /* NULL: there are no launches */
 };
+/* Whether input `value`, or output `value - CLQ_NODE_INPUTS`, of a node may have a type. (emit.c) */
+bool clq_node_takes(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype);
 extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
     clq_op_conv_pool, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
     clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_squares, clq_op_clip,
