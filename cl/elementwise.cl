@@ -54,6 +54,21 @@
 #define TYPE_2 float
 #define TYPE_3 float
 #define TYPE_4 float
+#define TYPE_5 STORED(1)
+#define TYPE_6 STORED(2)
+#define TYPE_7 STORED(1)
+#define TYPE_8 STORED(2)
+
+/* OUT<k>_STORAGE: how output k is stored (cl/prelude.cl). */
+#ifndef OUT0_STORAGE
+#define OUT0_STORAGE 0
+#endif
+#ifndef OUT1_STORAGE
+#define OUT1_STORAGE 0
+#endif
+#ifndef OUT2_STORAGE
+#define OUT2_STORAGE 0
+#endif
 
 /* RANDOM: the program draws random numbers, which depend on the step and on the row among those of all replicas. */
 #ifdef RANDOM
@@ -68,8 +83,8 @@
 #define INPUT_FIELD(j) global const PASTE(TYPE_, IN##j) * x##j;
 #define INPUT_PARAMETER(j) , global const PASTE(TYPE_, IN##j) * x##j
 #define INPUT_NAME(j) , x##j
-#define OUTPUT_FIELD(k) global float *y##k;
-#define OUTPUT_PARAMETER(k) , global float *y##k
+#define OUTPUT_FIELD(k) global STORED(OUT##k##_STORAGE) * y##k;
+#define OUTPUT_PARAMETER(k) , global STORED(OUT##k##_STORAGE) * y##k
 #define OUTPUT_NAME(k) , y##k
 #define WORD_FIELD(n) uint w##n;
 #define WORD_PARAMETER(n) , int w##n
@@ -100,22 +115,28 @@ typedef ulong place;
 typedef uint place;
 #endif
 
-/* Row `row` of a vector by channel. ALIGNED: the channels are whole vectors. */
-ALWAYS_INLINE floatv by_channel(global const float *x, int row, int channels, size_t at, bool single) {
-    int c = (int)((place)at % (place)channels);
-    x += (size_t)row * channels;
-    if (single) return (floatv)(x[c]);
+/* Row `row` of a vector by channel, of storage S. ALIGNED: the channels are whole vectors. */
 #ifdef ALIGNED
-    return LOADV_ALIGNED(x + c);
+#define CHANNELS_FROM(S, x, c, channels, lanes) lanes = READ_V_ALIGNED(S, (x) + (c));
 #else
-    floatv lanes;
-    UNROLL for (int k = 0; k < VEC; k++) {
-        ((float *)&lanes)[k] = x[c];
-        c = c + 1 == channels ? 0 : c + 1;
+#define CHANNELS_FROM(S, x, c, channels, lanes)                                                                        \
+    UNROLL for (int k = 0; k < VEC; k++) {                                                                             \
+        ((float *)&lanes)[k] = READ(S, (x) + (c));                                                                     \
+        c = c + 1 == channels ? 0 : c + 1;                                                                             \
     }
-    return lanes;
 #endif
-}
+#define DEFINE_BY_CHANNEL(name, S)                                                                                     \
+    ALWAYS_INLINE floatv name(global const STORED(S) * x, int row, int channels, size_t at, bool single) {             \
+        int c = (int)((place)at % (place)channels);                                                                    \
+        floatv lanes;                                                                                                  \
+        x += (size_t)row * channels;                                                                                   \
+        if (single) return (floatv)(READ(S, x + c));                                                                   \
+        CHANNELS_FROM(S, x, c, channels, lanes)                                                                        \
+        return lanes;                                                                                                  \
+    }
+DEFINE_BY_CHANNEL(by_channel, 0)
+DEFINE_BY_CHANNEL(by_channel_1, 1)
+DEFINE_BY_CHANNEL(by_channel_2, 2)
 
 /* The same from a value that has a vector by channel for each sample. */
 ALWAYS_INLINE floatv by_sample(global const float *x, int elements, int channels, size_t at, bool single) {
@@ -141,13 +162,17 @@ ALWAYS_INLINE floatv by_sample(global const float *x, int elements, int channels
 #endif
 }
 
-/* The kinds of inputs, by their clq_element_kind: a float or a byte for each element; a float for each channel; one
- * float; a float for each sample and channel. */
+/* The kinds of inputs: a float or a byte for each element; a float for each channel; one float; a float for each sample
+ * and channel; a half, or a bfloat16, for each element; a half, or a bfloat16, for each channel. */
 #define FETCH_0(x, row) (single ? (floatv)((x)[at]) : LOADV_ALIGNED((x) + at))
 #define FETCH_1(x, row) (single ? (floatv)((float)(x)[at]) : TO_FLOATV(*(global const ucharv *)((x) + at)))
 #define FETCH_2(x, row) by_channel(x, row, m->channels, at, single)
 #define FETCH_3(x, row) (floatv)((x)[0])
 #define FETCH_4(x, row) by_sample(x, m->elements, m->channels, at, single)
+#define FETCH_5(x, row) (single ? (floatv)(READ_1((x) + at)) : READ_V_ALIGNED_1((x) + at))
+#define FETCH_6(x, row) (single ? (floatv)(READ_2((x) + at)) : READ_V_ALIGNED_2((x) + at))
+#define FETCH_7(x, row) by_channel_1(x, row, m->channels, at, single)
+#define FETCH_8(x, row) by_channel_2(x, row, m->channels, at, single)
 #define FETCH(j) in[j] = PASTE(FETCH_, IN##j)(m->x##j, ROW##j);
 
 ALWAYS_INLINE void fetch(const memory *m, size_t at, bool single, floatv in[INPUTS + 1]) { FOR_INPUTS(FETCH) }
@@ -157,8 +182,7 @@ ALWAYS_INLINE void fetch(const memory *m, size_t at, bool single, floatv in[INPU
 #ifdef RANDOM
 /* An element's number in its sample, where rows of channels are slices of longer ones: among the elements of these. */
 #ifdef SLICED
-#define IN_WHOLE(m, element)                                                                                           \
-    ((element) / (uint)(m)->channels * (m)->w2 + (element) % (uint)(m)->channels + (m)->w3)
+#define IN_WHOLE(m, element) ((element) / (uint)(m)->channels * (m)->w2 + (element) % (uint)(m)->channels + (m)->w3)
 #else
 #define IN_WHOLE(m, element) (element)
 #endif
@@ -262,9 +286,9 @@ ALWAYS_INLINE floatv mish_slope(floatv x) {
 
 #define STORE(k)                                                                                                       \
     if (single)                                                                                                        \
-        m->y##k[at] = REGISTER(OUT##k).s0;                                                                             \
+        PASTE(WRITE_, OUT##k##_STORAGE)(REGISTER(OUT##k).s0, m->y##k + at);                                            \
     else                                                                                                               \
-        STOREV_ALIGNED(REGISTER(OUT##k), m->y##k + at);
+        PASTE(WRITE_V_ALIGNED_, OUT##k##_STORAGE)(REGISTER(OUT##k), m->y##k + at);
 #define GIVE(k) terms[k] = REGISTER(SUM##k);
 #ifndef SUMS
 #define SUMS 0

@@ -18,10 +18,15 @@
 #define GAMMA_OF(c) 1.0f
 #endif
 
+#ifndef X_STORAGE
+#define X_STORAGE 0
+#endif
+
 /* Row `rank` of moments (ranks, MOMENTS, channels); zeros in the others, so that the sum over ranks has them all. From
  * sums and square sums of differences to a pivot. */
-KERNEL void normalise_moments(global const float *pivot, global const float *sums, global const float *squares,
-                              global float *moments, int count, int positions, int channels, int rank, int ranks) {
+KERNEL void normalise_moments(global const STORED(X_STORAGE) * pivot, global const float *sums,
+                              global const float *squares, global float *moments, int count, int positions,
+                              int channels, int rank, int ranks) {
     float n = (float)((size_t)count * positions);
     FOR_MY (c, channels) {
         for (int i = 0; i < MOMENTS * ranks; i++) moments[(size_t)i * channels + c] = 0;
@@ -29,7 +34,7 @@ KERNEL void normalise_moments(global const float *pivot, global const float *sum
         global float *own = moments + (size_t)rank * MOMENTS * channels + c;
         float shift = sums[c] / n, rest = fma(-sums[c], shift, squares[c]);
         own[COUNT * channels] = n;
-        own[MEAN * channels] = pivot[c] + shift;
+        own[MEAN * channels] = READ(X_STORAGE, pivot + c) + shift;
         own[SQUARES * channels] = rest < 0 ? 0 : rest;
     }
 }

@@ -294,6 +294,7 @@ typedef struct clq_plan_config {
     const clq_slicing *slicing; /* of weights that clq_plan_create_alone makes, of rank joins.rank; NULL: none */
     uint32_t capacity;          /* examples that one run can hold; at least 1 */
     clq_dtype sample_dtype;     /* CLQ_U8 or CLQ_F32, as they are uploaded */
+    clq_dtype activations;      /* F32; F16 or BF16: samples' values are stored in 16 bits (step/precision.c) */
     /* One for each output of the model, in their order; NULL: inference only. from_logits is about an output as it
      * stands. metrics_width and metrics_at are not read: the losses' totals lie one behind the other in a row of the
      * metrics buffer. */

@@ -95,8 +95,8 @@ typedef struct clq_instruction {
 
 /* What an input has for an element. */
 typedef enum clq_element_kind {
-    CLQ_EACH_ELEMENT,           /* elements per sample; f32, or u8 as 0 to 255 */
-    CLQ_EACH_CHANNEL,           /* (rows, channels): row `row`, repeated; f32 */
+    CLQ_EACH_ELEMENT,           /* elements per sample; f32, f16, bf16, or u8 as 0 to 255 */
+    CLQ_EACH_CHANNEL,           /* (rows, channels): row `row`, repeated; f32, f16 or bf16 */
     CLQ_ONE_FOR_ALL,            /* one f32 */
     CLQ_EACH_SAMPLE_AND_CHANNEL /* channels per sample, repeated over the sample's rows; f32 */
 } clq_element_kind;
@@ -117,7 +117,7 @@ typedef struct clq_element_program {
     clq_instruction instructions[CLQ_ELEMENT_INSTRUCTIONS]; /* number i makes register i */
     struct clq_element_output {
         unsigned from;   /* the register that is stored */
-        clq_dtype dtype; /* f32 */
+        clq_dtype dtype; /* f32, f16 or bf16; sums are of what is not rounded yet */
     } outputs[CLQ_ELEMENT_OUTPUTS];
     unsigned sums[CLQ_ELEMENT_SUMS]; /* the register that each adds up */
     size_t input_count, instruction_count, output_count, sum_count;
@@ -144,7 +144,7 @@ typedef struct clq_element_values {
     size_t elements, channels;
     bool whole; /* the values have no samples (weights): `elements` in all, whatever the count is. Not with dropout */
     clq_value inputs[CLQ_ELEMENT_INPUTS];
-    clq_value outputs[CLQ_ELEMENT_OUTPUTS]; /* f32; each may be an input's value of kind EACH_ELEMENT */
+    clq_value outputs[CLQ_ELEMENT_OUTPUTS]; /* each may be an input's value of its type and kind EACH_ELEMENT */
     clq_value sums[CLQ_ELEMENT_SUMS];       /* (channels) f32, of all rows of the count; overwritten */
 } clq_element_values;
 /* Runs the program in one launch; with sums mostly a second one, which adds parts up. The order of the sums is fixed by
@@ -213,7 +213,8 @@ void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value 
  * the global batch:
  *   moments, [sum of moments over the ranks], statistics, forward;
  *   gradients, corrections, [sum of corrections], backward.
- * A count of 0 has moments, gradients and corrections of zeros. ---- */
+ * A count of 0 has moments, gradients and corrections of zeros. x, y, dy and dx are f32, f16 or bf16; what is by
+ * channel is f32. ---- */
 
 typedef struct clq_normalise_problem {
     size_t positions, channels; /* a sample is (positions, channels) */
@@ -302,7 +303,7 @@ void clq_reduce_axis(clq_list *list, const clq_repeat_problem *p, clq_value y, c
 
 /* ---- input (input.c) ---- */
 
-/* y = (float)x * (1/255), u8 to f32, `elements` per example. */
+/* y = (float)x * (1/255), u8 to f32, f16 or bf16, `elements` per example. */
 void clq_input_u8(clq_list *list, size_t elements, clq_value x, clq_value y);
 
 /* ---- losses and metrics (losses.c, one row each; loss.c) ---- */

@@ -25,7 +25,7 @@ static void free_results(const results *r, uint32_t variables) {
 static const double scale = 0.25;
 
 /* sum_factor: of a graph that accumulates; the weights are what the gradients' memory has. */
-static void interpret_run(const clq_graph *graph, const numbers *n, double sum_factor, results *r) {
+static void interpret_run(const clq_graph *graph, const numbers *n, double sum_factor, bool rounds, results *r) {
     *r = (results){.output = {{0}}};
     for (uint32_t v = 0; v < n->variables; v++) {
         r->gradients[v] = clq_alloc(graph->model->variables[v].elements, sizeof(double));
@@ -41,6 +41,7 @@ static void interpret_run(const clq_graph *graph, const numbers *n, double sum_f
                                 .step = 5,
                                 .first_row = 2,
                                 .sum_factor = sum_factor,
+                                .rounds = rounds,
                                 .gradients = sum_factor != 0 ? (const double *const *)n->weights : NULL},
                   &(ref_outputs){.outputs = {r->output[0], r->output[1]},
                                  .metrics = r->metrics,
@@ -49,7 +50,7 @@ static void interpret_run(const clq_graph *graph, const numbers *n, double sum_f
                                  .norms = r->norms});
 }
 
-static void interpret(const clq_graph *graph, const numbers *n, results *r) { interpret_run(graph, n, 0, r); }
+static void interpret(const clq_graph *graph, const numbers *n, results *r) { interpret_run(graph, n, 0, false, r); }
 
 static const double sum_factor = 0.5;
 
@@ -123,7 +124,8 @@ static void check_differences(watch *w, const clq_graph *graph) {
 /* What the passes made, over all graphs: a pass that does nothing would change nothing. */
 static struct {
     unsigned conv_pools, products, pools, elementwise, long_programs, derivatives, joined_sums, softmax_sums, added,
-        two_gradients, repeats, slices, normalised, dropped, exchanged, second_losses, accumulated, adding_products;
+        two_gradients, repeats, slices, normalised, dropped, exchanged, second_losses, accumulated, adding_products,
+        narrow, narrow_gradients, casts;
 } made;
 
 static void count_elements(const clq_node *node) {
@@ -144,9 +146,17 @@ static void count_elements(const clq_node *node) {
     }
 }
 
+static bool is_narrow(const clq_graph *graph, clq_id id) {
+    return id && clq_dtype_bytes(clq_graph_value_at(graph, id)->dtype) == 2;
+}
+
 static void count_made(const clq_graph *graph) {
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const clq_node *node = &graph->nodes[n];
+        const bool narrow = is_narrow(graph, node->outputs[0]);
+        *(node->segment == CLQ_SEGMENT_FORWARD ? &made.narrow : &made.narrow_gradients) += narrow;
+        made.casts += node->op == &clq_op_elementwise && node->attributes.program.instruction_count == 1 &&
+                      is_narrow(graph, node->inputs[0]) != narrow;
         if (node->op == &clq_op_elementwise) count_elements(node);
         made.conv_pools += node->op == &clq_op_conv_pool;
         made.products += node->op == &clq_op_dense && node->attributes.dense.activation != CLQ_LINEAR;
@@ -167,7 +177,7 @@ static void count_made(const clq_graph *graph) {
 static void check_sums(const watch *w, const clq_graph *graph, const char *pass) {
     results got, want;
     interpret(graph, w->n, &want);
-    interpret_run(graph, w->n, sum_factor, &got);
+    interpret_run(graph, w->n, sum_factor, false, &got);
     add_weights(graph->model, w->n, &want);
     for (uint32_t v = 0; v < w->n->variables; v++)
         if (graph->model->variables[v].role == CLQ_ROLE_TRAINABLE)
@@ -245,6 +255,12 @@ static void synchronize(subject *s, uint64_t seed) {
 /* Two of four. */
 static void accumulate(subject *s, uint64_t seed) { s->config.accumulates = seed / 2 % 2; }
 
+/* Two of four, one of each type. */
+static void narrow(subject *s, uint64_t seed) {
+    static const clq_dtype types[] = {CLQ_F32, CLQ_F16, CLQ_F32, CLQ_BF16};
+    s->config.activations = types[seed / 4 % 4];
+}
+
 static void passes_on(clq_device *device, clq_queue *queue) {
     uint64_t first, end;
     (void)queue;
@@ -256,6 +272,7 @@ static void passes_on(clq_device *device, clq_queue *queue) {
         build(&s, seed);
         synchronize(&s, seed);
         accumulate(&s, seed);
+        narrow(&s, seed);
         make_numbers(&s, &n);
         CHECK_OK(clq_list_create(device, COUNT, &list));
         clq_list_set_selections(list, &fused);
@@ -278,6 +295,11 @@ static void passes_keep_what_a_graph_computes(void **state) {
 
 /* ---- plans ---- */
 
+/* Where values have 16 bits, some of thousands are rounded the other way. */
+static double tolerance_of(const subject *s) {
+    return s->config.activations == CLQ_F32 ? 1e-5 : s->config.activations == CLQ_F16 ? 4e-3 : 3e-2;
+}
+
 static void compare(const subject *s, clq_queue *queue, const clq_buffer *buffer, size_t offset, const double *want,
                     size_t count, const char *what, double floor) {
     float *floats = clq_alloc(count, sizeof *floats);
@@ -285,7 +307,7 @@ static void compare(const subject *s, clq_queue *queue, const clq_buffer *buffer
     assert_true(floats && got);
     CHECK_OK(clq_queue_read(queue, buffer, offset, floats, count * sizeof *floats, true));
     for (size_t i = 0; i < count; i++) got[i] = (double)floats[i];
-    assert_same(s, what, got, want, count, 1e-5, floor);
+    assert_same(s, what, got, want, count, tolerance_of(s), floor);
     clq_free(floats);
     clq_free(got);
 }
@@ -293,11 +315,11 @@ static void compare(const subject *s, clq_queue *queue, const clq_buffer *buffer
 static void interpret_plain(const subject *s, const numbers *n, clq_list *list, results *r) {
     clq_plan_config plain = s->config;
     clq_graph graph = {0};
-    plain.unfused_graph = true;
+    if (plain.activations == CLQ_F32) plain.unfused_graph = true; /* else where it rounds depends on what is fused */
     CHECK_OK(clq_graph_build(&graph, s->model,
                              &(clq_pass_context){.config = &plain, .list = list, .arena_bytes = CLQ_VARIABLE_ALIGN},
                              NULL, NULL));
-    interpret(&graph, n, r);
+    interpret_run(&graph, n, 0, true, r);
     clq_graph_release(&graph);
 }
 
@@ -391,6 +413,7 @@ static void plans_on(clq_device *device, clq_queue *queue) {
         build(&s, seed);
         synchronize(&s, seed);
         accumulate(&s, seed);
+        narrow(&s, seed);
         s.config.unfused_graph = seed % 2; /* what is not fused writes over more */
         make_numbers(&s, &n);
         check_plan(&s, &n, device, queue);
@@ -488,6 +511,7 @@ static void out_of_memory_on(clq_device *device, clq_queue *queue) {
         build(&s, seed);
         synchronize(&s, seed);
         accumulate(&s, seed);
+        narrow(&s, seed);
         made_graph m = {.s = &s};
         CHECK_OK(clq_list_create(device, COUNT, &m.list));
         assert_true(walk_allocations(make_graph, &m) >= 5);

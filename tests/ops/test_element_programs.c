@@ -79,7 +79,9 @@ static struct clq_element_input any_input(clq_random *random, bool whole) {
     static const clq_element_kind kinds[] = {CLQ_EACH_ELEMENT, CLQ_EACH_ELEMENT, CLQ_EACH_ELEMENT,
                                              CLQ_EACH_CHANNEL, CLQ_ONE_FOR_ALL,  CLQ_EACH_SAMPLE_AND_CHANNEL};
     struct clq_element_input input = {.kind = kinds[rig_below(random, CLQ_COUNT_OF(kinds) - whole)], .dtype = CLQ_F32};
-    if (input.kind == CLQ_EACH_ELEMENT && rig_below(random, 4) == 0) input.dtype = CLQ_U8;
+    static const clq_dtype types[] = {CLQ_U8, CLQ_F16, CLQ_BF16, CLQ_F32};
+    const size_t type = rig_below(random, CLQ_COUNT_OF(types));
+    if (input.kind == CLQ_EACH_ELEMENT || (input.kind == CLQ_EACH_CHANNEL && type > 0)) input.dtype = types[type];
     if (input.kind == CLQ_EACH_CHANNEL) input.row = (unsigned)rig_below(random, 3);
     return input;
 }
@@ -106,8 +108,11 @@ static clq_element_program any_program(clq_random *random, clq_element_op first,
         r[clq_element_do(&p, one)] = known_of(&one, r);
     }
     p.output_count = 1 + rig_below(random, CLQ_ELEMENT_OUTPUTS);
-    for (size_t k = 0; k < p.output_count; k++)
+    for (size_t k = 0; k < p.output_count; k++) {
+        static const clq_dtype types[] = {CLQ_F32, CLQ_F16, CLQ_BF16};
         p.outputs[k].from = (unsigned)(p.instruction_count - 1 - rig_below(random, p.instruction_count) * (k > 0));
+        p.outputs[k].dtype = types[rig_below(random, CLQ_COUNT_OF(types))];
+    }
     p.sum_count = rig_below(random, CLQ_ELEMENT_SUMS + 1);
     for (size_t k = 0; k < p.sum_count; k++) p.sums[k] = (unsigned)rig_below(random, p.instruction_count);
     assert_true(clq_element_program_fits(&p));
@@ -156,10 +161,7 @@ static void make_input(clq_random *random, const struct clq_element_input *input
     in->want[j] = rig_alloc(n + 1, sizeof(double));
     for (size_t i = 0; i < n; i++) {
         in->want[j][i] = bytes ? (double)rig_below(random, 256) : (double)rig_below(random, 33) / 8 - 2;
-        if (bytes)
-            ((unsigned char *)in->data[j])[i] = (unsigned char)in->want[j][i];
-        else
-            ((float *)in->data[j])[i] = (float)in->want[j][i];
+        rig_store(in->data[j], i, input->dtype, in->want[j][i]);
     }
 }
 
@@ -167,7 +169,7 @@ static clq_value input_value(rig *r, const struct clq_element_input *input, cons
     size_t bytes = s->elements * clq_dtype_bytes(input->dtype);
     switch (input->kind) {
     case CLQ_EACH_ELEMENT: return rig_value(r, "x", whole ? bytes : 0, whole ? 0 : bytes);
-    case CLQ_EACH_CHANNEL: return rig_value(r, "by channel", 3 * s->channels * sizeof(float), 0);
+    case CLQ_EACH_CHANNEL: return rig_value(r, "by channel", 3 * s->channels * clq_dtype_bytes(input->dtype), 0);
     case CLQ_ONE_FOR_ALL: return rig_value(r, "one", sizeof(float), 0);
     case CLQ_EACH_SAMPLE_AND_CHANNEL: return rig_value(r, "by sample", 0, s->channels * sizeof(float));
     }
@@ -180,19 +182,23 @@ static clq_value output_value(rig *r, const clq_element_program *p, const clq_el
     for (size_t j = k; in_place && j < p->input_count; j++) {
         bool taken = false;
         for (size_t o = 0; o < k; o++) taken = taken || v->outputs[o] == v->inputs[j];
-        if (!taken && p->inputs[j].kind == CLQ_EACH_ELEMENT && p->inputs[j].dtype == CLQ_F32) return v->inputs[j];
+        if (!taken && p->inputs[j].kind == CLQ_EACH_ELEMENT && p->inputs[j].dtype == p->outputs[k].dtype)
+            return v->inputs[j];
     }
-    size_t bytes = s->elements * sizeof(float);
+    size_t bytes = s->elements * clq_dtype_bytes(p->outputs[k].dtype);
     return rig_value(r, "y", v->whole ? bytes : 0, v->whole ? 0 : bytes);
 }
 
+/* What is exact is rounded once; of what is not, by one unit more. */
 static void check_outputs(rig *r, const clq_element_program *p, const clq_element_values *v, const known *k, size_t n,
                           double *const *want) {
     float *got = rig_alloc(n + 1, sizeof(float));
     for (size_t o = 0; o < p->output_count; o++) {
-        rig_read(r, v->outputs[o], got, n * sizeof(float));
-        rig_check_close(r, "y", got, want[o], n, 0, 2 * k[p->outputs[o].from].error);
-        rig_check_untouched(r, v->outputs[o], n * sizeof(float));
+        const clq_dtype dtype = p->outputs[o].dtype;
+        const double error = k[p->outputs[o].from].error, unit = dtype == CLQ_F16 ? 0x1p-10 : 0x1p-7;
+        rig_read_stored(r, v->outputs[o], dtype, got, n);
+        rig_check_close(r, "y", got, want[o], n, error > 0 && dtype != CLQ_F32 ? unit : 0, 2 * error);
+        rig_check_untouched(r, v->outputs[o], n * clq_dtype_bytes(dtype));
     }
     clq_free(got);
 }
@@ -410,10 +416,14 @@ static void test_what_fits(void **state) {
     p = good, p.outputs[0].from = 2;
     assert_false(clq_element_program_fits(&p));
     p = good, p.outputs[0].dtype = CLQ_F16;
+    assert_true(clq_element_program_fits(&p));
+    p = good, p.outputs[0].dtype = CLQ_U8;
     assert_false(clq_element_program_fits(&p));
     p = good, p.inputs[0].dtype = CLQ_F64;
     assert_false(clq_element_program_fits(&p));
     p = good, p.inputs[0] = (struct clq_element_input){.kind = CLQ_ONE_FOR_ALL, .dtype = CLQ_U8};
+    assert_false(clq_element_program_fits(&p));
+    p = good, p.inputs[0] = (struct clq_element_input){.kind = CLQ_ONE_FOR_ALL, .dtype = CLQ_F16};
     assert_false(clq_element_program_fits(&p));
     p = good, p.output_count = 0; /* of no use */
     assert_false(clq_element_program_fits(&p));

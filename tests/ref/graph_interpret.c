@@ -389,6 +389,15 @@ static void run_node(const interpreter *r, const clq_node *node) {
     }
 }
 
+/* What was written, as it is stored. */
+static void store_outputs(const interpreter *r, const clq_node *node) {
+    for (unsigned k = 0; k < CLQ_NODE_OUTPUTS; k++) {
+        const clq_id id = node->outputs[k];
+        for (size_t i = 0; id && i < numbers_of(r, id); i++)
+            r->memory[id][i] = ref_stored(r->memory[id][i], clq_graph_value_at(r->graph, id)->dtype);
+    }
+}
+
 static void fill_value(const interpreter *r, clq_id id) {
     const clq_graph_value *value = clq_graph_value_at(r->graph, id);
     const double *from = NULL;
@@ -421,7 +430,10 @@ void ref_interpret(const clq_graph *graph, const ref_inputs *inputs, const ref_o
     interpreter r = {.graph = graph, .inputs = inputs, .memory = calloc(graph->value_count + 1, sizeof *r.memory)};
     assert_non_null(r.memory);
     for (clq_id id = 1; id <= graph->value_count; id++) fill_value(&r, id);
-    for (uint32_t n = 0; n < graph->node_count; n++) run_node(&r, &graph->nodes[n]);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        run_node(&r, &graph->nodes[n]);
+        if (inputs->rounds) store_outputs(&r, &graph->nodes[n]);
+    }
     for (clq_id id = 1; id <= graph->value_count; id++) give(&r, id, outputs);
     for (clq_id id = 1; id <= graph->value_count; id++) free(r.memory[id]);
     free(r.memory);

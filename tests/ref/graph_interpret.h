@@ -15,6 +15,7 @@ typedef struct ref_inputs {
     const double *received[CLQ_CROSSINGS_MAX], *received_gradients[CLQ_CROSSINGS_MAX]; /* of a stage; NULL: zeros */
     /* Of a graph that accumulates: as of clq_step_params, and what the gradients' memory has; NULL: zeros. */
     double sum_factor;
+    bool rounds; /* values are rounded as they are stored; else all have the bits of a double */
     const double *const *gradients;
 } ref_inputs;
 

@@ -8,6 +8,15 @@ double ref_dropout(uint64_t seed, uint32_t stream, uint32_t step, uint32_t place
     return (double)word >= nearbyint(ldexp(rate, 32)) ? 1 / (1 - rate) : 0;
 }
 
+double ref_stored(double number, clq_dtype dtype) {
+    const int bits = dtype == CLQ_F16 ? 11 : 8, least = dtype == CLQ_F16 ? -14 : -126;
+    const double most = dtype == CLQ_F16 ? 65504 : (2 - 0x1p-7) * 0x1p127;
+    if ((dtype != CLQ_F16 && dtype != CLQ_BF16) || !isfinite(number) || number == 0) return number;
+    const int unit = (int)fmax(ilogb(number), least) - (bits - 1);
+    const double rounded = ldexp(nearbyint(ldexp(number, -unit)), unit);
+    return fabs(rounded) > most ? copysign(INFINITY, number) : rounded;
+}
+
 static double larger(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
 
 /* Where an element lies. */
@@ -76,7 +85,8 @@ void ref_element_program(const clq_element_program *p, size_t elements, size_t c
             r[i] = one->op == CLQ_ELEMENT_INPUT ? input_of(&p->inputs[one->a], inputs[one->a], &s)
                                                 : result_of(p, one, r, &s);
         }
-        for (size_t k = 0; k < p->output_count; k++) outputs[k][at] = r[p->outputs[k].from];
+        for (size_t k = 0; k < p->output_count; k++)
+            outputs[k][at] = ref_stored(r[p->outputs[k].from], p->outputs[k].dtype);
         for (size_t k = 0; k < p->sum_count; k++) sums[k][s.element % channels] += r[p->sums[k]];
     }
 }

@@ -62,4 +62,7 @@ void ref_compress_halves(size_t n, double most, const double *gradient, double *
 void ref_choose_largest(size_t n, size_t chosen, const double *gradient, double *error, uint32_t *places,
                         double *numbers);
 
+/* The number that is stored of one: F16 and BF16 round to the nearest, of two to the even one. */
+double ref_stored(double number, clq_dtype dtype);
+
 #endif

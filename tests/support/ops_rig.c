@@ -145,6 +145,31 @@ void rig_read(rig *r, clq_value value, void *out, size_t bytes) {
     if (bytes) must(r, clq_queue_read(r->queue, r->buffers[value], 0, out, bytes, true));
 }
 
+void rig_store(void *to, size_t index, clq_dtype dtype, double number) {
+    const float value = (float)number;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    switch (dtype) {
+    case CLQ_U8: ((unsigned char *)to)[index] = (unsigned char)number; break;
+    case CLQ_F16: ((uint16_t *)to)[index] = clq_half_of_float(value); break;
+    case CLQ_BF16: ((uint16_t *)to)[index] = (uint16_t)(bits >> 16); break; /* of numbers that have no more bits */
+    default: ((float *)to)[index] = value; break;
+    }
+}
+
+void rig_read_stored(rig *r, clq_value value, clq_dtype dtype, float *out, size_t n) {
+    uint16_t *halves = rig_alloc(n + 1, sizeof *halves);
+    rig_read(r, value, dtype == CLQ_F32 ? (void *)out : halves, n * clq_dtype_bytes(dtype));
+    for (size_t i = 0; i < n && dtype != CLQ_F32; i++) {
+        const uint32_t bits = (uint32_t)halves[i] << 16;
+        if (dtype == CLQ_F16)
+            out[i] = clq_half_to_float(halves[i]);
+        else
+            memcpy(&out[i], &bits, sizeof bits);
+    }
+    clq_free(halves);
+}
+
 void rig_check_untouched(rig *r, clq_value value, size_t from) {
     size_t whole = clq_buffer_bytes(r->buffers[value]);
     unsigned char *content = rig_alloc(whole, 1);

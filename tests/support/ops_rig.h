@@ -46,6 +46,10 @@ void rig_bind(rig *r);
 void rig_fill(rig *r, clq_value value, const void *data, size_t bytes);
 void rig_run(rig *r, uint32_t count);
 void rig_read(rig *r, clq_value value, void *out, size_t bytes);
+/* Number `index` of a value on the host, as a type stores it: f32, f16, bf16 or u8. */
+void rig_store(void *to, size_t index, clq_dtype dtype, double number);
+/* The first n numbers of a value of such a type. */
+void rig_read_stored(rig *r, clq_value value, clq_dtype dtype, float *out, size_t n);
 /* What a run left in a value; checked to be the same after another run. clq_free. */
 void *rig_read_both(rig *r, const char *what, clq_value value, size_t bytes, uint32_t count);
 /* Nothing was written from byte `from` on, nor behind the value. */

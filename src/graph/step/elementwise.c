@@ -241,15 +241,33 @@ bool clq_element_has_derivative(const clq_node *node) {
 
 /* ---- launches ---- */
 
+/* The program with the types in which its values are stored. */
+static clq_element_program typed_program(const clq_emission *e) {
+    clq_element_program p = e->node->attributes.program;
+    for (size_t i = 0; i < p.input_count; i++)
+        if (p.inputs[i].dtype == CLQ_F32) p.inputs[i].dtype = clq_list_storage(e->list, e->in[i]);
+    for (size_t i = 0; i < p.output_count; i++) p.outputs[i].dtype = clq_list_storage(e->list, e->out[i]);
+    return p;
+}
+
 static void emit(clq_emission *e) {
-    const clq_element_program *p = &e->node->attributes.program;
+    const clq_element_program p = typed_program(e);
     const clq_graph_value *x = clq_graph_value_at(e->graph, e->node->inputs[0]);
     clq_element_values v = {.elements = x->elements, .channels = clq_graph_value_channels(x), .whole = !x->per_sample};
-    for (size_t i = 0; i < p->input_count; i++) v.inputs[i] = e->in[i];
-    for (size_t i = 0; i < p->output_count; i++) v.outputs[i] = e->out[i];
-    for (size_t i = 0; i < p->sum_count; i++) v.sums[i] = e->out[p->output_count + i];
-    clq_elementwise(e->list, e->node->segment == CLQ_SEGMENT_BACKWARD ? "backward" : "forward", p, &v);
+    for (size_t i = 0; i < p.input_count; i++) v.inputs[i] = e->in[i];
+    for (size_t i = 0; i < p.output_count; i++) v.outputs[i] = e->out[i];
+    for (size_t i = 0; i < p.sum_count; i++) v.sums[i] = e->out[p.output_count + i];
+    clq_elementwise(e->list, e->node->segment == CLQ_SEGMENT_BACKWARD ? "backward" : "forward", &p, &v);
+}
+
+/* What there is one of for each element. Sums are small, and made of many terms. */
+static bool stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    const clq_element_program *p = &node->attributes.program;
+    (void)list;
+    (void)dtype;
+    if (value >= CLQ_NODE_INPUTS) return value - CLQ_NODE_INPUTS < p->output_count;
+    return p->inputs[value].kind == CLQ_EACH_ELEMENT;
 }
 
 const clq_operation clq_op_elementwise = {
-    .name = "elementwise", .overwrites = 1, .differentiate = differentiate, .emit = emit};
+    .name = "elementwise", .overwrites = 1, .stores = stores, .differentiate = differentiate, .emit = emit};

@@ -32,8 +32,10 @@ static void emit_all_reduce(clq_emission *e) {
 
 /* Of what is made of a sum each rank has the whole gradient. */
 static void all_reduce_gradient(clq_derivation *d) { d->dx[0] = d->dy[0]; }
-const clq_operation clq_op_all_reduce = {
-    .name = "all_reduce", .traits = CLQ_OP_ALIAS, .differentiate = all_reduce_gradient, .emit = emit_all_reduce};
+const clq_operation clq_op_all_reduce = {.name = "all_reduce",
+                                         .traits = CLQ_OP_ALIAS | CLQ_OP_WIDE,
+                                         .differentiate = all_reduce_gradient,
+                                         .emit = emit_all_reduce};
 
 clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, const clq_exchange *exchange) {
     if (!x || clq_exchange_ranks(exchange) == 1) return x;

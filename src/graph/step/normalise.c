@@ -1,13 +1,29 @@
 /* Batch normalisation: the statistics of a batch, or those that training kept, and what is made of them. */
 #include "graph/step/step.h"
 
+/* ---- which values may have 16 bits: samples, not what is by channel ---- */
+
+static bool x_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    (void)list;
+    (void)node;
+    (void)dtype;
+    return value == 0 || value == CLQ_NODE_INPUTS;
+}
+
+static bool x_and_dy_store(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    return x_stores(list, node, value, dtype) || value == 1;
+}
+
 /* inputs: x; outputs: the moments of its channels */
 static void emit_moments(clq_emission *e) {
     const clq_normalisation *n = &e->node->attributes.normalise;
     clq_normalise_moments(e->list, &n->problem, e->in[0], n->exchange.rank, clq_exchange_ranks(&n->exchange),
                           e->out[0]);
 }
-const clq_operation clq_op_moments = {.name = "moments", .emit = emit_moments};
+static bool moments_store(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    return value == 0 && x_stores(list, node, value, dtype);
+}
+const clq_operation clq_op_moments = {.name = "moments", .stores = moments_store, .emit = emit_moments};
 
 /* inputs: moments, gamma, moving mean, moving variance; outputs: statistics, and the moving ones, where they were */
 static void emit_statistics(clq_emission *e) {
@@ -54,15 +70,22 @@ static void normalise_gradient(clq_derivation *d) {
 static void emit_normalise(clq_emission *e) {
     clq_normalise_forward(e->list, &e->node->attributes.normalise.problem, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
-const clq_operation clq_op_normalise = {
-    .name = "normalise", .overwrites = 1, .differentiate = normalise_gradient, .emit = emit_normalise};
+const clq_operation clq_op_normalise = {.name = "normalise",
+                                        .overwrites = 1,
+                                        .stores = x_stores,
+                                        .differentiate = normalise_gradient,
+                                        .emit = emit_normalise};
 
 /* inputs: x, dy, statistics; outputs: the gradients of gamma and beta */
 static void emit_normalise_sums(clq_emission *e) {
     clq_normalise_gradients(e->list, &e->node->attributes.normalise.problem, e->in[0], e->in[1], e->in[2], e->out[0],
                             e->out[1]);
 }
-const clq_operation clq_op_normalise_sums = {.name = "normalise_sums", .emit = emit_normalise_sums};
+static bool sums_store(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    return value < CLQ_NODE_INPUTS && x_and_dy_store(list, node, value, dtype);
+}
+const clq_operation clq_op_normalise_sums = {
+    .name = "normalise_sums", .stores = sums_store, .emit = emit_normalise_sums};
 
 /* inputs: statistics, the gradients of gamma and beta; outputs: what the gradients of mean and variance take from dx */
 static void emit_normalise_corrections(clq_emission *e) {
@@ -77,4 +100,4 @@ static void emit_normalise_gradient(clq_emission *e) {
                            e->out[0]);
 }
 const clq_operation clq_op_normalise_gradient = {
-    .name = "normalise_gradient", .overwrites = 2, .emit = emit_normalise_gradient};
+    .name = "normalise_gradient", .overwrites = 2, .stores = x_and_dy_store, .emit = emit_normalise_gradient};

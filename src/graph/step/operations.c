@@ -8,8 +8,14 @@ static const clq_graph_value *input_of(const clq_emission *e, unsigned i) {
 /* ---- input and reshapes ---- */
 
 static void emit_scale_bytes(clq_emission *e) { clq_input_u8(e->list, input_of(e, 0)->elements, e->in[0], e->out[0]); }
+static bool scale_bytes_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    (void)list;
+    (void)node;
+    (void)dtype;
+    return value == CLQ_NODE_INPUTS;
+}
 const clq_operation clq_op_scale_bytes = {
-    .name = "scale_bytes", .types = CLQ_OP_TYPE(CLQ_U8), .emit = emit_scale_bytes};
+    .name = "scale_bytes", .types = CLQ_OP_TYPE(CLQ_U8), .stores = scale_bytes_stores, .emit = emit_scale_bytes};
 
 static void reshape_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reshape, CLQ_IDS(d->dy[0])); }
 const clq_operation clq_op_reshape = {.name = "reshape", .traits = CLQ_OP_ALIAS, .differentiate = reshape_gradient};
@@ -152,14 +158,14 @@ static void emit_softmax(clq_emission *e) {
     clq_softmax_forward(e->list, x->elements, clq_graph_value_channels(x), e->in[0], e->out[0]);
 }
 const clq_operation clq_op_softmax = {
-    .name = "softmax", .overwrites = 1, .differentiate = softmax_gradient, .emit = emit_softmax};
+    .name = "softmax", .traits = CLQ_OP_WIDE, .overwrites = 1, .differentiate = softmax_gradient, .emit = emit_softmax};
 
 static void emit_softmax_gradient(clq_emission *e) {
     const clq_graph_value *dy = input_of(e, 1);
     clq_softmax_backward(e->list, dy->elements, clq_graph_value_channels(dy), e->in[0], e->in[1], e->out[0], e->out[1]);
 }
 const clq_operation clq_op_softmax_gradient = {
-    .name = "softmax_gradient", .overwrites = 2, .emit = emit_softmax_gradient};
+    .name = "softmax_gradient", .traits = CLQ_OP_WIDE, .overwrites = 2, .emit = emit_softmax_gradient};
 
 /* ---- loss, norms and update ---- */
 

@@ -23,6 +23,7 @@ clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_p
         {"place output", clq_graph_place_output, true},
         {"differentiate", clq_graph_differentiate, trains},
         {"fuse gradients", clq_graph_fuse_gradients, fuses && trains},
+        {"precision", clq_graph_narrow, context->config->activations != CLQ_F32},
         {"accumulate", clq_graph_accumulate, trains && context->config->accumulates},
         {"update", clq_graph_add_update, trains && !context->config->updated_elsewhere},
     };

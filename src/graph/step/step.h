@@ -130,7 +130,8 @@ void clq_graph_find_uses(clq_graph *graph);
 
 enum {
     CLQ_OP_ALIAS = 1, /* output 0 is input 0's memory */
-    CLQ_OP_LOSS = 2   /* gradients begin here */
+    CLQ_OP_LOSS = 2,  /* gradients begin here */
+    CLQ_OP_WIDE = 4   /* its values stay f32 in mixed precision */
 };
 #define CLQ_OP_TYPE(dtype) (1u << (dtype))
 
@@ -234,6 +235,8 @@ void clq_graph_place_output(clq_graph *graph, const clq_pass_context *context);
 void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
 /* Of gradients, and of a gradient and its sums: fuse.c */
 void clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
+/* Stores values in 16 bits: precision.c */
+void clq_graph_narrow(clq_graph *graph, const clq_pass_context *context);
 /* Has gradients added to what their memory has, where it has any: accumulate.c */
 void clq_graph_accumulate(clq_graph *graph, const clq_pass_context *context);
 clq_update_problem clq_update_problem_of(const clq_optimizer *optimizer, const clq_update_options *options);

@@ -74,10 +74,15 @@ static bool instruction_fits(const clq_element_program *p, size_t index) {
     return (registers < 1 || i->a < index) && (registers < 2 || i->b < index) && (registers < 3 || i->c < index);
 }
 
+static bool is_float(clq_dtype dtype) { return dtype == CLQ_F32 || dtype == CLQ_F16 || dtype == CLQ_BF16; }
+
 static bool inputs_fit(const clq_element_program *p) {
     for (size_t j = 0; j < p->input_count; j++) {
-        bool bytes = p->inputs[j].dtype == CLQ_U8 && p->inputs[j].kind == CLQ_EACH_ELEMENT;
-        if (p->inputs[j].dtype != CLQ_F32 && !bytes) return false;
+        const clq_dtype dtype = p->inputs[j].dtype;
+        const clq_element_kind kind = p->inputs[j].kind;
+        const bool several = kind == CLQ_EACH_ELEMENT || kind == CLQ_EACH_CHANNEL;
+        if (dtype != CLQ_F32 && !(is_float(dtype) && several) && !(dtype == CLQ_U8 && kind == CLQ_EACH_ELEMENT))
+            return false;
     }
     return true;
 }
@@ -90,7 +95,7 @@ bool clq_element_program_fits(const clq_element_program *p) {
     for (size_t i = 0; i < p->instruction_count; i++)
         if (!instruction_fits(p, i)) return false;
     for (size_t k = 0; k < p->output_count; k++)
-        if (p->outputs[k].from >= p->instruction_count || p->outputs[k].dtype != CLQ_F32) return false;
+        if (p->outputs[k].from >= p->instruction_count || !is_float(p->outputs[k].dtype)) return false;
     for (size_t k = 0; k < p->sum_count; k++)
         if (p->sums[k] >= p->instruction_count) return false;
     return clq_element_words(p) <= CLQ_ELEMENT_WORDS;
@@ -156,9 +161,12 @@ static void add_instruction(program_text *t, const clq_instruction *instruction,
     add_words(t, instruction, i);
 }
 
-/* A kind's number in cl/elementwise.cl: 0 floats, 1 bytes, then the other kinds. */
+/* A kind's number in cl/elementwise.cl. */
 static int input_kind(const struct clq_element_input *input) {
-    return input->kind == CLQ_EACH_ELEMENT ? input->dtype == CLQ_U8 : (int)input->kind + 1;
+    const bool half = input->dtype == CLQ_F16, bfloat = input->dtype == CLQ_BF16;
+    if (input->kind == CLQ_EACH_CHANNEL && (half || bfloat)) return half ? 7 : 8;
+    if (input->kind != CLQ_EACH_ELEMENT) return (int)input->kind + 1;
+    return half ? 5 : bfloat ? 6 : input->dtype == CLQ_U8;
 }
 
 static double samples_most(const clq_list *list, const clq_element_values *v) {
@@ -195,7 +203,11 @@ static void add_program(program_text *t, const clq_list *list, const clq_cut *cu
         if (p->inputs[j].kind == CLQ_EACH_CHANNEL) clq_options_add(&t->options, " -DROW%zu=%u", j, p->inputs[j].row);
     }
     for (size_t i = 0; i < p->instruction_count; i++) add_instruction(t, &p->instructions[i], i);
-    for (size_t k = 0; k < p->output_count; k++) clq_options_add(&t->options, " -DOUT%zu=%u", k, p->outputs[k].from);
+    for (size_t k = 0; k < p->output_count; k++) {
+        clq_options_add(&t->options, " -DOUT%zu=%u", k, p->outputs[k].from);
+        if (p->outputs[k].dtype != CLQ_F32)
+            clq_options_add(&t->options, " -DOUT%zu_STORAGE=%d", k, p->outputs[k].dtype == CLQ_F16 ? 1 : 2);
+    }
     for (size_t k = 0; k < p->sum_count; k++) clq_options_add(&t->options, " -DSUM%zu=%u", k, p->sums[k]);
     clq_options_add(&t->options, " -DINPUTS=%zu -DOUTPUTS=%zu -DWORDS=%zu -DINSTRUCTIONS=%zu", p->input_count,
                     p->output_count, t->word_count, p->instruction_count);

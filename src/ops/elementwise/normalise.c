@@ -4,8 +4,10 @@
 
 enum { MEAN_ROW, RATE_ROW, SCALE_ROW }; /* of the statistics, as in cl/normalise.cl */
 
-static unsigned take_floats(clq_element_program *p) {
-    return clq_element_take(p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32});
+/* By element, as the value is stored. */
+static unsigned take_floats(const clq_list *list, clq_element_program *p, clq_value x) {
+    return clq_element_take(p,
+                            (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = clq_list_storage(list, x)});
 }
 
 static unsigned take_row(clq_element_program *p, unsigned row) {
@@ -28,11 +30,13 @@ static clq_value scratch_row(clq_list *list, const clq_normalise_problem *p, con
     return clq_list_scratch(list, name, CLQ_F32, p->channels, 0);
 }
 
-/* A launch of a kernel for each channel; its arguments come next, then end_channels. */
+/* A launch of a kernel for each channel; its arguments come next, then end_channels. x: samples that it reads, or none.
+ */
 static clq_cut begin_channels(clq_list *list, const clq_normalise_problem *p, const char *label, const char *function,
-                              bool gamma) {
+                              bool gamma, clq_value x) {
     clq_cut cut = clq_cut_make(list, 0, (double)p->channels, 64);
-    const clq_kernel_options options = clq_cut_options(&cut, "%s", gamma ? " -DGAMMA" : "");
+    clq_kernel_options options = clq_cut_options(&cut, "%s", gamma ? " -DGAMMA" : "");
+    clq_options_storage(&options, list, "X", x);
     clq_launch_begin(list, label, "normalise", options.text, function);
     return cut;
 }
@@ -46,12 +50,13 @@ static void end_channels(clq_list *list, const clq_normalise_problem *p, const c
 void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_value x, unsigned rank, unsigned ranks,
                            clq_value moments) {
     clq_element_program program = {.sum_count = 2};
-    unsigned number = take_floats(&program), pivot = take_row(&program, 0);
+    unsigned number = take_floats(list, &program, x), pivot = take_row(&program, 0);
+    program.inputs[1].dtype = program.inputs[0].dtype; /* x, too */
     program.sums[0] = join(&program, CLQ_ELEMENT_SUBTRACT, number, pivot);
     program.sums[1] = clq_element_do(&program, (clq_instruction){.op = CLQ_ELEMENT_SQUARE, .a = program.sums[0]});
     const clq_value sums = scratch_row(list, p, "sums"), squares = scratch_row(list, p, "square sums");
     add_program(list, "sums", p, &program, (clq_element_values){.inputs = {x, x}, .sums = {sums, squares}});
-    clq_cut cut = begin_channels(list, p, "moments", "normalise_moments", false);
+    clq_cut cut = begin_channels(list, p, "moments", "normalise_moments", false, x);
     CLQ_LAUNCH_READS(list, x, sums, squares);
     clq_launch_value(list, moments, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
@@ -61,7 +66,7 @@ void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_v
 
 void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, clq_value moments, unsigned ranks,
                               clq_value gamma, clq_value moving_mean, clq_value moving_variance, clq_value statistics) {
-    clq_cut cut = begin_channels(list, p, "statistics", "normalise_statistics", gamma != CLQ_NO_VALUE);
+    clq_cut cut = begin_channels(list, p, "statistics", "normalise_statistics", gamma != CLQ_NO_VALUE, CLQ_NO_VALUE);
     CLQ_LAUNCH_READS(list, moments, gamma);
     clq_launch_value(list, moving_mean, CLQ_READS_WRITES);
     clq_launch_value(list, moving_variance, CLQ_READS_WRITES);
@@ -75,7 +80,7 @@ void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, cl
 
 void clq_normalise_moving(clq_list *list, const clq_normalise_problem *p, clq_value gamma, clq_value moving_mean,
                           clq_value moving_variance, clq_value statistics) {
-    clq_cut cut = begin_channels(list, p, "statistics", "normalise_moving", gamma != CLQ_NO_VALUE);
+    clq_cut cut = begin_channels(list, p, "statistics", "normalise_moving", gamma != CLQ_NO_VALUE, CLQ_NO_VALUE);
     CLQ_LAUNCH_READS(list, moving_mean, moving_variance, gamma);
     clq_launch_value(list, statistics, CLQ_WRITES);
     clq_launch_size(list, p->channels);
@@ -88,11 +93,13 @@ void clq_normalise_moving(clq_list *list, const clq_normalise_problem *p, clq_va
 void clq_normalise_forward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value statistics,
                            clq_value beta, clq_value y) {
     clq_element_program program = {.output_count = 1};
-    unsigned number = take_floats(&program), mean = take_row(&program, MEAN_ROW), scale = take_row(&program, SCALE_ROW);
+    unsigned number = take_floats(list, &program, x), mean = take_row(&program, MEAN_ROW),
+             scale = take_row(&program, SCALE_ROW);
     unsigned apart = join(&program, CLQ_ELEMENT_SUBTRACT, number, mean);
     unsigned result = join(&program, CLQ_ELEMENT_MULTIPLY, apart, scale);
     if (beta != CLQ_NO_VALUE) result = join(&program, CLQ_ELEMENT_ADD, result, take_row(&program, 0));
     program.outputs[0].from = result;
+    program.outputs[0].dtype = clq_list_storage(list, y);
     add_program(list, "forward", p, &program,
                 (clq_element_values){.inputs = {x, statistics, statistics, beta}, .outputs = {y}});
 }
@@ -100,7 +107,7 @@ void clq_normalise_forward(clq_list *list, const clq_normalise_problem *p, clq_v
 void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
                              clq_value statistics, clq_value dgamma, clq_value dbeta) {
     clq_element_program program = {.sum_count = 2};
-    unsigned number = take_floats(&program), slope = take_floats(&program);
+    unsigned number = take_floats(list, &program, x), slope = take_floats(list, &program, dy);
     unsigned mean = take_row(&program, MEAN_ROW), rate = take_row(&program, RATE_ROW);
     unsigned apart = join(&program, CLQ_ELEMENT_SUBTRACT, number, mean);
     unsigned normal = join(&program, CLQ_ELEMENT_MULTIPLY, apart, rate);
@@ -112,7 +119,7 @@ void clq_normalise_gradients(clq_list *list, const clq_normalise_problem *p, clq
 
 void clq_normalise_corrections(clq_list *list, const clq_normalise_problem *p, clq_value statistics, clq_value dgamma,
                                clq_value dbeta, clq_value corrections) {
-    clq_cut cut = begin_channels(list, p, "corrections", "normalise_corrections", false);
+    clq_cut cut = begin_channels(list, p, "corrections", "normalise_corrections", false, CLQ_NO_VALUE);
     CLQ_LAUNCH_READS(list, statistics, dgamma, dbeta);
     clq_launch_value(list, corrections, CLQ_WRITES);
     clq_launch_size(list, p->channels);
@@ -122,7 +129,7 @@ void clq_normalise_corrections(clq_list *list, const clq_normalise_problem *p, c
 void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value dy,
                             clq_value statistics, clq_value corrections, clq_value dx) {
     clq_element_program program = {.output_count = 1};
-    unsigned number = take_floats(&program), slope = take_floats(&program);
+    unsigned number = take_floats(list, &program, x), slope = take_floats(list, &program, dy);
     unsigned mean = take_row(&program, MEAN_ROW), scale = take_row(&program, SCALE_ROW);
     unsigned of_mean = take_row(&program, 0), of_variance = take_row(&program, 1);
     unsigned apart = join(&program, CLQ_ELEMENT_SUBTRACT, number, mean);
@@ -130,6 +137,7 @@ void clq_normalise_backward(clq_list *list, const clq_normalise_problem *p, clq_
     unsigned rest = join(&program, CLQ_ELEMENT_SUBTRACT, slope, of_mean);
     unsigned sum = join(&program, CLQ_ELEMENT_SUBTRACT, rest, bend);
     program.outputs[0].from = join(&program, CLQ_ELEMENT_MULTIPLY, sum, scale);
+    program.outputs[0].dtype = clq_list_storage(list, dx);
     add_program(
         list, "backward", p, &program,
         (clq_element_values){.inputs = {x, dy, statistics, statistics, corrections, corrections}, .outputs = {dx}});

@@ -1,0 +1,146 @@
+/* Mixed precision (Micikevicius et al., "Mixed precision training", 2018): samples' values are stored in 16 bits. What
+ * the loss reads and writes stays f32, and so do softmaxes, sums over replicas, statistics, and all gradients of
+ * variables.
+ *
+ * A value has 16 bits where every kernel that reads or writes it can do so. A value that backward reads again, which
+ * holds memory for long, has 16 bits in any case: where a kernel cannot read or write these, a cast stands between,
+ * with an f32 value that lives from one node to the next. */
+#include "graph/step/step.h"
+
+#include <string.h>
+
+/* What is known of the values that have one memory, by the first of them. */
+typedef struct known {
+    clq_id root;  /* the first, by value */
+    bool stays;   /* f32 */
+    bool taken;   /* all kernels take 16 bits */
+    bool kept;    /* made in forward, and read in backward */
+    bool forward; /* made there */
+} known;
+
+typedef struct narrowing {
+    clq_graph *graph;
+    const clq_list *list;
+    clq_dtype dtype;
+    known *values; /* by id */
+} narrowing;
+
+static clq_id value_of(const clq_node *node, unsigned i) {
+    return i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
+}
+enum { VALUES = CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS };
+
+/* Whether the emission makes the value's memory, of a size that the graph does not know, from input 0. */
+static bool is_made(const clq_node *node, unsigned i) {
+    return i >= CLQ_NODE_INPUTS && node->op->makes >> (i - CLQ_NODE_INPUTS) & 1;
+}
+
+/* Whether all nodes that read a value take it in 16 bits. */
+static bool readers_take(const narrowing *t, clq_id id) {
+    for (uint32_t n = 0; n < t->graph->node_count; n++)
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+            if (t->graph->nodes[n].inputs[i] == id && !clq_node_takes(t->list, &t->graph->nodes[n], i, t->dtype))
+                return false;
+    return true;
+}
+
+/* Whether value `i` of the node may have 16 bits. What is made of input 0 has its type, and cannot be cast. */
+static bool takes(const narrowing *t, const clq_node *node, unsigned i) {
+    for (unsigned k = 0; k < CLQ_NODE_OUTPUTS && i == 0; k++)
+        if (node->op->makes >> k & 1 && node->outputs[k] && !readers_take(t, node->outputs[k])) return false;
+    return clq_node_takes(t->list, node, i, t->dtype);
+}
+
+static void note_use(narrowing *t, const clq_node *node, unsigned i) {
+    known *of = &t->values[t->values[value_of(node, i)].root];
+    of->stays = of->stays || node->op->traits & (CLQ_OP_LOSS | CLQ_OP_WIDE) || is_made(node, i);
+    of->taken = of->taken && takes(t, node, i);
+    if (i >= CLQ_NODE_INPUTS) of->forward = node->segment == CLQ_SEGMENT_FORWARD;
+    if (i < CLQ_NODE_INPUTS && node->segment == CLQ_SEGMENT_BACKWARD) of->kept = of->forward;
+}
+
+static void note_uses(narrowing *t) {
+    for (clq_id id = 1; id <= t->graph->value_count; id++) t->values[id] = (known){.root = id, .taken = true};
+    for (uint32_t n = 0; n < t->graph->node_count; n++) {
+        const clq_node *node = &t->graph->nodes[n];
+        if (node->op->traits & CLQ_OP_ALIAS) t->values[node->outputs[0]].root = t->values[node->inputs[0]].root;
+        for (unsigned i = 0; i < VALUES; i++)
+            if (value_of(node, i)) note_use(t, node, i);
+    }
+    for (clq_id id = 1; id <= t->graph->value_count; id++) {
+        const clq_graph_value *value = clq_graph_value_at(t->graph, id);
+        const bool own = value->home == CLQ_HOME_STEP && value->per_sample && value->dtype == CLQ_F32;
+        if (!own) t->values[t->values[id].root].stays = true;
+    }
+}
+
+static void set_types(const narrowing *t) {
+    for (clq_id id = 1; id <= t->graph->value_count; id++) {
+        const known *of = &t->values[t->values[id].root];
+        if (!of->stays && (of->taken || of->kept)) clq_graph_value_at(t->graph, id)->dtype = t->dtype;
+    }
+    for (uint32_t n = 0; n < t->graph->node_count; n++) {
+        const clq_node *node = &t->graph->nodes[n];
+        for (unsigned i = CLQ_NODE_INPUTS; i < VALUES; i++)
+            if (value_of(node, i) && is_made(node, i) && takes(t, node, 0))
+                clq_graph_value_at(t->graph, value_of(node, i))->dtype =
+                    clq_graph_value_at(t->graph, node->inputs[0])->dtype;
+    }
+}
+
+/* ---- casts ---- */
+
+static bool needs_cast(const narrowing *t, const clq_node *node, unsigned i) {
+    const clq_id id = value_of(node, i);
+    return id && clq_graph_value_at(t->graph, id)->dtype == t->dtype && !takes(t, node, i);
+}
+
+static void add_cast(const narrowing *t, const clq_node *like, clq_id from, clq_id to) {
+    clq_node node = clq_graph_node_like(like, &clq_op_elementwise, like->segment, CLQ_IDS(from));
+    clq_element_program *p = &node.attributes.program;
+    p->outputs[p->output_count++].from = clq_element_take(p, clq_each_element);
+    node.outputs[0] = to;
+    clq_graph_add_node(t->graph, &node);
+}
+
+/* The node with f32 values in place of those that it does not take. */
+static void add_with_casts(const narrowing *t, clq_node node) {
+    const clq_node before = node;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
+        if (!needs_cast(t, &before, i)) continue;
+        node.inputs[i] = clq_graph_add_like(t->graph, before.inputs[i], NULL);
+        add_cast(t, &before, before.inputs[i], node.inputs[i]);
+    }
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+        if (needs_cast(t, &before, CLQ_NODE_INPUTS + i))
+            node.outputs[i] = clq_graph_add_like(t->graph, before.outputs[i], NULL);
+    clq_graph_add_node(t->graph, &node);
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+        if (node.outputs[i] != before.outputs[i]) add_cast(t, &before, node.outputs[i], before.outputs[i]);
+}
+
+static void add_casts(const narrowing *t) {
+    const uint32_t count = t->graph->node_count;
+    clq_node *nodes = clq_alloc(CLQ_MAX(count, 1u), sizeof *nodes);
+    if (!nodes) {
+        clq_graph_fail(t->graph, CLQ_MEMORY);
+        return;
+    }
+    memcpy(nodes, t->graph->nodes, count * sizeof *nodes);
+    t->graph->node_count = 0;
+    for (uint32_t n = 0; n < count; n++) add_with_casts(t, nodes[n]);
+    clq_free(nodes);
+}
+
+void clq_graph_narrow(clq_graph *graph, const clq_pass_context *context) {
+    narrowing t = {.graph = graph, .list = context->list, .dtype = context->config->activations};
+    t.values = clq_alloc((size_t)graph->value_count + 1, sizeof *t.values);
+    if (t.values) {
+        note_uses(&t);
+        set_types(&t);
+        add_casts(&t);
+    } else {
+        clq_graph_fail(graph, CLQ_MEMORY);
+    }
+    clq_free(t.values);
+}
