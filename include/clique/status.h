@@ -41,7 +41,8 @@ extern "C" {
     X(TIMEOUT, "deadline passed")                                                                                      \
     X(INTERRUPTED, "interrupted")                                                                                      \
     X(STATE, "called in the wrong state")                                                                              \
-    X(INTERNAL, "internal error") /* an invariant of Clique's own is violated: a defect, please report it */
+    X(INTERNAL, "internal error") /* an invariant of Clique's own is violated: a defect, please report it */           \
+    X(REPLICAS_DIFFER, "replicas have different weights")
 
 /* clang-format off */
 typedef enum clq_status {

@@ -146,6 +146,12 @@ typedef struct clq_trainer_config {
      * was. NULL: none. */
     double (*learning_rate)(void *context, uint64_t step);
     void *learning_rate_context;
+    /* Behind each update whose number is a multiple, clq_fit, clq_step and clq_step_apply compare hashes of the weights
+     * (parameters, and statistics that are synchronized) that replicas on like devices have alike; their devices
+     * compute the hashes. With local_steps, behind the first average from there on. Where replicas differ the call
+     * returns REPLICAS_DIFFER, which names variable, replicas and hashes; the update is made, and the trainer may go
+     * on. Other updates do not wait. ARGUMENT where no two replicas have the same weights. 0: never. */
+    uint64_t check_replicas;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);

@@ -32,6 +32,7 @@ typedef struct clq_options {
     const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
     uint64_t checkpoint_every, keep;
     bool resume;
+    uint64_t check_replicas;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t memory_limit, micro_batches;

@@ -123,6 +123,9 @@ static const struct {
     {{"keep", KEY(keep), "K", 0, "the newest K checkpoints stay (default 3)", 0}, "train"},
     {{"resume", KEY(resume), 0, 0, "go on from the newest whole checkpoint of --checkpoint DIR, if it has one", 0},
      "train"},
+    {{"check-replicas", KEY(check_replicas), "N", 0,
+      "each N updates, compare hashes of the weights that replicas have alike (default: never)", 0},
+     "train"},
     {{"early-stopping", KEY(early_stopping), "KEY=VALUE,…", 0,
       "end behind epochs without an improvement: monitor=val_loss, patience=0, min_delta=0, mode=auto, baseline=X, "
       "start_from_epoch=0, restore_best=0",
@@ -195,6 +198,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     case KEY(epochs): return set_number(option, text, 1, 1000000000, &o->epochs);
     case KEY(steps): return set_number(option, text, 1, 1000000000000, &o->steps);
     case KEY(checkpoint_every): return set_number(option, text, 1, 1000000000000, &o->checkpoint_every);
+    case KEY(check_replicas): return set_number(option, text, 1, 1000000000000, &o->check_replicas);
     case KEY(keep): return set_number(option, text, 1, 1000000, &o->keep);
     case KEY(seed): return set_number(option, text, 0, UINT64_MAX, &o->seed);
     case KEY(local_steps): return set_number(option, text, 1, UINT64_MAX, &o->local_steps);

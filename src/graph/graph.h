@@ -244,6 +244,10 @@ clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsign
 /* Parameters = share * parameters, before a sum over replicas that makes a weighted mean of them. Not of weights that
  * turn. */
 clq_status clq_weights_weigh(clq_weights *weights, clq_queue *queue, float share);
+/* Hashes of the blocks of CLQ_VARIABLE_ALIGN bytes of arena PARAMETERS or STATE (clq_block_hashes), each computed by
+ * the device; out: clq_weights_blocks of them. Waits for the queue. */
+size_t clq_weights_blocks(const clq_weights *weights, clq_arena arena);
+clq_status clq_weights_hash(clq_weights *weights, clq_queue *queue, clq_arena arena, uint64_t *out);
 /* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
 void clq_weights_turn(clq_weights *weights);
 

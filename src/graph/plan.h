@@ -13,6 +13,12 @@ typedef struct clq_block_table {
     clq_buffer *decays; /* f32, of each block: 1 where parameters decay, else 0. NULL: all do */
 } clq_block_table;
 
+/* What hashes an arena (hash.c). {0} until needed. */
+typedef struct clq_hasher {
+    clq_list *list;
+    clq_buffer *hashes; /* (blocks) 64 bits each */
+} clq_hasher;
+
 struct clq_weights {
     const clq_model *model; /* outlives them */
     clq_device *device;
@@ -34,6 +40,7 @@ struct clq_weights {
     bool turned;            /* parameters and gradient have changed places */
     clq_list *mean, *weigh; /* of state, of parameters (state.c); NULL until needed */
     unsigned mean_of;       /* replicas that `mean` divides by */
+    clq_hasher hashers[3];  /* of the parameters as they were at first, of where they are when turned, of the state */
 };
 
 /* A part of all replicas' updates, as a launch list of its own: one from weights to gradients as they are at first, and
@@ -83,6 +90,7 @@ clq_status clq_plan_create_buffer(clq_plan *plan, clq_buffer *beside, size_t byt
 /* Of bytes [begin, end) of the arenas, multiples of CLQ_VARIABLE_ALIGN. Release in any case. Errors: MEMORY,
  * DEVICE_MEMORY, … */
 clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size_t end, clq_block_table *out);
+void clq_hasher_release(clq_hasher *hasher);          /* takes {0} */
 void clq_block_table_release(clq_block_table *table); /* takes {0} */
 /* stage.c */
 clq_status clq_plan_create_crossings(clq_plan *plan);

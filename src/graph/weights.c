@@ -167,6 +167,7 @@ void clq_weights_destroy(clq_weights *weights) {
     if (!weights) return;
     clq_list_destroy(weights->mean); /* views go before the buffers */
     clq_list_destroy(weights->weigh);
+    for (size_t i = 0; i < CLQ_COUNT_OF(weights->hashers); i++) clq_hasher_release(&weights->hashers[i]);
     clq_buffer_destroy(weights->parameters);
     clq_buffer_destroy(weights->state);
     clq_buffer_destroy(weights->gradient);

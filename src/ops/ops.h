@@ -526,6 +526,10 @@ void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value 
 /* Of each variable by itself: factors (count), of each block that of its variable, and of gaps 1. */
 void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value factors);
 
+/* hashes (blocks) = a 64-bit hash of the bits of each block of x, blocks of CLQ_UPDATE_BLOCK words of 4 bytes (check.c).
+ * The same on every device. */
+void clq_block_hashes(clq_list *list, size_t blocks, clq_value x, clq_value hashes);
+
 /* x = x * CLQ_PARAM_SCALE, of whole vectors (average.c). */
 void clq_weigh(clq_list *list, size_t floats, clq_value x);
 

@@ -233,6 +233,9 @@ clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *comma
 void clq_strategy_average_state(clq_strategy *strategy, const clq_command_kind *kind, unsigned group);
 clq_status clq_replica_average_state(clq_replica *replica, const clq_command *command, clq_comm *comm, unsigned rank);
 
+/* alike.c: ARGUMENT where no two replicas have the same weights; INTERNAL where such have them in other places. */
+clq_status clq_alike_open(const clq_strategy *strategy);
+
 /* figures.c */
 clq_status clq_replica_open_figures(clq_replica *replica); /* the replica's device and plan exist */
 void clq_replica_close_figures(clq_replica *replica);

@@ -500,6 +500,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     (void)clq_replica_decide_input(&strategy->replicas[0]);
     (void)clq_uploads_decide(&strategy->replicas[0]);
     if (strategy->module->open) CLQ_TRY(strategy->module->open(strategy));
+    if (strategy->config.check_replicas) CLQ_TRY(clq_alike_open(strategy));
     for (unsigned r = 0; r < count; r++)
         CLQ_TRY(clq_worker_start(&strategy->replicas[r].worker, commands_ahead(strategy, strategy->replicas[r].plan)));
     return CLQ_OK;

@@ -30,6 +30,7 @@ typedef struct clq_strategy_config {
     const char *disabled_paths;       /* likewise */
     clq_tuning tuning;
     double tuning_s;
+    bool check_replicas;  /* clq_strategy_check_replicas will be called */
     unsigned parts, part; /* the strategy is of part `part` of the model's `parts`, on one device; 0: of the model */
 } clq_strategy_config;
 
@@ -242,6 +243,12 @@ clq_gradient_counts clq_strategy_gradient_counts(const clq_strategy *strategy);
 /* Outputs for one batch, in the batch's order, by a plan that is made at the first call. out: one place for each output
  * of the model; NULL where it is not wanted. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out);
+/* ---- whether replicas have the same weights (alike.c) ---- */
+
+/* Between updates: waits for all that was posted, and compares. *checked: false where replicas have weights of their
+ * own at the moment, between two averages of local steps. step: for the message. Errors: REPLICAS_DIFFER, MEMORY, … */
+clq_status clq_strategy_check_replicas(clq_strategy *strategy, uint64_t step, bool *checked);
+
 /* ---- snapshots (snapshot.c) ----
  * All that later steps depend on, in the host's memory, by variable: so another number of replicas, or another
  * strategy, can go on from it. What replicas have of their own is there for each replica. Between updates. */

@@ -139,7 +139,9 @@ static clq_status train_batch(run *r, const piece *p) {
     /* In the middle of an update nothing can be kept for one who interrupts. */
     if (ends || (r->told > 0.0 && !r->config->checkpoints)) CLQ_TRY(tell_progress(r));
     CLQ_TRY(tell_log(r));
-    return ends ? keep_update(r) : CLQ_OK;
+    if (!ends) return CLQ_OK;
+    CLQ_TRY(clq_trainer_check_replicas(r->trainer));
+    return keep_update(r);
 }
 
 static clq_status next_batch(run *r, piece *p, bool *more) {

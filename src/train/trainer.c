@@ -69,6 +69,7 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
         .disabled_paths = config->disabled_paths,
         .tuning = config->tuning,
         .tuning_s = config->tuning_s,
+        .check_replicas = config->check_replicas > 0,
         .parts = config->parts,
         .part = config->part};
     bool index = true;
@@ -333,9 +334,21 @@ clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch, 
     return CLQ_OK;
 }
 
+clq_status clq_trainer_check_replicas(clq_trainer *trainer) {
+    const uint64_t every = trainer->config.check_replicas;
+    bool checked = false;
+    if (every == 0) return CLQ_OK;
+    trainer->check_is_due = trainer->check_is_due || trainer->step % every == 0;
+    if (!trainer->check_is_due) return CLQ_OK;
+    const clq_status status = clq_strategy_check_replicas(trainer->strategy, trainer->step, &checked);
+    trainer->check_is_due = !checked;
+    return status;
+}
+
 clq_status clq_step(clq_trainer *trainer, const clq_batch *batch) {
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_step"));
-    return clq_trainer_step_batch(trainer, batch, true);
+    CLQ_TRY(clq_trainer_step_batch(trainer, batch, true));
+    return clq_trainer_check_replicas(trainer);
 }
 
 clq_status clq_step_accumulate(clq_trainer *trainer, const clq_batch *batch) {
@@ -385,7 +398,7 @@ clq_status clq_step_apply(clq_trainer *trainer) {
     params.slot = trainer->last_slot; /* the gradient's, whatever was evaluated since */
     CLQ_TRY(clq_strategy_apply(trainer->strategy, &params));
     end_update(trainer);
-    return CLQ_OK;
+    return clq_trainer_check_replicas(trainer);
 }
 
 double clq_trainer_norm(const clq_trainer *trainer, const float *squares) {

@@ -38,6 +38,7 @@ struct clq_trainer {
     size_t forwarded;            /* samples that went forward in a part of a model, and not back yet; 0: none */
     bool running;                /* a function of the caller's on each replica (run.c) */
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
+    bool check_is_due;           /* of the replicas' weights */
     bool fitting, stop;          /* clq_fit is under way, and was told to stop */
     uint64_t diverged;           /* the first update of the last clq_fit whose loss was not finite; 0: none */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
@@ -83,6 +84,8 @@ clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows, boo
 size_t clq_trainer_batches_of_update(const clq_trainer *trainer);
 /* The next update is of no batch so far. */
 void clq_trainer_forget_accumulated(clq_trainer *trainer);
+/* Behind an update: compares the replicas' weights where it is time to (clq_trainer_config.check_replicas). */
+clq_status clq_trainer_check_replicas(clq_trainer *trainer);
 /* Before an evaluation: keeps what clq_step_read tells of the last step. */
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
 /* All variables in one block, for clq_free; *values is NULL or the block of an earlier call, whose place it takes. */

@@ -129,6 +129,12 @@ class CommandLine(support.InFolder):
         self.assertTrue(report["verdict"])
         self.assertIsNone(report["diverged_step"])
 
+    def test_check_of_replicas(self):
+        two = [*SMALL, "--steps", 6, "--no-test", "--check-replicas", 2]
+        self.assertEqual(self.train(*two, "--devices", "pocl:0,pocl:1")["replicas"], 2)
+        self.fails(2, "train", *two, says=("check of replicas",))
+        self.fails(2, "train", *SMALL, "--check-replicas", 0, says=("--check-replicas '0'",))
+
     def test_a_diverged_loss_is_told(self):
         weights = self.folder / "w.safetensors"
         self.assertEqual(run("train", *SMALL, "--steps", 1, "--no-test", "--save", weights).returncode, 0)
