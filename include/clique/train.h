@@ -54,15 +54,19 @@ CLQ_API clq_status clq_clip_parse(const char *text, clq_clip *out);
 
 typedef struct clq_loss {
     clq_loss_kind kind;
-    bool from_logits; /* of categorical, sparse and binary; a model that ends in softmax, or sigmoid for the binary
+    bool from_logits; /* of cross-entropies, the focal ones too; a model that ends in softmax, or sigmoid for a binary
                          loss, is differentiated from its logits either way, as in Keras */
-    double label_smoothing; /* of categorical and binary: 0 to 1 */
-    double delta;           /* of huber: where it becomes straight; above 0 */
-    double reserved[4];
+    bool apply_class_balancing; /* of the binary focal loss: targets of 1 count alpha times, those of 0 1 - alpha times
+                                 */
+    double label_smoothing;     /* of categorical, binary and focal losses: 0 to 1 */
+    double delta;               /* of huber: where it becomes straight; above 0 */
+    double alpha; /* of focal losses: the weight of every class, or of the class 1 (apply_class_balancing); 0 to 1 */
+    double gamma; /* of focal losses: how much less sure answers count; 0 to 100 */
+    double reserved[2];
 } clq_loss;
 /* With Keras's defaults. kind is one of clq_loss_kind. */
 CLQ_API clq_loss clq_loss_default(clq_loss_kind kind);
-/* "sparse_categorical_crossentropy:from_logits=1", "mse", "huber:delta=2", as --loss. */
+/* "sparse_categorical_crossentropy:from_logits=1", "mse", "huber:delta=2", as --loss. ARGUMENT names the word. */
 CLQ_API clq_status clq_loss_parse(const char *text, clq_loss *out);
 
 /* "auto", "single", "mirrored", "central", "ps", "pipeline:stages=2", "tensor", as --strategy. Sets *out, and

@@ -51,7 +51,9 @@ enum { CLQ_MODEL_OUTPUTS_MAX = 8 }; /* outputs of a model, and so targets of a s
  * activation function", 2019). The order is part of the binary interface: add at the end. */
 typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX, CLQ_MISH } clq_activation;
 /* Keras's categorical_crossentropy, sparse_categorical_crossentropy, binary_crossentropy, mean_squared_error,
- * mean_absolute_error, huber, hinge. The order is part of the binary interface: add at the end. */
+ * mean_absolute_error, huber, hinge, squared_hinge, categorical_hinge, log_cosh, kl_divergence, poisson,
+ * cosine_similarity, mean_absolute_percentage_error, mean_squared_logarithmic_error, binary_focal_crossentropy,
+ * categorical_focal_crossentropy. The order is part of the binary interface: add at the end. */
 typedef enum clq_loss_kind {
     CLQ_LOSS_CATEGORICAL,
     CLQ_LOSS_SPARSE_CATEGORICAL,
@@ -59,7 +61,17 @@ typedef enum clq_loss_kind {
     CLQ_LOSS_MEAN_SQUARED_ERROR,
     CLQ_LOSS_MEAN_ABSOLUTE_ERROR,
     CLQ_LOSS_HUBER,
-    CLQ_LOSS_HINGE
+    CLQ_LOSS_HINGE,
+    CLQ_LOSS_SQUARED_HINGE,
+    CLQ_LOSS_CATEGORICAL_HINGE,
+    CLQ_LOSS_LOG_COSH,
+    CLQ_LOSS_KL_DIVERGENCE,
+    CLQ_LOSS_POISSON,
+    CLQ_LOSS_COSINE_SIMILARITY,
+    CLQ_LOSS_MEAN_ABSOLUTE_PERCENTAGE_ERROR,
+    CLQ_LOSS_MEAN_SQUARED_LOGARITHMIC_ERROR,
+    CLQ_LOSS_BINARY_FOCAL,
+    CLQ_LOSS_CATEGORICAL_FOCAL
 } clq_loss_kind;
 
 /* How the learning rate changes from update to update, as keras.optimizers.schedules of these names; parameters in the

@@ -61,8 +61,8 @@ static const struct {
      "train"},
     {{"loss", KEY(losses), "[OUTPUT=]NAME[:…]", 0,
       "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy (with from_logits=1, "
-      "label_smoothing=0.1), mse, mae, huber or hinge (default sparse_categorical_crossentropy); of a model of several "
-      "outputs, once for each",
+      "label_smoothing=0.1), mse, mae, huber, log_cosh, poisson, kl_divergence, binary_focal_crossentropy, … (default "
+      "sparse_categorical_crossentropy); of a model of several outputs, once for each",
       0},
      "train eval plan tune"},
     {{"loss-weight", KEY(loss_weights), "OUTPUT=W", 0,

@@ -313,12 +313,18 @@ void clq_input_u8(clq_list *list, size_t elements, clq_value x, clq_value y);
 typedef enum clq_target { CLQ_TARGET_INDEX, CLQ_TARGET_DISTRIBUTION, CLQ_TARGET_VALUES } clq_target;
 
 /* What options a loss takes. */
-enum { CLQ_TAKES_FROM_LOGITS = 1, CLQ_TAKES_LABEL_SMOOTHING = 2, CLQ_TAKES_DELTA = 4 };
+enum {
+    CLQ_TAKES_FROM_LOGITS = 1,
+    CLQ_TAKES_LABEL_SMOOTHING = 2,
+    CLQ_TAKES_DELTA = 4,
+    CLQ_TAKES_FOCUS = 8, /* alpha and gamma */
+    CLQ_TAKES_BALANCING = 16
+};
 
 typedef struct clq_loss_row {
     const char *name, *alias; /* Keras's names; alias may be NULL */
     clq_target target;
-    const char *rule, *rule_of_logits; /* of cl/loss.cl: loss_NAME where by_row, else value_NAME */
+    const char *rule, *rule_of_logits; /* of cl/loss_rules.cl: loss_NAME where by_row, else value_NAME */
     bool by_row;                       /* over the values of the last axis together; else each value by itself */
     clq_activation activation;         /* softmax or sigmoid: the loss of a model that ends in it is taken from what
                                           goes into it, as in Keras; LINEAR: none */
@@ -364,8 +370,10 @@ typedef struct clq_loss_problem {
     clq_loss_kind kind;
     size_t classes;        /* values of a row: of the output's last axis, or of all where nothing goes by rows */
     bool from_logits;      /* else x are probabilities: normalised by rows, clipped to [1e-7, 1 - 1e-7] as Keras does */
-    float label_smoothing; /* s: t (1 - s) + s / classes; of binary targets t (1 - s) + s / 2 */
+    float label_smoothing; /* s: t (1 - s) + s / classes, where losses go by rows; else t (1 - s) + s / 2 */
     float delta;           /* huber's; above 0 */
+    float alpha, gamma;    /* of focal losses */
+    bool balanced;         /* targets of 1 count alpha times, those of 0 1 - alpha times */
     size_t rows;           /* rows in a sample; 0: one */
     float weight;          /* the gradient is of so many times the loss */
     clq_activation skipped; /* x is what goes into this activation at the model's end, which metrics look behind; else

@@ -90,6 +90,9 @@ static clq_status set_output(clq_trainer *trainer, size_t output, const clq_outp
                                .from_logits = given->from_logits,
                                .label_smoothing = (float)given->label_smoothing,
                                .delta = (float)given->delta,
+                               .alpha = (float)given->alpha,
+                               .gamma = (float)given->gamma,
+                               .balanced = given->apply_class_balancing,
                                .weight = (float)config->weight};
     const clq_loss_row *row = clq_loss_row_of(given->kind);
     if (!(row->takes & CLQ_TAKES_FROM_LOGITS)) loss->from_logits = false;

@@ -53,7 +53,20 @@ clq_status clq_optimizer_parse(const char *text, clq_optimizer *out) {
 static const char *loss_name(size_t i) { return clq_loss_row_of((clq_loss_kind)i)->name; }
 static const char *loss_alias(size_t i) { return clq_loss_row_of((clq_loss_kind)i)->alias; }
 
-clq_loss clq_loss_default(clq_loss_kind kind) { return (clq_loss){.kind = kind, .delta = 1.0}; }
+clq_loss clq_loss_default(clq_loss_kind kind) {
+    return (clq_loss){.kind = kind, .delta = 1.0, .alpha = 0.25, .gamma = 2.0};
+}
+
+enum { LOSS_KEYS = 6 };
+static const struct loss_key {
+    unsigned taken;
+    clq_option option;
+} loss_keys[LOSS_KEYS] = {{CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, true}},
+                          {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, false}},
+                          {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, false}},
+                          {CLQ_TAKES_FOCUS, {"alpha", 0.25, 0, 1, false}},
+                          {CLQ_TAKES_FOCUS, {"gamma", 2, 0, 100, false}},
+                          {CLQ_TAKES_BALANCING, {"apply_class_balancing", 0, 0, 1, true}}};
 
 clq_status clq_loss_check(const clq_loss *loss) {
     if ((size_t)loss->kind >= clq_loss_count())
@@ -65,32 +78,32 @@ clq_status clq_loss_check(const clq_loss *loss) {
     if (row->takes & CLQ_TAKES_DELTA && !(loss->delta > 0.0 && loss->delta <= 1e6))
         return clq_fail(CLQ_ARGUMENT, "loss %s: delta=%g is not a number above 0 and up to 1e6", row->name,
                         loss->delta);
+    if (row->takes & CLQ_TAKES_FOCUS && !(loss->alpha >= 0.0 && loss->alpha <= 1.0))
+        return clq_fail(CLQ_ARGUMENT, "loss %s: alpha=%g is not a number from 0 to 1", row->name, loss->alpha);
+    if (row->takes & CLQ_TAKES_FOCUS && !(loss->gamma >= 0.0 && loss->gamma <= 100.0))
+        return clq_fail(CLQ_ARGUMENT, "loss %s: gamma=%g is not a number from 0 to 100", row->name, loss->gamma);
     return CLQ_OK;
 }
 
 clq_status clq_loss_parse(const char *text, clq_loss *out) {
-    static const struct {
-        unsigned taken;
-        clq_option option;
-    } all[] = {{CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, true}},
-               {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, false}},
-               {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, false}}};
     clq_words words;
     CLQ_TRY(clq_parse_words("loss", text, clq_loss_count(), loss_name, loss_alias, &words));
     clq_loss result = clq_loss_default((clq_loss_kind)words.kind);
-    clq_option options[CLQ_COUNT_OF(all) + 1] = {{0}};
-    double values[CLQ_COUNT_OF(all)], *places[CLQ_COUNT_OF(all)], from_logits = 0.0;
-    double *const members[CLQ_COUNT_OF(all)] = {&from_logits, &result.label_smoothing, &result.delta};
+    clq_option options[LOSS_KEYS + 1] = {{0}};
+    double values[LOSS_KEYS], *places[LOSS_KEYS], from_logits = 0.0, balancing = 0.0;
+    double *const members[LOSS_KEYS] = {&from_logits,  &result.label_smoothing, &result.delta,
+                                        &result.alpha, &result.gamma,           &balancing};
     size_t count = 0;
-    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) {
-        if (!(clq_loss_row_of(result.kind)->takes & all[i].taken)) continue;
-        options[count] = all[i].option;
+    for (size_t i = 0; i < LOSS_KEYS; i++) {
+        if (!(clq_loss_row_of(result.kind)->takes & loss_keys[i].taken)) continue;
+        options[count] = loss_keys[i].option;
         values[count] = *members[i];
         places[count++] = members[i];
     }
     CLQ_TRY(clq_set_values("loss", text, &words, options, values));
     for (size_t i = 0; i < count; i++) *places[i] = values[i];
     result.from_logits = from_logits != 0.0;
+    result.apply_class_balancing = balancing != 0.0;
     *out = result;
     return CLQ_OK;
 }

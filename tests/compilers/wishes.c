@@ -198,9 +198,11 @@ bool __wrap_clq_local_works(clq_device *device, const char *name, const char *wh
 
 /* ---- what the library wants ---- */
 
-static void plan(clq_device *device, const clq_model *model, const clq_optimizer *update,
+static void plan(clq_device *device, const clq_model *model, clq_loss_kind kind, const clq_optimizer *update,
                  const clq_update_options *options, clq_matmul_precision precision) {
-    const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+    const clq_loss_problem loss = {.kind = kind,
+                                   .alpha = 0.25f,
+                                   .gamma = 2,
                                    .classes = clq_model_output_shape(model, 0).dims[0],
                                    .weight = 1,
                                    .metric_count = 1,
@@ -235,6 +237,9 @@ static void plans(clq_device *device, const char *models) {
         [4] = {.clip = {CLQ_CLIP_GLOBAL_NORM, 1}},
         [5] = {.clip = {CLQ_CLIP_VALUE, 1}},
     };
+    const clq_loss_kind losses[CLQ_COUNT_OF(updates)] = {
+        CLQ_LOSS_SPARSE_CATEGORICAL, CLQ_LOSS_CATEGORICAL,       CLQ_LOSS_CATEGORICAL_FOCAL, CLQ_LOSS_BINARY_FOCAL,
+        CLQ_LOSS_COSINE_SIMILARITY,  CLQ_LOSS_CATEGORICAL_HINGE, CLQ_LOSS_KL_DIVERGENCE,     CLQ_LOSS_LOG_COSH};
     for (size_t i = 0; i < CLQ_COUNT_OF(names); i++) {
         clq_model *model = NULL;
         char path[1024];
@@ -243,10 +248,10 @@ static void plans(clq_device *device, const char *models) {
                  CLQ_OK,
              names[i]);
         for (size_t u = 0; u < (i == 0 ? CLQ_COUNT_OF(updates) : 1); u++)
-            plan(device, model, &updates[u], &options[u], CLQ_MATMUL_HIGHEST);
+            plan(device, model, losses[u], &updates[u], &options[u], CLQ_MATMUL_HIGHEST);
         if (clq_device_matrix_unit(device) != CLQ_UNIT_NONE) {
-            plan(device, model, &updates[0], &options[0], CLQ_MATMUL_HIGH);
-            plan(device, model, &updates[0], &options[0], CLQ_MATMUL_MEDIUM);
+            plan(device, model, losses[0], &updates[0], &options[0], CLQ_MATMUL_HIGH);
+            plan(device, model, losses[0], &updates[0], &options[0], CLQ_MATMUL_MEDIUM);
         }
         clq_model_destroy(model);
     }

@@ -16,6 +16,7 @@ import keras
 import numpy as np
 from keras import layers as kl
 
+from losses import Named
 from optimizers import Optimizer
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class Difference:
         return kinds[self.name]()
 
 
-Loss = CrossEntropy | Difference
+Loss = CrossEntropy | Difference | Named
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+import losses
 from numpy_layers import KINDS, Array, Layer, Moment, softmax
 from optimizers import Updater
 
@@ -181,6 +182,8 @@ class Loss:
 
     def of(self, z: Array, part: slice, count: int) -> tuple[float, Array]:
         name, keys = parse_spec(self.spec)
+        if name in losses.RULES:
+            return self.by_rule(z, self.targets[part].astype(z.dtype), count, name, keys)
         if name.endswith("crossentropy"):
             return self.cross_entropy(z, self.targets[part], count, name, keys)
         return self.difference(z, self.targets[part].astype(z.dtype), count, name, keys)
@@ -195,6 +198,15 @@ class Loss:
         shifted = z - z.max(axis=-1, keepdims=True)
         log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
         return float(-(rows * log_p).sum() / len(z)), (np.exp(log_p) - rows) / count
+
+    def by_rule(self, z: Array, y: Array, count: int, name: str, keys: dict) -> tuple[float, Array]:
+        """By the rule of losses.py, which generate.py holds against Keras's loss."""
+        keys = {k: v for k, v in keys.items() if f"{k} ignored" not in self.mistakes}
+        x = softmax(z) if self.of_softmax else z
+        values, slopes = losses.RULES[name][1](x, y, keys)
+        if self.of_softmax:
+            slopes = x * (slopes - (slopes * x).sum(axis=-1, keepdims=True))
+        return float(values.sum() / len(z)), slopes / count
 
     def difference(self, z: Array, y: Array, count: int, name: str, keys: dict) -> tuple[float, Array]:
         e, d = z - y, keys.get("delta", 1.0)
@@ -211,7 +223,8 @@ class Loss:
         return float(values.sum() / len(z) / width), slopes / (count * width)
 
     def accuracy(self, z: Array) -> float | None:
-        if not self.spec.split(":")[0].endswith("crossentropy"):
+        name = self.spec.split(":")[0]
+        if name in losses.RULES or not name.endswith("crossentropy"):
             return None
         labels = self.targets if self.targets.ndim == 1 else self.targets.argmax(axis=1)
         return float(np.mean(z.argmax(axis=1) == labels))

@@ -35,9 +35,10 @@ import masks
 import normalised_models
 from branched_cases import BRANCHED
 from cases import CHAINS, STEPS, Case, CrossEntropy, Data, Weights
+from loss_cases import LOSSES
 from optimizer_cases import OPTIMIZERS
 
-CASES = CHAINS + BRANCHED + OPTIMIZERS
+CASES = CHAINS + BRANCHED + OPTIMIZERS + LOSSES
 LISTS = {"layers": layer_models, "branched": branched_models, "normalised": normalised_models}
 JITTER = 1e-6
 STATE_AFTER = (1, 10, STEPS)  # steps

@@ -112,6 +112,11 @@ static void optimizers_on_one(void **state) {
     (void)state;
     assert_true(run_group(ALL_CASES, "optimizers", "pocl:0").cases >= 13);
 }
+/* Losses, on a vendor each: tests/ops has every rule on every device. */
+static void losses_on_one(void **state) {
+    (void)state;
+    assert_true(run_group(ALL_CASES, "losses", "pocl:0").cases >= 15);
+}
 static void optimizers_on_two(void **state) {
     (void)state;
     golden_by.strategy = "mirrored";
@@ -386,6 +391,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(on_pocl_pthread),
         cmocka_unit_test(mirrored_on_two),
         cmocka_unit_test(optimizers_on_one),
+        cmocka_unit_test(losses_on_one),
         cmocka_unit_test(optimizers_on_two),
         cmocka_unit_test(pipelined_on_two),
         cmocka_unit_test(accumulated),

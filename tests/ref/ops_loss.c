@@ -83,6 +83,46 @@ static double hinge(double x, double t, double *slope) {
     return fmax(1 - t * x, 0);
 }
 
+static double squared_hinge(double x, double t, double *slope) {
+    const double short_of = hinge(x, t, slope);
+    *slope *= 2 * short_of;
+    return short_of * short_of;
+}
+
+/* log((exp(e) + exp(-e)) / 2) */
+static double log_cosh(double error, double *slope) {
+    *slope = tanh(error);
+    return fabs(error) + log1p(exp(-2 * fabs(error))) - log(2);
+}
+
+static double poisson(double x, double t, double *slope) {
+    *slope = 1 - t / (x + 1e-7);
+    return x - t * log(x + 1e-7);
+}
+
+static double percentage(double x, double t, double *slope) {
+    const double of = fmax(fabs(t), 1e-7);
+    *slope = 100 / of * ((x > t) - (x < t));
+    return 100 * fabs((t - x) / of);
+}
+
+static double squared_logarithmic(double x, double t, double *slope) {
+    const double error = log(fmax(x, 1e-7) + 1) - log(fmax(t, 1e-7) + 1);
+    *slope = x >= 1e-7 ? 2 * error / (x + 1) : 0;
+    return error * error;
+}
+
+/* weight * (1 - p_t)^gamma * crossentropy, with p_t = t p + (1 - t) (1 - p). */
+static double binary_focal(const clq_loss_problem *p, double x, double t, double *slope) {
+    const double g = (double)p->gamma, a = p->balanced ? (double)p->alpha : 1, b = p->balanced ? 1 - a : 1;
+    double crossentropy = binary(p, x, t, slope);
+    t = t * (1 - (double)p->label_smoothing) + (double)p->label_smoothing / 2;
+    const double share = p->from_logits ? 1 / (1 + exp(-x)) : x, by_x = p->from_logits ? share * (1 - share) : 1;
+    const double wrong = t * (1 - share) + (1 - t) * share, weight = t * a + (1 - t) * b;
+    *slope = weight * (pow(wrong, g) * *slope + g * pow(wrong, g - 1) * (1 - 2 * t) * by_x * crossentropy);
+    return weight * pow(wrong, g) * crossentropy;
+}
+
 static double value_loss(const clq_loss_problem *p, double x, double t, double *slope) {
     switch (p->kind) {
     case CLQ_LOSS_BINARY: return binary(p, x, t, slope);
@@ -90,11 +130,75 @@ static double value_loss(const clq_loss_problem *p, double x, double t, double *
     case CLQ_LOSS_MEAN_ABSOLUTE_ERROR: *slope = (x > t) - (x < t); return fabs(x - t);
     case CLQ_LOSS_HUBER: return huber(x - t, (double)p->delta, slope);
     case CLQ_LOSS_HINGE: return hinge(x, t, slope);
-    case CLQ_LOSS_CATEGORICAL:
-    case CLQ_LOSS_SPARSE_CATEGORICAL: break;
+    case CLQ_LOSS_SQUARED_HINGE: return squared_hinge(x, t, slope);
+    case CLQ_LOSS_LOG_COSH: return log_cosh(x - t, slope);
+    case CLQ_LOSS_POISSON: return poisson(x, t, slope);
+    case CLQ_LOSS_MEAN_ABSOLUTE_PERCENTAGE_ERROR: return percentage(x, t, slope);
+    case CLQ_LOSS_MEAN_SQUARED_LOGARITHMIC_ERROR: return squared_logarithmic(x, t, slope);
+    case CLQ_LOSS_BINARY_FOCAL: return binary_focal(p, x, t, slope);
+    default: break;
     }
     fail_msg("loss %d has no reference", (int)p->kind);
     return 0;
+}
+
+/* ---- other losses of rows ---- */
+
+/* sum(-alpha t (1 - p)^gamma log(p)) with p clipped: by dloss/dp_i dp_i/dx_j, as of the cross-entropy. */
+static double categorical_focal(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
+    const size_t n = p->classes;
+    const double whole = p->from_logits ? log_sum_exp(x, n) : row_sum(x, n), g = (double)p->gamma;
+    double loss = 0;
+    for (size_t j = 0; j < n && dx; j++) dx[j] = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double w = (double)p->alpha * smoothed(p, target[i]);
+        const double given = p->from_logits ? exp(x[i] - whole) : x[i] / whole, q = clip(given);
+        const double slope = w * (g * pow(1 - q, g - 1) * log(q) - pow(1 - q, g) / q);
+        loss -= w * pow(1 - q, g) * log(q);
+        for (size_t j = 0; j < n && dx && q == given; j++)
+            dx[j] += slope * (p->from_logits ? q * ((i == j) - exp(x[j] - whole)) : ((i == j) - q) / whole);
+    }
+    return loss;
+}
+
+static double kl_divergence(size_t n, const double *x, const double *target, double *dx) {
+    double loss = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double t = fmin(fmax(target[i], 1e-7), 1), q = fmin(fmax(x[i], 1e-7), 1);
+        loss += t * log(t / q);
+        if (dx) dx[i] = x[i] == q ? -t / q : 0;
+    }
+    return loss;
+}
+
+static double norm(const double *x, size_t n) {
+    double squares = 0;
+    for (size_t i = 0; i < n; i++) squares += x[i] * x[i];
+    return sqrt(squares);
+}
+
+static double cosine(size_t n, const double *x, const double *target, double *dx) {
+    const double x_norm = norm(x, n), a = 1 / fmax(x_norm, 1e-7), b = 1 / fmax(norm(target, n), 1e-7);
+    double dot = 0;
+    for (size_t i = 0; i < n; i++) dot += x[i] * a * target[i] * b;
+    for (size_t i = 0; i < n && dx; i++)
+        dx[i] = -a * (target[i] * b - (x_norm >= 1e-7 ? dot * x[i] * a : 0)); /* the norm has a slope, too */
+    return -dot;
+}
+
+static double categorical_hinge(size_t n, const double *x, const double *target, double *dx) {
+    double right = 0, most = -INFINITY, equals = 0;
+    for (size_t i = 0; i < n; i++) {
+        right += target[i] * x[i];
+        most = (1 - target[i]) * x[i] > most || isnan(x[i]) ? (1 - target[i]) * x[i] : most;
+    }
+    for (size_t i = 0; i < n; i++) equals += (1 - target[i]) * x[i] == most;
+    const double loss = most - right + 1;
+    for (size_t i = 0; i < n && dx; i++) {
+        const double of_most = (1 - target[i]) * x[i] == most ? (1 - target[i]) / equals : 0;
+        dx[i] = loss > 0 ? of_most - target[i] : 0;
+    }
+    return loss <= 0 ? 0 : loss;
 }
 
 static double row_loss(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
@@ -102,6 +206,10 @@ static double row_loss(const clq_loss_problem *p, const double *x, const double 
         if (dx) ref_cross_entropy_gradient(p, x, target, dx);
         return ref_cross_entropy(p, x, target);
     }
+    if (p->kind == CLQ_LOSS_CATEGORICAL_FOCAL) return categorical_focal(p, x, target, dx);
+    if (p->kind == CLQ_LOSS_KL_DIVERGENCE) return kl_divergence(p->classes, x, target, dx);
+    if (p->kind == CLQ_LOSS_COSINE_SIMILARITY) return cosine(p->classes, x, target, dx);
+    if (p->kind == CLQ_LOSS_CATEGORICAL_HINGE) return categorical_hinge(p->classes, x, target, dx);
     double sum = 0, slope;
     for (size_t i = 0; i < p->classes; i++) {
         sum += value_loss(p, x[i], target[i], &slope);

@@ -50,6 +50,10 @@ static void add_factors(clq_list *list, const clq_loss_problem *p) {
     clq_launch_float(list, smoothing);
     clq_launch_float(list, smoothing / (clq_loss_row_of(p->kind)->by_row ? (float)p->classes : 2));
     clq_launch_float(list, p->delta);
+    clq_launch_float(list, p->gamma);
+    const bool weighs = clq_loss_row_of(p->kind)->by_row || p->balanced;
+    clq_launch_float(list, weighs ? p->alpha : 1);
+    clq_launch_float(list, weighs ? 1 - p->alpha : 1);
 }
 
 void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,

@@ -1,6 +1,6 @@
-/* The losses and the metrics: a row of a table for each. The rules themselves are functions of cl/loss.cl; formulas and
- * defaults are Keras's. To add one: a value of clq_loss_kind or clq_metric_kind, a row, a rule there, a reference in
- * tests/ref. */
+/* The losses and the metrics: a row of a table for each. The rules themselves are functions of cl/loss_rules.cl and
+ * cl/loss.cl; formulas and defaults are Keras's. To add one: a value of clq_loss_kind or clq_metric_kind, a row, a rule
+ * there, a reference in tests/ref. */
 #include "ops/ops.h"
 
 #include <math.h>
@@ -44,6 +44,59 @@ static const clq_loss_row losses[] = {
     [CLQ_LOSS_HUBER] =
         {.name = "huber", .target = CLQ_TARGET_VALUES, .rule = "huber", .takes = CLQ_TAKES_DELTA, .metrics = ""},
     [CLQ_LOSS_HINGE] = {.name = "hinge", .target = CLQ_TARGET_VALUES, .rule = "hinge", .metrics = ""},
+    [CLQ_LOSS_SQUARED_HINGE] = {.name = "squared_hinge",
+                                .target = CLQ_TARGET_VALUES,
+                                .rule = "squared_hinge",
+                                .metrics = ""},
+    [CLQ_LOSS_CATEGORICAL_HINGE] = {.name = "categorical_hinge",
+                                    .target = CLQ_TARGET_DISTRIBUTION,
+                                    .rule = "categorical_hinge",
+                                    .by_row = true,
+                                    .one_hot = true,
+                                    .metrics = "accuracy"},
+    [CLQ_LOSS_LOG_COSH] = {.name = "log_cosh", .target = CLQ_TARGET_VALUES, .rule = "log_cosh", .metrics = ""},
+    [CLQ_LOSS_KL_DIVERGENCE] = {.name = "kl_divergence",
+                                .alias = "kld",
+                                .target = CLQ_TARGET_DISTRIBUTION,
+                                .rule = "kl_divergence",
+                                .by_row = true,
+                                .one_hot = true,
+                                .metrics = "accuracy"},
+    [CLQ_LOSS_POISSON] = {.name = "poisson", .target = CLQ_TARGET_VALUES, .rule = "poisson", .metrics = ""},
+    [CLQ_LOSS_COSINE_SIMILARITY] = {.name = "cosine_similarity",
+                                    .target = CLQ_TARGET_VALUES,
+                                    .rule = "cosine_similarity",
+                                    .by_row = true,
+                                    .metrics = ""},
+    [CLQ_LOSS_MEAN_ABSOLUTE_PERCENTAGE_ERROR] = {.name = "mean_absolute_percentage_error",
+                                                 .alias = "mape",
+                                                 .target = CLQ_TARGET_VALUES,
+                                                 .rule = "mean_absolute_percentage_error",
+                                                 .metrics = ""},
+    [CLQ_LOSS_MEAN_SQUARED_LOGARITHMIC_ERROR] = {.name = "mean_squared_logarithmic_error",
+                                                 .alias = "msle",
+                                                 .target = CLQ_TARGET_VALUES,
+                                                 .rule = "mean_squared_logarithmic_error",
+                                                 .metrics = ""},
+    /* Lin and others, "Focal loss for dense object detection", 2017 */
+    [CLQ_LOSS_BINARY_FOCAL] = {.name = "binary_focal_crossentropy",
+                               .target = CLQ_TARGET_VALUES,
+                               .rule = "binary_focal",
+                               .rule_of_logits = "binary_focal_of_logits",
+                               .activation = CLQ_SIGMOID,
+                               .one_hot = true,
+                               .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING | CLQ_TAKES_FOCUS |
+                                        CLQ_TAKES_BALANCING,
+                               .metrics = "accuracy"},
+    [CLQ_LOSS_CATEGORICAL_FOCAL] = {.name = "categorical_focal_crossentropy",
+                                    .target = CLQ_TARGET_DISTRIBUTION,
+                                    .rule = "categorical_focal",
+                                    .rule_of_logits = "categorical_focal_of_logits",
+                                    .by_row = true,
+                                    .activation = CLQ_SOFTMAX,
+                                    .one_hot = true,
+                                    .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING | CLQ_TAKES_FOCUS,
+                                    .metrics = "accuracy"},
 };
 
 static const clq_metric_row metrics[] = {

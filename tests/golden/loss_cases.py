@@ -1,0 +1,72 @@
+"""The traced runs of losses: `LOSSES`, in the group `losses`.
+
+All have the same small model but for its end, with data of their own seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cases import Case, Data, Sgd, dense, patterns, sequential
+from losses import Named
+
+Draw = Callable[[np.random.Generator], Data]
+
+
+def of(name: str, **keys: float) -> Named:
+    return Named(name, tuple(keys.items()))
+
+
+def targets(count: int, values: Callable[[np.random.Generator, np.ndarray], np.ndarray]) -> Draw:
+    """Samples of 8 numbers, and what `values` makes of `count` products of each with a random matrix, and noise."""
+
+    def draw(rng: np.random.Generator) -> Data:
+        x, _ = patterns(72, (8,), 5, 1.0, as_float=True)(rng)
+        products = x @ rng.normal(0.0, 1.0, (8, count)) / np.sqrt(8) + rng.normal(0.0, 0.3, (72, count))
+        return x, values(rng, products).astype(np.float32)
+
+    return draw
+
+
+def one_hot(draw: Draw, classes: int) -> Draw:
+    def rows(rng: np.random.Generator) -> Data:
+        x, y = draw(rng)
+        return x, np.eye(classes, dtype=np.float32)[y]
+
+    return rows
+
+
+def case(loss: Named, seed: int, lr: float, end: str, units: int, draw: Draw, name: str = "", **more: object) -> Case:
+    return Case(name or loss.name, seed,
+                sequential("small", (8,), dense(9, "tanh", "dense"), dense(units, end, "dense_1")),
+                draw, Sgd(lr, 0.9), loss, batch=16, group="losses", tolerance_final=1e-5, **more)  # fmt: skip
+
+
+CLASSES = one_hot(patterns(72, (8,), 5, 1.5, as_float=True), 5)
+SOFT = patterns(72, (8,), 5, 1.5, as_float=True, soft=True)
+PLAIN = targets(3, lambda rng, v: v)
+SIDES = targets(3, lambda rng, v: np.where(v > 0, 1, -1))
+BITS = targets(3, lambda rng, v: v > 0)
+
+LOSSES = (
+    case(of("hinge"), 3, 0.02, "linear", 3, SIDES),
+    case(of("squared_hinge"), 3, 0.02, "linear", 3, BITS),
+    case(of("categorical_hinge"), 1, 0.02, "linear", 5, CLASSES),
+    case(of("log_cosh"), 1, 0.05, "linear", 3, PLAIN),
+    case(of("kl_divergence"), 1, 0.05, "softmax", 5, SOFT),
+    case(of("poisson"), 1, 0.05, "sigmoid", 3, targets(3, lambda rng, v: rng.poisson(np.exp(v - 1)))),
+    case(of("cosine_similarity"), 1, 0.05, "linear", 3, PLAIN),
+    case(of("mean_absolute_percentage_error"), 1, 2e-4, "linear", 3, targets(3, lambda rng, v: v + np.sign(v))),
+    case(of("mean_squared_logarithmic_error"), 1, 0.05, "sigmoid", 3, targets(3, lambda rng, v: np.abs(v))),
+    case(of("binary_crossentropy", from_logits=1, label_smoothing=0.1), 1, 0.1, "linear", 3, BITS),
+    case(of("binary_crossentropy"), 1, 0.1, "sigmoid", 3, BITS, "binary_crossentropy_of_sigmoid"),
+    case(of("binary_focal_crossentropy", from_logits=1, gamma=1.5, alpha=0.3, apply_class_balancing=1), 1, 0.2,
+         "linear", 3, BITS, "binary_focal_balanced"),
+    case(of("binary_focal_crossentropy"), 1, 0.2, "sigmoid", 3, BITS, "binary_focal"),
+    case(of("categorical_focal_crossentropy", from_logits=1, label_smoothing=0.1), 1, 0.2, "linear", 5, CLASSES,
+         "categorical_focal"),
+    case(of("categorical_focal_crossentropy", alpha=0.75, gamma=1.25), 1, 0.1, "softmax", 5, SOFT,
+         "categorical_focal_of_softmax"),
+)  # fmt: skip
