@@ -9,6 +9,9 @@ static clq_callback *next_of(clq_train_callbacks *callbacks) { return &callbacks
 static clq_status add_early_stopping(const clq_options *o, clq_train_callbacks *to) {
     clq_early_stopping config = {.patience = 0};
     CLQ_TRY(clq_early_stopping_parse(o->early_stopping, &config));
+    if (o->ema && config.restore_best_weights)
+        return clq_fail(CLQ_ARGUMENT, "--ema and restore_best of --early-stopping exclude each other: at the end the "
+                                      "weights become their averages, or those of the best epoch");
     CLQ_TRY(clq_callback_early_stopping(&config, next_of(to)));
     to->early_stopping = next_of(to);
     to->count++;
@@ -17,6 +20,10 @@ static clq_status add_early_stopping(const clq_options *o, clq_train_callbacks *
 
 static clq_status add_reduce_lr(const clq_options *o, clq_train_callbacks *to) {
     clq_reduce_lr config = clq_reduce_lr_default();
+    clq_lr_schedule schedule;
+    CLQ_TRY(clq_lr_schedule_parse(o->schedule, &schedule));
+    if (schedule.kind != CLQ_LR_SCHEDULE_CONSTANT || schedule.values[CLQ_LR_WARMUP] > 0.0)
+        return clq_fail(CLQ_ARGUMENT, "--reduce-lr and --schedule exclude each other: both set the learning rate");
     CLQ_TRY(clq_reduce_lr_parse(o->reduce_lr, &config));
     CLQ_TRY(clq_callback_reduce_lr(&config, next_of(to)));
     to->count++;

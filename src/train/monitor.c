@@ -61,10 +61,10 @@ clq_status clq_watch_check(const clq_watch *watch, const clq_trainer *trainer, c
     clq_text_add(&names, "loss");
     clq_nearest_try(&nearest, "loss");
     for (unsigned i = 0; i < trainer->metric_count; i++) {
-        clq_text_add(&names, " %s", trainer->metric_names[i]);
+        clq_text_add(&names, ", %s", trainer->metric_names[i]);
         clq_nearest_try(&nearest, trainer->metric_names[i]);
     }
-    if (config->validation) clq_text_add(&names, ", and each with val_ in front");
+    if (config->validation) clq_text_add(&names, ", and each of these with val_ in front");
     clq_nearest_add(&nearest, &names);
     clq_status status = names.failed ? clq_fail_memory("naming what is measured")
                                      : clq_fail(CLQ_ARGUMENT, "%s watches '%s', which is not measured: there are %s",

@@ -90,8 +90,13 @@ clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out) {
     for (const clq_lr_list *list = row->lists; list->key; list++) options[count++].key = list->key;
     CLQ_TRY(clq_set_values("schedule", text, &words, options, values));
     if (row->lists[0].key && counts[1] != counts[0] + 1)
-        return clq_fail(CLQ_ARGUMENT, "schedule '%s': %u %s and %u %s: there is one more of these", text, counts[0],
-                        row->lists[0].key, counts[1], row->lists[1].key);
+        return clq_fail(CLQ_ARGUMENT,
+                        "schedule '%s': expected %s=…,%s=…, with one number more of the latter; got %u and %u", text,
+                        row->lists[0].key, row->lists[1].key, counts[0], counts[1]);
+    for (size_t i = 0; i < own; i++)
+        if (values[i] < options[i].min)
+            return clq_fail(CLQ_ARGUMENT, "schedule '%s': %s has to be given, as %s:%s=1000", text, options[i].key,
+                            row->name, options[i].key);
     if (own) memcpy(result.values, values, own * sizeof *values);
     memcpy(result.values + CLQ_LR_WARMUP, values + own, WARMUPS * sizeof *values);
     CLQ_TRY(clq_lr_schedule_check(&result));

@@ -1,6 +1,8 @@
 /* Text forms of options cut into words, and tables of keys. */
 #include "train/words.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool copy(char *to, size_t room, const char *text, size_t length) {
@@ -58,11 +60,24 @@ static bool allows(const clq_option *option, double value) {
     return value >= option->min && value <= option->max && (!option->flag || value == 0.0 || value == 1.0);
 }
 
+/* "a number from 0 to 1", or "to below 1" where the largest number is printed as one that is larger. */
+static void describe_range(const clq_option *option, char text[80]) {
+    char most[32];
+    snprintf(most, sizeof most, "%g", option->max);
+    if (option->flag)
+        snprintf(text, 80, "0 or 1");
+    else
+        snprintf(text, 80, "a number from %g to %s%s", option->min, strtod(most, NULL) > option->max ? "below " : "",
+                 most);
+}
+
 clq_status clq_check_values(const char *what, const char *name, const clq_option *options, const double *values) {
-    for (size_t i = 0; options[i].key; i++)
-        if (!allows(&options[i], values[i]))
-            return clq_fail(CLQ_ARGUMENT, "%s %s: %s=%g is not a number from %g to %g", what, name, options[i].key,
-                            values[i], options[i].min, options[i].max);
+    char range[80];
+    for (size_t i = 0; options[i].key; i++) {
+        if (allows(&options[i], values[i])) continue;
+        describe_range(&options[i], range);
+        return clq_fail(CLQ_ARGUMENT, "%s %s: %s=%g is not %s", what, name, options[i].key, values[i], range);
+    }
     return CLQ_OK;
 }
 
@@ -90,9 +105,11 @@ clq_status clq_set_values(const char *what, const char *text, const clq_words *w
         const clq_option *option = clq_find_option(options, key);
         double parsed;
         if (!option) return clq_refuse_key(what, text, words->name, options, key);
-        if (!clq_parse_double(value, option->min, option->max, &parsed) || !allows(option, parsed))
-            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%s is not a number from %g to %g", what, text, key, value,
-                            option->min, option->max);
+        if (!clq_parse_double(value, option->min, option->max, &parsed) || !allows(option, parsed)) {
+            char range[80];
+            describe_range(option, range);
+            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%s is not %s", what, text, key, value, range);
+        }
         values[option - options] = parsed;
     }
     return CLQ_OK;

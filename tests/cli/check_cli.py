@@ -579,6 +579,9 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--early-stopping", "monitor=speed", "--steps", 1, says=["speed"])
         self.fails(2, "train", *SMALL, "--reduce-lr", "factor=2", says=["factor"])
         self.fails(2, "train", *SMALL, "--monitor", "loss", says=["--save-best"])
+        both = [["--reduce-lr", "patience=1", "--schedule", "constant:warmup=3"], ["--ema", 0.9, "--early-stopping", "restore_best=1"]]
+        for pair in both:
+            self.fails(2, "train", *SMALL, *pair, says=[pair[0], pair[2], "exclude each other"])
         for ema in ("1", "-0.1", "often"):
             self.fails(2, "train", *SMALL, "--ema", ema, says=["--ema", ema])
         self.fails(1, "train", *SMALL, "--csv", self.folder / "none" / "a.csv", says=["a.csv"])
@@ -635,6 +638,10 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--clip", "norms=1", says=["norms=1", "global_norm=X"])
         self.fails(2, "train", *SMALL, "--clip", "norm=-1", says=["-1"])
         self.fails(2, "train", *SMALL, "--no-decay", "gamma", says=["gamma"])
+        self.fails(2, "train", *SMALL, "--schedule", "cosine", says=["decay_steps has to be given"])
+        self.fails(2, "train", *SMALL, "--schedule", "piecewise:boundaries=3,values=1", says=["one number more", "1 and 1"])
+        self.fails(2, "train", *SMALL, "--optimizer", "adam:beta1=1", says=["from 0 to below 1"])
+        self.fails(2, "train", *SMALL, "--optimizer", "adam:amsgrad=2", says=["amsgrad=2 is not 0 or 1"])
         self.fails(2, "train", *SMALL, "--optimizer", "rmsprop:roh=0.5", says=["roh", "rho"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*3", "--batch", 2, says=["replicas"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*x", says=["pocl:0*x"])

@@ -254,7 +254,7 @@ static void refused(void **state) {
     assert_ok(clq_early_stopping_parse("monitor=val_mea", &stop));
     assert_ok(clq_callback_early_stopping(&stop, &callback));
     fit.validation = validation;
-    assert_fails(CLQ_ARGUMENT, "there are loss mae, and each with val_ in front; did you mean 'mae'?",
+    assert_fails(CLQ_ARGUMENT, "there are loss, mae, and each of these with val_ in front; did you mean 'mae'?",
                  clq_fit(trainer, data, &fit));
     assert_fails(CLQ_FORMAT, "no state of it", callback.restore(callback.context, "{\"callback\": \"csv\"}"));
     assert_fails(CLQ_FORMAT, "no number 'best'",

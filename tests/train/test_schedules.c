@@ -104,12 +104,12 @@ static void refused(void **state) {
     assert_fails(CLQ_ARGUMENT,
                  "there are constant, exponential, cosine, inverse_time, polynomial, piecewise and cosine_restarts",
                  clq_lr_schedule_parse("linear", &schedule));
-    assert_fails(CLQ_ARGUMENT, "decay_steps=0", clq_lr_schedule_parse("cosine", &schedule));
+    assert_fails(CLQ_ARGUMENT, "decay_steps has to be given", clq_lr_schedule_parse("cosine", &schedule));
     assert_fails(CLQ_ARGUMENT, "takes: decay_steps alpha", clq_lr_schedule_parse("cosine:decay_rate=2", &schedule));
     static const char *const lists[][2] = {
-        {"piecewise", "0 boundaries and 0 values"},
-        {"piecewise:boundaries=1/2,values=1/2", "2 boundaries and 2 values"},
-        {"piecewise:boundaries=1", "1 boundaries and 0 values"},
+        {"piecewise", "got 0 and 0"},
+        {"piecewise:boundaries=1/2,values=1/2", "one number more of the latter; got 2 and 2"},
+        {"piecewise:boundaries=1", "got 1 and 0"},
         {"piecewise:values=1", "boundaries and values have to be given"},
         {"piecewise:boundaries=2/2,values=1/1/1", "boundaries rise, and 2 is behind 2"},
         {"piecewise:boundaries=2/1,values=1/1/1", "boundaries rise, and 1 is behind 2"},
@@ -124,7 +124,7 @@ static void refused(void **state) {
         {"constant:warmup=1.5", "warmup=1.5 is no whole number"},
         {"constant:warmup_from=1", "warmup_from without warmup"},
         {"constant:warmup=-1", "warmup=-1 is not a number from 0"},
-        {"polynomial", "decay_steps=0"},
+        {"polynomial", "decay_steps has to be given"},
         {"cosine_restarts:first_decay_steps=5,t_mul=0.5", "t_mul=0.5"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(lists); i++)
         assert_fails(CLQ_ARGUMENT, lists[i][1], clq_lr_schedule_parse(lists[i][0], &schedule));
