@@ -10,7 +10,8 @@
  * had of their own (compression errors, weights between two averages of local steps, statistics) are replaced by zero,
  * or their mean, and a warning says so.
  *
- * Thread rules: as the trainer's, one thread at a time. */
+ * Thread rules: as the trainer's, one thread at a time. The writer's thread reads the model: it has to live until
+ * clq_checkpoints_close, or a clq_checkpoints_wait behind the last checkpoint. */
 #ifndef CLIQUE_CHECKPOINT_H
 #define CLIQUE_CHECKPOINT_H
 
@@ -36,10 +37,12 @@ static inline clq_status clq_checkpoints_open(const clq_checkpoints_config *conf
 CLQ_API void clq_checkpoints_close(clq_checkpoints *checkpoints); /* takes NULL; waits for the writer */
 
 /* Puts the trainer, and the dataset (or NULL), where the newest whole checkpoint was, and a clq_fit with these
- * checkpoints behind it goes on in that fit's epoch. Says in warnings which checkpoints were left out, and why; those
- * that are newer than the one taken are renamed to `skipped-…`, and stay. *step: 0 where the folder has none, and the
- * trainer is as it was. Errors: the newest one's, where none can be taken (FORMAT: truncated or altered, MISMATCH: of
- * another model or optimizer), STATE (in the middle of an update; a part of a model; inference only), … */
+ * checkpoints behind it goes on in that fit's epoch. A dataset that is cut into other batches goes on at the same part
+ * of the epoch, with a warning; a learning rate set by hand is left out where the trainer has a schedule. Says in
+ * warnings which checkpoints were left out, and why; those that are newer than the one taken are renamed to
+ * `skipped-…`, and stay. *step: 0 where the folder has none, and the trainer is as it was. Errors: the newest one's,
+ * where none can be taken (FORMAT: truncated or altered, MISMATCH: of another model, or with another kind of optimizer
+ * state), STATE (in the middle of an update; a part of a model; inference only), … */
 CLQ_API clq_status clq_checkpoints_restore(clq_checkpoints *checkpoints, clq_trainer *trainer, clq_dataset *dataset,
                                            uint64_t *step);
 /* Takes a checkpoint between two updates, and returns when it is copied; a thread writes it. Waits for a write before.

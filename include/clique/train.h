@@ -344,9 +344,9 @@ typedef struct clq_fit_config {
     clq_status (*on_log)(void *context, const clq_step_info *info);
     uint32_t log_every;
     double log_every_s;
-    /* Checkpoints are taken behind updates, at the end, and where a callback returns CLQ_INTERRUPTED; NULL: none.
-     * Behind clq_checkpoints_restore the fit goes on in the epoch of the checkpoint's: epochs and steps count from that
-     * fit's beginning, and an epoch's totals are those of all of it. */
+    /* Checkpoints are taken behind updates, at the end, and where a callback stops the fit or returns CLQ_INTERRUPTED;
+     * NULL: none. Behind clq_checkpoints_restore the fit goes on in the epoch of the checkpoint's: epochs and steps
+     * count from that fit's beginning, and an epoch's totals are those of all of it. */
     clq_checkpoints *checkpoints;
     clq_status (*on_checkpoint)(void *context,
                                 uint64_t step); /* before each, when all its steps were told; may be NULL */

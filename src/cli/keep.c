@@ -37,9 +37,13 @@ static off_t end_of_steps(FILE *file, uint64_t step) {
 }
 
 clq_status clq_keep_log(const char *path, uint64_t step, FILE **out) {
-    FILE *file = fopen(path, "r+");
-    if (!file && errno == ENOENT) file = fopen(path, "w");
+    const bool has_lines = clq_file_exists(path); /* pipes and devices have none to look through */
+    FILE *file = fopen(path, has_lines ? "r+" : "w");
     if (!file) return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(errno));
+    if (!has_lines) {
+        *out = file;
+        return CLQ_OK;
+    }
     const off_t end = end_of_steps(file, step);
     if (fflush(file) != 0 || ftruncate(fileno(file), end) != 0 || fseeko(file, end, SEEK_SET) != 0) {
         const int error = errno;

@@ -92,5 +92,5 @@ void clq_local_note(clq_strategy *strategy, const clq_part *parts) {
     clq_local *local = &clq_mirrored_of_strategy(strategy)->local;
     if (!clq_mirrored_is_local(strategy) || strategy->apart) return;
     for (unsigned r = 0; r < strategy->count; r++) local->samples[r] += parts[r].count;
-    if (++local->steps == strategy->config.options.local_steps) clq_local_average(strategy);
+    if (++local->steps >= strategy->config.options.local_steps) clq_local_average(strategy);
 }

@@ -35,7 +35,12 @@ typedef struct clq_fit_place {
     size_t samples;
     double seconds, input_s;
     const clq_fit_config *config; /* of a fit under way, whose callbacks' states are kept; NULL: of one that goes on */
+    json_t *before;               /* these states as clq_checkpoints_note found them; NULL: as they are now */
 } clq_fit_place;
+/* What the callbacks of a fit know and may change, before they are told of an epoch: a checkpoint that is taken behind
+ * that, of a fit that ends there, goes on with the epoch still to be told. Caller: json_decref. Errors: theirs, MEMORY.
+ */
+clq_status clq_checkpoints_note(const clq_trainer *trainer, const clq_fit_config *config, json_t **out);
 /* Takes a checkpoint. place NULL: of no fit, whose dataset is at `data`. waits: else it is left out while the writer is
  * busy. */
 clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *data,
@@ -43,8 +48,8 @@ clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *train
 bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step);
 /* Where the fit that a restored checkpoint is of goes on; once. */
 bool clq_checkpoints_take_place(clq_checkpoints *checkpoints, clq_fit_place *out);
-/* Then, before the fit begins: gives its callbacks the states that the checkpoint has of them, each by its place and
- * name. One that it has none of begins anew, with a warning. Errors: what a callback's restore returned. */
+/* Then, before the fit begins: gives its callbacks the states that the checkpoint has of them, each by its name, and
+ * of several of one name in their order. One that it has none of begins anew, with a warning. Errors: what a callback's restore returned. */
 clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints, const clq_fit_config *config);
 
 #endif

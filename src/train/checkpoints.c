@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,25 +250,38 @@ static clq_status put_counts(clq_checkpoint *to, const clq_trainer *trainer) {
     return CLQ_OK;
 }
 
+/* What the optimizer's slots mean: "amsgrad", "adam and averages". */
+static void describe_slots(const clq_trainer *trainer, char text[64]) {
+    snprintf(text, 64, "%s%s", clq_optimizer_rule(&trainer->config.optimizer)->name,
+             trainer->config.average > 0.0 ? " and averages" : "");
+}
+
 static clq_status put_trainer(clq_checkpoint *to, const clq_trainer *trainer) {
+    char slots[64];
+    describe_slots(trainer, slots);
+    CLQ_TRY(clq_checkpoint_put_text(to, "optimizer/slots", slots));
     CLQ_TRY(clq_checkpoint_put_count(to, "seed", trainer->config.seed));
     CLQ_TRY(clq_checkpoint_put_text(to, "optimizer", clq_optimizer_row_of(trainer->config.optimizer.kind)->name));
-    CLQ_TRY(clq_checkpoint_put_number(to, "last_rate", trainer->last_rate));
-    if (trainer->rate_set) CLQ_TRY(clq_checkpoint_put_number(to, "learning_rate", trainer->config.optimizer.values[0]));
-    return CLQ_OK;
+    return clq_checkpoint_put_number(to, "last_rate", trainer->last_rate);
 }
 
-/* "callback/0/early stopping" */
-static char *state_name(const clq_callback *callback, size_t place) {
-    return clq_strprintf("callback/%zu/%s", place, callback->name);
+/* "callback/early_stopping/0": the first of this name. So the others may come and go. */
+static char *state_name(const clq_fit_config *config, size_t index) {
+    const char *name = config->callbacks[index].name;
+    size_t before = 0;
+    for (size_t i = 0; i < index; i++)
+        before += config->callbacks[i].name && strcmp(config->callbacks[i].name, name) == 0;
+    return clq_strprintf("callback/%s/%zu", name, before);
 }
 
-static clq_status put_callbacks(clq_checkpoint *to, const clq_fit_config *config) {
+/* And what they may have changed: a learning rate set by hand. */
+static clq_status put_callbacks(clq_checkpoint *to, const clq_trainer *trainer, const clq_fit_config *config) {
     char state[CLQ_CALLBACK_STATE_MAX];
+    if (trainer->rate_set) CLQ_TRY(clq_checkpoint_put_number(to, "learning_rate", trainer->config.optimizer.values[0]));
     for (size_t i = 0; config && i < config->callback_count; i++) {
         const clq_callback *one = &config->callbacks[i];
         if (!one->save) continue;
-        char *name = state_name(one, i);
+        char *name = state_name(config, i);
         clq_status status = name ? one->save(one->context, state, sizeof state) : CLQ_MEMORY;
         if (status == CLQ_OK) status = clq_checkpoint_put_text(to, name, state);
         clq_free(name);
@@ -276,12 +290,21 @@ static clq_status put_callbacks(clq_checkpoint *to, const clq_fit_config *config
     return CLQ_OK;
 }
 
+clq_status clq_checkpoints_note(const clq_trainer *trainer, const clq_fit_config *config, json_t **out) {
+    clq_checkpoint states = {.values = json_object()};
+    clq_status status =
+        states.values ? put_callbacks(&states, trainer, config) : clq_fail_memory("making a checkpoint");
+    if (status == CLQ_OK) *out = json_incref(states.values);
+    clq_checkpoint_release(&states);
+    return status;
+}
+
 clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints, const clq_fit_config *config) {
     const clq_checkpoint from = {.values = checkpoints->values};
     for (size_t i = 0; i < config->callback_count; i++) {
         const clq_callback *one = &config->callbacks[i];
         if (!one->restore || !one->name) continue;
-        char *name = state_name(one, i);
+        char *name = state_name(config, i);
         if (!name) return CLQ_MEMORY;
         const char *state = clq_checkpoint_text(&from, name);
         if (!state)
@@ -305,7 +328,7 @@ static clq_status put_place(clq_checkpoint *to, const clq_fit_place *place) {
         snprintf(name, sizeof name, "fit/totals/%u", k);
         if (place->totals[k] != 0.0) CLQ_TRY(clq_checkpoint_put_number(to, name, place->totals[k]));
     }
-    return put_callbacks(to, place->config);
+    return CLQ_OK;
 }
 
 static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_dataset *data, const clq_fit_place *place) {
@@ -316,10 +339,15 @@ static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_datas
     CLQ_TRY(put_counts(to, trainer));
     CLQ_TRY(put_trainer(to, trainer));
     if (place) CLQ_TRY(put_place(to, place));
+    if (!place || !place->before)
+        CLQ_TRY(put_callbacks(to, trainer, place ? place->config : NULL));
+    else if (json_object_update(to->values, place->before) != 0)
+        return clq_fail_memory("making a checkpoint");
     if (place) epoch = place->data_epoch, index = place->data_index;
     if (!place && data) clq_dataset_tell(data, &epoch, &index);
     if (!place && !data) return CLQ_OK;
     CLQ_TRY(clq_checkpoint_put_count(to, "data/epoch", epoch));
+    if (data) CLQ_TRY(clq_checkpoint_put_count(to, "data/batches", clq_dataset_batches(data)));
     return clq_checkpoint_put_count(to, "data/index", index);
 }
 
@@ -372,8 +400,14 @@ static void get_counts(clq_checkpoint *from) {
     }
 }
 
-static void get_place(const clq_checkpoint *from, clq_checkpoints *c) {
-    uint64_t samples = 0;
+/* Where epochs had another number of batches: at the same part of one. */
+static uint64_t among(uint64_t batch, uint64_t before, uint64_t now) {
+    if (before == 0 || before == now) return batch;
+    return (uint64_t)(fmin((double)batch / (double)before, 1.0) * (double)now + 0.5);
+}
+
+static void get_place(const clq_checkpoint *from, const clq_dataset *data, clq_checkpoints *c) {
+    uint64_t samples = 0, batches = 0;
     char name[48];
     clq_fit_place *place = &c->place;
     *place = (clq_fit_place){0};
@@ -382,6 +416,8 @@ static void get_place(const clq_checkpoint *from, clq_checkpoints *c) {
                    clq_checkpoint_count(from, "fit/first_step", &place->first_step) &&
                    clq_checkpoint_count(from, "fit/samples", &samples) && place->first_step <= from->step;
     place->samples = (size_t)samples;
+    if (data && clq_checkpoint_count(from, "data/batches", &batches))
+        place->batch = among(place->batch, batches, clq_dataset_batches(data));
     (void)clq_checkpoint_number(from, "fit/seconds", &place->seconds);
     (void)clq_checkpoint_number(from, "fit/input_s", &place->input_s);
     for (unsigned k = 0; k < CLQ_METRICS_ROW_MAX; k++) {
@@ -393,10 +429,16 @@ static void get_place(const clq_checkpoint *from, clq_checkpoints *c) {
 static clq_status check_fits(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
     const char *wanted = clq_optimizer_row_of(trainer->config.optimizer.kind)->name;
     const char *optimizer = clq_checkpoint_text(from, "optimizer");
+    const char *slots = clq_checkpoint_text(from, "optimizer/slots");
     uint64_t seed = trainer->config.seed;
+    char own[64];
+    describe_slots(trainer, own);
     if (!optimizer || strcmp(optimizer, wanted) != 0)
         return clq_fail(CLQ_MISMATCH, "%s: it is of optimizer %s, and the training has %s", folder,
                         optimizer ? optimizer : "unknown", wanted);
+    if (slots && strcmp(slots, own) != 0)
+        return clq_fail(CLQ_MISMATCH, "%s: the state of its optimizer is that of %s, and the training's of %s", folder,
+                        slots, own);
     (void)clq_checkpoint_count(from, "seed", &seed);
     if (seed != trainer->config.seed)
         clq_log(CLQ_LOG_WARNING, "%s: its training had seed %" PRIu64 ", and goes on with %" PRIu64, folder, seed,
@@ -410,16 +452,37 @@ static bool has_own_values(const clq_snapshot *s) {
     return false;
 }
 
+static clq_status seek(const clq_checkpoint *from, const char *folder, clq_dataset *data) {
+    const uint64_t now = clq_dataset_batches(data);
+    uint64_t epoch, index, before = now;
+    if (!clq_checkpoint_count(from, "data/epoch", &epoch) || !clq_checkpoint_count(from, "data/index", &index))
+        return CLQ_OK;
+    (void)clq_checkpoint_count(from, "data/batches", &before);
+    if (before != now)
+        clq_log(CLQ_LOG_WARNING,
+                "%s: its epochs had %" PRIu64 " batches, and now have %" PRIu64
+                ": the training goes on at the same part of the epoch",
+                folder, before, now);
+    const clq_status status = clq_dataset_seek(data, epoch, among(index, before, now));
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: the data were cut into other batches", folder);
+}
+
+/* By hand, where the trainer has no schedule by now. */
+static clq_status set_rate(const clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
+    double rate;
+    if (!clq_checkpoint_number(from, "learning_rate", &rate)) return CLQ_OK;
+    if (!clq_trainer_has_schedule(trainer)) return clq_trainer_set_learning_rate(trainer, rate);
+    clq_log(CLQ_LOG_WARNING, "%s: its learning rate, %g, was set by hand and is left out: the training has a schedule",
+            folder, rate);
+    return CLQ_OK;
+}
+
 static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const char *folder, clq_trainer *trainer,
                         clq_dataset *data) {
     const char *strategy = clq_checkpoint_text(from, "strategy");
     const bool own = strategy && strcmp(strategy, clq_strategy_own_name(trainer->strategy)) == 0 &&
                      from->snapshot.replicas == clq_trainer_replicas(trainer);
-    uint64_t epoch, index;
-    if (data && clq_checkpoint_count(from, "data/epoch", &epoch) && clq_checkpoint_count(from, "data/index", &index)) {
-        const clq_status status = clq_dataset_seek(data, epoch, index);
-        if (status != CLQ_OK) return clq_fail_within(status, "%s: the data were cut into other batches", folder);
-    }
+    if (data) CLQ_TRY(seek(from, folder, data));
     if (!own && has_own_values(&from->snapshot))
         clq_log(CLQ_LOG_WARNING,
                 "%s: it is of %u replicas of strategy %s: values that each had of its own are replaced by their mean, "
@@ -429,9 +492,8 @@ static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const ch
     trainer->step = from->step;
     trainer->last_count = trainer->last_rows = 0;
     (void)clq_checkpoint_number(from, "last_rate", &trainer->last_rate);
-    double rate;
-    if (clq_checkpoint_number(from, "learning_rate", &rate)) CLQ_TRY(clq_trainer_set_learning_rate(trainer, rate));
-    get_place(from, c);
+    CLQ_TRY(set_rate(from, folder, trainer));
+    get_place(from, data, c);
     json_decref(c->values);
     c->values = json_incref(from->values);
     c->taken = from->step;

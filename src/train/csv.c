@@ -65,8 +65,13 @@ static clq_status begins_with(const table *t, const char *line, bool *empty, boo
     return failed ? clq_fail(CLQ_READ, "%s %s: cannot read: %s", csv, t->path, strerror(errno)) : CLQ_OK;
 }
 
-/* A device is not cut. */
+/* A device is not cut. A file that is shorter has lost lines, or is another one: it stays. */
 static clq_status cut(table *t, uint64_t bytes) {
+    if (fseeko(t->file, 0, SEEK_END) == 0 && ftello(t->file) >= 0 && (uint64_t)ftello(t->file) < bytes) {
+        clq_log(CLQ_LOG_WARNING, "%s %s: lines of earlier epochs are missing", csv, t->path);
+        t->bytes = (uint64_t)ftello(t->file);
+        return CLQ_OK;
+    }
     if (ftruncate(fileno(t->file), (off_t)bytes) != 0 && errno != EINVAL) return fail_file(t);
     t->bytes = bytes;
     return CLQ_OK;

@@ -22,6 +22,7 @@ typedef struct run {
     uint64_t data_epoch, data_index; /* the dataset's place behind the last update */
     clq_fit_place from;              /* of a checkpoint, where `resumed` */
     bool resumed;                    /* the epoch at hand goes on */
+    json_t *before;                  /* what callbacks knew before they were told of the epoch; NULL: none was told */
 } run;
 
 /* A batch of the dataset, assembled or, where replicas copy rows, where it lies. */
@@ -89,6 +90,7 @@ static clq_status take_checkpoint(run *r, bool waits) {
                            .data_index = r->data_index,
                            .samples = r->metrics.samples,
                            .config = r->config,
+                           .before = r->before,
                            .seconds = clq_now() - r->started,
                            .input_s = r->input_s};
     memcpy(place.totals, r->metrics.totals, sizeof place.totals);
@@ -108,15 +110,6 @@ static clq_status take_last_checkpoint(run *r) {
     CLQ_TRY(take_checkpoint(r, true));
     if (r->config->checkpoints) clq_checkpoints_wait(r->config->checkpoints);
     return CLQ_OK;
-}
-
-/* Behind an epoch. */
-static clq_status keep_interrupted(run *r, clq_status status) {
-    clq_error error;
-    if (status != CLQ_INTERRUPTED) return status;
-    clq_error_take(status, &error);
-    CLQ_TRY(take_last_checkpoint(r));
-    return clq_error_raise(&error);
 }
 
 /* Whether the batch that was taken last is the last of an update: that of an epoch is. */
@@ -304,12 +297,29 @@ static clq_status end_epoch(run *r, double seconds) {
     return clq_callbacks_epoch(r->config, r->trainer, &info);
 }
 
+/* Where the fit ends here before its time, its checkpoint has the epoch still to be told. */
+static clq_status tell_epoch(run *r) {
+    const double seconds = clq_now() - r->started;
+    clq_error error = {.status = CLQ_OK};
+    if (r->config->checkpoints) CLQ_TRY(clq_checkpoints_note(r->trainer, r->config, &r->before));
+    clq_status status = end_epoch(r, seconds);
+    if (status == CLQ_INTERRUPTED || (status == CLQ_OK && r->trainer->stop)) {
+        clq_error_take(status, &error);
+        r->started = clq_now() - seconds; /* of the epoch's steps alone */
+        status = take_last_checkpoint(r);
+        if (status == CLQ_OK) status = clq_error_raise(&error);
+    }
+    json_decref(r->before);
+    r->before = NULL;
+    return status;
+}
+
 static clq_status train_epochs(run *r) {
     /* The epoch of a checkpoint was not told, even where nothing is left of it. */
     for (r->epoch = r->from.epoch;
          r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step && !r->trainer->stop); r->epoch++) {
         CLQ_TRY(train_epoch(r));
-        CLQ_TRY(keep_interrupted(r, end_epoch(r, clq_now() - r->started)));
+        CLQ_TRY(tell_epoch(r));
     }
     return CLQ_OK;
 }

@@ -560,6 +560,37 @@ class CommandLine(support.InFolder):
         other = [*common[:1], "cnn1", *common[2:]] if common[0] == "--model" else ["--model", "cnn1", *common]
         self.fails(3, "train", *other, "--epochs", 2, "--checkpoint", kept, "--resume", says=["conv2d"])
 
+    def test_resume_with_other_options(self):
+        """A table that was lost begins anew, a log need not be a file, and a schedule replaces a rate set by hand."""
+        kept, table = ["--checkpoint", self.folder / "kept"], self.folder / "epochs.csv"
+        first = self.train(*SMALL, "--epochs", 2, *kept, "--csv", table, "--log", "/dev/null",
+                           "--reduce-lr", "monitor=loss,min_delta=100,patience=1")  # fmt: skip
+        self.assertEqual(first["checkpoints"]["last_step"], 20)
+        header = table.read_text().splitlines()[0]
+        table.unlink()
+        result = run("train", *SMALL, "--epochs", 3, *kept, "--resume", "--csv", table, "--log", "/dev/null")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("epochs.csv: lines of earlier epochs are missing", result.stderr)
+        lines = table.read_text().splitlines()
+        self.assertEqual((lines[0], [line.split(",")[0] for line in lines[1:]]), (header, ["1", "2"]))
+        # Of the third epoch, which is told again, and two more. The rate falls behind the fourth; the fifth's checkpoint has it.
+        self.train(*SMALL, "--epochs", 5, *kept, "--resume", "--reduce-lr", "monitor=loss,min_delta=100,patience=1")
+        result = run("train", *SMALL, "--epochs", 6, *kept, "--resume", "--schedule", "constant:warmup=5")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("was set by hand and is left out: the training has a schedule", result.stderr)
+
+    def test_stopped_early(self):
+        """Has a checkpoint of its end, from which the same command comes to the same end."""
+        stopping = [*SMALL, "--epochs", 9, "--early-stopping", "monitor=loss,min_delta=100,patience=2",
+                    "--checkpoint", self.folder / "kept", "--csv", self.folder / "epochs.csv"]  # fmt: skip
+        first = self.train(*stopping)
+        self.assertEqual(first["checkpoints"]["last_step"], 30)
+        table = (self.folder / "epochs.csv").read_text()
+        again = self.train(*stopping, "--resume")
+        self.assertEqual((again["checkpoints"]["resumed_from"], again["checkpoints"]["last_step"]), (30, 30))
+        self.assertTrue(again["early_stopping"]["stopped"])
+        self.assertEqual((self.folder / "epochs.csv").read_text(), table)
+
     def test_callbacks(self):
         """Each epoch that is not better by 100 is no improvement: the first alone is one."""
         best, table = self.folder / "best.safetensors", self.folder / "epochs.csv"

@@ -121,7 +121,7 @@ static void read_weights(clq_trainer *trainer, const clq_model *model, float *ou
     }
 }
 
-static bool lowers_rate; /* the fits have a callback that does so after some epochs */
+static bool lowers_rate, stops_early; /* the fits have a callback that does so after some epochs */
 
 /* From the folder's newest checkpoint, where there is one; folder NULL: no checkpoints. Returns that step. */
 static uint64_t train(const setting *s, const char *folder, uint64_t every, uint64_t stop_at, record *r) {
@@ -137,10 +137,14 @@ static uint64_t train(const setting *s, const char *folder, uint64_t every, uint
     }
     r->told = from;
     r->stop = stop_at;
-    clq_callback callback = {0};
+    clq_callback callbacks[2] = {{0}};
+    if (stops_early)
+        assert_ok(clq_callback_early_stopping(
+            &(clq_early_stopping){.monitor = {.name = "loss", .min_delta = 100}, .patience = 2}, &callbacks[1]));
     if (lowers_rate) /* behind each second epoch that does not improve by as much as no loss can */
         assert_ok(clq_callback_reduce_lr(
-            &(clq_reduce_lr){.monitor = {.name = "loss", .min_delta = 100}, .factor = 0.25, .patience = 2}, &callback));
+            &(clq_reduce_lr){.monitor = {.name = "loss", .min_delta = 100}, .factor = 0.25, .patience = 2},
+            &callbacks[0]));
     const clq_fit_config fit = {.steps = STEPS,
                                 .context = r,
                                 .on_log = note,
@@ -148,10 +152,12 @@ static uint64_t train(const setting *s, const char *folder, uint64_t every, uint
                                 .on_epoch = note_epoch,
                                 .validation = data,
                                 .checkpoints = checkpoints,
-                                .callbacks = &callback,
-                                .callback_count = lowers_rate ? 1 : 0};
+                                .callbacks = callbacks,
+                                .callback_count = stops_early   ? 2
+                                                  : lowers_rate ? 1
+                                                                : 0};
     const clq_status status = clq_fit(trainer, data, &fit);
-    clq_callback_destroy(&callback);
+    for (size_t i = 0; i < CLQ_COUNT_OF(callbacks); i++) clq_callback_destroy(&callbacks[i]);
     assert_int_equal(status, stop_at ? CLQ_INTERRUPTED : CLQ_OK);
     if (!stop_at) read_weights(trainer, model, r->weights);
     clq_checkpoints_close(checkpoints);
@@ -220,6 +226,26 @@ static void test_callbacks_go_on(void **state) {
     assert_memory_equal(parts.weights, other.weights, sizeof other.weights);
 }
 
+/* A fit that a callback ends has a last checkpoint. The epoch is told again: the rate, which fell behind that epoch for
+ * the first time, falls once. */
+static void test_stopped_fits_go_on(void **state) {
+    static record whole, parts;
+    const setting *s = &settings[4];
+    (void)state;
+    whole = parts = (record){0};
+    lowers_rate = true;
+    (void)train(s, NULL, 0, 0, &whole);
+    stops_early = true;
+    assert_int_equal(train(s, files_path("stopped"), 0, 0, &parts), 0);
+    assert_int_equal(parts.told, 15);
+    assert_int_equal(train(s, files_path("stopped"), 0, 0, &parts), 15);
+    assert_int_equal(parts.told, 15); /* stopped again */
+    stops_early = false;
+    assert_int_equal(train(s, files_path("stopped"), 0, 0, &parts), 15);
+    lowers_rate = false;
+    same(s, &whole, &parts);
+}
+
 /* Taking checkpoints changes no training. */
 static void test_checkpoints_change_nothing(void **state) {
     (void)state;
@@ -247,6 +273,95 @@ static void test_other_replicas_go_on(void **state) {
         assert_int_equal(train(&settings[i], files_path(name), 0, 0, &parts), 12);
         for (int step = 1; step <= STEPS; step++) assert_true(parts.losses[step] > 0.0 && parts.losses[step] < 5.0);
     }
+}
+
+/* ---- other settings ---- */
+
+static void make_steps(clq_trainer *trainer, clq_dataset *data, unsigned count) {
+    clq_batch batch;
+    bool more;
+    for (unsigned i = 0; i < count; i++) {
+        assert_ok(clq_dataset_next(data, &batch, &more));
+        assert_ok(clq_step(trainer, &batch));
+    }
+}
+
+static clq_checkpoints *open_checkpoints(const char *folder) {
+    clq_checkpoints *checkpoints;
+    assert_ok(clq_checkpoints_open(&(clq_checkpoints_config){.folder = folder, .resume = true}, &checkpoints));
+    return checkpoints;
+}
+
+/* A checkpoint of two steps of 12 samples. */
+static clq_checkpoints *save_two(const clq_model *model, clq_dataset *data, const setting *s, const char *optimizer,
+                                 const char *name) {
+    clq_checkpoints *checkpoints = open_checkpoints(files_path(name));
+    clq_trainer *trainer = make_trainer(model, s, optimizer);
+    make_steps(trainer, data, 2);
+    assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
+    clq_checkpoints_wait(checkpoints);
+    clq_trainer_destroy(trainer);
+    return checkpoints;
+}
+
+/* Two slots each, that mean something else. */
+static void test_slots_of_another_rule_are_refused(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    uint64_t step = 77;
+    clq_checkpoints *checkpoints = save_two(model, data, &settings[0], "rmsprop:centered=1", "slots");
+    clq_trainer *trainer = make_trainer(model, &settings[0], "rmsprop:momentum=0.9");
+    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, data, &step), CLQ_MISMATCH);
+    assert_non_null(strstr(clq_error_detail(), "rmsprop_centered"));
+    assert_int_equal(step, 77);
+    clq_trainer_destroy(trainer);
+    clq_checkpoints_close(checkpoints);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+/* Two of five batches are over: 3.6 of nine. */
+static void test_other_batches_go_on_at_the_same_part(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    uint64_t step, epoch, index;
+    clq_checkpoints *checkpoints = save_two(model, data, &settings[0], "adam", "batches");
+    clq_trainer *trainer = make_trainer(model, &settings[0], "adam");
+    assert_ok(clq_dataset_batch(data, 6, false));
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+    clq_dataset_tell(data, &epoch, &index);
+    assert_int_equal(step, 2);
+    assert_int_equal(epoch, 0);
+    assert_int_equal(index, 4);
+    clq_trainer_destroy(trainer);
+    clq_checkpoints_close(checkpoints);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+/* Two of four local steps are made, and now two are enough: the next step ends with an average. */
+static void test_fewer_local_steps(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    uint64_t step;
+    clq_snapshot snapshot;
+    setting fewer = settings[10];
+    assert_int_equal(fewer.options.local_steps, 4);
+    clq_checkpoints *checkpoints = save_two(model, data, &fewer, "sgd", "local");
+    fewer.options.local_steps = 2;
+    clq_trainer *trainer = make_trainer(model, &fewer, "sgd");
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+    make_steps(trainer, data, 1);
+    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &snapshot));
+    assert_int_equal(snapshot.local_steps, 0);
+    clq_snapshot_release(&snapshot);
+    clq_trainer_destroy(trainer);
+    clq_checkpoints_close(checkpoints);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
 }
 
 /* ---- damage ---- */
@@ -360,10 +475,17 @@ static int end(void **state) { return close_system(state) || files_end(state) ? 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_strategy_goes_on),     cmocka_unit_test(test_callbacks_go_on),
-        cmocka_unit_test(test_checkpoints_change_nothing), cmocka_unit_test(test_other_replicas_go_on),
-        cmocka_unit_test(test_damaged_ones_are_left_out),  cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_every_strategy_goes_on),
+        cmocka_unit_test(test_callbacks_go_on),
+        cmocka_unit_test(test_checkpoints_change_nothing),
+        cmocka_unit_test(test_other_replicas_go_on),
+        cmocka_unit_test(test_damaged_ones_are_left_out),
+        cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_stopped_fits_go_on),
+        cmocka_unit_test(test_slots_of_another_rule_are_refused),
+        cmocka_unit_test(test_other_batches_go_on_at_the_same_part),
+        cmocka_unit_test(test_fewer_local_steps),
     };
     return cmocka_run_group_tests(tests, start, end);
 }
