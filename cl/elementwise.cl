@@ -135,8 +135,8 @@ typedef uint place;
         return lanes;                                                                                                  \
     }
 DEFINE_BY_CHANNEL(by_channel, 0)
-DEFINE_BY_CHANNEL(by_channel_1, 1)
-DEFINE_BY_CHANNEL(by_channel_2, 2)
+DEFINE_BY_CHANNEL(by_channel_half, 1)
+DEFINE_BY_CHANNEL(by_channel_bfloat, 2)
 
 /* The same from a value that has a vector by channel for each sample. */
 ALWAYS_INLINE floatv by_sample(global const float *x, int elements, int channels, size_t at, bool single) {
@@ -171,8 +171,8 @@ ALWAYS_INLINE floatv by_sample(global const float *x, int elements, int channels
 #define FETCH_4(x, row) by_sample(x, m->elements, m->channels, at, single)
 #define FETCH_5(x, row) (single ? (floatv)(READ_1((x) + at)) : READ_V_ALIGNED_1((x) + at))
 #define FETCH_6(x, row) (single ? (floatv)(READ_2((x) + at)) : READ_V_ALIGNED_2((x) + at))
-#define FETCH_7(x, row) by_channel_1(x, row, m->channels, at, single)
-#define FETCH_8(x, row) by_channel_2(x, row, m->channels, at, single)
+#define FETCH_7(x, row) by_channel_half(x, row, m->channels, at, single)
+#define FETCH_8(x, row) by_channel_bfloat(x, row, m->channels, at, single)
 #define FETCH(j) in[j] = PASTE(FETCH_, IN##j)(m->x##j, ROW##j);
 
 ALWAYS_INLINE void fetch(const memory *m, size_t at, bool single, floatv in[INPUTS + 1]) { FOR_INPUTS(FETCH) }
