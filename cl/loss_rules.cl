@@ -228,7 +228,7 @@ static inline focal focal_at(const row_args *row, int i, bool of_logits, float t
     lanes_t power = pow(q, (lanes_t)(row->gamma - 1.0f)), log_p = q < 0.5f ? log1p(-q) : log(p);
     lanes_t slope = row->gamma * power * p * log_p - power * q;
     f.loss = w == (lanes_t)0 ? (lanes_t)0 : -w * power * q * log_p;
-    f.slope = (w != (lanes_t)0) & (f.p >= LEAST) & (f.others >= LEAST) ? w * slope : (lanes_t)0;
+    f.slope = ((w != (lanes_t)0) & (f.p >= LEAST) & (f.others >= LEAST)) ? w * slope : (lanes_t)0;
     return f;
 }
 
@@ -318,7 +318,7 @@ static inline float loss_categorical_hinge(local float *shared, const row_args *
     lanes_t equals = 0;
     FOR_LANES (i, classes) {
         lanes_t x = row_load(row->x, i, classes, row->room, 0), t = row_target(row, i);
-        equals += (i + LANE < classes) & ((1.0f - t) * x == other) ? (lanes_t)1 : (lanes_t)0;
+        equals += ((i + LANE < classes) & ((1.0f - t) * x == other)) ? (lanes_t)1 : (lanes_t)0;
     }
     float part = 1.0f / all_sum(shared, equals), scale = short_of > 0.0f ? row->scale : 0.0f;
     FOR_LANES (i, classes) {
