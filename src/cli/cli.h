@@ -162,6 +162,8 @@ json_t *clq_describe_stages(const clq_model *model, const clq_strategy *strategy
 clq_status clq_keep_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out, uint64_t *step);
 /* The log of a training that goes on: lines behind `step` are dropped. */
 clq_status clq_keep_log(const char *path, uint64_t step, FILE **out);
+/* WRITE where the last one failed, which a warning has said: the training's end is in no file. */
+clq_status clq_keep_check(clq_checkpoints *checkpoints, clq_trainer *trainer);
 /* What became of them: a line; and "checkpoints" of JSON, null without a folder. */
 clq_status clq_keep_tell(clq_checkpoints *checkpoints, FILE *to);
 json_t *clq_keep_describe(clq_checkpoints *checkpoints, uint64_t resumed);

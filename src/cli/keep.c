@@ -61,6 +61,18 @@ clq_status clq_keep_tell(clq_checkpoints *checkpoints, FILE *to) {
                      (unsigned long long)counts.skipped, (unsigned long long)counts.last_step);
 }
 
+clq_status clq_keep_check(clq_checkpoints *checkpoints, clq_trainer *trainer) {
+    clq_step_info last;
+    const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);
+    if (counts.failed == 0) return CLQ_OK;
+    CLQ_TRY(clq_step_read(trainer, &last));
+    if (counts.last_step >= last.step) return CLQ_OK;
+    return clq_fail(CLQ_WRITE,
+                    "--checkpoint: the last checkpoint was not written: the newest is of step %llu, and the training "
+                    "ended at step %llu",
+                    (unsigned long long)counts.last_step, (unsigned long long)last.step);
+}
+
 json_t *clq_keep_describe(clq_checkpoints *checkpoints, uint64_t resumed) {
     if (!checkpoints) return json_null();
     const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);

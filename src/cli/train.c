@@ -445,7 +445,8 @@ static clq_status train(training *t) {
     if (o->save) CLQ_TRY(clq_trainer_save(t->setup->trainer, o->save));
     if (o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
     CLQ_TRY(clq_describe_server(t->setup->trainer, t->talk));
-    return tell(t);
+    CLQ_TRY(tell(t));
+    return t->checkpoints ? clq_keep_check(t->checkpoints, t->setup->trainer) : CLQ_OK;
 }
 
 clq_status clq_command_train(clq_setup *setup, const clq_options *options) {

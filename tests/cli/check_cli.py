@@ -579,6 +579,15 @@ class CommandLine(support.InFolder):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("was set by hand and is left out: the training has a schedule", result.stderr)
 
+    def test_last_checkpoint_fails(self):
+        """Where its folder would be is a file."""
+        kept, saved = self.folder / "kept", self.folder / "saved.safetensors"
+        kept.mkdir()
+        (kept / "step-000000000010").write_text("")
+        self.fails(1, "train", *SMALL, "--epochs", 1, "--checkpoint", kept, "--save", saved, says=["last checkpoint", "step 10"])
+        self.assertTrue(saved.exists())
+        self.assertEqual(self.train(*SMALL, "--epochs", 2, "--checkpoint", kept)["checkpoints"]["last_step"], 20)
+
     def test_stopped_early(self):
         """Has a checkpoint of its end, from which the same command comes to the same end."""
         stopping = [*SMALL, "--epochs", 9, "--early-stopping", "monitor=loss,min_delta=100,patience=2",
