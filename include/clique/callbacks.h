@@ -54,7 +54,7 @@ CLQ_API double clq_epoch_value(const clq_epoch_info *info, const char *name);
  * similarity and true counts are to be high, all others low. */
 typedef enum clq_monitor_mode { CLQ_MONITOR_AUTO, CLQ_MONITOR_MIN, CLQ_MONITOR_MAX } clq_monitor_mode;
 /* What is watched. A value is an improvement where it is better than the best one by more than min_delta; the first one
- * is, NaN never is. */
+ * is. As in Keras, NaN never is behind that, and nothing is behind a first NaN. */
 enum { CLQ_MONITOR_NAME_MAX = 160 };
 typedef struct clq_monitor {
     char name[CLQ_MONITOR_NAME_MAX]; /* as of clq_epoch_value; empty: val_loss. clq_fit refuses one that is not measured
@@ -99,7 +99,8 @@ CLQ_API clq_status clq_callback_reduce_lr(const clq_reduce_lr *config, clq_callb
 /* Keys monitor, mode, min_delta, factor, patience, cooldown, min_lr, as --reduce-lr. */
 CLQ_API clq_status clq_reduce_lr_parse(const char *text, clq_reduce_lr *out);
 
-/* Writes the weights by clq_trainer_save whenever an epoch is an improvement. The file appears by rename. path is
+/* Writes the weights by clq_trainer_save whenever an epoch is an improvement. The best value stays from fit to fit, as
+ * in Keras, and is part of the state. The file appears by rename. path is
  * copied. One that cannot be written fails at once (WRITE). */
 CLQ_API clq_status clq_callback_save_best(const char *path, const clq_monitor *monitor, clq_callback *out);
 

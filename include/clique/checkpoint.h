@@ -40,9 +40,10 @@ CLQ_API void clq_checkpoints_close(clq_checkpoints *checkpoints); /* takes NULL;
  * checkpoints behind it goes on in that fit's epoch. A dataset that is cut into other batches goes on at the same part
  * of the epoch, with a warning; a learning rate set by hand is left out where the trainer has a schedule. Says in
  * warnings which checkpoints were left out, and why; those that are newer than the one taken are renamed to
- * `skipped-…`, and stay. *step: 0 where the folder has none, and the trainer is as it was. Errors: the newest one's,
- * where none can be taken (FORMAT: truncated or altered, MISMATCH: of another model, or with another kind of optimizer
- * state), STATE (in the middle of an update; a part of a model; inference only), … */
+ * `skipped-…`, of which the `keep` that were written last stay. *step: 0 where the folder has none, and the trainer is
+ * as it was. Errors: the newest one's, where none can be taken (FORMAT: truncated or altered, MISMATCH: of another
+ * model, or with another kind of optimizer state), STATE (in the middle of an update; a part of a model; inference
+ * only), … */
 CLQ_API clq_status clq_checkpoints_restore(clq_checkpoints *checkpoints, clq_trainer *trainer, clq_dataset *dataset,
                                            uint64_t *step);
 /* Takes a checkpoint between two updates, and returns when it is copied; a thread writes it. Waits for a write before.

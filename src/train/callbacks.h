@@ -15,9 +15,11 @@ clq_status clq_callbacks_end(const clq_fit_config *config, clq_trainer *trainer,
 
 /* ---- what is watched (monitor.c) ---- */
 
-/* The best value so far. best is NaN until there was one. */
+/* The best value so far, where there was any. As in Keras the first one is taken whatever it is: behind a first NaN
+ * nothing is better. */
 typedef struct clq_watch {
     clq_monitor monitor;
+    bool any;
     double best;
 } clq_watch;
 /* Errors: ARGUMENT (mode, min_delta). who: for messages. */
@@ -26,10 +28,15 @@ clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const ch
 clq_status clq_watch_check(const clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
                            const char *who);
 double clq_watch_value(const clq_watch *watch, const clq_epoch_info *info);
-/* Whether a value is better by more than min_delta than `than`, NaN being none. */
+/* Whether a value is better by more than min_delta than `than`; NaN never is. */
 bool clq_watch_improves(const clq_watch *watch, double value, double than);
 /* Whether it improves on the best one, which it then is. */
 bool clq_watch_take(clq_watch *watch, double value);
+void clq_watch_forget(clq_watch *watch); /* no value so far */
+/* Members of a state: "best", a number or null, for who reads; "best_value", a text, which NaN and infinities are in,
+ * too. Takes the document. */
+json_t *clq_watch_save(const clq_watch *watch, json_t *document);
+clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch *watch); /* Errors: FORMAT */
 
 /* Keys of a monitor, and numbers by an option table. monitor and mode stand in front of the numbers. */
 clq_status clq_watch_parse(const char *what, const char *text, const clq_option *options, clq_monitor *monitor,

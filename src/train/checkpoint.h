@@ -1,5 +1,5 @@
-/* Checkpoints: the files of one (checkpoint_file.c), a folder of them with the thread that writes (checkpoints.c).
- * Private to train. */
+/* Checkpoints: the files of one (checkpoint_file.c), which there are in a folder (checkpoint_folder.c), the thread that
+ * writes them, and going on from one (checkpoints.c). Private to train. */
 #ifndef CLQ_TRAIN_CHECKPOINT_H
 #define CLQ_TRAIN_CHECKPOINT_H
 
@@ -27,6 +27,19 @@ clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *fo
 /* Reads and checks. model, slots: what is wanted. Errors: FORMAT, MISMATCH, NOT_FOUND, READ, MEMORY. */
 clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsigned slots, clq_checkpoint *out);
 
+/* ---- a folder of checkpoints ---- */
+
+char *clq_checkpoint_folder(const char *folder, uint64_t step); /* of one; clq_free */
+bool clq_checkpoint_is_whole(const char *folder, uint64_t step);
+void clq_checkpoint_remove(const char *folder, uint64_t step);
+/* Steps of all, whole or not, newest first. Caller frees. Errors: READ, MEMORY. */
+clq_status clq_checkpoint_list(const char *folder, uint64_t **out, size_t *count);
+/* Renames one: steps behind the one that a training goes on from are of another training from now on. Errors: WRITE,
+ * FORMAT, MEMORY. */
+clq_status clq_checkpoint_set_aside(const char *folder, uint64_t step);
+/* Of those that were set aside, the `keep` that were written last stay. */
+void clq_checkpoint_remove_aside(const char *folder, size_t keep);
+
 /* How far a fit is. */
 typedef struct clq_fit_place {
     uint64_t epoch, batch, first_step; /* the step at which the fit began */
@@ -49,7 +62,8 @@ bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step);
 /* Where the fit that a restored checkpoint is of goes on; once. */
 bool clq_checkpoints_take_place(clq_checkpoints *checkpoints, clq_fit_place *out);
 /* Then, before the fit begins: gives its callbacks the states that the checkpoint has of them, each by its name, and
- * of several of one name in their order. One that it has none of begins anew, with a warning. Errors: what a callback's restore returned. */
+ * of several of one name in their order. One that it has none of begins anew, with a warning. Errors: what a callback's
+ * restore returned. */
 clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints, const clq_fit_config *config);
 
 #endif

@@ -2,7 +2,6 @@
 #include "train/checkpoint.h"
 #include <clique/callbacks.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,7 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-enum { KEEP_DEFAULT = 3, DIGITS = 12 };
+enum { KEEP_DEFAULT = 3 };
 
 struct clq_checkpoints {
     clq_checkpoints_config config;
@@ -32,85 +31,20 @@ struct clq_checkpoints {
 
 /* ---- the folder ---- */
 
-/* The step of a checkpoint's folder; 0: it is none. */
-static uint64_t step_of(const char *name) {
-    uint64_t step;
-    if (strncmp(name, "step-", 5) != 0 || strlen(name) < 5 + DIGITS || name[5 + strspn(name + 5, "0123456789")])
-        return 0;
-    return clq_parse_u64(name + 5, 1, INT64_MAX, &step) ? step : 0;
-}
-
-static char *path_of(const clq_checkpoints *c, uint64_t step) {
-    return clq_strprintf("%s/step-%0*" PRIu64, c->folder, (int)DIGITS, step);
-}
-
-static bool has_manifest(const clq_checkpoints *c, uint64_t step) {
-    char *path = clq_strprintf("%s/step-%0*" PRIu64 "/manifest.json", c->folder, (int)DIGITS, step);
-    const bool exists = path && clq_file_exists(path);
-    clq_free(path);
-    return exists;
-}
-
-/* The manifest first: what a kill leaves is no checkpoint. Only files that a checkpoint has are removed. */
-static void remove_checkpoint(const clq_checkpoints *c, uint64_t step) {
-    static const char *const files[] = {"manifest.json", "tensors.safetensors"};
-    char *folder = path_of(c, step);
-    for (size_t i = 0; folder && i < CLQ_COUNT_OF(files); i++) {
-        char *path = clq_strprintf("%s/%s", folder, files[i]);
-        if (path) (void)unlink(path);
-        clq_free(path);
-    }
-    DIR *listing = folder ? opendir(folder) : NULL;
-    for (const struct dirent *entry; listing && (entry = readdir(listing));)
-        if (strncmp(entry->d_name, ".clique-", 8) == 0) (void)unlinkat(dirfd(listing), entry->d_name, 0);
-    if (listing) closedir(listing);
-    if (folder) (void)rmdir(folder);
-    clq_free(folder);
-}
-
-static int newest_first(const void *left, const void *right) {
-    const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a < b) - (a > b);
-}
-
-/* Steps of all folders of checkpoints, whole or not, newest first. Caller frees. */
-static clq_status list(const clq_checkpoints *c, uint64_t **out, size_t *count) {
-    uint64_t *steps = NULL;
-    size_t capacity = 0;
-    *count = 0;
-    DIR *listing = opendir(c->folder);
-    if (!listing) return clq_fail(CLQ_READ, "%s: cannot be listed: %s", c->folder, strerror(errno));
-    for (const struct dirent *entry; (entry = readdir(listing));) {
-        const uint64_t step = step_of(entry->d_name);
-        if (!step) continue;
-        uint64_t *grown = clq_grow(steps, *count, &capacity, 16, sizeof *grown);
-        if (!grown) {
-            closedir(listing);
-            clq_free(steps);
-            return CLQ_MEMORY;
-        }
-        steps = grown;
-        steps[(*count)++] = step;
-    }
-    closedir(listing);
-    if (*count > 0) qsort(steps, *count, sizeof *steps, newest_first);
-    *out = steps;
-    return CLQ_OK;
-}
-
 static void remove_old(const clq_checkpoints *c) {
     uint64_t *steps;
     size_t count, whole = 0;
-    if (list(c, &steps, &count) != CLQ_OK) return;
+    if (clq_checkpoint_list(c->folder, &steps, &count) != CLQ_OK) return;
     for (size_t i = 0; i < count; i++)
-        if (has_manifest(c, steps[i]) && ++whole > c->config.keep) remove_checkpoint(c, steps[i]);
+        if (clq_checkpoint_is_whole(c->folder, steps[i]) && ++whole > c->config.keep)
+            clq_checkpoint_remove(c->folder, steps[i]);
     clq_free(steps);
 }
 
 /* ---- the writer ---- */
 
 static clq_status write_one(const clq_checkpoints *c, const clq_checkpoint *checkpoint) {
-    char *folder = path_of(c, checkpoint->step);
+    char *folder = clq_checkpoint_folder(c->folder, checkpoint->step);
     clq_status status = folder ? clq_make_folder(folder) : CLQ_MEMORY;
     if (status == CLQ_OK) status = clq_checkpoint_write(checkpoint, folder);
     clq_free(folder);
@@ -133,7 +67,7 @@ static void write_all(void *context) {
             atomic_fetch_add(&c->failed, 1);
             clq_log(CLQ_LOG_WARNING, "the checkpoint of step %" PRIu64 " was not written: %s; training goes on",
                     checkpoint->step, clq_error_detail());
-            remove_checkpoint(c, checkpoint->step);
+            clq_checkpoint_remove(c->folder, checkpoint->step);
         }
         clq_checkpoint_release(checkpoint);
         clq_free(checkpoint);
@@ -159,10 +93,10 @@ static clq_status look_through(const clq_checkpoints *c) {
     uint64_t *steps;
     size_t count;
     clq_status status = CLQ_OK;
-    CLQ_TRY(list(c, &steps, &count));
+    CLQ_TRY(clq_checkpoint_list(c->folder, &steps, &count));
     for (size_t i = 0; i < count && status == CLQ_OK; i++) {
-        if (!has_manifest(c, steps[i]))
-            remove_checkpoint(c, steps[i]);
+        if (!clq_checkpoint_is_whole(c->folder, steps[i]))
+            clq_checkpoint_remove(c->folder, steps[i]);
         else if (!c->config.resume)
             status =
                 clq_fail(CLQ_ARGUMENT,
@@ -501,25 +435,9 @@ static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const ch
     return CLQ_OK;
 }
 
-/* Steps behind the one that the training goes on from are of another training from now on. */
-static clq_status set_aside(const clq_checkpoints *c, uint64_t step) {
-    char *from = path_of(c, step);
-    clq_status status = from ? CLQ_FORMAT : CLQ_MEMORY;
-    for (unsigned i = 0; i < 1000 && status == CLQ_FORMAT; i++) {
-        char *to = clq_strprintf("%s/skipped-%0*" PRIu64 "-%u", c->folder, (int)DIGITS, step, i);
-        if (!to) status = CLQ_MEMORY;
-        if (to && access(to, F_OK) != 0)
-            status = rename(from, to) == 0 ? CLQ_OK
-                                           : clq_fail(CLQ_WRITE, "%s: cannot be renamed: %s", from, strerror(errno));
-        clq_free(to);
-    }
-    clq_free(from);
-    return status;
-}
-
 static clq_status restore_one(clq_checkpoints *c, uint64_t step, clq_trainer *trainer, clq_dataset *data,
                               bool *usable) {
-    char *folder = path_of(c, step);
+    char *folder = clq_checkpoint_folder(c->folder, step);
     clq_checkpoint from = {0};
     if (!folder) return CLQ_MEMORY;
     clq_status status = clq_checkpoint_read(folder, trainer->model, clq_strategy_slots(trainer->strategy), &from);
@@ -542,17 +460,18 @@ clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_checkpoints_restore"));
     CLQ_TRY(check_trainer(trainer, "clq_checkpoints_restore"));
     clq_checkpoints_wait(c);
-    CLQ_TRY(list(c, &steps, &count));
+    CLQ_TRY(clq_checkpoint_list(c->folder, &steps, &count));
     clq_status status = CLQ_OK;
     for (; i < count && !usable; i++) {
-        if (!has_manifest(c, steps[i])) continue;
+        if (!clq_checkpoint_is_whole(c->folder, steps[i])) continue;
         status = restore_one(c, steps[i], trainer, dataset, &usable);
         if (usable || status == CLQ_MEMORY) break;
         if (first.status == CLQ_OK) clq_error_take(status, &first);
         clq_log(CLQ_LOG_WARNING, "checkpoint left out: %s", clq_error_detail());
     }
     const uint64_t found = usable ? steps[i] : 0;
-    for (size_t k = 0; k < i && status == CLQ_OK && usable; k++) status = set_aside(c, steps[k]);
+    for (size_t k = 0; k < i && status == CLQ_OK && usable; k++) status = clq_checkpoint_set_aside(c->folder, steps[k]);
+    if (usable && i > 0) clq_checkpoint_remove_aside(c->folder, c->config.keep);
     if (!usable && status != CLQ_MEMORY) status = clq_error_raise(&first);
     if (status == CLQ_OK) *step = found;
     clq_free(steps);

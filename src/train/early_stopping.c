@@ -16,7 +16,7 @@ typedef struct stopping {
 } stopping;
 
 static void reset(stopping *s) {
-    s->watch.best = (double)NAN;
+    clq_watch_forget(&s->watch);
     s->wait = s->best_epoch = 0;
 }
 
@@ -49,7 +49,7 @@ static clq_status on_end(void *context, clq_trainer *trainer, clq_status status)
     clq_status result = CLQ_OK;
     if (status == CLQ_OK && s->config.restore_best_weights) {
         if (s->weights) result = clq_trainer_put_weights(trainer, s->weights);
-        if (!s->weights && !isnan(s->watch.best))
+        if (!s->weights && s->watch.any)
             clq_log(CLQ_LOG_WARNING,
                     "%s: the last weights stay: the best epoch was before a restore, which brings no weights back",
                     early_stopping);
@@ -63,18 +63,16 @@ static clq_status on_end(void *context, clq_trainer *trainer, clq_status status)
 
 static clq_status save(void *context, char *text, size_t bytes) {
     const stopping *s = context;
-    return clq_state_write(early_stopping,
-                           json_pack("{s:o, s:I, s:I, s:b, s:b}", "best", clq_json_number(s->watch.best), "best_epoch",
-                                     (json_int_t)s->best_epoch, "wait", (json_int_t)s->wait, "stopped", s->stopped,
-                                     "restored_best", s->put_back),
-                           text, bytes);
+    json_t *state = json_pack("{s:I, s:I, s:b, s:b}", "best_epoch", (json_int_t)s->best_epoch, "wait",
+                              (json_int_t)s->wait, "stopped", s->stopped, "restored_best", s->put_back);
+    return clq_state_write(early_stopping, clq_watch_save(&s->watch, state), text, bytes);
 }
 
 static clq_status restore(void *context, const char *text) {
     stopping *s = context, result = *s;
     json_t *state;
     CLQ_TRY(clq_state_read(early_stopping, text, &state));
-    clq_status status = clq_state_number(early_stopping, state, "best", &result.watch.best);
+    clq_status status = clq_watch_restore(early_stopping, state, &result.watch);
     if (status == CLQ_OK) status = clq_state_count(early_stopping, state, "best_epoch", &result.best_epoch);
     if (status == CLQ_OK) status = clq_state_count(early_stopping, state, "wait", &result.wait);
     json_decref(state);

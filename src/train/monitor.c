@@ -3,6 +3,8 @@
 #include "train/words.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char validation[] = "val_";
@@ -30,7 +32,7 @@ static bool is_better_high(const char *name) {
 }
 
 clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const char *who) {
-    clq_watch result = {.monitor = *monitor, .best = (double)NAN};
+    clq_watch result = {.monitor = *monitor, .any = false};
     clq_monitor *m = &result.monitor;
     if ((unsigned)m->mode > CLQ_MONITOR_MAX)
         return clq_fail(CLQ_ARGUMENT, "%s: mode %d is none of clq_monitor_mode", who, (int)m->mode);
@@ -79,15 +81,42 @@ double clq_watch_value(const clq_watch *watch, const clq_epoch_info *info) {
 
 /* In Keras's order of additions, so that ties come out alike. */
 bool clq_watch_improves(const clq_watch *watch, double value, double than) {
-    if (isnan(value) || isnan(than)) return !isnan(value);
     const double delta = watch->monitor.min_delta;
     return watch->monitor.mode == CLQ_MONITOR_MIN ? value + delta < than : value - delta > than;
 }
 
 bool clq_watch_take(clq_watch *watch, double value) {
-    const bool improves = clq_watch_improves(watch, value, watch->best);
-    if (improves) watch->best = value;
-    return improves;
+    if (watch->any && !clq_watch_improves(watch, value, watch->best)) return false;
+    watch->best = value;
+    watch->any = true;
+    return true;
+}
+
+void clq_watch_forget(clq_watch *watch) {
+    watch->any = false;
+    watch->best = (double)NAN;
+}
+
+json_t *clq_watch_save(const clq_watch *watch, json_t *document) {
+    char text[32] = "";
+    if (watch->any) snprintf(text, sizeof text, "%.17g", watch->best);
+    const bool put =
+        json_object_set_new(document, "best", clq_json_number(watch->any ? watch->best : (double)NAN)) == 0 &&
+        json_object_set_new(document, "best_value", json_string(text)) == 0;
+    if (put) return document;
+    json_decref(document);
+    return NULL;
+}
+
+clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch *watch) {
+    const char *text = json_string_value(json_object_get(document, "best_value"));
+    char *end = NULL;
+    clq_watch_forget(watch);
+    const double best = text ? strtod(text, &end) : 0.0;
+    if (!text || *end) return clq_fail(CLQ_FORMAT, "%s: the state has no number 'best_value'", what);
+    watch->any = *text != '\0';
+    if (watch->any) watch->best = best;
+    return CLQ_OK;
 }
 
 /* ---- text ---- */

@@ -21,7 +21,8 @@ static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_co
                         reduce_lr);
     CLQ_TRY(clq_watch_check(&r->watch, trainer, config, reduce_lr));
     if (r->restored) return isnan(r->rate) ? CLQ_OK : clq_trainer_set_learning_rate(trainer, r->rate);
-    r->watch.best = r->rate = (double)NAN;
+    clq_watch_forget(&r->watch);
+    r->rate = (double)NAN;
     r->wait = r->cooldown = r->reductions = 0;
     return CLQ_OK;
 }
@@ -61,18 +62,16 @@ static clq_status on_end(void *context, clq_trainer *trainer, clq_status status)
 
 static clq_status save(void *context, char *text, size_t bytes) {
     const reducing *r = context;
-    return clq_state_write(reduce_lr,
-                           json_pack("{s:o, s:o, s:I, s:I, s:I}", "best", clq_json_number(r->watch.best), "rate",
-                                     clq_json_number(r->rate), "wait", (json_int_t)r->wait, "cooldown",
-                                     (json_int_t)r->cooldown, "reductions", (json_int_t)r->reductions),
-                           text, bytes);
+    json_t *state = json_pack("{s:o, s:I, s:I, s:I}", "rate", clq_json_number(r->rate), "wait", (json_int_t)r->wait,
+                              "cooldown", (json_int_t)r->cooldown, "reductions", (json_int_t)r->reductions);
+    return clq_state_write(reduce_lr, clq_watch_save(&r->watch, state), text, bytes);
 }
 
 static clq_status restore(void *context, const char *text) {
     reducing *r = context, result = *r;
     json_t *state;
     CLQ_TRY(clq_state_read(reduce_lr, text, &state));
-    clq_status status = clq_state_number(reduce_lr, state, "best", &result.watch.best);
+    clq_status status = clq_watch_restore(reduce_lr, state, &result.watch);
     if (status == CLQ_OK) status = clq_state_number(reduce_lr, state, "rate", &result.rate);
     if (status == CLQ_OK) status = clq_state_count(reduce_lr, state, "wait", &result.wait);
     if (status == CLQ_OK) status = clq_state_count(reduce_lr, state, "cooldown", &result.cooldown);

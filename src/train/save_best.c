@@ -1,22 +1,18 @@
 /* The weights of the best epoch so far in a file, as keras.callbacks.ModelCheckpoint with save_best_only. */
 #include "train/callbacks.h"
 
-#include <math.h>
-
 static const char save_best[] = "save_best";
 
 typedef struct saving {
     char *path;
     clq_watch watch;
     uint64_t best_epoch;
-    bool restored;
 } saving;
 
+/* The best stays from fit to fit, as the file does, and as in Keras. */
 static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
-    saving *s = context;
-    CLQ_TRY(clq_watch_check(&s->watch, trainer, config, save_best));
-    if (!s->restored) s->watch.best = (double)NAN;
-    return CLQ_OK;
+    const saving *s = context;
+    return clq_watch_check(&s->watch, trainer, config, save_best);
 }
 
 static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
@@ -30,30 +26,20 @@ static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_
     return CLQ_OK;
 }
 
-static clq_status on_end(void *context, clq_trainer *trainer, clq_status status) {
-    (void)trainer;
-    (void)status;
-    ((saving *)context)->restored = false;
-    return CLQ_OK;
-}
-
 static clq_status save(void *context, char *text, size_t bytes) {
     const saving *s = context;
-    return clq_state_write(
-        save_best,
-        json_pack("{s:o, s:I}", "best", clq_json_number(s->watch.best), "best_epoch", (json_int_t)s->best_epoch), text,
-        bytes);
+    json_t *state = json_pack("{s:I}", "best_epoch", (json_int_t)s->best_epoch);
+    return clq_state_write(save_best, clq_watch_save(&s->watch, state), text, bytes);
 }
 
 static clq_status restore(void *context, const char *text) {
     saving *s = context, result = *s;
     json_t *state;
     CLQ_TRY(clq_state_read(save_best, text, &state));
-    clq_status status = clq_state_number(save_best, state, "best", &result.watch.best);
+    clq_status status = clq_watch_restore(save_best, state, &result.watch);
     if (status == CLQ_OK) status = clq_state_count(save_best, state, "best_epoch", &result.best_epoch);
     json_decref(state);
     CLQ_TRY(status);
-    result.restored = true;
     *s = result;
     return CLQ_OK;
 }
@@ -80,7 +66,6 @@ clq_status clq_callback_save_best(const char *path, const clq_monitor *monitor, 
                           .context = s,
                           .on_begin = on_begin,
                           .on_epoch = on_epoch,
-                          .on_end = on_end,
                           .save = save,
                           .restore = restore,
                           .destroy = destroy};

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -128,6 +129,22 @@ class CommandLine(support.InFolder):
         self.assertGreater(report["device_bytes"], 784 * 128 * 4)
         self.assertTrue(report["verdict"])
         self.assertIsNone(report["diverged_step"])
+
+    def test_saved_weights_have_statistics(self):
+        """Of batch normalisation: two epochs are one, and another one from its weights."""
+        golden = pathlib.Path(__file__).parent.parent / "golden/normalised/residual_bn"
+        shutil.copy(golden / "x_train.npy", self.folder)
+        shutil.copy(golden / "y_train.npy", self.folder)
+        train = ["train", "--model", golden / "model.json", "--data", self.folder, "--no-test", "--shuffle", "off", "--devices",
+                 "pocl:0", "--optimizer", "sgd:lr=0.1", "--loss", "sparse_categorical_crossentropy:from_logits=1"]
+        for arguments in (["--epochs", 2, "--save", "two"], ["--epochs", 1, "--save", "one"],
+                          ["--epochs", 1, "--init", "one", "--save", "other"]):
+            result = run(*train, *arguments, cwd=self.folder)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        one, two, other = ((self.folder / name).read_bytes() for name in ("one", "two", "other"))
+        self.assertIn(b"moving_variance", two)
+        self.assertEqual(two, other)
+        self.assertNotEqual(one, two)
 
     def test_check_of_replicas(self):
         two = [*SMALL, "--steps", 6, "--no-test", "--check-replicas", 2]

@@ -20,12 +20,15 @@ RATE = 0.5
 
 
 def sequences() -> list[list[float]]:
-    """Falling with noise, falling and rising again, on a plateau, in steps, rising."""
+    """Falling with noise, falling and rising again, on a plateau, in steps, rising; NaN between, NaN at first, infinite at
+    first."""
     rng = np.random.default_rng(7)
     epoch = np.arange(EPOCHS)
     shapes = [2.0 * 0.85**epoch + 0.2 * rng.normal(size=EPOCHS), (epoch - 9) ** 2 / 40 + 0.1 * rng.normal(size=EPOCHS),
               1 + 0.05 * rng.normal(size=EPOCHS), 3 - epoch // 5 * 0.5, 0.5 + epoch / 16]  # fmt: skip
-    return [(np.rint(64 * one) / 64).tolist() for one in shapes]
+    values = [(np.rint(64 * one) / 64).tolist() for one in shapes]
+    between = [float("nan") if i % 3 == 1 else v for i, v in enumerate(values[0])]
+    return [*values, between, [float("nan"), *values[0][1:]], [float("inf"), *values[0][1:]]]
 
 
 STOPPING = (
@@ -44,6 +47,31 @@ REDUCING = (
     {"patience": 1, "factor": 0.25, "min_delta": 0.0, "cooldown": 1, "min_lr": 0.0625},
     {"patience": 3, "factor": 0.5, "min_delta": 0.03125, "mode": "max"},
 )
+
+
+SAVING = ({}, {"mode": "max"})
+
+
+def saves(options: dict, values: list[float]) -> dict:
+    """Of two fits with one callback, of half the epochs each."""
+
+    class Counting(keras.callbacks.ModelCheckpoint):
+        def on_epoch_end(self, epoch, logs=None):
+            self.epoch = epoch
+            super().on_epoch_end(epoch, logs)
+
+    callback = Counting("best.weights.h5", save_best_only=True, save_weights_only=True, **options)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    saved = []
+    model.save_weights = lambda *_, **__: saved.append(callback.epoch)
+    callback.set_model(model)
+    for epoch, value in enumerate(values):
+        if epoch % (EPOCHS // 2) == 0:
+            callback.on_train_begin()
+        callback.on_epoch_end(epoch, {"val_loss": value})
+        if epoch % (EPOCHS // 2) == EPOCHS // 2 - 1:
+            callback.on_train_end()
+    return {"saved": saved}
 
 
 def play(callback: keras.callbacks.Callback, values: list[float]) -> dict:
@@ -80,6 +108,11 @@ def main() -> None:
                 else:
                     del found["stopped"], found["weights_of"], found["epochs"]
                 cases.append({"callback": kind, "options": options, "values": i, **found})
+    for options in SAVING:
+        for i, sequence in enumerate(values):
+            found = saves({"mode": "min", **options}, sequence)
+            cases.append({"callback": "save_best", "options": options, "values": i, **found})
+    values = [[None if np.isnan(v) else "inf" if np.isinf(v) else v for v in one] for one in values]
     record = {"keras": keras.__version__, "rate": RATE, "values": values}
     rows = ",\n  ".join(json.dumps(case) for case in cases)
     text = json.dumps(record)[:-1] + f', "cases": [\n  {rows}\n]}}\n'

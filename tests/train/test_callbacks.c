@@ -37,6 +37,10 @@ static float bias_of(clq_trainer *trainer) {
     return bias;
 }
 
+static char *temporary(const char *name) {
+    return clq_strprintf("%s/callbacks_%d_%s", getenv("CLQ_TEST_BINARY"), (int)getpid(), name);
+}
+
 /* ---- against Keras ---- */
 
 static const char *text_of(json_t *options, const char *alias, char *text, size_t bytes) {
@@ -51,6 +55,48 @@ static const char *text_of(json_t *options, const char *alias, char *text, size_
                                                             json_is_true(value) ? 1.0 : json_number_value(value)));
     }
     return text;
+}
+
+/* JSON has no NaN, which is null, and no infinity, which is a text. */
+static double value_of(const json_t *value) {
+    return json_is_number(value) ? json_number_value(value) : (double)(json_is_null(value) ? NAN : INFINITY);
+}
+
+/* The file appears behind the epochs in which Keras's is written. Two fits with one callback, of half the epochs each;
+ * state goes through its text in between where `saves`. */
+static void play_saving(json_t *one, json_t *values, bool saves) {
+    const char *mode = json_string_value(json_object_get(json_object_get(one, "options"), "mode"));
+    const clq_monitor monitor = {.mode = mode ? CLQ_MONITOR_MAX : CLQ_MONITOR_MIN};
+    const size_t count = json_array_size(values);
+    clq_trainer *trainer = open_trainer("pocl:0", 0.5, "constant");
+    char *path = temporary("saved.safetensors"), state[CLQ_CALLBACK_STATE_MAX];
+    clq_callback callback, next;
+    size_t saved = 0;
+    json_t *wanted = json_object_get(one, "saved");
+    assert_ok(clq_callback_save_best(path, &monitor, &callback));
+    for (size_t epoch = 0; epoch < count; epoch++) {
+        const clq_epoch_info info = {.epoch = epoch,
+                                     .train.samples = 1,
+                                     .validation = {.samples = 1, .loss = value_of(json_array_get(values, epoch))}};
+        if (epoch == count / 2 && saves) {
+            assert_ok(callback.save(callback.context, state, sizeof state));
+            assert_ok(clq_callback_save_best(path, &monitor, &next));
+            assert_ok(next.restore(next.context, state));
+            clq_callback_destroy(&callback);
+            callback = next;
+        }
+        if (epoch % (count / 2) == 0)
+            assert_ok(callback.on_begin(callback.context, trainer, &(clq_fit_config){.validation = validation}));
+        assert_ok(callback.on_epoch(callback.context, trainer, &info));
+        const bool is = unlink(path) == 0;
+        const bool should =
+            (size_t)json_integer_value(json_array_get(wanted, saved)) == epoch && saved < json_array_size(wanted);
+        if (is != should) fail_msg("save_best, sequence of case %s: epoch %zu", mode ? mode : "min", epoch);
+        saved += is;
+    }
+    clq_callback_destroy(&callback);
+    clq_free(path);
+    clq_trainer_destroy(trainer);
 }
 
 /* State goes through its text behind each epoch where `saves`, into a callback made anew. */
@@ -74,7 +120,7 @@ static void play(json_t *one, json_t *values, bool saves) {
         const float marked = (float)epoch;
         clq_epoch_info info = {.epoch = epoch,
                                .train.samples = 1,
-                               .validation = {.samples = 1, .loss = json_number_value(json_array_get(values, epoch))}};
+                               .validation = {.samples = 1, .loss = value_of(json_array_get(values, epoch))}};
         assert_ok(clq_trainer_set_variable(trainer, 1, &marked));
         assert_ok(callback.on_epoch(callback.context, trainer, &info));
         const double rate = trainer->config.optimizer.values[0],
@@ -108,15 +154,16 @@ static void decide_as_keras(void **state) {
     assert_ok(clq_json_read(path, 1 << 20, 8, &file));
     clq_free(path);
     cases = json_object_get(file, "cases");
-    assert_int_equal(json_array_size(cases), 60);
+    assert_int_equal(json_array_size(cases), 112);
     json_array_foreach(cases, i, one) {
         json_t *values =
             json_array_get(json_object_get(file, "values"), (size_t)json_integer_value(json_object_get(one, "values")));
         stops += json_is_true(json_object_get(one, "stopped"));
-        play(one, values, false);
-        play(one, values, true);
+        const bool saving = strcmp(json_string_value(json_object_get(one, "callback")), "save_best") == 0;
+        (saving ? play_saving : play)(one, values, false);
+        (saving ? play_saving : play)(one, values, true);
     }
-    assert_true(stops > 10 && stops < 35);
+    assert_true(stops > 10 && stops < 56);
     json_decref(file);
 }
 
@@ -257,7 +304,7 @@ static void refused(void **state) {
     assert_fails(CLQ_ARGUMENT, "there are loss, mae, and each of these with val_ in front; did you mean 'mae'?",
                  clq_fit(trainer, data, &fit));
     assert_fails(CLQ_FORMAT, "no state of it", callback.restore(callback.context, "{\"callback\": \"csv\"}"));
-    assert_fails(CLQ_FORMAT, "no number 'best'",
+    assert_fails(CLQ_FORMAT, "no number 'best_value'",
                  callback.restore(callback.context, "{\"callback\": \"early_stopping\"}"));
     assert_fails(CLQ_FORMAT, "", callback.restore(callback.context, "{"));
     char small[8];
@@ -275,10 +322,6 @@ static void refused(void **state) {
 }
 
 /* ---- files ---- */
-
-static char *temporary(const char *name) {
-    return clq_strprintf("%s/callbacks_%d_%s", getenv("CLQ_TEST_BINARY"), (int)getpid(), name);
-}
 
 static void expect_file(const char *path, const char *wanted) {
     char text[2000] = "";

@@ -6,6 +6,8 @@
 #include "train/checkpoint.h"
 #include <clique/callbacks.h>
 
+#include <dirent.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -397,6 +399,68 @@ static void test_damaged_ones_are_left_out(void **state) {
     }
 }
 
+static unsigned count_named(const char *folder, const char *beginning) {
+    unsigned count = 0;
+    DIR *listing = opendir(folder);
+    assert_non_null(listing);
+    for (const struct dirent *entry; (entry = readdir(listing));)
+        count += strncmp(entry->d_name, beginning, strlen(beginning)) == 0;
+    closedir(listing);
+    return count;
+}
+
+/* Of those that are set aside the last two stay, as of the others. */
+static void test_few_stay_of_those_left_out(void **state) {
+    (void)state;
+    static record parts;
+    const char *folder = files_path("aside");
+    char path[512];
+    (void)train(&settings[0], folder, 4, 0, &parts);
+    snprintf(path, sizeof path, "%s/step-%012d/manifest.json", folder, STEPS);
+    for (unsigned i = 1; i <= 4; i++) {
+        damage(path, false);
+        assert_true(train(&settings[0], folder, 4, 0, &parts) < STEPS);
+        assert_int_equal(count_named(folder, "skipped-"), CLQ_MIN(i, 2u));
+        assert_int_equal(count_named(folder, "step-"), 2);
+    }
+}
+
+/* ---- weights alone ---- */
+
+/* Moving statistics are variables: what is saved and loaded again has them. */
+static void test_weights_have_statistics(void **state) {
+    (void)state;
+    static record saved, loaded;
+    const setting *s = &settings[2];
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    clq_trainer *trainer = make_trainer(model, s, "adam:lr=0.01");
+    clq_totals before, after;
+    size_t changed = 0, offset = 0;
+    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 7}));
+    assert_ok(clq_evaluate(trainer, data, &before));
+    read_weights(trainer, model, saved.weights);
+    assert_ok(clq_trainer_save(trainer, files_path("weights")));
+    clq_trainer_destroy(trainer);
+    trainer = make_trainer(model, &settings[0], "sgd");
+    assert_ok(clq_trainer_load(trainer, files_path("weights")));
+    read_weights(trainer, model, loaded.weights);
+    assert_memory_equal(saved.weights, loaded.weights, sizeof saved.weights);
+    assert_ok(clq_evaluate(trainer, data, &after));
+    assert_true(fabs(before.loss - after.loss) < 1e-6 * before.loss);
+    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
+        clq_variable_info info;
+        assert_ok(clq_model_variable(model, v, &info));
+        if (strstr(info.name, "moving_mean"))
+            for (size_t i = 0; i < info.elements; i++) changed += loaded.weights[offset + i] != 0.0f;
+        offset += info.elements;
+    }
+    assert_int_equal(changed, 8);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 static void test_misuse(void **state) {
     (void)state;
     static record parts;
@@ -482,6 +546,8 @@ int main(void) {
         cmocka_unit_test(test_damaged_ones_are_left_out),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_few_stay_of_those_left_out),
+        cmocka_unit_test(test_weights_have_statistics),
         cmocka_unit_test(test_stopped_fits_go_on),
         cmocka_unit_test(test_slots_of_another_rule_are_refused),
         cmocka_unit_test(test_other_batches_go_on_at_the_same_part),
