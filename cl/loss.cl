@@ -158,6 +158,13 @@ static inline void row_prepare(local float *shared, row_args *row) {
 #endif
 }
 
+/* Numbers of a sample's target. */
+#ifdef SPARSE
+#define TARGETS(rows, classes) (size_t)(rows)
+#else
+#define TARGETS(rows, classes) ((size_t)(rows) * (classes))
+#endif
+
 /* The loss and the metrics' totals of the rows of each share (work-item or group), each row's times `share`, go to
  * out[(base + share's number) * stride + at], TOTALS of them. Metrics come first: the gradient may lie over x. */
 KERNEL void loss_and_metrics(global const float *x, global const int *targets, global float *dx, global float *out,
@@ -174,14 +181,23 @@ KERNEL void loss_and_metrics(global const float *x, global const int *targets, g
         row.classes = classes;
         row.room = (rows - r) * classes;
         row.scale = scale * gain;
+#ifdef WEIGHTED
+        /* A sample's weight lies behind its target. */
+        size_t sample = r / rows_of_one;
+        global const int *behind = targets + (sample + 1) * (TARGETS(rows_of_one, classes) + 1) - 1;
+        float weight = as_float(*behind);
+        row.scale *= weight;
+#else
+        size_t sample = 0;
+#endif
         row.delta = delta;
         row.gamma = gamma;
         row.balance_1 = balance_1;
         row.balance_0 = balance_0;
 #ifdef SPARSE
-        row.label = targets[r];
+        row.label = targets[r + sample];
 #else
-        row.target = (global const float *)targets + r * classes;
+        row.target = (global const float *)targets + r * classes + sample;
         row.smoothing = smoothing;
         row.added = added;
 #endif
@@ -190,6 +206,9 @@ KERNEL void loss_and_metrics(global const float *x, global const int *targets, g
         CLQ_JOIN(METRICS_, METRICS)(MEASURE) one[0] = ROW_LOSS(shared, &row);
 #ifdef SPARSE
         if (row.label < 0 || row.label >= classes) one[0] = NAN;
+#endif
+#ifdef WEIGHTED
+        one[0] *= weight;
 #endif
         UNROLL for (int k = 0; k < TOTALS; k++) add(&totals[k], &lows[k], one[k] * share);
     }

@@ -45,6 +45,7 @@ typedef struct clq_dataset_info {
     size_t label_least_at; /* and the first sample that has it */
     size_t labels_count;   /* arrays of labels: one, and those that clq_dataset_add_labels added */
     clq_labels_info labels[CLQ_MODEL_OUTPUTS_MAX]; /* the first says what the members above do */
+    bool weighted;                                 /* samples have weights: clq_dataset_set_weights */
 } clq_dataset_info;
 
 /* part: "train" or "test". name_or_folder:
@@ -71,6 +72,12 @@ CLQ_API clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtyp
  * CLQ_MODEL_OUTPUTS_MAX outputs), MEMORY; they leave the dataset as it was. */
 CLQ_API clq_status clq_dataset_add_labels(clq_dataset *dataset, const void *labels, clq_dtype label_dtype,
                                           size_t label_elements);
+/* How often each sample's loss counts, for all samples of the whole set: f32 (n), finite and at least 0; copied. The
+ * trainer is made for it (clq_trainer_config.sample_weights). NULL: once again. The dataset then starts over at the
+ * first batch of epoch 0. Errors: ARGUMENT (a wrong value), MEMORY; they leave the dataset as it was. */
+CLQ_API clq_status clq_dataset_set_weights(clq_dataset *dataset, const float *weights);
+/* The same from a .npy file of f32 or f64 (n). Errors: those of clq_dataset_open for a file of labels. */
+CLQ_API clq_status clq_dataset_read_weights(clq_dataset *dataset, const char *path);
 CLQ_API void clq_dataset_destroy(clq_dataset *dataset); /* takes NULL */
 /* Valid until the dataset is destroyed; `samples` follows clq_dataset_take. */
 CLQ_API const clq_dataset_info *clq_dataset_get_info(const clq_dataset *dataset);
@@ -110,6 +117,7 @@ typedef struct clq_batch {
     uint64_t epoch, index;         /* from 0; batch within the epoch */
     const clq_labels *more_labels; /* (more_count) for the outputs behind the first, in the model's order */
     size_t more_count;
+    const float *weights; /* (count) how often each sample's loss counts; NULL: once */
 } clq_batch;
 /* *more is false at the end of the epoch (batch untouched); the call after that begins the next
  * epoch. Errors: MEMORY, SYSTEM (no thread), only where the pipeline starts: at the first batch,

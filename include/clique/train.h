@@ -37,6 +37,11 @@
 extern "C" {
 #endif
 
+/* "0=1,1=2.5", as --class-weights: weights by class, 1 where none is given, the last of several for one. *count: the
+ * largest class + 1; weights: the caller's, for so many; NULL: *count alone is told. ARGUMENT says what was expected.
+ */
+CLQ_API clq_status clq_class_weights_parse(const char *text, double *weights, size_t *count);
+
 /* An optimizer of Keras with Keras's defaults. kind is one of clq_optimizer_kind. */
 CLQ_API clq_optimizer clq_optimizer_default(clq_optimizer_kind kind);
 /* A hyper-parameter by its key: "lr", "momentum", as after --optimizer NAME:. ARGUMENT names the keys that the
@@ -156,6 +161,16 @@ typedef struct clq_trainer_config {
      * returns REPLICAS_DIFFER, which names variable, replicas and hashes; the update is made, and the trainer may go
      * on. Other updates do not wait. ARGUMENT where no two replicas have the same weights. 0: never. */
     uint64_t check_replicas;
+    /* Batches may have weights (clq_batch.weights, clq_dataset_set_weights): the loss of an update, its gradient and
+     * the loss that is told are the sum of weight * loss over the number of samples, as in Keras; evaluation uses the
+     * weights of its own batches. Metrics count each sample once. */
+    bool sample_weights;
+    /* (class_weight_count) further weights of samples, by the sample's class, in training alone: class_weights[c] for
+     * class c; classes behind these count once. The class is the label, the place of its largest value, or a single
+     * value rounded. For models of one output, of one row of values for each sample; finite, at least 0; copied. NULL:
+     * none. */
+    const double *class_weights;
+    size_t class_weight_count;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
@@ -172,8 +187,8 @@ typedef struct clq_trainer clq_trainer;
  * pipeline with more stages than the model has parts, with devices that are no multiple of the stages, with more
  * micro-batches than samples; a part that the model does not have, or on several devices; an unknown metric; a loss for
  * no output of the model, two for one, or none; a limit that clips, out of range; a name in no_decay that no variable
- * has), NO_DEVICE (none selected), MISMATCH (the model's output does not fit
- * the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED (also two outputs of one name, and synchronized
+ * has; class weights below 0 or of several outputs), NO_DEVICE (none selected), MISMATCH (the model's output does not
+ * fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED (also two outputs of one name, and synchronized
  * statistics in a pipeline), MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
                                             const clq_trainer_config *config, size_t config_bytes, clq_trainer **out);

@@ -28,7 +28,7 @@ clq_status clq_by_output_add(clq_by_output *to, const char *option, const char *
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
     clq_by_output losses, loss_weights, metrics;
-    const char *schedule, *shares, *staleness, *clip, *no_decay, *ema;
+    const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *sample_weights;
     const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
     uint64_t checkpoint_every, keep;
     bool resume;
@@ -78,6 +78,7 @@ typedef struct clq_setup {
     clq_trainer *trainer;
     size_t global_batch;
     double shares[CLQ_REPLICAS_MAX]; /* --shares W,W */
+    double *class_weights;           /* --class-weights; NULL: none */
 } clq_setup;
 
 /* Parses the options that a command takes (argv[0] is its name), runs its body, and releases what that has set up. A

@@ -68,6 +68,12 @@ static const struct {
     {{"loss-weight", KEY(loss_weights), "OUTPUT=W", 0,
       "the loss of the model is the sum of each output's loss times W (default 1)", 0},
      "train eval"},
+    {{"class-weights", KEY(class_weights), "CLASS=W,…", 0,
+      "how often the loss of a sample of each class counts, as 0=1,1=2.5 (default 1 for all)", 0},
+     "train"},
+    {{"sample-weights", KEY(sample_weights), "FILE.npy", 0,
+      "how often the loss of each training sample counts: as many numbers as the set has samples", 0},
+     "train"},
     {{"metrics", KEY(metrics), "[OUTPUT=]NAME,…", 0,
       "what is measured beside the loss: accuracy, mae, mse, precision, recall, …, or none (default accuracy for "
       "losses of classes, else none)",

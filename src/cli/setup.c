@@ -12,6 +12,7 @@ void clq_setup_release(clq_setup *setup) {
     clq_trainer_destroy(setup->trainer);
     clq_dataset_destroy(setup->train);
     clq_dataset_destroy(setup->test);
+    clq_free(setup->class_weights);
     clq_model_destroy(setup->model);
     clq_system_close(setup->system);
     clq_system_close(setup->recalled);
@@ -48,6 +49,8 @@ clq_status clq_setup_data(const clq_options *options, const char *part, clq_data
     clq_dataset *data;
     CLQ_TRY(clq_dataset_open(options->data, part, &data));
     clq_status status = options->take ? clq_dataset_take(data, options->take) : CLQ_OK;
+    if (status == CLQ_OK && options->sample_weights && strcmp(part, "train") == 0)
+        status = clq_dataset_read_weights(data, options->sample_weights);
     if (status != CLQ_OK)
         clq_dataset_destroy(data);
     else
@@ -90,6 +93,17 @@ static clq_status parse_server(const clq_options *options, clq_trainer_config *c
     return CLQ_OK;
 }
 
+static clq_status parse_class_weights(clq_setup *setup, const clq_options *options, clq_trainer_config *config) {
+    size_t *count = &config->class_weight_count;
+    if (!options->class_weights) return CLQ_OK;
+    CLQ_TRY(clq_class_weights_parse(options->class_weights, NULL, count));
+    clq_free(setup->class_weights);
+    setup->class_weights = clq_alloc(*count, sizeof *setup->class_weights);
+    if (!setup->class_weights) return CLQ_MEMORY;
+    config->class_weights = setup->class_weights;
+    return clq_class_weights_parse(options->class_weights, setup->class_weights, count);
+}
+
 clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only,
                             clq_output_config *outputs, clq_trainer_config *out) {
     clq_trainer_config config = clq_trainer_config_default();
@@ -97,6 +111,8 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     CLQ_TRY(clq_lr_schedule_parse(options->schedule, &config.schedule));
     CLQ_TRY(clq_clip_parse(options->clip, &config.clip));
     config.no_decay = options->no_decay;
+    config.sample_weights = options->sample_weights != NULL;
+    CLQ_TRY(parse_class_weights(setup, options, &config));
     if (options->ema && (!clq_parse_double(options->ema, 0.0, 1.0, &config.average) || config.average == 1.0))
         return clq_fail(CLQ_ARGUMENT, "--ema '%s': expected a momentum from 0 up to 1, as 0.99", options->ema);
     CLQ_TRY(clq_setup_measures(setup->model, options, outputs, &config));

@@ -37,6 +37,10 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
  * UNSUPPORTED (labels for more than CLQ_MODEL_OUTPUTS_MAX outputs). */
 clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq_array *labels);
 
+/* Weights of the samples, which it takes over likewise; f32 or f64 (n), finite and at least 0. Errors: FORMAT,
+ * MISMATCH, UNSUPPORTED (a dtype), MEMORY. */
+clq_status clq_dataset_adopt_weights(clq_dataset *dataset, const char *where, clq_array *weights);
+
 /* Cuts `count` samples into one run per replica: run r is [offsets[r], offsets[r] + counts[r]). The counts add up to
  * `count`. weights NULL, or all equal: as tf.distribute does, ceil(count / replicas) each until none are left, so the
  * last shares may be short or empty: 8 samples over 3 are 3, 3, 2; 4 over 3 are 2, 2, 0; share 0 is the largest. Else
@@ -64,6 +68,7 @@ typedef struct clq_rows {
     size_t sample_bytes;
     const clq_label_rows *labels; /* (labels_count) the dataset's */
     size_t labels_count;
+    const float *weights; /* of the whole set; NULL: none */
     const size_t *places; /* (count) which rows of the set; NULL: `first` and those behind it */
     size_t first, count;
 } clq_rows;
@@ -75,6 +80,7 @@ clq_rows clq_rows_part(const clq_rows *rows, size_t begin, size_t count);
 /* Copies the rows one behind the other; rows that lie far apart are prefetched. */
 void clq_rows_copy_samples(const clq_rows *rows, void *to);
 void clq_rows_copy_labels(const clq_rows *rows, size_t output, void *to);
+void clq_rows_copy_weights(const clq_rows *rows, float *to);
 
 /* Of a batch: labels for an output, below 1 + more_count. */
 clq_labels clq_batch_labels(const clq_batch *batch, size_t output);

@@ -205,6 +205,46 @@ clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq
     return status;
 }
 
+/* ---- weights of samples ---- */
+
+static clq_status check_weights(const clq_dataset *d, const char *where, clq_array *weights) {
+    char text[DESCRIPTION];
+    const size_t samples = d->samples.dims[0];
+    clq_array_describe(weights, text, sizeof text);
+    if (weights->dtype == CLQ_F64) CLQ_TRY(narrow(weights));
+    if (weights->dtype != CLQ_F32)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: %s: weights of samples must be f32 or f64", where, text);
+    if (weights->rank == 0 || weights->dims[0] != samples || weights->count != samples)
+        return clq_fail(CLQ_MISMATCH, "%s: %s: expected one weight for each of the %zu samples of %s", where, text,
+                        samples, d->info.name);
+    const float *values = weights->data;
+    for (size_t i = 0; i < samples; i++)
+        if (!(values[i] >= 0.0f) || !isfinite(values[i]))
+            return clq_fail(CLQ_FORMAT, "%s: the weight of sample %zu is %g: expected a finite number of at least 0",
+                            where, i, (double)values[i]);
+    return CLQ_OK;
+}
+
+clq_status clq_dataset_adopt_weights(clq_dataset *dataset, const char *where, clq_array *weights) {
+    clq_status status = check_weights(dataset, where, weights);
+    if (status == CLQ_OK) {
+        clq_pipeline_stop(dataset); /* it reads them */
+        clq_array_release(&dataset->weights);
+        dataset->weights = *weights;
+        *weights = (clq_array){0};
+        dataset->info.weighted = dataset->weights.data != NULL;
+        dataset->next = (clq_place){0};
+    }
+    clq_array_release(weights);
+    return status;
+}
+
+clq_status clq_dataset_read_weights(clq_dataset *dataset, const char *path) {
+    clq_array weights = {0};
+    CLQ_TRY(clq_npy_read(path, &weights));
+    return clq_dataset_adopt_weights(dataset, path, &weights);
+}
+
 static clq_status copy_in(clq_dtype dtype, unsigned rank, const size_t *dims, const void *from, clq_array *out) {
     CLQ_TRY(clq_array_create(dtype, rank, dims, out));
     if (out->count > 0) memcpy(out->data, from, out->count * clq_dtype_bytes(dtype));
@@ -247,10 +287,24 @@ clq_status clq_dataset_add_labels(clq_dataset *dataset, const void *labels, clq_
     return as_argument(clq_dataset_adopt_labels(dataset, "labels in memory", &copy));
 }
 
+clq_status clq_dataset_set_weights(clq_dataset *dataset, const float *weights) {
+    clq_array copy = {0};
+    if (weights) {
+        CLQ_TRY(copy_in(CLQ_F32, 1, dataset->samples.dims, weights, &copy));
+        return as_argument(clq_dataset_adopt_weights(dataset, "weights in memory", &copy));
+    }
+    clq_pipeline_stop(dataset);
+    clq_array_release(&dataset->weights);
+    dataset->info.weighted = false;
+    dataset->next = (clq_place){0};
+    return CLQ_OK;
+}
+
 void clq_dataset_destroy(clq_dataset *dataset) {
     if (!dataset) return;
     clq_pipeline_stop(dataset);
     clq_array_release(&dataset->samples);
+    clq_array_release(&dataset->weights);
     for (size_t i = 0; i < dataset->info.labels_count; i++) clq_array_release(&dataset->labels[i]);
     clq_free(dataset);
 }

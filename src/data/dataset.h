@@ -24,6 +24,7 @@ struct clq_dataset {
     clq_dataset_info info;
     clq_array samples, labels[CLQ_MODEL_OUTPUTS_MAX]; /* checked and converted; never written again */
     clq_label_rows label_rows[CLQ_MODEL_OUTPUTS_MAX]; /* of labels */
+    clq_array weights;                                /* f32 (samples); {0}: none */
     size_t sample_bytes;                              /* of one sample */
 
     size_t buffer; /* of the shuffle; 0: off */

@@ -12,6 +12,7 @@ enum { BESIDE_CHANNEL = 2 };
 
 typedef struct slot {
     char *samples, *labels[CLQ_MODEL_OUTPUTS_MAX];
+    float *weights;                             /* NULL: none */
     clq_labels more[CLQ_MODEL_OUTPUTS_MAX - 1]; /* what the caller gets of those behind the first */
     size_t count;
 } slot;
@@ -38,6 +39,7 @@ static void assemble(clq_data_ring *ring, slot *to) {
     to->count = rows.count;
     clq_rows_copy_samples(&rows, to->samples);
     for (size_t i = 0; i < rows.labels_count; i++) clq_rows_copy_labels(&rows, i, to->labels[i]);
+    if (to->weights) clq_rows_copy_weights(&rows, to->weights);
     if (++ring->place.index == clq_dataset_batches(d)) ring->place = (clq_place){ring->place.epoch + 1, 0};
 }
 
@@ -62,6 +64,10 @@ static size_t lay_out(const clq_dataset *d, char *memory, slot *to) {
             to->more[i - 1] =
                 (clq_labels){.values = to->labels[i], .is_float = info->is_float, .elements = info->elements};
         used += clq_round_up(rows * d->label_rows[i].bytes, ALIGNMENT);
+    }
+    if (d->weights.data) {
+        to->weights = memory ? (float *)(void *)(memory + used) : NULL;
+        used += clq_round_up(rows * sizeof *to->weights, ALIGNMENT);
     }
     return used;
 }
@@ -158,7 +164,8 @@ clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool *more) 
                          .epoch = dataset->next.epoch,
                          .index = dataset->next.index,
                          .more_labels = taken->more,
-                         .more_count = dataset->info.labels_count - 1};
+                         .more_count = dataset->info.labels_count - 1,
+                         .weights = taken->weights};
     *more = true;
     dataset->next.index++;
     return CLQ_OK;

@@ -57,6 +57,7 @@ clq_rows clq_rows_at(const clq_dataset *d, clq_order *order, clq_place place) {
                      .sample_bytes = d->sample_bytes,
                      .labels = d->label_rows,
                      .labels_count = d->info.labels_count,
+                     .weights = d->weights.data,
                      .first = (size_t)place.index * d->batch};
     rows.count = CLQ_MIN(d->batch, d->info.samples - rows.first);
     if (d->buffer == 0) return rows;
@@ -100,6 +101,8 @@ void clq_rows_copy_samples(const clq_rows *rows, void *to) { copy(rows, rows->sa
 void clq_rows_copy_labels(const clq_rows *rows, size_t output, void *to) {
     copy(rows, rows->labels[output].data, rows->labels[output].bytes, to);
 }
+
+void clq_rows_copy_weights(const clq_rows *rows, float *to) { copy(rows, (const char *)rows->weights, sizeof *to, to); }
 
 /* ---- the walk ---- */
 

@@ -376,6 +376,7 @@ typedef struct clq_loss_problem {
     bool balanced;         /* targets of 1 count alpha times, those of 0 1 - alpha times */
     size_t rows;           /* rows in a sample; 0: one */
     float weight;          /* the gradient is of so many times the loss */
+    bool weighted;         /* behind a sample's target is its weight, a float: its loss counts so many times */
     clq_activation skipped; /* x is what goes into this activation at the model's end, which metrics look behind; else
                                LINEAR */
     unsigned metric_count;
@@ -389,13 +390,16 @@ unsigned clq_loss_totals(const clq_loss_problem *p);
 unsigned clq_loss_metrics_width(const clq_loss_problem *p);
 /* Of a row that several losses share: their totals lie one behind the other. At most CLQ_METRICS_ROW_MAX. */
 unsigned clq_losses_width(const clq_loss_problem *problems, size_t count);
-/* A sample's target: so many values of its type, i32 where they are indices, else f32. */
+/* A sample's target: so many values of its type, i32 where they are indices, else f32; and with the bits of its weight,
+ * where it has one. */
+size_t clq_loss_label_elements(const clq_loss_problem *p);
 size_t clq_loss_target_elements(const clq_loss_problem *p);
 clq_dtype clq_loss_target_dtype(const clq_loss_problem *p);
 size_t clq_loss_target_bytes(const clq_loss_problem *p);
 bool clq_loss_has_index(const clq_loss_problem *p);
 /* Loss, gradient and metrics at once. x (rows, classes); dx = SCALE * weight * dloss/dx unless none; it may be x's own
- * value. A sample's loss and each of its totals is the mean over its rows. metrics: in row SLOT of a (slots, width) f32
+ * value. A sample's loss and each of its totals is the mean over its rows;
+ * a weight is of the loss and its gradient alone. metrics: in row SLOT of a (slots, width) f32
  * buffer, from `metrics_at` on, the sums over the samples. A count of 0 writes zeros. An index outside [0, classes)
  * makes the loss NaN (the data layer refuses them). */
 void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
@@ -534,8 +538,8 @@ void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value 
 /* Of each variable by itself: factors (count), of each block that of its variable, and of gaps 1. */
 void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value factors);
 
-/* hashes (blocks) = a 64-bit hash of the bits of each block of x, blocks of CLQ_UPDATE_BLOCK words of 4 bytes (check.c).
- * The same on every device. */
+/* hashes (blocks) = a 64-bit hash of the bits of each block of x, blocks of CLQ_UPDATE_BLOCK words of 4 bytes
+ * (check.c). The same on every device. */
 void clq_block_hashes(clq_list *list, size_t blocks, clq_value x, clq_value hashes);
 
 /* x = x * CLQ_PARAM_SCALE, of whole vectors (average.c). */

@@ -1,6 +1,7 @@
 /* What a step takes: a batch that fits the trainer, with labels as the loss wants them. */
 #include "train/trainer.h"
 
+#include <math.h>
 #include <string.h>
 
 clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples) {
@@ -34,7 +35,7 @@ static clq_status choose_conversion(const clq_trainer *trainer, size_t output, c
                                     size_t elements, conversion *out) {
     const clq_loss_problem *loss = &trainer->losses[output];
     const clq_loss_row *row = clq_loss_row_of(loss->kind);
-    size_t wanted = clq_loss_target_elements(loss);
+    size_t wanted = clq_loss_label_elements(loss);
     bool index = row->target == CLQ_TARGET_INDEX;
     if (index && floats)
         return clq_fail(
@@ -119,6 +120,9 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
         return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
                         clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
     if (labels) CLQ_TRY(check_labels(trainer, info));
+    if (labels && info->weighted && !trainer->config.sample_weights)
+        return clq_fail(CLQ_MISMATCH, "%s: samples have weights and the trainer was made without: set sample_weights",
+                        info->name);
     if (batch > most)
         return clq_fail(CLQ_ARGUMENT,
                         "%s is cut into batches of %zu and the trainer was made for a global batch of %zu", info->name,
@@ -130,7 +134,8 @@ bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *datas
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
     bool ready = true; /* as the losses take them */
     for (size_t i = 0; i < info->labels_count; i++)
-        ready = ready && (info->labels[i].is_float || clq_loss_has_index(&trainer->losses[i]));
+        ready = ready && !trainer->losses[i].weighted &&
+                (info->labels[i].is_float || clq_loss_has_index(&trainer->losses[i]));
     return clq_strategy_takes_rows(trainer->strategy, ready);
 }
 
@@ -142,44 +147,95 @@ static clq_status check_classes(const clq_trainer *trainer, size_t output, size_
     return CLQ_OK;
 }
 
-/* Integers, `elements` for each of `samples`, as the loss's floats, in the trainer's own memory, behind those of
- * `first` samples. */
-static clq_status convert(clq_trainer *trainer, size_t output, conversion how, size_t first, size_t samples,
-                          size_t elements, clq_labels *labels) {
-    const clq_loss_problem *loss = &trainer->losses[output];
-    const size_t bytes = clq_loss_target_bytes(loss);
-    const int32_t *from = labels->values;
-    if (!trainer->targets[output]) trainer->targets[output] = clq_alloc(trainer->config.global_batch, bytes);
-    if (!trainer->targets[output]) return CLQ_MEMORY;
-    float *to = trainer->targets[output] + first * clq_loss_target_elements(loss);
-    if (how == AS_ONE_HOT) memset(to, 0, samples * bytes);
-    for (size_t i = 0; i < samples * elements; i++)
-        if (how == AS_ONE_HOT)
-            to[i * loss->classes + (size_t)from[i]] = 1.0f;
-        else
-            to[i] = (float)from[i];
-    *labels = (clq_labels){.values = to, .is_float = true, .elements = clq_loss_target_elements(loss)};
+/* ---- weights ---- */
+
+static clq_status check_weights(const clq_trainer *trainer, const clq_batch *batch) {
+    if (!batch->weights) return CLQ_OK;
+    if (!trainer->config.sample_weights)
+        return clq_fail(CLQ_MISMATCH, "the batch has weights and the trainer was made without: set sample_weights");
+    for (size_t i = 0; i < batch->count; i++)
+        if (!(batch->weights[i] >= 0.0f) || !isfinite(batch->weights[i]))
+            return clq_fail(CLQ_MISMATCH,
+                            "the batch: the weight of sample %zu is %g: expected a finite number of at least 0", i,
+                            (double)batch->weights[i]);
     return CLQ_OK;
 }
 
-static clq_status take_labels_of(clq_trainer *trainer, size_t output, size_t first, size_t samples,
-                                 clq_labels *labels) {
+/* As Keras takes it from a target of the loss: the label, the place of the largest value, or a single value. Negative:
+ * none. */
+static double class_of(const clq_loss_problem *loss, const void *target) {
+    const float *values = target;
+    size_t best = 0;
+    if (clq_loss_has_index(loss)) return *(const int32_t *)target;
+    const size_t count = clq_loss_label_elements(loss);
+    for (size_t i = 1; i < count; i++)
+        if (values[i] > values[best]) best = i;
+    return count == 1 ? rint((double)values[0]) : (double)best;
+}
+
+/* How often the loss of a sample counts. */
+static float weight_of(const clq_trainer *trainer, const clq_loss_problem *loss, clq_batch_use use, const void *target,
+                       const float *own) {
+    const double weight = own ? (double)*own : 1.0;
+    if (use != CLQ_TO_TRAIN || !trainer->class_weights) return (float)weight;
+    const double class = class_of(loss, target);
+    if (!(class >= 0.0 && class < (double)trainer->config.class_weight_count)) return (float)weight;
+    return (float)(weight * trainer->class_weights[(size_t) class]);
+}
+
+/* ---- labels as the loss takes them ---- */
+
+/* One sample's: numbers of 4 bytes. */
+static void convert_one(const clq_loss_problem *loss, conversion how, const void *from, size_t elements, float *to) {
+    const int32_t *integers = from;
+    if (how == AS_THEY_ARE) memcpy(to, from, elements * sizeof *to);
+    if (how == AS_ONE_HOT) memset(to, 0, elements * loss->classes * sizeof *to);
+    for (size_t i = 0; i < elements && how != AS_THEY_ARE; i++)
+        if (how == AS_ONE_HOT)
+            to[i * loss->classes + (size_t)integers[i]] = 1.0f;
+        else
+            to[i] = (float)integers[i];
+}
+
+/* Labels of `elements` each, in the trainer's own memory, behind those of `first` samples. */
+static clq_status convert(clq_trainer *trainer, size_t output, conversion how, clq_batch_use use, size_t first,
+                          const clq_batch *batch, size_t elements, clq_labels *labels) {
+    const clq_loss_problem *loss = &trainer->losses[output];
+    const size_t each = clq_loss_target_elements(loss);
+    if (!trainer->targets[output])
+        trainer->targets[output] = clq_alloc(trainer->config.global_batch, clq_loss_target_bytes(loss));
+    if (!trainer->targets[output]) return CLQ_MEMORY;
+    float *const begin = trainer->targets[output] + first * each, *to = begin;
+    for (size_t i = 0; i < batch->count; i++, to += each) {
+        convert_one(loss, how, (const int32_t *)labels->values + i * elements, elements, to);
+        if (loss->weighted)
+            to[each - 1] = weight_of(trainer, loss, use, to, batch->weights ? batch->weights + i : NULL);
+    }
+    *labels = (clq_labels){.values = begin, .is_float = !clq_loss_has_index(loss), .elements = each};
+    return CLQ_OK;
+}
+
+static clq_status take_labels_of(clq_trainer *trainer, size_t output, clq_batch_use use, size_t first,
+                                 const clq_batch *batch, clq_labels *labels) {
+    const clq_loss_problem *loss = &trainer->losses[output];
     size_t elements = CLQ_MAX(labels->elements, (size_t)1);
     conversion how;
     if (!labels->values) return clq_fail(CLQ_MISMATCH, "the batch has no labels");
     CLQ_TRY(choose_conversion(trainer, output, "the batch", labels->is_float, elements, &how));
-    if (are_classes(&trainer->losses[output], how))
-        CLQ_TRY(check_classes(trainer, output, samples, elements, labels->values));
-    return how == AS_THEY_ARE ? CLQ_OK : convert(trainer, output, how, first, samples, elements, labels);
+    if (are_classes(loss, how)) CLQ_TRY(check_classes(trainer, output, batch->count, elements, labels->values));
+    if (how == AS_THEY_ARE && !loss->weighted) return CLQ_OK;
+    return convert(trainer, output, how, use, first, batch, elements, labels);
 }
 
 /* more: where labels for the outputs behind the first go. */
-static clq_status take_labels(clq_trainer *trainer, size_t first, clq_labels *more, clq_batch *batch) {
+static clq_status take_labels(clq_trainer *trainer, clq_batch_use use, size_t first, clq_labels *more,
+                              clq_batch *batch) {
     const size_t count = batch->more_labels ? 1 + batch->more_count : 1;
     CLQ_TRY(check_count(trainer, "the batch", count));
+    CLQ_TRY(check_weights(trainer, batch));
     for (size_t i = 0; i < count; i++) {
         clq_labels labels = clq_batch_labels(batch, i);
-        CLQ_TRY(within_output(trainer, i, take_labels_of(trainer, i, first, batch->count, &labels)));
+        CLQ_TRY(within_output(trainer, i, take_labels_of(trainer, i, use, first, batch, &labels)));
         if (i > 0) {
             more[i - 1] = labels;
             continue;
@@ -193,10 +249,10 @@ static clq_status take_labels(clq_trainer *trainer, size_t first, clq_labels *mo
     return CLQ_OK;
 }
 
-static clq_status take(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out) {
+static clq_status take(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_batch *out) {
     clq_batch taken = *batch;
-    if (labels) {
-        CLQ_TRY(take_labels(trainer, 0, trainer->more_labels, &taken));
+    if (use != CLQ_TO_PREDICT) {
+        CLQ_TRY(take_labels(trainer, use, 0, trainer->more_labels, &taken));
     } else {
         taken.labels = NULL; /* they may be of any shape */
         taken.more_count = 0;
@@ -205,9 +261,9 @@ static clq_status take(clq_trainer *trainer, const clq_batch *batch, bool labels
     return CLQ_OK;
 }
 
-clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out) {
+clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_batch *out) {
     CLQ_TRY(check_samples(trainer, batch));
-    return take(trainer, batch, labels, out);
+    return take(trainer, batch, use, out);
 }
 
 static bool has_output(const clq_trainer *trainer) {
@@ -216,10 +272,11 @@ static bool has_output(const clq_trainer *trainer) {
     return false;
 }
 
-clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out) {
+clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use,
+                                       clq_batch *out) {
     const bool samples = clq_stage_has_tensor(clq_strategy_part_stage(trainer->strategy), trainer->model->input);
     CLQ_TRY(samples ? check_samples(trainer, batch) : clq_trainer_check_size(trainer, batch->count));
-    return take(trainer, batch, labels && has_output(trainer), out);
+    return take(trainer, batch, has_output(trainer) ? use : CLQ_TO_PREDICT, out);
 }
 
 /* ---- a batch in parts ---- */
@@ -242,14 +299,14 @@ static clq_status check_part(const clq_trainer *trainer, unsigned replica, const
     return clq_trainer_check_size(trainer, before + part->count);
 }
 
-clq_status clq_trainer_take_parts(clq_trainer *trainer, const clq_batch *parts, clq_parts *out) {
+clq_status clq_trainer_take_parts(clq_trainer *trainer, const clq_batch *parts, clq_batch_use use, clq_parts *out) {
     out->total = 0;
     for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
         clq_batch *taken = &out->batches[r];
         *taken = parts[r];
         if (taken->count == 0) continue;
         CLQ_TRY(within_replica(trainer, r, check_part(trainer, r, taken, out->total)));
-        CLQ_TRY(within_replica(trainer, r, take_labels(trainer, out->total, out->more_labels[r], taken)));
+        CLQ_TRY(within_replica(trainer, r, take_labels(trainer, use, out->total, out->more_labels[r], taken)));
         out->total += taken->count;
     }
     return out->total > 0 ? CLQ_OK : clq_fail(CLQ_ARGUMENT, "a batch of no samples");

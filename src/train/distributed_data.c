@@ -36,6 +36,7 @@ static void cut_part(clq_parts *parts, unsigned replica, const clq_batch *batch,
             part->labels = labels.values;
     }
     part->more_labels = more;
+    if (batch->weights) part->weights = batch->weights + first;
 }
 
 static clq_status next_of_one(clq_distributed_dataset *data, bool *more) {

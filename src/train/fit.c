@@ -257,7 +257,7 @@ static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, v
     evaluation *e = context;
     clq_batch taken;
     const clq_step_params params = clq_trainer_next_params(trainer);
-    CLQ_TRY(clq_trainer_take_batch(trainer, batch, true, &taken));
+    CLQ_TRY(clq_trainer_take_batch(trainer, batch, CLQ_TO_EVALUATE, &taken));
     CLQ_TRY(clq_strategy_forward(trainer->strategy, &taken, &params));
     trainer->rows++;
     e->batch++;
@@ -389,7 +389,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
 static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
     float **next = context; /* (outputs) where this batch's go */
     clq_batch taken;
-    CLQ_TRY(clq_trainer_take_batch(trainer, batch, false, &taken));
+    CLQ_TRY(clq_trainer_take_batch(trainer, batch, CLQ_TO_PREDICT, &taken));
     CLQ_TRY(clq_strategy_predict(trainer->strategy, &taken, next));
     for (uint32_t i = 0; i < trainer->model->output_count; i++)
         if (next[i]) next[i] += batch->count * clq_model_output(trainer->model, i)->elements;

@@ -93,7 +93,8 @@ static clq_status set_output(clq_trainer *trainer, size_t output, const clq_outp
                                .alpha = (float)given->alpha,
                                .gamma = (float)given->gamma,
                                .balanced = given->apply_class_balancing,
-                               .weight = (float)config->weight};
+                               .weight = (float)config->weight,
+                               .weighted = trainer->config.sample_weights || trainer->class_weights};
     const clq_loss_row *row = clq_loss_row_of(given->kind);
     if (!(row->takes & CLQ_TAKES_FROM_LOGITS)) loss->from_logits = false;
     if (!(row->takes & CLQ_TAKES_LABEL_SMOOTHING)) loss->label_smoothing = 0;
@@ -165,11 +166,31 @@ static clq_status assign(const clq_model *model, const clq_trainer_config *confi
     return CLQ_OK;
 }
 
+static clq_status set_class_weights(clq_trainer *trainer, const clq_trainer_config *config) {
+    const clq_model *model = trainer->model;
+    const size_t count = config->class_weight_count;
+    if (!config->class_weights) return CLQ_OK;
+    if (model->output_count > 1 || clq_model_output_shape(model, 0).rank > 1)
+        return clq_fail(CLQ_ARGUMENT,
+                        "class weights need one output with one row of values for each sample, and model %s has "
+                        "others: give weights of samples",
+                        clq_model_name(model));
+    for (size_t i = 0; i < count; i++)
+        if (!(config->class_weights[i] >= 0.0 && config->class_weights[i] <= (double)FLT_MAX))
+            return clq_fail(CLQ_ARGUMENT, "the weight of class %zu is %g: expected a number of at least 0", i,
+                            config->class_weights[i]);
+    trainer->class_weights = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *trainer->class_weights);
+    if (!trainer->class_weights) return CLQ_MEMORY;
+    memcpy(trainer->class_weights, config->class_weights, count * sizeof *trainer->class_weights);
+    return CLQ_OK;
+}
+
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config) {
     const clq_model *model = trainer->model;
     const clq_output_config common = {.loss = config->loss, .weight = 1, .metrics = config->metrics};
     const clq_output_config *of[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
     CLQ_TRY(check_names(model));
+    CLQ_TRY(set_class_weights(trainer, config));
     if (config->outputs) CLQ_TRY(assign(model, config, of));
     for (size_t i = 0; i < model->output_count; i++) {
         clq_status status = set_output(trainer, i, of[i] ? of[i] : &common);

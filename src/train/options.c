@@ -108,6 +108,42 @@ clq_status clq_loss_parse(const char *text, clq_loss *out) {
     return CLQ_OK;
 }
 
+/* ---- weights of classes ---- */
+
+enum { CLASSES_MOST = 1 << 24 };
+
+/* One C=W. */
+static clq_status parse_class_weight(const char *text, const char *at, size_t length, uint64_t *class, double *weight) {
+    char word[CLQ_WORD_MAX];
+    char *value = clq_copy_word(word, at, length) ? strchr(word, '=') : NULL;
+    if (value) *value++ = '\0';
+    if (value && clq_parse_u64(word, 0, CLASSES_MOST - 1, class) &&
+        clq_parse_double(value, 0.0, (double)FLT_MAX, weight))
+        return CLQ_OK;
+    return clq_fail(
+        CLQ_ARGUMENT,
+        "class weights '%.80s': expected CLASS=WEIGHT,…, as 0=1,1=2.5: class numbers from 0, and weights of "
+        "at least 0",
+        text);
+}
+
+clq_status clq_class_weights_parse(const char *text, double *weights, size_t *count) {
+    size_t most = 0;
+    for (const char *at = text;; at++) {
+        const size_t length = strcspn(at, ",");
+        uint64_t class;
+        double weight;
+        CLQ_TRY(parse_class_weight(text, at, length, &class, &weight));
+        for (; weights && most <= class; most++) weights[most] = 1.0;
+        if (weights) weights[class] = weight;
+        most = CLQ_MAX(most, (size_t) class + 1);
+        at += length;
+        if (!*at) break;
+    }
+    *count = most;
+    return CLQ_OK;
+}
+
 /* ---- strategies ---- */
 
 clq_status clq_strategy_parse(const char *text, clq_strategy_kind *out, clq_strategy_options *options) {

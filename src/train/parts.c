@@ -134,11 +134,11 @@ static clq_status check_room(const clq_part_values *values, size_t rows) {
 
 /* The arguments of a forward pass, checked; *taken: the batch as the strategy takes it. */
 static clq_status check_forward(clq_trainer *trainer, const char *call, const clq_batch *batch,
-                                const clq_part_values *input, const clq_part_values *output, bool labels,
+                                const clq_part_values *input, const clq_part_values *output, clq_batch_use use,
                                 clq_batch *taken) {
     CLQ_TRY(check_part(trainer, call));
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
-    CLQ_TRY(clq_trainer_take_part_batch(trainer, batch, labels, taken));
+    CLQ_TRY(clq_trainer_take_part_batch(trainer, batch, use, taken));
     CLQ_TRY(check_side(trainer, CLQ_PART_INPUT, input, true));
     CLQ_TRY(check_side(trainer, CLQ_PART_OUTPUT, output, true));
     CLQ_TRY(check_rows(input, batch->count, "the batch"));
@@ -160,7 +160,7 @@ static clq_status run_forward(clq_trainer *trainer, clq_mode mode, const clq_bat
 clq_status clq_part_forward(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                             clq_part_values *output) {
     clq_batch taken;
-    CLQ_TRY(check_forward(trainer, "clq_part_forward", batch, input, output, true, &taken));
+    CLQ_TRY(check_forward(trainer, "clq_part_forward", batch, input, output, CLQ_TO_TRAIN, &taken));
     if (trainer->config.inference_only)
         return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients: use clq_part_evaluate");
     CLQ_TRY(run_forward(trainer, CLQ_MODE_TRAIN, &taken, input, output, NULL));
@@ -203,7 +203,7 @@ clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch,
                                    clq_part_values *output, clq_totals *out, size_t out_bytes) {
     clq_batch taken;
     double row[CLQ_METRICS_ROW_MAX];
-    CLQ_TRY(check_forward(trainer, "clq_part_evaluate", batch, input, output, true, &taken));
+    CLQ_TRY(check_forward(trainer, "clq_part_evaluate", batch, input, output, CLQ_TO_EVALUATE, &taken));
     CLQ_TRY(clq_trainer_keep_last_step(trainer));
     const uint32_t slot = clq_trainer_next_params(trainer).slot;
     CLQ_TRY(run_forward(trainer, CLQ_MODE_EVALUATE, &taken, input, output, NULL));
@@ -219,6 +219,6 @@ clq_status clq_part_predict(clq_trainer *trainer, const clq_batch *batch, const 
                             clq_part_values *output, float *const *out) {
     static float *const none[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
     clq_batch taken;
-    CLQ_TRY(check_forward(trainer, "clq_part_predict", batch, input, output, false, &taken));
+    CLQ_TRY(check_forward(trainer, "clq_part_predict", batch, input, output, CLQ_TO_PREDICT, &taken));
     return run_forward(trainer, CLQ_MODE_PREDICT, &taken, input, output, out ? out : none);
 }

@@ -65,14 +65,15 @@ static clq_status run_replica(void *context, unsigned index, clq_replica_call *c
     return r->function(&replica, r->context);
 }
 
-static clq_status take_parts(clq_trainer *trainer, const clq_distributed_batch *batch) {
+static clq_status take_parts(clq_trainer *trainer, const clq_distributed_batch *batch, clq_mode mode) {
     const unsigned replicas = clq_trainer_replicas(trainer);
     if (batch->replicas != replicas)
         return clq_fail(CLQ_ARGUMENT, "the batch has parts for %u replicas and the trainer has %u", batch->replicas,
                         replicas);
     if (!trainer->parts) trainer->parts = clq_alloc(1, sizeof *trainer->parts);
     if (!trainer->parts) return CLQ_MEMORY;
-    return clq_trainer_take_parts(trainer, batch->parts, trainer->parts);
+    return clq_trainer_take_parts(trainer, batch->parts, mode == CLQ_MODE_TRAIN ? CLQ_TO_TRAIN : CLQ_TO_EVALUATE,
+                                  trainer->parts);
 }
 
 static clq_status run_on_replicas(run *r, const char *name) {
@@ -84,7 +85,7 @@ static clq_status run_on_replicas(run *r, const char *name) {
     if (r->batch && r->mode == CLQ_MODE_TRAIN) CLQ_TRY(clq_trainer_refuse_local_steps(trainer));
     if (r->batch && r->mode == CLQ_MODE_TRAIN && trainer->accumulated > 0)
         return clq_fail(CLQ_STATE, "clq_step_accumulate began an update: clq_run comes after the step that ends it");
-    if (r->batch) CLQ_TRY(take_parts(trainer, r->batch));
+    if (r->batch) CLQ_TRY(take_parts(trainer, r->batch, r->mode));
     if (r->mode == CLQ_MODE_EVALUATE) CLQ_TRY(clq_trainer_keep_last_step(trainer));
     const clq_strategy_call call = {.mode = r->mode,
                                     .parts = r->batch ? trainer->parts->batches : NULL,

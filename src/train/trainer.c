@@ -43,6 +43,7 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     trainer->config.metrics = NULL; /* these are the caller's, until this returns */
     trainer->config.outputs = NULL;
     trainer->config.no_decay = NULL;
+    trainer->config.class_weights = NULL;
     trainer->created = clq_now();
     clq_status status;
     bool *spared = NULL;
@@ -75,7 +76,7 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     bool index = true;
     for (uint32_t i = 0; i < model->output_count; i++) {
         strategy.label_bytes[i] = clq_loss_target_bytes(&trainer->losses[i]);
-        index = index && clq_loss_has_index(&trainer->losses[i]);
+        index = index && clq_loss_has_index(&trainer->losses[i]) && !trainer->losses[i].weighted;
     }
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     (void)clq_strategy_takes_rows(trainer->strategy, index); /* of a dataset with labels that are classes */
@@ -101,6 +102,7 @@ void clq_trainer_destroy(clq_trainer *trainer) {
     clq_strategy_destroy(trainer->strategy);
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) clq_free(trainer->targets[i]);
     clq_free(trainer->parts);
+    clq_free(trainer->class_weights);
     clq_free(trainer->input.spans);
     clq_free(trainer);
 }
@@ -276,7 +278,7 @@ clq_status clq_trainer_refuse_call(const clq_trainer *trainer, const char *call)
 
 static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_batch *taken) {
     CLQ_TRY(may_step(trainer));
-    return clq_trainer_take_batch(trainer, batch, true, taken);
+    return clq_trainer_take_batch(trainer, batch, CLQ_TO_TRAIN, taken);
 }
 
 void clq_trainer_end_batch(clq_trainer *trainer, size_t samples, bool ends) {

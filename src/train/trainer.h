@@ -44,7 +44,8 @@ struct clq_trainer {
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
     double created;              /* from where a trace counts; clq_now */
     clq_timeline input;          /* waiting for batches, while a trace is recorded */
-    /* By output, of a global batch: where integer labels become what the loss takes; NULL until needed. */
+    double *class_weights;       /* (config.class_weight_count); NULL: none */
+    /* By output, of a global batch: where labels become what the loss takes; NULL until needed. */
     float *targets[CLQ_MODEL_OUTPUTS_MAX];
     clq_labels more_labels[CLQ_MODEL_OUTPUTS_MAX - 1]; /* of the batch that was taken last */
     struct clq_parts *parts;                           /* taken last; NULL until needed */
@@ -61,11 +62,13 @@ clq_status clq_trainer_refuse_local_steps(const clq_trainer *trainer);
 clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_dataset *dataset, bool labels);
 /* Whether the strategy has room for a batch of so many. */
 clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples);
-/* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. labels:
- * whether they matter. */
-clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out);
+/* What a batch is taken for: PREDICT looks at no labels, and TRAIN at the weights of classes, too. */
+typedef enum clq_batch_use { CLQ_TO_PREDICT, CLQ_TO_EVALUATE, CLQ_TO_TRAIN } clq_batch_use;
+/* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. Labels become what the loss
+ * takes, with the samples' weights behind them where losses are weighted. */
+clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_batch *out);
 /* The same where the trainer has a part of a model, as far as the part looks at the batch. */
-clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, bool labels, clq_batch *out);
+clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_batch *out);
 /* Each replica's part of a batch, as the strategy takes it. */
 typedef struct clq_parts {
     clq_batch batches[CLQ_REPLICAS_MAX];
@@ -74,7 +77,7 @@ typedef struct clq_parts {
 } clq_parts;
 /* parts (replicas), checked, with labels; of count 0: none. Borrowed likewise. Errors: ARGUMENT (no samples; more than
  * a replica, or all of them, have room for), MISMATCH, MEMORY. */
-clq_status clq_trainer_take_parts(clq_trainer *trainer, const clq_batch *parts, clq_parts *out);
+clq_status clq_trainer_take_parts(clq_trainer *trainer, const clq_batch *parts, clq_batch_use use, clq_parts *out);
 /* clq_step, for clq_fit, or where it does not end an update clq_step_accumulate. */
 clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch, bool ends);
 /* The same on rows of a dataset that was checked, which stay where they are until the trainer was waited for. Only for

@@ -245,6 +245,7 @@ class CommandLine(support.InFolder):
         plain = run("train", *common[:-2], "--steps", 1)
         self.assertRegex(plain.stdout, r"epoch 1  loss \d+\.\d+  test loss \d+\.\d+  \d")
         self.fails(2, "train", *common[:-2], "--metrics", "speed", says=["speed", "accuracy", "precision"])
+        self.fails(2, "train", *common[:-2], "--class-weights", "0=2,x", says=["class weights", "CLASS=WEIGHT"])
         self.fails(2, "train", *common[:-4], "--loss", "mean", says=["mean", "huber"])
         self.fails(2, "train", *common[:-4], "--loss", "huber:delta=0", says=["delta"])
         self.fails(2, "train", *common[:-4], "--loss", "mse:delta=1", says=["delta", "no keys"])

@@ -166,6 +166,8 @@ class Case:
     tolerance_final: float = 0.0  # of all variables after the last step; 0: they are not recorded
     loss_weights: tuple[float, ...] = (1.0,)
     group: str = ""  # the folder that the case's own lies in
+    class_weights: tuple[float, ...] = ()  # by class
+    sample_weights: bool = False  # drawn behind the data
     dropout_seed: int | None = None  # of the masks, where the model has Dropout
 
     @property
@@ -176,6 +178,9 @@ class Case:
         """The options of `clique train` beside the model, the data, the weights, the log and losses of many outputs."""
         drop = ["--drop-remainder"] if self.drop_remainder else []
         loss = ["--loss", self.loss.spec()] if not isinstance(self.loss, tuple) else []
+        weights = ",".join(f"{i}={w:g}" for i, w in enumerate(self.class_weights))
+        loss += ["--class-weights", weights] if weights else []
+        loss += ["--sample-weights", "w_train.npy"] if self.sample_weights else []
         return ["--batch", str(self.batch), "--steps", str(STEPS), "--shuffle", "off", "--no-test", *drop,
                 "--optimizer", self.optimizer.spec(), *self.optimizer.args(), *loss]  # fmt: skip
 

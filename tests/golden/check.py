@@ -47,6 +47,10 @@ def parse_spec(text: str) -> tuple[str, dict[str, float]]:
     return name, {k: float(v) for k, v in (p.split("=") for p in pairs.split(",") if p)}
 
 
+def parse_weights(text: str) -> dict[int, float]:
+    return {int(k): float(w) for k, w in (p.split("=") for p in text.split(","))}
+
+
 class Options:
     """The options of `clique train` that a case uses."""
 
@@ -58,6 +62,8 @@ class Options:
         parser.add_argument("--clip")
         parser.add_argument("--no-decay")
         parser.add_argument("--loss")
+        parser.add_argument("--class-weights", type=parse_weights, default={})
+        parser.add_argument("--sample-weights")
         parser.add_argument("--shuffle", choices=["off"])
         parser.add_argument("--drop-remainder", action="store_true")
         parser.add_argument("--no-test", action="store_true")
@@ -72,6 +78,8 @@ class Options:
         known_here = self.optimizer in ("sgd", "adam") and not {"weight_decay", "amsgrad"} & {*self.optimizer_keys}
         self.treated = not known_here or bool(self.clip)
         self.loss: str | None = known.loss
+        self.class_weights: dict[int, float] = known.class_weights
+        self.sample_weights: str | None = known.sample_weights
 
 
 @dataclass
@@ -179,6 +187,17 @@ class Loss:
     targets: Array
     of_softmax: bool
     mistakes: frozenset[str]
+    weights: Array | None = None  # of samples
+
+    def weighted(self, z: Array, part: slice, count: int) -> tuple[float, Array]:
+        """Each sample's loss and slope times its weight; the mean is over the samples."""
+        if self.weights is None or "weights ignored" in self.mistakes:
+            return self.of(z, part, count)
+        first = part.indices(len(self.targets))[0]
+        rows = [self.of(z[i : i + 1], slice(first + i, first + i + 1), count) for i in range(len(z))]
+        w = self.weights[part].astype(z.dtype)
+        value = sum(float(a) * value for a, (value, _) in zip(w, rows, strict=True))
+        return value / len(z), np.concatenate([a * slope for a, (_, slope) in zip(w, rows, strict=True)])
 
     def of(self, z: Array, part: slice, count: int) -> tuple[float, Array]:
         name, keys = parse_spec(self.spec)
@@ -264,6 +283,8 @@ class Run:
             weight = 1.0 if "loss weights ignored" in self.mistakes else one.get("loss_weight", 1.0)
             self.losses.append(Loss(one["loss_spec"], weight, np.load(folder / one["targets"]),
                                     self.graph.ends_in_softmax[i], self.mistakes))  # fmt: skip
+        for loss in self.losses:
+            loss.weights = self.weights_of(folder, loss.targets)
         self.m = {k: np.zeros_like(w) for k, w in self.weights.items()}
         self.v = {k: np.zeros_like(w) for k, w in self.weights.items()}
         self.updater: Updater | None = None
@@ -273,12 +294,19 @@ class Run:
         self.first_grad_norms: dict[str, float] = {}
         self.state: dict[str, Weights] = {}
 
+    def weights_of(self, folder: Path, targets: Array) -> Array | None:
+        if self.options.sample_weights:
+            return np.load(folder / self.options.sample_weights)
+        classes = targets if targets.ndim == 1 else targets.argmax(axis=1)
+        known = self.options.class_weights
+        return np.array([known.get(int(c), 1.0) for c in classes]) if known else None
+
     def step(self, part: slice, t: int) -> None:
         self.moment.training, self.moment.step = True, t
         outputs = self.graph.forward(self.x[part])
         rows = len(outputs[0])
         count = self.options.batch if "ragged batch divided by full" in self.mistakes else rows
-        found = [loss.of(z, part, count) for loss, z in zip(self.losses, outputs, strict=True)]
+        found = [loss.weighted(z, part, count) for loss, z in zip(self.losses, outputs, strict=True)]
         self.output_loss.append([value for value, _ in found])
         self.loss.append(sum(one.weight * value for one, (value, _) in zip(self.losses, found, strict=True)))
         slopes = [one.weight * dy for one, (_, dy) in zip(self.losses, found, strict=True)]

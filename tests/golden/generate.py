@@ -28,6 +28,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
 
 import branched_models
 import layer_models
@@ -96,6 +97,15 @@ def batches(case: Case, count: int) -> Iterator[slice]:
             if step < STEPS:
                 yield slice(first, min(first + case.batch, count))
             step += 1
+
+
+def weights_of(case: Case, data: Data) -> np.ndarray | None:
+    """Of samples: their own, or those of their classes by Keras's function."""
+    if case.class_weights:
+        return class_weight_to_sample_weights(data[1], dict(enumerate(case.class_weights)))
+    if not case.sample_weights:
+        return None
+    return (np.random.default_rng(case.seed + 1000).integers(0, 9, len(data[0])) / 4).astype(np.float32)
 
 
 class MaskedDropout(keras.layers.Dropout):
@@ -190,7 +200,7 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
             v.assign(initial[tensor_name(v)].astype(dtype))
     update = case.optimizer.updater(weights)
 
-    data = (as_input(data[0]).astype(dtype), *data[1:])
+    data, by_sample = (as_input(data[0]).astype(dtype), *data[1:]), weights_of(case, data)
     trace = Trace(initial=evaluate(case, model, data))
     for step, part in enumerate(batches(case, len(data[0])), start=1):
         for one in dropouts:
@@ -198,7 +208,7 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
         with tf.GradientTape() as tape:
             outputs = outputs_of(model, data[0][part], training=True)
             losses = [
-                f(tf.constant(y[part]), z) for f, y, z in zip(losses_of, data[1:], outputs, strict=True)
+                f(tf.constant(y[part]), z, None if by_sample is None else by_sample[part]) for f, y, z in zip(losses_of, data[1:], outputs, strict=True)
             ]
             weighted = zip(case.loss_weights, losses, strict=True)
             loss = tf.add_n([one if w == 1.0 else w * one for w, one in weighted])
@@ -341,6 +351,8 @@ def write_case(case: Case, out: Path) -> None:
     (folder / "case.json").write_text(json.dumps(record, indent=1) + "\n")
     write_safetensors(folder / "init.safetensors", initial)
     np.save(folder / "x_train.npy", data[0])
+    if case.sample_weights:
+        np.save(folder / "w_train.npy", weights_of(case, data))
     for i, targets in enumerate(data[1:]):
         np.save(folder / targets_file(i), targets)
     found = (f"{k} {d['loss']:.1e} {d['grad_norm']:.1e}" for k, d in deviation.items())

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cases import Case, Data, Sgd, dense, patterns, sequential
+from cases import Case, CrossEntropy, Data, Loss, Sgd, dense, patterns, sequential
 from losses import Named
 
 Draw = Callable[[np.random.Generator], Data]
@@ -38,7 +38,7 @@ def one_hot(draw: Draw, classes: int) -> Draw:
     return rows
 
 
-def case(loss: Named, seed: int, lr: float, end: str, units: int, draw: Draw, name: str = "", **more: object) -> Case:
+def case(loss: Loss, seed: int, lr: float, end: str, units: int, draw: Draw, name: str = "", **more: object) -> Case:
     return Case(name or loss.name, seed,
                 sequential("small", (8,), dense(9, "tanh", "dense"), dense(units, end, "dense_1")),
                 draw, Sgd(lr, 0.9), loss, batch=16, group="losses", tolerance_final=1e-5, **more)  # fmt: skip
@@ -69,4 +69,11 @@ LOSSES = (
          "categorical_focal"),
     case(of("categorical_focal_crossentropy", alpha=0.75, gamma=1.25), 1, 0.1, "softmax", 5, SOFT,
          "categorical_focal_of_softmax"),
+    case(CrossEntropy(), 1, 0.1, "softmax", 5, patterns(72, (8,), 5, 1.5, as_float=True), "class_weights",
+         class_weights=(1.0, 2.5, 0.5)),
+    case(CrossEntropy(sparse=False, from_logits=True), 1, 0.1, "linear", 5, SOFT, "class_weights_of_rows",
+         class_weights=(0.0, 3.0, 1.0, 1.5)),
+    case(CrossEntropy(from_logits=True), 1, 0.1, "linear", 5, patterns(72, (8,), 5, 1.5, as_float=True),
+         "sample_weights", sample_weights=True),
+    case(of("log_cosh"), 2, 0.05, "linear", 3, PLAIN, "sample_weights_of_values", sample_weights=True),
 )  # fmt: skip

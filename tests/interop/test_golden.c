@@ -26,7 +26,15 @@ static size_t run_candidates(golden *g, const char *spec, size_t stride) {
     return nth;
 }
 
-typedef enum extent { ALL_CASES, FEW_OPTIMIZERS, FEW_CASES, FEW_CASES_BY_CANDIDATES, RAGGED_CASES_BY_PIECES } extent;
+typedef enum extent {
+    ALL_CASES,
+    FEW_OPTIMIZERS,
+    WEIGHTED_CASES,
+    WEIGHTED_CASES_BY_PIECES,
+    FEW_CASES,
+    FEW_CASES_BY_CANDIDATES,
+    RAGGED_CASES_BY_PIECES
+} extent;
 enum { FEW = 4, FEW_BY_CANDIDATES = 2, RAGGED = 2, PIECES = 4 };
 
 /* The first two have dense layers and convolutions with many channels, and are enough for as_gpu to see each kind of
@@ -37,6 +45,8 @@ static bool is_in(extent which, const char *name) {
     for (size_t k = 0; k < FEW && which == FEW_OPTIMIZERS; k++)
         if (strcmp(name, optimizers[k]) == 0) return true;
     if (which == FEW_OPTIMIZERS) return false;
+    if (which == WEIGHTED_CASES || which == WEIGHTED_CASES_BY_PIECES)
+        return strcmp(name, "sample_weights") == 0 || strcmp(name, "class_weights_of_rows") == 0;
     if (which == RAGGED_CASES_BY_PIECES) return strcmp(name, few[1]) == 0 || strcmp(name, few[3]) == 0;
     size_t count = which == FEW_CASES_BY_CANDIDATES ? FEW_BY_CANDIDATES : FEW, i = 0;
     while (i < count && strcmp(name, few[i]) != 0) i++;
@@ -58,7 +68,7 @@ static void run_named(golden *g, void *context) {
     const char *spec = t->spec;
     if (!is_in(which, g->name)) return;
     t->cases++;
-    if (which == RAGGED_CASES_BY_PIECES) g->pieces = PIECES;
+    if (which == RAGGED_CASES_BY_PIECES || which == WEIGHTED_CASES_BY_PIECES) g->pieces = PIECES;
     if (which == FEW_CASES_BY_CANDIDATES)
         t->candidates = CLQ_MAX(t->candidates, run_candidates(g, spec, gpu ? 2 : 1));
     else
@@ -115,7 +125,19 @@ static void optimizers_on_one(void **state) {
 /* Losses, on a vendor each: tests/ops has every rule on every device. */
 static void losses_on_one(void **state) {
     (void)state;
-    assert_true(run_group(ALL_CASES, "losses", "pocl:0").cases >= 15);
+    assert_true(run_group(ALL_CASES, "losses", "pocl:0").cases >= 19);
+}
+/* Weights of samples and classes go along with the targets: through every strategy, and accumulation. */
+static void weights_on_two(void **state) {
+    (void)state;
+    static const char *const strategies[] = {"mirrored", "central", "ps", "pipeline", "tensor"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(strategies); i++) {
+        golden_by.strategy = strategies[i];
+        assert_int_equal(run_group(WEIGHTED_CASES, "losses", "pocl:0,pocl:1").cases, 2);
+    }
+    golden_by.strategy = "mirrored";
+    assert_int_equal(run_group(WEIGHTED_CASES_BY_PIECES, "losses", "pocl:0,pocl:1").cases, 2);
+    golden_by.strategy = NULL;
 }
 static void optimizers_on_two(void **state) {
     (void)state;
@@ -392,6 +414,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(mirrored_on_two),
         cmocka_unit_test(optimizers_on_one),
         cmocka_unit_test(losses_on_one),
+        cmocka_unit_test(weights_on_two),
         cmocka_unit_test(optimizers_on_two),
         cmocka_unit_test(pipelined_on_two),
         cmocka_unit_test(accumulated),

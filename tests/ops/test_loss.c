@@ -33,6 +33,8 @@ static const clq_loss_problem kinds[] = {
     {.kind = CLQ_LOSS_MEAN_ABSOLUTE_ERROR, .weight = 1, ERRORS},
     {.kind = CLQ_LOSS_HUBER, .delta = 1.5f, .weight = 1, ERRORS},
     {.kind = CLQ_LOSS_HINGE, .weight = 1, ERRORS},
+    {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .from_logits = true, .weight = 1, .weighted = true, ACCURACY},
+    {.kind = CLQ_LOSS_MEAN_SQUARED_ERROR, .weight = 2, .weighted = true, ERRORS},
     {.kind = CLQ_LOSS_SQUARED_HINGE, .weight = 1},
     {.kind = CLQ_LOSS_CATEGORICAL_HINGE, .weight = 1},
     {.kind = CLQ_LOSS_LOG_COSH, .weight = 1},
@@ -60,6 +62,7 @@ typedef struct batch {
     uint32_t count;
     float *x, *soft;
     int32_t *sparse;
+    float *weights; /* (count) of samples; 1 where they have none */
     double *d_x, *target, *dx;
     double totals[CLQ_TOTALS_MAX];
 } batch;
@@ -114,8 +117,10 @@ static void compute(batch *b, double scale) {
     for (size_t e = 0; e < b->count; e++) {
         const double *x = b->d_x + e * b->one, *t = b->target + e * b->one;
         ref_totals(&b->p, x, t, totals);
-        for (unsigned k = 0; k < clq_loss_totals(&b->p); k++) b->totals[k] += totals[k];
+        for (unsigned k = 0; k < clq_loss_totals(&b->p); k++)
+            b->totals[k] += k == 0 ? totals[k] * (double)b->weights[e] : totals[k];
         (void)ref_loss(&b->p, x, t, b->dx + e * b->one);
+        for (size_t i = 0; i < b->one; i++) b->dx[e * b->one + i] *= (double)b->weights[e];
     }
     for (size_t i = 0; i < b->n; i++) b->dx[i] *= scale;
 }
@@ -130,6 +135,8 @@ static batch make_batch(clq_loss_problem p, size_t classes, size_t rows, uint32_
     for (size_t i = 0; i + 1 < b.n; i += 5) b.x[i + 1] = b.x[i], b.d_x[i + 1] = b.d_x[i]; /* equals */
     b.soft = rig_alloc(b.n + 1, sizeof(float));
     b.sparse = rig_alloc(count * rows + 1, sizeof(int32_t));
+    b.weights = rig_alloc(count + 1, sizeof(float));
+    for (size_t e = 0; e < count; e++) b.weights[e] = p.weighted ? 0.25f * (float)(e % 7) : 1;
     b.target = rig_alloc(b.n + 1, sizeof(double));
     b.dx = rig_alloc(b.n + 1, sizeof(double));
     make_targets(&b, &random);
@@ -141,6 +148,7 @@ static void free_batch(batch *b) {
     clq_free(b->x);
     clq_free(b->soft);
     clq_free(b->sparse);
+    clq_free(b->weights);
     clq_free(b->d_x);
     clq_free(b->target);
     clq_free(b->dx);
@@ -151,9 +159,21 @@ typedef struct loss_values {
 } loss_values;
 enum { SLOTS = 4, SLOT = 2, FLOATS_MOST = CLQ_TOTALS_MAX + 4 };
 
+/* Targets as the device gets them: behind each sample's its weight. */
+static void fill_targets(rig *r, clq_value labels, const batch *b) {
+    const size_t each = clq_loss_target_elements(&b->p), own = clq_loss_label_elements(&b->p);
+    const float *from = clq_loss_has_index(&b->p) ? (const void *)b->sparse : b->soft; /* 4 bytes each, either way */
+    float *packed = rig_alloc(each * b->count + 1, sizeof *packed);
+    for (size_t e = 0; e < b->count; e++) {
+        memcpy(packed + e * each, from + e * own, own * sizeof *packed);
+        if (b->p.weighted) packed[e * each + own] = b->weights[e];
+    }
+    rig_fill(r, labels, packed, each * b->count * sizeof *packed);
+    clq_free(packed);
+}
+
 /* Adds the loss to a new list, bound and filled. */
 static loss_values begin_loss(rig *r, const batch *b, uint32_t capacity, bool gradient, bool in_place, float scale) {
-    bool index = clq_loss_has_index(&b->p);
     size_t one = b->one * sizeof(float), label = clq_loss_target_elements(&b->p) * sizeof(float);
     loss_values v = {0};
     rig_begin(r, capacity);
@@ -164,7 +184,7 @@ static loss_values begin_loss(rig *r, const batch *b, uint32_t capacity, bool gr
     clq_loss_and_metrics(r->list, &b->p, v.x, v.labels, v.dx, v.metrics);
     rig_bind(r);
     rig_fill(r, v.x, b->x, one * b->count);
-    rig_fill(r, v.labels, index ? (const void *)b->sparse : b->soft, label * b->count);
+    fill_targets(r, v.labels, b);
     r->params.scale = scale;
     r->params.slot = SLOT;
     return v;

@@ -61,12 +61,20 @@ static void read_options(golden *g) {
             g->config.no_decay = value;
         else if (strcmp(option, "--loss") == 0)
             assert_ok(clq_loss_parse(value, &g->config.loss));
+        else if (strcmp(option, "--class-weights") == 0) {
+            assert_ok(clq_class_weights_parse(value, NULL, &g->config.class_weight_count));
+            assert_true(g->config.class_weight_count <= CLQ_COUNT_OF(g->class_weights));
+            assert_ok(clq_class_weights_parse(value, g->class_weights, &g->config.class_weight_count));
+            g->config.class_weights = g->class_weights;
+        } else if (strcmp(option, "--sample-weights") == 0)
+            g->sample_weights = value;
         else if (strcmp(option, "--shuffle") == 0)
             assert_string_equal(value, "off");
         else
             fail_msg("%s: option %s is not known to this test", g->name, option);
     }
     g->config.measure_gradient = true;
+    g->config.sample_weights = g->sample_weights != NULL;
     g->config.seed = (uint64_t)json_integer_value(json_object_get(json_object_get(g->json, "dropout"), "seed"));
     read_outputs(g);
 }
@@ -311,6 +319,11 @@ clq_status golden_try(golden *g, const char *spec, const clq_selections *selecti
     char *weights = path_in(g, "init.safetensors");
     assert_ok(clq_devices_select(sys, spec, &devices));
     assert_ok(clq_dataset_npy(g->folder, "train", &data));
+    if (g->sample_weights) {
+        char *path = path_in(g, g->sample_weights);
+        assert_ok(clq_dataset_read_weights(data, path));
+        clq_free(path);
+    }
     assert_ok(clq_dataset_batch(data, g->batch / CLQ_MAX(g->pieces, (size_t)1), g->drop_remainder));
     config.global_batch = g->batch / CLQ_MAX(g->pieces, (size_t)1);
     config.strategy_options.micro_batches = golden_by.micro_batches;

@@ -14,6 +14,8 @@ typedef struct golden {
     size_t batch, steps;
     size_t pieces; /* that a batch of the trace is cut into, to be accumulated; 0: it is one step's */
     bool drop_remainder;
+    double class_weights[16];
+    const char *sample_weights; /* a file of the folder; NULL: none */
 } golden;
 
 /* How cases are run; all zero: mirrored, by hand. */

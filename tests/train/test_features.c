@@ -32,6 +32,12 @@ static void set_schedule(clq_trainer_config *config) {
 static void set_accumulation(clq_trainer_config *config) { config->strategy_options.accumulate = 2; }
 static void set_metrics(clq_trainer_config *config) { config->metrics = "accuracy,sparse_top_k_categorical_accuracy"; }
 
+static void set_class_weights(clq_trainer_config *config) {
+    static const double weights[] = {1, 2.5, 0, 0.5, 3};
+    config->class_weights = weights;
+    config->class_weight_count = CLQ_COUNT_OF(weights);
+}
+
 static const feature features[] = {
     {"sgd, momentum", "sgd:lr=0.1,momentum=0.9", set_nothing, 0, false},
     {"nadam", "nadam", set_nothing, 0, false},
@@ -44,6 +50,7 @@ static const feature features[] = {
     {"schedule, warm-up", "adam", set_schedule, 0, false},
     {"accumulation", "adam", set_accumulation, 0, true},
     {"metrics", "adam", set_metrics, 0, false},
+    {"class weights", "adam", set_class_weights, 0, false},
 };
 
 /* What a strategy does not do, and a part of what it says. */

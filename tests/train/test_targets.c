@@ -15,10 +15,13 @@ static const float inputs[N * IN] = {1, -2, 0.5f, 0,  1, 1,     2, 0, -1, 0.25f,
                                      1, 1,  1,    -2, 2, 0.75f, 0, 0, 1,  1.5f,  -1, 0, 0,  2,  -2};
 static const float outputs[N * OUT] = {-3, 1, 0.5f, 2, -1, -4, 5, 0, 0, 0, 1, 1, -2, 3, 0.25f, -1, 4, -5, 1, 2};
 
+static const float sample_weights[N] = {1, 0, 2.5f, 0.5f, 3, 1, 0, 4, 1.5f, 2};
+
 /* ---- mean squared error of a linear model, in double ---- */
 
 typedef struct closed_form {
     double w[WEIGHTS]; /* kernel (IN, OUT), bias */
+    bool weighted;     /* by sample_weights */
     double loss[EPOCHS], error[EPOCHS];
 } closed_form;
 
@@ -34,10 +37,11 @@ static void step(closed_form *c, size_t first, size_t count, double lr, size_t e
     for (size_t n = first; n < first + count; n++)
         for (size_t o = 0; o < OUT; o++) {
             double error = predict(c, n, o) - (double)outputs[n * OUT + o];
+            const double counts = c->weighted ? (double)sample_weights[n] : 1;
             for (size_t i = 0; i < IN; i++)
-                gradient[i * OUT + o] += 2 * error * (double)inputs[n * IN + i] / (double)(count * OUT);
-            gradient[IN * OUT + o] += 2 * error / (double)(count * OUT);
-            c->loss[epoch] += error * error / (N * OUT);
+                gradient[i * OUT + o] += counts * 2 * error * (double)inputs[n * IN + i] / (double)(count * OUT);
+            gradient[IN * OUT + o] += counts * 2 * error / (double)(count * OUT);
+            c->loss[epoch] += counts * error * error / (N * OUT);
             c->error[epoch] += fabs(error) / (N * OUT);
         }
     for (size_t i = 0; i < WEIGHTS; i++) c->w[i] -= lr * gradient[i];
@@ -64,11 +68,12 @@ static void check_regression(const char *spec, clq_dataset *data) {
     clq_devices devices;
     clq_trainer *trainer;
     clq_model *model = linear_model();
-    closed_form want = {.w = {0}}, found = {.w = {0}};
+    closed_form want = {.weighted = clq_dataset_get_info(data)->weighted}, found = {.w = {0}};
     float kernel[IN * OUT], bias[OUT];
     clq_trainer_config config = clq_trainer_config_default();
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.metrics = "mae";
+    config.sample_weights = want.weighted;
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     config.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
@@ -125,6 +130,8 @@ static void regression_follows_the_closed_form(void **state) {
         if (strncmp(specs[i], "intel", 5) == 0) continue;
 #endif
         clq_dataset *data = from_npy();
+        check_regression(specs[i], data);
+        assert_ok(clq_dataset_set_weights(data, sample_weights));
         check_regression(specs[i], data);
         clq_dataset_destroy(data);
     }
@@ -312,6 +319,111 @@ static void wrong_labels(void **state) {
     refuse_labels(CLQ_LOSS_MEAN_SQUARED_ERROR, large, CLQ_I32, 1, "a label has 1 values");
 }
 
+/* ---- weights ---- */
+
+/* What is told of an evaluation has the weights of its samples alone: class weights are of training. */
+static void evaluations_are_weighted(void **state) {
+    (void)state;
+    static const double by_class[] = {100, 100};
+    static const int32_t labels[N] = {0, 1, 1, 0, 1, 0, 0, 1, 1, 0};
+    clq_devices devices;
+    clq_trainer *trainer;
+    clq_dataset *data;
+    clq_totals plain, weighted;
+    clq_model *model = linear_model();
+    clq_trainer_config config = clq_trainer_config_default();
+    config.loss.from_logits = true;
+    config.sample_dtype = CLQ_F32;
+    config.sample_weights = true;
+    config.class_weights = by_class;
+    config.class_weight_count = 2;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_ok(clq_dataset_arrays(inputs, CLQ_F32, N, 1, (const size_t[]){IN}, labels, CLQ_I32, 1, &data));
+    assert_ok(clq_dataset_batch(data, BATCH, false));
+    assert_ok(clq_evaluate(trainer, data, &plain));
+    double want = 0;
+    for (size_t n = 0; n < N; n++) { /* one sample at a time, by the plain evaluation */
+        clq_dataset *one;
+        clq_totals own;
+        assert_ok(
+            clq_dataset_arrays(inputs + n * IN, CLQ_F32, 1, 1, (const size_t[]){IN}, labels + n, CLQ_I32, 1, &one));
+        assert_ok(clq_evaluate(trainer, one, &own));
+        want += own.loss * (double)sample_weights[n] / N;
+        clq_dataset_destroy(one);
+    }
+    assert_ok(clq_dataset_set_weights(data, sample_weights));
+    assert_ok(clq_evaluate(trainer, data, &weighted));
+    assert_true(fabs(weighted.loss - want) < 1e-6 * want && fabs(plain.loss - want) > 1e-3);
+    assert_true(clq_metric_value(&weighted.metrics, "accuracy") == clq_metric_value(&plain.metrics, "accuracy"));
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
+static void wrong_weights(void **state) {
+    (void)state;
+    static const double negative[] = {1, -2}, by_two[] = {1, 2};
+    static const float wrong[] = {1, NAN};
+    clq_devices devices;
+    clq_trainer *trainer = NULL;
+    clq_dataset *data;
+    clq_totals totals;
+    clq_batch batch = {.count = 2,
+                       .samples = inputs,
+                       .sample_elements = IN,
+                       .sample_dtype = CLQ_F32,
+                       .labels = outputs,
+                       .float_labels = true,
+                       .label_elements = OUT,
+                       .weights = wrong};
+    clq_model *model = linear_model();
+    clq_trainer_config config = clq_trainer_config_default();
+    config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    config.sample_dtype = CLQ_F32;
+    config.class_weights = negative;
+    config.class_weight_count = 2;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_fails(CLQ_ARGUMENT, "the weight of class 1 is -2", clq_trainer_create(model, &devices, &config, &trainer));
+    config.class_weights = NULL;
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_MISMATCH, "the batch has weights", clq_step(trainer, &batch));
+    assert_ok(clq_dataset_arrays(inputs, CLQ_F32, N, 1, (const size_t[]){IN}, outputs, CLQ_F32, OUT, &data));
+    assert_ok(clq_dataset_set_weights(data, sample_weights));
+    assert_fails(CLQ_MISMATCH, "set sample_weights", clq_evaluate(trainer, data, &totals));
+    assert_fails(CLQ_MISMATCH, "set sample_weights", clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    config.sample_weights = true;
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_MISMATCH, "the weight of sample 1 is nan", clq_step(trainer, &batch));
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+    model = NULL;
+    trainer = NULL;
+    assert_ok(clq_model_create("rows", &model));
+    clq_tensor x = clq_input(model, CLQ_SHAPE(ROWS, IN));
+    assert_ok(clq_model_finish(model, x));
+    config.class_weights = by_two;
+    config.class_weight_count = 2;
+    assert_fails(CLQ_ARGUMENT, "class weights need one output", clq_trainer_create(model, &devices, &config, &trainer));
+    clq_model_destroy(model);
+}
+
+static void class_weights_as_text(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"", "1", "1=", "=2", "a=2", "-1=2", "0=-1", "0=1,", "0=1;1=2", "0=nan"};
+    double weights[4];
+    size_t count;
+    assert_ok(clq_class_weights_parse("3=0.5,1=2", NULL, &count));
+    assert_int_equal(count, 4);
+    assert_ok(clq_class_weights_parse("3=0.5,1=2", weights, &count));
+    assert_int_equal(count, 4);
+    assert_true(weights[0] == 1 && weights[1] == 2 && weights[2] == 1 && weights[3] == 0.5);
+    for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++)
+        assert_fails(CLQ_ARGUMENT, "expected CLASS=WEIGHT", clq_class_weights_parse(wrong[i], NULL, &count));
+}
+
 /* ---- structs of other versions ---- */
 
 static void other_versions(void **state) {
@@ -359,6 +471,9 @@ int main(void) {
         cmocka_unit_test(sigmoid_is_left_out),
         cmocka_unit_test(wrong_choices),
         cmocka_unit_test(wrong_labels),
+        cmocka_unit_test(evaluations_are_weighted),
+        cmocka_unit_test(wrong_weights),
+        cmocka_unit_test(class_weights_as_text),
         cmocka_unit_test(other_versions),
     };
     return cmocka_run_group_tests(tests, open_system, close_system);

@@ -32,11 +32,11 @@ static bool wants_top(const clq_loss_problem *p, clq_activation skipped) {
 static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem *p, bool gradient) {
     const clq_loss_row *row = clq_loss_row_of(p->kind);
     const clq_activation skipped = skipped_activation(p);
-    clq_kernel_options options =
-        clq_cut_options(cut, " -DLOSS=%s%s%s%s%s -DSKIPPED=%d -DTOTALS=%u -DMETRICS=%u",
-                        p->from_logits ? row->rule_of_logits : row->rule, row->by_row ? "" : " -DOF_VALUES",
-                        clq_loss_has_index(p) ? " -DSPARSE" : "", gradient ? " -DGRADIENT" : "",
-                        wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_totals(p), p->metric_count);
+    clq_kernel_options options = clq_cut_options(
+        cut, " -DLOSS=%s%s%s%s%s%s -DSKIPPED=%d -DTOTALS=%u -DMETRICS=%u",
+        p->from_logits ? row->rule_of_logits : row->rule, row->by_row ? "" : " -DOF_VALUES",
+        clq_loss_has_index(p) ? " -DSPARSE" : "", p->weighted ? " -DWEIGHTED" : "", gradient ? " -DGRADIENT" : "",
+        wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_totals(p), p->metric_count);
     for (unsigned i = 0; i < p->metric_count; i++)
         clq_options_add(&options, " -DMETRIC_%u=%s", i, clq_metric_row_of(p->metrics[i])->rule);
     return options;

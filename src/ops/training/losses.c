@@ -158,7 +158,9 @@ size_t clq_loss_target_bytes(const clq_loss_problem *p) {
     return clq_values_bytes(clq_loss_target_dtype(p), clq_loss_target_elements(p));
 }
 
-size_t clq_loss_target_elements(const clq_loss_problem *p) {
+size_t clq_loss_target_elements(const clq_loss_problem *p) { return clq_loss_label_elements(p) + p->weighted; }
+
+size_t clq_loss_label_elements(const clq_loss_problem *p) {
     size_t rows = CLQ_MAX(p->rows, (size_t)1);
     return clq_loss_has_index(p) ? rows : rows * p->classes;
 }
