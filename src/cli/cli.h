@@ -50,6 +50,8 @@ typedef struct clq_train_callbacks {
 } clq_train_callbacks;
 clq_status clq_train_callbacks_open(const clq_options *options, clq_train_callbacks *out);
 void clq_train_callbacks_close(clq_train_callbacks *callbacks);
+/* Early stopping: which epoch was the best, where it ended the training or its weights were put back. */
+clq_status clq_train_callbacks_tell(const clq_train_callbacks *callbacks, FILE *to);
 json_t *clq_train_callbacks_describe(const clq_train_callbacks *callbacks); /* early stopping, or null */
 
 /* ---- commands ---- */

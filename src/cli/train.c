@@ -440,6 +440,7 @@ static clq_status train(training *t) {
     if (status == CLQ_INTERRUPTED) return tell_interrupted(t, status);
     CLQ_TRY(status);
     CLQ_TRY(close_log(t));
+    CLQ_TRY(clq_train_callbacks_tell(&t->callbacks, t->talk));
     if (t->checkpoints) CLQ_TRY(clq_keep_tell(t->checkpoints, t->talk));
     CLQ_TRY(take_average(t));
     if (o->save) CLQ_TRY(clq_trainer_save(t->setup->trainer, o->save));

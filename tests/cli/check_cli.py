@@ -621,6 +621,8 @@ class CommandLine(support.InFolder):
     def test_callbacks(self):
         """Each epoch that is not better by 100 is no improvement: the first alone is one."""
         best, table = self.folder / "best.safetensors", self.folder / "epochs.csv"
+        told = run("train", *SMALL, "--epochs", 6, "--early-stopping", "monitor=loss,min_delta=100,patience=1,restore_best=1").stdout
+        self.assertRegex(told, r"\nstopped early: epoch 1 was the best, with \d\.\d{4}: its weights are put back\n")
         stopped = self.train(*SMALL, "--epochs", 6, "--early-stopping", "monitor=loss,min_delta=100,patience=2",
                              "--reduce-lr", "monitor=loss,min_delta=100,patience=1,factor=0.5",
                              "--save-best", best, "--monitor", "loss", "--csv", table)  # fmt: skip
