@@ -20,7 +20,27 @@ double clq_epoch_value(const clq_epoch_info *info, const char *name) {
     return strcmp(name, "loss") == 0 ? totals->loss : clq_metric_value(&totals->metrics, name);
 }
 
-static bool is_better_high(const char *name) {
+/* Where the name ends with the word, and an output's name may be in front. NULL: it does not. */
+static const char *find_end(const char *name, const char *word) {
+    const size_t length = strlen(name), own = word ? strlen(word) : 0;
+    if (own == 0 || own > length || strcmp(name + length - own, word) != 0) return NULL;
+    return own == length || name[length - own - 1] == '_' ? name + length - own : NULL;
+}
+
+/* The metric's own name, behind an output's: what an output is called says nothing. */
+static const char *metric_of(const char *name) {
+    const char *found = find_end(name, "accuracy");
+    for (size_t i = 0; i < clq_metric_count(); i++) {
+        const clq_metric_row *row = clq_metric_row_of((clq_metric_kind)i);
+        const char *ends[] = {find_end(name, row->name), find_end(name, row->alias)};
+        for (size_t k = 0; k < CLQ_COUNT_OF(ends); k++)
+            if (ends[k] && (!found || ends[k] < found)) found = ends[k];
+    }
+    return found ? found : name;
+}
+
+static bool is_better_high(const char *whole) {
+    const char *name = metric_of(whole);
     static const char *const parts[] = {"acc", "auc",      "precision",         "recall", "f1",         "fbeta", "iou",
                                         "r2",  "positive", "cosine_similarity", "true_",  "sensitivity"};
     const size_t length = strlen(name);

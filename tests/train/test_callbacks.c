@@ -286,6 +286,34 @@ static void best_weights_are_put_back(void **state) {
     }
 }
 
+/* By the metric, whatever the output in front of it is called. */
+static void direction_goes_by_the_metric(void **state) {
+    static const struct {
+        const char *name;
+        clq_monitor_mode mode;
+    } cases[] = {{"loss", CLQ_MONITOR_MIN},
+                 {"val_loss", CLQ_MONITOR_MIN},
+                 {"accuracy", CLQ_MONITOR_MAX},
+                 {"val_categorical_accuracy", CLQ_MONITOR_MAX},
+                 {"mae", CLQ_MONITOR_MIN},
+                 {"val_accident_mae", CLQ_MONITOR_MIN},
+                 {"face_accuracy", CLQ_MONITOR_MAX},
+                 {"positive_mean_squared_error", CLQ_MONITOR_MIN},
+                 {"recall_loss", CLQ_MONITOR_MIN},
+                 {"val_lossy_precision", CLQ_MONITOR_MAX},
+                 {"my_own_auc", CLQ_MONITOR_MAX},
+                 {"false_positives", CLQ_MONITOR_MIN},
+                 {"binary_accuracy", CLQ_MONITOR_MAX}};
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        clq_monitor monitor = {.mode = CLQ_MONITOR_AUTO};
+        clq_watch watch;
+        snprintf(monitor.name, sizeof monitor.name, "%s", cases[i].name);
+        assert_ok(clq_watch_open(&watch, &monitor, "test"));
+        if (watch.monitor.mode != cases[i].mode) fail_msg("%s: mode %d", cases[i].name, (int)watch.monitor.mode);
+    }
+}
+
 static void refused(void **state) {
     (void)state;
     clq_trainer *trainer = open_trainer("pocl:0", 0.25, "constant"),
@@ -467,6 +495,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(decide_as_keras),
                                        cmocka_unit_test(are_called_in_order),
                                        cmocka_unit_test(best_weights_are_put_back),
+                                       cmocka_unit_test(direction_goes_by_the_metric),
                                        cmocka_unit_test(refused),
                                        cmocka_unit_test(epochs_become_a_table),
                                        cmocka_unit_test(best_weights_go_into_a_file),
