@@ -167,10 +167,19 @@ static inline void row_prepare(local float *shared, row_args *row) {
 
 /* The loss and the metrics' totals of the rows of each share (work-item or group), each row's times `share`, go to
  * out[(base + share's number) * stride + at], TOTALS of them. Metrics come first: the gradient may lie over x. */
-KERNEL void loss_and_metrics(global const float *x, global const int *targets, global float *dx, global float *out,
-                             int base, int stride, int at, int count, int rows_of_one, int classes, float scale,
-                             float gain, float share, float smoothing, float added, float delta, float gamma,
-                             float balance_1, float balance_0, local float *shared) {
+/* SCALED: the gradient is taken times initial * 2^scaling[0]. */
+#ifdef SCALED
+#define SCALE_PARAMETERS global const int *scaling, float initial,
+#define LOSS_SCALE ldexp(initial, scaling[0])
+#else
+#define SCALE_PARAMETERS
+#define LOSS_SCALE 1.0f
+#endif
+
+KERNEL void loss_and_metrics(SCALE_PARAMETERS global const float *x, global const int *targets, global float *dx,
+                             global float *out, int base, int stride, int at, int count, int rows_of_one, int classes,
+                             float scale, float gain, float share, float smoothing, float added, float delta,
+                             float gamma, float balance_1, float balance_0, local float *shared) {
     float totals[TOTALS], lows[TOTALS];
     UNROLL for (int k = 0; k < TOTALS; k++) totals[k] = lows[k] = 0;
     size_t rows = (size_t)count * rows_of_one;
@@ -180,7 +189,7 @@ KERNEL void loss_and_metrics(global const float *x, global const int *targets, g
         row.dx = dx + r * classes;
         row.classes = classes;
         row.room = (rows - r) * classes;
-        row.scale = scale * gain;
+        row.scale = scale * gain * LOSS_SCALE;
 #ifdef WEIGHTED
         /* A sample's weight lies behind its target. */
         size_t sample = r / rows_of_one;

@@ -100,21 +100,48 @@ static float factor_of(float squares, float limit) {
     return norm <= limit ? 1.0f : limit / norm;
 }
 
+/* SCALED: `off` takes a loss scale off the gradient, or is 0 where no update is made. */
+#ifdef SCALED
+#define OFF_PARAMETER , global const float *off
+#define TAKEN_OFF(factor) (off[0] == 0.0f ? 0.0f : (factor)*off[0])
+#else
+#define OFF_PARAMETER
+#define TAKEN_OFF(factor) (factor)
+#endif
+
 /* factors[0], by the norm of all variables together. One work-group. */
-KERNEL void global_factor(global const float *squares, int variables, float limit, global float *factors,
+KERNEL void global_factor(global const float *squares OFF_PARAMETER, int variables, float limit, global float *factors,
                           local float *shared) {
     float sum = 0, low = 0;
     FOR_LANES (v, 0, variables) add(&sum, &low, squares[v]);
     float total = ALL_SUM(shared, sum - low);
-    if (FIRST_LANE) factors[0] = factor_of(total, limit);
+    if (FIRST_LANE) factors[0] = TAKEN_OFF(factor_of(total, limit));
 }
 
 /* factors[block], by the norm of the block's variable; of gaps 1. */
-KERNEL void block_factors(global const float *squares, global const int *table, int entries, float limit,
+KERNEL void block_factors(global const float *squares OFF_PARAMETER, global const int *table, int entries, float limit,
                           global float *factors, local float *shared) {
     FOR_MY_ENTRY(e, entries) {
         entry own = entry_at(table, e);
         float factor = own.variable < 0 ? 1.0f : factor_of(squares[own.variable], limit);
-        FOR_LANES (b, own.first, own.end) factors[b] = factor;
+        FOR_LANES (b, own.first, own.end) factors[b] = TAKEN_OFF(factor);
     }
+}
+
+/* The state of a loss scale: its exponent, finite steps since it changed, steps that were skipped
+ * (clq_take_scale_off). Scales are 1 to 2^126, whose inverse is no denormal number. One work-group. */
+KERNEL void take_scale_off(global float *squares, int variables, float initial, int interval, global int *state,
+                           global float *off, local float *shared) {
+    float scale = ldexp(initial, state[0]), inverse = 1.0f / scale, sum = 0;
+    FOR_LANES (v, 0, variables) sum += squares[v];
+    bool finite = isfinite(ALL_SUM(shared, sum)); /* all items have read the state then */
+    if (finite)
+        FOR_LANES (v, 0, variables) squares[v] = squares[v] * inverse * inverse;
+    if (!FIRST_LANE) return;
+    off[0] = finite ? inverse : 0.0f;
+    bool doubles = finite && state[1] + 1 >= interval;
+    if (doubles && scale <= 0x1p125f) state[0]++;
+    if (!finite && scale >= 2.0f) state[0]--;
+    state[1] = finite && !doubles ? state[1] + 1 : 0;
+    state[2] += finite ? 0 : 1;
 }

@@ -105,6 +105,7 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 
 /* What is done around the rule, each by an option. A block is 128 floats; first_block is that of w[0].
  * FACTORS 1: the gradient is taken times factors[0]; 2: times the block's number in factors.
+ * SKIPS: where that factor is 0, nothing changes, whatever the gradient is.
  * LIMITED: then its elements are cut off at -limit and limit.
  * DECAY 1: of all weights; 2: of the blocks whose number in decays is 1, and not of those where it is 0.
  * AVERAGE: the moving average of the weights moves towards the new ones by that part of the way. */
@@ -121,13 +122,20 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 #endif
 #if FACTORS == 2
 #define FACTORS_ARGUMENT , global const float *factors
-#define TAKEN(g, at) LIMIT((g)*factors[first_block + (at) / BLOCK])
+#define FACTOR(at) factors[first_block + (at) / BLOCK]
+#define TAKEN(g, at) LIMIT((g)*FACTOR(at))
 #elif FACTORS == 1
 #define FACTORS_ARGUMENT , global const float *factors
-#define TAKEN(g, at) LIMIT((g)*factors[0])
+#define FACTOR(at) factors[0]
+#define TAKEN(g, at) LIMIT((g)*FACTOR(at))
 #else
 #define FACTORS_ARGUMENT
 #define TAKEN(g, at) LIMIT(g)
+#endif
+#ifdef SKIPS
+#define IS_SKIPPED(at) (FACTOR(at) == 0.0f)
+#else
+#define IS_SKIPPED(at) false
 #endif
 #if DECAY == 2
 #define DECAY_ARGUMENT , global const float *decays
@@ -159,7 +167,15 @@ KERNEL void update(global float *w,
                    float average, float limit, float c0, float c1, float c2, int rank FOR_PEERS(PEER_GRADIENT)) {
     TAKE_GRADIENTS
     FOR_MY (i, vectors) {
-        floatv gradient = GRADIENT_VECTOR(i), s[STATES + 1], old = DECAYED(LOADV_ALIGNED(w + i * VEC), i * VEC);
+        floatv gradient = GRADIENT_VECTOR(i), s[STATES + 1], whole = LOADV_ALIGNED(w + i * VEC);
+        if (IS_SKIPPED(i * VEC)) {
+            if (average == 1.0f) { /* of the first update: the average begins with the weights */
+                MOVE_AVERAGE(i, whole)
+            }
+            SET_VECTOR(i, whole, gradient);
+            continue;
+        }
+        floatv old = DECAYED(whole, i * VEC);
         FOR_STATES(LOAD_STATE)
         floatv weights = NEW_WEIGHTS(old, TAKEN(gradient, i * VEC), s, rate, second, third, c0, c1, c2);
         FOR_STATES(STORE_STATE)
@@ -169,6 +185,13 @@ KERNEL void update(global float *w,
 #ifdef TAIL /* there is one: arenas of plans are whole vectors. A float alone stands in all lanes. */
     FOR_TAIL (i, vectors, tail) {
         float gradient = GRADIENT_FLOAT(i);
+        if (IS_SKIPPED(i)) {
+            if (average == 1.0f) {
+                MOVE_AVERAGE_FLOAT(i, w[i]);
+            }
+            SET_FLOAT(i, w[i], gradient);
+            continue;
+        }
         floatv s[STATES + 1], all = (floatv)gradient, old = DECAYED((floatv)w[i], i);
         FOR_STATES(LOAD_STATE_FLOAT)
         floatv weights = NEW_WEIGHTS(old, TAKEN(all, i), s, rate, second, third, c0, c1, c2);

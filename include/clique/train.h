@@ -90,6 +90,9 @@ CLQ_API clq_status clq_tuning_parse(const char *text, clq_tuning *out);
 
 /* "highest", "high" or "medium", as --matmul-precision. */
 CLQ_API clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *out);
+/* "f32", "mixed" or "mixed-bf16", as --precision. */
+CLQ_API clq_status clq_precision_parse(const char *text, clq_precision *out);
+CLQ_API const char *clq_precision_name(clq_precision precision);
 
 /* What is minimised and measured at an output of a model of several outputs. */
 typedef struct clq_output_config {
@@ -171,6 +174,15 @@ typedef struct clq_trainer_config {
      * none. */
     const double *class_weights;
     size_t class_weight_count;
+    clq_precision precision; /* F32 unless set */
+    /* With precision MIXED the loss is taken times a scale, so that small gradients do not become 0 in float16; what
+     * updates and norms see is the gradient itself. A step whose gradient is not finite is skipped: weights, optimizer
+     * state and average stay as they are on all replicas, and the scale is halved, down to 1. After loss_scale_interval
+     * steps in a row that were finite the scale doubles. As Keras's LossScaleOptimizer, but that step numbers, and so
+     * schedules and Adam's bias correction, count skipped steps. loss_scale: the first scale, 1 to 2^126; 0: 32768.
+     * loss_scale_interval 0: 2000. */
+    double loss_scale;
+    uint32_t loss_scale_interval;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
@@ -383,6 +395,10 @@ static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const
  * on_log or on_progress some updates later, else at the end of the epoch. 0: there was none. Such a loss is also said
  * in a warning, once in a fit, and the fit goes on. */
 CLQ_API uint64_t clq_trainer_diverged(const clq_trainer *trainer);
+/* With precision MIXED: the loss scale that the next step has, and how many steps were skipped so far, also before the
+ * checkpoint that the training went on from. Waits for all steps so far. NULL: not wanted. Errors: STATE (losses are
+ * not scaled), DEVICE, … */
+CLQ_API clq_status clq_trainer_loss_scale(clq_trainer *trainer, double *scale, uint64_t *skipped);
 /* Loss and metrics over one epoch of the dataset: it is rewound to the first batch of epoch 0, and each sample of that
  * epoch counts once (without those that drop_remainder drops). The dataset then goes on where it was before the call,
  * also after a failure: it may be the one that clq_fit is training on, as `validation` and in callbacks, and no metrics
@@ -408,7 +424,8 @@ CLQ_API clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *datase
  * model than the trainer's), … */
 CLQ_API clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out);
 CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const float *values);
-/* The gradient that a replica holds, for custom loops and tests: after clq_step_reduce or a whole step the sum, which
+/* The gradient that a replica holds, for custom loops and tests (times the loss scale that it was computed with, where
+ * there is one): after clq_step_reduce or a whole step the sum, which
  * is the gradient of the batch's mean loss; between clq_step_gradients and clq_step_reduce the replica's part of it.
  * With local_steps it is that of the mean loss over the replica's share. With accumulated batches it is that of the
  * mean over all of them; after clq_step_accumulate alone there is none. A stage of a pipeline has some of the

@@ -224,6 +224,13 @@ typedef enum clq_tuning {
  * bfloat16 (7). */
 typedef enum clq_matmul_precision { CLQ_MATMUL_HIGHEST, CLQ_MATMUL_HIGH, CLQ_MATMUL_MEDIUM } clq_matmul_precision;
 
+/* The type of the values that a step computes for each sample: activations and their gradients. What is computed with
+ * is float32, and so are weights, optimizer state, gradients of variables, sums, statistics and losses (Micikevicius et
+ * al., "Mixed precision training", 2018).
+ * F32: float32. MIXED: float16, with a loss scale. MIXED_BF16: bfloat16, which has float32's range and needs none. The
+ * order is part of the binary interface: add at the end. */
+typedef enum clq_precision { CLQ_PRECISION_F32, CLQ_PRECISION_MIXED, CLQ_PRECISION_MIXED_BF16 } clq_precision;
+
 /* Seconds that steps spent in the exchange of gradients, and how many of them no backward pass hid. */
 typedef struct clq_comm_times {
     double total_s, exposed_s;

@@ -34,6 +34,7 @@ typedef struct clq_options {
     bool resume;
     uint64_t check_replicas;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
+    const char *precision, *loss_scale;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t memory_limit, micro_batches;
     double budget, deadline; /* seconds; 0: not given */

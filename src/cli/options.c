@@ -155,6 +155,12 @@ static const struct {
     {{"matmul-precision", KEY(matmul_precision), "highest|high|medium", 0,
       "products of float32, on GPUs with units for fewer bits: exact, by TF32, or by bfloat16 (default highest)", 0},
      "train tune"},
+    {{"precision", KEY(precision), "f32|mixed|mixed-bf16", 0,
+      "store activations and their gradients in 32 bits, as float16 with a scaled loss, or as bfloat16 (default f32)",
+      0},
+     "train plan tune eval predict"},
+    {{"loss-scale", KEY(loss_scale), "S", 0, "with --precision mixed: the loss scale to begin with (default 32768)", 0},
+     "train"},
     {{"tune", KEY(tune), "off|quick|full", 0,
       "measure which kernels are the fastest before the first step: what is not known yet, for at most 2 s, or "
       "everything (default off)",
@@ -235,6 +241,7 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
                            .compress = "off",
                            .progress = "auto",
                            .tune = "off",
+                           .precision = "f32",
                            .matmul_precision = "highest"};
     struct argp_option table[CLQ_COUNT_OF(known) + 1] = {{0}};
     for (size_t i = 0, taken = 0; i < CLQ_COUNT_OF(known); i++)

@@ -135,6 +135,9 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     config.bucket_bytes = (size_t)options->bucket_bytes;
     CLQ_TRY(clq_tuning_parse(options->tune, &config.tuning));
     CLQ_TRY(clq_matmul_precision_parse(options->matmul_precision, &config.matmul_precision));
+    CLQ_TRY(clq_precision_parse(options->precision, &config.precision));
+    if (options->loss_scale && !clq_parse_double(options->loss_scale, 1.0, CLQ_LOSS_SCALE_MOST, &config.loss_scale))
+        return clq_fail(CLQ_ARGUMENT, "--loss-scale '%s': expected a number from 1 to 2^126", options->loss_scale);
     config.tuning_s = options->budget;
     config.trace_steps = options->trace ? TRACE_STEPS : 0;
     *out = config;

@@ -357,6 +357,17 @@ static double best_rate(const training *t) {
     return (double)best->samples / best->seconds;
 }
 
+/* The precision, and with a scaled loss its scale and the steps that were skipped, else null. */
+static json_t *put_precision(const training *t, json_t *document) {
+    double scale;
+    uint64_t skipped;
+    const bool scales = strcmp(t->options->precision, clq_precision_name(CLQ_PRECISION_MIXED)) == 0 &&
+                        clq_trainer_loss_scale(t->setup->trainer, &scale, &skipped) == CLQ_OK;
+    document = clq_json_put(document, "precision", json_string(t->options->precision));
+    document = clq_json_put(document, "loss_scale", scales ? json_real(scale) : json_null());
+    return clq_json_put(document, "skipped_steps", scales ? json_integer((json_int_t)skipped) : json_null());
+}
+
 static clq_status print_result(training *t, const char *verdict) {
     size_t kept;
     CLQ_TRY(clq_trainer_step_times(t->setup->trainer, STEPS_TIMED, t->step_s, &kept));
@@ -381,6 +392,7 @@ static clq_status print_result(training *t, const char *verdict) {
         clq_describe_choice(t->setup, t->options, clq_strategy_own_name(clq_trainer_strategy(t->setup->trainer))));
     const uint64_t diverged = clq_trainer_diverged(t->setup->trainer);
     document = clq_json_put(document, "diverged_step", diverged ? json_integer((json_int_t)diverged) : json_null());
+    document = put_precision(t, document);
     document = clq_json_put(document, "early_stopping", clq_train_callbacks_describe(&t->callbacks));
     document = clq_json_put(document, "checkpoints", clq_keep_describe(t->checkpoints, t->resumed));
     clq_status status = clq_json_put_server(t->setup->trainer, &document);

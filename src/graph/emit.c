@@ -23,6 +23,7 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     case CLQ_HOME_NORMS: return plan->v_norms;
     case CLQ_HOME_TABLE: return plan->v_table;
     case CLQ_HOME_DECAYS: return plan->v_decays;
+    case CLQ_HOME_SCALING: return plan->v_scaling;
     case CLQ_HOME_WEIGHT:
     case CLQ_HOME_STATE: return plan->variables[value->index].weight;
     case CLQ_HOME_GRADIENT: return plan->variables[value->index].gradient;
@@ -61,7 +62,7 @@ static clq_value output_memory(const emitter *e, uint32_t n, unsigned i) {
     const clq_graph_value *value = clq_graph_value_at(e->graph, node->outputs[i]);
     const unsigned overwrites = i == 0 ? node->op->overwrites : 0;
     if (value->home != CLQ_HOME_STEP) return e->values[node->outputs[i]].memory;
-    if (node->op->traits & CLQ_OP_ALIAS) return e->values[node->inputs[0]].memory;
+    if (i == 0 && node->op->traits & CLQ_OP_ALIAS) return e->values[node->inputs[0]].memory;
     if (overwrites && may_overwrite(e, n, node->inputs[overwrites - 1], node->outputs[0]))
         return e->values[node->inputs[overwrites - 1]].memory;
     size_t bytes = clq_graph_value_bytes(value);

@@ -189,6 +189,7 @@ typedef struct clq_weights clq_weights;
 /* What is done with gradients and parameters around the optimizer's rule. All zero: nothing. */
 typedef struct clq_update_options {
     clq_clip clip;
+    clq_loss_scaling scaling;
     bool averages;      /* a moving average of the parameters is kept, in one more optimizer slot, the last */
     const bool *spared; /* (variables): whose parameters do not decay; NULL: all do */
 } clq_update_options;
@@ -233,6 +234,8 @@ clq_dtype clq_weights_dtype(const clq_weights *weights, clq_arena arena);
 /* First values of all variables of arena PARAMETERS or STATE, into its copy on the host, which is zero. Errors: MEMORY.
  */
 clq_status clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out);
+/* The state of the loss scale (CLQ_SCALING_INTS of i32); NULL: losses are not scaled. */
+clq_buffer *clq_weights_scaling(const clq_weights *weights);
 unsigned clq_weights_optimizer_slots(const clq_weights *weights);
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot); /* as large as what is updated */
 /* Bytes of the unsynchronized state, which comes first: each replica has values of its own there. The state behind it
@@ -353,6 +356,10 @@ const clq_update_options *clq_plan_weights_options(const clq_plan_config *config
 /* Whether gradients are clipped by a norm. */
 static inline bool clq_clips_by_norm(const clq_clip *clip) {
     return clip->kind == CLQ_CLIP_NORM || clip->kind == CLQ_CLIP_GLOBAL_NORM;
+}
+/* Whether updates need the squares of the whole gradient, of all ranks. */
+static inline bool clq_updates_by_squares(const clq_update_options *options) {
+    return clq_clips_by_norm(&options->clip) || options->scaling.initial > 0;
 }
 /* Over weights that outlive it. */
 clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, clq_plan **out);

@@ -38,7 +38,7 @@ static clq_status create_buffers(clq_plan *plan) {
     if (config->metrics_of) beside = config->metrics_of;
     CLQ_TRY(
         clq_plan_create_buffer(plan, beside->metrics, clq_values_bytes(CLQ_F32, metrics), "metrics", &plan->metrics));
-    const bool norms = config->gradient_norms || clq_clips_by_norm(&config->update_options.clip);
+    const bool norms = config->gradient_norms || clq_updates_by_squares(&config->update_options);
     if (!norms || !config->update || config->updated_elsewhere) return CLQ_OK;
     return clq_plan_create_buffer(plan, NULL, clq_values_bytes(CLQ_F32, CLQ_MAX(model->variable_count, 1u)),
                                   "gradient norms", &plan->norms);
@@ -76,6 +76,7 @@ static clq_status name_values(clq_plan *plan) {
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
         plan->v_optimizer[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
     plan->v_table = clq_plan_whole_value(list, "table of blocks", weights->blocks.table);
+    plan->v_scaling = clq_plan_whole_value(list, "loss scale", weights->scaling);
     plan->v_decays = clq_plan_whole_value(list, "blocks that decay", weights->blocks.decays);
 
     plan->variables = clq_alloc(model->variable_count, sizeof *plan->variables);
@@ -107,6 +108,7 @@ const clq_update_options *clq_plan_weights_options(const clq_plan_config *config
 static bool fits_update(const clq_weights *weights, const clq_plan_config *config) {
     if (!weights->gradient) return false;
     if (config->updated_elsewhere) return true;
+    if (!weights->scaling != !(config->update_options.scaling.initial > 0)) return false;
     return weights->averages == config->update_options.averages &&
            weights->optimizer_slots == clq_optimizer_states(config->update) + (weights->averages ? 1 : 0);
 }

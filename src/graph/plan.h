@@ -33,6 +33,7 @@ struct clq_weights {
     clq_buffer *parameters, *gradient, *state; /* NULL: none */
     clq_buffer *optimizer[CLQ_UPDATE_STATES_MAX];
     unsigned optimizer_slots;
+    clq_buffer *scaling;    /* clq_weights_scaling */
     bool averages;          /* the last of the slots is the parameters' average */
     bool *spared;           /* (variables) as of clq_update_options; NULL: none is */
     bool measures_whole;    /* squares of variables that are whole count, as they do of the first rank */
@@ -81,7 +82,7 @@ struct clq_plan {
     /* the same as values of the list; of arenas the part that is updated */
     clq_value v_crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX];
     clq_value v_samples, v_metrics, v_norms, v_labels[CLQ_MODEL_OUTPUTS_MAX], v_output[CLQ_MODEL_OUTPUTS_MAX];
-    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_decays;
+    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_decays, v_scaling;
     clq_plan_variable *variables;
 };
 

@@ -71,17 +71,29 @@ static clq_status make_sum(clq_plan *plan, clq_plan *const *plans, unsigned rank
     return clq_list_bind(list);
 }
 
-/* What clips the plan's part, by the squares of all. */
-static void add_factors(clq_plan *plan, clq_list *list, clq_value *out) {
+static void add_clip(clq_plan *plan, clq_list *list, clq_value squares, clq_value off, clq_value *out) {
     const clq_clip *clip = &plan->config.update_options.clip;
-    const clq_value squares = clq_plan_whole_value(list, "norms", plan->norms);
     const bool global = clip->kind == CLQ_CLIP_GLOBAL_NORM;
     const clq_blocks blocks = blocks_of(plan, list);
     *out = clq_list_scratch(list, "factors", CLQ_F32, global ? 1 : blocks.count, 0);
     if (global)
-        clq_global_factor(list, CLQ_MAX(plan->model->variable_count, 1u), (float)clip->limit, squares, *out);
+        clq_global_factor(list, CLQ_MAX(plan->model->variable_count, 1u), (float)clip->limit, squares, off, *out);
     else
-        clq_block_factors(list, &blocks, (float)clip->limit, squares, *out);
+        clq_block_factors(list, &blocks, (float)clip->limit, squares, off, *out);
+}
+
+/* What the plan's part is taken times, by the squares of all. */
+static void add_factors(clq_plan *plan, clq_list *list, clq_value *out) {
+    const clq_update_options *options = &plan->config.update_options;
+    const clq_value squares = clq_plan_whole_value(list, "norms", plan->norms);
+    clq_value off = CLQ_NO_VALUE;
+    if (options->scaling.initial > 0) {
+        off = clq_list_scratch(list, "scale off", CLQ_F32, 1, 0);
+        clq_take_scale_off(list, CLQ_MAX(plan->model->variable_count, 1u), &options->scaling, squares,
+                           clq_plan_whole_value(list, "loss scale", plan->weights->scaling), off);
+    }
+    *out = off;
+    if (clq_clips_by_norm(&options->clip)) add_clip(plan, list, squares, off, out);
 }
 
 static clq_status make_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
@@ -98,7 +110,7 @@ static clq_status make_update(clq_plan *plan, clq_plan *const *plans, unsigned r
     clq_list_scope(list, "update");
     clq_update_problem problem = clq_update_problem_of(&plan->update, options);
     problem.summed = plan->norms != NULL;
-    if (clq_clips_by_norm(&options->clip)) add_factors(plan, list, &arenas.factors);
+    if (clq_updates_by_squares(options)) add_factors(plan, list, &arenas.factors);
     clq_update(list, &problem, &arenas);
     CLQ_TRY(clq_placement_create(list, &plan->sharded.placements[turn]));
     return clq_list_bind(list);

@@ -125,6 +125,9 @@ static clq_status create_arenas(clq_weights *weights, const clq_optimizer *updat
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
         CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->part_end - weights->part_begin,
                                   "optimizer state", &weights->optimizer[i]));
+    if (options->scaling.initial > 0)
+        CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, clq_values_bytes(CLQ_I32, CLQ_SCALING_INTS),
+                                  "loss scale", &weights->scaling));
     CLQ_TRY(take_spared(weights, options->spared));
     weights->measures_whole = !holding->slicing || holding->rank == 0;
     return clq_block_table_create(weights, weights->part_begin, weights->part_end, &weights->blocks);
@@ -172,6 +175,7 @@ void clq_weights_destroy(clq_weights *weights) {
     clq_buffer_destroy(weights->state);
     clq_buffer_destroy(weights->gradient);
     for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX; i++) clq_buffer_destroy(weights->optimizer[i]);
+    clq_buffer_destroy(weights->scaling);
     clq_block_table_release(&weights->blocks);
     clq_free(weights->spared);
     clq_free(weights->slices);
@@ -213,6 +217,7 @@ size_t clq_weights_variable_bytes(const clq_weights *weights, size_t variable) {
     return clq_values_bytes(of->dtype, clq_weight_slice_elements(&weights->slices[variable], of));
 }
 size_t clq_weights_whole_bytes(const clq_weights *weights) { return weights->whole_bytes; }
+clq_buffer *clq_weights_scaling(const clq_weights *weights) { return weights->scaling; }
 unsigned clq_weights_optimizer_slots(const clq_weights *weights) { return weights->optimizer_slots; }
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot) { return weights->optimizer[slot]; }
 

@@ -404,6 +404,9 @@ bool clq_loss_has_index(const clq_loss_problem *p);
  * makes the loss NaN (the data layer refuses them). */
 void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
                           clq_value metrics);
+/* The same, with dx times the loss scale of a state (clq_take_scale_off). */
+void clq_scaled_loss_and_metrics(clq_list *list, const clq_loss_problem *p, float initial, clq_value state, clq_value x,
+                                 clq_value targets, clq_value dx, clq_value metrics);
 
 /* ---- optimizers (optimizers.c, one row each), and their updates over flat arenas (update.c), launched once; sums
  * of gradients (accumulate.c) ---- */
@@ -484,6 +487,7 @@ typedef struct clq_update_problem {
     float limit;             /* elements of the gradient are cut off at -limit and limit; 0: none are */
     bool factor_of_all;      /* the arenas' `factors` are one number for all blocks */
     bool summed;             /* of several ranks: clq_sum_gradients has added the gradients up */
+    bool skips;              /* where the factor is 0, weights, states and average stay as they are */
 } clq_update_problem;
 /* By CLQ_PARAM_RATE, _SECOND, _THIRD, _DECAY and _AVERAGE. */
 void clq_update(clq_list *list, const clq_update_problem *problem, const clq_update_arenas *arenas);
@@ -534,9 +538,30 @@ void clq_variable_squares(clq_list *list, const clq_blocks *blocks, clq_value x,
 void clq_squares_of_variables(clq_list *list, const clq_blocks *blocks, clq_value squares, clq_value out);
 /* What clips a gradient to a norm of `limit`, as in Keras: limit / norm where the norm is larger, else 1; NaN where it
  * is NaN. Of all variables together, from their squares (variables): factor (1). */
-void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value squares, clq_value factor);
+void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value squares, clq_value off,
+                       clq_value factor);
 /* Of each variable by itself: factors (count), of each block that of its variable, and of gaps 1. */
-void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value factors);
+void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value off,
+                       clq_value factors);
+/* off: as of clq_take_scale_off; what clips is taken times it. Or none. */
+
+/* ---- loss scaling (Micikevicius et al., "Mixed precision training", 2018), in norms.c ----
+ * A loss is taken times a scale before its gradient is computed, so that small gradients do not become 0 in halves. The
+ * scale follows the gradients: it doubles after `interval` steps in a row whose gradients were finite, and is halved
+ * after one whose gradient was not, down to 1 and up to CLQ_LOSS_SCALE_MOST. Doubling and halving are exact. */
+
+#define CLQ_LOSS_SCALE_MOST 0x1p126
+typedef struct clq_loss_scaling {
+    float initial; /* 1 to CLQ_LOSS_SCALE_MOST; 0: losses are not scaled */
+    uint32_t interval;
+} clq_loss_scaling;
+/* The state (i32), zero at first: the scale is initial * 2^EXPONENT; finite steps since it changed; steps that were
+ * skipped. */
+enum { CLQ_SCALING_EXPONENT, CLQ_SCALING_FINITE, CLQ_SCALING_SKIPPED, CLQ_SCALING_INTS = 4 };
+/* From the squares (variables) of a scaled gradient to those of the gradient itself, where they are finite. off (1):
+ * what takes the scale off the gradient, or 0 where the squares are not finite. The state goes one step on. */
+void clq_take_scale_off(clq_list *list, size_t variables, const clq_loss_scaling *scaling, clq_value squares,
+                        clq_value state, clq_value off);
 
 /* hashes (blocks) = a 64-bit hash of the bits of each block of x, blocks of CLQ_UPDATE_BLOCK words of 4 bytes
  * (check.c). The same on every device. */

@@ -253,8 +253,8 @@ static clq_status take_options(const clq_strategy *strategy, clq_pipeline *out) 
     return CLQ_OK;
 }
 
-static bool clips_by_norm(const clq_strategy *strategy) {
-    return strategy->config.plan.update && clq_clips_by_norm(&strategy->config.plan.update_options.clip);
+static bool updates_by_squares(const clq_strategy *strategy) {
+    return strategy->config.plan.update && clq_updates_by_squares(&strategy->config.plan.update_options);
 }
 
 static clq_status cut_model(clq_strategy *strategy) {
@@ -277,8 +277,8 @@ static clq_status cut_model(clq_strategy *strategy) {
         replica->stage = &pipeline->cut[r % pipeline->stages];
         replica->plan_capacity = wishes.micro_batch;
         replica->metric_rows = pipeline->micro_batches;
-        /* All pipelines have the same gradient. Where it is clipped, each stage gets the squares of all. */
-        replica->measures_norms = r == 0 || (r < pipeline->stages && !clips_by_norm(strategy));
+        /* All pipelines have the same gradient. Where updates go by its squares, each stage gets the squares of all. */
+        replica->measures_norms = r == 0 || (r < pipeline->stages && !updates_by_squares(strategy));
     }
     return CLQ_OK;
 }
@@ -368,7 +368,7 @@ static clq_status open_comm(clq_strategy *strategy, unsigned stage, const clq_gr
 static clq_status open_row(clq_strategy *strategy, unsigned number, const clq_group_config *config) {
     clq_pipeline *pipeline = pipeline_of(strategy);
     clq_device *devices[CLQ_REPLICAS_MAX];
-    if (pipeline->stages == 1 || !clips_by_norm(strategy)) return CLQ_OK;
+    if (pipeline->stages == 1 || !updates_by_squares(strategy)) return CLQ_OK;
     for (unsigned s = 0; s < pipeline->stages; s++)
         devices[s] = strategy->replicas[number * pipeline->stages + s].worker.device;
     return clq_comm_create(devices, pipeline->stages, config, &pipeline->rows[number]);

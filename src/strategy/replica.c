@@ -89,7 +89,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     if (strategy->module->all_reduce)
         *(config.slicing ? &config.joins : &config.exchange) =
             (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, (void *)replica};
-    if (strategy->module->add_squares && clq_clips_by_norm(&config.update_options.clip))
+    if (strategy->module->add_squares && clq_updates_by_squares(&config.update_options))
         config.norm_parts = strategy->module->add_squares(strategy, replica);
     config.stage = replica->stage;
     config.fused_launches = replica->joined;

@@ -154,10 +154,11 @@ extern const clq_strategy_module clq_strategy_mirrored, clq_strategy_central, cl
 clq_status clq_part_choose(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out);
 
 /* ARGUMENT where what the config says is out of range, or does not go together or with the module and so many devices
- * (settings.c); of compression (compress.c); of local steps (local.c). */
+ * (settings.c); of compression (compress.c); of local steps (local.c); of the loss scale (scaling.c). */
 clq_status clq_settings_check(const clq_strategy_config *config, const clq_strategy_module *module, unsigned devices);
 clq_status clq_compression_check(const clq_strategy_config *config, const clq_strategy_module *module);
 clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy_module *module);
+clq_status clq_scaling_check(const clq_strategy_config *config, const clq_strategy_module *module);
 /* The same where batches are to be accumulated. */
 clq_status clq_accumulation_check(const clq_strategy_module *module, const clq_strategy_options *options);
 

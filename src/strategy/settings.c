@@ -57,5 +57,6 @@ clq_status clq_settings_check(const clq_strategy_config *config, const clq_strat
     CLQ_TRY(check_batches(config));
     CLQ_TRY(check_module(module, &config->options, devices));
     CLQ_TRY(clq_compression_check(config, module));
+    CLQ_TRY(clq_scaling_check(config, module));
     return clq_local_check(config, module);
 }

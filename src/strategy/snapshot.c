@@ -271,6 +271,8 @@ clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out)
         out->local_steps = *w.kept.local_steps;
         memcpy(out->local_samples, w.kept.local_samples, sizeof out->local_samples);
     }
+    out->scales = clq_strategy_scales(strategy);
+    if (out->scales) CLQ_TRY(clq_strategy_read_scaling(strategy, out->scaling));
     (void)clq_shares_now(strategy, out->shares);
     CLQ_TRY(add_all(&w, add_of_all));
     return add_all(&w, add_own);
@@ -335,6 +337,8 @@ static clq_status put(work *w, const clq_snapshot *from, bool own, uint64_t step
     }
     CLQ_TRY(transfer_all(w, true));
     put_store(w);
+    if (from->scales && clq_strategy_scales(w->strategy))
+        CLQ_TRY(clq_strategy_write_scaling(w->strategy, from->scaling));
     return put_counts(w, from, own, step);
 }
 

@@ -476,7 +476,7 @@ clq_status clq_strategy_prepare_shares(clq_strategy *strategy) {
     /* Any split of a batch fits. All have the same gradient when its norm is measured. */
     CLQ_TRY(clq_shares_create(strategy, &strategy->shares));
     const bool each_a_part =
-        strategy->shards_optimizer && !clq_clips_by_norm(&strategy->config.plan.update_options.clip);
+        strategy->shards_optimizer && !clq_updates_by_squares(&strategy->config.plan.update_options);
     for (unsigned r = 0; r < strategy->count; r++) {
         strategy->replicas[r].capacity = clq_shares_capacity(strategy, r);
         strategy->replicas[r].measures_norms = r == 0 || each_a_part;

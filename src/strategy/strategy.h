@@ -268,9 +268,10 @@ typedef struct clq_snapshot {
     /* As far as replicas have values of their own: bits of those that computed since state was averaged; steps since
      * weights were averaged, and each replica's samples. */
     uint64_t computed, local_steps, local_samples[CLQ_REPLICAS_MAX];
-    bool state_apart;
-    size_t shares[CLQ_REPLICAS_MAX]; /* measured; all 0: none */
-    void **blocks;                   /* that values lie in */
+    bool state_apart, scales;
+    int32_t scaling[CLQ_SCALING_INTS]; /* where losses are scaled: the state of the scale */
+    size_t shares[CLQ_REPLICAS_MAX];   /* measured; all 0: none */
+    void **blocks;                     /* that values lie in */
     size_t block_count, block_capacity;
 } clq_snapshot;
 /* Waits for all that was posted, and changes nothing in the training. *out is released in any case. Errors: MEMORY, …
@@ -282,6 +283,13 @@ clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out)
 clq_status clq_strategy_put_snapshot(clq_strategy *strategy, const clq_snapshot *snapshot, bool own, uint64_t step);
 void clq_snapshot_release(clq_snapshot *snapshot);   /* takes {0} */
 unsigned clq_strategy_slots(clq_strategy *strategy); /* of the optimizer */
+
+/* ---- the loss scale (scaling.c) ---- */
+
+bool clq_strategy_scales(const clq_strategy *strategy);
+/* Of a strategy that does; between updates. */
+clq_status clq_strategy_read_scaling(clq_strategy *strategy, int32_t state[CLQ_SCALING_INTS]);
+clq_status clq_strategy_write_scaling(clq_strategy *strategy, const int32_t state[CLQ_SCALING_INTS]);
 
 /* Whether any replica has it: a part of a model has some. */
 bool clq_strategy_has_variable(const clq_strategy *strategy, size_t variable);

@@ -20,8 +20,8 @@ static clq_status prepare(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         replica->capacity = (uint32_t)strategy->config.global_batch;
-        /* Where they clip, each replica gets the squares of all. */
-        replica->measures_norms = r == 0 || !clq_clips_by_norm(&strategy->config.plan.update_options.clip);
+        /* Where updates go by them, each replica gets the squares of all. */
+        replica->measures_norms = r == 0 || !clq_updates_by_squares(&strategy->config.plan.update_options);
         own->alike =
             own->alike && clq_selections_are_shared(strategy->replicas[0].worker.device, replica->worker.device);
     }

@@ -175,6 +175,10 @@ static clq_status put_counts(clq_checkpoint *to, const clq_trainer *trainer) {
     CLQ_TRY(clq_checkpoint_put_count(to, "strategy/computed", s->computed));
     CLQ_TRY(clq_checkpoint_put_count(to, "strategy/state_apart", s->state_apart));
     CLQ_TRY(clq_checkpoint_put_count(to, "strategy/local_steps", s->local_steps));
+    for (unsigned i = 0; i < CLQ_SCALING_INTS && s->scales; i++) { /* as unsigned numbers */
+        snprintf(name, sizeof name, "loss_scale/%u", i);
+        CLQ_TRY(clq_checkpoint_put_count(to, name, (uint32_t)s->scaling[i]));
+    }
     for (unsigned r = 0; r < s->replicas; r++) {
         snprintf(name, sizeof name, "strategy/local_samples/%u", r);
         CLQ_TRY(clq_checkpoint_put_count(to, name, s->local_samples[r]));
@@ -326,6 +330,11 @@ static void get_counts(clq_checkpoint *from) {
     (void)clq_checkpoint_count(from, "strategy/computed", &s->computed);
     if (clq_checkpoint_count(from, "strategy/state_apart", &value)) s->state_apart = value != 0;
     (void)clq_checkpoint_count(from, "strategy/local_steps", &s->local_steps);
+    for (unsigned i = 0; i < CLQ_SCALING_INTS; i++) {
+        snprintf(name, sizeof name, "loss_scale/%u", i);
+        s->scales = clq_checkpoint_count(from, name, &value);
+        if (s->scales) s->scaling[i] = (int32_t)(uint32_t)value;
+    }
     for (unsigned r = 0; r < s->replicas; r++) {
         snprintf(name, sizeof name, "strategy/local_samples/%u", r);
         (void)clq_checkpoint_count(from, name, &s->local_samples[r]);

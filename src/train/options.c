@@ -227,6 +227,22 @@ clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *ou
     return clq_fail(CLQ_ARGUMENT, "--matmul-precision '%s': there are highest, high and medium", text);
 }
 
+static const char *const precisions[] = {
+    [CLQ_PRECISION_F32] = "f32", [CLQ_PRECISION_MIXED] = "mixed", [CLQ_PRECISION_MIXED_BF16] = "mixed-bf16"};
+
+const char *clq_precision_name(clq_precision precision) {
+    return (unsigned)precision < CLQ_COUNT_OF(precisions) ? precisions[precision] : "?";
+}
+
+clq_status clq_precision_parse(const char *text, clq_precision *out) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(precisions); i++)
+        if (strcmp(precisions[i], text) == 0) {
+            *out = (clq_precision)i;
+            return CLQ_OK;
+        }
+    return clq_fail(CLQ_ARGUMENT, "--precision '%s': there are f32, mixed and mixed-bf16", text);
+}
+
 clq_status clq_tuning_parse(const char *text, clq_tuning *out) {
     static const char *const names[] = {
         [CLQ_TUNING_OFF] = "off", [CLQ_TUNING_QUICK] = "quick", [CLQ_TUNING_FULL] = "full"};

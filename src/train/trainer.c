@@ -25,6 +25,7 @@ static clq_status check_config(const clq_trainer_config *config) {
     if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
         return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
                         (int)config->matmul_precision);
+    CLQ_TRY(clq_mixed_check(config));
     if (config->part > 0 && config->parts == 0)
         return clq_fail(CLQ_ARGUMENT, "part %u of a model, and parts is 0: set how many the model has", config->part);
     return CLQ_OK;
@@ -49,30 +50,34 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     bool *spared = NULL;
     CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, config));
     CLQ_TRY_OR(fail, status, clq_trainer_spare(model, config->no_decay, &spared));
-    clq_strategy_config strategy = {
-        .kind = config->strategy,
-        .options = config->strategy_options,
-        .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
-                 .seed = config->seed,
-                 .sample_dtype = config->sample_dtype,
-                 .loss = trainer->losses,
-                 .update = config->inference_only ? NULL : &trainer->config.optimizer,
-                 .update_options = {.clip = config->clip, .averages = config->average > 0.0, .spared = spared},
-                 .gradient_norms = config->measure_gradient,
-                 .precision = config->matmul_precision,
-                 .metric_slots = CLQ_METRIC_SLOTS,
-                 .selections = selections},
-        .global_batch = config->global_batch,
-        .sample_bytes = clq_values_bytes(config->sample_dtype, clq_model_input(model)->elements),
-        .group = config->group,
-        .bucket_bytes = config->bucket_bytes,
-        .trace_steps = config->trace_steps,
-        .disabled_paths = config->disabled_paths,
-        .tuning = config->tuning,
-        .tuning_s = config->tuning_s,
-        .check_replicas = config->check_replicas > 0,
-        .parts = config->parts,
-        .part = config->part};
+    clq_strategy_config strategy = {.kind = config->strategy,
+                                    .options = config->strategy_options,
+                                    .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
+                                             .seed = config->seed,
+                                             .sample_dtype = config->sample_dtype,
+                                             .loss = trainer->losses,
+                                             .update = config->inference_only ? NULL : &trainer->config.optimizer,
+                                             .activations = clq_mixed_activations(config->precision),
+                                             .update_options = {.clip = config->clip,
+                                                                .scaling = clq_mixed_scaling(config),
+                                                                .averages = config->average > 0.0,
+                                                                .spared = spared},
+                                             .gradient_norms = config->measure_gradient,
+                                             .precision = config->matmul_precision,
+                                             .metric_slots = CLQ_METRIC_SLOTS,
+                                             .selections = selections},
+                                    .global_batch = config->global_batch,
+                                    .sample_bytes =
+                                        clq_values_bytes(config->sample_dtype, clq_model_input(model)->elements),
+                                    .group = config->group,
+                                    .bucket_bytes = config->bucket_bytes,
+                                    .trace_steps = config->trace_steps,
+                                    .disabled_paths = config->disabled_paths,
+                                    .tuning = config->tuning,
+                                    .tuning_s = config->tuning_s,
+                                    .check_replicas = config->check_replicas > 0,
+                                    .parts = config->parts,
+                                    .part = config->part};
     bool index = true;
     for (uint32_t i = 0; i < model->output_count; i++) {
         strategy.label_bytes[i] = clq_loss_target_bytes(&trainer->losses[i]);

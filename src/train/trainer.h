@@ -51,6 +51,11 @@ struct clq_trainer {
     struct clq_parts *parts;                           /* taken last; NULL until needed */
 };
 
+/* mixed.c: the config's precision, and what plans are made of it. */
+clq_status clq_mixed_check(const clq_trainer_config *config);
+clq_dtype clq_mixed_activations(clq_precision precision);
+clq_loss_scaling clq_mixed_scaling(const clq_trainer_config *config);
+
 /* STATE where the trainer has a part of a model, whose step is the caller's to carry on; while metrics are under way,
  * so inside clq_fit's callbacks: a step of the caller's own would count as one of
  * the epoch's, or of the evaluation's; and by a function that runs on a replica, which would wait for itself. `call` is

@@ -7,10 +7,10 @@
 /* What a prediction is of. devices: the replicas', in order. */
 static clq_status make_key(const clq_model *model, const char *row, const clq_strategy_options *options,
                            clq_device *const *devices, unsigned count, size_t batch, size_t accumulate,
-                           const clq_optimizer *optimizer, clq_hash128 *out) {
+                           const clq_optimizer *optimizer, clq_precision precision, clq_hash128 *out) {
     clq_text text = {0};
-    clq_text_add(&text, "prediction 3 of clique %s\n%s, batch %zu x %zu, optimizer %d\n", clq_version(), row, batch,
-                 accumulate, (int)optimizer->kind);
+    clq_text_add(&text, "prediction 4 of clique %s\n%s, batch %zu x %zu, optimizer %d, precision %s\n", clq_version(),
+                 row, batch, accumulate, (int)optimizer->kind, clq_precision_name(precision));
     clq_model_add_key(model, &text);
     if (strcmp(row, "ps") == 0) clq_text_add(&text, "staleness %d\n", (int)options->staleness);
     if (strcmp(row, "pipeline") == 0) clq_text_add(&text, "micro-batches %u\n", options->micro_batches);
@@ -44,7 +44,8 @@ clq_status clq_why_keep(const clq_why_task *task, const clq_prediction *predicti
         clq_hash128 key;
         (void)snprintf(kept.best_strategy, sizeof kept.best_strategy, "%s", best->way.strategy);
         status = make_key(task->model, predictions[i].way.strategy, &options, devices, predictions[i].way.replicas,
-                          task->config->global_batch, predictions[i].way.accumulate, &task->config->optimizer, &key);
+                          task->config->global_batch, predictions[i].way.accumulate, &task->config->optimizer,
+                          task->config->precision, &key);
         if (status == CLQ_OK) status = clq_device_replace(devices[0], key, &kept, sizeof kept);
     }
     for (unsigned r = 0; r < task->devices->count; r++) clq_device_close(devices[r]);
@@ -52,7 +53,8 @@ clq_status clq_why_keep(const clq_why_task *task, const clq_prediction *predicti
 }
 
 clq_status clq_why_recall(const clq_trainer *trainer, const clq_model *model, size_t batch, size_t accumulate,
-                          const clq_optimizer *optimizer, bool *known, clq_kept_prediction *out) {
+                          const clq_optimizer *optimizer, clq_precision precision, bool *known,
+                          clq_kept_prediction *out) {
     const clq_strategy *strategy = clq_trainer_strategy(trainer);
     const unsigned count = clq_strategy_replicas(strategy);
     clq_device *devices[CLQ_REPLICAS_MAX];
@@ -67,7 +69,7 @@ clq_status clq_why_recall(const clq_trainer *trainer, const clq_model *model, si
     if (!row) return CLQ_OK;
     for (unsigned r = 0; r < count; r++) devices[r] = clq_strategy_device(strategy, r);
     if (!clq_device_remembers(devices[0])) return CLQ_OK;
-    CLQ_TRY(make_key(model, row, &options, devices, count, batch, accumulate, optimizer, &key));
+    CLQ_TRY(make_key(model, row, &options, devices, count, batch, accumulate, optimizer, precision, &key));
     CLQ_TRY(clq_device_recall(devices[0], key, &kept, &bytes));
     *known = kept && bytes == sizeof *out;
     if (*known) memcpy(out, kept, sizeof *out);

@@ -228,7 +228,8 @@ typedef struct clq_kept_prediction {
  * and those of opening the devices. */
 clq_status clq_why_keep(const clq_why_task *task, const clq_prediction *predictions, size_t count);
 clq_status clq_why_recall(const clq_trainer *trainer, const clq_model *model, size_t batch, size_t accumulate,
-                          const clq_optimizer *optimizer, bool *known, clq_kept_prediction *out);
+                          const clq_optimizer *optimizer, clq_precision precision, bool *known,
+                          clq_kept_prediction *out);
 
 /* ---- which devices and strategy to choose (choose.c, choosing.c) ---- */
 

@@ -76,8 +76,8 @@ static void check(rig *r, size_t most, double limit, double spoilt) {
                     factors = rig_value(r, "factors", l.blocks * sizeof(float), 0);
     const clq_blocks blocks = {.table = table, .entries = ENTRIES, .count = l.blocks};
     clq_variable_squares(r->list, &blocks, vx, squares);
-    clq_global_factor(r->list, VARIABLES, (float)limit, squares, one);
-    clq_block_factors(r->list, &blocks, (float)limit, squares, factors);
+    clq_global_factor(r->list, VARIABLES, (float)limit, squares, CLQ_NO_VALUE, one);
+    clq_block_factors(r->list, &blocks, (float)limit, squares, CLQ_NO_VALUE, factors);
     rig_bind(r);
     rig_fill(r, vx, x, floats * sizeof *x);
     fill_table(r, &l, table);
@@ -123,7 +123,63 @@ static void norms_and_factors(void **state) {
     rig_each(check_all);
 }
 
+/* ---- the loss scale ---- */
+
+typedef struct scale_step {
+    float squares[VARIABLES]; /* given */
+    bool finite;
+    double scale;     /* that they have */
+    int32_t state[3]; /* wanted then */
+} scale_step;
+
+/* From 4 on, doubled after two finite steps; not below 1. */
+static const scale_step scale_steps[] = {
+    {{16, 32, 0, 48, 1}, true, 4, {0, 1, 0}},           {{16, (float)INFINITY, 0, 48, 1}, false, 4, {-1, 0, 1}},
+    {{16, 32, 0, (float)NAN, 1}, false, 2, {-2, 0, 2}}, {{3e38f, 3e38f, 0, 1, 1}, false, 1, {-2, 0, 3}},
+    {{16, 32, 0, 48, 1}, true, 1, {-2, 1, 3}},          {{16, 32, 0, 48, 1}, true, 1, {-1, 0, 3}},
+    {{16, 32, 0, 48, 1}, true, 2, {-1, 1, 3}},
+};
+
+static void check_scale(rig *r) {
+    const clq_loss_scaling scaling = {.initial = 4, .interval = 2};
+    int32_t state[CLQ_SCALING_INTS] = {0};
+    float off, factor, got[VARIABLES];
+    rig_begin(r, 1);
+    const clq_value squares = rig_value(r, "squares", VARIABLES * sizeof(float), 0),
+                    of_state = rig_value(r, "state", sizeof state, 0), of_off = rig_value(r, "off", sizeof off, 0),
+                    of_factor = rig_value(r, "factor", sizeof factor, 0);
+    clq_take_scale_off(r->list, VARIABLES, &scaling, squares, of_state, of_off);
+    clq_global_factor(r->list, VARIABLES, 0.5f, squares, of_off, of_factor);
+    rig_bind(r);
+    rig_fill(r, of_state, state, sizeof state);
+    for (size_t i = 0; i < CLQ_COUNT_OF(scale_steps); i++) {
+        const scale_step *s = &scale_steps[i];
+        double all = 0;
+        rig_fill(r, squares, s->squares, sizeof s->squares);
+        rig_run(r, 1);
+        rig_read(r, of_state, state, sizeof state);
+        rig_read(r, of_off, &off, sizeof off);
+        rig_read(r, of_factor, &factor, sizeof factor);
+        rig_read(r, squares, got, sizeof got);
+        assert_memory_equal(state, s->state, sizeof s->state);
+        assert_true((double)off == (s->finite ? 1 / s->scale : 0));
+        for (size_t v = 0; v < VARIABLES; v++) {
+            const double plain = (double)s->squares[v] / (s->scale * s->scale);
+            all += plain;
+            if (s->finite) assert_true((double)got[v] == plain);
+        }
+        const double want = s->finite ? factor_of(all, 0.5) / s->scale : 0;
+        rig_check_close(r, "the factor of all", &factor, &want, 1, 3e-7, 0);
+    }
+    rig_end(r);
+}
+
+static void loss_scale(void **state) {
+    (void)state;
+    rig_each(check_scale);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(norms_and_factors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(norms_and_factors), cmocka_unit_test(loss_scale)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,7 @@ static void conv_pool_gradient(const interpreter *r, const clq_node *node) {
 /* ---- the loss ---- */
 
 static void loss(const interpreter *r, const clq_node *node) {
-    const clq_loss_problem *p = &node->attributes.loss;
+    const clq_loss_problem *p = &node->attributes.loss.problem;
     const double *x = in(r, node, 0), *labels = in(r, node, 1);
     size_t rows = p->rows ? p->rows : 1, values = rows * p->classes;
     double *metrics = out(r, node, 0), *dx = out(r, node, 1), *target = numbers(values), totals[CLQ_TOTALS_MAX];

@@ -70,6 +70,8 @@ static clq_model *make_model(bool synchronized, size_t units) {
     return model;
 }
 
+static clq_precision precision; /* of the trainers */
+
 static clq_dataset *make_data(void) {
     clq_dataset *data;
     const size_t shape[] = {INPUTS};
@@ -90,6 +92,8 @@ static clq_trainer *make_trainer(const clq_model *model, const setting *s, const
     config.strategy_options = s->options;
     config.disabled_paths = s->disabled;
     config.bucket_bytes = s->bucket_bytes;
+    config.precision = precision;
+    if (precision == CLQ_PRECISION_MIXED) config.loss_scale_interval = 4; /* it changes before and after STOP */
     assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
     assert_ok(clq_devices_select(sys, s->spec, &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
@@ -257,6 +261,21 @@ static void test_checkpoints_change_nothing(void **state) {
     (void)train(s, NULL, 0, 0, &without);
     (void)train(s, files_path("changes"), 1, 0, &with);
     same(s, &without, &with);
+}
+
+/* With a loss scale, too. */
+static void test_mixed_precision_goes_on(void **state) {
+    (void)state;
+    static const unsigned some[] = {0, 4, 7, 13};
+    precision = CLQ_PRECISION_MIXED;
+    for (unsigned k = 0; k < CLQ_COUNT_OF(some); k++) {
+        char name[64];
+        setting mixed = settings[some[k]];
+        snprintf(name, sizeof name, "mixed, %s", mixed.name);
+        mixed.name = name;
+        resumes(&mixed);
+    }
+    precision = CLQ_PRECISION_F32;
 }
 
 /* ---- another set of replicas ---- */
@@ -552,6 +571,7 @@ int main(void) {
         cmocka_unit_test(test_slots_of_another_rule_are_refused),
         cmocka_unit_test(test_other_batches_go_on_at_the_same_part),
         cmocka_unit_test(test_fewer_local_steps),
+        cmocka_unit_test(test_mixed_precision_goes_on),
     };
     return cmocka_run_group_tests(tests, start, end);
 }

@@ -20,6 +20,7 @@ static size_t name_value(const clq_graph *graph, clq_id id, char *text) {
                                         [CLQ_HOME_NORMS] = "all norms",
                                         [CLQ_HOME_TABLE] = "table of blocks",
                                         [CLQ_HOME_DECAYS] = "blocks that decay",
+                                        [CLQ_HOME_SCALING] = "loss scale",
                                         [CLQ_HOME_WEIGHT] = "weight",
                                         [CLQ_HOME_STATE] = "state",
                                         [CLQ_HOME_GRADIENT] = "gradient",

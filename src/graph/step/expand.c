@@ -144,15 +144,18 @@ static void add_loss(clq_expansion *e, uint32_t index) {
     clq_node node = {.op = &clq_op_loss, .scope = "loss", .segment = CLQ_SEGMENT_LOSS};
     if (e->model->output_count > 1)
         (void)snprintf(node.scope, sizeof node.scope, "%s_loss", clq_model_output_name(e->model, index));
-    node.attributes.loss = *loss;
-    node.attributes.loss.metrics_at = metrics_at;
-    node.attributes.loss.metrics_width = clq_losses_width(e->config->loss, e->model->output_count);
+    clq_loss_problem *problem = &node.attributes.loss.problem;
+    *problem = *loss;
+    problem->metrics_at = metrics_at;
+    problem->metrics_width = clq_losses_width(e->config->loss, e->model->output_count);
     if (output->logits) {
-        node.attributes.loss.from_logits = true;
-        node.attributes.loss.skipped = clq_loss_row_of(loss->kind)->activation;
+        problem->from_logits = true;
+        problem->skipped = clq_loss_row_of(loss->kind)->activation;
     }
     node.inputs[0] = output->logits ? output->logits : output->value;
     node.inputs[1] = external(e->graph, &labels, CLQ_HOME_LABELS, index);
+    node.attributes.loss.scale = e->config->update_options.scaling.initial;
+    if (e->config->update && node.attributes.loss.scale > 0) node.inputs[2] = clq_graph_add_scaling(e->graph);
     node.outputs[0] = external(e->graph, &metrics, CLQ_HOME_METRICS, metrics_at);
     clq_graph_add_node(e->graph, &node);
 }

@@ -64,10 +64,11 @@ static bool ask(const clq_pass_context *context, const clq_conv_pool_problem *p)
     const clq_pool2d_problem *q = &p->pool;
     bool pays = clq_conv_pool_pays(context->list, p);
     clq_choice choice;
-    clq_choice_start(&choice, "conv + pool %ux%zux%zux%zu by %zux%zu/%zux%zu to %zux%zux%zu by %zux%zu/%zux%zu%s",
+    clq_choice_start(&choice, "conv + pool %ux%zux%zux%zu by %zux%zu/%zux%zu to %zux%zux%zu by %zux%zu/%zux%zu%s%s%s",
                      clq_list_capacity(context->list), c->in_h, c->in_w, c->in_c, c->kernel_h, c->kernel_w, c->stride_h,
                      c->stride_w, c->out_h, c->out_w, c->out_c, q->size_h, q->size_w, q->stride_h, q->stride_w,
-                     context->config->update ? "" : ", forward");
+                     context->config->update ? "" : ", forward", context->config->activations ? ", " : "",
+                     context->config->activations ? clq_dtype_name(context->config->activations) : "");
     if (pays) clq_choice_add(&choice, true, 0, "one");
     clq_choice_add(&choice, false, 0, "apart");
     clq_choice_add(&choice, true, 0, "one");

@@ -173,8 +173,11 @@ const clq_operation clq_op_softmax_gradient = {
 static void loss_gradient(clq_derivation *d) {
     d->node.outputs[1] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
 }
+/* inputs: x, labels, and the state of the loss scale, or none; outputs: metrics, dx */
 static void emit_loss(clq_emission *e) {
-    clq_loss_and_metrics(e->list, &e->node->attributes.loss, e->in[0], e->in[1], e->out[1], e->out[0]);
+    const struct clq_loss_attributes *loss = &e->node->attributes.loss;
+    clq_scaled_loss_and_metrics(e->list, &loss->problem, loss->scale, e->in[2], e->in[0], e->in[1], e->out[1],
+                                e->out[0]);
 }
 const clq_operation clq_op_loss = {.name = "loss",
                                    .traits = CLQ_OP_LOSS,
@@ -194,14 +197,22 @@ static void emit_squares(clq_emission *e) {
 enum { TABLE_TYPES = CLQ_OP_TYPE(CLQ_I32) };
 const clq_operation clq_op_squares = {.name = "squares", .types = TABLE_TYPES, .emit = emit_squares};
 
-/* inputs: squares, table of blocks. Output: one factor, or one for each block. */
+/* inputs: squares, state of the loss scale; outputs: squares of the gradient itself, where they were; what takes the
+ * scale off */
+static void emit_take_scale_off(clq_emission *e) {
+    clq_take_scale_off(e->list, input_of(e, 0)->elements, &e->node->attributes.scaling, e->in[0], e->in[1], e->out[1]);
+}
+const clq_operation clq_op_take_scale_off = {
+    .name = "take_scale_off", .traits = CLQ_OP_ALIAS, .types = TABLE_TYPES, .emit = emit_take_scale_off};
+
+/* inputs: squares, table of blocks, and what takes a scale off, or none. Output: one factor, or one for each block. */
 static void emit_clip(clq_emission *e) {
     const clq_clip *clip = &e->node->attributes.clip;
     const clq_blocks blocks = blocks_of(e, 1, clq_graph_value_at(e->graph, e->node->outputs[0])->elements);
     if (clip->kind == CLQ_CLIP_GLOBAL_NORM)
-        clq_global_factor(e->list, input_of(e, 0)->elements, (float)clip->limit, e->in[0], e->out[0]);
+        clq_global_factor(e->list, input_of(e, 0)->elements, (float)clip->limit, e->in[0], e->in[2], e->out[0]);
     else
-        clq_block_factors(e->list, &blocks, (float)clip->limit, e->in[0], e->out[0]);
+        clq_block_factors(e->list, &blocks, (float)clip->limit, e->in[0], e->in[2], e->out[0]);
 }
 const clq_operation clq_op_clip = {.name = "clip", .types = TABLE_TYPES, .emit = emit_clip};
 

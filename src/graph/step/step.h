@@ -21,6 +21,7 @@ typedef enum clq_home {
     CLQ_HOME_NORMS,   /* of all variables */
     CLQ_HOME_TABLE,   /* of the arenas' blocks */
     CLQ_HOME_DECAYS,
+    CLQ_HOME_SCALING,    /* the state of the loss scale */
     CLQ_HOME_WEIGHT,     /* variable `index`, in the arena of parameters */
     CLQ_HOME_STATE,      /* variable `index`, in the arena of state */
     CLQ_HOME_GRADIENT,   /* of variable `index`, in the arena of gradients */
@@ -69,7 +70,11 @@ typedef union clq_attributes {
     clq_conv2d_problem conv2d;
     clq_pool2d_problem pool2d;
     clq_conv_pool_problem conv_pool;
-    clq_loss_problem loss;
+    struct clq_loss_attributes {
+        clq_loss_problem problem;
+        float scale; /* the initial one, where there is a state */
+    } loss;
+    clq_loss_scaling scaling;
     clq_clip clip;
     clq_update_problem update;
 } clq_attributes;
@@ -171,10 +176,11 @@ struct clq_operation {
 bool clq_node_takes(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype);
 extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
     clq_op_conv_pool, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
-    clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_squares, clq_op_clip,
-    clq_op_update, clq_op_elementwise, clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice, clq_op_moments,
-    clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
-    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate;
+    clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_squares, clq_op_take_scale_off,
+    clq_op_clip, clq_op_update, clq_op_elementwise, clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice,
+    clq_op_moments, clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums,
+    clq_op_normalise_corrections, clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place,
+    clq_op_accumulate;
 
 /* ---- exchanges (exchange.c) ---- */
 
@@ -251,6 +257,7 @@ enum {
     CLQ_UPDATES_DECAYS
 };
 _Static_assert((int)CLQ_UPDATES_DECAYS < (int)CLQ_NODE_INPUTS, "an update has room for its inputs");
+clq_id clq_graph_add_scaling(clq_graph *graph); /* the state of the loss scale */
 /* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
 void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);
 

@@ -16,21 +16,27 @@ static clq_id add_row(clq_graph *graph, const char *name, clq_dtype dtype, size_
                    .name = name, .dtype = dtype, .shape = CLQ_SHAPE(elements), .elements = elements, .home = home});
 }
 
-/* Sums of squares, by variable. Where they clip, those of all ranks together. */
+clq_id clq_graph_add_scaling(clq_graph *graph) {
+    return add_row(graph, "loss scale", CLQ_I32, CLQ_SCALING_INTS, CLQ_HOME_SCALING);
+}
+
+/* Sums of squares, by variable. Where an update goes by them, those of all ranks together. */
 static clq_id add_norms(clq_graph *graph, const clq_pass_context *context, clq_id gradients, clq_id table) {
     clq_node node = {
         .op = &clq_op_squares, .scope = "norms", .segment = CLQ_SEGMENT_NORM, .inputs = {gradients, table}};
     const clq_id squares = node.outputs[0] =
         add_row(graph, "norms", CLQ_F32, CLQ_MAX(graph->model->variable_count, 1u), CLQ_HOME_NORMS);
     clq_graph_add_node(graph, &node);
-    if (!clq_clips_by_norm(&context->config->update_options.clip)) return squares;
+    if (!clq_updates_by_squares(&context->config->update_options)) return squares;
     return clq_add_all_reduce(graph, &node, squares, &context->config->norm_parts);
 }
 
-static clq_id add_clip(clq_graph *graph, const clq_pass_context *context, clq_id squares, clq_id table) {
+/* off: what takes a scale off; 0: none. */
+static clq_id add_clip(clq_graph *graph, const clq_pass_context *context, clq_id squares, clq_id table, clq_id off) {
     const clq_clip *clip = &context->config->update_options.clip;
     const size_t blocks = clq_values_count(context->arena_dtype, context->arena_bytes) / CLQ_UPDATE_BLOCK;
-    clq_node node = {.op = &clq_op_clip, .scope = "norms", .segment = CLQ_SEGMENT_NORM, .inputs = {squares, table}};
+    clq_node node = {
+        .op = &clq_op_clip, .scope = "norms", .segment = CLQ_SEGMENT_NORM, .inputs = {squares, table, off}};
     node.attributes.clip = *clip;
     node.outputs[0] =
         add_row(graph, "factors", CLQ_F32, clip->kind == CLQ_CLIP_GLOBAL_NORM ? 1 : blocks, CLQ_HOME_STEP);
@@ -41,12 +47,29 @@ static clq_id add_clip(clq_graph *graph, const clq_pass_context *context, clq_id
 clq_update_problem clq_update_problem_of(const clq_optimizer *optimizer, const clq_update_options *options) {
     return (clq_update_problem){.optimizer = *optimizer,
                                 .limit = options->clip.kind == CLQ_CLIP_VALUE ? (float)options->clip.limit : 0,
-                                .factor_of_all = options->clip.kind == CLQ_CLIP_GLOBAL_NORM};
+                                .factor_of_all = options->clip.kind != CLQ_CLIP_NORM,
+                                .skips = options->scaling.initial > 0};
+}
+
+/* What the gradient is taken times: by what clips it, by its scale, or by both; 0: as it is. */
+static clq_id add_factors(clq_graph *graph, const clq_pass_context *context, clq_id squares, clq_id table) {
+    const clq_update_options *options = &context->config->update_options;
+    clq_id off = 0;
+    if (options->scaling.initial > 0) {
+        clq_node node = {.op = &clq_op_take_scale_off,
+                         .scope = "norms",
+                         .segment = CLQ_SEGMENT_NORM,
+                         .inputs = {squares, clq_graph_add_scaling(graph)}};
+        node.attributes.scaling = options->scaling;
+        squares = node.outputs[0] = clq_graph_add_like(graph, squares, NULL);
+        off = node.outputs[1] = add_row(graph, "scale off", CLQ_F32, 1, CLQ_HOME_STEP);
+        clq_graph_add_node(graph, &node);
+    }
+    return clq_clips_by_norm(&options->clip) ? add_clip(graph, context, squares, table, off) : off;
 }
 
 void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
     const clq_update_options *options = &context->config->update_options;
-    const bool clips = clq_clips_by_norm(&options->clip);
     const unsigned states = clq_optimizer_states(context->config->update);
     clq_node node = {.op = &clq_op_update, .scope = "update", .segment = CLQ_SEGMENT_UPDATE};
     node.attributes.update = clq_update_problem_of(context->config->update, options);
@@ -58,10 +81,10 @@ void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
         node.inputs[CLQ_UPDATES_AVERAGE] = add_arena(graph, "average", context, CLQ_HOME_OPTIMIZER, states);
     if (context->decaying > 0)
         node.inputs[CLQ_UPDATES_DECAYS] = add_row(graph, "decays", CLQ_F32, context->decaying, CLQ_HOME_DECAYS);
-    if (context->config->gradient_norms || clips) {
+    if (context->config->gradient_norms || clq_updates_by_squares(options)) {
         const clq_id table = add_row(graph, "table", CLQ_I32, 4 * context->table_entries, CLQ_HOME_TABLE),
                      squares = add_norms(graph, context, node.inputs[CLQ_UPDATES_GRADIENTS], table);
-        if (clips) node.inputs[CLQ_UPDATES_FACTORS] = add_clip(graph, context, squares, table);
+        node.inputs[CLQ_UPDATES_FACTORS] = add_factors(graph, context, squares, table);
     }
     clq_graph_add_node(graph, &node);
 }

@@ -29,7 +29,8 @@ static bool wants_top(const clq_loss_problem *p, clq_activation skipped) {
     return wants;
 }
 
-static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem *p, bool gradient) {
+/* scaled: the gradient is. */
+static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem *p, bool gradient, bool scaled) {
     const clq_loss_row *row = clq_loss_row_of(p->kind);
     const clq_activation skipped = skipped_activation(p);
     clq_kernel_options options = clq_cut_options(
@@ -39,6 +40,7 @@ static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem 
         wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_totals(p), p->metric_count);
     for (unsigned i = 0; i < p->metric_count; i++)
         clq_options_add(&options, " -DMETRIC_%u=%s", i, clq_metric_row_of(p->metrics[i])->rule);
+    if (scaled) clq_options_add(&options, " -DSCALED");
     return options;
 }
 
@@ -58,18 +60,27 @@ static void add_factors(clq_list *list, const clq_loss_problem *p) {
 
 void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
                           clq_value metrics) {
+    clq_scaled_loss_and_metrics(list, p, 0, CLQ_NO_VALUE, x, targets, dx, metrics);
+}
+
+void clq_scaled_loss_and_metrics(clq_list *list, const clq_loss_problem *p, float initial, clq_value state, clq_value x,
+                                 clq_value targets, clq_value dx, clq_value metrics) {
     size_t rows = CLQ_MAX(p->rows, (size_t)1);
     double values = (double)p->classes * (double)rows, capacity = clq_list_capacity(list);
     double bytes = values * sizeof(float) * (1 + (clq_loss_has_index(p) ? 0 : 1) + (dx ? 1 : 0));
     /* a group's items share a row: one row to a group, and no more items than it has use for */
     size_t group = p->classes > 64 ? 256 : 64;
     clq_cut cut = clq_cut_make(list, capacity * bytes, capacity * (double)rows * (double)group, group);
-    const clq_kernel_options options = options_of(&cut, p, dx != CLQ_NO_VALUE);
+    const clq_kernel_options options = options_of(&cut, p, dx != CLQ_NO_VALUE, state != CLQ_NO_VALUE);
     bool whole = cut.groups == 1; /* its share is the sum */
     unsigned totals = clq_loss_totals(p);
     clq_value shares = metrics;
     if (!whole) shares = clq_list_scratch(list, "loss shares", CLQ_F32, cut.groups * totals, 0);
     clq_launch_begin(list, "loss", "loss", options.text, "loss_and_metrics");
+    if (state) {
+        clq_launch_value(list, state, CLQ_READS);
+        clq_launch_float(list, initial);
+    }
     CLQ_LAUNCH_READS(list, x, targets);
     CLQ_LAUNCH_WRITES(list, dx, shares);
     if (whole)

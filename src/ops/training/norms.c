@@ -42,11 +42,18 @@ void clq_squares_of_variables(clq_list *list, const clq_blocks *blocks, clq_valu
     end_launch(list, &runs, sums, sums * sizeof(float));
 }
 
-void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value squares, clq_value factor) {
+/* A kernel that clips, with what takes a scale off. */
+static clq_kernel_options clip_options(const clq_cut *cut, clq_value off) {
+    return clq_cut_options(cut, "%s", off ? " -DSCALED" : "");
+}
+
+void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value squares, clq_value off,
+                       clq_value factor) {
     const clq_cut cut = clq_cut_make(list, (double)variables * sizeof(float), (double)variables, 64);
-    const clq_kernel_options options = clq_cut_options(&cut, "%s", "");
+    const clq_kernel_options options = clip_options(&cut, off);
     clq_launch_begin(list, "clip", "norms", options.text, "global_factor");
     clq_launch_value(list, squares, CLQ_READS);
+    if (off) clq_launch_value(list, off, CLQ_READS);
     clq_launch_size(list, variables);
     clq_launch_float(list, limit);
     clq_launch_value(list, factor, CLQ_WRITES);
@@ -55,13 +62,31 @@ void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value 
     clq_launch_cost(list, (double)variables, 0, (double)variables * sizeof(float), 0);
 }
 
-void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value factors) {
+void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value off,
+                       clq_value factors) {
     const clq_cut cut = cut_of_runs(list, blocks);
-    const clq_kernel_options options = clq_cut_options(&cut, "%s", "");
+    const clq_kernel_options options = clip_options(&cut, off);
     clq_launch_begin(list, "clip", "norms", options.text, "block_factors");
     clq_launch_value(list, squares, CLQ_READS);
+    if (off) clq_launch_value(list, off, CLQ_READS);
     add_table(list, blocks);
     clq_launch_float(list, limit);
     clq_launch_value(list, factors, CLQ_WRITES);
     end_launch(list, &cut, (double)blocks->count, (double)blocks->count * sizeof(float));
+}
+
+void clq_take_scale_off(clq_list *list, size_t variables, const clq_loss_scaling *scaling, clq_value squares,
+                        clq_value state, clq_value off) {
+    const clq_cut cut = clq_cut_make(list, (double)variables * sizeof(float), (double)variables, 64);
+    const clq_kernel_options options = clq_cut_options(&cut, "%s", "");
+    clq_launch_begin(list, "loss scale", "norms", options.text, "take_scale_off");
+    clq_launch_value(list, squares, CLQ_READS_WRITES);
+    clq_launch_size(list, variables);
+    clq_launch_float(list, scaling->initial);
+    clq_launch_size(list, scaling->interval);
+    clq_launch_value(list, state, CLQ_READS_WRITES);
+    clq_launch_value(list, off, CLQ_WRITES);
+    clq_launch_local(list, cut.group * sizeof(float));
+    clq_cut_work_one(list, &cut);
+    clq_launch_cost(list, 3 * (double)variables, 0, 2 * (double)variables * sizeof(float), 0);
 }

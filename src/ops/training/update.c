@@ -34,7 +34,7 @@ static clq_kernel_options options_of(const clq_cut *cut, const clq_update_proble
     if (p->limit > 0) clq_options_add(&options, " -DLIMITED");
     if (decay) clq_options_add(&options, " -DDECAY=%d", decay);
     if (a->average) clq_options_add(&options, " -DAVERAGE");
-    if (a->factors) clq_options_add(&options, " -DFACTORS=%d", p->factor_of_all ? 1 : 2);
+    if (a->factors) clq_options_add(&options, " -DFACTORS=%d%s", p->factor_of_all ? 1 : 2, p->skips ? " -DSKIPS" : "");
     return options;
 }
 
