@@ -60,7 +60,16 @@ ALWAYS_INLINE ushort to_bfloat(float value) { return TO_BFLOAT(as_uint(value), c
 ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
     return TO_BFLOAT(CLQ_JOIN(as_uint, VEC)(value), CLQ_JOIN(convert_ushort, VEC));
 }
-#define FROM_BFLOATV(value) AS_FLOATV(CLQ_JOIN(convert_uint, VEC)(value) << 16)
+/* (PoCL's convert_uint16 of ushort16 goes by halves: three times as slow.) */
+#ifdef __has_builtin
+#if __has_builtin(__builtin_convertvector)
+#define TO_UINTV(value) __builtin_convertvector(value, uintv)
+#endif
+#endif
+#ifndef TO_UINTV
+#define TO_UINTV(value) CLQ_JOIN(convert_uint, VEC)(value)
+#endif
+#define FROM_BFLOATV(value) AS_FLOATV(TO_UINTV(value) << 16)
 
 #define READ_0(p) (*(p))
 #define READ_1(p) vload_half(0, AS_HALVES(p))
@@ -87,6 +96,30 @@ ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
 #define WRITE_V_ALIGNED_1(v, p) CLQ_JOIN(CLQ_JOIN(vstorea_half, VEC), _rte)(v, 0, AS_HALVES(p))
 #define WRITE_V_ALIGNED_2(v, p) (*(global ushortv *)(p) = to_bfloatv(v))
 #define WRITE_V_ALIGNED(S, v, p) CLQ_JOIN(WRITE_V_ALIGNED_, S)(v, p)
+
+/* READ_V_UNTIL: the vector from p on, of which nothing at or behind `end` is read; zeros there. READ_RUN: n numbers
+ * from p on as floats in memory of the item's own, which has room for whole vectors; nothing at or behind `end` is
+ * read. So 16-bit numbers that are wanted one by one are converted by whole vectors. */
+#define CLQ_READ_UNTIL(name, S)                                                                                        \
+    ALWAYS_INLINE floatv name(global const STORED(S) * p, global const STORED(S) * end) {                              \
+        if (p + VEC <= end) return READ_V(S, p);                                                                       \
+        float lanes[VEC];                                                                                              \
+        for (int l = 0; l < VEC; l++) lanes[l] = p + l < end ? READ(S, p + l) : 0.0f;                                  \
+        return CLQ_JOIN(vload, VEC)(0, lanes);                                                                         \
+    }
+CLQ_READ_UNTIL(read_until_0, 0)
+CLQ_READ_UNTIL(read_until_1, 1)
+CLQ_READ_UNTIL(read_until_2, 2)
+#define READ_V_UNTIL(S, p, end) CLQ_JOIN(read_until_, S)(p, end)
+#define CLQ_READ_RUN(name, S)                                                                                          \
+    ALWAYS_INLINE void name(float *to, global const STORED(S) * p, int n, global const STORED(S) * end) {              \
+        int i = 0;                                                                                                     \
+        for (; i < n && p + i + VEC <= end; i += VEC) *(floatv_anywhere *)(to + i) = READ_V(S, p + i);                 \
+        for (; i < n; i++) to[i] = READ(S, p + i);                                                                     \
+    }
+CLQ_READ_RUN(read_run_1, 1)
+CLQ_READ_RUN(read_run_2, 2)
+#define READ_RUN(S, to, p, n, end) CLQ_JOIN(read_run_, S)(to, p, n, end)
 
 /* Of kernels whose groups have one item. Intel's compiler for CPUs vectorizes a kernel across work-items as well,
  * unless it is told not to, and that takes ten times as long as the kernel alone. */

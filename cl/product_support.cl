@@ -1,16 +1,16 @@
 /* What products need around them. Shapes are arguments: one program serves all layers. */
 
-/* VEC floats from p, of which `there` exist. */
-static floatv load_some(global const float *p, int there) {
-    if (there >= VEC) return *(global const floatv_anywhere *)p;
-    float lanes[VEC];
-    for (int l = 0; l < VEC; l++) lanes[l] = l < there ? p[l] : 0.0f;
-    return CLQ_JOIN(vload, VEC)(0, lanes);
-}
+#ifndef FROM_STORAGE
+#define FROM_STORAGE 0
+#endif
+#ifndef TO_STORAGE
+#define TO_STORAGE 0
+#endif
 
 /* Weights (taps, columns, depth) to the panels that product_tile.cl reads: (panels, taps * depth, width), zeros behind
  * the last column; width is a multiple of VEC. (blocks of VEC rows of a tap by taps, panels) */
-TILE_KERNEL void product_pack(global const float *from, global float *to, int taps, int depth, int columns, int width) {
+TILE_KERNEL void product_pack(global const STORED(FROM_STORAGE) * from, global float *to, int taps, int depth,
+                              int columns, int width) {
     int blocks = (depth + VEC - 1) / VEC, id = (int)get_global_id(0), panel = (int)get_global_id(1);
     int tap = id / blocks, first = id % blocks * VEC, rows = min(VEC, depth - first);
     from += (size_t)tap * columns * depth + first;
@@ -18,24 +18,32 @@ TILE_KERNEL void product_pack(global const float *from, global float *to, int ta
     for (int j = 0; j < width; j += VEC) {
         int column = panel * width + j;
         floatv square[VEC];
-        for (int l = 0; l < VEC; l++)
-            square[l] = load_some(from + (size_t)(column + l) * depth, column + l < columns ? rows : 0);
+        for (int l = 0; l < VEC; l++) {
+            global const STORED(FROM_STORAGE) *row = from + (size_t)(column + l) * depth;
+            square[l] = READ_V_UNTIL(FROM_STORAGE, row, row + (column + l < columns ? rows : 0));
+        }
         floatv_transpose(square);
         for (int l = 0; l < rows; l++) STOREV_ALIGNED(square[l], to + (size_t)l * width + j);
     }
 }
 
-/* Images of in_rows rows of in_floats into frames of zeros, `top` rows and `left` floats from their corner; what does
+/* Images of in_rows rows of in_numbers into frames of zeros, `top` rows and `left` numbers from their corner; what does
  * not fit is left out. (rows of a frame, images) */
-TILE_KERNEL void product_pad(global const float *from, global float *to, int in_rows, int in_floats, int floats,
-                             int top, int left) {
-    int y = (int)get_global_id(0) - top, right = y >= 0 && y < in_rows ? min(left + in_floats, floats) : left;
+TILE_KERNEL void product_pad(global const STORED(FROM_STORAGE) * from, global STORED(TO_STORAGE) * to, int in_rows,
+                             int in_numbers, int numbers, int top, int left) {
+    int y = (int)get_global_id(0) - top, right = y >= 0 && y < in_rows ? min(left + in_numbers, numbers) : left;
     size_t image = get_global_id(1);
-    from += (image * in_rows + y) * in_floats;
-    to += (image * get_global_size(0) + y + top) * floats;
+    from += (image * in_rows + y) * in_numbers;
+    to += (image * get_global_size(0) + y + top) * numbers;
     for (int i = 0; i < left; i++) to[i] = 0;
+#if FROM_STORAGE == TO_STORAGE
     for (int i = left; i < right; i++) to[i] = from[i - left];
-    for (int i = right; i < floats; i++) to[i] = 0;
+#else
+    int i = left;
+    for (; i + VEC <= right; i += VEC) WRITE_V(TO_STORAGE, READ_V(FROM_STORAGE, from + i - left), to + i);
+    for (; i < right; i++) WRITE(TO_STORAGE, READ(FROM_STORAGE, from + i - left), to + i);
+#endif
+    for (int i = right; i < numbers; i++) to[i] = 0;
 }
 
 /* ADDS: sums are added to what is there, unless `factor` is 0, and then times it. */
@@ -45,29 +53,26 @@ TILE_KERNEL void product_pad(global const float *from, global float *to, int in_
 #define WITH(there, sum) (sum)
 #endif
 
-/* to (floats, or TO_HALF: halves) = the sum of as many arrays as there are slices, in order. A work-item takes `share`
- * numbers. For tiles. */
-#ifdef TO_HALF
-#define TO_NUMBER half
-#define STOREV_SUM(value, pointer) CLQ_JOIN(vstore_half, VEC)(value, 0, pointer)
-#define STORE_SUM(value, pointer) vstore_half(value, 0, pointer)
+/* to = the sum of as many arrays of floats as there are slices, in order; what sums are added to has floats, too. A
+ * work-item takes `share` numbers. For tiles. */
+typedef STORED(TO_STORAGE) to_number;
+#if TO_STORAGE
+#define STORE_SUMS(value, pointer) WRITE_V(TO_STORAGE, value, pointer)
 #else
-#define TO_NUMBER float
-#define STOREV_SUM(value, pointer) STOREV(value, pointer)
-#define STORE_SUM(value, pointer) (*(pointer) = (value))
+#define STORE_SUMS(value, pointer) STOREV(value, pointer)
 #endif
-kernel void product_reduce(global const float *from, global TO_NUMBER *to, int floats, int slices,
-                           int share, float factor) {
+kernel void product_reduce(global const float *from, global to_number *to, int floats, int slices, int share,
+                           float factor) {
     size_t i = min(get_global_id(0) * share, (size_t)floats), end = min(i + share, (size_t)floats);
     for (; i + VEC <= end; i += VEC) {
         floatv sum = LOADV(from + i);
         for (int s = 1; s < slices; s++) sum += LOADV(from + (size_t)s * floats + i);
-        STOREV_SUM(WITH(LOADV(to + i), sum), to + i);
+        STORE_SUMS(WITH(LOADV(to + i), sum), to + i);
     }
     for (; i < end; i++) {
         float sum = from[i];
         for (int s = 1; s < slices; s++) sum += from[(size_t)s * floats + i];
-        STORE_SUM(WITH(to[i], sum), to + i);
+        WRITE(TO_STORAGE, WITH(to[i], sum), to + i);
     }
 }
 
@@ -77,16 +82,20 @@ kernel void product_reduce(global const float *from, global TO_NUMBER *to, int f
 #ifdef WIDE
 #if WIDE == 1
 typedef float floats_wide;
-#define STORE_WIDE(value, pointer) STORE_SUM(value, pointer)
+#define STORE_WIDE(value, pointer) WRITE(TO_STORAGE, value, pointer)
 #else
 typedef CLQ_JOIN(float, WIDE) floats_wide;
-#ifdef TO_HALF
-#define STORE_WIDE(value, pointer) CLQ_JOIN(vstorea_half, WIDE)(value, 0, pointer)
+#if TO_STORAGE == 1
+#define STORE_WIDE(value, pointer) CLQ_JOIN(CLQ_JOIN(vstorea_half, WIDE), _rte)(value, 0, AS_HALVES(pointer))
+#elif TO_STORAGE == 2
+#define STORE_WIDE(value, pointer)                                                                                     \
+    (*(global CLQ_JOIN(ushort, WIDE) *)(pointer) =                                                                     \
+         TO_BFLOAT(CLQ_JOIN(as_uint, WIDE)(value), CLQ_JOIN(convert_ushort, WIDE)))
 #else
 #define STORE_WIDE(value, pointer) (*(global floats_wide *)(pointer) = (value))
 #endif
 #endif
-kernel void product_reduce_rows(global const float *from, global TO_NUMBER *to, int floats, int slices, int across,
+kernel void product_reduce_rows(global const float *from, global to_number *to, int floats, int slices, int across,
                                 local floats_wide *shared, float factor) {
     int item = (int)get_local_id(0), items = (int)get_local_size(0), rows = items / across, columns = floats / WIDE;
     int column = (int)get_group_id(0) * across + item % across, row = item / across;

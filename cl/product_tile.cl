@@ -13,8 +13,22 @@
  *                           a matrix is an image of one pixel
  * ADDS: sums over examples (OUTER; BLOCKS) are added to what C has, unless `factor` is 0, and then C is times it.
  * B is row-major; or PACKED: panels of NR vectors, [panel][DEPTH][NR * VEC], zero-padded. Long sums are made in blocks
- * (BLOCKED), so that their rounding does not grow with their length. */
+ * (BLOCKED), so that their rounding does not grow with their length.
+ * A, B and C have numbers of A_STORAGE, B_STORAGE and C_STORAGE (prelude.cl); the bias and what is computed are floats.
+ * What a tile needs of an A of 16 bits becomes floats first, by whole vectors, in memory of the work-item's own. */
 #define WIDTH (NR * VEC)
+#ifndef A_STORAGE
+#define A_STORAGE 0
+#endif
+#ifndef B_STORAGE
+#define B_STORAGE 0
+#endif
+#ifndef C_STORAGE
+#define C_STORAGE 0
+#endif
+typedef STORED(A_STORAGE) a_number;
+typedef STORED(B_STORAGE) b_number;
+typedef STORED(C_STORAGE) c_number;
 
 #ifdef PACKED
 #define B_STRIDE WIDTH
@@ -27,40 +41,32 @@
 #define WHOLE_PANELS
 #endif
 
-/* The vector at p, of which nothing at or behind `end` is read; zeros there. */
-ALWAYS_INLINE floatv load_until(global const float *p, global const float *end) {
-    if (p + VEC <= end) return *(global const floatv_anywhere *)p;
-    float lanes[VEC];
-    for (int l = 0; l < VEC; l++) lanes[l] = p + l < end ? p[l] : 0.0f;
-    return CLQ_JOIN(vload, VEC)(0, lanes);
-}
-
 /* NR vectors of a row of B. Where the row ends within a vector, the rest of it comes from the next row and is never
  * stored. */
-ALWAYS_INLINE void load_b(floatv out[NR], global const float *b, global const float *end) {
+ALWAYS_INLINE void load_b(floatv out[NR], global const b_number *b, global const b_number *end) {
     UNROLL for (int j = 0; j < NR; j++) {
 #ifdef WHOLE_PANELS
-        out[j] = LOADV_ALIGNED(b + j * VEC);
+        out[j] = READ_V_ALIGNED(B_STORAGE, b + j * VEC);
 #else
-        out[j] = load_until(b + j * VEC, end);
+        out[j] = READ_V_UNTIL(B_STORAGE, b + j * VEC, end);
 #endif
     }
 }
 
 /* One vector to column `column` of a row; columns behind the last are left out. */
-ALWAYS_INLINE void store_c(global float *row, int column, floatv value) {
-#if COLUMNS % VEC == 0
-    if (column < COLUMNS) STOREV_ALIGNED(value, row + column);
-#else
-    if (column + VEC <= COLUMNS) {
-        *(global floatv_anywhere *)(row + column) = value;
-    } else {
-        float lanes[VEC];
-        CLQ_JOIN(vstore, VEC)(value, 0, lanes);
-        for (int l = 0; column + l < COLUMNS; l++) row[column + l] = lanes[l];
+#define STORE(name, S)                                                                                                 \
+    ALWAYS_INLINE void name(global STORED(S) * row, int column, floatv value) {                                        \
+        if (COLUMNS % VEC == 0) {                                                                                      \
+            if (column < COLUMNS) WRITE_V_ALIGNED(S, value, row + column);                                             \
+        } else if (column + VEC <= COLUMNS) {                                                                          \
+            WRITE_V(S, value, row + column);                                                                           \
+        } else {                                                                                                       \
+            float lanes[VEC];                                                                                          \
+            CLQ_JOIN(vstore, VEC)(value, 0, lanes);                                                                    \
+            for (int l = 0; column + l < COLUMNS; l++) WRITE(S, lanes[l], row + column + l);                           \
+        }                                                                                                              \
     }
-#endif
-}
+STORE(store_c, C_STORAGE)
 
 /* acc (MR, NR) += the outer product of a column of A and a row of B. A(i) is a name of what row i has. */
 #define STEP(acc, A, b, end)                                                                                           \
@@ -92,11 +98,11 @@ ALWAYS_INLINE void store_c(global float *row, int column, floatv value) {
 
 /* Rows `from` until `until` of a tile to C, where they are `stride` floats apart, with bias and activation. */
 ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, global const float *bias,
-                          global float *c, size_t stride) {
+                          global c_number *c, size_t stride) {
     floatv offset[NR];
     UNROLL for (int j = 0; j < NR; j++) {
 #ifdef BIAS
-        offset[j] = load_until(bias + column + j * VEC, bias + COLUMNS);
+        offset[j] = READ_V_UNTIL(0, bias + column + j * VEC, bias + COLUMNS);
 #else
         offset[j] = 0;
 #endif
@@ -111,15 +117,20 @@ ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, g
 
 #ifdef MATRIX
 
+#if A_STORAGE
+#define A_TERMS 256 /* that are floats at a time */
+#define A_ROW(i) own_[(i)*A_TERMS + k - block]
+#else
 #define A_ROW(i) a[(size_t)(i)*DEPTH + k]
+#endif
 
 /* (tiles of rows, panels). The last tile begins early enough to be whole, and stores the rows that are its own. With
  * fewer rows than a tile has, it reads on behind them, where the capacity has rows, and makes nothing of it. */
-TILE_KERNEL void product_rows(global const float *a, global const float *b, global const float *bias, global float *c,
-                              global const float *zeros, int count) {
+TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b, global const float *bias,
+                              global c_number *c, global const a_number *zeros, int count) {
     int rows = count * ROWS_PER_EXAMPLE, first = (int)get_global_id(0) * MR, start = max(min(first, rows - MR), 0);
     int panel = (int)get_global_id(1), column = panel * WIDTH;
-    global const float *end = b + (size_t)DEPTH * COLUMNS;
+    global const b_number *end = b + (size_t)DEPTH * COLUMNS;
     b += PANEL_OFFSET(panel);
     a += (size_t)start * DEPTH;
     floatv acc[MR][NR];
@@ -127,6 +138,19 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
 #ifdef BLOCKED
     floatv total[MR][NR];
     CLEAR(total);
+#endif
+#if A_STORAGE
+    floatv own[MR * A_TERMS / VEC];
+    float *own_ = (float *)own;
+    for (int block = 0; block < DEPTH; block += A_TERMS) {
+        int block_end = min(block + A_TERMS, DEPTH);
+        for (int i = 0; i < MR; i++)
+            READ_RUN(A_STORAGE, own_ + i * A_TERMS, a + (size_t)i * DEPTH + block, block_end - block,
+                     a + (size_t)MR * DEPTH);
+        for (int k = block; k < block_end; k++) STEP(acc, A_ROW, b + (size_t)k * B_STRIDE, end);
+        FLUSH(total, acc)
+    }
+#elif defined(BLOCKED)
     for (int block = 0; block < DEPTH; block += BLOCKED) {
         for (int k = block; k < min(block + BLOCKED, DEPTH); k++) STEP(acc, A_ROW, b + (size_t)k * B_STRIDE, end);
         FLUSH(total, acc)
@@ -141,18 +165,29 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
 
 /* C (DEPTH, COLUMNS) = A^T dz as OUTER, of a matrix A and no more columns than a vector has: vectors lie along the rows
  * of C, where nothing is wasted, and are turned before they are stored. (tiles of WIDTH rows) */
-TILE_KERNEL void product_outer(global const float *a, global const float *b, global float *c, int count,
+TILE_KERNEL void product_outer(global const a_number *a, global const b_number *b, global c_number *c, int count,
                                float factor) {
     int terms = count * ROWS_PER_EXAMPLE, row = (int)get_global_id(0) * WIDTH;
-    global const float *end = a + (size_t)terms * DEPTH;
+    global const a_number *end = a + (size_t)terms * DEPTH;
+#if B_STORAGE
+    global const b_number *b_end = b + (size_t)terms * COLUMNS;
+    float b_numbers[VEC];
+#else
+    global const float *b_numbers;
+#endif
     a += row;
     floatv acc[COLUMNS][NR];
     UNROLL for (int i = 0; i < COLUMNS; i++) UNROLL for (int j = 0; j < NR; j++) acc[i][j] = 0;
     for (int k = 0; k < terms; k++, a += DEPTH, b += COLUMNS) {
         floatv a_[NR];
-        UNROLL for (int j = 0; j < NR; j++) a_[j] = load_until(a + j * VEC, end);
+        UNROLL for (int j = 0; j < NR; j++) a_[j] = READ_V_UNTIL(A_STORAGE, a + j * VEC, end);
+#if B_STORAGE
+        READ_RUN(B_STORAGE, b_numbers, b, COLUMNS, b_end);
+#else
+        b_numbers = b;
+#endif
         UNROLL for (int i = 0; i < COLUMNS; i++) {
-            floatv b_ = (floatv)(b[i]);
+            floatv b_ = (floatv)(b_numbers[i]);
             UNROLL for (int j = 0; j < NR; j++) acc[i][j] += a_[j] * b_;
         }
     }
@@ -165,11 +200,11 @@ TILE_KERNEL void product_outer(global const float *a, global const float *b, glo
         UNROLL for (int l = 0; l < VEC; l++) {
             int place = (j * VEC + l) * COLUMNS;
             if (place + VEC <= floats) {
-                *(global floatv_anywhere *)(c + place) = square[l];
+                WRITE_V(C_STORAGE, square[l], c + place);
             } else if (place < floats) {
                 float lanes[VEC];
                 CLQ_JOIN(vstore, VEC)(square[l], 0, lanes);
-                for (int i = 0; i < COLUMNS; i++) c[place + i] = lanes[i];
+                for (int i = 0; i < COLUMNS; i++) WRITE(C_STORAGE, lanes[i], c + place + i);
             }
         }
     }
@@ -209,20 +244,19 @@ TILE_KERNEL void product_outer(global const float *a, global const float *b, glo
 
 /* A vector of columns of B, terms [first, first + depth), every NR-th vector from `to` on; zeros behind the last
  * column. */
-ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const float *b, int column, int first, int depth,
+ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const b_number *b, int column, int first, int depth,
                                int terms) {
 #ifdef B_TRANSPOSED
-    global const float *end = b + (size_t)COLUMNS * terms;
+    global const b_number *end = b + (size_t)COLUMNS * terms;
     for (int k = 0; k < depth; k += VEC, to += VEC * NR) {
-        global const float *from = b + (size_t)column * terms + first + k;
+        global const b_number *from = b + (size_t)column * terms + first + k;
         floatv square[VEC];
         if (column + VEC <= COLUMNS && from + (size_t)(VEC - 1) * terms + VEC <= end) {
-            UNROLL for (int l = 0; l < VEC; l++) square[l] =
-                *(global const floatv_anywhere *)(from + (size_t)l * terms);
+            UNROLL for (int l = 0; l < VEC; l++) square[l] = READ_V(B_STORAGE, from + (size_t)l * terms);
         } else {
             floatv edge[VEC];
             for (int l = 0; l < VEC; l++)
-                edge[l] = column + l < COLUMNS ? load_until(from + (size_t)l * terms, end) : (floatv)0;
+                edge[l] = column + l < COLUMNS ? READ_V_UNTIL(B_STORAGE, from + (size_t)l * terms, end) : (floatv)0;
             UNROLL for (int l = 0; l < VEC; l++) square[l] = edge[l];
         }
         floatv_transpose(square);
@@ -231,17 +265,16 @@ ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const float *b, in
 #else
     b += (size_t)first * COLUMNS;
     if (column + VEC <= COLUMNS) {
-        for (int k = 0; k < depth; k++)
-            to[k * NR] = *(global const floatv_anywhere *)(b + (size_t)k * COLUMNS + column);
+        for (int k = 0; k < depth; k++) to[k * NR] = READ_V(B_STORAGE, b + (size_t)k * COLUMNS + column);
     } else {
-        for (int k = 0; k < depth; k++, b += COLUMNS) to[k * NR] = load_until(b + column, b + COLUMNS);
+        for (int k = 0; k < depth; k++, b += COLUMNS) to[k * NR] = READ_V_UNTIL(B_STORAGE, b + column, b + COLUMNS);
     }
 #endif
 }
 
 #ifdef PANELS
 /* (blocks of KC terms, panels) */
-TILE_KERNEL void product_panels(global const float *b, global float *to, int count) {
+TILE_KERNEL void product_panels(global const b_number *b, global float *to, int count) {
     int terms = TERMS, first = (int)get_global_id(0) * KC, panel = (int)get_global_id(1);
     global floatv *panels = (global floatv *)to + ((size_t)panel * terms + first) * NR;
     for (int j = 0; j < NR; j++)
@@ -252,19 +285,20 @@ TILE_KERNEL void product_panels(global const float *b, global float *to, int cou
 #ifdef A_PACKED
 /* Terms [first, first + depth) of the rows from `row` on: one row behind the other, or, where A is transposed, one term
  * behind the other. Behind the last row comes what is of no use. */
-ALWAYS_INLINE void pack_a(float *packed, global const float *a, int first, int depth, int row, int rows, int terms) {
-    global const float *end = a + (size_t)rows * terms;
+ALWAYS_INLINE void pack_a(float *packed, global const a_number *a, int first, int depth, int row, int rows, int terms) {
+    global const a_number *end = a + (size_t)rows * terms;
 #ifdef A_TRANSPOSED
     for (int k = 0; k < depth; k++, packed += A_STRIDE) {
-        global const float *from = a + (size_t)(first + k) * rows + row;
-        for (int i = 0; i < MC && row + i < rows; i += VEC) *(floatv *)(packed + i) = load_until(from + i, end);
+        global const a_number *from = a + (size_t)(first + k) * rows + row;
+        for (int i = 0; i < MC && row + i < rows; i += VEC)
+            *(floatv *)(packed + i) = READ_V_UNTIL(A_STORAGE, from + i, end);
     }
 #else
     for (int i = 0; i < MC && row + i / MR * MR < rows; i++, packed += KC) {
-        global const float *from = a + (size_t)min(row + i, rows - 1) * terms + first;
+        global const a_number *from = a + (size_t)min(row + i, rows - 1) * terms + first;
         int k = 0;
-        for (; k + VEC <= depth; k += VEC) *(floatv *)(packed + k) = *(global const floatv_anywhere *)(from + k);
-        if (k < depth) *(floatv *)(packed + k) = load_until(from + k, end);
+        for (; k + VEC <= depth; k += VEC) *(floatv *)(packed + k) = READ_V(A_STORAGE, from + k);
+        if (k < depth) *(floatv *)(packed + k) = READ_V_UNTIL(A_STORAGE, from + k, end);
     }
 #endif
 }
@@ -280,6 +314,9 @@ ALWAYS_INLINE void pack_a(float *packed, global const float *a, int first, int d
 #define PREFETCH_C(c)
 #endif
 
+/* Where a tile of C waits for more terms: in C itself, or in `sums`, floats, where C would round it to 16 bits. */
+STORE(store_sums, 0)
+
 /* Whether a tile of C was begun, by an earlier block of terms or before. */
 #ifdef ADDS
 #define BEGUN (first > 0 || factor != 0)
@@ -291,19 +328,28 @@ ALWAYS_INLINE void add_begun(floatv acc[MR][NR], int until, int column, global c
     UNROLL for (int i = 0; i < MR; i++) {
         if (i >= until) continue;
         global const float *row = c + (size_t)i * COLUMNS;
-        UNROLL for (int j = 0; j < NR; j++) acc[i][j] += load_until(row + column + j * VEC, row + COLUMNS);
+        UNROLL for (int j = 0; j < NR; j++) acc[i][j] += READ_V_UNTIL(0, row + column + j * VEC, row + COLUMNS);
     }
 }
 
 ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int until, int column, global float *c) {
     UNROLL for (int i = 0; i < MR; i++) {
         if (i >= until) continue;
-        UNROLL for (int j = 0; j < NR; j++) store_c(c + (size_t)i * COLUMNS, column + j * VEC, acc[i][j]);
+        UNROLL for (int j = 0; j < NR; j++) store_sums(c + (size_t)i * COLUMNS, column + j * VEC, acc[i][j]);
     }
 }
 
 /* (blocks of MC rows, blocks of NC columns) */
-TILE_KERNEL void product_blocks(global const float *a, global const float *b, global const float *bias, global float *c,
+TILE_KERNEL void product_blocks(global const a_number *a,
+#ifdef PANELS
+                                global const float *b,
+#else
+                                global const b_number *b,
+#endif
+                                global const float *bias, global c_number *c,
+#if C_STORAGE
+                                global float *sums,
+#endif
                                 int count, float factor) {
     int rows = ROWS, terms = TERMS, row = (int)get_global_id(0) * MC, column = (int)get_global_id(1) * NC;
     int row_end = min(row + MC, rows), column_end = min(column + NC, COLUMNS);
@@ -336,20 +382,25 @@ TILE_KERNEL void product_blocks(global const float *a, global const float *b, gl
 #endif
 #else
                 int start = max(min(i, rows - MR), 0);
-                global const float *a_ = a + (size_t)start * DEPTH + first;
+                global const float *a_ = a + (size_t)start * DEPTH + first; /* no 16 bits: those are packed */
 #endif
                 PANEL_SPACE const floatv *b_ = panel;
                 floatv acc[MR][NR];
                 CLEAR(acc);
-                global float *to = c + (size_t)start * COLUMNS;
-                if (BEGUN && i + MR <= row_end) PREFETCH_C(to + j);
+                global c_number *to = c + (size_t)start * COLUMNS;
+#if C_STORAGE
+                global float *begun = sums + (size_t)start * COLUMNS;
+#else
+                global float *begun = to;
+#endif
+                if (BEGUN && i + MR <= row_end) PREFETCH_C(begun + j);
                 for (int k = 0; k < depth; k++, a_ += A_NEXT, b_ += NR) {
                     UNROLL for (int l = 0; l < MR; l++) {
                         floatv value = (floatv)(A_TERM(l));
                         UNROLL for (int v = 0; v < NR; v++) acc[l][v] += value * b_[v];
                     }
                 }
-                if (BEGUN) add_begun(acc, rows - start, j, to);
+                if (BEGUN) add_begun(acc, rows - start, j, begun);
 #ifdef ADDS
                 if (factor != 0 && first + KC >= terms)
                     UNROLL for (int l = 0; l < MR; l++) UNROLL for (int v = 0; v < NR; v++) acc[l][v] *= factor;
@@ -357,7 +408,7 @@ TILE_KERNEL void product_blocks(global const float *a, global const float *b, gl
                 if (first + KC >= terms)
                     finish(acc, i - start, rows - start, j, bias, to, COLUMNS);
                 else
-                    leave_begun(acc, rows - start, j, to);
+                    leave_begun(acc, rows - start, j, begun);
             }
         }
     }
@@ -368,29 +419,59 @@ TILE_KERNEL void product_blocks(global const float *a, global const float *b, gl
 /* Output pixel x and tap kx meet at input pixel (x * STEP_W + FIRST_W + kx * TAP_W) / DIVIDE_W, where that divides and
  * lies inside; the same downwards. A tile is MR output pixels of one row, DIVIDE_W apart, so that all of them meet the
  * same taps. */
-#define A_NEAR(i) near_[(i)*STEP_W * IN_C]
+#define A_NEAR(i) near_[(i)*NEAR_STEP * IN_C]
 #define A_FAR(i) far_[i][k]
 
-/* One tap in all channels. x: where the tile's first pixel meets it, not always inside. */
-ALWAYS_INLINE void tap(floatv acc[MR][NR], global const float *row, int x, global const float *b,
-                       global const float *end, global const float *zeros) {
+#if A_STORAGE
+/* The input pixels of a row that a tile meets, as floats, with zeros for those that lie outside: SPAN of them from
+ * `left` on; of a single tap those alone that it meets. */
+#define NEAR_STEP (TAPS_W == 1 ? 1 : STEP_W)
+#define REACH ((TAPS_W - 1) * TAP_W) /* of the last tap */
+#define SPAN ((MR - 1) * NEAR_STEP + (REACH < 0 ? -REACH : REACH) / DIVIDE_W + (DIVIDE_W > 1 ? 2 : 1))
+#define ROW_SPACE const float
+ALWAYS_INLINE int left_of(int x0) {
+    int x = x0 * STEP_W + FIRST_W + (REACH < 0 ? REACH : 0);
+    return (x - (x < 0 ? DIVIDE_W - 1 : 0)) / DIVIDE_W;
+}
+ALWAYS_INLINE void take_pixels(float *to, global const a_number *row, int left, int pixels,
+                               global const a_number *end) {
+    int from = clamp(-left, 0, pixels), until = clamp(IN_W - left, from, pixels);
+    for (int i = 0; i < from * IN_C; i++) to[i] = 0;
+    if (until > from) READ_RUN(A_STORAGE, to + from * IN_C, row + (left + from) * IN_C, (until - from) * IN_C, end);
+    for (int i = until * IN_C; i < pixels * IN_C; i++) to[i] = 0;
+}
+ALWAYS_INLINE void take_row(float *to, global const a_number *row, int left, global const a_number *end) {
+    if (NEAR_STEP == STEP_W) {
+        take_pixels(to, row, left, SPAN, end);
+    } else {
+        for (int i = 0; i < MR; i++) take_pixels(to + i * IN_C, row, left + i * STEP_W, 1, end);
+    }
+}
+#else
+#define NEAR_STEP STEP_W
+#define ROW_SPACE global const float
+#endif
+
+/* One tap in all channels. x: where the tile's first pixel meets it, not always inside; row: from pixel `left` on. */
+ALWAYS_INLINE void tap(floatv acc[MR][NR], ROW_SPACE *row, int left, int x, global const b_number *b,
+                       global const b_number *end, global const a_number *zeros) {
 #ifdef FOLDED /* x is known here when this is compiled: what lies outside costs nothing */
     for (int k = 0; k < IN_C; k++) {
         floatv b_[NR];
         load_b(b_, b + k * B_STRIDE, end);
         UNROLL for (int i = 0; i < MR; i++) {
             if (x + i * STEP_W < 0 || x + i * STEP_W >= IN_W) continue;
-            floatv a_ = (floatv)(row[(x + i * STEP_W) * IN_C + k]);
+            floatv a_ = (floatv)(row[(x - left + i * NEAR_STEP) * IN_C + k]);
             UNROLL for (int j = 0; j < NR; j++) acc[i][j] += a_ * b_[j];
         }
     }
 #else
-    if (x >= 0 && x + (MR - 1) * STEP_W < IN_W) {
-        global const float *near_ = row + x * IN_C;
+    if (A_STORAGE || (x >= 0 && x + (MR - 1) * STEP_W < IN_W)) {
+        ROW_SPACE *near_ = row + (x - left) * IN_C;
         for (int k = 0; k < IN_C; k++, near_++) STEP(acc, A_NEAR, b + k * B_STRIDE, end);
         return;
     }
-#ifdef PADDED
+#if defined(PADDED) && !A_STORAGE
     global const float *far_[MR];
     UNROLL for (int i = 0; i < MR; i++) far_[i] =
         x + i * STEP_W >= 0 && x + i * STEP_W < IN_W ? row + (x + i * STEP_W) * IN_C : zeros;
@@ -400,8 +481,8 @@ ALWAYS_INLINE void tap(floatv acc[MR][NR], global const float *row, int x, globa
 }
 
 /* (tiles of a row of pixels by rows of pixels, images, panels) */
-TILE_KERNEL void product_rows(global const float *a, global const float *b, global const float *bias, global float *c,
-                              global const float *zeros, int count) {
+TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b, global const float *bias,
+                              global c_number *c, global const a_number *zeros, int count) {
     int id = (int)get_global_id(0), image = (int)get_global_id(1), panel = (int)get_global_id(2),
         column = panel * WIDTH;
     int part = id % (TILES * DIVIDE_W), y = id / (TILES * DIVIDE_W), phase = part % DIVIDE_W, tile = part / DIVIDE_W;
@@ -412,9 +493,15 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
 #else
     int start = min(first, pixels - MR), x0 = phase + start * DIVIDE_W;
 #endif
-    global const float *end = b + (size_t)DEPTH * COLUMNS;
+    global const b_number *end = b + (size_t)DEPTH * COLUMNS;
     b += PANEL_OFFSET(panel);
     a += (size_t)image * IN_H * IN_W * IN_C;
+#if A_STORAGE
+    floatv own[(SPAN * IN_C + 2 * VEC - 1) / VEC];
+    const int left = left_of(x0);
+#else
+    const int left = 0;
+#endif
     floatv acc[MR][NR];
     CLEAR(acc);
 #ifdef BLOCKED
@@ -424,10 +511,15 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
     for (int ky = 0; ky < TAPS_H; ky++) {
         int iy = y * STEP_H + FIRST_H + ky * TAP_H;
         if (iy < 0 || iy % DIVIDE_H != 0 || iy / DIVIDE_H >= IN_H) continue;
-        global const float *row = a + (size_t)(iy / DIVIDE_H) * IN_W * IN_C,
-                           *taps = b + (size_t)ky * TAPS_W * IN_C * B_STRIDE;
+        global const b_number *taps = b + (size_t)ky * TAPS_W * IN_C * B_STRIDE;
+#if A_STORAGE
+        take_row((float *)own, a + (size_t)(iy / DIVIDE_H) * IN_W * IN_C, left, a + (size_t)IN_H * IN_W * IN_C);
+        const float *row = (const float *)own;
+#else
+        global const float *row = a + (size_t)(iy / DIVIDE_H) * IN_W * IN_C;
+#endif
 #ifdef RUNS /* the taps of a row lie side by side, and all are inside */
-        global const float *near_ = row + (x0 * STEP_W + FIRST_W) * IN_C;
+        ROW_SPACE *near_ = row + (x0 * STEP_W + FIRST_W - left) * IN_C;
 #if TAPS_W * IN_C <= 16
         UNROLL
 #endif
@@ -438,7 +530,7 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
 #endif
         for (int kx = 0; kx < TAPS_W; kx++) {
             int ix = x0 * STEP_W + FIRST_W + kx * TAP_W;
-            if (ix % DIVIDE_W == 0) tap(acc, row, ix / DIVIDE_W, taps + kx * IN_C * B_STRIDE, end, zeros);
+            if (ix % DIVIDE_W == 0) tap(acc, row, left, ix / DIVIDE_W, taps + kx * IN_C * B_STRIDE, end, zeros);
 #if TAPS_W * IN_C > 1024
             FLUSH(total, acc)
 #endif
@@ -463,7 +555,27 @@ TILE_KERNEL void product_rows(global const float *a, global const float *b, glob
 #define RUNS_ACROSS TAPS_W
 #endif
 #define RUN_TILES ((RUN + TL - 1) / TL)
+#if A_STORAGE
+/* Of each row of taps so many pixels are floats at a time: as they lie where they lie close together, else what a tile
+ * needs of each. */
+#define PIXELS_MOST (OUT_W < 32 ? OUT_W : 32)
+#define RUN_ROOM ((TL + VEC - 1) / VEC * VEC)
+#define IS_CLOSE (STEP_W * IN_C <= RUN_ROOM)
+#define APART (IS_CLOSE ? STEP_W * IN_C : RUN_ROOM)
+#define ROW_ROOM ((PIXELS_MOST * APART + RUN_ROOM + VEC) / VEC * VEC)
+#define A_PIXEL(i) pixel_[(i) / TL * ROW_ROOM + (i) % TL]
+ALWAYS_INLINE void take_pixels(float *to, global const a_number *from, int pixels, global const a_number *end) {
+    for (int r = 0; r < TR; r++, to += ROW_ROOM, from += TAP_H * IN_W * IN_C) {
+        if (IS_CLOSE) {
+            READ_RUN(A_STORAGE, to, from, (pixels - 1) * APART + TL, end);
+        } else {
+            for (int i = 0; i < pixels; i++) READ_RUN(A_STORAGE, to + i * APART, from + i * STEP_W * IN_C, TL, end);
+        }
+    }
+}
+#else
 #define A_PIXEL(i) pixel_[(size_t)((i) / TL) * TAP_H * IN_W * IN_C + (i) % TL]
+#endif
 
 /* Numbers o of [0, outputs) with 0 <= o * stride + offset < inputs: from and up to here. */
 ALWAYS_INLINE int inside_from(int offset, int stride) { return offset < 0 ? (-offset + stride - 1) / stride : 0; }
@@ -473,13 +585,13 @@ ALWAYS_INLINE int inside_until(int offset, int stride, int inputs, int outputs) 
 
 #ifdef ADDS
 /* What a row of C has is added to a row of a tile. */
-ALWAYS_INLINE void add_row(floatv sums[NR], global const float *row, int column, float factor) {
+ALWAYS_INLINE void add_row(floatv sums[NR], global const c_number *row, int column, float factor) {
     if (factor == 0) return;
     UNROLL for (int j = 0; j < NR; j++) {
 #if COLUMNS % WIDTH == 0
-        floatv there = LOADV_ALIGNED(row + column + j * VEC);
+        floatv there = READ_V_ALIGNED(C_STORAGE, row + column + j * VEC);
 #else
-        floatv there = load_until(row + column + j * VEC, row + COLUMNS);
+        floatv there = READ_V_UNTIL(C_STORAGE, row + column + j * VEC, row + COLUMNS);
 #endif
         sums[j] = factor * (there + sums[j]);
     }
@@ -488,7 +600,7 @@ ALWAYS_INLINE void add_row(floatv sums[NR], global const float *row, int column,
 
 /* (tiles of a run by taps by runs, panels, slices). Slice s sums its share of the examples: c
  * (slices, DEPTH, COLUMNS). */
-TILE_KERNEL void product_outer(global const float *a, global const float *b, global float *c, int count,
+TILE_KERNEL void product_outer(global const a_number *a, global const b_number *b, global c_number *c, int count,
                                float factor) {
     int id = (int)get_global_id(0), column = (int)get_global_id(1) * WIDTH, slice = (int)get_global_id(2);
     int first = id % RUN_TILES * TL, kx = id / RUN_TILES % RUNS_ACROSS, first_ky = id / (RUN_TILES * RUNS_ACROSS) * TR;
@@ -502,7 +614,11 @@ TILE_KERNEL void product_outer(global const float *a, global const float *b, glo
 #endif
     int share = (count * ROWS_PER_EXAMPLE + SLICES - 1) / SLICES, image = min(slice * share, count * ROWS_PER_EXAMPLE),
         last = min(image + share, count * ROWS_PER_EXAMPLE);
-    global const float *end = b + (size_t)count * ROWS_PER_EXAMPLE * OUT_H * OUT_W * COLUMNS;
+    global const b_number *end = b + (size_t)count * ROWS_PER_EXAMPLE * OUT_H * OUT_W * COLUMNS;
+#if A_STORAGE
+    global const a_number *a_end = a + (size_t)count * ROWS_PER_EXAMPLE * IN_H * IN_W * IN_C;
+    floatv own[TR * ROW_ROOM / VEC];
+#endif
     floatv acc[MR][NR];
     CLEAR(acc);
 #ifdef BLOCKED
@@ -512,10 +628,20 @@ TILE_KERNEL void product_outer(global const float *a, global const float *b, glo
 #endif
     for (; image < last; image++) {
         for (int y = y_from; y < y_end; y++) {
-            global const float *pixel_ =
+            global const a_number *from =
                 a + (((size_t)image * IN_H + y * STEP_H + top) * IN_W + x_from * STEP_W + left) * IN_C + start;
-            global const float *dz = b + (((size_t)image * OUT_H + y) * OUT_W + x_from) * COLUMNS + column;
+            global const b_number *dz = b + (((size_t)image * OUT_H + y) * OUT_W + x_from) * COLUMNS + column;
+#if A_STORAGE
+            for (int x = x_from; x < x_end; x += PIXELS_MOST, from += PIXELS_MOST * STEP_W * IN_C) {
+                int pixels = min(x_end - x, PIXELS_MOST);
+                take_pixels((float *)own, from, pixels, a_end);
+                const float *pixel_ = (const float *)own;
+                for (int i = 0; i < pixels; i++, pixel_ += APART, dz += COLUMNS) STEP(acc, A_PIXEL, dz, end);
+            }
+#else
+            global const float *pixel_ = from;
             for (int x = x_from; x < x_end; x++, pixel_ += STEP_W * IN_C, dz += COLUMNS) STEP(acc, A_PIXEL, dz, end);
+#endif
 #ifdef BLOCKED
             if (--rows_left == 0) {
                 FLUSH(total, acc)
@@ -529,7 +655,7 @@ TILE_KERNEL void product_outer(global const float *a, global const float *b, glo
     UNROLL for (int i = 0; i < MR; i++) {
         int run = ky + i / TL, place = start + i % TL;
         if (run < first_ky || place < first) continue;
-        global float *row = c + ((size_t)(run * RUNS_ACROSS + kx) * RUN + place) * COLUMNS;
+        global c_number *row = c + ((size_t)(run * RUNS_ACROSS + kx) * RUN + place) * COLUMNS;
 #ifdef ADDS
         add_row(RESULT(total, acc)[i], row, column, factor);
 #endif

@@ -17,7 +17,17 @@
  *
  * Input (IN_H, IN_W, IN_C), output (OUT_H, OUT_W, COLUMNS); channels of both are whole vectors, COLUMNS is a multiple
  * of NR of them. POOLED: a tile is a window whose maximum is kept, in (TILES_H, TILES_W, COLUMNS); else the last tiles
- * may reach beyond the output. Tiles are STEP_H and STEP_W apart. */
+ * may reach beyond the output. Tiles are STEP_H and STEP_W apart. Input, weights and output have numbers of A_STORAGE,
+ * B_STORAGE and C_STORAGE (prelude.cl); what is transformed are floats. */
+#ifndef A_STORAGE
+#define A_STORAGE 0
+#endif
+#ifndef B_STORAGE
+#define B_STORAGE 0
+#endif
+#ifndef C_STORAGE
+#define C_STORAGE 0
+#endif
 #define WIDTH (NR * VEC)
 #define TILES (TILES_H * TILES_W)
 #define ROW_OF(slot) ((slot) < 2 ? (slot) + 1 : ((slot)-2) * 3)
@@ -26,18 +36,18 @@
 
 /* Weights (3, 3, IN_C, COLUMNS), or TRANSPOSED (3, 3, COLUMNS, IN_C) with the taps turned round, transformed to
  * (panels of NR vectors, 4 columns, 2 pairs of rows, IN_C, 2 rows, WIDTH). (vectors of IN_C, vectors of COLUMNS) */
-TILE_KERNEL void winograd_tile_weights(global const float *w, global float *to) {
+TILE_KERNEL void winograd_tile_weights(global const STORED(B_STORAGE) * w, global float *to) {
     int first = (int)get_global_id(0) * VEC, column = (int)get_global_id(1) * VEC;
     to += (size_t)(column / WIDTH) * (16 * IN_C * WIDTH) + column % WIDTH;
     floatv g[9][VEC];
     for (int tap = 0; tap < 9; tap++) {
 #ifdef TRANSPOSED
-        global const float *from = w + (size_t)((8 - tap) * COLUMNS + column) * IN_C + first;
-        UNROLL for (int l = 0; l < VEC; l++) g[tap][l] = LOADV_ALIGNED(from + l * IN_C);
+        global const STORED(B_STORAGE) *from = w + (size_t)((8 - tap) * COLUMNS + column) * IN_C + first;
+        UNROLL for (int l = 0; l < VEC; l++) g[tap][l] = READ_V_ALIGNED(B_STORAGE, from + l * IN_C);
         floatv_transpose(g[tap]);
 #else
-        global const float *from = w + (size_t)(tap * IN_C + first) * COLUMNS + column;
-        UNROLL for (int l = 0; l < VEC; l++) g[tap][l] = LOADV_ALIGNED(from + l * COLUMNS);
+        global const STORED(B_STORAGE) *from = w + (size_t)(tap * IN_C + first) * COLUMNS + column;
+        UNROLL for (int l = 0; l < VEC; l++) g[tap][l] = READ_V_ALIGNED(B_STORAGE, from + l * COLUMNS);
 #endif
     }
     for (int l = 0; l < VEC; l++) {
@@ -73,18 +83,20 @@ ALWAYS_INLINE void transform(floatv *d, int step) {
 
 /* The 4x4 inputs of a tile whose first is at (top, left), which may lie outside, as may others: zeros there. To v, by 4
  * columns of 4 rows, each BLOCK tiles apart. */
-ALWAYS_INLINE void transform_input(global const float *image, int top, int left, float *v) {
-    global const float *from = image + (top * IN_W + left) * IN_C;
+ALWAYS_INLINE void transform_input(global const STORED(A_STORAGE) * image, int top, int left, float *v) {
+    global const STORED(A_STORAGE) *from = image + (top * IN_W + left) * IN_C;
     bool inside = top >= 0 && top + 4 <= IN_H && left >= 0 && left + 4 <= IN_W;
     for (int k = 0; k < IN_C; k += VEC) {
         floatv d[16];
         if (inside) {
-            UNROLL for (int i = 0; i < 16; i++) d[i] = LOADV_ALIGNED(from + (i / 4 * IN_W + i % 4) * IN_C + k);
+            UNROLL for (int i = 0; i < 16; i++) d[i] =
+                READ_V_ALIGNED(A_STORAGE, from + (i / 4 * IN_W + i % 4) * IN_C + k);
         } else {
             UNROLL for (int i = 0; i < 16; i++) {
                 int y = top + i / 4, x = left + i % 4;
                 d[i] = 0;
-                if (y >= 0 && y < IN_H && x >= 0 && x < IN_W) d[i] = LOADV_ALIGNED(image + (y * IN_W + x) * IN_C + k);
+                if (y >= 0 && y < IN_H && x >= 0 && x < IN_W)
+                    d[i] = READ_V_ALIGNED(A_STORAGE, image + (y * IN_W + x) * IN_C + k);
             }
         }
         UNROLL for (int x = 0; x < 4; x++) transform(d + x, 4);
@@ -135,7 +147,8 @@ ALWAYS_INLINE void add_across(const floatv *m, floatv offset, floatv y[4]) {
 }
 
 /* (blocks of BLOCK tiles) */
-TILE_KERNEL void winograd_tile(global const float *x, global const float *u, global const float *bias, global float *y,
+TILE_KERNEL void winograd_tile(global const STORED(A_STORAGE) * x, global const float *u, global const float *bias,
+                               global STORED(C_STORAGE) * y,
 #ifdef POOLED
                                global uchar *winner,
 #endif
@@ -166,15 +179,15 @@ TILE_KERNEL void winograd_tile(global const float *x, global const float *u, glo
                 size_t at = (size_t)tile * COLUMNS + channel;
                 intv which = 0;
                 floatv best = best_of(out, 1, 4, tiles >> 31, &which);
-                STOREV_ALIGNED(best, y + at);
+                WRITE_V_ALIGNED(C_STORAGE, best, y + at);
 #ifdef KEEP
                 *(global ucharv *)(winner + at) = CLQ_JOIN(convert_uchar, VEC)(which);
 #endif
 #else
                 int image = tile / TILES, top = tile % TILES / TILES_W * STEP_H, left = tile % TILES_W * STEP_W;
-                global float *to = y + (((size_t)image * OUT_H + top) * OUT_W + left) * COLUMNS + channel;
+                global STORED(C_STORAGE) *to = y + (((size_t)image * OUT_H + top) * OUT_W + left) * COLUMNS + channel;
                 UNROLL for (int s = 0; s < 4; s++) if (top + s / 2 < OUT_H && left + s % 2 < OUT_W)
-                    STOREV_ALIGNED(ACTIVATE(floatv, out[s]), to + (s / 2 * OUT_W + s % 2) * COLUMNS);
+                    WRITE_V_ALIGNED(C_STORAGE, ACTIVATE(floatv, out[s]), to + (s / 2 * OUT_W + s % 2) * COLUMNS);
 #endif
             }
         }

@@ -49,6 +49,39 @@ static void matches_reference(void **state) {
     rig_each(check_family);
 }
 
+/* 16 bits in memory: a row of pixels that is a tile; edges and middle of long rows; strides, one tap with strides;
+ * padded first; dilation, both axes with gaps. */
+static const struct {
+    conv_case c;
+    rig_variant how;
+} stored[] = {
+    {{{5, 6, 16, 5, 6, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true},
+     {.conv = "direct", .x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16}},
+    {{{9, 31, 17, 9, 31, 19, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, false},
+     {.conv = "direct", .x = CLQ_BF16, .y = CLQ_BF16}},
+    {{{9, 9, 16, 5, 5, 20, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_LINEAR, true}, 3, true}, {.x = CLQ_F16, .w = CLQ_BF16}},
+    {{{7, 8, 12, 4, 4, 9, 1, 1, 2, 2, 1, 1, 0, 0, CLQ_LINEAR, false}, 3, true}, {.x = CLQ_F16, .y = CLQ_BF16}},
+    {{{10, 11, 3, 5, 6, 10, 3, 3, 2, 2, 1, 1, 0, 1, CLQ_TANH, false}, 4, true},
+     {.x = CLQ_BF16, .w = CLQ_BF16, .y = CLQ_F16}},
+    {{{11, 9, 16, 11, 9, 33, 3, 3, 1, 1, 2, 2, 2, 2, CLQ_RELU, false}, 2, true}, {.w = CLQ_F16, .y = CLQ_F16}},
+    {{{6, 7, 20, 4, 5, 17, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 2, true},
+     {.conv = "direct", .x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16}},
+};
+enum { STORED_EVERYWHERE = 3 };
+
+static void check_stored(rig *r, size_t index) {
+    if (r->family == CLQ_FAMILY_TILE) conv_check(r, &stored[index].c, &stored[index].how);
+}
+
+static void check_family_stored(rig *r) {
+    product_check_cases(r, CLQ_COUNT_OF(stored), STORED_EVERYWHERE, check_stored);
+}
+
+static void stored_in_16_bits(void **state) {
+    (void)state;
+    rig_each(check_family_stored);
+}
+
 /* CLBlast multiplies matrices: what is none falls back to the family. */
 static void check_clblast(rig *r) {
     const rig_variant variant = {.product = "clblast", .conv = "direct"};
@@ -65,6 +98,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_reference),
         cmocka_unit_test(clblast_matches_reference),
+        cmocka_unit_test(stored_in_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

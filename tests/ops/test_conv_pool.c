@@ -185,12 +185,12 @@ static void check_count(rig *r, const pool_case *c, const values *v, uint32_t co
     unsigned char *best = rig_read_both(r, "winner", v->best, n, count);
     float *dw = rig_read_both(r, "dw", v->dw, s.weights * sizeof(float), count);
     size_t growth = is_winograd() ? WINOGRAD_GROWTH : 1;
-    product_check_numbers(r, "y", y, a.y, a.y_size, n, growth * (s.weights / c->c.out_c + 1));
+    product_check_numbers(r, "y", CLQ_F32, y, a.y, a.y_size, n, growth * (s.weights / c->c.out_c + 1));
     check_best(r, c, &a, best, n);
-    product_check_numbers(r, "dw", dw, a.dw, a.dw_size, s.weights, count * c->pool_h * c->pool_w);
+    product_check_numbers(r, "dw", CLQ_F32, dw, a.dw, a.dw_size, s.weights, count * c->pool_h * c->pool_w);
     if (v->dx) {
         float *dx = rig_read_both(r, "dx", v->dx, count * s.in * sizeof(float), count);
-        product_check_numbers(r, "dx", dx, a.dx, a.dx_size, count * s.in, s.weights);
+        product_check_numbers(r, "dx", CLQ_F32, dx, a.dx, a.dx_size, count * s.in, s.weights);
         clq_free(dx);
     }
     clq_free(y);

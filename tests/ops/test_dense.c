@@ -16,10 +16,10 @@ static const dense_case cases[] = {
     {{3, 7, CLQ_LINEAR, 700, true}, 30, false}, /* long sums for the weights */
     {{128, 10, CLQ_LINEAR, 1, true}, 16, true}, /* less than a vector */
     {{13, 31, CLQ_SIGMOID, 1, false}, 17, false}, {{1, 1, CLQ_LINEAR, 1, false}, 1, true},
-    {{3, 48, CLQ_RELU, 1, true}, 23, false},     /* three vectors, few inputs */
-    {{97, 83, CLQ_RELU, 5, true}, 3, true},      /* primes; several rows per example */
-    {{2500, 5, CLQ_LINEAR, 1, false}, 3, false}, /* long sums forward */
-    {{2500, 5, CLQ_SIGMOID, 1, false}, 3, true}, /* in slices, too, and with all that comes behind */
+    {{3, 48, CLQ_RELU, 1, true}, 23, false},      /* three vectors, few inputs */
+    {{97, 83, CLQ_RELU, 5, true}, 3, true},       /* primes; several rows per example */
+    {{2500, 5, CLQ_LINEAR, 1, false}, 3, false},  /* long sums forward */
+    {{2500, 5, CLQ_SIGMOID, 1, false}, 3, true},  /* in slices, too, and with all that comes behind */
 };
 enum { EVERYWHERE = 4, BLOCK = 1, NARROW = 4, NO_BIAS = 5 };
 
@@ -38,8 +38,7 @@ static void ref_gradients(const void *p, size_t count, const double *x, const do
     ref_dense_gradients(p, count, x, w, dz, dx, dw);
 }
 
-static void check_by(rig *r, size_t index, const char *product) {
-    const dense_case *c = &cases[index];
+static void check_case(rig *r, const dense_case *c, const rig_variant *how) {
     product_layer layer = {
         .in = c->p.in * c->p.rows_per_example,
         .out = c->p.out * c->p.rows_per_example,
@@ -54,7 +53,11 @@ static void check_by(rig *r, size_t index, const char *product) {
         .ref = ref,
         .ref_gradients = ref_gradients,
     };
-    product_check(r, &layer, c->capacity, &(rig_variant){.product = product});
+    product_check(r, &layer, c->capacity, how);
+}
+
+static void check_by(rig *r, size_t index, const char *product) {
+    check_case(r, &cases[index], &(rig_variant){.product = product});
 }
 
 static void check(rig *r, size_t index) { check_by(r, index, NULL); }
@@ -83,10 +86,39 @@ static void variants_match_reference(void **state) {
     rig_each(check_variants);
 }
 
+/* 16 bits in memory: of all values, and of some. Whole vectors, and none; long sums; what is packed. */
+static const struct {
+    dense_case c;
+    rig_variant how;
+} stored[] = {
+    {{{64, 48, CLQ_RELU, 1, true}, 9, true}, {.x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16}},
+    {{{65, 33, CLQ_TANH, 1, false}, 7, true}, {.x = CLQ_BF16, .w = CLQ_BF16, .y = CLQ_BF16}},
+    {{{65, 33, CLQ_TANH, 1, true}, 7, true}, {.product = "packed blocks", .x = CLQ_BF16, .w = CLQ_F16, .y = CLQ_F16}},
+    {{{13, 21, CLQ_LINEAR, 5, false}, 3, false}, {.x = CLQ_F16}},
+    {{{1100, 5, CLQ_LINEAR, 1, false}, 3, true}, {.w = CLQ_BF16, .y = CLQ_F16}}, /* narrow outer, long forward */
+    {{{5, 1100, CLQ_LINEAR, 1, false}, 9, true}, {.x = CLQ_F16, .y = CLQ_BF16}}, /* several blocks back */
+    {{{600, 5, CLQ_RELU, 1, false}, 9, true}, {.product = "packed blocks", .x = CLQ_BF16, .y = CLQ_F16}},
+};
+enum { STORED_EVERYWHERE = 3 };
+
+static void check_stored(rig *r, size_t index) {
+    if (r->family == CLQ_FAMILY_TILE) check_case(r, &stored[index].c, &stored[index].how);
+}
+
+static void check_family_stored(rig *r) {
+    product_check_cases(r, CLQ_COUNT_OF(stored), STORED_EVERYWHERE, check_stored);
+}
+
+static void stored_in_16_bits(void **state) {
+    (void)state;
+    rig_each(check_family_stored);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_reference),
         cmocka_unit_test(variants_match_reference),
+        cmocka_unit_test(stored_in_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

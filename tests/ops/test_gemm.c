@@ -116,7 +116,7 @@ static void check_way(rig *r, const shape *s, bool transpose_a, bool transpose_b
     if (halves[2])
         check_halves(r, got, want, sizes, c_numbers, s->k);
     else
-        product_check_numbers(r, "c", got, want, sizes, c_numbers, s->k);
+        product_check_numbers(r, "c", CLQ_F32, got, want, sizes, c_numbers, s->k);
     rig_end(r);
     void *const all[] = {a, b, got, a64, b64, want, sizes};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);

@@ -72,6 +72,21 @@ static void blocks_match_reference(void **state) {
     rig_each(check_blocks);
 }
 
+/* 16 bits in memory, and floats behind the transforms. */
+static void check_stored(rig *r, size_t index) {
+    static const rig_variant how[] = {{.conv = "winograd", .x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16},
+                                      {.conv = "winograd", .x = CLQ_BF16, .w = CLQ_BF16}};
+    conv_check(r, &tiles[1 + index], &how[index]);
+}
+static void check_tiles_stored(rig *r) {
+    if (r->family == CLQ_FAMILY_TILE) product_check_cases(r, 2, 1, check_stored);
+}
+
+static void stored_in_16_bits(void **state) {
+    (void)state;
+    rig_each(check_tiles_stored);
+}
+
 /* Whether a convolution, forward and its data gradient, is made with Winograd's products. */
 static bool is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, const char *conv) {
     rig_begin(r, capacity);
@@ -115,6 +130,7 @@ static void used_where_it_fits_and_pays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(matches_reference), cmocka_unit_test(blocks_match_reference),
+                                       cmocka_unit_test(stored_in_16_bits),
                                        cmocka_unit_test(used_where_it_fits_and_pays)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,37 +9,44 @@ static void must(const rig *r, clq_status status) {
     if (status != CLQ_OK) fail_msg("%s: %s: %s", r->name, clq_status_text(status), clq_error_detail());
 }
 
-void product_check_numbers(const rig *r, const char *what, const float *got, const double *want, const double *sizes,
-                           size_t n, size_t terms) {
+void product_check_numbers(const rig *r, const char *what, clq_dtype dtype, const void *stored, const double *want,
+                           const double *sizes, size_t n, size_t terms) {
     const double unit = ldexp(1, -24);
     double error_square = 0, square = 0, steps = (double)terms + 8; /* a sum in any order, and what follows it */
+    float *got = rig_floats(dtype, stored, n);
     for (size_t i = 0; i < n; i++) {
         double error = fabs((double)got[i] - want[i]), most = steps * unit * sizes[i] + 1e-6 * fabs(want[i]) + 1e-30;
+        most += rig_half_bit(dtype, fabs(want[i]) + most);
         error_square += error * error;
         square += want[i] * want[i];
         if (!(error <= most))
             fail_msg("%s: %s[%zu of %zu] is %.9g, should be %.9g: off by %.3g", r->name, what, i, n, (double)got[i],
                      want[i], error);
     }
-    if (!(sqrt(error_square) <= 1e-6 * sqrt(square)))
+    if (!(sqrt(error_square) <= (1e-6 + rig_half_bit(dtype, 1)) * sqrt(square)))
         fail_msg("%s: %s is off by %.3g (relative, L2) over %zu sums of %zu", r->name, what,
                  sqrt(error_square / square), n, terms);
+    clq_free(got);
 }
 
 /* One random input, its sizes, and what the reference makes of both. */
 typedef struct arrays {
     float *x, *w, *b, *dz;
+    void *in_x, *in_w, *in_dz; /* as memory has them */
     double *d_x, *d_w, *d_b, *d_dz;
     double *y, *dx, *dw, *y_size, *dx_size, *dw_size;
 } arrays;
 
-static arrays make_arrays(const product_layer *l, size_t count) {
+static arrays make_arrays(const product_layer *l, const rig_variant *how, size_t count) {
     clq_random random = clq_random_start(77, l->in * 1009 + l->weights);
     arrays a = {0};
     rig_numbers(&random, count * l->in, -1, 1, &a.x, &a.d_x);
     rig_numbers(&random, l->weights, -1, 1, &a.w, &a.d_w);
     rig_numbers(&random, l->biases, -1, 1, &a.b, &a.d_b);
     rig_numbers(&random, count * l->out, -1, 1, &a.dz, &a.d_dz);
+    a.in_x = rig_stored(how->x, a.x, a.d_x, count * l->in);
+    a.in_w = rig_stored(how->w, a.w, a.d_w, l->weights);
+    a.in_dz = rig_stored(how->y, a.dz, a.d_dz, count * l->out);
     double **const results[] = {&a.y, &a.dx, &a.dw, &a.y_size, &a.dx_size, &a.dw_size};
     const size_t sizes[] = {count * l->out, count * l->in, l->weights};
     for (size_t i = 0; i < CLQ_COUNT_OF(results); i++) *results[i] = rig_alloc(sizes[i % 3] + 1, sizeof(double));
@@ -59,8 +66,8 @@ static arrays make_arrays(const product_layer *l, size_t count) {
 }
 
 static void free_arrays(arrays *a) {
-    void *const all[] = {a->x,    a->w, a->b,  a->dz, a->d_x,    a->d_w,     a->d_b,
-                         a->d_dz, a->y, a->dx, a->dw, a->y_size, a->dx_size, a->dw_size};
+    void *const all[] = {a->x,    a->w, a->b,  a->dz, a->d_x,    a->d_w,     a->d_b,     a->in_x, a->in_w,
+                         a->d_dz, a->y, a->dx, a->dw, a->y_size, a->dx_size, a->dw_size, a->in_dz};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
 }
 
@@ -83,29 +90,29 @@ static void check_sum(rig *r, const product_layer *l, clq_value dw, uint32_t cou
         a->dw[i] *= 0.75;
         a->dw_size[i] *= 0.75;
     }
-    product_check_numbers(r, "the sum of dw", got, a->dw, a->dw_size, l->weights, 3 * (count * l->rows + 1));
+    product_check_numbers(r, "the sum of dw", CLQ_F32, got, a->dw, a->dw_size, l->weights, 3 * (count * l->rows + 1));
     rig_check_untouched(r, dw, l->weights * sizeof *got);
     clq_free(got);
 }
 
-static void check_count(rig *r, const product_layer *l, const values *v, uint32_t count) {
-    arrays a = make_arrays(l, count);
-    rig_fill(r, v->x, a.x, count * l->in * sizeof(float));
-    rig_fill(r, v->w, a.w, l->weights * sizeof(float));
+static void check_count(rig *r, const product_layer *l, const rig_variant *how, const values *v, uint32_t count) {
+    arrays a = make_arrays(l, how, count);
+    rig_fill(r, v->x, a.in_x, clq_values_bytes(how->x, count * l->in));
+    rig_fill(r, v->w, a.in_w, clq_values_bytes(how->w, l->weights));
     if (v->b) rig_fill(r, v->b, a.b, l->biases * sizeof(float));
-    rig_fill(r, v->dz, a.dz, count * l->out * sizeof(float));
+    rig_fill(r, v->dz, a.in_dz, clq_values_bytes(how->y, count * l->out));
     rig_fill(r, v->y, NULL, 0);
     rig_fill(r, v->dx, NULL, 0);
     rig_fill(r, v->dw, NULL, 0);
     rig_run(r, count);
     size_t n_y = count * l->out, n_dx = count * l->in, columns = l->out / l->rows,
            growth = CLQ_MAX(l->growth, (size_t)1);
-    float *y = rig_read_both(r, "y", v->y, n_y * sizeof(float), count);
-    float *dx = rig_read_both(r, "dx", v->dx, n_dx * sizeof(float), count);
+    void *y = rig_read_both(r, "y", v->y, clq_values_bytes(how->y, n_y), count);
+    void *dx = rig_read_both(r, "dx", v->dx, clq_values_bytes(how->x, n_dx), count);
     float *dw = rig_read_both(r, "dw", v->dw, l->weights * sizeof(float), count);
-    product_check_numbers(r, "y", y, a.y, a.y_size, n_y, growth * (l->weights / columns + 1));
-    product_check_numbers(r, "dx", dx, a.dx, a.dx_size, n_dx, growth * l->weights);
-    product_check_numbers(r, "dw", dw, a.dw, a.dw_size, l->weights, count * l->rows);
+    product_check_numbers(r, "y", how->y, y, a.y, a.y_size, n_y, growth * (l->weights / columns + 1));
+    product_check_numbers(r, "dx", how->x, dx, a.dx, a.dx_size, n_dx, growth * l->weights);
+    product_check_numbers(r, "dw", CLQ_F32, dw, a.dw, a.dw_size, l->weights, count * l->rows);
     if (l->adds) check_sum(r, l, v->dw, count, &a);
     clq_free(y);
     clq_free(dx);
@@ -113,17 +120,17 @@ static void check_count(rig *r, const product_layer *l, const values *v, uint32_
     free_arrays(&a);
 }
 
-void product_check(rig *r, const product_layer *l, uint32_t capacity, const rig_variant *variant) {
+void product_check(rig *r, const product_layer *l, uint32_t capacity, const rig_variant *how) {
     if (!rig_affords(r, capacity * (l->in + l->out) + l->weights)) return;
     rig_begin(r, capacity);
-    rig_force(r, variant);
+    rig_force(r, how);
     values v = {
-        .x = rig_value(r, "x", 0, l->in * sizeof(float)),
-        .w = rig_value(r, "w", l->weights * sizeof(float), 0),
+        .x = rig_value_of(r, "x", how->x, 0, l->in),
+        .w = rig_value_of(r, "w", how->w, l->weights, 0),
         .b = l->biases ? rig_value(r, "b", l->biases * sizeof(float), 0) : CLQ_NO_VALUE,
-        .y = rig_value(r, "y", 0, l->out * sizeof(float)),
-        .dz = rig_value(r, "dz", 0, l->out * sizeof(float)),
-        .dx = rig_value(r, "dx", 0, l->in * sizeof(float)),
+        .y = rig_value_of(r, "y", how->y, 0, l->out),
+        .dz = rig_value_of(r, "dz", how->y, 0, l->out),
+        .dx = rig_value_of(r, "dx", how->x, 0, l->in),
         .dw = rig_value(r, "dw", l->weights * sizeof(float), 0),
     };
     l->forward(r->list, l->problem, v.x, v.w, v.b, v.y);
@@ -132,7 +139,7 @@ void product_check(rig *r, const product_layer *l, uint32_t capacity, const rig_
     rig_bind(r);
     const uint32_t counts[] = {capacity, 1, 0, capacity - 1};
     for (size_t i = 0; i < (rig_is_simulated(r) ? 2 : CLQ_COUNT_OF(counts)); i++)
-        if (i < 3 || counts[i] > 1) check_count(r, l, &v, counts[i]);
+        if (i < 3 || counts[i] > 1) check_count(r, l, how, &v, counts[i]);
     rig_end(r);
 }
 

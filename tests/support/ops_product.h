@@ -29,8 +29,8 @@ void product_check(rig *r, const product_layer *layer, uint32_t capacity, const 
  * the simulator; the first `everywhere` of them on the others, which build as the first does. */
 void product_check_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index));
 
-/* The checks of one result. sizes: the same sum of absolute values; terms: how many. */
-void product_check_numbers(const rig *r, const char *what, const float *got, const double *want, const double *sizes,
-                           size_t n, size_t terms);
+/* The checks of one result, as memory of that type has it. sizes: the same sum of absolute values; terms: how many. */
+void product_check_numbers(const rig *r, const char *what, clq_dtype dtype, const void *got, const double *want,
+                           const double *sizes, size_t n, size_t terms);
 
 #endif

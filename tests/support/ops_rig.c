@@ -229,6 +229,49 @@ void rig_numbers(clq_random *random, size_t n, double low, double high, float **
     }
 }
 
+static uint16_t bfloat_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t below = bits & 0xFFFF, upper = bits >> 16;
+    return (uint16_t)(upper + (below > 0x8000 || (below == 0x8000 && upper % 2)));
+}
+
+void *rig_stored(clq_dtype dtype, float *floats, double *doubles, size_t n) {
+    void *stored = rig_alloc(n + 1, sizeof(float));
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits = dtype == CLQ_F16 ? clq_half_of_float(floats[i]) : bfloat_of(floats[i]);
+        if (dtype == CLQ_F32) {
+            ((float *)stored)[i] = floats[i];
+            continue;
+        }
+        ((uint16_t *)stored)[i] = bits;
+        floats[i] = dtype == CLQ_F16 ? clq_half_to_float(bits) : clq_bfloat_to_float(bits);
+        doubles[i] = (double)floats[i];
+    }
+    return stored;
+}
+
+float *rig_floats(clq_dtype dtype, const void *stored, size_t n) {
+    float *floats = rig_alloc(n + 1, sizeof *floats);
+    const uint16_t *bits = stored;
+    for (size_t i = 0; i < n; i++)
+        floats[i] = dtype == CLQ_F32   ? ((const float *)stored)[i]
+                    : dtype == CLQ_F16 ? clq_half_to_float(bits[i])
+                                       : clq_bfloat_to_float(bits[i]);
+    return floats;
+}
+
+double rig_half_bit(clq_dtype dtype, double number) {
+    if (dtype == CLQ_F16) return ldexp(fabs(number), -11) + ldexp(1, -25);
+    return dtype == CLQ_BF16 ? ldexp(fabs(number), -8) : 0;
+}
+
+clq_value rig_value_of(rig *r, const char *name, clq_dtype dtype, size_t fixed, size_t per_example) {
+    clq_value value = rig_value(r, name, clq_values_bytes(dtype, fixed), clq_values_bytes(dtype, per_example));
+    clq_list_set_storage(r->list, value, dtype);
+    return value;
+}
+
 void rig_sizes(double *numbers, size_t n) {
     for (size_t i = 0; i < n; i++) numbers[i] = fabs(numbers[i]);
 }

@@ -26,6 +26,7 @@ typedef struct rig {
 /* Candidates that make products and 3x3 convolutions, whatever is known to be faster; NULL: as the list chooses. */
 typedef struct rig_variant {
     const char *product, *conv;
+    clq_dtype x, w, y; /* how memory has a layer's values: x for dx, too, y for dz. Weights' gradients are f32 */
 } rig_variant;
 
 /* Calls body for PoCL's basic device and for Intel's (PoCL's pthread device where the processor is no x86-64), each as
@@ -65,6 +66,14 @@ double rig_uniform(clq_random *random, double low, double high);
 size_t rig_below(clq_random *random, size_t bound);
 /* Random floats in [low, high) as floats and as the same numbers in double. Free with clq_free. */
 void rig_numbers(clq_random *random, size_t n, double low, double high, float **floats, double **doubles);
+/* Numbers as a type of F32, F16 or BF16 stores them: rounds both, and gives what memory has. clq_free. */
+void *rig_stored(clq_dtype dtype, float *floats, double *doubles, size_t n);
+/* What memory of such a type has, as floats. clq_free. */
+float *rig_floats(clq_dtype dtype, const void *stored, size_t n);
+/* How far a number that is stored may be from one that is not: half of the last bit. */
+double rig_half_bit(clq_dtype dtype, double number);
+/* A value of the list with such numbers. */
+clq_value rig_value_of(rig *r, const char *name, clq_dtype dtype, size_t fixed, size_t per_example);
 /* Makes numbers their absolute values: what sums of them tell is how large rounding errors can be. */
 void rig_sizes(double *numbers, size_t n);
 void *rig_alloc(size_t count, size_t size);

@@ -61,18 +61,32 @@ static void product_gradient(clq_derivation *d, const clq_operation *op, clq_act
     add_product_gradients(d, op, CLQ_IDS(d->node.inputs[0], d->node.inputs[1], dz));
 }
 
+/* Values of 16 bits: the kernels of devices whose work-items are whole cores read and write them. Biases and weights'
+ * gradients are f32. */
+static bool by_tiles(const clq_list *list) { return clq_list_family(list) == CLQ_FAMILY_TILE; }
+static bool product_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    (void)node, (void)dtype;
+    return by_tiles(list) && value != 2;
+}
+static bool product_gradient_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    (void)node, (void)dtype;
+    return by_tiles(list) && value != CLQ_NODE_INPUTS + 1;
+}
+
 static void dense_gradient(clq_derivation *d) {
     product_gradient(d, &clq_op_dense_gradient, d->node.attributes.dense.activation);
 }
 static void emit_dense(clq_emission *e) {
     clq_dense_forward(e->list, &e->node->attributes.dense, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
-const clq_operation clq_op_dense = {.name = "dense", .differentiate = dense_gradient, .emit = emit_dense};
+const clq_operation clq_op_dense = {
+    .name = "dense", .stores = product_stores, .differentiate = dense_gradient, .emit = emit_dense};
 
 static void emit_dense_gradient(clq_emission *e) {
     clq_dense_backward(e->list, &e->node->attributes.dense, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
-const clq_operation clq_op_dense_gradient = {.name = "dense_gradient", .emit = emit_dense_gradient};
+const clq_operation clq_op_dense_gradient = {
+    .name = "dense_gradient", .stores = product_gradient_stores, .emit = emit_dense_gradient};
 
 static void conv2d_gradient(clq_derivation *d) {
     product_gradient(d, &clq_op_conv2d_gradient, d->node.attributes.conv2d.activation);
@@ -80,12 +94,14 @@ static void conv2d_gradient(clq_derivation *d) {
 static void emit_conv2d(clq_emission *e) {
     clq_conv2d_forward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
-const clq_operation clq_op_conv2d = {.name = "conv2d", .differentiate = conv2d_gradient, .emit = emit_conv2d};
+const clq_operation clq_op_conv2d = {
+    .name = "conv2d", .stores = product_stores, .differentiate = conv2d_gradient, .emit = emit_conv2d};
 
 static void emit_conv2d_gradient(clq_emission *e) {
     clq_conv2d_backward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
-const clq_operation clq_op_conv2d_gradient = {.name = "conv2d_gradient", .emit = emit_conv2d_gradient};
+const clq_operation clq_op_conv2d_gradient = {
+    .name = "conv2d_gradient", .stores = product_gradient_stores, .emit = emit_conv2d_gradient};
 
 /* ---- pooling ---- */
 

@@ -76,6 +76,7 @@ clq_value clq_winograd_weights(clq_list *list, const clq_product *p, const char 
     clq_kernel_options all = {.length = 0};
     clq_options_add(&all, "-DWEIGHTS -DIN_C=%zu -DCOLUMNS=%zu %s%s", p->patches.channels, p->columns, options,
                     p->transposed ? " -DTRANSPOSED" : "");
+    clq_options_storage(&all, list, "B", p->b);
     clq_value to = clq_list_scratch(list, "transformed weights", CLQ_F32, floats, 0);
     clq_launch_begin(list, "transform", file, all.text, function);
     clq_launch_value(list, p->b, CLQ_READS);
@@ -86,6 +87,7 @@ clq_value clq_winograd_weights(clq_list *list, const clq_product *p, const char 
 void clq_winograd_cost(clq_list *list, const clq_product *p, double sums, double out_bytes, size_t floats) {
     const clq_patches *q = &p->patches;
     double in = (double)(q->h.in * q->w.in * q->channels);
+    const double in_bytes = in * (double)clq_dtype_bytes(clq_list_storage(list, p->a));
     clq_launch_cost(list, 0, 2 * sums * (double)clq_patches_depth(q), (double)floats * sizeof(float),
-                    in * sizeof(float) + out_bytes);
+                    in_bytes + out_bytes);
 }

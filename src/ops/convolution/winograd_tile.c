@@ -67,6 +67,7 @@ void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winog
     clq_options_add(&options, "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu%s%s", pool ? pool->stride_h : 2,
                     pool ? pool->stride_w : 2, c.vectors, c.rows, c.block, pool ? " -DPOOLED" : "",
                     winner ? " -DKEEP" : "");
+    clq_product_add_storage(&options, list, p->a, weights, p->c);
     clq_launch_begin(list, p->label, "winograd_tile", options.text, "winograd_tile");
     CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
@@ -74,6 +75,7 @@ void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winog
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, all, c.block);
     double channels = (double)p->columns, sums = (double)tiles->pixels * channels;
-    double out = pool ? (double)all * channels * (winner ? 5 : 4) : sums * sizeof(float);
+    const double number = (double)clq_dtype_bytes(clq_list_storage(list, p->c));
+    double out = pool ? (double)all * channels * (number + (winner ? 1 : 0)) : sums * number;
     clq_winograd_cost(list, p, sums, out, CLQ_WINOGRAD_PRODUCTS * q->channels * p->columns);
 }

@@ -32,13 +32,23 @@ static bool is_plain(const clq_axis *axis) {
     return by_one && axis->out + axis->taps == axis->in + 1;
 }
 
+/* ", f16 by f16 to f16": of what operands and result are in memory; nothing where all are floats. */
+static void name_storage(const clq_list *list, const clq_product *p, char *text, size_t bytes) {
+    const bool floats = !clq_is_short(list, p->a) && !clq_is_short(list, p->b) && !clq_is_short(list, p->c);
+    (void)snprintf(text, bytes, floats ? "" : ", %s by %s to %s", clq_dtype_name(clq_list_storage(list, p->a)),
+                   clq_dtype_name(clq_list_storage(list, p->b)), clq_dtype_name(clq_list_storage(list, p->c)));
+}
+
 void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_product *p) {
     static const char *const behinds[][2] = {[CLQ_MATMUL_HIGHEST] = {"", ", transposed"},
                                              [CLQ_MATMUL_HIGH] = {", high", ", transposed, high"},
                                              [CLQ_MATMUL_MEDIUM] = {", medium", ", transposed, medium"}};
     /* Where there are no units precision is of no account. */
     bool units = clq_device_matrix_unit(clq_list_device(list)) != CLQ_UNIT_NONE;
-    const char *behind = behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][p->transposed];
+    char behind[64], storage[32];
+    name_storage(list, p, storage, sizeof storage);
+    (void)snprintf(behind, sizeof behind, "%s%s",
+                   behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][p->transposed], storage);
     const clq_axis *h = &p->patches.h, *w = &p->patches.w;
     size_t rows = p->patches.rows * clq_list_capacity(list), channels = p->patches.channels;
     if (clq_patches_are_matrix(&p->patches))
@@ -65,6 +75,8 @@ static const char *kind_of(const clq_product *p) { return p->outer ? "outer" : "
 /* The family's own kernels, or what was measured to be faster. The list's own selections may name any other, too. */
 static way select_way(clq_list *list, const clq_product *p, clq_choice *choice) {
     bool tile = clq_list_family(list) == CLQ_FAMILY_TILE, matrix = clq_patches_are_matrix(&p->patches) && !p->halves;
+    const bool floats = !clq_is_short(list, p->a) && !clq_is_short(list, p->b) && !clq_is_short(list, p->c);
+    matrix = matrix && floats;
     char what[32];
     (void)snprintf(what, sizeof what, p->halves ? "%s, halves %u," : "%s", kind_of(p), p->halves);
     clq_product_start_choice(choice, list, what, p);
@@ -77,8 +89,10 @@ static way select_way(clq_list *list, const clq_product *p, clq_choice *choice) 
     if (!tile && matrix) clq_choice_add(choice, BY_CLBLAST, 0, "clblast");
     if (matrix) clq_choice_add_named(choice, list, BY_CLBLAST, 0, "clblast");
     if (!p->halves) clq_choice_add_named(choice, list, BY_TILES, 0, "tile");
-    clq_choice_add_named(choice, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
-    clq_product_add_named_blocks(list, choice, BY_GROUPS);
+    if (!tile || floats) {
+        clq_choice_add_named(choice, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
+        clq_product_add_named_blocks(list, choice, BY_GROUPS);
+    }
     const struct clq_candidate *candidate = clq_list_select(list, choice);
     way w = {(maker)candidate->values[0], candidate->values[1]};
     if (w.by == BY_GROUPS) w.block = clq_local_block_that_works(list, w.block, p);
@@ -130,27 +144,43 @@ clq_kernel_options clq_product_options(const clq_product *p) {
     return options;
 }
 
+void clq_product_add_storage(clq_kernel_options *options, const clq_list *list, clq_value a, clq_value b, clq_value c) {
+    clq_options_storage(options, list, "A", a);
+    clq_options_storage(options, list, "B", b);
+    clq_options_storage(options, list, "C", c);
+}
+
+static double bytes_of(const clq_list *list, clq_value value, double numbers) {
+    return numbers * (double)clq_dtype_bytes(clq_list_storage(list, value));
+}
+
 void clq_product_cost(clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
     double pixels = (double)clq_patches_pixels(q), depth = (double)clq_patches_depth(q), n = (double)p->columns;
     double in = (double)(q->rows * q->h.in * q->w.in * q->channels);
-    clq_launch_cost(list, 0, 2 * pixels * depth * n / (q->h.divide * q->w.divide), depth * n * sizeof(float),
-                    (in + pixels * n) * sizeof(float));
+    const clq_value of_pixels = p->outer ? p->b : p->c, of_weights = p->outer ? p->c : p->b;
+    clq_launch_cost(list, 0, 2 * pixels * depth * n / (q->h.divide * q->w.divide),
+                    bytes_of(list, of_weights, depth * n),
+                    bytes_of(list, p->a, in) + bytes_of(list, of_pixels, pixels * n));
 }
 
 void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x) {
     size_t frame_h = (p->h.out - 1) * (size_t)p->h.step + (p->h.taps - 1) * (size_t)p->h.tap + 1;
     size_t frame_w = (p->w.out - 1) * (size_t)p->w.step + (p->w.taps - 1) * (size_t)p->w.tap + 1;
     size_t in_floats = p->h.in * p->w.in * p->channels, floats = frame_h * frame_w * p->channels;
-    clq_value frames = clq_list_scratch(list, "padded input", CLQ_F32, 0, floats);
-    clq_launch_begin(list, "pad", "product_support", "", "product_pad");
+    const clq_dtype dtype = clq_list_storage(list, *x);
+    clq_value frames = clq_list_scratch(list, "padded input", dtype, 0, floats);
+    clq_kernel_options options = {.length = 0};
+    clq_options_storage(&options, list, "FROM", *x);
+    clq_options_storage(&options, list, "TO", frames);
+    clq_launch_begin(list, "pad", "product_support", options.text, "product_pad");
     clq_launch_value(list, *x, CLQ_READS);
     clq_launch_value(list, frames, CLQ_WRITES);
     CLQ_LAUNCH_SIZES(list, p->h.in, p->w.in * p->channels, frame_w * p->channels);
     clq_launch_int(list, -p->h.first);
     clq_launch_int(list, -p->w.first * (int)p->channels);
     clq_launch_work(list, 2, (size_t[]){frame_h, 0}, (size_t[]){1, 1}, 1, 1, 1);
-    clq_launch_cost(list, 0, 0, 0, (double)(in_floats + floats) * sizeof(float));
+    clq_launch_cost(list, 0, 0, 0, (double)clq_values_bytes(dtype, in_floats + floats));
     p->h.in = frame_h;
     p->w.in = frame_w;
     p->h.first = p->w.first = 0;
@@ -200,7 +230,8 @@ void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial,
     size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
     clq_kernel_options options = {.length = 0};
     if (!tile) clq_options_add(&options, "-DWIDE=%zu ", wide);
-    clq_options_add(&options, "%s%s", p->halves & CLQ_HALF_C ? "-DTO_HALF" : "", p->adds ? " -DADDS" : "");
+    clq_options_add(&options, "%s%s", p->halves & CLQ_HALF_C ? "-DTO_STORAGE=1" : "", p->adds ? " -DADDS" : "");
+    clq_options_storage(&options, list, "TO", p->c);
     clq_launch_begin(list, "reduce", "product_support", options.text, tile ? "product_reduce" : "product_reduce_rows");
     clq_launch_value(list, partial, CLQ_READS);
     clq_launch_value(list, p->c, p->adds ? CLQ_READS_WRITES : CLQ_WRITES);

@@ -28,6 +28,9 @@ size_t clq_patches_pixels(const clq_patches *p); /* out pixels of an example */
 bool clq_axis_padded(const clq_axis *axis);      /* whether some place and tap meet outside */
 /* Images padded with zeros by a launch of its own, so that no tap lies outside; *x becomes scratch. */
 void clq_patches_pad(clq_list *list, clq_patches *p, clq_value *x);
+static inline bool clq_is_short(const clq_list *list, clq_value value) { /* whether its numbers have 16 bits */
+    return clq_dtype_bytes(clq_list_storage(list, value)) == 2;
+}
 
 /* One of two kinds.
  * Rows: c (pixels, columns) = act(patches(a) b + bias), for each example.
@@ -41,7 +44,7 @@ typedef struct clq_product {
     bool transposed; /* b of rows is (taps, taps, columns, channels), else (taps, taps, channels, columns) */
     clq_activation activation;
     clq_value a, b, bias, c; /* bias may be none */
-    bool adds;               /* of outer: c is added up as of clq_accumulate */
+    bool adds;               /* of outer: c is added up as of clq_accumulate, and is f32 */
     /* CLQ_HALF_…: operands that are halves in memory; sums are floats. The LOCAL variant alone can do that. */
     unsigned halves;
 } clq_product;
@@ -77,6 +80,8 @@ void clq_product_start_choice(clq_choice *choice, const clq_list *list, const ch
 
 /* The patches and columns as -D options, with a blank behind. */
 clq_kernel_options clq_product_options(const clq_product *p);
+/* How these values lie in memory, behind all other options. */
+void clq_product_add_storage(clq_kernel_options *options, const clq_list *list, clq_value a, clq_value b, clq_value c);
 /* The cost of a product: flops and traffic; weights once, images per example. */
 void clq_product_cost(clq_list *list, const clq_product *p);
 /* Into how many parts the sum of an outer product is cut, so that at least `wanted` parts run side by side if the sum

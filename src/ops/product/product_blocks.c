@@ -18,6 +18,7 @@ enum {
 typedef struct blocks {
     const clq_product *p;
     bool packed;        /* A is, and B beforehand */
+    bool a_packed;      /* A is; also where its numbers have 16 bits and have to become floats */
     size_t rows, terms; /* at a full batch */
     size_t tile_rows, tile_vectors, block_rows, block_columns, block_terms;
 } blocks;
@@ -49,7 +50,7 @@ static void choose_blocks(const clq_list *list, blocks *b) {
     size_t most = b->packed ? TILE_ROWS : FEW_TILE_ROWS;
     b->tile_rows = CLQ_MIN(vector < 16 ? CLQ_MIN(most, (size_t)NARROW_TILE_ROWS) : most, b->rows);
     width = b->tile_vectors * vector;
-    b->block_terms = even_part(b->terms, b->packed ? BLOCK_TERMS : OWN_TERMS, vector);
+    b->block_terms = even_part(b->terms, b->a_packed ? BLOCK_TERMS : OWN_TERMS, vector);
     size_t down = clq_ceil_div(b->rows, BLOCK_ROWS), across = clq_ceil_div(b->p->columns, BLOCK_COLUMNS);
     size_t units = clq_device_get_info(device)->compute_units,
            wanted = clq_device_runs_in_caller(device) ? 1 : units * BLOCKS_PER_UNIT;
@@ -74,19 +75,36 @@ static clq_value add_panels(clq_list *list, const blocks *b, const char *options
     return panels;
 }
 
+/* Where sums of several blocks of terms wait for the next, since C would round them to 16 bits. */
+static clq_value add_sums(clq_list *list, const blocks *b) {
+    if (b->block_terms >= b->terms) return CLQ_NO_VALUE;
+    size_t of_all = b->p->outer ? b->rows * b->p->columns : 0,
+           of_one = b->p->outer ? 0 : b->p->patches.rows * b->p->columns;
+    return clq_list_scratch(list, "partial sums", CLQ_F32, of_all, of_one);
+}
+
 void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed) {
-    blocks b = {.p = p, .packed = packed, .rows = rows_of(list, p), .terms = terms_of(list, p)};
+    blocks b = {.p = p,
+                .packed = packed,
+                .a_packed = packed || clq_is_short(list, p->a),
+                .rows = rows_of(list, p),
+                .terms = terms_of(list, p)};
     choose_blocks(list, &b);
     clq_kernel_options options = clq_product_options(p);
     clq_options_add(&options, "-DBLOCKS -DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s%s", b.tile_rows,
                     b.tile_vectors, b.block_rows, b.block_columns, b.block_terms, (int)p->activation,
                     p->bias ? " -DBIAS" : "", p->outer ? " -DA_TRANSPOSED" : "", p->transposed ? " -DB_TRANSPOSED" : "",
-                    packed ? " -DPANELS -DA_PACKED" : "", p->adds ? " -DADDS" : "",
+                    packed       ? " -DPANELS -DA_PACKED"
+                    : b.a_packed ? " -DA_PACKED"
+                                 : "",
+                    p->adds ? " -DADDS" : "",
                     clq_device_has_quirk(clq_list_device(list), CLQ_QUIRK_COMPILES_PREFETCH) ? " -DPREFETCH" : "");
+    clq_product_add_storage(&options, list, p->a, p->b, p->c);
     clq_value right = packed ? add_panels(list, &b, options.text) : p->b;
     clq_launch_begin(list, p->label, "product_tile", options.text, "product_blocks");
     CLQ_LAUNCH_READS(list, p->a, right, p->bias);
     clq_launch_value(list, p->c, p->adds ? CLQ_READS_WRITES : CLQ_WRITES);
+    if (clq_is_short(list, p->c)) clq_launch_value(list, add_sums(list, &b), CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_param(list, CLQ_PARAM_SUM_FACTOR);
     size_t down = clq_ceil_div(b.rows, b.block_rows), across = clq_ceil_div(p->columns, b.block_columns);

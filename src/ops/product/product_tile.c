@@ -1,6 +1,8 @@
 /* Products as register tiles (cl/product_tile.cl): the shape of the tiles, and what is packed or padded before. */
 #include "ops/product/product.h"
 
+#include <stdlib.h>
+
 enum {
     BLOCK_TERMS = 512, /* of a long sum before it is put aside */
     LONG_SUM = 1024,
@@ -11,7 +13,8 @@ enum {
     TILES_PER_UNIT = 8,       /* of a matrix, before tiles are made smaller: those cost more per float */
     TERMS_LEAST = 64,         /* of a slice, for more work-groups */
     CACHED_TERMS_LEAST = 512, /* of a slice, for the cache's sake */
-    CACHED_BYTES = 512 << 10  /* what one slice may read: about half of a core's second-level cache */
+    CACHED_BYTES = 512 << 10, /* what one slice may read: about half of a core's second-level cache */
+    OWN_FLOATS = 48 << 10     /* of a row of an image of 16 bits, in a work-item's own memory */
 };
 
 typedef struct tile {
@@ -91,7 +94,9 @@ clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t
     size_t vector = clq_list_vector(list), panels = clq_ceil_div(columns, width);
     size_t floats = panels * taps * channels * width;
     clq_value packed = clq_list_scratch(list, name, CLQ_F32, floats, 0);
-    clq_launch_begin(list, "pack", "product_support", "", "product_pack");
+    clq_kernel_options options = {.length = 0};
+    clq_options_storage(&options, list, "FROM", b);
+    clq_launch_begin(list, "pack", "product_support", options.text, "product_pack");
     clq_launch_value(list, b, CLQ_READS);
     clq_launch_value(list, packed, CLQ_WRITES);
     CLQ_LAUNCH_SIZES(list, taps, channels, columns, width);
@@ -126,6 +131,28 @@ static clq_kernel_options rows_options(const clq_product *p, const tile *t) {
     return options;
 }
 
+/* Numbers of 16 bits as floats, by a launch of its own: (rows, row) of each example, or once. */
+static clq_value as_floats(clq_list *list, clq_value from, size_t rows, size_t row, bool per_example) {
+    size_t numbers = rows * row, bytes = numbers * (sizeof(uint16_t) + sizeof(float));
+    clq_kernel_options options = {.length = 0};
+    clq_options_storage(&options, list, "FROM", from);
+    clq_value floats = clq_list_scratch(list, "floats", CLQ_F32, per_example ? 0 : numbers, per_example ? numbers : 0);
+    clq_launch_begin(list, "to floats", "product_support", options.text, "product_pad");
+    clq_launch_value(list, from, CLQ_READS);
+    clq_launch_value(list, floats, CLQ_WRITES);
+    CLQ_LAUNCH_SIZES(list, rows, row, row, 0, 0);
+    clq_launch_work(list, 2, (size_t[]){rows, 1}, (size_t[]){1, 1}, per_example ? 1 : -1, 1, 1);
+    clq_launch_cost(list, 0, 0, per_example ? 0 : (double)bytes, per_example ? (double)bytes : 0);
+    return floats;
+}
+
+/* What product_tile.cl takes of a row of an image of 16 bits. */
+static size_t own_floats(const clq_patches *q, const tile *t) {
+    const clq_axis *w = &q->w;
+    size_t apart = w->taps == 1 ? 1 : (size_t)w->step, reach = (w->taps - 1) * (size_t)abs(w->tap);
+    return ((t->rows - 1) * apart + reach / (size_t)w->divide + 2) * q->channels;
+}
+
 static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
     const clq_patches *q = &p->patches;
     bool matrix = clq_patches_are_matrix(q);
@@ -133,12 +160,18 @@ static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
     size_t divide = (size_t)q->w.divide,
            pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
     tile t = select_tile(list, p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, choice);
-    clq_value b = p->b;
+    clq_value a = p->a, b = p->b;
+    /* What is too much to become floats in a work-item's own memory, and weights that meet many pixels. */
+    if (!matrix && clq_is_short(list, a) && own_floats(q, &t) > OWN_FLOATS)
+        a = as_floats(list, a, q->h.in, q->w.in * q->channels, true);
+    if (!matrix && clq_is_short(list, b) && !p->transposed)
+        b = as_floats(list, b, clq_patches_depth(q), p->columns, false);
     if (p->transposed)
         b = clq_product_pack(list, "packed weights", b, q->h.taps * q->w.taps, q->channels, p->columns, t.width);
-    const clq_kernel_options options = rows_options(p, &t);
+    clq_kernel_options options = rows_options(p, &t);
+    clq_product_add_storage(&options, list, a, b, p->c);
     clq_launch_begin(list, p->label, "product_tile", options.text, "product_rows");
-    CLQ_LAUNCH_READS(list, p->a, b, p->bias);
+    CLQ_LAUNCH_READS(list, a, b, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
     clq_launch_zeros(list, q->channels * sizeof(float));
     clq_launch_param(list, CLQ_PARAM_COUNT);
@@ -233,6 +266,7 @@ static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) 
     const bool adds = p->adds && !narrow && c.slices == 1; /* the kernel itself, which so goes through C once */
     clq_value partial = adds ? p->c : clq_product_partial(list, p, c.slices);
     if (adds) clq_options_add(&options, " -DADDS");
+    clq_product_add_storage(&options, list, p->a, p->b, partial);
     clq_launch_begin(list, p->label, "product_tile", options.text, "product_outer");
     CLQ_LAUNCH_READS(list, p->a, p->b);
     clq_launch_value(list, partial, adds ? CLQ_READS_WRITES : CLQ_WRITES);
