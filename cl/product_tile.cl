@@ -332,9 +332,10 @@ ALWAYS_INLINE void add_begun(floatv acc[MR][NR], int until, int column, global c
     }
 }
 
-ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int until, int column, global float *c) {
+/* Rows in front of `from` are left by the tile above. */
+ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int from, int until, int column, global float *c) {
     UNROLL for (int i = 0; i < MR; i++) {
-        if (i >= until) continue;
+        if (i < from || i >= until) continue;
         UNROLL for (int j = 0; j < NR; j++) store_sums(c + (size_t)i * COLUMNS, column + j * VEC, acc[i][j]);
     }
 }
@@ -408,7 +409,7 @@ TILE_KERNEL void product_blocks(global const a_number *a,
                 if (first + KC >= terms)
                     finish(acc, i - start, rows - start, j, bias, to, COLUMNS);
                 else
-                    leave_begun(acc, rows - start, j, begun);
+                    leave_begun(acc, i - start, rows - start, j, begun);
             }
         }
     }

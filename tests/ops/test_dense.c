@@ -20,6 +20,7 @@ static const dense_case cases[] = {
     {{97, 83, CLQ_RELU, 5, true}, 3, true},       /* primes; several rows per example */
     {{2500, 5, CLQ_LINEAR, 1, false}, 3, false},  /* long sums forward */
     {{2500, 5, CLQ_SIGMOID, 1, false}, 3, true},  /* in slices, too, and with all that comes behind */
+    {{33, 1100, CLQ_LINEAR, 1, false}, 9, false}, /* several blocks of terms back, and a row behind a tile */
 };
 enum { EVERYWHERE = 4, BLOCK = 1, NARROW = 4, NO_BIAS = 5 };
 
