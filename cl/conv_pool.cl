@@ -5,7 +5,27 @@
  *
  * - FORWARD;
  * - LISTS: gradients by lists of those that are not zero, for inputs whose channels are whole vectors;
- * - WINNERS: the weights' gradient as an outer product over windows. */
+ * - WINNERS: the weights' gradient as an outer product over windows.
+ *
+ * Numbers are stored (prelude.cl) as X_STORAGE in the input, Y_STORAGE in the result, DZ_STORAGE in its gradient and
+ * DX_STORAGE in the input's; sums are floats. An input of 16 bits becomes floats by whole vectors, in memory of the
+ * work-item's own. */
+#ifndef X_STORAGE
+#define X_STORAGE 0
+#endif
+#ifndef Y_STORAGE
+#define Y_STORAGE 0
+#endif
+#ifndef DZ_STORAGE
+#define DZ_STORAGE 0
+#endif
+#ifndef DX_STORAGE
+#define DX_STORAGE 0
+#endif
+typedef STORED(X_STORAGE) x_number;
+typedef STORED(Y_STORAGE) y_number;
+typedef STORED(DZ_STORAGE) dz_number;
+typedef STORED(DX_STORAGE) dx_number;
 #define PLACES (SIZE_H * SIZE_W)
 #define RUN (TAPS_W * IN_C) /* floats side by side that meet a row of taps */
 #define ROW (IN_W * IN_C)
@@ -25,28 +45,44 @@
 
 #ifndef LISTS
 
-/* Vectors of a row whose length is no multiple of theirs begin anywhere. */
-#if COLUMNS % VEC == 0
-typedef floatv floatv_of_row;
-#else
-typedef floatv_anywhere floatv_of_row;
-#endif
-
-/* The vector at p, of which nothing at or behind `end` is read; zeros there. */
-ALWAYS_INLINE floatv load_until(global const float *p, global const float *end) {
-#if COLUMNS % WIDTH != 0
-    if (p + VEC > end) {
-        float lanes[VEC];
-        for (int l = 0; l < VEC; l++) lanes[l] = p + l < end ? p[l] : 0.0f;
-        return CLQ_JOIN(vload, VEC)(0, lanes);
+/* The vector at p, of which nothing at or behind `end` is read; zeros there. Vectors of a row whose length is no
+ * multiple of theirs begin anywhere. */
+#define LOAD_UNTIL(name, S)                                                                                            \
+    ALWAYS_INLINE floatv name(global const STORED(S) * p, global const STORED(S) * end) {                              \
+        if (COLUMNS % WIDTH != 0 && p + VEC > end) {                                                                   \
+            float lanes[VEC];                                                                                          \
+            for (int l = 0; l < VEC; l++) lanes[l] = p + l < end ? READ(S, p + l) : 0.0f;                              \
+            return CLQ_JOIN(vload, VEC)(0, lanes);                                                                     \
+        }                                                                                                              \
+        if (COLUMNS % VEC == 0) return READ_V_ALIGNED(S, p);                                                           \
+        return READ_V(S, p);                                                                                           \
     }
+
+/* What a tile meets of a window's input, from the tile's first float on; of 16 bits as floats, in rows of NEAR_ROW. */
+#ifdef FORWARD
+#define PATCH_ROWS ((SIZE_H - 1) * STEP_H + TAPS_H)
+#define PATCH_WIDTH ((SIZE_W - 1) * STEP_W * IN_C + RUN)
+#else
+#define PATCH_ROWS ((SIZE_H - 1) * STEP_H + TR)
+#define PATCH_WIDTH ((SIZE_W - 1) * STEP_W * IN_C + TL)
 #endif
-    return *(global const floatv_of_row *)p;
+#if X_STORAGE
+#define NEAR const float
+#define NEAR_ROW ((PATCH_WIDTH + VEC - 1) / VEC * VEC)
+ALWAYS_INLINE void take_patch(float *to, global const x_number *from, global const x_number *end) {
+    for (int r = 0; r < PATCH_ROWS; r++) READ_RUN(X_STORAGE, to + r * NEAR_ROW, from + r * ROW, PATCH_WIDTH, end);
 }
+#else
+#define NEAR global const float
+#define NEAR_ROW ROW
+#endif
+#define NEAR_OFFSET(place) ((place) / SIZE_W * (STEP_H * NEAR_ROW) + (place) % SIZE_W * (STEP_W * IN_C))
 
 #endif
 
 #ifdef FORWARD
+
+LOAD_UNTIL(load_until, 0)
 
 #ifdef STAY /* all weights in registers, for all windows */
 #define UNROLL_TAPS UNROLL
@@ -60,12 +96,12 @@ ALWAYS_INLINE floatv load_until(global const float *p, global const float *end) 
 #endif
 
 /* One window's maximum in one vector of channels. */
-ALWAYS_INLINE void store_window(const floatv *values, int column, global float *y, global uchar *winner, int none) {
+ALWAYS_INLINE void store_window(const floatv *values, int column, global y_number *y, global uchar *winner, int none) {
     intv where;
     floatv best = best_of(values, NR, PLACES, none, &where);
 #if COLUMNS % VEC == 0
     if (column >= COLUMNS) return;
-    *(global floatv *)(y + column) = best;
+    WRITE_V_ALIGNED(Y_STORAGE, best, y + column);
 #ifdef KEEP
     *(global ucharv *)(winner + column) = CLQ_JOIN(convert_uchar, VEC)(where);
 #endif
@@ -75,7 +111,7 @@ ALWAYS_INLINE void store_window(const floatv *values, int column, global float *
     CLQ_JOIN(vstore, VEC)(best, 0, lanes);
     CLQ_JOIN(vstore, VEC)(where, 0, places);
     for (int l = 0; l < VEC && column + l < COLUMNS; l++) {
-        y[column + l] = lanes[l];
+        WRITE(Y_STORAGE, lanes[l], y + column + l);
 #ifdef KEEP
         winner[column + l] = (uchar)places[l];
 #endif
@@ -85,12 +121,23 @@ ALWAYS_INLINE void store_window(const floatv *values, int column, global float *
 
 /* WT windows, from `first`, in NR vectors of channels, from `column`. Windows that are not there are the last one
  * again, and not stored. */
-ALWAYS_INLINE void make_tile(int first, int windows, int column, global const float *x, global const float *w,
-                             global const float *bias, global float *y, global uchar *winner) {
-    global const float *near_[WT], *end = w + DEPTH * COLUMNS;
+ALWAYS_INLINE void make_tile(int first, int windows, int column, global const x_number *x, global const float *w,
+                             global const float *bias, global y_number *y, global uchar *winner) {
+    NEAR *near_[WT];
+    global const float *end = w + DEPTH * COLUMNS;
+#if X_STORAGE
+    floatv own[WT * PATCH_ROWS * NEAR_ROW / VEC];
+#endif
     UNROLL for (int t = 0; t < WT; t++) {
         int window = min(first + t, windows - 1), image = window / WINDOWS, place = window % WINDOWS;
-        near_[t] = x + image * IMAGE + WINDOW_OFFSET(place / POOL_W, place % POOL_W);
+        global const x_number *from = x + image * IMAGE + WINDOW_OFFSET(place / POOL_W, place % POOL_W);
+#if X_STORAGE
+        float *to = (float *)own + t * (PATCH_ROWS * NEAR_ROW);
+        take_patch(to, from, x + windows / WINDOWS * IMAGE);
+        near_[t] = to;
+#else
+        near_[t] = from;
+#endif
     }
     floatv acc[WT * PLACES][NR];
     UNROLL for (int j = 0; j < NR; j++) {
@@ -111,7 +158,7 @@ ALWAYS_INLINE void make_tile(int first, int windows, int column, global const fl
             UNROLL for (int j = 0; j < NR; j++) b_[j] = load_until(w + j * VEC, end);
             UNROLL for (int t = 0; t < WT; t++) {
                 UNROLL for (int s = 0; s < PLACES; s++) {
-                    floatv a_ = (floatv)(near_[t][ky * ROW + k + PLACE_OFFSET(s)]);
+                    floatv a_ = (floatv)(near_[t][ky * NEAR_ROW + k + NEAR_OFFSET(s)]);
                     UNROLL for (int j = 0; j < NR; j++) acc[t * PLACES + s][j] += a_ * b_[j];
                 }
             }
@@ -132,8 +179,8 @@ ALWAYS_INLINE void make_tile(int first, int windows, int column, global const fl
 }
 
 /* (runs of TILES tiles, panels of NR vectors of channels) */
-TILE_KERNEL void conv_pool_forward(global const float *x, global const float *w, global const float *bias,
-                                   global float *y, global uchar *winner, int count) {
+TILE_KERNEL void conv_pool_forward(global const x_number *x, global const float *w, global const float *bias,
+                                   global y_number *y, global uchar *winner, int count) {
     int windows = count * WINDOWS, first = (int)get_global_id(0) * (WT * TILES), column = (int)get_global_id(1) * WIDTH;
     for (int end = min(first + WT * TILES, windows); first < end; first += WT)
         make_tile(first, windows, column, x, w, bias, y, winner);
@@ -142,10 +189,28 @@ TILE_KERNEL void conv_pool_forward(global const float *x, global const float *w,
 #elif defined(LISTS)
 
 /* ---- lists of what is not zero: per example and channel how many there are, and for each its value and where the
- * patch of the input begins that it met, in floats from the image's first ---- */
+ * patch of the input begins that it met, in floats from the image's first; SHORT: in pixels, and the value as it was
+ * stored, both of 16 bits ---- */
+
+#ifdef SHORT
+typedef ushort2 entry;
+#define ENTRY(dz, offset) (ushort2)(*(dz), (offset) / IN_C)
+#define VALUE(entry) READ(DZ_STORAGE, (global const dz_number *)(entry))
+#define OFFSET(entry) ((entry)->y * IN_C)
+#else
+typedef int2 entry;
+#define ENTRY(dz, offset) (int2)(as_int(READ(DZ_STORAGE, dz)), offset)
+#define VALUE(entry) as_float((entry)->x)
+#define OFFSET(entry) (entry)->y
+#endif
+#if DZ_STORAGE
+#define IS_ZERO(dz) ((*(dz)&0x7fff) == 0)
+#else
+#define IS_ZERO(dz) (*(dz) == 0.0f)
+#endif
 
 /* (examples). Every place is written, and kept by counting on: nothing here is a jump that depends on the values. */
-TILE_KERNEL void list_gradients(global const float *dz, global const uchar *winner, global int2 *lists,
+TILE_KERNEL void list_gradients(global const dz_number *dz, global const uchar *winner, global entry *lists,
                                 global int *lengths) {
     size_t image = get_global_id(0);
     dz += image * (WINDOWS * COLUMNS);
@@ -158,9 +223,8 @@ TILE_KERNEL void list_gradients(global const float *dz, global const uchar *winn
             UNROLL
 #endif
             for (int x = 0; x < POOL_W; x++, window += COLUMNS) {
-                float value = dz[window];
-                lists[length] = (int2)(as_int(value), WINDOW_OFFSET(y, x) + PLACE_OFFSET(winner[window]));
-                length += value != 0.0f;
+                lists[length] = ENTRY(dz + window, WINDOW_OFFSET(y, x) + PLACE_OFFSET(winner[window]));
+                length += !IS_ZERO(dz + window);
             }
         }
         lengths[image * COLUMNS + c] = length;
@@ -174,26 +238,42 @@ TILE_KERNEL void list_gradients(global const float *dz, global const uchar *winn
 #define AT(i) ((i) / TL * ROW + (i) % TL * VEC)        /* of vector i of a tile in an image */
 #define AT_WEIGHT(i) ((i) / TL * RUN + (i) % TL * VEC) /* and among the weights of an output channel */
 
+/* Images of 16 bits are floats in the work-item's own memory where that has room for one (OWN_IMAGE). */
+#if X_STORAGE && defined(OWN_IMAGE)
+#define LOAD_X(p) (*(const floatv *)(p))
+typedef const float image_number;
+#else
+#define LOAD_X(p) READ_V_ALIGNED(X_STORAGE, p)
+typedef global const x_number image_number;
+#endif
+
 /* sums (SLICES, COLUMNS, DEPTH). (tiles, blocks of BLOCK channels, slices) */
-TILE_KERNEL void sum_weights(global const float *x, global const int2 *lists, global const int *lengths,
+TILE_KERNEL void sum_weights(global const x_number *x, global const entry *lists, global const int *lengths,
                              global float *sums, int count) {
     int tile = (int)get_global_id(0), c_first = (int)get_global_id(1) * BLOCK, slice = (int)get_global_id(2);
     int c_end = min(c_first + BLOCK, COLUMNS);
-    x += TILE_ROW(tile) * ROW + TILE_PLACE(tile);
+#if X_STORAGE && defined(OWN_IMAGE)
+    floatv own[IMAGE / VEC];
+#endif
     sums += (size_t)slice * (COLUMNS * DEPTH) + TILE_ROW(tile) * RUN + TILE_PLACE(tile);
     for (int c = c_first; c < c_end; c++)
         UNROLL for (int i = 0; i < TL * TR; i++) * (global floatv *)(sums + c * DEPTH + AT_WEIGHT(i)) = 0;
     FOR_SLICE(image, slice, count) {
-        global const float *from = x + image * IMAGE;
+#if X_STORAGE && defined(OWN_IMAGE)
+        for (int i = 0; i < IMAGE / VEC; i++) own[i] = READ_V_ALIGNED(X_STORAGE, x + image * IMAGE + i * VEC);
+        image_number *from = (const float *)own + TILE_ROW(tile) * ROW + TILE_PLACE(tile);
+#else
+        image_number *from = x + image * IMAGE + TILE_ROW(tile) * ROW + TILE_PLACE(tile);
+#endif
         for (int c = c_first; c < c_end; c++) {
             size_t list = (size_t)image * COLUMNS + c;
-            global const int2 *entry = lists + list * WINDOWS;
+            global const entry *at = lists + list * WINDOWS;
             floatv acc[TL * TR];
             UNROLL for (int i = 0; i < TL * TR; i++) acc[i] = 0;
-            for (int left = lengths[list]; left > 0; left--, entry++) {
-                floatv value = (floatv)(as_float(entry->x));
-                global const float *patch = from + entry->y;
-                UNROLL for (int i = 0; i < TL * TR; i++) acc[i] += value * LOADV_ALIGNED(patch + AT(i));
+            for (int left = lengths[list]; left > 0; left--, at++) {
+                floatv value = (floatv)(VALUE(at));
+                image_number *patch = from + OFFSET(at);
+                UNROLL for (int i = 0; i < TL * TR; i++) acc[i] += value * LOAD_X(patch + AT(i));
             }
             UNROLL for (int i = 0; i < TL * TR; i++) {
                 global floatv *sum = (global floatv *)(sums + c * DEPTH + AT_WEIGHT(i));
@@ -213,40 +293,67 @@ TILE_KERNEL void fold_weights(global const float *sums, global float *dw) {
     }
 }
 
-/* weights (COLUMNS, DEPTH). dx (IN_H, IN_W, IN_C). (examples) */
-TILE_KERNEL void spread_gradients(global const float *weights, global const int2 *lists, global const int *lengths,
-                                  global float *dx) {
+/* weights (COLUMNS, DEPTH). dx (IN_H, IN_W, IN_C); OWN_DX: of 16 bits, summed up in memory of the work-item's own, and
+ * without padding, (X_H, X_W, IN_C). (examples) */
+#ifdef OWN_DX
+typedef float sum_number;
+typedef floatv sum_vector;
+typedef dx_number spread_number;
+#else
+typedef global float sum_number;
+typedef global floatv sum_vector;
+typedef float spread_number;
+#endif
+TILE_KERNEL void spread_gradients(global const float *weights, global const entry *lists, global const int *lengths,
+                                  global spread_number *dx) {
     size_t image = get_global_id(0);
-    dx += image * IMAGE;
+#ifdef OWN_DX
+    floatv own[IMAGE / VEC];
+    float *sums = (float *)own;
+#else
+    global float *sums = dx + image * IMAGE;
+#endif
     lists += image * (WINDOWS * COLUMNS);
     lengths += image * COLUMNS;
-    for (int i = 0; i < IMAGE; i += VEC) *(global floatv *)(dx + i) = 0;
+    for (int i = 0; i < IMAGE; i += VEC) *(sum_vector *)(sums + i) = 0;
     for (int c = 0; c < COLUMNS; c++) {
         for (int tile = 0; tile < TILES; tile++) {
             global const float *w = weights + c * DEPTH + TILE_ROW(tile) * RUN + TILE_PLACE(tile);
-            global float *to = dx + TILE_ROW(tile) * ROW + TILE_PLACE(tile);
-            global const int2 *entry = lists + c * WINDOWS;
+            sum_number *to = sums + TILE_ROW(tile) * ROW + TILE_PLACE(tile);
+            global const entry *at = lists + c * WINDOWS;
             floatv tap[TL * TR];
             UNROLL for (int i = 0; i < TL * TR; i++) tap[i] = LOADV_ALIGNED(w + AT_WEIGHT(i));
-            for (int left = lengths[c]; left > 0; left--, entry++) {
-                floatv value = (floatv)(as_float(entry->x));
-                global float *patch = to + entry->y;
-                UNROLL for (int i = 0; i < TL * TR; i++) * (global floatv *)(patch + AT(i)) += value * tap[i];
+            for (int left = lengths[c]; left > 0; left--, at++) {
+                floatv value = (floatv)(VALUE(at));
+                sum_number *patch = to + OFFSET(at);
+                UNROLL for (int i = 0; i < TL * TR; i++) * (sum_vector *)(patch + AT(i)) += value * tap[i];
             }
         }
     }
+#ifdef OWN_DX
+    dx += image * (X_H * X_W * IN_C);
+    for (int y = 0; y < X_H; y++) {
+        for (int i = 0; i < X_W * IN_C; i += VEC, dx += VEC) {
+            bool there = y + PAD_TOP < IN_H && i + PAD_LEFT * IN_C < ROW;
+            floatv sum = 0;
+            if (there) sum = own[((y + PAD_TOP) * ROW + PAD_LEFT * IN_C + i) / VEC];
+            WRITE_V_ALIGNED(DX_STORAGE, sum, dx);
+        }
+    }
+#endif
 }
 
 /* What of frames is the image without padding; zero where frames end before it. x (x_h, x_w, IN_C). (examples) */
-TILE_KERNEL void crop_frames(global const float *frames, global float *x, int x_h, int x_w, int pad_top, int pad_left) {
+TILE_KERNEL void crop_frames(global const float *frames, global dx_number *x, int x_h, int x_w, int pad_top,
+                             int pad_left) {
     size_t image = get_global_id(0);
     frames += image * IMAGE + (pad_top * IN_W + pad_left) * IN_C;
     x += image * x_h * x_w * IN_C;
     int there = min(x_w, IN_W - pad_left) * IN_C, row = x_w * IN_C;
     for (int y = 0; y < x_h; y++, frames += ROW, x += row) {
         int copied = y + pad_top < IN_H ? there : 0;
-        for (int i = 0; i < copied; i += VEC) *(global floatv *)(x + i) = LOADV_ALIGNED(frames + i);
-        for (int i = copied; i < row; i += VEC) *(global floatv *)(x + i) = 0;
+        for (int i = 0; i < copied; i += VEC) WRITE_V_ALIGNED(DX_STORAGE, LOADV_ALIGNED(frames + i), x + i);
+        for (int i = copied; i < row; i += VEC) WRITE_V_ALIGNED(DX_STORAGE, (floatv)0, x + i);
     }
 }
 
@@ -254,7 +361,9 @@ TILE_KERNEL void crop_frames(global const float *frames, global float *x, int x_
 
 /* A tile is TL floats of each of TR rows of taps, by NR vectors of channels. */
 #define TILES_ACROSS ((RUN + TL - 1) / TL)
-#define AT(i) ((i) / TL * ROW + (i) % TL) /* of row i of a tile in an image */
+#define AT(i) ((i) / TL * NEAR_ROW + (i) % TL) /* of row i of a tile in an image */
+
+LOAD_UNTIL(load_until, DZ_STORAGE)
 
 ALWAYS_INLINE intv load_places(global const uchar *p, global const uchar *end) {
 #if COLUMNS % WIDTH != 0
@@ -278,19 +387,28 @@ ALWAYS_INLINE void store_row(global float *row, int column, floatv value) {
 }
 
 /* sums (SLICES, DEPTH, COLUMNS). (tiles, panels of NR vectors, slices) */
-TILE_KERNEL void outer_of_winners(global const float *x, global const float *dz, global const uchar *winner,
+TILE_KERNEL void outer_of_winners(global const x_number *x, global const dz_number *dz, global const uchar *winner,
                                   global float *sums, int count) {
     int tile = (int)get_global_id(0), column = (int)get_global_id(1) * WIDTH, slice = (int)get_global_id(2);
     int ky = min(tile / TILES_ACROSS * TR, TAPS_H - TR), first = min(tile % TILES_ACROSS * TL, RUN - TL);
     size_t all = (size_t)count * WINDOWS * COLUMNS;
+#if X_STORAGE
+    floatv own[PATCH_ROWS * NEAR_ROW / VEC];
+#endif
     floatv total[TL * TR][NR], acc[TL * TR][NR];
     UNROLL for (int i = 0; i < TL * TR; i++) UNROLL for (int j = 0; j < NR; j++) total[i][j] = 0;
     FOR_SLICE(image, slice, count) {
         size_t at = (size_t)image * WINDOWS * COLUMNS + column;
         UNROLL for (int i = 0; i < TL * TR; i++) UNROLL for (int j = 0; j < NR; j++) acc[i][j] = 0;
         for (int y = 0; y < POOL_H; y++) {
-            global const float *patch = x + image * IMAGE + WINDOW_OFFSET(y, 0) + ky * ROW + first;
-            for (int z = 0; z < POOL_W; z++, at += COLUMNS, patch += WINDOW_OFFSET(0, 1)) {
+            global const x_number *from = x + image * IMAGE + WINDOW_OFFSET(y, 0) + ky * ROW + first;
+            for (int z = 0; z < POOL_W; z++, at += COLUMNS, from += WINDOW_OFFSET(0, 1)) {
+#if X_STORAGE
+                take_patch((float *)own, from, x + count * IMAGE);
+                const float *patch = (const float *)own;
+#else
+                global const float *patch = from;
+#endif
                 floatv gradient[NR];
                 intv where[NR];
                 UNROLL for (int j = 0; j < NR; j++) {
@@ -301,7 +419,7 @@ TILE_KERNEL void outer_of_winners(global const float *x, global const float *dz,
                     floatv won[NR];
                     UNROLL for (int j = 0; j < NR; j++) won[j] = where[j] == s ? gradient[j] : (floatv)0;
                     UNROLL for (int i = 0; i < TL * TR; i++) {
-                        floatv a = (floatv)(patch[PLACE_OFFSET(s) + AT(i)]);
+                        floatv a = (floatv)(patch[NEAR_OFFSET(s) + AT(i)]);
                         UNROLL for (int j = 0; j < NR; j++) acc[i][j] += a * won[j];
                     }
                 }

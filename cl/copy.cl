@@ -1,34 +1,36 @@
 /* Channels of one value's rows to channels of another's: rows of `from` and `to` packs, of which `packs` are copied.
  * Work-groups take packs of WIDTH channels, which divides all of these; a tile takes rows, by whatever lies anywhere.
- */
+ * X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
+#ifndef X_STORAGE
+#define X_STORAGE 0
+#endif
+#ifndef Y_STORAGE
+#define Y_STORAGE 0
+#endif
+typedef STORED(X_STORAGE) x_number;
+typedef STORED(Y_STORAGE) y_number;
 
 #ifdef TILE
 
-KERNEL void copy_channels(global const float *x, global float *y, int count, int rows, int channels, int from,
+KERNEL void copy_channels(global const x_number *x, global y_number *y, int count, int rows, int channels, int from,
                           int from_offset, int to, int to_offset) {
     FOR_MY (row, (size_t)count * rows) {
-        global const float *source = x + row * from + from_offset;
-        global float *target = y + row * to + to_offset;
+        global const x_number *source = x + row * from + from_offset;
+        global y_number *target = y + row * to + to_offset;
         int c = 0;
-        for (; c + VEC <= channels; c += VEC)
-            *(global floatv_anywhere *)(target + c) = *(global const floatv_anywhere *)(source + c);
-        for (; c < channels; c++) target[c] = source[c];
+        for (; c + VEC <= channels; c += VEC) WRITE_V(Y_STORAGE, READ_V(X_STORAGE, source + c), target + c);
+        for (; c < channels; c++) WRITE(Y_STORAGE, READ(X_STORAGE, source + c), target + c);
     }
 }
 
 #else
 
-#if WIDTH == 1
-typedef float pack;
-#else
-typedef CLQ_JOIN(float, WIDTH) pack;
-#endif
-
-KERNEL void copy_channels(global const float *x, global float *y, int count, int rows, int packs, int from,
+KERNEL void copy_channels(global const x_number *x, global y_number *y, int count, int rows, int packs, int from,
                           int from_offset, int to, int to_offset) {
     FOR_MY (i, (size_t)count * rows * packs) {
         size_t row = i / packs, at = i - row * packs;
-        ((global pack *)y)[row * to + to_offset + at] = ((global const pack *)x)[row * from + from_offset + at];
+        PACK(WIDTH) pack = READ_PACK(X_STORAGE, WIDTH, x + (row * from + from_offset + at) * WIDTH);
+        WRITE_PACK(Y_STORAGE, WIDTH, pack, y + (row * to + to_offset + at) * WIDTH);
     }
 }
 

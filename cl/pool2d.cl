@@ -1,16 +1,35 @@
 /* Max and average pooling, NHWC. Windows are SIZE_H x SIZE_W at steps of STRIDE_H, STRIDE_W. Work goes by vectors of
  * WIDTH channels, where WIDTH divides the channels: all accesses are aligned and there are no remainders. INSIDE: no
  * window reaches beyond the input. BLOCKS: INSIDE, and the windows lie side by side (size = stride). What is stored has
- * gone through the activation ACT. */
+ * gone through the activation ACT. Numbers are stored (prelude.cl) as X_STORAGE in the input, Y_STORAGE in the output,
+ * DX_STORAGE and DY_STORAGE in their gradients. */
+#ifndef X_STORAGE
+#define X_STORAGE 0
+#endif
+#ifndef Y_STORAGE
+#define Y_STORAGE 0
+#endif
+#ifndef DX_STORAGE
+#define DX_STORAGE 0
+#endif
+#ifndef DY_STORAGE
+#define DY_STORAGE 0
+#endif
+typedef STORED(X_STORAGE) x_number;
+typedef STORED(Y_STORAGE) y_number;
+typedef STORED(DX_STORAGE) dx_number;
+typedef STORED(DY_STORAGE) dy_number;
+typedef PACK(WIDTH) pack;
+/* Pack number `index` of a value, whose storage is S. */
+#define PACK_OF(S, p, index) READ_PACK(S, WIDTH, (p) + (index)*WIDTH)
+#define SET_PACK(S, p, index, v) WRITE_PACK(S, WIDTH, v, (p) + (index)*WIDTH)
 
 #if WIDTH == 1
-typedef float pack;
 typedef int ipack;
 typedef WINNER winners_t;
 #define TO_WINNERS CLQ_JOIN(convert_, WINNER)
 #define TO_IPACK convert_int
 #else
-typedef CLQ_JOIN(float, WIDTH) pack;
 typedef CLQ_JOIN(int, WIDTH) ipack;
 typedef CLQ_JOIN(WINNER, WIDTH) winners_t;
 #define TO_WINNERS CLQ_JOIN(CLQ_JOIN(convert_, WINNER), WIDTH)
@@ -33,11 +52,11 @@ typedef struct shape {
 
 /* Tiles take narrow packs through exp and tanh when all are there, by whole vectors: a narrow one takes as long as a
  * wide one. (Not row by row: wide loads of what narrow stores have just written wait for them.) */
-#if defined(TILE) && WIDTH < VEC && ACT > 1
+#if defined(TILE) && WIDTH < VEC && ACT > 1 && !Y_STORAGE /* 16 bits would be rounded twice */
 #define AFTERWARDS
-#define STORED(value) (value)
+#define ACTIVATED(value) (value)
 #else
-#define STORED(value) ACTIVATE(pack, value)
+#define ACTIVATED(value) ACTIVATE(pack, value)
 #endif
 
 #ifdef AFTERWARDS
@@ -54,8 +73,8 @@ static void activate(global float *y, size_t n) {
 /* How many elements of one axis a window at `first` covers that are no padding. */
 static int covered(int first, int size, int length) { return min(first + size, length) - max(first, 0); }
 
-static void pool_element(global const pack *x, global pack *y, global winners_t *winner, const shape *s, size_t n,
-                         int oh, int ow, int v) {
+static void pool_element(global const x_number *x, global y_number *y, global winners_t *winner, const shape *s,
+                         size_t n, int oh, int ow, int v) {
     int top = oh * STRIDE_H - s->pad_top, left = ow * STRIDE_W - s->pad_left;
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;
     long at = (((long)n * s->in_h + top) * s->in_w + left) * s->vectors + v;
@@ -71,7 +90,7 @@ static void pool_element(global const pack *x, global pack *y, global winners_t 
 #ifndef INSIDE
             if (top + h < 0 || top + h >= s->in_h || left + w < 0 || left + w >= s->in_w) continue;
 #endif
-            pack value = x[at + ((long)h * s->in_w + w) * s->vectors];
+            pack value = PACK_OF(X_STORAGE, x, at + ((long)h * s->in_w + w) * s->vectors);
 #ifdef AVERAGE
             sum += value;
 #else
@@ -83,26 +102,26 @@ static void pool_element(global const pack *x, global pack *y, global winners_t 
     }
 #ifdef AVERAGE
     pack mean = sum / (float)(covered(top, SIZE_H, s->in_h) * covered(left, SIZE_W, s->in_w));
-    y[out] = STORED(mean);
+    mean = ACTIVATED(mean);
+    SET_PACK(Y_STORAGE, y, out, mean);
 #else
-    y[out] = STORED(best);
+    best = ACTIVATED(best);
+    SET_PACK(Y_STORAGE, y, out, best);
 #ifdef KEEP
     winner[out] = TO_WINNERS(where);
 #endif
 #endif
 }
 
-KERNEL void pool2d_forward(global const float *x, global float *y, global WINNER *winner, int count, SHAPE_ARGS) {
+KERNEL void pool2d_forward(global const x_number *x, global y_number *y, global WINNER *winner, int count, SHAPE_ARGS) {
     const shape s = SHAPE;
-    global const pack *from = (global const pack *)x;
-    global pack *to = (global pack *)y;
     global winners_t *keep = (global winners_t *)winner;
 #ifdef TILE
     FOR_MY (row, (size_t)count * out_h) {
         size_t n = row / out_h;
         int oh = (int)(row - n * out_h);
         for (int ow = 0; ow < out_w; ow++)
-            for (int v = 0; v < vectors; v++) pool_element(from, to, keep, &s, n, oh, ow, v);
+            for (int v = 0; v < vectors; v++) pool_element(x, y, keep, &s, n, oh, ow, v);
     }
 #ifdef AFTERWARDS
     size_t rows = (size_t)count * out_h, share = (rows + get_global_size(0) - 1) / get_global_size(0); /* as FOR_MY */
@@ -113,26 +132,26 @@ KERNEL void pool2d_forward(global const float *x, global float *y, global WINNER
 #else
     FOR_MY (i, (size_t)count * out_h * out_w * vectors) {
         size_t pixel = i / vectors, row = pixel / out_w, n = row / out_h;
-        pool_element(from, to, keep, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w),
-                     (int)(i - pixel * vectors));
+        pool_element(x, y, keep, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w), (int)(i - pixel * vectors));
     }
 #endif
 }
 
 /* The gradient of what a window had before the activation. */
-static pack gradient_of(global const pack *y, global const pack *dy, size_t out) {
+static pack gradient_of(global const y_number *y, global const dy_number *dy, size_t out) {
 #if ACT != 0
-    return SLOPE(pack, y[out], dy[out]);
+    pack stored = PACK_OF(Y_STORAGE, y, out), behind = PACK_OF(DY_STORAGE, dy, out);
+    return SLOPE(pack, stored, behind);
 #else
-    return dy[out];
+    return PACK_OF(DY_STORAGE, dy, out);
 #endif
 }
 
 #ifdef BLOCKS
 
 /* Each window owns a block of the input, written once; the last windows also zero what lies behind them. */
-static void unpool_block(global const pack *y, global const pack *dy, global const winners_t *winner, global pack *dx,
-                         const shape *s, size_t n, int oh, int ow, int v) {
+static void unpool_block(global const y_number *y, global const dy_number *dy, global const winners_t *winner,
+                         global dx_number *dx, const shape *s, size_t n, int oh, int ow, int v) {
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;
     size_t at = ((n * s->in_h + oh * SIZE_H) * s->in_w + ow * SIZE_W) * s->vectors + v;
     pack gradient = gradient_of(y, dy, out);
@@ -144,35 +163,35 @@ static void unpool_block(global const pack *y, global const pack *dy, global con
     UNROLL_WINDOW for (int h = 0; h < SIZE_H; h++) {
         UNROLL_WINDOW for (int w = 0; w < SIZE_W; w++) {
 #ifdef AVERAGE
-            dx[at + ((size_t)h * s->in_w + w) * s->vectors] = gradient;
+            SET_PACK(DX_STORAGE, dx, at + ((size_t)h * s->in_w + w) * s->vectors, gradient);
 #else
-            dx[at + ((size_t)h * s->in_w + w) * s->vectors] = where == (ipack)(h * SIZE_W + w) ? gradient : (pack)0;
+            pack mine = where == (ipack)(h * SIZE_W + w) ? gradient : (pack)0;
+            SET_PACK(DX_STORAGE, dx, at + ((size_t)h * s->in_w + w) * s->vectors, mine);
 #endif
         }
     }
     int rows = oh == s->out_h - 1 ? s->in_h - oh * SIZE_H : SIZE_H;
     int columns = ow == s->out_w - 1 ? s->in_w - ow * SIZE_W : SIZE_W;
     for (int h = 0; h < rows; h++)
-        for (int w = h < SIZE_H ? SIZE_W : 0; w < columns; w++) dx[at + ((size_t)h * s->in_w + w) * s->vectors] = 0;
+        for (int w = h < SIZE_H ? SIZE_W : 0; w < columns; w++)
+            SET_PACK(DX_STORAGE, dx, at + ((size_t)h * s->in_w + w) * s->vectors, (pack)0);
 }
 
-KERNEL void pool2d_backward(global const float *y, global const float *dy, global const WINNER *winner,
-                            global float *dx, int count, SHAPE_ARGS) {
+KERNEL void pool2d_backward(global const y_number *y, global const dy_number *dy, global const WINNER *winner,
+                            global dx_number *dx, int count, SHAPE_ARGS) {
     const shape s = SHAPE;
-    global const pack *stored = (global const pack *)y, *from = (global const pack *)dy;
-    global pack *to = (global pack *)dx;
     global const winners_t *keep = (global const winners_t *)winner;
 #ifdef TILE
     FOR_MY (row, (size_t)count * out_h) {
         size_t n = row / out_h;
         int oh = (int)(row - n * out_h);
         for (int ow = 0; ow < out_w; ow++)
-            for (int v = 0; v < vectors; v++) unpool_block(stored, from, keep, to, &s, n, oh, ow, v);
+            for (int v = 0; v < vectors; v++) unpool_block(y, dy, keep, dx, &s, n, oh, ow, v);
     }
 #else
     FOR_MY (i, (size_t)count * out_h * out_w * vectors) {
         size_t pixel = i / vectors, row = pixel / out_w, n = row / out_h;
-        unpool_block(stored, from, keep, to, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w),
+        unpool_block(y, dy, keep, dx, &s, n, (int)(row - n * out_h), (int)(pixel - row * out_w),
                      (int)(i - pixel * vectors));
     }
 #endif
@@ -188,7 +207,7 @@ static int first_window(int i, int pad, int size, int stride) {
 static int end_window(int i, int pad, int stride, int windows) { return min((i + pad) / stride + 1, windows); }
 
 /* What window (oh, ow) hands to its element number `place`. */
-static pack handed(global const pack *y, global const pack *dy, global const winners_t *winner, const shape *s,
+static pack handed(global const y_number *y, global const dy_number *dy, global const winners_t *winner, const shape *s,
                    size_t n, int oh, int ow, int v, int place) {
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;
 #ifdef AVERAGE
@@ -201,8 +220,8 @@ static pack handed(global const pack *y, global const pack *dy, global const win
 }
 
 /* Each input element gathers from the windows that cover it, in their order. */
-static void unpool_element(global const pack *y, global const pack *dy, global const winners_t *winner, global pack *dx,
-                           const shape *s, size_t n, int ih, int iw, int v) {
+static void unpool_element(global const y_number *y, global const dy_number *dy, global const winners_t *winner,
+                           global dx_number *dx, const shape *s, size_t n, int ih, int iw, int v) {
     int end_h = end_window(ih, s->pad_top, STRIDE_H, s->out_h), end_w = end_window(iw, s->pad_left, STRIDE_W, s->out_w);
     pack sum = 0;
     for (int oh = first_window(ih, s->pad_top, SIZE_H, STRIDE_H); oh < end_h; oh++) {
@@ -211,26 +230,24 @@ static void unpool_element(global const pack *y, global const pack *dy, global c
             sum += handed(y, dy, winner, s, n, oh, ow, v, h * SIZE_W + w);
         }
     }
-    dx[((n * s->in_h + ih) * s->in_w + iw) * s->vectors + v] = sum;
+    SET_PACK(DX_STORAGE, dx, ((n * s->in_h + ih) * s->in_w + iw) * s->vectors + v, sum);
 }
 
-KERNEL void pool2d_backward(global const float *y, global const float *dy, global const WINNER *winner,
-                            global float *dx, int count, SHAPE_ARGS) {
+KERNEL void pool2d_backward(global const y_number *y, global const dy_number *dy, global const WINNER *winner,
+                            global dx_number *dx, int count, SHAPE_ARGS) {
     const shape s = SHAPE;
-    global const pack *stored = (global const pack *)y, *from = (global const pack *)dy;
-    global pack *to = (global pack *)dx;
     global const winners_t *keep = (global const winners_t *)winner;
 #ifdef TILE
     FOR_MY (row, (size_t)count * in_h) {
         size_t n = row / in_h;
         int ih = (int)(row - n * in_h);
         for (int iw = 0; iw < in_w; iw++)
-            for (int v = 0; v < vectors; v++) unpool_element(stored, from, keep, to, &s, n, ih, iw, v);
+            for (int v = 0; v < vectors; v++) unpool_element(y, dy, keep, dx, &s, n, ih, iw, v);
     }
 #else
     FOR_MY (i, (size_t)count * in_h * in_w * vectors) {
         size_t pixel = i / vectors, row = pixel / in_w, n = row / in_h;
-        unpool_element(stored, from, keep, to, &s, n, (int)(row - n * in_h), (int)(pixel - row * in_w),
+        unpool_element(y, dy, keep, dx, &s, n, (int)(row - n * in_h), (int)(pixel - row * in_w),
                        (int)(i - pixel * vectors));
     }
 #endif

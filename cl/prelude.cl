@@ -60,7 +60,7 @@ ALWAYS_INLINE ushort to_bfloat(float value) { return TO_BFLOAT(as_uint(value), c
 ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
     return TO_BFLOAT(CLQ_JOIN(as_uint, VEC)(value), CLQ_JOIN(convert_ushort, VEC));
 }
-/* (PoCL's convert_uint16 of ushort16 goes by halves: three times as slow.) */
+/* (With PoCL 3.1's convert_uint16 a convolution's weight gradient took 1.7 times as long.) */
 #ifdef __has_builtin
 #if __has_builtin(__builtin_convertvector)
 #define TO_UINTV(value) __builtin_convertvector(value, uintv)
@@ -97,6 +97,30 @@ ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
 #define WRITE_V_ALIGNED_2(v, p) (*(global ushortv *)(p) = to_bfloatv(v))
 #define WRITE_V_ALIGNED(S, v, p) CLQ_JOIN(WRITE_V_ALIGNED_, S)(v, p)
 
+/* The same of N numbers, 1, 2, 4, 8 or 16, which begin at a multiple of N: PACK(N) is what they become. */
+#define CLQ_BEHIND_1
+#define CLQ_BEHIND_2 2
+#define CLQ_BEHIND_4 4
+#define CLQ_BEHIND_8 8
+#define CLQ_BEHIND_16 16
+#define CLQ_ALIGNED_1 /* vload_half: PoCL has no vloada_half of one */
+#define CLQ_ALIGNED_2 a
+#define CLQ_ALIGNED_4 a
+#define CLQ_ALIGNED_8 a
+#define CLQ_ALIGNED_16 a
+#define CLQ_HALF_NAME(name, N) CLQ_JOIN(CLQ_JOIN(name, CLQ_JOIN(CLQ_ALIGNED_, N)), OF_PACK(_half, N))
+#define OF_PACK(name, N) CLQ_JOIN(name, CLQ_JOIN(CLQ_BEHIND_, N))
+#define PACK(N) OF_PACK(float, N)
+#define READ_PACK_0(N, p) (*(global const PACK(N) *)(p))
+#define READ_PACK_1(N, p) CLQ_HALF_NAME(vload, N)(0, AS_HALVES(p))
+#define READ_PACK_2(N, p) OF_PACK(as_float, N)(OF_PACK(convert_uint, N)(*(global const OF_PACK(ushort, N) *)(p)) << 16)
+#define READ_PACK(S, N, p) CLQ_JOIN(READ_PACK_, S)(N, p)
+#define WRITE_PACK_0(N, v, p) (*(global PACK(N) *)(p) = (v))
+#define WRITE_PACK_1(N, v, p) CLQ_JOIN(CLQ_HALF_NAME(vstore, N), _rte)(v, 0, AS_HALVES(p))
+#define WRITE_PACK_2(N, v, p)                                                                                          \
+    (*(global OF_PACK(ushort, N) *)(p) = TO_BFLOAT(OF_PACK(as_uint, N)(v), OF_PACK(convert_ushort, N)))
+#define WRITE_PACK(S, N, v, p) CLQ_JOIN(WRITE_PACK_, S)(N, v, p)
+
 /* READ_V_UNTIL: the vector from p on, of which nothing at or behind `end` is read; zeros there. READ_RUN: n numbers
  * from p on as floats in memory of the item's own, which has room for whole vectors; nothing at or behind `end` is
  * read. So 16-bit numbers that are wanted one by one are converted by whole vectors. */
@@ -107,19 +131,19 @@ ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
         for (int l = 0; l < VEC; l++) lanes[l] = p + l < end ? READ(S, p + l) : 0.0f;                                  \
         return CLQ_JOIN(vload, VEC)(0, lanes);                                                                         \
     }
-CLQ_READ_UNTIL(read_until_0, 0)
-CLQ_READ_UNTIL(read_until_1, 1)
-CLQ_READ_UNTIL(read_until_2, 2)
-#define READ_V_UNTIL(S, p, end) CLQ_JOIN(read_until_, S)(p, end)
+CLQ_READ_UNTIL(read_0_until, 0)
+CLQ_READ_UNTIL(read_1_until, 1)
+CLQ_READ_UNTIL(read_2_until, 2)
+#define READ_V_UNTIL(S, p, end) CLQ_JOIN(CLQ_JOIN(read_, S), _until)(p, end)
 #define CLQ_READ_RUN(name, S)                                                                                          \
     ALWAYS_INLINE void name(float *to, global const STORED(S) * p, int n, global const STORED(S) * end) {              \
         int i = 0;                                                                                                     \
         for (; i < n && p + i + VEC <= end; i += VEC) *(floatv_anywhere *)(to + i) = READ_V(S, p + i);                 \
         for (; i < n; i++) to[i] = READ(S, p + i);                                                                     \
     }
-CLQ_READ_RUN(read_run_1, 1)
-CLQ_READ_RUN(read_run_2, 2)
-#define READ_RUN(S, to, p, n, end) CLQ_JOIN(read_run_, S)(to, p, n, end)
+CLQ_READ_RUN(read_1_run, 1)
+CLQ_READ_RUN(read_2_run, 2)
+#define READ_RUN(S, to, p, n, end) CLQ_JOIN(CLQ_JOIN(read_, S), _run)(to, p, n, end)
 
 /* Of kernels whose groups have one item. Intel's compiler for CPUs vectorizes a kernel across work-items as well,
  * unless it is told not to, and that takes ten times as long as the kernel alone. */

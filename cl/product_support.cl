@@ -80,21 +80,7 @@ kernel void product_reduce(global const float *from, global to_number *to, int f
  * columns (a power of two) with as many work-items, its rows, for each as it has: row r adds the slices numbered r,
  * r + rows, and so on; the rows' sums are then added as a tree. */
 #ifdef WIDE
-#if WIDE == 1
-typedef float floats_wide;
-#define STORE_WIDE(value, pointer) WRITE(TO_STORAGE, value, pointer)
-#else
-typedef CLQ_JOIN(float, WIDE) floats_wide;
-#if TO_STORAGE == 1
-#define STORE_WIDE(value, pointer) CLQ_JOIN(CLQ_JOIN(vstorea_half, WIDE), _rte)(value, 0, AS_HALVES(pointer))
-#elif TO_STORAGE == 2
-#define STORE_WIDE(value, pointer)                                                                                     \
-    (*(global CLQ_JOIN(ushort, WIDE) *)(pointer) =                                                                     \
-         TO_BFLOAT(CLQ_JOIN(as_uint, WIDE)(value), CLQ_JOIN(convert_ushort, WIDE)))
-#else
-#define STORE_WIDE(value, pointer) (*(global floats_wide *)(pointer) = (value))
-#endif
-#endif
+typedef PACK(WIDE) floats_wide;
 kernel void product_reduce_rows(global const float *from, global to_number *to, int floats, int slices, int across,
                                 local floats_wide *shared, float factor) {
     int item = (int)get_local_id(0), items = (int)get_local_size(0), rows = items / across, columns = floats / WIDE;
@@ -112,7 +98,8 @@ kernel void product_reduce_rows(global const float *from, global to_number *to, 
     }
     if (row > 0 || column >= columns) return;
     to += (size_t)column * WIDE;
-    STORE_WIDE(WITH(*(global const floats_wide *)to, sum), to);
+    sum = WITH(*(global const floats_wide *)to, sum);
+    WRITE_PACK(TO_STORAGE, WIDE, sum, to);
 }
 #endif
 

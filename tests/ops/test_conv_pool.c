@@ -43,8 +43,8 @@ static const pool_case fewer[] = {
     {{4, 4, 16, 2, 2, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 1, 1, 2, 2, 2, 2, 1, true, false},
 };
 
-static const char *forced; /* how convolutions are made */
-static bool is_winograd(void) { return forced && strcmp(forced, "winograd") == 0; }
+static rig_variant how;
+static bool is_winograd(void) { return how.conv && strcmp(how.conv, "winograd") == 0; }
 /* Of rounding errors, against plain sums: as in test_conv2d.c. */
 enum { WINOGRAD_GROWTH = 3 };
 
@@ -75,6 +75,7 @@ static sizes sizes_of(const pool_case *c) {
 /* Inputs, and what the references make of them and of their absolute values. */
 typedef struct arrays {
     float *x, *w, *b, *dz;
+    void *in_x, *in_w, *in_dz; /* as memory has them */
     double *d_x, *d_w, *d_b, *d_dz;
     unsigned char *winner; /* that the backward pass is given: any place */
     double *y, *dx, *dw, *y_size, *dx_size, *dw_size;
@@ -113,6 +114,9 @@ static arrays make_arrays(const pool_case *c, size_t count) {
         a.winner[i] = (unsigned char)rig_below(&random, c->size_h * c->size_w);
         if (rig_below(&random, 2)) a.d_dz[i] = (double)(a.dz[i] = 0); /* as relu leaves many */
     }
+    a.in_x = rig_stored(how.x, a.x, a.d_x, count * s.in);
+    a.in_w = rig_stored(how.w, a.w, a.d_w, s.weights);
+    a.in_dz = rig_stored(how.y, a.dz, a.d_dz, count * s.out);
     double **const results[] = {&a.y, &a.dx, &a.dw, &a.y_size, &a.dx_size, &a.dw_size};
     const size_t counts[] = {count * s.out, count * s.in, s.weights};
     for (size_t i = 0; i < CLQ_COUNT_OF(results); i++) *results[i] = rig_alloc(counts[i % 3] + 1, sizeof(double));
@@ -126,8 +130,8 @@ static arrays make_arrays(const pool_case *c, size_t count) {
 }
 
 static void free_arrays(arrays *a) {
-    void *const all[] = {a->x, a->w,  a->b,  a->dz,     a->d_x,     a->d_w,     a->d_b,    a->d_dz,
-                         a->y, a->dx, a->dw, a->y_size, a->dx_size, a->dw_size, a->winner, a->best};
+    void *const all[] = {a->x,  a->w,      a->b,       a->dz,      a->d_x,    a->d_w,  a->d_b,  a->d_dz, a->y,    a->dx,
+                         a->dw, a->y_size, a->dx_size, a->dw_size, a->winner, a->best, a->in_x, a->in_w, a->in_dz};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
 }
 
@@ -140,18 +144,18 @@ static values add_layer(rig *r, const pool_case *c) {
     sizes s = sizes_of(c);
     rig_begin(r, c->capacity);
     values v = {
-        .x = rig_value(r, "x", 0, s.in * sizeof(float)),
-        .w = rig_value(r, "w", s.weights * sizeof(float), 0),
+        .x = rig_value_of(r, "x", how.x, 0, s.in),
+        .w = rig_value_of(r, "w", how.w, s.weights, 0),
         .b = c->bias ? rig_value(r, "b", c->c.out_c * sizeof(float), 0) : CLQ_NO_VALUE,
-        .y = rig_value(r, "y", 0, s.out * sizeof(float)),
+        .y = rig_value_of(r, "y", how.y, 0, s.out),
         .best = rig_value(r, "best", 0, s.out),
-        .dz = rig_value(r, "dz", 0, s.out * sizeof(float)),
+        .dz = rig_value_of(r, "dz", how.y, 0, s.out),
         .winner = rig_value(r, "winner", 0, s.out),
-        .dx = c->input ? rig_value(r, "dx", 0, s.in * sizeof(float)) : CLQ_NO_VALUE,
+        .dx = c->input ? rig_value_of(r, "dx", how.x, 0, s.in) : CLQ_NO_VALUE,
         .dw = rig_value(r, "dw", s.weights * sizeof(float), 0),
     };
     assert_true(clq_conv_pool_fits(r->list, &p));
-    rig_force(r, &(rig_variant){.conv = forced});
+    rig_force(r, &how);
     clq_value frames = clq_conv_pool_frames(r->list, &p, v.x);
     clq_conv_pool_forward(r->list, &p, frames, v.w, v.b, v.y, v.best);
     clq_launch_info info;
@@ -172,25 +176,25 @@ static void check_best(const rig *r, const pool_case *c, const arrays *a, const 
 static void check_count(rig *r, const pool_case *c, const values *v, uint32_t count) {
     sizes s = sizes_of(c);
     arrays a = make_arrays(c, count);
-    rig_fill(r, v->x, a.x, count * s.in * sizeof(float));
-    rig_fill(r, v->w, a.w, s.weights * sizeof(float));
+    rig_fill(r, v->x, a.in_x, clq_values_bytes(how.x, count * s.in));
+    rig_fill(r, v->w, a.in_w, clq_values_bytes(how.w, s.weights));
     if (v->b) rig_fill(r, v->b, a.b, c->c.out_c * sizeof(float));
-    rig_fill(r, v->dz, a.dz, count * s.out * sizeof(float));
+    rig_fill(r, v->dz, a.in_dz, clq_values_bytes(how.y, count * s.out));
     rig_fill(r, v->winner, a.winner, count * s.out);
     const clq_value results[] = {v->y, v->best, v->dw, v->dx};
     for (size_t i = 0; i < (v->dx ? 4 : 3); i++) rig_fill(r, results[i], NULL, 0);
     rig_run(r, count);
     size_t n = count * s.out;
-    float *y = rig_read_both(r, "y", v->y, n * sizeof(float), count);
+    void *y = rig_read_both(r, "y", v->y, clq_values_bytes(how.y, n), count);
     unsigned char *best = rig_read_both(r, "winner", v->best, n, count);
     float *dw = rig_read_both(r, "dw", v->dw, s.weights * sizeof(float), count);
     size_t growth = is_winograd() ? WINOGRAD_GROWTH : 1;
-    product_check_numbers(r, "y", CLQ_F32, y, a.y, a.y_size, n, growth * (s.weights / c->c.out_c + 1));
+    product_check_numbers(r, "y", how.y, y, a.y, a.y_size, n, growth * (s.weights / c->c.out_c + 1));
     check_best(r, c, &a, best, n);
     product_check_numbers(r, "dw", CLQ_F32, dw, a.dw, a.dw_size, s.weights, count * c->pool_h * c->pool_w);
     if (v->dx) {
-        float *dx = rig_read_both(r, "dx", v->dx, count * s.in * sizeof(float), count);
-        product_check_numbers(r, "dx", CLQ_F32, dx, a.dx, a.dx_size, count * s.in, s.weights);
+        void *dx = rig_read_both(r, "dx", v->dx, clq_values_bytes(how.x, count * s.in), count);
+        product_check_numbers(r, "dx", how.x, dx, a.dx, a.dx_size, count * s.in, s.weights);
         clq_free(dx);
     }
     clq_free(y);
@@ -215,7 +219,7 @@ static void check_family(rig *r) { product_check_cases(r, CLQ_COUNT_OF(cases), E
 
 static void matches_references(void **state) {
     (void)state;
-    forced = "direct";
+    how = (rig_variant){.conv = "direct"};
     rig_each(check_family);
 }
 
@@ -225,8 +229,43 @@ static void check_winograd(rig *r) { product_check_cases(r, CLQ_COUNT_OF(fewer),
 
 static void winograd_matches_references(void **state) {
     (void)state;
-    forced = "winograd";
+    how = (rig_variant){.conv = "winograd"};
     rig_each(check_winograd);
+}
+
+/* 16 bits in memory: lists with and without padding, windows, the gradient before the pooling; an image too large to be
+ * floats in a work-item's own memory; Winograd's products. */
+static const struct {
+    pool_case c;
+    rig_variant how;
+} stored[] = {
+    {{{6, 6, 16, 4, 4, 20, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 2, 2, 2, 2, 2, 2, 5, true, true},
+     {.conv = "direct", .x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16}},
+    {{{8, 7, 16, 8, 7, 20, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 4, 3, 2, 2, 2, 2, 4, true, true},
+     {.conv = "direct", .x = CLQ_BF16, .w = CLQ_BF16, .y = CLQ_BF16}},
+    {{{6, 7, 2, 4, 5, 5, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_TANH, false}, 2, 2, 2, 2, 2, 2, 3, true, false},
+     {.conv = "direct", .x = CLQ_F16, .y = CLQ_BF16}},
+    {{{13, 12, 6, 9, 10, 9, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, 3, 2, 2, 3, 3, 4, true, true},
+     {.conv = "direct", .x = CLQ_BF16, .w = CLQ_F16, .y = CLQ_F16}},
+    {{{60, 60, 16, 58, 58, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 29, 29, 2, 2, 2, 2, 2, true, true},
+     {.conv = "direct", .x = CLQ_F16}},
+    {{{4, 4, 16, 2, 2, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 1, 1, 2, 2, 2, 2, 1, true, false},
+     {.conv = "winograd", .x = CLQ_F16, .w = CLQ_F16, .y = CLQ_BF16}},
+};
+enum { STORED_EVERYWHERE = 3 };
+
+static void check_stored(rig *r, size_t index) {
+    how = stored[index].how;
+    check_case(r, &stored[index].c);
+}
+
+static void check_family_stored(rig *r) {
+    product_check_cases(r, CLQ_COUNT_OF(stored), STORED_EVERYWHERE, check_stored);
+}
+
+static void stored_in_16_bits(void **state) {
+    (void)state;
+    rig_each(check_family_stored);
 }
 
 /* ---- what decides among places ---- */
@@ -268,7 +307,7 @@ static void check_winners(rig *r) {
 
 static void first_and_nan_win(void **state) {
     (void)state;
-    forced = NULL;
+    how = (rig_variant){.conv = NULL};
     rig_each(check_winners);
 }
 
@@ -308,9 +347,8 @@ static void other_shapes_do_not_fit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matches_references),
-        cmocka_unit_test(winograd_matches_references),
-        cmocka_unit_test(first_and_nan_win),
+        cmocka_unit_test(matches_references),      cmocka_unit_test(winograd_matches_references),
+        cmocka_unit_test(stored_in_16_bits),       cmocka_unit_test(first_and_nan_win),
         cmocka_unit_test(other_shapes_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,12 +43,13 @@ static const pool_case cases[] = {
 typedef struct pool_data {
     size_t in, out; /* elements of one example */
     float *x, *dy;
+    void *in_x, *in_dy; /* as memory has them */
     double *dx_x, *d_dy, *want_y, *want_dx;
     int *winner;
 } pool_data;
 
 /* Few distinct values, so that equals are common: the first of them must win. */
-static pool_data make_data(const pool_case *c) {
+static pool_data make_data(const pool_case *c, clq_dtype of_x, clq_dtype of_y) {
     const clq_pool2d_problem *p = &c->p;
     pool_data d = {.in = p->in_h * p->in_w * p->channels, .out = p->out_h * p->out_w * p->channels};
     clq_random random = clq_random_start(9, d.in * 31 + d.out);
@@ -59,6 +60,8 @@ static pool_data make_data(const pool_case *c) {
         d.dx_x[i] = floor(d.dx_x[i] * 4) / 4;
         d.x[i] = (float)d.dx_x[i];
     }
+    d.in_x = rig_stored(of_x, d.x, d.dx_x, d.in * c->count);
+    d.in_dy = rig_stored(of_y, d.dy, d.d_dy, d.out * c->count);
     d.want_y = rig_alloc(d.out * c->count + 1, sizeof(double));
     d.want_dx = rig_alloc(d.in * c->count + 1, sizeof(double));
     d.winner = rig_alloc(d.out * c->count + 1, sizeof(int));
@@ -75,6 +78,8 @@ static pool_data make_data(const pool_case *c) {
 
 static void free_data(pool_data *d) {
     clq_free(d->x);
+    clq_free(d->in_x);
+    clq_free(d->in_dy);
     clq_free(d->dy);
     clq_free(d->dx_x);
     clq_free(d->d_dy);
@@ -98,38 +103,59 @@ static void check_winners(rig *r, clq_value value, const pool_case *c, const poo
     clq_free(got);
 }
 
-static void check_pool(rig *r, const pool_case *c, bool inference) {
-    pool_data d = make_data(c);
-    size_t in_bytes = d.in * sizeof(float), out_bytes = d.out * sizeof(float), most = CLQ_MAX(d.in, d.out) * c->count;
-    float *got = rig_alloc(most + 1, sizeof(float));
+/* n numbers of a value against what they should be. */
+static void check_numbers(rig *r, const char *what, clq_value value, const double *want, size_t n, double rounding) {
+    const clq_dtype dtype = clq_list_storage(r->list, value);
+    void *bytes = rig_alloc(n + 1, sizeof(float));
+    rig_read(r, value, bytes, clq_values_bytes(dtype, n));
+    float *got = rig_floats(dtype, bytes, n);
+    rig_check_close(r, what, got, want, n, rounding + rig_half_bit(dtype, 1.001), rounding);
+    rig_check_untouched(r, value, clq_values_bytes(dtype, n));
+    clq_free(bytes);
+    clq_free(got);
+}
+
+static void check_stored_pool(rig *r, const pool_case *c, bool inference, clq_dtype of_x, clq_dtype of_y) {
+    pool_data d = make_data(c, of_x, of_y);
     bool keep = !c->p.average && !inference;
     rig_begin(r, c->capacity);
-    clq_value x = rig_value(r, "x", 0, in_bytes), y = rig_value(r, "y", 0, out_bytes);
+    clq_value x = rig_value_of(r, "x", of_x, 0, d.in), y = rig_value_of(r, "y", of_y, 0, d.out);
     clq_value winner = keep ? rig_value(r, "winner", 0, clq_pool2d_winner_bytes(&c->p)) : CLQ_NO_VALUE;
     clq_value dy = CLQ_NO_VALUE, dx = CLQ_NO_VALUE;
     clq_pool2d_forward(r->list, &c->p, x, y, winner);
     if (!inference) {
-        dy = rig_value(r, "dy", 0, out_bytes);
-        dx = rig_value(r, "dx", 0, in_bytes);
+        dy = rig_value_of(r, "dy", of_y, 0, d.out);
+        dx = rig_value_of(r, "dx", of_x, 0, d.in);
         clq_pool2d_backward(r->list, &c->p, y, dy, winner, dx);
     }
     rig_bind(r);
-    rig_fill(r, x, d.x, in_bytes * c->count);
-    if (dy) rig_fill(r, dy, d.dy, out_bytes * c->count);
+    rig_fill(r, x, d.in_x, clq_values_bytes(of_x, d.in * c->count));
+    if (dy) rig_fill(r, dy, d.in_dy, clq_values_bytes(of_y, d.out * c->count));
     rig_run(r, c->count);
-    rig_read(r, y, got, out_bytes * c->count);
     double rounding = c->p.average || c->p.activation != CLQ_LINEAR ? 1e-6 : 0;
-    rig_check_close(r, "y", got, d.want_y, d.out * c->count, rounding, rounding);
-    rig_check_untouched(r, y, out_bytes * c->count);
+    check_numbers(r, "y", y, d.want_y, d.out * c->count, rounding);
     if (keep) check_winners(r, winner, c, &d);
-    if (dx) {
-        rig_read(r, dx, got, in_bytes * c->count);
-        rig_check_close(r, "dx", got, d.want_dx, d.in * c->count, 1e-6, 1e-6);
-        rig_check_untouched(r, dx, in_bytes * c->count);
-    }
+    if (dx) check_numbers(r, "dx", dx, d.want_dx, d.in * c->count, 1e-6);
     rig_end(r);
     free_data(&d);
-    clq_free(got);
+}
+
+static void check_pool(rig *r, const pool_case *c, bool inference) {
+    check_stored_pool(r, c, inference, CLQ_F32, CLQ_F32);
+}
+
+/* 16 bits in memory: whole vectors, halves of them, and none; side by side, overlapping with padding. */
+static void stored_pools(rig *r) {
+    static const pool_case small[] = {
+        {{5, 6, 16, 2, 3, 2, 2, 2, 2, 0, 0, false, CLQ_RELU}, 3, 2},
+        {{7, 7, 6, 4, 4, 3, 3, 2, 2, 1, 1, false, CLQ_LINEAR}, 2, 2},
+        {{7, 7, 5, 4, 4, 3, 3, 2, 2, 1, 1, true, CLQ_LINEAR}, 2, 2},
+        {{4, 6, 12, 2, 3, 2, 2, 2, 2, 0, 0, true, CLQ_LINEAR}, 2, 1},
+    };
+    static const clq_dtype types[][2] = {
+        {CLQ_F16, CLQ_F16}, {CLQ_BF16, CLQ_BF16}, {CLQ_F16, CLQ_BF16}, {CLQ_F32, CLQ_F16}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(small) && !rig_is_simulated(r); i++)
+        check_stored_pool(r, &small[i], false, types[i][0], types[i][1]);
 }
 
 static void pools(rig *r) {
@@ -213,6 +239,10 @@ static void test_pools(void **state) {
     (void)state;
     rig_each(pools);
 }
+static void test_stored_pools(void **state) {
+    (void)state;
+    rig_each(stored_pools);
+}
 static void test_nan_and_infinity(void **state) {
     (void)state;
     rig_each(nan_and_infinity);
@@ -220,6 +250,6 @@ static void test_nan_and_infinity(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference_by_differences), cmocka_unit_test(test_pools),
-                                       cmocka_unit_test(test_nan_and_infinity)};
+                                       cmocka_unit_test(test_stored_pools), cmocka_unit_test(test_nan_and_infinity)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

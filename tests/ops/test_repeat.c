@@ -2,29 +2,39 @@
 #include "ref/ref_elementwise.h"
 #include "support/ops_rig.h"
 
-static void check(rig *r, clq_random *random, clq_repeat_problem p, uint32_t capacity, uint32_t count, bool reduce) {
+static void check_stored(rig *r, clq_random *random, clq_repeat_problem p, uint32_t capacity, uint32_t count,
+                         bool reduce, clq_dtype of_from, clq_dtype of_to) {
     const size_t small = p.outer * p.inner, large = small * p.repeats, from = reduce ? large : small,
                  to = reduce ? small : large;
-    float *x, *got = rig_alloc(to * count + 1, sizeof *got);
+    float *x, *got;
+    void *bytes = rig_alloc(to * count + 1, sizeof *got), *stored;
     double *exact, *want = rig_alloc(to * count + 1, sizeof *want);
     if (!rig_affords(r, large * count)) return;
     rig_numbers(random, from * count, -1, 1, &x, &exact);
     rig_begin(r, capacity);
-    clq_value in = rig_value(r, "from", 0, from * sizeof(float)), out = rig_value(r, "to", 0, to * sizeof(float));
+    stored = rig_stored(of_from, x, exact, from * count);
+    clq_value in = rig_value_of(r, "from", of_from, 0, from), out = rig_value_of(r, "to", of_to, 0, to);
     (reduce ? clq_reduce_axis : clq_repeat)(r->list, &p, in, out);
     rig_bind(r);
-    rig_fill(r, in, x, from * count * sizeof(float));
+    rig_fill(r, in, stored, clq_values_bytes(of_from, from * count));
     rig_run(r, count);
-    rig_read(r, out, got, to * count * sizeof(float));
+    rig_read(r, out, bytes, clq_values_bytes(of_to, to * count));
+    got = rig_floats(of_to, bytes, to * count);
     (reduce ? ref_reduce_axis : ref_repeat)(&p, count, exact, want);
-    rig_check_close(r, reduce ? "reduce" : "repeat", got, want, to * count, 1e-6,
+    rig_check_close(r, reduce ? "reduce" : "repeat", got, want, to * count, 1e-6 + rig_half_bit(of_to, 1.001),
                     reduce ? 3e-7 * (double)p.repeats * (double)p.scale : 0);
-    rig_check_untouched(r, out, to * count * sizeof(float));
+    rig_check_untouched(r, out, clq_values_bytes(of_to, to * count));
     rig_end(r);
     clq_free(x);
     clq_free(exact);
     clq_free(got);
     clq_free(want);
+    clq_free(stored);
+    clq_free(bytes);
+}
+
+static void check(rig *r, clq_random *random, clq_repeat_problem p, uint32_t capacity, uint32_t count, bool reduce) {
+    check_stored(r, random, p, capacity, count, reduce, CLQ_F32, CLQ_F32);
 }
 
 static void both_ways(rig *r) {
@@ -45,12 +55,28 @@ static void both_ways(rig *r) {
     }
 }
 
+/* 16 bits in memory: whole vectors, halves of them, and none; what is spread, and what is not. */
+static void stored(rig *r) {
+    clq_random random = clq_random_start(12, 0);
+    for (unsigned reduce = 0; reduce < 2; reduce++) {
+        check_stored(r, &random, (clq_repeat_problem){2, 5, 16, 0.375f}, 3, 3, reduce, CLQ_F16, CLQ_F16);
+        check_stored(r, &random, (clq_repeat_problem){3, 4, 6, 1}, 3, 2, reduce, CLQ_BF16, CLQ_F16);
+        check_stored(r, &random, (clq_repeat_problem){2, 3, 7, 1}, 2, 2, reduce, CLQ_F16, CLQ_BF16);
+        check_stored(r, &random, (clq_repeat_problem){5, 32, 1, 1}, 2, 2, reduce, CLQ_BF16, CLQ_F32);
+    }
+}
+
+static void test_stored(void **state) {
+    (void)state;
+    rig_each(stored);
+}
+
 static void test_repeat(void **state) {
     (void)state;
     rig_each(both_ways);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_repeat)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_repeat), cmocka_unit_test(test_stored)};
     return cmocka_run_group_tests_name("ops/repeat", tests, NULL, NULL);
 }

@@ -68,6 +68,10 @@ static bool product_stores(const clq_list *list, const clq_node *node, unsigned 
     (void)node, (void)dtype;
     return by_tiles(list) && value != 2;
 }
+bool clq_stores_all(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+    (void)list, (void)node, (void)value, (void)dtype;
+    return true;
+}
 static bool product_gradient_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
     (void)node, (void)dtype;
     return by_tiles(list) && value != CLQ_NODE_INPUTS + 1;
@@ -125,14 +129,17 @@ static void emit_pool2d(clq_emission *e) {
     clq_pool2d_forward(e->list, &e->node->attributes.pool2d, e->in[0], e->out[0], e->out[1]);
 }
 enum { WINNER_TYPES = CLQ_OP_TYPE(CLQ_U8) | CLQ_OP_TYPE(CLQ_I32) };
-const clq_operation clq_op_pool2d = {
-    .name = "pool2d", .types = WINNER_TYPES, .differentiate = pool2d_gradient, .emit = emit_pool2d};
+const clq_operation clq_op_pool2d = {.name = "pool2d",
+                                     .types = WINNER_TYPES,
+                                     .stores = clq_stores_all,
+                                     .differentiate = pool2d_gradient,
+                                     .emit = emit_pool2d};
 
 static void emit_pool2d_gradient(clq_emission *e) {
     clq_pool2d_backward(e->list, &e->node->attributes.pool2d, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
 const clq_operation clq_op_pool2d_gradient = {
-    .name = "pool2d_gradient", .types = WINNER_TYPES, .emit = emit_pool2d_gradient};
+    .name = "pool2d_gradient", .types = WINNER_TYPES, .stores = clq_stores_all, .emit = emit_pool2d_gradient};
 
 /* ---- a convolution with its pooling ---- */
 
@@ -153,6 +160,7 @@ static void emit_conv_pool(clq_emission *e) {
 const clq_operation clq_op_conv_pool = {.name = "conv_pool",
                                         .makes = 1 << 2,
                                         .types = WINNER_TYPES,
+                                        .stores = product_stores,
                                         .differentiate = conv_pool_gradient,
                                         .emit = emit_conv_pool};
 
@@ -160,8 +168,10 @@ static void emit_conv_pool_gradient(clq_emission *e) {
     clq_conv_pool_backward(e->list, &e->node->attributes.conv_pool, e->in[0], e->in[1], e->in[2], e->in[3], e->in[4],
                            e->out[0], e->out[1]);
 }
-const clq_operation clq_op_conv_pool_gradient = {
-    .name = "conv_pool_gradient", .types = WINNER_TYPES, .emit = emit_conv_pool_gradient};
+const clq_operation clq_op_conv_pool_gradient = {.name = "conv_pool_gradient",
+                                                 .types = WINNER_TYPES,
+                                                 .stores = product_gradient_stores,
+                                                 .emit = emit_conv_pool_gradient};
 
 /* ---- softmax ---- */
 

@@ -5,11 +5,13 @@
 
 static void repeat_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reduce, CLQ_IDS(d->dy[0])); }
 static void emit_repeat(clq_emission *e) { clq_repeat(e->list, &e->node->attributes.repeat, e->in[0], e->out[0]); }
-const clq_operation clq_op_repeat = {.name = "repeat", .differentiate = repeat_gradient, .emit = emit_repeat};
+const clq_operation clq_op_repeat = {
+    .name = "repeat", .stores = clq_stores_all, .differentiate = repeat_gradient, .emit = emit_repeat};
 
 static void reduce_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_repeat, CLQ_IDS(d->dy[0])); }
 static void emit_reduce(clq_emission *e) { clq_reduce_axis(e->list, &e->node->attributes.repeat, e->in[0], e->out[0]); }
-const clq_operation clq_op_reduce = {.name = "reduce", .differentiate = reduce_gradient, .emit = emit_reduce};
+const clq_operation clq_op_reduce = {
+    .name = "reduce", .stores = clq_stores_all, .differentiate = reduce_gradient, .emit = emit_reduce};
 
 /* ---- concatenate and slice ---- */
 
@@ -41,7 +43,7 @@ static void emit_concatenate(clq_emission *e) {
                           e->in[i], e->out[0]);
 }
 const clq_operation clq_op_concatenate = {
-    .name = "concatenate", .differentiate = concatenate_gradient, .emit = emit_concatenate};
+    .name = "concatenate", .stores = clq_stores_all, .differentiate = concatenate_gradient, .emit = emit_concatenate};
 
 static void emit_slice(clq_emission *e) {
     const clq_concatenation *p = &e->node->attributes.concatenation;
@@ -50,7 +52,7 @@ static void emit_slice(clq_emission *e) {
                       e->out[0]);
 }
 /* Only as a gradient: it has none of its own. */
-const clq_operation clq_op_slice = {.name = "slice", .emit = emit_slice};
+const clq_operation clq_op_slice = {.name = "slice", .stores = clq_stores_all, .emit = emit_slice};
 
 /* ---- place: a slice becomes whole rows, with zeros where the others are ---- */
 

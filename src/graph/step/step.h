@@ -172,6 +172,8 @@ struct clq_operation {
     void (*differentiate)(clq_derivation *d); /* NULL: no gradient comes to its outputs */
     void (*emit)(clq_emission *e);            /* NULL: there are no launches */
 };
+/* As `stores`, of operations whose kernels read and write 16 bits in all values, on every device. (operations.c) */
+bool clq_stores_all(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype);
 /* Whether input `value`, or output `value - CLQ_NODE_INPUTS`, of a node may have a type. (emit.c) */
 bool clq_node_takes(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype);
 extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,

@@ -4,13 +4,15 @@
 #include "ops/convolution/winograd.h"
 
 enum {
-    LONG_SUM = 1024,    /* terms that are added up before they are put aside, */
-    LONG_RUN = 512,     /* and of one row of taps */
-    CHAINS = 8,         /* sums side by side that hide a multiplication's latency */
-    ITEM_TERMS = 1500,  /* products of vectors that are worth a work-item */
-    TILE_COST = 6,      /* what a tile of weights costs besides its vectors, as so many of them */
-    CHANNELS_LEAST = 8, /* that share the reading of an image */
-    TERMS_LEAST = 64    /* of a slice */
+    LONG_SUM = 1024,        /* terms that are added up before they are put aside, */
+    LONG_RUN = 512,         /* and of one row of taps */
+    CHAINS = 8,             /* sums side by side that hide a multiplication's latency */
+    ITEM_TERMS = 1500,      /* products of vectors that are worth a work-item */
+    TILE_COST = 6,          /* what a tile of weights costs besides its vectors, as so many of them */
+    CHANNELS_LEAST = 8,     /* that share the reading of an image, */
+    CHANNELS_SHORT = 32,    /* or of one that has to become floats */
+    PIXELS_SHORT = 1 << 16, /* that 16 bits can tell apart */
+    TERMS_LEAST = 64        /* of a slice */
 };
 
 /* Vectors that a core holds. */
@@ -73,6 +75,10 @@ static clq_kernel_options options_of(const clq_conv_pool_problem *p) {
     return options;
 }
 
+static double bytes_of(const clq_list *list, clq_value value) { /* of a number */
+    return (double)clq_dtype_bytes(clq_list_storage(list, value));
+}
+
 /* What a work-item makes: `tiles` times `windows` windows in `vectors` vectors of channels. stay: the weights do, in
  * registers. */
 typedef struct forward_cut {
@@ -111,6 +117,9 @@ static void add_forward(clq_list *list, const clq_conv_pool_problem *p, clq_valu
     clq_options_add(&options, "-DFORWARD -DTILES=%zu -DWT=%zu -DNR=%zu -DACT=%d%s%s%s%s", f.tiles, f.windows, f.vectors,
                     (int)c->activation, b ? " -DBIAS" : "", winner ? " -DKEEP" : "",
                     depth > LONG_SUM ? " -DBLOCKED" : "", f.stay ? " -DSTAY" : "");
+    clq_options_storage(&options, list, "X", frames);
+    clq_options_storage(&options, list, "Y", y);
+    if (clq_is_short(list, w)) w = clq_product_floats(list, w, depth, c->out_c, false);
     clq_launch_begin(list, "forward", "conv_pool", options.text, "conv_pool_forward");
     CLQ_LAUNCH_READS(list, frames, w, b);
     CLQ_LAUNCH_WRITES(list, y, winner);
@@ -118,7 +127,8 @@ static void add_forward(clq_list *list, const clq_conv_pool_problem *p, clq_valu
     clq_launch_work(list, 2, (size_t[]){0, f.panels}, (size_t[]){1, 1}, 0, q->out_h * q->out_w, f.windows * f.tiles);
     double pooled = (double)(q->out_h * q->out_w * c->out_c), in = (double)(c->in_h * c->in_w * c->in_c);
     clq_launch_cost(list, 0, 2 * pooled * (double)(q->size_h * q->size_w * depth),
-                    (double)(depth * c->out_c) * sizeof(float), (in + pooled) * sizeof(float) + (winner ? pooled : 0));
+                    (double)(depth * c->out_c) * sizeof(float),
+                    in * bytes_of(list, frames) + pooled * bytes_of(list, y) + (winner ? pooled : 0));
 }
 
 void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
@@ -158,7 +168,9 @@ static double flops_of(const clq_conv_pool_problem *p) {
     return 2.0 * (double)(p->pool.out_h * p->pool.out_w * p->conv.out_c * depth_of(&p->conv));
 }
 
-static double image_bytes(const clq_conv2d_problem *c) { return (double)(c->in_h * c->in_w * c->in_c) * sizeof(float); }
+static double image_bytes(const clq_list *list, const clq_conv2d_problem *c, clq_value image) {
+    return (double)(c->in_h * c->in_w * c->in_c) * bytes_of(list, image);
+}
 
 /* The weights' gradient as a product, for its slices' sum. */
 static clq_product product_of(const clq_conv_pool_problem *p, clq_value dw) {
@@ -175,15 +187,36 @@ typedef struct lists {
     clq_value entries, lengths;
     double bytes; /* of one example */
     tile tile;
-    size_t blocks, slices; /* of output channels; of examples */
+    size_t blocks, slices;      /* of output channels; of examples */
+    bool short_entries, own_dx; /* own_dx: the input's gradient is summed up in memory of a work-item's own */
 } lists;
 
-static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_value dz, clq_value winner) {
+/* How values are stored, and what becomes floats where. A list's entry has 4 bytes in place of 8 where both the
+ * gradient and the place of its patch have 16 bits. */
+static void add_list_storage(const clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value dz,
+                             clq_value dx, lists *l) {
+    const clq_conv2d_problem *c = &p->conv, framed = framed_of(c);
+    const bool fits = framed.in_h * framed.in_w * framed.in_c <= CLQ_OWN_FLOATS;
+    l->own_dx = clq_is_short(list, dx) && fits;
+    l->short_entries = clq_is_short(list, dz) && framed.in_h * framed.in_w <= PIXELS_SHORT;
+    clq_options_add(&l->options, "%s", l->short_entries ? " -DSHORT" : "");
+    if (clq_is_short(list, frames) && fits) clq_options_add(&l->options, " -DOWN_IMAGE");
+    if (l->own_dx)
+        clq_options_add(&l->options, " -DOWN_DX -DX_H=%zu -DX_W=%zu -DPAD_TOP=%zu -DPAD_LEFT=%zu", c->in_h, c->in_w,
+                        c->pad_top, c->pad_left);
+    clq_options_storage(&l->options, list, "X", frames);
+    clq_options_storage(&l->options, list, "DZ", dz);
+    clq_options_storage(&l->options, list, "DX", dx);
+}
+
+static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value dz,
+                        clq_value winner, clq_value dx) {
     const clq_conv2d_problem *c = &p->conv;
+    const size_t channels_least = clq_is_short(list, frames) ? CHANNELS_SHORT : CHANNELS_LEAST;
     size_t vector = clq_list_vector(list), groups = clq_device_min_groups(clq_list_device(list));
     size_t gradients = p->pool.out_h * p->pool.out_w * c->out_c;
     lists l = {.tile = choose_tile(c->kernel_w * c->in_c / vector, c->kernel_h, registers_of(list) - 4)};
-    size_t blocks = CLQ_MIN(clq_ceil_div(groups, l.tile.tiles), clq_ceil_div(c->out_c, CHANNELS_LEAST));
+    size_t blocks = CLQ_MIN(clq_ceil_div(groups, l.tile.tiles), clq_ceil_div(c->out_c, channels_least));
     size_t block = clq_ceil_div(c->out_c, blocks);
     clq_product product = product_of(p, CLQ_NO_VALUE);
     l.blocks = clq_ceil_div(c->out_c, block);
@@ -191,14 +224,16 @@ static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_valu
     l.options = options_of(p);
     clq_options_add(&l.options, "-DLISTS -DTL=%zu -DTR=%zu -DTILES=%zu -DBLOCK=%zu -DSLICES=%zu", l.tile.across,
                     l.tile.down, l.tile.tiles, block, l.slices);
-    l.entries = clq_list_scratch(list, "gradients that are not zero", CLQ_I32, 0, 2 * gradients);
+    add_list_storage(list, p, frames, dz, dx, &l);
+    const size_t words = l.short_entries ? gradients : 2 * gradients;
+    l.entries = clq_list_scratch(list, "gradients that are not zero", CLQ_I32, 0, words);
     l.lengths = clq_list_scratch(list, "how many are not zero", CLQ_I32, 0, c->out_c);
-    l.bytes = (double)clq_values_bytes(CLQ_I32, 2 * gradients + c->out_c);
+    l.bytes = (double)clq_values_bytes(CLQ_I32, words + c->out_c);
     clq_launch_begin(list, "list gradients", "conv_pool", l.options.text, "list_gradients");
     CLQ_LAUNCH_READS(list, dz, winner);
     CLQ_LAUNCH_WRITES(list, l.entries, l.lengths);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
-    clq_launch_cost(list, 0, 0, 0, l.bytes + (double)gradients * 5);
+    clq_launch_cost(list, 0, 0, 0, l.bytes + (double)gradients * (1 + bytes_of(list, dz)));
     return l;
 }
 
@@ -212,7 +247,8 @@ static void list_weight_gradient(clq_list *list, const clq_conv_pool_problem *p,
     clq_launch_value(list, sums, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 3, (size_t[]){l->tile.tiles, l->blocks, l->slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
-    clq_launch_cost(list, 0, flops_of(p), (double)(l->slices * floats) * sizeof(float), image_bytes(c) + l->bytes);
+    clq_launch_cost(list, 0, flops_of(p), (double)(l->slices * floats) * sizeof(float),
+                    image_bytes(list, c, frames) + l->bytes);
     clq_launch_begin(list, "reduce", "conv_pool", l->options.text, "fold_weights");
     clq_launch_value(list, sums, CLQ_READS);
     clq_launch_value(list, dw, CLQ_WRITES);
@@ -220,26 +256,29 @@ static void list_weight_gradient(clq_list *list, const clq_conv_pool_problem *p,
     clq_launch_cost(list, (double)((l->slices - 1) * floats), 0, (double)((l->slices + 1) * floats) * sizeof(float), 0);
 }
 
-/* Where there is padding, in frames, of which the image is then cut out. */
+/* Where there is padding, in frames, of which the image is then cut out; so, too, where it has 16 bits and is too large
+ * to be summed up in memory of a work-item's own. */
 static void list_input_gradient(clq_list *list, const clq_conv_pool_problem *p, const lists *l, clq_value w,
-                                clq_value dx, bool padded) {
+                                clq_value dx) {
     const clq_conv2d_problem *c = &p->conv, framed = framed_of(c);
     /* (output channels, depth): a pack into one panel as wide as the depth */
     size_t depth = depth_of(c);
     clq_value weights = clq_product_pack(list, "transposed weights", w, 1, c->out_c, depth, depth), to = dx;
-    if (padded) to = clq_list_scratch(list, "padded gradient", CLQ_F32, 0, framed.in_h * framed.in_w * framed.in_c);
+    const bool crops = !l->own_dx && (is_padded(c) || clq_is_short(list, dx));
+    if (crops) to = clq_list_scratch(list, "padded gradient", CLQ_F32, 0, framed.in_h * framed.in_w * framed.in_c);
     clq_launch_begin(list, "input gradient", "conv_pool", l->options.text, "spread_gradients");
     CLQ_LAUNCH_READS(list, weights, l->entries, l->lengths);
     clq_launch_value(list, to, CLQ_WRITES);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
-    clq_launch_cost(list, 0, flops_of(p), (double)(depth * c->out_c) * sizeof(float), image_bytes(&framed) + l->bytes);
-    if (!padded) return;
+    clq_launch_cost(list, 0, flops_of(p), (double)(depth * c->out_c) * sizeof(float),
+                    image_bytes(list, l->own_dx ? c : &framed, to) + l->bytes);
+    if (!crops) return;
     clq_launch_begin(list, "crop", "conv_pool", l->options.text, "crop_frames");
     clq_launch_value(list, to, CLQ_READS);
     clq_launch_value(list, dx, CLQ_WRITES);
     CLQ_LAUNCH_SIZES(list, c->in_h, c->in_w, c->pad_top, c->pad_left);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, 1, 1);
-    clq_launch_cost(list, 0, 0, 0, image_bytes(&framed) + image_bytes(c));
+    clq_launch_cost(list, 0, 0, 0, image_bytes(list, &framed, to) + image_bytes(list, c, dx));
 }
 
 /* ---- by windows ---- */
@@ -254,6 +293,8 @@ static void window_weight_gradient(clq_list *list, const clq_conv_pool_problem *
     size_t slices = clq_product_slices(list, &product, clq_ceil_div(groups, t.tiles * panels), TERMS_LEAST);
     clq_kernel_options options = options_of(p);
     clq_options_add(&options, "-DWINNERS -DTL=%zu -DTR=%zu -DNR=%zu -DSLICES=%zu", t.across, t.down, vectors, slices);
+    clq_options_storage(&options, list, "X", frames);
+    clq_options_storage(&options, list, "DZ", dz);
     clq_value sums = clq_product_partial(list, &product, slices);
     clq_launch_begin(list, "weight gradient", "conv_pool", options.text, "outer_of_winners");
     CLQ_LAUNCH_READS(list, frames, dz, winner);
@@ -262,7 +303,7 @@ static void window_weight_gradient(clq_list *list, const clq_conv_pool_problem *
     clq_launch_work(list, 3, (size_t[]){t.tiles, panels, slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
     size_t places = p->pool.size_h * p->pool.size_w, pooled = p->pool.out_h * p->pool.out_w * c->out_c;
     clq_launch_cost(list, 0, flops_of(p) * (double)places, (double)(depth_of(c) * c->out_c) * sizeof(float),
-                    image_bytes(c) + (double)pooled * 5);
+                    image_bytes(list, c, frames) + (double)pooled * (1 + bytes_of(list, dz)));
     clq_product_reduce(list, &product, sums, slices);
 }
 
@@ -270,13 +311,14 @@ void clq_conv_pool_backward(clq_list *list, const clq_conv_pool_problem *p, clq_
                             clq_value dz, clq_value winner, clq_value dx, clq_value dw) {
     const clq_conv2d_problem *c = &p->conv;
     if (c->in_c % clq_list_vector(list) == 0) {
-        lists l = make_lists(list, p, dz, winner);
+        lists l = make_lists(list, p, frames, dz, winner, dx);
         list_weight_gradient(list, p, &l, frames, dw);
-        if (dx) list_input_gradient(list, p, &l, w, dx, frames != x);
+        if (dx) list_input_gradient(list, p, &l, w, dx);
     } else if (!dx) {
         window_weight_gradient(list, p, frames, dz, winner, dw);
     } else {
-        clq_value full = clq_list_scratch(list, "gradient before pooling", CLQ_F32, 0, c->out_h * c->out_w * c->out_c);
+        clq_value full = clq_list_scratch(list, "gradient before pooling", clq_list_storage(list, dz), 0,
+                                          c->out_h * c->out_w * c->out_c);
         clq_pool2d_backward(list, &p->pool, CLQ_NO_VALUE, dz, winner, full);
         clq_conv2d_backward(list, c, x, w, full, dx, dw);
     }

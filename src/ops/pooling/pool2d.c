@@ -26,10 +26,14 @@ static void shape_arguments(clq_list *list, const clq_pool2d_problem *p, size_t 
     CLQ_LAUNCH_SIZES(list, p->in_h, p->in_w, p->out_h, p->out_w, p->pad_top, p->pad_left, p->channels / width);
 }
 
+static double bytes_of(const clq_list *list, clq_value value) { /* of a number */
+    return (double)clq_dtype_bytes(clq_list_storage(list, value));
+}
+
 /* Bytes that move for one example, either way. */
-static double traffic(const clq_pool2d_problem *p, bool winners) {
+static double traffic(const clq_list *list, const clq_pool2d_problem *p, clq_value x, clq_value y, bool winners) {
     double in = (double)(p->in_h * p->in_w * p->channels), out = (double)(p->out_h * p->out_w * p->channels);
-    return (in + out) * sizeof(float) + (winners ? (double)clq_pool2d_winner_bytes(p) : 0);
+    return in * bytes_of(list, x) + out * bytes_of(list, y) + (winners ? (double)clq_pool2d_winner_bytes(p) : 0);
 }
 
 static double window_flops(const clq_pool2d_problem *p) {
@@ -38,11 +42,13 @@ static double window_flops(const clq_pool2d_problem *p) {
 
 void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x, clq_value y, clq_value winner) {
     bool keep = !p->average && winner != CLQ_NO_VALUE;
-    double bytes = traffic(p, keep), capacity = clq_list_capacity(list);
+    double bytes = traffic(list, p, x, y, keep), capacity = clq_list_capacity(list);
     double elements = (double)(p->out_h * p->out_w * p->channels);
     clq_cut cut = clq_cut_make(list, bytes * capacity, elements * capacity / 4, 256);
     size_t width = clq_cut_pack(&cut, p->channels);
-    const clq_kernel_options options = options_of(p, &cut, width, keep);
+    clq_kernel_options options = options_of(p, &cut, width, keep);
+    clq_options_storage(&options, list, "X", x);
+    clq_options_storage(&options, list, "Y", y);
     clq_launch_begin(list, "forward", "pool2d", options.text, "pool2d_forward");
     clq_launch_value(list, x, CLQ_READS);
     CLQ_LAUNCH_WRITES(list, y, keep ? winner : CLQ_NO_VALUE);
@@ -55,12 +61,15 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
 void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value y, clq_value dy, clq_value winner,
                          clq_value dx) {
     bool linear = p->activation == CLQ_LINEAR;
-    double bytes = traffic(p, !p->average), capacity = clq_list_capacity(list);
+    double bytes = traffic(list, p, dx, dy, !p->average), capacity = clq_list_capacity(list);
     double elements = (double)(p->in_h * p->in_w * p->channels);
-    if (!linear) bytes += (double)(p->out_h * p->out_w * p->channels) * sizeof(float);
+    if (!linear) bytes += (double)(p->out_h * p->out_w * p->channels) * bytes_of(list, y);
     clq_cut cut = clq_cut_make(list, bytes * capacity, elements * capacity / 4, 256);
     size_t width = clq_cut_pack(&cut, p->channels);
-    const clq_kernel_options options = options_of(p, &cut, width, !p->average);
+    clq_kernel_options options = options_of(p, &cut, width, !p->average);
+    if (!linear) clq_options_storage(&options, list, "Y", y);
+    clq_options_storage(&options, list, "DY", dy);
+    clq_options_storage(&options, list, "DX", dx);
     clq_launch_begin(list, "backward", "pool2d", options.text, "pool2d_backward");
     CLQ_LAUNCH_READS(list, linear ? CLQ_NO_VALUE : y, dy, p->average ? CLQ_NO_VALUE : winner);
     clq_launch_value(list, dx, CLQ_WRITES);

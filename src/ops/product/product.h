@@ -59,6 +59,8 @@ clq_product clq_product_input_gradient(clq_patches patches, size_t columns, clq_
 /* What clq_gemm makes. Where A and B both lie transposed, b is B after a launch that has transposed it back. */
 clq_product clq_product_of_gemm(const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
 
+enum { CLQ_OWN_FLOATS = 48 << 10 }; /* that a work-item of the tile family may have in memory of its own */
+
 /* By the variant that the list chooses: "rows …" and "outer …" are the keys of its choices. */
 void clq_product_add(clq_list *list, const clq_product *p);
 
@@ -67,6 +69,8 @@ void clq_product_by_tiles(clq_list *list, const clq_product *p);
 /* b of rows that is transposed, for tiles: panels of `width` columns, which are whole vectors. */
 clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t taps, size_t channels, size_t columns,
                            size_t width);
+/* Numbers of 16 bits as floats, by a launch of its own, for tiles: (rows, row) of each example, or once. */
+clq_value clq_product_floats(clq_list *list, clq_value from, size_t rows, size_t row, bool per_example);
 /* Tiles in blocks, of matrices. packed: both operands, as in outer products always, not B alone on the way. */
 void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed);
 /* Whether a product is known to be faster in packed blocks. */

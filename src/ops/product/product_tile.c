@@ -131,8 +131,7 @@ static clq_kernel_options rows_options(const clq_product *p, const tile *t) {
     return options;
 }
 
-/* Numbers of 16 bits as floats, by a launch of its own: (rows, row) of each example, or once. */
-static clq_value as_floats(clq_list *list, clq_value from, size_t rows, size_t row, bool per_example) {
+clq_value clq_product_floats(clq_list *list, clq_value from, size_t rows, size_t row, bool per_example) {
     size_t numbers = rows * row, bytes = numbers * (sizeof(uint16_t) + sizeof(float));
     clq_kernel_options options = {.length = 0};
     clq_options_storage(&options, list, "FROM", from);
@@ -162,10 +161,10 @@ static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
     tile t = select_tile(list, p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, choice);
     clq_value a = p->a, b = p->b;
     /* What is too much to become floats in a work-item's own memory, and weights that meet many pixels. */
-    if (!matrix && clq_is_short(list, a) && own_floats(q, &t) > OWN_FLOATS)
-        a = as_floats(list, a, q->h.in, q->w.in * q->channels, true);
+    if (!matrix && clq_is_short(list, a) && own_floats(q, &t) > CLQ_OWN_FLOATS)
+        a = clq_product_floats(list, a, q->h.in, q->w.in * q->channels, true);
     if (!matrix && clq_is_short(list, b) && !p->transposed)
-        b = as_floats(list, b, clq_patches_depth(q), p->columns, false);
+        b = clq_product_floats(list, b, clq_patches_depth(q), p->columns, false);
     if (p->transposed)
         b = clq_product_pack(list, "packed weights", b, q->h.taps * q->w.taps, q->channels, p->columns, t.width);
     clq_kernel_options options = rows_options(p, &t);
