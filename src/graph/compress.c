@@ -32,12 +32,21 @@ static clq_status make_buffers(clq_compressor *c) {
     return clq_buffer_create(device, CLQ_MEMORY_DEVICE, c->ranks * bytes, "compressed gradients", &c->arrived);
 }
 
+/* Messages are of the gradient without a loss scale, and so are errors, which outlive a scale. */
+static void add_scale(const clq_compressor *c, clq_list *list, bool over, clq_value gradient) {
+    const clq_weights *weights = c->weights;
+    if (weights->scaling)
+        clq_scale_by_state(list, c->floats, weights->first_scale, over,
+                           clq_plan_whole_value(list, "loss scale", weights->scaling), gradient);
+}
+
 static clq_status make_pack(clq_compressor *c) {
     CLQ_TRY(clq_list_create(c->weights->device, 1, &c->pack));
     clq_list_scope(c->pack, "compress");
     const clq_value gradient = clq_plan_whole_value(c->pack, "gradient", c->weights->gradient),
                     error = clq_plan_whole_value(c->pack, "error", c->error),
                     sent = clq_plan_whole_value(c->pack, "sent", c->sent);
+    add_scale(c, c->pack, true, gradient);
     if (c->how.kind == CLQ_COMPRESSION_F16)
         clq_compress_halves(c->pack, c->floats, c->ranks, gradient, error, sent);
     else
@@ -55,6 +64,7 @@ static clq_status make_unpack(clq_compressor *c) {
         clq_expand_halves(c->unpack, c->floats, arrived, gradient);
     else
         clq_add_pairs(c->unpack, c->floats, c->chosen, c->ranks, arrived, gradient);
+    add_scale(c, c->unpack, false, gradient);
     return clq_list_bind(c->unpack);
 }
 

@@ -34,6 +34,7 @@ struct clq_weights {
     clq_buffer *optimizer[CLQ_UPDATE_STATES_MAX];
     unsigned optimizer_slots;
     clq_buffer *scaling;    /* clq_weights_scaling */
+    float first_scale;      /* of the loss, where there is a state */
     bool averages;          /* the last of the slots is the parameters' average */
     bool *spared;           /* (variables) as of clq_update_options; NULL: none is */
     bool measures_whole;    /* squares of variables that are whole count, as they do of the first rank */

@@ -125,6 +125,7 @@ static clq_status create_arenas(clq_weights *weights, const clq_optimizer *updat
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
         CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->part_end - weights->part_begin,
                                   "optimizer state", &weights->optimizer[i]));
+    weights->first_scale = options->scaling.initial;
     if (options->scaling.initial > 0)
         CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, clq_values_bytes(CLQ_I32, CLQ_SCALING_INTS),
                                   "loss scale", &weights->scaling));

@@ -570,6 +570,9 @@ void clq_block_hashes(clq_list *list, size_t blocks, clq_value x, clq_value hash
 /* x = x * CLQ_PARAM_SCALE, of whole vectors (average.c). */
 void clq_weigh(clq_list *list, size_t floats, clq_value x);
 
+/* x = x times, or over, the loss scale of a state; of whole vectors (average.c). */
+void clq_scale_by_state(clq_list *list, size_t floats, float initial, bool over, clq_value state, clq_value x);
+
 /* ---- compression of gradients (compress.c) ----
  * With error feedback (Seide et al., "1-bit stochastic gradient descent", 2014; Karimireddy et al., "Error feedback
  * fixes SignSGD", 2019): what a message leaves out of a gradient stays in `error`, and goes with the next one. So

@@ -14,6 +14,12 @@ static clq_trainer_config configure(clq_trainer_config config) {
     return config;
 }
 
+/* Messages of a gradient whose loss is scaled. */
+static const way compressed[] = {
+    {"halves", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_F16, 0}}, NULL, 0},
+    {"largest", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_TOP_K, 1}}, NULL, 0},
+};
+
 /* Strategies whose replicas cannot agree on a scale. */
 static bool is_refused(const way *w) {
     clq_trainer_config config = clq_trainer_config_default();
@@ -63,6 +69,11 @@ static void by_every_strategy_as_by_one(void **state) {
         if (is_refused(&ways[w])) continue;
         other = train("mlp", CLQ_PRECISION_MIXED, &ways[w]);
         check_losses(ways[w].name, &other, &half, 0, 2e-3);
+        run_release(&other);
+    }
+    for (size_t w = 0; w < CLQ_COUNT_OF(compressed); w++) {
+        run other = train("mlp", CLQ_PRECISION_MIXED, &compressed[w]);
+        check_losses(compressed[w].name, &other, &half, 0, 2e-3);
         run_release(&other);
     }
     run_release(&half);
