@@ -27,3 +27,16 @@ KERNEL void block_hashes(global const uint4 *words, int blocks, global uint2 *ha
         hashes[b] = hash;
     }
 }
+
+/* *first = the smaller of itself and `place` where x has a number that is NaN or infinite: `fixed` numbers, and
+ * `of_sample` of each sample. X: the storage of x. */
+#ifndef X
+#define X 0
+#endif
+KERNEL void not_finite(global const STORED(X) * x, int fixed, int of_sample, int count, int place,
+                       volatile global int *first) {
+    size_t n = (size_t)fixed + (size_t)of_sample * (size_t)count;
+    int found = 0;
+    FOR_MY (i, n) found |= (as_uint(READ(X, x + i)) & 0x7f800000u) == 0x7f800000u;
+    if (found) atomic_min(first, place);
+}

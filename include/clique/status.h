@@ -42,7 +42,8 @@ extern "C" {
     X(INTERRUPTED, "interrupted")                                                                                      \
     X(STATE, "called in the wrong state")                                                                              \
     X(INTERNAL, "internal error") /* an invariant of Clique's own is violated: a defect, please report it */           \
-    X(REPLICAS_DIFFER, "replicas have different weights")
+    X(REPLICAS_DIFFER, "replicas have different weights")                                                              \
+    X(NOT_FINITE, "a number is not finite")
 
 /* clang-format off */
 typedef enum clq_status {

@@ -183,6 +183,12 @@ typedef struct clq_trainer_config {
      * loss_scale_interval 0: 2000. */
     double loss_scale;
     uint32_t loss_scale_interval;
+    /* For finding where numbers overflow: a training step ends the trainer with NOT_FINITE, which names the step, and
+     * the layer and value that are the first with NaN or an infinity: the samples, a variable as the updates before
+     * left it, a layer's output, the loss, a gradient. Each value is looked at behind the kernel that made it, and each
+     * step is waited for; fast paths that fuse launches are off. With
+     * precision MIXED also a gradient that overflows times the loss scale, which is skipped otherwise, is found. */
+    bool check_numerics;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);

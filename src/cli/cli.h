@@ -33,6 +33,7 @@ typedef struct clq_options {
     uint64_t checkpoint_every, keep;
     bool resume;
     uint64_t check_replicas;
+    bool check_numerics;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     const char *precision, *loss_scale;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;

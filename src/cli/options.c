@@ -132,6 +132,9 @@ static const struct {
     {{"check-replicas", KEY(check_replicas), "N", 0,
       "each N updates, compare hashes of the weights that replicas have alike (default: never)", 0},
      "train"},
+    {{"check-numerics", KEY(check_numerics), 0, 0,
+      "end with the step, layer and value of the first number that is not finite; slow", 0},
+     "train"},
     {{"early-stopping", KEY(early_stopping), "KEY=VALUE,…", 0,
       "end behind epochs without an improvement: monitor=val_loss, patience=0, min_delta=0, mode=auto, baseline=X, "
       "start_from_epoch=0, restore_best=0",

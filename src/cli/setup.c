@@ -129,6 +129,7 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     config.strategy_options.accumulate = options->accumulate;
     config.sample_dtype = sample_dtype;
     config.seed = options->seed;
+    config.check_numerics = options->check_numerics;
     config.check_replicas = options->check_replicas;
     config.measure_gradient = options->log != NULL;
     config.inference_only = inference_only;

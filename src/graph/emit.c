@@ -6,6 +6,7 @@ typedef struct known {
     clq_value memory;
     clq_id root;   /* the value whose memory it is, as of a reshaped one; itself */
     uint32_t last; /* of a root: the last node that reads its memory */
+    bool checked;
 } known;
 
 typedef struct emitter {
@@ -79,6 +80,15 @@ static void note_gradient(const emitter *e, clq_id id, size_t launches) {
     if (value->home == CLQ_HOME_GRADIENT) e->plan->variables[value->index].done = launches;
 }
 
+static void check_inputs(const emitter *e, const clq_node *node) {
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
+        const clq_id id = node->inputs[i];
+        if (!id || e->values[id].checked) continue;
+        clq_check_input(e->plan, node, clq_graph_value_at(e->graph, id), e->values[id].memory);
+        e->values[id].checked = true;
+    }
+}
+
 static void emit_node(const emitter *e, uint32_t n) {
     const clq_node *node = &e->graph->nodes[n];
     clq_emission emission = {.list = e->plan->list, .graph = e->graph, .node = node};
@@ -87,7 +97,11 @@ static void emit_node(const emitter *e, uint32_t n) {
         if (node->outputs[i] && !(node->op->makes >> i & 1)) emission.out[i] = output_memory(e, n, i);
     e->plan->exchanges |= node->op == &clq_op_all_reduce;
     clq_list_scope(e->plan->list, node->scope);
+    check_inputs(e, node);
     if (node->op->emit) node->op->emit(&emission);
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+        if (node->outputs[i] && !(node->op->makes >> i & 1))
+            clq_check_output(e->plan, node, clq_graph_value_at(e->graph, node->outputs[i]), emission.out[i]);
     size_t launches = clq_list_launch_count(e->plan->list);
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
         if (!node->outputs[i]) continue;

@@ -323,8 +323,10 @@ typedef struct clq_plan_config {
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
     const clq_selections *selections; /* the list's own, or NULL; borrowed by clq_plan_create */
-    bool unfused_graph;               /* operations stay apart, for comparison: without the passes that fuse them */
-    bool fused_launches;              /* as of clq_list_set_fused */
+    /* Behind each run of launches: CLQ_NOT_FINITE where one of them made a number that is not finite; the run waits. */
+    bool check_numerics;
+    bool unfused_graph;  /* operations stay apart, for comparison: without the passes that fuse them */
+    bool fused_launches; /* as of clq_list_set_fused */
     /* A plan over the same weights that never runs at the same time, or NULL: its memory for samples, labels, metrics
      * and activations is used in place of memory of the plan's own where it has the size. It must outlive the plan. */
     const struct clq_plan *beside;

@@ -140,6 +140,7 @@ static clq_status make_list(clq_plan *plan) {
     clq_list_set_selections(plan->list, config->selections);
     CLQ_TRY(create_buffers(plan));
     CLQ_TRY(name_values(plan));
+    CLQ_TRY(clq_checks_open(plan));
     CLQ_TRY(clq_plan_emit(plan));
     CLQ_TRY(
         clq_placement_create_over(plan->list, config->beside ? &config->beside->placement : NULL, &plan->placement));
@@ -196,6 +197,7 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_plan_end_sharding(plan);
     clq_list_destroy(plan->list); /* its kernels and views go before the buffers */
     clq_placement_release(&plan->placement);
+    clq_checks_release(&plan->checks);
     const clq_plan none = {0}, *beside = plan->config.beside ? plan->config.beside : &none;
     if (plan->samples != beside->samples) clq_buffer_destroy(plan->samples);
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) {
@@ -217,6 +219,7 @@ clq_status clq_plan_keep_programs(clq_plan *plan) {
         clq_queue *queue;
         CLQ_TRY(clq_queue_create(plan->device, 0, &queue));
         clq_status status = clq_list_launch_first(plan->list, queue);
+        if (status == CLQ_OK) status = clq_checks_forget(plan, queue);
         clq_queue_destroy(queue);
         CLQ_TRY(status);
     }
@@ -257,14 +260,16 @@ static clq_status follow_weights(clq_plan *plan) {
 
 clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end) {
     CLQ_TRY(follow_weights(plan));
-    return clq_list_run(plan->list, queue, first, end);
+    CLQ_TRY(clq_list_run(plan->list, queue, first, end));
+    return clq_checks_read(plan, queue, end);
 }
 
 clq_status clq_plan_run_after(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last,
                               const clq_order *order) {
     CLQ_TRY(follow_weights(plan));
-    return clq_list_run_after(plan->list, queue, first ? plan->segment_end[first - 1] : 0, plan->segment_end[last],
-                              order);
+    CLQ_TRY(clq_list_run_after(plan->list, queue, first ? plan->segment_end[first - 1] : 0, plan->segment_end[last],
+                               order));
+    return clq_checks_read(plan, queue, plan->segment_end[last]);
 }
 
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last) {
@@ -322,6 +327,8 @@ clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out
 
 void clq_plan_set_params(clq_plan *plan, const clq_step_params *params) {
     clq_list_set_params(plan->list, params);
+    plan->checks.step = params->step;
+    plan->checks.slot = params->slot;
     for (unsigned i = 0; i < 2 && plan->sharded.lists[i]; i++) clq_list_set_params(plan->sharded.lists[i], params);
 }
 

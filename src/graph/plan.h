@@ -62,6 +62,19 @@ typedef struct clq_plan_variable {
     size_t done;                /* launches after which its gradient is whole */
 } clq_plan_variable;
 
+/* The check of numerics (check.c). first NULL: nothing is checked. */
+typedef struct clq_check_place {
+    clq_segment segment;
+    char text[CLQ_NODE_SCOPE + 2 * CLQ_LAYER_NAME_MAX + 96]; /* "in 'dense', forward of layer 'dense', …" */
+} clq_check_place;
+typedef struct clq_checks {
+    clq_buffer *first; /* i32: the place of the first number that is not finite; INT32_MAX: none */
+    clq_value v_first;
+    clq_check_place *places; /* in the order of the launches */
+    size_t count, capacity;
+    uint32_t step, slot; /* of the run */
+} clq_checks;
+
 struct clq_plan {
     const clq_model *model; /* outlives the plan, as the weights do */
     clq_device *device;
@@ -76,6 +89,7 @@ struct clq_plan {
     bool exchanges;
     clq_placement placement;
     clq_sharded_update sharded;
+    clq_checks checks;
     clq_buffer *samples, *metrics, *norms, *labels[CLQ_MODEL_OUTPUTS_MAX],
         *output[CLQ_MODEL_OUTPUTS_MAX];                           /* those of config.beside where they are borrowed */
     clq_buffer *crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX]; /* NULL: none */
@@ -100,6 +114,16 @@ void clq_plan_destroy_crossings(clq_plan *plan);
 size_t clq_plan_crossing_bytes(const clq_plan *plan); /* of all, each once */
 /* A range of a buffer as a value of a list. */
 clq_value clq_plan_value(clq_list *list, const char *name, clq_buffer *buffer, size_t offset, size_t bytes);
+/* check.c: where the config asks for it. A value that node reads from outside, in front of its launches; that it wrote,
+ * behind them. */
+clq_status clq_checks_open(clq_plan *plan);
+void clq_checks_release(clq_checks *checks); /* takes {0} */
+void clq_check_input(clq_plan *plan, const clq_node *node, const clq_graph_value *value, clq_value memory);
+void clq_check_output(clq_plan *plan, const clq_node *node, const clq_graph_value *value, clq_value memory);
+/* What was found so far: by launches for compiling, on memory that has nothing yet. */
+clq_status clq_checks_forget(const clq_plan *plan, clq_queue *queue);
+/* Behind the launches before `end`: NOT_FINITE names the first place. Waits for the queue. */
+clq_status clq_checks_read(clq_plan *plan, clq_queue *queue, size_t end);
 /* All of a buffer; NO_VALUE where it is NULL. */
 clq_value clq_plan_whole_value(clq_list *list, const char *name, clq_buffer *buffer);
 /* Arithmetic of launches first to end - 1, for a full batch. */

@@ -563,10 +563,10 @@ enum { CLQ_SCALING_EXPONENT, CLQ_SCALING_FINITE, CLQ_SCALING_SKIPPED, CLQ_SCALIN
 void clq_take_scale_off(clq_list *list, size_t variables, const clq_loss_scaling *scaling, clq_value squares,
                         clq_value state, clq_value off);
 
-/* hashes (blocks) = a 64-bit hash of the bits of each block of x, blocks of CLQ_UPDATE_BLOCK words of 4 bytes
- * (check.c). The same on every device. */
+/* check.c: hashes (blocks) = a hash of 64 bits of each block of CLQ_UPDATE_BLOCK words of x, the same on every device.
+ * first (1) i32 = the smaller of itself and `place`, where x has NaN or infinities: in all, or each of the samples. */
 void clq_block_hashes(clq_list *list, size_t blocks, clq_value x, clq_value hashes);
-
+void clq_find_not_finite(clq_list *list, size_t elements, bool per_sample, int place, clq_value x, clq_value first);
 /* x = x * CLQ_PARAM_SCALE, of whole vectors (average.c). */
 void clq_weigh(clq_list *list, size_t floats, clq_value x);
 

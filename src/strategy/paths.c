@@ -44,7 +44,7 @@ static const struct {
     {CLQ_FACT_HOST_MEMORY, "the device's memory is not the host's", NULL},
     {CLQ_FACT_OWN_MEMORY, "the device's memory is the host's", NULL},
     {CLQ_FACT_LABELS_READY, "labels are converted for the loss", NULL},
-    {CLQ_FACT_TRACED, NULL, "launches are recorded one by one"},
+    {CLQ_FACT_TRACED, NULL, "launches are recorded or checked one by one"},
     {CLQ_FACT_IN_CALLER, "a device has threads of its own", "commands run in the thread that hands them over"},
     {CLQ_FACT_OVERLAP_PAYS, "the gradient is small, or exchanged in the host's memory", NULL},
     {CLQ_FACT_DIRECT, "the gradient is exchanged over links", NULL},

@@ -97,6 +97,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     const bool micro_batches = replica->stage && strategy->module->accumulates;
     config.accumulates = mode == CLQ_MODE_TRAIN && (strategy->config.options.accumulate > 1 || micro_batches);
     if (mode != CLQ_MODE_TRAIN) {
+        config.check_numerics = false;
         config.update = NULL;
         config.gradient_norms = false;
     }

@@ -420,6 +420,7 @@ static clq_status tune(clq_strategy *strategy) {
         while (alike < r && !is_alike(&strategy->replicas[alike], &strategy->replicas[r])) alike++;
         size_t first = strategy->tune_log.count;
         clq_plan_config plan = clq_replica_plan_config(&strategy->replicas[r], config->plan.mode);
+        plan.check_numerics = false;
         plan.exchange = config->plan.exchange; /* trials are a replica's alone */
         plan.joins = (clq_exchange){.rank = r, .ranks = strategy->count};
         if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &plan, &how, &strategy->tune_log));
@@ -439,7 +440,7 @@ static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
     }
     /* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
     if (own_units == 1 || units <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
-    if (strategy->config.trace_steps > 0) facts |= CLQ_FACT_TRACED;
+    if (strategy->config.trace_steps > 0 || strategy->config.plan.check_numerics) facts |= CLQ_FACT_TRACED;
     if (!own->plan || !own->joined || clq_list_is_fused(clq_plan_list(own->plan))) return facts;
     if (clq_plan_exchanges(own->plan)) return facts | CLQ_FACT_EXCHANGES; /* runs between them are one launch each */
     return facts & ~(unsigned)CLQ_FACT_SINGLE_ITEMS;

@@ -48,7 +48,7 @@ static void notice_divergence(const clq_metrics *metrics, clq_trainer *trainer, 
     trainer->diverged = metrics->updates[slot];
     clq_log(CLQ_LOG_WARNING,
             "the loss of step %llu is not finite; training goes on: a lower learning rate, or a limit of the "
-            "gradient (--clip), may keep it finite",
+            "gradient (clip), may keep it finite, and check_numerics names the first number that is not",
             (unsigned long long)trainer->diverged);
 }
 

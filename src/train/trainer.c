@@ -63,6 +63,7 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                                                 .averages = config->average > 0.0,
                                                                 .spared = spared},
                                              .gradient_norms = config->measure_gradient,
+                                             .check_numerics = config->check_numerics && !config->inference_only,
                                              .precision = config->matmul_precision,
                                              .metric_slots = CLQ_METRIC_SLOTS,
                                              .selections = selections},

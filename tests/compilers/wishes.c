@@ -346,6 +346,7 @@ static void operations(clq_device *device) {
                       (clq_slice_of_channels){2 * CHANNELS, CHANNELS}, x, wide);
     clq_accumulate(list, 4 * CHANNELS, wide, rows);
     clq_block_hashes(list, 1, wide, rows);
+    clq_find_not_finite(list, CHANNELS, true, 1, x, rows);
     dropout.sums[0] = clq_element_do(
         &dropout, (clq_instruction){.op = CLQ_ELEMENT_DROPOUT,
                                     .a = clq_element_take(&dropout, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT,

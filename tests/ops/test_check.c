@@ -1,5 +1,7 @@
-/* Checks of what is in memory: hashes of blocks. */
+/* Checks of what is in memory: hashes of blocks, numbers that are not finite. */
 #include "support/ops_rig.h"
+
+#include <math.h>
 
 enum { WORDS = CLQ_UPDATE_BLOCK, BLOCKS_MOST = 900 };
 
@@ -73,7 +75,52 @@ static void what_differs_shows(void **state) {
         }
 }
 
+/* ---- numbers that are not finite ---- */
+
+enum { ELEMENTS = 37, SAMPLES_MOST = 50, NONE = 1000 };
+
+/* The largest number, the smallest, and one that is not finite at `at`, which counts where it is in the count's
+ * samples. Two checks: the smaller place stays. */
+static void check_numbers(rig *r, bool per_sample, uint32_t count, size_t at, float spoilt) {
+    static float x[SAMPLES_MOST * ELEMENTS];
+    const size_t all = per_sample ? SAMPLES_MOST * ELEMENTS : ELEMENTS, seen = per_sample ? count * ELEMENTS : ELEMENTS;
+    const int32_t none = NONE, wanted = at < seen ? 5 : NONE;
+    int32_t got;
+    for (size_t i = 0; i < all; i++) x[i] = i % 3 == 0 ? 3.4028234e38f : i % 3 == 1 ? -1e-45f : 0.0f;
+    if (at < all) x[at] = spoilt;
+    rig_begin(r, SAMPLES_MOST);
+    const clq_value vx = rig_value(r, "x", per_sample ? 0 : all * sizeof *x, per_sample ? ELEMENTS * sizeof *x : 0),
+                    first = rig_value(r, "first", sizeof none, 0);
+    clq_find_not_finite(r->list, ELEMENTS, per_sample, 7, vx, first);
+    clq_find_not_finite(r->list, ELEMENTS, per_sample, 5, vx, first);
+    rig_bind(r);
+    rig_fill(r, vx, x, all * sizeof *x);
+    rig_fill(r, first, &none, sizeof none);
+    rig_run(r, count);
+    rig_read(r, first, &got, sizeof got);
+    rig_end(r);
+    if (got != wanted) fail_msg("%s: %d at %zu of %u samples", r->name, (int)got, at, (unsigned)count);
+}
+
+static void check_all_numbers(rig *r) {
+    static const size_t places[] = {0, ELEMENTS - 1, ELEMENTS, 3 * ELEMENTS - 1, 3 * ELEMENTS, SAMPLES_MOST * ELEMENTS};
+    static const float spoilt[] = {(float)NAN, (float)INFINITY, (float)-INFINITY};
+    for (size_t i = 0; i < CLQ_COUNT_OF(places); i++) {
+        check_numbers(r, true, 3, places[i], spoilt[i % 3]);
+        if (rig_is_simulated(r)) continue;
+        check_numbers(r, true, SAMPLES_MOST, places[i], spoilt[i % 3]);
+        check_numbers(r, true, 0, places[i], spoilt[i % 3]);
+        if (places[i] < ELEMENTS) check_numbers(r, false, 3, places[i], spoilt[i % 3]);
+    }
+}
+
+static void numbers_that_are_not_finite(void **state) {
+    (void)state;
+    rig_each(check_all_numbers);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hashes_of_blocks), cmocka_unit_test(what_differs_shows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hashes_of_blocks), cmocka_unit_test(what_differs_shows),
+                                       cmocka_unit_test(numbers_that_are_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,10 @@
-/* Numbers that are not finite: a loss that diverges is said once in a fit, with its step. */
+/* Numbers that are not finite: a loss that diverges is said once in a fit, with its step; and the check of numerics
+ * names the first place of them. */
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static char said[512];
@@ -71,6 +73,167 @@ static void a_diverged_loss_is_said_once(void **state) {
     clq_model_destroy(model);
 }
 
+/* ---- the first place ---- */
+
+enum { INPUTS = 6, BATCH = 8, KERNEL_1 = 2, KERNEL_2 = 4, BIAS_2 = 5, NUMBERS_MOST = 100 };
+static float samples[BATCH][INPUTS], targets[BATCH];
+
+/* Nothing leaves float32 in it unless it is made to. Of the second layer every output is above 0. */
+static clq_model *make_layers(void) {
+    clq_model *model;
+    assert_ok(clq_model_create("layers", &model));
+    clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
+    x = clq_dense(model, x, &(clq_dense_config){.units = 8, .activation = CLQ_SIGMOID});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_RELU});
+    assert_ok(clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = 1})));
+    return model;
+}
+
+static clq_status open_layers(const clq_model *model, const char *spec, clq_strategy_kind strategy,
+                              const clq_strategy_options *options, const char *optimizer, clq_trainer **out) {
+    clq_devices devices;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    config.sample_dtype = CLQ_F32;
+    config.global_batch = BATCH;
+    config.strategy = strategy;
+    config.strategy_options = *options;
+    config.check_numerics = true;
+    assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
+    assert_ok(clq_devices_select(sys, spec, &devices));
+    return clq_trainer_create(model, &devices, &config, out);
+}
+
+static void set_all(clq_trainer *trainer, size_t variable, float value) {
+    float values[NUMBERS_MOST];
+    for (size_t i = 0; i < NUMBERS_MOST; i++) values[i] = value;
+    assert_ok(clq_trainer_set_variable(trainer, variable, values));
+}
+
+static clq_status step(clq_trainer *trainer) {
+    const clq_batch batch = {.count = BATCH,
+                             .samples = samples,
+                             .sample_elements = INPUTS,
+                             .sample_dtype = CLQ_F32,
+                             .labels = targets,
+                             .float_labels = true,
+                             .label_elements = 1};
+    CLQ_TRY(clq_step(trainer, &batch));
+    return clq_trainer_wait(trainer);
+}
+
+static void fill_samples(float value) {
+    for (size_t i = 0; i < BATCH * INPUTS; i++) samples[i / INPUTS][i % INPUTS] = value * (float)(i % 7);
+}
+
+/* The weights of the second layer are so large that its outputs are infinite; the layers may be on different replicas.
+ */
+static void every_strategy_names_the_layer(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        clq_strategy_kind strategy;
+        clq_strategy_options options;
+    } cases[] = {{"pocl:0", CLQ_STRATEGY_SINGLE, {0}},
+                 {"pocl:5", CLQ_STRATEGY_SINGLE, {.accumulate = 2}},
+                 {"pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}},
+                 {"pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}},
+                 {"pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 2}},
+                 {"pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}},
+                 {"pocl:0,pocl:1", CLQ_STRATEGY_PS, {.staleness = 4}},
+                 {"pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}},
+                 {"pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}}};
+    clq_model *model = make_layers();
+    fill_samples(0.1f);
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        clq_trainer *trainer;
+        printf("%s, %s\n", clq_strategy_name(cases[i].strategy), cases[i].spec);
+        assert_ok(open_layers(model, cases[i].spec, cases[i].strategy, &cases[i].options, "sgd:lr=0.001", &trainer));
+        for (int k = 0; k < 2; k++) assert_ok(step(trainer));
+        set_all(trainer, KERNEL_1, 3e38f);
+        assert_fails(CLQ_NOT_FINITE, "step 3 on pocl:", step(trainer));
+        expect_text(clq_error_detail(),
+                    "the first number that is not finite is in 'dense_1', forward of layer 'dense_1'");
+        clq_trainer_destroy(trainer);
+    }
+    clq_model_destroy(model);
+}
+
+/* Each kind of place. */
+static void every_place_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *where;
+        float sample, hidden, last, bias; /* of all samples, of the kernels behind the second layer, of the last bias */
+    } cases[] = {{"in the samples", INFINITY, 0, 0, 0},
+                 {"in variable 'dense_2/kernel', as the updates before left it", 0.1f, 0, NAN, 0},
+                 /* 1e30 squared */
+                 {"the loss of output 'dense_2'", 0.1f, 0, 0, 1e30f},
+                 /* 0 forward; 1e15 times 1e30 backward */
+                 {"in the gradient of what layer 'dense_2' reads, backward", 0.1f, 0, 1e30f, 1e15f}};
+    const clq_strategy_options options = {0};
+    clq_model *model = make_layers();
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        clq_trainer *trainer;
+        assert_ok(open_layers(model, "pocl:0", CLQ_STRATEGY_SINGLE, &options, "sgd:lr=0", &trainer));
+        fill_samples(0.1f);
+        set_all(trainer, KERNEL_1, 0);
+        assert_ok(step(trainer));
+        fill_samples(cases[i].sample);
+        set_all(trainer, KERNEL_1, cases[i].hidden);
+        set_all(trainer, KERNEL_2, cases[i].last);
+        set_all(trainer, BIAS_2, cases[i].bias);
+        assert_fails(CLQ_NOT_FINITE, cases[i].where, step(trainer));
+        expect_text(clq_error_detail(), "step 2 on pocl:0");
+        clq_trainer_destroy(trainer);
+    }
+    clq_model_destroy(model);
+}
+
+/* The bias whose losses are known: infinite in step 7, where its distance squared leaves float32. */
+static void divergence_is_found(void **state) {
+    (void)state;
+    const size_t shape[] = {1};
+    clq_model *model;
+    clq_trainer *trainer;
+    clq_dataset *data;
+    const clq_strategy_options options = {0};
+    assert_ok(clq_model_create("bias", &model));
+    assert_ok(
+        clq_model_finish(model, clq_dense(model, clq_input(model, CLQ_SHAPE(1)), &(clq_dense_config){.units = 1})));
+    assert_ok(open_layers(model, "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, &options, "sgd:lr=1000", &trainer));
+    assert_ok(clq_dataset_arrays(zeros, CLQ_F32, 2, 1, shape, ones, CLQ_F32, 1, &data));
+    assert_ok(clq_dataset_batch(data, 2, false));
+    assert_fails(CLQ_NOT_FINITE, "step 7 on pocl:", clq_fit(trainer, data, &(clq_fit_config){.steps = 20}));
+    expect_text(clq_error_detail(), "is the loss of output 'dense'");
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+static clq_status make_one(void *context) {
+    const clq_strategy_options options = {0};
+    clq_trainer *trainer = NULL;
+    const clq_status status = open_layers(context, "pocl:0", CLQ_STRATEGY_SINGLE, &options, "sgd", &trainer);
+    clq_trainer_destroy(trainer);
+    return status;
+}
+
+static void memory_runs_out(void **state) {
+    (void)state;
+    clq_model *model = make_layers();
+    clq_memory_fail_at(0, false);
+    assert_ok(make_one(model));
+    for (uint64_t nth = 1; nth < 2000; nth += 3) {
+        clq_memory_fail_at(nth, false);
+        const clq_status status = make_one(model);
+        const bool reached = clq_memory_fail_at(0, false) >= nth;
+        if (status != CLQ_OK && status != CLQ_MEMORY && status != CLQ_BUILD) fail_msg("%s", clq_error_detail());
+        if (!reached) break;
+    }
+    clq_model_destroy(model);
+}
+
 static int start(void **state) {
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
     return open_system(state);
@@ -79,6 +242,10 @@ static int start(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_diverged_loss_is_said_once),
+        cmocka_unit_test(every_strategy_names_the_layer),
+        cmocka_unit_test(every_place_is_named),
+        cmocka_unit_test(divergence_is_found),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, start, close_system);
 }

@@ -1,0 +1,119 @@
+/* The check of numerics: behind the launches of each node one more looks for numbers that are not finite, and leaves
+ * the place of the first in a buffer, which is read behind each run. */
+#include "graph/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const int32_t nowhere = INT32_MAX;
+
+clq_status clq_checks_open(clq_plan *plan) {
+    clq_checks *checks = &plan->checks;
+    if (!plan->config.check_numerics) return CLQ_OK;
+    CLQ_TRY(clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, sizeof nowhere, "check of numerics", &checks->first));
+    CLQ_TRY(clq_buffer_set(plan->device, checks->first, &nowhere, sizeof nowhere));
+    checks->v_first = clq_plan_whole_value(plan->list, "check", checks->first);
+    return CLQ_OK;
+}
+
+void clq_checks_release(clq_checks *checks) {
+    clq_buffer_destroy(checks->first);
+    clq_free(checks->places);
+    *checks = (clq_checks){.first = NULL};
+}
+
+clq_status clq_checks_forget(const clq_plan *plan, clq_queue *queue) {
+    if (!plan->checks.first) return CLQ_OK;
+    return clq_queue_write(queue, plan->checks.first, 0, &nowhere, sizeof nowhere, true);
+}
+
+/* ---- what is checked ---- */
+
+static bool is_float(clq_dtype dtype) { return dtype == CLQ_F32 || dtype == CLQ_F16 || dtype == CLQ_BF16; }
+
+static void add(clq_plan *plan, const clq_graph_value *value, clq_value memory, const clq_check_place *place) {
+    clq_checks *checks = &plan->checks;
+    clq_check_place *grown = clq_grow(checks->places, checks->count, &checks->capacity, 64, sizeof *grown);
+    if (!grown) {
+        clq_list_latch(plan->list, CLQ_MEMORY);
+        return;
+    }
+    checks->places = grown;
+    checks->places[checks->count] = *place;
+    clq_find_not_finite(plan->list, value->elements, value->per_sample, (int)checks->count++, memory, checks->v_first);
+}
+
+void clq_check_input(clq_plan *plan, const clq_node *node, const clq_graph_value *value, clq_value memory) {
+    clq_check_place place = {.segment = node->segment};
+    if (!plan->checks.first || node->segment > CLQ_SEGMENT_BACKWARD || !is_float(value->dtype)) return;
+    switch (value->home) {
+    case CLQ_HOME_SAMPLES: snprintf(place.text, sizeof place.text, "in the samples"); break;
+    case CLQ_HOME_WEIGHT:
+    case CLQ_HOME_STATE:
+        snprintf(place.text, sizeof place.text, "in variable '%s', as the updates before left it", value->name);
+        break;
+    case CLQ_HOME_RECEIVED:
+        snprintf(place.text, sizeof place.text, "in '%s', which came from the stage in front", value->name);
+        break;
+    case CLQ_HOME_RECEIVED_GRADIENT:
+        snprintf(place.text, sizeof place.text, "in the gradient of '%s', which came from the stage behind",
+                 value->name);
+        break;
+    default: return;
+    }
+    add(plan, value, memory, &place);
+}
+
+/* Rows of metrics are looked at by the host. */
+void clq_check_output(clq_plan *plan, const clq_node *node, const clq_graph_value *value, clq_value memory) {
+    clq_check_place place = {.segment = node->segment};
+    if (!plan->checks.first || node->segment > CLQ_SEGMENT_BACKWARD || !is_float(value->dtype) || !node->op->emit ||
+        value->home == CLQ_HOME_METRICS)
+        return;
+    const char *segment = clq_segment_name(node->segment);
+    if (node->segment == CLQ_SEGMENT_BACKWARD && value->home != CLQ_HOME_GRADIENT)
+        snprintf(place.text, sizeof place.text, "in the gradient of what layer '%s' reads, %s, operation %s",
+                 node->scope, segment, node->op->name);
+    else
+        snprintf(place.text, sizeof place.text, "in %s'%s', %s of layer '%s', operation %s",
+                 value->home == CLQ_HOME_GRADIENT ? "the gradient of " : "", value->name, segment, node->scope,
+                 node->op->name);
+    add(plan, value, memory, &place);
+}
+
+/* ---- what was found ---- */
+
+/* Whether the losses of the row are finite, as far as the plan has them; else *output tells whose is not. */
+static clq_status check_losses(const clq_plan *plan, clq_queue *queue, bool *finite, uint32_t *output) {
+    const unsigned width = clq_losses_width(plan->losses, plan->model->output_count);
+    float row[CLQ_METRICS_ROW_MAX];
+    CLQ_TRY(clq_queue_read(queue, plan->metrics, (size_t)plan->checks.slot * width * sizeof *row, row,
+                           width * sizeof *row, true));
+    *finite = true;
+    for (uint32_t i = 0; i < plan->model->output_count && *finite; i++) {
+        *finite = isfinite(row[clq_losses_width(plan->losses, i)]);
+        *output = i;
+    }
+    return CLQ_OK;
+}
+
+static clq_status tell(const clq_plan *plan, const char *where) {
+    return clq_fail(CLQ_NOT_FINITE, "step %u on %s: the first number that is not finite is %s", plan->checks.step,
+                    clq_device_label(plan->device), where);
+}
+
+clq_status clq_checks_read(clq_plan *plan, clq_queue *queue, size_t end) {
+    const clq_checks *checks = &plan->checks;
+    int32_t place;
+    uint32_t output = 0;
+    bool finite = true;
+    if (!checks->first) return CLQ_OK;
+    CLQ_TRY(clq_queue_read(queue, checks->first, 0, &place, sizeof place, true));
+    const clq_check_place *found = place < (int32_t)checks->count ? &checks->places[place] : NULL;
+    if (found && found->segment <= CLQ_SEGMENT_LOSS) return tell(plan, found->text);
+    if (end >= plan->segment_end[CLQ_SEGMENT_LOSS]) CLQ_TRY(check_losses(plan, queue, &finite, &output));
+    if (finite) return found ? tell(plan, found->text) : CLQ_OK;
+    char text[CLQ_LAYER_NAME_MAX + 64];
+    snprintf(text, sizeof text, "the loss of output '%s'", clq_model_output_name(plan->model, output));
+    return tell(plan, text);
+}
