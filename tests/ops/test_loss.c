@@ -406,7 +406,7 @@ static void test_reference_by_differences(void **state) {
             b.d_x[i] = kept - h;
             double below = ref_loss(&b.p, x, t, NULL);
             b.d_x[i] = kept;
-            double difference = (above - below) / (2 * h) * (double)b.p.weight;
+            double difference = (above - below) / (2 * h) * (double)b.p.weight * (double)b.weights[i / 14];
             assert_true(fabs(difference - b.dx[i]) < 1e-7 * (1 + fabs(b.dx[i])));
         }
         free_batch(&b);
