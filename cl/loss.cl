@@ -68,19 +68,20 @@ static inline int row_wanted(local float *shared, const row_args *row) {
 #endif
 }
 
-static inline float *metric_categorical_accuracy(local float *shared, const row_args *row, float *totals) {
+static inline float *metric_categorical_accuracy(local float *shared, const row_args *row, float number,
+                                                 float *totals) {
     totals[0] = row->top == row_wanted(shared, row) ? 1.0f : 0.0f;
     return totals + 1;
 }
 
-/* Whether fewer than five values are larger than that of the class that the target tells. */
-static inline float *metric_top_5(local float *shared, const row_args *row, float *totals) {
+/* Whether fewer than `number` values are larger than that of the class that the target tells. */
+static inline float *metric_top_k(local float *shared, const row_args *row, float number, float *totals) {
     int wanted = row_wanted(shared, row);
     float value = wanted >= 0 && wanted < row->classes ? row->x[wanted] : NAN;
     lanes_t larger = 0;
     FOR_LANES (i, row->classes)
         larger += row_load(row->x, i, row->classes, row->room, -INFINITY) > value ? (lanes_t)1 : (lanes_t)0;
-    totals[0] = all_sum(shared, larger) < 5.0f && value == value ? 1.0f : 0.0f;
+    totals[0] = all_sum(shared, larger) < number && value == value ? 1.0f : 0.0f;
     return totals + 1;
 }
 
@@ -97,40 +98,76 @@ static inline float *metric_top_5(local float *shared, const row_args *row, floa
     }
 #define IS(condition) ((condition) ? (lanes_t)1 : (lanes_t)0)
 
-static inline float *metric_mean_squared_error(local float *shared, const row_args *row, float *totals) {
+static inline float *metric_mean_squared_error(local float *shared, const row_args *row, float number, float *totals) {
     SUM_OF_ROW(squares, (x - t) * (x - t))
     totals[0] = squares / row->classes;
     return totals + 1;
 }
 
-static inline float *metric_mean_absolute_error(local float *shared, const row_args *row, float *totals) {
+static inline float *metric_mean_absolute_error(local float *shared, const row_args *row, float number, float *totals) {
     SUM_OF_ROW(sizes, fabs(x - t))
     totals[0] = sizes / row->classes;
     return totals + 1;
 }
 
-static inline float *metric_binary_accuracy(local float *shared, const row_args *row, float *totals) {
-    SUM_OF_ROW(right, IS(IS(x > 0.5f) == t))
+static inline float *metric_binary_accuracy(local float *shared, const row_args *row, float number, float *totals) {
+    SUM_OF_ROW(right, IS(IS(x > number) == t))
     totals[0] = right / row->classes;
     return totals + 1;
 }
 
 /* Of the values that are told to be 1, how many are; */
-static inline float *metric_precision(local float *shared, const row_args *row, float *totals) {
-    SUM_OF_ROW(right, IS((x > 0.5f) & (t != 0.0f)))
-    SUM_OF_ROW(told, IS(x > 0.5f))
+static inline float *metric_precision(local float *shared, const row_args *row, float number, float *totals) {
+    SUM_OF_ROW(right, IS((x > number) & (t != 0.0f)))
+    SUM_OF_ROW(told, IS(x > number))
     totals[0] = right;
     totals[1] = told;
     return totals + 2;
 }
 
 /* and of those that are 1, how many are told. */
-static inline float *metric_recall(local float *shared, const row_args *row, float *totals) {
-    SUM_OF_ROW(right, IS((x > 0.5f) & (t != 0.0f)))
+static inline float *metric_recall(local float *shared, const row_args *row, float number, float *totals) {
+    SUM_OF_ROW(right, IS((x > number) & (t != 0.0f)))
     SUM_OF_ROW(present, IS(t != 0.0f))
     totals[0] = right;
     totals[1] = present;
     return totals + 2;
+}
+
+/* Twice the right ones over the told and the present: the harmonic mean of precision and recall. */
+static inline float *metric_f1(local float *shared, const row_args *row, float number, float *totals) {
+    SUM_OF_ROW(right, IS((x > number) & (t != 0.0f)))
+    SUM_OF_ROW(both, IS(x > number) + IS(t != 0.0f))
+    totals[0] = 2.0f * right;
+    totals[1] = both;
+    return totals + 2;
+}
+
+/* The mean over the row of a loss of values. Names are whole: fused programs change them by their text. */
+#define DEFINE_METRIC(name, value)                                                                                     \
+    static inline float *name(local float *shared, const row_args *row, float number, float *totals) {                 \
+        lanes_t slope;                                                                                                 \
+        SUM_OF_ROW(all, value(x, t, row, &slope))                                                                      \
+        totals[0] = all / row->classes;                                                                                \
+        return totals + 1;                                                                                             \
+    }
+DEFINE_METRIC(metric_mean_absolute_percentage_error, value_mean_absolute_percentage_error)
+DEFINE_METRIC(metric_mean_squared_logarithmic_error, value_mean_squared_logarithmic_error)
+DEFINE_METRIC(metric_log_cosh, value_log_cosh)
+
+/* As the losses of these names; of cosine_similarity 1 is best. */
+static inline float *metric_kl_divergence(local float *shared, const row_args *row, float number, float *totals) {
+    SUM_OF_ROW(all, clamp(t, LEAST, 1.0f) * log(clamp(t, LEAST, 1.0f) / clamp(x, LEAST, 1.0f)))
+    totals[0] = all;
+    return totals + 1;
+}
+
+static inline float *metric_cosine_similarity(local float *shared, const row_args *row, float number, float *totals) {
+    SUM_OF_ROW(dot, x * t)
+    SUM_OF_ROW(found, x * x)
+    SUM_OF_ROW(given, t * t)
+    totals[0] = dot / (fmax(sqrt(found), LEAST) * fmax(sqrt(given), LEAST));
+    return totals + 1;
 }
 
 /* ---- the kernels ---- */
@@ -144,7 +181,7 @@ static inline float *metric_recall(local float *shared, const row_args *row, flo
 #define METRICS_6(DO) METRICS_5(DO) DO(5)
 #define METRICS_7(DO) METRICS_6(DO) DO(6)
 #define METRICS_8(DO) METRICS_7(DO) DO(7)
-#define MEASURE(k) end = CLQ_JOIN(metric_, METRIC_##k)(shared, &row, end);
+#define MEASURE(k) end = CLQ_JOIN(metric_, METRIC_##k)(shared, &row, METRIC_VALUE_##k, end);
 
 /* What the row's largest value is; and with softmax left out, the sum of the exponentials. */
 static inline void row_prepare(local float *shared, row_args *row) {

@@ -124,10 +124,11 @@ typedef struct clq_trainer_config {
     clq_matmul_precision matmul_precision; /* HIGHEST unless set */
     clq_tuning tuning;                     /* before the first step */
     double tuning_s;                       /* in place of tuning's own limit, where more than 0 */
-    const char *metrics; /* what is measured beside the loss, as --metrics: "accuracy,mean_absolute_error", at most 8,
-                            or "none". NULL: accuracy for losses of classes, none for the others. Needed until the
-                            trainer is made. accuracy is binary_accuracy for an output with one value in its last axis,
-                            else that of the largest value, as in Keras */
+    const char
+        *metrics; /* what is measured beside the loss, as --metrics: "accuracy,mean_absolute_error", at most 8,
+                     some with a number, as "precision:threshold=0.7"; or "none". NULL: accuracy for losses of classes,
+                     none for the others. Needed until the trainer is made. accuracy is binary_accuracy for an output
+                     with one value in its last axis, else that of the largest value, as in Keras */
     const char *disabled_paths; /* fast paths that are not to be used, with commas between, as `clique plan` names them:
                                    "overlap,sharded update"; for finding faults. Borrowed while the trainer is created.
                                    NULL: none */

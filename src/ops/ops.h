@@ -11,6 +11,7 @@
 #define CLQ_OPS_H
 
 #include "launch/launch.h"
+#include "ops/losses.h"
 
 /* ---- products: Dense and Conv2D (product.c picks tile, local or CLBlast; dense.c, conv2d.c) ---- */
 
@@ -306,118 +307,8 @@ void clq_reduce_axis(clq_list *list, const clq_repeat_problem *p, clq_value y, c
 /* y = (float)x * (1/255), u8 to f32, f16 or bf16, `elements` per example. */
 void clq_input_u8(clq_list *list, size_t elements, clq_value x, clq_value y);
 
-/* ---- losses and metrics (losses.c, one row each; loss.c) ---- */
-
-/* What a sample's target is: an index (i32) for each row of the output, 0 to classes - 1; a distribution over each row;
- * or any value for each of the output's. The latter two are f32 of the output's shape. */
-typedef enum clq_target { CLQ_TARGET_INDEX, CLQ_TARGET_DISTRIBUTION, CLQ_TARGET_VALUES } clq_target;
-
-/* What options a loss takes. */
-enum {
-    CLQ_TAKES_FROM_LOGITS = 1,
-    CLQ_TAKES_LABEL_SMOOTHING = 2,
-    CLQ_TAKES_DELTA = 4,
-    CLQ_TAKES_FOCUS = 8, /* alpha and gamma */
-    CLQ_TAKES_BALANCING = 16
-};
-
-typedef struct clq_loss_row {
-    const char *name, *alias; /* Keras's names; alias may be NULL */
-    clq_target target;
-    const char *rule, *rule_of_logits; /* of cl/loss_rules.cl: loss_NAME where by_row, else value_NAME */
-    bool by_row;                       /* over the values of the last axis together; else each value by itself */
-    clq_activation activation;         /* softmax or sigmoid: the loss of a model that ends in it is taken from what
-                                          goes into it, as in Keras; LINEAR: none */
-    bool one_hot;                      /* class numbers become rows with a 1 at their place */
-    unsigned takes;
-    const char *metrics; /* Keras's habit where none are named: "accuracy", or "" */
-} clq_loss_row;
-size_t clq_loss_count(void);
-const clq_loss_row *clq_loss_row_of(clq_loss_kind kind);
-
-/* The rows of the metrics' table, in their order. Those of several outputs and parameters are further rows. */
-typedef enum clq_metric_kind {
-    CLQ_METRIC_CATEGORICAL_ACCURACY, /* also of index targets */
-    CLQ_METRIC_BINARY_ACCURACY,
-    CLQ_METRIC_MEAN_SQUARED_ERROR,
-    CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR,
-    CLQ_METRIC_MEAN_ABSOLUTE_ERROR,
-    CLQ_METRIC_PRECISION,
-    CLQ_METRIC_RECALL,
-    CLQ_METRIC_TOP_5
-} clq_metric_kind;
-
-typedef struct clq_metric_row {
-    const char *name, *alias; /* Keras's names; alias may be NULL */
-    const char *rule;         /* metric_NAME of cl/loss.cl */
-    unsigned totals;          /* 1: the metric is their mean over the samples; 2: the first over the second */
-    bool root;                /* the square root of that */
-    bool by_row;              /* as of clq_loss_row */
-    bool ranks;               /* looks at the order of a row's values alone, with the largest known */
-    bool values;              /* wants a target for each value: none of an index */
-} clq_metric_row;
-size_t clq_metric_count(void);
-const clq_metric_row *clq_metric_row_of(clq_metric_kind kind);
-/* The metric from its totals, summed over so many samples. 0 / 0 is 0, as in Keras. */
-double clq_metric_result(clq_metric_kind kind, const double *totals, double samples);
-
-enum {
-    CLQ_METRICS_MAX = 8,
-    CLQ_TOTALS_MAX = 1 + 2 * CLQ_METRICS_MAX,
-    CLQ_METRICS_ROW_MAX = CLQ_MODEL_OUTPUTS_MAX * CLQ_TOTALS_MAX
-};
-typedef struct clq_loss_problem {
-    clq_loss_kind kind;
-    size_t classes;        /* values of a row: of the output's last axis, or of all where nothing goes by rows */
-    bool from_logits;      /* else x are probabilities: normalised by rows, clipped to [1e-7, 1 - 1e-7] as Keras does */
-    float label_smoothing; /* s: t (1 - s) + s / classes, where losses go by rows; else t (1 - s) + s / 2 */
-    float delta;           /* huber's; above 0 */
-    float alpha, gamma;    /* of focal losses */
-    bool balanced;         /* targets of 1 count alpha times, those of 0 1 - alpha times */
-    size_t rows;           /* rows in a sample; 0: one */
-    float weight;          /* the gradient is of so many times the loss */
-    bool weighted;         /* behind a sample's target is its weight, a float: its loss counts so many times */
-    clq_activation skipped; /* x is what goes into this activation at the model's end, which metrics look behind; else
-                               LINEAR */
-    unsigned metric_count;
-    clq_metric_kind metrics[CLQ_METRICS_MAX];
-    unsigned metrics_width, metrics_at; /* floats of a row of the metrics buffer (0: as many as this loss writes), and
-                                           where those of this loss are */
-} clq_loss_problem;
-/* What it writes into a row of the metrics buffer: the loss, then each metric's totals. At most CLQ_TOTALS_MAX. */
-unsigned clq_loss_totals(const clq_loss_problem *p);
-/* The floats of a row of the metrics buffer. */
-unsigned clq_loss_metrics_width(const clq_loss_problem *p);
-/* Of a row that several losses share: their totals lie one behind the other. At most CLQ_METRICS_ROW_MAX. */
-unsigned clq_losses_width(const clq_loss_problem *problems, size_t count);
-/* A sample's target: so many values of its type, i32 where they are indices, else f32; and with the bits of its weight,
- * where it has one. */
-size_t clq_loss_label_elements(const clq_loss_problem *p);
-size_t clq_loss_target_elements(const clq_loss_problem *p);
-clq_dtype clq_loss_target_dtype(const clq_loss_problem *p);
-size_t clq_loss_target_bytes(const clq_loss_problem *p);
-bool clq_loss_has_index(const clq_loss_problem *p);
-/* Loss, gradient and metrics at once. x (rows, classes); dx = SCALE * weight * dloss/dx unless none; it may be x's own
- * value. A sample's loss and each of its totals is the mean over its rows;
- * a weight is of the loss and its gradient alone. metrics: in row SLOT of a (slots, width) f32
- * buffer, from `metrics_at` on, the sums over the samples. A count of 0 writes zeros. An index outside [0, classes)
- * makes the loss NaN (the data layer refuses them). */
-void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
-                          clq_value metrics);
-/* The same, with dx times the loss scale of a state (clq_take_scale_off). */
-void clq_scaled_loss_and_metrics(clq_list *list, const clq_loss_problem *p, float initial, clq_value state, clq_value x,
-                                 clq_value targets, clq_value dx, clq_value metrics);
-
 /* ---- optimizers (optimizers.c, one row each), and their updates over flat arenas (update.c), launched once; sums
  * of gradients (accumulate.c) ---- */
-
-/* A number that a row of a table takes, by its key. A flag is 0 or 1. */
-typedef struct clq_option {
-    const char *key; /* NULL: behind the last */
-    double value;    /* unless set */
-    double min, max;
-    bool flag;
-} clq_option;
 
 /* UPDATE_STATES: how many states an update may have: cl/update.cl's STATES_0 and so on. A block is what has one number
  * of its own where variables differ: so many floats of an arena. */

@@ -1,34 +1,41 @@
 /* What a trainer measures: its loss over the model's output, and metrics by name, as Keras resolves them. */
-#include "train/trainer.h"
+#include "train/words.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+/* The table of metrics with "accuracy" in front. */
+static const char *metric_name(size_t i) {
+    return i == 0 ? "accuracy" : clq_metric_row_of((clq_metric_kind)(i - 1))->name;
+}
+static const char *metric_alias(size_t i) {
+    return i == 0 ? "acc" : clq_metric_row_of((clq_metric_kind)(i - 1))->alias;
+}
+
 /* Keras's "accuracy" goes by shapes: binary where the output's last axis has one value. */
-static clq_status find_metric(const char *name, const clq_loss_row *loss, size_t last, clq_metric_kind *out) {
-    bool index = loss->target == CLQ_TARGET_INDEX;
-    if (strcmp(name, "accuracy") == 0 || strcmp(name, "acc") == 0) {
-        *out = index || last > 1 ? CLQ_METRIC_CATEGORICAL_ACCURACY : CLQ_METRIC_BINARY_ACCURACY;
-        return CLQ_OK;
-    }
-    clq_text known = {0};
-    for (size_t i = 0; i < clq_metric_count(); i++) {
-        const clq_metric_row *row = clq_metric_row_of((clq_metric_kind)i);
-        clq_text_add(&known, " %s", row->name);
-        if (strcmp(name, row->name) != 0 && (!row->alias || strcmp(name, row->alias) != 0)) continue;
-        clq_free(known.data);
-        if (row->values && index)
-            return clq_fail(CLQ_ARGUMENT, "metric %s compares values and the targets of %s are class numbers", name,
-                            loss->name);
-        *out = (clq_metric_kind)i;
-        return CLQ_OK;
-    }
-    clq_status status =
-        clq_fail(CLQ_ARGUMENT, "metric '%s' is unknown: there are accuracy%s", name, known.data ? known.data : "");
-    clq_free(known.data);
-    return status;
+static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t last, clq_metric_kind *out,
+                              float *number) {
+    static const clq_option none[] = {{0}};
+    const bool index = loss->target == CLQ_TARGET_INDEX;
+    clq_words words;
+    CLQ_TRY(clq_parse_words("metric", text, 1 + clq_metric_count(), metric_name, metric_alias, &words));
+    const bool accuracy = words.kind == 0, binary = accuracy && !index && last == 1;
+    const clq_metric_kind kind = binary     ? CLQ_METRIC_BINARY_ACCURACY
+                                 : accuracy ? CLQ_METRIC_CATEGORICAL_ACCURACY
+                                            : (clq_metric_kind)(words.kind - 1);
+    const clq_metric_row *row = clq_metric_row_of(kind);
+    double value = row->options[0].value;
+    CLQ_TRY(clq_set_values("metric", text, &words, accuracy ? none : row->options, &value));
+    if (kind == CLQ_METRIC_TOP_K && floor(value) != value)
+        return clq_fail(CLQ_ARGUMENT, "metric '%s': k=%g is no whole number", text, value);
+    if (row->values && index)
+        return clq_fail(CLQ_ARGUMENT, "metric %s compares values and the targets of %s are class numbers", text,
+                        loss->name);
+    *out = kind;
+    *number = (float)value;
+    return CLQ_OK;
 }
 
 /* The name of the next value that is told: with several outputs behind the output's own. */
@@ -55,7 +62,8 @@ static clq_status add_metric(clq_trainer *trainer, size_t output, const char *at
     memcpy(name, at, length);
     name[length] = '\0';
     CLQ_TRY(add_name(trainer, output, name));
-    CLQ_TRY(find_metric(name, clq_loss_row_of(loss->kind), last, &loss->metrics[loss->metric_count]));
+    CLQ_TRY(find_metric(name, clq_loss_row_of(loss->kind), last, &loss->metrics[loss->metric_count],
+                        &loss->metric_values[loss->metric_count]));
     loss->metric_count++;
     return CLQ_OK;
 }

@@ -168,6 +168,7 @@ class Case:
     group: str = ""  # the folder that the case's own lies in
     class_weights: tuple[float, ...] = ()  # by class
     sample_weights: bool = False  # drawn behind the data
+    metrics: tuple[str, ...] = ()  # as of --metrics, of the initial model
     dropout_seed: int | None = None  # of the masks, where the model has Dropout
 
     @property
@@ -181,6 +182,7 @@ class Case:
         weights = ",".join(f"{i}={w:g}" for i, w in enumerate(self.class_weights))
         loss += ["--class-weights", weights] if weights else []
         loss += ["--sample-weights", "w_train.npy"] if self.sample_weights else []
+        loss += ["--metrics", ",".join(self.metrics)] if self.metrics else []
         return ["--batch", str(self.batch), "--steps", str(STEPS), "--shuffle", "off", "--no-test", *drop,
                 "--optimizer", self.optimizer.spec(), *self.optimizer.args(), *loss]  # fmt: skip
 

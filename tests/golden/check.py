@@ -64,6 +64,7 @@ class Options:
         parser.add_argument("--loss")
         parser.add_argument("--class-weights", type=parse_weights, default={})
         parser.add_argument("--sample-weights")
+        parser.add_argument("--metrics")  # Keras's own values are compared
         parser.add_argument("--shuffle", choices=["off"])
         parser.add_argument("--drop-remainder", action="store_true")
         parser.add_argument("--no-test", action="store_true")

@@ -37,6 +37,7 @@ import normalised_models
 from branched_cases import BRANCHED
 from cases import CHAINS, STEPS, Case, CrossEntropy, Data, Weights
 from loss_cases import LOSSES
+from losses import metric_of
 from optimizer_cases import OPTIMIZERS
 
 CASES = CHAINS + BRANCHED + OPTIMIZERS + LOSSES
@@ -291,6 +292,23 @@ def of_outputs(case: Case, model_json: str, exact: Trace) -> dict:
     return {"outputs": entries}
 
 
+def of_metrics(case: Case, initial: Weights, data: Data) -> dict:
+    """Keras's metrics of the initial model over all samples."""
+    if not case.metrics:
+        return {}
+    use_float("float64")
+    model = case.build()
+    for v in model.variables:
+        v.assign(initial[tensor_name(v)].astype("float64"))
+    (found,) = outputs_of(model, as_input(data[0]).astype("float64"), training=False)
+    values = {}
+    for text in case.metrics:
+        metric = metric_of(text)
+        metric.update_state(data[1], tf.cast(found, tf.float32))  # TensorFlow's top k takes no float64
+        values[text] = float(metric.result())
+    return {"metrics_initial": values}
+
+
 def of_modes(case: Case, model_json: str, exact: Trace) -> dict:
     """Where training and inference differ: moving statistics, evaluations, whose masks."""
     dropouts = [one["config"]["name"] for one in json.loads(model_json)["config"]["layers"]
@@ -340,6 +358,7 @@ def write_case(case: Case, out: Path) -> None:
         "first_grad_norms": exact.first_grad_norms,
         **of_outputs(case, model_json, exact),
         **of_modes(case, model_json, exact),
+        **of_metrics(case, initial, data),
         "deviation": deviation,
         "seed": case.seed,
         "keras": keras.__version__,

@@ -134,3 +134,26 @@ class Named:
 
         flags = ("from_logits", "apply_class_balancing")
         return getattr(keras.losses, RULES[self.name][0])(**{k: bool(v) if k in flags else v for k, v in self.keys})
+
+
+def metric_of(text: str) -> object:
+    """Keras's metric of a word of --metrics."""
+    import keras
+
+    name, _, pair = text.partition(":")
+    key, _, value = pair.partition("=")
+    keys = {key: int(value) if key == "k" else float(value)} if key else {}
+    classes = {
+        "precision": lambda threshold=0.5: keras.metrics.Precision(thresholds=threshold),
+        "recall": lambda threshold=0.5: keras.metrics.Recall(thresholds=threshold),
+        "f1_score": lambda threshold=0.5: keras.metrics.F1Score(average="micro", threshold=threshold),
+        "binary_accuracy": keras.metrics.BinaryAccuracy,
+        "top_k_categorical_accuracy": keras.metrics.TopKCategoricalAccuracy,
+        "kl_divergence": keras.metrics.KLDivergence,
+        "cosine_similarity": keras.metrics.CosineSimilarity,
+        "mean_squared_logarithmic_error": keras.metrics.MeanSquaredLogarithmicError,
+        "mean_absolute_percentage_error": keras.metrics.MeanAbsolutePercentageError,
+        "root_mean_squared_error": keras.metrics.RootMeanSquaredError,
+        "log_cosh": keras.metrics.LogCoshError,
+    }
+    return classes[name](**keys)

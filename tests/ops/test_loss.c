@@ -17,13 +17,20 @@ static const loss_case cases[] = {{10, 1, 64, 64},   {10, 1, 64, 63}, {1, 1, 4, 
 #define ERRORS                                                                                                         \
     .metric_count = 3,                                                                                                 \
     .metrics = {CLQ_METRIC_MEAN_ABSOLUTE_ERROR, CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR, CLQ_METRIC_MEAN_SQUARED_ERROR}
-#define DECISIONS .metric_count = 3, .metrics = {CLQ_METRIC_PRECISION, CLQ_METRIC_BINARY_ACCURACY, CLQ_METRIC_RECALL}
+#define DECISIONS                                                                                                      \
+    .metric_count = 4,                                                                                                 \
+    .metrics = {CLQ_METRIC_PRECISION, CLQ_METRIC_BINARY_ACCURACY, CLQ_METRIC_RECALL, CLQ_METRIC_F1},                   \
+    .metric_values = {0.5f, 0.625f, 0.25f, 0.375f}
+#define DISTANCES                                                                                                      \
+    .metric_count = 5,                                                                                                 \
+    .metrics = {CLQ_METRIC_KL_DIVERGENCE, CLQ_METRIC_COSINE_SIMILARITY, CLQ_METRIC_MEAN_ABSOLUTE_PERCENTAGE_ERROR,     \
+                CLQ_METRIC_MEAN_SQUARED_LOGARITHMIC_ERROR, CLQ_METRIC_LOG_COSH}
 static const clq_loss_problem kinds[] = {
     {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .from_logits = true, .weight = 1, ACCURACY},
     {.kind = CLQ_LOSS_CATEGORICAL, .from_logits = true, .weight = 1, ACCURACY},
     {.kind = CLQ_LOSS_CATEGORICAL, .from_logits = true, .label_smoothing = 0.1f, .weight = 0.75f, ACCURACY},
     {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .weight = 1, ACCURACY},
-    {.kind = CLQ_LOSS_CATEGORICAL, .weight = 1, .metric_count = 1, .metrics = {CLQ_METRIC_TOP_5}},
+    {.kind = CLQ_LOSS_CATEGORICAL, .weight = 1, .metric_count = 1, .metrics = {CLQ_METRIC_TOP_K}, .metric_values = {3}},
     {.kind = CLQ_LOSS_CATEGORICAL, .label_smoothing = 0.2f, .weight = 3, ACCURACY},
     {.kind = CLQ_LOSS_CATEGORICAL, .from_logits = true, .skipped = CLQ_SOFTMAX, .weight = 1, ERRORS},
     {.kind = CLQ_LOSS_BINARY, .from_logits = true, .weight = 1, DECISIONS},
@@ -39,7 +46,7 @@ static const clq_loss_problem kinds[] = {
     {.kind = CLQ_LOSS_CATEGORICAL_HINGE, .weight = 1},
     {.kind = CLQ_LOSS_LOG_COSH, .weight = 1},
     {.kind = CLQ_LOSS_KL_DIVERGENCE, .weight = 1},
-    {.kind = CLQ_LOSS_POISSON, .weight = 1},
+    {.kind = CLQ_LOSS_POISSON, .weight = 1, DISTANCES},
     {.kind = CLQ_LOSS_COSINE_SIMILARITY, .weight = 0.5f},
     {.kind = CLQ_LOSS_MEAN_ABSOLUTE_PERCENTAGE_ERROR, .weight = 1},
     {.kind = CLQ_LOSS_MEAN_SQUARED_LOGARITHMIC_ERROR, .weight = 1},

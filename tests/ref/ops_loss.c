@@ -228,41 +228,51 @@ double ref_loss(const clq_loss_problem *p, const double *x, const double *target
 
 /* ---- metrics ---- */
 
-static double correct(clq_metric_kind kind, double x, double t) {
+static double correct(clq_metric_kind kind, double number, double x, double t) {
+    double slope;
     switch (kind) {
-    case CLQ_METRIC_BINARY_ACCURACY: return (x > 0.5) == t;
+    case CLQ_METRIC_BINARY_ACCURACY: return (x > number) == t;
     case CLQ_METRIC_MEAN_SQUARED_ERROR:
     case CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR: return (x - t) * (x - t);
     case CLQ_METRIC_MEAN_ABSOLUTE_ERROR: return fabs(x - t);
-    case CLQ_METRIC_PRECISION:
-    case CLQ_METRIC_RECALL: return x > 0.5 && t != 0;
-    case CLQ_METRIC_CATEGORICAL_ACCURACY:
-    case CLQ_METRIC_TOP_5: break;
+    case CLQ_METRIC_MEAN_ABSOLUTE_PERCENTAGE_ERROR: return percentage(x, t, &slope);
+    case CLQ_METRIC_MEAN_SQUARED_LOGARITHMIC_ERROR: return squared_logarithmic(x, t, &slope);
+    case CLQ_METRIC_LOG_COSH: return log_cosh(x - t, &slope);
+    default: break;
     }
     fail_msg("metric %d has no reference", (int)kind);
     return 0;
 }
 
-static bool is_among_five(size_t n, const double *x, size_t wanted) {
+static bool is_among(size_t n, const double *x, size_t wanted, double most) {
     size_t larger = 0;
     for (size_t i = 0; i < n; i++) larger += x[i] > x[wanted];
-    return larger < 5;
+    return (double)larger < most;
+}
+
+/* Values that are told to be 1, are 1, and both: precision, recall, or twice both over the sum of the others. */
+static void count_decisions(clq_metric_kind kind, double number, size_t n, const double *x, const double *target,
+                            double *totals) {
+    for (size_t i = 0; i < n; i++) {
+        const double told = x[i] > number, is = target[i] != 0;
+        totals[0] += kind == CLQ_METRIC_F1 ? 2 * told * is : told * is;
+        totals[1] += kind == CLQ_METRIC_PRECISION ? told : kind == CLQ_METRIC_RECALL ? is : told + is;
+    }
 }
 
 /* Adds a row's totals. */
-static void row_metric(clq_metric_kind kind, size_t n, const double *x, const double *target, double *totals) {
-    if (kind == CLQ_METRIC_CATEGORICAL_ACCURACY) {
-        totals[0] += ref_argmax(x, n) == ref_argmax(target, n);
-        return;
-    }
-    if (kind == CLQ_METRIC_TOP_5) {
-        totals[0] += is_among_five(n, x, ref_argmax(target, n));
-        return;
-    }
-    bool counts = kind == CLQ_METRIC_PRECISION || kind == CLQ_METRIC_RECALL;
-    for (size_t i = 0; i < n; i++) {
-        totals[0] += correct(kind, x[i], target[i]) / (counts ? 1 : (double)n);
-        if (counts) totals[1] += kind == CLQ_METRIC_PRECISION ? x[i] > 0.5 : target[i] != 0;
+static void row_metric(clq_metric_kind kind, double number, size_t n, const double *x, const double *target,
+                       double *totals) {
+    switch (kind) {
+    case CLQ_METRIC_CATEGORICAL_ACCURACY: totals[0] += ref_argmax(x, n) == ref_argmax(target, n); return;
+    case CLQ_METRIC_TOP_K: totals[0] += is_among(n, x, ref_argmax(target, n), number); return;
+    case CLQ_METRIC_KL_DIVERGENCE: totals[0] += kl_divergence(n, x, target, NULL); return;
+    case CLQ_METRIC_COSINE_SIMILARITY: totals[0] -= cosine(n, x, target, NULL); return;
+    case CLQ_METRIC_PRECISION:
+    case CLQ_METRIC_RECALL:
+    case CLQ_METRIC_F1: count_decisions(kind, number, n, x, target, totals); return;
+    default:
+        for (size_t i = 0; i < n; i++) totals[0] += correct(kind, number, x[i], target[i]) / (double)n;
     }
 }
 
@@ -275,7 +285,8 @@ void ref_totals(const clq_loss_problem *p, const double *x, const double *target
     for (unsigned i = 0; i < p->metric_count; i++) {
         unsigned count = clq_metric_row_of(p->metrics[i])->totals;
         for (unsigned k = 0; k < count; k++) totals[k] = 0;
-        for (size_t r = 0; r < rows; r++) row_metric(p->metrics[i], n, seen + r * n, target + r * n, totals);
+        for (size_t r = 0; r < rows; r++)
+            row_metric(p->metrics[i], (double)p->metric_values[i], n, seen + r * n, target + r * n, totals);
         for (unsigned k = 0; k < count; k++) *totals++ /= (double)rows;
     }
     free(seen);

@@ -59,6 +59,8 @@ static void read_options(golden *g) {
             assert_ok(clq_clip_parse(value, &g->config.clip));
         else if (strcmp(option, "--no-decay") == 0)
             g->config.no_decay = value;
+        else if (strcmp(option, "--metrics") == 0)
+            g->config.metrics = value;
         else if (strcmp(option, "--loss") == 0)
             assert_ok(clq_loss_parse(value, &g->config.loss));
         else if (strcmp(option, "--class-weights") == 0) {
@@ -166,6 +168,18 @@ static void check_accuracy(const golden *g, const char *spec, clq_trainer *train
     }
 }
 
+/* Of the initial model, over all samples: Keras's metrics, computed in float32. */
+static void check_metrics(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data) {
+    const char *name;
+    json_t *value, *want = json_object_get(g->json, "metrics_initial");
+    clq_totals totals;
+    if (!want) return;
+    assert_ok(clq_evaluate(trainer, data, &totals));
+    assert_int_equal(totals.metrics.count, json_object_size(want));
+    json_object_foreach(want, name, value)
+        check_near(g, spec, name, 0, clq_metric_value(&totals.metrics, name), json_number_value(value), 2e-6);
+}
+
 /* With several outputs, each one's loss without its weight. */
 static void check_losses(const golden *g, const char *spec, const clq_model *model, const clq_step_info *info) {
     for (size_t i = 0; i < json_array_size(json_object_get(g->json, "outputs")); i++)
@@ -269,6 +283,7 @@ static void train(const golden *g, const char *spec, clq_trainer *trainer, const
 
 static void follow(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model, clq_dataset *data) {
     check_accuracy(g, spec, trainer, data, model);
+    check_metrics(g, spec, trainer, data);
     check_predictions(g, spec, trainer, data, model);
     check_evaluation(g, spec, trainer, data, "evaluation_initial");
     train(g, spec, trainer, model, data);

@@ -283,6 +283,13 @@ static void wrong_choices(void **state) {
     refuse_config(squares, "mae,mse,mae", CLQ_ARGUMENT, "mae is given twice");
     refuse_config(squares, "mae,", CLQ_ARGUMENT, "expected NAME,NAME");
     refuse_config(sparse, "accuracy,mae", CLQ_ARGUMENT, "mae compares values");
+    refuse_config(squares, "precison", CLQ_ARGUMENT, "precision");
+    refuse_config(squares, "precision:threshold=a", CLQ_ARGUMENT, "threshold=a is not a number");
+    refuse_config(squares, "precision:k=2", CLQ_ARGUMENT, "unknown key 'k'");
+    refuse_config(squares, "mae:k=2", CLQ_ARGUMENT, "mae takes no keys");
+    refuse_config(squares, "accuracy:k=2", CLQ_ARGUMENT, "accuracy takes no keys");
+    refuse_config(squares, "top_k_categorical_accuracy:k=2.5", CLQ_ARGUMENT, "k=2.5 is no whole number");
+    refuse_config(squares, "top_k_categorical_accuracy:k=0", CLQ_ARGUMENT, "k=0 is not a number from 1");
     huber.delta = 0;
     refuse_config(huber, NULL, CLQ_ARGUMENT, "delta=0");
     refuse_config((clq_loss){.kind = (clq_loss_kind)99}, NULL, CLQ_ARGUMENT, "loss 99");

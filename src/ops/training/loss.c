@@ -39,7 +39,8 @@ static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem 
         clq_loss_has_index(p) ? " -DSPARSE" : "", p->weighted ? " -DWEIGHTED" : "", gradient ? " -DGRADIENT" : "",
         wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_totals(p), p->metric_count);
     for (unsigned i = 0; i < p->metric_count; i++)
-        clq_options_add(&options, " -DMETRIC_%u=%s", i, clq_metric_row_of(p->metrics[i])->rule);
+        clq_options_add(&options, " -DMETRIC_%u=%s -DMETRIC_VALUE_%u=%.8ef", i, clq_metric_row_of(p->metrics[i])->rule,
+                        i, (double)p->metric_values[i]);
     if (scaled) clq_options_add(&options, " -DSCALED");
     return options;
 }

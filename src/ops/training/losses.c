@@ -99,6 +99,11 @@ static const clq_loss_row losses[] = {
                                     .metrics = "accuracy"},
 };
 
+#define THRESHOLD                                                                                                      \
+    {                                                                                                                  \
+        { "threshold", 0.5, -1e6, 1e6, false }                                                                         \
+    }
+#define OF_VALUES .totals = 1, .values = true
 static const clq_metric_row metrics[] = {
     [CLQ_METRIC_CATEGORICAL_ACCURACY] = {.name = "categorical_accuracy",
                                          .alias = "sparse_categorical_accuracy",
@@ -106,21 +111,46 @@ static const clq_metric_row metrics[] = {
                                          .totals = 1,
                                          .by_row = true,
                                          .ranks = true},
-    [CLQ_METRIC_BINARY_ACCURACY] = {.name = "binary_accuracy", .rule = "binary_accuracy", .totals = 1, .values = true},
-    [CLQ_METRIC_MEAN_SQUARED_ERROR] =
-        {.name = "mean_squared_error", .alias = "mse", .rule = "mean_squared_error", .totals = 1, .values = true},
+    [CLQ_METRIC_BINARY_ACCURACY] = {.name = "binary_accuracy",
+                                    .rule = "binary_accuracy",
+                                    .options = THRESHOLD,
+                                    OF_VALUES},
+    [CLQ_METRIC_MEAN_SQUARED_ERROR] = {.name = "mean_squared_error",
+                                       .alias = "mse",
+                                       .rule = "mean_squared_error",
+                                       OF_VALUES},
     [CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR] =
-        {.name = "root_mean_squared_error", .rule = "mean_squared_error", .totals = 1, .root = true, .values = true},
-    [CLQ_METRIC_MEAN_ABSOLUTE_ERROR] =
-        {.name = "mean_absolute_error", .alias = "mae", .rule = "mean_absolute_error", .totals = 1, .values = true},
-    [CLQ_METRIC_PRECISION] = {.name = "precision", .rule = "precision", .totals = 2, .values = true},
-    [CLQ_METRIC_RECALL] = {.name = "recall", .rule = "recall", .totals = 2, .values = true},
-    [CLQ_METRIC_TOP_5] = {.name = "top_k_categorical_accuracy",
+        {.name = "root_mean_squared_error", .alias = "rmse", .rule = "mean_squared_error", .root = true, OF_VALUES},
+    [CLQ_METRIC_MEAN_ABSOLUTE_ERROR] = {.name = "mean_absolute_error",
+                                        .alias = "mae",
+                                        .rule = "mean_absolute_error",
+                                        OF_VALUES},
+    [CLQ_METRIC_PRECISION] =
+        {.name = "precision", .rule = "precision", .options = THRESHOLD, .totals = 2, .values = true},
+    [CLQ_METRIC_RECALL] = {.name = "recall", .rule = "recall", .options = THRESHOLD, .totals = 2, .values = true},
+    [CLQ_METRIC_TOP_K] = {.name = "top_k_categorical_accuracy",
                           .alias = "sparse_top_k_categorical_accuracy",
-                          .rule = "top_5",
+                          .rule = "top_k",
+                          .options = {{"k", 5, 1, 1e6, false}},
                           .totals = 1,
                           .by_row = true,
                           .ranks = true},
+    [CLQ_METRIC_COSINE_SIMILARITY] = {.name = "cosine_similarity",
+                                      .rule = "cosine_similarity",
+                                      .by_row = true,
+                                      OF_VALUES},
+    [CLQ_METRIC_KL_DIVERGENCE] =
+        {.name = "kl_divergence", .alias = "kld", .rule = "kl_divergence", .by_row = true, OF_VALUES},
+    [CLQ_METRIC_MEAN_ABSOLUTE_PERCENTAGE_ERROR] = {.name = "mean_absolute_percentage_error",
+                                                   .alias = "mape",
+                                                   .rule = "mean_absolute_percentage_error",
+                                                   OF_VALUES},
+    [CLQ_METRIC_MEAN_SQUARED_LOGARITHMIC_ERROR] = {.name = "mean_squared_logarithmic_error",
+                                                   .alias = "msle",
+                                                   .rule = "mean_squared_logarithmic_error",
+                                                   OF_VALUES},
+    [CLQ_METRIC_LOG_COSH] = {.name = "log_cosh", .alias = "logcosh", .rule = "log_cosh", OF_VALUES},
+    [CLQ_METRIC_F1] = {.name = "f1_score", .rule = "f1", .options = THRESHOLD, .totals = 2, .values = true},
 };
 
 size_t clq_loss_count(void) { return CLQ_COUNT_OF(losses); }
