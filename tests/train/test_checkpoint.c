@@ -190,7 +190,7 @@ static void resumes(const setting *s) {
     static record whole, parts;
     whole = parts = (record){0};
     char name[64];
-    snprintf(name, sizeof name, "at-%zu", (size_t)(s - settings));
+    snprintf(name, sizeof name, "at-%zu-%s", (size_t)(s - settings), clq_precision_name(precision));
     const char *folder = files_path(name);
     (void)train(s, NULL, 0, 0, &whole);
     assert_int_equal(train(s, folder, 4, STOP, &parts), 0);
@@ -268,13 +268,7 @@ static void test_mixed_precision_goes_on(void **state) {
     (void)state;
     static const unsigned some[] = {0, 4, 7, 13};
     precision = CLQ_PRECISION_MIXED;
-    for (unsigned k = 0; k < CLQ_COUNT_OF(some); k++) {
-        char name[64];
-        setting mixed = settings[some[k]];
-        snprintf(name, sizeof name, "mixed, %s", mixed.name);
-        mixed.name = name;
-        resumes(&mixed);
-    }
+    for (unsigned k = 0; k < CLQ_COUNT_OF(some); k++) resumes(&settings[some[k]]);
     precision = CLQ_PRECISION_F32;
 }
 
