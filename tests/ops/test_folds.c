@@ -99,7 +99,7 @@ static void check_reduce(rig *r, const reduce *d) {
     char options[64];
     rig_numbers(&random, n, -1, 1, &from, &from64);
     for (size_t i = 0; i < n; i++) want[i % d->floats] += from64[i];
-    (void)snprintf(options, sizeof options, "-DWIDE=%zu %s", d->wide, d->half ? "-DTO_HALF" : "");
+    (void)snprintf(options, sizeof options, "-DWIDE=%zu %s", d->wide, d->half ? "-DTO_STORAGE=1" : "");
     rig_begin(r, 1);
     clq_value slices = rig_value(r, "slices", n * sizeof *from, 0), to = rig_value(r, "sum", bytes, 0);
     clq_launch_begin(r->list, "reduce", "product_support", options, "product_reduce_rows");
