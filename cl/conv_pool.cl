@@ -194,11 +194,13 @@ TILE_KERNEL void conv_pool_forward(global const x_number *x, global const float 
 
 #ifdef SHORT
 typedef ushort2 entry;
+typedef ushort length_of_list;
 #define ENTRY(dz, offset) (ushort2)(*(dz), (offset) / IN_C)
 #define VALUE(entry) READ(DZ_STORAGE, (global const dz_number *)(entry))
 #define OFFSET(entry) ((entry)->y * IN_C)
 #else
 typedef int2 entry;
+typedef int length_of_list;
 #define ENTRY(dz, offset) (int2)(as_int(READ(DZ_STORAGE, dz)), offset)
 #define VALUE(entry) as_float((entry)->x)
 #define OFFSET(entry) (entry)->y
@@ -211,7 +213,7 @@ typedef int2 entry;
 
 /* (examples). Every place is written, and kept by counting on: nothing here is a jump that depends on the values. */
 TILE_KERNEL void list_gradients(global const dz_number *dz, global const uchar *winner, global entry *lists,
-                                global int *lengths) {
+                                global length_of_list *lengths) {
     size_t image = get_global_id(0);
     dz += image * (WINDOWS * COLUMNS);
     winner += image * (WINDOWS * COLUMNS);
@@ -248,7 +250,7 @@ typedef global const x_number image_number;
 #endif
 
 /* sums (SLICES, COLUMNS, DEPTH). (tiles, blocks of BLOCK channels, slices) */
-TILE_KERNEL void sum_weights(global const x_number *x, global const entry *lists, global const int *lengths,
+TILE_KERNEL void sum_weights(global const x_number *x, global const entry *lists, global const length_of_list *lengths,
                              global float *sums, int count) {
     int tile = (int)get_global_id(0), c_first = (int)get_global_id(1) * BLOCK, slice = (int)get_global_id(2);
     int c_end = min(c_first + BLOCK, COLUMNS);
@@ -304,8 +306,8 @@ typedef global float sum_number;
 typedef global floatv sum_vector;
 typedef float spread_number;
 #endif
-TILE_KERNEL void spread_gradients(global const float *weights, global const entry *lists, global const int *lengths,
-                                  global spread_number *dx) {
+TILE_KERNEL void spread_gradients(global const float *weights, global const entry *lists,
+                                  global const length_of_list *lengths, global spread_number *dx) {
     size_t image = get_global_id(0);
 #ifdef OWN_DX
     floatv own[IMAGE / VEC];

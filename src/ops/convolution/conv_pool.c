@@ -198,7 +198,7 @@ static void add_list_storage(const clq_list *list, const clq_conv_pool_problem *
     const clq_conv2d_problem *c = &p->conv, framed = framed_of(c);
     const bool fits = framed.in_h * framed.in_w * framed.in_c <= CLQ_OWN_FLOATS;
     l->own_dx = clq_is_short(list, dx) && fits;
-    l->short_entries = clq_is_short(list, dz) && framed.in_h * framed.in_w <= PIXELS_SHORT;
+    l->short_entries = clq_is_short(list, dz) && framed.in_h * framed.in_w < PIXELS_SHORT;
     clq_options_add(&l->options, "%s", l->short_entries ? " -DSHORT" : "");
     if (clq_is_short(list, frames) && fits) clq_options_add(&l->options, " -DOWN_IMAGE");
     if (l->own_dx)
@@ -227,8 +227,9 @@ static lists make_lists(clq_list *list, const clq_conv_pool_problem *p, clq_valu
     add_list_storage(list, p, frames, dz, dx, &l);
     const size_t words = l.short_entries ? gradients : 2 * gradients;
     l.entries = clq_list_scratch(list, "gradients that are not zero", CLQ_I32, 0, words);
-    l.lengths = clq_list_scratch(list, "how many are not zero", CLQ_I32, 0, c->out_c);
-    l.bytes = (double)clq_values_bytes(CLQ_I32, words + c->out_c);
+    const clq_dtype of_lengths = l.short_entries ? CLQ_I16 : CLQ_I32; /* there are fewer windows than pixels */
+    l.lengths = clq_list_scratch(list, "how many are not zero", of_lengths, 0, c->out_c);
+    l.bytes = (double)(clq_values_bytes(CLQ_I32, words) + clq_values_bytes(of_lengths, c->out_c));
     clq_launch_begin(list, "list gradients", "conv_pool", l.options.text, "list_gradients");
     CLQ_LAUNCH_READS(list, dz, winner);
     CLQ_LAUNCH_WRITES(list, l.entries, l.lengths);
