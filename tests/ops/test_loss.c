@@ -72,6 +72,7 @@ typedef struct batch {
     float *weights; /* (count) of samples; 1 where they have none */
     double *d_x, *target, *dx;
     double totals[CLQ_TOTALS_MAX];
+    double size; /* of what the loss is a sum of: at least that of the loss, and more where signs differ */
 } batch;
 
 static bool is_of_classes(const clq_loss_problem *p) { return clq_loss_row_of(p->kind)->target != CLQ_TARGET_VALUES; }
@@ -117,15 +118,30 @@ static void make_targets(batch *b, clq_random *random) {
     }
 }
 
+/* The terms of a cosine are as large as those of the cosine of the values' sizes. */
+static double size_of_loss(const batch *b, const double *x, const double *t) {
+    if (b->p.kind != CLQ_LOSS_COSINE_SIMILARITY) return fabs(ref_loss(&b->p, x, t, NULL));
+    double *sizes = rig_alloc(2 * b->one, sizeof *sizes), size;
+    for (size_t i = 0; i < b->one; i++) {
+        sizes[i] = fabs(x[i]);
+        sizes[b->one + i] = fabs(t[i]);
+    }
+    size = fabs(ref_loss(&b->p, sizes, sizes + b->one, NULL));
+    clq_free(sizes);
+    return size;
+}
+
 /* What the references make of x and the targets; scale is the gradient's. */
 static void compute(batch *b, double scale) {
     double totals[CLQ_TOTALS_MAX];
     memset(b->totals, 0, sizeof b->totals);
+    b->size = 0;
     for (size_t e = 0; e < b->count; e++) {
         const double *x = b->d_x + e * b->one, *t = b->target + e * b->one;
         ref_totals(&b->p, x, t, totals);
         for (unsigned k = 0; k < clq_loss_totals(&b->p); k++)
             b->totals[k] += k == 0 ? totals[k] * (double)b->weights[e] : totals[k];
+        b->size += size_of_loss(b, x, t) * (double)b->weights[e];
         (void)ref_loss(&b->p, x, t, b->dx + e * b->one);
         for (size_t i = 0; i < b->one; i++) b->dx[e * b->one + i] *= (double)b->weights[e];
     }
@@ -205,7 +221,7 @@ static void check_metrics(rig *r, loss_values v, const batch *b, double relative
     rig_read(r, v.metrics, metrics, SLOTS * width * sizeof *metrics);
     for (unsigned i = 0; i < SLOTS * width; i++)
         if (i < first || i >= first + totals) assert_true(isnan(metrics[i]));
-    rig_check_close(r, "loss", &metrics[first], b->totals, 1, relative, absolute);
+    rig_check_close(r, "loss", &metrics[first], b->totals, 1, 0, relative * b->size + absolute);
     bool counts = b->p.metric_count == 1 && (b->p.rows & (b->p.rows - 1)) == 0;
     rig_check_close(r, "totals", &metrics[first + 1], b->totals + 1, totals - 1, counts ? 0 : 1e-6, 0);
 }
