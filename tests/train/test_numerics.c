@@ -167,6 +167,8 @@ static void every_place_is_named(void **state) {
         float sample, hidden, last, bias; /* of all samples, of the kernels behind the second layer, of the last bias */
     } cases[] = {{"in the samples", INFINITY, 0, 0, 0},
                  {"in variable 'dense_2/kernel', as the updates before left it", 0.1f, 0, NAN, 0},
+                 {"in variable 'dense_2/bias', as the updates before left it", 0.1f, 0, 0, NAN},
+                 {"in variable 'dense_2/kernel', as the updates before left it", 0.1f, 0, NAN, NAN},
                  /* 1e30 squared */
                  {"the loss of output 'dense_2'", 0.1f, 0, 0, 1e30f},
                  /* 0 forward; 1e15 times 1e30 backward */
