@@ -170,6 +170,32 @@ static inline float *metric_cosine_similarity(local float *shared, const row_arg
     return totals + 1;
 }
 
+/* Of logits where the loss is, and of the target as it was given, as the loss of this name. */
+static inline float *metric_crossentropy(local float *shared, const row_args *row, float number, float *totals) {
+#ifdef LOGITS
+    lanes_t rest = 0, gap = 0, mass = 0;
+    FOR_LANES (i, row->classes) {
+        lanes_t x = row_load(row->x, i, row->classes, row->room, -INFINITY), t = row_given(row, i);
+        rest += i + LANE == row->top ? (lanes_t)0 : exp(x - row->most);
+        gap += t == (lanes_t)0 ? (lanes_t)0 : t * (row->most - x);
+        mass += t;
+    }
+    float whole = all_sum(shared, mass), distance = all_sum(shared, gap);
+    totals[0] = whole * log1p(all_sum(shared, rest)) + distance;
+#else
+    lanes_t sum = 0, all = 0;
+    FOR_LANES (i, row->classes) sum += row_load(row->x, i, row->classes, row->room, 0);
+    float total = all_sum(shared, sum);
+    FOR_LANES (i, row->classes) {
+        lanes_t q = row_load(row->x, i, row->classes, row->room, 0) / total, t = row_given(row, i);
+        lanes_t term = t * log(q < LEAST ? (lanes_t)LEAST : q > MOST ? (lanes_t)MOST : q);
+        all -= t == (lanes_t)0 ? (lanes_t)0 : term;
+    }
+    totals[0] = all_sum(shared, all);
+#endif
+    return totals + 1;
+}
+
 /* ---- the kernels ---- */
 
 #define METRICS_0(DO)

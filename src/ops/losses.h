@@ -49,18 +49,22 @@ typedef enum clq_metric_kind {
     CLQ_METRIC_MEAN_ABSOLUTE_PERCENTAGE_ERROR,
     CLQ_METRIC_MEAN_SQUARED_LOGARITHMIC_ERROR,
     CLQ_METRIC_LOG_COSH,
-    CLQ_METRIC_F1
+    CLQ_METRIC_F1,
+    CLQ_METRIC_CROSSENTROPY, /* of classes, also of index targets */
+    CLQ_METRIC_PERPLEXITY
 } clq_metric_kind;
 
 typedef struct clq_metric_row {
-    const char *name, *alias; /* Keras's names; alias may be NULL */
-    const char *rule;         /* metric_NAME of cl/loss.cl, which gets the number */
-    clq_option options[2];    /* the number that it takes, if it does: a threshold, or k, which is whole */
-    unsigned totals;          /* 1: the metric is their mean over the samples; 2: the first over the second */
-    bool root;                /* the square root of that */
-    bool by_row;              /* as of clq_loss_row */
-    bool ranks;               /* looks at the order of a row's values alone, with the largest known */
-    bool values;              /* wants a target for each value: none of an index */
+    const char *name, *alias;  /* Keras's names; alias may be NULL */
+    const char *rule;          /* metric_NAME of cl/loss.cl, which gets the number */
+    clq_option options[2];     /* the number that it takes, if it does: a threshold, or k, which is whole */
+    unsigned totals;           /* 1: the metric is their mean over the samples; 2: the first over the second */
+    double (*of_mean)(double); /* the metric is this of that, such as its square root; NULL: itself */
+    bool by_row;               /* as of clq_loss_row */
+    bool ranks;                /* looks at x itself, also where it goes into an activation that keeps its order, with
+                                  the largest value known */
+    bool values;               /* wants a target for each value: none of an index */
+    bool classes;              /* wants a loss whose targets are classes */
 } clq_metric_row;
 size_t clq_metric_count(void);
 const clq_metric_row *clq_metric_row_of(clq_metric_kind kind);

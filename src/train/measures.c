@@ -33,6 +33,8 @@ static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t
     if (row->values && index)
         return clq_fail(CLQ_ARGUMENT, "metric %s compares values and the targets of %s are class numbers", text,
                         loss->name);
+    if (row->classes && loss->target == CLQ_TARGET_VALUES)
+        return clq_fail(CLQ_ARGUMENT, "metric %s is of classes and the targets of %s are values", text, loss->name);
     *out = kind;
     *number = (float)value;
     return CLQ_OK;

@@ -260,6 +260,12 @@ static void count_decisions(clq_metric_kind kind, double number, size_t n, const
     }
 }
 
+static double crossentropy(const clq_loss_problem *p, const double *x, const double *target) {
+    clq_loss_problem plain = *p;
+    plain.label_smoothing = 0;
+    return ref_cross_entropy(&plain, x, target);
+}
+
 /* Adds a row's totals. */
 static void row_metric(clq_metric_kind kind, double number, size_t n, const double *x, const double *target,
                        double *totals) {
@@ -285,8 +291,12 @@ void ref_totals(const clq_loss_problem *p, const double *x, const double *target
     for (unsigned i = 0; i < p->metric_count; i++) {
         unsigned count = clq_metric_row_of(p->metrics[i])->totals;
         for (unsigned k = 0; k < count; k++) totals[k] = 0;
+        const bool entropy = p->metrics[i] == CLQ_METRIC_CROSSENTROPY || p->metrics[i] == CLQ_METRIC_PERPLEXITY;
         for (size_t r = 0; r < rows; r++)
-            row_metric(p->metrics[i], (double)p->metric_values[i], n, seen + r * n, target + r * n, totals);
+            if (entropy)
+                totals[0] += crossentropy(p, x + r * n, target + r * n);
+            else
+                row_metric(p->metrics[i], (double)p->metric_values[i], n, seen + r * n, target + r * n, totals);
         for (unsigned k = 0; k < count; k++) *totals++ /= (double)rows;
     }
     free(seen);

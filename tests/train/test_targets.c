@@ -181,7 +181,7 @@ static void outputs_may_have_rows(void **state) {
     double y[N * OUT], loss = 0, right = 0, squares = 0;
     clq_loss sparse = clq_loss_default(CLQ_LOSS_SPARSE_CATEGORICAL);
     sparse.from_logits = true;
-    clq_trainer *trainer = open_rows(sparse, NULL, &model);
+    clq_trainer *trainer = open_rows(sparse, "accuracy,sparse_categorical_crossentropy,perplexity", &model);
     evaluate_rows(trainer, classes, CLQ_I32, ROWS, y, &totals);
     for (size_t r = 0; r < N; r++) {
         loss += log(exp(y[r * OUT]) + exp(y[r * OUT + 1])) - y[r * OUT + (size_t)classes[r]];
@@ -190,6 +190,8 @@ static void outputs_may_have_rows(void **state) {
     assert_int_equal(totals.samples, N / ROWS);
     assert_true(fabs(totals.loss - loss / N) < 1e-6);
     assert_true(fabs(clq_metric_value(&totals.metrics, "accuracy") - right / N) < 1e-7);
+    assert_true(fabs(clq_metric_value(&totals.metrics, "sparse_categorical_crossentropy") - loss / N) < 1e-6);
+    assert_true(fabs(clq_metric_value(&totals.metrics, "perplexity") - exp(loss / N)) < 1e-6 * exp(loss / N));
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
     trainer = open_rows(clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR), "root_mean_squared_error", &model);
@@ -283,6 +285,8 @@ static void wrong_choices(void **state) {
     refuse_config(squares, "mae,mse,mae", CLQ_ARGUMENT, "mae is given twice");
     refuse_config(squares, "mae,", CLQ_ARGUMENT, "expected NAME,NAME");
     refuse_config(sparse, "accuracy,mae", CLQ_ARGUMENT, "mae compares values");
+    refuse_config(squares, "perplexity", CLQ_ARGUMENT, "perplexity is of classes");
+    refuse_config(sparse, "perplexty", CLQ_ARGUMENT, "'perplexity'");
     refuse_config(squares, "precison", CLQ_ARGUMENT, "precision");
     refuse_config(squares, "precision:threshold=a", CLQ_ARGUMENT, "threshold=a is not a number");
     refuse_config(squares, "precision:k=2", CLQ_ARGUMENT, "unknown key 'k'");

@@ -29,6 +29,12 @@ static bool wants_top(const clq_loss_problem *p, clq_activation skipped) {
     return wants;
 }
 
+static bool has_class_metric(const clq_loss_problem *p) {
+    bool any = false;
+    for (unsigned i = 0; i < p->metric_count; i++) any = any || clq_metric_row_of(p->metrics[i])->classes;
+    return any;
+}
+
 /* scaled: the gradient is. */
 static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem *p, bool gradient, bool scaled) {
     const clq_loss_row *row = clq_loss_row_of(p->kind);
@@ -41,6 +47,7 @@ static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem 
     for (unsigned i = 0; i < p->metric_count; i++)
         clq_options_add(&options, " -DMETRIC_%u=%s -DMETRIC_VALUE_%u=%.8ef", i, clq_metric_row_of(p->metrics[i])->rule,
                         i, (double)p->metric_values[i]);
+    if (has_class_metric(p) && p->from_logits) clq_options_add(&options, " -DLOGITS");
     if (scaled) clq_options_add(&options, " -DSCALED");
     return options;
 }

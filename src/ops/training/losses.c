@@ -104,6 +104,7 @@ static const clq_loss_row losses[] = {
         { "threshold", 0.5, -1e6, 1e6, false }                                                                         \
     }
 #define OF_VALUES .totals = 1, .values = true
+#define OF_CLASSES .totals = 1, .by_row = true, .ranks = true, .classes = true
 static const clq_metric_row metrics[] = {
     [CLQ_METRIC_CATEGORICAL_ACCURACY] = {.name = "categorical_accuracy",
                                          .alias = "sparse_categorical_accuracy",
@@ -120,7 +121,7 @@ static const clq_metric_row metrics[] = {
                                        .rule = "mean_squared_error",
                                        OF_VALUES},
     [CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR] =
-        {.name = "root_mean_squared_error", .alias = "rmse", .rule = "mean_squared_error", .root = true, OF_VALUES},
+        {.name = "root_mean_squared_error", .alias = "rmse", .rule = "mean_squared_error", .of_mean = sqrt, OF_VALUES},
     [CLQ_METRIC_MEAN_ABSOLUTE_ERROR] = {.name = "mean_absolute_error",
                                         .alias = "mae",
                                         .rule = "mean_absolute_error",
@@ -151,6 +152,11 @@ static const clq_metric_row metrics[] = {
                                                    OF_VALUES},
     [CLQ_METRIC_LOG_COSH] = {.name = "log_cosh", .alias = "logcosh", .rule = "log_cosh", OF_VALUES},
     [CLQ_METRIC_F1] = {.name = "f1_score", .rule = "f1", .options = THRESHOLD, .totals = 2, .values = true},
+    [CLQ_METRIC_CROSSENTROPY] = {.name = "categorical_crossentropy",
+                                 .alias = "sparse_categorical_crossentropy",
+                                 .rule = "crossentropy",
+                                 OF_CLASSES},
+    [CLQ_METRIC_PERPLEXITY] = {.name = "perplexity", .rule = "crossentropy", .of_mean = exp, OF_CLASSES},
 };
 
 size_t clq_loss_count(void) { return CLQ_COUNT_OF(losses); }
@@ -161,7 +167,7 @@ const clq_metric_row *clq_metric_row_of(clq_metric_kind kind) { return &metrics[
 double clq_metric_result(clq_metric_kind kind, const double *totals, double samples) {
     double count = metrics[kind].totals == 2 ? totals[1] : samples;
     double mean = count == 0 ? 0 : totals[0] / count;
-    return metrics[kind].root ? sqrt(mean) : mean;
+    return metrics[kind].of_mean ? metrics[kind].of_mean(mean) : mean;
 }
 
 unsigned clq_loss_totals(const clq_loss_problem *p) {
