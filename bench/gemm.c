@@ -18,7 +18,7 @@ static const struct {
     {"local", {"product_local", "product_subgroup"}, {{"rows*", "local"}, {"outer*", "local"}}},
     {"clblast", {NULL, NULL}, {{"rows*", "clblast"}, {"outer*", "clblast"}}},
 };
-enum { VARIANTS = sizeof variants / sizeof variants[0], LOCAL = 1 };
+enum { VARIANTS = sizeof variants / sizeof variants[0], TILE = 0, LOCAL = 1, CLBLAST = 2 };
 
 typedef struct options {
     clq_bench_shapes shapes;
@@ -55,12 +55,10 @@ static clq_status open_product(clq_queue *queue, const problem *q, size_t varian
     out->a = clq_bench_lab_value(&out->lab, "A", s->m * s->k * bytes);
     out->b = clq_bench_lab_value(&out->lab, "B", s->k * s->n * bytes);
     out->c = clq_bench_lab_value(&out->lab, "C", s->m * s->n * bytes);
-    clq_gemm_problem gemm = {.m = s->m,
-                             .n = s->n,
-                             .k = s->k,
-                             .transpose_a = s->transposed[0],
-                             .transpose_b = s->transposed[1],
-                             .halves = q->o->halves ? CLQ_HALF_A | CLQ_HALF_B | CLQ_HALF_C : 0};
+    clq_gemm_problem gemm = {
+        .m = s->m, .n = s->n, .k = s->k, .transpose_a = s->transposed[0], .transpose_b = s->transposed[1]};
+    const clq_value all[] = {out->a, out->b, out->c};
+    for (size_t i = 0; i < 3; i++) clq_list_set_storage(list, all[i], q->o->halves ? CLQ_F16 : CLQ_F32);
     clq_gemm(list, &gemm, out->a, out->b, out->c);
     return clq_list_status(list);
 }
@@ -188,9 +186,9 @@ static void release_problem(problem *q) {
     clq_free(q->b);
 }
 
-/* Only LOCAL takes halves. */
+/* CLBlast takes floats alone. */
 static bool is_wanted(const options *o, size_t variant, size_t chosen) {
-    return o->only_chosen ? variant == chosen : o->wanted[variant] && (!o->halves || variant == LOCAL);
+    return o->only_chosen ? variant == chosen : o->wanted[variant] && (!o->halves || variant != CLBLAST);
 }
 
 static clq_status measure_problem(clq_bench_run *run, uint32_t device, clq_queue *queue, problem *q, double limit) {
@@ -237,8 +235,9 @@ static clq_status measure_device(clq_bench_run *run, uint32_t device, clq_queue 
 
 static clq_status check(const void *context) {
     const options *o = context;
-    if (!o->halves || o->only_chosen || o->wanted[LOCAL]) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "-d f16 is for --variants local or chosen: other variants take f32");
+    const bool some = o->wanted[TILE] || o->wanted[LOCAL];
+    if (!o->halves || o->only_chosen || some) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "-d f16 is for --variants tile, local or chosen: clblast takes f32");
 }
 
 static clq_status run_gemm(clq_bench_run *run, void *context) {

@@ -8,33 +8,31 @@
  * product_outer: OUTER. C (DEPTH, COLUMNS) = patches^T dz: k is the pixel
  * A matrix is an image of one pixel with one tap (MATRIX). PADDED: some tap lies outside, or between pixels.
  *
- * A_HALF, B_HALF, C_HALF: in memory its numbers are halves; what is computed are floats. A work-group of GM x GN items
- * makes a block of BM x BN of C, an item TM x TN of them. The sum is cut into SLICES where blocks are too few for the
- * device; with several, C is (slices, m, n) in floats, to be added up by product_join (rows) or product_reduce (outer).
- */
+ * A_STORAGE, B_STORAGE, C_STORAGE: what its numbers are in memory (prelude.cl); what is computed are floats. A
+ * work-group of GM x GN items makes a block of BM x BN of C, an item TM x TN of them. The sum is cut into SLICES where
+ * blocks are too few for the device; with several, C is (slices, m, n) in floats, to be added up by product_join (rows)
+ * or product_reduce (outer). */
 #define TM (BM / GM)
 #define TN (BN / GN)
 #define PIXELS (OUT_H * OUT_W)
 
-#ifdef A_HALF
-#define A_NUMBER half
-#define FETCH_A fetch_half
-#else
-#define A_NUMBER float
-#define FETCH_A fetch
+#ifndef A_STORAGE
+#define A_STORAGE 0
 #endif
-#ifdef B_HALF
-#define B_NUMBER half
-#define FETCH_B fetch_half
-#else
-#define B_NUMBER float
-#define FETCH_B fetch
+#ifndef B_STORAGE
+#define B_STORAGE 0
 #endif
-#if defined(C_HALF) && SLICES == 1
-#define C_NUMBER half
-#else
-#define C_NUMBER float
+#ifndef C_STORAGE
+#define C_STORAGE 0
 #endif
+#if SLICES == 1 /* what blocks of C are stored as */
+#define BLOCK_STORAGE C_STORAGE
+#else
+#define BLOCK_STORAGE 0
+#endif
+#define A_NUMBER STORED(A_STORAGE)
+#define B_NUMBER STORED(B_STORAGE)
+#define C_NUMBER STORED(BLOCK_STORAGE)
 
 /* Numbers of global memory taken at a time, all of them inside or all outside: as many as divide the row they lie in.
  */
@@ -47,21 +45,20 @@
 #define B_WIDTH C_WIDTH
 #endif
 
-ALWAYS_INLINE float4 fetch(global const float *p, int width) {
-    if (width == 4) return *(global const float4 *)p;
-    if (width == 2) return (float4)(*(global const float2 *)p, 0, 0);
-    return (float4)(*p, 0, 0, 0);
-}
-ALWAYS_INLINE float4 fetch_half(global const half *p, int width) {
-    if (width == 4) return vloada_half4(0, p);
-    if (width == 2) return (float4)(vloada_half2(0, p), 0, 0);
-    return (float4)(vload_half(0, p), 0, 0, 0);
-}
+#define FETCH(name, S)                                                                                                 \
+    ALWAYS_INLINE float4 name(global const STORED(S) * p, int width) {                                                 \
+        if (width == 4) return READ_PACK(S, 4, p);                                                                     \
+        if (width == 2) return (float4)(READ_PACK(S, 2, p), 0, 0);                                                     \
+        return (float4)(READ(S, p), 0, 0, 0);                                                                          \
+    }
+FETCH(fetch, 0)
+FETCH(fetch_a, A_STORAGE)
+FETCH(fetch_b, B_STORAGE)
 
 /* `width` numbers from place k of the patch of pixel number `pixel` (of all examples). */
 ALWAYS_INLINE float4 patch(global const A_NUMBER *a, int pixel, int k, int width) {
 #ifdef MATRIX
-    return FETCH_A(a + (size_t)pixel * IN_C + k, width);
+    return fetch_a(a + (size_t)pixel * IN_C + k, width);
 #else
     int image = pixel / PIXELS, y = pixel / OUT_W % OUT_H, x = pixel % OUT_W;
     y = y * STEP_H + FIRST_H + k / (IN_C * TAPS_W) * TAP_H;
@@ -72,7 +69,7 @@ ALWAYS_INLINE float4 patch(global const A_NUMBER *a, int pixel, int k, int width
     y = inside ? y / DIVIDE_H : 0;
     x = inside ? x / DIVIDE_W : 0;
 #endif
-    float4 v = FETCH_A(a + (((size_t)image * IN_H + y) * IN_W + x) * IN_C + k % IN_C, width);
+    float4 v = fetch_a(a + (((size_t)image * IN_H + y) * IN_W + x) * IN_C + k % IN_C, width);
 #ifdef PADDED
     v = inside ? v : (float4)0;
 #endif
@@ -91,10 +88,10 @@ ALWAYS_INLINE float4 patch(global const A_NUMBER *a, int pixel, int k, int width
 #define K_ENDS (DEPTH % BK != 0) /* slices end at whole steps */
 #endif
 #ifdef B_TRANSPOSED
-#define B_AT(k, n, width) FETCH_B(b + ((size_t)((k) / IN_C) * COLUMNS + (n)) * IN_C + (k) % IN_C, width)
+#define B_AT(k, n, width) fetch_b(b + ((size_t)((k) / IN_C) * COLUMNS + (n)) * IN_C + (k) % IN_C, width)
 #define B_LAST(k1, width) A_LAST(k1, width)
 #else
-#define B_AT(k, n, width) FETCH_B(b + (size_t)(k)*COLUMNS + (n), width)
+#define B_AT(k, n, width) fetch_b(b + (size_t)(k)*COLUMNS + (n), width)
 #ifdef OUTER
 #define B_LAST(k1, width) A_LAST(k1, width)
 #else
@@ -117,25 +114,24 @@ ALWAYS_INLINE void store_floats(global float *p, int there, float4 v) {
     if (there > 1) p[1] = v.y;
     if (there > 2) p[2] = v.z;
 }
-#if defined(C_HALF) && SLICES == 1
-ALWAYS_INLINE float load_one(global const half *p) { return vload_half(0, p); }
-ALWAYS_INLINE void store_one(global half *p, float v) { vstore_half(v, 0, p); }
-ALWAYS_INLINE float4 load_c(global const half *p, int there) {
-    if (there >= 4) return vload_half4(0, p);
-    return (float4)(vload_half(0, p), there > 1 ? vload_half(1, p) : 0, there > 2 ? vload_half(2, p) : 0, 0);
+ALWAYS_INLINE float load_one(global const C_NUMBER *p) { return READ(BLOCK_STORAGE, p); }
+ALWAYS_INLINE void store_one(global C_NUMBER *p, float v) { WRITE(BLOCK_STORAGE, v, p); }
+#if BLOCK_STORAGE
+ALWAYS_INLINE float4 load_c(global const C_NUMBER *p, int there) {
+    return (float4)(load_one(p), there > 1 ? load_one(p + 1) : 0, there > 2 ? load_one(p + 2) : 0,
+                    there > 3 ? load_one(p + 3) : 0);
 }
-ALWAYS_INLINE void store_c(global half *p, int there, float4 v) {
-    if (there >= 4) {
-        vstore_half4(v, 0, p);
-        return;
-    }
-    vstore_half(v.x, 0, p);
-    if (there > 1) vstore_half(v.y, 1, p);
-    if (there > 2) vstore_half(v.z, 2, p);
+ALWAYS_INLINE void store_c(global C_NUMBER *p, int there, float4 v) {
+#if C_WIDTH == 4
+    WRITE_PACK(BLOCK_STORAGE, 4, v, p);
+#else
+    store_one(p, v.x);
+    if (there > 1) store_one(p + 1, v.y);
+    if (there > 2) store_one(p + 2, v.z);
+    if (there > 3) store_one(p + 3, v.w);
+#endif
 }
 #else
-ALWAYS_INLINE float load_one(global const float *p) { return *p; }
-ALWAYS_INLINE void store_one(global float *p, float v) { *p = v; }
 #define load_c load_floats
 #define store_c store_floats
 #endif
@@ -144,28 +140,17 @@ ALWAYS_INLINE void store_one(global float *p, float v) { *p = v; }
  * two) with as many work-items, its rows, for each as it has: row r adds the slices numbered r, r + rows, and so on;
  * the rows' sums are then added as a tree. */
 #if !defined(OUTER) && SLICES > 1
-#ifdef C_HALF
-#define Y_NUMBER half
-#else
-#define Y_NUMBER float
-#endif
-ALWAYS_INLINE void store_y(global Y_NUMBER *y, float4 v) {
-#if defined(C_HALF) && C_WIDTH == 4
-    vstorea_half4(v, 0, y);
-#elif defined(C_HALF) && C_WIDTH == 2
-    vstorea_half2(v.xy, 0, y);
-#elif defined(C_HALF)
-    vstore_half(v.x, 0, y);
-#elif C_WIDTH == 4
-    *(global float4 *)y = v;
+ALWAYS_INLINE void store_y(global STORED(C_STORAGE) * y, float4 v) {
+#if C_WIDTH == 4
+    WRITE_PACK(C_STORAGE, 4, v, y);
 #elif C_WIDTH == 2
-    *(global float2 *)y = v.xy;
+    WRITE_PACK(C_STORAGE, 2, v.xy, y);
 #else
-    *y = v.x;
+    WRITE(C_STORAGE, v.x, y);
 #endif
 }
 kernel void product_join(global const float *restrict from, global const float *restrict bias,
-                         global Y_NUMBER *restrict y, int count, int across, local float4 *shared) {
+                         global STORED(C_STORAGE) *restrict y, int count, int across, local float4 *shared) {
     int item = (int)get_local_id(0), items = (int)get_local_size(0), rows = items / across, row = item / across;
     size_t numbers = (size_t)count * ROWS_PER_EXAMPLE * PIXELS * COLUMNS;
     size_t i = (get_group_id(0) * across + item % across) * C_WIDTH;

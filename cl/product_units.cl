@@ -164,8 +164,8 @@ ALWAYS_INLINE void settle_pair(global C_NUMBER *p, int there, float2 v, float2 a
     if (!first) v += (float2)(load_one(p), there > 1 ? load_one(p + 1) : 0);
     v += add;
     if (last) v = ACTIVATE(float2, v);
-#if C_WIDTH > 1 && !(defined(C_HALF) && SLICES == 1)
-    *(global float2 *)p = v;
+#if C_WIDTH > 1
+    WRITE_PACK(BLOCK_STORAGE, 2, v, p);
 #else
     store_one(p, v.x);
     if (there > 1) store_one(p + 1, v.y);

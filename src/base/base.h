@@ -131,7 +131,8 @@ void clq_nearest_add(const clq_nearest *nearest, clq_text *text);
 /* ---- numbers of 16 bits (half.c) ---- */
 
 float clq_half_to_float(uint16_t half);
-uint16_t clq_half_of_float(float value); /* the nearest, of two the even one; infinite from 65520 on */
+uint16_t clq_half_of_float(float value);   /* the nearest, of two the even one; infinite from 65520 on */
+uint16_t clq_bfloat_of_float(float value); /* likewise; NaN stays NaN */
 float clq_bfloat_to_float(uint16_t brain);
 
 /* ---- time and environment (environment.c) ---- */

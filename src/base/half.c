@@ -35,3 +35,10 @@ float clq_bfloat_to_float(uint16_t brain) {
     memcpy(&value, &bits, sizeof value);
     return value;
 }
+
+uint16_t clq_bfloat_of_float(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (isnan(value)) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}

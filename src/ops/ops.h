@@ -41,15 +41,11 @@ void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x
 void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz,
                          clq_value dx, clq_value dw);
 
-/* Operands that are halves in memory; sums are of floats. */
-enum { CLQ_HALF_A = 1, CLQ_HALF_B = 2, CLQ_HALF_C = 4 };
-
 /* C (m, n) = op(A) op(B), row-major, for bench and doctor: lists with capacity 1 and count 1. A and B lie transposed
- * where the flags say so. With halves it is made by kernels for work-groups, on every device. */
+ * where the flags say so. */
 typedef struct clq_gemm_problem {
     size_t m, n, k;
     bool transpose_a, transpose_b;
-    unsigned halves; /* CLQ_HALF_… */
 } clq_gemm_problem;
 void clq_gemm(clq_list *list, const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
 

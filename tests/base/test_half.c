@@ -50,8 +50,21 @@ static void bfloats_are_upper_halves(void **state) {
     assert_true(isnan(clq_bfloat_to_float(0x7fc0)));
 }
 
+/* 1 + 2^-7 follows 1 there: half way between them is 1, the even one, and from 1 + 3 * 2^-8 on it is 1 + 2^-6. */
+static void bfloats_are_the_nearest(void **state) {
+    (void)state;
+    assert_int_equal(clq_bfloat_of_float(1.00390625f), 0x3f80);
+    assert_int_equal(clq_bfloat_of_float(1.0039064f), 0x3f81);
+    assert_int_equal(clq_bfloat_of_float(1.01171875f), 0x3f82);
+    assert_int_equal(clq_bfloat_of_float(3.4e38f), 0x7f80);
+    assert_int_equal(clq_bfloat_of_float(-INFINITY), 0xff80);
+    assert_true(isnan(clq_bfloat_to_float(clq_bfloat_of_float(NAN))));
+    for (uint32_t b = 0; b < 0x7f80; b++) assert_int_equal(clq_bfloat_of_float(clq_bfloat_to_float((uint16_t)b)), b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_half_returns), cmocka_unit_test(rounds_to_the_nearest),
-                                       cmocka_unit_test(bfloats_are_upper_halves)};
+                                       cmocka_unit_test(bfloats_are_upper_halves),
+                                       cmocka_unit_test(bfloats_are_the_nearest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

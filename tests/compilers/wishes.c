@@ -260,19 +260,20 @@ static void plans(clq_device *device, const char *models) {
 /* Whether the device's own way to multiply is what the block is for, for numbers of that kind. */
 static bool is_for(const clq_device *device, const clq_local_block *block, const clq_local_terms *terms) {
     const clq_device_info *info = clq_device_get_info(device);
-    bool sub_groups_required, plain = !terms->halves && terms->precision == CLQ_MATMUL_HIGHEST;
+    const clq_dtype factors = clq_local_factors(terms);
+    bool sub_groups_required, plain = factors == CLQ_F32 && terms->precision == CLQ_MATMUL_HIGHEST;
     size_t items = block->group_columns, results = block->rows * block->columns / items / block->group_rows;
     clq_matrix_unit unit = clq_device_matrix_unit(device);
     switch (block->way) {
-    case CLQ_LOCAL_ITEMS: return (plain || terms->halves) && results <= clq_local_results_most(info);
+    case CLQ_LOCAL_ITEMS: return (plain || factors != CLQ_F32) && results <= clq_local_results_most(info);
     case CLQ_LOCAL_SUB_GROUPS:
         return plain && clq_device_has_sub_groups(device, items, &sub_groups_required) &&
                results <= clq_local_sub_group_results(info, items);
-    case CLQ_LOCAL_DOTS: return terms->halves && strcmp(info->driver, "amd") == 0;
+    case CLQ_LOCAL_DOTS: return factors == CLQ_F16 && strcmp(info->driver, "amd") == 0;
     case CLQ_LOCAL_MMA: return unit == CLQ_UNIT_MMA;
     case CLQ_LOCAL_DPAS:
         return unit == (items == 8 ? CLQ_UNIT_DPAS8 : CLQ_UNIT_DPAS16) &&
-               (terms->halves || terms->precision == CLQ_MATMUL_MEDIUM);
+               (factors != CLQ_F32 || terms->precision == CLQ_MATMUL_MEDIUM);
     }
     return false;
 }
@@ -280,14 +281,15 @@ static bool is_for(const clq_device *device, const clq_local_block *block, const
 /* Every block that `clique tune` and `clique bench gemm` can come to, though no plan takes it unmeasured. */
 static void products(clq_device *device) {
     enum { SIDE = 1024 };
-    static const clq_local_terms kinds[] = {{0, CLQ_MATMUL_HIGHEST},
-                                            {0, CLQ_MATMUL_HIGH},
-                                            {0, CLQ_MATMUL_MEDIUM},
-                                            {CLQ_HALF_A | CLQ_HALF_B | CLQ_HALF_C, CLQ_MATMUL_HIGHEST}};
+    static const clq_local_terms kinds[] = {{{CLQ_F32, CLQ_F32, CLQ_F32}, CLQ_MATMUL_HIGHEST},
+                                            {{CLQ_F32, CLQ_F32, CLQ_F32}, CLQ_MATMUL_HIGH},
+                                            {{CLQ_F32, CLQ_F32, CLQ_F32}, CLQ_MATMUL_MEDIUM},
+                                            {{CLQ_F16, CLQ_F16, CLQ_F16}, CLQ_MATMUL_HIGHEST},
+                                            {{CLQ_BF16, CLQ_F32, CLQ_BF16}, CLQ_MATMUL_HIGHEST}};
     for (size_t i = 0; i < CLQ_COUNT_OF(kinds) * CLQ_LOCAL_BLOCKS; i++) {
         const clq_local_terms *terms = &kinds[i / CLQ_LOCAL_BLOCKS];
         const clq_local_block *block = clq_local_block_get(i % CLQ_LOCAL_BLOCKS);
-        const clq_gemm_problem problem = {.m = SIDE, .n = SIDE, .k = SIDE, .halves = terms->halves};
+        const clq_gemm_problem problem = {.m = SIDE, .n = SIDE, .k = SIDE};
         clq_list *list;
         clq_value values[3];
         if (!clq_local_block_fits(device, block) || !is_for(device, block, terms)) continue;
@@ -298,6 +300,7 @@ static void products(clq_device *device) {
         clq_list_set_precision(list, terms->precision);
         for (size_t v = 0; v < 3; v++)
             values[v] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "matrix", SIDE * SIDE * sizeof(float), 0);
+        for (size_t v = 0; v < 3; v++) clq_list_set_storage(list, values[v], terms->storage[v]);
         clq_gemm(list, &problem, values[0], values[1], values[2]);
         must(clq_list_bind(list) == CLQ_BUILD, "a product");
         clq_list_destroy(list);

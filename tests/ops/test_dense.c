@@ -102,9 +102,7 @@ static const struct {
 };
 enum { STORED_EVERYWHERE = 3 };
 
-static void check_stored(rig *r, size_t index) {
-    if (r->family == CLQ_FAMILY_TILE) check_case(r, &stored[index].c, &stored[index].how);
-}
+static void check_stored(rig *r, size_t index) { check_case(r, &stored[index].c, &stored[index].how); }
 
 static void check_family_stored(rig *r) {
     product_check_cases(r, CLQ_COUNT_OF(stored), STORED_EVERYWHERE, check_stored);

@@ -17,8 +17,7 @@ static const shape shapes[] = {{1, 1, 1}, {7, 13, 5}, {64, 48, 31}, {5, 3, 1031}
 typedef struct way {
     const char *variant; /* NULL: as the list chooses; "local": in a block, */
     size_t local_block;  /* this one */
-    unsigned halves;
-    clq_matmul_precision precision;
+    clq_local_terms terms;
 } way;
 
 /* What sums of absolute values come to: the scale of the rounding. */
@@ -26,36 +25,16 @@ static void absolute(double *values, size_t n) {
     for (size_t i = 0; i < n; i++) values[i] = values[i] < 0 ? -values[i] : values[i];
 }
 
-/* ---- halves: 1 bit of sign, 5 of exponent, 10 of fraction ---- */
-
-static double double_of_half(uint16_t half) {
-    int exponent = half >> 10 & 31, fraction = half & 1023;
-    double size = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
-    return half & 0x8000 ? -size : size;
+/* Bits that factors keep: of floats, TF32 and halves, bfloat16. Units round a float to what the other factor has. */
+static int significant_bits(const clq_local_terms *terms) {
+    for (size_t i = 0; i < 2; i++)
+        if (terms->storage[i] != CLQ_F32) return terms->storage[i] == CLQ_F16 ? 11 : 8;
+    return terms->precision == CLQ_MATMUL_HIGH ? 11 : terms->precision == CLQ_MATMUL_MEDIUM ? 8 : 24;
 }
 
-/* Numbers in (-1, 1) of at most so many bits, up to 11: as halves, and in double. */
-static uint16_t *random_halves(clq_random *random, size_t n, int bits, double **doubles) {
-    uint16_t *halves = rig_alloc(n, sizeof *halves);
-    *doubles = rig_alloc(n, sizeof **doubles);
-    for (size_t i = 0; i < n; i++) {
-        unsigned size = (unsigned)rig_below(random, 15 << 10) >> (11 - bits) << (11 - bits);
-        halves[i] = (uint16_t)(size | rig_below(random, 2) << 15);
-        (*doubles)[i] = double_of_half(halves[i]);
-    }
-    return halves;
-}
-
-/* Bits that factors keep: of floats, TF32 and halves, bfloat16. */
-static int significant_bits(const way *how) {
-    bool halves = (~how->halves & (CLQ_HALF_A | CLQ_HALF_B)) == 0;
-    return halves || how->precision == CLQ_MATMUL_HIGH ? 11 : how->precision == CLQ_MATMUL_MEDIUM ? 8 : 24;
-}
-
-/* Such as the product takes without rounding them. */
-static void *random_numbers(clq_random *random, size_t n, bool halves, int bits, double **doubles) {
+/* Such as the product takes without rounding them, as memory has them; in double, too. */
+static void *random_numbers(clq_random *random, size_t n, clq_dtype dtype, int bits, double **doubles) {
     float *floats;
-    if (halves) return random_halves(random, n, CLQ_MIN(bits, 11), doubles);
     rig_numbers(random, n, -1, 1, &floats, doubles);
     for (size_t i = 0; i < n && bits < 24; i++) {
         int exponent;
@@ -63,18 +42,9 @@ static void *random_numbers(clq_random *random, size_t n, bool halves, int bits,
         (*doubles)[i] = ldexp(trunc(ldexp(fraction, bits)), exponent - bits);
         floats[i] = (float)(*doubles)[i];
     }
-    return floats;
-}
-
-/* Rounded to the nearest half, of which there are 2048 between powers of two. */
-static void check_halves(const rig *r, const uint16_t *got, const double *want, const double *sizes, size_t n,
-                         size_t terms) {
-    for (size_t i = 0; i < n; i++) {
-        double error = fabs(double_of_half(got[i]) - want[i]);
-        double most = ldexp(fabs(want[i]), -11) + (double)(terms + 8) * ldexp(sizes[i], -24) + ldexp(1, -24);
-        if (!(error <= most))
-            fail_msg("%s: c[%zu of %zu] is %.9g, should be %.9g", r->name, i, n, double_of_half(got[i]), want[i]);
-    }
+    void *stored = rig_stored(dtype, floats, *doubles, n);
+    clq_free(floats);
+    return stored;
 }
 
 static void force(rig *r, const way *how) {
@@ -87,20 +57,19 @@ static void force(rig *r, const way *how) {
 static void check_way(rig *r, const shape *s, bool transpose_a, bool transpose_b, const way *how) {
     clq_random random = clq_random_start(31, s->m * 1009 + s->n * 31 + s->k);
     size_t a_numbers = s->m * s->k, b_numbers = s->k * s->n, c_numbers = s->m * s->n;
-    const bool halves[] = {how->halves & CLQ_HALF_A, how->halves & CLQ_HALF_B, how->halves & CLQ_HALF_C};
-    size_t a_bytes = a_numbers * (halves[0] ? 2 : 4), b_bytes = b_numbers * (halves[1] ? 2 : 4),
-           c_bytes = c_numbers * (halves[2] ? 2 : 4);
+    const clq_dtype *storage = how->terms.storage;
+    size_t a_bytes = clq_values_bytes(storage[0], a_numbers), b_bytes = clq_values_bytes(storage[1], b_numbers);
+    size_t c_bytes = clq_values_bytes(storage[2], c_numbers);
     double *a64, *b64, *want = rig_alloc(c_numbers, sizeof *want), *sizes = rig_alloc(c_numbers, sizeof *sizes);
-    int bits = significant_bits(how);
-    void *a = random_numbers(&random, a_numbers, halves[0], bits, &a64);
-    void *b = random_numbers(&random, b_numbers, halves[1], bits, &b64), *got = rig_alloc(c_bytes, 1);
+    int bits = significant_bits(&how->terms);
+    void *a = random_numbers(&random, a_numbers, storage[0], bits, &a64);
+    void *b = random_numbers(&random, b_numbers, storage[1], bits, &b64), *got = rig_alloc(c_bytes, 1);
     rig_begin(r, 1);
     force(r, how);
-    clq_list_set_precision(r->list, how->precision);
-    clq_value va = rig_value(r, "a", a_bytes, 0), vb = rig_value(r, "b", b_bytes, 0),
-              vc = rig_value(r, "c", c_bytes, 0);
-    clq_gemm_problem problem = {
-        .m = s->m, .n = s->n, .k = s->k, .transpose_a = transpose_a, .transpose_b = transpose_b, .halves = how->halves};
+    clq_list_set_precision(r->list, how->terms.precision);
+    clq_value va = rig_value_of(r, "a", storage[0], a_numbers, 0), vb = rig_value_of(r, "b", storage[1], b_numbers, 0);
+    clq_value vc = rig_value_of(r, "c", storage[2], c_numbers, 0);
+    clq_gemm_problem problem = {s->m, s->n, s->k, transpose_a, transpose_b};
     clq_gemm(r->list, &problem, va, vb, vc);
     rig_bind(r);
     rig_fill(r, va, a, a_bytes);
@@ -113,17 +82,14 @@ static void check_way(rig *r, const shape *s, bool transpose_a, bool transpose_b
     absolute(a64, a_numbers);
     absolute(b64, b_numbers);
     ref_gemm(transpose_a, transpose_b, s->m, s->n, s->k, a64, b64, sizes);
-    if (halves[2])
-        check_halves(r, got, want, sizes, c_numbers, s->k);
-    else
-        product_check_numbers(r, "c", CLQ_F32, got, want, sizes, c_numbers, s->k);
+    product_check_numbers(r, "c", storage[2], got, want, sizes, c_numbers, s->k);
     rig_end(r);
     void *const all[] = {a, b, got, a64, b64, want, sizes};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
 }
 
 static void check(rig *r, const shape *s, bool transpose_a, bool transpose_b, const char *variant) {
-    check_way(r, s, transpose_a, transpose_b, &(way){variant, 0, 0, CLQ_MATMUL_HIGHEST});
+    check_way(r, s, transpose_a, transpose_b, &(way){variant, 0, {.precision = CLQ_MATMUL_HIGHEST}});
 }
 
 /* Every shape is a program; the last is the one for all drivers. */
@@ -155,10 +121,10 @@ static bool wants_block(const rig *r, size_t index) {
 
 /* What a block is for at least. */
 static way use_of(size_t index) {
-    way how = {"local", index, 0, CLQ_MATMUL_HIGHEST};
+    way how = {"local", index, {.precision = CLQ_MATMUL_HIGHEST}};
     clq_local_way by = clq_local_block_get(index)->way;
-    if (by == CLQ_LOCAL_DOTS) how.halves = CLQ_HALF_A | CLQ_HALF_B;
-    if (by == CLQ_LOCAL_DPAS) how.precision = CLQ_MATMUL_MEDIUM;
+    if (by == CLQ_LOCAL_DOTS) how.terms.storage[0] = how.terms.storage[1] = CLQ_F16;
+    if (by == CLQ_LOCAL_DPAS) how.terms.precision = CLQ_MATMUL_MEDIUM;
     return how;
 }
 
@@ -181,8 +147,7 @@ static void check_local_blocks(rig *r) {
         const shape *s = rig_is_simulated(r) ? &simulated : i % 2 ? &odd : &pairs;
         way how = use_of(i);
         check_way(r, s, i % 3 == 0, i % 3 == 1, &how);
-        if (wants_trial(r, i))
-            assert_true(clq_local_block_works(r->device, i, &(clq_local_terms){how.halves, how.precision}));
+        if (wants_trial(r, i)) assert_true(clq_local_block_works(r->device, i, &how.terms));
         blocks_seen |= 1u << i;
     }
 }
@@ -216,7 +181,7 @@ static void check_extremes(rig *r, const way *how) {
     static const float rows[2][8] = {{INFINITY, 1, 1, 1, 1, 1, 1, 1}, {3.4028234e38f, 0, 0, 0, 0, 0, 0, 0}};
     bool split = clq_local_block_get(how->local_block)->way == CLQ_LOCAL_MMA;
     float b[32], got[8];
-    if (how->precision != CLQ_MATMUL_HIGHEST || how->halves || rig_is_simulated(r)) return;
+    if (significant_bits(&how->terms) < 24 || rig_is_simulated(r)) return;
     for (size_t i = 0; i < 32; i++) b[i] = 0.5f;
     rig_begin(r, 1);
     force(r, how);
@@ -241,26 +206,35 @@ static void check_precision(rig *r, const way *how) {
     if (clq_local_block_get(how->local_block)->way != CLQ_LOCAL_MMA) return;
     for (unsigned t = 0; t < 4; t++) {
         way other = *how;
-        other.precision = t < 2 ? CLQ_MATMUL_HIGH : CLQ_MATMUL_MEDIUM;
+        other.terms.precision = t < 2 ? CLQ_MATMUL_HIGH : CLQ_MATMUL_MEDIUM;
         check_way(r, &s, t & 1, t >> 1, &other);
     }
 }
 static void check_precisions(rig *r) { on_each_way(r, check_precision); }
 
-/* Halves in memory: one operand alone, and all; widths of four, two and one. */
-static void check_some_halves(rig *r, const way *how) {
+static void check_stored(rig *r, const way *how, const shape *s, unsigned transposed, const clq_dtype storage[3]) {
+    way stored = *how;
+    memcpy(stored.terms.storage, storage, sizeof stored.terms.storage);
+    check_way(r, s, transposed & 1, transposed >> 1, &stored);
+}
+
+/* 16 bits in memory: one operand alone, two, and all; widths of four, two and one. */
+static void check_some_short(rig *r, const way *how) {
     static const shape fours = {20, 36, 300}, twos = {10, 18, 34}, odd = {13, 7, 19};
     static const shape *const of[] = {&fours, &twos, &odd};
-    static const unsigned halves[] = {CLQ_HALF_A, CLQ_HALF_B, CLQ_HALF_C};
+    static const clq_dtype brains[][3] = {
+        {CLQ_BF16, CLQ_F32, CLQ_BF16}, {CLQ_BF16, CLQ_BF16, CLQ_BF16}, {CLQ_BF16, CLQ_BF16, CLQ_F32}};
     for (unsigned i = 0; i < CLQ_COUNT_OF(of); i++) {
-        way all = *how, one = *how;
-        all.halves = CLQ_HALF_A | CLQ_HALF_B | CLQ_HALF_C;
-        one.halves |= halves[i];
-        check_way(r, of[i], i & 1, i >> 1, &one);
-        if (!rig_is_simulated(r)) check_way(r, of[i], ~i & 1, i != 1, &all);
+        clq_dtype one[3], all[] = {CLQ_F16, CLQ_F16, CLQ_F16};
+        memcpy(one, how->terms.storage, sizeof one);
+        one[i] = CLQ_F16;
+        check_stored(r, how, of[i], i, one);
+        if (rig_is_simulated(r)) continue;
+        check_stored(r, how, of[i], i == 1 ? 0 : ~i & 3, all);
+        if (clq_local_block_get(how->local_block)->way != CLQ_LOCAL_DOTS) check_stored(r, how, of[i], i, brains[i]);
     }
 }
-static void check_stored_halves(rig *r) { on_each_way(r, check_some_halves); }
+static void check_all_short(rig *r) { on_each_way(r, check_some_short); }
 
 static void local_blocks_match_reference(void **state) {
     (void)state;
@@ -287,9 +261,9 @@ static void rounded_factors_match_reference(void **state) {
     rig_each(check_precisions);
 }
 
-static void halves_match_reference(void **state) {
+static void numbers_of_16_bits_match_reference(void **state) {
     (void)state;
-    rig_each(check_stored_halves);
+    rig_each(check_all_short);
 }
 
 static void blocks_match_reference(void **state) {
@@ -303,10 +277,12 @@ static void every_transposition(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_transposition),          cmocka_unit_test(blocks_match_reference),
-        cmocka_unit_test(local_blocks_match_reference), cmocka_unit_test(local_ways_match_reference),
-        cmocka_unit_test(extreme_factors_stay_extreme), cmocka_unit_test(rounded_factors_match_reference),
-        cmocka_unit_test(halves_match_reference)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_transposition),
+                                       cmocka_unit_test(blocks_match_reference),
+                                       cmocka_unit_test(local_blocks_match_reference),
+                                       cmocka_unit_test(local_ways_match_reference),
+                                       cmocka_unit_test(extreme_factors_stay_extreme),
+                                       cmocka_unit_test(rounded_factors_match_reference),
+                                       cmocka_unit_test(numbers_of_16_bits_match_reference)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 /* The device's groups are small: one block of Winograd's products fits. */
 enum { LAST_BLOCK = CLQ_WINOGRAD_BLOCKS - 1, SMALL_PRODUCT = 7 /* 16x16 */, LINE_MOST = 512 };
 
-static const clq_local_terms floats = {0, CLQ_MATMUL_HIGHEST};
+static const clq_local_terms floats = {.precision = CLQ_MATMUL_HIGHEST}; /* all stored as such */
 static clq_system *sys;
 static clq_device *device;
 static char warning[LINE_MOST]; /* the last */

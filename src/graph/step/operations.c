@@ -61,20 +61,18 @@ static void product_gradient(clq_derivation *d, const clq_operation *op, clq_act
     add_product_gradients(d, op, CLQ_IDS(d->node.inputs[0], d->node.inputs[1], dz));
 }
 
-/* Values of 16 bits: the kernels of devices whose work-items are whole cores read and write them. Biases and weights'
- * gradients are f32. */
-static bool by_tiles(const clq_list *list) { return clq_list_family(list) == CLQ_FAMILY_TILE; }
+/* Values of 16 bits: biases and weights' gradients are f32. */
 static bool product_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
-    (void)node, (void)dtype;
-    return by_tiles(list) && value != 2;
+    (void)list, (void)node, (void)dtype;
+    return value != 2;
 }
 bool clq_stores_all(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
     (void)list, (void)node, (void)value, (void)dtype;
     return true;
 }
 static bool product_gradient_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
-    (void)node, (void)dtype;
-    return by_tiles(list) && value != CLQ_NODE_INPUTS + 1;
+    (void)list, (void)node, (void)dtype;
+    return value != CLQ_NODE_INPUTS + 1;
 }
 
 static void dense_gradient(clq_derivation *d) {

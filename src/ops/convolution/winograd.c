@@ -8,7 +8,8 @@ static bool axis_fits(const clq_axis *a, bool turned) {
 static bool fits(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
     if (!axis_fits(&q->h, p->transposed) || !axis_fits(&q->w, p->transposed)) return false;
-    return clq_list_family(list) == CLQ_FAMILY_TILE ? clq_winograd_tile_fits(list, p) : clq_winograd_local_fits(list);
+    return clq_list_family(list) == CLQ_FAMILY_TILE ? clq_winograd_tile_fits(list, p)
+                                                    : clq_winograd_local_fits(list, p);
 }
 
 static bool pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles) {

@@ -40,8 +40,8 @@ bool clq_winograd_tile_pays(const clq_list *list, const clq_product *p, const cl
 void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
                            const clq_pool2d_problem *pool, clq_value winner);
 
-/* Any shape, where a work-group and its local memory can be large enough for some block. */
-bool clq_winograd_local_fits(const clq_list *list);
+/* Any shape of floats, where a work-group and its local memory can be large enough for some block. */
+bool clq_winograd_local_fits(const clq_list *list, const clq_product *p);
 bool clq_winograd_local_pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles);
 /* In that block, untried, or, BY_RULE, in the best one that the device gets right: false, and nothing is added, where
  * there is none. */

@@ -42,7 +42,8 @@ static bool block_fits(const clq_device_info *info, const clq_winograd_block *b)
 
 static const clq_device_info *info_of(const clq_list *list) { return clq_device_get_info(clq_list_device(list)); }
 
-bool clq_winograd_local_fits(const clq_list *list) {
+bool clq_winograd_local_fits(const clq_list *list, const clq_product *p) {
+    if (clq_is_short(list, p->a) || clq_is_short(list, p->b) || clq_is_short(list, p->c)) return false;
     return block_fits(info_of(list), &blocks[CLQ_WINOGRAD_BLOCKS - 1]);
 }
 

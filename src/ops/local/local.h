@@ -25,14 +25,14 @@ double clq_local_ceil(double a, double b);
 
 /* ---- trying (local_trial.c) ---- */
 
-/* An operation on two arrays of numbers whose result float32, or halves, hold exactly in any order of sums. */
+/* An operation on two arrays of numbers whose result float32 holds exactly in any order of sums. */
 typedef struct clq_local_trial {
-    size_t numbers[3]; /* of the two arrays, and of the result */
-    bool halves[3];    /* which are halves in memory */
+    size_t numbers[3];    /* of the two arrays, and of the result */
+    clq_dtype storage[3]; /* in memory: F32, F16 or BF16; arrays' numbers are exact there */
     float (*number)(const void *context, size_t array, size_t i);
     uint32_t examples;
     void (*add)(clq_list *list, const void *context, const clq_value values[3]);
-    bool (*right)(const void *context, const float *result);
+    bool (*right)(const void *context, const float *result); /* as floats */
     const void *context;
 } clq_local_trial;
 /* Whether `trials` of a block went well, and gave the right answers. Each block, of that name (all that a kernel

@@ -14,7 +14,7 @@ typedef struct run {
 } run;
 
 static size_t bytes_of(const clq_local_trial *t, size_t array) {
-    return clq_values_bytes(t->halves[array] ? CLQ_F16 : CLQ_F32, t->numbers[array]);
+    return clq_values_bytes(t->storage[array], t->numbers[array]);
 }
 
 static clq_status add(run *r, clq_device *device, const clq_local_trial *t) {
@@ -22,7 +22,10 @@ static clq_status add(run *r, clq_device *device, const clq_local_trial *t) {
     CLQ_TRY(clq_list_create(device, t->examples, &r->list));
     clq_list_set_family(r->list, CLQ_FAMILY_LOCAL);
     clq_list_scope(r->list, "trial");
-    for (size_t i = 0; i < 3; i++) values[i] = clq_list_value(r->list, CLQ_VALUE_EXTERNAL, "trial", bytes_of(t, i), 0);
+    for (size_t i = 0; i < 3; i++) {
+        values[i] = clq_list_value(r->list, CLQ_VALUE_EXTERNAL, "trial", bytes_of(t, i), 0);
+        clq_list_set_storage(r->list, values[i], t->storage[i]);
+    }
     t->add(r->list, t->context, values);
     return clq_list_status(r->list);
 }
@@ -39,25 +42,25 @@ static clq_status place(run *r, clq_device *device) {
     return clq_list_bind(r->list);
 }
 
-/* numbers has room for floats: halves lie in its front, and are read from behind. */
+/* numbers has room for floats: numbers of 16 bits lie in its front, and are read from behind. */
 static clq_status write_array(const run *r, const clq_local_trial *t, size_t array) {
-    uint16_t *halves = (uint16_t *)r->numbers;
+    uint16_t *stored = (uint16_t *)r->numbers;
     for (size_t i = 0; i < t->numbers[array]; i++) {
         float number = t->number(t->context, array, i);
-        if (t->halves[array])
-            halves[i] = clq_half_of_float(number);
-        else
+        if (t->storage[array] == CLQ_F32)
             r->numbers[i] = number;
+        else
+            stored[i] = t->storage[array] == CLQ_F16 ? clq_half_of_float(number) : clq_bfloat_of_float(number);
     }
     return clq_queue_write(r->queue, r->buffers[array], 0, r->numbers, bytes_of(t, array), true);
 }
 
 static clq_status read_result(const run *r, const clq_local_trial *t) {
     CLQ_TRY(clq_queue_read(r->queue, r->buffers[2], 0, r->numbers, bytes_of(t, 2), true));
-    for (size_t i = t->halves[2] ? t->numbers[2] : 0; i-- > 0;) {
-        uint16_t half;
-        memcpy(&half, (const char *)r->numbers + i * sizeof half, sizeof half);
-        r->numbers[i] = clq_half_to_float(half);
+    for (size_t i = t->storage[2] == CLQ_F32 ? 0 : t->numbers[2]; i-- > 0;) {
+        uint16_t stored;
+        memcpy(&stored, (const char *)r->numbers + i * sizeof stored, sizeof stored);
+        r->numbers[i] = t->storage[2] == CLQ_F16 ? clq_half_to_float(stored) : clq_bfloat_to_float(stored);
     }
     return CLQ_OK;
 }

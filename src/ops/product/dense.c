@@ -58,10 +58,11 @@ void clq_dense_backward(clq_list *list, const clq_dense_problem *p, clq_value x,
 }
 
 /* (rows, columns) to (columns, rows) */
-static clq_value transpose(clq_list *list, size_t rows, size_t columns, bool halves, clq_value from) {
-    clq_dtype dtype = halves ? CLQ_F16 : CLQ_F32;
+static clq_value transpose(clq_list *list, size_t rows, size_t columns, clq_value from) {
+    const clq_dtype dtype = clq_list_storage(list, from);
     clq_value to = clq_list_scratch(list, "transposed", dtype, rows * columns, 0);
-    clq_launch_begin(list, "transpose", "product_support", halves ? "-DNUMBER=ushort" : "", "product_transpose");
+    clq_launch_begin(list, "transpose", "product_support", clq_is_short(list, from) ? "-DNUMBER=ushort" : "",
+                     "product_transpose");
     clq_launch_value(list, from, CLQ_READS);
     clq_launch_value(list, to, CLQ_WRITES);
     CLQ_LAUNCH_SIZES(list, rows, columns);
@@ -80,12 +81,11 @@ clq_product clq_product_of_gemm(const clq_gemm_problem *p, clq_value a, clq_valu
         .a = a,
         .b = b,
         .c = c,
-        .halves = p->halves,
     };
 }
 
 void clq_gemm(clq_list *list, const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c) {
-    if (p->transpose_a && p->transpose_b) b = transpose(list, p->n, p->k, p->halves & CLQ_HALF_B, b);
+    if (p->transpose_a && p->transpose_b) b = transpose(list, p->n, p->k, b);
     const clq_product product = clq_product_of_gemm(p, a, b, c);
     clq_product_add(list, &product);
 }

@@ -32,11 +32,10 @@ static bool is_plain(const clq_axis *axis) {
     return by_one && axis->out + axis->taps == axis->in + 1;
 }
 
-/* ", f16 by f16 to f16": of what operands and result are in memory; nothing where all are floats. */
-static void name_storage(const clq_list *list, const clq_product *p, char *text, size_t bytes) {
-    const bool floats = !clq_is_short(list, p->a) && !clq_is_short(list, p->b) && !clq_is_short(list, p->c);
-    (void)snprintf(text, bytes, floats ? "" : ", %s by %s to %s", clq_dtype_name(clq_list_storage(list, p->a)),
-                   clq_dtype_name(clq_list_storage(list, p->b)), clq_dtype_name(clq_list_storage(list, p->c)));
+void clq_product_name_storage(const clq_dtype storage[3], char text[CLQ_STORAGE_NAME_BYTES]) {
+    const bool floats = storage[0] == CLQ_F32 && storage[1] == CLQ_F32 && storage[2] == CLQ_F32;
+    (void)snprintf(text, CLQ_STORAGE_NAME_BYTES, floats ? "" : ", %s by %s to %s", clq_dtype_name(storage[0]),
+                   clq_dtype_name(storage[1]), clq_dtype_name(storage[2]));
 }
 
 void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_product *p) {
@@ -45,8 +44,10 @@ void clq_product_start_choice(clq_choice *choice, const clq_list *list, const ch
                                              [CLQ_MATMUL_MEDIUM] = {", medium", ", transposed, medium"}};
     /* Where there are no units precision is of no account. */
     bool units = clq_device_matrix_unit(clq_list_device(list)) != CLQ_UNIT_NONE;
-    char behind[64], storage[32];
-    name_storage(list, p, storage, sizeof storage);
+    char behind[64], storage[CLQ_STORAGE_NAME_BYTES];
+    clq_product_name_storage(
+        (const clq_dtype[]){clq_list_storage(list, p->a), clq_list_storage(list, p->b), clq_list_storage(list, p->c)},
+        storage);
     (void)snprintf(behind, sizeof behind, "%s%s",
                    behinds[units ? clq_list_precision(list) : CLQ_MATMUL_HIGHEST][p->transposed], storage);
     const clq_axis *h = &p->patches.h, *w = &p->patches.w;
@@ -74,25 +75,19 @@ static const char *kind_of(const clq_product *p) { return p->outer ? "outer" : "
 
 /* The family's own kernels, or what was measured to be faster. The list's own selections may name any other, too. */
 static way select_way(clq_list *list, const clq_product *p, clq_choice *choice) {
-    bool tile = clq_list_family(list) == CLQ_FAMILY_TILE, matrix = clq_patches_are_matrix(&p->patches) && !p->halves;
+    const bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     const bool floats = !clq_is_short(list, p->a) && !clq_is_short(list, p->b) && !clq_is_short(list, p->c);
-    matrix = matrix && floats;
-    char what[32];
-    (void)snprintf(what, sizeof what, p->halves ? "%s, halves %u," : "%s", kind_of(p), p->halves);
-    clq_product_start_choice(choice, list, what, p);
+    const bool clblast = clq_patches_are_matrix(&p->patches) && floats;
+    clq_product_start_choice(choice, list, kind_of(p), p);
     if (!tile)
         clq_product_add_local(list, choice, BY_GROUPS, p);
-    else if (p->halves)
-        clq_choice_add(choice, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
     else
         clq_choice_add(choice, BY_TILES, 0, "tile");
-    if (!tile && matrix) clq_choice_add(choice, BY_CLBLAST, 0, "clblast");
-    if (matrix) clq_choice_add_named(choice, list, BY_CLBLAST, 0, "clblast");
-    if (!p->halves) clq_choice_add_named(choice, list, BY_TILES, 0, "tile");
-    if (!tile || floats) {
-        clq_choice_add_named(choice, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
-        clq_product_add_named_blocks(list, choice, BY_GROUPS);
-    }
+    if (!tile && clblast) clq_choice_add(choice, BY_CLBLAST, 0, "clblast");
+    if (clblast) clq_choice_add_named(choice, list, BY_CLBLAST, 0, "clblast");
+    clq_choice_add_named(choice, list, BY_TILES, 0, "tile");
+    clq_choice_add_named(choice, list, BY_GROUPS, CLQ_LOCAL_BLOCK_BY_RULE, "local");
+    clq_product_add_named_blocks(list, choice, BY_GROUPS);
     const struct clq_candidate *candidate = clq_list_select(list, choice);
     way w = {(maker)candidate->values[0], candidate->values[1]};
     if (w.by == BY_GROUPS) w.block = clq_local_block_that_works(list, w.block, p);
@@ -230,7 +225,7 @@ void clq_product_reduce(clq_list *list, const clq_product *p, clq_value partial,
     size_t wide = floats % 4 == 0 ? 4 : floats % 2 == 0 ? 2 : 1;
     clq_kernel_options options = {.length = 0};
     if (!tile) clq_options_add(&options, "-DWIDE=%zu ", wide);
-    clq_options_add(&options, "%s%s", p->halves & CLQ_HALF_C ? "-DTO_STORAGE=1" : "", p->adds ? " -DADDS" : "");
+    clq_options_add(&options, "%s", p->adds ? " -DADDS" : "");
     clq_options_storage(&options, list, "TO", p->c);
     clq_launch_begin(list, "reduce", "product_support", options.text, tile ? "product_reduce" : "product_reduce_rows");
     clq_launch_value(list, partial, CLQ_READS);

@@ -45,8 +45,6 @@ typedef struct clq_product {
     clq_activation activation;
     clq_value a, b, bias, c; /* bias may be none */
     bool adds;               /* of outer: c is added up as of clq_accumulate, and is f32 */
-    /* CLQ_HALF_…: operands that are halves in memory; sums are floats. The LOCAL variant alone can do that. */
-    unsigned halves;
 } clq_product;
 
 /* Those of a layer: y = act(patches(x) w + b), and from dz, the gradient before the activation, that of the weights
@@ -79,6 +77,9 @@ bool clq_product_is_large(const clq_list *list, const clq_product *p);
 void clq_product_by_local(clq_list *list, const clq_product *p, size_t index);
 void clq_product_by_clblast(clq_list *list, const clq_product *p);
 
+/* ", f16 by f32 to f16": what A, B and C are in memory; nothing where all are floats. */
+enum { CLQ_STORAGE_NAME_BYTES = 32 };
+void clq_product_name_storage(const clq_dtype storage[3], char text[CLQ_STORAGE_NAME_BYTES]);
 /* What is asked about: "tile of rows 64x784 by 128". */
 void clq_product_start_choice(clq_choice *choice, const clq_list *list, const char *what, const clq_product *p);
 

@@ -81,14 +81,18 @@ bool clq_local_block_fits(const clq_device *device, const clq_local_block *b) {
     return b->way == CLQ_LOCAL_SUB_GROUPS || bytes <= info->local_mem_bytes;
 }
 
-static bool are_halves(const clq_local_terms *t) { return (~t->halves & (CLQ_HALF_A | CLQ_HALF_B)) == 0; }
+clq_dtype clq_local_factors(const clq_local_terms *terms) {
+    const clq_dtype a = terms->storage[0], b = terms->storage[1];
+    return a == CLQ_F32 ? b : b == CLQ_F32 || a == b ? a : CLQ_F32;
+}
 
 /* Whether a block may be used unless a test says so. */
 static bool is_offered(const clq_device *device, const clq_local_block *b, const clq_local_terms *t) {
     const clq_device_info *info = clq_device_get_info(device);
     if (!is_native(device, b) || !clq_local_block_fits(device, b)) return false;
-    if (b->way == CLQ_LOCAL_DOTS && !are_halves(t)) return false;
-    if (b->way == CLQ_LOCAL_DPAS) return are_halves(t) || t->precision == CLQ_MATMUL_MEDIUM;
+    const clq_dtype factors = clq_local_factors(t);
+    if (b->way == CLQ_LOCAL_DOTS && factors != CLQ_F16) return false;
+    if (b->way == CLQ_LOCAL_DPAS) return factors != CLQ_F32 || t->precision == CLQ_MATMUL_MEDIUM;
     if (b->way == CLQ_LOCAL_MMA) return true;
     size_t results = b->rows * b->columns / items_of(b);
     if (b->way == CLQ_LOCAL_SUB_GROUPS) return results <= clq_local_sub_group_results(info, b->group_columns);
@@ -109,7 +113,8 @@ static extent extent_of(const clq_list *list, const clq_product *p) {
 }
 
 static clq_local_terms terms_of(const clq_list *list, const clq_product *p) {
-    return (clq_local_terms){p->halves, clq_list_precision(list)};
+    return (clq_local_terms){{clq_list_storage(list, p->a), clq_list_storage(list, p->b), clq_list_storage(list, p->c)},
+                             clq_list_precision(list)};
 }
 
 typedef struct slicing {
@@ -157,7 +162,9 @@ static double times_of(const clq_device *device, clq_local_way way, const clq_lo
 }
 
 /* Whether units that may round factors are known to be several times as fast as what multiplies floats. */
-static bool is_fast(const clq_local_terms *t) { return are_halves(t) || t->precision != CLQ_MATMUL_HIGHEST; }
+static bool is_fast(const clq_local_terms *t) {
+    return clq_local_factors(t) != CLQ_F32 || t->precision != CLQ_MATMUL_HIGHEST;
+}
 
 /* The best block of the best way, by what is known of them, that works. */
 static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent *e) {
@@ -174,7 +181,7 @@ static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent
 double clq_product_local_time(const clq_list *list, const clq_product *p) {
     double times[CLQ_LOCAL_BLOCKS];
     clq_device *device = clq_list_device(list);
-    clq_local_terms terms = terms_of(list, p), exact = {p->halves, CLQ_MATMUL_HIGHEST};
+    const clq_local_terms terms = terms_of(list, p), exact = {.precision = CLQ_MATMUL_HIGHEST};
     extent e = extent_of(list, p);
     if (is_fast(&terms) && is_unit(blocks[by_rule(device, &terms, &e)].way)) return 0;
     return times_of(device, CLQ_LOCAL_ITEMS, &exact, &e, times);
@@ -250,9 +257,10 @@ static void add_unit(const clq_device *device, const clq_local_block *b, const c
     clq_options_add(options, "%s%s", required ? " -DREQUIRE" : "",
                     calls_sub_groups(device, b) ? " -DUSES_SUB_GROUPS" : "");
     if (b->way == CLQ_LOCAL_SUB_GROUPS) return;
-    if (are_halves(t) || dots)
+    const clq_dtype factors = clq_local_factors(t);
+    if (factors == CLQ_F16 || dots)
         clq_options_add(options, " -DF16");
-    else if (!mma || t->precision == CLQ_MATMUL_MEDIUM)
+    else if (factors == CLQ_BF16 || !mma || t->precision == CLQ_MATMUL_MEDIUM)
         clq_options_add(options, " -DBF16");
     else
         clq_options_add(options, "%s", t->precision == CLQ_MATMUL_HIGHEST ? " -DEXACT" : "");
@@ -269,23 +277,22 @@ static clq_kernel_options options_of(const clq_list *list, const clq_product *p,
     const clq_axis *h = &p->patches.h, *w = &p->patches.w;
     bool padded = clq_axis_padded(h) || clq_axis_padded(w) || h->divide > 1 || w->divide > 1;
     clq_kernel_options options = clq_product_options(p);
-    clq_options_add(&options, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu%s%s%s%s%s", b->rows,
-                    b->columns, b->depth, b->group_rows, b->group_columns, c->slices,
+    clq_options_add(&options, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu%s%s", b->rows, b->columns,
+                    b->depth, b->group_rows, b->group_columns, c->slices,
                     clq_patches_are_matrix(&p->patches) ? " -DMATRIX"
                     : padded                            ? " -DPADDED"
                                                         : "",
-                    p->halves & CLQ_HALF_A ? " -DA_HALF" : "", p->halves & CLQ_HALF_B ? " -DB_HALF" : "",
-                    p->halves & CLQ_HALF_C ? " -DC_HALF" : "",
                     clq_device_get_info(device)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
     add_unit(device, b, &terms, &options);
-    /* A half cannot take sums on their way: it rounds off more than they do. */
-    if (c->slice_terms > LONG_SUM && !(p->halves & CLQ_HALF_C && c->slices == 1))
+    /* A result of 16 bits cannot take sums on their way: it rounds off more than they do. */
+    if (c->slice_terms > LONG_SUM && !(clq_is_short(list, p->c) && c->slices == 1))
         clq_options_add(&options, " -DBLOCKED=%d", LONG_SUM);
     if (p->outer)
         clq_options_add(&options, " -DOUTER");
     else
         clq_options_add(&options, " -DSHARE=%zu -DACT=%d%s%s", c->slice_terms, (int)p->activation,
                         p->bias ? " -DBIAS" : "", p->transposed ? " -DB_TRANSPOSED" : "");
+    clq_product_add_storage(&options, list, p->a, p->b, p->c);
     return options;
 }
 

@@ -24,9 +24,12 @@ typedef struct clq_local_block {
 
 /* What a product asks of the block that makes it. */
 typedef struct clq_local_terms {
-    unsigned halves;
+    clq_dtype storage[3]; /* of A, B and C: F32, F16 or BF16 */
     clq_matmul_precision precision;
 } clq_local_terms;
+/* What units may round factors to whatever the precision: the 16 bits that one of them has in memory. The other,
+ * weights in mixed precision, is rounded on its way to local memory. F32: nothing. */
+clq_dtype clq_local_factors(const clq_local_terms *terms);
 
 enum { CLQ_LOCAL_BLOCKS = 26, CLQ_LOCAL_BLOCK_BY_RULE = 0xFF };
 /* Blocks as candidates, values `value` and the index; the rule's is the first of them. */

@@ -17,13 +17,15 @@ enum { TRIALS = CLQ_COUNT_OF(problems), LONG = TRIALS - 1 };
 typedef struct gemm {
     clq_gemm_problem p;
     size_t block;
-    clq_matmul_precision precision;
+    const clq_local_terms *terms;
 } gemm;
 
 /* Which operand has all the bits of a float: one alone, so that sums stay exact; none where shorter numbers do, or sums
  * are long. */
 static bool is_full(const gemm *g, size_t array) {
-    if (g->precision != CLQ_MATMUL_HIGHEST || g->p.halves || g->p.k == problems[LONG].k) return false;
+    if (g->terms->precision != CLQ_MATMUL_HIGHEST || g->p.k == problems[LONG].k) return false;
+    for (size_t i = 0; i < 3; i++)
+        if (g->terms->storage[i] != CLQ_F32) return false;
     return array == (g->p.transpose_a ? 1 : 0);
 }
 
@@ -31,6 +33,11 @@ static bool is_full(const gemm *g, size_t array) {
 static float number(const void *context, size_t array, size_t i) {
     float whole = (float)((int)(i * 7 % 13) - 6), fraction = (float)((int)(i % 5) - 2) / 8192;
     return is_full(context, array) ? whole + fraction : whole;
+}
+
+static float as_stored(clq_dtype dtype, float sum) {
+    if (dtype == CLQ_F16) return clq_half_to_float(clq_half_of_float(sum));
+    return dtype == CLQ_BF16 ? clq_bfloat_to_float(clq_bfloat_of_float(sum)) : sum;
 }
 
 static bool right(const void *context, const float *c) {
@@ -42,7 +49,7 @@ static bool right(const void *context, const float *c) {
             for (size_t k = 0; k < p->k; k++)
                 sum += number(g, 0, p->transpose_a ? k * p->m + m : m * p->k + k) *
                        number(g, 1, p->transpose_b ? n * p->k + k : k * p->n + n);
-            if (c[m * p->n + n] != sum) return false;
+            if (c[m * p->n + n] != as_stored(g->terms->storage[2], sum)) return false;
         }
     return true;
 }
@@ -50,7 +57,7 @@ static bool right(const void *context, const float *c) {
 static void add(clq_list *list, const void *context, const clq_value values[3]) {
     const gemm *g = context;
     const clq_product product = clq_product_of_gemm(&g->p, values[0], values[1], values[2]);
-    clq_list_set_precision(list, g->precision);
+    clq_list_set_precision(list, g->terms->precision);
     clq_product_by_local(list, &product, g->block);
 }
 
@@ -60,23 +67,22 @@ bool clq_local_block_works(clq_device *device, size_t index, const void *context
     const clq_local_terms *terms = context;
     gemm gemms[TRIALS];
     clq_local_trial trials[TRIALS];
-    char block[CLQ_CANDIDATE_BYTES], name[CLQ_CANDIDATE_BYTES + 32];
+    const clq_dtype *storage = terms->storage;
+    char block[CLQ_CANDIDATE_BYTES], stored[CLQ_STORAGE_NAME_BYTES], name[CLQ_CANDIDATE_BYTES + sizeof stored + 8];
     for (size_t i = 0; i < TRIALS; i++) {
-        gemms[i] = (gemm){problems[i], index, terms->precision};
-        gemms[i].p.halves = terms->halves;
+        gemms[i] = (gemm){problems[i], index, terms};
         const clq_gemm_problem *p = &gemms[i].p;
-        trials[i] = (clq_local_trial){
-            .numbers = {p->m * p->k, p->k * p->n, p->m * p->n},
-            .halves = {terms->halves & CLQ_HALF_A, terms->halves & CLQ_HALF_B, terms->halves & CLQ_HALF_C},
-            .number = number,
-            .examples = 1,
-            .add = add,
-            .right = right,
-            .context = &gemms[i]};
+        trials[i] = (clq_local_trial){.numbers = {p->m * p->k, p->k * p->n, p->m * p->n},
+                                      .storage = {storage[0], storage[1], storage[2]},
+                                      .number = number,
+                                      .examples = 1,
+                                      .add = add,
+                                      .right = right,
+                                      .context = &gemms[i]};
     }
     clq_local_block_name(index, block);
-    (void)snprintf(name, sizeof name, terms->halves ? "%s%s, halves %u" : "%s%s", block, of_floats[terms->precision],
-                   terms->halves);
+    clq_product_name_storage(storage, stored);
+    (void)snprintf(name, sizeof name, "%s%s%s", block, of_floats[terms->precision], stored);
     /* A long sum is no half. */
-    return clq_local_works(device, name, "products", trials, terms->halves & CLQ_HALF_C ? (size_t)LONG : TRIALS);
+    return clq_local_works(device, name, "products", trials, storage[2] == CLQ_F32 ? TRIALS : (size_t)LONG);
 }
