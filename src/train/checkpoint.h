@@ -24,13 +24,15 @@ bool clq_checkpoint_count(const clq_checkpoint *checkpoint, const char *name, ui
 
 /* Into a folder that exists; the manifest comes last. Errors: WRITE, MEMORY. */
 clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *folder);
-/* Reads and checks. model, slots: what is wanted. Errors: FORMAT, MISMATCH, NOT_FOUND, READ, MEMORY. */
+/* Reads and checks. model, slots: what is wanted. Errors: FORMAT, UNSUPPORTED, MISMATCH (*out has the values then,
+ * which may tell more), NOT_FOUND, READ, MEMORY. Release *out in any case. */
 clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsigned slots, clq_checkpoint *out);
 
 /* ---- a folder of checkpoints ---- */
 
 char *clq_checkpoint_folder(const char *folder, uint64_t step); /* of one; clq_free */
-bool clq_checkpoint_is_whole(const char *folder, uint64_t step);
+/* Whether it has a manifest. Errors: MEMORY, READ: it cannot be told, and the checkpoint is not to be removed. */
+clq_status clq_checkpoint_look(const char *folder, uint64_t step, bool *whole);
 void clq_checkpoint_remove(const char *folder, uint64_t step);
 /* Steps of all, whole or not, newest first. Caller frees. Errors: READ, MEMORY. */
 clq_status clq_checkpoint_list(const char *folder, uint64_t **out, size_t *count);
@@ -58,6 +60,8 @@ clq_status clq_checkpoints_note(const clq_trainer *trainer, const clq_fit_config
  * busy. */
 clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *data,
                                 const clq_fit_place *place, bool waits);
+/* Before a training has its first one. Errors: STATE: the folder has some, from which it does not go on. */
+clq_status clq_checkpoints_check(const clq_checkpoints *checkpoints);
 bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step);
 /* Where the fit that a restored checkpoint is of goes on; once. */
 bool clq_checkpoints_take_place(clq_checkpoints *checkpoints, clq_fit_place *out);

@@ -169,8 +169,10 @@ static clq_status check_manifest(json_t *manifest, const char *path) {
     char hash[HASH_TEXT], told[HASH_TEXT] = "";
     const char *name = json_string_value(json_object_get(manifest, "format"));
     if (!name || strcmp(name, FORMAT_NAME) != 0) return clq_fail(CLQ_FORMAT, "%s: no manifest of a checkpoint", path);
-    if (json_integer_value(json_object_get(manifest, "version")) != FORMAT_VERSION)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: its version is not %d", path, FORMAT_VERSION);
+    const json_int_t version = json_integer_value(json_object_get(manifest, "version"));
+    if (version != FORMAT_VERSION)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: its version is %" JSON_INTEGER_FORMAT ", and %d is the one that is read",
+                        path, version, FORMAT_VERSION);
     snprintf(told, sizeof told, "%s",
              json_string_value(json_object_get(manifest, "xxh3")) ? json_string_value(json_object_get(manifest, "xxh3"))
                                                                   : "");
@@ -201,6 +203,13 @@ static clq_status check_tensors(const json_t *manifest, const clq_safetensors *f
     return CLQ_OK;
 }
 
+static clq_status check_tensor(const clq_safetensors_entry *from, const clq_variable *v, const char *path) {
+    if (from->dtype != v->dtype)
+        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s and the model's is %s", path, from->name,
+                        clq_dtype_name(from->dtype), clq_dtype_name(v->dtype));
+    return clq_check_tensor_shape(from, v, path);
+}
+
 /* One tensor into the snapshot, where the file has it. needed: else MISMATCH. */
 static clq_status take_tensor(clq_checkpoint *c, const clq_safetensors *file, const char *path, clq_snapshot_entry e,
                               bool needed, size_t *taken) {
@@ -212,9 +221,8 @@ static clq_status take_tensor(clq_checkpoint *c, const clq_safetensors *file, co
     clq_status status = CLQ_OK;
     if (!from && needed)
         status = clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the training has", path, name);
-    else if (from && (from->dtype != v->dtype || from->rank != v->shape.rank ||
-                      memcmp(from->dims, v->shape.dims, from->rank * sizeof *from->dims) != 0))
-        status = clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has another shape or type than the model's", path, name);
+    else if (from)
+        status = check_tensor(from, v, path);
     clq_free(name);
     if (status != CLQ_OK || !from) return status;
     clq_snapshot_entry *entries = clq_grow(s->entries, s->count, &s->capacity, 64, sizeof *entries);
@@ -289,7 +297,6 @@ clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsig
     char *data = clq_strprintf("%s/tensors.safetensors", folder), *manifest = clq_strprintf("%s/manifest.json", folder);
     *out = (clq_checkpoint){.model = model};
     clq_status status = data && manifest ? read_files(manifest, data, slots, out) : CLQ_MEMORY;
-    if (status != CLQ_OK) clq_checkpoint_release(out);
     clq_free(data);
     clq_free(manifest);
     return status;

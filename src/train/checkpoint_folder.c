@@ -14,43 +14,51 @@
 enum { DIGITS = 12 };
 static const char skipped[] = "skipped-";
 
-/* The step of a checkpoint's folder; 0: it is none. */
+/* "step-000000000120": as clq_checkpoint_folder names it. 0: another name, which is not ours. */
 static uint64_t step_of(const char *name) {
+    char own[32];
     uint64_t step;
-    if (strncmp(name, "step-", 5) != 0 || strlen(name) < 5 + DIGITS || name[5 + strspn(name + 5, "0123456789")])
-        return 0;
-    return clq_parse_u64(name + 5, 1, INT64_MAX, &step) ? step : 0;
+    if (strncmp(name, "step-", 5) != 0 || !clq_parse_u64(name + 5, 1, INT64_MAX, &step)) return 0;
+    snprintf(own, sizeof own, "step-%0*" PRIu64, (int)DIGITS, step);
+    return strcmp(name, own) == 0 ? step : 0;
 }
 
 char *clq_checkpoint_folder(const char *folder, uint64_t step) {
     return clq_strprintf("%s/step-%0*" PRIu64, folder, (int)DIGITS, step);
 }
 
-bool clq_checkpoint_is_whole(const char *folder, uint64_t step) {
+clq_status clq_checkpoint_look(const char *folder, uint64_t step, bool *whole) {
     char *path = clq_strprintf("%s/step-%0*" PRIu64 "/manifest.json", folder, (int)DIGITS, step);
-    const bool exists = path && clq_file_exists(path);
+    struct stat info;
+    if (!path) return CLQ_MEMORY;
+    const int error = stat(path, &info) == 0 ? 0 : errno;
+    clq_status status = CLQ_OK;
+    if (error != 0 && error != ENOENT && error != ENOTDIR && error != ELOOP)
+        status = clq_fail(CLQ_READ, "%s: cannot look at it: %s", path, strerror(error));
+    else
+        *whole = error == 0 && S_ISREG(info.st_mode);
     clq_free(path);
-    return exists;
+    return status;
 }
 
-/* The manifest first: what a kill leaves is no checkpoint. Only files that a checkpoint has are removed. Frees the
- * name. */
-static void remove_folder(char *folder) {
-    static const char *const files[] = {"manifest.json", "tensors.safetensors"};
-    for (size_t i = 0; folder && i < CLQ_COUNT_OF(files); i++) {
-        char *path = clq_strprintf("%s/%s", folder, files[i]);
-        if (path) (void)unlink(path);
-        clq_free(path);
+/* The manifest first: what a kill leaves is no checkpoint. Only files that a checkpoint has are removed. Allocates
+ * nothing, so that it does not end between the two. */
+static void remove_folder(const char *folder) {
+    DIR *listing = opendir(folder);
+    if (listing && (unlinkat(dirfd(listing), "manifest.json", 0) == 0 || errno == ENOENT)) {
+        (void)unlinkat(dirfd(listing), "tensors.safetensors", 0);
+        for (const struct dirent *entry; (entry = readdir(listing));)
+            if (strncmp(entry->d_name, ".clique-", 8) == 0) (void)unlinkat(dirfd(listing), entry->d_name, 0);
     }
-    DIR *listing = folder ? opendir(folder) : NULL;
-    for (const struct dirent *entry; listing && (entry = readdir(listing));)
-        if (strncmp(entry->d_name, ".clique-", 8) == 0) (void)unlinkat(dirfd(listing), entry->d_name, 0);
     if (listing) closedir(listing);
-    if (folder) (void)rmdir(folder);
-    clq_free(folder);
+    (void)rmdir(folder);
 }
 
-void clq_checkpoint_remove(const char *folder, uint64_t step) { remove_folder(clq_checkpoint_folder(folder, step)); }
+void clq_checkpoint_remove(const char *folder, uint64_t step) {
+    char *path = clq_checkpoint_folder(folder, step);
+    if (path) remove_folder(path);
+    clq_free(path);
+}
 
 static int newest_first(const void *left, const void *right) {
     const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
@@ -125,6 +133,10 @@ void clq_checkpoint_remove_aside(const char *folder, size_t keep) {
     }
     if (listing) closedir(listing);
     if (count > 0) qsort(all, count, sizeof *all, latest_first);
-    for (size_t i = keep; i < count; i++) remove_folder(clq_strprintf("%s/%s", folder, all[i].name));
+    for (size_t i = keep; i < count; i++) {
+        char *path = clq_strprintf("%s/%s", folder, all[i].name);
+        if (path) remove_folder(path);
+        clq_free(path);
+    }
     clq_free(all);
 }

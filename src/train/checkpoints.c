@@ -21,6 +21,7 @@ struct clq_checkpoints {
     clq_thread *thread;
     clq_channel *work; /* of clq_checkpoint * */
     uint64_t taken;    /* step of the last that was taken, or restored; 0: none */
+    uint64_t found;    /* step of the newest that the folder had, until one is restored; 0: none */
     bool has_place;
     clq_fit_place place;
     json_t *values; /* of the checkpoint that was restored last; NULL: none was */
@@ -33,11 +34,13 @@ struct clq_checkpoints {
 
 static void remove_old(const clq_checkpoints *c) {
     uint64_t *steps;
-    size_t count, whole = 0;
+    size_t count, found = 0;
     if (clq_checkpoint_list(c->folder, &steps, &count) != CLQ_OK) return;
-    for (size_t i = 0; i < count; i++)
-        if (clq_checkpoint_is_whole(c->folder, steps[i]) && ++whole > c->config.keep)
+    for (size_t i = 0; i < count; i++) {
+        bool whole = false;
+        if (clq_checkpoint_look(c->folder, steps[i], &whole) == CLQ_OK && whole && ++found > c->config.keep)
             clq_checkpoint_remove(c->folder, steps[i]);
+    }
     clq_free(steps);
 }
 
@@ -54,6 +57,12 @@ static clq_status write_one(const clq_checkpoints *c, const clq_checkpoint *chec
     return status;
 }
 
+static void say_failed(clq_checkpoints *c, uint64_t step) {
+    atomic_fetch_add(&c->failed, 1);
+    clq_log(CLQ_LOG_WARNING, "the checkpoint of step %" PRIu64 " was not written: %s; training goes on", step,
+            clq_error_detail());
+}
+
 static void write_all(void *context) {
     clq_checkpoints *c = context;
     clq_checkpoint *checkpoint;
@@ -64,9 +73,7 @@ static void write_all(void *context) {
             atomic_store(&c->last_step, checkpoint->step);
             remove_old(c);
         } else {
-            atomic_fetch_add(&c->failed, 1);
-            clq_log(CLQ_LOG_WARNING, "the checkpoint of step %" PRIu64 " was not written: %s; training goes on",
-                    checkpoint->step, clq_error_detail());
+            say_failed(c, checkpoint->step);
             clq_checkpoint_remove(c->folder, checkpoint->step);
         }
         clq_checkpoint_release(checkpoint);
@@ -89,13 +96,17 @@ clq_checkpoint_counts clq_checkpoints_counts(clq_checkpoints *checkpoints) {
 /* ---- life ---- */
 
 /* Folders without a manifest were left by writers that were killed: nobody else has the lock. */
-static clq_status look_through(const clq_checkpoints *c) {
+static clq_status look_through(clq_checkpoints *c) {
     uint64_t *steps;
     size_t count;
     clq_status status = CLQ_OK;
     CLQ_TRY(clq_checkpoint_list(c->folder, &steps, &count));
     for (size_t i = 0; i < count && status == CLQ_OK; i++) {
-        if (!clq_checkpoint_is_whole(c->folder, steps[i]))
+        bool whole;
+        status = clq_checkpoint_look(c->folder, steps[i], &whole);
+        if (status != CLQ_OK) break;
+        if (whole && c->found == 0) c->found = steps[i];
+        if (!whole)
             clq_checkpoint_remove(c->folder, steps[i]);
         else if (!c->config.resume)
             status =
@@ -289,9 +300,25 @@ static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_datas
     return clq_checkpoint_put_count(to, "data/index", index);
 }
 
+clq_status clq_checkpoints_check(const clq_checkpoints *c) {
+    if (c->found == 0) return CLQ_OK;
+    return clq_fail(CLQ_STATE,
+                    "%s has a checkpoint of step %" PRIu64
+                    ", and the training does not go on from it: clq_checkpoints_restore comes first",
+                    c->folder, c->found);
+}
+
+/* Of a fit: memory that cannot be had for a copy ends no training. */
+static clq_status say_memory(clq_checkpoints *c, const clq_trainer *trainer) {
+    CLQ_TRY(clq_strategy_failure(trainer->strategy));
+    say_failed(c, trainer->step);
+    return CLQ_OK;
+}
+
 clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const clq_dataset *data,
                                 const clq_fit_place *place, bool waits) {
     CLQ_TRY(check_trainer(trainer, "a checkpoint"));
+    CLQ_TRY(clq_checkpoints_check(c));
     if (trainer->step == 0 || trainer->step == c->taken) return CLQ_OK;
     if (!waits && atomic_load(&c->busy)) {
         c->skipped++;
@@ -299,12 +326,11 @@ clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const 
     }
     clq_checkpoints_wait(c);
     clq_checkpoint *next = clq_alloc(1, sizeof *next);
-    if (!next) return CLQ_MEMORY;
-    const clq_status status = fill(next, trainer, data, place);
+    const clq_status status = next ? fill(next, trainer, data, place) : CLQ_MEMORY;
     if (status != CLQ_OK) {
-        clq_checkpoint_release(next);
+        if (next) clq_checkpoint_release(next);
         clq_free(next);
-        return status;
+        return status == CLQ_MEMORY && place ? say_memory(c, trainer) : status;
     }
     c->taken = trainer->step;
     atomic_store(&c->busy, true);
@@ -369,11 +395,10 @@ static void get_place(const clq_checkpoint *from, const clq_dataset *data, clq_c
     }
 }
 
-static clq_status check_fits(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
+static clq_status check_optimizer(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
     const char *wanted = clq_optimizer_row_of(trainer->config.optimizer.kind)->name;
     const char *optimizer = clq_checkpoint_text(from, "optimizer");
     const char *slots = clq_checkpoint_text(from, "optimizer/slots");
-    uint64_t seed = trainer->config.seed;
     char own[64];
     describe_slots(trainer, own);
     if (!optimizer || strcmp(optimizer, wanted) != 0)
@@ -382,11 +407,15 @@ static clq_status check_fits(const clq_checkpoint *from, const clq_trainer *trai
     if (slots && strcmp(slots, own) != 0)
         return clq_fail(CLQ_MISMATCH, "%s: the state of its optimizer is that of %s, and the training's of %s", folder,
                         slots, own);
+    return CLQ_OK;
+}
+
+static void compare_seeds(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
+    uint64_t seed = trainer->config.seed;
     (void)clq_checkpoint_count(from, "seed", &seed);
     if (seed != trainer->config.seed)
         clq_log(CLQ_LOG_WARNING, "%s: its training had seed %" PRIu64 ", and goes on with %" PRIu64, folder, seed,
                 trainer->config.seed);
-    return CLQ_OK;
 }
 
 static bool has_own_values(const clq_snapshot *s) {
@@ -440,7 +469,18 @@ static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const ch
     json_decref(c->values);
     c->values = json_incref(from->values);
     c->taken = from->step;
+    c->found = 0;
     atomic_store(&c->last_step, from->step);
+    return CLQ_OK;
+}
+
+/* Of another optimizer some tensors are missing or too many, too: what is said is the optimizer. */
+static clq_status read_one(uint64_t step, const char *folder, const clq_trainer *trainer, clq_checkpoint *out) {
+    clq_status status = clq_checkpoint_read(folder, trainer->model, clq_strategy_slots(trainer->strategy), out);
+    if (status == CLQ_OK || status == CLQ_MISMATCH) CLQ_TRY(check_optimizer(out, trainer, folder));
+    CLQ_TRY(status);
+    if (out->step != step) return clq_fail(CLQ_FORMAT, "%s: its manifest is of step %" PRIu64, folder, out->step);
+    compare_seeds(out, trainer, folder);
     return CLQ_OK;
 }
 
@@ -449,10 +489,7 @@ static clq_status restore_one(clq_checkpoints *c, uint64_t step, clq_trainer *tr
     char *folder = clq_checkpoint_folder(c->folder, step);
     clq_checkpoint from = {0};
     if (!folder) return CLQ_MEMORY;
-    clq_status status = clq_checkpoint_read(folder, trainer->model, clq_strategy_slots(trainer->strategy), &from);
-    if (status == CLQ_OK) status = check_fits(&from, trainer, folder);
-    if (status == CLQ_OK && from.step != step)
-        status = clq_fail(CLQ_FORMAT, "%s: its manifest is of step %" PRIu64, folder, from.step);
+    clq_status status = read_one(step, folder, trainer, &from);
     *usable = status == CLQ_OK;
     if (status == CLQ_OK) get_counts(&from);
     if (status == CLQ_OK) status = apply(c, &from, folder, trainer, data);
@@ -472,8 +509,10 @@ clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq
     CLQ_TRY(clq_checkpoint_list(c->folder, &steps, &count));
     clq_status status = CLQ_OK;
     for (; i < count && !usable; i++) {
-        if (!clq_checkpoint_is_whole(c->folder, steps[i])) continue;
-        status = restore_one(c, steps[i], trainer, dataset, &usable);
+        bool whole = true;
+        status = clq_checkpoint_look(c->folder, steps[i], &whole);
+        if (!whole) continue;
+        if (status == CLQ_OK) status = restore_one(c, steps[i], trainer, dataset, &usable);
         if (usable || status == CLQ_MEMORY) break;
         if (first.status == CLQ_OK) clq_error_take(status, &first);
         clq_log(CLQ_LOG_WARNING, "checkpoint left out: %s", clq_error_detail());

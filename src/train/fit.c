@@ -328,6 +328,7 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_fit"));
     if (trainer->accumulated > 0)
         return clq_fail(CLQ_STATE, "clq_step_accumulate began an update: clq_fit comes after the step that ends it");
+    if (config->checkpoints) CLQ_TRY(clq_checkpoints_check(config->checkpoints));
     if (config->epochs == 0 && config->steps == 0)
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
     CLQ_TRY(clq_trainer_check_dataset(trainer, train, true));

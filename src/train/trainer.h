@@ -99,6 +99,8 @@ clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
 /* All variables in one block, for clq_free; *values is NULL or the block of an earlier call, whose place it takes. */
 clq_status clq_trainer_copy_weights(clq_trainer *trainer, float **values);
 clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values);
+/* Of a variable in the file `path`. Errors: MISMATCH, with both shapes. */
+clq_status clq_check_tensor_shape(const clq_safetensors_entry *entry, const clq_variable *variable, const char *path);
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
 /* Behind each batch that gradients were made of; ends: by the last of its update. */

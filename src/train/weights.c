@@ -137,6 +137,17 @@ static void describe_dims(char *text, size_t bytes, unsigned rank, const size_t 
     clq_free(built.data);
 }
 
+clq_status clq_check_tensor_shape(const clq_safetensors_entry *entry, const clq_variable *variable, const char *path) {
+    const clq_shape *shape = &variable->shape;
+    char got[96], wanted[96];
+    if (entry->rank == shape->rank && memcmp(entry->dims, shape->dims, shape->rank * sizeof *shape->dims) == 0)
+        return CLQ_OK;
+    describe_dims(got, sizeof got, entry->rank, entry->dims);
+    describe_dims(wanted, sizeof wanted, shape->rank, shape->dims);
+    return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s) and the model's is (%s)", path, entry->name, got,
+                    wanted);
+}
+
 static clq_status load_variable(const clq_variable *variable, const clq_safetensors *file, const char *path,
                                 float *out) {
     const clq_safetensors_entry *entry = clq_safetensors_find(file, variable->name);
@@ -144,14 +155,7 @@ static clq_status load_variable(const clq_variable *variable, const clq_safetens
     if (!is_float(entry->dtype))
         return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s; f32, f64, f16 and bf16 are read", path, variable->name,
                         clq_dtype_name(entry->dtype));
-    const clq_shape *shape = &variable->shape;
-    if (entry->rank != shape->rank || memcmp(entry->dims, shape->dims, shape->rank * sizeof *shape->dims) != 0) {
-        char got[96], wanted[96];
-        describe_dims(got, sizeof got, entry->rank, entry->dims);
-        describe_dims(wanted, sizeof wanted, shape->rank, shape->dims);
-        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s) and the model's is (%s)", path, variable->name,
-                        got, wanted);
-    }
+    CLQ_TRY(clq_check_tensor_shape(entry, variable, path));
     for (size_t i = 0; i < entry->count; i++) out[i] = element(entry, i);
     return CLQ_OK;
 }

@@ -540,6 +540,34 @@ static void test_failing_allocations(void **state) {
     clq_model_destroy(model);
 }
 
+static clq_status fail_next_allocation(void *context, uint64_t step) {
+    (void)context;
+    (void)clq_memory_fail_at(step == 1, false);
+    return CLQ_OK;
+}
+
+/* A copy for which there is no memory is a checkpoint that failed, and the fit goes on. */
+static void test_no_memory_for_a_copy(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    clq_trainer *trainer = make_trainer(model, &settings[0], "adam");
+    clq_checkpoints *checkpoints;
+    assert_ok(clq_checkpoints_open(&(clq_checkpoints_config){.folder = files_path("copy"), .every = 1}, &checkpoints));
+    const clq_status status =
+        clq_fit(trainer, data,
+                &(clq_fit_config){.steps = 2, .checkpoints = checkpoints, .on_checkpoint = fail_next_allocation});
+    (void)clq_memory_fail_at(0, false);
+    assert_ok(status);
+    const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);
+    assert_int_equal(counts.failed, 1);
+    assert_int_equal(counts.last_step, 2);
+    clq_checkpoints_close(checkpoints);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 static int start(void **state) {
     for (int i = 0; i < SAMPLES; i++) {
         labels[i] = i % CLASSES;
@@ -559,6 +587,7 @@ int main(void) {
         cmocka_unit_test(test_damaged_ones_are_left_out),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_no_memory_for_a_copy),
         cmocka_unit_test(test_few_stay_of_those_left_out),
         cmocka_unit_test(test_weights_have_statistics),
         cmocka_unit_test(test_stopped_fits_go_on),
