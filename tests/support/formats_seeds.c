@@ -64,6 +64,10 @@ size_t seeds_make(const seed **out) {
     static const char json[] =
         "{\"class\": \"Sequential\", \"layers\": [{\"units\": 10, \"rate\": -2.5e-3, \"bias\": true},"
         " [[], {}], null, \"\\u00e9\\\"]}\"]}";
+    static const char manifest[] =
+        "{\"format\": \"clique-checkpoint\", \"version\": 1, \"step\": 4, \"model\": \"mlp\", \"replicas\": 1,"
+        " \"optimizer_slots\": 2, \"tensors\": {\"variables/dense/bias\": \"00ff\"},"
+        " \"values\": {\"fit/seconds\": \"0x1.8p-3\", \"callback/csv/0\": \"{\\\"lines\\\":3}\"}, \"xxh3\": \"00\"}";
     if (seed_count == 0) {
         add_idx();
         add_cifar();
@@ -74,6 +78,7 @@ size_t seeds_make(const seed **out) {
         add("scalar", SEED_NPY, npy_scalar, sizeof(npy_scalar));
         add("five tensors", SEED_SAFETENSORS, safetensors_file, sizeof(safetensors_file));
         add("a model", SEED_JSON, json, sizeof(json) - 1);
+        add("a checkpoint's manifest", SEED_JSON, manifest, sizeof(manifest) - 1);
     }
     *out = seeds;
     return seed_count;
